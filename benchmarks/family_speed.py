@@ -37,7 +37,6 @@ class Contestant:
         recipe = Recipe(steps=10**6, max_tokens=given.max_tokens, device="cpu", precision=given.precision)
         hardware = Hardware.of(recipe)
         model = build(architecture.block, vocab=corpus.tokenizer.vocab_size, dropout=Dropout(given.dropout))
-        model.set_attention(hardware.attention)
         self.engine, self.feed = Engine(model.train(), recipe, hardware), Feed(corpus.train, given.max_tokens, 1)
         self.speeds: list[float] = []
         self.decoding: list[float] = []

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import sys
 import tempfile
@@ -42,13 +43,24 @@ def run(check: Check, kit: Kit) -> dict[str, Any]:
     if torch.cuda.device_count() < check.gpus:
         return told | {"state": "skipped", "why": f"needs {check.gpus} GPU{'s' * (check.gpus > 1)}, and there are "
                                                   f"{torch.cuda.device_count()}"}
-    start = time.perf_counter()
+    kit.figures, start = {}, time.perf_counter()
+    torch.set_float32_matmul_precision("highest")  # whatever a training before has set: alone, a check finds the same
     try:
-        found: dict[str, Any] = {"state": "passed", "figures": dict(check.run(kit))}
+        kit.figures |= check.run(kit)
+        found: dict[str, Any] = {"state": "passed"}
     except Exception as error:
         why = str(error) if isinstance(error, Wrong) else "".join(traceback.format_exception_only(error)).strip()
         found = {"state": "wrong", "why": why, "reproduce": f"python benchmarks/gpu.py --only {check.name}"}
-    return told | found | {"seconds": round(time.perf_counter() - start, 2)}
+    return told | found | {"figures": kit.figures, "seconds": round(time.perf_counter() - start, 2)}
+
+
+def broken(device: torch.device) -> bool:
+    """Whether a fault on the device has made it useless to this process, as a failed assertion of a kernel does."""
+    try:
+        torch.ones(2, device=device).sum().item()
+    except RuntimeError:
+        return True
+    return False
 
 
 def markdown(report: dict[str, Any]) -> str:
@@ -71,18 +83,24 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/gpu"))
     parser.add_argument("--quick", action="store_true", help="small sizes and few repeats: whether it runs at all")
     parser.add_argument("--only", nargs="+", choices=CHECKS, default=list(CHECKS), metavar="NAME")
+    parser.add_argument("--go-on", action="store_true", help="after what the report in --out has already")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    console, checks = Console(), []
+    console, file = Console(), given.out / "report.json"
+    checks = json.loads(file.read_text("utf-8"))["checks"] if given.go_on and file.exists() else []
     with tempfile.TemporaryDirectory() as scratch:
         kit = Kit(Path(scratch), given.quick)
-        for name in given.only:
+        for name in given.only[len(checks):]:
             checks.append(run(CHECKS[name], kit))
             console.print(f"{checks[-1]['state']:8} {name}  {checks[-1].get('why', '')[:160]}", highlight=False)
             report = {"machine": machine(), "quick": given.quick, "checks": checks}
-            (given.out / "report.json").write_text(json.dumps(report, indent=1), "utf-8")
+            file.write_text(json.dumps(report, indent=1), "utf-8")
             (given.out / "report.md").write_text(markdown(report), "utf-8")
-    console.print(f"{given.out / 'report.json'}, {given.out / 'report.md'}")
+            if checks[-1]["state"] == "wrong" and broken(kit.device):
+                break
+    if len(checks) < len(given.only):
+        os.execv(sys.executable, [sys.executable, *sys.argv, "--go-on"])  # this process has lost its device
+    console.print(f"{file}, {given.out / 'report.md'}")
     sys.exit(any(one["state"] == "wrong" for one in checks))
 
 

@@ -49,7 +49,6 @@ class Step:
         hardware = Hardware.of(recipe)
         self.block, self.vocab = architecture.block, corpus.tokenizer.vocab_size
         model = build(self.block, vocab=self.vocab, dropout=Dropout(given.dropout))
-        model.set_attention(hardware.attention)
         self.engine, self.feed = Engine(model.train(), recipe, hardware), Feed(corpus.train, given.max_tokens, 1)
 
     def update(self) -> tuple[float, int, int]:

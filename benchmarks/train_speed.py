@@ -32,7 +32,6 @@ class Ours:
         # nn.Transformer drops attention weights and activations at the same rate, so ours does here too.
         rates = Dropout(shape["dropout"], shape["dropout"], shape["dropout"])
         model = build(_architecture(shape).block, vocab=corpus.tokenizer.vocab_size, seed=1, dropout=rates)
-        model.set_attention(hardware.attention)
         self.engine, self.feed = Engine(model.train(), recipe, hardware), Feed(corpus.train, max_tokens, 1)
         self.tokens, self.cpu = 0, 0.0
 

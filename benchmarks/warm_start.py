@@ -55,7 +55,6 @@ def start(name: str, corpus: Corpus, recipe: Recipe, folder: Path) -> dict[str, 
     hardware, rates = Hardware.of(recipe), Dropout(recipe.dropout)
     model = watch("build", lambda: build(architecture.block, vocab=vocab, dropout=rates))
     watch("causality", lambda: causality(model, vocab))
-    model.set_attention(hardware.attention)
     engine = watch("engine", lambda: Engine(model.train(), recipe, hardware))
     watch("save", lambda: save_state(folder, {"model": model.state_dict(), "optimizer": engine.state()["optimizer"]}))
     batches = watch("batch", lambda: Feed(corpus.train, recipe.max_tokens, 1).take(1))

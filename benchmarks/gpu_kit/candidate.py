@@ -7,13 +7,15 @@ import torch
 
 sys.path.insert(0, __file__.rpartition("/gpu_kit/")[0])
 from gpu_kit.kit import Kit, batch, model
+from scalesearch.train.hardware import Hardware
 from scalesearch.train.updates.engine import Engine
 
 
 def main(seconds: float) -> None:
     """Counts updates after a warm-up, with a wait for the device every tenth."""
     kit = Kit(folder=None)
-    engine, given = Engine(model("small/plain").to(kit.device).train(), kit.recipe(), kit.hardware()), batch(64, 32)
+    recipe = kit.recipe(precision="auto")
+    engine, given = Engine(model("small/plain").to(kit.device).train(), recipe, Hardware.of(recipe)), batch(64, 32)
     for _ in range(5):
         engine.update([given], 1e-4)
     kit.wait()

@@ -8,7 +8,21 @@ from typing import Any
 
 import torch
 
-from gpu_kit.kit import FAMILIES, SECOND_TIER, Figures, Kit, Wrong, architecture, batch, check, far, hold, model
+from gpu_kit.kit import (
+    FAMILIES,
+    SECOND_TIER,
+    Figures,
+    Kit,
+    Wrong,
+    architecture,
+    batch,
+    check,
+    excess,
+    far,
+    hold,
+    model,
+    refuse,
+)
 from scalesearch.data import PAD, Batch
 from scalesearch.data.soft import Soft
 from scalesearch.nn.beam_search import beam_search
@@ -34,13 +48,14 @@ def gradients(kit: Kit, subject: Any, device: torch.device, bf16: bool = False,
 
 
 def _compared(kit: Kit, names: tuple[str, ...], limit: float, bf16: bool = False) -> dict[str, Any]:
-    found = {}
+    found, wrong = kit.figures, []
     for name in names:
         subject = model(name)
         (loss, grads), (expected, true) = gradients(kit, subject, kit.device, bf16), gradients(kit, subject, CPU)
         found[name] = {"loss": far(loss, expected), "gradients": far(grads, true)}
-        hold(f"{name}, loss", found[name]["loss"], limit)
-        hold(f"{name}, gradients", found[name]["gradients"], 10 * limit)
+        wrong += excess(f"{name}, loss", found[name]["loss"], limit)
+        wrong += excess(f"{name}, gradients", found[name]["gradients"], 10 * limit)
+    refuse(wrong)
     return found
 
 
@@ -71,7 +86,7 @@ def bf16(kit: Kit) -> Figures:
 @check()
 def attention_kernels(kit: Kit) -> Figures:
     """Fused attention beside attention as products."""
-    found = {}
+    found = kit.figures
     for name in ("small/plain", "small/edgeformer"):
         subject = model(name).to(kit.device).eval()
         tensor, given, seen = kit.hardware().tensor, batch(), []
@@ -170,14 +185,17 @@ def causality(kit: Kit) -> Figures:
 @check(gpus=0)
 def resuming(kit: Kit) -> Figures:
     """A training that paused has the weights of one that did not, to the bit; their mean too."""
-    whole, parts = kit.folder / "whole", kit.folder / "parts"
-    recipe = kit.recipe(dropout=0.1, average="last", average_count=3, average_every=0.1)
-    train(architecture("small/plain"), kit.corpus, recipe, whole)
-    train(architecture("small/plain"), kit.corpus, recipe, parts, until=0.5)
-    train(architecture("small/plain"), kit.corpus, recipe, parts)
-    one, other = (read_weights(folder / "model.safetensors") for folder in (whole, parts))
-    if wrong := [name for name in one if not torch.equal(one[name], other[name])]:
-        raise Wrong(f"{len(wrong)} of {len(one)} weights differ, {wrong[0]} first")
+    wrong = []
+    for precision in ("fp32", "auto"):
+        whole, parts = kit.folder / f"whole-{precision}", kit.folder / f"parts-{precision}"
+        recipe = kit.recipe(dropout=0.1, average="last", average_count=3, average_every=0.1, precision=precision)
+        train(architecture("small/plain"), kit.corpus, recipe, whole)
+        train(architecture("small/plain"), kit.corpus, recipe, parts, until=0.5)
+        kit.figures[precision] = train(architecture("small/plain"), kit.corpus, recipe, parts).dtype
+        one, other = (read_weights(folder / "model.safetensors") for folder in (whole, parts))
+        if apart := [name for name in one if not torch.equal(one[name], other[name])]:
+            wrong.append(f"{precision}: {len(apart)} of {len(one)} weights differ, {apart[0]} first")
+    refuse(wrong)
     return {"weights": len(one), "differ": 0}
 
 
@@ -189,13 +207,13 @@ def out_of_memory(kit: Kit) -> Figures:
     for share in (1.0, 0.0):
         torch.cuda.empty_cache()
         total = torch.cuda.get_device_properties(kit.device).total_memory
-        torch.cuda.set_per_process_memory_fraction(share or min(1.0, LITTLE / total), kit.device)
+        torch.cuda.set_per_process_memory_fraction(share or min(1.0, LITTLE / total))
         try:
             engine = Engine(copy.deepcopy(subject).to(kit.device).train(), kit.recipe(dropout=0), kit.hardware())
             losses.append(float(engine.update([large], 1e-3)))
             parts.append(engine.parts)
         finally:
-            torch.cuda.set_per_process_memory_fraction(1.0, kit.device)
+            torch.cuda.set_per_process_memory_fraction(1.0)
     if parts[1] <= parts[0]:
         raise Wrong(f"{parts[1]} pieces with {LITTLE / 2**30:g} GiB, {parts[0]} with all: memory did not run out")
     hold("loss", abs(losses[0] - losses[1]) / losses[0], 1e-4)

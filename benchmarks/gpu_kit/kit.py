@@ -59,11 +59,16 @@ def check(gpus: int = 1) -> Callable[[Callable[[Kit], Figures]], Callable[[Kit],
 
 @dataclass
 class Kit:
-    """Device, scratch folder, and whether short runs are enough."""
+    """Device, scratch folder, whether short runs are enough, and the figures of the check that runs.
+
+    A check that fails on the way keeps those that it has put there.
+    """
 
     folder: Path
     quick: bool = False
     device: torch.device = field(default_factory=lambda: torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+
+    figures: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
     def corpus(self) -> Corpus:
@@ -125,7 +130,17 @@ def far(one: torch.Tensor, other: torch.Tensor) -> float:
     return float((one - other).abs().max() / other.abs().max().clamp(min=1e-12))
 
 
+def excess(name: str, found: float, limit: float) -> list[str]:
+    """Says where ``found`` is above ``limit``, or no number; nothing where it is within."""
+    return [] if found <= limit else [f"{name}: {found:.3g}, above {limit:.3g}"]
+
+
 def hold(name: str, found: float, limit: float) -> None:
     """Raises :class:`Wrong` where ``found`` is above ``limit``, or no number."""
-    if not found <= limit:
-        raise Wrong(f"{name}: {found:.3g}, above {limit:.3g}")
+    refuse(excess(name, found, limit))
+
+
+def refuse(wrong: list[str]) -> None:
+    """Raises :class:`Wrong` where anything is."""
+    if wrong:
+        raise Wrong("; ".join(wrong))

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from gpu_kit.kit import VOCAB, Figures, Kit, batch, check, model
+from gpu_kit.kit import VOCAB, Figures, Kit, Wrong, batch, check, model
 from scalesearch.cost import cost, find_protocol
 from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.decode import greedy
@@ -45,18 +45,17 @@ def peak(kit: Kit, dtype: torch.dtype) -> float:
 
 
 def _engine(kit: Kit, size: str, compiled: bool) -> tuple[Engine, Any]:
-    bf16 = kit.device.type == "cuda"
-    recipe = kit.recipe(precision="bf16" if bf16 else "fp32")
+    recipe = kit.recipe(precision="auto" if kit.device.type == "cuda" else "fp32", compile="yes" if compiled else "no")
     tokens = TOKENS[size] // (16 if kit.quick else 1)
     given = batch(rows=tokens // LENGTH, length=LENGTH)
     subject = model(SIZES[size], dropout=0.1).to(kit.device).train()
-    return Engine(subject, recipe, Hardware(kit.device, bf16, compiled)), given
+    return Engine(subject, recipe, Hardware.of(recipe)), given
 
 
 @check(gpus=0)
 def training(kit: Kit) -> Figures:
     """Target tokens a second, and the share of one large product's speed: eager, compiled."""
-    found: dict[str, Any] = {}
+    found = kit.figures
     for size in ("small",) if kit.quick else SIZES:
         for compiled in (False,) if kit.device.type == "cpu" else (False, True):
             engine, given = _engine(kit, size, compiled)
@@ -100,6 +99,7 @@ def cuda_graph(kit: Kit) -> Figures:
         subject(source, target).float().logsumexp(-1).sum().backward()
 
     side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())  # the batch is copied on that one
     with torch.cuda.stream(side):
         for _ in range(3):
             step()
@@ -115,13 +115,28 @@ def cuda_graph(kit: Kit) -> Figures:
 def sharing_by_processes(kit: Kit) -> Figures:
     """Updates a second of 1, 2, 4 and 8 small candidates on one device, a process each."""
     script = Path(__file__).with_name("candidate.py")
-    found = {}
+    found = kit.figures
     for count in (1, 2) if kit.quick else (1, 2, 4, 8):
-        command = [sys.executable, script, "6" if kit.quick else "12"]
-        several = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(count)]
-        rates = [float(one.communicate(timeout=300)[0].split()[-1]) for one in several]
+        command = [sys.executable, str(script), "6" if kit.quick else "12"]
+        rates = [float(said.split()[-1]) for said in _together(command, count, 120)]
         found[f"{count} processes"] = {"updates / s in all": round(sum(rates), 2), "each": round(sum(rates) / count, 2)}
     return found
+
+
+def _together(command: list[str], count: int, seconds: float) -> list[str]:
+    """What ``count`` processes of one command print; none is left behind. Raises Wrong where one fails or hangs."""
+    several = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+               for _ in range(count)]
+    try:
+        said = [one.communicate(timeout=seconds) for one in several]
+    except subprocess.TimeoutExpired:
+        raise Wrong(f"{count} processes: one has not ended after {seconds:g} s") from None
+    finally:
+        for one in several:
+            one.kill()
+    if failed := [error for one, (_, error) in zip(several, said) if one.returncode]:
+        raise Wrong(f"{count} processes: {len(failed)} failed: {failed[0].strip()[-500:]}")
+    return [out for out, _ in said]
 
 
 @check(gpus=0)
@@ -149,13 +164,16 @@ def several_in_one_process(kit: Kit) -> Figures:
 @check(gpus=0)
 def decoding_speed(kit: Kit) -> Figures:
     """Target tokens a second of greedy and beam decoding, with looks at who has ended at each step and seldom."""
+    hardware = Hardware.of(kit.recipe(precision="auto"))
     subject = model("small/plain").to(kit.device).eval()
+    subject.set_attention(hardware.attention)
     source = torch.from_numpy(batch(rows=16 if kit.quick else 256, length=20).source).to(kit.device)
     runs = {"greedy, a look each step": lambda: greedy(subject, source, apart=1),
             "greedy, each eighth": lambda: greedy(subject, source, apart=8),
             "beam 5": lambda: beam_search(subject, source)}
-    tokens = int(greedy(subject, source).lengths.sum())
-    return {name: round(tokens / timed(kit, run, 3)) for name, run in runs.items()}
+    with hardware.autocast():
+        tokens = int(greedy(subject, source).lengths.sum())
+        return {name: round(tokens / timed(kit, run, 3)) for name, run in runs.items()}
 
 
 @check(gpus=0)

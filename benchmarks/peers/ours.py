@@ -28,7 +28,6 @@ class System:
         inner = job["dropout"] if job["inner_dropout"] else 0.0
         self.model = build(architecture(job).block, vocab=corpus.tokenizer.vocab_size, seed=1,
                            dropout=Dropout(job["dropout"], inner, inner))
-        self.model.set_attention(self.hardware.attention)
         self.engine = Engine(self.model.train(), recipe, self.hardware)
         self.feed, self.length = Feed(corpus.train, job["max_tokens"], 1), job["length"]
         self.source = torch.tensor([[*map(int, line.split()), EOS]

@@ -57,6 +57,8 @@ class Hardware:
         device = torch.device("cuda" if cuda else "cpu")
         if cuda:
             torch.set_float32_matmul_precision("high")  # TF32 for the products that stay fp32
+            # It plans anew for each shape, tens of milliseconds, and batches of text and steps of decoding have many.
+            torch.backends.cuda.enable_cudnn_sdp(False)
         else:
             _keep_freed_memory()
         bf16 = fast_bf16(device) if recipe.precision == "auto" else recipe.precision == "bf16"

@@ -131,7 +131,6 @@ def _check_soft(model: Any, corpus: Corpus) -> None:
 
 def _engine(model: Any, architecture: Any, corpus: Corpus, recipe: Recipe, seed: int, hardware: Hardware,
             team: Team | None) -> Engine:
-    model.set_attention(hardware.attention)
     model = model.to(hardware.device).train()
     if team is None:
         return Engine(model, recipe, hardware)

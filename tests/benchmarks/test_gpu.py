@@ -11,7 +11,7 @@ from tests.docs.blocks import ROOT
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import gpu
-from gpu_kit import correctness
+from gpu_kit import correctness, speed, studies
 from gpu_kit.kit import CHECKS, Kit, Wrong
 
 BESIDE_THE_CPU = ("attention_kernels", "updates", "decoding", "soft_targets")
@@ -20,6 +20,12 @@ BESIDE_THE_CPU = ("attention_kernels", "updates", "decoding", "soft_targets")
 @pytest.fixture
 def kit(tmp_path):
     return Kit(tmp_path, quick=True, device=torch.device("cpu"))
+
+
+def made(name, run):
+    """A check that runs ``run`` wherever it is."""
+    run.__doc__ = f"Of {name}."
+    return gpu.Check(name, run, 0)
 
 
 @pytest.mark.parametrize("name", BESIDE_THE_CPU)
@@ -61,6 +67,73 @@ def test_a_check_leaves_the_precision_as_it_was(kit, monkeypatch):
     before = torch.get_float32_matmul_precision()
     CHECKS["tf32"].run(kit)
     assert torch.get_float32_matmul_precision() == before
+
+
+def test_a_check_that_fails_on_the_way_keeps_its_figures_and_names_every_excess(kit, monkeypatch):
+    monkeypatch.setattr(correctness, "FAMILIES", ("small/plain", "small/anthe"))
+    found = gpu.run(made("bf16", lambda kit: correctness._compared(kit, correctness.FAMILIES, -1.0)), kit)
+    assert found["state"] == "wrong" and set(found["figures"]) == {"small/plain", "small/anthe"}
+    assert found["why"].count("above") == 4
+
+
+def test_a_check_finds_what_it_finds_alone_whatever_ran_before(kit, monkeypatch):
+    seen = []
+    leaves = made("first", lambda kit: torch.set_float32_matmul_precision("high") or {})
+    asks = made("second", lambda kit: seen.append(torch.get_float32_matmul_precision()) or {})
+    gpu.run(leaves, kit)
+    gpu.run(asks, kit)
+    assert seen == ["highest"]
+
+
+def test_a_process_that_has_lost_its_device_gives_way_to_another(kit, monkeypatch, tmp_path):
+    class Away(BaseException):
+        pass
+
+    def replaced(program, argv):
+        raise Away(argv)
+
+    monkeypatch.setattr(gpu.os, "execv", replaced)
+    monkeypatch.setattr(gpu, "broken", lambda device: True)
+    monkeypatch.setitem(CHECKS, "causality", made("causality", lambda kit: 1 / 0))
+    given = ["gpu.py", "--quick", "--only", "causality", "one_on_two_devices", "--out", str(tmp_path / "out")]
+    monkeypatch.setattr(sys, "argv", given)
+    with pytest.raises(Away) as again:
+        gpu.main()
+    assert again.value.args[0][1:] == [*given, "--go-on"]
+    monkeypatch.setattr(sys, "argv", again.value.args[0][1:])
+    with pytest.raises(SystemExit) as end:
+        gpu.main()
+    checks = json.loads((tmp_path / "out/report.json").read_text("utf-8"))["checks"]
+    assert end.value.code == 1 and [one["state"] for one in checks] == ["wrong", "skipped"]
+
+
+def test_a_candidate_among_several_that_fails_is_told_and_none_is_left(tmp_path):
+    code = "import sys; sys.exit('no memory')"
+    with pytest.raises(Wrong, match="2 processes: 2 failed: no memory"):
+        speed._together([sys.executable, "-c", code], 2, 60)
+    with pytest.raises(Wrong, match="not ended"):
+        speed._together([sys.executable, "-c", "import time; time.sleep(60)"], 2, 0.1)
+    assert speed._together([sys.executable, "-c", "print(7)"], 2, 60) == ["7\n", "7\n"]
+
+
+def test_a_study_whose_trainings_failed_is_wrong(tmp_path):
+    with pytest.raises(Wrong, match="nothing"):
+        studies.ended(tmp_path)
+    record = {"state": "complete", "reason": "", "device": "cpu", "seconds": 1.0}
+    for number, more in enumerate(({}, {"state": "failed", "reason": "out of memory"})):
+        folder = tmp_path / f"trials/{number:04d}"
+        folder.mkdir(parents=True)
+        (folder / "record.json").write_text(json.dumps(record | more))
+        if not number:
+            assert studies.ended(tmp_path) == {"trained": 1, "devices": ["cpu"], "wall seconds": [1.0]}
+    with pytest.raises(Wrong, match="1 of 2 trainings failed, the first with: out of memory"):
+        studies.ended(tmp_path)
+
+
+def test_what_is_timed_runs_as_trainings_do(kit):
+    engine, _ = speed._engine(kit, "small", compiled=False)
+    kernels = {node.kernel for node in engine.model.modules() if hasattr(node, "kernel")}
+    assert kernels == {engine.hardware.attention}
 
 
 def test_what_cannot_run_says_what_it_needs(kit, monkeypatch):

@@ -140,8 +140,10 @@ class RayRunner(Runner):
         environment = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
         wanted = {} if self._reserves else self._need.together()
         cpus, gpus = wanted.pop("CPU", 0.0), wanted.pop("GPU", 0.0)
-        if not gpus:
-            environment["CUDA_VISIBLE_DEVICES"] = ""  # Ray shows a task without GPUs every GPU there is
+        # Ray shows a task without GPUs every GPU there is. One that starts processes with some must not hide them from
+        # these, which inherit its environment.
+        if not self._resources.gpus_per_trial:
+            environment["CUDA_VISIBLE_DEVICES"] = ""
 
         @ray.remote(max_retries=0, max_calls=1, num_cpus=cpus, num_gpus=gpus, resources=wanted,
                     runtime_env={"env_vars": environment})

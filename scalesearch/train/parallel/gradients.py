@@ -132,7 +132,6 @@ def _build_engine(team: Team, block: Any, vocab: int, recipe: Recipe, seed: int)
     """Makes a follower's engine, with dropout of its own."""
     hardware = Hardware.of(recipe)
     model = first_model(block, vocab, recipe, seed)
-    model.set_attention(hardware.attention)
     engine = ParallelEngine(model.to(hardware.device).train(), recipe, hardware, team)
     torch.manual_seed(int(np.random.SeedSequence([seed % 2**64, team.rank]).generate_state(1, np.uint64)[0] >> 1))
     return engine

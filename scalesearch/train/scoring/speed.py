@@ -72,7 +72,6 @@ def measure_speed(architecture: Any, corpus: Corpus, recipe: Recipe, seconds: fl
     model = first_model(architecture.block, vocab, recipe, 1)
     causality(model, vocab)
     check_lengths(model, corpus, recipe)
-    model.set_attention(hardware.attention)
     engine, feed = Engine(model.to(hardware.device).train(), recipe, hardware), Feed(corpus.train, recipe.max_tokens, 1)
     other = now() - start
     float(engine.update(feed.take(recipe.accumulate), 0.0))  # the first is slower than all others

@@ -33,7 +33,7 @@ class Shard:
 
 
 class Engine:
-    """Model and optimiser, and how they take a step.
+    """Model and optimiser, and how they take a step; the model's attention is that of the hardware.
 
     Attributes:
         parts: pieces that each batch is cut into; doubled when memory runs out, tokens per update stay the same.
@@ -41,6 +41,7 @@ class Engine:
 
     def __init__(self, model: Any, recipe: Recipe, hardware: Hardware) -> None:
         self.model, self.recipe, self.hardware = model, recipe, hardware
+        model.set_attention(hardware.attention)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.optimizers = optimizers(model, recipe, scales(model, recipe), hardware.bf16)
         self.states = torch.compile(self._states, dynamic=True) if hardware.compiled else self._states

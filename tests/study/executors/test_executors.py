@@ -81,6 +81,20 @@ def test_an_interrupt_goes_through_the_in_process_runner(tmp_path):
         runner.poll(0)
 
 
+@pytest.mark.parametrize("reserves", [False, True])
+@pytest.mark.parametrize("gpus", [0.0, 0.5, 1.0])
+def test_gpus_are_hidden_from_workers_that_have_none_alone(reserves, gpus):
+    """A task that reserves for its processes has no GPU itself, and they inherit its environment."""
+    from scalesearch.study.executors.ray import Need, RayRunner
+
+    runner = object.__new__(RayRunner)
+    runner._resources, runner._reserves = Resources(gpus_per_trial=gpus), reserves
+    runner._need = Need.of(runner._resources, reserves)
+    options = runner._remote(fake_work)._default_options
+    assert options["num_gpus"] == (0.0 if reserves else gpus)
+    assert ("CUDA_VISIBLE_DEVICES" in options["runtime_env"]["env_vars"]) == (gpus == 0)
+
+
 @pytest.mark.ray
 def test_the_contract_under_ray_and_a_study_with_two_workers(tmp_path):
     """One Ray runtime for all of it, since starting one takes seconds."""
