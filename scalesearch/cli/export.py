@@ -9,7 +9,7 @@ import click
 from scalesearch.api.files import data_spec
 from scalesearch.cli.options import THREADS, Output, json_option, print_json
 from scalesearch.errors import UserError
-from scalesearch.export.formats import FORMATS
+from scalesearch.export.formats import FORMATS, format_of
 from scalesearch.library import need
 from scalesearch.terminal import say
 
@@ -42,6 +42,9 @@ def command(model: str, trial: int | None, best: str | None, under: str | None, 
 
     source, label, why = _chosen(model, trial, best, under)
     target = out or Path(f"export-{label}-{name}")
+    if data is not None and not format_of(name).decodes:
+        raise UserError(f"--to {name} holds the training's own files, so nothing is verified: leave --data out",
+                        code="options-conflict")
     spec = None if data is None else data_spec(data)
     found = export_training(source, target, name, quantise, spec, sentences, threads, why)
     if as_json:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -27,9 +27,6 @@ from scalesearch.cost.fit import Setup
 from scalesearch.errors import UserError
 from scalesearch.export.formats import FORMATS
 from scalesearch.terminal import make_table, say
-
-if TYPE_CHECKING:
-    pass
 
 MIB = 1 << 20
 
@@ -87,7 +84,7 @@ def measure(models: tuple[str, ...], name: str, quantise: str | None, setup: Set
     from scalesearch.files import read_json
 
     found: dict[str, list[latency.Pair]] = {model: [] for model in models}
-    decoders, words, peaks, versions = {}, {}, {}, dict[str, str]()
+    decoders, words, peaks, formats, versions = {}, {}, {}, dict[str, str](), dict[str, str]()
     with ExitStack() as stack:
         folders = {model: stack.enter_context(_artefact(Path(model), name, quantise)) for model in models}
         with latency.pinned(setup.threads) as cores:
@@ -95,7 +92,9 @@ def measure(models: tuple[str, ...], name: str, quantise: str | None, setup: Set
                 described, decoders[model] = open_artefact(folder, setup.threads)
                 latency.check_room(model, described.model, setup)
                 words[model] = described.tokenizer.vocab_size
-                versions |= format_of(read_json(folder / FILE, Artefact).format).versions()
+                artefact = read_json(folder / FILE, Artefact)
+                formats[model] = f"{artefact.format}-{artefact.quantisation}"
+                versions |= format_of(artefact.format).versions()
             with progress_bars() as tell:
                 for at, times in enumerate(latency.rounds(decoders, words, setup, rounds)):
                     tell("rounds", at + 1, rounds)
@@ -103,17 +102,25 @@ def measure(models: tuple[str, ...], name: str, quantise: str | None, setup: Set
                         found[model].append(pair)
         if memory:
             peaks = {model: latency.peak_memory(folder, setup) for model, folder in folders.items()}
-    results = {model: asdict(latency.Latency.of(times)) | peaks.get(model, {}) for model, times in found.items()}
+    results = {model: {"format": formats[model], "computed": decoders[model].computed or None,
+                       **asdict(latency.Latency.of(times)), **peaks.get(model, {})} for model, times in found.items()}
     device = latency.device(setup.threads) | {"pinned": cores, "versions": versions}
     if as_json:
         print_json({"setup": asdict(setup), "device": device, "measured": results})
         return
-    headings = ("", "p50 ms", "p90 ms", "CPU ms", "", *("peak MiB", "own MiB") * memory)
+    headings = ("", "format", "p50 ms", "p90 ms", "CPU ms", "", *("peak MiB", "own MiB") * memory)
     say(make_table(headings, [
-        (model, *(f"{one[key]:.3g}" for key in ("p50", "p90", "cpu")), "unsteady" * one["unsteady"],
-         *(f"{one[key] / MIB:,.1f}" for key in ("peak", "own") if memory)) for model, one in results.items()]))
+        (model, _format(one), *(f"{one[key]:.3g}" for key in ("p50", "p90", "cpu")), "unsteady" * one["unsteady"],
+         *(f"{one[key] / MIB:,.1f}" for key in ("peak", "own") if memory)) for model, one in results.items()],
+        left=(0, 1)))
     say(f"ms a sentence: {setup}; {rounds} rounds on {device['processor']}, core {', '.join(map(str, cores)) or 'any'}"
         + "".join(f"; {package} {number}" for package, number in versions.items()))
+
+
+def _format(one: Mapping[str, Any]) -> str:
+    """What was measured, and the type that it computes in where that is another."""
+    inside = one["computed"] and not one["computed"].startswith(one["format"].rpartition("-")[2])
+    return one["format"] + (f" ({one['computed']})" if inside else "")
 
 
 @contextmanager
@@ -123,7 +130,7 @@ def _artefact(folder: Path, name: str, quantise: str | None) -> Iterator[Path]:
     from scalesearch.export.formats import check, format_of, quantisation_of
     from scalesearch.train import read_checkpoint
 
-    if (folder / FILE).is_file() and not (folder / "result.json").is_file():  # not a training's copy
+    if (folder / FILE).is_file():
         yield folder
         return
     trained, format = read_checkpoint(folder), format_of(name)
@@ -170,7 +177,8 @@ def calibrate(file: str, settings: tuple[str, ...], vocab: int | None, name: str
         raise UserError("--clock cpu counts the time of all threads, which is no latency; give --threads 1",
                         code="options-conflict")
     protocol = protocol_of(space.protocol, vocab=vocab)
-    job = Job(space.name, name, quantisation, measurements, held_out, rounds, seed, clock, setup, protocol.settings)
+    job = Job(space.name, space.hash, name, quantisation, measurements, held_out, rounds, seed, clock, setup,
+              protocol.settings)
     with progress_bars() as tell:
         fit = calibrate(space, protocol, format, job, out, tell)
     if as_json:

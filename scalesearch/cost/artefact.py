@@ -114,7 +114,7 @@ def ctranslate2_bytes(block: Block, protocol: Protocol, quantisation: str) -> Si
     """Of ``model.bin``, ``config.json`` and the vocabulary; see :class:`scalesearch.lowering.ctranslate2.Plan`."""
     if reasons := refusals(block):
         raise Unbuildable("protocol.artefact", f"ctranslate2 cannot hold it: {reasons[0]}")
-    made = plan(block, protocol.shared_vocab)
+    made = plan(block, protocol.shared_vocab, protocol.longest)
     total: Size = CONFIG + len(made.scalars) * SCALAR
     stored: dict[Hashable, str] = {}
     for variable in sorted(made.variables, key=lambda one: one.name):

@@ -23,6 +23,7 @@ from scalesearch.space.schema.cost_names import ARTEFACTS, OWN
 Pass = Mapping[Axis, int]  # axes that are not named are 0: that part of the model does not run
 
 
+LONGEST = 256  # source tokens, as data files cut them unless they say otherwise
 PRODUCTS = {"mac": 1, "mix": 1}  # what counts as a multiply-accumulate, unless a convention says otherwise
 
 
@@ -35,6 +36,7 @@ class Protocol:
         lengths: vocabulary to (source, target), where lengths follow from it; costs are then of :meth:`of` alone.
         artefact: format and quantisation of which ``artefact.bytes`` are; None: the bill has no such cost.
         latency: file of the fit that makes ``latency.predicted``; None: the bill has no such cost.
+        longest: source tokens that the artefact must take, where it holds a table of positions (CTranslate2's).
     """
 
     name: str
@@ -46,6 +48,7 @@ class Protocol:
     lengths: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     artefact: str | None = None
     latency: str | None = None
+    longest: int = LONGEST
 
     @cached_property
     def _sums(self) -> dict[tuple[Axis, ...], int]:
@@ -86,7 +89,7 @@ class Protocol:
     def at_lengths(self, source: int, target: int, vocab: Size | str) -> Protocol:
         """This protocol at these lengths, with this vocabulary."""
         made = find_protocol(self.name, source, target, vocab)
-        return replace(made, counts=self.counts, artefact=self.artefact, latency=self.latency)
+        return replace(made, counts=self.counts, artefact=self.artefact, latency=self.latency, longest=self.longest)
 
     def of(self, answers: Mapping[str, Any]) -> Protocol:
         """The protocol of candidates with these answers. Raises Split where their lengths differ."""
@@ -97,6 +100,7 @@ class Protocol:
         """Name and lengths, as under ``cost: protocol:``; :func:`protocol_of` reads them back."""
         source, target = (None, None) if self.lengths else (self.source, self.target)
         named = {key: getattr(self, key) for key in ("artefact", "latency") if getattr(self, key)}
+        named |= {"longest": self.longest} if self.longest != LONGEST else {}
         return {"name": self.name, "source": source, "target": target, "vocab": self.vocab, **named}
 
     def to_json(self) -> dict[str, Any]:
@@ -134,7 +138,8 @@ class Protocol:
         lengths = [f"S={source}, T={target}, V={size}" for size, (source, target) in self.lengths.items()]
         said = " | ".join(lengths) or f"S={self.source}, T={self.target}, V={self.vocab}"
         rough = ESTIMATED.get(str(self.artefact).partition("-")[0], "")
-        artefact = f", artefact {self.artefact}{rough}" if self.artefact else ""
+        room = f" of up to {self.longest:,} source tokens" if self.longest != LONGEST else ""
+        artefact = f", artefact {self.artefact}{room}{rough}" if self.artefact else ""
         return f"{self.name} ({said}{''.join(extra)}{artefact}{f'; latency of {self.fit}' if self.fit else ''})"
 
 
@@ -237,7 +242,9 @@ def protocol_of(settings: Mapping[str, Any], **overrides: int | str | None) -> P
     made = find_protocol(chosen.get("name", "forward"), *(chosen.get(key) for key in ("source", "target", "vocab")))
     if (artefact := chosen.get("artefact")) not in (None, *ARTEFACTS):
         raise UserError(f"artefact {artefact}: there are {', '.join(ARTEFACTS)}", code="unknown-artefact")
-    made = replace(made, artefact=artefact, latency=chosen.get("latency"))
+    table = str(artefact).startswith("ctranslate2")
+    made = replace(made, artefact=artefact, latency=chosen.get("latency"),
+                   longest=chosen.get("longest", LONGEST) if table else LONGEST)
     pairs = {int(size): (source, target) for size, (source, target) in chosen.get("lengths", {}).items()}
     return replace(made, lengths=pairs) if pairs else made
 

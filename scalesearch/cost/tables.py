@@ -39,13 +39,20 @@ def memory_line(result: Cost) -> str:
     """Bytes of weights, cache and activations, with the artefact's and the predicted latency where there are any."""
     held = ", ".join(f"{name} {result[f'memory.{name}'] / 2**20:,.1f} MiB" for name in ("weights", "cache"))
     kept = result["memory.activations"] / 2**20
-    artefact = result.protocol.artefact
-    said = ""
+    first = f"memory in float32: {held}; a sentence's activations in training: about {kept:,.1f} MiB"
+    return "\n".join([first, *artefact_lines(result)])
+
+
+def artefact_lines(result: Cost) -> list[str]:
+    """Bytes and predicted latency of the artefact that the protocol names; none where it names none."""
+    artefact, lines = result.protocol.artefact, list[str]()
+    if artefact:
+        lines.append(f"artefact.bytes {result['artefact.bytes']:,} of {artefact}")
     if result.latency:
         low, high = interval(result.block, result.protocol)
-        said = f"\nlatency.predicted {result['latency.predicted']:.3g} ms a sentence (90 %: {low:.3g} to {high:.3g})"
-    files = f"\nartefact.bytes {result['artefact.bytes']:,} of {artefact}" if artefact else ""
-    return f"memory in float32: {held}; a sentence's activations in training: about {kept:,.1f} MiB{files}{said}"
+        lines.append(f"latency.predicted {result['latency.predicted']:.3g} ms a sentence (90 %: {low:.3g} to "
+                     f"{high:.3g})")
+    return lines
 
 
 def _share(part: int | float, whole: int | float) -> str:

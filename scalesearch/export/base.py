@@ -66,9 +66,10 @@ class Decoder(ABC):
 
     Attributes:
         note: what on this machine makes its translations worse than elsewhere; empty if nothing does.
+        computed: type of its products on this machine, where the runtime chooses it; else empty.
     """
 
-    note = ""
+    note = computed = ""
 
     @abstractmethod
     def greedy(self, rows: list[list[int]], limits: list[int]) -> list[list[int]]:

@@ -42,6 +42,7 @@ class Job:
     """What is calibrated: everything that a second run must share."""
 
     space: str
+    hash: str
     format: str
     quantisation: str
     measurements: int

@@ -63,7 +63,8 @@ class CTranslate2Decoder(Decoder):
         self.tokens: list[str] = read_json(folder / VOCABULARY, list[str])
         self.ids = {token: at for at, token in enumerate(self.tokens)}
         self.translator = Translator(str(folder), intra_threads=threads)
-        if self.translator.compute_type.startswith("int8") and "flags" in (facts := cpu_facts()):
+        self.computed = self.translator.compute_type
+        if self.computed.startswith("int8") and "flags" in (facts := cpu_facts()):
             self.note = "" if EXACT.intersection(facts["flags"].split()) else INEXACT
 
     def greedy(self, rows: list[list[int]], limits: list[int]) -> list[list[int]]:

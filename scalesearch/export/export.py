@@ -61,7 +61,9 @@ class Artefact:
             scores = ", ".join(f"{key} {value:.2f}" for key, value in checked[name].items() if isinstance(value, float))
             different = checked[name].get("different")
             words = "" if different is None else f"; {different} of {checked['sentences']:,} sentences differ"
+            words += f"; computed in {computed}" if (computed := checked[name].get("computed")) else ""
             lines.append(f"{name}: {scores or 'no metric'}{words}")
+            lines += [f"note: {note}"] if (note := checked[name].get("note")) else []
         return lines
 
 
@@ -167,7 +169,8 @@ def verify(trained: Checkpoint, sample: Sample, plain: Decoder, quantised: Decod
 
     Returns:
         the text, the number of its sentences, and for ``model``, ``float`` and ``quantised`` the task's metrics; for
-        the latter two ``different``, the sentences of which any token differs.
+        the latter two ``different``, the sentences of which any token differs, and as far as there are any,
+        ``computed`` and ``note`` of the :class:`.Decoder`.
 
     Raises:
         UserError: more than 2 % of the sentences differ in float.
@@ -183,7 +186,10 @@ def verify(trained: Checkpoint, sample: Sample, plain: Decoder, quantised: Decod
         wanted = wanted or ids
         lines = [" ".join(text.split()) for text in trained.tokenizer.decode(ids)]
         metrics = {} if score is None else score(lines, sample.texts, sample.spec)
-        said[name] = metrics | ({} if name == "model" else {"different": sum(a != b for a, b in zip(wanted, ids))})
+        words = {key: word for key in ("computed", "note") if (word := getattr(decoder, key))}
+        said[name] = metrics | words
+        if name != "model":
+            said[name]["different"] = sum(a != b for a, b in zip(wanted, ids))
     different = said["float"]["different"]
     if different > MOST_DIFFERENT * len(sample.split):
         raise UserError(f"the artefact translates {different} of {len(sample.split)} sentences of {sample.name} "

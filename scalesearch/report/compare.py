@@ -114,24 +114,33 @@ class Comparison:
         """The first study's hypervolume less the second's: positive where the first is better."""
         return self.studies[0].hypervolume - self.studies[1].hypervolume
 
+    @property
+    def known(self) -> bool:
+        """Whether there is an interval: of one trial, drawn again and again, there is none."""
+        return all(study.trials > 1 for study in self.studies)
+
     def lines(self) -> list[str]:
         """Lines for the terminal."""
         one, other = (study.name for study in self.studies)
         corner, best = (", ".join(f"{name} {value:,.6g}" for name, value in zip(self.objectives, values))
                         for values in (self.corner, self.best))
-        verdict = "0 is inside, so neither is shown to be better" if self.low <= 0 <= self.high else \
-            f"{one if self.low > 0 else other} is better"
         return [
             *(f"{study.name}: hypervolume {study.hypervolume:.4f}, front of {study.front} among {study.trials} trials"
               for study in self.studies),
             f"Hypervolumes are shares of the box from the corner ({corner}), which lies beyond the worst of both "
             f"together, to the best of both ({best}).",
-            f"Difference, {one} less {other}: {self.difference:+.4f}, {percent(self.confidence)} interval "
-            f"{self.low:+.4f} to {self.high:+.4f}: {verdict}.",
-            f"The interval is a percentile bootstrap of {self.draws:,} draws (seed {self.seed}): trials are drawn "
-            "with replacement within each study. It does not repeat the searches; other seeds of them would.",
-            *self.costs, *self.differ,
+            *self._verdict(one, other), *self.costs, *self.differ,
         ]
+
+    def _verdict(self, one: str, other: str) -> list[str]:
+        found = f"Difference, {one} less {other}: {self.difference:+.4f}"
+        if not self.known:
+            return [f"{found}. A study of one trial has no interval, so neither is shown to be better."]
+        verdict = "0 is inside, so neither is shown to be better" if self.low <= 0 <= self.high else \
+            f"{one if self.low > 0 else other} is better"
+        return [f"{found}, {percent(self.confidence)} interval {self.low:+.4f} to {self.high:+.4f}: {verdict}.",
+                f"The interval is a percentile bootstrap of {self.draws:,} draws (seed {self.seed}): trials are drawn "
+                "with replacement within each study. It does not repeat the searches; other seeds of them would."]
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
@@ -140,7 +149,7 @@ class Comparison:
             "reference": self.corner, "best": self.best, "difference": self.difference,
             "interval": {"low": self.low, "high": self.high, "confidence": self.confidence, "draws": self.draws,
                          "seed": self.seed, "method": "percentile bootstrap",
-                         "resampled": "finished trials within each study, with replacement"},
+                         "resampled": "finished trials within each study, with replacement"} if self.known else None,
             "differ": list(self.differ), "conventions": " ".join(self.costs),
         }
 

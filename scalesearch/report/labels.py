@@ -89,8 +89,9 @@ def protocol_words(protocol: Protocol) -> str:
     """``protocol forward, 15 source and 15 target tokens, vocabulary 8,000``, and what else it counts."""
     counts = protocol.get("counts") or {}
     extra = "".join(f", plus {count} per {kind} element" for kind, count in counts.items() if kind in COUNTED)
+    artefact = f"; files of {protocol['artefact']}" if protocol.get("artefact") else ""
     latency = f"; latency of {protocol['fit']}" if protocol.get("fit") else ""
-    return f"protocol {protocol['name']}, {_tokens(protocol)}, {vocabulary(protocol)}{extra}{latency}"
+    return f"protocol {protocol['name']}, {_tokens(protocol)}, {vocabulary(protocol)}{extra}{artefact}{latency}"
 
 
 def _tokens(protocol: Protocol) -> str:

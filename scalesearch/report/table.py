@@ -10,7 +10,7 @@ from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.noise import CONFIDENCE, decimals, pooled, spread
 from scalesearch.report.labels import brief
 from scalesearch.report.records import Record, cost_of, is_replicate, proxies_of, score_of
-from scalesearch.tasks import MEASURED
+from scalesearch.tasks import COMMON, MEASURED
 from scalesearch.tasks import METRICS as EVERY_METRIC
 
 METRICS = tuple(EVERY_METRIC)  # of all tasks; on the split that a study chooses by
@@ -131,12 +131,18 @@ def texts(rows: pd.DataFrame, objectives: Mapping[str, str], *more: str) -> pd.D
 
     Where the study asks anything of the recipe, its answers follow.
     """
-    reported = [name for name in REPORTED if name in rows and rows[name].notna().any()][:1]
-    names, asked = [*objectives, *reported, "training_seconds"], [name for name in rows if RECIPE in name]
+    names = [*objectives, *reported(rows, objectives), "training_seconds"]
+    asked = [name for name in rows if RECIPE in name]
     cells = [[trial_name(row, ""), *(str(row[name]) for name in more), *(cell(row, name) for name in names),
               *(brief(row[name]) for name in asked)] for _, row in rows.iterrows()]
     return pd.DataFrame(cells, columns=["trial", *more, *map(_words, names),
                                         *(name.rpartition(RECIPE)[2] for name in asked)])
+
+
+def reported(rows: pd.DataFrame, objectives: Iterable[str]) -> list[str]:
+    """The test score that is shown beside: of the first objective that is a metric of the task's, or the task's own."""
+    names = dict.fromkeys([*(f"test.{name}" for name in objectives if name not in COMMON), *REPORTED])
+    return [name for name in names if name in rows and rows[name].notna().any()][:1]
 
 
 def architectures(rows: pd.DataFrame, params: Iterable[str] | None = None) -> list[str]:

@@ -12,6 +12,7 @@ from scalesearch.errors import UserError
 from scalesearch.feasible.candidates import Candidate, priced
 from scalesearch.space import Answers, Space
 from scalesearch.space.assembly.architecture import network
+from scalesearch.space.schema.cost_names import OF_PROTOCOL
 from scalesearch.space.syntax.choices import whole_numbers
 from scalesearch.space.syntax.lexer import SyntaxProblem
 from scalesearch.space.syntax.value_parser import parse_value
@@ -49,7 +50,8 @@ class Sweep:
         """The table."""
         import pandas as pd
 
-        costs = dict.fromkeys(self.columns, "Int64")  # whole numbers, some of which may be missing
+        # Whole numbers, some of which may be missing; times are none.
+        costs = {name: "Float64" if name == "latency.predicted" else "Int64" for name in self.columns}
         return pd.DataFrame(list(self.rows), columns=[*self.keys, *self.columns, "fault"]).astype(costs)
 
     def to_json(self) -> dict[str, Any]:
@@ -76,7 +78,8 @@ def sweep(space: Space, over: Mapping[str, str], protocol: Protocol | None = Non
     keys = {key: text for key, text in over.items() if key not in free}
     combinations = list(itertools.product(*lengths.values()))
     sheets = _sheets(space, keys, MOST // max(1, len(combinations)))
-    columns = (*COLUMNS, PRODUCTS) if lengths else COLUMNS
+    named = tuple(name for name, key in OF_PROTOCOL.items() if getattr(base, key))
+    columns = (*COLUMNS, *named, *[PRODUCTS] * bool(lengths))
     rows: list[dict[str, Any]] = []
     for values in combinations:
         chosen = dict(zip(lengths, values))
@@ -105,7 +108,8 @@ def _sheets(space: Space, keys: Mapping[str, str], most: int) -> list[Answers]:
 
 def _rows(sheets: Sequence[Answers], keys: Mapping[str, str], protocol: Protocol, chosen: Mapping[str, int],
           columns: Sequence[str]) -> Iterator[dict[str, Any]]:  # fmt: skip
-    for candidate in priced([Candidate.of(sheet) for sheet in sheets], protocol, COLUMNS):
+    wanted = [name for name in columns if name != PRODUCTS]
+    for candidate in priced([Candidate.of(sheet) for sheet in sheets], protocol, wanted):
         values = {key: candidate.answers.get(key) for key in keys} | dict(chosen)
         costs = dict.fromkeys(columns) | dict(candidate.costs or {})
         if PRODUCTS in columns and candidate.costs is not None:

@@ -117,10 +117,12 @@ def deep() -> object:
 
 
 @pytest.mark.parametrize("quantise", CTranslate2.quantisations)
-def test_a_model_file_is_as_large_as_foretold(deep, quantise, tmp_path):
+@pytest.mark.parametrize("longest", [LENGTH, 40, 1024])
+def test_a_model_file_is_as_large_as_foretold(deep, quantise, longest, tmp_path):
     """But for the numbers beside the weights, of each of which some bytes are estimated."""
-    CTranslate2().write(replace(deep, max_length=LENGTH), tmp_path, quantise)
-    protocol = protocol_of({"vocab": VOCAB, "artefact": f"ctranslate2-{quantise}"})
+    CTranslate2().write(replace(deep, max_length=longest), tmp_path, quantise)
+    protocol = protocol_of({"vocab": VOCAB, "artefact": f"ctranslate2-{quantise}", "longest": longest})
+    assert protocol_of(protocol.to_json()) == protocol == protocol.at_lengths(30, 30, VOCAB)
     vocabulary = round(VOCAB * (piece(VOCAB) + piece_quotes(VOCAB)))
     told = artefact_bytes(deep.architecture.block, protocol) - vocabulary - CONFIG
     assert abs(told - (tmp_path / "model.bin").stat().st_size) < 300

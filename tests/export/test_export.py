@@ -199,6 +199,8 @@ def test_a_training_becomes_an_int8_artefact_beside_a_verified_float_one(trained
     said = json.loads(done.stdout)
     assert (said["format"], said["quantisation"]) == ("ctranslate2", "int8") and said["versions"]["ctranslate2"]
     assert said["verification"]["float"]["different"] == 0 and 0 <= said["verification"]["quantised"]["different"] <= 12
+    assert said["verification"]["quantised"]["computed"].startswith("int8") and \
+        said["verification"]["float"]["computed"] == "float32"
     assert set(said["bytes"]) == {"model.bin", "config.json", "shared_vocabulary.json"}
     assert not (out / "model.safetensors").exists() and run(translate_verb, out, text=LINES).stdout.count("\n") == 3
     (out / "model.bin").write_bytes((out / "model.bin").read_bytes()[:1000])

@@ -140,7 +140,7 @@ decoder: { depth: 1 | 2, heads: 2, ffn: { relu: { hidden: 16 | 64 } } }
 def job(tmp_path) -> Job:
     """A calibration of tiny models."""
     (tmp_path / "few.yaml").write_text(SPACE)
-    return Job("few", "ctranslate2", "int8", 9, 2, 4, 0, "cpu", SETUP, protocol_of({"vocab": 60}).settings)
+    return Job("few", "abc", "ctranslate2", "int8", 9, 2, 4, 0, "cpu", SETUP, protocol_of({"vocab": 60}).settings)
 
 
 def test_a_calibration_goes_on_where_it_was_stopped_and_prices_every_candidate(job, tmp_path, monkeypatch) -> None:
@@ -159,6 +159,8 @@ def test_a_calibration_goes_on_where_it_was_stopped_and_prices_every_candidate(j
         file.write('{"cut off')
     with refuses("other-calibration", "seed"):
         calibrate(space, protocol, CTranslate2(), replace(job, seed=1), out)
+    with refuses("other-calibration", "hash"):  # of a space of the same name that has changed
+        calibrate(space, protocol, CTranslate2(), replace(job, hash="abd"), out)
     monkeypatch.setattr(calibration, "_write", lambda *args: pytest.fail("written again"))
     fit = calibrate(space, protocol, CTranslate2(), job, out)
     assert not work.exists() and fit == read_fit(str(out)) and len(fit.candidates) == 9
@@ -185,11 +187,12 @@ def test_too_small_a_space_cannot_be_calibrated(job, tmp_path) -> None:
 def test_a_training_is_measured_as_a_format_and_an_artefact_as_it_is(trained_folder, tmp_path) -> None:
     out = tmp_path / "model"
     export(read_checkpoint(trained_folder), out, Torch(), "none", None)
-    (out / "result.json").unlink()  # else it is a training's copy
     words = ["measure", str(trained_folder), str(out), "--source", "5", "--target", "4", "--rounds", "4", "--json"]
     found = json.loads(CliRunner().invoke(command, words, catch_exceptions=False).stdout)
     assert list(found["measured"]) == [str(trained_folder), str(out)] and found["setup"]["target"] == 4
     assert all(0 < one["p50"] <= one["p90"] and one["rounds"] == 4 for one in found["measured"].values())
+    assert [one["format"] for one in found["measured"].values()] == ["ctranslate2-int8", "torch-none"]
+    assert [bool(one["computed"]) for one in found["measured"].values()] == [True, False]
     assert found["device"]["threads"] == 1
 
 

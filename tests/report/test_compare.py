@@ -50,6 +50,20 @@ def test_beyond_all_doubt_the_interval_leaves_nothing_out():
     assert "bad is better" in compare(side("good", worse), side("bad", rows)).lines()[3]
 
 
+def test_of_one_trial_there_is_no_interval_and_no_verdict():
+    one, other = (side(name, [record(0, bleu, 1000, 10)]) for name, bleu in (("one", 36.7), ("other", 37.2)))
+    found = compare(one, other)
+    assert found.difference < 0 and found.to_json()["interval"] is None
+    assert "neither is shown to be better" in found.lines()[3] and "bootstrap" not in "".join(found.lines())
+
+
+def test_bytes_of_two_formats_do_not_compare():
+    one, other = (replace(side(name, records(3, 1)), protocol={**PROTOCOL, "artefact": format})
+                  for name, format in (("one", "ctranslate2-int8"), ("other", "onnx-int8")))
+    with refuses("not-comparable", "files of onnx-int8"):
+        compare(one, other)
+
+
 def test_work_on_weights_alone_stands_beside_the_totals():
     one, other = (side(name, records(6, seed, widest=6.2), once=once)
                   for name, seed, once in (("one", 1, [4321]), ("other", 2, [])))

@@ -78,6 +78,15 @@ def test_what_test_says_stands_beside_what_was_chosen_by():
     assert "test bleu" in texts(table, OBJECTIVES)
 
 
+def test_the_test_score_is_of_the_metric_that_the_study_chooses_by():
+    one = record(1, 20.0, 100, 1000)
+    one["metrics"] |= {"tokenised_bleu": 21.0, "test": {"bleu": 29.0, "tokenised_bleu": 30.0, "loss": 1.0}}
+    for objectives, shown in (({"tokenised_bleu": "max"}, "test tokenised bleu"), ({"bleu": "max"}, "test bleu"),
+                              ({"loss": "min"}, "test bleu"), ({"params.total": "min"}, "test bleu")):
+        found = [name for name in texts(frame([one], objectives), objectives) if name.startswith("test")]
+        assert found == [shown]
+
+
 def test_a_candidate_of_several_seeds_is_one_row_with_their_mean():
     first, other, failed = record(0, 20.0, 100, 1000), record(1, 30.0, 200, 2000), record(2, None, 5, 5, state="failed")
     table = frame([first, other, failed, again(first, 3, 24.0), again(other, 4, None, "failed")], OBJECTIVES)

@@ -52,6 +52,15 @@ def test_rows_of_a_grid_are_the_costs_of_each_architecture() -> None:
     assert len(frame) == 12 and frame["macs.total"].dtype == "Int64" and frame["fault"].isna().all()
 
 
+def test_bytes_of_the_artefact_that_the_protocol_names_are_a_column() -> None:
+    protocol = protocol_of({"vocab": 500, "artefact": "ctranslate2-int8"})
+    found = sweep(TRANSFORMER, {"width": "64..128 step 64", "source": "5 | 9"}, protocol)
+    for row in found.rows:
+        assert row["artefact.bytes"] == bill({"width": str(row["width"])}, protocol)["artefact.bytes"]
+    assert found.frame()["artefact.bytes"].dtype == "Int64" and "artefact.bytes" not in sweep(
+        TRANSFORMER, {"width": "64"}).columns
+
+
 def test_what_cannot_be_built_keeps_its_row() -> None:
     found = sweep(TRANSFORMER, {"encoder.score_heads": "3 | 8"})
     assert [row["macs.total"] is None for row in found.rows] == [True, False] and found.rows[0]["fault"]

@@ -57,6 +57,9 @@ def command(files: tuple[str, ...], settings: tuple[str, ...], lengths: dict[str
 
     beside = len(files) + len(against) > 1
     _check_options(beside, bool(sweeps), cited, verified, plot, csv)
+    if cited and (lengths["artefact"] or lengths["latency"]):
+        raise UserError("--cite has no closed forms of artefacts: leave --artefact and --latency out",
+                        code="options-conflict")
     asked = {"random": seed is not None, "smallest": smallest, "largest": largest}
     ways = [way for way, given in asked.items() if given]
     if len(ways) > 1 or (ways and (beside or sweeps or cited)):

@@ -28,6 +28,7 @@ def show_comparison(files: tuple[str, ...], settings: tuple[str, ...], against: 
                     lengths: dict[str, Any], levels: int, csv: str | None, as_json: bool) -> None:  # fmt: skip
     """Prints what ``files``, and the first with ``against``, cost under one protocol: the first file's."""
     from scalesearch.cost import cost, protocol_of
+    from scalesearch.cost.tables import artefact_lines
     from scalesearch.whatif import compare
 
     if against and len(files) > 1:
@@ -55,6 +56,9 @@ def show_comparison(files: tuple[str, ...], settings: tuple[str, ...], against: 
         say(_differences(comparison, quantity, words), wide_console())
     for line in once_lines(comparison.costs):
         say(line)
+    for name, result in comparison.costs.items():
+        for line in artefact_lines(result):
+            say(f"{name}: {line}")
     say(f"differences to {next(iter(comparison.costs))} · protocol {protocol}\n{protocol.conventions}")
 
 
@@ -101,6 +105,10 @@ def show_sweep(file: str, settings: tuple[str, ...], sweeps: tuple[str, ...], le
         _show_sweep(table, drawn)
 
 
+def _number(cost: float | None) -> str:
+    return "-" if cost is None else f"{cost:,}" if isinstance(cost, int) else f"{cost:,.4g}"
+
+
 def _show_sweep(table: Sweep, drawn: list[Path]) -> None:
     from scalesearch.whatif.crossings import LENGTHS
 
@@ -108,10 +116,10 @@ def _show_sweep(table: Sweep, drawn: list[Path]) -> None:
     varied = [name for name, all_ in values.items() if len(all_) > 1 or None in all_ or len(table.rows) == 1]
     headings = (*table.keys, *(name.replace("_", "-") for name in varied))
     rows = [[*(_value(row[key]) for key in table.keys),
-             *("-" if row[name] is None else f"{row[name]:,}" for name in varied)] for row in table.rows[:SHOWN]]
+             *(_number(row[name]) for name in varied)] for row in table.rows[:SHOWN]]
     say(make_table(headings, rows, left=()), wide_console())
     for name in (name for name in table.columns if name not in varied and table.rows[0][name]):
-        say(f"{name} is {table.rows[0][name]:,} throughout")
+        say(f"{name} is {_number(table.rows[0][name])} throughout")
     if len(table.rows) > SHOWN:
         say(f"… {len(table.rows) - SHOWN:,} more rows: --csv FILE or --json has them all\n")
     if "vocab" in table.keys and table.protocol.vocab != OWN and all(one.length != "vocab" for one in table.crossings):

@@ -45,7 +45,7 @@ MAX_LETTERS = 60  # of a name in a figure
 LETTERS_UPRIGHT = 40  # that fit along an upright axis
 WIDTH = 5.2  # inches of a figure in a column, at which its letters can be read on a phone
 TICKS = 5  # steps of an axis at most: drawing them is most of what a small figure takes
-MARGINS = (0.7, 0.63, 0.1, 0.11)  # inches left, below (a label of two lines), right, above
+MARGINS = (0.9, 0.63, 0.1, 0.11)  # inches left and below (labels of two lines, ticks of five digits), right, above
 
 
 @contextmanager

@@ -115,7 +115,8 @@ def _law(axes: Axes, fit: Fit, rule: str, color: str, marker: str, extra: Sequen
 
 
 def _forecast(axes: Axes, found: Forecast, color: str, label: str) -> None:
-    reach = [[found.score - found.training_low], [found.training_high - found.score]]
+    # The law is fitted more finely than those that the interval is of, so it can lie beyond a narrow one.
+    reach = [[max(0.0, found.score - found.training_low)], [max(0.0, found.training_high - found.score)]]
     axes.errorbar([found.size], [found.score], yerr=reach, fmt="_", color=color, capsize=3, linewidth=1, label=label)
 
 

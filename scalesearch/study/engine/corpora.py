@@ -57,7 +57,7 @@ class Corpora:
 def protocol_settings(spec: StudySpec) -> dict[str, str | int]:
     """What the space and the study say of the protocol, as far as no corpus is needed for it."""
     given = {key: value for key, value in spec.protocol.items() if value != CORPUS}
-    return {**spec.space.protocol, **given}
+    return {**spec.space.protocol, **given, "longest": spec.data.max_length}
 
 
 def load_corpora(spec: StudySpec, references: tuple[Reference, ...], tell: Callable[[str], object] = str) -> Corpora:

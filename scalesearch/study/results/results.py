@@ -24,6 +24,7 @@ from scalesearch.study.replicates.summary import Verdict, finished_of
 from scalesearch.study.trials.record import Record, TeacherFacts, describe_taught
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State
+from scalesearch.tasks import METRICS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,11 +105,17 @@ class Results:
 
     @property
     def signature(self) -> str:
-        """Signature of the task's metric, and of decoding, by the first complete trial; empty before there is one."""
+        """Signature of the score, and of decoding, by the first complete trial; empty before there is one."""
+        found = (self._signed[1], (self._first_record.get("metrics") or {}).get("decode"))
+        return " · ".join(str(one) for one in found if one)
+
+    @property
+    def _signed(self) -> tuple[str, str]:
+        """The main metric and its signature; where it has none, as a loss, another of the task's and that one's."""
         metrics = self._first_record.get("metrics") or {}
-        signatures = {key: text for key, text in metrics.items() if key.endswith("_signature") and text}
-        found = signatures.get("bleu_signature") or next(iter(signatures.values()), "")
-        return " · ".join(str(one) for one in (found, metrics.get("decode")) if one)
+        known = [key.removesuffix("_signature") for key, text in metrics.items() if key.endswith("_signature") and text]
+        name = next((name for name in (self.main_metric, "bleu", *known) if name in known), "")
+        return name, str(metrics[f"{name}_signature"]) if name else ""
 
     @property
     def main_metric(self) -> str:
@@ -175,7 +182,8 @@ class Results:
                  f"Data: {meta.data.name}, hash {meta.data.hash}{synthetic if meta.synthetic else ''}.",
                  "Chosen by scores on valid; what is called test was not looked at in choosing.",
                  *self.verdict.notes(meta.seed)]
-        name = "BLEU" if self.task == "translation" else f"Metrics of {self.task}"
+        signed = self._signed[0]
+        name = METRICS[signed].words if signed in METRICS and self.task == "translation" else f"Metrics of {self.task}"
         taught = [describe_taught(self.teacher)] if self.teacher else []
         return [*self.warnings(), *lines, *taught, *([f"{name}: {self.signature}"] if self.signature else [])]
 

@@ -31,6 +31,17 @@ def test_json_holds_what_machines_read() -> None:
     assert sum(row["macs"] for row in found["modules"] if "." not in row["path"]) == found["macs"]["total"]
 
 
+def test_artefacts_are_told_of_in_every_view_or_refused() -> None:
+    small = ("small/plain", "--vocab", "500", "--artefact", "ctranslate2-int8")
+    alone = run(*small)["artefact"]["bytes"]
+    assert run(*small, "--sweep", "width=64 | 128")["rows"][0]["artefact.bytes"] == \
+        run(*small, "--set", "width=64")["artefact"]["bytes"]
+    beside = CliRunner().invoke(command, [*small, "--against", "width=128"])
+    assert f"plain: artefact.bytes {alone:,} of ctranslate2-int8" in beside.output
+    with refuses("options-conflict", "artefact"):
+        raise CliRunner().invoke(command, [*small, "--cite"]).exception
+
+
 EDGE = (
     "encoder.depth=12 decoder.depth=2 decoder.interleaved=yes decoder.ffn.hidden=128 share.encoder.attention=cycle(4) "
     "share.encoder.ffn=6-6 share.decoder.self=encoder.attention[2*i] share.decoder.cross=encoder.attention[2*i+1] "

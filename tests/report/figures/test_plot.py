@@ -1,6 +1,7 @@
 """Figures: the same bytes for the same data, what must be in them, labels that do not cover each other."""
 
 import itertools
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -73,6 +74,15 @@ def test_axes_of_neighbouring_figures_stand_in_line():
     """One has a label of two lines beneath it, the other of one."""
     places = [tradeoff(made(), SUBJECT, x).axes[0].get_position().bounds for x in ("params.total", "macs.total")]
     assert places[0] == places[1]
+
+
+@pytest.mark.parametrize("scores", [(36.425, 36.43), (2.4, 2.5), (36.0, 90.0)])
+def test_the_upright_label_is_within_the_figure(scores):
+    """In two lines, beside ticks of many digits."""
+    table = frame([record(number, score, 100 + number, 1000) for number, score in enumerate(scores)], OBJECTIVES)
+    figure = tradeoff(table, replace(SUBJECT, corpus="multi30k en-de (distilled, mixed)"), "params.total")
+    figure.canvas.draw()
+    assert figure.axes[0].yaxis.label.get_window_extent().x0 >= 0
 
 
 def test_references_are_labelled():

@@ -26,8 +26,9 @@ def costs_of(facts: Facts) -> tuple[list[str], list[str]]:
     Costs that no finished trial has, or that are 0 for all of them, are neither.
     """
     names = dict.fromkeys([*facts.results.objectives, *COSTS, *MEASURED])
-    known = [name for name in names if name in MEASURED or ("." in name and _group(name) in GROUPS)]
-    first = [name for name in known if name in facts.results.objectives]
+    goals = facts.results.objectives
+    known = [name for name in names if name in MEASURED or ("." in name and (name in goals or _group(name) in GROUPS))]
+    first = [name for name in known if name in goals]
     first += [name for name in USUAL if _group(name) not in map(_group, first)]
     there = [name for name in known if name in facts.done and (facts.done[name].astype(float).fillna(0) != 0).any()]
     return [name for name in first if name in there], [name for name in there if name not in first]

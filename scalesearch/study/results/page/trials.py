@@ -6,7 +6,7 @@ import pandas as pd
 
 from scalesearch.blocks.sizes import is_number
 from scalesearch.report.labels import brief, heading, protocol_words
-from scalesearch.report.table import REPORTED, cell, differing
+from scalesearch.report.table import cell, differing, reported
 from scalesearch.study.results.page.facts import Facts, name_of
 from scalesearch.study.results.page.parts import MISSING, Cell, Link, Section, number, text
 from scalesearch.study.results.page.parts import table as table_of
@@ -40,8 +40,8 @@ def section(facts: Facts) -> Section:
 def _metrics(facts: Facts) -> list[str]:
     """The columns of scores and costs: the objectives, the main metric and its test score, params, MACs."""
     table = facts.results.table
-    reported = [name for name in REPORTED if name in table and table[name].notna().any()][:1]
-    names = dict.fromkeys([*facts.results.objectives, facts.main, *reported, "params.total", "macs.total"])
+    names = dict.fromkeys([*facts.results.objectives, facts.main, *reported(table, [facts.main]), "params.total",
+                           "macs.total"])
     return [name for name in names if name in table]
 
 
