@@ -153,6 +153,6 @@ def load_data(given: Given | DataSpec, recipe: Recipe | None = None,
     with section.naming():
         if recipe is not None:
             check_compatible(spec, recipe)
-        if (folder := section.file.parent).resolve() != Path.cwd():  # a training remembers where its text is
-            spec = spec.resolve(folder)
+        if isinstance(given, str | Path):  # a training remembers where its text is
+            spec = spec.resolve(section.file.parent)
         return load_corpus(spec.at(vocab))

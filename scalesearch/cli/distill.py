@@ -11,6 +11,8 @@ import click
 from scalesearch.api.files import data_spec
 from scalesearch.cli.options import Output, json_option, print_json, progress_bars
 from scalesearch.cli.translate import search_options
+from scalesearch.errors import UserError
+from scalesearch.files import write_text
 from scalesearch.terminal import say
 
 if TYPE_CHECKING:
@@ -36,22 +38,29 @@ def command(teachers: tuple[str, ...], data: str, out: Path, beam: int | None, l
     from scalesearch.train.scoring.distill import distill_data
 
     spec = data_spec(data)
+    learned = data_file(spec, out, distilled=str(out.resolve()))
     search = Translator(teachers, beam, length_penalty, batch).search
     with progress_bars("What is done is kept; the same command goes on from there.") as tell:
         said = distill_data(list(map(Path, teachers)), spec, out, search, partial(tell, "translating"))
-    files = [*(f"{out}.{suffix}" for suffix in spec.suffixes), write_data(spec, out, distilled=str(out.resolve()))]
+    write_text(*learned)
+    files = [*(f"{out}.{suffix}" for suffix in spec.suffixes), str(learned[0])]
     if as_json:
         print_json({**said, "files": files})
     else:
         say(f"{said['pairs']:,} pairs ({search.protocol}): {', '.join(files)}")
 
 
-def write_data(spec: DataSpec, out: Path, **learned: str) -> str:
-    """Writes ``out``.yaml, a data file: what is ``learned`` from is new, everything else as it was."""
+def data_file(spec: DataSpec, out: Path, **learned: str) -> tuple[Path, str]:
+    """``out``.yaml and the text of a data file: what is ``learned`` from is new, everything else as it was.
+
+    Raises:
+        UserError: another file is there.
+    """
     import yaml
 
-    from scalesearch.files import write_text
-
     file = out.with_name(f"{out.name}.yaml")
-    write_text(file, yaml.safe_dump(spec.to_json() | learned, sort_keys=False))
-    return str(file)
+    text: str = yaml.safe_dump(spec.to_json() | learned, sort_keys=False)
+    if file.exists() and file.read_text("utf-8", errors="replace") != text:
+        raise UserError(f"{file} is there already, and is another file than the one that would be written; give "
+                        "another --out", code="already-exists")
+    return file, text

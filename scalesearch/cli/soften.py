@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 
 from scalesearch.api.files import data_spec
-from scalesearch.cli.distill import write_data
+from scalesearch.cli.distill import data_file
 from scalesearch.cli.options import Output, json_option, print_json, progress_bars
+from scalesearch.files import write_text
 from scalesearch.terminal import say
 
 
@@ -31,9 +32,11 @@ def command(teachers: tuple[str, ...], data: str, out: Path, top: int, as_json: 
     from scalesearch.train.scoring.soften import soften_data
 
     spec = data_spec(data)
+    learned = data_file(spec, out, soft_targets=str(out.resolve()))
     with progress_bars("What is done is kept; the same command goes on from there.") as tell:
         said = soften_data(list(map(Path, teachers)), spec, out, top, partial(tell, "softening"))
-    files = [str(out), write_data(spec, out, soft_targets=str(out.resolve()))]
+    write_text(*learned)
+    files = [str(out), str(learned[0])]
     if as_json:
         print_json({**said, "files": files})
     else:

@@ -98,7 +98,7 @@ def _lines() -> Iterator[str]:
             raise UserError(f"standard input, line {number}: more than {MAX_LINE:,} bytes, which are no sentence",
                             code="line-too-long")
         try:
-            yield line.decode("utf-8").rstrip("\r\n")
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise UserError(f"standard input, line {number}: not UTF-8 at byte {error.start + 1}",
                             code="not-utf8") from None

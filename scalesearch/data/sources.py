@@ -124,9 +124,11 @@ def read_pairs(files: tuple[Path, ...], split: str, edits: bool) -> Pairs:
                 raise UserError(f"{files[0]}:{place}: a sentence to be scored by its edits has more than {MAX_WORDS:,} "
                                 "words: they are compared in pairs", key=f"data.{split}", code="line-too-long")
         gold = [tuple(edits_between(line, side[i]) for side in sides) for i, line in enumerate(source)] if edits else []
-    empty = [i for i, pair in enumerate(zip(source, target)) if not (pair[0].strip() and pair[1].strip())]
-    if empty and split not in _TRAINING:
-        raise UserError(_empty_lines(split, empty, source, places, files), key=f"data.{split}", code="empty-lines")
+    scored = split not in _TRAINING
+    columns = [source, *sides] if scored and len(files) > 1 else [source, target]
+    empty = [i for i, row in enumerate(zip(*columns)) if not all(line.strip() for line in row)]
+    if empty and scored:
+        raise UserError(_empty_lines(split, empty, columns, places, files), key=f"data.{split}", code="empty-lines")
     dropped = set(empty)
     keep = [i for i in range(len(source)) if i not in dropped]
     return Pairs([source[i] for i in keep], [target[i] for i in keep], {"read": len(source), "empty": len(empty)},
@@ -143,9 +145,10 @@ def _same_length(files: tuple[Path, ...], split: str) -> list[list[str]]:
     return sides
 
 
-def _empty_lines(split: str, lines: list[int], source: list[str], places: list[int], files: tuple[Path, ...]) -> str:
-    target = files[1] if len(files) > 1 else files[0]
-    listed = [f"{target if source[i].strip() else files[0]}:{places[i]}" for i in lines[:_MAX_LISTED]]
+def _empty_lines(split: str, lines: list[int], columns: list[list[str]], places: list[int], files: tuple[Path, ...]
+                 ) -> str:
+    blank = ([not column[i].strip() for column in columns].index(True) for i in lines[:_MAX_LISTED])
+    listed = [f"{files[at if len(files) > 1 else 0]}:{places[i]}" for i, at in zip(lines, blank)]
     more = f" and {len(lines) - _MAX_LISTED} more" if len(lines) > _MAX_LISTED else ""
     return (f"data: {split}: {len(lines)} empty line(s), which cannot be scored: {', '.join(listed)}{more}. "
             "Remove these lines on both sides (only training pairs are dropped by themselves)")

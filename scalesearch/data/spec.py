@@ -215,6 +215,10 @@ def _shape(said: Mapping[str, Any]) -> Iterator[Conflict]:
     for key in OF_FILES if task.form != "text" and prefixes else SPLITS:
         if key not in given:
             yield "", f"`{key}` is missing: {DATA.fields[key].doc}", None
+    endings = [part for part in (*parts, *said["distilled"]) if isinstance(part, str) and not is_m2(part)]
+    if task.form != "text" and endings and said["source"] and said["source"] == said["target"]:
+        yield "target", f"the source ends so as well, and {endings[0]}.{said['target']} would be both sides", \
+            "give `source` and `target` endings of their own"
 
 
 def _of_task(said: Mapping[str, Any]) -> Iterator[Conflict]:

@@ -85,6 +85,11 @@ class Ensemble(torch.nn.Module):
         """True if rows of one source can share the memory of every member."""
         return all(self._each(lambda member: member.shares_sources))
 
+    @property
+    def max_length(self) -> int | None:
+        """The most positions of a sentence, by the member with fewest; None if unlimited."""
+        return min((most for most in self._each(lambda member: member.max_length) if most is not None), default=None)
+
     def target_room(self, source_length: int) -> int | None:
         """The most target positions after ``source_length`` source tokens, by the member with fewest."""
         rooms = self._each(lambda member: member.target_room(source_length))

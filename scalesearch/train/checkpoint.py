@@ -31,13 +31,16 @@ from scalesearch.train.updates.averaging import read_weights
 FORMAT = 5
 STATE, WEIGHTS = "checkpoint.pt", "model.safetensors"
 ARCHITECTURE, TOKENIZER, RECIPE, DATA = "architecture.yaml", "tokenizer.model", "recipe.json", "data.json"
+READ_AS = ("task", "tokenised", "comet")  # keys of the data that its hash has not; older states have not these
 DESCRIPTION = (ARCHITECTURE, TOKENIZER, RECIPE, DATA)
 
 
 def identity(architecture: Any, corpus: Corpus, recipe: Recipe, seed: int, processes: int = 1) -> dict[str, Any]:
     """Settings that a resumed run must share."""
     fields = {key: value for key, value in recipe.to_json().items() if key not in FREE}
-    return {"architecture": architecture.id, "data": corpus.hash, "seed": seed, "processes": processes, **fields}
+    read_as = {key: getattr(corpus.spec, key) for key in READ_AS}
+    return {"architecture": architecture.id, "data": corpus.hash, "seed": seed, "processes": processes, **read_as,
+            **fields}
 
 
 def check_identity(stored: Mapping[str, Any], wanted: Mapping[str, Any], directory: Path) -> None:
@@ -48,7 +51,7 @@ def check_identity(stored: Mapping[str, Any], wanted: Mapping[str, Any], directo
     """
     before = dict(flattened(with_defaults(stored)))
     differ = [f"{key} was {before.get(key)!r} and is now {value!r}" for key, value in flattened(wanted)
-              if before.get(key) != value]
+              if before.get(key) != value and (key in before or key not in READ_AS)]
     if differ:
         raise UserError(f"{directory}: holds another training: {'; '.join(differ)}. "
                         "Give the same settings to go on, or another folder", code="other-training")

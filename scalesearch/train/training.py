@@ -9,7 +9,7 @@ from scalesearch.blocks.embedding import AdaptiveOutput
 from scalesearch.blocks.seq2seq import DecoderOnly
 from scalesearch.data import Corpus
 from scalesearch.errors import UserError
-from scalesearch.files import DiskFull
+from scalesearch.files import DiskFull, read_json
 from scalesearch.nn.causality import CausalityError, causality
 from scalesearch.signals import Interrupted, stoppable
 from scalesearch.train import checkpoint
@@ -64,8 +64,10 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
     processes = team.size if team else processes
     wanted = checkpoint.identity(architecture, corpus, recipe, seed, processes)
     if done is not None and done.state == "complete":
+        read_as = read_json(folder / checkpoint.DATA, dict[str, Any]).get("spec", {})
         stored = {"architecture": done.architecture_id, "data": done.corpus, "seed": done.seed,
-                  "processes": done.processes, **done.recipe}
+                  "processes": done.processes, **done.recipe,
+                  **{key: read_as[key] for key in checkpoint.READ_AS if key in read_as}}
         checkpoint.check_identity(stored, wanted, folder)
         return done
     hardware = Hardware.of(recipe)
@@ -115,6 +117,10 @@ def _failures_noted(result: Result) -> Iterator[None]:
     try:
         yield
     except (TrainingFailed, CausalityError) as error:
+        result.state, result.reason = "failed", str(error)
+    except UserError as error:
+        if error.code != "sentence-too-long":  # of source, padding and target in one sequence
+            raise
         result.state, result.reason = "failed", str(error)
     except (RuntimeError, MemoryError) as error:
         if not out_of_memory(error):

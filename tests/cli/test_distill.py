@@ -35,6 +35,17 @@ def test_a_student_trains_on_what_the_teacher_says(tmp_path: Path) -> None:
     assert student.valid.target_text == real.valid.target_text and student.tokenizer == real.tokenizer
     assert student.hash != real.hash and student.name.endswith("(distilled)")
     assert student.train.target_text == [line for line in (tmp_path / "kd.de").read_text().splitlines() if line]
+    same = [str(data) if word == str(data) else word for word in given]
+    same[same.index("--out") + 1] = str(data.with_suffix(""))
+    with refuses("already-exists", data.name):  # the file with the real data, which would be lost
+        raise CliRunner().invoke(app, ["distill", *same]).exception
+    assert yaml.safe_load(data.read_text())["train"] == "train" and not (tmp_path / "data.en").exists()
+    data.with_name("same.yaml").write_text(yaml.safe_dump({"source": "x", "target": "x", **{
+        split: {"source": f"{split}.en", "target": f"{split}.de"} for split in ("train", "val", "test")}
+        }).replace("val:", "valid:"))
+    with refuses("data-conflict", "x"):
+        raise CliRunner().invoke(app, ["distill", given[0], "--data", str(tmp_path / "same.yaml"), "--out",
+                                       str(tmp_path / "kd2")]).exception
     again = CliRunner().invoke(app, ["distill", *given, "--length-penalty", "0.5"])
     assert again.exit_code != 0 and "another decode" in str(again.exception)
     train(tiny(), real, recipe(beam=2), tmp_path / "second", seed=2)

@@ -181,8 +181,23 @@ def test_a_language_model_shows_its_perplexities_and_translates_nothing(tmp_path
     assert isinstance(wrong.exception, UserError) and "needs `model: decoder-only`" in str(wrong.exception)
 
 
-def test_the_data_of_a_training_is_a_data_file(data: Path) -> None:
-    corpus = load_data(str(data))
-    left = data.parent / "data.json"
+@pytest.mark.parametrize("beside", [True, False])
+def test_the_data_of_a_training_is_a_data_file(data: Path, beside: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(data.parent)
+    corpus = load_data(data.name)
+    left = data.parent / "data.json" if beside else data.parent / "model/data.json"
+    left.parent.mkdir(exist_ok=True)
     left.write_text(json.dumps(corpus.to_json()))
     assert load_data(str(left)).to_json()["hash"] == corpus.to_json()["hash"]
+
+
+def test_lines_of_standard_input_are_read_as_those_of_files_and_cut_to_the_model_s_room(data: Path, tmp_path: Path
+                                                                                     ) -> None:
+    positions = ["--set", "embedding.positions=learned", "--set", "embedding.max_length=60"]
+    assert trained(data, tmp_path / "out", *positions).exit_code == 0
+    long = " ".join(["red"] * 90)
+    done = run(translate_verb, tmp_path / "out", text=f"one red dog\n{long}\nthe old house\n")
+    assert done.exit_code == 0 and done.stdout.count("\n") == 3
+    marked = run(translate_verb, tmp_path / "out", "--json", text="\ufeffone red dog\r\n".encode())
+    plain = run(translate_verb, tmp_path / "out", "--json", text="one red dog\n")
+    assert marked.stdout == plain.stdout

@@ -142,6 +142,13 @@ def test_bad_text_is_refused_with_its_place(spec: DataSpec, write: Write, cache:
     assert not list(cache.glob("[!.]*"))
 
 
+def test_an_empty_line_of_any_annotator_is_refused(spec: DataSpec, write: Write, cache: Path) -> None:
+    test = [str(write(f"text/test.{name}", [line, "it is"])) for name, line in (("src", "a b"), ("one", "a c"))]
+    blank = str(write("text/test.two", ["a d", ""]))
+    with refuses("empty-lines", "test: 1", "/test.two:2"):
+        load_corpus(replace(spec, task="correction", test={"source": test[0], "target": [test[1], blank]}), cache)
+
+
 def test_sentences_too_long_to_compare_word_by_word_are_refused(spec: DataSpec, write: Write, cache: Path) -> None:
     write("text/test.en", ["a dog", "a " * 2001])
     write("text/test.de", ["ein Hund", "ein"])

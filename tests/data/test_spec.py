@@ -45,6 +45,7 @@ def problems(mapping: object) -> dict[str, str]:
     ({**FILES, "limit": 0}, "0", ">= 1"),
     ({**FILES, "source": {"a": 1}}, "{'a': 1}", "a text"),
     ({**FILES, "mix": True}, "yes", "`distilled`"),
+    ({**FILES, "target": "en"}, "en", "endings of their own"),
     ({**FILES, "window": 8}, "8", "`language-model`"),
     ({**FILES, "task": "language-model"}, "en", "pairs of texts"),
     ({**FILES, "test": {"source": "a", "target": ["b", "c"]}}, "{'source': 'a', 'target': ['b', 'c']}", "correction"),

@@ -48,6 +48,30 @@ def test_a_sentence_beyond_learned_positions_fails_before_the_first_update(corpu
     assert train(whole, corpus, recipe(), out / "enough").state == "complete"
 
 
+@pytest.mark.parametrize("model", ["encoder-decoder", "decoder-only"])
+def test_positions_are_enough_however_training_cuts_and_pads(corpus, out, model) -> None:
+    """Of BPE-dropout a side may be as long as the data allow; source and target may be one sequence."""
+    short = replace(corpus, spec=replace(corpus.spec, max_length=60))
+    whole, text = tiny(model=model, embedding__positions="learned", embedding__max_length=40), short.train.texts
+    if model == "encoder-decoder":
+        result = train(whole, short, recipe(subword_dropout=0.1), out)
+        assert result.reason.startswith("train: a sentence of 61 tokens")
+    else:
+        long = Split.of([[5] * 25], [[5] * 20], ["x"], ["x"])
+        result = train(whole, replace(corpus, train=long), recipe(), out)
+        assert result.reason.startswith("train: a sentence of 47 tokens") and text
+    assert (result.state, result.steps) == ("failed", 0)
+
+
+def test_a_sentence_that_padding_alone_makes_too_long_is_a_failure_with_the_reason(corpus, out, monkeypatch) -> None:
+    def padded(engine, *given):
+        engine.model.check_length(41)
+
+    monkeypatch.setattr("scalesearch.train.updates.engine.Engine.update", padded)
+    result = train(tiny(embedding__positions="learned", embedding__max_length=40), corpus, recipe(), out)
+    assert result.state == "failed" and result.reason.startswith("a sentence of 41 tokens")
+
+
 def test_a_result_says_what_was_done_and_the_folder_translates(corpus, out) -> None:
     events = []
     result = train(tiny(), corpus, recipe(), out, seed=3, report=events.append)
@@ -142,6 +166,8 @@ def test_a_complete_result_is_not_trained_again_and_no_other_is_mistaken_for_it(
         train(tiny(), corpus, recipe(lr=1e-3), out)
     with refuses("other-training", "seed was 1 and is now 2"):
         train(tiny(), corpus, recipe(), out, seed=2)
+    with refuses("other-training", "tokenised was False and is now True"):
+        train(tiny(), replace(corpus, spec=replace(corpus.spec, tokenised=True)), recipe(), out)
     assert train(tiny(), corpus, recipe(lr=1e-3), out, resume=False).recipe["lr"]["base"] == 1e-3
 
 

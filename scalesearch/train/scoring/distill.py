@@ -35,6 +35,10 @@ def distill_data(teachers: Sequence[Path], data: DataSpec, out: Path, search: Se
     if data.form == "text":
         raise UserError(f"data: task: {data.task} has no pairs", key="data.task", code="no-pairs",
                         help="distillation is for tasks that translate or correct")
+    if len(set(data.suffixes)) == 1:
+        raise UserError(f"data: source and target are both called {data.suffixes[0]}, so that source and translations "
+                        "would go to one file", key="data.target", code="data-conflict",
+                        help="give `source` and `target` endings of their own")
     from scalesearch.data.sources import read
     from scalesearch.train.checkpoint import read_ensemble
     from scalesearch.train.hardware import Hardware

@@ -74,12 +74,15 @@ def check_lengths(model: Any, corpus: Corpus, recipe: Recipe) -> None:
     if model.max_length is None:
         return
     joined = isinstance(model.block, DecoderOnly)
-    # Of source and target in one sequence the padding counts, too, and training pads anew each epoch.
-    for name in ("valid", *(["test"] if recipe.score_on != "valid" else []), *([] if joined else ["train"])):
+    for name in ("train", "valid", *(["test"] if recipe.score_on != "valid" else [])):
         split: Split = getattr(corpus, name)
-        for pairs in eval_batches(split, LOSS_TOKENS).plan if joined else [np.arange(len(split))]:
-            source = int(split.source_ids.lengths[pairs].max(initial=0)) + 1
-            target = int(split.target_ids.lengths[pairs].max(initial=0)) + (split.overlap is None)
+        anew = name == "train" and recipe.subword_dropout  # a side may then be as long as it is cut at
+        # Of source and target in one sequence the padding counts, too; training pads anew each epoch.
+        alone = np.arange(len(split))[:, None] if name == "train" else eval_batches(split, LOSS_TOKENS).plan
+        for pairs in alone if joined else [np.arange(len(split))]:
+            sides = (int(ids.lengths[pairs].max(initial=0)) for ids in (split.source_ids, split.target_ids))
+            source, target = (corpus.spec.max_length if anew else longest for longest in sides)
+            source, target = source + 1, target + (split.overlap is None)
             try:
                 model.check_length(source + target if joined else max(source, target))
             except UserError as error:
@@ -144,7 +147,10 @@ def translate_lines(trained: Checkpoint, lines: list[str], decode: Callable[[Spl
         UserError: the model gives no finite scores.
     """
     text = [line.lower() for line in lines] if trained.lowercase else lines
-    ids = [row[: trained.max_length] for row in trained.tokenizer.encode(text)]
+    most = trained.max_length
+    if (room := trained.model.max_length) is not None:  # of one sequence a half is the translation's
+        most = min(most, room // 2 if isinstance(trained.architecture.block, DecoderOnly) else room - 1)
+    ids = [row[:most] for row in trained.tokenizer.encode(text)]
     split = Split.of([row for row in ids if row])
     try:
         found = iter(decode(split) if len(split) else [])
