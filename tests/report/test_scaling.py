@@ -122,6 +122,14 @@ def test_too_little_or_bad_is_said(sizes, scores, code) -> None:
         fit(sizes, scores)
 
 
+def test_a_law_outside_of_its_own_narrow_interval_is_drawn() -> None:
+    sizes = [1, 2, 4, 8]
+    exact = fit(sizes, [40 - 10 * n**-0.5 for n in sizes])
+    ahead = exact.forecast(16)
+    assert not ahead.training_low <= ahead.score <= ahead.training_high
+    assert law_panels({"deeper": exact}, "Parameters", "BLEU", {"deeper": [16]}, {}).axes
+
+
 def test_the_figure_shows_each_rule_as_far_as_it_is_asked(tmp_path: Path) -> None:
     rules = {"deeper": fit(*trainings()), "wider": fit(*trainings(1, a=38))}
     ahead = {rule: [1e8] for rule in rules}

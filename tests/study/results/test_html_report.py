@@ -3,9 +3,11 @@
 import json
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import optuna
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 from matplotlib.figure import Figure
@@ -20,7 +22,7 @@ from scalesearch.schedule.rungs import Rungs
 from scalesearch.space import read_space
 from scalesearch.study.results.page.cost_ledgers import config_of, modules_of
 from scalesearch.study.results.page.facts import Facts
-from scalesearch.study.results.page.front import history
+from scalesearch.study.results.page.front import costs_of, history
 from scalesearch.study.results.page.importance import MIN_TRIALS, QUANTILE, importances
 from scalesearch.study.results.page.render import render, write_page
 from scalesearch.study.results.results import load
@@ -86,6 +88,14 @@ def test_the_best_member_the_budget_and_the_gain_stand_at_the_head_and_members_c
     rows = [found for tag, found in page.tags if tag == "tr" and "data-trial" in found]
     members = [row.get("class") == "front" for row in rows]
     assert members == sorted(members, reverse=True) and any(members)
+
+
+def test_every_objective_that_is_a_cost_has_its_figure():
+    """Those of an artefact are no cost that is always there."""
+    table = pd.DataFrame({"params.total": [1, 2], "artefact.bytes": [3, 4], "load.mean": [1.0, 2.0], "bleu": [1, 2]})
+    goals = {"bleu": "max", "artefact.bytes": "min"}
+    facts = SimpleNamespace(results=SimpleNamespace(objectives=goals), done=table)
+    assert costs_of(facts) == (["artefact.bytes", "params.total"], [])
 
 
 @pytest.mark.parametrize(("value", "words"), [(2.23618e14, "2.23618 · 10¹⁴"), (1234.5, "1,234.5"), (0.0, "0"),
