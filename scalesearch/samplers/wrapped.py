@@ -81,9 +81,13 @@ class Wrapped(SheetSampler):
             return value
 
     def shown(self, ask: Ask) -> Study:
-        """A study of what is known; the last one, where it only has to grow."""
+        """A study of what is known; the last one, where it only has to grow.
+
+        Trials that have ended without values, as those without rungs before ends can be forecast, are not in it.
+        """
         facts: list[Shown] = [(trial, ask.values.get(trial.number)) for trial, again in zip(ask.trials, ask.repeated)
-                              if trial.params and not (again and trial.state == TrialState.FAIL)]
+                              if trial.params and not (again and trial.state == TrialState.FAIL)
+                              and (trial.number in ask.values or trial.state != TrialState.COMPLETE)]
         if self._study is None or self.generation or not _continues(self._shown, facts):
             self._shown = []
             self._study = optuna.create_study(directions=[_DIRECTIONS[one.direction] for one in ask.objectives])

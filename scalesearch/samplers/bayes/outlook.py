@@ -109,6 +109,8 @@ class Outlook:
 
     def _gains_by_share(self, rows: NDArray[np.intp], level: int, loss: Array) -> Array:
         """(rows,) the same where every training takes as much."""
+        if not self._forecasts:  # all is known before, so there is nothing to wait for at a rung
+            return self._at_end(rows, level, loss) / (1 - (self.shares[level] if level >= 0 else 0))
         ahead, points = level + 1, self.points[rows]
         last = ahead == self._losses.shape[1]
         found = [one.next(points, ahead, loss, self.believed if level < 0 else None) for one in self._forecasts]
@@ -128,8 +130,10 @@ class Outlook:
 
     def _at_last(self, rows: NDArray[np.intp], level: int, loss: Array) -> tuple[Array, Array]:
         """Mean and deviation (rows, measured) at the end, of points with ``loss`` at ``level``."""
-        found = [one.end(self.points[rows], level, loss) for one in self._forecasts]
-        return tuple(np.stack(one, 1) for one in zip(*found))  # type: ignore[return-value]
+        found = np.empty((2, len(rows), len(self._forecasts)))
+        for at, one in enumerate(self._forecasts):
+            found[:, :, at] = one.end(self.points[rows], level, loss)
+        return found[0], found[1]
 
     def _step(self, level: int) -> float:
         """The compute from the level before to ``level``, in full trainings."""

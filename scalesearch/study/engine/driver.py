@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 from optuna.samplers import BaseSampler
+from optuna.trial import FrozenTrial
 
 from scalesearch.errors import UserError
 from scalesearch.files import DiskFull, read_json, write_json, write_text
@@ -45,7 +46,7 @@ class Driver:
         self.search = self.proposals.search
         self.scheduler = Scheduler(plan.rungs, plan.objectives, getattr(sampler, "worth", None))
         self.stopping = Stopping(study, plan.stop, sampler, runner.slots)
-        self._exhausted = ""
+        self._exhausted, self._nothing_new = "", False
 
     def run(self) -> str:
         """Trains until the plan is fulfilled or proposals are exhausted; returns why it ended.
@@ -86,30 +87,38 @@ class Driver:
         """Gives work to idle workers; returns whether anything was started."""
         started = False
         while len(self.trials.having(State.PENDING)) < self.runner.slots:
-            trial = (self._next() if not self._exhausted and self._wanted() else None) or self._replicate()
+            trial = self._due() or self._replicate()
             if trial is None:
                 break
             self._submit(trial)
             started = True
         return started
 
-    def _next(self) -> Trial | None:
+    def _due(self) -> Trial | None:
         """Chooses a free worker's trial. In this order: a reference, an enqueued trial, a paused one or a new one."""
+        self._refuse_failures()
         if (trial := self.proposals.reference()) is not None:
             return trial
-        if self._compute_left() <= SLACK:
-            return None  # the last of the references was none to train
+        if self._exhausted or self._compute_left() <= SLACK:
+            return None
         if (trial := self.proposals.enqueued()) is not None:
             return trial
         self._exhausted = self.stopping.reason(self.search.history())
-        if self._exhausted:
-            return None
-        chosen = self.scheduler.next(self.search.history(), self._compute_left())
-        if chosen is NEW and (trial := self.proposals.sampled()) is None:
-            # Where nothing new is found, paused trials may still be trained on.
+        return None if self._exhausted else self._next()
+
+    def _next(self) -> Trial | None:
+        """Chooses a paused trial or a new one."""
+        chosen = self.scheduler.next(self.search.history(), self._compute_left(), exhausted=self._nothing_new)
+        if chosen is NEW:
+            if (trial := self.proposals.sampled()) is not None:
+                return trial
+            self._nothing_new = True  # trials that wait at a rung, or will, may still be trained on
             chosen = self.scheduler.next(self.search.history(), self._compute_left(), exhausted=True)
-            self._exhausted = "" if chosen else self._why_exhausted()
-        return trial if chosen is NEW or chosen is None else self.trials[chosen.user_attrs[NUMBER]]
+        if isinstance(chosen, FrozenTrial):
+            return self.trials[chosen.user_attrs[NUMBER]]
+        if self._nothing_new and not self.trials.having(State.PENDING):
+            self._exhausted = self._why_exhausted()
+        return None
 
     def _replicate(self) -> Trial | None:
         """Announces the next replicate, once the search is over."""
@@ -118,8 +127,8 @@ class Driver:
             self.callback.proposed(trial)
         return trial
 
-    def _wanted(self) -> bool:
-        """Whether the search goes on. Raises UserError where too much of it failed."""
+    def _refuse_failures(self) -> None:
+        """Raises UserError where too much has failed to go on."""
         failed = self.trials.having(State.FAILED)
         if not self.plan.trials and len(failed) > 2 and not self.trials.having(State.COMPLETE):
             raise UserError(f"the first {len(failed)} rows failed, the last with: {failed[-1].reason}",
@@ -127,8 +136,6 @@ class Driver:
         if self._count(State.FAILED) > self.plan.trials // 2 + 3:
             raise UserError(f"{self._count(State.FAILED)} candidates failed, the last with: {failed[-1].reason}",
                             code="too-many-failed")
-        announced = len(self.trials.of(Origin.REFERENCE)) == len(self.plan.references)
-        return not announced or self.trials.referred() is not None or self._compute_left() > SLACK
 
     def _compute_left(self) -> float:
         """Full trainings' worth of compute."""
@@ -142,7 +149,8 @@ class Driver:
         if self.plan.trials:
             short = self.trials.allowed(self.plan.rungs, self.plan.trials, self.plan.compute) < self.plan.trials
             return f"{self._count(State.COMPLETE)} candidates trained" + ", as many as the compute allows" * short
-        rows = [self.trials.outcome(trial).state for trial in self.trials.of(Origin.REFERENCE)]
+        named = {one.label for one in self.plan.references}
+        rows = [self.trials.outcome(one).state for one in self.trials.of(Origin.REFERENCE) if one.label in named]
         return f"{rows.count(State.COMPLETE)} of {len(rows)} rows trained"
 
     def _why_exhausted(self) -> str:

@@ -38,8 +38,10 @@ class Stopping:
         return self._reason
 
     def decided(self) -> bool:
-        """Whether the search had ended by itself: what came after it would change the forecast."""
-        return self.stop is not None and bool(self.study.trials.replicates())
+        """Whether the search had ended by itself, for no larger gain: what came after it would change the forecast."""
+        stopped = self.study.meta.stopped
+        return self.stop is not None and stopped is not None and stopped <= self.stop.gain \
+            and bool(self.study.trials.replicates())
 
     def _look(self, history: Sequence["FrozenTrial"]) -> str:
         trainings = self._trainings()
@@ -50,6 +52,7 @@ class Stopping:
         write_json(self.study.folder / FILE, gain.to_json())
         if self.stop is None or found.mean >= self.stop.gain:
             return ""
+        self.study.revise(stopped=self.stop.gain)
         return f"stopped, as less than {self.stop.gain:.3g} is expected: {describe_gain(gain)}"
 
     def _trainings(self) -> int:

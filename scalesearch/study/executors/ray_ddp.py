@@ -12,6 +12,7 @@ from ray.train.torch import TorchConfig, TorchTrainer
 
 from scalesearch.errors import UserError
 from scalesearch.study.config.sections import Resources
+from scalesearch.study.executors.lease import Taken
 from scalesearch.study.executors.ray_cluster import Need
 from scalesearch.study.executors.worker import step_back, train_job
 
@@ -49,7 +50,7 @@ class RayTrainWork:
             trainer.fit()
         except Exception as error:
             for cause in getattr(error, "worker_failures", {}).values():
-                if isinstance(cause, UserError):
+                if isinstance(cause, UserError | Taken):
                     raise cause from None
             raise
 

@@ -63,6 +63,7 @@ class StudyMeta:
         recipe: of every training, but for its ``questions`` (key to what it may be), which have their defaults in it.
         trials: full trainings of the search and references together.
         sampler: None where nothing is proposed. processes: that share a candidate's updates; None where not known.
+        stopped: the gain below which its search ended by itself; None where it has not.
         kind: ``search``, or that of a study of rows; with ``rows`` (labels), ``base``, ``scaling``, ``left_out``.
     """
 
@@ -94,6 +95,7 @@ class StudyMeta:
     questions: Mapping[str, str] = field(default_factory=dict)
     processes: int | None = None
     forked_from: Mapping[str, str | int] | None = None
+    stopped: float | None = None
 
     @cached_property
     def directions(self) -> dict[str, str]:

@@ -13,7 +13,7 @@ from scalesearch.samplers.base import Exhausted
 from scalesearch.study.config.rows import Reference
 from scalesearch.study.trials.callback import Callback
 from scalesearch.study.trials.study_dir import StudyDir
-from scalesearch.study.trials.trial import State
+from scalesearch.study.trials.trial import Origin, State
 from tests.errors import refuses
 from tests.study.fakes import FakeSpace, architecture_of, breaking_work, fake_work, make_driver, make_plan, score
 
@@ -165,6 +165,19 @@ def test_references_come_first_are_labelled_and_may_come_from_elsewhere(tmp_path
     assert foreign.architecture not in {trial.architecture for trial in others} and base.architecture not in {
         trial.architecture for trial in others if trial.state == State.COMPLETE
     }
+
+
+@pytest.mark.parametrize("trials", [0, 2])
+def test_references_are_known_by_their_names_not_by_their_number(tmp_path, trials):
+    """One that stands in another's place is trained, in a study of rows or once the compute is spent."""
+    made = {name: Reference(name, architecture_of(answers), answers) for name, answers in (
+        (name, {"width": 8 * at, "depth": 1, "kind": "plain"}) for at, name in enumerate("abc", 1))}
+    for names in ("ab", "ac"):
+        driver = make_driver(tmp_path, make_plan(trials, references=tuple(made[name] for name in names)))
+        ended = driver.run()
+    found = {one.label: one.state for one in driver.trials.of(Origin.REFERENCE)}
+    assert found == dict.fromkeys("abc", State.COMPLETE)
+    assert trials or ended == "2 of 2 rows trained"
 
 
 def test_what_is_announced_is_already_on_disk(tmp_path):

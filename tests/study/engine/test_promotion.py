@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from scalesearch.errors import UserError
 from scalesearch.schedule.rungs import Rungs
+from scalesearch.study.config.objectives import objective
 from scalesearch.study.config.rows import Reference
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.executors.base import Crashed, Done
@@ -20,6 +21,7 @@ from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Kind, State
 from scalesearch.study.trials.trials import Trials
 from scalesearch.train.effort import Effort
+from tests.study import fakes
 from tests.study.fakes import architecture_of, efforts_to, fake_result, make_driver, make_plan, score
 
 RUNGS = Rungs((0.1, 0.3, 1.0), 3)
@@ -104,6 +106,36 @@ def test_without_rungs_nothing_pauses(tmp_path, kind):
     driver.run()
     assert len(driver.trials.having(State.COMPLETE)) == 6 and not driver.trials.having(State.PAUSED, State.FAILED)
     assert not passages(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["tpe", "gp", "random", "nsga2", "bayes"])
+def test_a_reference_without_rungs_is_no_trouble_to_any_sampler(tmp_path, kind):
+    """Until enough trials with rungs are complete, what it would come to is not on their scale."""
+    inside = {"width": 16, "depth": 2, "kind": "plain"}
+    plan = make_plan(5, rungs=RUNGS, references=(Reference("base", architecture_of(inside), inside),))
+    make_driver(tmp_path, plan, work=work, kind=kind).run()
+    assert len(StudyDir(tmp_path).load().trials.having(State.COMPLETE)) > 2
+
+
+@pytest.mark.parametrize("slots", [1, 2, 4])
+def test_where_nothing_new_is_left_all_that_was_begun_comes_to_its_end(tmp_path, slots):
+    class Several(InProcessRunner):
+        pass
+
+    Several.slots = slots
+    driver = make_driver(tmp_path, make_plan(12, most=300, rungs=RUNGS), kind="bayes", runner=Several(work))
+    ended = driver.run()
+    assert len(driver.trials.having(State.COMPLETE)) == 8 and not driver.trials.having(State.PAUSED), ended
+    assert "8 of 12 candidates trained" in ended
+
+
+@pytest.mark.parametrize("rungs", [RUNGS, Rungs((1.0,), 3)])
+def test_objectives_that_are_all_exact_costs_are_searched_to_the_end(tmp_path, rungs, monkeypatch):
+    monkeypatch.setattr(fakes, "OBJECTIVES", (objective("params.total", "min"), objective("macs.total", "min")))
+    for trials in (8, 9):
+        driver = make_driver(tmp_path, make_plan(trials, rungs=rungs), work=work, kind="bayes")
+        driver.run()
+        assert len(driver.trials.having(State.COMPLETE)) > 3
 
 
 class Shuffled(InProcessRunner):

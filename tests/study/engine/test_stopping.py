@@ -5,6 +5,7 @@ import json
 import pytest
 
 from scalesearch.samplers.bayes.gain_forecast import GainForecast
+from scalesearch.study.config.rows import Reference
 from scalesearch.study.config.sections import Seeds, Stop
 from scalesearch.study.config.values import Amount
 from scalesearch.study.engine.stopping import Stopping
@@ -12,7 +13,7 @@ from scalesearch.study.monitor.gain import FILE, describe_gain, read_gain
 from scalesearch.study.monitor.snapshot import Watch
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State
-from tests.study.fakes import make_driver, make_plan
+from tests.study.fakes import architecture_of, make_driver, make_plan
 
 NEVER, SOON = Stop(1e-9), Stop(1e9)
 
@@ -62,9 +63,28 @@ def test_seeds_that_follow_do_not_take_the_decision_back(tmp_path):
     there = complete(tmp_path)
     trials = StudyDir(tmp_path).load().trials
     assert trials.replicates()
-    driver = make_driver(tmp_path, make_plan(12, stop=NEVER, **plan), kind="bayes")
-    assert driver.run().startswith("stopped") and complete(tmp_path) == there
+    for stop in (SOON, Stop(1e10)):
+        driver = make_driver(tmp_path, make_plan(12, stop=stop, **plan), kind="bayes")
+        assert driver.run().startswith("stopped") and complete(tmp_path) == there
     assert all(one.origin != Origin.SAMPLER for one in StudyDir(tmp_path).load().trials.having(State.PENDING))
+
+
+def test_a_smaller_gain_goes_on_and_so_does_a_search_that_had_not_stopped(tmp_path):
+    plan = {"seeds": Seeds(most=2, trials=2)}
+    run(tmp_path / "stopped", SOON, **plan)
+    assert run(tmp_path / "stopped", NEVER, **plan)[1].startswith("12 candidates trained")
+    assert run(tmp_path / "whole", NEVER, 6, **plan)[1].startswith("6 candidates trained")
+    assert StudyDir(tmp_path / "whole").load().trials.replicates()
+    assert run(tmp_path / "whole", NEVER, 9, **plan)[1].startswith("9 candidates trained")
+
+
+def test_a_reference_that_is_added_to_a_search_that_has_stopped_is_trained(tmp_path):
+    plan = {"seeds": Seeds(most=2, trials=2)}
+    run(tmp_path, SOON, **plan)
+    late = {"width": 64, "depth": 4, "kind": "plain"}
+    _, ended = run(tmp_path, SOON, references=(Reference("late", architecture_of(late), late),), **plan)
+    (reference,) = StudyDir(tmp_path).load().trials.of(Origin.REFERENCE)
+    assert ended.startswith("stopped") and StudyDir(tmp_path).load().trials.outcome(reference).state == State.COMPLETE
 
 
 @pytest.mark.parametrize(("within", "slots", "ahead"), [
