@@ -55,7 +55,8 @@ def command(models: tuple[str, ...], source: Path, target: Path, beam: int | Non
         return
     names = list(map(str, range(1, len(models) + 1)))
     names += [" + ".join(names)] * (len(opened) - len(models))
-    said = [f"{name}: {model.folder} ({model.search.protocol})" for name, model in zip(names, opened[: len(models)])]
+    places = [*(f"{model.folder} " for model in opened[: len(models)]), ""]  # an ensemble has none of its own
+    said = [f"{name}: {place}({model.search.protocol})" for name, place, model in zip(names, places, opened)]
     _show(names, rows, [*said, *notes, *_brevity(names, rows)])
 
 

@@ -60,6 +60,8 @@ def test_an_ensemble_is_scored_beside_its_members(place: Path) -> None:
     *members, together = json.loads(done.stdout)["models"]
     assert [row["model"] for row in members] == list(map(str, models))
     assert together["model"] == " + ".join(map(str, models)) and together["chrf"]["p"] is not None
+    shown = run(score_verb, *models, *text_of(place), "--samples", "50", "--ensemble").stdout
+    assert "1 + 2: (beam" in shown or "1 + 2: (greedy" in shown, "an ensemble decodes by its first member's settings"
     alone = run(score_verb, models[0], *text_of(place), "--samples", "50", "--ensemble", "--json")
     assert len(json.loads(alone.stdout)["models"]) == 1
 
