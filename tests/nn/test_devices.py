@@ -57,23 +57,32 @@ def sgd(groups, recipe):
     return torch.optim.SGD(groups, 1e-3)
 
 
-def results(made, hardware, optimizer, batch):
-    """Losses of two updates, and hypotheses of greedy and beam decoding after them."""
+def results(made, hardware, optimizer, batch, kernel="products"):
+    """Losses of two updates, and hypotheses of greedy and beam decoding after them.
+
+    By products: fused attention is rounded otherwise on the CPU than on the device, where PyTorch composes it.
+    """
     with patch("scalesearch.train.updates.optimizers.adamw", sgd):
         engine = Engine(made.train(), Recipe(steps=10, optimizer=optimizer, clip_norm=0), hardware)
+    made.set_attention(kernel)
     losses = [engine.update([batch], 1e-3) for _ in range(2)]
     made.eval()
     source = hardware.tensor(IDS)
     return [*losses, *vars(greedy(made, source, apart=2)).values(), *vars(beam_search(made, source, 3)).values()]
 
 
-def check_on_device(block, optimizer="adamw", batch=BATCH):
-    """Trains and decodes on the device and on the CPU, with the same results."""
-    made = build(block, vocab=VOCAB)
+def on_device(made, *how):
+    """:func:`results` on the device. Raises AssertionError where a tensor is elsewhere."""
     # PyTorch knows no autocast for it, and no view in inference mode.
     with (patch("torch.is_autocast_enabled", lambda *device: False), patch("torch.inference_mode", torch.no_grad),
           OnDevice()):
-        there = results(to_device(made), Elsewhere(DEVICE, bf16=False, compiled=False), optimizer, batch)
+        return results(to_device(made), Elsewhere(DEVICE, bf16=False, compiled=False), *how)
+
+
+def check_on_device(block, optimizer="adamw", batch=BATCH):
+    """Trains and decodes on the device and on the CPU, with the same results."""
+    made = build(block, vocab=VOCAB)
+    there = on_device(made, optimizer, batch)
     for one, other in zip(there, results(made, CPU, optimizer, batch), strict=True):
         assert torch.allclose(one.held.double(), other.double(), rtol=1e-5, atol=1e-6), (one.held, other)
 
@@ -81,6 +90,11 @@ def check_on_device(block, optimizer="adamw", batch=BATCH):
 @pytest.mark.parametrize("name", FAMILIES)
 def test_families_stay_on_their_device(name):
     check_on_device(named(name).block)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_families_stay_on_their_device_by_fused_attention(name):
+    assert on_device(build(named(name).block, vocab=VOCAB), "adamw", BATCH, "fused")
 
 
 def test_random_models_of_all_blocks_stay_on_their_device():
