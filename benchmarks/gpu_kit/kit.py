@@ -67,7 +67,6 @@ class Kit:
     folder: Path
     quick: bool = False
     device: torch.device = field(default_factory=lambda: torch.device("cuda" if torch.cuda.is_available() else "cpu"))
-
     figures: dict[str, Any] = field(default_factory=dict)
 
     @cached_property

@@ -20,12 +20,13 @@ import torch
 
 from scalesearch.data import Corpus, DataSpec, Tokenizer
 from scalesearch.errors import UserError
-from scalesearch.files import read_json, read_regular, write_atomic, write_json, write_text
+from scalesearch.files import peek_json, read_json, read_regular, write_atomic, write_json, write_text
 from scalesearch.nn import build
 from scalesearch.space.binding.constants import flattened
 from scalesearch.space.schema.cost_names import OWN
 from scalesearch.train.hardware import TrainingFailed, require_memory
 from scalesearch.train.recipe import FREE, Recipe, with_defaults
+from scalesearch.train.result import Result
 from scalesearch.train.updates.averaging import read_weights
 
 FORMAT = 5
@@ -41,6 +42,13 @@ def identity(architecture: Any, corpus: Corpus, recipe: Recipe, seed: int, proce
     read_as = {key: getattr(corpus.spec, key) for key in READ_AS}
     return {"architecture": architecture.id, "data": corpus.hash, "seed": seed, "processes": processes, **read_as,
             **fields}
+
+
+def identity_of(done: Result, directory: Path) -> dict[str, Any]:
+    """The :func:`identity` of a finished training, as far as its folder tells."""
+    spec = (peek_json(directory / DATA, dict[str, Any]) or {}).get("spec", {})
+    return {"architecture": done.architecture_id, "data": done.corpus, "seed": done.seed, "processes": done.processes,
+            **{key: spec[key] for key in READ_AS if key in spec}, **done.recipe}
 
 
 def check_identity(stored: Mapping[str, Any], wanted: Mapping[str, Any], directory: Path) -> None:

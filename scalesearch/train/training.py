@@ -9,7 +9,7 @@ from scalesearch.blocks.embedding import AdaptiveOutput
 from scalesearch.blocks.seq2seq import DecoderOnly
 from scalesearch.data import Corpus
 from scalesearch.errors import UserError
-from scalesearch.files import DiskFull, read_json
+from scalesearch.files import DiskFull
 from scalesearch.nn.causality import CausalityError, causality
 from scalesearch.signals import Interrupted, stoppable
 from scalesearch.train import checkpoint
@@ -64,11 +64,7 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
     processes = team.size if team else processes
     wanted = checkpoint.identity(architecture, corpus, recipe, seed, processes)
     if done is not None and done.state == "complete":
-        read_as = read_json(folder / checkpoint.DATA, dict[str, Any]).get("spec", {})
-        stored = {"architecture": done.architecture_id, "data": done.corpus, "seed": done.seed,
-                  "processes": done.processes, **done.recipe,
-                  **{key: read_as[key] for key in checkpoint.READ_AS if key in read_as}}
-        checkpoint.check_identity(stored, wanted, folder)
+        checkpoint.check_identity(checkpoint.identity_of(done, folder), wanted, folder)
         return done
     hardware = Hardware.of(recipe)
     result = Result("complete", device=hardware.name, dtype=hardware.dtype, seed=seed, recipe=recipe.to_json(),

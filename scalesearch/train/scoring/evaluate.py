@@ -76,17 +76,17 @@ def check_lengths(model: Any, corpus: Corpus, recipe: Recipe) -> None:
     joined = isinstance(model.block, DecoderOnly)
     for name in ("train", "valid", *(["test"] if recipe.score_on != "valid" else [])):
         split: Split = getattr(corpus, name)
-        anew = name == "train" and recipe.subword_dropout  # a side may then be as long as it is cut at
-        # Of source and target in one sequence the padding counts, too; training pads anew each epoch.
-        alone = np.arange(len(split))[:, None] if name == "train" else eval_batches(split, LOSS_TOKENS).plan
-        for pairs in alone if joined else [np.arange(len(split))]:
-            sides = (int(ids.lengths[pairs].max(initial=0)) for ids in (split.source_ids, split.target_ids))
-            source, target = (corpus.spec.max_length if anew else longest for longest in sides)
-            source, target = source + 1, target + (split.overlap is None)
-            try:
-                model.check_length(source + target if joined else max(source, target))
-            except UserError as error:
-                raise TrainingFailed(f"{name}: {error}") from None
+        source, target = split.source_ids.lengths + 1, split.target_ids.lengths + (split.overlap is None)
+        if name == "train" and recipe.subword_dropout:  # a side may then be as long as it is cut at
+            source = target = np.array([corpus.spec.max_length + 1])
+        longest = max(source.max(initial=0), target.max(initial=0))
+        if joined:  # in one sequence the padding counts, too, which in training is another each epoch
+            plan = eval_batches(split, LOSS_TOKENS).plan if name != "train" else []
+            longest = max([(source + target).max(initial=0), *(source[at].max() + target[at].max() for at in plan)])
+        try:
+            model.check_length(int(longest))
+        except UserError as error:
+            raise TrainingFailed(f"{name}: {error}") from None
 
 
 def tokens_per_character(corpus: Corpus, name: str) -> float:
