@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from scalesearch.cost import cost, protocol_of
+from scalesearch.cost.protocol import LONGEST
 from scalesearch.data import DataSpec, Tokenizer
 from scalesearch.errors import UserError
 from scalesearch.report.labels import conventions, describe, protocol_words
@@ -18,6 +20,7 @@ from scalesearch.space.schema.cost_names import OWN
 from scalesearch.study.config.reader import read_study
 from scalesearch.study.config.sections import WarmSpec
 from scalesearch.study.engine import setup
+from scalesearch.study.engine.corpora import protocol_settings
 from scalesearch.study.engine.dry_run import dry_run
 from scalesearch.study.engine.run import launch
 from scalesearch.study.results.page.cost_ledgers import modules_of
@@ -47,6 +50,16 @@ budget: params.total <= 12k and macs.total <= 130k
 reference: {{ name: mine, set: {{ width: 24, vocab: 52, encoder.ffn.relu.hidden: 32 }} }}
 """
 STUDY = f"{SPACE}{REST}rungs: {{ first: 0.25, spacing: 2, eta: 2 }}\nproposer: random\nproxies: no\nout: found\n"
+
+
+@pytest.mark.parametrize(("artefact", "longest"), [("ctranslate2-int8", 40), ("onnx-int8", LONGEST)])
+def test_an_artefact_takes_sentences_as_long_as_the_data_s(tmp_path: Path, artefact: str, longest: int) -> None:
+    """CTranslate2's file holds a table of positions."""
+    write_text(tmp_path)
+    file = tmp_path / "long.yaml"
+    text = f"study: long\n{SPACE}{REST}".replace("test: test }", "test: test, max_length: 40 }")
+    file.write_text(re.sub(r"^protocol: {", f"protocol: {{ artefact: {artefact},", text, flags=re.MULTILINE))
+    assert protocol_of(protocol_settings(read_study(file))).longest == longest
 
 
 def read(text, sets=(), name="s.yaml"):

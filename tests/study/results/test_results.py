@@ -1,13 +1,17 @@
 """What is read from a study's folder: table, front, figures, the candidate to take away."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
 from scalesearch.pareto.front import pareto_front
+from scalesearch.study.config.objectives import objective
 from scalesearch.study.config.rows import Reference
 from scalesearch.study.results.choice import choose
 from scalesearch.study.results.publish import publish
 from scalesearch.study.results.results import load
+from scalesearch.tasks import METRICS
 from tests.errors import refuses
 from tests.study.fakes import architecture_of, make_driver, make_plan
 
@@ -59,6 +63,19 @@ def test_notes_name_protocol_synthetic_corpus_signature_and_seed(folder):
     notes = "\n".join(load(folder).notes())
     for words in ("protocol forward, 10 source and 10 target tokens", "synthetic", "sig|v:1", "seed 1"):
         assert words in notes
+
+
+@pytest.mark.parametrize(("metric", "words"), [("tokenised_bleu", "Tokenised BLEU: multi-bleu"), ("bleu", "BLEU: 13a"),
+                                               ("loss", "BLEU: 13a")])
+def test_the_signature_is_of_the_metric_that_the_study_chooses_by(folder, metric, words):
+    results = load(folder)
+    goals = (objective(metric, "min" if metric == "loss" else "max"), objective("params.total", "min"))
+    results.study.meta = replace(results.study.meta, objectives=goals)
+    signed = {"metrics": {"bleu_signature": "13a", "tokenised_bleu_signature": "multi-bleu", "decode": "greedy"}}
+    vars(results)["_first_record"] = signed
+    assert results.signature == f"{words.partition(': ')[2]} · greedy"
+    name, signature = results._signed
+    assert f"{METRICS[name].words}: {signature}" == words
 
 
 def test_the_hypervolume_names_its_reference_point(folder):
