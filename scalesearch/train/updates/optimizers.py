@@ -99,22 +99,24 @@ class Soap(OfMatrices):
     """Adam in the eigenbasis of Shampoo's preconditioners (Vyas et al. 2024, algorithm 3), matrix by matrix.
 
     The bases follow by one step of a power iteration every ``EVERY`` updates, and means are kept in them. A side longer
-    than ``MAX_SIDE`` keeps its own basis. The first gradient only makes the bases.
+    than ``MAX_SIDE`` keeps its own basis. The first gradient only makes the bases. Matrices of one shape go through it
+    together, and the first of their weights keeps the state; where other weights have gradients than before, it begins
+    anew.
     """
 
     def move(self, weights: list[Tensor], group: Mapping[str, Any]) -> None:
-        for weight in weights:
-            gradient = _as_matrices(weight.grad[None], group["matrices"])  # type: ignore[index]
-            if state := self.state[weight]:
-                step = self._step(state, gradient, group["momentum"])
-                weight.add_(step.view_as(weight), alpha=-group["lr"])
-            elif gradient.isfinite().all():  # else there are no bases; the loss, which is not finite, ends the training
-                state |= {"updates": 0, "mean": torch.zeros_like(gradient), "square": torch.zeros_like(gradient)}
-                state["covariances"] = _covariances(gradient)
-                state["bases"] = {side: torch.linalg.eigh(cov)[1] for side, cov in state["covariances"].items()}
+        gradients = _as_matrices(torch.stack([weight.grad for weight in weights]), group["matrices"])  # type: ignore
+        state = self.state[weights[0]]
+        if state and len(state["mean"]) == len(gradients):
+            steps = self._step(state, gradients, group["momentum"]).view(len(weights), *weights[0].shape).unbind()
+            torch._foreach_add_(weights, steps, alpha=-group["lr"])
+        elif gradients.isfinite().all():  # else there are no bases; the loss, which is not finite, ends the training
+            state |= {"updates": 0, "mean": torch.zeros_like(gradients), "square": torch.zeros_like(gradients)}
+            state["covariances"] = _covariances(gradients)
+            state["bases"] = {side: torch.linalg.eigh(cov)[1] for side, cov in state["covariances"].items()}
 
     def _step(self, state: dict[str, Any], gradient: Tensor, decay: float) -> Tensor:
-        """The direction of one update, (n, rows, columns)."""
+        """The directions of one update, (n, rows, columns)."""
         state["updates"] += 1
         low = gradient.to(self.dtype)
         bases = {side: basis.to(self.dtype) for side, basis in state["bases"].items()}

@@ -123,6 +123,36 @@ def test_matrices_of_one_weight_move_as_if_alone(kind, count) -> None:
     assert torch.allclose(together, expected, atol=1e-5) and together.abs().max() > 0.01
 
 
+def test_weights_of_one_shape_move_as_if_alone() -> None:
+    torch.manual_seed(6)
+    together, alone = ([torch.nn.Parameter(torch.zeros(3, 5)) for _ in range(3)] for _ in range(2))
+    settings = {"bf16": False, "lr": 0.1, "momentum": 0.9, "weight_decay": 0.0}
+    made = [Soap([{"params": together, "scale": 1.0}], **settings)]
+    made += [Soap([{"params": [weight], "scale": 1.0}], **settings) for weight in alone]
+    for _ in range(12):  # past one turn of the bases
+        for one, other in zip(together, alone):
+            one.grad = torch.randn(3, 5)
+            other.grad = one.grad.clone()
+        for optimizer in made:
+            optimizer.step()
+    assert all(torch.allclose(one, other, atol=1e-5) for one, other in zip(together, alone))
+    assert not torch.allclose(together[0], together[1], atol=0.01)
+
+
+def test_soap_begins_anew_where_another_weight_of_the_shape_has_a_gradient() -> None:
+    torch.manual_seed(7)
+    first, late = (torch.nn.Parameter(torch.zeros(3, 5)) for _ in range(2))
+    optimizer = Soap([{"params": [first, late], "scale": 1.0}], False, lr=0.1, momentum=0.9, weight_decay=0.0)
+    moved = []
+    for step in range(4):
+        before = first.detach().clone()
+        first.grad = torch.randn(3, 5)
+        late.grad = torch.randn(3, 5) if step > 1 else None
+        optimizer.step()
+        moved.append(not torch.equal(first, before))
+    assert moved == [False, True, False, True] and late.abs().max() > 0
+
+
 def test_soap_is_adam_in_bases_that_follow_the_gradients() -> None:
     """Beside a plain way to write it: one matrix, the mean kept as it is and turned anew at every step."""
     torch.manual_seed(5)
