@@ -1,4 +1,4 @@
-"""All that is to be seen on the day a GPU is there: correctness, speed, a study; below ten minutes (``make gpu``).
+"""All that is to be seen on the day a GPU is there: correctness, speed, a study; about ten minutes (``make gpu``).
 
     python benchmarks/gpu.py [--out runs/gpu] [--quick] [--only NAME …]
 

@@ -12,13 +12,15 @@ from scalesearch.train.updates.engine import Engine
 
 
 def main(seconds: float) -> None:
-    """Counts updates after a warm-up, with a wait for the device every tenth."""
+    """Counts updates after a warm-up and the end of the input, with a wait for the device every tenth."""
     kit = Kit(folder=None)
     recipe = kit.recipe(precision="auto")
     engine, given = Engine(model("small/plain").to(kit.device).train(), recipe, Hardware.of(recipe)), batch(64, 32)
     for _ in range(5):
         engine.update([given], 1e-4)
     kit.wait()
+    print("ready", flush=True)
+    sys.stdin.read()
     start, count = time.perf_counter(), 0
     while time.perf_counter() - start < seconds:
         loss = engine.update([given], 1e-4)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
 import statistics
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +41,21 @@ def timed(kit: Kit, run: Callable[[], Any], times: int) -> float:
     return statistics.median(found)
 
 
+def in_turns(kit: Kit, runs: Mapping[str, Callable[[], Any]], rounds: int, times: int = 1) -> dict[str, float]:
+    """Median over the rounds of a run's wall seconds, each round the mean of so many; one round before to warm up."""
+    found: dict[str, list[float]] = {name: [] for name in runs}
+    for turn in range(rounds + 1):
+        for name, run in runs.items():
+            kit.wait()
+            start = time.perf_counter()
+            for _ in range(times):
+                run()
+            kit.wait()
+            if turn:
+                found[name].append((time.perf_counter() - start) / times)
+    return {name: statistics.median(seconds) for name, seconds in found.items()}
+
+
 def peak(kit: Kit, dtype: torch.dtype) -> float:
     """FLOPs a second of one large product."""
     side = 8192 if kit.device.type == "cuda" else 1024
@@ -44,8 +63,9 @@ def peak(kit: Kit, dtype: torch.dtype) -> float:
     return 2 * side**3 / timed(kit, lambda: a @ a, 5)
 
 
-def _engine(kit: Kit, size: str, compiled: bool) -> tuple[Engine, Any]:
-    recipe = kit.recipe(precision="auto" if kit.device.type == "cuda" else "fp32", compile="yes" if compiled else "no")
+def _engine(kit: Kit, size: str, compiled: bool, **how: Any) -> tuple[Engine, Any]:
+    known = {"precision": "auto" if kit.device.type == "cuda" else "fp32", "compile": "yes" if compiled else "no"}
+    recipe = kit.recipe(**(known | how))
     tokens = TOKENS[size] // (16 if kit.quick else 1)
     given = batch(rows=tokens // LENGTH, length=LENGTH)
     subject = model(SIZES[size], dropout=0.1).to(kit.device).train()
@@ -66,6 +86,21 @@ def training(kit: Kit) -> Figures:
             found[f"{size}, {'compiled' if compiled else 'eager'}"] = {
                 "target tokens / s": round(given.tokens / seconds), "share of peak": round(flops / peak(kit, dtype), 4)}
     return found
+
+
+@check(gpus=0)
+def optimizers(kit: Kit) -> Figures:
+    """Milliseconds of a small model's update by each optimiser, in turns; on a GPU with TF32 and with bf16."""
+    precisions = ("fp32", "bf16") if kit.device.type == "cuda" else ("fp32",)
+
+    def update(**how: str) -> Callable[[], Any]:
+        engine, given = _engine(kit, "small", False, **how)
+        return lambda: engine.update([given], 1e-4)
+
+    runs = {f"{optimizer}, {precision}": update(optimizer=optimizer, precision=precision)
+            for optimizer in ("adamw", "muon", "soap") for precision in precisions}
+    found = in_turns(kit, runs, 3, 2 if kit.quick else 20)
+    return {name: round(1e3 * seconds, 2) for name, seconds in found.items()}
 
 
 @check()
@@ -107,36 +142,69 @@ def cuda_graph(kit: Kit) -> Figures:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step()
-    eager, replayed = timed(kit, step, 10), timed(kit, graph.replay, 10)
-    return {"eager ms": 1e3 * eager, "graph ms": 1e3 * replayed, "ratio": eager / replayed}
+    found = in_turns(kit, {"eager": step, "graph": graph.replay}, 5, 2)
+    return {f"{name} ms": 1e3 * seconds for name, seconds in found.items()} | {"ratio": found["eager"] / found["graph"]}
 
 
 @check()
 def sharing_by_processes(kit: Kit) -> Figures:
-    """Updates a second of 1, 2, 4 and 8 small candidates on one device, a process each."""
-    script = Path(__file__).with_name("candidate.py")
+    """Updates a second of 1, 4 and 8 small candidates on one device, a process each; under MPS too, where it is."""
     found = kit.figures
-    for count in (1, 2) if kit.quick else (1, 2, 4, 8):
-        command = [sys.executable, str(script), "6" if kit.quick else "12"]
-        rates = [float(said.split()[-1]) for said in _together(command, count, 120)]
-        found[f"{count} processes"] = {"updates / s in all": round(sum(rates), 2), "each": round(sum(rates) / count, 2)}
+    for count in (1, 2) if kit.quick else (1, 4, 8):
+        _share(found, f"{count} processes", count, {})
+    if shutil.which(MPS):
+        with mps(kit.folder) as environment:
+            count = 2 if kit.quick else 8
+            _share(found, f"{count} processes under MPS", count, environment)
     return found
 
 
-def _together(command: list[str], count: int, seconds: float) -> list[str]:
-    """What ``count`` processes of one command print; none is left behind. Raises Wrong where one fails or hangs."""
-    several = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-               for _ in range(count)]
+MPS = "nvidia-cuda-mps-control"
+
+
+@contextlib.contextmanager
+def mps(folder: Path) -> Iterator[dict[str, str]]:
+    """Context with NVIDIA's Multi-Process Service; gives the environment of its clients."""
+    environment = {f"CUDA_MPS_{name}_DIRECTORY": str(folder) for name in ("PIPE", "LOG")}
+    subprocess.run([MPS, "-d"], env=os.environ | environment, check=True, timeout=30)
     try:
-        said = [one.communicate(timeout=seconds) for one in several]
-    except subprocess.TimeoutExpired:
-        raise Wrong(f"{count} processes: one has not ended after {seconds:g} s") from None
+        yield environment
     finally:
+        subprocess.run([MPS], input="quit\n", env=os.environ | environment, text=True, timeout=60)
+
+
+def _share(found: dict[str, Any], name: str, count: int, environment: Mapping[str, str]) -> None:
+    command = [sys.executable, str(Path(__file__).with_name("candidate.py")), "6"]
+    rates = [float(said.split()[-1]) for said in _together(command, count, 120, environment)]
+    found[name] = {"updates / s in all": round(sum(rates), 2), "each": round(sum(rates) / count, 2)}
+
+
+def _together(command: list[str], count: int, seconds: float, environment: Mapping[str, str] = {}) -> list[str]:
+    """What ``count`` processes of one command print from the moment that all are ready; none is left behind.
+
+    Raises Wrong where one fails or hangs.
+    """
+    several = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                text=True, env=os.environ | environment) for _ in range(count)]
+    alarm = threading.Timer(seconds, lambda: [one.kill() for one in several])
+    alarm.start()
+    try:
+        first = [one.stdout.readline() for one in several]  # type: ignore[union-attr]
+        for one in several:
+            with contextlib.suppress(BrokenPipeError):
+                one.stdin.close()  # type: ignore[union-attr]
+            one.stdin = None  # what it has been told
+        said = [one.communicate() for one in several]
+        late = not alarm.is_alive()
+    finally:
+        alarm.cancel()
         for one in several:
             one.kill()
+    if late:
+        raise Wrong(f"{count} processes: one has not ended after {seconds:g} s")
     if failed := [error for one, (_, error) in zip(several, said) if one.returncode]:
         raise Wrong(f"{count} processes: {len(failed)} failed: {failed[0].strip()[-500:]}")
-    return [out for out, _ in said]
+    return [line + out for line, (out, _) in zip(first, said)]
 
 
 @check(gpus=0)
@@ -196,6 +264,6 @@ def beside_a_plain_loop(kit: Kit) -> Figures:
 
     subject = model("small/plain", dropout=0.1).to(kit.device).train()
     engine = Engine(subject, kit.recipe(), kit.hardware())
-    ours, theirs = timed(kit, lambda: engine.update([given], 1e-4), 5), timed(kit, plain, 5)
-    return {"scalesearch": round(given.tokens / ours), "plain loop": round(given.tokens / theirs),
-            "ratio": theirs / ours}
+    found = in_turns(kit, {"scalesearch": lambda: engine.update([given], 1e-4), "plain loop": plain}, 5, 2)
+    return {name: round(given.tokens / seconds) for name, seconds in found.items()} | {
+        "ratio": found["plain loop"] / found["scalesearch"]}

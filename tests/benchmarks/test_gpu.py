@@ -151,3 +151,32 @@ def test_a_report_has_every_check_and_its_figures(kit, monkeypatch, tmp_path):
     assert ended.value.code == 0 and [one["name"] for one in report["checks"]] == ["causality", "one_on_two_devices"]
     page = (tmp_path / "out/report.md").read_text("utf-8")
     assert "## causality" in page and report["machine"]["torch"] in page
+
+
+def test_candidates_share_a_device_under_mps_and_it_is_stopped(kit, tmp_path, monkeypatch):
+    log, fake = tmp_path / "log", tmp_path / speed.MPS
+    fake.write_text(f'#!/bin/sh\necho "$@" "$CUDA_MPS_PIPE_DIRECTORY" >> {log}\n[ "$1" = -d ] || cat >> {log}\n')
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    ran = []
+    monkeypatch.setattr(speed, "_together", lambda command, count, seconds, given={}: ran.append((count, dict(given)))
+                        or ["ready\n2.5\n"] * count)
+    found = CHECKS["sharing_by_processes"].run(kit)
+    assert found["2 processes"] == found["2 processes under MPS"] == {"updates / s in all": 5.0, "each": 2.5}
+    place = str(kit.folder)
+    assert ran == [(1, {}), (2, {}), (2, {"CUDA_MPS_PIPE_DIRECTORY": place, "CUDA_MPS_LOG_DIRECTORY": place})]
+    assert log.read_text().split() == ["-d", place, place, "quit"]
+
+
+def test_what_runs_in_turns_is_timed_by_the_median_of_its_rounds(kit, monkeypatch):
+    clock = iter(range(1000))
+    monkeypatch.setattr(speed.time, "perf_counter", lambda: next(clock))
+    ran = []
+    found = speed.in_turns(kit, {"one": lambda: ran.append(1), "other": lambda: ran.append(2)}, 2, 4)
+    assert found == {"one": 0.25, "other": 0.25} and ran == [1, 1, 1, 1, 2, 2, 2, 2] * 3
+
+
+def test_the_page_is_that_of_its_figures():
+    report = json.loads((ROOT / "docs/gpu-h100.json").read_text("utf-8"))
+    assert gpu.markdown(report) == (ROOT / "docs/gpu-h100.md").read_text("utf-8")
+    assert {one["state"] for one in report["checks"]} == {"passed"}
