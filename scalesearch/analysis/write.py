@@ -21,6 +21,7 @@ from scalesearch.report.figures.style import COLORS, DASHED, FRONT, INK, REST, c
 from scalesearch.report.text_tables import to_csv
 
 MARKERS = "osD^vP"
+NAMES = ("heads", "tokens", "ffn", "load", "gradients")  # of tables and figures
 
 
 def write(found: Analysis, about: Mapping[str, Any], folder: Path) -> list[Path]:
@@ -34,6 +35,8 @@ def write(found: Analysis, about: Mapping[str, Any], folder: Path) -> list[Path]
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / "analysis.json"]
+    kinds = ("csv", "png", "svg") if paths[0].exists() else ()
+    earlier = {folder / f"{name}.{kind}" for name in NAMES for kind in kinds}
     write_json(paths[0], {**about, **found.to_json()})
     for name, rows in found.tables().items():
         if rows:
@@ -41,6 +44,8 @@ def write(found: Analysis, about: Mapping[str, Any], folder: Path) -> list[Path]
             write_text(paths[-1], to_csv(pd.DataFrame(map(asdict, rows), dtype=object)))
     for name, figure in figures(found).items():
         paths += save(figure, folder / name)
+    for file in earlier - set(paths):
+        file.unlink(missing_ok=True)
     return paths
 
 

@@ -3,6 +3,7 @@
 import atexit
 import gc
 import importlib
+import os
 import sys
 
 import click
@@ -42,6 +43,14 @@ class LazyGroup(click.Group):
             return None
         return importlib.import_module(f"scalesearch.cli.{VERBS[name][0]}").command
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Runs the verb. Whoever reads what it prints may stop reading: to click that would be a failure."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else what is still to be written fails at the end
+            ctx.exit(0)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
             formatter.write_dl([(name, help_) for name, (_, help_) in VERBS.items()])
@@ -72,8 +81,6 @@ def main() -> None:
     except UserError as error:
         click.echo(plain(error), err=True)
         sys.exit(2)
-    except BrokenPipeError:
-        sys.exit(0)
     except OSError as error:
         if error.filename is None:
             raise

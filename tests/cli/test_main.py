@@ -50,7 +50,8 @@ def test_a_budget_missed_by_all_exits_with_2_after_the_table(monkeypatch, capsys
     assert f"{file}:4:23: none of the 2 random candidates satisfies this constraint" in captured.err
 
 
-def test_a_reader_that_has_enough_is_no_error():
-    with Popen([sys.executable, "-m", "scalesearch", "cost", "transformer"], stdout=PIPE, stderr=PIPE) as verb:
+@pytest.mark.parametrize("verb", [["cost", "transformer"], ["cost", "transformer", "--json"]])
+def test_a_reader_that_has_enough_is_no_error(verb):
+    with Popen([sys.executable, "-m", "scalesearch", *verb], stdout=PIPE, stderr=PIPE) as verb:
         verb.stdout.close()
         assert (verb.wait(), verb.stderr.read()) == (0, b"")
