@@ -18,12 +18,12 @@ from scalesearch.blocks.core import KEYS, MEMORY, SEQ, SEQ_KEYS, SRC, SRC_KEYS, 
 from scalesearch.blocks.sizes import fixed
 from scalesearch.cost.fit import read_fit
 from scalesearch.errors import UserError
+from scalesearch.lowering import LONGEST
 from scalesearch.space.schema.cost_names import ARTEFACTS, OWN
 
 Pass = Mapping[Axis, int]  # axes that are not named are 0: that part of the model does not run
 
 
-LONGEST = 256  # source tokens, as data files cut them unless they say otherwise
 PRODUCTS = {"mac": 1, "mix": 1}  # what counts as a multiply-accumulate, unless a convention says otherwise
 
 

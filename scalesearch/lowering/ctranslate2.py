@@ -19,18 +19,17 @@ from scalesearch.blocks.mixers.rotary import BASE
 from scalesearch.blocks.seq2seq import EncoderDecoder
 from scalesearch.blocks.sizes import by_value, fixed, given, truth
 from scalesearch.blocks.stacks import Stack
-from scalesearch.lowering import sources
+from scalesearch.lowering import LONGEST, sources
 from scalesearch.lowering.plan import Plan
 from scalesearch.lowering.sources import Constant, Flipped, Joined, Owners, Padded, Product, Source, Sum, Weight
 
 NEUTRAL = 8  # hidden units of a neutral feed-forward network
 NEUTRAL_HEAD = 1  # features of a neutral head
 ACTIVATIONS = {ReLU: 0, SwiGLU: 2, Swish: 2, SelfGated: 2, GELU: 3, GEGLU: 3}  # numbers of the runtime's enumeration
-LENGTH = 256  # source tokens, as data files cut them unless they say otherwise
 OFFSET = 12  # tokens that a translation may have beyond 3/2 of its source: 10, BOS, and what rounding takes
 
 
-def plan(block: Block, vocab: Size | None, length: Size = LENGTH) -> Plan:
+def plan(block: Block, vocab: Size | None, length: Size = LONGEST) -> Plan:
     """The variables of an architecture that has no :func:`refusals`; sizes may be a population's, depths are not.
 
     Args:

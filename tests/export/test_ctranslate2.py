@@ -11,7 +11,8 @@ from scalesearch.cost.artefact import CONFIG, artefact_bytes, piece, piece_quote
 from scalesearch.export.ctranslate2_ import CTranslate2
 from scalesearch.export.torch_ import TorchDecoder
 from scalesearch.library import find_file
-from scalesearch.lowering.ctranslate2 import LENGTH, plan
+from scalesearch.lowering import LONGEST as LENGTH
+from scalesearch.lowering.ctranslate2 import plan
 from scalesearch.lowering.refusals import refusals
 from scalesearch.space import read_space
 from scalesearch.train.checkpoint import Checkpoint

@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from scalesearch.cost import cost, protocol_of
-from scalesearch.cost.protocol import LONGEST
 from scalesearch.data import DataSpec, Tokenizer
 from scalesearch.errors import UserError
+from scalesearch.lowering import LONGEST
 from scalesearch.report.labels import conventions, describe, protocol_words
 from scalesearch.report.records import proxies_of
 from scalesearch.space import read_space
