@@ -73,8 +73,17 @@ def markdown(report: dict[str, Any]) -> str:
                      f"{one.get('seconds', '')} |")
     for one in report["checks"]:
         if one.get("figures"):
-            lines += ["", f"## {one['name']}", "", "```json", json.dumps(one["figures"], indent=1), "```"]
+            figures = (f"- {name}: {_said(value)}" for name, value in one["figures"].items())
+            lines += ["", f"## {one['name']}", "", *figures]
     return "\n".join(lines) + "\n"
+
+
+def _said(figure: Any) -> str:
+    if isinstance(figure, dict):
+        return ", ".join(f"{name} {_said(value)}" for name, value in figure.items())
+    if isinstance(figure, list):
+        return ", ".join(map(_said, figure))
+    return f"{figure:.4g}" if isinstance(figure, float) else str(figure)
 
 
 def main() -> None:

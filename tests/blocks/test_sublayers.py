@@ -151,8 +151,8 @@ def test_what_the_runtime_has_not_is_said() -> None:
 def test_counts_are_those_of_a_list() -> None:
     check_count(tiny({"sublayers": "[glu, attention, ffn] | [attention, ffn] | [[attention, glu], branches, ffn]",
                       "branches": {"left_kernel": "1 | 3", "left": "dense | separable", "left_multiple": "1 | 2"},
-                      "parallel_heads": "off | 2", "heads": "2 | 4", "depth": 2, "ffn": "relu | none",
-                      "ffn_norm": "yes | no", "projection_bias": "yes | no"},
+                      "parallel_heads": "off | 2", "heads": 2, "depth": 2, "ffn": "relu | none",
+                      "projection_bias": "yes | no"},
                      {}, share={"encoder": {"glu": "own | one"}}, tensor_chain={"ffn": "off | 0.3"}))
 
 

@@ -34,7 +34,7 @@ FAMILIES = [f"small/{name}" for name in ("plain", "partialformer", "anthe", "edg
 FAMILIES += [f"reference/{name}" for name in ("subformer", "evolved", "delight-d128")]
 IDS = np.array([[5, 6, 7, 3], [6, 4, 3, 0]])
 BATCH = Batch(IDS, IDS, IDS, np.arange(2))
-VOCAB = 8
+VOCAB, FEW = 8, 5  # tokens that there are, and that are decoded: what comes later is like what was before
 SOFT = replace(BATCH, soft=Soft(np.stack([IDS, 7 - IDS], -1), np.full((*IDS.shape, 2), 0.5, np.float32)))
 
 CPU = Hardware(torch.device("cpu"), bf16=False, compiled=False)
@@ -68,7 +68,8 @@ def results(made, hardware, optimizer, batch, kernel="products"):
     losses = [engine.update([batch], 1e-3) for _ in range(2)]
     made.eval()
     source = hardware.tensor(IDS)
-    return [*losses, *vars(greedy(made, source, apart=2)).values(), *vars(beam_search(made, source, 3)).values()]
+    found = greedy(made, source, FEW, apart=2), beam_search(made, source, 3, max_length=FEW)
+    return [*losses, *(tensor for hypotheses in found for tensor in vars(hypotheses).values())]
 
 
 def on_device(made, *how):
@@ -92,7 +93,7 @@ def test_families_stay_on_their_device(name):
     check_on_device(named(name).block)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", FAMILIES[:4])
 def test_families_stay_on_their_device_by_fused_attention(name):
     assert on_device(build(named(name).block, vocab=VOCAB), "adamw", BATCH, "fused")
 
