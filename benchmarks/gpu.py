@@ -1,6 +1,6 @@
-"""All that is to be seen on the day a GPU is there: correctness, speed, a study; about ten minutes (``make gpu``).
+"""All that is to be seen on the day a GPU is there: correctness, speed, a study; in ten minutes (``make gpu``).
 
-    python benchmarks/gpu.py [--out runs/gpu] [--quick] [--only NAME …]
+    python benchmarks/gpu.py [--out runs/gpu] [--quick] [--only NAME …] [--minutes 10]
 
 Writes report.json and report.md. Without a GPU it says what it cannot run, and runs the rest on the CPU. Exit status 1
 where something is wrong; each finding comes with the shortest command that shows it again.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import sys
@@ -37,12 +38,14 @@ def machine() -> dict[str, Any]:
             "cpu": processor(), "python": platform.python_version()}
 
 
-def run(check: Check, kit: Kit) -> dict[str, Any]:
-    """What came of one check."""
+def run(check: Check, kit: Kit, seconds_left: float = math.inf) -> dict[str, Any]:
+    """What came of one check; it is begun only while there are seconds left."""
     told = {"name": check.name, "what": check.what, "device": str(kit.device)}
     if torch.cuda.device_count() < check.gpus:
         return told | {"state": "skipped", "why": f"needs {check.gpus} GPU{'s' * (check.gpus > 1)}, and there are "
                                                   f"{torch.cuda.device_count()}"}
+    if seconds_left <= 0:
+        return told | {"state": "skipped", "why": f"no time was left; run it by --only {check.name}, or give --minutes"}
     kit.figures, start = {}, time.perf_counter()
     torch.set_float32_matmul_precision("highest")  # whatever a training before has set: alone, a check finds the same
     try:
@@ -93,14 +96,15 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small sizes and few repeats: whether it runs at all")
     parser.add_argument("--only", nargs="+", choices=CHECKS, default=list(CHECKS), metavar="NAME")
     parser.add_argument("--go-on", action="store_true", help="after what the report in --out has already")
-    given = parser.parse_args()
+    parser.add_argument("--minutes", type=float, default=10, help="no check begins after so many (10)")
+    given, start = parser.parse_args(), time.perf_counter()
     given.out.mkdir(parents=True, exist_ok=True)
     console, file = Console(), given.out / "report.json"
     checks = json.loads(file.read_text("utf-8"))["checks"] if given.go_on and file.exists() else []
     with tempfile.TemporaryDirectory() as scratch:
         kit = Kit(Path(scratch), given.quick)
         for name in given.only[len(checks):]:
-            checks.append(run(CHECKS[name], kit))
+            checks.append(run(CHECKS[name], kit, 60 * given.minutes + start - time.perf_counter()))
             console.print(f"{checks[-1]['state']:8} {name}  {checks[-1].get('why', '')[:160]}", highlight=False)
             report = {"machine": machine(), "quick": given.quick, "checks": checks}
             file.write_text(json.dumps(report, indent=1), "utf-8")

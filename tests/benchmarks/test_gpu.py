@@ -153,6 +153,14 @@ def test_a_report_has_every_check_and_its_figures(kit, monkeypatch, tmp_path):
     assert "## causality" in page and report["machine"]["torch"] in page
 
 
+def test_no_check_begins_when_its_time_is_over(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["gpu.py", "--out", str(tmp_path), "--only", "causality", "--minutes", "0"])
+    with pytest.raises(SystemExit) as ended:
+        gpu.main()
+    (only,) = json.loads((tmp_path / "report.json").read_text("utf-8"))["checks"]
+    assert ended.value.code == 0 and only["state"] == "skipped" and "--only causality" in only["why"]
+
+
 def test_candidates_share_a_device_under_mps_and_it_is_stopped(kit, tmp_path, monkeypatch):
     log, fake = tmp_path / "log", tmp_path / speed.MPS
     fake.write_text(f'#!/bin/sh\necho "$@" "$CUDA_MPS_PIPE_DIRECTORY" >> {log}\n[ "$1" = -d ] || cat >> {log}\n')
