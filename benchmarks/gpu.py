@@ -25,7 +25,7 @@ from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parent))
 from gpu_kit import correctness, speed, studies  # noqa: F401
-from gpu_kit.kit import CHECKS, Check, Kit, Wrong
+from gpu_kit.kit import CHECKS, Check, Kit, Skipped, Wrong
 
 from scalesearch import __version__
 from scalesearch.train.hardware import processor
@@ -51,6 +51,8 @@ def run(check: Check, kit: Kit, seconds_left: float = math.inf) -> dict[str, Any
     try:
         kit.figures |= check.run(kit)
         found: dict[str, Any] = {"state": "passed"}
+    except Skipped as why:
+        found = {"state": "skipped", "why": str(why)}
     except Exception as error:
         why = str(error) if isinstance(error, Wrong) else "".join(traceback.format_exception_only(error)).strip()
         found = {"state": "wrong", "why": why, "reproduce": f"python benchmarks/gpu.py --only {check.name}"}

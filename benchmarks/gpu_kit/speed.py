@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from typing import Any
 
 import torch
 
-from gpu_kit.kit import VOCAB, Figures, Kit, Wrong, batch, check, model
+from gpu_kit.kit import VOCAB, Figures, Kit, Skipped, Wrong, batch, check, model
 from scalesearch.cost import cost, find_protocol
 from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.decode import greedy
@@ -148,15 +147,19 @@ def cuda_graph(kit: Kit) -> Figures:
 
 @check()
 def sharing_by_processes(kit: Kit) -> Figures:
-    """Updates a second of 1, 4 and 8 small candidates on one device, a process each; under MPS too, where it is."""
-    found = kit.figures
+    """Updates a second of 1, 4 and 8 small candidates on one device, a process each."""
     for count in (1, 2) if kit.quick else (1, 4, 8):
-        _share(found, f"{count} processes", count, {})
-    if shutil.which(MPS):
-        with mps(kit.folder) as environment:
-            count = 2 if kit.quick else 8
-            _share(found, f"{count} processes under MPS", count, environment)
-    return found
+        _share(kit.figures, f"{count} processes", count, {})
+    return kit.figures
+
+
+@check()
+def sharing_under_mps(kit: Kit) -> Figures:
+    """The same of the most, under NVIDIA's Multi-Process Service."""
+    with mps(kit.folder) as environment:
+        count = 2 if kit.quick else 8
+        _share(kit.figures, f"{count} processes", count, environment)
+    return kit.figures
 
 
 MPS = "nvidia-cuda-mps-control"
@@ -164,9 +167,12 @@ MPS = "nvidia-cuda-mps-control"
 
 @contextlib.contextmanager
 def mps(folder: Path) -> Iterator[dict[str, str]]:
-    """Context with NVIDIA's Multi-Process Service; gives the environment of its clients."""
+    """Context with a service of our own; gives the environment of its clients. Raises Skipped where none starts."""
     environment = {f"CUDA_MPS_{name}_DIRECTORY": str(folder) for name in ("PIPE", "LOG")}
-    subprocess.run([MPS, "-d"], env=os.environ | environment, check=True, timeout=30)
+    try:
+        subprocess.run([MPS, "-d"], env=os.environ | environment, check=True, timeout=30)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Skipped(f"{MPS} -d: {error}") from None
     try:
         yield environment
     finally:

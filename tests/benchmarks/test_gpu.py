@@ -169,11 +169,17 @@ def test_candidates_share_a_device_under_mps_and_it_is_stopped(kit, tmp_path, mo
     ran = []
     monkeypatch.setattr(speed, "_together", lambda command, count, seconds, given={}: ran.append((count, dict(given)))
                         or ["ready\n2.5\n"] * count)
-    found = CHECKS["sharing_by_processes"].run(kit)
-    assert found["2 processes"] == found["2 processes under MPS"] == {"updates / s in all": 5.0, "each": 2.5}
+    expected = {"2 processes": {"updates / s in all": 5.0, "each": 2.5}}
+    assert CHECKS["sharing_under_mps"].run(kit) == expected
     place = str(kit.folder)
-    assert ran == [(1, {}), (2, {}), (2, {"CUDA_MPS_PIPE_DIRECTORY": place, "CUDA_MPS_LOG_DIRECTORY": place})]
+    assert ran == [(2, {"CUDA_MPS_PIPE_DIRECTORY": place, "CUDA_MPS_LOG_DIRECTORY": place})]
     assert log.read_text().split() == ["-d", place, place, "quit"]
+
+
+def test_without_mps_its_check_is_skipped(kit, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    found = gpu.run(gpu.Check("sharing_under_mps", CHECKS["sharing_under_mps"].run, 0), kit)
+    assert found["state"] == "skipped" and speed.MPS in found["why"]
 
 
 def test_what_runs_in_turns_is_timed_by_the_median_of_its_rounds(kit, monkeypatch):
