@@ -1,1 +1,1 @@
-"""Checks of what a GPU does with scalesearch: ``correctness``, ``speed``, ``studies``; imports all but the tests."""
+"""Checks of what a GPU does with scalesearch: ``correctness``, ``studies``, ``timings``; imports all but the tests."""

@@ -186,9 +186,10 @@ def causality(kit: Kit) -> Figures:
 def resuming(kit: Kit) -> Figures:
     """A training that paused has the weights of one that did not, to the bit; their mean too."""
     wrong = []
-    for precision in ("fp32", "auto"):
+    mean = {"average": "last", "average_count": 3, "average_every": 0.1}
+    for precision, how in (("fp32", mean), ("auto", {"average": "ema", "optimizer": "soap"})):
         whole, parts = kit.folder / f"whole-{precision}", kit.folder / f"parts-{precision}"
-        recipe = kit.recipe(dropout=0.1, average="last", average_count=3, average_every=0.1, precision=precision)
+        recipe = kit.recipe(dropout=0.1, precision=precision, **how)
         train(architecture("small/plain"), kit.corpus, recipe, whole)
         train(architecture("small/plain"), kit.corpus, recipe, parts, until=0.5)
         kit.figures[precision] = train(architecture("small/plain"), kit.corpus, recipe, parts).dtype

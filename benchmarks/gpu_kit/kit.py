@@ -101,12 +101,16 @@ class Kit:
 
 FAMILIES = ("small/plain", "small/partialformer", "small/anthe", "small/edgeformer")
 SECOND_TIER = ("reference/subformer-waist", "reference/evolved", "reference/delight-d128", "reference/lite-d200",
-               "reference/mega", "reference/dman", "reference/multi-path")
+               "reference/mega", "reference/dman", "reference/multi-path",
+               "small/plain with matrices.ffn=kronecker and matrices.attention=low_rank",
+               "small/plain with matrices.ffn=group and matrices.attention=group")
 
 
 def architecture(name: str) -> Any:
-    """A shipped architecture."""
-    return read_space(find_file(name, "spaces")).closed()
+    """A shipped architecture, or one with other answers."""
+    file, _, changes = name.partition(" with ")
+    space = read_space(find_file(file, "spaces"))
+    return space.set(dict(one.split("=") for one in changes.split(" and "))).closed() if changes else space.closed()
 
 
 def model(name: str, vocab: int = VOCAB, seed: int = 1, dropout: float = 0.0) -> Any:

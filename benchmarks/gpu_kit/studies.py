@@ -51,9 +51,14 @@ def from_space_to_front(kit: Kit) -> Figures:
 
 @check()
 def two_on_a_device(kit: Kit) -> Figures:
-    """Two candidates share a device through Ray."""
-    return study(kit, "shared", *SHORT, "--set", "backend=ray", "--set", "workers=2", "--set",
-                 "resources.gpus_per_trial=0.5")
+    """Two candidates share a device through Ray, at the same time."""
+    found = study(kit, "shared", *SHORT, "--set", "recipe.steps=200", "--set", "backend=ray", "--set", "workers=2",
+                  "--set", "resources.gpus_per_trial=0.5")
+    events = [json.loads(line) for line in (kit.folder / "shared/events.jsonl").read_text().splitlines()]
+    began, ended = ([one["time"] for one in events if one["event"] == event] for event in ("started", "ended"))
+    if max(began) > min(ended):
+        raise Wrong(f"one ended at {min(ended)}, before the other began at {max(began)}")
+    return found
 
 
 @check(gpus=2)

@@ -11,7 +11,7 @@ from tests.docs.blocks import ROOT
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import gpu
-from gpu_kit import correctness, speed, studies
+from gpu_kit import correctness, studies, timings
 from gpu_kit.kit import CHECKS, Kit, Wrong
 
 BESIDE_THE_CPU = ("attention_kernels", "updates", "decoding", "soft_targets")
@@ -110,10 +110,10 @@ def test_a_process_that_has_lost_its_device_gives_way_to_another(kit, monkeypatc
 def test_a_candidate_among_several_that_fails_is_told_and_none_is_left(tmp_path):
     code = "import sys; sys.exit('no memory')"
     with pytest.raises(Wrong, match="2 processes: 2 failed: no memory"):
-        speed._together([sys.executable, "-c", code], 2, 60)
+        timings._together([sys.executable, "-c", code], 2, 60)
     with pytest.raises(Wrong, match="not ended"):
-        speed._together([sys.executable, "-c", "import time; time.sleep(60)"], 2, 0.1)
-    assert speed._together([sys.executable, "-c", "print(7)"], 2, 60) == ["7\n", "7\n"]
+        timings._together([sys.executable, "-c", "import time; time.sleep(60)"], 2, 0.1)
+    assert timings._together([sys.executable, "-c", "print(7)"], 2, 60) == ["7\n", "7\n"]
 
 
 def test_a_study_whose_trainings_failed_is_wrong(tmp_path):
@@ -131,7 +131,7 @@ def test_a_study_whose_trainings_failed_is_wrong(tmp_path):
 
 
 def test_what_is_timed_runs_as_trainings_do(kit):
-    engine, _ = speed._engine(kit, "small", compiled=False)
+    engine, _ = timings._engine(kit, "small", compiled=False)
     kernels = {node.kernel for node in engine.model.modules() if hasattr(node, "kernel")}
     assert kernels == {engine.hardware.attention}
 
@@ -153,6 +153,23 @@ def test_a_report_has_every_check_and_its_figures(kit, monkeypatch, tmp_path):
     assert "## causality" in page and report["machine"]["torch"] in page
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_candidates_that_share_a_device_were_there_at_the_same_time(kit, monkeypatch, together):
+    def ran(kit, out, *changes):
+        (kit.folder / out).mkdir()
+        order = ("started", "started", "ended", "ended") if together else ("started", "ended") * 2
+        lines = [json.dumps({"event": event, "time": f"2026-01-01T00:00:0{at}"}) for at, event in enumerate(order)]
+        (kit.folder / out / "events.jsonl").write_text("\n".join(lines))
+        return {"trained": 2}
+
+    monkeypatch.setattr(studies, "study", ran)
+    if together:
+        assert CHECKS["two_on_a_device"].run(kit) == {"trained": 2}
+    else:
+        with pytest.raises(Wrong, match="01, before the other began at .*02"):
+            CHECKS["two_on_a_device"].run(kit)
+
+
 def test_no_check_begins_when_its_time_is_over(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["gpu.py", "--out", str(tmp_path), "--only", "causality", "--minutes", "0"])
     with pytest.raises(SystemExit) as ended:
@@ -162,12 +179,12 @@ def test_no_check_begins_when_its_time_is_over(tmp_path, monkeypatch):
 
 
 def test_candidates_share_a_device_under_mps_and_it_is_stopped(kit, tmp_path, monkeypatch):
-    log, fake = tmp_path / "log", tmp_path / speed.MPS
+    log, fake = tmp_path / "log", tmp_path / timings.MPS
     fake.write_text(f'#!/bin/sh\necho "$@" "$CUDA_MPS_PIPE_DIRECTORY" >> {log}\n[ "$1" = -d ] || cat >> {log}\n')
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     ran = []
-    monkeypatch.setattr(speed, "_together", lambda command, count, seconds, given={}: ran.append((count, dict(given)))
+    monkeypatch.setattr(timings, "_together", lambda command, count, seconds, given={}: ran.append((count, dict(given)))
                         or ["ready\n2.5\n"] * count)
     expected = {"2 processes": {"updates / s in all": 5.0, "each": 2.5}}
     assert CHECKS["sharing_under_mps"].run(kit) == expected
@@ -179,14 +196,14 @@ def test_candidates_share_a_device_under_mps_and_it_is_stopped(kit, tmp_path, mo
 def test_without_mps_its_check_is_skipped(kit, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     found = gpu.run(gpu.Check("sharing_under_mps", CHECKS["sharing_under_mps"].run, 0), kit)
-    assert found["state"] == "skipped" and speed.MPS in found["why"]
+    assert found["state"] == "skipped" and timings.MPS in found["why"]
 
 
 def test_what_runs_in_turns_is_timed_by_the_median_of_its_rounds(kit, monkeypatch):
     clock = iter(range(1000))
-    monkeypatch.setattr(speed.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(timings.time, "perf_counter", lambda: next(clock))
     ran = []
-    found = speed.in_turns(kit, {"one": lambda: ran.append(1), "other": lambda: ran.append(2)}, 2, 4)
+    found = timings.in_turns(kit, {"one": lambda: ran.append(1), "other": lambda: ran.append(2)}, 2, 4)
     assert found == {"one": 0.25, "other": 0.25} and ran == [1, 1, 1, 1, 2, 2, 2, 2] * 3
 
 
