@@ -106,7 +106,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         kit = Kit(Path(scratch), given.quick)
         for name in given.only[len(checks):]:
-            checks.append(run(CHECKS[name], kit, 60 * given.minutes + start - time.perf_counter()))
+            left = 60 * given.minutes + start - time.perf_counter()
+            checks.append(run(CHECKS[name], kit, left))
             console.print(f"{checks[-1]['state']:8} {name}  {checks[-1].get('why', '')[:160]}", highlight=False)
             report = {"machine": machine(), "quick": given.quick, "checks": checks}
             file.write_text(json.dumps(report, indent=1), "utf-8")
@@ -114,7 +115,8 @@ def main() -> None:
             if checks[-1]["state"] == "wrong" and broken(kit.device):
                 break
     if len(checks) < len(given.only):
-        os.execv(sys.executable, [sys.executable, *sys.argv, "--go-on"])  # this process has lost its device
+        # This process has lost its device.
+        os.execv(sys.executable, [sys.executable, *sys.argv, "--go-on", "--minutes", f"{left / 60:.2f}"])
     console.print(f"{file}, {given.out / 'report.md'}")
     sys.exit(any(one["state"] == "wrong" for one in checks))
 

@@ -176,7 +176,8 @@ def mps(folder: Path) -> Iterator[dict[str, str]]:
     try:
         yield environment
     finally:
-        subprocess.run([MPS], input="quit\n", env=os.environ | environment, text=True, timeout=60)
+        with contextlib.suppress(subprocess.SubprocessError):
+            subprocess.run([MPS], input="quit\n", env=os.environ | environment, text=True, timeout=60)
 
 
 def _share(found: dict[str, Any], name: str, count: int, environment: Mapping[str, str]) -> None:
@@ -192,7 +193,14 @@ def _together(command: list[str], count: int, seconds: float, environment: Mappi
     """
     several = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                 text=True, env=os.environ | environment) for _ in range(count)]
-    alarm = threading.Timer(seconds, lambda: [one.kill() for one in several])
+    late = threading.Event()
+
+    def stop() -> None:
+        late.set()
+        for one in several:
+            one.kill()
+
+    alarm = threading.Timer(seconds, stop)
     alarm.start()
     try:
         first = [one.stdout.readline() for one in several]  # type: ignore[union-attr]
@@ -201,12 +209,11 @@ def _together(command: list[str], count: int, seconds: float, environment: Mappi
                 one.stdin.close()  # type: ignore[union-attr]
             one.stdin = None  # what it has been told
         said = [one.communicate() for one in several]
-        late = not alarm.is_alive()
     finally:
         alarm.cancel()
         for one in several:
             one.kill()
-    if late:
+    if late.is_set():
         raise Wrong(f"{count} processes: one has not ended after {seconds:g} s")
     if failed := [error for one, (_, error) in zip(several, said) if one.returncode]:
         raise Wrong(f"{count} processes: {len(failed)} failed: {failed[0].strip()[-500:]}")

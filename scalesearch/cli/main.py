@@ -4,7 +4,9 @@ import atexit
 import gc
 import importlib
 import os
+import select
 import sys
+from typing import TextIO
 
 import click
 
@@ -48,12 +50,21 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else what is still to be written fails at the end
+            if not _abandoned(sys.stdout):
+                raise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else what is still to be written fails
             ctx.exit(0)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
             formatter.write_dl([(name, help_) for name, (_, help_) in VERBS.items()])
+
+
+def _abandoned(stream: TextIO) -> bool:
+    """Whether a stream is a pipe that nobody reads any more."""
+    pipe = select.poll()
+    pipe.register(stream.fileno(), 0)
+    return any(event & select.POLLERR for _, event in pipe.poll(0))
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -29,7 +29,7 @@ from scalesearch.train.recipe import FREE, Recipe, with_defaults
 from scalesearch.train.result import Result
 from scalesearch.train.updates.averaging import read_weights
 
-FORMAT = 5
+FORMAT = 6
 STATE, WEIGHTS = "checkpoint.pt", "model.safetensors"
 ARCHITECTURE, TOKENIZER, RECIPE, DATA = "architecture.yaml", "tokenizer.model", "recipe.json", "data.json"
 READ_AS = ("task", "tokenised", "comet")  # keys of the data that its hash has not; older states have not these

@@ -55,3 +55,20 @@ def test_a_reader_that_has_enough_is_no_error(verb):
     with Popen([sys.executable, "-m", "scalesearch", *verb], stdout=PIPE, stderr=PIPE) as verb:
         verb.stdout.close()
         assert (verb.wait(), verb.stderr.read()) == (0, b"")
+
+
+def test_another_pipe_that_breaks_is_an_error(tmp_path):
+    code = """
+import click
+from scalesearch.cli import main
+
+def broken():
+    click.echo("begun")
+    raise BrokenPipeError("of a process that died")
+
+main.LazyGroup.get_command = lambda *_: click.Command("check", callback=broken)
+main.main()
+"""
+    with (tmp_path / "out").open("w") as out, Popen([sys.executable, "-c", code, "check"], stdout=out) as verb:
+        assert verb.wait() == 1
+    assert (tmp_path / "out").read_text() == "begun\n"

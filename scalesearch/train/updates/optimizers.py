@@ -100,7 +100,7 @@ class Soap(OfMatrices):
 
     The bases follow by one step of a power iteration every ``EVERY`` updates, and means are kept in them. A side longer
     than ``MAX_SIDE`` keeps its own basis. The first gradient only makes the bases. Matrices of one shape go through it
-    together, and the first of their weights keeps the state; where other weights have gradients than before, it begins
+    together, and the first of their weights keeps the state; where more or fewer have gradients than before, it begins
     anew.
     """
 
