@@ -1,16 +1,17 @@
 """Golden files: identities, costs, checkpoint keys and study files of fixed examples, in tests/golden.
 
     python -m tools.golden                  # compare the package with the golden files
-    python -m tools.golden --write          # write the new names into the golden files; refuse any other change
-    python -m tools.golden --write --force  # write them whatever changed
-    python -m tools.golden --quick [FOLDER] # compare the scores of the quick study (minutes), --write to store them
+    python -m tools.golden --write          # accept new names: rewrite the golden files, unless anything else changed
+    python -m tools.golden --write --force  # accept every change
+    python -m tools.golden --quick [FOLDER] # compare the scores of the quick study (minutes); with --write, store them
+                                            # for this kind of CPU
 
-The files store the configurations themselves, so samplers may change. Parameters are stored by position, in the order
-of ``Space.dimensions()``, so that renamed parameters are still found. Mappings keep the package's own order: a renamed
-key stays in its line, which sorted keys would not.
+The files store the configurations themselves, so the results do not depend on samplers. Parameter values are stored
+by position, in the order of ``Space.dimensions()``: renamed parameters keep their values. Mappings are not sorted: a
+renamed key stays in its line of the file.
 
-Values that start with ``=`` are digests of structures without names (:func:`structure`). A rename changes
-none of them, and no number. All other digests, and all strings, may change with the names.
+Values that start with ``=`` are digests without names (:func:`structure`). A rename changes neither these nor numbers.
+Other digests and strings depend on names, as do the sizes of exported models, which contain the names of weights.
 """
 
 import argparse
@@ -33,7 +34,7 @@ from unittest.mock import patch
 
 import torch
 
-# The package is used here and in the functions of the first section only.
+# The package's names are used by the imports and the functions up to `sample_models` only.
 import scalesearch
 from scalesearch.blocks.core import canonical
 from scalesearch.cost import PROTOCOLS, cost, find_protocol, protocol_of
@@ -49,7 +50,7 @@ FOLDER = ROOT / "tests" / "golden"
 QUICK = FOLDER / "quick.json"
 OPEN, MODELS, SEED, VOCAB = 40, 16, 1, 16  # configurations per open space, random models, seed, their vocabulary
 IN_FULL = ("spaces/slim.yaml", "spaces/small/partialformer.yaml")  # spaces whose first configuration is shown
-KEYS_SHOWN = 5  # random models whose checkpoint keys are shown; of the others there is a digest
+KEYS_SHOWN = 5  # random models with their checkpoint keys in full; the others have a digest
 HEADLINE = ("params.total", "macs.total", "memory.cache", "memory.activations")  # shown; the others are in a digest
 FORMATS = ("torch", "ctranslate2-int8", "onnx-int8", "huggingface-none")
 
@@ -79,11 +80,12 @@ backend: inprocess
 FILES = ("study.json", "command.json", "space.yaml", "events.jsonl", "trials/0001-*/architecture.yaml",
          "trials/000?-*/job.json", "trials/000?-*/rung-0.json", "trials/000?-*/result.json",
          "trials/0001-*/record.json", "trials/0001-*/data.json")
-# All that differs from run to run or from machine to machine. Floats are compared within TOLERANCE.
+# Values of these keys differ between runs or machines and are replaced by `<KEY>`; so are the folder and versions in
+# texts. Other floats in the study's files are compared within TOLERANCE.
 MEASURED = {"time", "created", "ended", "id", "crc", "seconds", "cpu_seconds", "wall_seconds", "total_seconds",
             "total_cpu_seconds", "tokens_per_cpu_second", "device", "versions"}
 TOLERANCE = 1e-3  # relative; losses after three updates by other kernels differ by less than 1e-4
-# The quick study by updates in place of minutes, and one process: nothing in it depends on time.
+# The quick study with a budget in updates instead of CPU time, in one process: no score depends on speed.
 QUICK_STUDY = ({"recipe.steps": 800}, {"backend": "inprocess", "workers": 1})
 
 
@@ -91,8 +93,8 @@ def costs(architecture: Any, settings: Any, exported: bool) -> dict[str, Any]:
     """Every named cost by the space's protocol; MACs by all protocols; bytes of the model if it is ``exported``."""
     own = protocol_of(settings).of(architecture.answers)
     sized = own.at(architecture.vocab)
-    found = cost(architecture.block, own)
-    values = {**found.values, **found.load, "refusals.ctranslate2": found["refusals.ctranslate2"]}
+    breakdown = cost(architecture.block, own)
+    values = {**breakdown.values, **breakdown.load, "refusals.ctranslate2": breakdown["refusals.ctranslate2"]}
     for name in PROTOCOLS:
         protocol = find_protocol(name, vocab=sized.vocab)
         values[f"macs.total, {name}"] = cost(architecture.block, protocol)["macs.total"]
@@ -106,17 +108,18 @@ def costs(architecture: Any, settings: Any, exported: bool) -> dict[str, Any]:
 
 def model_facts(architecture: Any, shown: bool = True) -> dict[str, Any]:
     """Checkpoint keys with shapes, sums of logits and of each scheme's initial weights, in float64."""
-    made = build(architecture.block, vocab=VOCAB, seed=SEED, dtype=torch.float64).eval()
-    state = {name: list(weight.shape) for name, weight in made.state_dict().items()}
+    model = build(architecture.block, vocab=VOCAB, seed=SEED, dtype=torch.float64).eval()
+    state = {name: list(weight.shape) for name, weight in model.state_dict().items()}
     source, target = torch.tensor([[5, 6, 7, 8, 2], [9, 4, 2, 0, 0]]), torch.tensor([[1, 4, 5, 6], [1, 7, 8, 9]])
     with torch.no_grad():
-        logits = made(source, target)
+        logits = model(source, target)
     schemes = {name: build(architecture.block, vocab=VOCAB, init=name, seed=SEED, dtype=torch.float64)
                for name in SCHEMES}
+    weights = {name: torch.cat([weight.flatten() for weight in initialized.state_dict().values()])
+               for name, initialized in schemes.items()}
     keys = {"state": state} if shown else {"keys": digest("\n".join(state)), "shapes": structure(state)}
     return {"id": architecture.id, **keys, "logits": sums(logits),
-            "schemes": {name: sums(torch.cat([weight.flatten() for weight in one.state_dict().values()]))
-                        for name, one in schemes.items()}}
+            "schemes": {name: sums(flat) for name, flat in weights.items()}}
 
 
 def run_study(folder: Path) -> None:
@@ -125,29 +128,30 @@ def run_study(folder: Path) -> None:
 
 
 def quick_scores(folder: Path) -> list[dict[str, Any]]:
-    """Scores of the quick study's trials, trained in ``folder`` unless they are there."""
+    """Scores of the quick study's trials. Trials that are complete in ``folder`` are not trained again."""
     changed, settings = QUICK_STUDY
     scalesearch.study("quick", changed, out=folder, **settings).run(quiet=True)
     rows = []
     for file in sorted(folder.glob("trials/*/result.json")):
-        found = json.loads(file.read_text())
-        rows.append({"architecture": found["architecture_id"], "params": found["params"], "steps": found["steps"],
-                     "validation BLEU": found["metrics"]["bleu"], "validation loss": found["metrics"]["valid_loss"],
-                     "test BLEU": found["metrics"]["test"]["bleu"], "train loss": found["curve"][-1]["train_loss"]})
+        result = json.loads(file.read_text())
+        metrics = result["metrics"]
+        rows.append({"architecture": result["architecture_id"], "params": result["params"], "steps": result["steps"],
+                     "validation BLEU": metrics["bleu"], "validation loss": metrics["valid_loss"],
+                     "test BLEU": metrics["test"]["bleu"], "train loss": result["curve"][-1]["train_loss"]})
     return rows
 
 
 def space_facts(file: Path, stored: dict[str, Any] | None) -> tuple[dict[str, Any], list[str]]:
-    """Facts of one space file, with the identities and costs of its configurations; and the names of the costs."""
+    """Facts of one space file with identities and costs of its configurations, and the names of the costs."""
     space = read_space(file)
     names = [name for name, _ in space.dimensions()]
     if stored is None:
         rng = random.Random(f"{SEED} {file.name}")
-        drawn = [space.sample(rng).params for _ in range(OPEN if names else 1)]
-        stored = {"rows": [[params.get(name) for name in names] for params in drawn]}
+        samples = [space.sample(rng).params for _ in range(OPEN if names else 1)]
+        stored = {"rows": [[params.get(name) for name in names] for params in samples]}
     full = f"{file.relative_to(ROOT)}" in IN_FULL
     lists: dict[str, list[Any]] = {key: [] for key in ("ids", "texts", "structures", "values", "costs")}
-    names_of_costs: list[str] = []
+    cost_names: list[str] = []
     first: dict[str, Any] = {}
     for row in stored["rows"]:
         params = dict(zip(names, row, strict=True))
@@ -158,46 +162,43 @@ def space_facts(file: Path, stored: dict[str, Any] | None) -> tuple[dict[str, An
         lists["texts"].append(digest(text))  # of the canonical configuration, as an architecture file
         lists["structures"].append(structure(canonical(architecture.block)))
         lists["values"].append(structure(dict(answers)))
-        bill = costs(architecture, space.protocol, exported=not first)
+        sizes = costs(architecture, space.protocol, exported=not first)
         if not first:
-            first = {"costs": [value for name, value in bill.items() if names or name.startswith("bytes")]}
+            first = {"costs": [value for name, value in sizes.items() if names or name.startswith("bytes")]}
             first |= {"yaml": text.splitlines(), "canonical": canonical(architecture.block)} if full else {}
-            names_of_costs = list(bill)
-        sizes = [value for name, value in bill.items() if not name.startswith("bytes")]
-        lists["costs"].append([*(bill[name] for name in HEADLINE), structure(sizes)])
+            cost_names = list(sizes)
+        without_bytes = [size for name, size in sizes.items() if not name.startswith("bytes")]
+        lists["costs"].append([*(sizes[name] for name in HEADLINE), structure(without_bytes)])
     facts = {"hash": space.hash, "yaml": digest(space.to_yaml()), "parameters": names, "rows": stored["rows"],
              **lists, "first": first}
-    return facts, names_of_costs
-
-
-# From here on the package is not used.
+    return facts, cost_names
 
 
 def configurations(stored: dict[str, Any] | None) -> dict[str, Any]:
     """Identities, canonical forms and costs of configurations of every space that ships."""
-    found: dict[str, Any] = {"costs": [], "spaces": {}}
+    facts: dict[str, Any] = {"costs": [], "spaces": {}}
     for file in sorted((ROOT / "spaces").rglob("*.yaml")):
         name = str(file.relative_to(ROOT))
-        found["spaces"][name], found["costs"] = space_facts(file, stored and stored["spaces"][name])
-    return found
+        facts["spaces"][name], facts["costs"] = space_facts(file, stored and stored["spaces"][name])
+    return facts
 
 
 def models(stored: dict[str, Any] | None) -> dict[str, Any]:
     """Checkpoints, initial weights and logits of random small models, and of the papers' small ones."""
-    keys, rows = (stored["keys"], stored["rows"]) if stored else drawn_models()
-    sheets = [{key: value for key, value in zip(keys, row, strict=True) if value is not None} for row in rows]
+    keys, rows = (stored["keys"], stored["rows"]) if stored else sample_models()
+    candidates = [{key: value for key, value in zip(keys, row, strict=True) if value is not None} for row in rows]
     papers = (ROOT / "spaces" / "small" / f"{name}.yaml" for name in ("anthe", "edgeformer", "partialformer", "plain"))
-    return {"keys": keys, "rows": rows,
-            "random": [model_facts(assemble(sheet), at < KEYS_SHOWN) for at, sheet in enumerate(sheets)],
+    facts = [model_facts(assemble(candidate), number < KEYS_SHOWN) for number, candidate in enumerate(candidates)]
+    return {"keys": keys, "rows": rows, "random": facts,
             "papers": {file.stem: model_facts(read_space(file).closed()) for file in papers}}
 
 
-def drawn_models() -> tuple[list[str], list[list[Any]]]:
+def sample_models() -> tuple[list[str], list[list[Any]]]:
     """Keys, and their values for each of some random small models; None where a model has no such key."""
     rng = random.Random(SEED)
-    sheets = [random_architecture(rng).answers for _ in range(MODELS)]
-    keys = list(dict.fromkeys(key for sheet in sheets for key in sheet))
-    return keys, [[sheet.get(key) for key in keys] for sheet in sheets]
+    candidates = [random_architecture(rng).answers for _ in range(MODELS)]
+    keys = list(dict.fromkeys(key for candidate in candidates for key in candidate))
+    return keys, [[candidate.get(key) for key in keys] for candidate in candidates]
 
 
 def study_files(stored: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -211,8 +212,9 @@ def study_files(stored: dict[str, Any] | None = None) -> dict[str, Any]:
         (folder / "study.yaml").write_text(STUDY.lstrip())
         with chdir(folder):
             run_study(folder)
-        there = sorted({file for pattern in FILES for file in (folder / "out").glob(pattern)})
-        return {str(file.relative_to(folder / "out")): normalized(content(file), str(folder)) for file in there}
+        out = folder / "out"
+        files = sorted({file for pattern in FILES for file in out.glob(pattern)})
+        return {str(file.relative_to(out)): normalized(content(file), str(folder)) for file in files}
 
 
 PARTS: dict[str, Callable[[Any], dict[str, Any]]] = {
@@ -242,9 +244,9 @@ def normalized(value: Any, folder: str) -> Any:
 
 
 def sums(weight: torch.Tensor) -> list[float]:
-    """Sum of absolute values, and the same weighted by position: each changes if values do, the second with order."""
+    """Sums of absolute values, unweighted and weighted by position."""
     flat = weight.detach().double().abs().flatten()
-    return [float(f"{one.item():.10g}") for one in (flat.sum(), flat @ torch.linspace(1, 2, len(flat)).double())]
+    return [float(f"{total.item():.10g}") for total in (flat.sum(), flat @ torch.linspace(1, 2, len(flat)).double())]
 
 
 def digest(text: str) -> str:
@@ -253,17 +255,17 @@ def digest(text: str) -> str:
 
 
 def structure(value: Any) -> str:
-    """A digest of ``value`` that renamed keys and strings leave as it is.
+    """A digest of ``value`` that does not change if keys and strings are renamed.
 
-    Keys count by their position only, strings by where they first occurred in it.
+    A key is represented by its position, a string by the position of its first occurrence.
     """
     seen: dict[str, int] = {}
 
     def plain(inner: Any) -> Any:
         if isinstance(inner, dict):
-            return {str(at): plain(one) for at, one in enumerate(inner.values())}
+            return {str(index): plain(item) for index, item in enumerate(inner.values())}
         if isinstance(inner, list | tuple):
-            return [plain(one) for one in inner]
+            return [plain(item) for item in inner]
         return f"s{seen.setdefault(inner, len(seen))}" if isinstance(inner, str) else inner
 
     return "=" + digest(json.dumps(plain(value)))
@@ -272,13 +274,13 @@ def structure(value: Any) -> str:
 def differences(old: Any, new: Any, tolerance: float = 0.0, path: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Place, old and new value of everything that differs; mappings are compared in their order."""
     if isinstance(old, dict) and isinstance(new, dict) and len(old) == len(new):
-        for (key, one), (name, other) in zip(old.items(), new.items()):
-            if key != name:
-                yield f"{path}/{key}", key, name
-            yield from differences(one, other, tolerance, f"{path}/{key}")
+        for (key, old_value), (new_key, new_value) in zip(old.items(), new.items()):
+            if key != new_key:
+                yield f"{path}/{key}", key, new_key
+            yield from differences(old_value, new_value, tolerance, f"{path}/{key}")
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        for at, (one, other) in enumerate(zip(old, new)):
-            yield from differences(one, other, tolerance, f"{path}/{at}")
+        for index, (old_value, new_value) in enumerate(zip(old, new)):
+            yield from differences(old_value, new_value, tolerance, f"{path}/{index}")
     elif isinstance(old, float) and isinstance(new, float):
         if not math.isclose(old, new, rel_tol=tolerance, abs_tol=1e-12):
             yield path, old, new
@@ -287,22 +289,23 @@ def differences(old: Any, new: Any, tolerance: float = 0.0, path: str = "") -> I
 
 
 def is_name(old: Any, new: Any) -> bool:
-    """Whether a difference is one of names: of strings that are no digests of a structure."""
-    return isinstance(old, str) and isinstance(new, str) and not (old + new).count("=" if old[:1] == "=" else "\0")
+    """Whether both values are names: strings other than digests of structures."""
+    return isinstance(old, str) and isinstance(new, str) and not old.startswith("=")
 
 
 def dumped(value: Any, indent: str = "") -> str:
     """JSON with short or flat values on one line."""
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    items = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
     line = json.dumps(value, ensure_ascii=False)
-    flat = isinstance(value, list) and not any(isinstance(one, dict | list) for one in inner)
-    if not inner or len(indent + line) <= 110 or (flat and not any(len(str(one)) > 30 for one in inner)):
+    scalars = isinstance(value, list) and not any(isinstance(item, dict | list) for item in items)
+    if not items or len(indent + line) <= 110 or (scalars and max(len(str(item)) for item in items) <= 30):
         return line
     deeper = indent + " "
     if isinstance(value, dict):
-        items = [f"{deeper}{json.dumps(key, ensure_ascii=False)}: {dumped(one, deeper)}" for key, one in value.items()]
-        return "{\n" + ",\n".join(items) + f"\n{indent}}}"
-    return "[\n" + ",\n".join(deeper + dumped(one, deeper) for one in inner) + f"\n{indent}]"
+        keys = [json.dumps(key, ensure_ascii=False) for key in value]
+        lines = [f"{deeper}{key}: {dumped(item, deeper)}" for key, item in zip(keys, items)]
+        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+    return "[\n" + ",\n".join(deeper + dumped(item, deeper) for item in items) + f"\n{indent}]"
 
 
 def load(name: str) -> dict[str, Any] | None:
@@ -312,16 +315,16 @@ def load(name: str) -> dict[str, Any] | None:
 
 
 def changes(name: str) -> list[tuple[str, Any, Any]]:
-    """What differs between the package and the golden file of one part."""
+    """Differences between the package and the golden file of one part."""
     stored = load(name)
     return list(differences(stored, json.loads(json.dumps(PARTS[name](stored))), TOLERANCES[name]))
 
 
 def update(name: str, force: bool) -> int:
-    """Write one golden file; return how many changes that are none of names keep it from being written."""
+    """Write one golden file; return the number of changes other than names that prevent it."""
     stored = load(name)
-    found = json.loads(json.dumps(PARTS[name](stored)))
-    changed = list(differences(stored, found, TOLERANCES[name])) if stored else []
+    computed = json.loads(json.dumps(PARTS[name](stored)))
+    changed = list(differences(stored, computed, TOLERANCES[name])) if stored else []
     wrong = [change for change in changed if not is_name(*change[1:])]
     renamed = Counter((old, new) for _, old, new in changed if is_name(old, new))
     for (old, new), count in renamed.most_common():
@@ -330,14 +333,14 @@ def update(name: str, force: bool) -> int:
     for change in wrong[:20]:
         print(f"{name}: not a name: {change[0]}: {change[1]!r} -> {change[2]!r}")
     if stored is None or force or (changed and not wrong):
-        (FOLDER / f"{name}.json").write_text(dumped(found) + "\n")
-        print(f"{name}: written; {len(changed)} changes, of which {len(wrong)} are none of names")
+        (FOLDER / f"{name}.json").write_text(dumped(computed) + "\n")
+        print(f"{name}: written; {len(changed)} changes, {len(wrong)} of them not in names")
         return 0
     return len(wrong)
 
 
 def processor() -> str:
-    """What decides about the last digits of scores: vendor, vector instructions, bf16, PyTorch."""
+    """Properties of the machine that determine the last digits of scores: CPU vendor, instructions, PyTorch."""
     facts = cpu_facts()
     bf16 = [flag for flag in ("amx_bf16", "avx512_bf16") if flag in facts.get("flags", "").split()]
     capability = torch.backends.cpu.get_cpu_capability()
@@ -347,16 +350,17 @@ def processor() -> str:
 def quick(folder: Path, write: bool) -> int:
     """Compare the quick study's scores with those stored for this kind of processor, or store them."""
     stored = json.loads(QUICK.read_text()) if QUICK.exists() else {}
-    found, kind = quick_scores(folder), processor()
+    scores = quick_scores(folder)
+    cpu = processor()
     if write:
-        QUICK.write_text(dumped({**stored, kind: found}) + "\n")
+        QUICK.write_text(dumped({**stored, cpu: scores}) + "\n")
         return 0
-    if kind not in stored:
-        print(f"no scores are stored for {kind}; there are: {'; '.join(stored)}")
+    if cpu not in stored:
+        print(f"no scores are stored for {cpu}, only for {'; '.join(stored)}")
         return 1
-    pairs = [dumped(rows).splitlines() for rows in (stored[kind], found)]
-    print("\n".join(difflib.unified_diff(*pairs, "stored", "found", lineterm="")) or "the same scores")
-    return int(pairs[0] != pairs[1])
+    texts = [dumped(rows).splitlines() for rows in (stored[cpu], scores)]
+    print("\n".join(difflib.unified_diff(*texts, "stored", "computed", lineterm="")) or "identical scores")
+    return int(texts[0] != texts[1])
 
 
 def main() -> int:
@@ -373,10 +377,10 @@ def main() -> int:
         return int(sum(update(name, options.force) for name in PARTS) > 0)
     failed = 0
     for name in PARTS:
-        found = changes(name)
-        failed += bool(found)
-        print(f"{name}: {len(found)} differences")
-        for path, old, new in found[:10]:
+        changed = changes(name)
+        failed += bool(changed)
+        print(f"{name}: {len(changed)} differences")
+        for path, old, new in changed[:10]:
             print(f"  {path}: {str(old)[:80]} -> {str(new)[:80]}")
     return int(failed > 0)
 

@@ -1,4 +1,4 @@
-"""The package gives the identities, costs, checkpoints and study files that the golden files hold."""
+"""Identities, costs, checkpoints and study files are those in the golden files."""
 
 import copy
 
@@ -9,7 +9,7 @@ from tools import golden
 
 @pytest.mark.parametrize("name", golden.PARTS)
 def test_package_matches_golden_file(name):
-    assert golden.changes(name)[:5] == [], "see tools/golden.py: compare, and write what a rename changes"
+    assert golden.changes(name)[:5] == [], "see tools/golden.py"
 
 
 def test_structure_ignores_names_only():
@@ -20,17 +20,17 @@ def test_structure_ignores_names_only():
         assert golden.structure(value) != golden.structure(other)
 
 
-def test_rename_is_told_from_other_changes(tmp_path, monkeypatch, capsys):
+def test_write_accepts_renames_only(tmp_path, monkeypatch, capsys):
     stored = {"kind": "a", "digest": "=01", "values": [1, 2.0, None]}
-    found = copy.deepcopy(stored)
+    computed = copy.deepcopy(stored)
     monkeypatch.setattr(golden, "FOLDER", tmp_path)
-    monkeypatch.setattr(golden, "PARTS", {"part": lambda old: found})
+    monkeypatch.setattr(golden, "PARTS", {"part": lambda old: computed})
     monkeypatch.setattr(golden, "TOLERANCES", {"part": 0.0})
     assert golden.update("part", force=False) == 0 and golden.load("part") == stored
-    found = {"type": "b", "digest": "=01", "values": [1, 2.0, None]}
-    assert golden.update("part", force=False) == 0 and golden.load("part") == found
+    computed = {"type": "b", "digest": "=01", "values": [1, 2.0, None]}
+    assert golden.update("part", force=False) == 0 and golden.load("part") == computed
     assert "'kind' -> 'type'" in capsys.readouterr().out
     for wrong in ({"digest": "=02"}, {"values": [1, 3.0, None]}, {"values": [1, 2.0]}, {"type": None}, {"values": 1}):
-        before, found = golden.load("part"), {**found, **wrong}
+        before, computed = golden.load("part"), {**computed, **wrong}
         assert golden.update("part", force=False) == 1 and golden.load("part") == before
-        found = before
+        computed = before
