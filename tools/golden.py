@@ -8,7 +8,7 @@
 
 The files store the configurations themselves, so the results do not depend on samplers. Parameter values are stored
 by position, in the order of ``Space.dimensions()``: renamed parameters keep their values. Mappings are not sorted: a
-renamed key stays in its line of the file.
+renamed key stays in its line of the file. Only the ``keys`` in models.json are read by name: rename them there first.
 
 Values that start with ``=`` are digests without names (:func:`structure`). A rename changes neither these nor numbers.
 Other digests and strings depend on names, as do the sizes of exported models, which contain the names of weights.
@@ -320,23 +320,30 @@ def changes(name: str) -> list[tuple[str, Any, Any]]:
     return list(differences(stored, json.loads(json.dumps(PARTS[name](stored))), TOLERANCES[name]))
 
 
-def update(name: str, force: bool) -> int:
-    """Write one golden file; return the number of changes other than names that prevent it."""
-    stored = load(name)
-    computed = json.loads(json.dumps(PARTS[name](stored)))
-    changed = list(differences(stored, computed, TOLERANCES[name])) if stored else []
-    wrong = [change for change in changed if not is_name(*change[1:])]
-    renamed = Counter((old, new) for _, old, new in changed if is_name(old, new))
-    for (old, new), count in renamed.most_common():
-        if not re.fullmatch(r"[0-9a-f]{8,16}", old):
-            print(f"{name}: {count:5} x {old!r} -> {new!r}")
-    for change in wrong[:20]:
-        print(f"{name}: not a name: {change[0]}: {change[1]!r} -> {change[2]!r}")
-    if stored is None or force or (changed and not wrong):
-        (FOLDER / f"{name}.json").write_text(dumped(computed) + "\n")
-        print(f"{name}: written; {len(changed)} changes, {len(wrong)} of them not in names")
-        return 0
-    return len(wrong)
+def update(force: bool) -> int:
+    """Write the golden files, unless something other than names changed; return the number of such changes."""
+    texts: dict[str, str] = {}
+    count = 0
+    for name, compute in PARTS.items():
+        stored = load(name)
+        computed = json.loads(json.dumps(compute(stored)))
+        changed = list(differences(stored, computed, TOLERANCES[name])) if stored else []
+        wrong = [change for change in changed if not is_name(*change[1:])]
+        renamed = Counter((old, new) for _, old, new in changed if is_name(old, new))
+        print(f"{name}: {len(changed)} changes, {len(wrong)} of them not in names")
+        for (old, new), times in renamed.most_common():
+            if not re.fullmatch(r"[0-9a-f]{10,16}", old):
+                print(f"  {times} x {old!r} -> {new!r}")
+        for path, old, new in wrong[:20]:
+            print(f"  not a name: {path}: {repr(old)[:80]} -> {repr(new)[:80]}")
+        count += len(wrong)
+        texts[name] = dumped(computed) + "\n"
+    if count and not force:
+        print("nothing is written")
+        return count
+    for name, text in texts.items():
+        (FOLDER / f"{name}.json").write_text(text)
+    return 0
 
 
 def processor() -> str:
@@ -374,7 +381,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as place:
             return quick(Path(options.quick or f"{place}/quick").resolve(), options.write)
     if options.write:
-        return int(sum(update(name, options.force) for name in PARTS) > 0)
+        return int(update(options.force) > 0)
     failed = 0
     for name in PARTS:
         changed = changes(name)
