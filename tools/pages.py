@@ -1,17 +1,23 @@
-"""Writes the pages of the site that the package itself can write: its command line, and the papers' errata.
+"""Writes the pages of the site that are generated: command line, errata of the papers, and troubleshooting.
 
     python tools/pages.py            # --check: only say whether the pages are current
 """
 
 import sys
-from collections.abc import Iterator
+import tempfile
+import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
 from scalesearch.cli.main import app
+from scalesearch.errors import UserError
 from scalesearch.reference import PAPERS, Entry, load_rows, recompute
+from scalesearch.space import read_space
 
+ERRORS = Path(__file__).with_name("troubleshooting.toml")
 DOCS = Path(__file__).parents[1] / "docs"
 COMMANDS = """# Command line
 
@@ -94,7 +100,78 @@ def _erratum(entry: Entry) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-PAGES = {"reference/command-line.md": command_line, "research/errata.md": errata}
+TROUBLESHOOTING = """# Troubleshooting
+
+This page explains every error of scalesearch: its meaning, the usual cause, the fix and an example.
+`python tools/pages.py` writes it from `tools/troubleshooting.toml`.
+
+## How to read an error
+
+An error in a file has this form:
+
+```text
+{example}
+```
+
+- The first line starts with the place: file, line and column. Then it says what is wrong. For an error
+  without a place in a file, it starts with the option, key or folder.
+- The caret line marks the characters at fault.
+- The help line proposes a fix, such as the closest key.
+
+All errors of a file are printed together. The exit status is 2 if you have to change something,
+and 1 if a training run failed. After Ctrl-C it is 130 and after SIGTERM 143.
+
+The printed message does not contain the code of the error. To find the entry of a message, search this
+page for its words. `scalesearch check SPACE --json` prints the codes of a space file. In Python, the
+attribute `code` of a `UserError` holds the code. A code stays the same when its message is reworded.
+The examples are inputs that cause the error, or messages in shortened form.
+"""
+
+
+class Errors(NamedTuple):
+    """Documentation of the error codes: area to its heading, and code to its entry."""
+
+    areas: Mapping[str, str]
+    codes: Mapping[str, Mapping[str, str]]
+
+
+def load_errors() -> Errors:
+    """The entries of ``tools/troubleshooting.toml``."""
+    data = tomllib.loads(ERRORS.read_text("utf-8"))
+    return Errors(data["areas"], data["codes"])
+
+
+def troubleshooting() -> str:
+    """The text of the page of all error codes, by area."""
+    errors = load_errors()
+    parts = [TROUBLESHOOTING.format(example=_example_error())]
+    for area, heading in errors.areas.items():
+        codes = sorted(code for code, entry in errors.codes.items() if entry["area"] == area)
+        parts.append(f"## {heading}\n")
+        parts += [_error_section(code, errors.codes[code]) for code in codes]
+    return "\n".join(parts)
+
+
+def _error_section(code: str, entry: Mapping[str, str]) -> str:
+    fields = (f"- {name}: {text}" for name, text in (
+        ("Cause", entry["cause"]), ("Fix", entry["cure"]), ("Example", f"`{entry['example']}`")))
+    return "\n".join([f"### {code}", "", entry["meaning"], "", *fields, ""])
+
+
+def _example_error() -> str:
+    """The error of a small space file, as it is printed."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "small.yaml")
+        file.write_text("width: 512..64\n", "utf-8")
+        try:
+            read_space(file)
+        except UserError as error:
+            return str(error).replace(str(file), file.name)
+    raise AssertionError("the range is empty")
+
+
+PAGES = {"reference/command-line.md": command_line, "research/errata.md": errata,
+         "troubleshooting.md": troubleshooting}
 
 
 def stale() -> list[str]:
