@@ -1,14 +1,66 @@
-"""Every message is in tests/messages, where it is read as text; the pages are those of the code."""
+"""The snapshot of the messages is current, and every error code is documented."""
 
-import ast
+import pytest
 
-from tools import messages
+from tools.messages import Message, Package, entry, is_current
+from tools.pages import load_errors
+
+COMMAND = "run `python tools/messages.py` and review the changes of tests/messages.txt"
 
 
-def test_the_pages_of_messages_are_those_of_the_code() -> None:
-    assert messages.stale() == [], "run python tools/messages.py, and read what it changed"
+@pytest.fixture(scope="module")
+def package() -> Package:
+    return Package()
 
 
-def test_a_message_is_shown_with_its_code_its_values_and_its_help() -> None:
-    text = "def f(n):\n    help = 'try 2'\n    raise UserError(f'{n} is too ' + 'few', code='few', help=help)\n"
-    assert list(messages.messages(ast.parse(text), "a.py")) == [("few", "f", "{n} is too few; try 2")]
+def test_snapshot_is_current() -> None:
+    assert is_current(), f"tests/messages.txt is out of date: {COMMAND}"
+
+
+def test_snapshot_has_a_message_of_every_code(package: Package) -> None:
+    codes = {line.partition(" ")[0] for line in package.entries()}
+    assert len(codes) > 150
+    assert codes == package.codes()
+
+
+def test_every_code_is_documented(package: Package) -> None:
+    """Add or remove entries of tools/troubleshooting.toml, then run `python tools/pages.py`."""
+    documented = set(load_errors().codes)
+    assert sorted(package.codes() - documented) == [], "codes without an entry"
+    assert sorted(documented - package.codes()) == [], "entries without a code"
+
+
+def messages_of(text: str) -> list[Message]:
+    """The messages of a module with that text, next to those of the package."""
+    return list(Package().add("api/example.py", text).messages())
+
+
+def test_message_has_code_function_text_and_help() -> None:
+    text = ("def f(n):\n    hint = 'try 2'\n"
+            "    raise UserError(f'{n} is too ' + 'few', code='few', help=hint)\n")
+    assert messages_of(text) == [Message("few", "f", "{n} is too few", "try 2")]
+
+
+def test_class_and_function_defaults_give_the_code() -> None:
+    text = ("class Missing(UserError):\n    code = 'missing'\n\n"
+            "def report(place, message, help=None, code='bad-thing'):\n    ...\n\n"
+            "def f(place):\n    report(place, 'is wrong', 'fix it')\n"
+            "    raise Missing('is missing')\n")
+    assert messages_of(text) == [Message("bad-thing", "f", "is wrong", "fix it"),
+                                 Message("missing", "f", "is missing")]
+
+
+def test_forwarded_error_is_not_a_message() -> None:
+    assert messages_of("def f(error):\n    raise UserError(error.message, code=error.code)\n") == []
+
+
+def test_expression_of_unknown_text_is_in_braces() -> None:
+    text = "def f(trial):\n    raise UserError(trial.reason, code='infeasible')\n"
+    assert messages_of(text) == [Message("infeasible", "f", "{trial.reason}")]
+
+
+def test_entry_is_wrapped() -> None:
+    lines = entry(Message("few", "f", "word " * 40, "try 2"), "a.py").split("\n")
+    assert lines[0] == "few  a.py: f"
+    assert lines[-1] == "    help: try 2"
+    assert max(map(len, lines)) <= 100
