@@ -1,0 +1,138 @@
+"""Check the house style: words, prose patterns and variable names that must not occur.
+
+Usage::
+
+    python tools/language.py              # list violations in the package, exit status 1 if there are any
+    python tools/language.py --counts     # count per pattern, for the package, tests and docs
+    python tools/language.py --counts --at REVISION
+"""
+
+import argparse
+import ast
+import io
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+from tabulate import tabulate
+
+ROOT = Path(__file__).resolve().parents[1]
+RULES = tomllib.loads((ROOT / "tools" / "language.toml").read_text())
+CHECKED = ("scalesearch/", "tests/")  # docs/ follows when its pages are rewritten
+MAX_LENGTH = 100
+Violation = tuple[str, int, str, str]  # path, line, rule, text
+
+
+def violations(path: str, text: str) -> Iterator[Violation]:
+    """Words, patterns and variables in a file that the rules forbid."""
+    allowed = [re.compile(pattern) for pattern in RULES["allow"]]
+    lines = text.split("\n")
+    spaced = re.sub(r"(?<=\w)_(?=\w)", " ", text) if path.endswith(".py") else text
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", spaced)
+    lowered = spaced.lower()
+    words = set(WORD.findall(lowered))
+    single = {rule: pattern for rule, pattern in SINGLE_WORDS.items() if any(is_match(rule, word) for word in words)}
+    for rules, searched in ((single, lowered), (PHRASES, lowered), (PROSE, text)):
+        for rule, pattern in rules.items():
+            for match in pattern.finditer(searched):
+                number = searched.count("\n", 0, match.end()) + 1
+                if not any(allow.search(f"{path}: {lines[number - 1]}") for allow in allowed):
+                    yield path, number, rule, match[0].strip()
+    if path.endswith(".py"):
+        for number, name in variables(ast.parse(text)):
+            if name in VARIABLES and not any(allow.search(f"{path}: {lines[number - 1]}") for allow in allowed):
+                yield path, number, "variables are named after what they hold", name
+
+
+def variables(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and name of each variable and parameter of a module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+
+
+def shape_counts(files: Mapping[str, str]) -> Counter[str]:
+    """Counts of the code rules: tuple assignments, long lines, duplicate class names, untyped forward parameters."""
+    counts: Counter[str] = Counter()
+    classes: Counter[str] = Counter()
+    for path, text in files.items():
+        if not path.endswith(".py") or not path.startswith("scalesearch/"):
+            continue
+        counts["lines over 100 characters"] += sum(len(line) > MAX_LENGTH for line in text.split("\n"))
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef):
+                classes[node.name] += 1
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple) and isinstance(node.targets[0], ast.Tuple):
+                counts["tuple assignments"] += 1
+            elif isinstance(node, ast.FunctionDef) and "forward" in node.name:
+                counts["`Any` parameters of forward functions"] += sum(
+                    isinstance(arg.annotation, ast.Name) and arg.annotation.id == "Any" for arg in node.args.args)
+    counts["class names defined more than once"] = sum(count > 1 for count in classes.values())
+    return counts
+
+
+def files_at(revision: str | None) -> dict[str, str]:
+    """Path to text of the tracked Python and Markdown files, now or at a revision."""
+    if revision is None:
+        names = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\n")
+        return {name: (ROOT / name).read_text() for name in names if name.endswith((".py", ".md")) and (ROOT / name).exists()}
+    archive = subprocess.run(["git", "archive", revision], cwd=ROOT, check=True, capture_output=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(archive)) as members:
+        return {member.name: members.extractfile(member).read().decode()  # type: ignore[union-attr]
+                for member in members if member.isfile() and member.name.endswith((".py", ".md"))}
+
+
+def compiled(section: str, flags: int = 0) -> dict[str, re.Pattern[str]]:
+    """Rule to regular expression of a section of the rules."""
+    return {rule: re.compile(pattern, flags) for rule, pattern in RULES[section].items()}
+
+
+@cache
+def is_match(rule: str, word: str) -> bool:
+    """Whether a word breaks a rule on single words."""
+    return SINGLE_WORDS[rule].fullmatch(word) is not None
+
+
+WORD = re.compile(r"[a-z]+")
+WORDS = compiled("words")
+PHRASES = {rule: pattern for rule, pattern in WORDS.items() if " " in pattern.pattern}
+SINGLE_WORDS = {rule: pattern for rule, pattern in WORDS.items() if " " not in pattern.pattern}
+PROSE = compiled("prose")
+VARIABLES = frozenset(RULES["variables"]["names"])
+
+
+def main() -> int:
+    """Print violations or counts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--counts", action="store_true", help="print a table of counts")
+    parser.add_argument("--at", metavar="REVISION", help="count in a git revision")
+    parser.add_argument("paths", nargs="*", help="only files whose path starts with one of these")
+    options = parser.parse_args()
+    files = files_at(options.at)
+    if options.counts:
+        areas = {"package": ("scalesearch/",), "tests": ("tests/",), "docs": ("docs/", "README.md")}
+        counts = {area: Counter(rule for path, text in files.items() if path.startswith(prefixes)
+                                for _, _, rule, _ in violations(path, text)) for area, prefixes in areas.items()}
+        rules = [*WORDS, *PROSE, "variables are named after what they hold"]
+        rows = [[rule, *(counts[area][rule] for area in areas)] for rule in rules]
+        rows.append(["sum", *(counts[area].total() for area in areas)])
+        rows += [[name, count] for name, count in shape_counts(files).items()]
+        print(tabulate(rows, headers=["rule", *areas], tablefmt="github"))
+        return 0
+    prefixes = tuple(options.multi_path) or CHECKED
+    listed = [row for path, text in sorted(files.items()) if path.startswith(prefixes) for row in violations(path, text)]
+    for path, number, rule, text in listed:
+        print(f"{path}:{number}: {text!r}: {rule}")
+    return bool(listed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
