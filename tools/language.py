@@ -70,7 +70,8 @@ def shape_counts(files: Mapping[str, str]) -> Counter[str]:
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.ClassDef):
                 classes[node.name] += 1
-            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple) and isinstance(node.targets[0], ast.Tuple):
+            elif (isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple)
+                  and isinstance(node.targets[0], ast.Tuple)):
                 counts["tuple assignments"] += 1
             elif isinstance(node, ast.FunctionDef) and "forward" in node.name:
                 counts["`Any` parameters of forward functions"] += sum(
@@ -82,8 +83,9 @@ def shape_counts(files: Mapping[str, str]) -> Counter[str]:
 def files_at(revision: str | None) -> dict[str, str]:
     """Path to text of the tracked Python and Markdown files, now or at a revision."""
     if revision is None:
-        names = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\n")
-        return {name: (ROOT / name).read_text() for name in names if name.endswith((".py", ".md")) and (ROOT / name).exists()}
+        listing = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        names = [name for name in listing.split("\n") if name.endswith((".py", ".md")) and (ROOT / name).exists()]
+        return {name: (ROOT / name).read_text() for name in names}
     archive = subprocess.run(["git", "archive", revision], cwd=ROOT, check=True, capture_output=True).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as members:
         return {member.name: members.extractfile(member).read().decode()  # type: ignore[union-attr]
@@ -128,7 +130,8 @@ def main() -> int:
         print(tabulate(rows, headers=["rule", *areas], tablefmt="github"))
         return 0
     prefixes = tuple(options.multi_path) or CHECKED
-    listed = [row for path, text in sorted(files.items()) if path.startswith(prefixes) for row in violations(path, text)]
+    checked = sorted(item for item in files.items() if item[0].startswith(prefixes))
+    listed = [row for path, text in checked for row in violations(path, text)]
     for path, number, rule, text in listed:
         print(f"{path}:{number}: {text!r}: {rule}")
     return bool(listed)

@@ -1,17 +1,26 @@
-"""Renames modules, classes, functions, attributes and parameters of the package, by a mapping that is data.
+"""Rename modules, classes, functions, attributes and parameters of the package, by a mapping that is data.
 
-    python tools/rename.py tools/renames/samplers.tsv        # rewrites package, tests, benchmarks, tools, integrations
+Usage::
 
-A row is ``kind<TAB>old<TAB>new``. Kinds: ``module``, ``class``, ``func`` (also constants and type aliases), ``attr``
-(``package.module.Class.name``) and ``param`` (``package.module.function.name``). LibCST resolves names and writes the
-files; mypy resolves the class of each attribute and the callee of each keyword argument.
+    python tools/rename.py tools/renames/samplers.tsv [--guesses FILE]
+
+A row is ``type<TAB>old<TAB>new``, with the names of the tree before the run. Types: ``module``, ``class``, ``func``
+(also constants and type aliases), ``attr`` (``package.module.Class.name``), ``param``
+(``package.module.function.name``). Rows of other types (``key``, ``log``, ``cli``) are for people.
+
+LibCST resolves names and rewrites the files. mypy finds the class of each attribute and the callee of each keyword
+argument. If a type is unknown, an attribute is renamed only if its new name is unique nearby; these guesses are listed,
+as are new names that clash with existing ones. Text that holds a name (keys of dictionaries, ``getattr`` of a variable)
+is not changed. Needs ``pip install libcst``.
 """
 
+import argparse
 import ast
 import builtins
+import collections
+import inspect
 import re
 import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -38,251 +47,273 @@ from mypy.types import (
 ROOT = Path(__file__).parents[1]
 PACKAGE = "scalesearch"
 FOLDERS = ("scalesearch", "tests", "benchmarks", "tools", "integrations")
-TEXTS = ("*.md", "*.toml", "*.yaml", "*.yml", "*.json", "*.tsv", "Makefile", "*.cfg")
-OWN = {"rename.py"}
+ROW_TYPES = ("module", "class", "func", "attr", "param")
+TEXT_SUFFIXES = (".py", ".md", ".toml", ".yaml", ".yml", ".cfg", ".ipynb", ".rst", "")
+PART_OWNER = "m"  # blocks call the module that holds their parts `m`; its attributes are named by text
+ROLE = re.compile(r"(:(?:class|func|meth|attr|data|obj|exc):`[~!]?)([\w.]+)(`)")
+Span = tuple[int, int]  # line and column where an expression ends
+Rows = dict[str, dict[str, str]]  # row type to old name to new name
 
-Span = tuple[int, int]  # line and column of the end of an expression
+CLASHES: set[str] = set()
+GUESSES: list[str] = []
+UNRESOLVED: dict[str, list[str]] = {}
 
 
-def read_rows(paths: list[Path]) -> dict[str, dict[str, str]]:
-    """Kind to old name to new name."""
-    rows: dict[str, dict[str, str]] = defaultdict(dict)
+def read_rows(paths: list[Path]) -> Rows:
+    """Rows of the mapping files."""
+    rows: Rows = defaultdict(dict)
     for path in paths:
         for line in path.read_text().splitlines():
             cells = [cell.strip() for cell in line.partition("#")[0].split("\t") if cell.strip()]
-            if len(cells) >= 3 and cells[0] in ("module", "class", "func", "attr", "param"):
+            if len(cells) >= 3 and cells[0] in ROW_TYPES:
                 rows[cells[0]][cells[1]] = cells[2]
     return rows
-
-
-def foreign_names() -> set[str]:
-    """Attributes of objects of other libraries, which an attribute of unknown type may belong to."""
-    import argparse
-    import collections
-    import inspect
-    import re as regex
-
-    import click
-    import numpy as np
-    import optuna
-    import pandas as pd
-    import torch
-
-    objects = [str, bytes, dict, list, set, tuple, int, float, Path, argparse.Namespace, click.Context, click.Parameter,
-               click.Option, click.Command, click.Group, np.ndarray, np.generic, np.random.Generator, pd.DataFrame, pd.Series, torch.Tensor,
-               torch.nn.Module, torch.optim.Optimizer, torch.device, torch.Generator, optuna.Study, optuna.trial.FrozenTrial, optuna.trial.Trial,
-               optuna.storages.BaseStorage, optuna.samplers.BaseSampler, optuna.distributions.IntDistribution,
-               optuna.distributions.CategoricalDistribution, regex.Match, collections.Counter, ast.AST, inspect.Signature, inspect.Parameter,
-               subprocess.CompletedProcess, subprocess.Popen, builtins, np, torch, pd, optuna]
-    return {name for each in objects for name in dir(each)}
-
-
-class Found:
-    """Attribute accesses and calls of a file, by the end of their text."""
-
-    def __init__(self, tree: MypyFile) -> None:
-        self.members: dict[Span, MemberExpr] = {}
-        self.calls: dict[Span, CallExpr] = {}
-        seen: set[int] = set()
-        stack: list[object] = list(tree.defs)
-        while stack:
-            node = stack.pop()
-            if isinstance(node, list | tuple):
-                stack.extend(node)
-                continue
-            if not isinstance(node, Node) or isinstance(node, TypeInfo | Var) or id(node) in seen:
-                continue
-            seen.add(id(node))
-            if isinstance(node, MemberExpr):
-                self.members[(node.end_line or 0, node.end_column or 0)] = node
-            if isinstance(node, CallExpr):
-                self.calls[(node.end_line or 0, node.end_column or 0)] = node
-            for name in attributes_of(type(node)):
-                if name not in ("node", "info", "type", "unanalyzed_type", "var", "def_var", "definition"):
-                    try:
-                        stack.append(getattr(node, name))
-                    except AttributeError:
-                        continue
-
-
-@cache
-def attributes_of(kind: type) -> tuple[str, ...]:
-    """Attributes of a compiled class of nodes."""
-    names: dict[str, None] = {}
-    for base in kind.__mro__:
-        names.update(dict.fromkeys(getattr(base, "__mypyc_attrs__", ())))
-    return tuple(name for name in names if not name.startswith("__"))
-
-
-def infos_of(kind: Type | None) -> list[TypeInfo] | None:
-    """Classes that a value of a type may have; None if the type is not known."""
-    if kind is None:
-        return None
-    kind = get_proper_type(kind)
-    if isinstance(kind, AnyType):
-        return None
-    if isinstance(kind, Instance):
-        if kind.last_known_value is not None or kind.type is None:
-            return [kind.type]
-        if kind.type.fullname == "builtins.type" and kind.args:
-            return infos_of(kind.args[0])
-        return [kind.type]
-    if isinstance(kind, UnionType):
-        parts = [infos_of(item) for item in kind.items]
-        known = [info for part in parts if part for info in part]
-        return known or None
-    if isinstance(kind, TypeType):
-        return infos_of(kind.item)
-    if isinstance(kind, CallableType):
-        return infos_of(kind.ret_type) if kind.is_type_obj() else []
-    if isinstance(kind, Overloaded):
-        return infos_of(kind.items[0].ret_type) if kind.items[0].is_type_obj() else []
-    if isinstance(kind, TupleType):
-        return [kind.partial_fallback.type]
-    if hasattr(kind, "upper_bound"):
-        return infos_of(kind.upper_bound)
-    return []
-
-
-class Types:
-    """What mypy knows: the class behind an attribute, and the function behind a call."""
-
-    def __init__(self, rows: dict[str, dict[str, str]]) -> None:
-        self.rows = rows
-        files = [str(path.relative_to(ROOT)) for path in python_files()]
-        sources, options = process_options(["--no-incremental", "--no-site-packages", "--ignore-missing-imports", "--check-untyped-defs", "--namespace-packages",
-                                            "--explicit-package-bases", "--no-error-summary", "--python-version", "3.11", "--config-file", "/dev/null", *files])
-        options.export_types = True
-        options.preserve_asts = True
-        options.incremental = False
-        result = build.build(sources, options)
-        self.types = result.types
-        self.trees: dict[str, Found] = {}
-        for state in result.graph.values():
-            tree: MypyFile | None = state.tree
-            if tree is not None and state.path:
-                found = Found(tree)
-                self.trees[str(Path(state.path).resolve())] = found
-        self.defined: dict[str, set[str]] = defaultdict(set)  # attribute to the classes that define it
-        for state in result.graph.values():
-            if state.tree is not None and state.id.split(".")[0] in (PACKAGE, "tests", "benchmarks", "tools"):
-                for symbol in state.tree.names.values():
-                    if isinstance(symbol.node, TypeInfo) and symbol.node.module_name == state.id:
-                        for name in symbol.node.names:
-                            self.defined[name].add(symbol.node.fullname)
-        self.foreign = foreign_names()
-
-    def of_class(self, info: TypeInfo, name: str) -> str | None:
-        for base in info.mro:
-            new = self.rows["attr"].get(f"{base.fullname}.{name}")
-            if new:
-                return new
-        return None
-
-    def fallback(self, name: str, path: str) -> str | None:
-        """New name of an attribute of an object of unknown type, if it can only be one."""
-        if name in self.foreign:
-            return None
-        mapped = {key.rpartition(".")[0]: new for key, new in self.rows["attr"].items() if key.rpartition(".")[2] == name}
-        if not mapped:
-            return None
-        owners = {owner for owner in self.defined.get(name, ()) if owner.startswith(PACKAGE)}
-        tops = {owner.split(".")[1] for owner in mapped}
-        here = Path(path).relative_to(ROOT).parts[:2]
-        nearby = {owner for owner in owners if owner.split(".")[1] in tops}
-        near_file = here[0] in ("scalesearch", "tests") and here[1] in tops
-        competing = nearby if near_file else owners
-        if len(set(mapped.values())) > 1 or any(not self._is_mapped(owner, name) for owner in competing):
-            UNRESOLVED[name] = sorted(set(mapped.values()))
-            return None
-        return next(iter(mapped.values()))
-
-    def _is_mapped(self, owner: str, name: str) -> bool:
-        info = ALL_CLASSES.get(owner)
-        bases = [base.fullname for base in info.mro] if info else [owner]
-        return any(f"{base}.{name}" in self.rows["attr"] for base in bases)
-
-    def attribute(self, path: str, end: Span, name: str) -> tuple[str | None, bool]:
-        """New name of the attribute that ends there, and whether it is a guess."""
-        found = self.trees.get(path)
-        node = found.members.get(end) if found else None
-        if node is None or node.name != name:
-            guess = self.fallback(name, path)
-            return guess, guess is not None
-        infos = infos_of(self.types.get(node.expr)) if node.expr in self.types else None
-        if isinstance(node.expr, RefExpr) and isinstance(node.expr.node, TypeInfo):
-            infos = [node.expr.node]
-        if infos is None or (infos and not any(name in base.names for info in infos for base in info.mro)):
-            guess = self.fallback(name, path)
-            return guess, guess is not None
-        news = {self.of_class(info, name) for info in infos} - {None}
-        return (next(iter(news)), False) if len(news) == 1 else (None, False)
-
-    def keywords(self, path: str, end: Span) -> tuple[str, list[TypeInfo], bool]:
-        """Full name of what is called there, classes whose fields are its keywords, whether nothing is known."""
-        found = self.trees.get(path)
-        call = found.calls.get(end) if found else None
-        if call is None:
-            return "", [], True
-        callee = call.callee
-        if isinstance(callee, RefExpr) and callee.name in ("replace",) and call.args:
-            infos = infos_of(self.types.get(call.args[0]))
-            return "", infos or [], infos is None
-        if isinstance(callee, RefExpr) and isinstance(callee.node, TypeInfo):
-            return callee.node.fullname, [callee.node], False
-        kind = self.types.get(callee)
-        kind = get_proper_type(kind) if kind is not None else None
-        if isinstance(kind, CallableType) and kind.is_type_obj():
-            infos = infos_of(kind.ret_type) or []
-            return infos[0].fullname if infos else "", infos, False
-        if isinstance(callee, MemberExpr):
-            infos = infos_of(self.types.get(callee.expr)) if callee.expr in self.types else None
-            if callee.fullname and callee.node is not None and not infos:
-                return callee.fullname, [], False
-            for info in infos or []:
-                for base in info.mro:
-                    if callee.name in base.names:
-                        return f"{base.fullname}.{callee.name}", [], False
-            return "", [], infos is None
-        if isinstance(callee, NameExpr):
-            return callee.fullname or "", [], kind is None or isinstance(kind, AnyType)
-        return "", [], True
-
-    def bases(self, full: str) -> list[str]:
-        return [full]
 
 
 def python_files() -> Iterator[Path]:
     """Files to rewrite."""
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*.py")):
-            if path.name not in OWN and ".venv" not in path.parts:
+            if path != Path(__file__).resolve():
                 yield path
 
 
 def module_of(path: Path) -> str:
+    """Dotted name of a file."""
     parts = list(path.relative_to(ROOT).with_suffix("").parts)
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+def source_of(node: ast.ImportFrom | cst.ImportFrom, module: str, is_package: bool) -> str:
+    """Dotted name of the module that a ``from`` import reads."""
+    if isinstance(node, ast.ImportFrom):
+        source = node.module or ""
+        level = node.level
+    else:
+        source = dotted(node.module) if node.module else ""
+        level = len(node.relative)
+    if not level:
+        return source
+    package = (module if is_package else module.rpartition(".")[0]).split(".")
+    return ".".join([*package[:len(package) - level + 1], source])
+
+
+def dotted(node: cst.BaseExpression) -> str:
+    """Text of a dotted name."""
+    if isinstance(node, cst.Attribute):
+        return f"{dotted(node.value)}.{node.attr.value}"
+    return node.value if isinstance(node, cst.Name) else ""
+
+
+# -- what mypy knows
+
+
+class Expressions:
+    """Attribute accesses and calls of a file, by the end of their text."""
+
+    def __init__(self, tree: MypyFile) -> None:
+        self.members: dict[Span, MemberExpr] = {}
+        self.calls: dict[Span, CallExpr] = {}
+        visited: set[int] = set()
+        stack: list[object] = list(tree.defs)
+        while stack:
+            node = stack.pop()
+            if isinstance(node, list | tuple):
+                stack.extend(node)
+                continue
+            if not isinstance(node, Node) or isinstance(node, TypeInfo | Var) or id(node) in visited:
+                continue
+            visited.add(id(node))
+            end = (node.end_line or 0, node.end_column or 0)
+            if isinstance(node, MemberExpr):
+                self.members[end] = node
+            elif isinstance(node, CallExpr):
+                self.calls[end] = node
+            stack += [getattr(node, name, None) for name in child_names(type(node))]
+
+
+@cache
+def child_names(node_class: type) -> tuple[str, ...]:
+    """Attributes of a compiled class of mypy's nodes, without those that lead out of the syntax tree."""
+    names: dict[str, None] = {}
+    for base in node_class.__mro__:
+        names.update(dict.fromkeys(getattr(base, "__mypyc_attrs__", ())))
+    leads_out = ("node", "info", "type", "unanalyzed_type", "var", "def_var", "definition")
+    return tuple(name for name in names if not name.startswith("__") and name not in leads_out)
+
+
+def classes_of(value_type: Type | None) -> list[TypeInfo] | None:
+    """Classes that a value of a type may have; None if the type is not known."""
+    if value_type is None:
+        return None
+    proper = get_proper_type(value_type)
+    match proper:
+        case AnyType():
+            return None
+        case Instance() if proper.type.fullname == "builtins.type" and proper.args:
+            return classes_of(proper.args[0])
+        case Instance():
+            return [proper.type]
+        case UnionType():
+            parts = [classes_of(item) for item in proper.items]
+            return [info for part in parts if part for info in part] or None
+        case TypeType():
+            return classes_of(proper.item)
+        case CallableType():
+            return classes_of(proper.ret_type) if proper.is_type_obj() else []
+        case Overloaded():
+            return classes_of(proper.items[0])
+        case TupleType():
+            return [proper.partial_fallback.type]
+    return classes_of(proper.upper_bound) if hasattr(proper, "upper_bound") else []
+
+
+def foreign_names() -> set[str]:
+    """Attributes of other libraries' objects, to which an attribute of unknown type may belong."""
+    import click
+    import numpy as np
+    import optuna
+    import pandas as pd
+    import torch
+
+    owners = [str, bytes, dict, list, set, tuple, int, float, Path, argparse.Namespace, click.Context, click.Parameter,
+              click.Option, click.Command, click.Group, np.ndarray, np.generic, np.random.Generator, pd.DataFrame,
+              pd.Series, torch.Tensor, torch.nn.Module, torch.optim.Optimizer, torch.device, torch.Generator,
+              optuna.Study, optuna.trial.FrozenTrial, optuna.trial.Trial, optuna.storages.BaseStorage,
+              optuna.samplers.BaseSampler, optuna.distributions.IntDistribution,
+              optuna.distributions.CategoricalDistribution, re.Match, collections.Counter, ast.AST, inspect.Signature,
+              inspect.Parameter, subprocess.CompletedProcess, subprocess.Popen, builtins, np, torch, pd, optuna]
+    names = {name for owner in owners for name in dir(owner)}
+    return names | {name for owner in owners for name in getattr(owner, "__annotations__", {})}
+
+
+class Types:
+    """The class behind an attribute, and the function behind a call."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self.foreign = foreign_names()
+        files = [str(path.relative_to(ROOT)) for path in python_files()]
+        sources, options = process_options([
+            "--no-incremental", "--no-site-packages", "--ignore-missing-imports", "--check-untyped-defs",
+            "--explicit-package-bases", "--no-error-summary", "--config-file=", *files])
+        options.export_types = True
+        options.preserve_asts = True
+        options.incremental = False
+        result = build.build(sources, options)
+        self.types = result.types
+        self.expressions: dict[str, Expressions] = {}
+        self.classes: dict[str, TypeInfo] = {}
+        self.owners: dict[str, set[str]] = defaultdict(set)  # attribute to the classes of the package that define it
+        for state in result.graph.values():
+            if state.tree is None or not state.path or state.id.split(".")[0] not in FOLDERS:
+                continue
+            self.expressions[str(Path(state.path).resolve())] = Expressions(state.tree)
+            for symbol in state.tree.names.values():
+                if isinstance(symbol.node, TypeInfo) and symbol.node.module_name == state.id:
+                    self.classes[symbol.node.fullname] = symbol.node
+                    for name in symbol.node.names if state.id.startswith(PACKAGE) else ():
+                        self.owners[name].add(symbol.node.fullname)
+
+    def attribute_of(self, info: TypeInfo, name: str) -> str | None:
+        """New name of a class's attribute."""
+        news = (self.rows["attr"].get(f"{base.fullname}.{name}") for base in info.mro)
+        return next(filter(None, news), None)
+
+    def guess(self, name: str, path: str, is_keyword: bool = False) -> str | None:
+        """New name of an attribute of an object of unknown type, if no other class nearby has such an attribute."""
+        if name in self.foreign:
+            return None
+        mapped = {old.rpartition(".")[0]: new for old, new in self.rows["attr"].items()
+                  if old.rpartition(".")[2] == name}
+        if not mapped:
+            return None
+        packages = {owner.split(".")[1] for owner in mapped}
+        folder, subfolder = Path(path).relative_to(ROOT).parts[:2]
+        is_near = folder in ("scalesearch", "tests") and subfolder in packages and not is_keyword
+        competitors = {owner for owner in self.owners[name] if not is_near or owner.split(".")[1] in packages}
+        is_unique = len(set(mapped.values())) == 1 and all(
+            self.attribute_of(self.classes[owner], name) for owner in competitors if owner in self.classes)
+        if not is_unique or (is_keyword and not is_near):
+            UNRESOLVED[name] = sorted(set(mapped.values()))
+            return None
+        new = next(iter(mapped.values()))
+        GUESSES.append(f"{Path(path).relative_to(ROOT)}: {name} -> {new}")
+        return new
+
+    def attribute(self, path: str, end: Span, name: str) -> str | None:
+        """New name of the attribute access that ends there."""
+        node = self.expressions[path].members.get(end) if path in self.expressions else None
+        if node is None or node.name != name:
+            return self.guess(name, path)
+        infos = classes_of(self.types.get(node.expr)) if node.expr in self.types else None
+        if isinstance(node.expr, RefExpr) and isinstance(node.expr.node, TypeInfo):
+            infos = [node.expr.node]
+        if not infos or not any(name in base.names for info in infos for base in info.mro):
+            return self.guess(name, path) if infos is None or infos else None
+        news = {self.attribute_of(info, name) for info in infos} - {None}
+        return next(iter(news)) if len(news) == 1 else None
+
+    def keyword(self, path: str, end: Span, name: str) -> str | None:
+        """New name of a keyword argument of the call that ends there."""
+        call = self.expressions[path].calls.get(end) if path in self.expressions else None
+        if call is None:
+            return self.guess(name, path, is_keyword=True)
+        function, infos = self._callee(call)
+        for info in infos or ():
+            parameter = f"{info.fullname}.__init__.{name}"
+            new = self.attribute_of(info, name) or self.parameter(*parameter.rsplit(".", 1))
+            if new:
+                return new
+        if function:
+            return self.parameter(function, name)
+        return self.guess(name, path, is_keyword=True) if infos is None else None
+
+    def _callee(self, call: CallExpr) -> tuple[str, list[TypeInfo] | None]:
+        """Full name of the function that is called, and the classes whose fields are its keywords."""
+        callee = call.callee
+        if isinstance(callee, RefExpr) and callee.name == "replace" and call.args:
+            return "", classes_of(self.types.get(call.args[0]))
+        if isinstance(callee, RefExpr) and isinstance(callee.node, TypeInfo):
+            return "", [callee.node]
+        callee_type = get_proper_type(self.types[callee]) if callee in self.types else None
+        if isinstance(callee_type, CallableType) and callee_type.is_type_obj():
+            return "", classes_of(callee_type.ret_type) or []
+        if isinstance(callee, MemberExpr):
+            infos = classes_of(self.types.get(callee.expr)) if callee.expr in self.types else None
+            for info in infos or ():
+                for base in info.mro:
+                    if callee.name in base.names:
+                        return f"{base.fullname}.{callee.name}", []
+            return (callee.fullname or "", []) if callee.node is not None else ("", infos)
+        if isinstance(callee, NameExpr):
+            return callee.fullname or "", []
+        return "", None
+
+    def parameter(self, function: str, name: str) -> str | None:
+        """New name of a parameter, also of a method that overrides the one in the mapping."""
+        owner, _, method = function.rpartition(".")
+        info = self.classes.get(owner)
+        functions = [f"{base.fullname}.{method}" for base in info.mro] if info else []
+        news = (self.rows["param"].get(f"{full}.{name}") for full in (function, *functions))
+        return next(filter(None, news), None)
+
+
 class Exports:
-    """Where a name that a module imports is defined."""
+    """Definitions behind imported names."""
 
     def __init__(self) -> None:
         self.origin: dict[str, str] = {}
         for path in python_files():
             module = module_of(path)
-            package = module if path.name == "__init__.py" else module.rpartition(".")[0]
             for node in ast.walk(ast.parse(path.read_text())):
-                if not isinstance(node, ast.ImportFrom):
-                    continue
-                source = node.module or ""
-                if node.level:
-                    source = ".".join([*package.split(".")[:len(package.split(".")) - node.level + 1], source])
-                for alias in node.names:
-                    self.origin[f"{module}.{alias.asname or alias.name}"] = f"{source}.{alias.name}"
+                if isinstance(node, ast.ImportFrom):
+                    source = source_of(node, module, path.name == "__init__.py")
+                    for alias in node.names:
+                        self.origin[f"{module}.{alias.asname or alias.name}"] = f"{source}.{alias.name}"
 
     def __call__(self, name: str) -> str:
+        """Full name of the definition that a name is imported from."""
         for _ in range(8):
             if name not in self.origin:
                 break
@@ -290,463 +321,350 @@ class Exports:
         return name
 
 
-def _dotted(node: cst.BaseExpression) -> str:
-    if isinstance(node, cst.Attribute):
-        return f"{_dotted(node.value)}.{node.attr.value}"
-    return node.value if isinstance(node, cst.Name) else ""
+# -- rewriting
 
 
 class Renamer(cst.CSTTransformer):
+    """Renames in one file."""
+
     METADATA_DEPENDENCIES = (PositionProvider, QualifiedNameProvider)
 
-    def __init__(self, path: Path, rows: dict[str, dict[str, str]], types: Types, exports: Exports) -> None:
+    def __init__(self, path: Path, text: str, types: Types, exports: Exports) -> None:
         super().__init__()
-        self.path, self.module, self.rows, self.types, self.exports = str(path.resolve()), module_of(path), rows, types, exports
-        self.symbols = {**rows["class"], **rows["func"]}
+        self.path = str(path.resolve())
+        self.module = module_of(path)
+        self.lines = [*text.splitlines(), ""]
+        self.types = types
+        self.exports = exports
+        self.rows = types.rows
+        self.symbols = {**types.rows["class"], **types.rows["func"]}
         self.scope: list[str] = []
-        self.kinds: list[str] = []
-        self.guesses: list[str] = []
-        self.names: dict[int, str] = {}  # id of an original name node to its new text
-        self.skipped: set[int] = set()
-        self.attributes: set[int] = set()
+        self.scope_types: list[str] = []
+        self.in_all = False
+        self.new_names: dict[int, str] = {}  # id of an original node to its new text
+        self.visited: set[int] = set()  # names that are handled with the node they belong to
+        self.attributes: set[int] = set()  # names that are no variables
+        self.pattern_classes: set[str] = set()
 
-    # names -------------------------------------------------------------------------------------------------
+    def _end(self, node: cst.CSTNode) -> Span:
+        end = self.get_metadata(PositionProvider, node).end
+        return end.line, len(self.lines[end.line - 1][:end.column].encode())
+
     def _symbol(self, node: cst.CSTNode) -> str | None:
+        """New name of a variable, or of an attribute of an imported module or class."""
+        written = node.attr.value if isinstance(node, cst.Attribute) else getattr(node, "value", "")
         for qualified in self.get_metadata(QualifiedNameProvider, node, set()):
             name = qualified.name
-            written = node.attr.value if isinstance(node, cst.Attribute) else getattr(node, "value", "")
-            if name.rpartition(".")[2] != written:
-                continue  # imported under another name
+            if qualified.source == QualifiedNameSource.BUILTIN or name.rpartition(".")[2] != written:
+                continue  # a builtin, or imported under another name
             if qualified.source == QualifiedNameSource.LOCAL:
                 name = f"{self.module}.{name}"
-            elif qualified.source == QualifiedNameSource.BUILTIN:
-                continue
-            if ".<locals>." in name:
-                param = name.replace(".<locals>.", ".")
-                owner, _, last = param.rpartition(".")
-                new = self._param(owner, last)
-                if new and name.count(".<locals>.") >= 1:
-                    return new
-                continue
-            new = self.symbols.get(self.exports(name)) or self.symbols.get(name)
-            if new:
-                return new
-            new = self.rows["attr"].get(self.exports(name))
-            if new:
-                return new
-            # Class.attr through an import
             owner, _, last = name.rpartition(".")
-            new = self.rows["attr"].get(f"{self.exports(owner)}.{last}")
+            if ".<locals>." in name:
+                new = self.types.parameter(owner.replace(".<locals>", ""), last)
+            else:
+                origin = self.exports(name)
+                new = (self.symbols.get(origin) or self.symbols.get(name) or self.rows["attr"].get(origin)
+                       or self.rows["attr"].get(f"{self.exports(owner)}.{last}"))
             if new:
                 return new
         return None
 
-    def _param(self, function: str, name: str) -> str | None:
-        new = self.rows["param"].get(f"{function}.{name}")
-        if new:
-            return new
-        return self.overridden(function, name)
+    def _own_attribute(self, name: str) -> str | None:
+        """New name of an attribute that the class body at hand defines."""
+        owner = ".".join([self.module, *self.scope])
+        info = self.types.classes.get(owner)
+        return self.rows["attr"].get(f"{owner}.{name}") or (self.types.attribute_of(info, name) if info else None)
 
-    def overridden(self, function: str, name: str) -> str | None:
-        owner, _, method = function.rpartition(".")
-        info = ALL_CLASSES.get(owner)
-        if info is not None:
-            for base in info.mro[1:]:
-                new = self.rows["param"].get(f"{base.fullname}.{method}.{name}")
-                if new:
-                    return new
-        return None
+    def _define(self, name: cst.Name) -> None:
+        full = ".".join([self.module, *self.scope, name.value])
+        in_class = bool(self.scope_types) and self.scope_types[-1] == "class"
+        new = self.symbols.get(full) if in_class or not self.scope_types else None
+        if in_class:
+            new = self._own_attribute(name.value) or new
+        if new:
+            self.new_names[id(name)] = new
 
     def visit_ClassDef(self, node: cst.ClassDef) -> None:
-        self.names.update(self._definition(node.name, "class"))
+        self._define(node.name)
         self.scope.append(node.name.value)
-        self.kinds.append("class")
+        self.scope_types.append("class")
 
     def leave_ClassDef(self, original_node: cst.ClassDef, updated_node: cst.ClassDef) -> cst.ClassDef:
         self.scope.pop()
-        self.kinds.pop()
+        self.scope_types.pop()
         return updated_node
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
-        self.names.update(self._definition(node.name, "func"))
+        self._define(node.name)
         self.scope.append(node.name.value)
-        self.kinds.append("func")
+        self.scope_types.append("function")
 
     def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
-        self._report_clashes(original_node)
+        self._report_clashes(list(matchers.findall(original_node, matchers.Name())))
         self.scope.pop()
-        self.kinds.pop()
+        self.scope_types.pop()
         return updated_node
 
     def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> cst.Module:
-        self._report_clashes(original_node)
+        self._report_clashes(top_level_names(original_node))
         return updated_node
 
-    def _report_clashes(self, node: cst.FunctionDef | cst.Module) -> None:
-        """Reports a new name that another name in the same function or module has already."""
-        kept: set[str] = set()
-        new: set[str] = set()
-        names = matchers.findall(node, matchers.Name()) if isinstance(node, cst.FunctionDef) else _top_level(node)
-        for name in names:
-            if id(name) in self.attributes:
-                continue
-            if id(name) in self.names:
-                new.add(self.names[id(name)])
-            else:
-                kept.add(name.value)
-        for name in sorted(new & kept):
-            CLASHES.add(f"{self.path}: {'.'.join(self.scope) or 'module'}: {name} exists already")
+    def _report_clashes(self, names: list[cst.CSTNode]) -> None:
+        variables = [name for name in names if isinstance(name, cst.Name) and id(name) not in self.attributes]
+        new = {self.new_names[id(name)] for name in variables if id(name) in self.new_names}
+        kept = {name.value for name in variables if id(name) not in self.new_names}
+        CLASHES.update(f"{'.'.join([self.module, *self.scope])}: {name} exists already" for name in new & kept)
 
     def visit_Param(self, node: cst.Param) -> None:
-        function = ".".join([self.module, *self.scope])
-        if self.kinds and self.kinds[-1] == "func":
-            new = self._param(function, node.name.value)
+        if self.scope_types and self.scope_types[-1] == "function":
+            new = self.types.parameter(".".join([self.module, *self.scope]), node.name.value)
             if new:
-                self.names[id(node.name)] = new
-
-    def _definition(self, name: cst.Name, kind: str) -> dict[int, str]:
-        full = ".".join([self.module, *self.scope, name.value])
-        if self.kinds and self.kinds[-1] == "class":
-            new = self._attribute_here(name.value) or self.symbols.get(full)
-        elif self.kinds:
-            return {}
-        else:
-            new = self.symbols.get(full)
-        return {id(name): new} if new else {}
-
-    def _attribute_here(self, name: str) -> str | None:
-        owner = ".".join([self.module, *self.scope])
-        new = self.rows["attr"].get(f"{owner}.{name}")
-        if new:
-            return new
-        info = ALL_CLASSES.get(owner)
-        return self.types.of_class(info, name) if info else None
+                self.new_names[id(node.name)] = new
 
     def visit_AnnAssign(self, node: cst.AnnAssign) -> None:
-        self._field(node.target)
-
-    in_all = False
+        self._define_field(node.target)
 
     def visit_Assign(self, node: cst.Assign) -> None:
-        self.in_all = isinstance(node.targets[0].target, cst.Name) and node.targets[0].target.value == "__all__"
+        self.in_all = matchers.matches(node.targets[0].target, matchers.Name("__all__"))
 
     def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.Assign:
         self.in_all = False
         return updated_node
 
     def visit_AssignTarget(self, node: cst.AssignTarget) -> None:
-        self._field(node.target)
+        self._define_field(node.target)
 
-    def _field(self, target: cst.BaseExpression) -> None:
-        if isinstance(target, cst.Name) and self.kinds and self.kinds[-1] == "class":
-            new = self._attribute_here(target.value)
-            self.attributes.add(id(target))
-            if new:
-                self.names[id(target)] = new
+    def _define_field(self, target: cst.BaseExpression) -> None:
         if isinstance(target, cst.Tuple):
             for element in target.elements:
-                self._field(element.value)
-
-    # references ---------------------------------------------------------------------------------------------
-    def _is_foreign(self, node: cst.Attribute) -> bool:
-        """Whether an attribute belongs to another library's module, or to a module of the package."""
-        names = self.get_metadata(QualifiedNameProvider, node, set())
-        return any(name.source == QualifiedNameSource.IMPORT and name.name.partition(".")[0] not in FOLDERS for name in names)
-
-    def visit_Annotation(self, node: cst.Annotation) -> None:
-        for literal in matchers.findall(node, matchers.SimpleString()):
-            text = literal.raw_value
-            new = re.sub(r"\b[A-Za-z_]\w*\b", lambda word: self.symbols.get(self.exports(f"{self.module}.{word[0]}"), word[0]), text)
-            if new != text:
-                self.names[id(literal)] = new
+                self._define_field(element.value)
+        elif isinstance(target, cst.Name) and self.scope_types and self.scope_types[-1] == "class":
+            self.attributes.add(id(target))
+            new = self._own_attribute(target.value)
+            if new:
+                self.new_names[id(target)] = new
 
     def visit_Import(self, node: cst.Import) -> bool:
         return False
 
-    def visit_Attribute(self, node: cst.Attribute) -> None:
-        self.skipped.add(id(node.attr))
-        if id(node) in self.skipped:  # part of the path of an import
-            self.skipped.add(id(node.value))
-            return
-        self.attributes.add(id(node.attr))
-        new = self._symbol(node)
-        if new is None and isinstance(node.value, cst.Name) and node.value.value == "m":
-            return  # parts of a module, which are named by text
-        if new is None and self._is_foreign(node):
-            return
-        if new is None and matchers.matches(node.value, matchers.Call(func=matchers.Name("super"))):
-            while_class = [*self.scope]
-            for depth in range(len(while_class), 0, -1):
-                info = ALL_CLASSES.get(".".join([self.module, *while_class[:depth]]))
-                if info is not None:
-                    new = self.types.of_class(info, node.attr.value)
-                    break
-            if new:
-                self.names[id(node.attr)] = new
-            return
-        if new is None:
-            end = self.get_metadata(PositionProvider, node).end
-            line = end.line
-            new, guess = self.types.attribute(self.path, (line, self._bytes(line, end.column)), node.attr.value)
-            if guess:
-                self.guesses.append(f"{self.path}:{line}: .{node.attr.value} -> {new}")
-        if new:
-            self.names[id(node.attr)] = new
-
-    def _bytes(self, line: int, column: int) -> int:
-        return len(self.lines[line - 1][:column].encode())
-
-    def visit_Call(self, node: cst.Call) -> None:
-        keywords = [arg for arg in node.args if arg.keyword is not None]
-        for arg in keywords:
-            self.skipped.add(id(arg.keyword))
-            self.attributes.add(id(arg.keyword))
-        literal = self._literal_attribute(node)
-        if not keywords and not literal:
-            return
-        end = self.get_metadata(PositionProvider, node).end
-        span = end.line, self._bytes(end.line, end.column)
-        full, infos, unknown = self.types.keywords(self.path, span)
-        for arg in keywords:
-            name = arg.keyword.value
-            new = None
-            for info in infos:
-                new = new or self.types.of_class(info, name)
-                for base in info.mro:
-                    new = new or self.rows["param"].get(f"{base.fullname}.__init__.{name}")
-            if not new and full:
-                new = self.rows["param"].get(f"{full}.{name}") or self.overridden(full, name)
-            if not new and unknown:
-                new = self.types.fallback(name, self.path)
-                if new:
-                    self.guesses.append(f"{self.path}:{end.line}: {name}= -> {new}")
-            if new:
-                self.names[id(arg.keyword)] = new
-
-    def _literal_attribute(self, node: cst.Call) -> bool:
-        """getattr(x, "name") and monkeypatch.setattr(x, "name", …)."""
-        called = node.func.attr.value if isinstance(node.func, cst.Attribute) else getattr(node.func, "value", "")
-        if called not in ("getattr", "setattr", "hasattr", "delattr") or len(node.args) < 2:
-            return False
-        literal = node.args[1].value
-        if isinstance(literal, cst.SimpleString) and isinstance(literal.raw_value, str):
-            name = literal.raw_value
-            new = None
-            for qualified in self.get_metadata(QualifiedNameProvider, node.args[0].value, set()):
-                owner = self.exports(qualified.name)
-                new = new or self.symbols.get(f"{owner}.{name}") or self.rows["attr"].get(f"{owner}.{name}")
-            new = new or self.types.fallback(name, self.path)
-            if new:
-                self.names[id(literal)] = new
-                self.guesses.append(f"{self.path}: {called}(…, {name!r}) -> {new}")
-        return False
-
-    def leave_SimpleString(self, original_node: cst.SimpleString, updated_node: cst.SimpleString) -> cst.SimpleString:
-        new = self.names.get(id(original_node))
-        if new:
-            quote = updated_node.value[0]
-            return updated_node.with_changes(value=f"{quote}{new}{quote}")
-        text = updated_node.raw_value
-        if self.in_all and isinstance(text, str):
-            new = self.symbols.get(self.exports(f"{self.module}.{text}"))
-            return updated_node.with_changes(value=f'"{new}"') if new else updated_node
-        if isinstance(text, str) and text.startswith(f"{PACKAGE}."):
-            name, _, last = text.rpartition(".")
-            new = self.symbols.get(self.exports(text)) or self.rows["attr"].get(text)
-            if new:
-                return updated_node.with_changes(value=updated_node.value.replace(text, f"{name}.{new}"))
-        return updated_node
-
-    def visit_MatchKeywordElement(self, node: cst.MatchKeywordElement) -> None:
-        self.skipped.add(id(node.key))
-        new = self.types.fallback(node.key.value, self.path)
-        for key, value in self.rows["attr"].items():
-            if key.rpartition(".")[2] == node.key.value and key.rpartition(".")[0] in self.pattern_classes:
-                new = value
-        if new:
-            self.names[id(node.key)] = new
-            self.guesses.append(f"{self.path}: case ({node.key.value}=) -> {new}")
-
-    pattern_classes: set[str] = set()
-
-    def visit_MatchClass(self, node: cst.MatchClass) -> None:
-        names = self.get_metadata(QualifiedNameProvider, node.cls, set())
-        self.pattern_classes = {self.exports(one.name if one.source == QualifiedNameSource.IMPORT else f"{self.module}.{one.name}")
-                                for one in names}
-
     def visit_ImportFrom(self, node: cst.ImportFrom) -> None:
         if node.module is None or isinstance(node.names, cst.ImportStar):
             return
-        source = _dotted(node.module)
-        self.skipped.add(id(node.module))
-        package = self.module if self.path.endswith("__init__.py") else self.module.rpartition(".")[0]
-        if node.relative:
-            source = ".".join([*package.split(".")[:len(package.split(".")) - len(node.relative) + 1], source])
+        self.visited.add(id(node.module))
+        source = source_of(node, self.module, self.path.endswith("__init__.py"))
         for alias in node.names:
-            self.skipped.add(id(alias.name))
-            full = f"{source}.{_dotted(alias.name)}"
+            self.visited.add(id(alias.name))
+            full = f"{source}.{dotted(alias.name)}"
             new = self.symbols.get(self.exports(full)) or self.symbols.get(full)
             if new:
-                self.names[id(alias.name)] = new
+                self.new_names[id(alias.name)] = new
+
+    def visit_Attribute(self, node: cst.Attribute) -> None:
+        self.visited.add(id(node.attr))
+        self.attributes.add(id(node.attr))
+        if id(node) in self.visited:  # part of the path of an import
+            self.visited.add(id(node.value))
+            return
+        new = self._symbol(node) or self._object_attribute(node)
+        if new:
+            self.new_names[id(node.attr)] = new
+
+    def _object_attribute(self, node: cst.Attribute) -> str | None:
+        names = self.get_metadata(QualifiedNameProvider, node, set())
+        if any(name.source == QualifiedNameSource.IMPORT and name.name.split(".")[0] not in FOLDERS for name in names):
+            return None
+        if matchers.matches(node.value, matchers.Name(PART_OWNER)):
+            return None
+        if matchers.matches(node.value, matchers.Call(func=matchers.Name("super"))):
+            owners = (".".join([self.module, *self.scope[:depth]]) for depth in range(len(self.scope), 0, -1))
+            info = next((self.types.classes[owner] for owner in owners if owner in self.types.classes), None)
+            return self.types.attribute_of(info, node.attr.value) if info else None
+        return self.types.attribute(self.path, self._end(node), node.attr.value)
+
+    def visit_Call(self, node: cst.Call) -> None:
+        self._rename_literal(node)
+        for argument in node.args:
+            if argument.keyword is not None:
+                self.visited.add(id(argument.keyword))
+                self.attributes.add(id(argument.keyword))
+                new = self.types.keyword(self.path, self._end(node), argument.keyword.value)
+                if new:
+                    self.new_names[id(argument.keyword)] = new
+
+    def _rename_literal(self, node: cst.Call) -> None:
+        """``getattr(x, "name")`` and ``monkeypatch.setattr(x, "name", …)``."""
+        called = node.func.attr.value if isinstance(node.func, cst.Attribute) else getattr(node.func, "value", "")
+        if called not in ("getattr", "setattr", "hasattr", "delattr") or len(node.args) < 2:
+            return
+        literal = node.args[1].value
+        if not isinstance(literal, cst.SimpleString) or not isinstance(literal.raw_value, str):
+            return
+        name = literal.raw_value
+        owners = [self.exports(owner.name)
+                  for owner in self.get_metadata(QualifiedNameProvider, node.args[0].value, set())]
+        news = [self.symbols.get(f"{owner}.{name}") or self.rows["attr"].get(f"{owner}.{name}") for owner in owners]
+        new = next(filter(None, news), None) or self.types.guess(name, self.path)
+        if new:
+            self.new_names[id(literal)] = new
+
+    def visit_Annotation(self, node: cst.Annotation) -> None:
+        for literal in matchers.findall(node, matchers.SimpleString()):
+            text = literal.raw_value  # type: ignore[attr-defined]
+            new = re.sub(r"\b[A-Za-z_]\w*\b", lambda word: self._new_global(word[0]), text)
+            if new != text:
+                self.new_names[id(literal)] = new
+
+    def _new_global(self, name: str) -> str:
+        return self.symbols.get(self.exports(f"{self.module}.{name}"), name)
+
+    def leave_SimpleString(self, original_node: cst.SimpleString, updated_node: cst.SimpleString) -> cst.SimpleString:
+        text = updated_node.raw_value
+        new = self.new_names.get(id(original_node))
+        if isinstance(text, str) and new is None:
+            if self.in_all:
+                new = self._new_global(text)
+            elif text.startswith(f"{PACKAGE}."):
+                last = self.symbols.get(self.exports(text)) or self.rows["attr"].get(text)
+                new = f"{text.rpartition('.')[0]}.{last}" if last else None
+        if not new or new == text:
+            return updated_node
+        quote = updated_node.quote
+        return updated_node.with_changes(value=f"{updated_node.prefix}{quote}{new}{quote}")
+
+    def visit_MatchClass(self, node: cst.MatchClass) -> None:
+        names = self.get_metadata(QualifiedNameProvider, node.cls, set())
+        self.pattern_classes = {self.exports(name.name if name.source == QualifiedNameSource.IMPORT
+                                             else f"{self.module}.{name.name}") for name in names}
+
+    def visit_MatchKeywordElement(self, node: cst.MatchKeywordElement) -> None:
+        self.visited.add(id(node.key))
+        infos = [self.types.classes[name] for name in self.pattern_classes if name in self.types.classes]
+        new = next(filter(None, (self.types.attribute_of(info, node.key.value) for info in infos)), None)
+        if new:
+            self.new_names[id(node.key)] = new
 
     def visit_Name(self, node: cst.Name) -> None:
-        if id(node) in self.names or id(node) in self.skipped:
-            return
-        new = self._symbol(node)
-        if new:
-            self.names[id(node)] = new
+        if id(node) not in self.new_names and id(node) not in self.visited:
+            new = self._symbol(node)
+            if new:
+                self.new_names[id(node)] = new
 
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.Name:
-        new = self.names.get(id(original_node))
+        new = self.new_names.get(id(original_node))
         return updated_node.with_changes(value=new) if new else updated_node
 
+    def rename_roles(self, text: str) -> str:
+        """``text`` with new names where Sphinx roles of docstrings refer to renamed objects."""
+        return ROLE.sub(self._renamed_role, text)
 
-def _top_level(module: cst.Module) -> list[cst.Name]:
+    def _renamed_role(self, match: re.Match[str]) -> str:
+        target = match[2]
+        owner, _, last = target.rpartition(".")
+        full = self.exports(target if target.startswith(PACKAGE) else f"{self.module}.{target}")
+        new = self.symbols.get(full) or self.rows["attr"].get(full) or last
+        if owner and not owner.startswith(PACKAGE):
+            owner = self._new_global(owner)
+        return f"{match[1]}{owner}.{new}{match[3]}" if owner or "." in target else f"{match[1]}{new}{match[3]}"
+
+
+def top_level_names(module: cst.Module) -> list[cst.CSTNode]:
     """Names that the statements of a module define or import."""
-    names: list[cst.Name] = []
+    names: list[cst.CSTNode] = []
     for statement in module.body:
         if isinstance(statement, cst.FunctionDef | cst.ClassDef):
             names.append(statement.name)
-        elif isinstance(statement, cst.SimpleStatementLine):
-            for part in statement.body:
-                if isinstance(part, cst.ImportFrom) and not isinstance(part.names, cst.ImportStar):
-                    names += [alias.name for alias in part.names if isinstance(alias.name, cst.Name) and not alias.asname]
-                elif isinstance(part, cst.Assign):
-                    names += [target.target for target in part.targets if isinstance(target.target, cst.Name)]
-                elif isinstance(part, cst.AnnAssign) and isinstance(part.target, cst.Name):
-                    names.append(part.target)
+        for part in statement.body if isinstance(statement, cst.SimpleStatementLine) else ():
+            if isinstance(part, cst.ImportFrom) and not isinstance(part.names, cst.ImportStar):
+                names += [alias.name for alias in part.names if alias.asname is None]
+            elif isinstance(part, cst.Assign):
+                names += [target.target for target in part.targets]
+            elif isinstance(part, cst.AnnAssign):
+                names.append(part.target)
     return names
 
 
-ALL_CLASSES: dict[str, TypeInfo] = {}
-CLASHES: set[str] = set()
-UNRESOLVED: dict[str, list[str]] = {}
-
-
-def rename_names(rows: dict[str, dict[str, str]]) -> None:
+def rename_names(rows: Rows) -> None:
+    """Rename classes, functions, attributes and parameters in every file."""
     types = Types(rows)
-    for found in types.trees.values():
-        pass
-    for state_classes in CLASSES_OF(types):
-        ALL_CLASSES[state_classes.fullname] = state_classes
     exports = Exports()
-    guesses: list[str] = []
-    olds = {old.rpartition(".")[2] for kind in ("class", "func", "attr", "param") for old in rows[kind]}
-    wanted = re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(olds)))})\b")
+    old_names = {old.rpartition(".")[2] for row_type in ROW_TYPES[1:] for old in rows[row_type]}
+    any_old_name = re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(old_names)))})\b")
     for path in python_files():
         text = path.read_text()
-        if not wanted.search(text):
-            continue
-        wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
-        renamer = Renamer(path, rows, types, exports)
-        renamer.lines = text.splitlines() + [""]
-        new = wrapper.visit(renamer).code
-        new = rename_in_docstrings(new, renamer)
-        guesses += renamer.guesses
-        if new != text:
-            path.write_text(new)
-    Path("/tmp/cm/guesses.txt").open("a").write("\n".join(guesses) + "\n")
-    print(f"{len(guesses)} guesses")
-    print("\n".join(sorted(CLASHES)))
-    for name, news in sorted(UNRESOLVED.items()):
-        print("by hand where the type is unknown:", name, *news)
-
-
-def CLASSES_OF(types: Types) -> Iterator[TypeInfo]:
-    seen: set[str] = set()
-    for kind in types.types.values():
-        for info in infos_of(kind) or []:
-            for base in info.mro:
-                if base.fullname not in seen:
-                    seen.add(base.fullname)
-                    yield base
-
-
-ROLE = re.compile(r"(:(?:class|func|meth|attr|data|obj|exc):`[~!]?)([\w.]+)(`)")
-
-
-def rename_in_docstrings(text: str, renamer: Renamer) -> str:
-    """Renames what Sphinx roles refer to."""
-    short = defaultdict(set)
-    for old, new in {**renamer.symbols, **renamer.rows["attr"]}.items():
-        short[old.rpartition(".")[2]].add(new)
-
-    def role(match: re.Match[str]) -> str:
-        target = match[2]
-        full = target if target.startswith(PACKAGE) else f"{renamer.module}.{target}"
-        head, _, last = target.rpartition(".")
-        full = renamer.exports(full)
-        new = renamer.symbols.get(full) or renamer.rows["attr"].get(full)
-        if not new and len(short[last]) == 1 and (head or last[0].isupper()):
-            new = next(iter(short[last]))
-        if head and not head.startswith(PACKAGE):
-            owner = renamer.symbols.get(renamer.exports(f"{renamer.module}.{head}"))
-            if not owner and len(short[head]) == 1 and head[0].isupper():
-                owner = next(iter(short[head]))
-            head = owner or head
-        name = f"{head}.{new or last}" if head else (new or last)
-        return f"{match[1]}{name}{match[3]}"
-
-    return ROLE.sub(role, text)
+        if any_old_name.search(text):
+            renamer = Renamer(path, text, types, exports)
+            wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
+            new_text = renamer.rename_roles(wrapper.visit(renamer).code)
+            if new_text != text:
+                path.write_text(new_text)
 
 
 def rename_modules(modules: dict[str, str]) -> None:
-    """Moves files, and rewrites dotted names and paths in every text."""
-    if not modules:
-        return
+    """Move files with their tests, and rewrite dotted names and paths in every text."""
     ordered = sorted(modules.items(), key=lambda row: -len(row[0]))
     for old, new in ordered:
-        source = ROOT / old.replace(".", "/")
-        target = ROOT / new.replace(".", "/")
-        if source.is_dir():
-            subprocess.run(["git", "mv", source, target], check=True, cwd=ROOT)
-        else:
-            target.parent.mkdir(exist_ok=True, parents=True)
-            subprocess.run(["git", "mv", source.with_suffix(".py"), target.with_suffix(".py")], check=True, cwd=ROOT)
+        suffix = "" if (ROOT / old.replace(".", "/")).is_dir() else ".py"
+        _move(ROOT / (old.replace(".", "/") + suffix), ROOT / (new.replace(".", "/") + suffix))
         test = ROOT / "tests" / Path(*old.split(".")[1:])
-        moved = ROOT / "tests" / Path(*new.split(".")[1:])
-        if test.is_dir() and test != moved and not moved.exists():
-            subprocess.run(["git", "mv", test, moved], check=True, cwd=ROOT)
-        one, other = test.with_name(f"test_{test.name}.py"), moved.with_name(f"test_{moved.name}.py")
-        if one.exists() and not other.exists() and one != other:
-            other.parent.mkdir(exist_ok=True, parents=True)
-            subprocess.run(["git", "mv", one, other], check=True, cwd=ROOT)
-    tracked = subprocess.run(["git", "ls-files"], capture_output=True, text=True, cwd=ROOT, check=True).stdout.split("\n")
-    for name in tracked:
+        moved_test = ROOT / "tests" / Path(*new.split(".")[1:])
+        _move(test, moved_test)
+        _move(test.with_name(f"test_{test.name}.py"), moved_test.with_name(f"test_{moved_test.name}.py"))
+    listing = subprocess.run(["git", "ls-files"], capture_output=True, text=True, cwd=ROOT, check=True).stdout
+    for name in filter(None, listing.split("\n")):
         path = ROOT / name
-        if not name or path.name in OWN or "renames" in path.parts or not path.exists() or path.suffix not in (
-                ".py", ".md", ".toml", ".yaml", ".yml", ".cfg", ".ipynb", ".txt", ".rst", "") or path.name == "CHANGELOG.md":
-            continue
-        try:
-            text = path.read_text()
-        except UnicodeDecodeError:
-            continue
-        new_text = text
-        for old, new in ordered:
-            new_text = re.sub(rf"(?<![\w.]){re.escape(old)}(?!\w)", new, new_text)
-            for a, b in ((old, new), (old.partition(".")[2], new.partition(".")[2])):
-                path_a, path_b = a.replace(".", "/"), b.replace(".", "/")
-                if "/" in path_a:
-                    new_text = re.sub(rf"(?<![\w.-]){re.escape(path_a)}(?=\.py\b|/)", path_b, new_text)
-            package, _, last = old.rpartition(".")
-            new_package, _, new_last = new.rpartition(".")
-            if path.suffix == ".py" and package != PACKAGE:
-                pattern = rf"(from {re.escape(package)} import (?:\([^)]*|[^\n(]*))(?<!\w){re.escape(last)}(?!\w)(?! as)"
-                if package == new_package:
-                    new_text, count = re.subn(pattern, rf"\g<1>{new_last}", new_text)
-                    if count and new_last != last:
-                        new_text = re.sub(rf"(?<![\w.\"']){re.escape(last)}(?=\.[A-Za-z_])", new_last, new_text)
-                elif re.search(pattern, new_text):
-                    print(f"by hand: {name}: from {package} import {last}")
-        if new_text != text:
-            path.write_text(new_text)
+        if path.suffix in TEXT_SUFFIXES and path.exists() and path.name not in ("CHANGELOG.md", "rename.py"):
+            _rewrite_modules(path, ordered)
+
+
+def _move(source: Path, target: Path) -> None:
+    if source.exists() and not target.exists():
+        target.parent.mkdir(exist_ok=True, parents=True)
+        subprocess.run(["git", "mv", source, target], check=True, cwd=ROOT)
+
+
+def _rewrite_modules(path: Path, modules: list[tuple[str, str]]) -> None:
+    try:
+        text = path.read_text()
+    except UnicodeDecodeError:
+        return
+    new_text = text
+    for old, new in modules:
+        new_text = re.sub(rf"(?<![\w.]){re.escape(old)}(?!\w)", new, new_text)
+        for old_name, new_name in ((old, new), (old.partition(".")[2], new.partition(".")[2])):
+            if "." in old_name:
+                old_path = re.escape(old_name.replace(".", "/"))
+                new_text = re.sub(rf"(?<![\w.-]){old_path}(?=\.py\b|/)", new_name.replace(".", "/"), new_text)
+        package, _, last = old.rpartition(".")
+        new_package, _, new_last = new.rpartition(".")
+        imports = (rf"(from {re.escape(package)} import (?:\([^)]*|[^\n(]*))"
+                   rf"(?<!\w){re.escape(last)}(?!\w)(?! as)")
+        if path.suffix == ".py" and package != PACKAGE and re.search(imports, new_text):
+            if package != new_package:
+                print(f"by hand: {path.relative_to(ROOT)}: from {package} import {last}")
+                continue
+            new_text = re.sub(imports, rf"\g<1>{new_last}", new_text)
+            new_text = re.sub(rf"(?<![\w.\"']){re.escape(last)}(?=\.[A-Za-z_]|, \")", new_last, new_text)
+    if new_text != text:
+        path.write_text(new_text)
 
 
 def main() -> None:
-    rows = read_rows([Path(name) for name in sys.argv[1:]])
-    if any(rows[kind] for kind in ("class", "func", "attr", "param")):
-        rename_names(rows)
+    """Apply mapping files, and report what is left to do by hand."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("mappings", nargs="+", type=Path)
+    parser.add_argument("--guesses", type=Path, help="write renamed attributes of unknown type to this file")
+    options = parser.parse_args()
+    rows = read_rows(options.mappings)
+    rename_names(rows)
     rename_modules(rows["module"])
+    for clash in sorted(CLASHES):
+        print(f"clash: {clash}")
+    for name, news in sorted(UNRESOLVED.items()):
+        print(f"by hand where the type is unknown: {name} -> {' or '.join(news)}")
+    if options.guesses:
+        options.guesses.write_text("\n".join(GUESSES) + "\n")
+    print(f"{len(GUESSES)} guesses")
 
 
 if __name__ == "__main__":
