@@ -25,8 +25,8 @@ from tabular import Table
 from scalesearch.pareto.objective import Objective
 from scalesearch.samplers.bayes.coordinates import Coordinates
 from scalesearch.samplers.bayes.surrogate import Surrogate
-from scalesearch.samplers.encoding import encode
-from scalesearch.samplers.sheet import Sheet
+from scalesearch.samplers.candidate import Candidate
+from scalesearch.samplers.encoding import encode_params
 
 Array = NDArray[np.float64]
 Task = tuple[Coordinates, Array, Coordinates, Array]  # known points, their BLEU, the other points, theirs
@@ -37,7 +37,7 @@ OBJECTIVES = (Objective("bleu", "max", True), Objective("params", "min", False))
 def tasks(table: Table, known: int, seeds: int) -> Iterator[Task]:
     """One task a seed."""
     rows = [row for row in table.rows if not row.failed]
-    sheets = [Sheet(*encode(table.space, row.answers)) for row in rows]
+    sheets = [Candidate(*encode_params(table.space, row.answers)) for row in rows]
     costs = table.objectives[1].name
     points = Coordinates.of(sheets, np.array([[row.values[costs]] for row in rows]))
     bleu = np.array([row.values[table.objectives[0].name] for row in rows])

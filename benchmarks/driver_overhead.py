@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from scalesearch.files import write_json
-from scalesearch.schedule.rungs import FULL, Rungs
+from scalesearch.schedule.rungs import NO_RUNGS, Rungs
 from scalesearch.study.config.reader import read_study
 from scalesearch.study.engine.driver import Driver
 from scalesearch.study.engine.setup import load_data, open_study, sampler_of, set_up
@@ -107,9 +107,9 @@ class Simulated(Runner):
 
     def _takes(self, job: Job) -> float:
         said = json.loads((job.folder / "job.json").read_text())
-        rung = said.get("rung", self._rungs.pauses)
+        rung = said.get("rung", self._rungs.n_pauses)
         rng = np.random.default_rng(job.trial)
-        return float(self._seconds * rng.uniform(0.7, 1.3) * self._rungs.step(rung))
+        return float(self._seconds * rng.uniform(0.7, 1.3) * self._rungs.budget_to_rung(rung))
 
 
 def leave(job: Job, rungs: Rungs) -> None:
@@ -170,7 +170,7 @@ def main() -> None:
     parser.add_argument("--proposers", nargs="+", default=["local", "tpe"])
     parser.add_argument("--rungs", choices=["off", "on", "both"], default="both")
     given = parser.parse_args()
-    clock, both = Clock(given.clock), [FULL, Rungs.geometric()]
+    clock, both = Clock(given.clock), [NO_RUNGS, Rungs.geometric()]
     ladders = {"off": both[:1], "on": both[1:], "both": both}[given.rungs]
     print(f"{given.workers} simulated workers, {given.trials} full trainings of {given.seconds:g} s\n")
     print(f"{'':14} {'starts':>8} {'s a start':>12} {'s a trial':>12} {'of 60 s':>9} {'busy':>9} {'longest s':>10}")
@@ -178,7 +178,7 @@ def main() -> None:
         for rungs in ladders:
             with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
                 runner = measure(Path(folder), kind, rungs, given, clock)
-            print(f"{kind + (', rungs' if rungs.pauses else ''):14} {row(runner, given)}", flush=True)
+            print(f"{kind + (', rungs' if rungs.n_pauses else ''):14} {row(runner, given)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def make(folder: Path, count: int, billed: list[Trial], given: Evaluator) -> Non
             continue
         bleu = 30 - 1e7 / trial.costs["params.total"] + rng.gauss(0, 1)
         end = {"state": State.COMPLETE, "wall_seconds": 900.0, "values": {
-            one.name: bleu if one.measured else float(trial.costs[one.name]) for one in OBJECTIVES}}
+            one.name: bleu if one.is_measured else float(trial.costs[one.name]) for one in OBJECTIVES}}
         log(event="started", trial=number, attempt=1)
         log(event="ended", trial=number, **end)
         result = Result("complete", metrics={"bleu": bleu, "split": "valid"}, curve=CURVE, total_seconds=900.0)

@@ -92,7 +92,7 @@ def read(file: Path, costs: Sequence[str], compute: str = "cpu") -> Table:
     text = file.read_text()
     facts = dict(line[2:].split(": ", 1) for line in text.splitlines() if line.startswith("# ") and ": " in line)
     study = read_study(find_file(facts["study"], "studies"))
-    space, goal = study.space, next(one for one in study.objectives if one.measured)
+    space, goal = study.space, next(one for one in study.objectives if one.is_measured)
     objectives = (goal, *(Objective(cost, "min", False) for cost in costs))
     if space.hash != facts["space"]:
         raise UserError(f"{file}: made of space {facts['space']}, and {facts['study']}.yaml now holds {space.hash}; "

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from scalesearch.pareto.hypervolume import hypervolume
 from scalesearch.samplers import SamplerSpec, make_sampler
-from scalesearch.samplers.encoding import suggest
+from scalesearch.samplers.encoding import suggest_params
 from scalesearch.samplers.feasible_region import FeasibleRegion
 from scalesearch.study.trials.evaluator import Evaluator
 from scalesearch.study.trials.trial import Trial
@@ -61,7 +61,7 @@ def search(given: Evaluator, region: FeasibleRegion, seed: int, trials: int) -> 
     study = optuna.create_study(directions=["maximize", "minimize", "minimize"], sampler=sampler)
     for _ in range(trials):
         asked = study.ask()
-        study.tell(asked, values(given.evaluate(suggest(given.space, asked).params), seed))
+        study.tell(asked, values(given.evaluate(suggest_params(given.space, asked).params), seed))
     return np.array([trial.values for trial in study.trials])
 
 

@@ -33,8 +33,8 @@ from tabular import Replay, Table, Trace
 from scalesearch.errors import UserError
 from scalesearch.files import write_atomic
 from scalesearch.pareto.objective import Objective
-from scalesearch.samplers import NAMES, SamplerSpec
-from scalesearch.samplers.history import is_complete
+from scalesearch.samplers import SAMPLER_NAMES, SamplerSpec
+from scalesearch.samplers.trial_history import is_complete
 from scalesearch.schedule.rungs import Rungs
 
 FULL = Rungs()
@@ -44,7 +44,7 @@ SEARCHES = {
     "plain gp": ("gp", FULL),
     "cheapest": (None, FULL), "cheapest + rungs": (None, LADDER),
     **{name: (name, FULL) for name in ("grid", "local", "bayes")},
-    **{f"{name} + rungs": (name, LADDER) for name in NAMES},
+    **{f"{name} + rungs": (name, LADDER) for name in SAMPLER_NAMES},
 }
 USUAL = ("plain random", "cheapest", "plain tpe", "plain nsga2", "bayes", "random + rungs", "cheapest + rungs",
          "tpe + rungs", "nsga2 + rungs", "bayes + rungs")
@@ -101,14 +101,14 @@ def _forecast(search: Replay, end: int, further: int) -> tuple[float, float, flo
     """Low, mean, high and what came of it, from ``end`` full trainings on; None where nothing is foretold."""
     search.run(trials=end)
     sampler: Any = search.study.sampler
-    foretold, found = sampler.forecast(search.trials, further), sampler.outlook_after(search.trials)
+    foretold, found = sampler.forecast_gain(search.trials, further), sampler.acquisition_after(search.trials)
     if foretold is None:
         return None
-    gains = found[0].gains
+    gains = found[0].improvement
     search.run(trials=end + further)
     values = np.array([trial.values for trial in search.trials if is_complete(trial)])
     signs = np.array([one.sign for one in search.table.objectives])
-    real = gains.growth((values * signs)[:, gains.measured], values[:, ~gains.measured])
+    real = gains.relative_growth((values * signs)[:, gains.measured], values[:, ~gains.measured])
     return foretold.low, foretold.mean, foretold.high, real
 
 
@@ -220,7 +220,7 @@ def _table(file: Path, given: argparse.Namespace) -> tuple[Table, str]:
     if own_tables.is_own(file):
         costs = [f"{cost}.total" for cost in given.costs]
         return own_tables.read(file, costs, given.compute_in), f" ({given.compute_in})"
-    rungs = any(SEARCHES[name][1].pauses for name in given.searches)
+    rungs = any(SEARCHES[name][1].n_pauses for name in given.searches)
     bleu = Objective("bleu", "max", True)
     table, without = read(file, (bleu, *(Objective(cost, "min", False) for cost in given.costs)), rungs)
     return table, f" ({without} left out: repeated, or without a curve)" if without else ""

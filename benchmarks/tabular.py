@@ -24,13 +24,13 @@ from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.hypervolume import hypervolume
 from scalesearch.pareto.objective import Objective
 from scalesearch.samplers import SamplerSpec, make_sampler
-from scalesearch.samplers.ask import Ask
-from scalesearch.samplers.base import Exhausted, SheetSampler
-from scalesearch.samplers.encoding import decode, encode, suggest
-from scalesearch.samplers.history import ARCHITECTURE, COMPUTE, COSTS, PAUSED, RUNGS, UNIT, rungs_of
-from scalesearch.samplers.known import Knowledge, Known
-from scalesearch.samplers.sheet import Sheet, key_of
-from scalesearch.schedule.rungs import NEW, Rungs, Scheduler
+from scalesearch.samplers.candidate import Candidate, candidate_key
+from scalesearch.samplers.candidate_facts import CandidateFacts, FactsCache
+from scalesearch.samplers.candidate_sampler import CandidateSampler, SpaceExhaustedError
+from scalesearch.samplers.encoding import decode_params, encode_params, suggest_params
+from scalesearch.samplers.sampler_state import SamplerState
+from scalesearch.samplers.trial_history import ARCHITECTURE, COMPUTE, COSTS, LOSS_UNIT, PAUSED, RUNGS, rung_losses
+from scalesearch.schedule.rungs import START_TRIAL, Rungs, Scheduler
 from scalesearch.space.syntax.parameters import Choice, Parameter
 
 LISTED = "is in the table"
@@ -88,7 +88,10 @@ class Listed:
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._parameters: list[tuple[str, Parameter]] = [
-            (name, Choice(tuple(sorted({row.answers[name] for row in rows}, key=_order)))) for name in rows[0].answers]
+            (name, Choice(tuple(sorted({row.answers[name]
+                                        for row in rows}, key=_order))))
+            for name in rows[0].answers
+        ]
 
     def dimensions(self) -> list[tuple[str, Parameter]]:
         """The parameters: one for each column."""
@@ -116,35 +119,42 @@ class Table:
         UserError: not one training succeeded, or two rows answer alike.
     """
 
-    def __init__(self, rows: Sequence[Row], objectives: Sequence[Objective], space: Any = None) -> None:
+    def __init__(self, rows: Sequence[Row], objectives: Sequence[Objective],
+                 space: Any = None) -> None:
         if all(row.failed for row in rows):
-            raise UserError("a table to replay needs at least one training that succeeded", code="nothing-trained")
+            raise UserError("a table to replay needs at least one training that succeeded",
+                            code="nothing-trained")
         self.rows, self.objectives = list(rows), tuple(objectives)
-        self._at = {key_of(row.answers): number for number, row in enumerate(self.rows)}
+        self._at = {candidate_key(row.answers): number for number, row in enumerate(self.rows)}
         if len(self._at) < len(self.rows):
-            raise UserError("a table to replay has one row for each combination of answers, and some of these repeat",
-                            code="rows-repeat")
+            raise UserError(
+                "a table to replay has one row for each combination of answers, and some of these repeat",
+                code="rows-repeat")
         self.space = space or Listed(self.rows)
         values = self.values(number for number, row in enumerate(self.rows) if not row.failed)
         span = np.ptp(values, axis=0)
         worst = np.where([g.direction == "min" for g in objectives], values.max(0), values.min(0))
-        self.corner = worst + np.array([g.sign for g in objectives]) * 0.01 * np.where(span > 0, span, 1)
+        self.corner = worst + np.array([g.sign
+                                        for g in objectives]) * 0.01 * np.where(span > 0, span, 1)
         self.best = self.volume(values)
         on_front = values[pareto_front(values, [one.direction for one in objectives])]
         self.front = len(on_front)
-        self.share = max(self.volume(one[None]) for one in on_front) / self.best  # of the best row alone
+        self.share = max(self.volume(one[None])
+                         for one in on_front) / self.best  # of the best row alone
 
     def find(self, answers: Mapping[str, Any]) -> int | None:
         """The row with these answers."""
-        return self._at.get(key_of(answers))
+        return self._at.get(candidate_key(answers))
 
-    def known(self, params: Mapping[str, Any]) -> Known:
+    def known(self, params: Mapping[str, Any]) -> CandidateFacts:
         """What is known of a proposal: whether the table has it, which row it is, and what that costs."""
-        row = self.find(decode(self.space, params).params)
+        row = self.find(decode_params(self.space, params).params)
         if row is None:
-            return Known([None] * len(self.objectives), {LISTED: 1.0})
+            return CandidateFacts([None] * len(self.objectives), {LISTED: 1.0})
         values = self.rows[row].values
-        return Known([None if one.measured else values[one.name] for one in self.objectives], {LISTED: 0.0}, str(row))
+        return CandidateFacts(
+            [None if one.is_measured else values[one.name] for one in self.objectives],
+            {LISTED: 0.0}, str(row))
 
     def values(self, rows: Any) -> NDArray[np.float64]:
         """(rows, objectives)."""
@@ -154,7 +164,8 @@ class Table:
     def volume(self, values: NDArray[np.float64]) -> float:
         """Hypervolume up to the table's worst values and 1 % of their range beyond."""
         ways = [one.direction for one in self.objectives]
-        return hypervolume(values[pareto_front(values, ways)], list(self.corner), ways) if len(values) else 0.0
+        return hypervolume(values[pareto_front(values, ways)], list(self.corner),
+                           ways) if len(values) else 0.0
 
 
 def _order(value: Any) -> tuple[bool, Any]:
@@ -174,20 +185,20 @@ class Trace:
     begun: NDArray[np.int64]
 
 
-class CheapestFirst(SheetSampler):
+class CheapestFirst(CandidateSampler):
     """Goes through a table by its first cost, and learns nothing: what a search has to beat."""
 
-    exhaustive = True
+    is_exhaustive = True
 
     def __init__(self, table: Table, seed: int) -> None:
-        cost = next(one.name for one in table.objectives if not one.measured)
-        super().__init__(define=partial(suggest, table.space), known=table.known, objectives=table.objectives,
-                         seed=seed)
+        cost = next(one.name for one in table.objectives if not one.is_measured)
+        super().__init__(define=partial(suggest_params, table.space), facts=table.known,
+                         objectives=table.objectives, seed=seed)
         rows = sorted(table.rows, key=lambda row: row.values[cost])
-        self.sheets = [Sheet(*encode(table.space, row.answers)) for row in rows]
+        self.sheets = [Candidate(*encode_params(table.space, row.answers)) for row in rows]
 
-    def propose(self, ask: Ask) -> Sheet | None:
-        return next((sheet for sheet in self.sheets if sheet.key not in ask.keys), None)
+    def propose(self, state: SamplerState) -> Candidate | None:
+        return next((sheet for sheet in self.sheets if sheet.key not in state.candidate_keys), None)
 
 
 class Replay:
@@ -201,15 +212,15 @@ class Replay:
         priced: whether the search is told what each training took.
     """
 
-    def __init__(self, table: Table, spec: SamplerSpec | None, rungs: Rungs, workers: int = 1, asks: int = 1000,
-                 priced: bool = False) -> None:
+    def __init__(self, table: Table, spec: SamplerSpec | None, rungs: Rungs, workers: int = 1,
+                 asks: int = 1000, priced: bool = False) -> None:
         self.table, self.workers, self.rungs, self.asks, self.priced = table, workers, rungs, asks, priced
-        self.define, self.known = partial(suggest, table.space), Knowledge(table.known)
+        self.define, self.known = partial(suggest_params, table.space), FactsCache(table.known)
         sampler = CheapestFirst(table, 1) if spec is None else (
             make_sampler(spec, self.define, self.known, None, table.objectives, rungs.shares))
         self.scheduler = Scheduler(rungs, table.objectives, getattr(sampler, "worth", None))
-        self.study = optuna.create_study(directions=[DIRECTIONS[one.direction] for one in table.objectives],
-                                         sampler=sampler)
+        self.study = optuna.create_study(
+            directions=[DIRECTIONS[one.direction] for one in table.objectives], sampler=sampler)
         self.spent = self.trainings = 0.0
         self.trials_left = math.inf
         self.rows: dict[int, int] = {}  # of the trials that were begun
@@ -223,7 +234,8 @@ class Replay:
         """Of the study so far."""
         return self.study.get_trials(deepcopy=False)
 
-    def run(self, evaluations: int | None = None, compute: float = math.inf, trials: float = math.inf) -> Trace:
+    def run(self, evaluations: int | None = None, compute: float = math.inf,
+            trials: float = math.inf) -> Trace:
         """Search until so many candidates were begun, so much compute was spent, or the table is exhausted.
 
         Args:
@@ -253,8 +265,8 @@ class Replay:
         left = min(NEVER_ENDS, self.trials_left - self.trainings)
         if left <= SLACK:
             return None
-        chosen = self.scheduler.next(self.trials, left, self._exhausted)
-        if chosen is not NEW:
+        chosen = self.scheduler.next_action(self.trials, left, self._exhausted)
+        if chosen is not START_TRIAL:
             return None if chosen is None else chosen.number
         trial = self._new()
         if trial is not None:
@@ -268,37 +280,42 @@ class Replay:
             trial = self.study.ask()
             try:
                 self.define(trial)
-            except Exhausted:
+            except SpaceExhaustedError:
                 self.study.tell(trial, state=TrialState.FAIL)
                 return None
             known = self.known(trial.params)
             trial.set_constraint(LISTED, known.constraints[LISTED])
-            if known.feasible and int(known.identity) not in self.rows.values():
+            if known.is_feasible and int(known.identity) not in self.rows.values():
                 self.rows[trial.number], self._open[trial.number] = int(known.identity), trial
                 trial.set_user_attr(ARCHITECTURE, known.identity)
-                trial.set_user_attr(UNIT, self.table.rows[int(known.identity)].unit)
-                trial.set_user_attr(COSTS, {one.name: value for one, value in zip(self.table.objectives, known.values)
-                                            if value is not None})
+                trial.set_user_attr(LOSS_UNIT, self.table.rows[int(known.identity)].unit)
+                trial.set_user_attr(
+                    COSTS, {
+                        one.name: value
+                        for one, value in zip(self.table.objectives, known.values)
+                        if value is not None
+                    })
                 return trial
-            self.study.tell(trial, state=TrialState.FAIL if known.feasible else TrialState.PRUNED)
+            self.study.tell(trial,
+                            state=TrialState.FAIL if known.is_feasible else TrialState.PRUNED)
         return None
 
     def _begin(self, number: int) -> float:
         """Puts a candidate in training; what that costs."""
-        row, rung = self.table.rows[self.rows[number]], len(rungs_of(self.trials[number]))
+        row, rung = self.table.rows[self.rows[number]], len(rung_losses(self.trials[number]))
         self._open[number].set_user_attr(PAUSED, False)
-        self.trainings += self.rungs.step(rung)
+        self.trainings += self.rungs.budget_to_rung(rung)
         cost = row.spent(self._share(rung)) - (row.spent(self._share(rung - 1)) if rung else 0.0)
         self.spent += cost
         return cost
 
     def _share(self, rung: int) -> float:
         """Where ``rung`` is; the last one is the end of training, whenever that comes."""
-        return self.rungs.shares[rung] if rung < self.rungs.pauses else math.inf
+        return self.rungs.shares[rung] if rung < self.rungs.n_pauses else math.inf
 
     def _end(self, number: int) -> None:
         row, trial = self.table.rows[self.rows[number]], self._open[number]
-        losses = list(rungs_of(self.trials[number]))
+        losses = list(rung_losses(self.trials[number]))
         share = self._share(len(losses))
         losses.append(row.loss(share))
         if row.ended(share):
@@ -313,5 +330,6 @@ class Replay:
             values = None if row.failed else [row.values[one.name] for one in self.table.objectives]
             self.study.tell(trial, values, state=TrialState.FAIL if row.failed else None)
             self._ended.append(self.rows[number])
-        volume = self.table.volume(self.table.values(n for n in self._ended if not self.table.rows[n].failed))
+        volume = self.table.volume(
+            self.table.values(n for n in self._ended if not self.table.rows[n].failed))
         self._steps.append((self.spent, volume / self.table.best, len(self._ended), len(self.rows)))

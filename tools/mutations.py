@@ -49,7 +49,7 @@ MUTATIONS = [
     Mutation("pareto/front.py", "keep_weakly=True", "keep_weakly=False", "pareto"),
     Mutation("pareto/hypervolume.py", "points.max(axis=0) + margin", "points.max(axis=0) - margin", "pareto"),
     Mutation("schedule/rungs.py", "len(there) // rungs.eta", "-(-len(there) // rungs.eta)", "schedule"),
-    Mutation("samplers/history.py", "slope * objective.sign > 0 else 0.0", "True else 0.0", "samplers"),
+    Mutation("samplers/trial_history.py", "slope * objective.sign > 0 else 0.0", "True else 0.0", "samplers"),
     Mutation("samplers/gains.py", "np.argsort(-promise", "np.argsort(promise", "samplers"),
     # Studies: durability, attempts, replicates, owners.
     Mutation("study/trials/trial.py", 'self.crashes + event.counts', "self.crashes + 1",

@@ -109,6 +109,7 @@ This page explains every error of scalesearch: its meaning, the usual cause, the
 
 An error in a file has this form:
 
+<!-- no run: an error in the form that a terminal shows -->
 ```text
 {example}
 ```

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 UNRANKED = -1
 
 
-def losses(values: NDArray[np.float64], directions: Sequence[str]) -> NDArray[np.float64]:
+def to_losses(values: NDArray[np.float64], directions: Sequence[str]) -> NDArray[np.float64]:
     """``values`` (n, objectives) with signs turned so that smaller is better everywhere.
 
     Args:
@@ -36,7 +36,7 @@ def pareto_front(values: NDArray[np.float64], directions: Sequence[str]) -> NDAr
     >>> pareto_front([[27.1, 1e6], [26.0, 2e6], [25.0, 5e5], [np.nan, 1e5]], ["max", "min"]).tolist()
     [True, False, True, False]
     """
-    points = losses(values, directions)
+    points = to_losses(values, directions)
     known = ~np.isnan(points).any(axis=1)
     mask = np.zeros(len(points), dtype=bool)
     mask[known] = moocore.is_nondominated(points[known], keep_weakly=True)
@@ -45,17 +45,17 @@ def pareto_front(values: NDArray[np.float64], directions: Sequence[str]) -> NDAr
 
 def pareto_ranks(values: NDArray[np.float64], directions: Sequence[str]) -> NDArray[np.int64]:
     """Rank (n,) of every row: 0 on the front, 1 on the front of the others, and so on; ``UNRANKED`` with a NaN."""
-    points = losses(values, directions)
+    points = to_losses(values, directions)
     known = ~np.isnan(points).any(axis=1)
     ranks = np.full(len(points), UNRANKED)
     ranks[known] = moocore.pareto_rank(points[known])
     return ranks
 
 
-def staircase(x: NDArray[np.float64], y: NDArray[np.float64],
+def front_staircase(x: NDArray[np.float64], y: NDArray[np.float64],
               directions: tuple[str, str]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Corners (x, y) of the front of two objectives, from the best ``x`` to the best ``y``, each once."""
     values = np.column_stack([x, y])
-    points = np.unique(losses(values[pareto_front(values, directions)], directions), axis=0)
-    corners = losses(points, directions)
+    points = np.unique(to_losses(values[pareto_front(values, directions)], directions), axis=0)
+    corners = to_losses(points, directions)
     return corners[:, 0], corners[:, 1]

@@ -27,26 +27,27 @@ class Noise:
 
     sd: float = 0.0
     df: int = 0
-    candidates: int = 0
+    n_candidates: int = 0
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         """Whether anything was trained with a second seed."""
         return self.df > 0
 
-    def half(self, confidence: float, *seeds: int) -> float:
+    def interval_half_width(self, confidence: float, *seeds: int) -> float:
         """Half the interval of a mean over so many seeds, or for two numbers, of a difference of means.
 
         Infinite where the noise is unknown.
         """
-        return quantile(confidence, self.df) * self.error(*seeds) if self.known else math.inf
+        return t_quantile(confidence, self.df) * self.standard_error(
+            *seeds) if self.is_known else math.inf
 
-    def error(self, *seeds: int) -> float:
+    def standard_error(self, *seeds: int) -> float:
         """Standard error of a mean over so many seeds, or of a difference of two means."""
         return self.sd * math.sqrt(sum(1 / count for count in seeds))
 
 
-def pooled(samples: Iterable[Sequence[float]]) -> Noise:
+def pool_noise(samples: Iterable[Sequence[float]]) -> Noise:
     """The noise in ``samples``, one sequence of scores a candidate; those of a single score say nothing of it."""
     several = [np.asarray(sample, dtype=float) for sample in samples if len(sample) > 1]
     df = sum(len(sample) - 1 for sample in several)
@@ -57,26 +58,26 @@ def pooled(samples: Iterable[Sequence[float]]) -> Noise:
 
 
 @lru_cache(maxsize=1024)
-def quantile(confidence: float, df: int) -> float:
+def t_quantile(confidence: float, df: int) -> float:
     """Student's t that ``confidence`` of its distribution lies within, on both sides of 0."""
     from scipy.special import stdtrit  # a tenth of a second, for which only replicated candidates have to wait
 
     return float(stdtrit(df, 0.5 + confidence / 2))
 
 
-def percent(confidence: float) -> str:
+def format_percent(confidence: float) -> str:
     """``90 %``, ``97.5 %``."""
     return f"{100 * confidence:.4g} %"
 
 
-def spread(sample: Sequence[float]) -> float | None:
+def sample_std(sample: Sequence[float]) -> float | None:
     """The sample standard deviation; None of a single score."""
     return float(np.std(sample, ddof=1)) if len(sample) > 1 else None
 
 
-def decimals(half: float) -> int:
+def decimals_for_interval(half_width: float) -> int:
     """Decimals of a number with ``half`` an interval: 0.4 leaves one, 0.14 two (a 1 alone would be too coarse)."""
-    if not 0 < half < np.inf:
+    if not 0 < half_width < np.inf:
         return 2
-    exponent = int(np.floor(np.log10(half)))
-    return max(0, -exponent + (half < 3.5 * 10.0**exponent))
+    exponent = int(np.floor(np.log10(half_width)))
+    return max(0, -exponent + (half_width < 3.5 * 10.0**exponent))

@@ -17,11 +17,12 @@ class Objective:
 
     name: str
     direction: Literal["min", "max"]
-    measured: bool
+    is_measured: bool
 
     def __post_init__(self) -> None:
         if self.direction not in ("min", "max"):
-            raise ValueError(f"{self.name}: the direction is `min` or `max`, not `{self.direction}`")
+            raise ValueError(
+                f"{self.name}: the direction is `min` or `max`, not `{self.direction}`")
 
     @property
     def sign(self) -> int:

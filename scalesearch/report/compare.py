@@ -21,9 +21,9 @@ from matplotlib.ticker import EngFormatter
 from numpy.typing import NDArray
 
 from scalesearch.errors import UserError
-from scalesearch.pareto.front import losses
-from scalesearch.pareto.hypervolume import hypervolume, worst_corner
-from scalesearch.pareto.noise import CONFIDENCE, percent
+from scalesearch.pareto.front import to_losses
+from scalesearch.pareto.hypervolume import default_reference_point, hypervolume
+from scalesearch.pareto.noise import CONFIDENCE, format_percent
 from scalesearch.report.figures.plot import draw_stairs
 from scalesearch.report.figures.style import COLORS, INK, canvas, name_in, upright
 from scalesearch.report.labels import costs_line, describe, direction, once, protocol_words
@@ -138,7 +138,7 @@ class Comparison:
             return [f"{found}. A study of one trial has no interval, so neither is shown to be better."]
         verdict = "0 is inside, so neither is shown to be better" if self.low <= 0 <= self.high else \
             f"{one if self.low > 0 else other} is better"
-        return [f"{found}, {percent(self.confidence)} interval {self.low:+.4f} to {self.high:+.4f}: {verdict}.",
+        return [f"{found}, {format_percent(self.confidence)} interval {self.low:+.4f} to {self.high:+.4f}: {verdict}.",
                 f"The interval is a percentile bootstrap of {self.draws:,} draws (seed {self.seed}): trials are drawn "
                 "with replacement within each study. It does not repeat the searches; other seeds of them would."]
 
@@ -168,9 +168,9 @@ def compare(first: Side, second: Side, draws: int = DRAWS, confidence: float = C
             raise UserError(f"{side.name}: no candidate of its space is finished within its budget yet, so there is "
                             "nothing to compare", code="nothing-finished")
     every = np.vstack(values)
-    corner = worst_corner(every, ways)
-    best = losses(every, ways).min(axis=0)
-    box = float(np.prod(losses(np.array(corner), ways)[0] - best))
+    corner = default_reference_point(every, ways)
+    best = to_losses(every, ways).min(axis=0)
+    box = float(np.prod(to_losses(np.array(corner), ways)[0] - best))
     volumes = [hypervolume(points, corner, ways) for points in values]
     streams = [np.random.default_rng(stream) for stream in np.random.SeedSequence(seed).spawn(2)]
     one, other = (np.array([hypervolume(points[rows], corner, ways) for rows in
@@ -180,7 +180,7 @@ def compare(first: Side, second: Side, draws: int = DRAWS, confidence: float = C
     measured = [Measured(side.name, volume / box, volume, len(points), int(side.counted["front"].sum()))
                 for side, volume, points in zip(sides, volumes, values)]
     return Comparison((measured[0], measured[1]), dict(first.objectives), corner,
-                      [float(value) for value in losses(best, ways)[0]], _counted(sides), float(low), float(high),
+                      [float(value) for value in to_losses(best, ways)[0]], _counted(sides), float(low), float(high),
                       confidence, draws, seed, tuple(_differing(first, second)))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from scalesearch.files import finite
-from scalesearch.pareto.noise import CONFIDENCE, percent
+from scalesearch.pareto.noise import CONFIDENCE, format_percent
 from scalesearch.report.intervals import Interval, difference, kendall, mean, tau
 
 Option = tuple[str, float]  # a rule of rates, and the rate as a multiple of the study's
@@ -124,7 +124,7 @@ class Fairness:
         edge = sum(regret.at_the_edge for regret in self.regrets)
         unfair = [f"{kind.name} ({kind.difference} more than others)" for kind in self.kinds if kind.unfair]
         known = f"Kendall's tau between its order and that of the best recipes: {self.tau}, " \
-                f"{percent(self.confidence)} interval." if self.tau else "Too few architectures for an order."
+                f"{format_percent(self.confidence)} interval." if self.tau else "Too few architectures for an order."
         return [f"The study's recipe costs its {len(losses)} architectures {np.mean(losses):.3g} of validation loss "
                 f"(nats a character) on average{in_score}; at most {losses[0]:.3g} ({self.regrets[0].architecture}).",
                 known,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scalesearch.pareto.noise import pooled
+from scalesearch.pareto.noise import pool_noise
 
 DRAWS = 2000  # of the bootstrap
 FEWEST = 3  # rows that have an order worth a correlation
@@ -29,7 +29,7 @@ def mean(values: Sequence[float], confidence: float) -> Interval:
     value = float(np.mean(values))
     if len(values) < 2 or not np.isfinite(value):
         return Interval(value)
-    half = pooled([values]).half(confidence, len(values))
+    half = pool_noise([values]).interval_half_width(confidence, len(values))
     return Interval(value, value - half, value + half)
 
 

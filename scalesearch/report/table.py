@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from scalesearch.pareto.front import pareto_front
-from scalesearch.pareto.noise import CONFIDENCE, decimals, pooled, spread
+from scalesearch.pareto.noise import CONFIDENCE, decimals_for_interval, pool_noise, sample_std
 from scalesearch.report.labels import brief
 from scalesearch.report.records import Record, cost_of, is_replicate, proxies_of, score_of
 from scalesearch.tasks import COMMON, MEASURED
@@ -93,11 +93,11 @@ def with_replicates(table: pd.DataFrame, replicates: pd.DataFrame, names: Sequen
     for name in names if more else ():
         samples = [_sample(value, done.loc[extra, name] if len(extra) else ())
                    for value, extra in zip(table[name], rows)]
-        noise = pooled(samples)
-        if noise.known:
+        noise = pool_noise(samples)
+        if noise.is_known:
             table[name] = [float(np.mean(sample)) if sample else None for sample in samples]
-            table[name + SD] = [spread(sample) for sample in samples]
-            table[name + HALF] = [noise.half(confidence, len(sample)) if sample and is_done else None
+            table[name + SD] = [sample_std(sample) for sample in samples]
+            table[name + HALF] = [noise.interval_half_width(confidence, len(sample)) if sample and is_done else None
                                   for sample, is_done in zip(samples, complete)]
     return table
 
@@ -109,7 +109,7 @@ def _sample(own: Any, others: Iterable[Any]) -> list[float]:
 
 def mean_text(value: float, half: float, seeds: int) -> str:
     """``31.2 ± 0.4 (3)``: a mean to the digits that its interval leaves it, and how many seeds it is of."""
-    places = decimals(half)
+    places = decimals_for_interval(half)
     return f"{value:.{places}f} ± {half:.{places}f} ({seeds})"
 
 

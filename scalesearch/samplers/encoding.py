@@ -14,36 +14,37 @@ from typing import Any
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from scalesearch.blocks.sizes import is_number
-from scalesearch.samplers import sheet
+from scalesearch.samplers import candidate
 from scalesearch.space.syntax.parameters import Choice, FloatRange, IntRange, Parameter
 
 Encoded = tuple[Parameter, str, BaseDistribution]
 
 
-def suggest(space: Any, trial: Any) -> Any:
+def suggest_params(space: Any, trial: Any) -> Any:
     """The answers of ``space`` where ``trial`` suggests every parameter; anything with ``suggest_int`` and so on does.
 
     ``partial(suggest, space)`` is a define-by-run function for samplers.
     """
     def ask(path: str, parameter: Parameter) -> Any:
-        name, distribution = encoded(space, path, parameter)
-        return from_param(parameter, sheet.suggest(trial, name, distribution))
+        name, distribution = encode_parameter(space, path, parameter)
+        return from_param(parameter, candidate.suggest_value(trial, name, distribution))
 
     return space.answer(ask)
 
 
-def encode(space: Any, answers: Any) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
+def encode_params(space: Any,
+                  param_values: Any) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
     """Parameters and distributions of the trial that gives ``answers``: a sheet, or parameter to answer.
 
     Raises:
         KeyError: a parameter that the space asks is not answered.
     """
-    given: Mapping[str, Any] = getattr(answers, "params", answers)
+    given: Mapping[str, Any] = getattr(param_values, "params", param_values)
     params: dict[str, Any] = {}
     distributions: dict[str, BaseDistribution] = {}
 
     def replay(path: str, parameter: Parameter) -> Any:
-        name, its = encoded(space, path, parameter)
+        name, its = encode_parameter(space, path, parameter)
         params[name], distributions[name] = to_param(parameter, given[path]), its
         return given[path]
 
@@ -51,16 +52,17 @@ def encode(space: Any, answers: Any) -> tuple[dict[str, Any], dict[str, BaseDist
     return params, distributions
 
 
-def decode(space: Any, params: Mapping[str, Any]) -> Any:
+def decode_params(space: Any, params: Mapping[str, Any]) -> Any:
     """The answers of ``space`` that Optuna's ``params`` stand for; what it does not ask for is ignored.
 
     Raises:
         KeyError: a parameter that the space asks for is missing.
     """
-    return space.answer(lambda path, parameter: from_param(parameter, params[encoded(space, path, parameter)[0]]))
+    return space.answer(lambda path, parameter: from_param(
+        parameter, params[encode_parameter(space, path, parameter)[0]]))
 
 
-def encoded(space: Any, path: str, parameter: Parameter) -> tuple[str, BaseDistribution]:
+def encode_parameter(space: Any, path: str, parameter: Parameter) -> tuple[str, BaseDistribution]:
     """Name and distribution of Optuna's parameter for ``parameter``."""
     known = _parameters(getattr(space, "form", space)).setdefault(path, [])
     for other, name, its in known:
@@ -70,26 +72,27 @@ def encoded(space: Any, path: str, parameter: Parameter) -> tuple[str, BaseDistr
 
 
 @lru_cache(maxsize=16)
-def _parameters(form: Any) -> dict[str, list[Encoded]]:
+def _parameters(space_parameters: Any) -> dict[str, list[Encoded]]:
     """Path to its parameters, encoded, in the order of the space; comparing forms takes no time."""
     found: dict[str, list[Encoded]] = {}
-    for path, parameter in form.dimensions():
+    for path, parameter in space_parameters.dimensions():
         known = found.setdefault(path, [])
         if parameter not in [other for other, _, _ in known]:
             _numbered(known, path, parameter)
     return found
 
 
-def _numbered(known: list[Encoded], path: str, parameter: Parameter) -> tuple[str, BaseDistribution]:
-    name = f"{path}#{len(known) + 1}" if known else path
-    known.append((parameter, name, distribution(parameter)))
-    return known[-1][1:]
+def _numbered(encoded: list[Encoded], path: str,
+              parameter: Parameter) -> tuple[str, BaseDistribution]:
+    name = f"{path}#{len(encoded) + 1}" if encoded else path
+    encoded.append((parameter, name, to_distribution(parameter)))
+    return encoded[-1][1:]
 
 
-def distribution(parameter: Parameter) -> BaseDistribution:
+def to_distribution(parameter: Parameter) -> BaseDistribution:
     """What Optuna's parameter for ``parameter`` may be."""
     match parameter:
-        case Choice(options) if _ordinal(options):
+        case Choice(options) if _is_ordinal(options):
             return IntDistribution(0, len(options) - 1)
         case Choice(options):
             return CategoricalDistribution(options)
@@ -106,25 +109,26 @@ def distribution(parameter: Parameter) -> BaseDistribution:
 def from_param(parameter: Parameter, param: Any) -> Any:
     """The answer that Optuna's ``param`` stands for."""
     match parameter:
-        case Choice(options) if _ordinal(options):
+        case Choice(options) if _is_ordinal(options):
             return sorted(options, key=float)[param]
         case FloatRange(step=step) if step is not None:
             return (parameter.values() or ())[param]
         case FloatRange(low, high):
-            return min(max(float(param), low), high)  # exp(log(high)) may round to a hair beyond high
+            return min(max(float(param), low),
+                       high)  # exp(log(high)) may round to a hair beyond high
     return param
 
 
-def to_param(parameter: Parameter, answer: Any) -> Any:
+def to_param(parameter: Parameter, value: Any) -> Any:
     """Optuna's parameter for ``answer``; the inverse of :func:`from_param`."""
     match parameter:
-        case Choice(options) if _ordinal(options):
-            return sorted(options, key=float).index(answer)
+        case Choice(options) if _is_ordinal(options):
+            return sorted(options, key=float).index(value)
         case FloatRange(step=step) if step is not None:
             grid = parameter.values() or ()
-            return min(range(len(grid)), key=lambda index: math.fabs(grid[index] - answer))
-    return answer
+            return min(range(len(grid)), key=lambda index: math.fabs(grid[index] - value))
+    return value
 
 
-def _ordinal(options: tuple[Any, ...]) -> bool:
+def _is_ordinal(options: tuple[Any, ...]) -> bool:
     return all(map(is_number, options))

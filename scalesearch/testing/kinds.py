@@ -142,13 +142,13 @@ def check_search(space: Space, key: str, name: Any) -> None:
     """
     import optuna
 
-    from scalesearch.samplers.encoding import suggest
-    from scalesearch.samplers.front_neighbours import FrontNeighbours
+    from scalesearch.samplers.encoding import suggest_params
+    from scalesearch.samplers.front_neighbors import FrontNeighbors
 
     protocol, proposed = find_protocol("forward", 6, 5, 40), set()
 
     def objective(trial: optuna.Trial) -> tuple[float, ...]:
-        answers = suggest(space, trial)
+        answers = suggest_params(space, trial)
         try:
             architecture = space.architecture(answers)
         except Unbuildable as misfit:
@@ -157,7 +157,7 @@ def check_search(space: Space, key: str, name: Any) -> None:
         bill = cost(architecture.block, protocol)
         return tuple(bill[name] for name in COSTS)
 
-    sampler = FrontNeighbours(define=partial(suggest, space), seed=1, n_startup_trials=4)
+    sampler = FrontNeighbors(define=partial(suggest_params, space), seed=1, n_startup_trials=4)
     study = optuna.create_study(directions=["minimize", "maximize"], sampler=sampler)
     study.optimize(objective, n_trials=TRIALS)
     assert proposed == {True, False}, f"{name} was proposed {'always' if True in proposed else 'never'}"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalesearch.pareto import front, hypervolume
-from scalesearch.pareto.front import UNRANKED, pareto_front, pareto_ranks, staircase
+from scalesearch.pareto.front import UNRANKED, front_staircase, pareto_front, pareto_ranks
 
 DIRECTIONS = st.lists(st.sampled_from(["min", "max"]), min_size=1, max_size=4)
 
@@ -58,7 +58,7 @@ def test_no_candidates_make_an_empty_front():
 
 def test_staircase_goes_from_small_to_good_without_repeats():
     x, y = np.array([3.0, 1, 2, 2, 2]), np.array([30.0, 10, 20, 20, 5])
-    steps = staircase(x, y, ("min", "max"))
+    steps = front_staircase(x, y, ("min", "max"))
     assert [step.tolist() for step in steps] == [[1, 2, 3], [10, 20, 30]]
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalesearch.pareto.noise import Noise, decimals, percent, pooled, quantile, spread
+from scalesearch.pareto.noise import Noise, decimals_for_interval, format_percent, pool_noise, sample_std, t_quantile
 from scalesearch.report.table import mean_text
 
 samples = st.lists(st.lists(st.floats(-50, 50, width=32), min_size=1, max_size=5), max_size=6)
@@ -16,38 +16,38 @@ samples = st.lists(st.lists(st.floats(-50, 50, width=32), min_size=1, max_size=5
 
 @given(samples, st.floats(-100, 100, width=32))
 def test_pooling_takes_each_candidate_by_itself(made, shift):
-    noise = pooled(made)
+    noise = pool_noise(made)
     several = [sample for sample in made if len(sample) > 1]
-    assert noise.df == sum(len(sample) - 1 for sample in several) and noise.candidates == len(several)
+    assert noise.df == sum(len(sample) - 1 for sample in several) and noise.n_candidates == len(several)
     if several:
         variances = [(len(sample) - 1) * np.var(sample, ddof=1) for sample in several]
         assert noise.sd == pytest.approx(math.sqrt(sum(variances) / noise.df))
-        moved = pooled([[x + shift * place for x in sample] for place, sample in enumerate(made)])
+        moved = pool_noise([[x + shift * place for x in sample] for place, sample in enumerate(made)])
         assert moved.sd == pytest.approx(noise.sd, abs=1e-3), "how candidates differ is no noise"
     else:
-        assert not noise.known and noise.half(0.9, 2) == math.inf
+        assert not noise.is_known and noise.interval_half_width(0.9, 2) == math.inf
 
 
 def test_students_quantiles_and_the_errors_of_means_and_differences():
     # Two-sided 90 % and 95 %, as in any table of Student's t.
-    assert [round(quantile(0.9, df), 3) for df in (1, 4, 10)] == [6.314, 2.132, 1.812]
-    assert round(quantile(0.95, 6), 3) == 2.447
+    assert [round(t_quantile(0.9, df), 3) for df in (1, 4, 10)] == [6.314, 2.132, 1.812]
+    assert round(t_quantile(0.95, 6), 3) == 2.447
     noise = Noise(2.0, 4, 2)
-    assert noise.error(4) == 1.0 and noise.error(2, 2) == 2.0
-    assert noise.half(0.9, 4) == pytest.approx(2.1318, abs=1e-4)
+    assert noise.standard_error(4) == 1.0 and noise.standard_error(2, 2) == 2.0
+    assert noise.interval_half_width(0.9, 4) == pytest.approx(2.1318, abs=1e-4)
 
 
 def test_an_interval_holds_the_true_mean_as_often_as_it_says():
     rng, held = random.Random(5), 0
     for _ in range(1000):
         made = [[rng.gauss(10 * place, 1.5) for _ in range(count)] for place, count in enumerate((2, 3, 1))]
-        noise = pooled(made)
-        held += abs(np.mean(made[1]) - 10) <= noise.half(0.9, 3)
+        noise = pool_noise(made)
+        held += abs(np.mean(made[1]) - 10) <= noise.interval_half_width(0.9, 3)
     assert 870 <= held <= 930
 
 
 def test_one_score_has_no_spread_of_its_own():
-    assert spread([3.0]) is None and spread([1.0, 3.0]) == pytest.approx(math.sqrt(2))
+    assert sample_std([3.0]) is None and sample_std([1.0, 3.0]) == pytest.approx(math.sqrt(2))
 
 
 @pytest.mark.parametrize(("value", "half", "seeds", "text"), [
@@ -59,5 +59,5 @@ def test_a_mean_is_written_to_the_digits_that_count(value, half, seeds, text):
 
 
 def test_percentages_are_not_rounded_to_something_else():
-    assert [percent(0.9), percent(0.975), percent(1 - 0.1 / 3)] == ["90 %", "97.5 %", "96.67 %"]
-    assert decimals(math.inf) == 2
+    assert [format_percent(0.9), format_percent(0.975), format_percent(1 - 0.1 / 3)] == ["90 %", "97.5 %", "96.67 %"]
+    assert decimals_for_interval(math.inf) == 2

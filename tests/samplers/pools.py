@@ -9,12 +9,12 @@ from scalesearch.cost import cost, find_protocol
 from scalesearch.errors import UserError
 from scalesearch.pareto.objective import Objective
 from scalesearch.samplers import SamplerSpec, make_sampler
-from scalesearch.samplers.base import Exhausted
-from scalesearch.samplers.encoding import decode, suggest
-from scalesearch.samplers.exact_draws import ExactDraws
+from scalesearch.samplers.candidate_facts import CandidateFacts
+from scalesearch.samplers.candidate_sampler import SpaceExhaustedError
+from scalesearch.samplers.encoding import decode_params, suggest_params
+from scalesearch.samplers.exact_feasible_sampler import ExactFeasibleSampler
 from scalesearch.samplers.feasible_region import FeasibleRegion
-from scalesearch.samplers.history import ARCHITECTURE, COSTS, RUNGS, is_infeasible
-from scalesearch.samplers.known import Known
+from scalesearch.samplers.trial_history import ARCHITECTURE, COSTS, RUNGS, is_infeasible
 from scalesearch.space import Space
 from scalesearch.space.schema.cost_names import COST_NAMES
 
@@ -47,23 +47,24 @@ def known_of(space, limits):
     """What a bill tells of the parameters of ``space``."""
     def known(params):
         try:
-            network = space.architecture(decode(space, params))
+            network = space.architecture(decode_params(space, params))
         except UserError:
-            return Known((None, None), {}, buildable=False)
+            return CandidateFacts((None, None), {}, is_buildable=False)
         price = cost(network.block, FORWARD)
 
         def lookup(name):
             return price[name] if name in COST_NAMES else network.answers[name]
 
-        return Known((None, float(price["params.total"])), {limit.text: limit.slack(lookup) for limit in limits},
-                     network.id)
+        return CandidateFacts((None, float(price["params.total"])),
+                              {limit.text: limit.slack(lookup)
+                               for limit in limits}, network.id)
 
     return known
 
 
 def region_of(space, limits):
-    return FeasibleRegion(partial(suggest, space), known_of(space, limits),
-                          partial(ExactDraws.of, space, FORWARD, limits))
+    return FeasibleRegion(partial(suggest_params, space), known_of(space, limits),
+                          partial(ExactFeasibleSampler.of, space, FORWARD, limits))
 
 
 def study_of(trials=(), sampler=None):
@@ -80,9 +81,9 @@ class Searched:
         startup = {"population_size": 6} if name == "nsga2" else {} if name in ("random", "grid") else \
             {"n_startup_trials": 4}
         self.region = region_of(space, tuple(space.budgets.values()))
-        self.known, self.define = self.region.known, partial(suggest, space)
-        sampler = make_sampler(SamplerSpec(name, startup | arguments, seed), self.define, self.known, self.region,
-                               OBJECTIVES, shares)
+        self.known, self.define = self.region.known, partial(suggest_params, space)
+        sampler = make_sampler(SamplerSpec(name, startup | arguments, seed), self.define,
+                               self.known, self.region, OBJECTIVES, shares)
         self.study = study_of(trials, sampler)
 
     @property
@@ -92,7 +93,10 @@ class Searched:
     @property
     def begun(self):
         """The trials that were new and feasible."""
-        return [trial for trial in self.trials if trial.state.name in ("COMPLETE", "RUNNING") and trial.params]
+        return [
+            trial for trial in self.trials
+            if trial.state.name in ("COMPLETE", "RUNNING") and trial.params
+        ]
 
     def start(self):
         """Begins one more trial; None where there is none."""
@@ -100,18 +104,22 @@ class Searched:
             trial = self.study.ask()
             try:
                 self.define(trial)
-            except Exhausted:
+            except SpaceExhaustedError:
                 self.study.tell(trial, state=optuna.trial.TrialState.FAIL)
                 return None
             known = self.known(trial.params)
-            there = {one.user_attrs.get(ARCHITECTURE) for one in self.trials if not is_infeasible(one)}
+            there = {
+                one.user_attrs.get(ARCHITECTURE)
+                for one in self.trials
+                if not is_infeasible(one)
+            }
             for name, value in known.constraints.items():
                 trial.set_constraint(name, value)
             trial.set_user_attr(ARCHITECTURE, known.identity)
             trial.set_user_attr(COSTS, {"params.total": known.values[1]})
-            if known.feasible and known.identity not in there:
+            if known.is_feasible and known.identity not in there:
                 return trial
-            state = "FAIL" if known.feasible else "PRUNED"
+            state = "FAIL" if known.is_feasible else "PRUNED"
             self.study.tell(trial, state=optuna.trial.TrialState[state])
         return None
 
@@ -134,11 +142,11 @@ class Searched:
 
 def feasible_networks(space=SPACE):
     """Every network that the budget allows."""
-    from scalesearch.samplers.sheet import enumerate_sheets
+    from scalesearch.samplers.candidate import enumerate_candidates
 
     known = known_of(space, tuple(space.budgets.values()))
-    judged = (known(sheet.params) for sheet in enumerate_sheets(partial(suggest, space)))
-    return {one.identity for one in judged if one.feasible}
+    judged = (known(sheet.params) for sheet in enumerate_candidates(partial(suggest_params, space)))
+    return {one.identity for one in judged if one.is_feasible}
 
 
 def network(trial):

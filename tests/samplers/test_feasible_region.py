@@ -10,13 +10,13 @@ import pytest
 from scalesearch.feasible.dominance import Index
 from scalesearch.feasible.draw import Draws, chances_of
 from scalesearch.feasible.limits import bounds_of
-from scalesearch.samplers import NAMES
-from scalesearch.samplers.encoding import decode, encode, suggest
-from scalesearch.samplers.exact_draws import ExactDraws
+from scalesearch.samplers import SAMPLER_NAMES
+from scalesearch.samplers.candidate import candidate_key, sample_candidate
+from scalesearch.samplers.candidate_facts import FactsCache
+from scalesearch.samplers.encoding import decode_params, encode_params, suggest_params
+from scalesearch.samplers.exact_feasible_sampler import ExactFeasibleSampler
 from scalesearch.samplers.feasible_region import MAX_EVALUATIONS
-from scalesearch.samplers.history import is_infeasible
-from scalesearch.samplers.known import Knowledge
-from scalesearch.samplers.sheet import key_of, sample
+from scalesearch.samplers.trial_history import is_infeasible
 from scalesearch.space import Space
 from scalesearch.space.syntax.parameters import Choice, FloatRange, IntRange
 from tests.samplers.pools import FORWARD, Searched, known_of, region_of
@@ -68,12 +68,14 @@ def draws(budget):
 
 def thin_space():
     """Only the budget ``thin``."""
-    return Space.parse(THIN.to_yaml().split("  budgets:")[0] + "  budgets:\n    thin: params.total <= 12k\n")
+    return Space.parse(THIN.to_yaml().split("  budgets:")[0] +
+                       "  budgets:\n    thin: params.total <= 12k\n")
 
 
 @pytest.mark.parametrize("budget", ["thin", "wide", "low"])
 def test_draws_meet_the_budget_and_what_the_space_asks_for(budget):
-    exact, rng, feasible = ExactDraws.of(THIN, FORWARD, limits(budget)), random.Random(1), region(budget).is_feasible
+    exact, rng, feasible = ExactFeasibleSampler.of(
+        THIN, FORWARD, limits(budget)), random.Random(1), region(budget).is_feasible
     assert all(feasible(exact.sample(rng)) for _ in range(FAR))
 
 
@@ -86,23 +88,27 @@ def test_draws_have_the_chances_of_rejection(budget):
     known = known_of(space, budgets)
     chance = {}  # of each feasible sheet, parameter by parameter
     for answers in space.enumerate():
-        if known(encode(space, answers)[0]).feasible:
-            chance[key_of(answers.params)] = math.prod(
+        if known(encode_params(space, answers)[0]).is_feasible:
+            chance[candidate_key(answers.params)] = math.prod(
                 chances_of(parameter)[list(parameter.values()).index(answers.params[name])]
                 for name, parameter in space.dimensions() if name in answers.params)
     drawn, rng = Draws(space, FORWARD, bounds_of(budgets)), random.Random(2)
     assert len(chance) > 0 and drawn.share == pytest.approx(sum(chance.values()))
-    found = Counter(key_of(drawn.draw(rng)) for _ in range(2000))
+    found = Counter(candidate_key(drawn.draw(rng)) for _ in range(2000))
     assert set(found) <= set(chance)
-    surprise = sum((found[key] - 2000 * p / drawn.share) ** 2 / (2000 * p / drawn.share) for key, p in chance.items())
-    assert surprise < len(chance) + 5 * math.sqrt(2 * len(chance))  # chi-squared: its mean and five deviations
+    surprise = sum((found[key] - 2000 * p / drawn.share)**2 / (2000 * p / drawn.share)
+                   for key, p in chance.items())
+    assert surprise < len(chance) + 5 * math.sqrt(
+        2 * len(chance))  # chi-squared: its mean and five deviations
 
 
 def test_a_random_sheet_has_the_chances_of_the_parameters():
     space, rng = SMALL.set({"width": "16..22 log"}), random.Random(4)
     parameter = dict(space.dimensions())["width"]
-    found = Counter(sample(partial(suggest, space), rng).params["width"] for _ in range(4000))
-    assert [found[value] / 4000 for value in parameter.values()] == pytest.approx(list(chances_of(parameter)), abs=0.03)
+    found = Counter(
+        sample_candidate(partial(suggest_params, space), rng).params["width"] for _ in range(4000))
+    assert [found[value] / 4000
+            for value in parameter.values()] == pytest.approx(list(chances_of(parameter)), abs=0.03)
 
 
 def test_without_a_budget_every_chance_is_counted_once():
@@ -121,7 +127,8 @@ def test_chances_are_those_of_the_draw(parameter):
     found = Counter(values.index(parameter.draw(rng)) for _ in range(20_000))
     chances = chances_of(parameter)
     assert chances.sum() == pytest.approx(1) and len(chances) == len(values)
-    assert all(found[place] / 20_000 == pytest.approx(chance, abs=0.015) for place, chance in enumerate(chances))
+    assert all(found[place] / 20_000 == pytest.approx(chance, abs=0.015)
+               for place, chance in enumerate(chances))
 
 
 @pytest.mark.parametrize("numbers", [0, 1, 2, 3])
@@ -140,15 +147,19 @@ def test_weights_within_bounds_are_those_of_a_plain_sum(numbers):
 @pytest.mark.parametrize("seed", range(4))
 def test_a_walk_ends_in_the_region_near_where_it_began(space, seed):
     thin, rng = region("thin", space), random.Random(seed)
-    start = next(sheet for sheet in iter(lambda: sample(thin.define, rng), None) if not thin.is_feasible(sheet.params))
+    start = next(sheet for sheet in iter(lambda: sample_candidate(thin.define, rng), None)
+                 if not thin.is_feasible(sheet.params))
     count, known = [], thin.known
-    thin.known = Knowledge(lambda params: count.append(1) or known(params))
+    thin.known = FactsCache(lambda params: count.append(1) or known(params))
     repaired = thin.repair(start.params, random.Random(seed))
-    assert repaired is not None and thin.is_feasible(repaired.params) and len(count) <= MAX_EVALUATIONS + 1
+    assert repaired is not None and thin.is_feasible(
+        repaired.params) and len(count) <= MAX_EVALUATIONS + 1
     assert repaired == region("thin", space).repair(start.params, random.Random(seed))
-    assert sum(repaired.params.get(name) == value for name, value in start.params.items()) >= 2  # the rest is as it was
+    assert sum(repaired.params.get(name) == value
+               for name, value in start.params.items()) >= 2  # the rest is as it was
     again = thin.repair(start.params, random.Random(seed), {thin.known.identity(repaired.params)})
-    assert again is not None and thin.known.identity(again.params) != thin.known.identity(repaired.params)
+    assert again is not None and thin.known.identity(again.params) != thin.known.identity(
+        repaired.params)
 
 
 def test_a_feasible_sheet_is_its_own_repair_and_no_way_is_none():
@@ -162,33 +173,38 @@ def test_a_feasible_sheet_is_its_own_repair_and_no_way_is_none():
     ("wide", THIN, False, None), ("thin", THIN, True, True), ("thin", ENDLESS, True, False)])
 def test_each_way_of_drawing_ends_in_the_region(budget, space, sparse, apart):
     found = region(budget, space)
-    assert all(found.is_feasible(found.sample_feasible(random.Random(seed)).params) for seed in range(8))
-    assert found.is_sparse is sparse and (apart is None or (found.exact is not None) is apart)
-    assert found.sample_feasible(random.Random(1)) == region(budget, space).sample_feasible(random.Random(1))
+    assert all(
+        found.is_feasible(found.sample_feasible(random.Random(seed)).params) for seed in range(8))
+    assert found.is_sparse is sparse and (apart is None or
+                                          (found.exact_sampler is not None) is apart)
+    assert found.sample_feasible(random.Random(1)) == region(budget, space).sample_feasible(
+        random.Random(1))
 
 
 def test_an_impossible_budget_is_known_as_such():
-    assert region("impossible").sample_feasible(random.Random(1)) is None and region("impossible").share == 0
+    assert region("impossible").sample_feasible(
+        random.Random(1)) is None and region("impossible").feasible_share == 0
     assert region("impossible", ENDLESS).sample_feasible(random.Random(1)) is None
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=GP_MARKS if name == "gp" else []) for name in NAMES])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=GP_MARKS if name == "gp" else []) for name in SAMPLER_NAMES])
 def test_in_a_thin_space_no_sampler_wastes_its_proposals(name):
     """About one draw in 200 is feasible; at most one proposal in two may not be, and that only to learn from it."""
     search = Searched(name, space=thin_space()).run(8 if name == "gp" else 16)
     assert draws("thin").share < 0.01 and len(search.begun) == (8 if name == "gp" else 16)
     infeasible = sum(map(is_infeasible, search.trials))
     assert infeasible <= (len(search.begun) if name == "tpe" else 0)
-    assert name == "grid" or len(search.trials) - len(search.begun) - infeasible <= 4  # a list has every sheet
+    assert name == "grid" or len(search.trials) - len(
+        search.begun) - infeasible <= 4  # a list has every sheet
 
 
 @pytest.mark.parametrize("space", [SMALL, THIN, ENDLESS])
 def test_what_is_encoded_is_decoded(space):
     rng = random.Random(1)
     for _ in range(20):
-        sheet = sample(partial(suggest, space), rng)
-        answers = decode(space, sheet.params)
-        assert encode(space, answers) == (sheet.params, sheet.distributions)
+        sheet = sample_candidate(partial(suggest_params, space), rng)
+        answers = decode_params(space, sheet.params)
+        assert encode_params(space, answers) == (sheet.params, sheet.distributions)
 
 
 def test_two_parameters_of_one_path_are_two_parameters():
@@ -199,9 +215,11 @@ def test_two_parameters_of_one_path_are_two_parameters():
             return [("kind", Choice(("few", "many"))), ("size", few), ("size", many)]
 
         def answer(self, ask):
-            return {"size": ask("size", few if ask("kind", Choice(("few", "many"))) == "few" else many)}
+            return {
+                "size": ask("size", few if ask("kind", Choice(("few", "many"))) == "few" else many)
+            }
 
     space = Twice()
-    assert encode(space, {"kind": "few", "size": 2})[0] == {"kind": "few", "size": 1}
-    assert encode(space, {"kind": "many", "size": 9})[0] == {"kind": "many", "size#2": 9}
-    assert decode(space, {"kind": "many", "size#2": 9, "size": 0}) == {"size": 9}
+    assert encode_params(space, {"kind": "few", "size": 2})[0] == {"kind": "few", "size": 1}
+    assert encode_params(space, {"kind": "many", "size": 9})[0] == {"kind": "many", "size#2": 9}
+    assert decode_params(space, {"kind": "many", "size#2": 9, "size": 0}) == {"size": 9}

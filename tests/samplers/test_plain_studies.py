@@ -8,17 +8,17 @@ import pytest
 from optuna.trial import TrialState
 
 from scalesearch.pareto.hypervolume import hypervolume
-from scalesearch.samplers.base import SheetSampler
+from scalesearch.samplers.baselines import RandomSampler
+from scalesearch.samplers.candidate import candidate_key
+from scalesearch.samplers.candidate_facts import CandidateFacts
+from scalesearch.samplers.candidate_sampler import CandidateSampler
 from scalesearch.samplers.feasible_region import FeasibleRegion
-from scalesearch.samplers.front_neighbours import FrontNeighbours
-from scalesearch.samplers.history import PAUSED, RUNGS
+from scalesearch.samplers.front_neighbors import FrontNeighbors
 from scalesearch.samplers.hypervolume_gp import HypervolumeGP
-from scalesearch.samplers.known import Known
-from scalesearch.samplers.sheet import key_of
-from scalesearch.samplers.uninformed import RandomDraws
-from scalesearch.samplers.wrapped import Wrapped
+from scalesearch.samplers.optuna_adapter import OptunaSamplerAdapter
+from scalesearch.samplers.trial_history import PAUSED, RUNGS
 
-OURS = [HypervolumeGP, FrontNeighbours, RandomDraws]
+OURS = [HypervolumeGP, FrontNeighbors, RandomSampler]
 WAYS = ["maximize", "minimize"]
 
 
@@ -36,7 +36,7 @@ def cost(params):
 
 
 def known(params):
-    return Known((None, cost(params)), {"budget": cost(params) - 100})
+    return CandidateFacts((None, cost(params)), {"budget": cost(params) - 100})
 
 
 def score(params):
@@ -49,12 +49,14 @@ def objective(trial):
 
 
 def tpe(**arguments):
-    return Wrapped(lambda seed: optuna.samplers.TPESampler(seed=seed, n_startup_trials=4), learns_from_infeasible=True,
-                   **arguments)
+    return OptunaSamplerAdapter(
+        lambda seed: optuna.samplers.TPESampler(seed=seed, n_startup_trials=4),
+        learns_from_infeasible=True, **arguments)
 
 
 def run(sampler, count, storage=None, name="s"):
-    study = optuna.create_study(storage=storage, study_name=name, directions=WAYS, sampler=sampler, load_if_exists=True)
+    study = optuna.create_study(storage=storage, study_name=name, directions=WAYS, sampler=sampler,
+                                load_if_exists=True)
     study.optimize(objective, n_trials=count)
     return study
 
@@ -66,35 +68,39 @@ def volume(study):
 
 
 @pytest.mark.parametrize("sampler", [*OURS, tpe])
-@pytest.mark.parametrize("given", [{}, {"define": define}, {"define": define, "known": known}])
+@pytest.mark.parametrize("given", [{}, {"define": define}, {"define": define, "facts": known}])
 def test_conditional_parameters_come_whole_and_from_the_seed(sampler, given):
     one, same, other = (run(sampler(seed=seed, **given), 14).trials for seed in (1, 1, 2))
-    assert [trial.params for trial in one] == [trial.params for trial in same] != [trial.params for trial in other]
+    assert [trial.params
+            for trial in one] == [trial.params
+                                  for trial in same] != [trial.params for trial in other]
     assert all(("gate" in trial.params) == (trial.params["kind"] == "gated") for trial in one)
-    assert len({key_of(trial.params) for trial in one}) > 10
+    assert len({candidate_key(trial.params) for trial in one}) > 10
 
 
 @pytest.mark.parametrize("sampler", [*OURS, tpe])
 def test_a_study_that_was_closed_goes_on_as_it_would_have(sampler, tmp_path):
     storage = f"sqlite:///{tmp_path / 'one.db'}"
-    run(sampler(define=define, known=known, seed=3), 7, storage)
-    halves = run(sampler(define=define, known=known, seed=3), 5, storage)
-    whole = run(sampler(define=define, known=known, seed=3), 12)
+    run(sampler(define=define, facts=known, seed=3), 7, storage)
+    halves = run(sampler(define=define, facts=known, seed=3), 5, storage)
+    whole = run(sampler(define=define, facts=known, seed=3), 12)
     assert [trial.params for trial in halves.trials] == [trial.params for trial in whole.trials]
 
 
 def test_what_is_known_is_worth_something():
     """Against random trials, on the part of the plane within the budget."""
-    ours = [volume(run(HypervolumeGP(define=define, known=known, seed=seed), 25)) for seed in range(3)]
-    drawn = [volume(run(RandomDraws(define=define, seed=seed), 25)) for seed in range(3)]
+    ours = [
+        volume(run(HypervolumeGP(define=define, facts=known, seed=seed), 25)) for seed in range(3)
+    ]
+    drawn = [volume(run(RandomSampler(define=define, seed=seed), 25)) for seed in range(3)]
     assert min(ours) > max(drawn)
 
 
 def test_nothing_is_proposed_that_a_known_constraint_forbids():
     region = FeasibleRegion(define, known)
-    for sampler in (*OURS, lambda **given: Wrapped(lambda seed: optuna.samplers.NSGAIISampler(
-            seed=seed, population_size=4), **given)):
-        study = run(sampler(define=define, known=known, region=region, seed=1), 16)
+    for sampler in (*OURS, lambda **given: OptunaSamplerAdapter(
+            lambda seed: optuna.samplers.NSGAIISampler(seed=seed, population_size=4), **given)):
+        study = run(sampler(define=define, facts=known, region=region, seed=1), 16)
         assert all(trial.values[1] <= 100 for trial in study.trials)
 
 
@@ -109,12 +115,14 @@ def test_a_constraint_that_only_a_run_tells_is_learned():
         study.optimize(trial_of, n_trials=30)
         return sum(trial.params["depth"] <= 2 for trial in study.trials[8:]) / 22
 
-    assert share(HypervolumeGP(define=define, known=lambda params: Known((None, cost(params))), seed=1)) > 0.7
-    assert share(RandomDraws(define=define, seed=1)) < 0.6
+    assert share(
+        HypervolumeGP(define=define, facts=lambda params: CandidateFacts((None, cost(params))),
+                      seed=1)) > 0.7
+    assert share(RandomSampler(define=define, seed=1)) < 0.6
 
 
 def test_a_wrapped_sampler_is_shown_what_paused_trials_may_come_to():
-    sampler = tpe(define=define, known=known, seed=1)
+    sampler = tpe(define=define, facts=known, seed=1)
     study = optuna.create_study(directions=WAYS, sampler=sampler)
     for at in range(8):
         trial = study.ask()
@@ -128,16 +136,21 @@ def test_a_wrapped_sampler_is_shown_what_paused_trials_may_come_to():
     objective(failed)
     study.tell(failed, state=TrialState.FAIL)
     objective(study.ask())
-    shown = [trial for trial in sampler._study.get_trials(deepcopy=False) if trial.state != TrialState.FAIL]
+    shown = [
+        trial for trial in sampler._study.get_trials(deepcopy=False)
+        if trial.state != TrialState.FAIL
+    ]
     assert [trial.state.name for trial in shown[:9]] == ["COMPLETE"] * 7 + ["RUNNING", "PRUNED"]
     for paused in study.trials[5:7]:
         bleu, size = shown[paused.number].values
-        assert bleu == pytest.approx(score(paused.params)) and size == cost(paused.params)  # the loss tells the score
+        assert bleu == pytest.approx(score(paused.params)) and size == cost(
+            paused.params)  # the loss tells the score
 
 
 def test_other_parameters_than_those_of_the_region_may_be_asked_for():
     """As where parameters are fixed by a sampler around ours, or trials ask for something else."""
-    sampler = RandomDraws(define=define, known=known, region=FeasibleRegion(define, known), seed=1)
+    sampler = RandomSampler(define=define, facts=known, region=FeasibleRegion(define, known),
+                            seed=1)
     study = run(optuna.samplers.PartialFixedSampler({"depth": 2}, sampler), 4)
     assert {trial.params["depth"] for trial in study.trials} == {2}
     space = {"x": optuna.distributions.FloatDistribution(0, 1)}
@@ -145,16 +158,18 @@ def test_other_parameters_than_those_of_the_region_may_be_asked_for():
 
 
 def test_values_without_end_and_equal_ones_are_no_trouble():
-    study = optuna.create_study(directions=["minimize", "minimize"], sampler=HypervolumeGP(define=define, seed=1))
-    study.optimize(lambda trial: (math.inf if define(trial)["depth"] > 4 else 1.0, 2.0), n_trials=14)
+    study = optuna.create_study(directions=["minimize", "minimize"],
+                                sampler=HypervolumeGP(define=define, seed=1))
+    study.optimize(lambda trial: (math.inf
+                                  if define(trial)["depth"] > 4 else 1.0, 2.0), n_trials=14)
     assert len(study.trials) == 14
 
 
 def test_after_five_repetitions_proposals_are_random():
-    class Stubborn(SheetSampler):
+    class Stubborn(CandidateSampler):
         def propose(self, ask):
-            return self.sample(ask, random.Random(0))
+            return self.sample_random(ask, random.Random(0))
 
     study = run(Stubborn(define=define, seed=1), 9)
-    keys = [key_of(trial.params) for trial in study.trials]
+    keys = [candidate_key(trial.params) for trial in study.trials]
     assert len(set(keys[:6])) == 1 and keys[6] != keys[0]

@@ -7,20 +7,20 @@ import optuna
 import pytest
 
 from scalesearch.errors import UserError
-from scalesearch.samplers import NAMES, SamplerSpec, make_sampler
-from scalesearch.samplers.history import ARCHITECTURE, COSTS
-from scalesearch.samplers.sheet import key_of
-from scalesearch.samplers.uninformed import Grid, RandomDraws
+from scalesearch.samplers import SAMPLER_NAMES, SamplerSpec, make_sampler
+from scalesearch.samplers.baselines import GridSampler, RandomSampler
+from scalesearch.samplers.candidate import candidate_key
+from scalesearch.samplers.trial_history import ARCHITECTURE, COSTS
 from tests.errors import refuses
 from tests.samplers.pools import OBJECTIVES, SPACE, Searched, feasible_networks, network
 
 FEW = {"gp": 8}  # seconds a proposal
 GP_MARKS = [pytest.mark.slow, pytest.mark.skipif(find_spec("scipy") is None, reason="gp needs scipy")]
-LEARNING = [name for name in NAMES if name not in ("grid", "random")]
+LEARNING = [name for name in SAMPLER_NAMES if name not in ("grid", "random")]
 
 
 def names(*without):
-    return [pytest.param(name, marks=GP_MARKS if name == "gp" else []) for name in NAMES if name not in without]
+    return [pytest.param(name, marks=GP_MARKS if name == "gp" else []) for name in SAMPLER_NAMES if name not in without]
 
 
 def params_of(search):
@@ -33,7 +33,7 @@ def test_starts_nothing_infeasible_and_no_network_twice(name):
     networks = Counter(map(network, search.begun))
     assert len(networks) == FEW.get(name, 14) and set(networks.values()) == {1}
     assert set(networks) <= feasible_networks()
-    assert all(search.known(trial.params).feasible for trial in search.begun)
+    assert all(search.known(trial.params).is_feasible for trial in search.begun)
 
 
 @pytest.mark.parametrize("name", names())
@@ -93,12 +93,12 @@ def test_a_grid_proposes_each_sheet_once():
         if trial.suggest_categorical("kind", ["a", "b"]) == "b":
             trial.suggest_int("size", 1, 3)
 
-    study = optuna.create_study(sampler=Grid(define=define))
+    study = optuna.create_study(sampler=GridSampler(define=define))
     for _ in range(4):
         trial = study.ask()
         define(trial)
         study.tell(trial, 1.0)
-    assert len({key_of(trial.params) for trial in study.trials}) == 4
+    assert len({candidate_key(trial.params) for trial in study.trials}) == 4
 
 
 def test_the_first_of_local_are_spread_over_the_costs():
@@ -165,7 +165,7 @@ class Registered:
         return self.found
 
 
-@pytest.mark.parametrize("found", [RandomDraws, optuna.samplers.RandomSampler,
+@pytest.mark.parametrize("found", [RandomSampler, optuna.samplers.RandomSampler,
                                    lambda seed, factor=1: optuna.samplers.RandomSampler(seed * factor)])
 def test_an_installed_package_may_register_one(monkeypatch, found):
     monkeypatch.setattr("scalesearch.samplers.entry_points", lambda group: [Registered("mine", found)])
@@ -177,7 +177,7 @@ def test_an_installed_package_may_register_one(monkeypatch, found):
 
 
 @pytest.mark.parametrize("given", [optuna.samplers.RandomSampler(3), optuna.samplers.RandomSampler,
-                                   RandomDraws(seed=3)])
+                                   RandomSampler(seed=3)])
 def test_an_object_or_a_factory_may_be_given(given):
     study = optuna.create_study(sampler=make_sampler(given, None))
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=3)

@@ -2,7 +2,7 @@
 
 import optuna
 
-from scalesearch.samplers.history import COSTS, PAUSED, RUNGS
+from scalesearch.samplers.trial_history import COSTS, PAUSED, RUNGS
 
 
 def frozen(number, state, params=None, rungs=(), costs=None, values=None, constraints=None, **attributes):

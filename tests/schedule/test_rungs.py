@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scalesearch.pareto.front import pareto_ranks
 from scalesearch.pareto.hypervolume import hypervolume
 from scalesearch.pareto.objective import Objective
-from scalesearch.samplers.history import is_paused, rungs_of
-from scalesearch.schedule.rungs import Rungs, promotable, spread
+from scalesearch.samplers.trial_history import is_paused, rung_losses
+from scalesearch.schedule.rungs import Rungs, find_promotable, order_by_spread
 from tests.errors import refuses
 from tests.samplers.trials import frozen
 
@@ -46,32 +46,32 @@ def histories(draw):
 
 @given(clouds(), st.integers(0, 14))
 def test_spread_is_a_prefix_of_one_order_of_all(points, count):
-    order = spread(points, len(points))
+    order = order_by_spread(points, len(points))
     assert sorted(order) == list(range(len(points)))
-    assert spread(points, count) == order[:count]
+    assert order_by_spread(points, count) == order[:count]
 
 
 @given(clouds())
 def test_spread_goes_front_after_front(points):
     rank = pareto_ranks(points, ["min"] * points.shape[1])
-    assert [rank[place] for place in spread(points, len(points))] == sorted(rank)
+    assert [rank[place] for place in order_by_spread(points, len(points))] == sorted(rank)
 
 
 @given(clouds(), st.integers(0, 2), st.sampled_from([0.25, 2.0, 64.0]))
 def test_spread_does_not_depend_on_units(points, column, factor):
     scaled = points.copy()
     scaled[:, column % points.shape[1]] *= factor
-    assert spread(scaled, len(points)) == spread(points, len(points))
+    assert order_by_spread(scaled, len(points)) == order_by_spread(points, len(points))
 
 
 @given(st.integers(3, 20))
 def test_the_ends_of_a_front_come_first(count):
     line = np.array([[place, count - place] for place in range(count)], float)
-    assert set(spread(line, 2)) == {0, count - 1}
+    assert set(order_by_spread(line, 2)) == {0, count - 1}
 
 
 def test_nothing_is_spread_over_nothing():
-    assert spread(np.empty((0, 2)), 3) == []
+    assert order_by_spread(np.empty((0, 2)), 3) == []
 
 
 @given(st.floats(0.001, 1), st.integers(2, 5), st.floats(1.5, 5))
@@ -82,7 +82,7 @@ def test_a_ladder_grows_by_one_factor_to_the_whole(first, eta, spacing):
     assert all(math.isclose(factor, spacing) for factor in factors[:-1])
     assert math.isclose(rungs.shares[0], first)
     assert all(factor >= math.sqrt(spacing) * (1 - 1e-9) for factor in factors[1:])
-    assert math.isclose(sum(rungs.step(rung) for rung in range(len(rungs.shares))), 1)
+    assert math.isclose(sum(rungs.budget_to_rung(rung) for rung in range(len(rungs.shares))), 1)
 
 
 @pytest.mark.parametrize("make, said", [
@@ -99,20 +99,20 @@ def test_a_ladder_that_is_none_is_told(make, said):
 @given(histories(), st.integers(2, 4))
 def test_promotes_the_waiting_alone_and_no_more_than_one_in_eta(history, eta):
     rungs = Rungs((0.1, 0.3, 1.0), eta)
-    chosen = promotable(history, rungs, OBJECTIVES)
+    chosen = find_promotable(history, rungs, OBJECTIVES)
     if chosen is None:
         return
     assert is_paused(chosen)
-    rung = len(rungs_of(chosen)) - 1
-    there = [one for one in history if len(rungs_of(one)) > rung]
-    beyond = [one for one in there if len(rungs_of(one)) > rung + 1 or not is_paused(one)]
+    rung = len(rung_losses(chosen)) - 1
+    there = [one for one in history if len(rung_losses(one)) > rung]
+    beyond = [one for one in there if len(rung_losses(one)) > rung + 1 or not is_paused(one)]
     assert (len(beyond) + 1) * eta <= len(there)
 
 
 def test_the_highest_rung_goes_first():
     low = [trial(n, "PAUSED", 1.0 + n, (2.0 - n / 10,)) for n in range(4)]
     high = [trial(n, "PAUSED", 1.0 + n, (2.0 - n / 10, 1.5 - n / 10)) for n in range(4, 6)]
-    assert len(rungs_of(promotable([*low, *high], Rungs((0.1, 0.3, 1.0), 2), OBJECTIVES))) == 2
+    assert len(rung_losses(find_promotable([*low, *high], Rungs((0.1, 0.3, 1.0), 2), OBJECTIVES))) == 2
 
 
 def pool(seed, count=81):
@@ -127,8 +127,8 @@ def pool(seed, count=81):
 def halved(size, early, objectives, rungs):
     """Who comes to the end where everyone has begun and promotions go on until none is due."""
     history = [trial(n, "PAUSED", size[n], (early[n],)) for n in range(len(size))]
-    while (chosen := promotable(history, rungs, objectives)) is not None:
-        losses = (*rungs_of(chosen), early[chosen.number])
+    while (chosen := find_promotable(history, rungs, objectives)) is not None:
+        losses = (*rung_losses(chosen), early[chosen.number])
         state = "COMPLETE" if len(losses) == len(rungs.shares) else "PAUSED"
         history[chosen.number] = trial(chosen.number, state, size[chosen.number], losses)
     return [one.number for one in history if one.state.name == "COMPLETE"]

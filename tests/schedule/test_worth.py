@@ -3,9 +3,9 @@
 import math
 
 from scalesearch.pareto.objective import Objective
-from scalesearch.samplers.history import rungs_of
-from scalesearch.samplers.hypervolume_gp import HypervolumeGP, Worth
-from scalesearch.schedule.rungs import NEW, Rungs, Scheduler
+from scalesearch.samplers.hypervolume_gp import AcquisitionValues, HypervolumeGP
+from scalesearch.samplers.trial_history import rung_losses
+from scalesearch.schedule.rungs import START_TRIAL, Rungs, Scheduler
 from tests.samplers.pools import SPACE, Searched
 from tests.samplers.trials import frozen
 
@@ -17,13 +17,14 @@ WAITING = [frozen(1, "PAUSED", rungs=(3.0,), costs={"params": 2}),
 
 
 def chosen(new, paused, left=9.0, exhausted=False):
-    return Scheduler(RUNGS, OBJECTIVES, lambda trials: Worth(new, paused)).next(WAITING, left, exhausted)
+    return Scheduler(RUNGS, OBJECTIVES, lambda trials: AcquisitionValues(new, paused)).next_action(
+        WAITING, left, exhausted)
 
 
 def test_the_dearest_goes_on_and_a_new_one_where_it_is_worth_more():
     assert chosen(0.1, {1: 0.2, 2: 0.3}).number == 2
     assert chosen(0.1, {1: 0.4, 2: 0.3}).number == 1
-    assert chosen(0.5, {1: 0.4, 2: 0.3}) is NEW
+    assert chosen(0.5, {1: 0.4, 2: 0.3}) is START_TRIAL
 
 
 def test_nothing_is_begun_that_cannot_come_to_its_end():
@@ -39,13 +40,15 @@ def test_one_that_is_behind_a_smaller_one_at_its_rung_goes_on_where_it_is_worth_
     """Large models are behind after a short training, and ahead at the end."""
     waiting = [frozen(1, "PAUSED", rungs=(1.44,), costs={"params": 1}),
                frozen(2, "PAUSED", rungs=(1.49,), costs={"params": 3})]
-    scheduler = Scheduler(RUNGS, OBJECTIVES, lambda trials: Worth(0.1, {1: 0.2, 2: 0.9}))
-    assert scheduler.next(waiting, 9.0).number == 2
+    scheduler = Scheduler(RUNGS, OBJECTIVES,
+                          lambda trials: AcquisitionValues(0.1, {1: 0.2, 2: 0.9}))
+    assert scheduler.next_action(waiting, 9.0).number == 2
 
 
 def test_as_long_as_nothing_is_known_promotions_go_by_rank():
     scheduler = Scheduler(RUNGS, OBJECTIVES, lambda trials: None)
-    assert scheduler.next(WAITING, 9.0) is scheduler.next(WAITING, 9.0) or scheduler.next(WAITING, 9.0) is NEW
+    assert scheduler.next_action(WAITING, 9.0) is scheduler.next_action(
+        WAITING, 9.0) or scheduler.next_action(WAITING, 9.0) is START_TRIAL
 
 
 def ladder(count, ended):
@@ -57,7 +60,8 @@ def ladder(count, ended):
             search.end(trial)
         else:
             size = trial.user_attrs["costs"]["params.total"]
-            trial.set_user_attr("rungs", [1e5 / size if number % 2 else 1e9])  # every other one has come to nothing
+            trial.set_user_attr(
+                "rungs", [1e5 / size if number % 2 else 1e9])  # every other one has come to nothing
             trial.set_user_attr("paused", True)
     return search
 
@@ -66,23 +70,25 @@ def test_bayes_says_what_those_that_wait_are_worth():
     search = ladder(10, 6)
     sampler = search.study.sampler
     assert isinstance(sampler, HypervolumeGP) and SPACE is not None
-    worth = sampler.worth(search.trials)
+    worth = sampler.acquisition_values(search.trials)
     waiting = [trial for trial in search.begun if trial.user_attrs.get("paused")]
     assert set(worth.paused) == {trial.number for trial in waiting} and worth.new >= 0
-    good, bad = ([worth.paused[one.number] for one in waiting if (rungs_of(one)[0] < 1e8) is well]
-                 for well in (True, False))
+    good, bad = ([
+        worth.paused[one.number] for one in waiting if (rung_losses(one)[0] < 1e8) is well
+    ] for well in (True, False))
     assert max(bad) <= max(good)
-    assert ladder(6, 2).study.sampler.worth(ladder(6, 2).trials) is None
+    assert ladder(6, 2).study.sampler.acquisition_values(ladder(6, 2).trials) is None
     again = ladder(10, 6)
-    assert again.study.sampler.worth(again.trials) == worth
+    assert again.study.sampler.acquisition_values(again.trials) == worth
 
 
 def test_losses_without_bound_and_rungs_of_another_ladder_are_no_trouble():
     search = ladder(10, 6)
     waiting = [trial for trial in search.begun if trial.user_attrs.get("paused")]
     search.study._storage.set_trial_user_attr(waiting[0]._trial_id, "rungs", [math.inf])
-    worth = search.study.sampler.worth(search.trials)
+    worth = search.study.sampler.acquisition_values(search.trials)
     assert all(math.isfinite(price) for price in (worth.new, *worth.paused.values()))
     longer = ladder(10, 6)
-    longer.study.sampler.shares = (0.1, 0.3, 1.0)  # of which the second is on no trial's record
-    assert longer.study.sampler.worth(longer.trials) is None
+    longer.study.sampler.rung_shares = (0.1, 0.3, 1.0
+                                        )  # of which the second is on no trial's record
+    assert longer.study.sampler.acquisition_values(longer.trials) is None

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scalesearch.schedule.rungs import FULL, Rungs
+from scalesearch.schedule.rungs import NO_RUNGS, Rungs
 from scalesearch.study.config.sections import Resources
 from scalesearch.study.executors import lease
 from scalesearch.study.executors.base import Crashed, Done, Runner
@@ -85,7 +85,7 @@ def driver_of(folder, backend, trials, seconds, kind):
     """A driver with rungs; attempts enough for every kill to hit the same candidate."""
     from tests.study.fakes import make_driver, make_plan
 
-    rungs = FULL if kind == "random" else RUNGS
+    rungs = NO_RUNGS if kind == "random" else RUNGS
     plan = make_plan(trials, most=60_000, rungs=rungs, attempts=100, job={"sleep": seconds, "threads": 1})
     return make_driver(folder, plan, kind=kind, runner=make_runner(backend))
 

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
-from scalesearch.pareto.front import staircase
-from scalesearch.pareto.noise import CONFIDENCE, percent
+from scalesearch.pareto.front import front_staircase
+from scalesearch.pareto.noise import CONFIDENCE, format_percent
 from scalesearch.report.figures.label_placement import place
 from scalesearch.report.figures.style import (
     DASHED,
@@ -150,7 +150,7 @@ def _bars(axes: Axes, barred: pd.DataFrame, subject: Subject, x: str, y: str) ->
     xerr, yerr = (barred[name + HALF].to_numpy(dtype=float) if name + HALF in barred else None for name in (x, y))
     axes.errorbar(barred[x].to_numpy(dtype=float), barred[y].to_numpy(dtype=float), xerr=xerr, yerr=yerr, fmt="none",
                   ecolor=INK, elinewidth=0.8, capsize=2, capthick=0.8, zorder=2.5,
-                  label=f"{percent(subject.confidence)} interval of the mean, pooled noise")
+                  label=f"{format_percent(subject.confidence)} interval of the mean, pooled noise")
 
 
 def _points(axes: Axes, table: pd.DataFrame, done: pd.DataFrame, subject: Subject, x: str, y: str) -> None:
@@ -180,7 +180,7 @@ def _points(axes: Axes, table: pd.DataFrame, done: pd.DataFrame, subject: Subjec
 def draw_stairs(axes: Axes, rows: pd.DataFrame, x: str, y: str, way: str, color: str, bound: float | None = None,
                 label: str | None = None) -> None:
     """Draws the front of the two columns: the best ``y`` (``way``: min or max) to be had at up to each ``x``."""
-    corners_x, corners_y = staircase(rows[x].to_numpy(float), rows[y].to_numpy(float), ("min", way))
+    corners_x, corners_y = front_staircase(rows[x].to_numpy(float), rows[y].to_numpy(float), ("min", way))
     right = axes.get_xlim()[1]
     end = min(right, bound) if bound is not None and bound >= corners_x[-1] else right
     steps_x = np.concatenate([corners_x[:1], corners_x, [end]])

@@ -2,7 +2,7 @@
 
 import math
 
-from scalesearch.pareto.noise import decimals, percent
+from scalesearch.pareto.noise import decimals_for_interval, format_percent
 from scalesearch.report.scaling.laws import Forecast
 from scalesearch.report.scaling.rows import Slope
 from scalesearch.report.scaling.study import BUDGET, REACHED, REQUESTED, Ranking, ScalingStudy
@@ -31,7 +31,7 @@ def places(metric: str, half: float) -> int:
     """Decimals of a score with ``half`` an interval: two at most of a score up to 100."""
     known = METRICS.get(metric.removeprefix("test."))
     most = 2 if known is None or known.best == 100 or known.words.startswith("Perplexity") else MAX_DECIMALS
-    return min(most, decimals(half))
+    return min(most, decimals_for_interval(half))
 
 
 def score(metric: str, value: float, half: float) -> str:
@@ -61,7 +61,7 @@ def slope(found: Slope | None) -> str:
         return UNKNOWN
     if found.half is None:
         return f"{found.value:+z.3g} ± {UNKNOWN}"
-    digits = min(MAX_DECIMALS, decimals(found.half))
+    digits = min(MAX_DECIMALS, decimals_for_interval(found.half))
     return f"{found.value:+z.{digits}f} ± {found.half:.{digits}f}"
 
 
@@ -86,7 +86,7 @@ def _verdict(study: ScalingStudy, ranking: Ranking) -> str:
                f"{share(first.best)} of draws."
     some = sorted((choice for choice in ranking.choices if choice.best >= 0.01), key=lambda choice: -choice.best)
     shares = ", ".join(f"{choice.rule} in {share(choice.best)}" for choice in some)
-    return f"{where} no rule can be called best, which takes {percent(ranking.threshold)} of draws: {shares}."
+    return f"{where} no rule can be called best, which takes {format_percent(ranking.threshold)} of draws: {shares}."
 
 
 def _doubts(ranking: Ranking) -> list[str]:

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 
-from scalesearch.samplers.sheet import Sheet
+from scalesearch.samplers.candidate import Candidate
 
 Array = NDArray[np.float64]
-SPREAD = 4.0  # deviations that a trend spans, as other coordinates span 1
-LATER = 0.5  # share of a cost's trend in what is left of a score where one before is known; by benchmarks/replay.py
+TREND_RANGE_STDS = 4.0  # deviations that a trend spans, as other coordinates span 1
+# Share of a cost's trend in the residual of a score, if an earlier score is known; chosen by benchmarks/replay.py.
+EARLIER_TREND_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -31,27 +32,33 @@ class Coordinates:
     trends: Array
 
     @classmethod
-    def of(cls, sheets: Sequence[Sheet], costs: Array) -> Coordinates:
+    def of(cls, candidates: Sequence[Candidate], costs: Array) -> Coordinates:
         """A group for each parameter of ``sheets`` and each of ``costs`` (sheets, costs).
 
         Two values of a word are 1 apart, two of a number at most 1. What a sheet was not asked for lies in the middle:
         the word that decides whether it is asked tells the two apart.
         """
         distributions: dict[str, BaseDistribution] = {}
-        for sheet in sheets:
+        for sheet in candidates:
             distributions |= sheet.distributions
-        blocks = [_columns(its, [sheet.params.get(name) for sheet in sheets]) for name, its in distributions.items()]
-        lines = [_of_cost(line)[:, None] for line in costs.T]
+        blocks = [
+            _columns(its, [sheet.params.get(name)
+                           for sheet in candidates])
+            for name, its in distributions.items()
+        ]
+        lines = [_scale_cost(line)[:, None] for line in costs.T]
         blocks += lines
-        blocks = blocks or [np.zeros((len(sheets), 1))]
+        blocks = blocks or [np.zeros((len(candidates), 1))]
         sizes = [block.shape[1] for block in blocks]
-        trends = [(line - line.mean()) / (float(line.std()) or 1.0) for line in lines] or [np.zeros((len(sheets), 0))]
-        return cls(np.concatenate(blocks, 1), np.repeat(np.arange(len(sizes)), sizes), np.concatenate(trends, 1))
+        trends = [(line - line.mean()) / (float(line.std()) or 1.0)
+                  for line in lines] or [np.zeros((len(candidates), 0))]
+        return cls(np.concatenate(blocks, 1), np.repeat(np.arange(len(sizes)), sizes),
+                   np.concatenate(trends, 1))
 
-    def along(self, trend: Array) -> Coordinates:
+    def with_trend(self, trend: Array) -> Coordinates:
         """These with one more trend, which is a coordinate, too: what is no line in it is learned."""
-        points = np.column_stack([self.points, trend / SPREAD])
-        trends = np.column_stack([self.trends * LATER, trend])
+        points = np.column_stack([self.points, trend / TREND_RANGE_STDS])
+        trends = np.column_stack([self.trends * EARLIER_TREND_SHARE, trend])
         return Coordinates(points, np.append(self.groups, self.groups.max() + 1), trends)
 
     def __getitem__(self, rows: Any) -> Coordinates:
@@ -62,7 +69,7 @@ class Coordinates:
                            np.vstack([self.trends, other.trends]))
 
 
-def _of_cost(line: Array) -> Array:
+def _scale_cost(line: Array) -> Array:
     """A cost in its range from 0 to 1, by logarithms where it has some."""
     line = np.log(np.maximum(line, 1e-12)) if (line > 0).any() else line
     return np.asarray((line - line.min()) / (float(np.ptp(line)) or 1.0))

@@ -18,11 +18,11 @@ from scipy.spatial.distance import cdist
 from scalesearch.pareto.noise import Noise
 from scalesearch.samplers.bayes.coordinates import Array, Coordinates
 
-FITTED = 128  # points that scales are found by, spread evenly over all
-LEAST_NOISE = 1e-6  # share of the variance
+MAX_FIT_POINTS = 128  # points that scales are found by, spread evenly over all
+MIN_NOISE = 1e-6  # share of the variance
 JITTER = 1e-6  # by which correlations may be off, for rounding
-UNKNOWN = Noise()
-RATES = 0.6  # strength of the belief that rates are near 1
+UNKNOWN_NOISE = Noise()
+RATE_PRIOR_STRENGTH = 0.6  # strength of the belief that rates are near 1
 
 
 class Surrogate:
@@ -33,33 +33,36 @@ class Surrogate:
         spread: of measurements at one point, in the scores' unit, where some were repeated.
     """
 
-    def __init__(self, known: Coordinates, scores: Array, counts: Array | None = None, spread: Noise = UNKNOWN) -> None:
-        self.known, self.spread = known, spread
+    def __init__(self, observed: Coordinates, scores: Array, counts: Array | None = None,
+                 noise: Noise = UNKNOWN_NOISE) -> None:
+        self.known, self.spread = observed, noise
         self.counts = np.ones(len(scores)) if counts is None else counts
         self.mean, self.unit = float(scores.mean()), float(scores.std()) or 1.0
         self.scores = (scores - self.mean) / self.unit
         self.rates, self.scale, self.noise = self._fit()
 
-    def predict(self, new: Coordinates, believed: Coordinates | None = None) -> tuple[Array, Array]:
+    def predict(self, points: Coordinates,
+                pending: Coordinates | None = None) -> tuple[Array, Array]:
         """Mean and standard deviation (points,) of what is measured without noise at ``new``.
 
         Args:
             believed: in training, and believed to come to what is predicted of them; they lessen doubt around them.
         """
         known, scores, counts = self.known, self.scores, self.counts
-        if believed is not None and len(believed.points):
-            expected = (self.predict(believed)[0] - self.mean) / self.unit
-            known, scores = known + believed, np.concatenate([scores, expected])
+        if pending is not None and len(pending.points):
+            expected = (self.predict(pending)[0] - self.mean) / self.unit
+            known, scores = known + pending, np.concatenate([scores, expected])
             counts = np.concatenate([counts, np.ones(len(expected))])
         root = cholesky(self._kernel(known, known) + np.diag(self.noise / counts), lower=True)
-        half = solve_triangular(root, self._kernel(known, new), lower=True)
+        half = solve_triangular(root, self._kernel(known, points), lower=True)
         mean = half.T @ solve_triangular(root, scores, lower=True)
-        variance = self.scale + (new.trends**2).sum(1) - (half**2).sum(0)
+        variance = self.scale + (points.trends**2).sum(1) - (half**2).sum(0)
         return mean * self.unit + self.mean, np.sqrt(np.maximum(variance, 1e-12)) * self.unit
 
-    def correlated(self, new: Coordinates) -> Array:
+    def correlation_root(self, new: Coordinates) -> Array:
         """(points, points) lower root of the posterior's correlations, noise left out."""
-        root = cholesky(self._kernel(self.known, self.known) + np.diag(self.noise / self.counts), lower=True)
+        root = cholesky(
+            self._kernel(self.known, self.known) + np.diag(self.noise / self.counts), lower=True)
         half = solve_triangular(root, self._kernel(self.known, new), lower=True)
         found = self._kernel(new, new) - half.T @ half
         scale = np.sqrt(np.maximum(np.diag(found), 1e-12))
@@ -67,20 +70,20 @@ class Surrogate:
         np.fill_diagonal(correlations, 1 + JITTER)
         return np.asarray(cholesky(correlations, lower=True))
 
-    def _kernel(self, some: Coordinates, others: Coordinates) -> Array:
+    def _kernel(self, left: Coordinates, right: Coordinates) -> Array:
         weights = np.sqrt(self.rates[self.known.groups])
-        squares = cdist(some.points * weights, others.points * weights, "sqeuclidean")
-        return self.scale * matern(squares) + some.trends @ others.trends.T
+        squares = cdist(left.points * weights, right.points * weights, "sqeuclidean")
+        return self.scale * matern(squares) + left.trends @ right.trends.T
 
     def _fit(self) -> tuple[Array, float, float]:
         """Inverse squared length scale of each group, variance of the process, and noise."""
-        rows = _evenly(len(self.scores), FITTED)
+        rows = _even_indices(len(self.scores), MAX_FIT_POINTS)
         told = (self.spread.sd / self.unit) ** 2, self.spread.df
         found = _Posterior(self.known[rows], self.scores[rows], self.counts[rows], *told)
         start = np.concatenate([np.zeros(found.groups), [0.0, np.log(1e-2)]])
-        best = minimize(found, start, jac=True, method="L-BFGS-B", bounds=[(-7.0, 7.0)] * len(start),
-                        options={"maxiter": 60, "ftol": 1e-5}).x
-        return np.exp(best[:-2]), float(np.exp(best[-2])), float(np.exp(best[-1])) + LEAST_NOISE
+        best = minimize(found, start, jac=True, method="L-BFGS-B",
+                        bounds=[(-7.0, 7.0)] * len(start), options={"maxiter": 60, "ftol": 1e-5}).x
+        return np.exp(best[:-2]), float(np.exp(best[-2])), float(np.exp(best[-1])) + MIN_NOISE
 
 
 class _Posterior:
@@ -89,9 +92,10 @@ class _Posterior:
     ``variance`` of repeated measurements is known with ``df`` degrees of freedom.
     """
 
-    def __init__(self, known: Coordinates, scores: Array, counts: Array, variance: float, df: int) -> None:
-        self.known, self.scores, self.counts, self.variance, self.df = known, scores, counts, variance, df
-        self.groups = int(known.groups.max()) + 1
+    def __init__(self, observed: Coordinates, scores: Array, counts: Array, variance: float,
+                 df: int) -> None:
+        self.known, self.scores, self.counts, self.variance, self.df = observed, scores, counts, variance, df
+        self.groups = int(observed.groups.max()) + 1
 
     @cached_property
     def pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -103,14 +107,15 @@ class _Posterior:
         """(groups, pairs) squared distances."""
         one, other = self.pairs
         columns = (self.known.points[one] - self.known.points[other]) ** 2
-        return np.stack([columns[:, self.known.groups == group].sum(1) for group in range(self.groups)])
+        return np.stack(
+            [columns[:, self.known.groups == group].sum(1) for group in range(self.groups)])
 
     def __call__(self, logs: Array) -> tuple[float, Array]:
         rates, scale, noise = np.exp(logs[:-2]), float(np.exp(logs[-2])), float(np.exp(logs[-1]))
         far = np.sqrt(5 * (rates @ self.squares))
         decay = np.exp(-far)
         apart = scale * (1 + far + far**2 / 3) * decay
-        kernel = np.diag(scale + (noise + LEAST_NOISE) / self.counts)
+        kernel = np.diag(scale + (noise + MIN_NOISE) / self.counts)
         kernel[self.pairs] = kernel.T[self.pairs] = apart
         kernel += self.known.trends @ self.known.trends.T
         try:
@@ -126,9 +131,9 @@ class _Posterior:
         value = np.log(np.diag(root)).sum() + 0.5 * self.scores @ weights
         by_noise = noise * (np.diag(slope) / self.counts).sum()
         prior, by_prior = _prior(rates, scale, noise)
-        told = self.variance / (noise + LEAST_NOISE)
-        value += self.df / 2 * (np.log(noise + LEAST_NOISE) + told)
-        by_noise += self.df / 2 * (1 - told) * noise / (noise + LEAST_NOISE)
+        told = self.variance / (noise + MIN_NOISE)
+        value += self.df / 2 * (np.log(noise + MIN_NOISE) + told)
+        by_noise += self.df / 2 * (1 - told) * noise / (noise + MIN_NOISE)
         return float(value - prior), np.concatenate([by_rate, [by_scale], [by_noise]]) - by_prior
 
 
@@ -138,11 +143,13 @@ def _prior(rates: Array, scale: float, noise: float) -> tuple[float, Array]:
     Of Optuna's form, with rates kept nearer to 1 and more noise allowed for: Gamma(2, 1) of the scale, Gamma(2, 10) of
     the noise. Chosen by benchmarks/calibration.py; with Optuna's own numbers a few points are trusted too much.
     """
-    value = -RATES * (1 / rates + rates).sum() + np.log(scale) - scale + np.log(noise) - 10 * noise
-    return float(value), np.concatenate([RATES * (1 / rates - rates), [1 - scale], [1 - 10 * noise]])
+    value = -RATE_PRIOR_STRENGTH * (1 / rates + rates).sum() + np.log(scale) - scale + np.log(
+        noise) - 10 * noise
+    return float(value), np.concatenate(
+        [RATE_PRIOR_STRENGTH * (1 / rates - rates), [1 - scale], [1 - 10 * noise]])
 
 
-def _evenly(count: int, most: int) -> NDArray[np.intp]:
+def _even_indices(count: int, most: int) -> NDArray[np.intp]:
     """At most so many places among ``count``, evenly spread."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.intp))
 

@@ -31,7 +31,7 @@ def refuse_foreign(objective: Objective, spec: DataSpec) -> None:
     """Raises UserError where training on such data does not end with the objective's number."""
     task = TASKS[spec.task]
     known = [*task.measures(spec), *MEASURED]
-    if not objective.measured or objective.name in known:
+    if not objective.is_measured or objective.name in known:
         return
     of = next((other.name for other in TASKS.values() if objective.name in other.metrics), None)
     why = f"`{objective.name}` is a metric of {of}, and the data's task is {task.name}" if of else \
@@ -59,7 +59,7 @@ def values(objectives: tuple[Objective, ...], metrics: Mapping[str, float], cost
     """
     numbers: dict[str, float] = {}
     for objective in objectives:
-        value = metrics.get(objective.name) if objective.measured else costs.get(objective.name)
+        value = metrics.get(objective.name) if objective.is_measured else costs.get(objective.name)
         if not isinstance(value, int | float) or not math.isfinite(value):
             raise UserError(f"training gave no usable {objective.name}: {value}", code="no-usable-score")
         numbers[objective.name] = float(value)

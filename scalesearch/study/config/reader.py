@@ -23,7 +23,7 @@ from scalesearch.feasible.limits import budget_of
 from scalesearch.files import beside, is_name
 from scalesearch.library import find_file
 from scalesearch.pareto.objective import Objective
-from scalesearch.schedule.rungs import FULL
+from scalesearch.schedule.rungs import NO_RUNGS
 from scalesearch.space import Constraint, Space, SpaceErrors, read_space
 from scalesearch.space.binding.constants import Reader, override, placed, read_constants
 from scalesearch.space.binding.other_kinds import refuse_space
@@ -157,7 +157,7 @@ class _Study(Checks):
             proposer=replace(file.proposer, name=file.proposer.name or ("random" if rows_only else "bayes"),
                              seed=file.seed if seed is None else seed),
             backend="ray" if address and "backend" not in places else file.backend,
-            resources=replace(file.resources, address=address), rungs=file.rungs or FULL,
+            resources=replace(file.resources, address=address), rungs=file.rungs or NO_RUNGS,
             places={key: places[other] for key, other in ALSO if other in places} | places,
         )
 

@@ -168,7 +168,7 @@ def seeds_of(given: Mapping[str, float] | None, node: Node | None, searched: int
     """
     if given is None:
         return ONE
-    if objectives and not any(objective.measured for objective in objectives):
+    if objectives and not any(objective.is_measured for objective in objectives):
         wrong.append(("seeds", "seeds: none of the objectives is measured, so another seed gives the same numbers",
                       "remove `seeds`, or add a metric to the objectives"))
     if rows and isinstance(node, Text):

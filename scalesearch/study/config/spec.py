@@ -10,8 +10,8 @@ from typing import Any
 
 from scalesearch.data.spec import DATA, DataSpec
 from scalesearch.pareto.objective import Objective
-from scalesearch.samplers import NAMES, SamplerSpec
-from scalesearch.schedule.rungs import FULL, Rungs
+from scalesearch.samplers import SAMPLER_NAMES, SamplerSpec
+from scalesearch.schedule.rungs import NO_RUNGS, Rungs
 from scalesearch.space import Constraint, Space
 from scalesearch.space.schema.cost_names import ARTEFACTS, OWN, PROTOCOL_NAMES
 from scalesearch.space.schema.settings import LARGEST_SEED, NAME, REQUIRED, read_name, schema_of, setting
@@ -79,7 +79,7 @@ RUNGS = Group({
                     "shares of a full training", doc="the rungs themselves, in place of `first` and `spacing`"),
 }, optional=True, make=_rungs)
 PROPOSER = Group({
-    "kind": Field("word", NAMES, default="bayes", doc="a short name; `random` where rows are trained",
+    "kind": Field("word", SAMPLER_NAMES, default="bayes", doc="a short name; `random` where rows are trained",
                   synonyms=("algorithm", "name", "type", "method", "strategy", "search_alg")),
     "sampler": Field("text", default=NONE, doc="a class of optuna.samplers, or a sampler that an installed package "
                      "registers; its arguments stand beside it", synonyms=("class", "class_name")),
@@ -164,7 +164,7 @@ class StudySpec:
                                     "included; nothing is begun that would go beyond it by the mean so far",
                                     read=read_time, form="a length of time such as `20h` or `90m`", unit="CPU time",
                                     synonyms=("time", "timeout", "max_time", "cpu_hours", "wall_time"))
-    rungs: Rungs = setting(FULL, "where training pauses until a candidate is promoted", of=RUNGS,
+    rungs: Rungs = setting(NO_RUNGS, "where training pauses until a candidate is promoted", of=RUNGS,
                            synonyms=("pruner", "pruning", "asha", "successive_halving", "hyperband"))
     seeds: Seeds = setting(None, "further seeds for those of the front, or of each row", of=SEEDS,
                            synonyms=("replicates", "repeats", "replications", "num_seeds"))

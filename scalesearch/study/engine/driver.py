@@ -17,7 +17,7 @@ from optuna.trial import FrozenTrial
 from scalesearch.errors import UserError
 from scalesearch.files import DiskFull, read_json, write_json, write_text
 from scalesearch.report.records import loss_name
-from scalesearch.schedule.rungs import NEW, Scheduler
+from scalesearch.schedule.rungs import START_TRIAL, Scheduler
 from scalesearch.study.config.objectives import values
 from scalesearch.study.engine.proposals import REJECTED, Proposals
 from scalesearch.study.engine.stopping import Stopping
@@ -44,7 +44,7 @@ class Driver:
         self.trials = study.trials
         self.proposals = Proposals(plan, study, sampler, callback)
         self.search = self.proposals.search
-        self.scheduler = Scheduler(plan.rungs, plan.objectives, getattr(sampler, "worth", None))
+        self.scheduler = Scheduler(plan.rungs, plan.objectives, getattr(sampler, "acquisition_values", None))
         self.stopping = Stopping(study, plan.stop, sampler, runner.slots)
         self._exhausted, self._nothing_new = "", False
 
@@ -108,12 +108,12 @@ class Driver:
 
     def _next(self) -> Trial | None:
         """Chooses a paused trial or a new one."""
-        chosen = self.scheduler.next(self.search.history(), self._compute_left(), exhausted=self._nothing_new)
-        if chosen is NEW:
+        chosen = self.scheduler.next_action(self.search.history(), self._compute_left(), exhausted=self._nothing_new)
+        if chosen is START_TRIAL:
             if (trial := self.proposals.sampled()) is not None:
                 return trial
             self._nothing_new = True  # trials that wait at a rung, or will, may still be trained on
-            chosen = self.scheduler.next(self.search.history(), self._compute_left(), exhausted=True)
+            chosen = self.scheduler.next_action(self.search.history(), self._compute_left(), exhausted=True)
         if isinstance(chosen, FrozenTrial):
             return self.trials[chosen.user_attrs[NUMBER]]
         if self._nothing_new and not self.trials.having(State.PENDING):

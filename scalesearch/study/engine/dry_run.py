@@ -13,7 +13,7 @@ from rich.table import Table
 from scalesearch.data.sources import fingerprint
 from scalesearch.errors import UserError
 from scalesearch.files import unwritable
-from scalesearch.pareto.noise import percent
+from scalesearch.pareto.noise import format_percent
 from scalesearch.report.labels import brief
 from scalesearch.space.assembly.architecture import Architecture, assemble
 from scalesearch.space.schema.cost_names import OWN
@@ -145,7 +145,7 @@ class DryRun:
             f"Would train {spec.amount} and {len(spec.references)} references, {spec.workers} at a time "
             f"({spec.backend}), into {spec.out}",
             *([f"Then up to {spec.seeds.trials} trainings with further seeds, until the front has at most "
-               f"{spec.seeds.most} seeds each or its members are settled at {percent(spec.seeds.confidence)}"]
+               f"{spec.seeds.most} seeds each or its members are settled at {format_percent(spec.seeds.confidence)}"]
               if spec.seeds.most > 1 else []),
             *([f"Each reference is trained with {spec.seeds.references} seeds"] if spec.seeds.references > 1 else []),
         ]

@@ -14,7 +14,7 @@ import numpy as np
 
 from scalesearch.errors import UserError
 from scalesearch.files import write_json
-from scalesearch.samplers.encoding import decode
+from scalesearch.samplers.encoding import decode_params
 from scalesearch.schedule.rungs import Rungs
 from scalesearch.space.assembly.architecture import Architecture
 from scalesearch.study.config.spec import StudySpec
@@ -80,7 +80,7 @@ class Trainings:
 def passages(rungs: Rungs, trials: float) -> tuple[float, float]:
     """Trainings that come to their end, and stretches of training, in so many full trainings' worth of a search."""
     passing = [rungs.eta**-rung for rung in range(len(rungs.shares))]
-    begun = trials / sum(share * rungs.step(rung) for rung, share in enumerate(passing))
+    begun = trials / sum(share * rungs.budget_to_rung(rung) for rung, share in enumerate(passing))
     return begun * passing[-1], begun * sum(passing)
 
 
@@ -206,7 +206,7 @@ def feasible(evaluator: Evaluator, seed: int) -> list[Trial]:
     """Random candidates that meet the limits."""
     rng = random.Random(seed)
     sheets = [evaluator.region.sample_feasible(rng) for _ in range(SAMPLES)]
-    return [evaluator.evaluate(decode(evaluator.searched, sheet.params).params) for sheet in sheets if sheet]
+    return [evaluator.evaluate(decode_params(evaluator.searched, sheet.params).params) for sheet in sheets if sheet]
 
 
 def measure_training(spec: StudySpec, corpora: Corpora) -> Measure:

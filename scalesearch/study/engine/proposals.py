@@ -9,7 +9,7 @@ from itertools import takewhile
 import optuna
 from optuna.samplers import BaseSampler
 
-from scalesearch.samplers.base import Exhausted
+from scalesearch.samplers.candidate_sampler import SpaceExhaustedError
 from scalesearch.space import read_space
 from scalesearch.space.assembly.architecture import Architecture
 from scalesearch.space.schema.cost_names import OWN
@@ -70,7 +70,7 @@ class Proposals:
         while self.rejected_last() < self.plan.max_proposals:
             try:
                 asked, params = self.search.ask(self.sampler)
-            except Exhausted:
+            except SpaceExhaustedError:
                 return None
             trial = self._announce(self.plan.evaluator.evaluate(params), asked)
             if trial.state == State.PENDING:
@@ -115,6 +115,6 @@ class Proposals:
         own: JobFile = {"recipe": laid_over(self.plan.job["recipe"], trial.tuned)} if trial.tuned else {}
         if trial.origin == Origin.REPLICATE:
             return {**own, "job": "replicate", "of": trial.of, "seed": trial.seed or self.study.meta.seed}
-        if trial.origin == Origin.REFERENCE or rung >= self.plan.rungs.pauses:
+        if trial.origin == Origin.REFERENCE or rung >= self.plan.rungs.n_pauses:
             return own
         return {**own, "rung": rung, "until": self.plan.rungs.shares[rung]}

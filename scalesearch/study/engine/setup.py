@@ -104,7 +104,7 @@ def refuse_the_impossible(evaluator: Evaluator, seed: int) -> None:
     sample = estimate_feasibility(evaluator, seed, enough=1)
     if sample.feasible or evaluator.region.sample_feasible(random.Random(seed)) is not None:
         return
-    counted = "; counted, nothing in the space does" if evaluator.region.share == 0 else ""
+    counted = "; counted, nothing in the space does" if evaluator.region.feasible_share == 0 else ""
     worst = max(sample.missed, key=lambda name: sample.missed[name])
     slack = sample.nearest[worst]
     is_cost = any(name in worst for name in COST_NAMES)  # whose slack is the logarithm of a ratio

@@ -25,7 +25,7 @@ class Stopping:
 
     def __init__(self, study: StudyDir, stop: Stop | None, sampler: Any, slots: int) -> None:
         self.study, self.stop, self.slots = study, stop, slots
-        self.forecast = getattr(sampler, "forecast", None)
+        self.forecast = getattr(sampler, "forecast_gain", None)
         self._complete = -1
         self._reason = ""
 
@@ -48,7 +48,7 @@ class Stopping:
         found = self.forecast(history, trainings) if trainings else None
         if found is None:
             return ""
-        gain = Gain(self._complete, found.trainings, found.mean, found.low, found.high)
+        gain = Gain(self._complete, found.n_runs, found.mean, found.low, found.high)
         write_json(self.study.folder / FILE, gain.to_json())
         if self.stop is None or found.mean >= self.stop.gain:
             return ""

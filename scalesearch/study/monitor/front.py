@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalesearch.pareto.front import pareto_front
-from scalesearch.pareto.hypervolume import hypervolume, worst_corner
+from scalesearch.pareto.hypervolume import default_reference_point, hypervolume
 from scalesearch.pareto.objective import Objective
 from scalesearch.study.replicates.replicated import Replicated
 from scalesearch.study.replicates.summary import candidates_of, finished_of, with_replicates
@@ -99,7 +99,7 @@ def _volume(done: list[Replicated], values: NDArray[np.float64], on: NDArray[np.
     """
     ways: list[str] = [one.direction for one in objectives]
     worst = [[one.value(objective.name) for objective in objectives] for one in finished]
-    corner = worst_corner(np.array(worst, float), ways)
+    corner = default_reference_point(np.array(worst, float), ways)
     ends = [_ended(one.first.ended) for one in done]
     # Ranks, not times: trials that ended within the same millisecond count in the order of their numbers.
     order = np.argsort(np.argsort([-1.0 if end is None else end for end in ends], kind="stable"))

@@ -100,7 +100,7 @@ def running_trial(study: StudyDir, trial: Trial) -> RunningTrial:
     if report.kind == "done" and trial.rungs:
         report = Report()  # it is from before the last rung, and not of the training that goes on
     named = trial.origin in (Origin.REFERENCE, Origin.REPLICATE)  # these do not pause
-    rung, until = (None, 1.0) if named or reached >= rungs.pauses else (reached + 1, rungs.shares[reached])
+    rung, until = (None, 1.0) if named or reached >= rungs.n_pauses else (reached + 1, rungs.shares[reached])
     at_end = report.kind in AT_THE_END
     done = max(until if at_end else share(report), rungs.shares[reached - 1] if reached else 0.0)
     pace = report.seconds / done if report.seconds is not None and done and not at_end else None

@@ -143,7 +143,7 @@ def _counts(trials: Trials) -> dict[str, int]:
 def rung_rows(trials: Trials, meta: StudyMeta) -> tuple[RungRow, ...]:
     """Rows of all rungs, the end last; none in a study without rungs."""
     rungs, main = meta.rungs, meta.main_objective
-    if not rungs.pauses:
+    if not rungs.n_pauses:
         return ()
     charged = [trial for trial in trials if trial.origin.charged]
     rows = []

@@ -12,7 +12,7 @@ from optuna.distributions import BaseDistribution, FloatDistribution, IntDistrib
 from optuna.trial import FrozenTrial, TrialState
 
 from scalesearch.pareto.objective import Objective
-from scalesearch.samplers.encoding import distribution, encoded, to_param
+from scalesearch.samplers.encoding import encode_parameter, to_distribution, to_param
 from scalesearch.space.syntax.parameters import Choice, FloatRange, Parameter
 from scalesearch.study.trials.trial import State, Trial
 
@@ -26,13 +26,13 @@ COSTS = ("params.total", "params.non_embedding", "macs.total", "flops.total", "m
 def shape(parameter: Parameter) -> BaseDistribution:
     """Distribution of ``parameter``, in its own values wherever they are numbers."""
     match parameter:
-        case Choice(options) if isinstance(distribution(parameter), IntDistribution):
+        case Choice(options) if isinstance(to_distribution(parameter), IntDistribution):
             whole = all(isinstance(option, int) for option in options)
             return IntDistribution(min(options), max(options)) if whole else \
                 FloatDistribution(float(min(options)), float(max(options)))
         case FloatRange(low, high):
             return FloatDistribution(low, high, log=parameter.log)
-    return distribution(parameter)
+    return to_distribution(parameter)
 
 
 def shown(parameter: Parameter, value: Any) -> Any:
@@ -63,7 +63,7 @@ class Exported:
         shapes: dict[str, BaseDistribution] = {}
 
         def replay(path: str, asked: Parameter) -> Any:
-            name = encoded(self.space, path, asked)[0]
+            name = encode_parameter(self.space, path, asked)[0]
             params[name], shapes[name] = shown(asked, given[path]), shape(asked)
             return given[path]
 

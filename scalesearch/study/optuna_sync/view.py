@@ -16,8 +16,8 @@ from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from scalesearch.pareto.objective import Objective
-from scalesearch.samplers.encoding import encode, suggest
-from scalesearch.samplers.history import ARCHITECTURE, COMPUTE, COSTS, PAUSED, REPLICATES, RUNGS
+from scalesearch.samplers.encoding import encode_params, suggest_params
+from scalesearch.samplers.trial_history import ARCHITECTURE, COMPUTE, COSTS, PAUSED, REPLICATES, RUNGS
 from scalesearch.study.optuna_sync.attributes import NUMBER
 from scalesearch.study.trials.trial import Origin, Params, State, Trial
 from scalesearch.study.trials.trials import Trials, full_seconds
@@ -65,7 +65,7 @@ class SearchStudy:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # what is experimental in Optuna is our business, not the user's
                 asked = self.study.ask()
-                return asked, suggest(self.space, asked).params
+                return asked, suggest_params(self.space, asked).params
         except BaseException:
             for left in self._all()[number:]:  # the search ends here; nobody is to take it for one in training
                 self.study.tell(left.number, state=TrialState.FAIL)
@@ -73,7 +73,7 @@ class SearchStudy:
 
     def enqueue(self, params: Params) -> optuna.Trial:
         """The trial of Optuna's in which no sampler has a say: ``params`` are known."""
-        self.study.enqueue_trial(encode(self.space, params)[0])
+        self.study.enqueue_trial(encode_params(self.space, params)[0])
         return self.ask(RandomSampler())[0]
 
     def add(self, trial: Trial, asked: optuna.Trial | None = None) -> None:
@@ -116,14 +116,14 @@ class SearchStudy:
 
     def _frozen(self, trial: Trial) -> FrozenTrial:
         """``trial`` in Optuna's words."""
-        params, distributions = encode(self.space, trial.params) if trial.params else ({}, {})
+        params, distributions = encode_params(self.space, trial.params) if trial.params else ({}, {})
         return optuna.create_trial(state=STATES.get(trial.state, TrialState.RUNNING),
                                    values=_values(trial, self.objectives), params=params, distributions=distributions,
                                    user_attrs=self._attributes(trial), constraints=dict(trial.constraints))
 
     def _attributes(self, trial: Trial) -> dict[str, Any]:
         """User attributes that samplers and the scheduler read."""
-        exact = {one.name: trial.costs[one.name] for one in self.objectives if not one.measured and trial.costs}
+        exact = {one.name: trial.costs[one.name] for one in self.objectives if not one.is_measured and trial.costs}
         told = {NUMBER: trial.number, ARCHITECTURE: trial.identity, COSTS: exact, RUNGS: list(trial.losses),
                 PAUSED: trial.state == State.PAUSED}
         return told | ({COMPUTE: full_seconds(trial)} if self.priced else {})

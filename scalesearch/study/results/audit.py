@@ -160,7 +160,7 @@ def make_plan(results: Results, settings: Settings) -> AuditPlan:
         UserError: the study has too few finished trainings, or no metric.
     """
     study, meta = results.study, results.study.meta
-    main = next((one for one in meta.objectives if one.measured and one.name == meta.main_objective), None)
+    main = next((one for one in meta.objectives if one.is_measured and one.name == meta.main_objective), None)
     trials = {one.first.architecture: one.first for one in sorted(
         results.finished, key=lambda one: -one.value(main.name) * main.sign if main else 0)
         if (study.trial_folder(one.first) / "architecture.yaml").is_file() and study.record(one.first)}

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalesearch.pareto.front import pareto_front
-from scalesearch.pareto.hypervolume import hypervolume, worst_corner
+from scalesearch.pareto.hypervolume import default_reference_point, hypervolume
 from scalesearch.report.labels import costs_line, once
 from scalesearch.study.replicates.replicated import Replicated
 from scalesearch.study.replicates.summary import Verdict, finished_of
@@ -165,7 +165,7 @@ class Results:
         names, ways = list(self.objectives), list(self.objectives.values())
         if not self.finished:
             return None
-        corner = worst_corner(_values(self.finished, names), ways)
+        corner = default_reference_point(_values(self.finished, names), ways)
         return hypervolume(self.front[names].to_numpy(dtype=float), corner, ways), corner
 
     @property

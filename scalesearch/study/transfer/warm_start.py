@@ -17,7 +17,7 @@ import numpy as np
 from scalesearch.errors import UserError
 from scalesearch.files import read_json, write_json
 from scalesearch.pareto.front import pareto_front
-from scalesearch.schedule.rungs import spread
+from scalesearch.schedule.rungs import order_by_spread
 from scalesearch.study.config.objectives import values
 from scalesearch.study.config.sections import WARM_FILE, WarmSpec, place_of
 from scalesearch.study.replicates.summary import candidates_of
@@ -151,7 +151,7 @@ def _spread(study: StudyDir, usable: list[Trial]) -> list[Trial]:
     front = {trial.number: row for trial, row, is_on in zip(trials, table, on) if is_on}
     able = [trial for trial in usable if not trial.values and (trial.source or {})["trial"] in front]
     places = np.array([front[trial.source["trial"]] for trial in able if trial.source])
-    return [able[place] for place in spread(places, len(able))]
+    return [able[place] for place in order_by_spread(places, len(able))]
 
 
 def begin(study: StudyDir, spec: WarmSpec | None, plan: Plan, most: int, tell: Callable[[str], object]) -> Plan:

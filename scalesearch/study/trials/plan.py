@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scalesearch.pareto.objective import Objective
-from scalesearch.schedule.rungs import FULL, Rungs
+from scalesearch.schedule.rungs import NO_RUNGS, Rungs
 from scalesearch.study.config.rows import Reference
 from scalesearch.study.config.sections import ONE, Seeds, Stop
 from scalesearch.study.trials.evaluator import Evaluator
@@ -39,7 +39,7 @@ class Plan:
     references: tuple[Reference, ...] = ()
     attempts: int = 3
     max_proposals: int = 1000
-    rungs: Rungs = FULL
+    rungs: Rungs = NO_RUNGS
     seeds: Seeds = ONE
     compute: float | None = None
     stop: Stop | None = None

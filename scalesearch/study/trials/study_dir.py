@@ -146,7 +146,7 @@ class StudyDir:
         ended = (State.COMPLETE, State.FAILED)
         rows = [(self.record(trial) if trial.state in ended else None) or trial.to_json() for trial in self.trials
                 if numbers is None or trial.number in numbers]
-        return rows if self.meta.rungs.pauses else [{**row, "rungs": None} for row in rows]
+        return rows if self.meta.rungs.n_pauses else [{**row, "rungs": None} for row in rows]
 
     @contextmanager
     def owned(self) -> Iterator[None]:

@@ -14,7 +14,7 @@ import msgspec
 from scalesearch.errors import UserError
 from scalesearch.pareto.objective import Objective
 from scalesearch.samplers import SamplerSpec
-from scalesearch.schedule.rungs import FULL, Rungs
+from scalesearch.schedule.rungs import NO_RUNGS, Rungs
 from scalesearch.study.config.objectives import objective
 from scalesearch.study.config.sections import ONE, Seeds, WarmSpec
 from scalesearch.study.trials.trial import Numbers, Params
@@ -88,7 +88,7 @@ class StudyMeta:
     base: str | None = None
     scaling: Params | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
-    rungs: Rungs = FULL
+    rungs: Rungs = NO_RUNGS
     compute: float | None = None
     seeds: Seeds = ONE
     warm_start: WarmSpec | None = None
@@ -111,7 +111,7 @@ class StudyMeta:
     def main_objective(self) -> str:
         """The objective that orders trials: the main metric, else the first that is measured, else the first."""
         known = self.main_metric
-        measured = [one.name for one in self.objectives if one.measured] or [one.name for one in self.objectives]
+        measured = [one.name for one in self.objectives if one.is_measured] or [one.name for one in self.objectives]
         return known if known in self.directions else measured[0]
 
     @property
@@ -132,7 +132,7 @@ class StudyMeta:
         """JSON of all fields."""
         values = {one.name: msgspec.to_builtins(getattr(self, one.name)) for one in fields(self)}
         data = {"format": FORMAT, **values, "objectives": self.directions,
-                "rungs": values["rungs"] if self.rungs.pauses else None,
+                "rungs": values["rungs"] if self.rungs.n_pauses else None,
                 "seeds": values["seeds"] if self.seeds.wanted else None}
         return {**data, "crc": _checksum(data)}
 
@@ -153,7 +153,7 @@ class StudyMeta:
                 if data.pop("crc", None) != _checksum(data):
                     raise ValueError("its checksum is wrong")
                 ways = msgspec.convert(data["objectives"], dict[str, str])
-                given = {"rungs": FULL, "seeds": ONE, **{key: data[key] for key in ("rungs", "seeds") if data[key]}}
+                given = {"rungs": NO_RUNGS, "seeds": ONE, **{key: data[key] for key in ("rungs", "seeds") if data[key]}}
                 objectives = tuple(objective(*one) for one in ways.items())
                 return msgspec.convert({**data, "objectives": objectives, **given}, cls, from_attributes=True)
         except (ValueError, KeyError, RecursionError) as error:

@@ -124,6 +124,6 @@ def share_of(trial: Trial, rungs: Rungs) -> float:
     if trial.state == State.COMPLETE:
         return 1.0
     if trial.state == State.PENDING:
-        return rungs.shares[min(reached, rungs.pauses)]
+        return rungs.shares[min(reached, rungs.n_pauses)]
     # What failed between rungs is not counted: it takes no one's place.
     return rungs.shares[reached - 1] if reached and trial.state in (State.PAUSED, State.FAILED) else 0.0

@@ -13,7 +13,7 @@ from scalesearch.pareto.noise import Noise
 from scalesearch.samplers.bayes import surrogate
 from scalesearch.samplers.bayes.coordinates import Coordinates
 from scalesearch.samplers.bayes.surrogate import Surrogate, matern
-from scalesearch.samplers.sheet import Sheet, draw
+from scalesearch.samplers.candidate import Candidate, sample_value
 
 SPACE = {"width": IntDistribution(16, 128, log=True), "depth": IntDistribution(1, 6),
          "norm": CategoricalDistribution(("pre", "post")), "ratio": IntDistribution(1, 2)}
@@ -21,7 +21,7 @@ SPACE = {"width": IntDistribution(16, 128, log=True), "depth": IntDistribution(1
 
 def sheets(count, seed=1):
     rng = random.Random(seed)
-    found = [{name: draw(distribution, rng) for name, distribution in SPACE.items()} for _ in range(count)]
+    found = [{name: sample_value(distribution, rng) for name, distribution in SPACE.items()} for _ in range(count)]
     for sheet in found:
         if sheet["norm"] == "post":
             del sheet["ratio"]  # asked of some only
@@ -37,7 +37,7 @@ def score(sheet):
 
 
 def points(sheets):
-    return Coordinates.of([Sheet(sheet, {name: SPACE[name] for name in sheet}) for sheet in sheets],
+    return Coordinates.of([Candidate(sheet, {name: SPACE[name] for name in sheet}) for sheet in sheets],
                           np.array([[cost(sheet)] for sheet in sheets]))
 
 
@@ -88,7 +88,7 @@ def test_doubt_grows_with_distance_and_shrinks_where_others_are_in_training():
     model, new = fitted(known, [near, far, far])
     _, spread = model.predict(new)
     assert spread[0] < spread[1]
-    _, less = model.predict(new[1:2], believed=new[2:])
+    _, less = model.predict(new[1:2], pending=new[2:])
     assert less[0] < 0.5 * spread[1]
 
 
@@ -100,8 +100,8 @@ def test_what_does_not_matter_has_a_long_scale():
 
 def test_a_line_in_the_trend_goes_on_where_nothing_is_known():
     found, trend = points(sheets(20)), np.linspace(-1, 1, 20)
-    model = Surrogate(found.along(trend), 3 * trend)
-    mean, spread = model.predict(found.along(np.full(20, 2.5)))
+    model = Surrogate(found.with_trend(trend), 3 * trend)
+    mean, spread = model.predict(found.with_trend(np.full(20, 2.5)))
     assert mean == pytest.approx(np.full(20, 7.5), rel=0.25) and (spread > 0).all()
 
 
@@ -114,7 +114,7 @@ def test_equal_scores_and_two_points_are_no_trouble():
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 1000), st.lists(st.floats(-2, 2), min_size=7, max_size=7))
 def test_the_gradient_is_that_of_the_density(seed, logs):
-    found = points(sheets(12, seed)).along(np.linspace(-1, 1, 12))
+    found = points(sheets(12, seed)).with_trend(np.linspace(-1, 1, 12))
     rng = np.random.default_rng(seed)
     density = surrogate._Posterior(found, rng.normal(size=12), rng.integers(1, 4, 12), 0.2, int(seed) % 3)
     at = np.array([*logs, -2.0])
@@ -126,10 +126,10 @@ def test_repeated_measurements_say_how_large_the_noise_is():
     rng, found = np.random.default_rng(1), points(sheets(40))
     values = 4 * found.points[:, 0] + rng.normal(0, 1.0, 40)
     noises = [model.noise * model.unit**2 for model in (
-        Surrogate(found, values, spread=Noise(sd, 1000, 500)) for sd in (0.1, 1.0, 3.0))]
+        Surrogate(found, values, noise=Noise(sd, 1000, 500)) for sd in (0.1, 1.0, 3.0))]
     assert noises == pytest.approx([0.01, 1.0, 9.0], rel=0.2)
-    told = Surrogate(found, values, spread=Noise()).noise
-    assert told == Surrogate(found, values).noise != Surrogate(found, values, spread=Noise(3.0, 2, 1)).noise
+    told = Surrogate(found, values, noise=Noise()).noise
+    assert told == Surrogate(found, values).noise != Surrogate(found, values, noise=Noise(3.0, 2, 1)).noise
 
 
 def test_a_mean_of_many_seeds_is_trusted_more_than_one_seed():

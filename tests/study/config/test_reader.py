@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalesearch.errors import UserError
-from scalesearch.samplers import NAMES, SamplerSpec
+from scalesearch.samplers import SAMPLER_NAMES, SamplerSpec
 from scalesearch.space.schema.cost_names import PROTOCOL_NAMES
 from scalesearch.space.schema.settings import read_name
 from scalesearch.space.syntax.diagnostics import either
@@ -176,7 +176,7 @@ s.yaml:13:14: reference: expected a file, answers under `set`, or both
    |              ^^^^^^^^^^^
   = help: such as `{name: wide, set: {width: 256}}`
 
-11 problems""".replace("KINDS", either(NAMES)).replace("PROTOCOLS", either(PROTOCOL_NAMES))
+11 problems""".replace("KINDS", either(SAMPLER_NAMES)).replace("PROTOCOLS", either(PROTOCOL_NAMES))
 
 
 @pytest.mark.parametrize(("text", "seeds"), [
@@ -397,7 +397,7 @@ def test_a_budget_that_hardly_anything_meets_is_no_reason_to_refuse(tmp_path):
     spec = read_study(write(tmp_path, WIDE + REST + "protocol: { vocab: 400 }\nbudget: params.total <= 26k\n"))
     evaluator = make_evaluator(spec, None)
     refuse_the_impossible(evaluator, spec.proposer.seed)
-    assert 0 < evaluator.region.share < 1e-3  # it was looked for: nothing drawn met it
+    assert 0 < evaluator.region.feasible_share < 1e-3  # it was looked for: nothing drawn met it
     impossible = read_study(write(tmp_path, SPACE + REST + "protocol: { vocab: 400 }\nbudget: params.total <= 9k\n"))
     with refuses("budget-unmet", 2000, "counted", key="budget"):
         refuse_the_impossible(make_evaluator(impossible, None), 1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scalesearch.schedule.rungs import FULL
+from scalesearch.schedule.rungs import NO_RUNGS
 from scalesearch.study.monitor.snapshot import Watch
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import State
@@ -46,10 +46,10 @@ def test_a_study_goes_on_with_more_of_it(tmp_path):
 
 def test_what_is_allowed_follows_the_pace_and_nothing_is_known_before(tmp_path):
     driver = make_driver(tmp_path, make_plan(3))
-    assert driver.trials.allowed(FULL, 20, EACH) == 20
+    assert driver.trials.allowed(NO_RUNGS, 20, EACH) == 20
     driver.run()
-    assert driver.trials.allowed(FULL, 20, 7 * EACH) == pytest.approx(7)
-    assert driver.trials.allowed(FULL, 5, 7 * EACH) == 5 and driver.trials.allowed(FULL, 20, None) == 20
+    assert driver.trials.allowed(NO_RUNGS, 20, 7 * EACH) == pytest.approx(7)
+    assert driver.trials.allowed(NO_RUNGS, 5, 7 * EACH) == 5 and driver.trials.allowed(NO_RUNGS, 20, None) == 20
 
 
 def test_progress_is_of_what_the_compute_allows(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
-from scalesearch.samplers.base import Exhausted
+from scalesearch.samplers.candidate_sampler import SpaceExhaustedError
 from scalesearch.study.config.rows import Reference
 from scalesearch.study.trials.callback import Callback
 from scalesearch.study.trials.study_dir import StudyDir
@@ -99,7 +99,7 @@ def test_a_list_that_ends_is_said_to_and_not_to_repeat_itself(tmp_path):
 
     def ask_thrice(sampler):
         if next(asked) == 3:
-            raise Exhausted
+            raise SpaceExhaustedError
         return ask(sampler)
 
     driver.search.ask = ask_thrice
@@ -232,10 +232,10 @@ def test_bayes_chooses_among_networks_that_nobody_has_seen(tmp_path, monkeypatch
     """Many slopes describe one network here, so sheets that differ are not enough."""
     driver, pools = make_driver(tmp_path, make_plan(7), kind="bayes", storage=False), []
     sampler = driver.proposals.sampler
-    pool_of = sampler._pool
-    monkeypatch.setattr(sampler, "_pool", lambda ask: pools.append((ask, pool_of(ask))) or pools[-1][1])
+    pool_of = sampler._candidate_pool
+    monkeypatch.setattr(sampler, "_candidate_pool", lambda ask: pools.append((ask, pool_of(ask))) or pools[-1][1])
     driver.run()
     assert pools
     for ask, pool in pools:
-        networks = [ask.known.identity(sheet.params) for sheet in pool]
+        networks = [ask.facts.identity(sheet.params) for sheet in pool]
         assert len(set(networks)) == len(networks) > 1 and not set(networks) & set(ask.identities)

@@ -9,7 +9,7 @@ import pytest
 
 from scalesearch.cost import cost
 from scalesearch.files import write_json
-from scalesearch.schedule.rungs import FULL, Rungs
+from scalesearch.schedule.rungs import NO_RUNGS, Rungs
 from scalesearch.study.config.sections import ONE, Seeds
 from scalesearch.study.engine.forecasting import Line, Trainings, foretell, from_speeds, keep_forecast, passages
 from scalesearch.study.executors.worker import finish
@@ -24,7 +24,7 @@ from tests.study.fakes import architecture_of, efforts_to, fake_result, make_dri
 from tests.study.made import drawn
 
 
-def spec(trials, rungs=FULL, seeds=ONE, workers=1):
+def spec(trials, rungs=NO_RUNGS, seeds=ONE, workers=1):
     """What a forecast reads of a study file."""
     return SimpleNamespace(compute=None, trials=trials, rungs=rungs, seeds=seeds, workers=workers, rows=None,
                            proposer=SimpleNamespace(seed=1))
@@ -82,7 +82,7 @@ def test_references_and_seeds_are_foretold_by_their_own_sizes():
 
 
 def test_rungs_make_many_starts_and_few_ends():
-    assert passages(FULL, 5) == (5, 5)
+    assert passages(NO_RUNGS, 5) == (5, 5)
     ends, starts = passages(LADDER, 60.0)
     trials, _ = simulated(60.0, LADDER)
     assert sum(one.state.name == "COMPLETE" for one in trials) == pytest.approx(ends, rel=0.1)
@@ -114,7 +114,7 @@ def test_what_was_forecast_is_kept_until_more_is_asked_for(tmp_path):
 def test_before_anything_has_ended_the_rest_is_as_foretold(tmp_path):
     forecast = foretell(spec(24, Rungs()), PLAN.evaluator, [], measure, 1.0)
     driver = make_driver(tmp_path, PLAN, storage=False)
-    budget = budget_of(forecast, driver.trials, FULL)
+    budget = budget_of(forecast, driver.trials, NO_RUNGS)
     assert total(budget.expected).cpu_seconds == pytest.approx(forecast.cpu_seconds)
     assert total(budget.spent) == Effort()
     assert budget.expected_seconds == pytest.approx(forecast.seconds)

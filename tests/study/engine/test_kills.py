@@ -59,7 +59,7 @@ def test_more_than_fifty_kills_lose_nothing_and_do_nothing_twice(tmp_path):
     trials = check(killed)
     assert sum(kill.backend in (RAY, CLUSTER) for kill in killed.kills) >= 50
     assert {kill.kind for kill in killed.kills} == {WORKER, DRIVER, RAYLET, CONTROL, NODE, ALL, *STOPPED}
-    assert len(trials.having(State.COMPLETE)) > 10 and any(len(t.rungs) == kills.RUNGS.pauses for t in trials)
+    assert len(trials.having(State.COMPLETE)) > 10 and any(len(t.rungs) == kills.RUNGS.n_pauses for t in trials)
 
 
 @pytest.mark.slow

@@ -55,9 +55,9 @@ def cut(whole, folder, lines, kept):
 
 def undo(place: Path, steps):
     """Takes back what the worker of a trial left after its first ``steps`` stretches of training."""
-    for name in ("record.json", *(["result.json", "trained"] if steps <= RUNGS.pauses else ())):
+    for name in ("record.json", *(["result.json", "trained"] if steps <= RUNGS.n_pauses else ())):
         (place / name).unlink(missing_ok=True)
-    for rung in range(steps, RUNGS.pauses):
+    for rung in range(steps, RUNGS.n_pauses):
         (place / rung_file(rung)).unlink(missing_ok=True)
     if (place / "paused").exists():
         (place / "paused").write_text("".join(line + "\n" for line in (place / "paused").read_text().split()[:steps]))

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from scalesearch.samplers.bayes.gain_forecast import GainForecast
+from scalesearch.samplers.bayes.hypervolume_forecast import HypervolumeForecast
 from scalesearch.study.config.rows import Reference
 from scalesearch.study.config.sections import Seeds, Stop
 from scalesearch.study.config.values import Amount
@@ -96,9 +96,9 @@ def test_a_time_is_as_many_trainings_as_fit_into_it(tmp_path, within, slots, ahe
         object.__setattr__(trial, "wall_seconds", 10.0)
 
     class Sampler:
-        def forecast(self, history, trainings):
+        def forecast_gain(self, history, trainings):
             asked.append(trainings)
-            return GainForecast(trainings, 0.5, 0.4, 0.6)
+            return HypervolumeForecast(trainings, 0.5, 0.4, 0.6)
 
     assert not Stopping(study, Stop(0.2, within), Sampler(), slots).reason([])
     assert Stopping(study, Stop(0.6, within), Sampler(), slots).reason([])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalesearch.pareto.noise import quantile
+from scalesearch.pareto.noise import t_quantile
 from scalesearch.study.config.objectives import objective
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.replicates.allocation import (
@@ -136,8 +136,8 @@ def test_differences_and_intervals_are_those_of_student():
     (difference,) = pair.differences
     sd = math.sqrt((2 * 1 + 2 * 1) / 3)  # squares 1, 1 and 1, 0, 1 over 1 + 2 degrees of freedom
     assert difference.value == 3.0
-    assert difference.half == pytest.approx(quantile(0.95, 3) * sd * math.sqrt(1 / 2 + 1 / 3))
-    assert quantile(0.95, 3) == pytest.approx(3.1824, abs=1e-4)
+    assert difference.half == pytest.approx(t_quantile(0.95, 3) * sd * math.sqrt(1 / 2 + 1 / 3))
+    assert t_quantile(0.95, 3) == pytest.approx(3.1824, abs=1e-4)
     assert pair.settled == (difference.half < 3.0) and not pair.settled
 
 

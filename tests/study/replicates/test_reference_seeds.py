@@ -54,9 +54,9 @@ def test_the_noise_of_one_over_the_budget_counts_in_table_and_verdict(tmp_path):
     base, far = (found.study.trials[number] for number in (0, 1))
     assert base.eligible and not far.feasible
     noise = found.verdict.order.noise["bleu"]
-    assert (noise.df, noise.candidates) == (4, 2)
+    assert (noise.df, noise.n_candidates) == (4, 2)
     halves = {row["trial"]: row["bleu.half"] for row in found.table.to_dict("records") if row["seeds"] == 3}
-    assert halves == {number: noise.half(found.verdict.confidence, 3) for number in (0, 1)}
+    assert halves == {number: noise.interval_half_width(found.verdict.confidence, 3) for number in (0, 1)}
 
 
 def test_one_that_was_trained_before_under_another_name_has_its_seeds_as_well(tmp_path):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scalesearch.schedule.rungs import Rungs, promotable
+from scalesearch.schedule.rungs import Rungs, find_promotable
 from scalesearch.space.syntax.parameters import IntRange
 from scalesearch.study.config.objectives import objective
 from scalesearch.study.config.rows import Reference
@@ -226,7 +226,7 @@ def test_what_was_imported_takes_no_ones_place_on_a_rung(old, tmp_path):
         driver._append(Kind.RUNG, driver.trials[imported + number], loss=1.0 + number)
     history = driver.search.history()
     assert imported == 12 and len(history) == 14
-    assert promotable(history, plan.rungs, plan.objectives).user_attrs[NUMBER] == imported
+    assert find_promotable(history, plan.rungs, plan.objectives).user_attrs[NUMBER] == imported
 
 
 def test_what_a_fork_has_brought_along_is_not_taken_twice_and_hides_nothing(old, tmp_path):

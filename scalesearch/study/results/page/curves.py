@@ -28,7 +28,7 @@ def section(facts: Facts) -> Section:
         caption = (f"{TRAINING_LOSS}, label smoothing included where the recipe has it; mean since the validation "
                    "before.")
         parts.append(fold("Training loss", [_picture(facts, "train_loss", TRAINING_LOSS, caption)]))
-    return Section("curves", "Training curves", [*parts, *([_rungs(facts)] if facts.meta.rungs.pauses else [])])
+    return Section("curves", "Training curves", [*parts, *([_rungs(facts)] if facts.meta.rungs.n_pauses else [])])
 
 
 def _picture(facts: Facts, key: str, title: str, caption: str) -> Part:

@@ -23,7 +23,7 @@ def section(facts: Facts) -> Section:
     if rows.empty:
         return Section("trials", "Trials", [text("No trial has been started yet.")])
     metrics, params = _metrics(facts), differing(rows, facts.sampled, MAX_PARAMS)
-    rungs = bool(facts.meta.rungs.pauses)
+    rungs = bool(facts.meta.rungs.n_pauses)
     headings = ["trial", "state", *["front"] * facts.ranked, *map(heading, metrics), "seeds", "training seconds",
                 *["loss at rungs"] * rungs, *(name.partition(".")[2] for name in params), "files"]
     records = rows.to_dict("records")

@@ -1,11 +1,11 @@
 """Bayesian optimisation in which some objectives and constraints are known exactly before a trial runs."""
 
+from scalesearch.samplers.candidate_facts import CandidateFacts
 from scalesearch.samplers.hypervolume_gp import HypervolumeGP
-from scalesearch.samplers.known import Known
 
 
 class ExactCostBayes(HypervolumeGP):
     """Proposes what brings most expected hypervolume, given what is exact; see README.md."""
 
 
-__all__ = ["ExactCostBayes", "Known"]
+__all__ = ["ExactCostBayes", "CandidateFacts"]

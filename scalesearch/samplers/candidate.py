@@ -16,34 +16,34 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 
 from scalesearch.errors import UserError
 
-Define = Callable[[Any], Any]  # suggests everything that it needs from the trial it is given
-Choose = Callable[[str, BaseDistribution], Any]
-Key = str  # which knows its hash, as a tuple does not; thousands of sheets are looked up for each proposal
+DefineByRun = Callable[[Any], Any]  # suggests everything that it needs from the trial it is given
+ValueChooser = Callable[[str, BaseDistribution], Any]
+CandidateKey = str  # which knows its hash, as a tuple does not; thousands of sheets are looked up for each proposal
 
 
 @dataclass(frozen=True)
-class Sheet:
+class Candidate:
     """The parameters of one trial, external values, and what they are drawn from."""
 
     params: Mapping[str, Any]
     distributions: Mapping[str, BaseDistribution]
 
     @cached_property
-    def key(self) -> Key:
+    def key(self) -> CandidateKey:
         """What equal sheets have in common."""
-        return key_of(self.params)
+        return candidate_key(self.params)
 
 
-def key_of(params: Mapping[str, Any]) -> Key:
+def candidate_key(params: Mapping[str, Any]) -> CandidateKey:
     """What makes two sheets the same, whatever their order."""
     return "\n".join(f"{name}={value!r}" for name, value in sorted(params.items()))
 
 
-class SheetTrial:
+class CandidateTrial:
     """A trial whose suggestions ``choose`` makes; what a define-by-run function needs of one, without a study."""
 
-    def __init__(self, choose: Choose, number: int = 0) -> None:
-        self.choose, self.number = choose, number
+    def __init__(self, choose_value: ValueChooser, number: int = 0) -> None:
+        self.choose, self.number = choose_value, number
         self.params: dict[str, Any] = {}
         self.distributions: dict[str, BaseDistribution] = {}
         self.user_attrs: dict[str, Any] = {}
@@ -53,7 +53,8 @@ class SheetTrial:
         """A real number, as Optuna's."""
         return float(self._suggest(name, FloatDistribution(low, high, log=log, step=step)))
 
-    def suggest_int(self, name: str, low: int, high: int, *, step: int = 1, log: bool = False) -> int:
+    def suggest_int(self, name: str, low: int, high: int, *, step: int = 1,
+                    log: bool = False) -> int:
         """A whole number, as Optuna's."""
         return int(self._suggest(name, IntDistribution(low, high, log=log, step=step)))
 
@@ -67,23 +68,25 @@ class SheetTrial:
 
     def _suggest(self, name: str, distribution: BaseDistribution) -> Any:
         if name not in self.params:
-            self.params[name], self.distributions[name] = self.choose(name, distribution), distribution
+            self.params[name], self.distributions[name] = self.choose(name,
+                                                                      distribution), distribution
         return self.params[name]
 
 
-def fill(define: Define, choose: Choose) -> Sheet:
+def build_candidate(define: DefineByRun, choose_value: ValueChooser) -> Candidate:
     """The sheet that ``define`` asks for where ``choose(name, distribution)`` gives every value."""
-    trial = SheetTrial(choose)
+    trial = CandidateTrial(choose_value)
     define(trial)
-    return Sheet(trial.params, trial.distributions)
+    return Candidate(trial.params, trial.distributions)
 
 
-def sample(define: Define, rng: random.Random) -> Sheet:
+def sample_candidate(define: DefineByRun, rng: random.Random) -> Candidate:
     """A random sheet: every parameter uniform, log-uniform for log ranges."""
-    return fill(define, lambda name, distribution: draw(distribution, rng))
+    return build_candidate(define, lambda name, distribution: sample_value(distribution, rng))
 
 
-def change(define: Define, parent: Mapping[str, Any], rng: random.Random, new: Choose | None = None) -> Sheet:
+def mutate_candidate(define: DefineByRun, parent: Mapping[str, Any], rng: random.Random,
+                     choose_value: ValueChooser | None = None) -> Candidate:
     """The sheet of ``parent``'s values, those that it lacks or that are no longer legal being drawn.
 
     Args:
@@ -91,23 +94,23 @@ def change(define: Define, parent: Mapping[str, Any], rng: random.Random, new: C
     """
     def choose(name: str, distribution: BaseDistribution) -> Any:
         if name not in parent or not contains(distribution, parent[name]):
-            return draw(distribution, rng)
-        return new(name, distribution) if new else parent[name]
+            return sample_value(distribution, rng)
+        return choose_value(name, distribution) if choose_value else parent[name]
 
-    return fill(define, choose)
+    return build_candidate(define, choose)
 
 
-def flat(search_space: Mapping[str, BaseDistribution]) -> Define:
+def define_from_distributions(search_space: Mapping[str, BaseDistribution]) -> DefineByRun:
     """The define-by-run function that asks for everything in ``search_space``."""
     def define(trial: Any) -> None:
         for name, distribution in search_space.items():
-            suggest(trial, name, distribution)
+            suggest_value(trial, name, distribution)
 
     return define
 
 
-def suggest(trial: Any, name: str, distribution: BaseDistribution) -> Any:
-    """What ``trial``, Optuna's or a :class:`SheetTrial`, suggests for a distribution."""
+def suggest_value(trial: Any, name: str, distribution: BaseDistribution) -> Any:
+    """What ``trial``, Optuna's or a :class:`CandidateTrial`, suggests for a distribution."""
     match distribution:
         case CategoricalDistribution():
             return trial.suggest_categorical(name, distribution.choices)
@@ -118,7 +121,7 @@ def suggest(trial: Any, name: str, distribution: BaseDistribution) -> Any:
     raise TypeError(distribution)
 
 
-def enumerate_sheets(define: Define) -> Iterator[Sheet]:
+def enumerate_candidates(define: DefineByRun) -> Iterator[Candidate]:
     """Every sheet, in the order of the values.
 
     Raises:
@@ -129,15 +132,16 @@ def enumerate_sheets(define: Define) -> Iterator[Sheet]:
         sizes: list[int] = []
 
         def choose(name: str, distribution: BaseDistribution, sizes: list[int] = sizes) -> Any:
-            values = values_of(distribution)
+            values = distribution_values(distribution)
             if values is None:
-                raise UserError(f"{name}: a continuous range cannot be enumerated; give it a step", code="endless")
+                raise UserError(f"{name}: a continuous range cannot be enumerated; give it a step",
+                                code="endless")
             if len(sizes) == len(script):
                 script.append(0)
             sizes.append(len(values))
             return values[script[len(sizes) - 1]]
 
-        yield fill(define, choose)
+        yield build_candidate(define, choose)
         while script and script[-1] + 1 == sizes[len(script) - 1]:
             script.pop()
         if not script:
@@ -145,7 +149,7 @@ def enumerate_sheets(define: Define) -> Iterator[Sheet]:
         script[-1] += 1
 
 
-def values_of(distribution: BaseDistribution) -> Sequence[Any] | None:
+def distribution_values(distribution: BaseDistribution) -> Sequence[Any] | None:
     """Everything that a parameter may be; None where there is no end of it."""
     match distribution:
         case CategoricalDistribution():
@@ -153,20 +157,24 @@ def values_of(distribution: BaseDistribution) -> Sequence[Any] | None:
         case IntDistribution(low=low, high=high, step=step):
             return range(low, high + 1, step)
         case FloatDistribution(low=low, high=high, step=step) if step is not None:
-            return [min(float(f"{low + at * step:.12g}"), high) for at in range(round((high - low) / step) + 1)]
+            return [
+                min(float(f"{low + at * step:.12g}"), high)
+                for at in range(round((high - low) / step) + 1)
+            ]
     return [distribution.low] if distribution.single() else None  # type: ignore[attr-defined]
 
 
-def draw(distribution: BaseDistribution, rng: random.Random) -> Any:
+def sample_value(distribution: BaseDistribution, rng: random.Random) -> Any:
     """A uniform draw, or a log-uniform one."""
     match distribution:
         case IntDistribution(low=low, high=high, log=True):
             drawn = round(math.exp(rng.uniform(math.log(low - 0.5), math.log(high + 0.5))))
             return min(max(drawn, low), high)
         case FloatDistribution(low=low, high=high, step=None, log=log):
-            real = math.exp(rng.uniform(math.log(low), math.log(high))) if log else rng.uniform(low, high)
+            real = math.exp(rng.uniform(math.log(low), math.log(high))) if log else rng.uniform(
+                low, high)
             return min(max(real, low), high)
-    values = values_of(distribution)
+    values = distribution_values(distribution)
     assert values is not None
     return values[rng.randrange(len(values))]
 
@@ -174,7 +182,8 @@ def draw(distribution: BaseDistribution, rng: random.Random) -> Any:
 def contains(distribution: BaseDistribution, value: Any) -> bool:
     """Whether ``value`` is one of ``distribution``'s."""
     if isinstance(distribution, CategoricalDistribution):
-        return any(choice == value and type(choice) is type(value) for choice in distribution.choices)
+        return any(choice == value and type(choice) is type(value)
+                   for choice in distribution.choices)
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     low, high, step = distribution.low, distribution.high, distribution.step  # type: ignore[attr-defined]
@@ -182,32 +191,33 @@ def contains(distribution: BaseDistribution, value: Any) -> bool:
     return bool(low <= value <= high and abs(steps - round(steps)) < 1e-6)
 
 
-def near(distribution: BaseDistribution, value: Any, rng: random.Random, reach: float) -> Any:
+def sample_neighbor(distribution: BaseDistribution, value: Any, rng: random.Random,
+                    step_share: float) -> Any:
     """Another value: of numbers one near by, at least the next one; of words any other.
 
     Args:
         reach: standard deviation of a step along a list of numbers, as a share of the list.
     """
-    values = values_of(distribution)
+    values = distribution_values(distribution)
     if values is None:
-        return _moved(distribution, value, rng.gauss(0, reach))
+        return _shift_value(distribution, value, rng.gauss(0, step_share))
     if len(values) < 2:
         return value
     if isinstance(distribution, CategoricalDistribution):
         return rng.choice([choice for choice in values if choice is not value and choice != value])
-    at, last = place_of(values, value), len(values) - 1
-    step = max(1, round(abs(rng.gauss(0, reach)) * last))
+    at, last = index_of(values, value), len(values) - 1
+    step = max(1, round(abs(rng.gauss(0, step_share)) * last))
     places = [place for place in (at - step, at + step) if 0 <= place <= last]
     return values[rng.choice(places) if places else (0 if at > last - at else last)]
 
 
-def _moved(distribution: Any, value: float, share: float) -> float:
+def _shift_value(distribution: Any, value: float, share: float) -> float:
     """``value`` moved by a share of its range, of the range's logarithm for log ranges."""
     low, high = distribution.low, distribution.high
     moved = value * (high / low) ** share if distribution.log else value + share * (high - low)
     return float(min(max(moved, low), high))
 
 
-def place_of(values: Sequence[Any], value: float) -> int:
+def index_of(values: Sequence[Any], value: float) -> int:
     """The place of a number in an evenly spaced list that holds it."""
     return 0 if len(values) < 2 else round((value - values[0]) / (values[1] - values[0]))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from scalesearch.samplers.history import COMPUTE
+from scalesearch.samplers.trial_history import COMPUTE
 from tests.samplers.pools import Searched
 
 
@@ -15,18 +15,18 @@ def priced(took):
     for trial in trials:
         if trial.state.name == "COMPLETE":
             trial.set_user_attr(COMPUTE, took(trial.values[1]))
-    return search.study.sampler.outlook_after(trials)[0]
+    return search.study.sampler.acquisition_after(trials)[0]
 
 
 def test_a_gain_is_for_the_compute_that_it_takes():
     alike, by_size = priced(lambda params: 7.0), priced(lambda params: 0.01 * params)
-    size = by_size.costs[by_size.pool, 0]
-    assert np.allclose(alike._compute, 1)  # in units of the mean, whatever the unit
-    assert np.corrcoef(np.log(size), np.log(by_size._compute[by_size.pool]))[0, 1] > 0.9
-    assert by_size.new == pytest.approx(alike.new / by_size._compute[by_size.pool])
+    size = by_size.costs[by_size.pool_rows, 0]
+    assert np.allclose(alike._relative_compute, 1)  # in units of the mean, whatever the unit
+    assert np.corrcoef(np.log(size), np.log(by_size._relative_compute[by_size.pool_rows]))[0, 1] > 0.9
+    assert by_size.new_values == pytest.approx(alike.new_values / by_size._relative_compute[by_size.pool_rows])
 
 
 def test_without_what_trials_took_every_training_is_charged_alike():
     search = Searched("bayes")
     search.run(8)
-    assert (search.study.sampler.outlook_after(search.trials)[0]._compute == 1).all()
+    assert (search.study.sampler.acquisition_after(search.trials)[0]._relative_compute == 1).all()

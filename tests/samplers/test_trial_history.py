@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalesearch.pareto.objective import Objective
-from scalesearch.samplers.history import predict_final_values
+from scalesearch.samplers.trial_history import predict_final_values
 from tests.samplers.trials import frozen
 
 OBJECTIVES = (Objective("bleu", "max", True), Objective("params", "min", False))

@@ -26,12 +26,12 @@ if TYPE_CHECKING:  # importing Optuna takes a second, and rungs are read by comm
 ARCHITECTURE = "architecture"  # identity of what was trained
 COSTS = "costs"  # objective to value, of objectives known before training
 RUNGS = "rungs"  # validation loss at each rung reached, smaller being better
-UNIT = "loss_unit"  # of its losses; only losses of one unit, such as nats a character, say who dominates whom
+LOSS_UNIT = "loss_unit"  # of its losses; only losses of one unit, such as nats a character, say who dominates whom
 COMPUTE = "compute"  # of a full training, by what was trained so far, in any unit; given where compute is what is short
 PAUSED = "paused"  # whether it waits at its last rung
 REPLICATES = "replicates"  # final values of further trainings, which differ in nothing but their seed
-FEWEST = 3  # trials through which a line is drawn
-Exact = Callable[["FrozenTrial", Sequence[Objective]], Mapping[str, float]]
+MIN_TRIALS = 3  # trials through which a line is drawn
+ExactValuesFunction = Callable[["FrozenTrial", Sequence[Objective]], Mapping[str, float]]
 
 
 def exact_values(trial: FrozenTrial, objectives: Sequence[Objective]) -> Mapping[str, float]:
@@ -40,12 +40,12 @@ def exact_values(trial: FrozenTrial, objectives: Sequence[Objective]) -> Mapping
     return {**ended, **(trial.user_attrs.get(COSTS) or {})}
 
 
-def rungs_of(trial: FrozenTrial) -> Sequence[float]:
+def rung_losses(trial: FrozenTrial) -> Sequence[float]:
     """The loss at each rung that ``trial`` has reached."""
     return trial.user_attrs.get(RUNGS) or ()
 
 
-def seeds_of(trial: FrozenTrial) -> Sequence[Sequence[float]]:
+def values_by_seed(trial: FrozenTrial) -> Sequence[Sequence[float]]:
     """Final values of every seed of a complete ``trial``, its own first."""
     return [trial.values, *(trial.user_attrs.get(REPLICATES) or ())]
 
@@ -71,7 +71,7 @@ def is_infeasible(trial: FrozenTrial) -> bool:
 
 
 def predict_final_values(trials: Sequence[FrozenTrial], objectives: Sequence[Objective],
-                         exact: Exact = exact_values) -> dict[int, list[float]]:
+                         exact: ExactValuesFunction = exact_values) -> dict[int, list[float]]:
     """Trial number to values in the order of ``objectives``: real ones where there are any, predicted for the paused.
 
     As long as too few were trained to the end, every measured objective of every trial is its loss at the first rung,
@@ -81,34 +81,42 @@ def predict_final_values(trials: Sequence[FrozenTrial], objectives: Sequence[Obj
         exact: gives, of a trial, objective to value for those that are not measured.
     """
     ended = [trial for trial in trials if is_complete(trial)]
-    paused = [trial for trial in trials if is_paused(trial) and rungs_of(trial)]
+    paused = [trial for trial in trials if is_paused(trial) and rung_losses(trial)]
     if not paused:
         return {trial.number: list(trial.values) for trial in ended}
-    early = sum(bool(rungs_of(trial)) for trial in ended) < FEWEST  # a reference passes no rung
+    early = sum(bool(rung_losses(trial))
+                for trial in ended) < MIN_TRIALS  # a reference passes no rung
 
     @cache
     def line(at: int, rung: int) -> tuple[float, float]:
-        return (0.0, float(objectives[at].sign)) if early else _line(ended, at, objectives[at], rung)
+        return (0.0, float(objectives[at].sign)) if early else _theil_sen_fit(
+            ended, at, objectives[at], rung)
 
     def predicted(trial: FrozenTrial) -> list[float]:
-        rung, costs = 0 if early else len(rungs_of(trial)) - 1, exact(trial, objectives)
-        lines = [line(at, rung) if one.measured else None for at, one in enumerate(objectives)]
+        rung, costs = 0 if early else len(rung_losses(trial)) - 1, exact(trial, objectives)
+        lines = [line(at, rung) if one.is_measured else None for at, one in enumerate(objectives)]
         return [costs[objective.name] if its is None else its[0] + its[1] * log_loss(trial, rung)
                 for objective, its in zip(objectives, lines)]
 
-    return {trial.number: list(trial.values) if is_complete(trial) and not early else predicted(trial)
-            for trial in trials
-            if (is_complete(trial) and not early) or (rungs_of(trial) and (is_complete(trial) or is_paused(trial)))}
+    return {
+        trial.number: list(trial.values) if is_complete(trial) and not early else predicted(trial)
+        for trial in trials
+        if (is_complete(trial) and not early) or (
+            rung_losses(trial) and (is_complete(trial) or is_paused(trial)))
+    }
 
 
 def log_loss(trial: FrozenTrial, rung: int) -> float:
     """The logarithm of the loss at ``rung``."""
-    return math.log(max(rungs_of(trial)[rung], 1e-12))
+    return math.log(max(rung_losses(trial)[rung], 1e-12))
 
 
-def _line(ended: Sequence[FrozenTrial], at: int, objective: Objective, rung: int) -> tuple[float, float]:
+def _theil_sen_fit(ended: Sequence[FrozenTrial], at: int, objective: Objective,
+                   rung: int) -> tuple[float, float]:
     """Start and slope of an objective over the log of the loss; a slope that says worse is better is none."""
-    there = [(log_loss(trial, rung), trial.values[at]) for trial in ended if len(rungs_of(trial)) > rung]
+    there = [(log_loss(trial, rung), trial.values[at])
+             for trial in ended
+             if len(rung_losses(trial)) > rung]
     x, y = np.array(there, float).reshape(-1, 2).T
     one, other = np.triu_indices(len(x), 1)
     apart = np.abs(x[one] - x[other]) > 1e-9

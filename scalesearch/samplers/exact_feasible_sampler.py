@@ -10,12 +10,12 @@ from scalesearch.cost.protocol import Protocol
 from scalesearch.feasible.draw import Draws
 from scalesearch.feasible.grid import Endless, TooMany
 from scalesearch.feasible.limits import bounds_of
-from scalesearch.samplers.encoding import encode
+from scalesearch.samplers.encoding import encode_params
 from scalesearch.space import Space
 from scalesearch.space.questionnaire.constraints import Constraint
 
 
-class ExactDraws:
+class ExactFeasibleSampler:
     """Draws of ``space`` that meet the budgets among ``limits``.
 
     Attributes:
@@ -24,12 +24,15 @@ class ExactDraws:
 
     def __init__(self, space: Space, draws: Draws, limits: Sequence[Constraint]) -> None:
         self.space, self.draws = space, draws
-        self.share = draws.share if all(limit.costs or limit in space.where for limit in limits) else None
+        self.share = draws.share if all(limit.costs or limit in space.where
+                                        for limit in limits) else None
 
     @classmethod
-    def of(cls, space: Any, protocol: Protocol, limits: Sequence[Any]) -> ExactDraws | None:
+    def of(cls, space: Any, protocol: Protocol,
+           limits: Sequence[Any]) -> ExactFeasibleSampler | None:
         """Takes ``space`` apart, in seconds; None where that cannot be done."""
-        if not isinstance(space, Space) or not all(isinstance(limit, Constraint) for limit in limits):
+        if not isinstance(space, Space) or not all(
+                isinstance(limit, Constraint) for limit in limits):
             return None
         bounds = bounds_of(limit for limit in limits if limit.costs)
         try:
@@ -40,4 +43,4 @@ class ExactDraws:
     def sample(self, rng: random.Random) -> dict[str, Any] | None:
         """The parameters of a sheet, with the chances that rejection gives; None where nothing meets the budgets."""
         answers = self.draws.draw(rng)
-        return None if answers is None else encode(self.space, answers)[0]
+        return None if answers is None else encode_params(self.space, answers)[0]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from scalesearch.pareto.objective import Objective
-from scalesearch.samplers.bayes import outlook
+from scalesearch.samplers.bayes import acquisition
 from scalesearch.samplers.bayes.coordinates import Coordinates
-from scalesearch.samplers.bayes.forecast import FEWEST, Forecast
+from scalesearch.samplers.bayes.multi_fidelity import MIN_OBSERVATIONS, MultiFidelitySurrogate
 from tests.samplers.trials import frozen
 
 NAN = np.nan
@@ -26,13 +26,13 @@ def learned(complete, paused=20):
     points, early, final = candidates(complete + paused + 40)
     losses = np.column_stack([early, final])[: complete + paused]
     losses[complete:, 1] = NAN
-    return Forecast(points[: complete + paused], losses), points, early, final
+    return MultiFidelitySurrogate(points[: complete + paused], losses), points, early, final
 
 
 def test_a_loss_of_another_vocabulary_is_seen_through():
     forecast, points, early, final = learned(12)
     waiting = slice(12, 32)
-    mean, spread = forecast.end(points[waiting], 0, early[waiting])
+    mean, spread = forecast.predict_final(points[waiting], 0, early[waiting])
     assert np.corrcoef(mean, final[waiting])[0, 1] > 0.9 > np.corrcoef(early[waiting], final[waiting])[0, 1]
     assert (abs(mean - final[waiting]) < 2 * np.sqrt(spread**2 + 0.1)).mean() > 0.9
 
@@ -40,40 +40,40 @@ def test_a_loss_of_another_vocabulary_is_seen_through():
 def test_who_has_not_begun_is_doubted_more_than_who_waits():
     forecast, points, early, final = learned(12)
     new = slice(32, 72)
-    mean, spread = forecast.end(points[new], 0, *forecast.next(points[new], 0, None))
-    _, less = forecast.end(points[new], 0, early[new])
+    mean, spread = forecast.predict_final(points[new], 0, *forecast.predict_level(points[new], 0, None))
+    _, less = forecast.predict_final(points[new], 0, early[new])
     assert spread.mean() > 1.3 * less.mean()
     assert np.corrcoef(mean, final[new])[0, 1] > 0.6
 
 
 def test_without_rungs_it_is_the_surrogate_of_the_end():
     points, _, final = candidates(30)
-    forecast = Forecast(points[:20], final[:20, None])
-    mean, spread = forecast.next(points[20:], 0, None)
-    assert np.array_equal(forecast.end(points[20:], 0, mean, spread), (mean, spread))
+    forecast = MultiFidelitySurrogate(points[:20], final[:20, None])
+    mean, spread = forecast.predict_level(points[20:], 0, None)
+    assert np.array_equal(forecast.predict_final(points[20:], 0, mean, spread), (mean, spread))
 
 
 def test_one_that_passed_no_rung_counts_at_the_end():
     points, early, final = candidates(30)
     losses = np.column_stack([early, final])[:12]
     losses[0, 0] = NAN
-    with_it = Forecast(points[:12], losses)
-    without = Forecast(points[1:12], losses[1:])
+    with_it = MultiFidelitySurrogate(points[:12], losses)
+    without = MultiFidelitySurrogate(points[1:12], losses[1:])
     counts = [len(one.levels[1].surrogate.scores) for one in (with_it, without)]
     assert counts == [12, 11]
 
 
 def test_too_few_are_told():
     points, early, final = candidates(10)
-    losses = np.column_stack([early, np.where(np.arange(10) < FEWEST - 1, final, NAN)])
+    losses = np.column_stack([early, np.where(np.arange(10) < MIN_OBSERVATIONS - 1, final, NAN)])
     with pytest.raises(ValueError, match="2 trials have come to level 1"):
-        Forecast(points, losses)
+        MultiFidelitySurrogate(points, losses)
 
 
 def test_of_very_many_trials_the_front_is_learned_from(monkeypatch):
     trials = [frozen(at, "COMPLETE", {"width": at}, values=[float(at == 7), float(at != 3)]) for at in range(60)]
     objectives = (Objective("bleu", "max", True), Objective("params", "min", False))
-    assert outlook._telling(trials, objectives) == trials
-    monkeypatch.setattr(outlook, "MOST_KNOWN", 10)
-    kept = {trial.number for trial in outlook._telling(trials, objectives)}
+    assert acquisition._select_training_trials(trials, objectives) == trials
+    monkeypatch.setattr(acquisition, "MAX_TRAINING_TRIALS", 10)
+    kept = {trial.number for trial in acquisition._select_training_trials(trials, objectives)}
     assert {3, 7} <= kept and 10 <= len(kept) <= 12

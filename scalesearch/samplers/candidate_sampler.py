@@ -19,22 +19,28 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from scalesearch.pareto.objective import Objective
-from scalesearch.samplers.ask import Ask, Summaries
-from scalesearch.samplers.known import Knowledge, Knows
-from scalesearch.samplers.sheet import Define, Sheet, draw, flat, sample
+from scalesearch.samplers.candidate import (
+    Candidate,
+    DefineByRun,
+    define_from_distributions,
+    sample_candidate,
+    sample_value,
+)
+from scalesearch.samplers.candidate_facts import FactsCache, FactsFunction
+from scalesearch.samplers.sampler_state import SamplerState, TrialSummaryCache
 
 if TYPE_CHECKING:
     from scalesearch.samplers.feasible_region import FeasibleRegion
 
-PATIENCE = 5  # proposals in a row that were seen before, after which they are random
-STRATA_DRAWS = 20  # random sheets of which one of the first is chosen, by what it costs
+MAX_CONSECUTIVE_REPEATS = 5  # proposals in a row that were seen before, after which they are random
+N_STRATIFICATION_SAMPLES = 20  # random sheets of which one of the first is chosen, by what it costs
 
 
-class Exhausted(Exception):
+class SpaceExhaustedError(Exception):
     """Everything there is was proposed. Raised by ``infer_relative_search_space``, and so where a trial first asks."""
 
 
-class SheetSampler(BaseSampler):
+class CandidateSampler(BaseSampler):
     """Proposes a whole conditional sheet at once; works in any Optuna study.
 
     Args:
@@ -48,66 +54,76 @@ class SheetSampler(BaseSampler):
         shares: of a full training at which trials pause, the last one 1.
     """
 
-    n_startup: ClassVar[int] = 10  # Optuna's number
-    stratified_startup: ClassVar[bool] = False  # whether its first trials are spread over the known costs
-    exhaustive: ClassVar[bool] = False  # whether it goes through a list, and so comes to an end of itself
+    default_n_startup_trials: ClassVar[int] = 10  # Optuna's number
+    has_stratified_startup: ClassVar[
+        bool] = False  # whether its first trials are spread over the known costs
+    is_exhaustive: ClassVar[
+        bool] = False  # whether it goes through a list, and so comes to an end of itself
     learns_from_infeasible: bool = False  # whether it must be shown what misses a constraint
 
-    def __init__(self, *, define: Define | None = None, known: Knows | None = None,
-                 region: FeasibleRegion | None = None, objectives: Sequence[Objective] | None = None,
-                 seed: int | None = None, n_startup_trials: int | None = None, shares: Sequence[float] = (1.0,)
-                 ) -> None:
+    def __init__(
+        self, *, define: DefineByRun | None = None, facts: FactsFunction | None = None,
+        region: FeasibleRegion | None = None, objectives: Sequence[Objective] | None = None,
+        seed: int | None = None, n_startup_trials: int | None = None,
+        rung_shares: Sequence[float] = (1.0, )) -> None:
         self.define, self.region = define, region
-        self.known = Knowledge.of(known if known is not None or region is None else region.known)
+        self.facts = FactsCache.of(facts if facts is not None or region is None else region.known)
         self.objectives = None if objectives is None else tuple(objectives)
         self.seed = secrets.randbits(32) if seed is None else seed
-        self.n_startup_trials = type(self).n_startup if n_startup_trials is None else n_startup_trials
-        self.shares = tuple(shares)
-        self._summaries = Summaries(self.known)
-        self._proposed: dict[int, Sheet] = {}  # of trials that have not asked for their parameters yet
+        self.n_startup_trials = type(
+            self).default_n_startup_trials if n_startup_trials is None else n_startup_trials
+        self.rung_shares = tuple(rung_shares)
+        self._summaries = TrialSummaryCache(self.facts)
+        self._proposed: dict[int, Candidate] = {
+        }  # of trials that have not asked for their parameters yet
 
-    def propose(self, ask: Ask) -> Sheet | None:
+    def propose(self, state: SamplerState) -> Candidate | None:
         """A sheet for ``ask``; None where nothing is found that is worth a trial."""
         raise NotImplementedError
 
-    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+    def infer_relative_search_space(self, study: Study,
+                                    trial: FrozenTrial) -> dict[str, BaseDistribution]:
         define = self.define
         if define is None:
-            shared = self.learned(study, trial)
+            shared = self.shared_search_space(study, trial)
             if not shared:
                 return {}
-            define = flat(shared)
-        sheet = self._proposed[trial.number] = self.next_sheet(self.ask(study, trial, define))
+            define = define_from_distributions(shared)
+        sheet = self._proposed[trial.number] = self.next_candidate(
+            self.make_state(study, trial, define))
         return dict(sheet.distributions)
 
-    def sample_relative(self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-                        ) -> dict[str, Any]:
+    def sample_relative(self, study: Study, trial: FrozenTrial,
+                        search_space: dict[str, BaseDistribution]) -> dict[str, Any]:
         sheet = self._proposed.pop(trial.number, None)
         if not search_space:
             return {}
         if sheet is None or not set(search_space) <= set(sheet.params):
-            sheet = self.next_sheet(self.ask(study, trial, flat(search_space)))
+            sheet = self.next_candidate(
+                self.make_state(study, trial, define_from_distributions(search_space)))
         return {name: sheet.params[name] for name in search_space}
 
     def sample_independent(self, study: Study, trial: FrozenTrial, param_name: str,
                            param_distribution: BaseDistribution) -> Any:
-        return draw(param_distribution, random.Random(self.seed_of(trial, param_name)))
+        return sample_value(param_distribution, random.Random(self.seed_of(trial, param_name)))
 
-    def learned(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+    def shared_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """What all past trials were asked for, with the same distributions; nothing during startup."""
         trials = study.get_trials(deepcopy=False)
         past = [one for one in trials if one.number != trial.number and one.distributions]
         enough = len(past) >= self.n_startup_trials
         return dict(intersection_search_space(past, include_pruned=True)) if enough else {}
 
-    def ask(self, study: Study, trial: FrozenTrial, define: Define) -> Ask:
+    def make_state(self, study: Study, trial: FrozenTrial, define: DefineByRun) -> SamplerState:
         """What is known when ``trial`` asks."""
         past = [one for one in study.get_trials(deepcopy=False) if one.number != trial.number]
         rng = random.Random(self.seed_of(trial))
         if self.define is None or define is self.define:
-            return Ask(trial.number, past, define, self._summaries, self.objectives, study, rng)
+            return SamplerState(trial.number, past, define, self._summaries, self.objectives, study,
+                                rng)
         # Something else is asked for than what the sampler was made for: nothing is known of that.
-        return Ask(trial.number, past, define, Summaries(Knowledge(None)), None, study, rng)
+        return SamplerState(trial.number, past, define, TrialSummaryCache(FactsCache(None)), None,
+                            study, rng)
 
     def seed_of(self, trial: FrozenTrial, name: str = "") -> int:
         """A seed of 32 bits for what ``trial`` is proposed, or for one of its parameters."""
@@ -118,57 +134,64 @@ class SheetSampler(BaseSampler):
         digest = hashlib.sha256(f"{self.seed}:{number}:{name}".encode()).digest()
         return int.from_bytes(digest[:4], "big")
 
-    def next_sheet(self, ask: Ask) -> Sheet:
+    def next_candidate(self, state: SamplerState) -> Candidate:
         """What ``ask`` is answered: a way back into the region, one of the first, the sampler's own, or a random one.
 
         Raises:
             Exhausted: the sampler goes through a list, and it is at its end.
         """
-        if self.exhaustive:
-            sheet = self.propose(ask)
+        if self.is_exhaustive:
+            sheet = self.propose(state)
             if sheet is None:
-                raise Exhausted("everything that the space holds and its limits allow was proposed")
+                raise SpaceExhaustedError(
+                    "everything that the space holds and its limits allow was proposed")
             return sheet
-        if self.learns_from_infeasible and ask.last_is_rejected:
-            repaired = self.repaired(ask, ask.trials[-1].params)
+        if self.learns_from_infeasible and state.last_is_rejected:
+            repaired = self.repair(state, state.trials[-1].params)
             if repaired is not None:
                 return repaired
-        stuck = ask.repeats >= PATIENCE
-        sheet = None if stuck or not self.stratified_startup else self._stratum(ask)
-        sheet = sheet or (None if stuck else self.propose(ask)) or self.sample(ask)
-        if self.learns_from_infeasible or ask.known(sheet.params).feasible:
+        stuck = state.n_recent_repeats >= MAX_CONSECUTIVE_REPEATS
+        sheet = None if stuck or not self.has_stratified_startup else self._stratified_candidate(
+            state)
+        sheet = sheet or (None if stuck else self.propose(state)) or self.sample_random(state)
+        if self.learns_from_infeasible or state.facts(sheet.params).is_feasible:
             return sheet
-        return self.repaired(ask, sheet.params) or sheet
+        return self.repair(state, sheet.params) or sheet
 
-    def sample(self, ask: Ask, rng: random.Random | None = None) -> Sheet:
+    def sample_random(self, state: SamplerState, rng: random.Random | None = None) -> Candidate:
         """A random sheet; a feasible one, where the region is known."""
-        rng = rng or ask.rng
-        region = self._region(ask)
+        rng = rng or state.rng
+        region = self._region(state)
         found = region.sample_feasible(rng) if region else None
-        return sample(ask.define, rng) if found is None else found
+        return sample_candidate(state.define, rng) if found is None else found
 
-    def repaired(self, ask: Ask, params: Mapping[str, Any]) -> Sheet | None:
+    def repair(self, state: SamplerState, params: Mapping[str, Any]) -> Candidate | None:
         """A feasible sheet near ``params`` that is new, if there is a way; else any feasible one."""
-        region = self._region(ask)
+        region = self._region(state)
         if region is None or not params:
             return None
-        return region.repair(params, ask.rng, ask.identities) or region.sample_feasible(ask.rng)
+        return region.repair(params, state.rng, state.identities) or region.sample_feasible(
+            state.rng)
 
-    def _region(self, ask: Ask) -> FeasibleRegion | None:
+    def _region(self, state: SamplerState) -> FeasibleRegion | None:
         """The region, unless something else than its parameters is asked for."""
-        return self.region if ask.known is self.known else None
+        return self.region if state.facts is self.facts else None
 
-    def _stratum(self, ask: Ask) -> Sheet | None:
+    def _stratified_candidate(self, state: SamplerState) -> Candidate | None:
         """One of the first sheets: of many random ones that may be run, from the cheapest to the dearest.
 
         Each beginning then has the whole range of costs in it, and the first results cost least.
         """
-        begun = len(ask.identities)
+        begun = len(state.identities)
         if begun >= self.n_startup_trials:
             return None
-        def log_cost(sheet: Sheet) -> float:
-            return sum(math.log(max(value, 1e-12)) for value in ask.known(sheet.params).values if value is not None)
+        def log_cost(sheet: Candidate) -> float:
+            return sum(
+                math.log(max(value, 1e-12))
+                for value in state.facts(sheet.params).values
+                if value is not None)
 
-        drawn = [self.sample(ask) for _ in range(STRATA_DRAWS)]
-        able = sorted((sheet for sheet in drawn if ask.known(sheet.params).feasible), key=log_cost)
+        drawn = [self.sample_random(state) for _ in range(N_STRATIFICATION_SAMPLES)]
+        able = sorted((sheet for sheet in drawn if state.facts(sheet.params).is_feasible),
+                      key=log_cost)
         return able[int(len(able) * (begun + 0.5) / self.n_startup_trials)] if able else None

@@ -16,20 +16,20 @@ from scalesearch.cost.protocol import Protocol
 from scalesearch.feasible.draw import one_each
 from scalesearch.feasible.grid import Codes, ColumnSheet, TooMany, Unanswered, chosen, numeric_parameters
 from scalesearch.feasible.sections import all_hold
-from scalesearch.samplers.encoding import decode, encoded, to_param
-from scalesearch.samplers.sheet import Sheet
+from scalesearch.samplers.candidate import Candidate
+from scalesearch.samplers.encoding import decode_params, encode_parameter, to_param
 from scalesearch.space import Space
 from scalesearch.space.questionnaire.answers import Questionnaire
 from scalesearch.space.questionnaire.constraints import Constraint
 from scalesearch.space.syntax.evaluator import ABSENT
 from scalesearch.space.syntax.parameters import Parameter
 
-CHANGED = 0.3  # chance of each number to be changed
-REACH = 0.15  # of a list of numbers: the standard deviation of a step along it
-MOST_VALUES = 10_000  # of a number that is changed
+CHANGE_PROBABILITY = 0.3  # chance of each number to be changed
+STEP_SHARE = 0.15  # of a list of numbers: the standard deviation of a step along it
+MAX_VALUES = 10_000  # of a number that is changed
 
 
-class Bulk:
+class NeighborBatchSampler:
     """Sheets of ``space`` that meet ``limits``, many at a time.
 
     Raises:
@@ -39,27 +39,32 @@ class Bulk:
     def __init__(self, space: Space, protocol: Protocol, limits: Sequence[Constraint]) -> None:
         self.space, self.protocol, self.limits = space, protocol, limits
         self.numeric = numeric_parameters(space.form)
-        self.columns = {path: _Column(space, path, parameter) for path, parameter in one_each(space).items()
-                        if (parameter.count() or MOST_VALUES) < MOST_VALUES}
+        self.columns = {
+            path: _ValueColumn(space, path, parameter)
+            for path, parameter in one_each(space).items()
+            if (parameter.count() or MAX_VALUES) < MAX_VALUES
+        }
 
     @classmethod
-    def of(cls, space: Any, protocol: Protocol, limits: Sequence[Any]) -> Bulk | None:
+    def of(cls, space: Any, protocol: Protocol,
+           limits: Sequence[Any]) -> NeighborBatchSampler | None:
         """As the constructor; None where sheets can only be billed one by one."""
-        if not isinstance(space, Space) or not all(isinstance(limit, Constraint) for limit in limits):
+        if not isinstance(space, Space) or not all(
+                isinstance(limit, Constraint) for limit in limits):
             return None
         try:
             return cls(space, protocol, limits)
         except TooMany:
             return None
 
-    def around(self, parent: Sheet | FrozenTrial, names: Sequence[str], count: int, rng: np.random.Generator
-               ) -> list[tuple[Sheet, list[float]]]:
+    def sample_neighbors(self, parent: Candidate | FrozenTrial, names: Sequence[str], count: int,
+                         rng: np.random.Generator) -> list[tuple[Candidate, list[float]]]:
         """Feasible sheets near ``parent``, of one structure and at most ``count``, with the costs ``names`` of each.
 
         What has no list of values is kept as it is, and so is what is not the space's, such as a recipe's.
         """
-        given = decode(self.space, parent.params).params
-        codes = {path: column.changed(given[path], count, path in self.numeric, rng)
+        given = decode_params(self.space, parent.params).params
+        codes = {path: column.perturb(given[path], count, path in self.numeric, rng)
                  for path, column in self.columns.items() if path in given}
         kept = {path: answer for path, answer in given.items() if path not in self.columns}
         answers, codes, rows = self._of_one_structure(codes, kept, count, rng)
@@ -71,16 +76,24 @@ class Bulk:
         except (Overflow, OverflowError):
             return []
         able = np.flatnonzero(built & all_hold(self.limits, {**answers, **costs}, rows))
-        return list(zip(self._sheets({path: its[able] for path, its in codes.items()}, parent),
-                        np.array([costs[name][able] for name in names], float).T.tolist() or [[]] * len(able)))
+        return list(
+            zip(
+                self._to_candidates({path: its[able]
+                                     for path, its in codes.items()}, parent),
+                np.array([costs[name][able] for name in names], float).T.tolist()
+                or [[]] * len(able)))
 
-    def _of_one_structure(self, codes: Codes, kept: Mapping[str, Any], rows: int, rng: np.random.Generator
-                          ) -> tuple[dict[str, Any], Codes, int]:
+    def _of_one_structure(self, codes: Codes, kept: Mapping[str, Any], rows: int,
+                          rng: np.random.Generator) -> tuple[dict[str, Any], Codes, int]:
         """Answers, codes of what is asked, and the number, of the most candidates that have one structure, if sound."""
         while True:
-            sheet = _Columns(self.space.form, codes, self.numeric, kept)
+            sheet = _NeighborColumns(self.space.form, codes, self.numeric, kept)
             try:
-                answers = {key: value for key in self.space.form.by_key if (value := sheet.lookup(key)) is not ABSENT}
+                answers = {
+                    key: value
+                    for key in self.space.form.by_key
+                    if (value := sheet.lookup(key)) is not ABSENT
+                }
             except Unanswered as missing:  # what only another number has asked
                 codes = {**codes, missing.name: rng.integers(0, missing.count, rows, np.int32)}
             except Split as split:
@@ -89,7 +102,7 @@ class Bulk:
             else:
                 return answers, dict(sheet.params), 0 if sheet.faults else rows
 
-    def _sheets(self, codes: Codes, parent: Sheet | FrozenTrial) -> list[Sheet]:
+    def _to_candidates(self, codes: Codes, parent: Candidate | FrozenTrial) -> list[Candidate]:
         columns = [self.columns[path] for path in codes]
         mine = {column.name for column in self.columns.values()}
         others = {name: value for name, value in parent.params.items() if name not in mine}
@@ -97,38 +110,42 @@ class Bulk:
         distributions |= {name: parent.distributions[name] for name in others}
         values = zip(*(column.params(its) for column, its in zip(columns, codes.values())))
         names = [column.name for column in columns]
-        return [Sheet({**others, **dict(zip(names, row))}, distributions) for row in values]
+        return [Candidate({**others, **dict(zip(names, row))}, distributions) for row in values]
 
 
-class _Columns(ColumnSheet):
+class _NeighborColumns(ColumnSheet):
     """Sheet for many candidates, which agree in the answers ``kept``."""
 
-    def __init__(self, form: Questionnaire, codes: Codes, numeric: frozenset[str], kept: Mapping[str, Any]) -> None:
-        super().__init__(form, codes, numeric)
+    def __init__(self, space_parameters: Questionnaire, codes: Codes, numeric: frozenset[str],
+                 kept: Mapping[str, Any]) -> None:
+        super().__init__(space_parameters, codes, numeric)
         self.kept = kept
 
     def ask(self, name: str, parameter: Parameter) -> Any:
         return self.kept[name] if name in self.kept else super().ask(name, parameter)
 
 
-class _Column:
+class _ValueColumn:
     """One parameter: the list of its values, and Optuna's name, distribution and value for each."""
 
     def __init__(self, space: Space, path: str, parameter: Parameter) -> None:
         self.values: Sequence[Any] = list(parameter.values() or ())
-        self.name, self.distribution = encoded(space, path, parameter)
-        self.given = [to_param(parameter, value) for value in self.values]
+        self.name, self.distribution = encode_parameter(space, path, parameter)
+        self.optuna_values = [to_param(parameter, value) for value in self.values]
 
-    def changed(self, answer: Any, count: int, numeric: bool, rng: np.random.Generator) -> NDArray[np.int32]:
+    def perturb(self, value: Any, count: int, numeric: bool,
+                rng: np.random.Generator) -> NDArray[np.int32]:
         """(count,) codes: of ``answer`` itself, or of numbers near it."""
-        code, last = self.values.index(answer), len(self.values) - 1
+        code, last = self.values.index(value), len(self.values) - 1
         if not numeric or not last:
             return np.full(count, code, np.int32)
-        step = np.maximum(1, np.abs(rng.normal(0, REACH, count) * last).round()) * rng.choice([-1, 1], count)
+        step = np.maximum(1,
+                          np.abs(rng.normal(0, STEP_SHARE, count) * last).round()) * rng.choice(
+                              [-1, 1], count)
         order = np.argsort(np.array(self.values, float), kind="stable")
         moved = np.clip(int(np.flatnonzero(order == code)[0]) + step, 0, last).astype(int)
-        return np.where(rng.random(count) < CHANGED, order[moved], code).astype(np.int32)
+        return np.where(rng.random(count) < CHANGE_PROBABILITY, order[moved], code).astype(np.int32)
 
     def params(self, codes: NDArray[np.int32]) -> list[Any]:
         """Optuna's values of so many codes."""
-        return [self.given[code] for code in codes.tolist()]
+        return [self.optuna_values[code] for code in codes.tolist()]
