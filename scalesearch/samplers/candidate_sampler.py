@@ -1,6 +1,6 @@
-"""The base of our samplers: whole sheets of parameters, proposed as a function of history, number and seed alone.
+"""Base class of the samplers: whole candidates, proposed as a function of history, trial number and seed only.
 
-So a study that was interrupted proposes what it would have proposed, whichever process asks.
+An interrupted study therefore proposes the same candidates after a resume, in any process.
 """
 
 from __future__ import annotations
@@ -37,26 +37,25 @@ N_STRATIFICATION_SAMPLES = 20  # random sheets of which one of the first is chos
 
 
 class SpaceExhaustedError(Exception):
-    """Everything there is was proposed. Raised by ``infer_relative_search_space``, and so where a trial first asks."""
+    """The search space is exhausted. Raised by ``infer_relative_search_space``, at the first suggestion of a trial."""
 
 
 class CandidateSampler(BaseSampler):
-    """Proposes a whole conditional sheet at once; works in any Optuna study.
+    """Propose whole candidates of conditional spaces; usable in any Optuna study.
 
     Args:
-        define: suggests everything that a trial needs from the trial it is given, such as
-            ``partial(suggest, space)``. None: the parameters that all past trials share; others are drawn at random.
-        known: what is exact of a sheet before its trial runs; the same in every call.
-        region: draws and repairs feasible sheets of ``define``; without it, draws are of everything.
-        objectives: in the study's order. None: read from the study, those that ``known`` tells being exact.
-        seed: of all proposals; None: another one for each sampler.
-        n_startup_trials: trials with values before a model or a front is trusted. None: the sampler's own number.
-        shares: of a full training at which trials pause, the last one 1.
+        define: define-by-run function that suggests all parameters of a trial, such as
+            ``partial(suggest_params, space)``. None: the parameters that all past trials share; others are random.
+        facts: exact values and constraints of a candidate before its trial runs; must be deterministic.
+        region: samples and repairs feasible candidates of ``define``; without it, samples ignore constraints.
+        objectives: in the study's order. None: read from the study; those that ``facts`` has are exact.
+        seed: of all proposals. None: a new seed per sampler.
+        n_startup_trials: trials with values before a model or a front is used. None: the sampler's default.
+        rung_shares: shares of a full-budget run at which trials pause; the last one is 1.
     """
 
     default_n_startup_trials: ClassVar[int] = 10  # Optuna's number
-    has_stratified_startup: ClassVar[
-        bool] = False  # whether its first trials are spread over the known costs
+    has_stratified_startup: ClassVar[bool] = False  # whether the first trials are spread over exact costs
     is_exhaustive: ClassVar[
         bool] = False  # whether it goes through a list, and so comes to an end of itself
     learns_from_infeasible: bool = False  # whether it must be shown what misses a constraint

@@ -1,8 +1,8 @@
-"""``bayes``: what brings the most expected hypervolume for its compute, among new candidates and paused trials.
+"""``bayes``: Bayesian optimization by expected hypervolume improvement per compute, with exact costs.
 
-Bayesian optimisation where only part of the objectives is unknown: surrogates forecast the measured ones alone
-(:mod:`scalesearch.samplers.bayes.multi_fidelity`), the others are exact. Samplers that must learn the costs, too, spend
-trials on sheets that could be known to be dominated.
+Surrogates predict only the measured objectives (:mod:`scalesearch.samplers.bayes.multi_fidelity`); params, MACs and
+other costs are exact. A sampler that has to learn the costs as well spends trials on candidates that are known to be
+dominated. The acquisition function is in :mod:`scalesearch.samplers.bayes.acquisition`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from scalesearch.samplers.trial_history import is_paused, rung_losses
 if TYPE_CHECKING:
     from scalesearch.samplers.neighbor_batch import NeighborBatchSampler
 
-N_CHILDREN, N_RANDOM = 5, 2  # sheets that come in with a proposal: changes to members of the front, and random ones
+# Candidates that enter the pool with a proposal: mutations of the front, and random ones.
+N_CHILDREN = 5
+N_RANDOM = 2
 # The same if NEIGHBOR_BATCH_SIZE further candidates are evaluated together.
 N_CHILDREN_WITH_BATCHES = 2
 N_RANDOM_WITH_BATCHES = 1
@@ -64,33 +66,33 @@ class HypervolumeGP(FrontNeighbors):
             list[Candidate]] | None = None  # what was found for the proposal at hand
 
     def propose(self, state: SamplerState) -> Candidate | None:
-        """As :meth:`CandidateSampler.propose`; None also where none of many sheets is new and feasible."""
+        """As :meth:`CandidateSampler.propose`; also None if no candidate of the pool is new and feasible."""
         if len(state.observed_trials) < max(self.n_startup_trials, MIN_OBSERVATIONS):
             return super().propose(state)
-        outlook, pool = self._acquisition(state)
-        best = np.argsort(-outlook.new_values, kind="stable") if pool else ()
-        return next((pool[at] for at in best if self._is_new(state, pool[at])), None)
+        acquisition, pool = self._acquisition(state)
+        best_first = np.argsort(-acquisition.new_values, kind="stable") if pool else ()
+        return next((pool[row] for row in best_first if self._is_new(state, pool[row])), None)
 
     def acquisition_values(self, trials: Sequence[FrozenTrial]) -> AcquisitionValues | None:
-        """What going on with paused trials is worth, and a new one; None where too little is known."""
-        found = self.acquisition_after(trials)
-        if found is None:
+        """Acquisition values of paused trials and of the best new candidate; None before there is a model."""
+        after = self.acquisition_after(trials)
+        if after is None:
             return None
-        outlook, pool = found
-        return AcquisitionValues(
-            float(outlook.new_values.max()) if pool else 0.0,
-            outlook.paused_values) if outlook.predicts_final_values else None
+        acquisition, pool = after
+        if not acquisition.predicts_final_values:
+            return None
+        return AcquisitionValues(float(acquisition.new_values.max()) if pool else 0.0, acquisition.paused_values)
 
     def forecast_gain(self, trials: Sequence[FrozenTrial],
                       n_runs: int) -> HypervolumeForecast | None:
-        """What so many more trainings may bring; None where too little is known."""
-        found = self.acquisition_after(trials)
-        return found and forecast_hypervolume(found[0], n_runs)
+        """Growth of the hypervolume expected from ``n_runs`` more full-budget runs; None before there is a model."""
+        after = self.acquisition_after(trials)
+        return after and forecast_hypervolume(after[0], n_runs)
 
     def acquisition_after(
             self,
             trials: Sequence[FrozenTrial]) -> tuple[AcquisitionFunction, list[Candidate]] | None:
-        """Outlook after ``trials``, with its pool; None where too little is known."""
+        """Acquisition function after ``trials``, with its pool; None before there is a model."""
         if self.define is None or self.objectives is None:
             return None
         past = [trial for trial in trials
@@ -110,7 +112,7 @@ class HypervolumeGP(FrontNeighbors):
         return self._cached_acquisition[1], self._cached_acquisition[2]
 
     def _candidate_pool(self, state: SamplerState) -> list[Candidate]:
-        """Sheets that nothing known forbids and nobody has seen."""
+        """Candidates that are feasible by all exact facts and were not proposed before."""
         keys, identities, pool = set(state.candidate_keys), set(state.identities), []
         region, chosen = self._region(state), self._chooser(state)
         bulk = region.neighbor_sampler if region else None
@@ -129,23 +131,22 @@ class HypervolumeGP(FrontNeighbors):
         return pool
 
     def _is_new(self, state: SamplerState, candidate: Candidate) -> bool:
-        """Whether nobody has seen what ``sheet`` describes; of sheets that were billed together only this tells."""
+        """Whether a candidate is feasible and its architecture new; batches of neighbors are checked only here."""
         known = state.facts(candidate.params)
         return known.is_feasible and known.identity not in state.identities
 
     def _children(self, state: SamplerState, select_parent: ParentSelector,
                   per_trial: int) -> Iterator[Candidate]:
-        """Changes to members of the front as it is now, those of the numbers before among them."""
+        """Mutations of the current front, including those of the previous trial numbers."""
         for name in _names(state.number, per_trial, CANDIDATE_WINDOW):
             parent = select_parent(name)
             yield self._make_once(state, ("child", name, parent.number),
                                   partial(self._child, state, parent))
 
     def _chooser(self, state: SamplerState) -> ParentSelector:
-        """Chooses the member of the front that a place has, by a lot for each.
+        """Select a parent on the front for each name, by rendezvous hashing.
 
-        So a new member takes few places of the others, and what was billed for the proposal before is mostly what is
-        looked at for this one.
+        A new member of the front takes over few names, so most costs of the previous proposal can be reused.
         """
         levels = [[(f":{one.number}".encode(), one)
                    for one in self.parents(state, level)]
@@ -162,13 +163,13 @@ class HypervolumeGP(FrontNeighbors):
         return self.mutate(state, parent.params, 1, rng)
 
     def _random_candidates(self, state: SamplerState, per_trial: int) -> Iterator[Candidate]:
-        """Random sheets, those of the numbers before among them."""
+        """Random candidates, including those of the previous trial numbers."""
         for name in _names(state.number, per_trial, CANDIDATE_WINDOW):
             yield self._make_once(state, ("drawn", name, 0), partial(self.sample_random, state))
 
     def _neighbor_candidates(self, state: SamplerState, select_parent: ParentSelector,
                              bulk: NeighborBatchSampler) -> Iterator[Candidate]:
-        """Sheets near members of the front that are billed many at a time."""
+        """Neighbors of the front, whose costs are evaluated in batches."""
         for name in _names(state.number, 1, NEIGHBOR_BATCH_WINDOW):
             parent = select_parent(f"bulk {name}")
             key = name, parent.number
@@ -182,7 +183,7 @@ class HypervolumeGP(FrontNeighbors):
 
     def _make_once(self, state: SamplerState, key: tuple[str, str, int],
                    make: Callable[[random.Random], Candidate]) -> Candidate:
-        """The sheet that ``make`` makes of a generator of its own, made once."""
+        """The candidate that ``make`` returns for a generator seeded by ``key``; cached."""
         if state.define is not self.define:  # made for this trial alone
             return make(random.Random(f"{self.seed}:{key}"))
         if key not in self._candidates:
@@ -193,6 +194,6 @@ class HypervolumeGP(FrontNeighbors):
 
 
 def _names(number: int, each: int, window: int) -> Iterator[str]:
-    """Names of so many places of each number in a ``window``, the last one first."""
+    """Names of ``each`` random streams per trial number in a ``window``, the latest number first."""
     return (f"{at}.{place}" for at in range(number, max(-1, number - window), -1)
             for place in range(each))
