@@ -373,7 +373,7 @@ def test_words_on_the_order_follow_from_the_intervals(truth, sd, seed):
     members = [next(one for one in candidates if one.number == number) for number in order.front]
     members.sort(key=lambda one: (one.value("bleu"), one.number))
     near = [(one.number, other.number) for one, other in pairwise(members) if other.value("bleu") -
-            one.value("bleu") <= order.noise["bleu"].half(order.level, one.seeds, other.seeds)]
+            one.value("bleu") <= order.noise["bleu"].interval_half_width(order.level, one.seeds, other.seeds)]
     assert [(one, other) for one, other, _ in order.ties()] == near
     assert ("order of the members' scores is not settled" in said) == bool(near and order.df)
 
