@@ -354,7 +354,7 @@ class StaticTrainer:
         else:
             with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
                 function(*arguments)
-        self.pool = self.pool or graph.pool_rows()
+        self.pool = self.pool or graph.pool()
         return graph
 
     def tensors(self) -> list[Any]:

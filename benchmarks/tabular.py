@@ -88,10 +88,7 @@ class Listed:
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._parameters: list[tuple[str, Parameter]] = [
-            (name, Choice(tuple(sorted({row.answers[name]
-                                        for row in rows}, key=_order))))
-            for name in rows[0].answers
-        ]
+            (name, Choice(tuple(sorted({row.answers[name] for row in rows}, key=_order)))) for name in rows[0].answers]
 
     def dimensions(self) -> list[tuple[str, Parameter]]:
         """The parameters: one for each column."""
@@ -119,28 +116,23 @@ class Table:
         UserError: not one training succeeded, or two rows answer alike.
     """
 
-    def __init__(self, rows: Sequence[Row], objectives: Sequence[Objective],
-                 space: Any = None) -> None:
+    def __init__(self, rows: Sequence[Row], objectives: Sequence[Objective], space: Any = None) -> None:
         if all(row.failed for row in rows):
-            raise UserError("a table to replay needs at least one training that succeeded",
-                            code="nothing-trained")
+            raise UserError("a table to replay needs at least one training that succeeded", code="nothing-trained")
         self.rows, self.objectives = list(rows), tuple(objectives)
         self._at = {candidate_key(row.answers): number for number, row in enumerate(self.rows)}
         if len(self._at) < len(self.rows):
-            raise UserError(
-                "a table to replay has one row for each combination of answers, and some of these repeat",
-                code="rows-repeat")
+            raise UserError("a table to replay has one row for each combination of answers, and some of these repeat",
+                            code="rows-repeat")
         self.space = space or Listed(self.rows)
         values = self.values(number for number, row in enumerate(self.rows) if not row.failed)
         span = np.ptp(values, axis=0)
         worst = np.where([g.direction == "min" for g in objectives], values.max(0), values.min(0))
-        self.corner = worst + np.array([g.sign
-                                        for g in objectives]) * 0.01 * np.where(span > 0, span, 1)
+        self.corner = worst + np.array([g.sign for g in objectives]) * 0.01 * np.where(span > 0, span, 1)
         self.best = self.volume(values)
         on_front = values[pareto_front(values, [one.direction for one in objectives])]
         self.front = len(on_front)
-        self.share = max(self.volume(one[None])
-                         for one in on_front) / self.best  # of the best row alone
+        self.share = max(self.volume(one[None]) for one in on_front) / self.best  # of the best row alone
 
     def find(self, answers: Mapping[str, Any]) -> int | None:
         """The row with these answers."""
@@ -152,9 +144,8 @@ class Table:
         if row is None:
             return CandidateFacts([None] * len(self.objectives), {LISTED: 1.0})
         values = self.rows[row].values
-        return CandidateFacts(
-            [None if one.is_measured else values[one.name] for one in self.objectives],
-            {LISTED: 0.0}, str(row))
+        exact = [None if objective.is_measured else values[objective.name] for objective in self.objectives]
+        return CandidateFacts(exact, {LISTED: 0.0}, str(row))
 
     def values(self, rows: Any) -> NDArray[np.float64]:
         """(rows, objectives)."""
@@ -164,8 +155,7 @@ class Table:
     def volume(self, values: NDArray[np.float64]) -> float:
         """Hypervolume up to the table's worst values and 1 % of their range beyond."""
         ways = [one.direction for one in self.objectives]
-        return hypervolume(values[pareto_front(values, ways)], list(self.corner),
-                           ways) if len(values) else 0.0
+        return hypervolume(values[pareto_front(values, ways)], list(self.corner), ways) if len(values) else 0.0
 
 
 def _order(value: Any) -> tuple[bool, Any]:
@@ -192,8 +182,8 @@ class CheapestFirst(CandidateSampler):
 
     def __init__(self, table: Table, seed: int) -> None:
         cost = next(one.name for one in table.objectives if not one.is_measured)
-        super().__init__(define=partial(suggest_params, table.space), facts=table.known,
-                         objectives=table.objectives, seed=seed)
+        super().__init__(define=partial(suggest_params, table.space), facts=table.known, objectives=table.objectives,
+                         seed=seed)
         rows = sorted(table.rows, key=lambda row: row.values[cost])
         self.sheets = [Candidate(*encode_params(table.space, row.answers)) for row in rows]
 
@@ -212,15 +202,15 @@ class Replay:
         priced: whether the search is told what each training took.
     """
 
-    def __init__(self, table: Table, spec: SamplerSpec | None, rungs: Rungs, workers: int = 1,
-                 asks: int = 1000, priced: bool = False) -> None:
+    def __init__(self, table: Table, spec: SamplerSpec | None, rungs: Rungs, workers: int = 1, asks: int = 1000,
+                 priced: bool = False) -> None:
         self.table, self.workers, self.rungs, self.asks, self.priced = table, workers, rungs, asks, priced
         self.define, self.known = partial(suggest_params, table.space), FactsCache(table.known)
         sampler = CheapestFirst(table, 1) if spec is None else (
             make_sampler(spec, self.define, self.known, None, table.objectives, rungs.shares))
         self.scheduler = Scheduler(rungs, table.objectives, getattr(sampler, "worth", None))
-        self.study = optuna.create_study(
-            directions=[DIRECTIONS[one.direction] for one in table.objectives], sampler=sampler)
+        self.study = optuna.create_study(directions=[DIRECTIONS[one.direction] for one in table.objectives],
+                                         sampler=sampler)
         self.spent = self.trainings = 0.0
         self.trials_left = math.inf
         self.rows: dict[int, int] = {}  # of the trials that were begun
@@ -234,8 +224,7 @@ class Replay:
         """Of the study so far."""
         return self.study.get_trials(deepcopy=False)
 
-    def run(self, evaluations: int | None = None, compute: float = math.inf,
-            trials: float = math.inf) -> Trace:
+    def run(self, evaluations: int | None = None, compute: float = math.inf, trials: float = math.inf) -> Trace:
         """Search until so many candidates were begun, so much compute was spent, or the table is exhausted.
 
         Args:
@@ -289,15 +278,10 @@ class Replay:
                 self.rows[trial.number], self._open[trial.number] = int(known.identity), trial
                 trial.set_user_attr(ARCHITECTURE, known.identity)
                 trial.set_user_attr(LOSS_UNIT, self.table.rows[int(known.identity)].unit)
-                trial.set_user_attr(
-                    COSTS, {
-                        one.name: value
-                        for one, value in zip(self.table.objectives, known.values)
-                        if value is not None
-                    })
+                trial.set_user_attr(COSTS, {one.name: value for one, value in zip(self.table.objectives, known.values)
+                                            if value is not None})
                 return trial
-            self.study.tell(trial,
-                            state=TrialState.FAIL if known.is_feasible else TrialState.PRUNED)
+            self.study.tell(trial, state=TrialState.FAIL if known.is_feasible else TrialState.PRUNED)
         return None
 
     def _begin(self, number: int) -> float:
@@ -330,6 +314,5 @@ class Replay:
             values = None if row.failed else [row.values[one.name] for one in self.table.objectives]
             self.study.tell(trial, values, state=TrialState.FAIL if row.failed else None)
             self._ended.append(self.rows[number])
-        volume = self.table.volume(
-            self.table.values(n for n in self._ended if not self.table.rows[n].failed))
+        volume = self.table.volume(self.table.values(n for n in self._ended if not self.table.rows[n].failed))
         self._steps.append((self.spent, volume / self.table.best, len(self._ended), len(self.rows)))

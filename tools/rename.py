@@ -385,8 +385,33 @@ class Renamer(cst.CSTTransformer):
         if new:
             self.new_names[id(name)] = new
 
+    def _rename_in_docstring(self, body: cst.BaseSuite, new_names: dict[str, str | None]) -> None:
+        """Rename parameters or fields in the docstring of their function or class."""
+        first = body.body[0] if body.body else None
+        if not isinstance(first, cst.SimpleStatementLine) or not isinstance(first.body[0], cst.Expr):
+            return
+        literal = first.body[0].value
+        if not isinstance(literal, cst.SimpleString) or not isinstance(literal.raw_value, str):
+            return
+        text = literal.raw_value
+        for name, new in new_names.items():
+            if new:
+                text = re.sub(rf"``{name}``", f"``{new}``", text)
+                text = re.sub(rf"(?m)(^ +(?:\w+, )*){name}(?=(?:, \w+)*: )", rf"\g<1>{new}", text)
+        if text != literal.raw_value:
+            self.new_names[id(literal)] = text
+
     def visit_ClassDef(self, node: cst.ClassDef) -> None:
         self._define(node.name)
+        info = self.types.classes.get(".".join([self.module, *self.scope, node.name.value]))
+        if info is not None:
+            has_init = matchers.findall(node.body, matchers.FunctionDef(name=matchers.Name("__init__")))
+            if has_init:
+                arguments = {old.rpartition(".")[2]: new for old, new in self.rows["param"].items()
+                             if old.rpartition(".")[0] == f"{info.fullname}.__init__"}
+            else:
+                arguments = {name: self.types.attribute_of(info, name) for name in info.names}
+            self._rename_in_docstring(node.body, arguments)
         self.scope.append(node.name.value)
         self.scope_types.append("class")
 
@@ -397,6 +422,10 @@ class Renamer(cst.CSTTransformer):
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
         self._define(node.name)
+        full = ".".join([self.module, *self.scope, node.name.value])
+        parameters = [*node.params.posonly_params, *node.params.params, *node.params.kwonly_params]
+        names = [parameter.name.value for parameter in parameters]
+        self._rename_in_docstring(node.body, {name: self.types.parameter(full, name) for name in names})
         self.scope.append(node.name.value)
         self.scope_types.append("function")
 

@@ -20,20 +20,13 @@ from numpy.typing import NDArray
 
 # Name on the command line, the tool's script, and what it is asked to do there.
 ANCHORS = {
-    "botorch": ("botorch", "exact"),
-    "botorch-learnt": ("botorch", "learnt"),
-    "smac": ("smac", "parego"),
-    "hebo": ("hebo", "general"),
-    "neps-bo": ("neps", "bo"),
-    "neps-mohyperband": ("neps", "mo_hyperband"),
-    "neps-moasha": ("neps", "moasha"),
-    "neps-primo": ("neps", "primo"),
+    "botorch": ("botorch", "exact"), "botorch-learnt": ("botorch", "learnt"), "smac": ("smac", "parego"),
+    "hebo": ("hebo", "general"), "neps-bo": ("neps", "bo"), "neps-mohyperband": ("neps", "mo_hyperband"),
+    "neps-moasha": ("neps", "moasha"), "neps-primo": ("neps", "primo"),
 }
-TITLES = {
-    "botorch": "BoTorch qLogEHVI", "botorch-learnt": "BoTorch qLogNEHVI", "smac": "SMAC ParEGO",
-    "hebo": "HEBO", "neps-bo": "NePS qLogNEHVI", "neps-mohyperband": "NePS MO-Hyperband",
-    "neps-moasha": "NePS MOASHA", "neps-primo": "NePS PriMO"
-}
+TITLES = {"botorch": "BoTorch qLogEHVI", "botorch-learnt": "BoTorch qLogNEHVI", "smac": "SMAC ParEGO",
+          "hebo": "HEBO", "neps-bo": "NePS qLogNEHVI", "neps-mohyperband": "NePS MO-Hyperband",
+          "neps-moasha": "NePS MOASHA", "neps-primo": "NePS PriMO"}
 Task = Mapping[str, Any]
 Done = list[tuple[int, int]]
 
@@ -64,23 +57,14 @@ def as_task(table: Any, shares: Sequence[float]) -> dict[str, Any]:
     measured = np.array([one.is_measured for one in table.objectives])
     worst = table.corner * signs
     options = {name: list(parameter.values()) for name, parameter in table.space.dimensions()}
-    codes = np.array([
-        [
-            its.index(row.answers[name]) if name in row.answers else
-            (len(its) - 1) / 2  # not asked: between
-            for name, its in options.items()
-        ]
-        for row in table.rows
-    ])
-    points = Coordinates.of(
-        [Candidate(*encode_params(table.space, row.answers)) for row in table.rows],
-        values[:, ~measured])
+    codes = np.array([[its.index(row.answers[name]) if name in row.answers else (len(its) - 1) / 2  # not asked: between
+                       for name, its in options.items()] for row in table.rows])
+    candidates = [Candidate(*encode_params(table.space, row.answers)) for row in table.rows]
+    points = Coordinates.of(candidates, values[:, ~measured])
     losses = np.array([[row.loss(share) for share in shares] for row in table.rows])
-    return {
-        "x": points.points, "codes": codes, "options": [len(its) for its in options.values()],
-        "y": np.where(failed[:, None] & measured, worst, values * signs), "corner": worst,
-        "measured": measured, "losses": losses, "shares": list(shares)
-    }
+    return {"x": points.points, "codes": codes, "options": [len(its) for its in options.values()],
+            "y": np.where(failed[:, None] & measured, worst, values * signs), "corner": worst, "measured": measured,
+            "losses": losses, "shares": list(shares)}
 
 
 def left(table: Any, shares: Sequence[float], done: NDArray[np.int64], end: int) -> float:
@@ -100,15 +84,11 @@ def main(search: Callable[[Task, int], Done]) -> None:
     """Run ``search`` with every seed, as the script that ``regrets`` calls."""
     warnings.filterwarnings("ignore")
     task = dict(np.load(sys.argv[1]))
-    np.savez(sys.argv[2],
-             **{str(seed): np.array(search(task, int(seed)))
-                for seed in task["seeds"]})
+    np.savez(sys.argv[2], **{str(seed): np.array(search(task, int(seed))) for seed in task["seeds"]})
 
 
 def nearest(task: Task, wanted: Sequence[float], done: Sequence[int]) -> int:
     """The row, of those that are not ``done``, whose options are nearest to those wanted."""
-    far = np.abs(
-        (task["codes"] - np.asarray(wanted)) / np.maximum(1,
-                                                          np.asarray(task["options"]) - 1)).sum(1)
+    far = np.abs((task["codes"] - np.asarray(wanted)) / np.maximum(1, np.asarray(task["options"]) - 1)).sum(1)
     far[list(done)] = np.inf
     return int(far.argmin())

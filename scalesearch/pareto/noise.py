@@ -20,9 +20,9 @@ class Noise:
     """The spread of one score between trainings that differ in nothing but their seed.
 
     Attributes:
-        sd: the pooled standard deviation, in the score's unit; 0 before it is ``known``.
+        sd: the pooled standard deviation, in the score's unit; 0 before it is ``is_known``.
         df: degrees of freedom, one less than seeds for each candidate with several.
-        candidates: that have several seeds.
+        n_candidates: that have several seeds.
     """
 
     sd: float = 0.0
@@ -39,8 +39,7 @@ class Noise:
 
         Infinite where the noise is unknown.
         """
-        return t_quantile(confidence, self.df) * self.standard_error(
-            *seeds) if self.is_known else math.inf
+        return t_quantile(confidence, self.df) * self.standard_error(*seeds) if self.is_known else math.inf
 
     def standard_error(self, *seeds: int) -> float:
         """Standard error of a mean over so many seeds, or of a difference of two means."""
@@ -76,7 +75,7 @@ def sample_std(sample: Sequence[float]) -> float | None:
 
 
 def decimals_for_interval(half_width: float) -> int:
-    """Decimals of a number with ``half`` an interval: 0.4 leaves one, 0.14 two (a 1 alone would be too coarse)."""
+    """Decimals to print a number with an interval of ``half_width``: 0.4 needs one, 0.14 two (0.1 is too coarse)."""
     if not 0 < half_width < np.inf:
         return 2
     exponent = int(np.floor(np.log10(half_width)))

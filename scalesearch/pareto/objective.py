@@ -9,7 +9,7 @@ class Objective:
     """A named quantity that is minimised or maximised.
 
     Attributes:
-        measured: whether only training tells it; otherwise it is known exactly before.
+        is_measured: whether only training tells it; otherwise it is known exactly before.
 
     Raises:
         ValueError: a direction other than ``min`` and ``max``.
@@ -21,8 +21,7 @@ class Objective:
 
     def __post_init__(self) -> None:
         if self.direction not in ("min", "max"):
-            raise ValueError(
-                f"{self.name}: the direction is `min` or `max`, not `{self.direction}`")
+            raise ValueError(f"{self.name}: the direction is `min` or `max`, not `{self.direction}`")
 
     @property
     def sign(self) -> int:

@@ -40,7 +40,7 @@ def candidate_key(params: Mapping[str, Any]) -> CandidateKey:
 
 
 class CandidateTrial:
-    """A trial whose suggestions ``choose`` makes; what a define-by-run function needs of one, without a study."""
+    """A trial whose suggestions ``choose_value`` makes; what a define-by-run function needs of one, without a study."""
 
     def __init__(self, choose_value: ValueChooser, number: int = 0) -> None:
         self.choose, self.number = choose_value, number
@@ -53,8 +53,7 @@ class CandidateTrial:
         """A real number, as Optuna's."""
         return float(self._suggest(name, FloatDistribution(low, high, log=log, step=step)))
 
-    def suggest_int(self, name: str, low: int, high: int, *, step: int = 1,
-                    log: bool = False) -> int:
+    def suggest_int(self, name: str, low: int, high: int, *, step: int = 1, log: bool = False) -> int:
         """A whole number, as Optuna's."""
         return int(self._suggest(name, IntDistribution(low, high, log=log, step=step)))
 
@@ -68,8 +67,7 @@ class CandidateTrial:
 
     def _suggest(self, name: str, distribution: BaseDistribution) -> Any:
         if name not in self.params:
-            self.params[name], self.distributions[name] = self.choose(name,
-                                                                      distribution), distribution
+            self.params[name], self.distributions[name] = self.choose(name, distribution), distribution
         return self.params[name]
 
 
@@ -90,7 +88,7 @@ def mutate_candidate(define: DefineByRun, parent: Mapping[str, Any], rng: random
     """The sheet of ``parent``'s values, those that it lacks or that are no longer legal being drawn.
 
     Args:
-        new: what a legal value of the parent is replaced by.
+        choose_value: what a legal value of the parent is replaced by.
     """
     def choose(name: str, distribution: BaseDistribution) -> Any:
         if name not in parent or not contains(distribution, parent[name]):
@@ -134,8 +132,7 @@ def enumerate_candidates(define: DefineByRun) -> Iterator[Candidate]:
         def choose(name: str, distribution: BaseDistribution, sizes: list[int] = sizes) -> Any:
             values = distribution_values(distribution)
             if values is None:
-                raise UserError(f"{name}: a continuous range cannot be enumerated; give it a step",
-                                code="endless")
+                raise UserError(f"{name}: a continuous range cannot be enumerated; give it a step", code="endless")
             if len(sizes) == len(script):
                 script.append(0)
             sizes.append(len(values))
@@ -157,10 +154,7 @@ def distribution_values(distribution: BaseDistribution) -> Sequence[Any] | None:
         case IntDistribution(low=low, high=high, step=step):
             return range(low, high + 1, step)
         case FloatDistribution(low=low, high=high, step=step) if step is not None:
-            return [
-                min(float(f"{low + at * step:.12g}"), high)
-                for at in range(round((high - low) / step) + 1)
-            ]
+            return [min(float(f"{low + at * step:.12g}"), high) for at in range(round((high - low) / step) + 1)]
     return [distribution.low] if distribution.single() else None  # type: ignore[attr-defined]
 
 
@@ -171,8 +165,7 @@ def sample_value(distribution: BaseDistribution, rng: random.Random) -> Any:
             drawn = round(math.exp(rng.uniform(math.log(low - 0.5), math.log(high + 0.5))))
             return min(max(drawn, low), high)
         case FloatDistribution(low=low, high=high, step=None, log=log):
-            real = math.exp(rng.uniform(math.log(low), math.log(high))) if log else rng.uniform(
-                low, high)
+            real = math.exp(rng.uniform(math.log(low), math.log(high))) if log else rng.uniform(low, high)
             return min(max(real, low), high)
     values = distribution_values(distribution)
     assert values is not None
@@ -182,8 +175,7 @@ def sample_value(distribution: BaseDistribution, rng: random.Random) -> Any:
 def contains(distribution: BaseDistribution, value: Any) -> bool:
     """Whether ``value`` is one of ``distribution``'s."""
     if isinstance(distribution, CategoricalDistribution):
-        return any(choice == value and type(choice) is type(value)
-                   for choice in distribution.choices)
+        return any(choice == value and type(choice) is type(value) for choice in distribution.choices)
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     low, high, step = distribution.low, distribution.high, distribution.step  # type: ignore[attr-defined]
@@ -191,12 +183,11 @@ def contains(distribution: BaseDistribution, value: Any) -> bool:
     return bool(low <= value <= high and abs(steps - round(steps)) < 1e-6)
 
 
-def sample_neighbor(distribution: BaseDistribution, value: Any, rng: random.Random,
-                    step_share: float) -> Any:
+def sample_neighbor(distribution: BaseDistribution, value: Any, rng: random.Random, step_share: float) -> Any:
     """Another value: of numbers one near by, at least the next one; of words any other.
 
     Args:
-        reach: standard deviation of a step along a list of numbers, as a share of the list.
+        step_share: standard deviation of a step along a list of numbers, as a share of the list.
     """
     values = distribution_values(distribution)
     if values is None:

@@ -19,7 +19,7 @@ class CandidateFacts:
         values: one an objective, in the study's order; None where only running the trial tells.
         constraints: name to how far it is missed; 0 or less is met.
         identity: of what the sheet describes: two sheets of one identity are one thing. None: as the sheet.
-        buildable: whether the sheet describes anything at all.
+        is_buildable: whether the sheet describes anything at all.
     """
 
     values: Sequence[float | None] = ()
@@ -43,7 +43,7 @@ FactsFunction = Callable[[Mapping[str, Any]], "CandidateFacts | None"]
 
 
 class FactsCache:
-    """What ``known`` says of sheets, each asked of once; it may be asked of thousands for one proposal."""
+    """What ``compute_facts`` says of sheets, each asked of once; it may be asked of thousands for one proposal."""
 
     def __init__(self, compute_facts: FactsFunction | None) -> None:
         self.compute_facts = compute_facts
@@ -52,7 +52,7 @@ class FactsCache:
 
     @classmethod
     def of(cls, compute_facts: FactsFunction | None) -> FactsCache:
-        """``known`` with its memory, shared where it has one already."""
+        """``compute_facts`` with its memory, shared where it has one already."""
         return compute_facts if isinstance(compute_facts, FactsCache) else cls(compute_facts)
 
     def __call__(self, params: Mapping[str, Any]) -> CandidateFacts:
@@ -60,8 +60,7 @@ class FactsCache:
 
     def for_candidate(self, candidate: Candidate) -> CandidateFacts:
         """The same of a sheet, which knows its key; of one that was :meth:`billed` no more than its values."""
-        return self._batch_facts_by_key.get(candidate.key) or self._of(
-            candidate.key, candidate.params)
+        return self._batch_facts_by_key.get(candidate.key) or self._of(candidate.key, candidate.params)
 
     def store(self, candidate: Candidate, facts: CandidateFacts) -> None:
         """Takes in what is known of a feasible sheet that was billed among many."""

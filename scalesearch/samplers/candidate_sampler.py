@@ -55,51 +55,44 @@ class CandidateSampler(BaseSampler):
     """
 
     default_n_startup_trials: ClassVar[int] = 10  # Optuna's number
-    has_stratified_startup: ClassVar[bool] = False  # whether the first trials are spread over exact costs
-    is_exhaustive: ClassVar[
-        bool] = False  # whether it goes through a list, and so comes to an end of itself
+    has_stratified_startup: ClassVar[bool] = False  # whether its first trials are spread over the known costs
+    is_exhaustive: ClassVar[bool] = False  # whether it goes through a list, and so comes to an end of itself
     learns_from_infeasible: bool = False  # whether it must be shown what misses a constraint
 
-    def __init__(
-        self, *, define: DefineByRun | None = None, facts: FactsFunction | None = None,
-        region: FeasibleRegion | None = None, objectives: Sequence[Objective] | None = None,
-        seed: int | None = None, n_startup_trials: int | None = None,
-        rung_shares: Sequence[float] = (1.0, )) -> None:
+    def __init__(self, *, define: DefineByRun | None = None, facts: FactsFunction | None = None,
+                 region: FeasibleRegion | None = None, objectives: Sequence[Objective] | None = None,
+                 seed: int | None = None, n_startup_trials: int | None = None, rung_shares: Sequence[float] = (1.0,)
+                 ) -> None:
         self.define, self.region = define, region
         self.facts = FactsCache.of(facts if facts is not None or region is None else region.known)
         self.objectives = None if objectives is None else tuple(objectives)
         self.seed = secrets.randbits(32) if seed is None else seed
-        self.n_startup_trials = type(
-            self).default_n_startup_trials if n_startup_trials is None else n_startup_trials
+        self.n_startup_trials = type(self).default_n_startup_trials if n_startup_trials is None else n_startup_trials
         self.rung_shares = tuple(rung_shares)
         self._summaries = TrialSummaryCache(self.facts)
-        self._proposed: dict[int, Candidate] = {
-        }  # of trials that have not asked for their parameters yet
+        self._proposed: dict[int, Candidate] = {}  # of trials that have not asked for their parameters yet
 
     def propose(self, state: SamplerState) -> Candidate | None:
-        """A sheet for ``ask``; None where nothing is found that is worth a trial."""
+        """A sheet for ``state``; None where nothing is found that is worth a trial."""
         raise NotImplementedError
 
-    def infer_relative_search_space(self, study: Study,
-                                    trial: FrozenTrial) -> dict[str, BaseDistribution]:
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         define = self.define
         if define is None:
             shared = self.shared_search_space(study, trial)
             if not shared:
                 return {}
             define = define_from_distributions(shared)
-        sheet = self._proposed[trial.number] = self.next_candidate(
-            self.make_state(study, trial, define))
+        sheet = self._proposed[trial.number] = self.next_candidate(self.make_state(study, trial, define))
         return dict(sheet.distributions)
 
-    def sample_relative(self, study: Study, trial: FrozenTrial,
-                        search_space: dict[str, BaseDistribution]) -> dict[str, Any]:
+    def sample_relative(self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+                        ) -> dict[str, Any]:
         sheet = self._proposed.pop(trial.number, None)
         if not search_space:
             return {}
         if sheet is None or not set(search_space) <= set(sheet.params):
-            sheet = self.next_candidate(
-                self.make_state(study, trial, define_from_distributions(search_space)))
+            sheet = self.next_candidate(self.make_state(study, trial, define_from_distributions(search_space)))
         return {name: sheet.params[name] for name in search_space}
 
     def sample_independent(self, study: Study, trial: FrozenTrial, param_name: str,
@@ -118,11 +111,9 @@ class CandidateSampler(BaseSampler):
         past = [one for one in study.get_trials(deepcopy=False) if one.number != trial.number]
         rng = random.Random(self.seed_of(trial))
         if self.define is None or define is self.define:
-            return SamplerState(trial.number, past, define, self._summaries, self.objectives, study,
-                                rng)
+            return SamplerState(trial.number, past, define, self._summaries, self.objectives, study, rng)
         # Something else is asked for than what the sampler was made for: nothing is known of that.
-        return SamplerState(trial.number, past, define, TrialSummaryCache(FactsCache(None)), None,
-                            study, rng)
+        return SamplerState(trial.number, past, define, TrialSummaryCache(FactsCache(None)), None, study, rng)
 
     def seed_of(self, trial: FrozenTrial, name: str = "") -> int:
         """A seed of 32 bits for what ``trial`` is proposed, or for one of its parameters."""
@@ -134,7 +125,7 @@ class CandidateSampler(BaseSampler):
         return int.from_bytes(digest[:4], "big")
 
     def next_candidate(self, state: SamplerState) -> Candidate:
-        """What ``ask`` is answered: a way back into the region, one of the first, the sampler's own, or a random one.
+        """What ``state`` is answered: a way back into the region, one of the first, the sampler's own, or a random one.
 
         Raises:
             Exhausted: the sampler goes through a list, and it is at its end.
@@ -142,16 +133,14 @@ class CandidateSampler(BaseSampler):
         if self.is_exhaustive:
             sheet = self.propose(state)
             if sheet is None:
-                raise SpaceExhaustedError(
-                    "everything that the space holds and its limits allow was proposed")
+                raise SpaceExhaustedError("everything that the space holds and its limits allow was proposed")
             return sheet
         if self.learns_from_infeasible and state.last_is_rejected:
             repaired = self.repair(state, state.trials[-1].params)
             if repaired is not None:
                 return repaired
         stuck = state.n_recent_repeats >= MAX_CONSECUTIVE_REPEATS
-        sheet = None if stuck or not self.has_stratified_startup else self._stratified_candidate(
-            state)
+        sheet = None if stuck or not self.has_stratified_startup else self._stratified_candidate(state)
         sheet = sheet or (None if stuck else self.propose(state)) or self.sample_random(state)
         if self.learns_from_infeasible or state.facts(sheet.params).is_feasible:
             return sheet
@@ -169,8 +158,7 @@ class CandidateSampler(BaseSampler):
         region = self._region(state)
         if region is None or not params:
             return None
-        return region.repair(params, state.rng, state.identities) or region.sample_feasible(
-            state.rng)
+        return region.repair(params, state.rng, state.identities) or region.sample_feasible(state.rng)
 
     def _region(self, state: SamplerState) -> FeasibleRegion | None:
         """The region, unless something else than its parameters is asked for."""
@@ -185,12 +173,8 @@ class CandidateSampler(BaseSampler):
         if begun >= self.n_startup_trials:
             return None
         def log_cost(sheet: Candidate) -> float:
-            return sum(
-                math.log(max(value, 1e-12))
-                for value in state.facts(sheet.params).values
-                if value is not None)
+            return sum(math.log(max(value, 1e-12)) for value in state.facts(sheet.params).values if value is not None)
 
         drawn = [self.sample_random(state) for _ in range(N_STRATIFICATION_SAMPLES)]
-        able = sorted((sheet for sheet in drawn if state.facts(sheet.params).is_feasible),
-                      key=log_cost)
+        able = sorted((sheet for sheet in drawn if state.facts(sheet.params).is_feasible), key=log_cost)
         return able[int(len(able) * (begun + 0.5) / self.n_startup_trials)] if able else None

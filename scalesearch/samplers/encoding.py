@@ -32,9 +32,8 @@ def suggest_params(space: Any, trial: Any) -> Any:
     return space.answer(ask)
 
 
-def encode_params(space: Any,
-                  param_values: Any) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
-    """Parameters and distributions of the trial that gives ``answers``: a sheet, or parameter to answer.
+def encode_params(space: Any, param_values: Any) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
+    """Parameters and distributions of the trial that gives ``param_values``: a sheet, or parameter to answer.
 
     Raises:
         KeyError: a parameter that the space asks is not answered.
@@ -58,8 +57,8 @@ def decode_params(space: Any, params: Mapping[str, Any]) -> Any:
     Raises:
         KeyError: a parameter that the space asks for is missing.
     """
-    return space.answer(lambda path, parameter: from_param(
-        parameter, params[encode_parameter(space, path, parameter)[0]]))
+    return space.answer(
+        lambda path, parameter: from_param(parameter, params[encode_parameter(space, path, parameter)[0]]))
 
 
 def encode_parameter(space: Any, path: str, parameter: Parameter) -> tuple[str, BaseDistribution]:
@@ -82,8 +81,7 @@ def _parameters(space_parameters: Any) -> dict[str, list[Encoded]]:
     return found
 
 
-def _numbered(encoded: list[Encoded], path: str,
-              parameter: Parameter) -> tuple[str, BaseDistribution]:
+def _numbered(encoded: list[Encoded], path: str, parameter: Parameter) -> tuple[str, BaseDistribution]:
     name = f"{path}#{len(encoded) + 1}" if encoded else path
     encoded.append((parameter, name, to_distribution(parameter)))
     return encoded[-1][1:]
@@ -114,13 +112,12 @@ def from_param(parameter: Parameter, param: Any) -> Any:
         case FloatRange(step=step) if step is not None:
             return (parameter.values() or ())[param]
         case FloatRange(low, high):
-            return min(max(float(param), low),
-                       high)  # exp(log(high)) may round to a hair beyond high
+            return min(max(float(param), low), high)  # exp(log(high)) may round to a hair beyond high
     return param
 
 
 def to_param(parameter: Parameter, value: Any) -> Any:
-    """Optuna's parameter for ``answer``; the inverse of :func:`from_param`."""
+    """Optuna's parameter for ``value``; the inverse of :func:`from_param`."""
     match parameter:
         case Choice(options) if _is_ordinal(options):
             return sorted(options, key=float).index(value)

@@ -24,15 +24,12 @@ class ExactFeasibleSampler:
 
     def __init__(self, space: Space, draws: Draws, limits: Sequence[Constraint]) -> None:
         self.space, self.draws = space, draws
-        self.share = draws.share if all(limit.costs or limit in space.where
-                                        for limit in limits) else None
+        self.share = draws.share if all(limit.costs or limit in space.where for limit in limits) else None
 
     @classmethod
-    def of(cls, space: Any, protocol: Protocol,
-           limits: Sequence[Any]) -> ExactFeasibleSampler | None:
+    def of(cls, space: Any, protocol: Protocol, limits: Sequence[Any]) -> ExactFeasibleSampler | None:
         """Takes ``space`` apart, in seconds; None where that cannot be done."""
-        if not isinstance(space, Space) or not all(
-                isinstance(limit, Constraint) for limit in limits):
+        if not isinstance(space, Space) or not all(isinstance(limit, Constraint) for limit in limits):
             return None
         bounds = bounds_of(limit for limit in limits if limit.costs)
         try:

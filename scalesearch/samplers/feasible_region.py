@@ -36,8 +36,7 @@ MAX_EVALUATIONS = 300  # sheets looked at on one walk, at some milliseconds each
 STEP_SHARE = 0.3  # of a list of numbers: the standard deviation of a step along it
 MAX_ALTERNATIVES = 3  # words tried in the place of one
 
-Violation = tuple[bool, float,
-                  bool]  # nothing can be built; the sum of what is missed; it is known already
+Violation = tuple[bool, float, bool]  # nothing can be built; the sum of what is missed; it is known already
 
 
 class FeasibleSource(Protocol):
@@ -50,19 +49,17 @@ class FeasibleSource(Protocol):
 
 
 class FeasibleRegion:
-    """The sheets of ``define`` that ``known`` finds feasible.
+    """The sheets of ``define`` that ``facts`` finds feasible.
 
     Args:
         exact: makes exact draws of the region; gives None where the space cannot be taken apart.
-        bulk: makes what bills many sheets together, of so many costs; gives None where that cannot be done.
+        neighbor_sampler: makes what bills many sheets together, of so many costs; gives None where that cannot be done.
     """
 
-    def __init__(
-            self, define: DefineByRun, facts: FactsFunction,
-            exact: Callable[[], FeasibleSource | None] = lambda: None,
-            neighbor_sampler: Callable[[], NeighborBatchSampler | None] = lambda: None) -> None:
-        self.define, self.known, self._exact, self._bulk = define, FactsCache.of(
-            facts), exact, neighbor_sampler
+    def __init__(self, define: DefineByRun, facts: FactsFunction,
+                 exact: Callable[[], FeasibleSource | None] = lambda: None,
+                 neighbor_sampler: Callable[[], NeighborBatchSampler | None] = lambda: None) -> None:
+        self.define, self.known, self._exact, self._bulk = define, FactsCache.of(facts), exact, neighbor_sampler
 
     def is_feasible(self, params: Mapping[str, Any]) -> bool:
         """Whether a sheet meets every constraint."""
@@ -106,9 +103,8 @@ class FeasibleRegion:
         starts = (sample_candidate(self.define, rng) for _ in range(MAX_WALKS))
         return next((end for start in starts if (end := self._walk(start, rng, ()))), None)
 
-    def repair(self, params: Mapping[str, Any], rng: random.Random,
-               excluded: Collection[str] = ()) -> Candidate | None:
-        """A feasible sheet near ``params`` whose identity is not ``taken``; None where none was found.
+    def repair(self, params: Mapping[str, Any], rng: random.Random, excluded: Collection[str] = ()) -> Candidate | None:
+        """A feasible sheet near ``params`` whose identity is not ``excluded``; None where none was found.
 
         Parameter after parameter, in an order that ``rng`` decides, takes the first change that misses by less. A
         round in which small changes do not help is followed by one of changes to either end; if that does not help
@@ -116,8 +112,7 @@ class FeasibleRegion:
         """
         return self._walk(mutate_candidate(self.define, params, rng), rng, excluded)
 
-    def _walk(self, candidate: Candidate, rng: random.Random,
-              taken: Collection[str]) -> Candidate | None:
+    def _walk(self, candidate: Candidate, rng: random.Random, taken: Collection[str]) -> Candidate | None:
         miss, budget, wide = self._violation(candidate, taken), iter(range(MAX_EVALUATIONS)), False
         while any(miss):
             before = miss
@@ -130,14 +125,12 @@ class FeasibleRegion:
             wide = miss == before
         return candidate
 
-    def _improve(self, candidate: Candidate, miss: Violation, name: str, wide: bool,
-                 rng: random.Random, taken: Collection[str],
-                 budget: Iterator[int]) -> tuple[Candidate, Violation]:
+    def _improve(self, candidate: Candidate, miss: Violation, name: str, wide: bool, rng: random.Random,
+                 taken: Collection[str], budget: Iterator[int]) -> tuple[Candidate, Violation]:
         """The first change of ``name`` that misses by less, and by how much; else the sheet as it is."""
         if name not in candidate.params:  # an earlier change has taken the parameter away
             return candidate, miss
-        for value in alternative_values(candidate.distributions[name], candidate.params[name], wide,
-                                        rng):
+        for value in alternative_values(candidate.distributions[name], candidate.params[name], wide, rng):
             if next(budget, None) is None:
                 break
             changed = mutate_candidate(self.define, {**candidate.params, name: value}, rng)
@@ -151,8 +144,7 @@ class FeasibleRegion:
         return not known.is_buildable, known.total_violation, repeats
 
 
-def alternative_values(distribution: BaseDistribution, value: Any, wide: bool,
-                       rng: random.Random) -> list[Any]:
+def alternative_values(distribution: BaseDistribution, value: Any, wide: bool, rng: random.Random) -> list[Any]:
     """Other values to try: of numbers one below and one above, near or (``wide``) the ends; of words some others."""
     values = distribution_values(distribution)
     if values is None:

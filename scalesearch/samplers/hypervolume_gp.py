@@ -40,8 +40,7 @@ CANDIDATE_WINDOW = 32
 NEIGHBOR_BATCH_WINDOW = 16
 MAX_CACHED_CANDIDATES = 2000
 
-ParentSelector = Callable[[str],
-                          FrozenTrial]  # name of a place to the member of the front that it has
+ParentSelector = Callable[[str], FrozenTrial]  # name of a place to the member of the front that it has
 
 
 @dataclass(frozen=True)
@@ -61,9 +60,8 @@ class HypervolumeGP(FrontNeighbors):
         super().__init__(**arguments)
         self._candidates: dict[tuple[str, str, int], Candidate] = {}
         self._neighbor_batches: dict[tuple[str, int], list[Candidate]] = {}
-        self._cached_acquisition: tuple[
-            Any, AcquisitionFunction,
-            list[Candidate]] | None = None  # what was found for the proposal at hand
+        # Of the latest state: its key, the acquisition function and the pool.
+        self._cached_acquisition: tuple[Any, AcquisitionFunction, list[Candidate]] | None = None
 
     def propose(self, state: SamplerState) -> Candidate | None:
         """As :meth:`CandidateSampler.propose`; also None if no candidate of the pool is new and feasible."""
@@ -83,29 +81,25 @@ class HypervolumeGP(FrontNeighbors):
             return None
         return AcquisitionValues(float(acquisition.new_values.max()) if pool else 0.0, acquisition.paused_values)
 
-    def forecast_gain(self, trials: Sequence[FrozenTrial],
-                      n_runs: int) -> HypervolumeForecast | None:
+    def forecast_gain(self, trials: Sequence[FrozenTrial], n_runs: int) -> HypervolumeForecast | None:
         """Growth of the hypervolume expected from ``n_runs`` more full-budget runs; None before there is a model."""
         after = self.acquisition_after(trials)
         return after and forecast_hypervolume(after[0], n_runs)
 
-    def acquisition_after(
-            self,
-            trials: Sequence[FrozenTrial]) -> tuple[AcquisitionFunction, list[Candidate]] | None:
+    def acquisition_after(self, trials: Sequence[FrozenTrial]) -> tuple[AcquisitionFunction, list[Candidate]] | None:
         """Acquisition function after ``trials``, with its pool; None before there is a model."""
         if self.define is None or self.objectives is None:
             return None
-        past = [trial for trial in trials
-                if trial.number >= 0]  # others are no trials of this Optuna study
-        ask = SamplerState(len(past), past, self.define, self._summaries, self.objectives, None,
-                  random.Random(self.seed_at(len(past))))
-        return None if len(ask.observed_trials) < max(self.n_startup_trials,
-                                                      MIN_OBSERVATIONS) else self._acquisition(ask)
+        past = [trial for trial in trials if trial.number >= 0]  # the others do not belong to this Optuna study
+        state = SamplerState(len(past), past, self.define, self._summaries, self.objectives, None,
+                             random.Random(self.seed_at(len(past))))
+        if len(state.observed_trials) < max(self.n_startup_trials, MIN_OBSERVATIONS):
+            return None
+        return self._acquisition(state)
 
     def _acquisition(self, state: SamplerState) -> tuple[AcquisitionFunction, list[Candidate]]:
-        key = state.number, tuple(
-            (trial.number, trial.state, len(rung_losses(trial)), is_paused(trial))
-            for trial in state.trials)
+        key = state.number, tuple((trial.number, trial.state, len(rung_losses(trial)), is_paused(trial))
+                                  for trial in state.trials)
         if self._cached_acquisition is None or self._cached_acquisition[0] != key:
             pool = self._candidate_pool(state)
             self._cached_acquisition = key, AcquisitionFunction(state, pool, self.rung_shares), pool
@@ -116,11 +110,9 @@ class HypervolumeGP(FrontNeighbors):
         keys, identities, pool = set(state.candidate_keys), set(state.identities), []
         region, chosen = self._region(state), self._chooser(state)
         bulk = region.neighbor_sampler if region else None
-        children, drawn = (N_CHILDREN_WITH_BATCHES, N_RANDOM_WITH_BATCHES) if bulk else (N_CHILDREN,
-                                                                                         N_RANDOM)
+        children, drawn = (N_CHILDREN_WITH_BATCHES, N_RANDOM_WITH_BATCHES) if bulk else (N_CHILDREN, N_RANDOM)
         billed = self._neighbor_candidates(state, chosen, bulk) if bulk else ()
-        for sheet in (*self._children(state, chosen, children),
-                      *self._random_candidates(state, drawn), *billed):
+        for sheet in (*self._children(state, chosen, children), *self._random_candidates(state, drawn), *billed):
             if sheet.key in keys:
                 continue
             keys.add(sheet.key)
@@ -131,31 +123,26 @@ class HypervolumeGP(FrontNeighbors):
         return pool
 
     def _is_new(self, state: SamplerState, candidate: Candidate) -> bool:
-        """Whether a candidate is feasible and its architecture new; batches of neighbors are checked only here."""
+        """Whether nobody has seen what ``candidate`` describes; of sheets that were billed together only this tells."""
         known = state.facts(candidate.params)
         return known.is_feasible and known.identity not in state.identities
 
-    def _children(self, state: SamplerState, select_parent: ParentSelector,
-                  per_trial: int) -> Iterator[Candidate]:
+    def _children(self, state: SamplerState, select_parent: ParentSelector, per_trial: int) -> Iterator[Candidate]:
         """Mutations of the current front, including those of the previous trial numbers."""
         for name in _names(state.number, per_trial, CANDIDATE_WINDOW):
             parent = select_parent(name)
-            yield self._make_once(state, ("child", name, parent.number),
-                                  partial(self._child, state, parent))
+            yield self._make_once(state, ("child", name, parent.number), partial(self._child, state, parent))
 
     def _chooser(self, state: SamplerState) -> ParentSelector:
         """Select a parent on the front for each name, by rendezvous hashing.
 
         A new member of the front takes over few names, so most costs of the previous proposal can be reused.
         """
-        levels = [[(f":{one.number}".encode(), one)
-                   for one in self.parents(state, level)]
-                  for level in (0, 1)]
+        levels = [[(f":{one.number}".encode(), one) for one in self.parents(state, level)] for level in (0, 1)]
 
         def chosen(name: str) -> FrozenTrial:
             start = zlib.crc32(f"{self.seed}:{name}".encode())
-            return max(levels[start > FRONT_PROBABILITY * 2**32],
-                       key=lambda lot: zlib.crc32(lot[0], start))[1]
+            return max(levels[start > FRONT_PROBABILITY * 2**32], key=lambda lot: zlib.crc32(lot[0], start))[1]
 
         return chosen
 
@@ -167,8 +154,8 @@ class HypervolumeGP(FrontNeighbors):
         for name in _names(state.number, per_trial, CANDIDATE_WINDOW):
             yield self._make_once(state, ("drawn", name, 0), partial(self.sample_random, state))
 
-    def _neighbor_candidates(self, state: SamplerState, select_parent: ParentSelector,
-                             bulk: NeighborBatchSampler) -> Iterator[Candidate]:
+    def _neighbor_candidates(self, state: SamplerState, select_parent: ParentSelector, bulk: NeighborBatchSampler
+                             ) -> Iterator[Candidate]:
         """Neighbors of the front, whose costs are evaluated in batches."""
         for name in _names(state.number, 1, NEIGHBOR_BATCH_WINDOW):
             parent = select_parent(f"bulk {name}")
@@ -177,12 +164,11 @@ class HypervolumeGP(FrontNeighbors):
                 if len(self._neighbor_batches) >= 4 * NEIGHBOR_BATCH_WINDOW:
                     del self._neighbor_batches[next(iter(self._neighbor_batches))]
                 rng = np.random.default_rng(zlib.crc32(f"{self.seed}:{key}".encode()))
-                self._neighbor_batches[key] = state.evaluate_candidates(
-                    bulk, parent, NEIGHBOR_BATCH_SIZE, rng)
+                self._neighbor_batches[key] = state.evaluate_candidates(bulk, parent, NEIGHBOR_BATCH_SIZE, rng)
             yield from self._neighbor_batches[key]
 
-    def _make_once(self, state: SamplerState, key: tuple[str, str, int],
-                   make: Callable[[random.Random], Candidate]) -> Candidate:
+    def _make_once(self, state: SamplerState, key: tuple[str, str, int], make: Callable[[random.Random], Candidate]
+                   ) -> Candidate:
         """The candidate that ``make`` returns for a generator seeded by ``key``; cached."""
         if state.define is not self.define:  # made for this trial alone
             return make(random.Random(f"{self.seed}:{key}"))
@@ -194,6 +180,5 @@ class HypervolumeGP(FrontNeighbors):
 
 
 def _names(number: int, each: int, window: int) -> Iterator[str]:
-    """Names of ``each`` random streams per trial number in a ``window``, the latest number first."""
-    return (f"{at}.{place}" for at in range(number, max(-1, number - window), -1)
-            for place in range(each))
+    """Names of so many places of each number in a ``window``, the last one first."""
+    return (f"{at}.{place}" for at in range(number, max(-1, number - window), -1) for place in range(each))

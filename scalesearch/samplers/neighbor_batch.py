@@ -39,18 +39,13 @@ class NeighborBatchSampler:
     def __init__(self, space: Space, protocol: Protocol, limits: Sequence[Constraint]) -> None:
         self.space, self.protocol, self.limits = space, protocol, limits
         self.numeric = numeric_parameters(space.form)
-        self.columns = {
-            path: _ValueColumn(space, path, parameter)
-            for path, parameter in one_each(space).items()
-            if (parameter.count() or MAX_VALUES) < MAX_VALUES
-        }
+        self.columns = {path: _ValueColumn(space, path, parameter) for path, parameter in one_each(space).items()
+                        if (parameter.count() or MAX_VALUES) < MAX_VALUES}
 
     @classmethod
-    def of(cls, space: Any, protocol: Protocol,
-           limits: Sequence[Any]) -> NeighborBatchSampler | None:
+    def of(cls, space: Any, protocol: Protocol, limits: Sequence[Any]) -> NeighborBatchSampler | None:
         """As the constructor; None where sheets can only be billed one by one."""
-        if not isinstance(space, Space) or not all(
-                isinstance(limit, Constraint) for limit in limits):
+        if not isinstance(space, Space) or not all(isinstance(limit, Constraint) for limit in limits):
             return None
         try:
             return cls(space, protocol, limits)
@@ -76,24 +71,16 @@ class NeighborBatchSampler:
         except (Overflow, OverflowError):
             return []
         able = np.flatnonzero(built & all_hold(self.limits, {**answers, **costs}, rows))
-        return list(
-            zip(
-                self._to_candidates({path: its[able]
-                                     for path, its in codes.items()}, parent),
-                np.array([costs[name][able] for name in names], float).T.tolist()
-                or [[]] * len(able)))
+        return list(zip(self._to_candidates({path: its[able] for path, its in codes.items()}, parent),
+                        np.array([costs[name][able] for name in names], float).T.tolist() or [[]] * len(able)))
 
-    def _of_one_structure(self, codes: Codes, kept: Mapping[str, Any], rows: int,
-                          rng: np.random.Generator) -> tuple[dict[str, Any], Codes, int]:
+    def _of_one_structure(self, codes: Codes, kept: Mapping[str, Any], rows: int, rng: np.random.Generator
+                          ) -> tuple[dict[str, Any], Codes, int]:
         """Answers, codes of what is asked, and the number, of the most candidates that have one structure, if sound."""
         while True:
             sheet = _NeighborColumns(self.space.form, codes, self.numeric, kept)
             try:
-                answers = {
-                    key: value
-                    for key in self.space.form.by_key
-                    if (value := sheet.lookup(key)) is not ABSENT
-                }
+                answers = {key: value for key in self.space.form.by_key if (value := sheet.lookup(key)) is not ABSENT}
             except Unanswered as missing:  # what only another number has asked
                 codes = {**codes, missing.name: rng.integers(0, missing.count, rows, np.int32)}
             except Split as split:
@@ -133,15 +120,12 @@ class _ValueColumn:
         self.name, self.distribution = encode_parameter(space, path, parameter)
         self.optuna_values = [to_param(parameter, value) for value in self.values]
 
-    def perturb(self, value: Any, count: int, numeric: bool,
-                rng: np.random.Generator) -> NDArray[np.int32]:
-        """(count,) codes: of ``answer`` itself, or of numbers near it."""
+    def perturb(self, value: Any, count: int, numeric: bool, rng: np.random.Generator) -> NDArray[np.int32]:
+        """(count,) codes: of ``value`` itself, or of numbers near it."""
         code, last = self.values.index(value), len(self.values) - 1
         if not numeric or not last:
             return np.full(count, code, np.int32)
-        step = np.maximum(1,
-                          np.abs(rng.normal(0, STEP_SHARE, count) * last).round()) * rng.choice(
-                              [-1, 1], count)
+        step = np.maximum(1, np.abs(rng.normal(0, STEP_SHARE, count) * last).round()) * rng.choice([-1, 1], count)
         order = np.argsort(np.array(self.values, float), kind="stable")
         moved = np.clip(int(np.flatnonzero(order == code)[0]) + step, 0, last).astype(int)
         return np.where(rng.random(count) < CHANGE_PROBABILITY, order[moved], code).astype(np.int32)

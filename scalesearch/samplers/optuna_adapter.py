@@ -23,8 +23,7 @@ from scalesearch.samplers.candidate_sampler import CandidateSampler
 from scalesearch.samplers.sampler_state import SamplerState
 
 MakeInner = Callable[[int], BaseSampler]
-TrialWithValues = tuple[FrozenTrial,
-                        "list[float] | None"]  # a trial, and the values that the sampler is told
+TrialWithValues = tuple[FrozenTrial, "list[float] | None"]  # a trial, and the values that the sampler is told
 
 
 class SharedFrozenTrial(FrozenTrial):
@@ -44,13 +43,12 @@ class OptunaSamplerAdapter(CandidateSampler):
             random trials at the start is the size of the inner sampler's generation, if it has generations.
     """
 
-    def __init__(self, inner: MakeInner, *, learns_from_infeasible: bool = False,
-                 n_startup_trials: int | None = None, **arguments: Any) -> None:
+    def __init__(self, inner: MakeInner, *, learns_from_infeasible: bool = False, n_startup_trials: int | None = None,
+                 **arguments: Any) -> None:
         example = inner(0)
         self.generation = example.population_size if isinstance(example, BaseGASampler) else None
         # Which generation a trial is of has no public name in Optuna.
-        self._generation_key = example._get_generation_key() if isinstance(example,
-                                                                           BaseGASampler) else ""
+        self._generation_key = example._get_generation_key() if isinstance(example, BaseGASampler) else ""
         super().__init__(n_startup_trials=n_startup_trials or self.generation, **arguments)
         self.inner, self.learns_from_infeasible = inner, learns_from_infeasible
         self._shown_trials: list[TrialWithValues] = []
@@ -60,8 +58,7 @@ class OptunaSamplerAdapter(CandidateSampler):
         if self.region is not None and len(state.predicted_values) < self.n_startup_trials:
             return self.sample_random(state)
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore")  # what is experimental in Optuna was said when the study was read
+            warnings.simplefilter("ignore")  # what is experimental in Optuna was said when the study was read
             study = self.make_inner_study(state)
             study.sampler = self.inner(state.rng.getrandbits(32))
             trial = study.ask()
@@ -69,15 +66,13 @@ class OptunaSamplerAdapter(CandidateSampler):
                 state.define(trial)
                 return Candidate(trial.params, trial.distributions)
             finally:
-                study.tell(trial, state=TrialState.FAIL
-                           )  # no sampler reads failed ones: as if it had not been asked
+                study.tell(trial, state=TrialState.FAIL)  # no sampler reads failed ones: as if it had not been asked
 
     def sample_independent(self, study: Study, trial: FrozenTrial, param_name: str,
                            param_distribution: BaseDistribution) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            shown = self.make_inner_study(
-                self.make_state(study, trial, self.define or define_from_distributions({})))
+            shown = self.make_inner_study(self.make_state(study, trial, self.define or define_from_distributions({})))
             shown.sampler = self.inner(self.seed_of(trial, param_name))
             number = shown.ask().number
             asking = shown.get_trials(deepcopy=False)[number]
@@ -92,14 +87,12 @@ class OptunaSamplerAdapter(CandidateSampler):
         """
         facts: list[TrialWithValues] = [
             (trial, state.predicted_values.get(trial.number))
-            for trial, again in zip(state.trials, state.is_repeated)
-            if trial.params and not (again and trial.state == TrialState.FAIL) and (
-                trial.number in state.predicted_values or trial.state != TrialState.COMPLETE)
-        ]
+            for trial, is_repeated in zip(state.trials, state.is_repeated)
+            if trial.params and not (is_repeated and trial.state == TrialState.FAIL)
+            and (trial.number in state.predicted_values or trial.state != TrialState.COMPLETE)]
         if self._study is None or self.generation or not _continues(self._shown_trials, facts):
             self._shown_trials = []
-            self._study = optuna.create_study(
-                directions=[_DIRECTIONS[one.direction] for one in state.objectives])
+            self._study = optuna.create_study(directions=[_DIRECTIONS[one.direction] for one in state.objectives])
         told = sum(values is not None for _, values in self._shown_trials)
         for trial, values in facts[len(self._shown_trials) :]:
             self._study.add_trial(self._to_inner_trial(trial, values, told))
@@ -107,17 +100,15 @@ class OptunaSamplerAdapter(CandidateSampler):
         self._shown_trials = facts
         return self._study
 
-    def _to_inner_trial(self, trial: FrozenTrial, values: Sequence[float] | None,
-                        n_trials_before: int) -> FrozenTrial:
-        """``trial`` as the inner sampler sees it, when ``told`` others with values were shown before."""
+    def _to_inner_trial(self, trial: FrozenTrial, values: Sequence[float] | None, n_trials_before: int) -> FrozenTrial:
+        """``trial`` as the inner sampler sees it, when ``n_trials_before`` others with values were shown before."""
         state = TrialState.COMPLETE if values is not None else _STATES.get(trial.state, trial.state)
         attributes = dict(trial.system_attrs)
         if self.generation:
             attributes[self._generation_key] = n_trials_before // self.generation
         ended = trial.datetime_start if state.is_finished() else None
-        return SharedFrozenTrial(trial.number, state, None, trial.datetime_start,
-                                 trial.datetime_complete or ended, trial.params,
-                                 trial.distributions, {}, attributes, trial.intermediate_values, -1,
+        return SharedFrozenTrial(trial.number, state, None, trial.datetime_start, trial.datetime_complete or ended,
+                                 trial.params, trial.distributions, {}, attributes, trial.intermediate_values, -1,
                                  values=values)
 
 

@@ -84,13 +84,11 @@ def predict_final_values(trials: Sequence[FrozenTrial], objectives: Sequence[Obj
     paused = [trial for trial in trials if is_paused(trial) and rung_losses(trial)]
     if not paused:
         return {trial.number: list(trial.values) for trial in ended}
-    early = sum(bool(rung_losses(trial))
-                for trial in ended) < MIN_TRIALS  # a reference passes no rung
+    early = sum(bool(rung_losses(trial)) for trial in ended) < MIN_TRIALS  # a reference passes no rung
 
     @cache
     def line(at: int, rung: int) -> tuple[float, float]:
-        return (0.0, float(objectives[at].sign)) if early else _theil_sen_fit(
-            ended, at, objectives[at], rung)
+        return (0.0, float(objectives[at].sign)) if early else _theil_sen_fit(ended, at, objectives[at], rung)
 
     def predicted(trial: FrozenTrial) -> list[float]:
         rung, costs = 0 if early else len(rung_losses(trial)) - 1, exact(trial, objectives)
@@ -98,12 +96,9 @@ def predict_final_values(trials: Sequence[FrozenTrial], objectives: Sequence[Obj
         return [costs[objective.name] if its is None else its[0] + its[1] * log_loss(trial, rung)
                 for objective, its in zip(objectives, lines)]
 
-    return {
-        trial.number: list(trial.values) if is_complete(trial) and not early else predicted(trial)
-        for trial in trials
-        if (is_complete(trial) and not early) or (
-            rung_losses(trial) and (is_complete(trial) or is_paused(trial)))
-    }
+    return {trial.number: list(trial.values) if is_complete(trial) and not early else predicted(trial)
+            for trial in trials
+            if (is_complete(trial) and not early) or (rung_losses(trial) and (is_complete(trial) or is_paused(trial)))}
 
 
 def log_loss(trial: FrozenTrial, rung: int) -> float:
@@ -111,12 +106,9 @@ def log_loss(trial: FrozenTrial, rung: int) -> float:
     return math.log(max(rung_losses(trial)[rung], 1e-12))
 
 
-def _theil_sen_fit(ended: Sequence[FrozenTrial], at: int, objective: Objective,
-                   rung: int) -> tuple[float, float]:
+def _theil_sen_fit(ended: Sequence[FrozenTrial], at: int, objective: Objective, rung: int) -> tuple[float, float]:
     """Start and slope of an objective over the log of the loss; a slope that says worse is better is none."""
-    there = [(log_loss(trial, rung), trial.values[at])
-             for trial in ended
-             if len(rung_losses(trial)) > rung]
+    there = [(log_loss(trial, rung), trial.values[at]) for trial in ended if len(rung_losses(trial)) > rung]
     x, y = np.array(there, float).reshape(-1, 2).T
     one, other = np.triu_indices(len(x), 1)
     apart = np.abs(x[one] - x[other]) > 1e-9

@@ -87,21 +87,16 @@ def test_a_held_out_size_checks_the_law() -> None:
     n, y = trainings()
     good = held_out(n, y)
     assert good.inside and good.forecast.size == SIZES[-1] and good.forecast.seeds == 2
-    assert good.score == pytest.approx(
-        y[-2:].mean()) and good.error == pytest.approx(good.score - good.forecast.score)
+    assert good.score == pytest.approx(y[-2:].mean()) and good.error == pytest.approx(good.score - good.forecast.score)
     y[-2:] -= 8  # the data ran out
     bad = held_out(n, y)
     assert not bad.inside and bad.error < -4
 
 
 def test_the_rule_to_follow_is_named_with_how_sure_that_is() -> None:
-    rules = {
-        "wider": fit(*trainings(1, a=38)), "deeper": fit(*trainings(2)), "twin": fit(*trainings(3))
-    }
+    rules = {"wider": fit(*trainings(1, a=38)), "deeper": fit(*trainings(2)), "twin": fit(*trainings(3))}
     first = rank(rules, 5e7)
-    assert [choice.rule
-            for choice in first][2] == "wider" and sum(choice.best
-                                                       for choice in first) == pytest.approx(1)
+    assert [choice.rule for choice in first][2] == "wider" and sum(choice.best for choice in first) == pytest.approx(1)
     assert first[2].best < 0.05 < min(choice.best for choice in first[:2])
     losses = {name: fit(found.sizes, -found.scores, "min") for name, found in rules.items()}
     assert rank(losses, 5e7)[2].rule == "wider"
@@ -109,12 +104,11 @@ def test_the_rule_to_follow_is_named_with_how_sure_that_is() -> None:
 
 def test_score_a_million_is_the_papers() -> None:
     params, scores = (36_694_152, 68_079_912), (27.88, 29.56)
-    assert per_million((36e6, 68e6),
-                       scores).value == pytest.approx(0.0525)  # the paper takes rounded millions
+    assert per_million((36e6, 68e6), scores).value == pytest.approx(0.0525)  # the paper takes rounded millions
     assert per_million(params, scores).value == pytest.approx(0.0535, abs=5e-5)
     noise = pool_noise([[30.0, 30.4], [31.0, 31.4]])
-    assert per_million((1e6, 3e6), scores, noise,
-                       (2, 2)).half == pytest.approx(noise.interval_half_width(0.9, 2, 2) / 2)
+    half = noise.interval_half_width(0.9, 2, 2)
+    assert per_million((1e6, 3e6), scores, noise, (2, 2)).half == pytest.approx(half / 2)
     assert per_million(params, scores).half is None and per_million((68e6, 68e6), scores) is None
 
 

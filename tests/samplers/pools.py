@@ -55,9 +55,8 @@ def known_of(space, limits):
         def lookup(name):
             return price[name] if name in COST_NAMES else network.answers[name]
 
-        return CandidateFacts((None, float(price["params.total"])),
-                              {limit.text: limit.slack(lookup)
-                               for limit in limits}, network.id)
+        constraints = {limit.text: limit.slack(lookup) for limit in limits}
+        return CandidateFacts((None, float(price["params.total"])), constraints, network.id)
 
     return known
 
@@ -82,8 +81,8 @@ class Searched:
             {"n_startup_trials": 4}
         self.region = region_of(space, tuple(space.budgets.values()))
         self.known, self.define = self.region.known, partial(suggest_params, space)
-        sampler = make_sampler(SamplerSpec(name, startup | arguments, seed), self.define,
-                               self.known, self.region, OBJECTIVES, shares)
+        sampler = make_sampler(SamplerSpec(name, startup | arguments, seed), self.define, self.known, self.region,
+                               OBJECTIVES, shares)
         self.study = study_of(trials, sampler)
 
     @property
@@ -93,10 +92,7 @@ class Searched:
     @property
     def begun(self):
         """The trials that were new and feasible."""
-        return [
-            trial for trial in self.trials
-            if trial.state.name in ("COMPLETE", "RUNNING") and trial.params
-        ]
+        return [trial for trial in self.trials if trial.state.name in ("COMPLETE", "RUNNING") and trial.params]
 
     def start(self):
         """Begins one more trial; None where there is none."""
@@ -108,11 +104,7 @@ class Searched:
                 self.study.tell(trial, state=optuna.trial.TrialState.FAIL)
                 return None
             known = self.known(trial.params)
-            there = {
-                one.user_attrs.get(ARCHITECTURE)
-                for one in self.trials
-                if not is_infeasible(one)
-            }
+            there = {one.user_attrs.get(ARCHITECTURE) for one in self.trials if not is_infeasible(one)}
             for name, value in known.constraints.items():
                 trial.set_constraint(name, value)
             trial.set_user_attr(ARCHITECTURE, known.identity)

@@ -68,14 +68,14 @@ def draws(budget):
 
 def thin_space():
     """Only the budget ``thin``."""
-    return Space.parse(THIN.to_yaml().split("  budgets:")[0] +
-                       "  budgets:\n    thin: params.total <= 12k\n")
+    return Space.parse(THIN.to_yaml().split("  budgets:")[0] + "  budgets:\n    thin: params.total <= 12k\n")
 
 
 @pytest.mark.parametrize("budget", ["thin", "wide", "low"])
 def test_draws_meet_the_budget_and_what_the_space_asks_for(budget):
-    exact, rng, feasible = ExactFeasibleSampler.of(
-        THIN, FORWARD, limits(budget)), random.Random(1), region(budget).is_feasible
+    exact = ExactFeasibleSampler.of(THIN, FORWARD, limits(budget))
+    rng = random.Random(1)
+    feasible = region(budget).is_feasible
     assert all(feasible(exact.sample(rng)) for _ in range(FAR))
 
 
@@ -96,19 +96,15 @@ def test_draws_have_the_chances_of_rejection(budget):
     assert len(chance) > 0 and drawn.share == pytest.approx(sum(chance.values()))
     found = Counter(candidate_key(drawn.draw(rng)) for _ in range(2000))
     assert set(found) <= set(chance)
-    surprise = sum((found[key] - 2000 * p / drawn.share)**2 / (2000 * p / drawn.share)
-                   for key, p in chance.items())
-    assert surprise < len(chance) + 5 * math.sqrt(
-        2 * len(chance))  # chi-squared: its mean and five deviations
+    surprise = sum((found[key] - 2000 * p / drawn.share) ** 2 / (2000 * p / drawn.share) for key, p in chance.items())
+    assert surprise < len(chance) + 5 * math.sqrt(2 * len(chance))  # chi-squared: its mean and five deviations
 
 
 def test_a_random_sheet_has_the_chances_of_the_parameters():
     space, rng = SMALL.set({"width": "16..22 log"}), random.Random(4)
     parameter = dict(space.dimensions())["width"]
-    found = Counter(
-        sample_candidate(partial(suggest_params, space), rng).params["width"] for _ in range(4000))
-    assert [found[value] / 4000
-            for value in parameter.values()] == pytest.approx(list(chances_of(parameter)), abs=0.03)
+    found = Counter(sample_candidate(partial(suggest_params, space), rng).params["width"] for _ in range(4000))
+    assert [found[value] / 4000 for value in parameter.values()] == pytest.approx(list(chances_of(parameter)), abs=0.03)
 
 
 def test_without_a_budget_every_chance_is_counted_once():
@@ -127,8 +123,7 @@ def test_chances_are_those_of_the_draw(parameter):
     found = Counter(values.index(parameter.draw(rng)) for _ in range(20_000))
     chances = chances_of(parameter)
     assert chances.sum() == pytest.approx(1) and len(chances) == len(values)
-    assert all(found[place] / 20_000 == pytest.approx(chance, abs=0.015)
-               for place, chance in enumerate(chances))
+    assert all(found[place] / 20_000 == pytest.approx(chance, abs=0.015) for place, chance in enumerate(chances))
 
 
 @pytest.mark.parametrize("numbers", [0, 1, 2, 3])
@@ -147,19 +142,16 @@ def test_weights_within_bounds_are_those_of_a_plain_sum(numbers):
 @pytest.mark.parametrize("seed", range(4))
 def test_a_walk_ends_in_the_region_near_where_it_began(space, seed):
     thin, rng = region("thin", space), random.Random(seed)
-    start = next(sheet for sheet in iter(lambda: sample_candidate(thin.define, rng), None)
-                 if not thin.is_feasible(sheet.params))
+    candidates = iter(lambda: sample_candidate(thin.define, rng), None)
+    start = next(candidate for candidate in candidates if not thin.is_feasible(candidate.params))
     count, known = [], thin.known
     thin.known = FactsCache(lambda params: count.append(1) or known(params))
     repaired = thin.repair(start.params, random.Random(seed))
-    assert repaired is not None and thin.is_feasible(
-        repaired.params) and len(count) <= MAX_EVALUATIONS + 1
+    assert repaired is not None and thin.is_feasible(repaired.params) and len(count) <= MAX_EVALUATIONS + 1
     assert repaired == region("thin", space).repair(start.params, random.Random(seed))
-    assert sum(repaired.params.get(name) == value
-               for name, value in start.params.items()) >= 2  # the rest is as it was
+    assert sum(repaired.params.get(name) == value for name, value in start.params.items()) >= 2  # the rest is as it was
     again = thin.repair(start.params, random.Random(seed), {thin.known.identity(repaired.params)})
-    assert again is not None and thin.known.identity(again.params) != thin.known.identity(
-        repaired.params)
+    assert again is not None and thin.known.identity(again.params) != thin.known.identity(repaired.params)
 
 
 def test_a_feasible_sheet_is_its_own_repair_and_no_way_is_none():
@@ -173,17 +165,13 @@ def test_a_feasible_sheet_is_its_own_repair_and_no_way_is_none():
     ("wide", THIN, False, None), ("thin", THIN, True, True), ("thin", ENDLESS, True, False)])
 def test_each_way_of_drawing_ends_in_the_region(budget, space, sparse, apart):
     found = region(budget, space)
-    assert all(
-        found.is_feasible(found.sample_feasible(random.Random(seed)).params) for seed in range(8))
-    assert found.is_sparse is sparse and (apart is None or
-                                          (found.exact_sampler is not None) is apart)
-    assert found.sample_feasible(random.Random(1)) == region(budget, space).sample_feasible(
-        random.Random(1))
+    assert all(found.is_feasible(found.sample_feasible(random.Random(seed)).params) for seed in range(8))
+    assert found.is_sparse is sparse and (apart is None or (found.exact_sampler is not None) is apart)
+    assert found.sample_feasible(random.Random(1)) == region(budget, space).sample_feasible(random.Random(1))
 
 
 def test_an_impossible_budget_is_known_as_such():
-    assert region("impossible").sample_feasible(
-        random.Random(1)) is None and region("impossible").feasible_share == 0
+    assert region("impossible").sample_feasible(random.Random(1)) is None and region("impossible").feasible_share == 0
     assert region("impossible", ENDLESS).sample_feasible(random.Random(1)) is None
 
 
@@ -194,8 +182,7 @@ def test_in_a_thin_space_no_sampler_wastes_its_proposals(name):
     assert draws("thin").share < 0.01 and len(search.begun) == (8 if name == "gp" else 16)
     infeasible = sum(map(is_infeasible, search.trials))
     assert infeasible <= (len(search.begun) if name == "tpe" else 0)
-    assert name == "grid" or len(search.trials) - len(
-        search.begun) - infeasible <= 4  # a list has every sheet
+    assert name == "grid" or len(search.trials) - len(search.begun) - infeasible <= 4  # a list has every sheet
 
 
 @pytest.mark.parametrize("space", [SMALL, THIN, ENDLESS])
@@ -215,9 +202,7 @@ def test_two_parameters_of_one_path_are_two_parameters():
             return [("kind", Choice(("few", "many"))), ("size", few), ("size", many)]
 
         def answer(self, ask):
-            return {
-                "size": ask("size", few if ask("kind", Choice(("few", "many"))) == "few" else many)
-            }
+            return {"size": ask("size", few if ask("kind", Choice(("few", "many"))) == "few" else many)}
 
     space = Twice()
     assert encode_params(space, {"kind": "few", "size": 2})[0] == {"kind": "few", "size": 1}

@@ -26,18 +26,14 @@ def curves(study: ScalingStudy) -> Figure | None:
     """A panel a cost: score against size, a line a rule through the means; None before a second size is finished."""
     if not any(len(curve.rows) > 1 for curve in study.curves):
         return None
-    with canvas(PANEL * len(study.costs), 3.3, columns=len(study.costs),
-                sharey=True) as (figure, panels):
+    with canvas(PANEL * len(study.costs), 3.3, columns=len(study.costs), sharey=True) as (figure, panels):
         for axes, cost in zip(panels, study.costs):
-            for curve, color, mark, line in zip(
-                    study.of(cost).values(), cycle(COLORS), cycle(MARKERS), cycle(LINES)):
+            for curve, color, mark, line in zip(study.of(cost).values(), cycle(COLORS), cycle(MARKERS), cycle(LINES)):
                 _means(axes, study, curve, color, mark, line)
-            base = next((row for row in study.rows if row.label == study.base and cost in row.cost),
-                        None)
+            base = next((row for row in study.rows if row.label == study.base and cost in row.cost), None)
             if base is not None:
                 name = "base" if study.base == "base" else f"base ({name_in(study.base)})"
-                axes.plot([base.cost[cost]], [base.mean], "*", color=INK, markersize=9, zorder=5,
-                          label=name)
+                axes.plot([base.cost[cost]], [base.mean], "*", color=INK, markersize=9, zorder=5, label=name)
             _size_axis(axes)
             axes.set_xlabel(describe(cost, study.meta["protocol"]))
         panels[0].set_ylabel(_score(study))
@@ -47,23 +43,21 @@ def curves(study: ScalingStudy) -> Figure | None:
     return figure
 
 
-def _means(axes: Axes, study: ScalingStudy, curve: Curve, color: str, marker: str,
-           line: object) -> None:
+def _means(axes: Axes, study: ScalingStudy, curve: Curve, color: str, marker: str, line: object) -> None:
     """The means of one rule, with the interval of each where the noise between seeds is known."""
     sizes, means = [row.cost[curve.cost] for row in curve.rows], [row.mean for row in curve.rows]
     noise = study.noise
-    halves = [noise.interval_half_width(study.confidence, len(row.scores))
-              for row in curve.rows] if noise.is_known else None
-    axes.errorbar(sizes, means, yerr=halves, color=color, marker=marker, markersize=4,
-                  linestyle=line, linewidth=1.2, elinewidth=0.8, capsize=2, capthick=0.8,
-                  label=name_in(curve.rule))
+    halves = None
+    if noise.is_known:
+        halves = [noise.interval_half_width(study.confidence, len(row.scores)) for row in curve.rows]
+    axes.errorbar(sizes, means, yerr=halves, color=color, marker=marker, markersize=4, linestyle=line, linewidth=1.2,
+                  elinewidth=0.8, capsize=2, capthick=0.8, label=name_in(curve.rule))
 
 
 def _score(study: ScalingStudy) -> str:
     """The axis of the score."""
     meta = study.meta
-    return upright(describe(study.metric, meta["protocol"]), meta["data"]["name"],
-                   bool(meta.get("synthetic")))
+    return upright(describe(study.metric, meta["protocol"]), meta["data"]["name"], bool(meta.get("synthetic")))
 
 
 def laws(study: ScalingStudy, cost: str) -> Figure | None:
@@ -88,21 +82,17 @@ def law_panels(rules: Mapping[str, Fit], x: str, y: str, ahead: Mapping[str, Seq
     """
     columns = min(len(rules), COLUMNS)
     lines = -(-len(rules) // columns)
-    with canvas(max(3.4, WIDE * columns), HIGH * lines + 0.4, lines, columns, sharex=True,
-                sharey=True) as made:
+    with canvas(max(3.4, WIDE * columns), HIGH * lines + 0.4, lines, columns, sharex=True, sharey=True) as made:
         figure, panels = made
-        for axes, (rule, fit), color, marker in zip(panels, rules.items(), cycle(COLORS),
-                                                    cycle(MARKERS)):
+        for axes, (rule, fit), color, marker in zip(panels, rules.items(), cycle(COLORS), cycle(MARKERS)):
             check = held.get(rule)
-            _law(axes, fit, rule, color, marker,
-                 [*ahead.get(rule, ()), *([check.forecast.size] if check else [])])
+            _law(axes, fit, rule, color, marker, [*ahead.get(rule, ()), *([check.forecast.size] if check else [])])
             for size in ahead.get(rule, ()):
                 _forecast(axes, fit.forecast(size), color, "next size: one training")
             if check:
                 _forecast(axes, check.forecast, INK, "largest size, predicted from the others")
-                axes.plot([check.forecast.size], [check.score], "o", color=INK, markersize=7,
-                          markerfacecolor="none", markeredgewidth=1.1, label="measured there",
-                          zorder=6)
+                axes.plot([check.forecast.size], [check.score], "o", color=INK, markersize=7, markerfacecolor="none",
+                          markeredgewidth=1.1, label="measured there", zorder=6)
             _size_axis(axes)
             axes.tick_params(labelbottom=True)
         for axes in panels[len(rules):]:
@@ -120,8 +110,7 @@ def _law(axes: Axes, fit: Fit, rule: str, color: str, marker: str, extra: Sequen
     sizes = np.geomspace(min(*fit.sizes, *extra), max(last, *extra), POINTS)
     inside = sizes <= last
     axes.fill_between(sizes, *fit.band(sizes), color=color, alpha=0.15, linewidth=0)
-    axes.plot(sizes[inside], fit.law(sizes[inside]), color=color, linewidth=1.3,
-              label="power law and its band")
+    axes.plot(sizes[inside], fit.law(sizes[inside]), color=color, linewidth=1.3, label="power law and its band")
     axes.plot(sizes[~inside], fit.law(sizes[~inside]), color=color, linewidth=1.3, linestyle=DASHED)
     axes.plot(fit.sizes, fit.scores, marker, color=color, markersize=4, label="trainings")
     exponent = f"exponent {fit.law.c:.2f}" if fit.identified else "exponent not identified"
@@ -130,10 +119,8 @@ def _law(axes: Axes, fit: Fit, rule: str, color: str, marker: str, extra: Sequen
 
 def _forecast(axes: Axes, found: Forecast, color: str, label: str) -> None:
     # The law is fitted more finely than those that the interval is of, so it can lie beyond a narrow one.
-    reach = [[max(0.0, found.score - found.training_low)],
-             [max(0.0, found.training_high - found.score)]]
-    axes.errorbar([found.size], [found.score], yerr=reach, fmt="_", color=color, capsize=3,
-                  linewidth=1, label=label)
+    reach = [[max(0.0, found.score - found.training_low)], [max(0.0, found.training_high - found.score)]]
+    axes.errorbar([found.size], [found.score], yerr=reach, fmt="_", color=color, capsize=3, linewidth=1, label=label)
 
 
 def _legend(figure: Figure, axes: Axes, title: str, most: int) -> None:
@@ -143,8 +130,8 @@ def _legend(figure: Figure, axes: Axes, title: str, most: int) -> None:
     """
     handles, labels = axes.get_legend_handles_labels()
     for columns in range(min(most, len(labels)), 0, -1):
-        made = figure.legend(handles, labels, loc="outside lower center", ncols=columns, title=title
-                             or None, title_fontsize=8, handlelength=2.6, handletextpad=0.8)
+        made = figure.legend(handles, labels, loc="outside lower center", ncols=columns, title=title or None,
+                             title_fontsize=8, handlelength=2.6, handletextpad=0.8)
         made.get_title().set_multialignment("center")
         if columns == 1 or made.get_window_extent().width < figure.bbox.width:
             break

@@ -56,8 +56,7 @@ class Row:
         return sample_std(self.scores)
 
 
-def costs_of(meta: Mapping[str, Any], records: Sequence[Record],
-             requested: Iterable[str] = ()) -> tuple[str, ...]:
+def costs_of(meta: Mapping[str, Any], records: Sequence[Record], requested: Iterable[str] = ()) -> tuple[str, ...]:
     """The costs that scores are drawn against: params and MACs, the budget's, and what is ``requested``.
 
     Raises:
@@ -66,14 +65,12 @@ def costs_of(meta: Mapping[str, Any], records: Sequence[Record],
     billed = [record for record in records if record.get("costs")]
 
     def is_size(name: str) -> bool:
-        return name.partition(".")[0] in SIZES and (not billed or any(
-            cost_of(record, name) for record in billed))
+        return name.partition(".")[0] in SIZES and (not billed or any(cost_of(record, name) for record in billed))
 
     wrong = [name for name in requested if not is_size(name)]
     if wrong:
-        raise UserError(
-            f"--at {wrong[0]}: no size that a score can be drawn against; take params.total, "
-            "params.non_embedding, macs.total or another cost of these groups", code="unknown-cost")
+        raise UserError(f"--at {wrong[0]}: no size that a score can be drawn against; take params.total, "
+                        "params.non_embedding, macs.total or another cost of these groups", code="unknown-cost")
     limited = [name for name in meta.get("bounds") or {} if is_size(name)]
     return tuple(dict.fromkeys([*USUAL, *limited, *requested]))
 
@@ -90,21 +87,17 @@ def rows_of(records: Sequence[Record], labels: Iterable[str], metric: str, costs
         raise UserError(f"--metric {metric}: no finished training has that score; they have "
                         f"{', '.join(scores_there(done[0]))}", code="unknown-metric")
     found = named(records)
-    return [
-        _row(label, found.get(label), records, metric, costs, left_out.get(label))
-        for label in labels
-    ]
+    return [_row(label, found.get(label), records, metric, costs, left_out.get(label)) for label in labels]
 
 
-def _row(label: str, record: Record | None, records: Sequence[Record], metric: str,
-         costs: Sequence[str], left_out: str | None) -> Row:
+def _row(label: str, record: Record | None, records: Sequence[Record], metric: str, costs: Sequence[str],
+         left_out: str | None) -> Row:
     why = f"not trained: {left_out}" if left_out else _why(record, records, metric)
     if record is None:
         return Row(label, {}, why=why)
     cost = {name: value for name in costs if (value := cost_of(record, name))}
     trial, scores = trained_by(record), tuple(scores_of(record, records, metric))
-    missing = sum(one["state"] != "complete" or score_of(one, metric) is None
-                  for one in replicates_of(trial, records))
+    missing = sum(one["state"] != "complete" or score_of(one, metric) is None for one in replicates_of(trial, records))
     return Row(label, cost, trial, scores, missing, "" if scores else why)
 
 
@@ -113,13 +106,11 @@ def _why(record: Record | None, records: Sequence[Record], metric: str) -> str:
     if record is None:
         return "not begun"
     if record["state"] == "duplicate":
-        return _why(next((one for one in records if one["trial"] == record["of"]), None), records,
-                    metric)
+        return _why(next((one for one in records if one["trial"] == record["of"]), None), records, metric)
     if record["state"] == "failed":
         reason = (str(record.get("reason") or "").splitlines() or [""])[0][:MAX_REASON]
         return f"failed ({reason})" if reason else "failed"
-    return {"complete": f"has no {metric}",
-            "infeasible": "infeasible"}.get(record["state"], "in training")
+    return {"complete": f"has no {metric}", "infeasible": "infeasible"}.get(record["state"], "in training")
 
 
 @dataclass(frozen=True)
@@ -130,15 +121,15 @@ class Slope:
     half: float | None
 
 
-def per_million(params: tuple[float, float], scores: tuple[float,
-                                                           float], noise: Noise | None = None,
+def per_million(params: tuple[float, float], scores: tuple[float, float], noise: Noise | None = None,
                 seeds: tuple[int, int] = (1, 1), confidence: float = CONFIDENCE) -> Slope | None:
     """(score₂ - score₁) / (params₂ - params₁) in millions (PartialFormer, section 6.2); None of equal params."""
     millions = (params[1] - params[0]) / 1e6
     if millions == 0:
         return None
-    half = noise.interval_half_width(
-        confidence, *seeds) / abs(millions) if noise is not None and noise.is_known else None
+    half = None
+    if noise is not None and noise.is_known:
+        half = noise.interval_half_width(confidence, *seeds) / abs(millions)
     return Slope((scores[1] - scores[0]) / millions, half)
 
 

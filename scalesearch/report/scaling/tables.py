@@ -45,72 +45,45 @@ def sheets(study: ScalingStudy) -> list[Sheet]:
     found = [
         Sheet("Sizes", pd.DataFrame([_size(study, row) for row in study.rows])),
         Sheet("Laws", pd.DataFrame([_law(metric, curve) for curve in curves])),
-        Sheet(
-            "Checks: the largest size, predicted from the others",
-            pd.DataFrame([
-                _against(curve, curve.held.forecast.size) | _check(metric, curve)
-                for curve in curves
-                if curve.held
-            ])),
-        Sheet(
-            "The next size",
-            pd.DataFrame([
-                _against(curve, curve.ahead.size) | {
-                    "law": of_law(metric, curve.ahead), "one training": interval(
-                        metric, curve.ahead.training_low, curve.ahead.training_high)
-                } for curve in curves if curve.ahead
-            ])),
-        Sheet(
-            f"{metric} per million parameters",
-            pd.DataFrame([{
-                "rule": gain.rule, "row": gain.label, "since the base": slope(gain.since_base),
-                "since the size before": slope(gain.since_before)
-            } for gain in study.gains])), *(_ranked(study, ranking) for ranking in study.rankings)
-    ]
+        Sheet("Checks: the largest size, predicted from the others", pd.DataFrame([
+            _against(curve, curve.held.forecast.size) | _check(metric, curve) for curve in curves if curve.held])),
+        Sheet("The next size", pd.DataFrame([
+            _against(curve, curve.ahead.size) | {"law": of_law(metric, curve.ahead), "one training": interval(
+                metric, curve.ahead.training_low, curve.ahead.training_high)} for curve in curves if curve.ahead])),
+        Sheet(f"{metric} per million parameters", pd.DataFrame([
+            {"rule": gain.rule, "row": gain.label, "since the base": slope(gain.since_base),
+             "since the size before": slope(gain.since_before)} for gain in study.gains])),
+        *(_ranked(study, ranking) for ranking in study.rankings)]
     return [sheet for sheet in found if len(sheet.texts)]
 
 
 def _against(curve: Curve, size: float | None = None) -> dict[str, str]:
-    return {"rule": curve.rule, "against": cost_word(curve.cost)
-            } | ({"size": amount(size)} if size else {})
+    return {"rule": curve.rule, "against": cost_word(curve.cost)} | ({"size": amount(size)} if size else {})
 
 
 def _size(study: ScalingStudy, row: Row) -> dict[str, str]:
-    digits = places(
-        study.metric,
-        study.noise.standard_error(len(row.scores)) if study.noise.is_known else math.inf)
-    costs = {
-        cost_word(cost): f"{row.cost[cost]:,.0f}" if cost in row.cost else UNKNOWN
-        for cost in study.costs
-    }
+    digits = places(study.metric, study.noise.standard_error(len(row.scores)) if study.noise.is_known else math.inf)
+    costs = {cost_word(cost): f"{row.cost[cost]:,.0f}" if cost in row.cost else UNKNOWN for cost in study.costs}
     mean = f"{row.mean:z.{digits}f}" + (f" ± {row.sd:.{digits}f}" if row.sd is not None else "")
-    return {
-        "row": row.label, "rules": ", ".join(study.rules_of(row.label)) or "base",
-        **costs, study.metric: mean, "seeds": str(len(row.scores))
-    }
+    return {"row": row.label, "rules": ", ".join(study.rules_of(row.label)) or "base", **costs, study.metric: mean,
+            "seeds": str(len(row.scores))}
 
 
 def _law(metric: str, curve: Curve) -> dict[str, str]:
-    counts = _against(curve) | {
-        "trainings": str(len(curve.sizes)), "sizes": str(len(set(curve.sizes)))
-    }
+    counts = _against(curve) | {"trainings": str(len(curve.sizes)), "sizes": str(len(set(curve.sizes)))}
     if curve.fit is None:
         return counts | dict.fromkeys(("exponent", "sd", "identified"), UNKNOWN)
     low, high = curve.fit.exponent
-    return counts | {
-        "exponent": f"{curve.fit.law.c:.2f} ({low:.2f} to {high:.2f})", "sd": score(
-            metric, curve.fit.sd, curve.fit.sd), "identified": _yes(curve.fit.identified)
-    }
+    return counts | {"exponent": f"{curve.fit.law.c:.2f} ({low:.2f} to {high:.2f})",
+                     "sd": score(metric, curve.fit.sd, curve.fit.sd), "identified": _yes(curve.fit.identified)}
 
 
 def _check(metric: str, curve: Curve) -> dict[str, str]:
     assert curve.held is not None
     found, measured = curve.held.forecast, curve.held.score
     low, high = found.training_low, found.training_high
-    return {
-        "predicted": estimate(metric, found.score, low, high),
-        "measured": score(metric, measured, (high - low) / 2), "inside": _yes(curve.held.inside)
-    }
+    return {"predicted": estimate(metric, found.score, low, high),
+            "measured": score(metric, measured, (high - low) / 2), "inside": _yes(curve.held.inside)}
 
 
 def _yes(holds: bool) -> str:
@@ -119,10 +92,9 @@ def _yes(holds: bool) -> str:
 
 def _ranked(study: ScalingStudy, ranking: Ranking) -> Sheet:
     curves = study.of(ranking.cost)
-    texts = pd.DataFrame([{
-        "rule": choice.rule, "law": of_law(study.metric, choice.forecast),
-        "best in": share(choice.best), "trained up to": amount(max(curves[choice.rule].sizes))
-    } for choice in ranking.choices])
+    texts = pd.DataFrame([{"rule": choice.rule, "law": of_law(study.metric, choice.forecast),
+                           "best in": share(choice.best), "trained up to": amount(max(curves[choice.rule].sizes))}
+                          for choice in ranking.choices])
     title = f"The rules at {amount(ranking.size)} {cost_word(ranking.cost)} ({FROM[ranking.by]})"
     return Sheet(title, texts, 1, tuple(sentences(study, ranking)))
 
@@ -135,20 +107,17 @@ def notes(study: ScalingStudy) -> list[str]:
 def _conditions(study: ScalingStudy) -> list[str]:
     data = study.meta["data"]
     synthetic = " (a synthetic corpus: scores on it compare architectures, and say nothing of real text)"
-    return [
-        costs_line(study.meta["protocol"]),
-        f"Data: {data['name']}, hash {data['hash']}{synthetic if study.meta.get('synthetic') else ''}.",
-        *([study.teacher] if study.teacher else []),
-        *([f"{study.metric}: {study.signature}"] if study.signature else [])
-    ]
+    return [costs_line(study.meta["protocol"]),
+            f"Data: {data['name']}, hash {data['hash']}{synthetic if study.meta.get('synthetic') else ''}.",
+            *([study.teacher] if study.teacher else []),
+            *([f"{study.metric}: {study.signature}"] if study.signature else [])]
 
 
 def _meaning(study: ScalingStudy) -> list[str]:
     noise, sure = study.noise, format_percent(study.confidence)
-    seeds = (
-        f"Noise between seeds: standard deviation {noise.sd:.2g}, pooled over {noise.n_candidates} rows, {noise.df} "
-        "degrees of freedom." if noise.is_known else
-        "No row has a second seed, so nothing per million parameters has an interval.")
+    seeds = (f"Noise between seeds: standard deviation {noise.sd:.2g}, pooled over {noise.n_candidates} rows, "
+             f"{noise.df} degrees of freedom." if noise.is_known else
+             "No row has a second seed, so nothing per million parameters has an interval.")
     sign = "-" if study.direction == "max" else "+"
     laws = [
         f"A law is {study.metric} = a {sign} b · size^-c, c the exponent, by least squares over all trainings of a "
@@ -161,10 +130,8 @@ def _meaning(study: ScalingStudy) -> list[str]:
         "\"Best in\" is the share of draws in which a rule's law is the best of all; rules that share trainings, such "
         "as the base's, are drawn as if they did not.",
     ] if any(curve.fit for curve in study.curves) else []
-    return [
-        "The ± of a score is the standard deviation between its seeds; that of a score per million parameters is "
-        f"half its {sure} interval, by the noise between seeds.", seeds, *laws
-    ]
+    return ["The ± of a score is the standard deviation between its seeds; that of a score per million parameters is "
+            f"half its {sure} interval, by the noise between seeds.", seeds, *laws]
 
 
 def _missing(study: ScalingStudy) -> list[str]:
@@ -184,11 +151,8 @@ def _reasons(curve: Curve) -> list[str]:
     """Why there is no law, or it says little."""
     if curve.fit is None:
         return [f"No law, since {curve.why}"]
-    return [
-        *([] if curve.fit.identified else
-          [f"Exponent not identified, since {_unidentified(curve.fit)}"]),
-        *([f"Not checked, since {curve.unchecked}"] if curve.unchecked else [])
-    ]
+    return [*([] if curve.fit.identified else [f"Exponent not identified, since {_unidentified(curve.fit)}"]),
+            *([f"Not checked, since {curve.unchecked}"] if curve.unchecked else [])]
 
 
 def _unidentified(fit: Fit) -> str:
@@ -203,9 +167,8 @@ def to_markdown(study: ScalingStudy) -> str:
     """All tables and notes."""
     parts = [f"# {study.name}: {study.metric} by size"]
     if study.unfinished:
-        parts.append(
-            f"{len(study.unfinished)} of {len(study.rows) + len(study.unfinished)} rows have no score; see "
-            "the notes.")
+        parts.append(f"{len(study.unfinished)} of {len(study.rows) + len(study.unfinished)} rows have no score; see "
+                     "the notes.")
     for sheet in sheets(study):
         parts += [f"## {sheet.title}", markdown_table(sheet.texts, sheet.left), *sheet.below]
     return "\n\n".join([*parts, "## Notes", "\n".join(f"- {note}" for note in notes(study))]) + "\n"
@@ -214,28 +177,18 @@ def to_markdown(study: ScalingStudy) -> str:
 def frame(study: ScalingStudy) -> pd.DataFrame:
     """One row a (cost, rule, row), the base in each, with what the law says there; the unfinished without a score."""
     rows = [_point(curve, row) for curve in study.curves for row in curve.rows]
-    rows += [{
-        "cost": cost, "rule": rule, "label": row.label, "size": row.cost.get(cost), "seeds": 0,
-        "note": row.why
-    }
-             for cost in study.costs
-             for rule, steps in study.rules.items()
-             for row in study.unfinished
+    rows += [{"cost": cost, "rule": rule, "label": row.label, "size": row.cost.get(cost), "seeds": 0, "note": row.why}
+             for cost in study.costs for rule, steps in study.rules.items() for row in study.unfinished
              if row.label in (study.base, *steps)]
-    columns = [
-        "cost", "rule", "label", "trial", "size", "seeds", "score", "sd", "law", "law_low",
-        "law_high", "note"
-    ]
+    columns = ["cost", "rule", "label", "trial", "size", "seeds", "score", "sd", "law", "law_low", "law_high", "note"]
     table = pd.DataFrame(rows, columns=columns)
     return table.astype({"trial": "Int64"})
 
 
 def _point(curve: Curve, row: Row) -> dict[str, Any]:
     size = row.cost[curve.cost]
-    found = {
-        "cost": curve.cost, "rule": curve.rule, "label": row.label, "trial": row.trial,
-        "size": size, "seeds": len(row.scores), "score": row.mean, "sd": row.sd
-    }
+    found = {"cost": curve.cost, "rule": curve.rule, "label": row.label, "trial": row.trial, "size": size,
+             "seeds": len(row.scores), "score": row.mean, "sd": row.sd}
     if curve.fit is None:
         return found
     low, high = curve.fit.band(size)[:, 0].tolist()
@@ -246,34 +199,18 @@ def to_json(study: ScalingStudy) -> dict[str, Any]:
     """All of it as JSON values; what is not known is null."""
     noise, meta = study.noise, study.meta
     return {
-        "study": study.name,
-        "metric": study.metric,
-        "direction": study.direction,
-        "base": study.base,
-        "rules": {rule: list(labels)
-                  for rule, labels in study.rules.items()},
-        "confidence": study.confidence,
-        "protocol": meta["protocol"],
-        "data": meta["data"],
-        "synthetic": bool(meta.get("synthetic")),
+        "study": study.name, "metric": study.metric, "direction": study.direction, "base": study.base,
+        "rules": {rule: list(labels) for rule, labels in study.rules.items()}, "confidence": study.confidence,
+        "protocol": meta["protocol"], "data": meta["data"], "synthetic": bool(meta.get("synthetic")),
         "signature": study.signature,
-        "noise": {"sd": noise.sd, "df": noise.df, "rows": noise.n_candidates}
-        if noise.is_known else None,
-        "rows": [
-            asdict(row)
-            | {"rules": list(study.rules_of(row.label)), "mean": row.mean, "sd": row.sd}
-            for row in study.rows
-        ],
-        "unfinished": [{"label": row.label, "why": row.why, "cost": dict(row.cost)}
-                       for row in study.unfinished],
+        "noise": {"sd": noise.sd, "df": noise.df, "rows": noise.n_candidates} if noise.is_known else None,
+        "rows": [asdict(row) | {"rules": list(study.rules_of(row.label)), "mean": row.mean, "sd": row.sd}
+                 for row in study.rows],
+        "unfinished": [{"label": row.label, "why": row.why, "cost": dict(row.cost)} for row in study.unfinished],
         "curves": [_curve_json(curve) for curve in study.curves],
         "per_million": [asdict(gain) for gain in study.gains],
-        "rankings": [
-            asdict(ranking) | {
-                "decided": ranking.decided, "first": ranking.first.rule, "sentences": sentences(
-                    study, ranking)
-            } for ranking in study.rankings
-        ],
+        "rankings": [asdict(ranking) | {"decided": ranking.decided, "first": ranking.first.rule,
+                                        "sentences": sentences(study, ranking)} for ranking in study.rankings],
         "notes": notes(study),
     }
 
@@ -281,12 +218,7 @@ def to_json(study: ScalingStudy) -> dict[str, Any]:
 def _curve_json(curve: Curve) -> Mapping[str, Any]:
     law = curve.fit and {**curve.fit.law.to_json(), "exponent_interval": list(curve.fit.exponent),
                          "identified": curve.fit.identified, "sd": curve.fit.sd, "df": curve.fit.df}
-    held = curve.held and {
-        **asdict(curve.held), "error": curve.held.error, "inside": curve.held.inside
-    }
-    return {
-        "rule": curve.rule, "cost": curve.cost, "labels": [row.label for row in curve.rows],
-        "sizes": curve.sizes, "scores": [score for _, score in curve.points], "why": curve.why,
-        "unchecked": curve.unchecked, "law": law, "held_out": held, "next": curve.ahead
-        and asdict(curve.ahead)
-    }
+    held = curve.held and {**asdict(curve.held), "error": curve.held.error, "inside": curve.held.inside}
+    return {"rule": curve.rule, "cost": curve.cost, "labels": [row.label for row in curve.rows],
+            "sizes": curve.sizes, "scores": [score for _, score in curve.points], "why": curve.why,
+            "unchecked": curve.unchecked, "law": law, "held_out": held, "next": curve.ahead and asdict(curve.ahead)}

@@ -33,7 +33,7 @@ class Coordinates:
 
     @classmethod
     def of(cls, candidates: Sequence[Candidate], costs: Array) -> Coordinates:
-        """A group for each parameter of ``sheets`` and each of ``costs`` (sheets, costs).
+        """A group for each parameter of ``candidates`` and each of ``costs`` (sheets, costs).
 
         Two values of a word are 1 apart, two of a number at most 1. What a sheet was not asked for lies in the middle:
         the word that decides whether it is asked tells the two apart.
@@ -41,19 +41,15 @@ class Coordinates:
         distributions: dict[str, BaseDistribution] = {}
         for sheet in candidates:
             distributions |= sheet.distributions
-        blocks = [
-            _columns(its, [sheet.params.get(name)
-                           for sheet in candidates])
-            for name, its in distributions.items()
-        ]
+        blocks = [_columns(distribution, [candidate.params.get(name) for candidate in candidates])
+                  for name, distribution in distributions.items()]
         lines = [_scale_cost(line)[:, None] for line in costs.T]
         blocks += lines
         blocks = blocks or [np.zeros((len(candidates), 1))]
         sizes = [block.shape[1] for block in blocks]
-        trends = [(line - line.mean()) / (float(line.std()) or 1.0)
-                  for line in lines] or [np.zeros((len(candidates), 0))]
-        return cls(np.concatenate(blocks, 1), np.repeat(np.arange(len(sizes)), sizes),
-                   np.concatenate(trends, 1))
+        trends = [(line - line.mean()) / (float(line.std()) or 1.0) for line in lines]
+        trends = trends or [np.zeros((len(candidates), 0))]
+        return cls(np.concatenate(blocks, 1), np.repeat(np.arange(len(sizes)), sizes), np.concatenate(trends, 1))
 
     def with_trend(self, trend: Array) -> Coordinates:
         """These with one more trend, which is a coordinate, too: what is no line in it is learned."""

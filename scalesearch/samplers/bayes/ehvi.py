@@ -15,22 +15,21 @@ Array = NDArray[np.float64]
 MAX_KNOWN_OBJECTIVES = 2
 
 
-def expected_hypervolume_improvement(mean: Array, std: Array, costs: Array, front: Array,
-                                     reference_point: Array) -> Array:
+def expected_hypervolume_improvement(mean: Array, std: Array, costs: Array, front: Array, reference_point: Array
+                                     ) -> Array:
     """Expected gain (candidates,) in the product of the objectives' units; everything is to be minimised.
 
     Args:
-        mean, spread: (candidates,) of the predicted loss.
+        mean, std: (candidates,) of the predicted loss.
         costs: (candidates, 1 or 2) known exactly.
         front: (points, 1 + costs) losses and costs of what is there.
-        corner: (1 + costs,) the reference point.
+        reference_point: (1 + costs,) the reference point.
     """
     front = front[(front < reference_point).all(1)]
     front = front[np.argsort(front[:, 0], kind="stable")]
-    alone = (_dominated_lengths if costs.shape[1] == 1 else _dominated_areas)(costs, front[:, 1:],
-                                                                              reference_point[1:])
-    ends = np.append(front[:, 0], reference_point[0]
-                     )  # of the interval in which so many points of the front shadow a candidate
+    alone = (_dominated_lengths if costs.shape[1] == 1 else _dominated_areas)(costs, front[:, 1:], reference_point[1:])
+    # Ends of the intervals in which a constant number of points of the front dominates a candidate.
+    ends = np.append(front[:, 0], reference_point[0])
     below = _expected_improvement_below(ends[None], mean[:, None], std[:, None])
     return np.asarray((alone * np.diff(below, axis=1, prepend=0.0)).sum(1))
 
@@ -51,11 +50,9 @@ def _dominated_areas(costs: Array, front: Array, reference_point: Array) -> Arra
     """The same area: over strips of the first cost, up to the least second cost of those points that reach there."""
     edges = np.sort(front[:, 0])
     starts, ends = np.append(-np.inf, edges), np.append(edges, reference_point[0])
-    reach = np.where(front[:, :1] <= starts[None], front[:, 1:],
-                     reference_point[1])  # (points, strips)
-    least = np.minimum.accumulate(np.vstack([np.full(len(starts), reference_point[1]),
-                                             reach]))  # (points + 1, strips)
-    widths = np.maximum(ends[None] - np.maximum(starts[None], costs[:, :1]),
-                        0.0)  # (candidates, strips)
+    reach = np.where(front[:, :1] <= starts[None], front[:, 1:], reference_point[1])  # (points, strips)
+    least = np.minimum.accumulate(np.vstack([np.full(len(starts), reference_point[1]), reach]))  # (points + 1, strips)
+    widths = np.maximum(ends[None] - np.maximum(starts[None], costs[:, :1]), 0.0)  # (candidates, strips)
     heights = np.maximum(least[None] - costs[:, 1, None, None], 0.0)
     return np.asarray((heights * widths[:, None]).sum(2))
+

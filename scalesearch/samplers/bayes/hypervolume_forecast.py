@@ -21,7 +21,7 @@ CONFIDENCE = 0.9  # of the interval
 
 @dataclass(frozen=True)
 class HypervolumeForecast:
-    """Growth of the hypervolume by so many ``trainings``, as a share of what it is, and its 90 % interval."""
+    """Growth of the hypervolume by so many ``n_runs``, as a share of what it is, and its 90 % interval."""
 
     n_runs: int
     mean: float
@@ -29,18 +29,13 @@ class HypervolumeForecast:
     high: float
 
 
-def forecast_hypervolume(acquisition: AcquisitionFunction, n_runs: int,
-                         seed: int = 0) -> HypervolumeForecast | None:
-    """Forecast of the gain of ``trainings`` more; None before final values can be foretold."""
+def forecast_hypervolume(acquisition: AcquisitionFunction, n_runs: int, seed: int = 0) -> HypervolumeForecast | None:
+    """Forecast of the gain of ``n_runs`` more; None before final values can be foretold."""
     if not acquisition.predicts_final_values:
         return None
     rows, mean, spread = acquisition.predict_final()
-    best = np.argsort(-acquisition.improvement.expected(mean, spread, acquisition.costs[rows]),
-                      kind="stable")[:n_runs]
-    drawn = acquisition.sample_final(rows[best], mean[best], spread[best], N_SAMPLES,
-                                     np.random.default_rng(seed))
-    grown = np.array([
-        acquisition.improvement.relative_growth(one, acquisition.costs[rows[best]]) for one in drawn
-    ])
+    best = np.argsort(-acquisition.improvement.expected(mean, spread, acquisition.costs[rows]), kind="stable")[:n_runs]
+    drawn = acquisition.sample_final(rows[best], mean[best], spread[best], N_SAMPLES, np.random.default_rng(seed))
+    grown = np.array([acquisition.improvement.relative_growth(one, acquisition.costs[rows[best]]) for one in drawn])
     low, high = np.quantile(grown, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return HypervolumeForecast(n_runs, float(grown.mean()), float(low), float(high))

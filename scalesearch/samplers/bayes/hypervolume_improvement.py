@@ -20,7 +20,7 @@ MAX_SAMPLED_CANDIDATES = 32  # candidates of which the gain is computed by sampl
 
 
 class HypervolumeImprovement:
-    """Expected gains over the front of ``table`` (trials, objectives).
+    """Expected gains over the front of ``values`` (trials, objectives).
 
     Args:
         costs: (candidates, objectives known exactly) of everything that may be asked of.
@@ -44,24 +44,22 @@ class HypervolumeImprovement:
         """(candidates,) expected gains, the box of all values being 1.
 
         Args:
-            mean, spread: (candidates, measured objectives), as losses.
+            mean, std: (candidates, measured objectives), as losses.
             costs: (candidates, others) as they are.
         """
         costs = costs * self.signs[~self.measured]
         box = float(np.prod(self.objective_ranges))
         if self.measured.sum() == 1 and 1 <= costs.shape[1] <= MAX_KNOWN_OBJECTIVES:
             order = np.argsort(~self.measured, kind="stable")
-            return expected_hypervolume_improvement(mean[:, 0], std[:, 0], costs, self.front[:,
-                                                                                             order],
-                                                    self.reference_point[order]) / box
+            improvement = expected_hypervolume_improvement(
+                mean[:, 0], std[:, 0], costs, self.front[:, order], self.reference_point[order])
+            return improvement / box
         return self._expected_by_sampling(mean, std, costs) / box
 
     def relative_growth(self, measured: Array, costs: Array) -> float:
         """The share by which the hypervolume grows with candidates of known values, as :meth:`of` takes them."""
         points = np.empty((len(measured), len(self.measured)))
-        points[:,
-               self.measured], points[:,
-                                      ~self.measured] = measured, costs * self.signs[~self.measured]
+        points[:, self.measured], points[:, ~self.measured] = measured, costs * self.signs[~self.measured]
         before = self._volume(self.front)
         return self._volume(np.vstack([self.front, points])) / before - 1 if before > 0 else 0.0
 
@@ -74,16 +72,13 @@ class HypervolumeImprovement:
         drawn = np.empty((len(mean), N_SAMPLES, len(self.measured)))
         order = np.random.default_rng(0)
         for at, column in enumerate(np.flatnonzero(self.measured)):
-            drawn[:, :,
-                  column] = mean[:, at, None] + spread[:, at, None] * order.permutation(normal)
+            drawn[:, :, column] = mean[:, at, None] + spread[:, at, None] * order.permutation(normal)
         drawn[:, :, ~self.measured] = costs[:, None]
-        ahead = ((self.front[None, None] - drawn[:, :, None]) /
-                 self.objective_ranges).max(-1).min(-1)
+        ahead = ((self.front[None, None] - drawn[:, :, None]) / self.objective_ranges).max(-1).min(-1)
         promise = np.maximum(ahead, 0).mean(1) + 1e-9 * ahead.mean(1)
         gains, base = np.zeros(len(mean)), self._volume(self.front)
         for at in np.argsort(-promise, kind="stable")[:MAX_SAMPLED_CANDIDATES]:
-            gains[at] = np.mean(
-                [self._volume(np.vstack([self.front, one])) - base for one in drawn[at]])
+            gains[at] = np.mean([self._volume(np.vstack([self.front, one])) - base for one in drawn[at]])
         return gains
 
     def _volume(self, points: NDArray[np.float64]) -> float:

@@ -24,7 +24,7 @@ MIN_OBSERVATIONS = 3  # trials that have come to a level, before anything is lea
 class FidelityLevel:
     """The surrogate of the losses at one level, given those at the level before; their mean and deviation there.
 
-    ``noisy``: foretold with what of a loss nothing explains; a trial has that at a rung and takes it on to the end.
+    ``is_noisy``: foretold with what of a loss nothing explains; a trial has that at a rung and takes it on to the end.
     """
 
     surrogate: Surrogate
@@ -34,36 +34,35 @@ class FidelityLevel:
     is_noisy: bool = False
 
     @classmethod
-    def of(cls, points: Coordinates, losses: Array, previous_losses: Array | None, noisy: bool,
-           *seeds: Any) -> FidelityLevel:
-        """Learned from ``losses``; ``before`` is None at the first level, ``seeds`` are what Surrogate takes."""
+    def of(cls, points: Coordinates, losses: Array, previous_losses: Array | None, noisy: bool, *seeds: Any
+           ) -> FidelityLevel:
+        """Fit to ``losses``; ``previous_losses`` is None at the first level, ``seeds`` go to :class:`Surrogate`."""
         if previous_losses is None:
             return cls(Surrogate(points, losses, *seeds), is_noisy=noisy)
         centre, unit = float(previous_losses.mean()), float(previous_losses.std()) or 1.0
-        return cls(Surrogate(points.with_trend((previous_losses - centre) / unit), losses, *seeds),
-                   centre, unit, False, noisy)
+        surrogate = Surrogate(points.with_trend((previous_losses - centre) / unit), losses, *seeds)
+        return cls(surrogate, centre, unit, False, noisy)
 
-    def predict(self, points: Coordinates, previous_losses: Array | None,
-                pending: Coordinates | None = None) -> tuple[Array, Array]:
+    def predict(self, points: Coordinates, previous_losses: Array | None, pending: Coordinates | None = None
+           ) -> tuple[Array, Array]:
         """Mean and deviation of the losses at ``points`` where those before are known."""
-        given = points if self.is_first or previous_losses is None else points.with_trend(
-            (previous_losses - self.mean) / self.std)
-        mean, spread = self.surrogate.predict(given, pending)
-        return mean, np.hypot(spread, self.surrogate.noise**0.5 *
-                              self.surrogate.unit) if self.is_noisy else spread
+        if not self.is_first and previous_losses is not None:
+            points = points.with_trend((previous_losses - self.mean) / self.std)
+        mean, spread = self.surrogate.predict(points, pending)
+        return mean, np.hypot(spread, self.surrogate.noise**0.5 * self.surrogate.unit) if self.is_noisy else spread
 
 
 class MultiFidelitySurrogate:
     """Learned from ``losses`` (trials, levels) at ``points``, the last level being the end; NaN is not known.
 
-    ``counts`` (trials,) seeds of which the last losses are means, and the ``spread`` between seeds.
+    ``counts`` (trials,) seeds of which the last losses are means, and the ``noise`` between seeds.
 
     Raises:
         ValueError: a level that fewer than :data:`MIN_OBSERVATIONS` trials have come to from the one before.
     """
 
-    def __init__(self, points: Coordinates, losses: Array, counts: Array | None = None,
-                 noise: Noise = UNKNOWN_NOISE) -> None:
+    def __init__(self, points: Coordinates, losses: Array, counts: Array | None = None, noise: Noise = UNKNOWN_NOISE
+                 ) -> None:
         losses, last = losses.copy(), losses.shape[1] - 1
         self.levels: list[FidelityLevel] = []
         for level in range(losses.shape[1]):
@@ -72,13 +71,13 @@ class MultiFidelitySurrogate:
             if len(rows) < MIN_OBSERVATIONS:
                 raise ValueError(f"{len(rows)} trials have come to level {level}")
             seeds = (counts[rows], noise) if level == last and counts is not None else ()
-            found = FidelityLevel.of(points[rows], losses[rows, level],
-                                     before[rows] if level else None, level < last, *seeds)
-            self.levels.append(found)
+            previous_losses = before[rows] if level else None
+            fitted = FidelityLevel.of(points[rows], losses[rows, level], previous_losses, level < last, *seeds)
+            self.levels.append(fitted)
             # A trial without rungs, such as a reference, is taken to have passed them as would be foreseen of it.
             passed = np.flatnonzero(np.isnan(losses[:, level]) & ~np.isnan(losses[:, -1]))
             if len(passed):
-                losses[passed, level] = found.predict(points[passed], before[passed])[0]
+                losses[passed, level] = fitted.predict(points[passed], before[passed])[0]
 
     def predict_level(self, points: Coordinates, level: int, previous_losses: Array | None,
                       pending: Coordinates | None = None) -> tuple[Array, Array]:
@@ -95,8 +94,8 @@ class MultiFidelitySurrogate:
         """(points, points) lower root of the correlations between what is not known yet of ``points``."""
         return self.levels[0].surrogate.correlation_root(points)
 
-    def predict_final(self, points: Coordinates, level: int, loss: Array,
-                      std: Array | None = None) -> tuple[Array, Array]:
+    def predict_final(self, points: Coordinates, level: int, loss: Array, std: Array | None = None
+                      ) -> tuple[Array, Array]:
         """Mean and deviation of the final losses of trials whose loss at ``level`` is ``loss``, give or take.
 
         What is not known of a level goes on to the next by its mean plus and minus one deviation (Julier & Uhlmann
@@ -104,7 +103,6 @@ class MultiFidelitySurrogate:
         """
         std = np.zeros(len(points.points)) if std is None else std
         for later in self.levels[level + 1 :]:
-            (high, doubt), (low, other) = (later.predict(points, loss + sign * std)
-                                           for sign in (1, -1))
-            loss, std = (high + low) / 2, np.sqrt(((high - low) / 2)**2 + (doubt**2 + other**2) / 2)
+            (high, doubt), (low, other) = (later.predict(points, loss + sign * std) for sign in (1, -1))
+            loss, std = (high + low) / 2, np.sqrt(((high - low) / 2) ** 2 + (doubt**2 + other**2) / 2)
         return loss, std

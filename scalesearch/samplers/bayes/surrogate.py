@@ -26,11 +26,11 @@ RATE_PRIOR_STRENGTH = 0.6  # strength of the belief that rates are near 1
 
 
 class Surrogate:
-    """Fitted to ``scores`` (points,) of any unit at ``known``.
+    """Fitted to ``scores`` (points,) of any unit at ``observed``.
 
     Args:
         counts: (points,) measurements of which each score is the mean; 1 unless given.
-        spread: of measurements at one point, in the scores' unit, where some were repeated.
+        noise: of measurements at one point, in the scores' unit, where some were repeated.
     """
 
     def __init__(self, observed: Coordinates, scores: Array, counts: Array | None = None,
@@ -41,12 +41,11 @@ class Surrogate:
         self.scores = (scores - self.mean) / self.unit
         self.rates, self.scale, self.noise = self._fit()
 
-    def predict(self, points: Coordinates,
-                pending: Coordinates | None = None) -> tuple[Array, Array]:
-        """Mean and standard deviation (points,) of what is measured without noise at ``new``.
+    def predict(self, points: Coordinates, pending: Coordinates | None = None) -> tuple[Array, Array]:
+        """Mean and standard deviation (points,) of what is measured without noise at ``points``.
 
         Args:
-            believed: in training, and believed to come to what is predicted of them; they lessen doubt around them.
+            pending: in training, and believed to come to what is predicted of them; they lessen doubt around them.
         """
         known, scores, counts = self.known, self.scores, self.counts
         if pending is not None and len(pending.points):
@@ -61,8 +60,7 @@ class Surrogate:
 
     def correlation_root(self, new: Coordinates) -> Array:
         """(points, points) lower root of the posterior's correlations, noise left out."""
-        root = cholesky(
-            self._kernel(self.known, self.known) + np.diag(self.noise / self.counts), lower=True)
+        root = cholesky(self._kernel(self.known, self.known) + np.diag(self.noise / self.counts), lower=True)
         half = solve_triangular(root, self._kernel(self.known, new), lower=True)
         found = self._kernel(new, new) - half.T @ half
         scale = np.sqrt(np.maximum(np.diag(found), 1e-12))
@@ -81,8 +79,8 @@ class Surrogate:
         told = (self.spread.sd / self.unit) ** 2, self.spread.df
         found = _Posterior(self.known[rows], self.scores[rows], self.counts[rows], *told)
         start = np.concatenate([np.zeros(found.groups), [0.0, np.log(1e-2)]])
-        best = minimize(found, start, jac=True, method="L-BFGS-B",
-                        bounds=[(-7.0, 7.0)] * len(start), options={"maxiter": 60, "ftol": 1e-5}).x
+        best = minimize(found, start, jac=True, method="L-BFGS-B", bounds=[(-7.0, 7.0)] * len(start),
+                        options={"maxiter": 60, "ftol": 1e-5}).x
         return np.exp(best[:-2]), float(np.exp(best[-2])), float(np.exp(best[-1])) + MIN_NOISE
 
 
@@ -92,8 +90,7 @@ class _Posterior:
     ``variance`` of repeated measurements is known with ``df`` degrees of freedom.
     """
 
-    def __init__(self, observed: Coordinates, scores: Array, counts: Array, variance: float,
-                 df: int) -> None:
+    def __init__(self, observed: Coordinates, scores: Array, counts: Array, variance: float, df: int) -> None:
         self.known, self.scores, self.counts, self.variance, self.df = observed, scores, counts, variance, df
         self.groups = int(observed.groups.max()) + 1
 
@@ -107,8 +104,7 @@ class _Posterior:
         """(groups, pairs) squared distances."""
         one, other = self.pairs
         columns = (self.known.points[one] - self.known.points[other]) ** 2
-        return np.stack(
-            [columns[:, self.known.groups == group].sum(1) for group in range(self.groups)])
+        return np.stack([columns[:, self.known.groups == group].sum(1) for group in range(self.groups)])
 
     def __call__(self, logs: Array) -> tuple[float, Array]:
         rates, scale, noise = np.exp(logs[:-2]), float(np.exp(logs[-2])), float(np.exp(logs[-1]))
@@ -143,10 +139,8 @@ def _prior(rates: Array, scale: float, noise: float) -> tuple[float, Array]:
     Of Optuna's form, with rates kept nearer to 1 and more noise allowed for: Gamma(2, 1) of the scale, Gamma(2, 10) of
     the noise. Chosen by benchmarks/calibration.py; with Optuna's own numbers a few points are trusted too much.
     """
-    value = -RATE_PRIOR_STRENGTH * (1 / rates + rates).sum() + np.log(scale) - scale + np.log(
-        noise) - 10 * noise
-    return float(value), np.concatenate(
-        [RATE_PRIOR_STRENGTH * (1 / rates - rates), [1 - scale], [1 - 10 * noise]])
+    value = -RATE_PRIOR_STRENGTH * (1 / rates + rates).sum() + np.log(scale) - scale + np.log(noise) - 10 * noise
+    return float(value), np.concatenate([RATE_PRIOR_STRENGTH * (1 / rates - rates), [1 - scale], [1 - 10 * noise]])
 
 
 def _even_indices(count: int, most: int) -> NDArray[np.intp]:

@@ -70,8 +70,7 @@ def next_training(candidates: Sequence[Replicated], objectives: Sequence[Objecti
     :class:`Order`'s.
     """
     begun = sum(candidate.tried - 1 for candidate in candidates)
-    if seeds.most < 2 or begun >= seeds.trials or not any(objective.is_measured
-                                                          for objective in objectives):
+    if seeds.most < 2 or begun >= seeds.trials or not any(objective.is_measured for objective in objectives):
         return None
     order = Order(candidates, objectives, seeds, finished)
     at = {candidate.number: candidate for candidate in candidates}
@@ -80,11 +79,7 @@ def next_training(candidates: Sequence[Replicated], objectives: Sequence[Objecti
     if able or any(one.in_training for one in once):
         return min(able, key=lambda one: (one.coming, order.doubt(one), one.number), default=None)
     for comparison in sorted(order.comparisons, key=lambda one: (one.doubt, one.first, one.second)):
-        able = [
-            at[number]
-            for number in (comparison.first, comparison.second)
-            if at[number].tried < seeds.most
-        ]
+        able = [at[number] for number in (comparison.first, comparison.second) if at[number].tried < seeds.most]
         if able and not comparison.settled:
             return min(able, key=lambda one: (one.coming, one.number))
     return None
@@ -113,32 +108,23 @@ class Order:
         comparisons: all neighbours, and those off the front that no member surely dominates.
     """
 
-    def __init__(self, candidates: Sequence[Replicated], objectives: Sequence[Objective],
-                 seeds: Seeds, finished: Sequence[Replicated] = ()) -> None:
-        had = replace(seeds,
-                      most=max([seeds.most,
-                                *(one.seeds for one in candidates)]))  # more may have been allowed
-        self.candidates, self.objectives, self.level = candidates, tuple(objectives), level(
-            objectives, had)
+    def __init__(self, candidates: Sequence[Replicated], objectives: Sequence[Objective], seeds: Seeds,
+                 finished: Sequence[Replicated] = ()) -> None:
+        had = replace(seeds, most=max([seeds.most, *(one.seeds for one in candidates)]))  # more may have been allowed
+        self.candidates, self.objectives, self.level = candidates, tuple(objectives), level(objectives, had)
         self.measured = [objective for objective in objectives if objective.is_measured]
         names = [objective.name for objective in objectives]
         self.noise = {one.name: pool_noise(each.sample(one.name) for each in finished or candidates)
                       for one in self.measured}
         self.means = {(one.number, name): one.value(name) for one in candidates for name in names}
-        rows = np.array([[self.means[one.number, name] for name in names] for one in candidates],
-                        dtype=float)
+        rows = np.array([[self.means[one.number, name] for name in names] for one in candidates], dtype=float)
         on = pareto_front(rows, [objective.direction for objective in objectives])
-        self._members = sorted((one for one, is_on in zip(candidates, on) if is_on),
-                               key=self._place)
+        self._members = sorted((one for one, is_on in zip(candidates, on) if is_on), key=self._place)
         self.front = tuple(one.number for one in self._members)
         # Before the noise is known, doubts are compared by the spread over the candidates in its stead.
-        self._scale = {
-            objective.name: self.noise[objective.name].sd
-            if self.noise[objective.name].is_known else float(
-                np.std([self.means[one.number, objective.name]
-                        for one in candidates] or [0.0]))
-            for objective in self.measured
-        }
+        self._scale = {objective.name: self.noise[objective.name].sd if self.noise[objective.name].is_known else
+                       float(np.std([self.means[one.number, objective.name] for one in candidates] or [0.0]))
+                       for objective in self.measured}
         self.comparisons = (*self._neighbours(), *self._challengers())
 
     @property
@@ -158,46 +144,35 @@ class Order:
         """
         found = []
         for name in self.noise:
-            ranked = sorted(self._members, key=lambda one:
-                            (self.means[one.number, name], one.number))
+            ranked = sorted(self._members, key=lambda one: (self.means[one.number, name], one.number))
             found += [(one.number, other.number, self._difference(name, one, other))
                       for one, other in pairwise(ranked)]
         return [(one, other, each) for one, other, each in found if abs(each.value) <= each.half]
 
     def doubt(self, candidate: Replicated) -> float:
         """The least doubt of a comparison that ``candidate`` takes part in."""
-        return min((pair.doubt
-                    for pair in self.comparisons
-                    if candidate.number in (pair.first, pair.second)), default=math.inf)
+        return min((pair.doubt for pair in self.comparisons if candidate.number in (pair.first, pair.second)),
+                   default=math.inf)
 
     def _neighbours(self) -> list[Comparison]:
         """On the front: each member with the next that costs no less in anything."""
-        return [
-            self._pair(NEIGHBOURS, one, other)
-            for one, other in permutations(self._members, 2)
-            if self._before(one, other) and not any(
-                self._before(one, third) and self._before(third, other) for third in self._members)
-        ]
+        return [self._pair(NEIGHBOURS, one, other) for one, other in permutations(self._members, 2)
+                if self._before(one, other)
+                and not any(self._before(one, third) and self._before(third, other) for third in self._members)]
 
     def _challengers(self) -> list[Comparison]:
         """Pairs of a candidate off the front that no member surely dominates, and its nearest member."""
         pairs = []
         for candidate in self.candidates:
-            over = [
-                self._pair(CHALLENGER, one, candidate)
-                for one in self._members
-                if self._cheaper(one, candidate)
-            ]
+            over = [self._pair(CHALLENGER, one, candidate) for one in self._members if self._cheaper(one, candidate)]
             if candidate.number not in self.front and not any(pair.settled for pair in over):
                 pairs.append(max(over, key=lambda pair: (pair.doubt, -pair.first)))
         return pairs
 
     def _pair(self, kind: str, one: Replicated, other: Replicated) -> Comparison:
         ratios = self._claim(kind, one, other, under_way=False)
-        differences = tuple(
-            self._difference(objective.name, one, other) for objective in self.measured)
-        return Comparison(kind, one.number, other.number, differences,
-                          min(map(self._sure, ratios), default=True),
+        differences = tuple(self._difference(objective.name, one, other) for objective in self.measured)
+        return Comparison(kind, one.number, other.number, differences, min(map(self._sure, ratios), default=True),
                           min(self._claim(kind, one, other, under_way=True)))
 
     def _claim(self, kind: str, one: Replicated, other: Replicated, under_way: bool) -> list[float]:
@@ -205,16 +180,12 @@ class Order:
         if kind == NEIGHBOURS:  # each beats the other in something
             return [max(self._ratio(objective, a, b, under_way) for objective in self.objectives)
                     for a, b in ((one, other), (other, one))]
-        return [
-            self._ratio(objective, one, other, under_way, tie=math.inf)
-            for objective in self.objectives
-        ]
+        return [self._ratio(objective, one, other, under_way, tie=math.inf) for objective in self.objectives]
 
     def _ratio(self, objective: Objective, a: Replicated, b: Replicated, under_way: bool,
                tie: float = -math.inf) -> float:
         """Difference of ``a`` and ``b`` in standard errors; infinite without noise."""
-        better = (self.means[b.number, objective.name] -
-                  self.means[a.number, objective.name]) * objective.sign
+        better = (self.means[b.number, objective.name] - self.means[a.number, objective.name]) * objective.sign
         if objective.is_measured:
             counts = (a.coming, b.coming) if under_way else (a.seeds, b.seeds)
             error = Noise(self._scale[objective.name]).standard_error(*counts)
@@ -228,15 +199,14 @@ class Order:
 
     def _difference(self, objective: str, one: Replicated, other: Replicated) -> Difference:
         value = self.means[other.number, objective] - self.means[one.number, objective]
-        return Difference(
-            objective, value,
-            self.noise[objective].interval_half_width(self.level, one.seeds, other.seeds))
+        half = self.noise[objective].interval_half_width(self.level, one.seeds, other.seeds)
+        return Difference(objective, value, half)
 
     def _cheaper(self, one: Replicated, other: Replicated) -> bool:
         """Whether ``one`` costs no more than ``other`` and has no worse means."""
         return one is not other and all(
-            (self.means[one.number, objective.name] - self.means[other.number, objective.name]) *
-            objective.sign <= 0 for objective in self.objectives)
+            (self.means[one.number, objective.name] - self.means[other.number, objective.name]) * objective.sign <= 0
+            for objective in self.objectives)
 
     def _before(self, one: Replicated, other: Replicated) -> bool:
         """Whether ``one`` precedes ``other`` in the (partial) order of costs.
@@ -246,13 +216,10 @@ class Order:
         costs = [objective for objective in self.objectives if not objective.is_measured]
         if not costs:
             return self._place(one) < self._place(other)
-        a, b = ([each.value(objective.name) * objective.sign
-                 for objective in costs]
-                for each in (one, other))
+        a, b = ([each.value(objective.name) * objective.sign for objective in costs] for each in (one, other))
         return all(x <= y for x, y in zip(a, b)) and (a, one.number) < (b, other.number)
 
     def _place(self, one: Replicated) -> tuple[float, int]:
         """Sort key, from the cheapest: the first exact cost, else the first minimised objective."""
-        first = min(self.objectives, key=lambda objective:
-                    (objective.is_measured, objective.direction != "min"))
+        first = min(self.objectives, key=lambda objective: (objective.is_measured, objective.direction != "min"))
         return self.means[one.number, first.name] * first.sign, one.number

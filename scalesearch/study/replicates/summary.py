@@ -35,15 +35,12 @@ def candidates_of(trials: Trials, objectives: Sequence[Objective]) -> list[Repli
     best: dict[str | None, int] = {}
     for one in sorted(eligible, key=lambda one: (one.value(main.name) * main.sign, one.number)):
         best.setdefault(one.first.architecture, one.number)
-    return [
-        one for one in eligible if not one.first.tuned or best[one.first.architecture] == one.number
-    ]
+    return [one for one in eligible if not one.first.tuned or best[one.first.architecture] == one.number]
 
 
 def finished_of(trials: Trials) -> list[Replicated]:
     """The candidates that were trained to the end, those that may not stand on the front included."""
-    return with_replicates(
-        trials, (trial for trial in trials.candidates() if trial.state == State.COMPLETE))
+    return with_replicates(trials, (trial for trial in trials.candidates() if trial.state == State.COMPLETE))
 
 
 def with_replicates(trials: Trials, firsts: Iterable[Trial]) -> list[Replicated]:
@@ -54,8 +51,7 @@ def with_replicates(trials: Trials, firsts: Iterable[Trial]) -> list[Replicated]
     return [Replicated(first, tuple(further.get(first.number, ()))) for first in firsts]
 
 
-def propose_replicate(study: StudyDir, objectives: Sequence[Objective], seeds: Seeds,
-                      seed: int) -> Trial | None:
+def propose_replicate(study: StudyDir, objectives: Sequence[Objective], seeds: Seeds, seed: int) -> Trial | None:
     """Announces the next replicate; None where there is none to begin now.
 
     Nothing is trained again before the search is over, since who is on the front is not known until then.
@@ -68,16 +64,13 @@ def propose_replicate(study: StudyDir, objectives: Sequence[Objective], seeds: S
         return None
     chosen, allowed = of_a_reference(trials, seeds), on_top(trials, seeds)
     if chosen is None and _of_candidates(trials) < allowed.trials:
-        chosen = next_training(candidates_of(trials, objectives), objectives, allowed,
-                               finished_of(trials))
+        chosen = next_training(candidates_of(trials, objectives), objectives, allowed, finished_of(trials))
     if chosen is None:
         return None
     used = {seed, *(one.seed for one in chosen.further)}
-    again = replace(chosen.first, number=trials.next_number, state=State.PENDING,
-                    origin=Origin.REPLICATE, of=chosen.number,
-                    seed=next(one for one in count(seed + 1)
-                              if one not in used), values=None, reason="", rungs=(), attempts=0,
-                    crashes=0, wall_seconds=None, efforts={}, source=None)
+    again = replace(chosen.first, number=trials.next_number, state=State.PENDING, origin=Origin.REPLICATE,
+                    of=chosen.number, seed=next(one for one in count(seed + 1) if one not in used), values=None,
+                    reason="", rungs=(), attempts=0, crashes=0, wall_seconds=None, efforts={}, source=None)
     return study.propose(again)
 
 
@@ -133,8 +126,7 @@ class Verdict:
         self.several = bool(self.seeds.wanted or self.trained)
         self.order: Order | None = None
         if self.several:
-            self.order = Order(list(self.candidates.values()), objectives, self.seeds,
-                               finished_of(trials))
+            self.order = Order(list(self.candidates.values()), objectives, self.seeds, finished_of(trials))
 
     @property
     def confidence(self) -> float:
@@ -143,23 +135,16 @@ class Verdict:
 
     def notes(self, seed: int) -> list[str]:
         """Notes on seeds for reading the scores. ``seed`` is the search's."""
-        noise = {
-            name: one
-            for name, one in (self.order.noise if self.order else {}).items()
-            if one.is_known
-        }
+        noise = {name: one for name, one in (self.order.noise if self.order else {}).items() if one.is_known}
         if not noise:
-            return [
-                f"Training seed {seed}, one seed a candidate: differences within the noise of a seed are no order."
-            ]
+            return [f"Training seed {seed}, one seed a candidate: differences within the noise of a seed are no order."]
         first = next(iter(noise.values()))
         spread = ", ".join(f"{name} {one.sd:.3g}" for name, one in noise.items())
-        return [
-            f"Training seed {seed}; {first.n_candidates} candidates have further seeds, and their scores are means. "
-            f"Standard deviation between seeds: {spread} (pooled, {first.df} degrees of freedom). "
-            f"± is the {format_percent(self.confidence)} interval of a mean, with the number of its seeds after it.",
-            *self._lost()
-        ]
+        return [f"Training seed {seed}; {first.n_candidates} candidates have further seeds, and their scores are "
+                f"means. Standard deviation between seeds: {spread} (pooled, {first.df} degrees of freedom). "
+                f"± is the {format_percent(self.confidence)} interval of a mean, with the number of its seeds after "
+                "it.",
+                *self._lost()]
 
     def sentences(self) -> list[str]:
         """Describes which members and which order are beyond the noise; empty before the noise is known."""
@@ -170,30 +155,24 @@ class Verdict:
                f"(intervals of {format_percent(self.order.level)}, since each seed is another look)"
         head += ":" if self.order.comparisons else ": no other is so near that noise could have put it there."
         beside = [pair for pair in self.order.comparisons if pair.kind == CHALLENGER]
-        words = ", ".join(f"trial {pair.second} ({self._differences(pair)} from trial {pair.first})"
-                          for pair in beside)
-        return [
-            head, *(f"  {self._sentence(pair)}" for pair in self.order.comparisons
-                    if pair.kind == NEIGHBOURS),
-            *([f"  off the front, but within noise of it: {words}"] if beside else []),
-            *self._ties(), *self._caution()
-        ]
+        words = ", ".join(f"trial {pair.second} ({self._differences(pair)} from trial {pair.first})" for pair in beside)
+        return [head, *(f"  {self._sentence(pair)}" for pair in self.order.comparisons if pair.kind == NEIGHBOURS),
+                *([f"  off the front, but within noise of it: {words}"] if beside else []),
+                *self._ties(), *self._caution()]
 
     def _ties(self) -> list[str]:
         """Says which members' scores noise may have put in their order."""
         assert self.order is not None, "of several seeds"
-        words = ", ".join(f"trials {one} and {other} ({self._difference(each)})"
-                          for one, other, each in self.order.ties())
+        words = ", ".join(f"trials {one} and {other} ({self._difference(each)})" for one, other, each in
+                          self.order.ties())
         return [f"The order of the members' scores is not settled: {words}."] if words else []
 
     def _caution(self) -> list[str]:
         """Warns of intervals by a noise that hardly anything is known of."""
         assert self.order is not None, "of several seeds"
         df = self.order.df
-        return [
-            f"Caution: the noise of seeds is known by {df} degree{'s' * (df != 1)} of freedom. Below {MIN_DF}, it "
-            "may be several times larger or smaller; more seeds would tell."
-        ] if df < MIN_DF else []
+        return [f"Caution: the noise of seeds is known by {df} degree{'s' * (df != 1)} of freedom. Below {MIN_DF}, it "
+                "may be several times larger or smaller; more seeds would tell."] if df < MIN_DF else []
 
     def to_json(self) -> dict[str, object]:
         """JSON of all fields; what is infinite or unknown is None."""
@@ -206,27 +185,19 @@ class Verdict:
             "settled": order.settled if order and known else None,
             "order_settled": not order.ties() if order and known else None,
             "level": order.level if order else None,
-            "noise": {
-                name: {"sd": one.sd, "df": one.df, "candidates": one.n_candidates}
-                for name, one in (order.noise if order else {}).items()
-                if one.is_known
-            },
-            "comparisons": [self._json(pair)
-                            for pair in order.comparisons] if order and known else [],
+            "noise": {name: {"sd": one.sd, "df": one.df, "candidates": one.n_candidates}
+                      for name, one in (order.noise if order else {}).items() if one.is_known},
+            "comparisons": [self._json(pair) for pair in order.comparisons] if order and known else [],
         }
 
     def _sentence(self, pair: Comparison) -> str:
         """Describes the difference of two neighbours."""
         verdict = "beyond noise" if pair.settled else "within noise"
-        means = [
-            ", ".join(
-                f"{one.objective} {self.candidates[number].value(one.objective):.{decimals_for_interval(one.half)}f}"
-                for one in pair.differences)
-            for number in (pair.first, pair.second)
-        ]
-        return (
-            f"trial {pair.first} ({means[0]}) and trial {pair.second} ({means[1]}): {self._differences(pair)}, "
-            f"{verdict}")
+        means = [", ".join(
+            f"{one.objective} {self.candidates[number].value(one.objective):.{decimals_for_interval(one.half)}f}"
+            for one in pair.differences) for number in (pair.first, pair.second)]
+        return (f"trial {pair.first} ({means[0]}) and trial {pair.second} ({means[1]}): {self._differences(pair)}, "
+                f"{verdict}")
 
     def _differences(self, pair: Comparison) -> str:
         return ", ".join(map(self._difference, pair.differences))
@@ -237,20 +208,12 @@ class Verdict:
         return f"{one.objective} {one.value:+.{decimals}f} ± {one.half:.{decimals}f}"
 
     def _json(self, pair: Comparison) -> dict[str, object]:
-        differences = {
-            one.objective: {"difference": one.value, "half": one.half}
-            for one in pair.differences
-        }
+        differences = {one.objective: {"difference": one.value, "half": one.half} for one in pair.differences}
         counts = [self.candidates[number].seeds for number in (pair.first, pair.second)]
-        return {
-            "kind": pair.kind, "trials": [pair.first, pair.second], "seeds": counts,
-            "settled": pair.settled, "differences": differences
-        }
+        return {"kind": pair.kind, "trials": [pair.first, pair.second], "seeds": counts, "settled": pair.settled,
+                "differences": differences}
 
     def _lost(self) -> list[str]:
         """A word on each seed that failed: the mean of the others is too good."""
-        return [
-            f"Trial {trial.of} failed with seed {trial.seed} ({trial.reason}), which its mean does not hold."
-            for trial in self.trained
-            if trial.state == State.FAILED
-        ]
+        return [f"Trial {trial.of} failed with seed {trial.seed} ({trial.reason}), which its mean does not hold."
+                for trial in self.trained if trial.state == State.FAILED]

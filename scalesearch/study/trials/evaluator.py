@@ -80,10 +80,7 @@ class Evaluator:
     def known(self, params: Params, objectives: tuple[Objective, ...] = ()) -> CandidateFacts:
         """Costs, constraints and identity of Optuna's ``params``, exact before training."""
         trial = self.evaluate(decode_params(self.searched, params).params)
-        values = [
-            None if one.is_measured or not trial.costs else float(trial.costs[one.name])
-            for one in objectives
-        ]
+        values = [None if one.is_measured or not trial.costs else float(trial.costs[one.name]) for one in objectives]
         return CandidateFacts(values, trial.constraints, trial.identity, bool(trial.costs))
 
     @cached_property
@@ -120,10 +117,7 @@ class Evaluator:
         return self._evaluated(params)[1]
 
     def _evaluated(self, params: Params) -> tuple[Trial, Architecture | None]:
-        key = tuple(
-            sorted((name, repr(value))
-                   for name, value in params.items()
-                   if not name.startswith(PREFIX)))
+        key = tuple(sorted((name, repr(value)) for name, value in params.items() if not name.startswith(PREFIX)))
         if key not in self._kept:
             if len(self._kept) >= MAX_KEPT:
                 del self._kept[next(iter(self._kept))]
@@ -137,11 +131,10 @@ class Evaluator:
             return self.evaluate_architecture(architecture, params), architecture
         except Unbuildable as error:  # by itself, or as the artefact whose bytes or latency are asked for
             constraints = {name: float(name == BUILDABLE) for name in self.names}
-            return Trial(-1, State.INFEASIBLE, params=params, answers=dict(answers),
-                         constraints=constraints, reason=str(error)), None
+            return Trial(-1, State.INFEASIBLE, params=params, answers=dict(answers), constraints=constraints,
+                         reason=str(error)), None
 
-    def evaluate_architecture(self, architecture: Architecture,
-                              params: Params | None = None) -> Trial:
+    def evaluate_architecture(self, architecture: Architecture, params: Params | None = None) -> Trial:
         """The trial that ``architecture`` is; without ``params``, one that the space could not have proposed."""
         price = cost(architecture.block, self.protocol.of(architecture.answers))
 
@@ -149,14 +142,12 @@ class Evaluator:
             return price[name] if name in COST_NAMES else architecture.answers[name]
 
         constraints = {BUILDABLE: 0.0} | {
-            limit.text: max(-MAX_SLACK, min(MAX_SLACK, limit.slack(lookup)))
-            for limit in self.limits
+            limit.text: max(-MAX_SLACK, min(MAX_SLACK, limit.slack(lookup))) for limit in self.limits
         }
         missed = [_miss(text, slack) for text, slack in constraints.items() if slack > 0]
         return Trial(-1, State.INFEASIBLE if missed else State.PENDING, params=params or {},
-                     in_space=params is not None, architecture=architecture.id,
-                     answers=dict(architecture.answers), costs=flat(price), constraints=constraints,
-                     reason="; ".join(missed))
+                     in_space=params is not None, architecture=architecture.id, answers=dict(architecture.answers),
+                     costs=flat(price), constraints=constraints, reason="; ".join(missed))
 
 
 def flat(price: Cost) -> dict[str, float]:
@@ -180,8 +171,8 @@ class Feasibility:
     nearest: Mapping[str, float]  # limit to the least slack of any; log(cost / budget) for a budget
 
 
-def estimate_feasibility(evaluator: Evaluator, seed: int, samples: int = MAX_SAMPLES,
-                         enough: int | None = None) -> Feasibility:
+def estimate_feasibility(evaluator: Evaluator, seed: int, samples: int = MAX_SAMPLES, enough: int | None = None
+                         ) -> Feasibility:
     """Counts the feasible among random ``samples``; stops at ``enough``, where given."""
     rng = random.Random(seed)
     feasible, drawn = 0, 0
