@@ -208,7 +208,7 @@ class Replay:
         self.define, self.known = partial(suggest_params, table.space), FactsCache(table.known)
         sampler = CheapestFirst(table, 1) if spec is None else (
             make_sampler(spec, self.define, self.known, None, table.objectives, rungs.shares))
-        self.scheduler = Scheduler(rungs, table.objectives, getattr(sampler, "worth", None))
+        self.scheduler = Scheduler(rungs, table.objectives, sampler.acquisition_values)
         self.study = optuna.create_study(directions=[DIRECTIONS[one.direction] for one in table.objectives],
                                          sampler=sampler)
         self.spent = self.trainings = 0.0

@@ -30,7 +30,9 @@ from scalesearch.samplers.candidate_facts import FactsCache, FactsFunction
 from scalesearch.samplers.sampler_state import SamplerState, TrialSummaryCache
 
 if TYPE_CHECKING:
+    from scalesearch.samplers.bayes.hypervolume_forecast import HypervolumeForecast
     from scalesearch.samplers.feasible_region import FeasibleRegion
+    from scalesearch.samplers.hypervolume_gp import AcquisitionValues
 
 MAX_CONSECUTIVE_REPEATS = 5  # proposals in a row that were seen before, after which they are random
 N_STRATIFICATION_SAMPLES = 20  # random sheets of which one of the first is chosen, by what it costs
@@ -128,7 +130,7 @@ class CandidateSampler(BaseSampler):
         """What ``state`` is answered: a way back into the region, one of the first, the sampler's own, or a random one.
 
         Raises:
-            Exhausted: the sampler goes through a list, and it is at its end.
+            SpaceExhaustedError: the sampler enumerates candidates, and all were proposed.
         """
         if self.is_exhaustive:
             sheet = self.propose(state)
@@ -159,6 +161,14 @@ class CandidateSampler(BaseSampler):
         if region is None or not params:
             return None
         return region.repair(params, state.rng, state.identities) or region.sample_feasible(state.rng)
+
+    def acquisition_values(self, trials: Sequence[FrozenTrial]) -> AcquisitionValues | None:
+        """Values of paused trials and of the best new candidate; None: the scheduler promotes by losses only."""
+        return None
+
+    def forecast_gain(self, trials: Sequence[FrozenTrial], n_runs: int) -> HypervolumeForecast | None:
+        """Growth of the hypervolume expected from ``n_runs`` more full-budget runs; None: no forecast."""
+        return None
 
     def _region(self, state: SamplerState) -> FeasibleRegion | None:
         """The region, unless something else than its parameters is asked for."""

@@ -12,6 +12,7 @@ import pytest
 from benchmarks.tabular import Replay, Row, Table
 from scalesearch.pareto.objective import Objective
 from scalesearch.samplers import SamplerSpec
+from scalesearch.samplers.hypervolume_gp import HypervolumeGP
 from scalesearch.schedule.rungs import Rungs
 from tests.errors import refuses
 
@@ -93,6 +94,13 @@ def test_a_failed_training_costs_and_counts_for_nothing():
     assert trace.volume[-1] == pytest.approx(1)
     assert [row for row in rows_of(search, "FAIL") if row is not None] == [0]
     assert trace.compute[-1] == pytest.approx(sum(row.compute for row in table.rows))
+
+
+def test_replays_with_rungs_promote_by_the_acquisition_function(monkeypatch):
+    asked = []
+    monkeypatch.setattr(HypervolumeGP, "acquisition_values", lambda self, trials: asked.append(len(trials)))
+    Replay(Table(rows(), OBJECTIVES), SamplerSpec("bayes", {}, 1), LADDERS[1], asks=50).run(evaluations=8)
+    assert asked
 
 
 def test_a_table_is_a_space_of_the_options_that_occur():

@@ -17,6 +17,7 @@ from optuna.trial import FrozenTrial
 from scalesearch.errors import UserError
 from scalesearch.files import DiskFull, read_json, write_json, write_text
 from scalesearch.report.records import loss_name
+from scalesearch.samplers.candidate_sampler import CandidateSampler
 from scalesearch.schedule.rungs import START_TRIAL, Scheduler
 from scalesearch.study.config.objectives import values
 from scalesearch.study.engine.proposals import REJECTED, Proposals
@@ -44,7 +45,8 @@ class Driver:
         self.trials = study.trials
         self.proposals = Proposals(plan, study, sampler, callback)
         self.search = self.proposals.search
-        self.scheduler = Scheduler(plan.rungs, plan.objectives, getattr(sampler, "acquisition_values", None))
+        acquisition_values = sampler.acquisition_values if isinstance(sampler, CandidateSampler) else None
+        self.scheduler = Scheduler(plan.rungs, plan.objectives, acquisition_values)
         self.stopping = Stopping(study, plan.stop, sampler, runner.slots)
         self._exhausted, self._nothing_new = "", False
 

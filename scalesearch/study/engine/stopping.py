@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.files import write_json
+from scalesearch.samplers.candidate_sampler import CandidateSampler
 from scalesearch.study.config.sections import Stop
 from scalesearch.study.monitor.gain import FILE, Gain, describe_gain
 from scalesearch.study.trials.study_dir import StudyDir
@@ -25,7 +26,7 @@ class Stopping:
 
     def __init__(self, study: StudyDir, stop: Stop | None, sampler: Any, slots: int) -> None:
         self.study, self.stop, self.slots = study, stop, slots
-        self.forecast = getattr(sampler, "forecast_gain", None)
+        self.forecast = sampler.forecast_gain if isinstance(sampler, CandidateSampler) else None
         self._complete = -1
         self._reason = ""
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalesearch.errors import UserError
+from scalesearch.samplers.hypervolume_gp import HypervolumeGP
 from scalesearch.schedule.rungs import Rungs
 from scalesearch.study.config.objectives import objective
 from scalesearch.study.config.rows import Reference
@@ -48,6 +49,13 @@ def work(folder):
 def passages(folder):
     """Candidate to the shares at which it was trained up to, in order."""
     return {path.parent.name: path.read_text().split() for path in folder.rglob("paused")}
+
+
+def test_bayes_promotes_by_its_acquisition_function(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(HypervolumeGP, "acquisition_values", lambda self, trials: asked.append(len(trials)))
+    make_driver(tmp_path, make_plan(4, rungs=RUNGS), kind="bayes", work=work).run()
+    assert asked
 
 
 def test_the_compute_of_full_trainings_goes_to_more_candidates(tmp_path):

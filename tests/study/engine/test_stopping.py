@@ -5,6 +5,7 @@ import json
 import pytest
 
 from scalesearch.samplers.bayes.hypervolume_forecast import HypervolumeForecast
+from scalesearch.samplers.candidate_sampler import CandidateSampler
 from scalesearch.study.config.rows import Reference
 from scalesearch.study.config.sections import Seeds, Stop
 from scalesearch.study.config.values import Amount
@@ -95,7 +96,7 @@ def test_a_time_is_as_many_trainings_as_fit_into_it(tmp_path, within, slots, ahe
     for trial in study.trials.having(State.COMPLETE):
         object.__setattr__(trial, "wall_seconds", 10.0)
 
-    class Sampler:
+    class Sampler(CandidateSampler):
         def forecast_gain(self, history, trainings):
             asked.append(trainings)
             return HypervolumeForecast(trainings, 0.5, 0.4, 0.6)
