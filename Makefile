@@ -21,6 +21,7 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/mypy scalesearch/blocks scalesearch/space scalesearch/cost
 	$(BIN)/lint-imports
+	$(BIN)/python tools/language.py
 
 # The site, from docs/ to build/site; a warning is an error.
 docs: $(VENV)/.installed

@@ -2,7 +2,7 @@
 
 Usage::
 
-    python tools/language.py              # list violations in the package, exit status 1 if there are any
+    python tools/language.py [PATH …]     # list violations (default: in the clean files); exit status 1 if any
     python tools/language.py --counts     # count per pattern, for the package, tests and docs
     python tools/language.py --counts --at REVISION
 """
@@ -24,7 +24,6 @@ from tabulate import tabulate
 
 ROOT = Path(__file__).resolve().parents[1]
 RULES = tomllib.loads((ROOT / "tools" / "language.toml").read_text())
-CHECKED = ("scalesearch/", "tests/")  # docs/ follows when its pages are rewritten
 MAX_LENGTH = 100
 Violation = tuple[str, int, str, str]  # path, line, rule, text
 
@@ -129,7 +128,7 @@ def main() -> int:
         rows += [[name, count] for name, count in shape_counts(files).items()]
         print(tabulate(rows, headers=["rule", *areas], tablefmt="github"))
         return 0
-    prefixes = tuple(options.multi_path) or CHECKED
+    prefixes = tuple(options.paths or RULES["clean"])
     checked = sorted(item for item in files.items() if item[0].startswith(prefixes))
     listed = [row for path, text in checked for row in violations(path, text)]
     for path, number, rule, text in listed:

@@ -49,7 +49,7 @@ PACKAGE = "scalesearch"
 FOLDERS = ("scalesearch", "tests", "benchmarks", "tools", "integrations")
 ROW_TYPES = ("module", "class", "func", "attr", "param")
 TEXT_SUFFIXES = (".py", ".md", ".toml", ".yaml", ".yml", ".cfg", ".ipynb", ".rst", "")
-PART_OWNER = "m"  # blocks call the module that holds their parts `m`; its attributes are named by text
+PART_OWNER = "m"  # name of the module that holds the parts of a block; its attributes are named by text
 ROLE = re.compile(r"(:(?:class|func|meth|attr|data|obj|exc):`[~!]?)([\w.]+)(`)")
 Span = tuple[int, int]  # line and column where an expression ends
 Rows = dict[str, dict[str, str]]  # row type to old name to new name
@@ -105,7 +105,7 @@ def dotted(node: cst.BaseExpression) -> str:
     return node.value if isinstance(node, cst.Name) else ""
 
 
-# -- what mypy knows
+# -- types from mypy
 
 
 class Expressions:
@@ -343,7 +343,7 @@ class Renamer(cst.CSTTransformer):
         self.in_all = False
         self.new_names: dict[int, str] = {}  # id of an original node to its new text
         self.visited: set[int] = set()  # names that are handled with the node they belong to
-        self.attributes: set[int] = set()  # names that are no variables
+        self.attributes: set[int] = set()  # names of attributes and keywords, not of variables
         self.pattern_classes: set[str] = set()
 
     def _end(self, node: cst.CSTNode) -> Span:

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from scalesearch.samplers.feasible_region import FeasibleRegion
     from scalesearch.samplers.hypervolume_gp import AcquisitionValues
 
-MAX_CONSECUTIVE_REPEATS = 5  # proposals in a row that were seen before, after which they are random
-N_STRATIFICATION_SAMPLES = 20  # random sheets of which one of the first is chosen, by what it costs
+MAX_CONSECUTIVE_REPEATS = 5  # after this many repeated proposals in a row, the next ones are random
+N_STRATIFICATION_SAMPLES = 20  # random candidates from which a stratified startup trial is chosen by cost
 
 
 class SpaceExhaustedError(Exception):
@@ -57,25 +57,26 @@ class CandidateSampler(BaseSampler):
     """
 
     default_n_startup_trials: ClassVar[int] = 10  # Optuna's number
-    has_stratified_startup: ClassVar[bool] = False  # whether its first trials are spread over the known costs
-    is_exhaustive: ClassVar[bool] = False  # whether it goes through a list, and so comes to an end of itself
-    learns_from_infeasible: bool = False  # whether it must be shown what misses a constraint
+    has_stratified_startup: ClassVar[bool] = False  # whether the first trials are spread over exact costs
+    is_exhaustive: ClassVar[bool] = False  # whether it enumerates candidates and then ends the search
+    learns_from_infeasible: bool = False  # whether it reads infeasible trials
 
     def __init__(self, *, define: DefineByRun | None = None, facts: FactsFunction | None = None,
                  region: FeasibleRegion | None = None, objectives: Sequence[Objective] | None = None,
                  seed: int | None = None, n_startup_trials: int | None = None, rung_shares: Sequence[float] = (1.0,)
                  ) -> None:
-        self.define, self.region = define, region
+        self.define = define
+        self.region = region
         self.facts = FactsCache.of(facts if facts is not None or region is None else region.known)
         self.objectives = None if objectives is None else tuple(objectives)
         self.seed = secrets.randbits(32) if seed is None else seed
         self.n_startup_trials = type(self).default_n_startup_trials if n_startup_trials is None else n_startup_trials
         self.rung_shares = tuple(rung_shares)
         self._summaries = TrialSummaryCache(self.facts)
-        self._proposed: dict[int, Candidate] = {}  # of trials that have not asked for their parameters yet
+        self._proposed: dict[int, Candidate] = {}  # by trial, until its parameters are sampled
 
     def propose(self, state: SamplerState) -> Candidate | None:
-        """A sheet for ``state``; None where nothing is found that is worth a trial."""
+        """Propose a candidate; None: no promising new one was found, and a random one is used."""
         raise NotImplementedError
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
@@ -85,40 +86,40 @@ class CandidateSampler(BaseSampler):
             if not shared:
                 return {}
             define = define_from_distributions(shared)
-        sheet = self._proposed[trial.number] = self.next_candidate(self.make_state(study, trial, define))
-        return dict(sheet.distributions)
+        candidate = self._proposed[trial.number] = self.next_candidate(self.make_state(study, trial, define))
+        return dict(candidate.distributions)
 
     def sample_relative(self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
                         ) -> dict[str, Any]:
-        sheet = self._proposed.pop(trial.number, None)
+        candidate = self._proposed.pop(trial.number, None)
         if not search_space:
             return {}
-        if sheet is None or not set(search_space) <= set(sheet.params):
-            sheet = self.next_candidate(self.make_state(study, trial, define_from_distributions(search_space)))
-        return {name: sheet.params[name] for name in search_space}
+        if candidate is None or not set(search_space) <= set(candidate.params):
+            candidate = self.next_candidate(self.make_state(study, trial, define_from_distributions(search_space)))
+        return {name: candidate.params[name] for name in search_space}
 
     def sample_independent(self, study: Study, trial: FrozenTrial, param_name: str,
                            param_distribution: BaseDistribution) -> Any:
         return sample_value(param_distribution, random.Random(self.seed_of(trial, param_name)))
 
     def shared_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """What all past trials were asked for, with the same distributions; nothing during startup."""
+        """Parameters that all past trials share, with equal distributions; none during startup."""
         trials = study.get_trials(deepcopy=False)
-        past = [one for one in trials if one.number != trial.number and one.distributions]
+        past = [other for other in trials if other.number != trial.number and other.distributions]
         enough = len(past) >= self.n_startup_trials
         return dict(intersection_search_space(past, include_pruned=True)) if enough else {}
 
     def make_state(self, study: Study, trial: FrozenTrial, define: DefineByRun) -> SamplerState:
-        """What is known when ``trial`` asks."""
-        past = [one for one in study.get_trials(deepcopy=False) if one.number != trial.number]
+        """State of the study when parameters are suggested for ``trial``."""
+        past = [other for other in study.get_trials(deepcopy=False) if other.number != trial.number]
         rng = random.Random(self.seed_of(trial))
         if self.define is None or define is self.define:
             return SamplerState(trial.number, past, define, self._summaries, self.objectives, study, rng)
-        # Something else is asked for than what the sampler was made for: nothing is known of that.
+        # Other parameters than those of ``self.define``: no facts are available.
         return SamplerState(trial.number, past, define, TrialSummaryCache(FactsCache(None)), None, study, rng)
 
     def seed_of(self, trial: FrozenTrial, name: str = "") -> int:
-        """A seed of 32 bits for what ``trial`` is proposed, or for one of its parameters."""
+        """Seed (32 bits) of the proposal for ``trial``, or of one of its parameters."""
         return self.seed_at(trial.number, name)
 
     def seed_at(self, number: int, name: str = "") -> int:
@@ -127,36 +128,36 @@ class CandidateSampler(BaseSampler):
         return int.from_bytes(digest[:4], "big")
 
     def next_candidate(self, state: SamplerState) -> Candidate:
-        """What ``state`` is answered: a way back into the region, one of the first, the sampler's own, or a random one.
+        """The next candidate: a repaired, a stratified, the sampler's own, or a random one.
 
         Raises:
             SpaceExhaustedError: the sampler enumerates candidates, and all were proposed.
         """
         if self.is_exhaustive:
-            sheet = self.propose(state)
-            if sheet is None:
+            candidate = self.propose(state)
+            if candidate is None:
                 raise SpaceExhaustedError("everything that the space holds and its limits allow was proposed")
-            return sheet
+            return candidate
         if self.learns_from_infeasible and state.last_is_rejected:
             repaired = self.repair(state, state.trials[-1].params)
             if repaired is not None:
                 return repaired
         stuck = state.n_recent_repeats >= MAX_CONSECUTIVE_REPEATS
-        sheet = None if stuck or not self.has_stratified_startup else self._stratified_candidate(state)
-        sheet = sheet or (None if stuck else self.propose(state)) or self.sample_random(state)
-        if self.learns_from_infeasible or state.facts(sheet.params).is_feasible:
-            return sheet
-        return self.repair(state, sheet.params) or sheet
+        candidate = None if stuck or not self.has_stratified_startup else self._stratified_candidate(state)
+        candidate = candidate or (None if stuck else self.propose(state)) or self.sample_random(state)
+        if self.learns_from_infeasible or state.facts(candidate.params).is_feasible:
+            return candidate
+        return self.repair(state, candidate.params) or candidate
 
     def sample_random(self, state: SamplerState, rng: random.Random | None = None) -> Candidate:
-        """A random sheet; a feasible one, where the region is known."""
+        """A random candidate; a feasible one if the sampler has a region."""
         rng = rng or state.rng
         region = self._region(state)
-        found = region.sample_feasible(rng) if region else None
-        return sample_candidate(state.define, rng) if found is None else found
+        feasible = region.sample_feasible(rng) if region else None
+        return sample_candidate(state.define, rng) if feasible is None else feasible
 
     def repair(self, state: SamplerState, params: Mapping[str, Any]) -> Candidate | None:
-        """A feasible sheet near ``params`` that is new, if there is a way; else any feasible one."""
+        """A new feasible candidate near ``params`` if one is found, else a random feasible one."""
         region = self._region(state)
         if region is None or not params:
             return None
@@ -171,20 +172,22 @@ class CandidateSampler(BaseSampler):
         return None
 
     def _region(self, state: SamplerState) -> FeasibleRegion | None:
-        """The region, unless something else than its parameters is asked for."""
+        """The region, if it describes the parameters of this trial."""
         return self.region if state.facts is self.facts else None
 
     def _stratified_candidate(self, state: SamplerState) -> Candidate | None:
-        """One of the first sheets: of many random ones that may be run, from the cheapest to the dearest.
+        """Startup candidate: the first trials are the quantiles of the costs of random feasible candidates.
 
-        Each beginning then has the whole range of costs in it, and the first results cost least.
+        The startup covers the whole range of costs, from the cheapest to the most expensive candidates.
         """
-        begun = len(state.identities)
-        if begun >= self.n_startup_trials:
+        n_started = len(state.identities)
+        if n_started >= self.n_startup_trials:
             return None
-        def log_cost(sheet: Candidate) -> float:
-            return sum(math.log(max(value, 1e-12)) for value in state.facts(sheet.params).values if value is not None)
 
-        drawn = [self.sample_random(state) for _ in range(N_STRATIFICATION_SAMPLES)]
-        able = sorted((sheet for sheet in drawn if state.facts(sheet.params).is_feasible), key=log_cost)
-        return able[int(len(able) * (begun + 0.5) / self.n_startup_trials)] if able else None
+        def log_cost(candidate: Candidate) -> float:
+            costs = state.facts(candidate.params).values
+            return sum(math.log(max(cost, 1e-12)) for cost in costs if cost is not None)
+
+        samples = [self.sample_random(state) for _ in range(N_STRATIFICATION_SAMPLES)]
+        feasible = sorted((sample for sample in samples if state.facts(sample.params).is_feasible), key=log_cost)
+        return feasible[int(len(feasible) * (n_started + 0.5) / self.n_startup_trials)] if feasible else None

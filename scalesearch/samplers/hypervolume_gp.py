@@ -40,7 +40,7 @@ CANDIDATE_WINDOW = 32
 NEIGHBOR_BATCH_WINDOW = 16
 MAX_CACHED_CANDIDATES = 2000
 
-ParentSelector = Callable[[str], FrozenTrial]  # name of a place to the member of the front that it has
+ParentSelector = Callable[[str], FrozenTrial]  # name of a random stream to the parent that it mutates
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class HypervolumeGP(FrontNeighbors):
         super().__init__(**arguments)
         self._candidates: dict[tuple[str, str, int], Candidate] = {}
         self._neighbor_batches: dict[tuple[str, int], list[Candidate]] = {}
-        # Of the latest state: its key, the acquisition function and the pool.
+        # For the latest state: its key, the acquisition function and the pool.
         self._cached_acquisition: tuple[Any, AcquisitionFunction, list[Candidate]] | None = None
 
     def propose(self, state: SamplerState) -> Candidate | None:
@@ -107,25 +107,30 @@ class HypervolumeGP(FrontNeighbors):
 
     def _candidate_pool(self, state: SamplerState) -> list[Candidate]:
         """Candidates that are feasible by all exact facts and were not proposed before."""
-        keys, identities, pool = set(state.candidate_keys), set(state.identities), []
-        region, chosen = self._region(state), self._chooser(state)
-        bulk = region.neighbor_sampler if region else None
-        children, drawn = (N_CHILDREN_WITH_BATCHES, N_RANDOM_WITH_BATCHES) if bulk else (N_CHILDREN, N_RANDOM)
-        billed = self._neighbor_candidates(state, chosen, bulk) if bulk else ()
-        for sheet in (*self._children(state, chosen, children), *self._random_candidates(state, drawn), *billed):
-            if sheet.key in keys:
+        keys = set(state.candidate_keys)
+        identities = set(state.identities)
+        pool: list[Candidate] = []
+        select_parent = self._chooser(state)
+        region = self._region(state)
+        batches = region.neighbor_sampler if region else None
+        n_children = N_CHILDREN_WITH_BATCHES if batches else N_CHILDREN
+        n_random = N_RANDOM_WITH_BATCHES if batches else N_RANDOM
+        neighbors = self._neighbor_candidates(state, select_parent, batches) if batches else ()
+        for candidate in (*self._children(state, select_parent, n_children),
+                          *self._random_candidates(state, n_random), *neighbors):
+            if candidate.key in keys:
                 continue
-            keys.add(sheet.key)
-            known = state.facts.for_candidate(sheet)
-            if known.is_feasible and known.identity not in identities:
-                identities |= {known.identity} if known.identity else set()
-                pool.append(sheet)
+            keys.add(candidate.key)
+            facts = state.facts.for_candidate(candidate)
+            if facts.is_feasible and facts.identity not in identities:
+                identities |= {facts.identity} if facts.identity else set()
+                pool.append(candidate)
         return pool
 
     def _is_new(self, state: SamplerState, candidate: Candidate) -> bool:
-        """Whether nobody has seen what ``candidate`` describes; of sheets that were billed together only this tells."""
-        known = state.facts(candidate.params)
-        return known.is_feasible and known.identity not in state.identities
+        """Whether a candidate is feasible and its architecture new; batches of neighbors are checked only here."""
+        facts = state.facts(candidate.params)
+        return facts.is_feasible and facts.identity not in state.identities
 
     def _children(self, state: SamplerState, select_parent: ParentSelector, per_trial: int) -> Iterator[Candidate]:
         """Mutations of the current front, including those of the previous trial numbers."""
@@ -138,13 +143,14 @@ class HypervolumeGP(FrontNeighbors):
 
         A new member of the front takes over few names, so most costs of the previous proposal can be reused.
         """
-        levels = [[(f":{one.number}".encode(), one) for one in self.parents(state, level)] for level in (0, 1)]
+        levels = [[(f":{trial.number}".encode(), trial) for trial in self.parents(state, level)] for level in (0, 1)]
 
-        def chosen(name: str) -> FrozenTrial:
+        def select_parent(name: str) -> FrozenTrial:
             start = zlib.crc32(f"{self.seed}:{name}".encode())
-            return max(levels[start > FRONT_PROBABILITY * 2**32], key=lambda lot: zlib.crc32(lot[0], start))[1]
+            level = levels[start > FRONT_PROBABILITY * 2**32]
+            return max(level, key=lambda parent: zlib.crc32(parent[0], start))[1]
 
-        return chosen
+        return select_parent
 
     def _child(self, state: SamplerState, parent: FrozenTrial, rng: random.Random) -> Candidate:
         return self.mutate(state, parent.params, 1, rng)
@@ -179,6 +185,7 @@ class HypervolumeGP(FrontNeighbors):
         return self._candidates[key]
 
 
-def _names(number: int, each: int, window: int) -> Iterator[str]:
-    """Names of so many places of each number in a ``window``, the last one first."""
-    return (f"{at}.{place}" for at in range(number, max(-1, number - window), -1) for place in range(each))
+def _names(number: int, per_trial: int, window: int) -> Iterator[str]:
+    """Names of ``per_trial`` random streams per trial number in a ``window``, the latest number first."""
+    numbers = range(number, max(-1, number - window), -1)
+    return (f"{trial_number}.{stream}" for trial_number in numbers for stream in range(per_trial))
