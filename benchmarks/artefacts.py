@@ -20,14 +20,14 @@ from rich.table import Table
 
 from scalesearch.data import DataSpec
 from scalesearch.data.split import Split
-from scalesearch.export.base import Decoder
-from scalesearch.export.export import Sample, export, open_artefact
-from scalesearch.export.formats import format_of
+from scalesearch.export.base import ArtifactDecoder
+from scalesearch.export.export import VerificationSample, export_model, open_artifact
+from scalesearch.export.formats import get_format
 from scalesearch.export.torch_ import TorchDecoder
 from scalesearch.files import read_json
 from scalesearch.nn.decode import EOS, limits
 from scalesearch.tasks import TASKS
-from scalesearch.train.checkpoint import DATA, Checkpoint, read_checkpoint
+from scalesearch.train.checkpoint import DATA_FILE, Checkpoint, read_checkpoint
 
 ARTEFACTS = [("ctranslate2", "none"), ("ctranslate2", "int8"), ("onnx", "none"), ("onnx", "int8")]
 Rows = list[list[int]]
@@ -36,9 +36,9 @@ Rows = list[list[int]]
 class Autocast(TorchDecoder):
     """Our own decoder as trainings score: products in bf16."""
 
-    def greedy(self, rows: Rows, limits: list[int]) -> Rows:
+    def greedy(self, source_ids: Rows, max_lengths: list[int]) -> Rows:
         with torch.autocast("cpu", torch.bfloat16):
-            return super().greedy(rows, limits)
+            return super().greedy(source_ids, max_lengths)
 
 
 def main() -> None:
@@ -51,8 +51,8 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     trained = read_checkpoint(given.trained)
-    spec = DataSpec.from_mapping(read_json(given.trained / DATA, dict)["spec"])
-    sample = Sample.of(trained, spec, given.sentences)
+    spec = DataSpec.from_mapping(read_json(given.trained / DATA_FILE, dict)["spec"])
+    sample = VerificationSample.from_data(trained, spec, given.sentences)
     rows = sorted(source_rows(sample.split), key=len)
     decoders = opened(trained, sample, given.artefacts)
     batches = [rows[at:at + 64] for at in range(0, len(rows), 64)]
@@ -65,18 +65,18 @@ def main() -> None:
     Console(width=120).print(table(took, said, len(rows), len(singles)))
 
 
-def opened(trained: Checkpoint, sample: Sample, folder: Path) -> dict[str, Decoder]:
+def opened(trained: Checkpoint, sample: VerificationSample, folder: Path) -> dict[str, ArtifactDecoder]:
     """The model's own decoders, and those of its artefacts."""
-    made: dict[str, Decoder] = {"ours, float32": TorchDecoder(trained.model), "ours, bf16": Autocast(trained.model)}
+    made: dict[str, ArtifactDecoder] = {"ours, float32": TorchDecoder(trained.model), "ours, bf16": Autocast(trained.model)}
     for name, quantise in ARTEFACTS:
         place = folder / f"{trained.folder.name}-{name}-{quantise}"
         if not place.exists():
-            export(trained, place, format_of(name), quantise, sample)
-        made[f"{name}, {'float32' if quantise == 'none' else quantise}"] = open_artefact(place)[1]
+            export_model(trained, place, get_format(name), quantise, sample)
+        made[f"{name}, {'float32' if quantise == 'none' else quantise}"] = open_artifact(place)[1]
     return made
 
 
-def seconds(decoder: Decoder, trained: Checkpoint, batches: list[Rows]) -> float:
+def seconds(decoder: ArtifactDecoder, trained: Checkpoint, batches: list[Rows]) -> float:
     """CPU time of decoding ``batches``."""
     most = [limits(trained.model, padded(rows)).tolist() for rows in batches]
     began = time.process_time()
@@ -89,11 +89,11 @@ def padded(rows: Rows) -> torch.Tensor:
     return torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
 
 
-def scored(decoder: Decoder, trained: Checkpoint, sample: Sample) -> float:
+def scored(decoder: ArtifactDecoder, trained: Checkpoint, sample: VerificationSample) -> float:
     task = TASKS[trained.task]
     rows = source_rows(sample.split)
     ids = decoder.greedy(rows, limits(trained.model, padded(rows)).tolist())
-    return task.score(list(trained.tokenizer.decode(ids)), sample.texts, sample.spec)[task.main]
+    return task.score(list(trained.tokenizer.decode(ids)), sample.texts, sample.spec)[task.main_metric]
 
 
 def source_rows(split: Split) -> Rows:

@@ -27,17 +27,23 @@ from rich.table import Table
 from scalesearch.api.files import read_data
 from scalesearch.cost.fit import Setup
 from scalesearch.data import DataSpec, load_corpus
-from scalesearch.export.base import Decoder
-from scalesearch.export.export import Artefact, Sample, describe, export, open_artefact
-from scalesearch.export.formats import format_of
-from scalesearch.export.latency import Latency, device, peak_memory, pinned, rounds
+from scalesearch.export.base import ArtifactDecoder
+from scalesearch.export.export import Artifact, VerificationSample, export_model, open_artifact, write_description
+from scalesearch.export.formats import get_format
+from scalesearch.export.latency import (
+    LatencyStatistics,
+    describe_device,
+    measure_peak_memory,
+    measure_rounds,
+    pinned_threads,
+)
 from scalesearch.files import read_json
 from scalesearch.library import find_file
 from scalesearch.nn import build
 from scalesearch.space import read_space
 from scalesearch.train import Recipe
-from scalesearch.train.checkpoint import DATA, WEIGHTS, read_checkpoint
-from scalesearch.train.checkpoint import describe as describe_training
+from scalesearch.train.checkpoint import DATA_FILE, WEIGHTS_FILE, read_checkpoint
+from scalesearch.train.checkpoint import write_description as describe_training
 from scalesearch.train.updates.averaging import write_weights
 
 KINDS = [("ctranslate2", "none"), ("ctranslate2", "int8"), ("onnx", "none"), ("onnx", "int8")]
@@ -50,7 +56,7 @@ class Row:
 
     vocab: int
     folder: Path
-    artefact: Artefact
+    artefact: Artifact
 
     @property
     def packed(self) -> int:
@@ -73,21 +79,21 @@ def main() -> None:
     given = parser.parse_args()
     rows = [written(given, vocab, *kind) for vocab in given.vocab for kind in KINDS]
     setup = Setup(batch=1, beam=1, source=30, target=30, threads=1)
-    with pinned(1):
-        decoders: dict[str, Decoder] = {str(row.folder): open_artefact(row.folder)[1] for row in rows}
+    with pinned_threads(1):
+        decoders: dict[str, ArtifactDecoder] = {str(row.folder): open_artifact(row.folder)[1] for row in rows}
         words = {str(row.folder): row.vocab for row in rows}
-        times = list(rounds(decoders, words, setup, given.rounds))
+        times = list(measure_rounds(decoders, words, setup, given.rounds))
     made = Table("vocab", "artefact", "MB", "xz MB", "peak MB", "own MB", "p50 ms", "CPU ms", "", box=None)
     for row in rows:
-        found = Latency.of([one[str(row.folder)] for one in times])
-        memory = peak_memory(row.folder, setup)
-        made.add_row(str(row.vocab), f"{row.artefact.format} {row.artefact.quantisation}",
+        found = LatencyStatistics.from_times([one[str(row.folder)] for one in times])
+        memory = measure_peak_memory(row.folder, setup)
+        made.add_row(str(row.vocab), f"{row.artefact.format} {row.artefact.quantization}",
                      f"{sum(row.artefact.bytes.values()) / MB:.2f}", f"{row.packed / MB:.2f}",
                      f"{memory['peak'] / MB:.0f}", f"{memory['own'] / MB:.1f}", f"{found.p50:.1f}", f"{found.cpu:.1f}",
-                     "unsteady" * found.unsteady)
+                     "unsteady" * found.is_unstable)
     console = Console(width=120)
     console.print(made)
-    console.print(f"{given.architecture}, random weights; {setup}; {given.rounds} rounds; {device(1)['processor']}")
+    console.print(f"{given.architecture}, random weights; {setup}; {given.rounds} rounds; {describe_device(1)['processor']}")
     if given.trained:
         console.print(scores(given))
 
@@ -97,9 +103,9 @@ def scores(given: argparse.Namespace) -> Table:
     made = Table("training", "vocab", "artefact", "MB", "BLEU of the model", "of the artefact", "different", box=None)
     for trained, (name, quantise) in product(given.trained, KINDS):
         model, folder = read_checkpoint(trained), given.out / f"{trained.name}-{name}-{quantise}"
-        sample = Sample.of(model, DataSpec.from_mapping(read_json(trained / DATA, dict)["spec"]).resolve(), 1000)
+        sample = VerificationSample.from_data(model, DataSpec.from_mapping(read_json(trained / DATA_FILE, dict)["spec"]).with_absolute_paths(), 1000)
         shutil.rmtree(folder, ignore_errors=True)
-        artefact = export(model, folder, format_of(name), quantise, sample)
+        artefact = export_model(model, folder, get_format(name), quantise, sample)
         found = artefact.verification
         mine = found["float" if quantise == "none" else "quantised"]
         made.add_row(trained.name, str(model.tokenizer.vocab_size), f"{name} {quantise}",
@@ -115,12 +121,12 @@ def written(given: argparse.Namespace, vocab: int, name: str, quantise: str) -> 
         corpus = load_corpus(replace(read_data(given.data)[0], vocab=vocab))
         architecture = read_space(find_file(given.architecture, "spaces")).closed()
         describe_training(trained, architecture, corpus, Recipe(steps=1))
-        write_weights(trained / WEIGHTS, build(architecture.block, vocab=corpus.tokenizer.vocab_size).state_dict())
-    model, format = read_checkpoint(trained), format_of(name)
+        write_weights(trained / WEIGHTS_FILE, build(architecture.block, vocab=corpus.tokenizer.vocab_size).state_dict())
+    model, format = read_checkpoint(trained), get_format(name)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     format.write(model, folder, quantise)
-    return Row(model.tokenizer.vocab_size, folder, describe(model, folder, format, quantise))
+    return Row(model.tokenizer.vocab_size, folder, write_description(model, folder, format, quantise))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from scalesearch.cli.options import load_architecture
 from scalesearch.cost import cost, find_protocol
-from scalesearch.data import Corpus, Feed
+from scalesearch.data import BatchStream, Corpus
 from scalesearch.nn import Dropout, build
 from scalesearch.nn.decode import greedy
 from scalesearch.train import Recipe
@@ -35,9 +35,9 @@ class Contestant:
 
     def __init__(self, architecture: Any, corpus: Corpus, given: argparse.Namespace) -> None:
         recipe = Recipe(steps=10**6, max_tokens=given.max_tokens, device="cpu", precision=given.precision)
-        hardware = Hardware.of(recipe)
+        hardware = Hardware.from_recipe(recipe)
         model = build(architecture.block, vocab=corpus.tokenizer.vocab_size, dropout=Dropout(given.dropout))
-        self.engine, self.feed = Engine(model.train(), recipe, hardware), Feed(corpus.train, given.max_tokens, 1)
+        self.engine, self.feed = Engine(model.train(), recipe, hardware), BatchStream(corpus.train, given.max_tokens, 1)
         self.speeds: list[float] = []
         self.decoding: list[float] = []
         self.untrained = build(architecture.block, vocab=corpus.tokenizer.vocab_size).eval()
@@ -111,7 +111,7 @@ def compare(family: Any, corpus: Corpus, given: argparse.Namespace) -> list[str]
     source = torch.randint(4, vocab, (64, given.length), generator=torch.Generator().manual_seed(1))
     for _ in range(given.rounds + 1):
         for contestant in contestants:
-            contestant.round(given.updates)
+            contestant.round(given.effective_window)
             contestant.decode(source)
     speeds = zip(*(contestant.speed for contestant in contestants))
     cells = ((f"{ours:,.0f}", f"{plain:,.0f}", f"{plain / ours:.2f}") for ours, plain in speeds)

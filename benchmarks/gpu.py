@@ -28,14 +28,14 @@ from gpu_kit import correctness, studies, timings  # noqa: F401, in the order in
 from gpu_kit.kit import CHECKS, Check, Kit, Skipped, Wrong
 
 from scalesearch import __version__
-from scalesearch.train.hardware import processor
+from scalesearch.train.hardware import processor_name
 
 
 def machine() -> dict[str, Any]:
     """What the figures are of."""
     gpus = [torch.cuda.get_device_name(at) for at in range(torch.cuda.device_count())]
     return {"scalesearch": __version__, "torch": torch.__version__, "cuda": torch.version.cuda, "gpus": gpus,
-            "cpu": processor(), "python": platform.python_version()}
+            "cpu": processor_name(), "python": platform.python_version()}
 
 
 def run(check: Check, kit: Kit, seconds_left: float = math.inf) -> dict[str, Any]:

@@ -43,23 +43,23 @@ from scalesearch.nn import Dropout, build
 from scalesearch.space.space import read_space
 from scalesearch.train import Recipe
 from scalesearch.train.hardware import Hardware
-from scalesearch.train.updates.averaging import MovingAverage
+from scalesearch.train.updates.averaging import ExponentialMovingAverage
 from scalesearch.train.updates.engine import Engine
-from scalesearch.train.updates.loss import CHUNK_GPU, _Gradients
+from scalesearch.train.updates.loss import CHUNK_ROWS_GPU, _OutputGradients
 from scalesearch.train.updates.optimizers import (
-    EVERY,
-    RMS,
+    BASIS_UPDATE_INTERVAL,
     SOAP_EPS,
+    UPDATE_RMS,
+    MatrixOptimizer,
     Muon,
-    OfMatrices,
     Soap,
     _as_matrices,
     _covariances,
-    _turned,
-    optimizers,
-    orthogonal,
+    _rotate,
+    build_optimizers,
+    orthogonalize,
 )
-from scalesearch.train.updates.rates import scales
+from scalesearch.train.updates.parametrization import weight_scales
 
 PACKAGE_IMPORTED = time.time()
 
@@ -121,11 +121,11 @@ class WeightedCrossEntropy(torch.autograd.Function):
         kind = hidden.device.type
         low = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
         x, w = hidden.to(low), matrix.to(low)
-        grads = _Gradients(x, matrix, bias)
+        grads = _OutputGradients(x, matrix, bias)
         total = matrix.new_zeros(())
         column_weights = weights[:, None]
-        for start in range(0, len(x), CHUNK_GPU):
-            rows = slice(start, start + CHUNK_GPU)
+        for start in range(0, len(x), CHUNK_ROWS_GPU):
+            rows = slice(start, start + CHUNK_ROWS_GPU)
             target = labels[rows, None]
             logits = (x[rows] @ w.t()).float()
             if bias is not None:
@@ -157,7 +157,7 @@ class WeightedCrossEntropy(torch.autograd.Function):
         return hidden.to(ctx.dtype), weight, bias, None, None, None
 
 
-class CapturableStep(OfMatrices):
+class CapturableStep(MatrixOptimizer):
     """``OfMatrices.step`` with a learning rate that is a tensor; the refresh of SOAP's bases is a call of its own."""
 
     def refresh(self) -> None:
@@ -167,37 +167,37 @@ class CapturableStep(OfMatrices):
 class CapturableMuon(CapturableStep, Muon):
     """Muon whose learning rate is a tensor on the device."""
 
-    def move(self, weights: list[Any], group: Mapping[str, Any]) -> None:
+    def update_weights(self, weights: list[Any], group: Mapping[str, Any]) -> None:
         """Changes weights of one shape."""
-        matrices = _as_matrices(torch.stack(self._momenta(weights, group["momentum"])), group["matrices"])
-        steps = orthogonal(matrices, self.dtype) * (-group["lr"] * RMS * max(matrices.shape[1:]) ** 0.5)
+        matrices = _as_matrices(torch.stack(self._nesterov_momenta(weights, group["momentum"])), group["matrices"])
+        steps = orthogonalize(matrices, self.dtype) * (-group["lr"] * UPDATE_RMS * max(matrices.shape[1:]) ** 0.5)
         torch._foreach_add_(weights, list(steps.view(len(weights), *weights[0].shape).unbind()))
 
 
 class CapturableSoap(CapturableStep, Soap):
     """SOAP with a learning rate and a count of updates on the device, and bases that are changed in place."""
 
-    def move(self, weights: list[Any], group: Mapping[str, Any]) -> None:
+    def update_weights(self, weights: list[Any], group: Mapping[str, Any]) -> None:
         """Changes weights of one shape; the first call only makes the bases."""
         state = self.state[weights[0]]
         if not state:
-            super().move(weights, group)
+            super().update_weights(weights, group)
             state["updates"] = torch.zeros((), dtype=torch.float64, device=weights[0].device)
             return
         gradients = _as_matrices(torch.stack([weight.grad for weight in weights]), group["matrices"])
-        steps = self._step(state, gradients, group["momentum"]) * -group["lr"]
+        steps = self._update_directions(state, gradients, group["momentum"]) * -group["lr"]
         torch._foreach_add_(weights, list(steps.view(len(weights), *weights[0].shape).unbind()))
 
-    def _step(self, state: dict[str, Any], gradient: Any, decay: float) -> Any:
+    def _update_directions(self, state: dict[str, Any], gradient: Any, decay: float) -> Any:
         state["updates"] += 1
         low = gradient.to(self.dtype)
         bases = {side: basis.to(self.dtype) for side, basis in state["bases"].items()}
-        turned = _turned(low, bases).to(gradient.dtype)
+        turned = _rotate(low, bases).to(gradient.dtype)
         state["mean"].lerp_(turned, 1 - decay)
         state["square"].mul_(decay).addcmul_(turned, turned, value=1 - decay)
         correction = 1 - decay ** state["updates"]
         size = (state["square"] / correction).sqrt_().add_(SOAP_EPS).mul_(correction)
-        step = _turned((state["mean"] / size).to(self.dtype), bases, back=True)
+        step = _rotate((state["mean"] / size).to(self.dtype), bases, back=True)
         for side, covariance in _covariances(low).items():
             state["covariances"][side].lerp_(covariance.to(gradient.dtype), 1 - decay)
         return step.to(gradient.dtype)
@@ -206,10 +206,10 @@ class CapturableSoap(CapturableStep, Soap):
         """Moves the bases towards the eigenvectors of the covariances, in place."""
         with torch.no_grad():
             for state in self.state.values():
-                own = _turned(state["mean"], state["bases"], back=True)
+                own = _rotate(state["mean"], state["bases"], back=True)
                 for side, basis in state["bases"].items():
                     basis.copy_(torch.linalg.qr(state["covariances"][side] @ basis)[0])
-                state["mean"].copy_(_turned(own, state["bases"]))
+                state["mean"].copy_(_rotate(own, state["bases"]))
 
 
 class StaticTrainer:
@@ -223,7 +223,7 @@ class StaticTrainer:
         self.model, self.recipe, self.hardware, self.mode = model, recipe, hardware, mode
         self.device = hardware.device
         self.cuda = self.device.type == "cuda"
-        model.set_attention(hardware.attention)
+        model.set_attention(hardware.attention_kernel)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.tensor_rate = mode == "update" if tensor_rate is None else tensor_rate
         self.rate = torch.zeros((), device=self.device)
@@ -242,7 +242,7 @@ class StaticTrainer:
                 weight.grad = torch.zeros_like(weight)
 
     def _optimizers(self, kind: str) -> list[Any]:
-        made = optimizers(self.model, self.recipe, scales(self.model, self.recipe), self.hardware.bf16)
+        made = build_optimizers(self.model, self.recipe, weight_scales(self.model, self.recipe), self.hardware.uses_bf16)
         if not self.tensor_rate:
             return made
         found = []
@@ -257,7 +257,7 @@ class StaticTrainer:
                                                fused=True, capturable=self.cuda))
             else:
                 made_of = {"muon": CapturableMuon, "soap": CapturableSoap}[kind]
-                found.append(made_of(groups, self.hardware.bf16, lr=1.0, momentum=self.recipe.momentum,
+                found.append(made_of(groups, self.hardware.uses_bf16, lr=1.0, momentum=self.recipe.momentum,
                                      weight_decay=self.recipe.weight_decay))
         return found
 
@@ -276,7 +276,7 @@ class StaticTrainer:
         if not self.tensor_rate:
             self._apply(lr)
         self.updates += 1
-        if self.updates > 1 and (self.updates - 1) % EVERY == 0:
+        if self.updates > 1 and (self.updates - 1) % BASIS_UPDATE_INTERVAL == 0:
             for optimizer in self.optimizers:
                 if isinstance(optimizer, CapturableStep):
                     self._replay("refresh", optimizer.refresh)
@@ -493,7 +493,7 @@ def updates(figures: Figures, given: argparse.Namespace) -> None:
 
     def trainer(mode: str, precision: str, dropout: float, **more: Any) -> Any:
         recipe = recipe_of(device, precision)
-        hardware = Hardware.of(recipe)
+        hardware = Hardware.from_recipe(recipe)
         model = model_of(small, 1000, dropout).to(device)
         return Engine(model, recipe, hardware) if mode == "package" else StaticTrainer(model, recipe, hardware, mode,
                                                                                        **more)
@@ -614,7 +614,7 @@ def worker(figures: Figures, given: argparse.Namespace) -> None:
     stages = {"torch": TORCH_IMPORTED - STARTED, "package": PACKAGE_IMPORTED - TORCH_IMPORTED}
     start = time.time()
     recipe = recipe_of(device, given.precision)
-    hardware = Hardware.of(recipe)
+    hardware = Hardware.from_recipe(recipe)
     torch.zeros(1, device=device)
     wait(device)
     stages["context"] = time.time() - start
@@ -744,7 +744,7 @@ def streams(figures: Figures, given: argparse.Namespace) -> None:
     """Several captured models in one process: a stream each, and as parallel branches of one graph."""
     device, cuda = given.device, given.device == "cuda"
     recipe = recipe_of(device, given.precision)
-    hardware = Hardware.of(recipe)
+    hardware = Hardware.from_recipe(recipe)
     block = plain(given.width, given.hidden)
     pinned = [stacked(random_batch(ROWS if cuda else 4, WIDTH, given.vocab, seed), device) for seed in range(8)]
     several = []
@@ -792,7 +792,7 @@ def host_wait(figures: Figures, given: argparse.Namespace) -> None:
     device, cuda = given.device, given.device == "cuda"
     recipe = recipe_of(device, given.precision)
     subject = StaticTrainer(model_of(plain(given.width, given.hidden), given.vocab, 0.1).to(device), recipe,
-                            Hardware.of(recipe), "update")
+                            Hardware.from_recipe(recipe), "update")
     ids = stacked(random_batch(ROWS if cuda else 4, WIDTH, given.vocab, 1), device)
     subject.update(ids, RATE)
     for ahead in (1, 2, 4, 10, 20):
@@ -831,7 +831,7 @@ def stages_to_first_update(device: str) -> dict[str, float]:
     torch.zeros(1, device=device)
     mark("context")
     recipe = recipe_of(device, "fp32")
-    hardware = Hardware.of(recipe)
+    hardware = Hardware.from_recipe(recipe)
     model = model_of(plain(), 1000, 0.1)
     mark("model on the CPU")
     subject = StaticTrainer(model.to(device), recipe, hardware, "update")
@@ -936,12 +936,12 @@ def memory(figures: Figures, given: argparse.Namespace) -> None:
                 whole = cost(block, find_protocol("forward", width, width, vocab))
                 weights = 4 * whole["params.total"]
                 states = rows * at_once["memory.activations"]
-                n = min(rows * width, CHUNK_GPU)
+                n = min(rows * width, CHUNK_ROWS_GPU)
                 predicted = {"weights": weights, "gradients": weights, "moments": 2 * weights, "activations": states,
                              "logits": 4 * n * vocab}
                 figures.put(name, precision, "predicted", predicted)
                 recipe = recipe_of(device, precision)
-                hardware = Hardware.of(recipe)
+                hardware = Hardware.from_recipe(recipe)
                 if not cuda:
                     StaticTrainer(model_of(architecture(name), vocab, 0.1), recipe, hardware, "eager", rows * width
                                   ).update(stacked(random_batch(rows, width, vocab, 1), device), RATE)
@@ -1004,13 +1004,13 @@ def widths(figures: Figures, given: argparse.Namespace) -> None:
             runs, ids = {}, stacked(random_batch(rows, WIDTH, vocab, 1), device)
             for precision in ("fp32", "bf16"):
                 recipe = recipe_of(device, precision)
-                subject = StaticTrainer(model_of(block, vocab, 0.1).to(device), recipe, Hardware.of(recipe), "update",
+                subject = StaticTrainer(model_of(block, vocab, 0.1).to(device), recipe, Hardware.from_recipe(recipe), "update",
                                         rows * WIDTH)
                 subject.lean, subject.warmups = True, 1
                 runs[precision] = lambda n, s=subject, ids=ids: s.update(ids, RATE)
                 runs[precision](0)
             if (width, rows) != (128, 256):
-                package = Engine(model_of(block, vocab, 0.1).to(device), recipe, Hardware.of(recipe))
+                package = Engine(model_of(block, vocab, 0.1).to(device), recipe, Hardware.from_recipe(recipe))
                 batch = random_batch(rows, WIDTH, vocab, 1)
                 runs["package, bf16"] = lambda n, e=package, b=batch: e.update([b], RATE)
             found = in_turns(device, runs, 2, 0.4 if cuda else 0.05)
@@ -1027,7 +1027,7 @@ def compiled(figures: Figures, given: argparse.Namespace) -> None:
     """Passes through ``torch.compile`` with static shapes, captured by our own graph."""
     device = given.device
     recipe = recipe_of(device, given.precision)
-    hardware = Hardware.of(recipe)
+    hardware = Hardware.from_recipe(recipe)
     ids = stacked(random_batch(ROWS, WIDTH, 1000, 1), device)
     runs = {}
     for name in ("plain", "compiled"):
@@ -1056,7 +1056,7 @@ def matrix_optimizers(figures: Figures, given: argparse.Namespace) -> None:
         for precision in ("fp32",):
             with figures.guarded(kind, precision):
                 recipe = recipe_of(device, precision, optimizer=kind, weight_decay=0.01)
-                hardware = Hardware.of(recipe)
+                hardware = Hardware.from_recipe(recipe)
                 steps, found, runs = (13 if cuda else 12), {}, {}
                 for name in ("package", "eager", "captured"):
                     with figures.guarded(kind, precision, name):
@@ -1105,8 +1105,8 @@ class Cases:
 
     def __init__(self) -> None:
         self.batch = random_batch(ROWS, WIDTH, 1000, 1)
-        self.hardware = Hardware.of(recipe_of("cuda", "fp32"))
-        self.ids = [self.hardware.tensor(a) for a in (self.batch.source, self.batch.target_in, self.batch.target_out)]
+        self.hardware = Hardware.from_recipe(recipe_of("cuda", "fp32"))
+        self.ids = [self.hardware.to_device(a) for a in (self.batch.source, self.batch.target_in, self.batch.target_out)]
 
     def _engine(self, **changes: Any) -> Engine:
         made = Engine(model_of(plain(), 1000, 0.1).to("cuda"), recipe_of("cuda", "fp32", **changes), self.hardware)
@@ -1114,11 +1114,11 @@ class Cases:
         return made
 
     def _matrices(self, kind: str) -> Any:
-        return next(o for o in self._engine(optimizer=kind).optimizers if isinstance(o, OfMatrices))
+        return next(o for o in self._engine(optimizer=kind).optimizers if isinstance(o, MatrixOptimizer))
 
     def copy_of_a_batch(self) -> Any:
         """hardware.py:95, page-locked memory made for every array."""
-        return bool(attempt(lambda: self.hardware.tensor(self.batch.source)))
+        return bool(attempt(lambda: self.hardware.to_device(self.batch.source)))
 
     def whole_update(self) -> Any:
         """engine.py:53, as it is."""
@@ -1130,7 +1130,7 @@ class Cases:
         from scalesearch.train.updates.loss import cross_entropy
 
         engine, (source, target, labels) = self._engine(), self.ids
-        places = self.hardware.tensor(np.flatnonzero(self.batch.target_out != PAD))
+        places = self.hardware.to_device(np.flatnonzero(self.batch.target_out != PAD))
         engine.model.zero_grad(set_to_none=True)
 
         def passes() -> None:
@@ -1166,9 +1166,9 @@ class Cases:
 
     def moving_average(self) -> Any:
         """averaging.py:75."""
-        mean = MovingAverage(self._engine().model, 0.5)
-        mean.add()
-        return bool(attempt(mean.add))
+        mean = ExponentialMovingAverage(self._engine().model, 0.5)
+        mean.update()
+        return bool(attempt(mean.update))
 
     def muon(self) -> Any:
         """optimizers.py:88, rate a number."""
@@ -1205,7 +1205,7 @@ class Cases:
         def follow() -> None:
             with torch.no_grad():
                 for state in matrices.state.values():
-                    matrices._follow(state)
+                    matrices._update_bases(state)
 
         return bool(attempt(follow))
 
@@ -1321,7 +1321,7 @@ def families(figures: Figures, given: argparse.Namespace) -> None:
     """One captured update of other architectures against the same update eager, and the seconds of the capture."""
     device, cuda = given.device, given.device == "cuda"
     recipe = recipe_of(device, "fp32")
-    hardware = Hardware.of(recipe)
+    hardware = Hardware.from_recipe(recipe)
     ids = stacked(random_batch(8 if cuda else 2, 16 if cuda else 8, 1000, 1), device)
     for name in FAMILIES:
         with figures.guarded(name):
@@ -1365,7 +1365,7 @@ class Syncs(torch.utils._python_dispatch.TorchDispatchMode):
 def syncs(figures: Figures, given: argparse.Namespace) -> None:
     """Data-dependent operations of every shipped architecture's static passes and update, found without a GPU."""
     recipe = recipe_of("cpu", "fp32")
-    hardware = Hardware.of(recipe)
+    hardware = Hardware.from_recipe(recipe)
     folder = find_file("small/plain", "spaces").parent.parent
     clean = []
     for file in sorted(folder.rglob("*.yaml")):

@@ -87,7 +87,7 @@ def main() -> None:
 def under(recipe: Recipe, steps: int) -> Recipe:
     """``recipe`` with a budget of updates alone, decoding greedily."""
     none = dict.fromkeys(("tokens", "epochs", "cpu_minutes", "minutes"))
-    return replace(recipe, **none, steps=steps, beam=1, score_on="valid", threads=1)
+    return replace(recipe, **none, steps=steps, beam=1, score_splits="valid", threads=1)
 
 
 def folder(out: Path, name: str, seed: int, steps: int) -> Path:

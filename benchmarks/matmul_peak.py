@@ -21,7 +21,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from scalesearch.cli.options import load_architecture
 from scalesearch.cost import cost, find_protocol
-from scalesearch.data import Batch, Feed
+from scalesearch.data import Batch, BatchStream
 from scalesearch.nn import Dropout, build
 from scalesearch.train import Recipe
 from scalesearch.train.hardware import Hardware
@@ -46,10 +46,10 @@ class Step:
 
     def __init__(self, architecture: Any, corpus: Any, given: argparse.Namespace, precision: str) -> None:
         recipe = Recipe(steps=10**6, max_tokens=given.max_tokens, device="cpu", precision=precision)
-        hardware = Hardware.of(recipe)
+        hardware = Hardware.from_recipe(recipe)
         self.block, self.vocab = architecture.block, corpus.tokenizer.vocab_size
         model = build(self.block, vocab=self.vocab, dropout=Dropout(given.dropout))
-        self.engine, self.feed = Engine(model.train(), recipe, hardware), Feed(corpus.train, given.max_tokens, 1)
+        self.engine, self.feed = Engine(model.train(), recipe, hardware), BatchStream(corpus.train, given.max_tokens, 1)
 
     def update(self) -> tuple[float, int, int]:
         """CPU-seconds of one update, its multiply-adds and its target tokens."""

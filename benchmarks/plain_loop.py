@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from scalesearch.api.files import load_data
-from scalesearch.data import BOS, EOS, PAD, Corpus, batches, eval_batches, put_back
-from scalesearch.tasks.translation import scores
+from scalesearch.data import BOS, EOS, PAD, Corpus, eval_batches, restore_order, training_batches
+from scalesearch.tasks.translation import bleu_chrf_scores
 
 
 class Plain(nn.Module):
@@ -73,7 +73,7 @@ class Trainer:
     def update(self, position: float) -> None:
         start = time.process_time()
         if not self.queue:
-            self.queue = list(reversed(batches(self.corpus.train, self.max_tokens, self.seed, self.epoch)))
+            self.queue = list(reversed(training_batches(self.corpus.train, self.max_tokens, self.seed, self.epoch)))
             self.epoch += 1
         batch = self.queue.pop()
         logits = self.model(torch.from_numpy(batch.source), torch.from_numpy(batch.target_in))
@@ -92,8 +92,8 @@ class Trainer:
         self.model.eval()
         found = eval_batches(self.corpus.test, 2048)
         rows = [self.model.greedy(torch.from_numpy(batch.source)) for batch in found]
-        said = self.corpus.tokenizer.decode(put_back(found.plan, rows))
-        return float(scores(said, self.corpus.test.target_text)["bleu"])
+        said = self.corpus.tokenizer.decode(restore_order(found.indices_by_batch, rows))
+        return float(bleu_chrf_scores(said, self.corpus.test.target_text)["bleu"])
 
 
 def rate(position: float, warmup: float = 0.06) -> float:

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from scalesearch.cli.options import load_architecture
-from scalesearch.data import Corpus, Feed
+from scalesearch.data import BatchStream, Corpus
 from scalesearch.nn import Dropout, build
 from scalesearch.train import Recipe
 from scalesearch.train.hardware import Hardware
@@ -28,11 +28,11 @@ class Ours:
 
     def __init__(self, corpus: Corpus, shape: dict[str, Any], max_tokens: int) -> None:
         recipe = Recipe(steps=10**6, max_tokens=max_tokens, device="cpu", precision="fp32", dropout=shape["dropout"])
-        hardware = Hardware.of(recipe)
+        hardware = Hardware.from_recipe(recipe)
         # nn.Transformer drops attention weights and activations at the same rate, so ours does here too.
         rates = Dropout(shape["dropout"], shape["dropout"], shape["dropout"])
         model = build(_architecture(shape).block, vocab=corpus.tokenizer.vocab_size, seed=1, dropout=rates)
-        self.engine, self.feed = Engine(model.train(), recipe, hardware), Feed(corpus.train, max_tokens, 1)
+        self.engine, self.feed = Engine(model.train(), recipe, hardware), BatchStream(corpus.train, max_tokens, 1)
         self.tokens, self.cpu = 0, 0.0
 
     def update(self, position: float) -> None:
@@ -63,7 +63,7 @@ def main() -> None:
     for turn in range(given.rounds + 1):
         for name, contestant in contestants.items():
             contestant.tokens, contestant.cpu = 0, 0.0
-            for _ in range(given.updates):
+            for _ in range(given.effective_window):
                 contestant.update(0.5)
             if turn:  # the first warms up
                 speeds[name].append(contestant.tokens / contestant.cpu)

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from scalesearch.cli.options import load_architecture
-from scalesearch.data import Corpus, Feed
+from scalesearch.data import BatchStream, Corpus
 from scalesearch.nn import Dropout, build
 from scalesearch.nn.causality import causality
 from scalesearch.train import Recipe
@@ -52,12 +52,12 @@ def start(name: str, corpus: Corpus, recipe: Recipe, folder: Path) -> dict[str, 
     """CPU-seconds of each stage of one candidate."""
     watch, vocab = Watch(), corpus.tokenizer.vocab_size
     architecture = watch("read", lambda: load_architecture(name, ())[1])
-    hardware, rates = Hardware.of(recipe), Dropout(recipe.dropout)
+    hardware, rates = Hardware.from_recipe(recipe), Dropout(recipe.dropout)
     model = watch("build", lambda: build(architecture.block, vocab=vocab, dropout=rates))
     watch("causality", lambda: causality(model, vocab))
     engine = watch("engine", lambda: Engine(model.train(), recipe, hardware))
     watch("save", lambda: save_state(folder, {"model": model.state_dict(), "optimizer": engine.state()["optimizer"]}))
-    batches = watch("batch", lambda: Feed(corpus.train, recipe.max_tokens, 1).take(1))
+    batches = watch("batch", lambda: BatchStream(corpus.train, recipe.max_tokens, 1).take(1))
     watch("update", lambda: float(engine.update(batches, 1e-4)))
     return watch.spent
 

@@ -43,7 +43,7 @@ from scalesearch.nn.init import SCHEMES
 from scalesearch.space import Unbuildable, read_space
 from scalesearch.space.assembly.architecture import assemble
 from scalesearch.testing import random_architecture
-from scalesearch.train.hardware import cpu_facts
+from scalesearch.train.hardware import read_cpuinfo
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "tests" / "golden"
@@ -348,7 +348,7 @@ def update(force: bool) -> int:
 
 def processor() -> str:
     """Properties of the machine that determine the last digits of scores: CPU vendor, instructions, PyTorch."""
-    facts = cpu_facts()
+    facts = read_cpuinfo()
     bf16 = [flag for flag in ("amx_bf16", "avx512_bf16") if flag in facts.get("flags", "").split()]
     capability = torch.backends.cpu.get_cpu_capability()
     return ", ".join([facts.get("vendor_id", "unknown"), capability, *bf16, f"torch {torch.__version__}"])

@@ -7,13 +7,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from scalesearch.data.spec import DATA
+from scalesearch.data.spec import DATA_SCHEMA
 from scalesearch.space.schema.cost_names import COST_NAMES, PROTOCOL_NAMES
 from scalesearch.space.schema.type_check import describe
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.space import default_schema
 from scalesearch.study.config.spec import STUDY
-from scalesearch.train.recipe import PRESETS, RECIPE
+from scalesearch.train.recipe import PRESETS, RECIPE_SCHEMA
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 OF_A_SPACE = """\
@@ -28,10 +28,10 @@ PAGES = {
     "study-file": ("Study file", "`data` and `recipe` hold the keys of a [data file](data-file.md) and of a "
                    "[recipe](recipe.md), `space` those of the [space language](space-language.md).", lambda: STUDY),
     "recipe": ("Recipe", "A preset's name, or keys that are laid over `preset: NAME`. Presets: "
-               + ", ".join(f"`{name}`" for name in PRESETS) + ".", lambda: RECIPE),
-    "data-file": ("Data file", "Keys at the top of the file, or beneath `data:`.", lambda: DATA),
+               + ", ".join(f"`{name}`" for name in PRESETS) + ".", lambda: RECIPE_SCHEMA),
+    "data-file": ("Data file", "Keys at the top of the file, or beneath `data:`.", lambda: DATA_SCHEMA),
 }
-ELSEWHERE = {"data": DATA, "recipe": RECIPE}  # schemas with a page of their own
+ELSEWHERE = {"data": DATA_SCHEMA, "recipe": RECIPE_SCHEMA}  # schemas with a page of their own
 
 
 def page(name: str) -> str:

@@ -15,7 +15,7 @@ def main(seconds: float) -> None:
     """Counts updates after a warm-up and the end of the input, with a wait for the device every tenth."""
     kit = Kit(folder=None)
     recipe = kit.recipe(precision="auto")
-    engine, given = Engine(model("small/plain").to(kit.device).train(), recipe, Hardware.of(recipe)), batch(64, 32)
+    engine, given = Engine(model("small/plain").to(kit.device).train(), recipe, Hardware.from_recipe(recipe)), batch(64, 32)
     for _ in range(5):
         engine.update([given], 1e-4)
     kit.wait()

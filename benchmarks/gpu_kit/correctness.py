@@ -24,12 +24,12 @@ from gpu_kit.kit import (
     refuse,
 )
 from scalesearch.data import PAD, Batch
-from scalesearch.data.soft import Soft
+from scalesearch.data.soft_targets import SoftTargetBatch
 from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.decode import greedy
 from scalesearch.nn.ensemble import Ensemble
 from scalesearch.train import train
-from scalesearch.train.scoring.soften import likeliest
+from scalesearch.train.scoring.soft_targets import top_k_records
 from scalesearch.train.updates.averaging import read_weights
 from scalesearch.train.updates.engine import Engine
 
@@ -104,10 +104,10 @@ def soft_targets(kit: Kit) -> Figures:
     """Probabilities of an ensemble, and what a student's update makes of them, beside the CPU's."""
     members, given = [model("small/plain", seed=seed).eval() for seed in (1, 2)], batch()
     with kit.exact():
-        there, here = (likeliest(Ensemble(copy.deepcopy(members)).to(device), given, 8, kit.hardware(device))
+        there, here = (top_k_records(Ensemble(copy.deepcopy(members)).to(device), given, 8, kit.hardware(device))
                        for device in (kit.device, CPU))
         student = model("small/plain", seed=3)
-        soft = replace(given, soft=Soft.of(here, given.target_out != PAD))
+        soft = replace(given, soft=SoftTargetBatch.from_records(here, given.target_out != PAD))
         (loss, grads), (expected, true) = (gradients(kit, student, device, given=soft) for device in (kit.device, CPU))
     shares = (torch.from_numpy(found["probabilities"].copy()) for found in (there, here))
     found = {"probabilities": far(*shares), "loss": far(loss, expected), "gradients": far(grads, true)}
@@ -191,7 +191,7 @@ def resuming(kit: Kit) -> Figures:
         whole, parts = kit.folder / f"whole-{precision}", kit.folder / f"parts-{precision}"
         recipe = kit.recipe(dropout=0.1, precision=precision, **how)
         train(architecture("small/plain"), kit.corpus, recipe, whole)
-        train(architecture("small/plain"), kit.corpus, recipe, parts, until=0.5)
+        train(architecture("small/plain"), kit.corpus, recipe, parts, until_share=0.5)
         kit.figures[precision] = train(architecture("small/plain"), kit.corpus, recipe, parts).dtype
         one, other = (read_weights(folder / "model.safetensors") for folder in (whole, parts))
         if apart := [name for name in one if not torch.equal(one[name], other[name])]:
@@ -212,7 +212,7 @@ def out_of_memory(kit: Kit) -> Figures:
         try:
             engine = Engine(copy.deepcopy(subject).to(kit.device).train(), kit.recipe(dropout=0), kit.hardware())
             losses.append(float(engine.update([large], 1e-3)))
-            parts.append(engine.parts)
+            parts.append(engine.batch_splits)
         finally:
             torch.cuda.set_per_process_memory_fraction(1.0)
     if parts[1] <= parts[0]:

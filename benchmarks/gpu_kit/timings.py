@@ -68,7 +68,7 @@ def _engine(kit: Kit, size: str, compiled: bool, **how: Any) -> tuple[Engine, An
     tokens = TOKENS[size] // (16 if kit.quick else 1)
     given = batch(rows=tokens // LENGTH, length=LENGTH)
     subject = model(SIZES[size], dropout=0.1).to(kit.device).train()
-    return Engine(subject, recipe, Hardware.of(recipe)), given
+    return Engine(subject, recipe, Hardware.from_recipe(recipe)), given
 
 
 @check(gpus=0)
@@ -80,7 +80,7 @@ def training(kit: Kit) -> Figures:
             engine, given = _engine(kit, size, compiled)
             seconds = timed(kit, lambda: engine.update([given], 1e-4), 3 if kit.quick else 10)  # noqa: B023
             price = cost(engine.model.block, find_protocol("forward", LENGTH, LENGTH, VOCAB))
-            dtype = torch.bfloat16 if engine.hardware.bf16 else torch.float32
+            dtype = torch.bfloat16 if engine.hardware.uses_bf16 else torch.float32
             flops = 3 * 2 * price["macs.total"] * len(given) / seconds
             found[f"{size}, {'compiled' if compiled else 'eager'}"] = {
                 "target tokens / s": round(given.tokens / seconds), "share of peak": round(flops / peak(kit, dtype), 4)}
@@ -245,9 +245,9 @@ def several_in_one_process(kit: Kit) -> Figures:
 @check(gpus=0)
 def decoding_speed(kit: Kit) -> Figures:
     """Target tokens a second of greedy and beam decoding, with looks at who has ended at each step and seldom."""
-    hardware = Hardware.of(kit.recipe(precision="auto"))
+    hardware = Hardware.from_recipe(kit.recipe(precision="auto"))
     subject = model("small/plain").to(kit.device).eval()
-    subject.set_attention(hardware.attention)
+    subject.set_attention(hardware.attention_kernel)
     source = torch.from_numpy(batch(rows=16 if kit.quick else 256, length=20).source).to(kit.device)
     runs = {"greedy, a look each step": lambda: greedy(subject, source, apart=1),
             "greedy, each eighth": lambda: greedy(subject, source, apart=8),

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from scalesearch.api.files import load_data
 from scalesearch.cli.options import load_architecture
-from scalesearch.data import EOS, Feed
+from scalesearch.data import EOS, BatchStream
 from scalesearch.nn import Dropout, build
 from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.decode import greedy
@@ -24,12 +24,12 @@ class System:
         torch.set_num_threads(1)
         corpus = load_data(job["data"])
         recipe = Recipe(steps=10**6, max_tokens=job["max_tokens"], precision=job["precision"], device="cpu")
-        self.hardware = Hardware.of(recipe)
+        self.hardware = Hardware.from_recipe(recipe)
         inner = job["dropout"] if job["inner_dropout"] else 0.0
         self.model = build(architecture(job).block, vocab=corpus.tokenizer.vocab_size, seed=1,
                            dropout=Dropout(job["dropout"], inner, inner))
         self.engine = Engine(self.model.train(), recipe, self.hardware)
-        self.feed, self.length = Feed(corpus.train, job["max_tokens"], 1), job["length"]
+        self.feed, self.length = BatchStream(corpus.train, job["max_tokens"], 1), job["length"]
         self.source = torch.tensor([[*map(int, line.split()), EOS]
                                     for line in Path(job["folder"], "sources").read_text().splitlines()])
         self.sentence_by_sentence = job["batch"] == 1

@@ -3,6 +3,6 @@
 One file a measure, each with its formula and its source; ``write`` makes tables and figures of them.
 """
 
-from scalesearch.analysis.run import Analysis, analyse, sample
+from scalesearch.analysis.run import Analysis, analyze_model, take_sentences
 
-__all__ = ["Analysis", "analyse", "sample"]
+__all__ = ["Analysis", "analyze_model", "take_sentences"]

@@ -23,7 +23,7 @@ from typing import Any
 
 from torch import Tensor
 
-from scalesearch.analysis.taps import Layer, Mean, Probe, layers_of
+from scalesearch.analysis.probes import LayerInfo, Probe, RunningMean, find_layers
 from scalesearch.blocks.ffn import FFN
 from scalesearch.blocks.mixers.inside import PartialFFN
 from scalesearch.nn import Model, Module
@@ -52,42 +52,42 @@ class FFNProbe(Probe):
     part: str
     params: int
     params_with_gate: int
-    hidden: int | None = None
-    active: Mean = field(default_factory=Mean)
+    hidden_size: int | None = None
+    active_units: RunningMean = field(default_factory=RunningMean)
 
-    def take(self, x: Tensor, real: Tensor) -> None:
+    def record(self, states: Tensor, mask: Tensor) -> None:
         """Counts active units of pre-activations (B, positions, …)."""
-        self.hidden = x[0, 0].numel()
-        self.active.add(active_units(x)[real])
+        self.hidden_size = states[0, 0].numel()
+        self.active_units.add(count_active_units(states)[mask])
 
     def row(self) -> FFNRow:
         """Means over all that ran."""
-        n = self.active.value
-        ratios = [n / by if n is not None and by else None for by in (self.hidden, self.params, self.params_with_gate)]
-        return FFNRow(self.layer.stack, self.layer.number, self.part, self.hidden, n, ratios[0], self.params,
+        n = self.active_units.value
+        ratios = [n / by if n is not None and by else None for by in (self.hidden_size, self.params, self.params_with_gate)]
+        return FFNRow(self.layer.stack, self.layer.number, self.part, self.hidden_size, n, ratios[0], self.params,
                       self.params_with_gate, ratios[1], ratios[2])
 
 
 def ffn_probes(model: Model) -> list[FFNProbe]:
     """Probes of every network of ``model`` that has hidden units."""
-    return [probe for layer in layers_of(model) for probe in _networks(layer)]
+    return [probe for layer in find_layers(model) for probe in _networks(layer)]
 
 
-def active_units(before: Tensor) -> Tensor:
+def count_active_units(pre_activations: Tensor) -> Tensor:
     """(B, positions) how many of the pre-activations (B, positions, …) are above zero."""
-    return (before > 0).flatten(2).sum(2)
+    return (pre_activations > 0).flatten(2).sum(2)
 
 
-def params_of(module: Module | None) -> int:
+def count_params(module: Module | None) -> int:
     """Weights that a module uses, wherever they are kept."""
     nodes = [] if module is None else [node for node in module.modules() if isinstance(node, Module)]
     return sum(weight.numel() for node in nodes for _, weight in node.weights())
 
 
-def _networks(layer: Layer) -> Iterator[FFNProbe]:
-    gates: dict[str, Any] = {f"{path}.ffn": getattr(node, "gate", None) for path, node in layer.parts(PartialFFN)}
-    for path, node in layer.parts(FFN):
+def _networks(layer: LayerInfo) -> Iterator[FFNProbe]:
+    gates: dict[str, Any] = {f"{path}.ffn": getattr(node, "gate", None) for path, node in layer.modules_of_type(PartialFFN)}
+    for path, node in layer.modules_of_type(FFN):
         if node.block.units is not None:  # type: ignore[attr-defined]
-            params = params_of(node)
+            params = count_params(node)
             before: Any = node.get_submodule(node.block.units)  # type: ignore[attr-defined]
-            yield FFNProbe(layer, before, "output", path, params, params + params_of(gates.get(path)))
+            yield FFNProbe(layer, before, "output", path, params, params + count_params(gates.get(path)))

@@ -23,7 +23,7 @@ from typing import Any
 
 from torch import Tensor
 
-from scalesearch.analysis.taps import layers_of
+from scalesearch.analysis.probes import find_layers
 from scalesearch.blocks.core import Block
 from scalesearch.cost.load import groups_of, load_of
 from scalesearch.data import Split, eval_batches
@@ -33,28 +33,28 @@ from scalesearch.train.updates.engine import Engine
 
 @dataclass(frozen=True)
 class LoadRow:
-    """One group; ``share``: of all uses of weights, p l / Σ p l."""
+    """One group; ``use_share``: of all uses of weights, p l / Σ p l."""
 
     group: str
     params: int
     load: int
-    share: float
+    use_share: float
 
 
 @dataclass(frozen=True)
 class GradientRow:
-    """One group; ``relative`` is None where all its weights are zero."""
+    """One group; ``relative_norm`` is None where all its weights are zero."""
 
     group: str
     params: int
     norm: float
-    weights: float
-    relative: float | None
-    rms: float
+    weight_norm: float
+    relative_norm: float | None
+    rms_gradient: float
 
 
 @dataclass(frozen=True)
-class Gradients:
+class GradientAnalysis:
     """``loss``: in nats a token, smoothed as asked for. ``norm``: of the whole gradient."""
 
     loss: float
@@ -62,7 +62,7 @@ class Gradients:
     rows: list[GradientRow]
 
 
-def loads(block: Block) -> tuple[list[LoadRow], Mapping[str, float]]:
+def compute_loads(block: Block) -> tuple[list[LoadRow], Mapping[str, float]]:
     """The groups, and ``load.mean``, ``load.balance``, ``load.min``, ``load.max``."""
     groups = groups_of(block)
     used = sum(group.params * group.load for group in groups)
@@ -70,7 +70,7 @@ def loads(block: Block) -> tuple[list[LoadRow], Mapping[str, float]]:
     return rows, load_of(block)
 
 
-def gradients(engine: Engine, split: Split, smoothing: float, max_tokens: int) -> Gradients:
+def compute_gradients(engine: Engine, split: Split, smoothing: float, max_tokens: int) -> GradientAnalysis:
     """Gradients of the mean loss on ``split``; the model is left in eval mode and without gradients."""
     model = engine.model.eval()
     model.zero_grad(set_to_none=True)
@@ -80,21 +80,21 @@ def gradients(engine: Engine, split: Split, smoothing: float, max_tokens: int) -
         loss: Any = engine.loss_sum(batch, smoothing) / tokens
         loss.backward()
         total += float(loss.detach())
-    rows = norms(model)
+    rows = gradient_norms(model)
     model.zero_grad(set_to_none=True)
-    return Gradients(total, math.sqrt(sum(row.norm**2 for row in rows)), rows)
+    return GradientAnalysis(total, math.sqrt(sum(row.norm**2 for row in rows)), rows)
 
 
-def norms(model: Model) -> list[GradientRow]:
+def gradient_norms(model: Model) -> list[GradientRow]:
     """The norms of the gradients that the parameters of ``model`` have; one without a gradient counts as zero."""
-    layers = [layer.path for layer in layers_of(model)]
+    layers = [layer.path for layer in find_layers(model)]
     groups: dict[str, list[Tensor]] = {}
     for path, parameter in model.named_parameters():
-        groups.setdefault(group_of(path, layers), []).append(parameter)
+        groups.setdefault(parameter_group(path, layers), []).append(parameter)
     return [_row(name, parameters) for name, parameters in groups.items()]
 
 
-def group_of(path: str, layers: list[str]) -> str:
+def parameter_group(path: str, layers: list[str]) -> str:
     """The group of the parameter at ``path``, given the paths of the layers."""
     parts = path.split(".")[:-1]
     inside = [layer for layer in layers if path.startswith(f"{layer}.")]

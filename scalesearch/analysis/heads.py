@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from scalesearch.analysis.taps import Mean, Probe, layers_of
+from scalesearch.analysis.probes import Probe, RunningMean, find_layers
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.nn import Model
 
@@ -32,7 +32,7 @@ MIN_DIVERSITY = math.exp(-1)  # of equal heads
 
 @dataclass(frozen=True)
 class HeadRow:
-    """One attention. ``silent``: share of (position, head) pairs whose output is zero. ``max_diversity``: e^(-1/H), of
+    """One attention. ``silent_share``: share of (position, head) pairs whose output is zero. ``max_diversity``: e^(-1/H), of
     orthogonal heads."""
 
     stack: str
@@ -41,7 +41,7 @@ class HeadRow:
     heads: int
     diversity: float | None
     diversity_sentence: float | None
-    silent: float | None
+    silent_share: float | None
     max_diversity: float
 
 
@@ -51,30 +51,30 @@ class HeadProbe(Probe):
 
     part: str
     heads: int
-    position: Mean = field(default_factory=Mean)
-    sentence: Mean = field(default_factory=Mean)
-    silent: Mean = field(default_factory=Mean)
+    diversity_by_position: RunningMean = field(default_factory=RunningMean)
+    diversity_by_sentence: RunningMean = field(default_factory=RunningMean)
+    silent_share: RunningMean = field(default_factory=RunningMean)
 
-    def take(self, x: Tensor, real: Tensor) -> None:
+    def record(self, states: Tensor, mask: Tensor) -> None:
         """Measures the joined heads (B, positions, H · n)."""
-        heads = x.double().reshape(*x.shape[:2], self.heads, -1) * real[..., None, None]
-        self.position.add(sentence_means(diversity(heads), real))
-        self.sentence.add(diversity(heads.transpose(1, 2).flatten(2)))
-        self.silent.add((heads[real] == 0).all(-1).double())
+        heads = states.double().reshape(*states.shape[:2], self.heads, -1) * mask[..., None, None]
+        self.diversity_by_position.add(sentence_means(head_diversity(heads), mask))
+        self.diversity_by_sentence.add(head_diversity(heads.transpose(1, 2).flatten(2)))
+        self.silent_share.add((heads[mask] == 0).all(-1).double())
 
     def row(self) -> HeadRow:
         """Means over all that ran."""
-        return HeadRow(self.layer.stack, self.layer.number, self.part, self.heads, self.position.value,
-                       self.sentence.value, self.silent.value, math.exp(-1 / self.heads))
+        return HeadRow(self.layer.stack, self.layer.number, self.part, self.heads, self.diversity_by_position.value,
+                       self.diversity_by_sentence.value, self.silent_share.value, math.exp(-1 / self.heads))
 
 
 def head_probes(model: Model) -> list[HeadProbe]:
     """Probes of every attention of ``model``."""
     return [HeadProbe(layer, node.out, "input", part, node.block.heads)  # type: ignore[attr-defined]
-            for layer in layers_of(model) for part, node in layer.parts(Attention)]
+            for layer in find_layers(model) for part, node in layer.modules_of_type(Attention)]
 
 
-def diversity(heads: Tensor) -> Tensor:
+def head_diversity(heads: Tensor) -> Tensor:
     """D of heads (…, H, n): (…)."""
     norms = heads.norm(dim=-1, keepdim=True)
     unit = heads / norms.masked_fill(norms == 0, 1.0)

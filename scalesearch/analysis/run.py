@@ -11,19 +11,19 @@ import numpy as np
 import torch
 
 from scalesearch.analysis.activations import FFNProbe, FFNRow, ffn_probes
-from scalesearch.analysis.groups import Gradients, LoadRow, gradients, loads
+from scalesearch.analysis.groups import GradientAnalysis, LoadRow, compute_gradients, compute_loads
 from scalesearch.analysis.heads import HeadProbe, HeadRow, head_probes
-from scalesearch.analysis.taps import Real, hooked
+from scalesearch.analysis.probes import TokenMasks, attached_probes
 from scalesearch.analysis.tokens import TokenProbe, TokenRow, token_probes
 from scalesearch.blocks.core import Block
 from scalesearch.data import Split, eval_batches
 from scalesearch.nn import Model
 from scalesearch.train import Recipe
 from scalesearch.train.hardware import Hardware
-from scalesearch.train.scoring.evaluate import with_memory
+from scalesearch.train.scoring.evaluate import retry_with_smaller_batches
 from scalesearch.train.updates.engine import Engine
 
-TOKENS = 4096  # places of the wider side in a batch
+BATCH_TOKENS = 4096  # places of the wider side in a batch
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Analysis:
     ffn: list[FFNRow]
     loads: list[LoadRow]
     load: Mapping[str, float]
-    gradients: Gradients
+    gradients: GradientAnalysis
 
     def tables(self) -> dict[str, list[Any]]:
         """The rows by the name that files have."""
@@ -50,34 +50,34 @@ class Analysis:
                 "gradients": {"loss": self.gradients.loss, "norm": self.gradients.norm, "groups": rows["gradients"]}}
 
 
-def analyse(model: Model, block: Block, split: Split, recipe: Recipe) -> Analysis:
+def analyze_model(model: Model, block: Block, split: Split, recipe: Recipe) -> Analysis:
     """The measures of ``model``, made from ``block``, on the pairs of ``split``, in fp32 and without dropout.
 
     ``recipe``: the loss's label smoothing is that of the training, and the device is the one it asks for.
     """
     plain = replace(recipe, precision="fp32", compile="no")
-    hardware = Hardware.of(plain)
-    model.eval().to(hardware.device).set_attention(hardware.attention)
-    heads, tokens, ffn = with_memory(lambda max_tokens: _measure(model, split, hardware, max_tokens), TOKENS)
-    pull = with_memory(
-        lambda max_tokens: gradients(Engine(model, plain, hardware), split, recipe.label_smoothing, max_tokens), TOKENS
+    hardware = Hardware.from_recipe(plain)
+    model.eval().to(hardware.device).set_attention(hardware.attention_kernel)
+    heads, tokens, ffn = retry_with_smaller_batches(lambda max_tokens: _measure(model, split, hardware, max_tokens), BATCH_TOKENS)
+    pull = retry_with_smaller_batches(
+        lambda max_tokens: compute_gradients(Engine(model, plain, hardware), split, recipe.label_smoothing, max_tokens), BATCH_TOKENS
     )
-    groups, load = loads(block)
+    groups, load = compute_loads(block)
     return Analysis([probe.row() for probe in heads], [probe.row() for probe in tokens], [probe.row() for probe in ffn],
                     groups, load, pull)
 
 
-def sample(split: Split, sentences: int) -> Split:
+def take_sentences(split: Split, sentences: int) -> Split:
     """The first ``sentences`` pairs, or windows of a text."""
     first = np.arange(min(sentences, len(split)))
-    return Split(split.source_ids.take(first), split.target_ids.take(first), lambda: split.texts, split.overlap)
+    return Split(split.source_ids.take(first), split.target_ids.take(first), lambda: split.texts, split.window_overlap)
 
 
 def _measure(model: Model, split: Split, hardware: Hardware, max_tokens: int
              ) -> tuple[list[HeadProbe], list[TokenProbe], list[FFNProbe]]:
     probes = head_probes(model), token_probes(model), ffn_probes(model)
-    real = Real()
-    with hooked(chain(*probes), real), torch.no_grad():
+    real = TokenMasks()
+    with attached_probes(chain(*probes), real), torch.no_grad():
         for batch in eval_batches(split, max_tokens):
-            real.run(model, hardware.tensor(batch.source), hardware.tensor(batch.target_in))
+            real.run_model(model, hardware.to_device(batch.source), hardware.to_device(batch.target_in))
     return probes

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from scalesearch.analysis.taps import Mean, Probe, layers_of
+from scalesearch.analysis.probes import Probe, RunningMean, find_layers
 from scalesearch.nn import Model
 
 
@@ -39,27 +39,27 @@ class TokenRow:
 class TokenProbe(Probe):
     """Measures a layer's output, or the input of the first of a stack as that of layer 0."""
 
-    signed: Mean = field(default_factory=Mean)
-    absolute: Mean = field(default_factory=Mean)
+    signed: RunningMean = field(default_factory=RunningMean)
+    absolute: RunningMean = field(default_factory=RunningMean)
 
-    def take(self, x: Tensor, real: Tensor) -> None:
+    def record(self, states: Tensor, mask: Tensor) -> None:
         """Measures states (B, positions, d)."""
-        for mean, values in zip((self.signed, self.absolute), uniformity(x, real)):
+        for mean, values in zip((self.signed, self.absolute), token_uniformity(states, mask)):
             mean.add(values)
 
     def row(self) -> TokenRow:
         """Means over all that ran."""
-        number = self.layer.number if self.side == "output" else 0
+        number = self.layer.number if self.hook_side == "output" else 0
         return TokenRow(self.layer.stack, number, self.signed.value, self.absolute.value)
 
 
 def token_probes(model: Model) -> list[TokenProbe]:
     """Probes of every layer of ``model``, and one before the first of each stack."""
-    return [TokenProbe(layer, layer.module, side) for layer in layers_of(model)
+    return [TokenProbe(layer, layer.module, side) for layer in find_layers(model)
             for side in (["input"] if layer.number == 1 else []) + ["output"]]
 
 
-def uniformity(states: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+def token_uniformity(states: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
     """Signed and absolute mean correlation, (sentences,) each, of sentences with two tokens or more.
 
     Args:

@@ -21,14 +21,14 @@ from scalesearch.report.figures.style import COLORS, DASHED, FRONT, INK, REST, c
 from scalesearch.report.text_tables import to_csv
 
 MARKERS = "osD^vP"
-NAMES = ("heads", "tokens", "ffn", "load", "gradients")  # of tables and figures
+TABLE_NAMES = ("heads", "tokens", "ffn", "load", "gradients")  # of tables and figures
 
 
-def write(found: Analysis, about: Mapping[str, Any], folder: Path) -> list[Path]:
+def write_analysis(analysis: Analysis, header: Mapping[str, Any], folder: Path) -> list[Path]:
     """Write everything into ``folder``, made if need be; files of an earlier analysis are replaced.
 
     Args:
-        about: what the analysis is of, as JSON values; stands in ``analysis.json`` before the measures.
+        header: what the analysis is of, as JSON values; stands in ``analysis.json`` before the measures.
 
     Returns:
         The paths of what was written.
@@ -36,35 +36,35 @@ def write(found: Analysis, about: Mapping[str, Any], folder: Path) -> list[Path]
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / "analysis.json"]
     kinds = ("csv", "png", "svg") if paths[0].exists() else ()
-    earlier = {folder / f"{name}.{kind}" for name in NAMES for kind in kinds}
-    write_json(paths[0], {**about, **found.to_json()})
-    for name, rows in found.tables().items():
+    earlier = {folder / f"{name}.{kind}" for name in TABLE_NAMES for kind in kinds}
+    write_json(paths[0], {**header, **analysis.to_json()})
+    for name, rows in analysis.tables().items():
         if rows:
             paths.append(folder / f"{name}.csv")
             write_text(paths[-1], to_csv(pd.DataFrame(map(asdict, rows), dtype=object)))
-    for name, figure in figures(found).items():
+    for name, figure in draw_figures(analysis).items():
         paths += save(figure, folder / name)
     for file in earlier - set(paths):
         file.unlink(missing_ok=True)
     return paths
 
 
-def figures(found: Analysis) -> dict[str, Figure]:
+def draw_figures(analysis: Analysis) -> dict[str, Figure]:
     """By the name of the file; of a measure that found nothing there is none."""
     drawn: dict[str, Figure] = {}
     with styled():
-        if any(row.diversity is not None for row in found.heads):
-            drawn["heads"] = _heads(found.heads)
-        if any(row.uniformity is not None for row in found.tokens):
-            drawn["tokens"] = _tokens(found.tokens)
-        if any(row.n_act is not None for row in found.ffn):
-            drawn["ffn"] = _ffn(found.ffn)
-        if found.loads:
-            drawn["load"] = _bars([row.group for row in found.loads], [row.load for row in found.loads],
-                                  "Uses a pass", f"balance {found.load['load.balance']:.3f}")
-        rows = found.gradients.rows
+        if any(row.diversity is not None for row in analysis.heads):
+            drawn["heads"] = _heads(analysis.heads)
+        if any(row.uniformity is not None for row in analysis.tokens):
+            drawn["tokens"] = _tokens(analysis.tokens)
+        if any(row.n_act is not None for row in analysis.ffn):
+            drawn["ffn"] = _ffn(analysis.ffn)
+        if analysis.loads:
+            drawn["load"] = _bars([row.group for row in analysis.loads], [row.load for row in analysis.loads],
+                                  "Uses a pass", f"balance {analysis.load['load.balance']:.3f}")
+        rows = analysis.gradients.rows
         drawn["gradients"] = _bars([row.group for row in rows], [row.norm for row in rows], "Gradient norm",
-                                   f"whole gradient {found.gradients.norm:.3g}")
+                                   f"whole gradient {analysis.gradients.norm:.3g}")
     return drawn
 
 

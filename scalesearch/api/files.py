@@ -95,7 +95,7 @@ def load_recipe(given: Given | Recipe, settings: tuple[str, ...] = ()) -> Recipe
         500
     """
     from scalesearch.space.binding.constants import node_of
-    from scalesearch.train.recipe import PRESETS, RECIPE, Recipe
+    from scalesearch.train.recipe import PRESETS, RECIPE_SCHEMA, Recipe
 
     if isinstance(given, Recipe):
         return given
@@ -104,7 +104,7 @@ def load_recipe(given: Given | Recipe, settings: tuple[str, ...] = ()) -> Recipe
         section = Section(Path("recipe"), "recipe", node_of("recipe", keys))
     else:
         section = read_section(Path(given), "recipe", f"The presets are {', '.join(PRESETS)}; or give a file")
-    recipe: Recipe = section.read(RECIPE, settings)
+    recipe: Recipe = section.read(RECIPE_SCHEMA, settings)
     return recipe
 
 
@@ -114,7 +114,7 @@ def read_data(given: Given | DataSpec) -> tuple[DataSpec, Section]:
     Raises:
         UserError: no such file, or something wrong with it.
     """
-    from scalesearch.data.spec import DATA
+    from scalesearch.data.spec import DATA_SCHEMA
     from scalesearch.space.binding.constants import node_of
     from scalesearch.space.syntax.nodes import Table
 
@@ -126,14 +126,14 @@ def read_data(given: Given | DataSpec) -> tuple[DataSpec, Section]:
         section = read_section(Path(given), "data", "Give `builtin` or a file")
         trained = section.node.get("spec") if isinstance(section.node, Table) else None
         section.node = trained or section.node  # the data.json that a training leaves has more keys
-    return section.read(DATA), section
+    return section.read(DATA_SCHEMA), section
 
 
 def data_spec(given: Given | DataSpec) -> DataSpec:
     """What ``given`` says of data (see :func:`read_data`), with whole paths."""
     spec, section = read_data(given)
     with section.naming():
-        return spec.resolve(section.file.parent)
+        return spec.with_absolute_paths(section.file.parent)
 
 
 def load_data(given: Given | DataSpec, recipe: Recipe | None = None,
@@ -154,5 +154,5 @@ def load_data(given: Given | DataSpec, recipe: Recipe | None = None,
         if recipe is not None:
             check_compatible(spec, recipe)
         if isinstance(given, str | Path):  # a training remembers where its text is
-            spec = spec.resolve(section.file.parent)
-        return load_corpus(spec.at(vocab))
+            spec = spec.with_absolute_paths(section.file.parent)
+        return load_corpus(spec.with_vocab(vocab))

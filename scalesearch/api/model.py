@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from scalesearch.api.study import Study
     from scalesearch.data import DataSpec
-    from scalesearch.export.export import Artefact
+    from scalesearch.export.export import Artifact
     from scalesearch.export.translator import Translator
     from scalesearch.nn import Model as Module
     from scalesearch.train import Recipe, Result
@@ -51,7 +51,7 @@ def train(architecture: str | Path | Plain, data: Given | DataSpec = "builtin",
         KeyboardInterrupt: after everything was saved.
     """
     from scalesearch.api.progress import training_bar
-    from scalesearch.export.scoring import artefact_decoder, check_decoder
+    from scalesearch.export.scoring import artifact_decoder, check_decoder
     from scalesearch.terminal import open_console
     from scalesearch.train.training import train as run
 
@@ -64,7 +64,7 @@ def train(architecture: str | Path | Plain, data: Given | DataSpec = "builtin",
     corpus = load_data(data, how, chosen.vocab)
     with training_bar(open_console(stderr=True)) as bar:
         result = run(chosen, corpus, how, folder, seed=seed, report=report or bar, resume=resume, processes=processes,
-                     artefacts=artefact_decoder)
+                     open_artifact=artifact_decoder)
     if result.state != "complete":
         raise UserError(f"{folder}: {result.reason}", code="training-failed")
     return Model(folder)
@@ -113,11 +113,11 @@ class Model(Shown):
         return Result.read(self.folder)
 
     @cached_property
-    def artefact(self) -> Artefact | None:
+    def artefact(self) -> Artifact | None:
         """What was exported and verified; None of a training."""
-        from scalesearch.export.export import Artefact
+        from scalesearch.export.export import Artifact
 
-        return read_json(self.folder / ARTEFACT, Artefact) if (self.folder / ARTEFACT).is_file() else None
+        return read_json(self.folder / ARTEFACT, Artifact) if (self.folder / ARTEFACT).is_file() else None
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -154,11 +154,11 @@ class Model(Shown):
             metric to ``score``, ``mean``, ``half`` width of the interval, ``p`` (None) and ``signature``; of BLEU also
             ``brevity_penalty`` and ``length_ratio``.
         """
-        from scalesearch.export.translator import scores
+        from scalesearch.export.translator import score_translations
 
         translator = self._translator(beam, length_penalty)
-        texts = translator.texts(*_pairs(source, target))
-        return scores([translator], [self._best(translator, texts.source)], texts, samples)[0]
+        texts = translator.normalize_texts(*_pairs(source, target))
+        return score_translations([translator], [self._best(translator, texts.source)], texts, samples)[0]
 
     @in_python(to="format")
     def export(self, format: str, out: str | Path | None = None, *, quantise: str | None = None,
@@ -189,21 +189,21 @@ class Model(Shown):
         return Translator(self.folder)
 
     def _translator(self, beam: int | None, length_penalty: float | None) -> Translator:
-        self._opened.search = self._opened.searched(beam, length_penalty)
+        self._opened.decoding = self._opened.resolve_decoding(beam, length_penalty)
         return self._opened
 
     def _best(self, translator: Translator, lines: Sequence[str]) -> list[str]:
         return [best for _, ((best, _), *_) in translator(lines)]
 
     def _parts(self) -> Iterator[Table | str]:
-        from scalesearch.train.tables import protocol_lines, score_table
+        from scalesearch.train.score_tables import protocol_lines, score_table
 
         yield f"architecture {self.architecture.id} in {self.folder}" + f": {self.why}" * bool(self.why)
         if self.result:
             yield score_table(self.result.metrics)
             yield from protocol_lines(self.result)
         elif self.artefact:
-            yield from self.artefact.lines()
+            yield from self.artefact.summary_lines()
 
 
 def _pairs(source: Lines, target: Lines) -> tuple[Sequence[str], Sequence[str]]:

@@ -49,16 +49,16 @@ def command(checkpoint: Path, data: str, split_name: str, sentences: int, folder
     if folder is not None:
         need("matplotlib")
 
-    from scalesearch.analysis import analyse, sample
+    from scalesearch.analysis import analyze_model, take_sentences
     from scalesearch.train import read_checkpoint
 
     found = read_checkpoint(checkpoint)
     corpus = _corpus(data, found, checkpoint)
-    split = sample(getattr(corpus, split_name), sentences)
+    split = take_sentences(getattr(corpus, split_name), sentences)
     if not len(split):
         raise UserError(f"--split {split_name}: {corpus.name} has no such sentences. Choose another split",
                         code="no-such-sentences")
-    result = analyse(found.model, found.architecture.block, split, found.recipe)
+    result = analyze_model(found.model, found.architecture.block, split, found.recipe)
     if not math.isfinite(result.gradients.norm):
         raise UserError(f"{checkpoint}: the model's loss or its gradient is not a finite number (loss "
                         f"{result.gradients.loss}); its training has diverged, and cannot be analysed",
@@ -69,7 +69,7 @@ def command(checkpoint: Path, data: str, split_name: str, sentences: int, folder
     if as_json:
         print_json({**about, **result.to_json()})
     else:
-        what = f"{corpus.name}{' (synthetic)' * corpus.synthetic}, first {len(split)} of {split_name}"
+        what = f"{corpus.name}{' (synthetic)' * corpus.is_synthetic}, first {len(split)} of {split_name}"
         _show(result, f"architecture {found.architecture.id} · {what}", found.recipe.label_smoothing)
         for path in written:
             say(f"wrote {path}")
@@ -82,22 +82,22 @@ def _corpus(name: str, found: Checkpoint, folder: Path) -> Corpus:
         UserError: it is not one, or it is for another task.
     """
     from scalesearch.data import load_corpus
-    from scalesearch.train.checkpoint import TOKENIZER
+    from scalesearch.train.checkpoint import TOKENIZER_FILE
 
     spec, section = read_data(name)
     if spec.task != found.task:
         raise UserError(f"{name}: is for the task {spec.task}, the checkpoint was trained for {found.task}. "
                         f"Name data with `task: {found.task}`", code="other-task")
-    own = replace(spec, tokenizer=str((folder / TOKENIZER).resolve()), vocab=None, lowercase=found.lowercase)
+    own = replace(spec, tokenizer=str((folder / TOKENIZER_FILE).resolve()), vocab=None, lowercase=found.is_lowercase)
     with section.naming():
         return load_corpus(own, base=section.file.parent)
 
 
 def _written(result: Analysis, about: dict[str, Any], folder: Path) -> list[Path]:
-    from scalesearch.analysis.write import write
+    from scalesearch.analysis.write import write_analysis
 
     try:
-        return write(result, about, folder)
+        return write_analysis(result, about, folder)
     except OSError as error:
         raise UserError(f"--to {folder}: {error.strerror or error}", code="cannot-write") from None
 

@@ -35,19 +35,19 @@ def command(teachers: tuple[str, ...], data: str, out: Path, beam: int | None, l
     Run again, it goes on where it was stopped; where teacher, text or search have changed, it refuses.
     """
     from scalesearch.export.translator import Translator
-    from scalesearch.train.scoring.distill import distill_data
+    from scalesearch.train.scoring.distill import write_distilled_data
 
     spec = data_spec(data)
     learned = data_file(spec, out, distilled=str(out.resolve()))
-    search = Translator(teachers, beam, length_penalty, batch).search
+    search = Translator(teachers, beam, length_penalty, batch).decoding
     with progress_bars("What is done is kept; the same command goes on from there.") as tell:
-        said = distill_data(list(map(Path, teachers)), spec, out, search, partial(tell, "translating"))
+        said = write_distilled_data(list(map(Path, teachers)), spec, out, search, partial(tell, "translating"))
     write_text(*learned)
     files = [*(f"{out}.{suffix}" for suffix in spec.suffixes), str(learned[0])]
     if as_json:
         print_json({**said, "files": files})
     else:
-        say(f"{said['pairs']:,} pairs ({search.protocol}): {', '.join(files)}")
+        say(f"{said['pairs']:,} pairs ({search.description}): {', '.join(files)}")
 
 
 def data_file(spec: DataSpec, out: Path, **learned: str) -> tuple[Path, str]:

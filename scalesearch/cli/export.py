@@ -9,7 +9,7 @@ import click
 from scalesearch.api.files import data_spec
 from scalesearch.cli.options import THREADS, Output, json_option, print_json
 from scalesearch.errors import UserError
-from scalesearch.export.formats import FORMATS, format_of
+from scalesearch.export.formats import FORMAT_CLASSES, get_format
 from scalesearch.library import need
 from scalesearch.terminal import say
 
@@ -22,7 +22,7 @@ QUANTISATIONS = ("none", "int8", "int16", "bf16")
 @click.option("--best", metavar="OBJECTIVE", help="Of the front, the best by this objective (the first, if not given).")
 @click.option("--under", metavar="LIMITS", help="The best of all that meet these, such as 'bleu >= 30': costs, answers "
               "and scores on valid.")
-@click.option("--to", "name", required=True, type=click.Choice(list(FORMATS)), help="Format of the artefact.")
+@click.option("--to", "name", required=True, type=click.Choice(list(FORMAT_CLASSES)), help="Format of the artefact.")
 @click.option("--quantize", "quantise", type=click.Choice(QUANTISATIONS),
               help="The format's own, if not given; none is float32.")
 @click.option("--out", type=Output(folder=True), help="Folder to write (export-NAME-FORMAT, if not given).")
@@ -42,7 +42,7 @@ def command(model: str, trial: int | None, best: str | None, under: str | None, 
 
     source, label, why = _chosen(model, trial, best, under)
     target = out or Path(f"export-{label}-{name}")
-    if data is not None and not format_of(name).decodes:
+    if data is not None and not get_format(name).has_decoder:
         raise UserError(f"--to {name} holds the training's own files, so nothing is verified: leave --data out",
                         code="options-conflict")
     spec = None if data is None else data_spec(data)
@@ -51,15 +51,15 @@ def command(model: str, trial: int | None, best: str | None, under: str | None, 
         print_json({**vars(found), "folder": str(target)})
         return
     say(f"{why} -> {target}")
-    for line in found.lines():
+    for line in found.summary_lines():
         say(line)
 
 
 def _chosen(model: str, trial: int | None, best: str | None, under: str | None) -> tuple[Path, str, str]:
     """Folder of the training to export, what to call it, and why it is this one."""
-    from scalesearch.train.checkpoint import ARCHITECTURE
+    from scalesearch.train.checkpoint import ARCHITECTURE_FILE
 
-    if (Path(model) / ARCHITECTURE).is_file():
+    if (Path(model) / ARCHITECTURE_FILE).is_file():
         if (trial, best, under) != (None, None, None):
             raise UserError(f"{model} is one training; TRIAL, --best and --under choose among a study's",
                             code="options-conflict")

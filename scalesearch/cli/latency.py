@@ -25,7 +25,7 @@ from scalesearch.cli.options import (
 )
 from scalesearch.cost.fit import Setup
 from scalesearch.errors import UserError
-from scalesearch.export.formats import FORMATS
+from scalesearch.export.formats import FORMAT_CLASSES
 from scalesearch.terminal import make_table, say
 
 MIB = 1 << 20
@@ -62,7 +62,7 @@ def format_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     """``--to`` and ``--quantize``."""
     verb = click.option("--quantize", "quantise", type=click.Choice(QUANTISATIONS), help="The format's own, if not "
                         "given.")(verb)
-    return click.option("--to", "name", default="ctranslate2", show_default=True, type=click.Choice(list(FORMATS)),
+    return click.option("--to", "name", default="ctranslate2", show_default=True, type=click.Choice(list(FORMAT_CLASSES)),
                         help="Format of what is no artefact yet.")(verb)
 
 
@@ -79,32 +79,32 @@ def measure(models: tuple[str, ...], name: str, quantise: str | None, setup: Set
     A trained folder is measured as the format of --to, without being verified.
     """
     from scalesearch.export import latency
-    from scalesearch.export.export import FILE, Artefact, open_artefact
-    from scalesearch.export.formats import format_of
+    from scalesearch.export.export import ARTIFACT_FILE, Artifact, open_artifact
+    from scalesearch.export.formats import get_format
     from scalesearch.files import read_json
 
-    found: dict[str, list[latency.Pair]] = {model: [] for model in models}
+    found: dict[str, list[latency.WallAndCpuTime]] = {model: [] for model in models}
     decoders, words, peaks, formats, versions = {}, {}, {}, dict[str, str](), dict[str, str]()
     with ExitStack() as stack:
         folders = {model: stack.enter_context(_artefact(Path(model), name, quantise)) for model in models}
-        with latency.pinned(setup.threads) as cores:
+        with latency.pinned_threads(setup.threads) as cores:
             for model, folder in folders.items():
-                described, decoders[model] = open_artefact(folder, setup.threads)
-                latency.check_room(model, described.model, setup)
+                described, decoders[model] = open_artifact(folder, setup.threads)
+                latency.check_target_length(model, described.model, setup)
                 words[model] = described.tokenizer.vocab_size
-                artefact = read_json(folder / FILE, Artefact)
-                formats[model] = f"{artefact.format}-{artefact.quantisation}"
-                versions |= format_of(artefact.format).versions()
+                artefact = read_json(folder / ARTIFACT_FILE, Artifact)
+                formats[model] = f"{artefact.format}-{artefact.quantization}"
+                versions |= get_format(artefact.format).package_versions()
             with progress_bars() as tell:
-                for at, times in enumerate(latency.rounds(decoders, words, setup, rounds)):
+                for at, times in enumerate(latency.measure_rounds(decoders, words, setup, rounds)):
                     tell("rounds", at + 1, rounds)
                     for model, pair in times.items():
                         found[model].append(pair)
         if memory:
-            peaks = {model: latency.peak_memory(folder, setup) for model, folder in folders.items()}
-    results = {model: {"format": formats[model], "computed": decoders[model].computed or None,
-                       **asdict(latency.Latency.of(times)), **peaks.get(model, {})} for model, times in found.items()}
-    device = latency.device(setup.threads) | {"pinned": cores, "versions": versions}
+            peaks = {model: latency.measure_peak_memory(folder, setup) for model, folder in folders.items()}
+    results = {model: {"format": formats[model], "computed": decoders[model].compute_type or None,
+                       **asdict(latency.LatencyStatistics.from_times(times)), **peaks.get(model, {})} for model, times in found.items()}
+    device = latency.describe_device(setup.threads) | {"pinned": cores, "versions": versions}
     if as_json:
         print_json({"setup": asdict(setup), "device": device, "measured": results})
         return
@@ -126,20 +126,20 @@ def _format(one: Mapping[str, Any]) -> str:
 @contextmanager
 def _artefact(folder: Path, name: str, quantise: str | None) -> Iterator[Path]:
     """The artefact in ``folder``, or one that is made for now of the training in it."""
-    from scalesearch.export.export import FILE, describe
-    from scalesearch.export.formats import check, format_of, quantisation_of
+    from scalesearch.export.export import ARTIFACT_FILE, write_description
+    from scalesearch.export.formats import check_exportable, get_format, resolve_quantization
     from scalesearch.train import read_checkpoint
 
-    if (folder / FILE).is_file():
+    if (folder / ARTIFACT_FILE).is_file():
         yield folder
         return
-    trained, format = read_checkpoint(folder), format_of(name)
-    quantisation = quantisation_of(format, quantise)
-    check(format, trained.architecture.block, quantisation)
-    format.versions()
+    trained, format = read_checkpoint(folder), get_format(name)
+    quantisation = resolve_quantization(format, quantise)
+    check_exportable(format, trained.architecture.block, quantisation)
+    format.package_versions()
     with tempfile.TemporaryDirectory() as place:
         format.write(trained, Path(place), quantisation)
-        describe(trained, Path(place), format, quantisation)
+        write_description(trained, Path(place), format, quantisation)
         yield Path(place)
 
 
@@ -157,7 +157,7 @@ def _artefact(folder: Path, name: str, quantise: str | None) -> Iterator[Path]:
 @seed_option(0, "Of the random candidates.")
 @click.option("--out", required=True, type=Output(), metavar="FIT.json", help="File to write; work goes on beside it.")
 @json_option
-def calibrate(file: str, settings: tuple[str, ...], vocab: int | None, name: str, quantise: str | None,
+def calibrate_latency(file: str, settings: tuple[str, ...], vocab: int | None, name: str, quantise: str | None,
               measurements: int, held_out: int, setup: Setup, rounds: int, clock: str, seed: int, out: Path,
               as_json: bool) -> None:
     """Fit a predictor of latency for the space SPACE, from artefacts with random weights.
@@ -166,25 +166,25 @@ def calibrate(file: str, settings: tuple[str, ...], vocab: int | None, name: str
     was when it is run again.
     """
     from scalesearch.cost import protocol_of
-    from scalesearch.export.calibration import Job, calibrate, summary
-    from scalesearch.export.formats import format_of, quantisation_of
+    from scalesearch.export.calibration import CalibrationSettings, calibrate_latency, summarize_fit
+    from scalesearch.export.formats import get_format, resolve_quantization
 
-    format, space = format_of(name), load_space(file, settings)
-    if not format.decodes:
+    format, space = get_format(name), load_space(file, settings)
+    if not format.has_decoder:
         raise UserError(f"--to {format.name} holds a training's own files; give another format", code="not-exportable")
-    quantisation = quantisation_of(format, quantise)
+    quantisation = resolve_quantization(format, quantise)
     if clock == "cpu" and setup.threads > 1:
         raise UserError("--clock cpu counts the time of all threads, which is no latency; give --threads 1",
                         code="options-conflict")
     protocol = protocol_of(space.protocol, vocab=vocab)
-    job = Job(space.name, space.hash, name, quantisation, measurements, held_out, rounds, seed, clock, setup,
+    job = CalibrationSettings(space.name, space.hash, name, quantisation, measurements, held_out, rounds, seed, clock, setup,
               protocol.settings)
     with progress_bars() as tell:
-        fit = calibrate(space, protocol, format, job, out, tell)
+        fit = calibrate_latency(space, protocol, format, job, out, tell)
     if as_json:
         print_json(asdict(fit) | {"error": fit.error, "id": fit.id})
         return
-    for line in (*summary(fit), f"-> {out}"):
+    for line in (*summarize_fit(fit), f"-> {out}"):
         say(line)
 
 

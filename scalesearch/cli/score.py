@@ -36,27 +36,27 @@ def command(models: tuple[str, ...], source: Path, target: Path, beam: int | Non
     that are too short are said to be. Other tasks are scored by their metrics, without intervals.
     """
     from scalesearch.data.sources import read_pairs
-    from scalesearch.export.translator import Translator, scores
+    from scalesearch.export.translator import Translator, score_translations
 
     opened = [Translator(model, beam, length_penalty, batch) for model in models]
     if ensemble and len(models) > 1:
         opened.append(Translator(models, beam, length_penalty, batch))
     _check_alike(opened)
     pairs = read_pairs((source, target), "test", False)
-    low, texts = opened[0].trained.lowercase, opened[0].texts(pairs.source, pairs.target)
+    low, texts = opened[0].checkpoint.is_lowercase, opened[0].normalize_texts(pairs.source, pairs.target)
     found = [[best for _, ((best, _), *_) in counted(model, texts.source, len(texts.source))] for model in opened]
-    rows = scores(opened, found, texts, samples)
+    rows = score_translations(opened, found, texts, samples)
     notes = _without_intervals(opened[0].task)
-    notes += [f"{model.folder}: {model.note}" for model in opened if model.note]
+    notes += [f"{model.folder}: {model.accuracy_note}" for model in opened if model.accuracy_note]
     if as_json:
         print_json({"source": str(source), "target": str(target), "sentences": len(texts.source), "lowercase": low,
-                    "notes": notes, "models": [{"model": model.folder, "decode": model.search.protocol, **row}
+                    "notes": notes, "models": [{"model": model.folder, "decode": model.decoding.description, **row}
                                for model, row in zip(opened, rows)]})
         return
     names = list(map(str, range(1, len(models) + 1)))
     names += [" + ".join(names)] * (len(opened) - len(models))
     places = [*(f"{model.folder} " for model in opened[: len(models)]), ""]  # an ensemble has none of its own
-    said = [f"{name}: {place}({model.search.protocol})" for name, place, model in zip(names, places, opened)]
+    said = [f"{name}: {place}({model.decoding.description})" for name, place, model in zip(names, places, opened)]
     _show(names, rows, [*said, *notes, *_brevity(names, rows)])
 
 
@@ -64,7 +64,7 @@ def _check_alike(opened: list[Translator]) -> None:
     """Checks that models can be scored against the same references. Raises UserError."""
     for model in opened[1:]:
         for what in ("task", "lowercase", "tokenised"):
-            mine, first = (getattr(one.trained, what) for one in (model, opened[0]))
+            mine, first = (getattr(one.checkpoint, what) for one in (model, opened[0]))
             if mine != first:
                 raise UserError(f"{model.folder}: its {what} is {mine}, and that of {opened[0].folder} is {first}: no "
                                 "score of one compares with the other's; score them one at a time", code="not-alike")
@@ -74,7 +74,7 @@ def _without_intervals(task: Task) -> list[str]:
     """Line on why a task's scores have no intervals; none of translation, whose scores have them."""
     from scalesearch.tasks import METRICS
 
-    metrics = " and ".join(METRICS[name].words for name in task.metrics)
+    metrics = " and ".join(METRICS[name].label for name in task.metrics)
     return [] if task.name == "translation" else [
         f"No intervals and no tests: sacreBLEU resamples BLEU and chrF alone, and {task.name} is scored by {metrics}"]
 
@@ -90,7 +90,7 @@ def _brevity(names: list[str], rows: list[dict[str, Any]]) -> list[str]:
 def _show(names: list[str], rows: list[dict[str, Any]], notes: list[str]) -> None:
     from scalesearch.tasks import METRICS
 
-    headings = ["", *(METRICS[name].words for name in rows[0])]
+    headings = ["", *(METRICS[name].label for name in rows[0])]
     say(make_table(headings, [(name, *map(_cell, row.values())) for name, row in zip(names, rows)]))
     for line in (*dict.fromkeys(value["signature"] for value in rows[0].values()), *notes):
         say(line, style="dim")

@@ -29,12 +29,12 @@ def command(teachers: tuple[str, ...], data: str, out: Path, top: int, as_json: 
     may be a teacher's translations, real ones or both. Students are then trained on FILE.yaml; their recipe's
     `soft_share` says how much the teacher counts. Run again, it goes on where it was stopped.
     """
-    from scalesearch.train.scoring.soften import soften_data
+    from scalesearch.train.scoring.soft_targets import write_soft_targets
 
     spec = data_spec(data)
     learned = data_file(spec, out, soft_targets=str(out.resolve()))
     with progress_bars("What is done is kept; the same command goes on from there.") as tell:
-        said = soften_data(list(map(Path, teachers)), spec, out, top, partial(tell, "softening"))
+        said = write_soft_targets(list(map(Path, teachers)), spec, out, top, partial(tell, "softening"))
     write_text(*learned)
     files = [str(out), str(learned[0])]
     if as_json:

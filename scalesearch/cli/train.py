@@ -49,9 +49,9 @@ def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str
     how = load_recipe(recipe, of_recipe)
     _, chosen = load_architecture(architecture, tuple(one for one in settings if one not in of_recipe))
     _check_folder(out, resume)
-    from scalesearch.export.scoring import artefact_decoder, check_decoder
+    from scalesearch.export.scoring import artifact_decoder, check_decoder
     from scalesearch.train import train
-    from scalesearch.train.parallel.team import ProcessLost
+    from scalesearch.train.parallel.team import ProcessLostError
 
     check_decoder(how, chosen.block)
     console = open_console(stderr=as_json)
@@ -62,8 +62,8 @@ def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str
     try:
         with training_bar(console) as report:
             result = train(chosen, corpus, how, out, seed=seed, report=report, resume=resume,
-                           processes=processes, artefacts=artefact_decoder)
-    except ProcessLost as lost:
+                           processes=processes, open_artifact=artifact_decoder)
+    except ProcessLostError as lost:
         click.echo(plain(f"{lost}; go on with --resume"), err=True)
         raise SystemExit(1) from None
     except Interrupted as stopped:
@@ -100,13 +100,13 @@ def _check_same(chosen: Architecture, corpus: Corpus, recipe: Recipe, seed: int,
     done = Result.read(out)
     state = checkpoint.load_state(out) if done is None or done.state != "complete" else None
     if state is not None:
-        wanted = checkpoint.identity(chosen, corpus, recipe, seed, processes)
+        wanted = checkpoint.run_identity(chosen, corpus, recipe, seed, processes)
         checkpoint.check_identity(state["identity"], wanted, out)
 
 
 def _introduce(console: Console, identity: str, corpus: Corpus, recipe: Recipe, out: Path) -> None:
-    kind = " (synthetic: its scores compare architectures, nothing else)" if corpus.synthetic else ""
-    unit = "pairs" if corpus.train.overlap is None else "windows"
+    kind = " (synthetic: its scores compare architectures, nothing else)" if corpus.is_synthetic else ""
+    unit = "pairs" if corpus.train.window_overlap is None else "windows"
     say(f"architecture {identity} · {corpus.name}{kind}: {len(corpus.train):,} {unit}, "
         f"vocabulary {corpus.tokenizer.vocab_size:,}", console)
     for note in corpus.notes:
@@ -120,7 +120,7 @@ def _show(console: Console, result: Result) -> None:
     if result.state != "complete":
         say(f"failed: {result.reason}", console, "bold red")
         return
-    from scalesearch.train.tables import protocol_lines, score_table
+    from scalesearch.train.score_tables import protocol_lines, score_table
 
     say(score_table(result.metrics), console)
     for line in protocol_lines(result):

@@ -52,8 +52,8 @@ def command(models: tuple[str, ...], beam: int | None, length_penalty: float | N
     from scalesearch.export.translator import Translator
 
     translator = Translator(models, beam, length_penalty, batch, nbest)
-    if translator.note:
-        say(f"note: {translator.note}", open_console(stderr=True), style="dim")
+    if translator.accuracy_note:
+        say(f"note: {translator.accuracy_note}", open_console(stderr=True), style="dim")
 
     def texts() -> Iterator[str]:
         for number, (source, found) in enumerate(counted(translator, _lines()), 1):
@@ -78,8 +78,8 @@ def counted(translator: Translator, lines: Iterable[str], total: int | None = No
     hidden = not sys.stderr.isatty() or sys.stdout.isatty()
     columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TextColumn("lines")
     with Progress(*columns, console=Console(stderr=True), disable=hidden) as progress:
-        task = progress.add_task(f"{translator.folder}: {translator.search.protocol}", total=total)
-        for some in translator.grouped(lines):
+        task = progress.add_task(f"{translator.folder}: {translator.decoding.description}", total=total)
+        for some in translator.translate_chunks(lines):
             yield from some
             sys.stdout.flush()
             progress.advance(task, len(some))
@@ -91,11 +91,11 @@ def _lines() -> Iterator[str]:
     Raises:
         UserError: one of them is not UTF-8, or has no end.
     """
-    from scalesearch.data.files import MAX_LINE
+    from scalesearch.data.files import MAX_LINE_BYTES
 
-    for number, line in enumerate(iter(lambda: sys.stdin.buffer.readline(MAX_LINE + 1), b""), 1):
-        if len(line) > MAX_LINE:
-            raise UserError(f"standard input, line {number}: more than {MAX_LINE:,} bytes, which are no sentence",
+    for number, line in enumerate(iter(lambda: sys.stdin.buffer.readline(MAX_LINE_BYTES + 1), b""), 1):
+        if len(line) > MAX_LINE_BYTES:
+            raise UserError(f"standard input, line {number}: more than {MAX_LINE_BYTES:,} bytes, which are no sentence",
                             code="line-too-long")
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")

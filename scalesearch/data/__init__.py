@@ -1,13 +1,21 @@
 """Corpora, the tokenizer of both languages, and batches of sentences of like length."""
 
-from scalesearch.data.anew import cut_anew
-from scalesearch.data.batching import Batch, Batches, Feed, batches, eval_batches, make_batch, put_back
+from scalesearch.data.batching import (
+           Batch,
+           Batches,
+           BatchStream,
+           eval_batches,
+           make_batch,
+           restore_order,
+           training_batches,
+)
+from scalesearch.data.bpe_dropout import retokenize
 from scalesearch.data.corpus import Corpus, load_corpus
 from scalesearch.data.files import default_cache
-from scalesearch.data.parts import PairOfFiles
 from scalesearch.data.spec import DataSpec
-from scalesearch.data.split import BOS, EOS, PAD, UNK, Rows, Split
+from scalesearch.data.split import BOS, EOS, PAD, UNK, RaggedArray, Split
+from scalesearch.data.split_files import FilePair
 from scalesearch.data.tokenizer import Tokenizer
 
-__all__ = ["BOS", "EOS", "PAD", "UNK", "Batch", "Batches", "Corpus", "DataSpec", "Feed", "PairOfFiles", "Rows", "Split",
-           "Tokenizer", "batches", "cut_anew", "default_cache", "eval_batches", "load_corpus", "make_batch", "put_back"]
+__all__ = ["BOS", "EOS", "PAD", "UNK", "Batch", "Batches", "Corpus", "DataSpec", "BatchStream", "FilePair", "RaggedArray", "Split",
+           "Tokenizer", "training_batches", "retokenize", "default_cache", "eval_batches", "load_corpus", "make_batch", "restore_order"]

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from scalesearch.errors import UserError
 
-FILE = Path(__file__).with_name("grammar.tsv.xz")
-SHA256 = "6f782d5a91f7736d47fec2246c4556c718d53b4c827ab973579f1e8f3ce13fd4"
-HELD_OUT, MAX_PAIRS = 500, 50_000
+GRAMMAR_FILE = Path(__file__).with_name("grammar.tsv.xz")
+GRAMMAR_SHA256 = "6f782d5a91f7736d47fec2246c4556c718d53b4c827ab973579f1e8f3ce13fd4"
+HELD_OUT_PAIRS, MAX_PAIRS = 500, 50_000
 
 SentencePairs = list[tuple[str, str]]
 
@@ -29,16 +29,16 @@ def read_builtin(pairs: int) -> dict[str, SentencePairs]:
     Raises:
         UserError: the file is not the one that this version came with.
     """
-    with io.TextIOWrapper(lzma.open(io.BytesIO(_packed())), encoding="utf-8", newline="\n") as lines:
+    with io.TextIOWrapper(lzma.open(io.BytesIO(_packed_bytes())), encoding="utf-8", newline="\n") as lines:
         rows = (tuple(line.rstrip("\n").split("\t")) for line in lines)
-        valid, test = list(islice(rows, HELD_OUT)), list(islice(rows, HELD_OUT))
+        valid, test = list(islice(rows, HELD_OUT_PAIRS)), list(islice(rows, HELD_OUT_PAIRS))
         return {"train": list(islice(rows, pairs)), "valid": valid, "test": test}
 
 
-def _packed() -> bytes:
+def _packed_bytes() -> bytes:
     """The file as it was shipped."""
-    content = FILE.read_bytes() if FILE.is_file() else b""
-    if hashlib.sha256(content).hexdigest() != SHA256:
-        raise UserError(f"data: builtin: {FILE} is missing or is not the file that this version of scalesearch came "
+    content = GRAMMAR_FILE.read_bytes() if GRAMMAR_FILE.is_file() else b""
+    if hashlib.sha256(content).hexdigest() != GRAMMAR_SHA256:
+        raise UserError(f"data: builtin: {GRAMMAR_FILE} is missing or is not the file that this version of scalesearch came "
                         "with; install scalesearch again", key="data.builtin", code="builtin-data-damaged")
     return content

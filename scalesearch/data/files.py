@@ -12,14 +12,14 @@ from pathlib import Path
 from scalesearch.errors import UserError
 from scalesearch.files import regular_size
 
-MAX_LINE = 1 << 20  # characters; text of 20 MB without an end of line is no sentence
-MAX_RATIO, FREE = 200, 1 << 26  # unpacked to packed bytes, beyond so many unpacked ones; text has 3 to 30
-MEMORY = 20  # bytes a byte of text, at most, while a corpus is made of it
+MAX_LINE_BYTES = 1 << 20  # characters; text of 20 MB without an end of line is no sentence
+MAX_COMPRESSION_RATIO, UNCHECKED_BYTES = 200, 1 << 26  # unpacked to packed bytes, beyond so many unpacked ones; text has 3 to 30
+MEMORY_BYTES_PER_TEXT_BYTE = 20  # bytes a byte of text, at most, while a corpus is made of it
 _CHUNK = 1 << 20
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
-def expand(path: str, where: str, base: Path | None = None) -> Path:
+def expand_path(path: str, where: str, base: Path | None = None) -> Path:
     """Absolute path with ``$VARIABLES`` and ``~`` expanded; relative ones start at ``base`` or the working directory.
 
     ``where`` is the key that holds the path, for the message.
@@ -37,7 +37,7 @@ def expand(path: str, where: str, base: Path | None = None) -> Path:
     return Path(os.path.abspath((base or Path()) / os.path.expanduser(filled)))
 
 
-def text_file(path: str, where: str) -> Path:
+def find_text_file(path: str, where: str) -> Path:
     """Finds the file at ``path``, or ``path.gz`` where only that exists.
 
     Raises:
@@ -46,11 +46,11 @@ def text_file(path: str, where: str) -> Path:
     for candidate in (Path(path), Path(path + ".gz")):
         if candidate.is_file():
             return candidate
-    raise UserError(f"data: {where}: no such file: {path} (nor {Path(path).name}.gz). {_nearest(Path(path))}",
+    raise UserError(f"data: {where}: no such file: {path} (nor {Path(path).name}.gz). {_nearest_file(Path(path))}",
                     key=f"data.{where}", code="no-such-file")
 
 
-def _nearest(path: Path) -> str:
+def _nearest_file(path: Path) -> str:
     if path.is_dir():
         return "It is a folder; name the files in it."
     folder = path.parent
@@ -78,7 +78,7 @@ def default_cache() -> Path:
     return home / "scalesearch" / "corpora"
 
 
-def digest(path: Path) -> str:
+def hash_content(path: Path) -> str:
     """Hash of the unpacked content: compressing a file changes neither its corpus nor its cache.
 
     Raises:
@@ -105,19 +105,19 @@ def read_lines(path: Path) -> list[str]:
     except UnicodeDecodeError as error:
         # The codec counts from behind a byte-order mark where there is one.
         mark = len(content) - len(error.object)
-        raise UserError(_not_utf8(path, content, error.start + mark), code="not-utf8") from None
+        raise UserError(_utf8_error(path, content, error.start + mark), code="not-utf8") from None
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
-    if long := next((number for number, line in enumerate(lines, 1) if len(line) > MAX_LINE), None):
-        raise UserError(f"{path}:{long}: the line has {len(lines[long - 1]):,} characters, and at most {MAX_LINE:,} "
+    if long := next((number for number, line in enumerate(lines, 1) if len(line) > MAX_LINE_BYTES), None):
+        raise UserError(f"{path}:{long}: the line has {len(lines[long - 1]):,} characters, and at most {MAX_LINE_BYTES:,} "
                         "are read as one: put each sentence on a line of its own", code="line-too-long")
     return [line.removesuffix("\r") for line in lines]
 
 
 def _chunks(path: Path) -> Iterator[bytes]:
     try:
-        most, why = _limit(path)
+        most, why = _max_bytes(path)
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             while chunk := file.read(_CHUNK):
                 most -= len(chunk)
@@ -130,15 +130,15 @@ def _chunks(path: Path) -> Iterator[bytes]:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}", code="cannot-read") from None
 
 
-def _limit(path: Path) -> tuple[int, str]:
+def _max_bytes(path: Path) -> tuple[int, str]:
     """Bytes of text that are read of a file, and why no more."""
-    size, memory = regular_size(path), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MEMORY
-    if path.suffix == ".gz" and (unpacked := max(FREE, MAX_RATIO * size)) < memory:
-        return unpacked, f"it unpacks to more than {MAX_RATIO} times its size, which no text does"
-    return memory, f"a byte of text takes up to {MEMORY} of memory, which this machine has not. Take a part of it"
+    size, memory = regular_size(path), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MEMORY_BYTES_PER_TEXT_BYTE
+    if path.suffix == ".gz" and (unpacked := max(UNCHECKED_BYTES, MAX_COMPRESSION_RATIO * size)) < memory:
+        return unpacked, f"it unpacks to more than {MAX_COMPRESSION_RATIO} times its size, which no text does"
+    return memory, f"a byte of text takes up to {MEMORY_BYTES_PER_TEXT_BYTE} of memory, which this machine has not. Take a part of it"
 
 
-def _not_utf8(path: Path, content: bytes, position: int) -> str:
+def _utf8_error(path: Path, content: bytes, position: int) -> str:
     line = content.count(b"\n", 0, position) + 1
     column = position - (content.rfind(b"\n", 0, position) + 1) + 1
     place = f"{path}:{line}: byte {column} of the line (0x{content[position]:02x}) is not UTF-8."

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from scalesearch.data.builtin import MAX_PAIRS
-from scalesearch.data.files import expand
-from scalesearch.data.parts import FORM, PairOfFiles, Part, is_m2, plain, read_parts
+from scalesearch.data.files import expand_path
+from scalesearch.data.split_files import PARTS_SYNTAX, FilePair, SplitPart, is_m2, parts_to_json, read_parts
 from scalesearch.errors import UserError
 from scalesearch.lowering import LONGEST
 from scalesearch.space.binding.constants import node_of, read_constants, settle
@@ -15,13 +15,13 @@ from scalesearch.space.schema.settings import NAME, read_name, schema_of, settin
 from scalesearch.space.syntax.diagnostics import either
 from scalesearch.tasks import TASKS
 
-SPLITS = ("train", "valid", "test")
-FILES_VOCAB, BUILTIN_VOCAB, BUILTIN_PAIRS, WINDOW = 8000, 2000, 20_000, 128
+SPLIT_NAMES = ("train", "valid", "test")
+DEFAULT_FILES_VOCAB, DEFAULT_BUILTIN_VOCAB, DEFAULT_BUILTIN_PAIRS, DEFAULT_WINDOW = 8000, 2000, 20_000, 128
 MAX_VOCAB = 1_000_000
-OF_FILES = ("source", "target", *SPLITS)
-FILES = ("tokenizer", "soft_targets")
-PARTS = (*SPLITS, "distilled")
-OF_TASKS = ("tokenised", "comet", "window", "stride")
+TEXT_FILE_KEYS = ("source", "target", *SPLIT_NAMES)
+FILE_KEYS = ("tokenizer", "soft_targets")
+SPLIT_FILE_KEYS = (*SPLIT_NAMES, "distilled")
+TASK_KEYS = ("tokenised", "comet", "window", "stride")
 Conflict = tuple[str, str, str | None]
 
 
@@ -29,12 +29,12 @@ Conflict = tuple[str, str, str | None]
 class DataSpec:
     """What to learn from: the built-in corpus (``builtin: grammar``), or text files.
 
-    Each of ``train``, ``valid`` and ``test`` is a prefix (``data/train`` stands for ``data/train.en`` and
-    ``data/train.de``, or the same with ``.gz``), a :class:`PairOfFiles`, or a sequence of these to be joined.
+    Each of ``train``, ``validation`` and ``test`` is a prefix (``data/train`` stands for ``data/train.en`` and
+    ``data/train.de``, or the same with ``.gz``), a :class:`FilePair`, or a sequence of these to be joined.
     What else the parts may be, and which metrics there are, is the task's:
 
     - ``correction``: sentences and their corrections. A part may be an M2 file of gold edits (``test.m2``), and a
-      pair's ``target`` of ``valid`` and ``test`` a list of files, each another annotator's corrections. ``source`` and
+      pair's ``target`` of ``validation`` and ``test`` a list of files, each another annotator's corrections. ``source`` and
       ``target`` are only needed for prefixes. Training, and the loss, are on the first annotator's corrections.
     - ``language-model``: a part is one text file, and there is no ``source`` and ``target``. The text is one stream of
       tokens, an end mark behind each line; empty lines are left out. Perplexity is of windows that begin ``stride``
@@ -53,26 +53,26 @@ class DataSpec:
     task: str = setting("translation", "what is learned, and by which metrics it is scored", words=tuple(TASKS))
     builtin: str | None = setting(None, "the built-in corpus of synthetic pairs", words=("grammar",),
                                   synonyms=("corpus", "dataset"))
-    pairs: int | None = setting(None, f"of the built-in corpus, its first training pairs ({BUILTIN_PAIRS:,})",
+    pairs: int | None = setting(None, f"of the built-in corpus, its first training pairs ({DEFAULT_BUILTIN_PAIRS:,})",
                                 high=MAX_PAIRS, unit="pairs")
     source: str | None = setting(None, "language to translate from: the ending of its files, such as en",
                                  read=read_name, form=NAME, synonyms=("source_lang", "src", "src_lang"))
     target: str | None = setting(None, "language to translate into: the ending of its files, such as de",
                                  read=read_name, form=NAME, synonyms=("target_lang", "tgt", "trg", "tgt_lang"))
     train: Any = setting((), "text to train on, such as data/train for data/train.en and data/train.de",
-                         read=read_parts, form=FORM, synonyms=("trainpref", "train_file", "path_train"))
-    valid: Any = setting((), "text to validate on, such as data/val", read=read_parts, form=FORM,
+                         read=read_parts, form=PARTS_SYNTAX, synonyms=("trainpref", "train_file", "path_train"))
+    validation: Any = setting((), "text to validate on, such as data/val", read=read_parts, form=PARTS_SYNTAX,
                          synonyms=("validation", "dev", "val", "validpref", "eval"))
-    test: Any = setting((), "text to report scores on, such as data/test", read=read_parts, form=FORM,
+    test: Any = setting((), "text to report scores on, such as data/test", read=read_parts, form=PARTS_SYNTAX,
                         synonyms=("testpref", "test_file"))
-    vocab: int | None = setting(None, f"entries of the sentencepiece vocabulary shared by the two sides ({FILES_VOCAB} "
-                                f"for files, {BUILTIN_VOCAB} for the built-in corpus)", low=5, high=MAX_VOCAB,
+    vocab: int | None = setting(None, f"entries of the sentencepiece vocabulary shared by the two sides ({DEFAULT_FILES_VOCAB} "
+                                f"for files, {DEFAULT_BUILTIN_VOCAB} for the built-in corpus)", low=5, high=MAX_VOCAB,
                                 unit="entries", synonyms=("vocab_size", "vocabulary", "vocabulary_size", "num_words"))
     tokenizer: str | None = setting(None, "a sentencepiece model file to use as it is, in place of `vocab`",
                                     synonyms=("spm", "tokeniser", "sentencepiece", "bpe_codes"))
-    model: str = setting("bpe", "how the vocabulary is fitted", words=("bpe", "unigram"),
+    vocab_type: str = setting("bpe", "how the vocabulary is fitted", words=("bpe", "unigram"),
                          synonyms=("vocab_type", "level", "model_type"))
-    coverage: float = setting(1.0, "share of the training text's characters that get an entry of their own: 1.0 suits "
+    character_coverage: float = setting(1.0, "share of the training text's characters that get an entry of their own: 1.0 suits "
                               "alphabets, 0.9995 Chinese, Japanese or noisy web text", low=0.9, high=1,
                               synonyms=("character_coverage",))
     lowercase: bool = setting(False, "lower-case all splits, references too", synonyms=("lower", "lc", "do_lower_case"))
@@ -80,37 +80,37 @@ class DataSpec:
                               synonyms=("max_len", "max_sent_length", "max_source_positions", "seq_len"))
     max_ratio: float | None = setting(None, "drop training pairs whose one side has more than this many times the "
                                       "other's tokens", low=1, synonyms=("length_ratio",))
-    limit: int | None = setting(None, "use only the first so many training pairs, for the vocabulary too",
+    max_pairs: int | None = setting(None, "use only the first so many training pairs, for the vocabulary too",
                                 unit="pairs", synonyms=("max_pairs", "subset", "max_samples", "num_samples"))
-    tokenised: bool = setting(False, "words are apart by blanks: tokenised BLEU too, and ROUGE of such words",
+    tokenized: bool = setting(False, "words are apart by blanks: tokenised BLEU too, and ROUGE of such words",
                               synonyms=("tokenized", "pretokenized"))
     comet: str | None = setting(None, "a COMET model's name or checkpoint file to score translations with")
-    window: int | None = setting(None, f"tokens that a language model sees at once ({WINDOW})", low=2, unit="tokens",
+    window: int | None = setting(None, f"tokens that a language model sees at once ({DEFAULT_WINDOW})", low=2, unit="tokens",
                                  synonyms=("block_size", "context", "context_length", "bptt"))
     stride: int | None = setting(None, "distance of the windows that perplexity is of (half a window)", unit="tokens")
     distilled: Any = setting((), "teachers' translations of the training text, as `scalesearch distill` writes them, "
-                             "to learn from, such as kd/train", read=read_parts, form=FORM)
-    mix: bool = setting(False, "learn from the real pairs as well as from `distilled`")
+                             "to learn from, such as kd/train", read=read_parts, form=PARTS_SYNTAX)
+    mix_distilled: bool = setting(False, "learn from the real pairs as well as from `distilled`")
     soft_targets: str | None = setting(None, "file of a teacher's probabilities at every place of the training pairs, "
                                        "as `scalesearch soften` writes it, to learn beside the tokens")
     name: str | None = setting(None, "what tables call the corpus")
 
     def __post_init__(self) -> None:
-        settle(self, DATA, "data")
+        settle(self, DATA_SCHEMA, "data")
         if self.builtin:
-            object.__setattr__(self, "pairs", BUILTIN_PAIRS if self.pairs is None else self.pairs)
-        if self.form == "text":
-            object.__setattr__(self, "window", self.window or WINDOW)
+            object.__setattr__(self, "pairs", DEFAULT_BUILTIN_PAIRS if self.pairs is None else self.pairs)
+        if self.file_format == "text":
+            object.__setattr__(self, "window", self.window or DEFAULT_WINDOW)
             object.__setattr__(self, "stride", self.stride or max(1, self.window // 2))
 
     @property
-    def entries(self) -> int | None:
+    def fitted_vocab_size(self) -> int | None:
         """Entries of the vocabulary that is fitted; None where a tokenizer is given."""
         if self.tokenizer is not None:
             return None
-        return self.vocab or (BUILTIN_VOCAB if self.builtin else FILES_VOCAB)
+        return self.vocab or (DEFAULT_BUILTIN_VOCAB if self.builtin else DEFAULT_FILES_VOCAB)
 
-    def at(self, vocab: int | None) -> "DataSpec":
+    def with_vocab(self, vocab: int | None) -> "DataSpec":
         """This spec with the vocabulary of an architecture that has its own; itself for one that has none.
 
         Raises:
@@ -125,9 +125,9 @@ class DataSpec:
         return replace(self, vocab=vocab)
 
     @property
-    def form(self) -> str:
-        """Of the files: one of :data:`scalesearch.tasks.FORMS`."""
-        return TASKS[self.task].form
+    def file_format(self) -> str:
+        """Of the files: one of :data:`scalesearch.tasks.FILE_FORMATS`."""
+        return TASKS[self.task].file_format
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> "DataSpec":
@@ -136,14 +136,14 @@ class DataSpec:
         Raises:
             SpaceErrors: an unknown key, with the nearest known one, or a wrong value.
         """
-        found: DataSpec = read_constants(DATA, node_of("data", mapping))
+        found: DataSpec = read_constants(DATA_SCHEMA, node_of("data", mapping))
         return found
 
     def to_json(self) -> dict[str, Any]:
         """The fields that say something, as JSON values; ``from_mapping`` reads them back."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         said = {key: value for key, value in given.items() if value not in (None, ())}
-        return said | {split: plain(said[split]) for split in PARTS if split in said}
+        return said | {split: parts_to_json(said[split]) for split in SPLIT_FILE_KEYS if split in said}
 
     def describe(self, vocab: str = "") -> str:
         """One line for a person: what text, and which vocabulary (``vocab`` in place of the number of entries)."""
@@ -152,11 +152,11 @@ class DataSpec:
         else:
             what = f"{self.source}-{self.target}" if self.source and self.target else self.task
             text = f"{what} from {', '.join(map(str, self.train))}"
-        fitted = f"{self.model} vocabulary of {vocab or self.entries}"
+        fitted = f"{self.vocab_type} vocabulary of {vocab or self.fitted_vocab_size}"
         vocabulary = f"tokenizer {self.tokenizer}" if self.tokenizer else fitted
-        extras = [f"first {self.limit} pairs"] * bool(self.limit) + ["lower-cased"] * self.lowercase
+        extras = [f"first {self.max_pairs} pairs"] * bool(self.max_pairs) + ["lower-cased"] * self.lowercase
         translated = ", ".join(map(str, self.distilled))
-        extras += [f"{'with' if self.mix else 'as'} translated in {translated}"] * bool(translated)
+        extras += [f"{'with' if self.mix_distilled else 'as'} translated in {translated}"] * bool(translated)
         extras += [f"soft targets in {self.soft_targets}"] * bool(self.soft_targets)
         return "; ".join([text, vocabulary, *extras])
 
@@ -165,40 +165,40 @@ class DataSpec:
         """What the files of the two sides end with; the built-in corpus has none, but its translations do."""
         return self.source or "en", self.target or "de"
 
-    def resolve(self, base: Path | None = None) -> "DataSpec":
+    def with_absolute_paths(self, base: Path | None = None) -> "DataSpec":
         """This spec with absolute paths, which mean the same in another process; see :func:`.files.expand`.
 
         Raises:
             UserError: a variable that is not set.
         """
         def full(where: str, path: str) -> str:
-            return str(expand(path, where, base))
+            return str(expand_path(path, where, base))
 
-        def part(split: str, value: Part) -> Part:
+        def part(split: str, value: SplitPart) -> SplitPart:
             return full(split, value) if isinstance(value, str) else value.map_paths(lambda path: full(split, path))
 
-        parts = {split: tuple(part(split, value) for value in getattr(self, split)) for split in PARTS}
-        files = {key: full(key, getattr(self, key)) for key in FILES if getattr(self, key)}
+        parts = {split: tuple(part(split, value) for value in getattr(self, split)) for split in SPLIT_FILE_KEYS}
+        files = {key: full(key, getattr(self, key)) for key in FILE_KEYS if getattr(self, key)}
         return replace(self, **parts, **files)
 
 
-def _conflicts(values: Mapping[str, Any]) -> Iterator[Conflict]:
+def _find_conflicts(values: Mapping[str, Any]) -> Iterator[Conflict]:
     """What is wrong with fields that are each right."""
     said = {field.name: values.get(field.name, field.default) for field in fields(DataSpec)}
-    yield from _shape(said)
-    yield from _of_task(said)
+    yield from _check_key_combination(said)
+    yield from _check_task_keys(said)
     if said["vocab"] is not None and said["tokenizer"] is not None:
         yield "tokenizer", "give `vocab` (to fit a vocabulary) or `tokenizer` (to use one as it is), not both", None
     if said["mix"] and not said["distilled"]:
         yield "mix", "there is nothing to mix with", "name a teacher's translations under `distilled`"
-    window = said["window"] or WINDOW
+    window = said["window"] or DEFAULT_WINDOW
     if said["stride"] and said["stride"] > window:
         yield "stride", f"tokens between two windows would not be scored; use at most the window of {window}", None
 
 
-def _shape(said: Mapping[str, Any]) -> Iterator[Conflict]:
+def _check_key_combination(said: Mapping[str, Any]) -> Iterator[Conflict]:
     """Which keys go together."""
-    task, given = TASKS[said["task"]], [key for key in OF_FILES if said[key] not in (None, ())]
+    task, given = TASKS[said["task"]], [key for key in TEXT_FILE_KEYS if said[key] not in (None, ())]
     if said["builtin"]:
         for key in given:
             yield key, "it is for text files and cannot stand beside `builtin`", "remove one of the two"
@@ -211,37 +211,37 @@ def _shape(said: Mapping[str, Any]) -> Iterator[Conflict]:
         yield "", "no text is given", ("give `builtin: grammar`, or `source`, `target`, `train`, `valid` and `test` "
                                        "for text files")
         return
-    parts = [part for split in SPLITS for part in said[split]]
-    prefixes = task.form == "pairs" or any(isinstance(part, str) and not is_m2(part) for part in parts)
-    for key in OF_FILES if task.form != "text" and prefixes else SPLITS:
+    parts = [part for split in SPLIT_NAMES for part in said[split]]
+    prefixes = task.file_format == "pairs" or any(isinstance(part, str) and not is_m2(part) for part in parts)
+    for key in TEXT_FILE_KEYS if task.file_format != "text" and prefixes else SPLIT_NAMES:
         if key not in given:
-            yield "", f"`{key}` is missing: {DATA.fields[key].doc}", None
+            yield "", f"`{key}` is missing: {DATA_SCHEMA.fields[key].doc}", None
     endings = [part for part in (*parts, *said["distilled"]) if isinstance(part, str) and not is_m2(part)]
-    if task.form != "text" and endings and said["source"] and said["source"] == said["target"]:
+    if task.file_format != "text" and endings and said["source"] and said["source"] == said["target"]:
         yield "target", f"the source ends so as well, and {endings[0]}.{said['target']} would be both sides", \
             "give `source` and `target` endings of their own"
 
 
-def _of_task(said: Mapping[str, Any]) -> Iterator[Conflict]:
+def _check_task_keys(said: Mapping[str, Any]) -> Iterator[Conflict]:
     """What the task has no use for."""
     task = TASKS[said["task"]]
-    for key in OF_TASKS:
-        if said[key] and key not in task.keys:
-            having = either(other.name for other in TASKS.values() if key in other.keys)
+    for key in TASK_KEYS:
+        if said[key] and key not in task.data_keys:
+            having = either(other.name for other in TASKS.values() if key in other.data_keys)
             yield key, f"it is for {having}, and the task is {task.name}", None
-    for split in SPLITS:
+    for split in SPLIT_NAMES:
         for part in said[split]:
-            if task.form == "text" and not isinstance(part, str):
+            if task.file_format == "text" and not isinstance(part, str):
                 yield split, f"pairs of files are not for the task {task.name}", "give one text file"
-            if isinstance(part, PairOfFiles) and part.references and (task.form, split) not in REFERENCED:
+            if isinstance(part, FilePair) and part.references and (task.file_format, split) not in MULTI_REFERENCE_SPLITS:
                 yield split, "several references are for the validation and test text of `task: correction`", None
-    if task.form == "text":
+    if task.file_format == "text":
         for key in ("source", "target", "max_ratio", "distilled", "soft_targets"):
             if said[key] not in (None, ()):
                 yield key, f"it is for pairs of texts, and the task is {task.name}", None
 
 
-REFERENCED = (("corrections", "valid"), ("corrections", "test"))
-DATA = schema_of(DataSpec, bare="builtin", check=_conflicts, gone={
+MULTI_REFERENCE_SPLITS = (("corrections", "valid"), ("corrections", "test"))
+DATA_SCHEMA = schema_of(DataSpec, bare="builtin", check=_find_conflicts, gone={
     "seed": "the built-in corpus is one fixed text (`python -m tools.grammar` in the source repository writes others), "
             "and the seed of a training is no part of its data"})

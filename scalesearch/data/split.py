@@ -12,45 +12,45 @@ from scalesearch.tasks import Texts
 from scalesearch.tasks.edits import Edits
 
 if TYPE_CHECKING:
-    from scalesearch.data.soft import SoftTargets
+    from scalesearch.data.soft_targets import SoftTargets
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3  # the token ids that every vocabulary starts with
-Ints = NDArray[Any]
-Gold = list[tuple[Edits, ...]]
+IntArray = NDArray[Any]
+GoldEdits = list[tuple[Edits, ...]]
 
 
-class Rows:
+class RaggedArray:
     """Rows of different lengths in one flat array, which may be memory-mapped.
 
     ``flat`` is (total,) int32, ``offsets`` (rows + 1,) int64; row i is ``flat[offsets[i]:offsets[i + 1]]``.
     """
 
-    def __init__(self, flat: Ints, offsets: Ints) -> None:
+    def __init__(self, flat: IntArray, offsets: IntArray) -> None:
         self.flat = flat
         self.offsets = offsets
-        self.lengths: Ints = np.diff(offsets)
+        self.lengths: IntArray = np.diff(offsets)
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[int]]) -> "Rows":
+    def from_lists(cls, rows: Sequence[Sequence[int]]) -> "RaggedArray":
         """Makes rows from lists of ids."""
         offsets = _offsets(np.fromiter(map(len, rows), np.int64, len(rows)))
         return cls(np.fromiter(chain.from_iterable(rows), np.int32, int(offsets[-1])), offsets)
 
     @classmethod
-    def joined(cls, parts: Sequence["Rows"]) -> "Rows":
+    def concatenate(cls, parts: Sequence["RaggedArray"]) -> "RaggedArray":
         """Concatenates the rows of all parts."""
         lengths = np.concatenate([part.lengths for part in parts])
         return cls(np.concatenate([part.flat for part in parts]), _offsets(lengths))
 
-    def take(self, indices: Ints) -> "Rows":
+    def take(self, indices: IntArray) -> "RaggedArray":
         """Copies the rows at ``indices``."""
         return self._gather(self.offsets[:-1][indices], self.lengths[indices])
 
-    def cut(self, max_length: int) -> "Rows":
+    def truncate(self, max_length: int) -> "RaggedArray":
         """Copies the first ``max_length`` ids of each row."""
         return self._gather(self.offsets[:-1], np.minimum(self.lengths, max_length))
 
-    def windows(self, size: int, stride: int) -> "Rows":
+    def windows(self, size: int, stride: int) -> "RaggedArray":
         """Stretches of ``size`` ids that begin ``stride`` apart in all rows one behind the other, EOS behind each.
 
         The last one reaches the end.
@@ -59,46 +59,46 @@ class Rows:
         stream[np.arange(len(self.flat)) + np.repeat(np.arange(len(self)), self.lengths)] = self.flat
         count = 1 + max(0, -(-(len(stream) - size) // stride))
         starts = stride * np.arange(count)
-        return Rows(stream, _offsets(np.array([len(stream)])))._gather(
+        return RaggedArray(stream, _offsets(np.array([len(stream)])))._gather(
             starts, np.minimum(starts + size, len(stream)) - starts)
 
-    def _gather(self, starts: Ints, lengths: Ints) -> "Rows":
+    def _gather(self, starts: IntArray, lengths: IntArray) -> "RaggedArray":
         """Copies stretches of ``flat`` that begin at ``starts``."""
         offsets = _offsets(lengths)
         shift = np.repeat(starts - offsets[:-1], lengths)
-        return Rows(self.flat[np.arange(offsets[-1]) + shift], offsets)
+        return RaggedArray(self.flat[np.arange(offsets[-1]) + shift], offsets)
 
-    def padded(self, indices: Ints, before: int | None = None, after: int | None = None) -> Ints:
+    def pad(self, indices: IntArray, prefix_id: int | None = None, suffix_id: int | None = None) -> IntArray:
         """Matrix (B, L), int64, of the rows at ``indices``, 0 (PAD) on the right.
 
-        Where given, the id ``before`` goes in front of each row and the id ``after`` behind it.
+        Where given, the id ``prefix_id`` goes in front of each row and the id ``suffix_id`` behind it.
         """
         chosen = self.take(indices)
-        first = int(before is not None)
+        first = int(prefix_id is not None)
         ends = first + chosen.lengths
-        width = int(ends.max(initial=0)) + int(after is not None)
+        width = int(ends.max(initial=0)) + int(suffix_id is not None)
         matrix = np.zeros((len(indices), width), np.int64)
         columns = np.arange(width)
         matrix[(columns >= first) & (columns < ends[:, None])] = chosen.flat
-        if before is not None:
-            matrix[:, 0] = before
-        if after is not None:
-            matrix[np.arange(len(indices)), ends] = after
+        if prefix_id is not None:
+            matrix[:, 0] = prefix_id
+        if suffix_id is not None:
+            matrix[np.arange(len(indices)), ends] = suffix_id
         return matrix
 
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def __getitem__(self, index: int) -> Ints:
+    def __getitem__(self, index: int) -> IntArray:
         row = range(len(self))[index]
         return self.flat[self.offsets[row] : self.offsets[row + 1]]
 
     def __eq__(self, other: object) -> bool:
-        return (isinstance(other, Rows) and np.array_equal(self.offsets, other.offsets)
+        return (isinstance(other, RaggedArray) and np.array_equal(self.offsets, other.offsets)
                 and np.array_equal(self.flat, other.flat))
 
 
-def _offsets(lengths: Ints) -> Ints:
+def _offsets(lengths: IntArray) -> IntArray:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
 
 
@@ -108,33 +108,33 @@ class Split:
     The text is read on first use: training needs none.
 
     Of text alone, ``target_ids`` holds windows of one stream of tokens, EOS among them, and ``source_ids`` empty rows.
-    ``overlap`` is then the number of tokens that each window but the first repeats of the one before, to be read and
+    ``window_overlap`` is then the number of tokens that each window but the first repeats of the one before, to be read and
     not scored; of sentence pairs it is None. ``soft``: a teacher's probabilities at every place of the targets.
     """
 
-    def __init__(self, source_ids: Rows, target_ids: Rows, texts: Callable[[], Texts],
-                 overlap: int | None = None) -> None:
+    def __init__(self, source_ids: RaggedArray, target_ids: RaggedArray, texts: Callable[[], Texts],
+                 window_overlap: int | None = None) -> None:
         self.source_ids = source_ids
         self.target_ids = target_ids
-        self.overlap = overlap
+        self.window_overlap = window_overlap
         self._texts = texts
-        self.soft: SoftTargets | None = None
+        self.soft_targets: SoftTargets | None = None
 
     @classmethod
-    def of(cls, source_ids: Sequence[Sequence[int]], target_ids: Sequence[Sequence[int]] | None = None,
+    def from_lists(cls, source_ids: Sequence[Sequence[int]], target_ids: Sequence[Sequence[int]] | None = None,
            source_text: list[str] | None = None, target_text: list[str] | None = None) -> "Split":
         """Makes a split in memory; targets and text that are not given are empty."""
         target_ids = [[]] * len(source_ids) if target_ids is None else target_ids
         if len(source_ids) != len(target_ids):
             raise ValueError(f"{len(source_ids)} source and {len(target_ids)} target sentences")
         blank = [""] * len(source_ids)
-        return cls.of_rows(Rows.of(source_ids), Rows.of(target_ids), source_text or blank, target_text or blank)
+        return cls.from_rows(RaggedArray.from_lists(source_ids), RaggedArray.from_lists(target_ids), source_text or blank, target_text or blank)
 
     @classmethod
-    def of_rows(cls, source_ids: Rows, target_ids: Rows, source_text: list[str], target_text: list[str],
-                gold: Gold | None = None, overlap: int | None = None) -> "Split":
+    def from_rows(cls, source_ids: RaggedArray, target_ids: RaggedArray, source_text: list[str], target_text: list[str],
+                gold: GoldEdits | None = None, window_overlap: int | None = None) -> "Split":
         """Makes a split of rows and text in memory."""
-        return cls(source_ids, target_ids, partial(Texts, source_text, target_text, gold), overlap)
+        return cls(source_ids, target_ids, partial(Texts, source_text, target_text, gold), window_overlap)
 
     @cached_property
     def texts(self) -> Texts:

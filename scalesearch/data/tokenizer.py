@@ -27,7 +27,7 @@ from scalesearch.data.split import BOS, EOS, PAD, UNK
 from scalesearch.errors import UserError
 from scalesearch.files import regular_size
 
-_SEEDED = threading.Lock()
+_SEED_LOCK = threading.Lock()
 _MAX_LINES = 4_000_000
 _MAX_LINE_BYTES = 1 << 16
 _MAX_MODEL_BYTES = 1 << 28  # of a vocabulary of a million entries about 30 MB
@@ -42,7 +42,7 @@ class Tokenizer:
     """
 
     def __init__(self, model: bytes, name: Path | str = "the tokenizer") -> None:
-        self.bytes = model
+        self.model_bytes = model
         self._processor = _load(model, name)
         self.vocab_size: int = self._processor.vocab_size()
 
@@ -62,8 +62,8 @@ class Tokenizer:
                             code="cannot-read") from None
 
     @classmethod
-    def fit(cls, lines: Sequence[str], vocab: int, model: str = "bpe", coverage: float = 1.0) -> "Tokenizer":
-        """Fits a vocabulary of exactly ``vocab`` entries to the sentences of both languages.
+    def fit(cls, lines: Sequence[str], vocab_size: int, vocab_type: str = "bpe", character_coverage: float = 1.0) -> "Tokenizer":
+        """Fits a vocabulary of exactly ``vocab_size`` entries to the sentences of both languages.
 
         Raises:
             UserError: the text supports no vocabulary of this size; the message says which it does.
@@ -72,19 +72,19 @@ class Tokenizer:
         written = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(lines[::stride or 1]), model_writer=written, vocab_size=vocab,
-                model_type=model, character_coverage=coverage, normalization_rule_name="identity",
+                sentence_iterator=iter(lines[::stride or 1]), model_writer=written, vocab_size=vocab_size,
+                model_type=vocab_type, character_coverage=character_coverage, normalization_rule_name="identity",
                 pad_id=PAD, unk_id=UNK, bos_id=BOS, eos_id=EOS, num_threads=1, hard_vocab_limit=True,
                 max_sentence_length=_MAX_LINE_BYTES, minloglevel=2)
         except RuntimeError as error:
-            raise UserError(_fit_error(str(error), vocab), key="data.vocab", code="vocabulary-misfit") from None
+            raise UserError(_fit_error(str(error), vocab_size), key="data.vocab", code="vocabulary-misfit") from None
         return cls(written.getvalue())
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """Token ids of each sentence, without BOS and EOS."""
         return self._processor.encode(list(sentences), out_type=int) if len(sentences) else []
 
-    def sample(self, sentences: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
+    def encode_with_dropout(self, sentences: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
         """Token ids of each sentence with merges left out at random (BPE-dropout, Provilkov et al. 2020).
 
         Each merge is left out with probability ``dropout`` whenever it could be made; ``seed`` alone decides which.
@@ -96,7 +96,7 @@ class Tokenizer:
             raise UserError("recipe: subword_dropout: it leaves merges out, and the tokenizer is a unigram model, "
                             "which has none", help="leave subword_dropout out", key="recipe.subword_dropout",
                             code="fixed-tokens")
-        with _SEEDED:  # the library has one seed, which a thread takes when it first draws: one new thread a call
+        with _SEED_LOCK:  # the library has one seed, which a thread takes when it first draws: one new thread a call
             sentencepiece.set_random_generator_seed(seed)
             return self._processor.encode(list(sentences), out_type=int, enable_sampling=True, alpha=dropout,
                                           nbest_size=-1, num_threads=1) if len(sentences) else []
@@ -117,18 +117,18 @@ class Tokenizer:
         return [(processor.id_to_piece(id), processor.get_score(id)) for id in range(self.vocab_size)]
 
     @property
-    def digest(self) -> str:
+    def model_hash(self) -> str:
         """Hash of the model."""
-        return hashlib.blake2b(self.bytes, digest_size=16).hexdigest()
+        return hashlib.blake2b(self.model_bytes, digest_size=16).hexdigest()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Tokenizer, (self.bytes,)
+        return Tokenizer, (self.model_bytes,)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Tokenizer) and self.bytes == other.bytes
+        return isinstance(other, Tokenizer) and self.model_bytes == other.model_bytes
 
     def __hash__(self) -> int:
-        return hash(self.bytes)
+        return hash(self.model_bytes)
 
     def __repr__(self) -> str:
         return f"Tokenizer(vocab_size={self.vocab_size})"

@@ -8,82 +8,82 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scalesearch.data import Split, eval_batches, put_back
+from scalesearch.data import Split, eval_batches, restore_order
 from scalesearch.errors import UserError
 from scalesearch.library import install_command
 
 if TYPE_CHECKING:
     from scalesearch.blocks.core import Block
     from scalesearch.train.checkpoint import Checkpoint
-    from scalesearch.train.scoring.evaluate import Search, Translations
+    from scalesearch.train.scoring.evaluate import DecodingOptions, Translations
 
-Ranked = list[tuple[list[int], float | None]]  # hypotheses of one sentence, the best first: ids, and a score if known
+RankedHypotheses = list[tuple[list[int], float | None]]  # hypotheses of one sentence, the best first: ids, and a score if known
 
 
-class Format(ABC):
+class ExportFormat(ABC):
     """A format of artefacts.
 
     Attributes:
         name: as ``--to`` takes it.
-        quantisations: as ``--quantize`` takes them, the default first; ``none`` is float32.
+        quantizations: as ``--quantize`` takes them, the default first; ``none`` is float32.
         packages: that writing and opening need.
-        extra: that installs them.
-        decodes: whether an artefact is verified by its translations; else it holds the very weights.
+        install_extra: that installs them.
+        has_decoder: whether an artefact is verified by its translations; else it holds the very weights.
     """
 
     name: str
-    quantisations: tuple[str, ...] = ("none",)
+    quantizations: tuple[str, ...] = ("none",)
     packages: tuple[str, ...] = ()
-    extra = "export"
-    decodes = True
+    install_extra = "export"
+    has_decoder = True
 
     @abstractmethod
-    def refusals(self, block: Block) -> list[str]:
+    def unsupported_reasons(self, block: Block) -> list[str]:
         """The reasons why it cannot hold this architecture; none if it can. Needs no package."""
 
     @abstractmethod
-    def write(self, trained: Checkpoint, folder: Path, quantise: str) -> None:
+    def write(self, trained: Checkpoint, folder: Path, quantization: str) -> None:
         """Writes its files into the empty ``folder``."""
 
     @abstractmethod
-    def open(self, folder: Path, threads: int) -> Decoder:
+    def open_decoder(self, folder: Path, threads: int) -> ArtifactDecoder:
         """Opens what :meth:`write` wrote."""
 
-    def versions(self) -> dict[str, str]:
+    def package_versions(self) -> dict[str, str]:
         """Versions of its packages. Raises UserError where one is missing."""
         for package in self.packages:
             if importlib.util.find_spec(package) is None:
                 raise UserError(f"{self.name} needs {package}, which is not installed: "
-                                f"{install_command(self.extra)}", code="package-missing")
+                                f"{install_command(self.install_extra)}", code="package-missing")
         return {package: version(package) for package in self.packages}
 
 
-class Decoder(ABC):
+class ArtifactDecoder(ABC):
     """An artefact that decodes.
 
     ``rows`` are source ids as an encoder reads them, EOS last and without padding; a translation has neither BOS nor
     EOS, and at most its ``limits``' number of tokens. PAD and BOS are never chosen.
 
     Attributes:
-        note: what on this machine makes its translations worse than elsewhere; empty if nothing does.
-        computed: type of its products on this machine, where the runtime chooses it; else empty.
+        accuracy_note: what on this machine makes its translations worse than elsewhere; empty if nothing does.
+        compute_type: type of its products on this machine, where the runtime chooses it; else empty.
     """
 
-    note = computed = ""
+    accuracy_note = compute_type = ""
 
     @abstractmethod
-    def greedy(self, rows: list[list[int]], limits: list[int]) -> list[list[int]]:
+    def greedy(self, source_ids: list[list[int]], max_lengths: list[int]) -> list[list[int]]:
         """The likeliest token at each step, as :func:`scalesearch.nn.decode.greedy` chooses it."""
 
     @abstractmethod
-    def beam(self, rows: list[list[int]], limits: list[int], search: Search) -> list[Ranked]:
+    def beam_search(self, rows: list[list[int]], limits: list[int], search: DecodingOptions) -> list[RankedHypotheses]:
         """The ``search.nbest`` best of a beam search."""
 
     @abstractmethod
-    def forced(self, rows: list[list[int]], length: int, beam: int) -> None:
+    def decode_fixed_length(self, rows: list[list[int]], length: int, beam: int) -> None:
         """Decodes exactly ``length`` tokens of each row, EOS or not: what is timed."""
 
-    def decode(self, split: Split, model: Any, search: Search) -> list[Ranked]:
+    def decode(self, split: Split, model: Any, search: DecodingOptions) -> list[RankedHypotheses]:
         """Ids and scores of each source sentence's translations, in the split's order.
 
         Args:
@@ -93,8 +93,8 @@ class Decoder(ABC):
 
         from scalesearch.nn.decode import limits
 
-        batches = eval_batches(split, max(1, search.tokens * 2 // (search.beam + 1)))
-        found: list[list[Ranked]] = []
+        batches = eval_batches(split, max(1, search.batch_tokens * 2 // (search.beam + 1)))
+        found: list[list[RankedHypotheses]] = []
         for batch in batches:
             model.check_length(batch.source.shape[1])
             rows = [row[row > 0].tolist() for row in batch.source]
@@ -102,10 +102,10 @@ class Decoder(ABC):
             if search.beam == 1:
                 found.append([[(ids, None)] for ids in self.greedy(rows, most)])
             else:
-                found.append(self.beam(rows, most, search))
-        return put_back(batches.plan, found)
+                found.append(self.beam_search(rows, most, search))
+        return restore_order(batches.indices_by_batch, found)
 
-    def translate(self, split: Split, trained: Checkpoint, search: Search) -> list[Translations]:
+    def translate(self, split: Split, trained: Checkpoint, search: DecodingOptions) -> list[Translations]:
         """The translations of each source sentence, detokenised, in the split's order."""
         rows = self.decode(split, trained.model, search)
         texts = iter(trained.tokenizer.decode(ids for row in rows for ids, _ in row))

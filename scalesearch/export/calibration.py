@@ -23,8 +23,14 @@ from scalesearch.cost.latency import FEATURES, features
 from scalesearch.data import Tokenizer
 from scalesearch.data.split import BOS, EOS, PAD, UNK
 from scalesearch.errors import UserError
-from scalesearch.export.base import Format
-from scalesearch.export.latency import Latency, Pair, device, pinned, rounds
+from scalesearch.export.base import ExportFormat
+from scalesearch.export.latency import (
+    LatencyStatistics,
+    WallAndCpuTime,
+    describe_device,
+    measure_rounds,
+    pinned_threads,
+)
 from scalesearch.files import peek_json, write_json
 from scalesearch.nn import build
 from scalesearch.space import Space
@@ -32,38 +38,38 @@ from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.train.checkpoint import Checkpoint
 from scalesearch.train.recipe import Recipe
 
-POOL = 20  # draws for each measurement, of which the farthest apart are measured
-Array = NDArray[np.float64]
-Progress = Callable[[str, int, int], None]
+SAMPLES_PER_MEASUREMENT = 20  # draws for each measurement, of which the farthest apart are measured
+FloatArray = NDArray[np.float64]
+CalibrationProgress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
-class Job:
+class CalibrationSettings:
     """What is calibrated: everything that a second run must share."""
 
     space: str
-    hash: str
+    space_hash: str
     format: str
-    quantisation: str
-    measurements: int
-    held_out: int
-    rounds: int
+    quantization: str
+    n_fitted: int
+    n_held_out: int
+    n_rounds: int
     seed: int
     clock: str
-    setup: Setup
+    decoding_setup: Setup
     protocol: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CalibrationCandidate:
     """An architecture to measure, its vocabulary's size and its features."""
 
     architecture: Any
-    words: int
-    values: Array
+    vocab_size: int
+    features: FloatArray
 
 
-class Words:
+class PlaceholderVocabulary:
     """A vocabulary without a tokenizer: what a format writes of one."""
 
     def __init__(self, size: int) -> None:
@@ -75,38 +81,38 @@ class Words:
         return [(special.get(at, f"w{at}"), 0.0) for at in range(self.vocab_size)]
 
 
-def calibrate(space: Space, protocol: Protocol, format: Format, job: Job, out: Path,
-              progress: Progress = lambda what, done, of: None) -> Fit:
+def calibrate_latency(space: Space, protocol: Protocol, format: ExportFormat, settings: CalibrationSettings, out: Path,
+              progress: CalibrationProgress = lambda what, done, of: None) -> Fit:
     """Measures artefacts of ``space`` and writes a fit of their latencies to ``out``.
 
     Raises:
         UserError: too few can be exported, or ``out`` was begun with other settings.
     """
-    versions, work = format.versions(), out.with_name(f"{out.name}.work")
-    chosen, left_out = spread(space, protocol, format, job)
-    _begin(work, job)
-    with pinned(job.setup.threads):
+    versions, work = format.package_versions(), out.with_name(f"{out.name}.work")
+    chosen, left_out = select_candidates(space, protocol, format, settings)
+    _create_work_folder(work, settings)
+    with pinned_threads(settings.decoding_setup.threads):
         decoders = {}
         for at, (name, one) in enumerate(chosen.items()):
             folder = work / name
             if not folder.is_dir():
-                _write(one, format, job, folder)
-            decoders[name] = format.open(folder, job.setup.threads)
+                _write_artifact(one, format, settings, folder)
+            decoders[name] = format.open_decoder(folder, settings.decoding_setup.threads)
             progress("artefacts", at + 1, len(chosen))
-        times = _times(work)
-        words = {name: one.words for name, one in chosen.items()}
-        for found in rounds(decoders, words, job.setup, job.rounds, len(times)):
+        times = _read_finished_rounds(work)
+        words = {name: one.vocab_size for name, one in chosen.items()}
+        for found in measure_rounds(decoders, words, settings.decoding_setup, settings.n_rounds, len(times)):
             times.append(found)
             with (work / "times.jsonl").open("a") as file:
                 file.write(json.dumps(found) + "\n")
-            progress("rounds", len(times), job.rounds)
-    fit = fitted(chosen, times, job, versions, left_out)
+            progress("rounds", len(times), settings.n_rounds)
+    fit = fit_latency_model(chosen, times, settings, versions, left_out)
     write_json(out, asdict(fit))
     shutil.rmtree(work)
     return fit
 
 
-def _begin(work: Path, job: Job) -> None:
+def _create_work_folder(work: Path, job: CalibrationSettings) -> None:
     said = json.loads(json.dumps(asdict(job)))
     before = peek_json(work / "job.json", dict[str, Any])
     if before is not None and before != said:
@@ -117,7 +123,7 @@ def _begin(work: Path, job: Job) -> None:
     write_json(work / "job.json", said)
 
 
-def _times(work: Path) -> list[dict[str, Pair]]:
+def _read_finished_rounds(work: Path) -> list[dict[str, WallAndCpuTime]]:
     """Rounds that were measured before; one that was cut off does not count."""
     file = work / "times.jsonl"
     whole = [line for line in file.read_text().splitlines(True) if line.endswith("\n")] if file.exists() else []
@@ -126,49 +132,49 @@ def _times(work: Path) -> list[dict[str, Pair]]:
     return [json.loads(line) for line in whole]
 
 
-def _write(one: Candidate, format: Format, job: Job, folder: Path) -> None:
+def _write_artifact(candidate: CalibrationCandidate, format: ExportFormat, job: CalibrationSettings, folder: Path) -> None:
     """An artefact of random weights; the folder is there once it is whole."""
-    model = build(one.architecture.block, vocab=one.words).eval()
+    model = build(candidate.architecture.block, vocab=candidate.vocab_size).eval()
     part = folder.with_name(f".{folder.name}")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir()
-    trained = Checkpoint(model, cast(Tokenizer, Words(one.words)), one.architecture, False,
-                         max(job.setup.source, job.setup.target), Recipe(steps=1), "translation")
-    format.write(trained, part, job.quantisation)
+    trained = Checkpoint(model, cast(Tokenizer, PlaceholderVocabulary(candidate.vocab_size)), candidate.architecture, False,
+                         max(job.decoding_setup.source, job.decoding_setup.target), Recipe(steps=1), "translation")
+    format.write(trained, part, job.quantization)
     part.rename(folder)
 
 
 # -- which architectures
 
 
-def spread(space: Space, protocol: Protocol, format: Format, job: Job) -> tuple[dict[str, Candidate], int]:
+def select_candidates(space: Space, protocol: Protocol, format: ExportFormat, job: CalibrationSettings) -> tuple[dict[str, CalibrationCandidate], int]:
     """Architectures by id, those to be fitted first, and how many draws were left out.
 
     They are far from each other in the logarithms of their features; those that are held out are drawn from the rest.
     """
-    count = job.measurements + job.held_out
-    rng, found, left_out = random.Random(job.seed), dict[str, Candidate](), 0
-    for _ in range(POOL * count):
-        one = _drawn(space, protocol, job, rng)
+    count = job.n_fitted + job.n_held_out
+    rng, found, left_out = random.Random(job.seed), dict[str, CalibrationCandidate](), 0
+    for _ in range(SAMPLES_PER_MEASUREMENT * count):
+        one = _sample_candidate(space, protocol, job, rng)
         if one is None:
             continue
-        if format.refusals(one.architecture.block):
+        if format.unsupported_reasons(one.architecture.block):
             left_out += 1
         else:
             found.setdefault(one.architecture.id, one)
     if len(found) < count:
-        raise UserError(f"{job.space}: {len(found)} of {POOL * count:,} random candidates differ, can be "
+        raise UserError(f"{job.space}: {len(found)} of {SAMPLES_PER_MEASUREMENT * count:,} random candidates differ, can be "
                         f"built, meet the space's constraints and are taken by {format.name}; {count} are "
                         "to be measured", help="measure fewer, or widen the space", code="too-few")
     names = list(found)
-    logs = np.log1p(np.stack([one.values for one in found.values()]))
+    logs = np.log1p(np.stack([one.features for one in found.values()]))
     scale = logs.std(0)
-    spread = farthest(logs[:, scale > 0] / scale[scale > 0], job.measurements)
-    others = rng.sample(sorted(set(range(len(names))) - set(spread)), job.held_out)
+    spread = farthest_points(logs[:, scale > 0] / scale[scale > 0], job.n_fitted)
+    others = rng.sample(sorted(set(range(len(names))) - set(spread)), job.n_held_out)
     return {names[at]: found[names[at]] for at in (*spread, *others)}, left_out
 
 
-def _drawn(space: Space, protocol: Protocol, job: Job, rng: random.Random) -> Candidate | None:
+def _sample_candidate(space: Space, protocol: Protocol, job: CalibrationSettings, rng: random.Random) -> CalibrationCandidate | None:
     """A random candidate that meets the space's constraints; its features are 0 where its format refuses it."""
     try:
         architecture = space.architecture(space.sample(rng))
@@ -180,13 +186,13 @@ def _drawn(space: Space, protocol: Protocol, job: Job, rng: random.Random) -> Ca
                for one in space.where):
         return None
     try:
-        found = features(architecture.block, f"{job.format}-{job.quantisation}", job.setup, mine)
+        found = features(architecture.block, f"{job.format}-{job.quantization}", job.decoding_setup, mine)
     except UserError:
         found = {}
-    return Candidate(architecture, mine.words, np.array([found.get(name, 0) for name in FEATURES], float))
+    return CalibrationCandidate(architecture, mine.words, np.array([found.get(name, 0) for name in FEATURES], float))
 
 
-def farthest(points: Array, count: int) -> list[int]:
+def farthest_points(points: FloatArray, count: int) -> list[int]:
     """Indices of ``count`` points, each the farthest from those before; the first is nearest to the middle."""
     chosen = [int(np.linalg.norm(points - points.mean(0), axis=1).argmin())]
     distance = np.full(len(points), np.inf)
@@ -199,18 +205,18 @@ def farthest(points: Array, count: int) -> list[int]:
 # -- the fit
 
 
-def fitted(chosen: Mapping[str, Candidate], times: list[dict[str, Pair]], job: Job, versions: dict[str, str],
-           left_out: int) -> Fit:
+def fit_latency_model(candidates: Mapping[str, CalibrationCandidate], times: list[dict[str, WallAndCpuTime]], job: CalibrationSettings, versions: dict[str, str],
+           n_rejected: int) -> Fit:
     """The fit of what was measured."""
-    found = {name: Latency.of([tuple(one[name]) for one in times]) for name in chosen}  # type: ignore[misc]
+    found = {name: LatencyStatistics.from_times([tuple(one[name]) for one in times]) for name in candidates}  # type: ignore[misc]
     wanted = np.array([one.cpu if job.clock == "cpu" else one.p50 for one in found.values()])
-    values, count = np.stack([one.values for one in chosen.values()]), job.measurements
-    weights, without, predicted = cross_fitted(values[:count], wanted[:count])
+    values, count = np.stack([one.features for one in candidates.values()]), job.n_fitted
+    weights, without, predicted = leave_one_out_fit(values[:count], wanted[:count])
     rows = [{"id": name, "answers": dict(one.architecture.answers), **asdict(found[name]),
-             "features": one.values.tolist()} for name, one in chosen.items()]
-    fit = Fit(f"{job.format}-{job.quantisation}", job.setup, job.clock, job.protocol["vocab"],
-              device(job.setup.threads), versions, list(FEATURES), weights.tolist(), without.tolist(),
-              np.abs(wanted[:count] / predicted - 1).tolist(), job.space, job.seed, job.rounds, left_out)
+             "features": one.features.tolist()} for name, one in candidates.items()]
+    fit = Fit(f"{job.format}-{job.quantization}", job.decoding_setup, job.clock, job.protocol["vocab"],
+              describe_device(job.decoding_setup.threads), versions, list(FEATURES), weights.tolist(), without.tolist(),
+              np.abs(wanted[:count] / predicted - 1).tolist(), job.space, job.seed, job.n_rounds, n_rejected)
     fit.candidates.extend(row | {"held_out": float(said)} for row, said in zip(rows, predicted))
     for row, value in zip(rows[count:], values[count:]):
         low, high = fit.interval(value)
@@ -218,25 +224,25 @@ def fitted(chosen: Mapping[str, Candidate], times: list[dict[str, Pair]], job: J
     return fit
 
 
-def cross_fitted(values: Array, wanted: Array) -> tuple[Array, Array, Array]:
+def leave_one_out_fit(values: FloatArray, targets: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Weights (features,), those without each row (rows, features), and predictions of each row by the latter."""
     rows = np.arange(len(values))
-    without = np.stack([least_squares(values[rows != at], wanted[rows != at]) for at in rows])
+    without = np.stack([nonnegative_least_squares(values[rows != at], targets[rows != at]) for at in rows])
     predicted = np.maximum((values * without).sum(1), np.finfo(float).tiny)
-    return least_squares(values, wanted), without, predicted
+    return nonnegative_least_squares(values, targets), without, predicted
 
 
-def least_squares(values: Array, wanted: Array) -> Array:
+def nonnegative_least_squares(values: FloatArray, targets: FloatArray) -> FloatArray:
     """Non-negative weights of least relative squared error."""
     from scipy.optimize import nnls
 
-    relative = values / wanted[:, None]
+    relative = values / targets[:, None]
     scale = np.where((most := relative.max(0)) > 0, most, 1)
-    found: Array = nnls(relative / scale, np.ones(len(wanted)))[0] / scale
+    found: FloatArray = nnls(relative / scale, np.ones(len(targets)))[0] / scale
     return found
 
 
-def summary(fit: Fit) -> Iterator[str]:
+def summarize_fit(fit: Fit) -> Iterator[str]:
     """What was measured and how well it is predicted, for people."""
     times = [one["p50"] for one in fit.candidates]
     yield str(fit)

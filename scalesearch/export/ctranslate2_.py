@@ -12,79 +12,79 @@ from scalesearch.blocks.core import PAD, Block
 from scalesearch.data import Tokenizer
 from scalesearch.data.split import BOS, UNK
 from scalesearch.errors import UserError
-from scalesearch.export.base import Decoder, Format, Ranked
-from scalesearch.export.values import value
+from scalesearch.export.base import ArtifactDecoder, ExportFormat, RankedHypotheses
+from scalesearch.export.tensor_values import evaluate_source
 from scalesearch.files import read_json
 from scalesearch.lowering.ctranslate2 import plan
 from scalesearch.lowering.plan import Plan
 from scalesearch.lowering.refusals import refusals
-from scalesearch.train.hardware import cpu_facts
+from scalesearch.train.hardware import read_cpuinfo
 
 if TYPE_CHECKING:
     from scalesearch.train.checkpoint import Checkpoint
-    from scalesearch.train.scoring.evaluate import Search
+    from scalesearch.train.scoring.evaluate import DecodingOptions
 
-TYPES = {"int8": "int8_float32", "int16": "int16", "bf16": "bfloat16", "none": "float32"}
-VOCABULARY = "shared_vocabulary.json"
-EXACT = {"avx512_vnni", "avx_vnni", "amx_int8"}  # instructions whose sums of int8 products do not saturate
-INEXACT = "products of int8 are less exact on this processor, which has no VNNI: scores may be lower than elsewhere"
+COMPUTE_TYPES = {"int8": "int8_float32", "int16": "int16", "bf16": "bfloat16", "none": "float32"}
+VOCABULARY_FILE = "shared_vocabulary.json"
+EXACT_INT8_INSTRUCTION_SETS = {"avx512_vnni", "avx_vnni", "amx_int8"}  # instructions whose sums of int8 products do not saturate
+INEXACT_INT8_NOTE = "products of int8 are less exact on this processor, which has no VNNI: scores may be lower than elsewhere"
 EPSILON = 1e-5  # of our layer norms
 
 
-class CTranslate2(Format):
+class CTranslate2Format(ExportFormat):
     """``model.bin``, ``config.json`` and the vocabulary."""
 
     name = "ctranslate2"
-    quantisations = ("int8", "int16", "bf16", "none")
+    quantizations = ("int8", "int16", "bf16", "none")
     packages = ("ctranslate2",)
 
-    def refusals(self, block: Block) -> list[str]:
+    def unsupported_reasons(self, block: Block) -> list[str]:
         return refusals(block)
 
-    def write(self, trained: Checkpoint, folder: Path, quantise: str) -> None:
-        made = plan(trained.architecture.block, trained.tokenizer.vocab_size, trained.max_length)
-        spec = _spec(made, trained.model.state_dict(), trained.tokenizer)
+    def write(self, trained: Checkpoint, folder: Path, quantization: str) -> None:
+        made = plan(trained.architecture.block, trained.tokenizer.vocab_size, trained.max_source_length)
+        spec = _build_spec(made, trained.model.state_dict(), trained.tokenizer)
         spec.validate()
         with np.errstate(all="ignore"):
-            spec.optimize(TYPES[quantise])
-        _mend(spec)
+            spec.optimize(COMPUTE_TYPES[quantization])
+        _fix_zero_scales(spec)
         spec.save(str(folder))
 
-    def open(self, folder: Path, threads: int) -> Decoder:
+    def open_decoder(self, folder: Path, threads: int) -> ArtifactDecoder:
         return CTranslate2Decoder(folder, threads)
 
 
-class CTranslate2Decoder(Decoder):
+class CTranslate2Decoder(ArtifactDecoder):
     """The runtime's translator. Its beam search is its own: a finished hypothesis leaves its place to another."""
 
     def __init__(self, folder: Path, threads: int) -> None:
         from ctranslate2 import Translator
 
-        self.tokens: list[str] = read_json(folder / VOCABULARY, list[str])
-        self.ids = {token: at for at, token in enumerate(self.tokens)}
+        self.tokens: list[str] = read_json(folder / VOCABULARY_FILE, list[str])
+        self.id_by_token = {token: at for at, token in enumerate(self.tokens)}
         self.translator = Translator(str(folder), intra_threads=threads)
-        self.computed = self.translator.compute_type
-        if self.computed.startswith("int8") and "flags" in (facts := cpu_facts()):
-            self.note = "" if EXACT.intersection(facts["flags"].split()) else INEXACT
+        self.compute_type = self.translator.compute_type
+        if self.compute_type.startswith("int8") and "flags" in (facts := read_cpuinfo()):
+            self.accuracy_note = "" if EXACT_INT8_INSTRUCTION_SETS.intersection(facts["flags"].split()) else INEXACT_INT8_NOTE
 
-    def greedy(self, rows: list[list[int]], limits: list[int]) -> list[list[int]]:
+    def greedy(self, source_ids: list[list[int]], max_lengths: list[int]) -> list[list[int]]:
         # A greedy translation that is cut is the beginning of the longer one.
-        found = self._run(rows, max(limits), 1, 1.0, 1)
-        return [ids[:limit] for [(ids, _)], limit in zip(found, limits)]
+        found = self._run(source_ids, max(max_lengths), 1, 1.0, 1)
+        return [ids[:limit] for [(ids, _)], limit in zip(found, max_lengths)]
 
-    def beam(self, rows: list[list[int]], limits: list[int], search: Search) -> list[Ranked]:
-        found: dict[int, Ranked] = {}
+    def beam_search(self, rows: list[list[int]], limits: list[int], search: DecodingOptions) -> list[RankedHypotheses]:
+        found: dict[int, RankedHypotheses] = {}
         for limit in sorted(set(limits)):
             places = [at for at, one in enumerate(limits) if one == limit]
-            some = self._run([rows[at] for at in places], limit, search.beam, search.length_penalty, search.nbest)
+            some = self._run([rows[at] for at in places], limit, search.beam, search.length_penalty, search.n_best)
             found |= dict(zip(places, some))
         return [found[at] for at in range(len(rows))]
 
-    def forced(self, rows: list[list[int]], length: int, beam: int) -> None:
+    def decode_fixed_length(self, rows: list[list[int]], length: int, beam: int) -> None:
         self._run(rows, length, beam, 1.0, 1, length)
 
     def _run(self, rows: list[list[int]], limit: int, beam: int, penalty: float, nbest: int, least: int = 0
-             ) -> list[Ranked]:
+             ) -> list[RankedHypotheses]:
         try:
             results = self.translator.translate_batch(
                 [[self.tokens[token] for token in row[:-1]] for row in rows],  # the runtime adds EOS
@@ -93,16 +93,16 @@ class CTranslate2Decoder(Decoder):
                 suppress_sequences=[[self.tokens[PAD]], [self.tokens[BOS]]])
         except RuntimeError as error:  # its positions are a table, as long as its training's sentences needed
             raise UserError(f"CTranslate2: {error}; ask for fewer tokens", code="too-long") from None
-        return [[([self.ids[token] for token in tokens], score)
+        return [[([self.id_by_token[token] for token in tokens], score)
                  for tokens, score in zip(result.hypotheses, result.scores)] for result in results]
 
 
-def _spec(made: Plan, weights: Mapping[str, Any], tokenizer: Tokenizer) -> Any:
+def _build_spec(plan: Plan, weights: Mapping[str, Any], tokenizer: Tokenizer) -> Any:
     """The runtime's specification of a model, with its values."""
     from ctranslate2.specs.transformer_spec import TransformerSpec
 
     spec = TransformerSpec.from_config((1, 1), 1)
-    spec.encoder, spec.decoder = _tree(made, weights)
+    spec.encoder, spec.decoder = _build_spec_tree(plan, weights)
     spec.config.layer_norm_epsilon, spec.config.add_source_eos = EPSILON, True
     tokens = [piece for piece, _ in tokenizer.pieces()]
     spec.register_source_vocabulary(tokens)
@@ -113,7 +113,7 @@ def _spec(made: Plan, weights: Mapping[str, Any], tokenizer: Tokenizer) -> Any:
     return spec
 
 
-def _mend(spec: Any) -> None:
+def _fix_zero_scales(spec: Any) -> None:
     """Gives matrices of zeros the scale 1: in int16 theirs is infinite, and their numbers are none."""
     from ctranslate2.specs.model_spec import index_spec
 
@@ -124,7 +124,7 @@ def _mend(spec: Any) -> None:
             getattr(node, last.removesuffix("_scale")).array[:] = 0
 
 
-def _tree(made: Plan, weights: Mapping[str, Any]) -> tuple[Any, Any]:
+def _build_spec_tree(plan: Plan, weights: Mapping[str, Any]) -> tuple[Any, Any]:
     """Encoder and decoder: nested specifications whose attributes are the plan's names."""
     from ctranslate2.specs.model_spec import OPTIONAL, LayerSpec
 
@@ -139,12 +139,12 @@ def _tree(made: Plan, weights: Mapping[str, Any]) -> tuple[Any, Any]:
             node = vars(node).setdefault(part, LayerSpec())
         return vars(node), path[-1]
 
-    for name, number in made.scalars.items():
+    for name, number in plan.scalars.items():
         node, last = place(name)
         node[last] = np.dtype(counts[last]).type(number)
-    for variable in made.variables:
+    for variable in plan.variables:
         node, last = place(variable.name)
-        node[last] = np.array(value(variable.source, weights).contiguous())  # a copy: quantising changes it in place
+        node[last] = np.array(evaluate_source(variable.source, weights).contiguous())  # a copy: quantising changes it in place
         assert node[last].shape == variable.shape, variable.name
         if variable.quantised:
             node[f"{last}_scale"] = OPTIONAL

@@ -19,43 +19,43 @@ import torch
 
 from scalesearch.cost import cost, protocol_of
 from scalesearch.data import DataSpec, Split
-from scalesearch.data.prepare import lower
-from scalesearch.data.sources import read
+from scalesearch.data.prepare import lowercase_pairs
+from scalesearch.data.sources import read_sentences
 from scalesearch.errors import UserError
-from scalesearch.export.base import Decoder, Format
-from scalesearch.export.formats import check, format_of, quantisation_of
+from scalesearch.export.base import ArtifactDecoder, ExportFormat
+from scalesearch.export.formats import check_exportable, get_format, resolve_quantization
 from scalesearch.export.torch_ import TorchDecoder
 from scalesearch.files import read_json, room_for, sync_folder, write_json
 from scalesearch.tasks import TASKS, Texts
-from scalesearch.train.checkpoint import DATA, DESCRIPTION, Checkpoint, read_checkpoint
-from scalesearch.train.result import Result, versions
-from scalesearch.train.scoring.evaluate import Search
+from scalesearch.train.checkpoint import DATA_FILE, DESCRIPTION_FILES, Checkpoint, read_checkpoint
+from scalesearch.train.result import Result, package_versions
+from scalesearch.train.scoring.evaluate import DecodingOptions
 
-FILE = "artefact.json"
-MOST_DIFFERENT = 0.02  # of the sentences, in float: rounding decides a near tie now and then, an error much more
+ARTIFACT_FILE = "artefact.json"
+MAX_DIFFERENT_SHARE = 0.02  # of the sentences, in float: rounding decides a near tie now and then, an error much more
 
 
 @dataclass
-class Artefact:
+class Artifact:
     """What ``artefact.json`` says.
 
     Attributes:
         versions: of the format's packages and of those that results depend on.
         bytes: of each file of the format, by name.
-        verification: see :func:`verify`; empty for the very weights.
+        verification: see :func:`verify_artifact`; empty for the very weights.
         provenance: architecture, costs under their protocol, scores with signatures, data, seed, and a study's words.
     """
 
     format: str
-    quantisation: str
+    quantization: str
     versions: dict[str, str] = field(default_factory=dict)
     bytes: dict[str, int] = field(default_factory=dict)
     verification: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
 
-    def lines(self) -> list[str]:
+    def summary_lines(self) -> list[str]:
         """What was written and verified, for people."""
-        lines = [f"{self.format}, {self.quantisation}: {sum(self.bytes.values()):,} bytes in {len(self.bytes)} files"]
+        lines = [f"{self.format}, {self.quantization}: {sum(self.bytes.values()):,} bytes in {len(self.bytes)} files"]
         checked = self.verification
         for name in [name for name in ("model", "float", "quantised") if name in checked]:
             scores = ", ".join(f"{key} {value:.2f}" for key, value in checked[name].items() if isinstance(value, float))
@@ -68,7 +68,7 @@ class Artefact:
 
 
 @dataclass(frozen=True)
-class Sample:
+class VerificationSample:
     """Validation sentences to verify on; ``name`` says which."""
 
     name: str
@@ -77,107 +77,107 @@ class Sample:
     spec: DataSpec
 
     @classmethod
-    def of(cls, trained: Checkpoint, spec: DataSpec, sentences: int) -> Sample:
+    def from_data(cls, trained: Checkpoint, spec: DataSpec, sentences: int) -> VerificationSample:
         """The first ``sentences`` of the validation text of ``spec``, in the tokens of ``trained``.
 
         Lines of text alone are read as a source is, at most half a window of each, and the model goes on.
         """
-        pairs, count = read(spec)["valid"], sentences
-        pairs = lower(pairs) if trained.lowercase else pairs
+        pairs, count = read_sentences(spec)["valid"], sentences
+        pairs = lowercase_pairs(pairs) if trained.is_lowercase else pairs
         source, target = pairs.source[:count], pairs.target[:count]
-        most = spec.window // 2 if spec.window else trained.max_length
+        most = spec.window // 2 if spec.window else trained.max_source_length
         rows = [row[:most] for row in trained.tokenizer.encode(source or target)]
-        name = spec.name or spec.builtin or ", ".join(Path(str(part)).name for part in spec.valid)
-        return cls(name, Split.of(rows), Texts(source, target, pairs.gold[:count] if pairs.gold else None), spec)
+        name = spec.name or spec.builtin or ", ".join(Path(str(part)).name for part in spec.validation)
+        return cls(name, Split.from_lists(rows), Texts(source, target, pairs.gold_edits[:count] if pairs.gold_edits else None), spec)
 
 
-def export(trained: Checkpoint, folder: Path, format: Format, quantise: str, sample: Sample | None,
-           source: dict[str, Any] | None = None, threads: int = 1) -> Artefact:
+def export_model(trained: Checkpoint, folder: Path, format: ExportFormat, quantization: str, sample: VerificationSample | None,
+           extra_provenance: dict[str, Any] | None = None, threads: int = 1) -> Artifact:
     """Writes ``trained`` as ``format`` into the new folder ``folder``, and verifies it on ``sample``.
 
     Args:
         sample: None for a format that holds the very weights.
-        source: more of where it comes from, for ``provenance``.
+        extra_provenance: more of where it comes from, for ``provenance``.
 
     Raises:
         UserError: the folder is there, the format cannot hold the architecture, or the artefact decodes otherwise.
     """
-    check(format, trained.architecture.block, quantise)
-    packages = format.versions()
+    check_exportable(format, trained.architecture.block, quantization)
+    packages = format.package_versions()
     if folder.exists():
         raise UserError(f"{folder} is there already; choose another folder with --out", code="already-exists")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with room_for(folder), tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as place:
         made = Path(place) / "artefact"
         made.mkdir()
-        format.write(trained, made, quantise)
-        found = describe(trained, made, format, quantise)
-        found.versions, found.provenance = versions() | packages, placeless(provenance(trained) | (source or {}))
+        format.write(trained, made, quantization)
+        found = write_description(trained, made, format, quantization)
+        found.versions, found.provenance = package_versions() | packages, strip_paths(collect_provenance(trained) | (extra_provenance or {}))
         if sample is not None:
             plain = made
-            if quantise != "none":
+            if quantization != "none":
                 plain = Path(place) / "float"
                 plain.mkdir()
                 format.write(trained, plain, "none")
-            found.verification = verify(trained, sample, format.open(plain, threads),
-                                        format.open(made, threads) if quantise != "none" else None)
-        write_json(made / FILE, asdict(found))
+            found.verification = verify_artifact(trained, sample, format.open_decoder(plain, threads),
+                                        format.open_decoder(made, threads) if quantization != "none" else None)
+        write_json(made / ARTIFACT_FILE, asdict(found))
         for file in made.rglob("*"):
-            sync(file)
+            sync_file(file)
         os.replace(made, folder)
         sync_folder(folder.parent)
     return found
 
 
-def export_training(source: Path, folder: Path, name: str, quantise: str | None = None, data: DataSpec | None = None,
-                    sentences: int = 1000, threads: int = 1, why: str = "") -> Artefact:
-    """Writes the finished training in ``source`` as the format ``name`` into the new folder ``folder``; verifies it.
+def export_training(source: Path, folder: Path, format_name: str, quantization: str | None = None, data: DataSpec | None = None,
+                    sentences: int = 1000, threads: int = 1, selection_reason: str = "") -> Artifact:
+    """Writes the finished training in ``source`` as the format ``format_name`` into the new folder ``folder``; verifies it.
 
     Args:
-        quantise: the format's own, if not given.
+        quantization: the format's own, if not given.
         data: of whose validation text the first ``sentences`` are verified on; the training's own, if not given.
-        why: it was chosen.
+        selection_reason: it was chosen.
 
     Raises:
-        UserError: as :func:`export`; or ``source`` is no finished training, or its text is not to be had.
+        UserError: as :func:`export_model`; or ``source`` is no finished training, or its text is not to be had.
     """
-    trained, format = read_checkpoint(source), format_of(name)
+    trained, format = read_checkpoint(source), get_format(format_name)
     sample = None
-    if format.decodes:
-        spec = data or DataSpec.from_mapping(read_json(source / DATA, dict[str, Any])["spec"]).resolve()
-        sample = Sample.of(trained, spec, sentences)
-    return export(trained, folder, format, quantisation_of(format, quantise), sample, {"chosen": why}, threads)
+    if format.has_decoder:
+        spec = data or DataSpec.from_mapping(read_json(source / DATA_FILE, dict[str, Any])["spec"]).with_absolute_paths()
+        sample = VerificationSample.from_data(trained, spec, sentences)
+    return export_model(trained, folder, format, resolve_quantization(format, quantization), sample, {"chosen": selection_reason}, threads)
 
 
-def describe(trained: Checkpoint, made: Path, format: Format, quantise: str) -> Artefact:
-    """Makes the files of a format, written into ``made``, an artefact that can be opened; says what it is."""
-    sizes = {str(file.relative_to(made)): file.stat().st_size for file in sorted(made.rglob("*")) if file.is_file()}
-    found = Artefact(format.name, quantise, bytes=sizes)
-    for name in DESCRIPTION:
-        if trained.folder is None or (made / name).exists():
+def write_description(trained: Checkpoint, folder: Path, format: ExportFormat, quantization: str) -> Artifact:
+    """Makes the files of a format, written into ``folder``, an artefact that can be opened; says what it is."""
+    sizes = {str(file.relative_to(folder)): file.stat().st_size for file in sorted(folder.rglob("*")) if file.is_file()}
+    found = Artifact(format.name, quantization, bytes=sizes)
+    for name in DESCRIPTION_FILES:
+        if trained.folder is None or (folder / name).exists():
             continue
-        if name == DATA:
-            write_json(made / name, placeless(read_json(trained.folder / name, dict[str, Any])))
+        if name == DATA_FILE:
+            write_json(folder / name, strip_paths(read_json(trained.folder / name, dict[str, Any])))
         else:
-            shutil.copyfile(trained.folder / name, made / name)
-    write_json(made / FILE, asdict(found))
+            shutil.copyfile(trained.folder / name, folder / name)
+    write_json(folder / ARTIFACT_FILE, asdict(found))
     return found
 
 
-def verify(trained: Checkpoint, sample: Sample, plain: Decoder, quantised: Decoder | None) -> dict[str, Any]:
+def verify_artifact(trained: Checkpoint, sample: VerificationSample, float_decoder: ArtifactDecoder, quantized_decoder: ArtifactDecoder | None) -> dict[str, Any]:
     """Greedy translations of an artefact beside the model's own in float32: sentences that differ, and scores.
 
     Returns:
-        the text, the number of its sentences, and for ``model``, ``float`` and ``quantised`` the task's metrics; for
+        the text, the number of its sentences, and for ``model``, ``float`` and ``quantized_decoder`` the task's metrics; for
         the latter two ``different``, the sentences of which any token differs, and as far as there are any,
         ``computed`` and ``note`` of the :class:`.Decoder`.
 
     Raises:
         UserError: more than 2 % of the sentences differ in float.
     """
-    search, score = Search(1), TASKS[trained.task].score
-    names = {"model": TorchDecoder(trained.model.to(torch.float32)), "float": plain, "quantised": quantised}
-    said: dict[str, Any] = {"text": sample.name, "sentences": len(sample.split), "decode": search.protocol}
+    search, score = DecodingOptions(1), TASKS[trained.task].score
+    names = {"model": TorchDecoder(trained.model.to(torch.float32)), "float": float_decoder, "quantised": quantized_decoder}
+    said: dict[str, Any] = {"text": sample.name, "sentences": len(sample.split), "decode": search.description}
     wanted: Sequence[list[int]] = []
     for name, decoder in names.items():
         if decoder is None:
@@ -191,14 +191,14 @@ def verify(trained: Checkpoint, sample: Sample, plain: Decoder, quantised: Decod
         if name != "model":
             said[name]["different"] = sum(a != b for a, b in zip(wanted, ids))
     different = said["float"]["different"]
-    if different > MOST_DIFFERENT * len(sample.split):
+    if different > MAX_DIFFERENT_SHARE * len(sample.split):
         raise UserError(f"the artefact translates {different} of {len(sample.split)} sentences of {sample.name} "
                         "otherwise than the model, in float32; nothing was written. Please report it",
                         code="export-differs")
     return said
 
 
-def provenance(trained: Checkpoint) -> dict[str, Any]:
+def collect_provenance(trained: Checkpoint) -> dict[str, Any]:
     """Where a model comes from: its architecture, costs, scores, data and seed."""
     architecture, folder = trained.architecture, trained.folder
     result = folder and Result.read(folder)
@@ -206,40 +206,40 @@ def provenance(trained: Checkpoint) -> dict[str, Any]:
     costs = cost(architecture.block, protocol).values
     said = {"architecture": architecture.id, "task": trained.task, "costs": costs, "protocol": protocol.to_json()}
     if folder and result:
-        data = {key: value for key, value in read_json(folder / DATA, dict[str, Any]).items() if key != "counts"}
+        data = {key: value for key, value in read_json(folder / DATA_FILE, dict[str, Any]).items() if key != "counts"}
         said |= {"metrics": result.metrics, "data": data, "seed": result.seed, "trained_with": result.versions}
     return said
 
 
-def placeless(value: Any) -> Any:
+def strip_paths(value: Any) -> Any:
     """``value`` with names in place of whole paths, which are of one machine: an artefact goes to others."""
     match value:
         case dict():
-            return {key: placeless(inside) for key, inside in value.items()}
+            return {key: strip_paths(inside) for key, inside in value.items()}
         case list() | tuple():
-            return [placeless(inside) for inside in value]
+            return [strip_paths(inside) for inside in value]
         case str() if value.startswith("/") and Path(value).parent != Path(value):
             return Path(value).name
     return value
 
 
-def sync(file: Path) -> None:
+def sync_file(file: Path) -> None:
     """Makes a file's content survive a power cut."""
     with suppress(OSError), file.open("rb") as handle:
         os.fsync(handle.fileno())
 
 
-def open_artefact(folder: Path, threads: int = 1) -> tuple[Checkpoint, Decoder]:
+def open_artifact(folder: Path, threads: int = 1) -> tuple[Checkpoint, ArtifactDecoder]:
     """The artefact in ``folder``: its description with a model that has no weights, and what decodes it.
 
     Raises:
         UserError: it is damaged, or needs a package that is not installed.
     """
-    format = format_of(read_json(folder / FILE, Artefact).format)
-    format.versions()
-    described = read_checkpoint(folder, weights=False)
+    format = get_format(read_json(folder / ARTIFACT_FILE, Artifact).format)
+    format.package_versions()
+    described = read_checkpoint(folder, load_weights=False)
     try:
-        return described, format.open(folder, threads)
+        return described, format.open_decoder(folder, threads)
     except (OSError, RuntimeError, ValueError) as error:  # as runtimes raise them
         raise UserError(f"{folder}: its {format.name} artefact cannot be opened: {str(error).splitlines()[0]}. Export "
                         "it again", code="file-damaged") from error

@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 
 from scalesearch.errors import UserError
-from scalesearch.export.base import Format
+from scalesearch.export.base import ExportFormat
 
-FORMATS = {
+FORMAT_CLASSES = {
     "ctranslate2": "scalesearch.export.ctranslate2_:CTranslate2",
     "torch": "scalesearch.export.torch_:Torch",
     "huggingface": "scalesearch.export.huggingface.format:HuggingFace",
@@ -15,28 +15,28 @@ FORMATS = {
 }
 
 
-def format_of(name: str) -> Format:
+def get_format(name: str) -> ExportFormat:
     """The format ``name``. Raises UserError where there is none."""
-    if name not in FORMATS:
-        raise UserError(f"format {name}: there are {', '.join(FORMATS)}", code="unknown-format")
-    module, _, kind = FORMATS[name].partition(":")
-    found: Format = getattr(importlib.import_module(module), kind)()
+    if name not in FORMAT_CLASSES:
+        raise UserError(f"format {name}: there are {', '.join(FORMAT_CLASSES)}", code="unknown-format")
+    module, _, kind = FORMAT_CLASSES[name].partition(":")
+    found: ExportFormat = getattr(importlib.import_module(module), kind)()
     return found
 
 
-def quantisation_of(format: Format, quantise: str | None) -> str:
+def resolve_quantization(format: ExportFormat, quantization: str | None) -> str:
     """The quantisation that is asked for, or the format's first. Raises UserError where the format has not that one."""
-    if quantise not in (None, *format.quantisations):
-        raise UserError(f"--quantize {quantise}: {format.name} has {', '.join(format.quantisations)}",
+    if quantization not in (None, *format.quantizations):
+        raise UserError(f"--quantize {quantization}: {format.name} has {', '.join(format.quantizations)}",
                         code="no-such-quantisation")
-    return quantise or format.quantisations[0]
+    return quantization or format.quantizations[0]
 
 
-def check(format: Format, block: object, quantise: str) -> None:
+def check_exportable(format: ExportFormat, block: object, quantization: str) -> None:
     """Checks that ``format`` can hold an architecture. Raises UserError with every reason, and formats that can."""
-    quantisation_of(format, quantise)
-    if reasons := format.refusals(block):  # type: ignore[arg-type]
-        others = [name for name in FORMATS if name != format.name and not format_of(name).refusals(block)]  # type: ignore[arg-type]
+    resolve_quantization(format, quantization)
+    if reasons := format.unsupported_reasons(block):  # type: ignore[arg-type]
+        others = [name for name in FORMAT_CLASSES if name != format.name and not get_format(name).unsupported_reasons(block)]  # type: ignore[arg-type]
         listed = "".join(f"\n  {reason}" for reason in reasons)
         raise UserError(f"--to {format.name} cannot hold this architecture:{listed}\nThese formats can: "
                         f"{', '.join(others)}", code="not-exportable")

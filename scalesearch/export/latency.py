@@ -24,44 +24,44 @@ from scalesearch.blocks.core import PAD
 from scalesearch.cost.fit import Setup
 from scalesearch.data.split import BOS, EOS, UNK
 from scalesearch.errors import UserError
-from scalesearch.export.base import Decoder
+from scalesearch.export.base import ArtifactDecoder
 
-WARM_UP = 2  # rounds that do not count
-STEADY = 0.03  # by how much two halves of the rounds may differ
-SETS = ("sse4_2", "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx_vnni", "amx_int8", "asimd", "asimddp", "i8mm")
-Clock = Callable[[], float]
-Pair = tuple[float, float]  # wall and CPU time of one decoding, in ms a sentence
+WARM_UP_ROUNDS = 2  # rounds that do not count
+MAX_HALF_DIFFERENCE = 0.03  # by how much two halves of the rounds may differ
+INSTRUCTION_SETS = ("sse4_2", "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx_vnni", "amx_int8", "asimd", "asimddp", "i8mm")
+ReadSeconds = Callable[[], float]
+WallAndCpuTime = tuple[float, float]  # wall and CPU time of one decoding, in ms a sentence
 
 
 @dataclass(frozen=True)
-class Latency:
+class LatencyStatistics:
     """Latency of one artefact, in ms a sentence.
 
     Attributes:
         p50, p90: of the rounds, by the wall clock.
         cpu: median CPU time of the process, of all its threads.
-        unsteady: whether the medians of two interleaved halves of the rounds differ by over 3 %.
+        is_unstable: whether the medians of two interleaved halves of the rounds differ by over 3 %.
     """
 
     p50: float
     p90: float
     cpu: float
-    rounds: int
-    unsteady: bool
+    n_rounds: int
+    is_unstable: bool
 
     @classmethod
-    def of(cls, times: Sequence[Pair]) -> Latency:
+    def from_times(cls, times: Sequence[WallAndCpuTime]) -> LatencyStatistics:
         """The latency that three or more rounds say."""
         wall, cpu = zip(*times)
         # Pairs of rounds: in both halves as many went forwards as backwards.
         one, other = (statistics.median(wall[at] for at in range(len(wall)) if at // 2 % 2 == half) for half in (0, 1))
         p90 = statistics.quantiles(wall, n=10, method="inclusive")[-1]
         return cls(statistics.median(wall), p90, statistics.median(cpu), len(wall),
-                   abs(one - other) > STEADY * min(one, other))
+                   abs(one - other) > MAX_HALF_DIFFERENCE * min(one, other))
 
 
 @contextmanager
-def pinned(threads: int) -> Iterator[list[int]]:
+def pinned_threads(threads: int) -> Iterator[list[int]]:
     """A stretch in which this thread, and those it starts, have as many cores as ``threads``; yields which."""
     import torch
 
@@ -78,13 +78,13 @@ def pinned(threads: int) -> Iterator[list[int]]:
             os.sched_setaffinity(0, before)
 
 
-def sources(setup: Setup, words: int, seed: int = 1) -> list[list[int]]:
+def random_sources(setup: Setup, vocab_size: int, seed: int = 1) -> list[list[int]]:
     """Random source rows, EOS last."""
     rng, first = Random(seed), max(PAD, UNK, BOS, EOS) + 1
-    return [[*(rng.randrange(first, words) for _ in range(setup.source - 1)), EOS] for _ in range(setup.batch)]
+    return [[*(rng.randrange(first, vocab_size) for _ in range(setup.source - 1)), EOS] for _ in range(setup.batch)]
 
 
-def check_room(name: str, model: Any, setup: Setup) -> None:
+def check_target_length(name: str, model: Any, setup: Setup) -> None:
     """Raises UserError where ``model`` has learned positions, and fewer than what is to be decoded."""
     model.check_length(setup.source)
     room = model.target_room(setup.source)
@@ -93,38 +93,38 @@ def check_room(name: str, model: Any, setup: Setup) -> None:
                         "(--target)", code="too-long")
 
 
-def rounds(decoders: Mapping[str, Decoder], words: Mapping[str, int], setup: Setup, count: int, done: int = 0,
-           clocks: tuple[Clock, Clock] = (time.perf_counter, time.process_time)) -> Iterator[dict[str, Pair]]:
-    """Yields the times of each round of all ``decoders``, which were opened in :func:`pinned`.
+def measure_rounds(decoders: Mapping[str, ArtifactDecoder], vocab_sizes: Mapping[str, int], setup: Setup, n_rounds: int, n_done: int = 0,
+           clocks: tuple[ReadSeconds, ReadSeconds] = (time.perf_counter, time.process_time)) -> Iterator[dict[str, WallAndCpuTime]]:
+    """Yields the times of each round of all ``decoders``, which were opened in :func:`pinned_threads`.
 
     Args:
-        words: entries of each one's vocabulary.
-        done: rounds that were measured before, to go on after them.
+        vocab_sizes: entries of each one's vocabulary.
+        n_done: rounds that were measured before, to go on after them.
     """
-    rows = {name: sources(setup, words[name]) for name in decoders}
+    rows = {name: random_sources(setup, vocab_sizes[name]) for name in decoders}
     wall, cpu = clocks
-    for at in range(-WARM_UP, count - done):
-        found: dict[str, Pair] = {}
+    for at in range(-WARM_UP_ROUNDS, n_rounds - n_done):
+        found: dict[str, WallAndCpuTime] = {}
         names = list(decoders)
-        for name in reversed(names) if (at + done) % 2 else names:
+        for name in reversed(names) if (at + n_done) % 2 else names:
             start = wall(), cpu()
-            decoders[name].forced(rows[name], setup.target, setup.beam)
+            decoders[name].decode_fixed_length(rows[name], setup.target, setup.beam)
             found[name] = tuple(1e3 * (now() - since) / setup.batch for now, since in zip(clocks, start))  # type: ignore[assignment]
         if at >= 0:
             yield found
 
 
-def device(threads: int) -> dict[str, Any]:
+def describe_device(threads: int) -> dict[str, Any]:
     """The machine that is measured: processor, its instruction sets, cores."""
-    from scalesearch.train.hardware import cpu_facts, processor
+    from scalesearch.train.hardware import processor_name, read_cpuinfo
 
-    facts = cpu_facts()
+    facts = read_cpuinfo()
     there = facts.get("flags", facts.get("Features", "")).split()
-    return {"processor": processor(), "architecture": platform.machine(), "sets": [one for one in SETS if one in there],
+    return {"processor": processor_name(), "architecture": platform.machine(), "sets": [one for one in INSTRUCTION_SETS if one in there],
             "cores": os.cpu_count(), "threads": threads, "system": platform.system()}
 
 
-def peak_memory(folder: Path, setup: Setup) -> dict[str, int]:
+def measure_peak_memory(folder: Path, setup: Setup) -> dict[str, int]:
     """Peak resident bytes of a process that opens the artefact and decodes a batch.
 
     Returns:
@@ -133,7 +133,7 @@ def peak_memory(folder: Path, setup: Setup) -> dict[str, int]:
     Raises:
         UserError: the process failed.
     """
-    made = subprocess.run([sys.executable, "-m", "scalesearch.export.memory", str(folder), json.dumps(asdict(setup))],
+    made = subprocess.run([sys.executable, "-m", "scalesearch.export.peak_memory", str(folder), json.dumps(asdict(setup))],
                           capture_output=True, text=True, check=False)
     if made.returncode:
         raise UserError(f"{folder}: its memory could not be measured: {made.stderr.strip().splitlines()[-1:]}",

@@ -9,26 +9,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.errors import UserError
-from scalesearch.export.base import Format
-from scalesearch.export.formats import check, format_of
-from scalesearch.train.recipe import MODEL, Recipe
+from scalesearch.export.base import ExportFormat
+from scalesearch.export.formats import check_exportable, get_format
+from scalesearch.train.recipe import DECODE_WITH_MODEL, Recipe
 
 if TYPE_CHECKING:
-    from scalesearch.train.scoring.evaluate import Decode
+    from scalesearch.train.scoring.evaluate import DecodeFunction
 
 
-def check_packages(recipe: Recipe) -> tuple[Format, str] | None:
+def resolve_decoder_format(recipe: Recipe) -> tuple[ExportFormat, str] | None:
     """Format and quantisation of what translates; None for the model itself.
 
     Raises:
         UserError: a package of the format is missing.
     """
-    if recipe.decode_with == MODEL:
+    if recipe.decode_with == DECODE_WITH_MODEL:
         return None
     name, _, quantise = recipe.decode_with.partition("-")
-    format = format_of(name)
+    format = get_format(name)
     try:
-        format.versions()
+        format.package_versions()
     except UserError as error:
         raise UserError(f"decode_with: {error.message}", key="recipe.decode_with", code=error.code) from None
     return format, quantise
@@ -36,21 +36,21 @@ def check_packages(recipe: Recipe) -> tuple[Format, str] | None:
 
 def check_decoder(recipe: Recipe, block: Any) -> None:
     """Checks that what translates can hold an architecture. Raises UserError with every reason."""
-    if found := check_packages(recipe):
+    if found := resolve_decoder_format(recipe):
         format, quantise = found
-        check(format, block, quantise)
+        check_exportable(format, block, quantise)
 
 
 @contextmanager
-def artefact_decoder(folder: Path, name: str) -> Iterator[Decode]:
+def artifact_decoder(folder: Path, name: str) -> Iterator[DecodeFunction]:
     """What translates by an artefact ``name``, such as ``ctranslate2-int8``, of the trained model in ``folder``."""
     import torch
 
     from scalesearch.train.checkpoint import read_checkpoint
 
     trained, (kind, _, quantise) = read_checkpoint(folder), name.partition("-")
-    format = format_of(kind)
+    format = get_format(kind)
     with tempfile.TemporaryDirectory() as place:
         format.write(trained, Path(place), quantise)
-        decoder = format.open(Path(place), torch.get_num_threads())
+        decoder = format.open_decoder(Path(place), torch.get_num_threads())
         yield lambda split, search: decoder.translate(split, trained, search)

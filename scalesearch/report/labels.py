@@ -7,7 +7,7 @@ from typing import Any
 from scalesearch.cost import Protocol as Convention
 from scalesearch.cost import protocol_of
 from scalesearch.space.schema.cost_names import OWN
-from scalesearch.tasks import MEASURED, METRICS
+from scalesearch.tasks import EFFICIENCY_METRICS, METRICS
 
 Protocol = Mapping[str, Any]
 WORDS = {"params": "parameters", "macs": "multiply-accumulates per sentence pair", "flops": "FLOPs per sentence pair",
@@ -31,7 +31,7 @@ def describe(name: str, protocol: Protocol | None = None) -> str:
     group, _, section = name.partition(".")
     metric = name.removeprefix("test.")
     if metric in METRICS:
-        return _of_split(METRICS[metric].words, "" if metric in MEASURED else "valid" if metric == name else "test")
+        return _of_split(METRICS[metric].label, "" if metric in EFFICIENCY_METRICS else "valid" if metric == name else "test")
     if name in WORDS:
         return _of_artefact(name, protocol or {}) or WORDS[name]
     label = (SECTIONS[section] + WORDS[group]).strip()
@@ -72,7 +72,7 @@ def unit(name: str) -> str:
     """Unit of a column of a study's table; empty where it has none, as names, states and answers."""
     plain = name.removeprefix("test.").removesuffix(".sd").removesuffix(".half")
     group = plain.partition(".")[0] if "." in plain else ""
-    words = METRICS[plain].words if plain in METRICS else WORDS.get(plain) or WORDS.get(group, "")
+    words = METRICS[plain].label if plain in METRICS else WORDS.get(plain) or WORDS.get(group, "")
     inside = words.partition("(")[2].rpartition(")")[0]  # Loss (nats per token)
     return inside or words or UNITS.get(plain.rpartition("_")[2], "")
 

@@ -10,11 +10,11 @@ from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.noise import CONFIDENCE, decimals_for_interval, pool_noise, sample_std
 from scalesearch.report.labels import brief
 from scalesearch.report.records import Record, cost_of, is_replicate, proxies_of, score_of
-from scalesearch.tasks import COMMON, MEASURED
+from scalesearch.tasks import COMMON_METRICS, EFFICIENCY_METRICS
 from scalesearch.tasks import METRICS as EVERY_METRIC
 
 METRICS = tuple(EVERY_METRIC)  # of all tasks; on the split that a study chooses by
-REPORTED = tuple(f"test.{name}" for name in METRICS if name not in MEASURED)  # on the one that it never sees
+REPORTED = tuple(f"test.{name}" for name in METRICS if name not in EFFICIENCY_METRICS)  # on the one that it never sees
 COSTS = ("params.total", "params.non_embedding", "params.decoder", "macs.total", "flops.total", "memory.weights",
          "memory.cache", "memory.activations")
 # Column to the record's key. Training seconds are the updates alone; wall seconds hold validation and decoding too.
@@ -141,7 +141,7 @@ def texts(rows: pd.DataFrame, objectives: Mapping[str, str], *more: str) -> pd.D
 
 def reported(rows: pd.DataFrame, objectives: Iterable[str]) -> list[str]:
     """The test score that is shown beside: of the first objective that is a metric of the task's, or the task's own."""
-    names = dict.fromkeys([*(f"test.{name}" for name in objectives if name not in COMMON), *REPORTED])
+    names = dict.fromkeys([*(f"test.{name}" for name in objectives if name not in COMMON_METRICS), *REPORTED])
     return [name for name in names if name in rows and rows[name].notna().any()][:1]
 
 

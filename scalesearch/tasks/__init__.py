@@ -7,9 +7,18 @@ a library that a metric needs is imported when it is computed.
 import importlib
 import pkgutil
 
-from scalesearch.tasks.base import COMMON, FORMS, MEASURED, PER_TOKEN, Metric, MetricOptions, Task, Texts
+from scalesearch.tasks.base import (
+    COMMON_METRICS,
+    EFFICIENCY_METRICS,
+    FILE_FORMATS,
+    PER_TOKEN_METRICS,
+    Metric,
+    MetricOptions,
+    Task,
+    Texts,
+)
 
-__all__ = ["COMMON", "FORMS", "MEASURED", "METRICS", "PER_TOKEN", "TASKS", "Metric", "MetricOptions", "Task", "Texts"]
+__all__ = ["COMMON_METRICS", "FILE_FORMATS", "EFFICIENCY_METRICS", "METRICS", "PER_TOKEN_METRICS", "TASKS", "Metric", "MetricOptions", "Task", "Texts"]
 
 _MODULES = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
 TASKS: dict[str, Task] = {module.TASK.name: module.TASK for module in _MODULES if hasattr(module, "TASK")}
@@ -18,6 +27,6 @@ TASKS: dict[str, Task] = {module.TASK.name: module.TASK for module in _MODULES i
 # All there are: of tasks that generate, of every task, of text alone, measured on the machine.
 METRICS: dict[str, Metric] = {}
 for _task in sorted(TASKS.values(), key=lambda task: task.score is None):
-    METRICS |= {} if _task.score else COMMON
-    METRICS |= {**_task.metrics, **{name: metric for name, (metric, _) in _task.optional.items()}}
-METRICS |= MEASURED
+    METRICS |= {} if _task.score else COMMON_METRICS
+    METRICS |= {**_task.metrics, **{name: metric for name, (metric, _) in _task.optional_metrics.items()}}
+METRICS |= EFFICIENCY_METRICS

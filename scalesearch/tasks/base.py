@@ -8,14 +8,14 @@ from typing import Any, Protocol
 
 from scalesearch.tasks.edits import Edits
 
-FORMS = ("pairs", "corrections", "text")
+FILE_FORMATS = ("pairs", "corrections", "text")
 
 
 class MetricOptions(Protocol):
     """Fields of a data spec that decide which metrics there are."""
 
     @property
-    def tokenised(self) -> bool: ...
+    def tokenized(self) -> bool: ...
     @property
     def comet(self) -> str | None: ...
     @property
@@ -30,25 +30,25 @@ class Metric:
 
     Attributes:
         direction: ``max`` or ``min``, whichever is better.
-        best: the end of its scale.
-        words: its name in figures and tables.
+        best_value: the end of its scale.
+        label: its name in figures and tables.
     """
 
     direction: str
-    best: float
-    words: str
+    best_value: float
+    label: str
 
 
 @dataclass(frozen=True)
 class Texts:
     """Sources and references, line by line, that hypotheses are scored against.
 
-    ``gold``: for each sentence the edits of each annotator, where there are any.
+    ``gold_edits``: for each sentence the edits of each annotator, where there are any.
     """
 
     source: Sequence[str]
     target: Sequence[str]
-    gold: Sequence[Sequence[Edits]] | None = None
+    gold_edits: Sequence[Sequence[Edits]] | None = None
 
 
 @dataclass(frozen=True)
@@ -59,41 +59,41 @@ class Task:
 
     Attributes:
         name: as ``task:`` of a data file writes it.
-        form: of its files: ``pairs`` (line i of one file answers line i of the other), ``corrections`` (pairs, or
+        file_format: of its files: ``pairs`` (line i of one file answers line i of the other), ``corrections`` (pairs, or
             M2 files of gold edits), ``text`` (one file).
-        keys: fields of a data spec that only some tasks have, and this one does.
+        data_keys: fields of a data spec that only some tasks have, and this one does.
         metrics: that it always has; the first is the one that validations watch. Loss, perplexity and loss per
             character are every task's; of these only the last compares models of different vocabularies.
-        optional: further metrics, each with the field of a data spec that asks for it.
+        optional_metrics: further metrics, each with the field of a data spec that asks for it.
         score: maps hypotheses, texts and data spec to metrics with their signatures; None where nothing is generated.
-        of_loss: maps loss (nats a token), tokens, texts and data spec to metrics; None where there are no others.
-        model: the kind of model that it needs; None for any.
-        check: raises UserError where a metric that the spec asks for cannot be computed here.
+        score_loss: maps loss (nats a token), tokens, texts and data spec to metrics; None where there are no others.
+        model_type: the kind of model that it needs; None for any.
+        check_options: raises UserError where a metric that the spec asks for cannot be computed here.
     """
 
     name: str
-    form: str
+    file_format: str
     metrics: Mapping[str, Metric]
-    keys: tuple[str, ...] = ()
-    optional: Mapping[str, tuple[Metric, str]] = field(default_factory=dict)
+    data_keys: tuple[str, ...] = ()
+    optional_metrics: Mapping[str, tuple[Metric, str]] = field(default_factory=dict)
     score: Callable[[Sequence[str], Texts, MetricOptions], dict[str, Any]] | None = None
-    of_loss: Callable[[float, int, Texts, MetricOptions], dict[str, Any]] | None = None
-    model: str | None = None
-    check: Callable[[MetricOptions], None] = field(default=lambda options: None)
+    score_loss: Callable[[float, int, Texts, MetricOptions], dict[str, Any]] | None = None
+    model_type: str | None = None
+    check_options: Callable[[MetricOptions], None] = field(default=lambda options: None)
 
     @property
-    def main(self) -> str:
+    def main_metric(self) -> str:
         """Name of the metric that validations watch and figures show."""
         return next(iter(self.metrics))
 
-    def measures(self, options: MetricOptions) -> dict[str, Metric]:
+    def metrics_for(self, options: MetricOptions) -> dict[str, Metric]:
         """All metrics of a training on such data."""
-        further = {name: metric for name, (metric, key) in self.optional.items()
+        further = {name: metric for name, (metric, key) in self.optional_metrics.items()
                    if getattr(options, key) not in (None, False)}
-        return {**self.metrics, **further, **COMMON}
+        return {**self.metrics, **further, **COMMON_METRICS}
 
 
-PER_TOKEN = {"loss": Metric("min", 0.0, "Loss (nats per token)"), "perplexity": Metric("min", 1.0, "Perplexity")}
-COMMON = {**PER_TOKEN, "loss_per_char": Metric("min", 0.0, "Loss per character (nats)")}
-MEASURED = {"latency": Metric("min", 0.0, "Latency (ms per sentence, one at a time, greedy)"),
+PER_TOKEN_METRICS = {"loss": Metric("min", 0.0, "Loss (nats per token)"), "perplexity": Metric("min", 1.0, "Perplexity")}
+COMMON_METRICS = {**PER_TOKEN_METRICS, "loss_per_char": Metric("min", 0.0, "Loss per character (nats)")}
+EFFICIENCY_METRICS = {"latency": Metric("min", 0.0, "Latency (ms per sentence, one at a time, greedy)"),
             "memory": Metric("min", 0.0, "Peak memory of training (MiB)")}

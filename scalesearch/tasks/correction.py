@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalesearch.tasks.base import Metric, MetricOptions, Task, Texts
-from scalesearch.tasks.edits import Edits, distances, edits_between
+from scalesearch.tasks.edits import Edits, edit_distances, extract_edits
 
 Vertex = tuple[int, int]  # words of the source and of the hypothesis behind it
 Step = tuple[Vertex, bool]  # where to, and whether a word changes
@@ -31,22 +31,22 @@ Lattice = dict[Vertex, list[Step]]
 State = tuple[int, int]  # words unchanged in the edit that one is inside of, or OUTSIDE; the next gold insertion here
 Cost = tuple[int, int, int]  # minus gold edits, steps outside of them, other edits
 
-OUTSIDE = -1
+OUTSIDE_EDIT = -1
 BETA, MAX_UNCHANGED = 0.5, 2
 METRICS = {"f05": Metric("max", 100.0, "M2 F0.5"), "precision": Metric("max", 100.0, "M2 precision"),
            "recall": Metric("max", 100.0, "M2 recall")}
 
 
 @dataclass(frozen=True)
-class Counts:
+class EditCounts:
     """Numbers of edits: correct, proposed by the system, and gold."""
 
     correct: int = 0
     proposed: int = 0
     gold: int = 0
 
-    def __add__(self, other: Counts) -> Counts:
-        return Counts(self.correct + other.correct, self.proposed + other.proposed, self.gold + other.gold)
+    def __add__(self, other: EditCounts) -> EditCounts:
+        return EditCounts(self.correct + other.correct, self.proposed + other.proposed, self.gold + other.gold)
 
     @property
     def precision(self) -> float:
@@ -58,34 +58,34 @@ class Counts:
         """Share of gold edits that were proposed; 1 where there are none."""
         return self.correct / self.gold if self.gold else 1.0
 
-    def f(self, beta: float = BETA) -> float:
+    def f_score(self, beta: float = BETA) -> float:
         """F measure; precision weighs more the smaller ``beta``. 1 without any edit."""
         below = beta**2 * self.gold + self.proposed
         return (1 + beta**2) * self.correct / below if below else 1.0
 
 
-def score(sources: Sequence[str], hypotheses: Sequence[str], gold: Sequence[Sequence[Edits]], beta: float = BETA,
-          max_unchanged: int = MAX_UNCHANGED) -> Counts:
+def count_edits(sources: Sequence[str], hypotheses: Sequence[str], gold: Sequence[Sequence[Edits]], beta: float = BETA,
+          max_unchanged: int = MAX_UNCHANGED) -> EditCounts:
     """Counts of a whole text; ``gold`` holds each sentence's annotators. Words are apart by blanks."""
-    total = Counts()
+    total = EditCounts()
     for source, hypothesis, annotators in zip(sources, hypotheses, gold, strict=True):
         words = hypothesis.split()
-        lattice = alignments(source.split(), words)
-        totals = [total + overlap(lattice, words, edits, max_unchanged) for edits in annotators]
+        lattice = alignment_lattice(source.split(), words)
+        totals = [total + count_matches(lattice, words, edits, max_unchanged) for edits in annotators]
         # The first of equals, as max takes it.
-        total = max(totals, key=lambda c: (c.f(beta), c.correct, -(c.proposed + beta**2 * c.gold)))
+        total = max(totals, key=lambda c: (c.f_score(beta), c.correct, -(c.proposed + beta**2 * c.gold)))
     return total
 
 
-def alignments(source: Sequence[str], hypothesis: Sequence[str]) -> Lattice:
+def alignment_lattice(source: Sequence[str], hypothesis: Sequence[str]) -> Lattice:
     """Lattice of all shortest alignments: each vertex, in order, with its outgoing steps."""
     end = len(source), len(hypothesis)
     steps: dict[Vertex, set[Step]] = {end: set()}
     for replacing in (1, 2):
-        distance, stack, seen = distances(source, hypothesis, replacing), [end], {end}
+        distance, stack, seen = edit_distances(source, hypothesis, replacing), [end], {end}
         while stack:
             i, j = stack.pop()
-            for before, cost, changed in _back(i, j, source, hypothesis, replacing):
+            for before, cost, changed in _predecessors(i, j, source, hypothesis, replacing):
                 if distance[before[0]][before[1]] + cost == distance[i][j]:
                     steps.setdefault(before, set()).add(((i, j), changed))
                     if before not in seen:
@@ -94,7 +94,7 @@ def alignments(source: Sequence[str], hypothesis: Sequence[str]) -> Lattice:
     return {vertex: sorted(steps[vertex]) for vertex in sorted(steps)}
 
 
-def _back(i: int, j: int, source: Sequence[str], hypothesis: Sequence[str],
+def _predecessors(i: int, j: int, source: Sequence[str], hypothesis: Sequence[str],
           replacing: int) -> Iterator[tuple[Vertex, int, bool]]:
     """Predecessors of (i, j), the cost of each step, and whether it changes a word."""
     if i:
@@ -106,13 +106,13 @@ def _back(i: int, j: int, source: Sequence[str], hypothesis: Sequence[str],
         yield (i - 1, j - 1), replacing * changed, changed
 
 
-def overlap(lattice: Lattice, hypothesis: Sequence[str], gold: Edits, max_unchanged: int = MAX_UNCHANGED) -> Counts:
+def count_matches(lattice: Lattice, hypothesis: Sequence[str], gold: Edits, max_unchanged: int = MAX_UNCHANGED) -> EditCounts:
     """Counts of one sentence against one annotator's edits."""
-    matched, _, others = _Search(lattice, hypothesis, gold, max_unchanged).best()
-    return Counts(-matched, others - matched, len(gold))
+    matched, _, others = _LatticeSearch(lattice, hypothesis, gold, max_unchanged).find_best()
+    return EditCounts(-matched, others - matched, len(gold))
 
 
-class _Search:
+class _LatticeSearch:
     """Shortest path through a lattice, by dynamic programming from its first vertex to its last."""
 
     def __init__(self, lattice: Lattice, hypothesis: Sequence[str], gold: Edits, max_unchanged: int) -> None:
@@ -120,16 +120,16 @@ class _Search:
         self.gold: dict[int, list[tuple[int, list[str]]]] = {}
         for edit in gold:
             self.gold.setdefault(edit.start, []).extend((edit.end, text.split()) for text in edit.corrections)
-        self.rank = _ranks(gold)
+        self.rank = _edit_ranks(gold)
 
-    def best(self) -> Cost:
-        costs: dict[Vertex, dict[State, Cost]] = {next(iter(self.lattice)): {(OUTSIDE, 0): (0, 0, 0)}}
+    def find_best(self) -> Cost:
+        costs: dict[Vertex, dict[State, Cost]] = {next(iter(self.lattice)): {(OUTSIDE_EDIT, 0): (0, 0, 0)}}
         here: dict[State, Cost] = {}
         for vertex in self.lattice:
             here = costs.pop(vertex)
             for (unchanged, used), cost in list(here.items()):
-                if unchanged != OUTSIDE:
-                    _relax(here, (OUTSIDE, used), cost)  # an edit may end anywhere
+                if unchanged != OUTSIDE_EDIT:
+                    _relax(here, (OUTSIDE_EDIT, used), cost)  # an edit may end anywhere
             for state, cost in here.items():
                 for after, then, (matched, steps, edits) in self._moves(vertex, state):
                     _relax(costs.setdefault(after, {}), then, (cost[0] + matched, cost[1] + steps, cost[2] + edits))
@@ -142,12 +142,12 @@ class _Search:
             then = used if after[0] == vertex[0] else 0
             inside = max(unchanged, 0) + (not changed)
             if inside <= self.max_unchanged:
-                yield after, (inside, then), (0, 1, unchanged == OUTSIDE)
-            if unchanged == OUTSIDE and not changed:
-                yield after, (OUTSIDE, then), (0, 1, 0)
-        if unchanged == OUTSIDE:
+                yield after, (inside, then), (0, 1, unchanged == OUTSIDE_EDIT)
+            if unchanged == OUTSIDE_EDIT and not changed:
+                yield after, (OUTSIDE_EDIT, then), (0, 1, 0)
+        if unchanged == OUTSIDE_EDIT:
             for after, then in self._over_gold(vertex, used):
-                yield after, (OUTSIDE, then), (-1, 0, 0)
+                yield after, (OUTSIDE_EDIT, then), (-1, 0, 0)
 
     def _over_gold(self, vertex: Vertex, used: int) -> Iterator[tuple[Vertex, int]]:
         i, j = vertex
@@ -173,7 +173,7 @@ class _Search:
         return False
 
 
-def _ranks(gold: Edits) -> dict[int, list[int]]:
+def _edit_ranks(gold: Edits) -> dict[int, list[int]]:
     """Index of the edit that each correction belongs to, by place and in order."""
     ranks: dict[int, list[int]] = {}
     counts: dict[int, int] = {}
@@ -189,23 +189,23 @@ def _relax(costs: dict[State, Cost], state: State, cost: Cost) -> None:
         costs[state] = cost
 
 
-def m2(hypotheses: Sequence[str], texts: Texts) -> dict[str, Any]:
+def m2_scores(hypotheses: Sequence[str], texts: Texts) -> dict[str, Any]:
     """F0.5, precision and recall of edits in per cent, with a signature.
 
-    Without gold edits, those of the references count: :func:`scalesearch.tasks.edits.edits_between`.
+    Without gold edits, those of the references count: :func:`scalesearch.tasks.edits.extract_edits`.
     """
-    gold = texts.gold
+    gold = texts.gold_edits
     if gold is None:
-        gold = [(edits_between(old, new),) for old, new in zip(texts.source, texts.target)]
-    counts = score(texts.source, hypotheses, gold)
-    values = {"f05": counts.f(), "precision": counts.precision, "recall": counts.recall}
+        gold = [(extract_edits(old, new),) for old, new in zip(texts.source, texts.target)]
+    counts = count_edits(texts.source, hypotheses, gold)
+    values = {"f05": counts.f_score(), "precision": counts.precision, "recall": counts.recall}
     signature = (f"MaxMatch|beta:{BETA:g}|max unchanged:{MAX_UNCHANGED}|annotators:{max(map(len, gold))}"
                  f"|correct:{counts.correct}|proposed:{counts.proposed}|gold:{counts.gold}")
     return {**{name: 100 * value for name, value in values.items()}, "m2_signature": signature}
 
 
 def _score(hypotheses: Sequence[str], texts: Texts, options: MetricOptions) -> dict[str, Any]:
-    return m2(hypotheses, texts)
+    return m2_scores(hypotheses, texts)
 
 
 TASK = Task("correction", "corrections", METRICS, score=_score)

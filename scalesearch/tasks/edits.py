@@ -24,7 +24,7 @@ Edits = tuple[Edit, ...]
 
 
 @dataclass(frozen=True)
-class Annotated:
+class AnnotatedSentence:
     """Sentence with the edits of each annotator; an annotator without objection has none."""
 
     source: str
@@ -32,7 +32,7 @@ class Annotated:
     line: int
 
 
-def parse_m2(lines: Sequence[str], name: str) -> list[Annotated]:
+def parse_m2(lines: Sequence[str], name: str) -> list[AnnotatedSentence]:
     """Sentences of an M2 file with their edits.
 
     Each is ``S`` and its words, then for each edit
@@ -59,7 +59,7 @@ def _blocks(lines: Sequence[str]) -> Iterator[list[tuple[int, str]]]:
         yield block
 
 
-def _sentence(block: list[tuple[int, str]], name: str) -> Annotated:
+def _sentence(block: list[tuple[int, str]], name: str) -> AnnotatedSentence:
     (number, first), *rest = block
     if first != "S" and not first.startswith("S "):
         raise UserError(f"{name}:{number}: an M2 file's sentence begins with `S ` and its words, not with {first!r}",
@@ -72,14 +72,14 @@ def _sentence(block: list[tuple[int, str]], name: str) -> Annotated:
         if edit:
             theirs.append(edit)
     edits = [tuple(sorted(theirs, key=lambda edit: (edit.start, edit.end))) for theirs in annotators.values()]
-    return Annotated(" ".join(words), tuple(edits) or ((),), number)
+    return AnnotatedSentence(" ".join(words), tuple(edits) or ((),), number)
 
 
 def _edit(line: str, length: int, place: str) -> tuple[str, Edit | None]:
     """Annotator and edit of an ``A`` line, of a sentence of ``length`` words."""
     fields = line[2:].split("|||")
     offsets = fields[0].split()
-    if not line.startswith("A ") or len(fields) != 6 or len(offsets) != 2 or not all(map(_whole, offsets)):
+    if not line.startswith("A ") or len(fields) != 6 or len(offsets) != 2 or not all(map(_parse_integer, offsets)):
         raise UserError(f"{place}: an edit is `A START END|||TYPE|||CORRECTION|||REQUIRED|||COMMENT|||ANNOTATOR`, "
                         f"not {line!r}", code="bad-m2")
     start, end = map(int, offsets)
@@ -91,11 +91,11 @@ def _edit(line: str, length: int, place: str) -> tuple[str, Edit | None]:
     return fields[5], Edit(start, end, tuple(corrections))
 
 
-def _whole(text: str) -> bool:
+def _parse_integer(text: str) -> bool:
     return text.removeprefix("-").isdecimal()
 
 
-def apply(source: str, edits: Edits) -> str:
+def apply_edits(source: str, edits: Edits) -> str:
     """Applies the first correction of each edit to ``source``; of overlapping edits, the first."""
     words, corrected, done = source.split(), [], 0
     for edit in edits:
@@ -105,7 +105,7 @@ def apply(source: str, edits: Edits) -> str:
     return " ".join(corrected + words[done:])
 
 
-def edits_between(source: str, reference: str) -> Edits:
+def extract_edits(source: str, reference: str) -> Edits:
     """Edits that turn ``source`` into ``reference``, by a word alignment with the fewest changes.
 
     A word inserted, deleted or replaced is one change; changes that touch are one edit. Words are apart by blanks.
@@ -122,7 +122,7 @@ def edits_between(source: str, reference: str) -> Edits:
 
 def _changes(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
     """Changes from left to right: places in ``old`` and ``new``, words on either side (0 or 1)."""
-    distance = distances(old, new, 1)
+    distance = edit_distances(old, new, 1)
     i, j, changes = len(old), len(new), []
     while i or j:
         same = i and j and old[i - 1] == new[j - 1] and distance[i][j] == distance[i - 1][j - 1]
@@ -135,7 +135,7 @@ def _changes(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
     return changes[::-1]
 
 
-def distances(old: Sequence[str], new: Sequence[str], replacing: int) -> list[list[int]]:
+def edit_distances(old: Sequence[str], new: Sequence[str], replacing: int) -> list[list[int]]:
     """Edit distances of all prefixes: row i, column j is that of ``old[:i]`` and ``new[:j]``.
 
     A word inserted or deleted costs 1, one replaced ``replacing``.
@@ -150,18 +150,18 @@ def distances(old: Sequence[str], new: Sequence[str], replacing: int) -> list[li
     return rows
 
 
-def lowered(edits: Edits, source: str) -> Edits:
+def lowercase_edits(edits: Edits, source: str) -> Edits:
     """Edits of the lower-cased sentence, without those that only change case."""
     words = source.lower().split()
     low = [Edit(edit.start, edit.end, tuple(text.lower() for text in edit.corrections)) for edit in edits]
     return tuple(edit for edit in low if set(edit.corrections) != {" ".join(words[edit.start : edit.end])})
 
 
-def to_json(annotators: Sequence[Edits]) -> list[Any]:
-    """Edits of a sentence's annotators as plain lists; :func:`from_json` reads them back."""
+def edits_to_json(annotators: Sequence[Edits]) -> list[Any]:
+    """Edits of a sentence's annotators as plain lists; :func:`edits_from_json` reads them back."""
     return [[[edit.start, edit.end, list(edit.corrections)] for edit in edits] for edits in annotators]
 
 
-def from_json(value: list[Any]) -> tuple[Edits, ...]:
-    """Edits of each annotator that :func:`to_json` wrote."""
+def edits_from_json(value: list[Any]) -> tuple[Edits, ...]:
+    """Edits of each annotator that :func:`edits_to_json` wrote."""
     return tuple(tuple(Edit(start, end, tuple(texts)) for start, end, texts in edits) for edits in value)

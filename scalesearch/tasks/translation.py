@@ -10,15 +10,15 @@ from scalesearch.errors import UserError
 from scalesearch.tasks.base import Metric, MetricOptions, Task, Texts
 
 METRICS = {"bleu": Metric("max", 100.0, "BLEU"), "chrf": Metric("max", 100.0, "chrF")}
-OPTIONAL = {"tokenised_bleu": (Metric("max", 100.0, "Tokenised BLEU"), "tokenised"),
+OPTIONAL_METRICS = {"tokenised_bleu": (Metric("max", 100.0, "Tokenised BLEU"), "tokenised"),
             "comet": (Metric("max", 1.0, "COMET"), "comet")}
-MULTI_BLEU = "c:mixed|tok:none|smooth:none, as multi-bleu.perl"
+MULTI_BLEU_SIGNATURE = "c:mixed|tok:none|smooth:none, as multi-bleu.perl"
 
 
-def scores(hypotheses: Sequence[str], references: Sequence[str], tokenised: bool = False) -> dict[str, Any]:
+def bleu_chrf_scores(hypotheses: Sequence[str], references: Sequence[str], is_tokenized: bool = False) -> dict[str, Any]:
     """BLEU and chrF2 of detokenised text by sacreBLEU, with signatures (Post 2018; Popović 2015).
 
-    Of ``tokenised`` text :func:`tokenised_bleu` as well. Whether text looks tokenised the corpus says, once.
+    Of ``is_tokenized`` text :func:`tokenized_bleu` as well. Whether text looks tokenised the corpus says, once.
     ``length_ratio`` is that of hypotheses to references, in tokens of BLEU.
     """
     from sacrebleu.metrics import BLEU, CHRF
@@ -28,16 +28,16 @@ def scores(hypotheses: Sequence[str], references: Sequence[str], tokenised: bool
     values: dict[str, Any] = {"bleu": found.score, "length_ratio": found.sys_len / max(1, found.ref_len),
                              "chrf": chrf.corpus_score(list(hypotheses), [list(references)]).score}
     values |= {"bleu_signature": str(bleu.get_signature()), "chrf_signature": str(chrf.get_signature())}
-    if tokenised:
-        values |= {"tokenised_bleu": tokenised_bleu(hypotheses, references), "tokenised_bleu_signature": MULTI_BLEU}
+    if is_tokenized:
+        values |= {"tokenised_bleu": tokenized_bleu(hypotheses, references), "tokenised_bleu_signature": MULTI_BLEU_SIGNATURE}
     return values
 
 
-def compared(systems: Sequence[Sequence[str]], references: Sequence[str], samples: int, tokenised: bool = False
+def compare_systems(systems: Sequence[Sequence[str]], references: Sequence[str], n_resamples: int, is_tokenized: bool = False
              ) -> list[dict[str, Any]]:
     """BLEU and chrF2 of each system with sacreBLEU's bootstrap, and a paired test against the first (Koehn 2004).
 
-    Of ``tokenised`` text tokenised BLEU as well.
+    Of ``is_tokenized`` text tokenised BLEU as well.
 
     Returns:
         a mapping each, of ``bleu``, ``chrf`` and ``tokenised_bleu``: ``score``, ``mean`` of the resamples, ``half``
@@ -47,8 +47,8 @@ def compared(systems: Sequence[Sequence[str]], references: Sequence[str], sample
     """
     from sacrebleu.metrics import BLEU, CHRF
 
-    metrics = {"bleu": BLEU(force=True), "chrf": CHRF()} | ({"tokenised_bleu": _multi_bleu()} if tokenised else {})
-    tests = {name: _paired_test(systems, references, metric, samples) for name, metric in metrics.items()}
+    metrics = {"bleu": BLEU(force=True), "chrf": CHRF()} | ({"tokenised_bleu": _multi_bleu()} if is_tokenized else {})
+    tests = {name: _paired_test(systems, references, metric, n_resamples) for name, metric in metrics.items()}
     rows = [{name: results[at] for name, results in tests.items()} for at in range(len(systems))]
     for row, system in zip(rows, systems):
         whole = metrics["bleu"].corpus_score(list(system), [list(references)])
@@ -77,7 +77,7 @@ def _multi_bleu() -> Any:
     return BLEU(tokenize="none", smooth_method="none", force=True)
 
 
-def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+def tokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """BLEU of tokenised text (words apart by blanks), as multi-bleu.perl; to compare with papers only.
 
     Without smoothing, as there: a corpus without a single matching 4-gram scores 0.
@@ -85,7 +85,7 @@ def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> floa
     return float(_multi_bleu().corpus_score(list(hypotheses), [list(references)]).score)
 
 
-def comet(hypotheses: Sequence[str], texts: Texts, model: str) -> float:
+def comet_score(hypotheses: Sequence[str], texts: Texts, model: str) -> float:
     """System score of a COMET model, given by name or checkpoint file (Rei et al. 2020)."""
     from comet import download_model, load_from_checkpoint  # type: ignore[import-not-found]
 
@@ -96,9 +96,9 @@ def comet(hypotheses: Sequence[str], texts: Texts, model: str) -> float:
 
 
 def _score(hypotheses: Sequence[str], texts: Texts, options: MetricOptions) -> dict[str, Any]:
-    values = scores(hypotheses, texts.target, options.tokenised)
+    values = bleu_chrf_scores(hypotheses, texts.target, options.tokenized)
     if options.comet:
-        values |= {"comet": comet(hypotheses, texts, options.comet), "comet_signature": f"model:{options.comet}"}
+        values |= {"comet": comet_score(hypotheses, texts, options.comet), "comet_signature": f"model:{options.comet}"}
     return values
 
 
@@ -109,4 +109,4 @@ def _check(options: MetricOptions) -> None:
                         "`pip install unbabel-comet`, or leave `comet` out", key="data.comet", code="package-missing")
 
 
-TASK = Task("translation", "pairs", METRICS, ("tokenised", "comet"), OPTIONAL, _score, check=_check)
+TASK = Task("translation", "pairs", METRICS, ("tokenised", "comet"), OPTIONAL_METRICS, _score, check_options=_check)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 UPDATES, VALIDATION, SCORING, OTHER = "updates", "validation", "scoring", "other"
-PARTS = (UPDATES, VALIDATION, SCORING, OTHER)
+TRAINING_PARTS = (UPDATES, VALIDATION, SCORING, OTHER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,24 +22,24 @@ class Effort:
     def __sub__(self, other: "Effort") -> "Effort":
         return self + other * -1
 
-    def __mul__(self, times: float) -> "Effort":
-        return Effort(self.seconds * times, self.cpu_seconds * times)
+    def __mul__(self, factor: float) -> "Effort":
+        return Effort(self.seconds * factor, self.cpu_seconds * factor)
 
 
 Efforts = Mapping[str, Effort]  # by part
 
 
-def clock() -> Effort:
+def read_clocks() -> Effort:
     """Readings of this process's clocks; CPU time is that of all its threads."""
     return Effort(time.perf_counter(), time.process_time())
 
 
-def added(*efforts: Efforts) -> dict[str, Effort]:
+def sum_efforts(*efforts: Efforts) -> dict[str, Effort]:
     """The sum of ``efforts``, part by part."""
-    return {part: sum((each.get(part, Effort()) for each in efforts), Effort()) for part in PARTS}
+    return {part: sum((each.get(part, Effort()) for each in efforts), Effort()) for part in TRAINING_PARTS}
 
 
-class Meter:
+class TrainingTimer:
     """Clock of a training: what its parts have taken since it began, earlier processes included.
 
     ``updates`` is what budgets count. ``validation`` is looking at the validation text while training, ``scoring`` what
@@ -48,31 +48,31 @@ class Meter:
 
     """
 
-    def __init__(self, now: Callable[[], Effort] = clock) -> None:
-        self._now = now
-        self._spent = dict.fromkeys(PARTS, Effort())
-        self._start = self._now()  # moved on by what is counted elsewhere: the time since then is of no part
+    def __init__(self, read_time: Callable[[], Effort] = read_clocks) -> None:
+        self._read_time = read_time
+        self._spent = dict.fromkeys(TRAINING_PARTS, Effort())
+        self._start = self._read_time()  # moved on by what is counted elsewhere: the time since then is of no part
 
     @contextmanager
-    def part(self, name: str) -> Iterator[None]:
+    def measure_part(self, name: str) -> Iterator[None]:
         """A stretch of the training that belongs to the part ``name``; stretches do not overlap."""
-        start = self._now()
+        start = self._read_time()
         try:
             yield
         finally:
-            took = self._now() - start
-            self.add(name, took)
+            took = self._read_time() - start
+            self.add_effort(name, took)
             self._start += took
 
-    def add(self, name: str, effort: Effort) -> None:
+    def add_effort(self, name: str, effort: Effort) -> None:
         """Counts ``effort`` of another process."""
         self._spent[name] += effort
 
     def efforts(self) -> dict[str, Effort]:
         """Effort of each part so far."""
-        return {**self._spent, OTHER: self._spent[OTHER] + self._now() - self._start}
+        return {**self._spent, OTHER: self._spent[OTHER] + self._read_time() - self._start}
 
     def restore(self, efforts: Mapping[str, Sequence[float]]) -> None:
         """Adds what an earlier process had spent: part to wall-clock and CPU seconds."""
         for part, spent in efforts.items():
-            self.add(part, Effort(*spent))
+            self.add_effort(part, Effort(*spent))

@@ -17,13 +17,13 @@ from scalesearch.errors import UserError
 from scalesearch.train.recipe import Recipe
 
 # torch.compile took 61 s of 8 updates on a CPU and was slower afterwards; on a GPU it pays back over a longer run.
-COMPILE_MINUTES, COMPILE_STEPS = 20.0, 20_000
+COMPILE_MIN_MINUTES, COMPILE_MIN_STEPS = 20.0, 20_000
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # names of malloc.h
 _FAST_BF16_FLAGS = ("amx_bf16", "avx512_bf16")
-_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+_OUT_OF_MEMORY_MESSAGES = ("can't allocate memory", "not enough memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
 
-class TrainingFailed(Exception):
+class TrainingFailedError(Exception):
     """Error: this candidate cannot be trained; the message is the reason in its result."""
 
 
@@ -33,16 +33,16 @@ class Hardware:
 
     Attributes:
         device: of weights and batches.
-        bf16: products in bf16 under autocast; weights, sums and optimiser stay fp32.
-        compiled: the model's forward goes through ``torch.compile``.
+        uses_bf16: products in bf16 under autocast; weights, sums and optimiser stay fp32.
+        is_compiled: the model's forward goes through ``torch.compile``.
     """
 
     device: torch.device
-    bf16: bool
-    compiled: bool
+    uses_bf16: bool
+    is_compiled: bool
 
     @classmethod
-    def of(cls, recipe: Recipe) -> "Hardware":
+    def from_recipe(cls, recipe: Recipe) -> "Hardware":
         """Chooses the hardware for ``recipe`` on this machine; sets threads and TF32.
 
         Raises:
@@ -61,49 +61,49 @@ class Hardware:
             torch.backends.cuda.enable_cudnn_sdp(False)
         else:
             _keep_freed_memory()
-        bf16 = fast_bf16(device) if recipe.precision == "auto" else recipe.precision == "bf16"
-        long = (recipe.steps or 0) >= COMPILE_STEPS or (recipe.minutes or 0) >= COMPILE_MINUTES
+        bf16 = has_fast_bf16(device) if recipe.precision == "auto" else recipe.precision == "bf16"
+        long = (recipe.steps or 0) >= COMPILE_MIN_STEPS or (recipe.minutes or 0) >= COMPILE_MIN_MINUTES
         return cls(device, bf16, (cuda and long) if recipe.compile == "auto" else recipe.compile == "yes")
 
     @property
     def dtype(self) -> str:
         """Name of the type of matrix products, for records."""
-        return "bf16" if self.bf16 else "fp32"
+        return "bf16" if self.uses_bf16 else "fp32"
 
     @property
     def name(self) -> str:
         """Name of the device: a GPU's model, or the processor and its threads."""
         if self.device.type == "cuda":
             return torch.cuda.get_device_name(self.device)
-        return f"cpu, {torch.get_num_threads()} thread{'s' * (torch.get_num_threads() > 1)}, {processor()}"
+        return f"cpu, {torch.get_num_threads()} thread{'s' * (torch.get_num_threads() > 1)}, {processor_name()}"
 
     @property
-    def attention(self) -> str:
+    def attention_kernel(self) -> str:
         """Faster attention kernel, forward and backward at the lengths of sentences.
 
         On a CPU the fused one is 2-6 % faster in fp32, and much slower in bf16.
         """
-        return "products" if self.device.type == "cpu" and self.bf16 else "fused"
+        return "products" if self.device.type == "cpu" and self.uses_bf16 else "fused"
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
         """Context manager for forward passes."""
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16)
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.uses_bf16)
 
-    def tensor(self, array: np.ndarray) -> Tensor:
+    def to_device(self, array: np.ndarray) -> Tensor:
         """Copies ``array`` to the device; to a GPU from pinned memory, without waiting."""
         tensor = torch.from_numpy(np.ascontiguousarray(array))
         return (tensor.pin_memory() if self.device.type == "cuda" else tensor).to(self.device, non_blocking=True)
 
 
-def fast_bf16(device: torch.device) -> bool:
+def has_fast_bf16(device: torch.device) -> bool:
     """Whether bf16 products beat fp32: AMX or AVX512-BF16 CPUs, GPUs from Ampere on."""
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
-    flags = cpu_facts().get("flags", "").split()
+    flags = read_cpuinfo().get("flags", "").split()
     return any(flag in flags for flag in _FAST_BF16_FLAGS)
 
 
-def require_memory(block: Any, vocab: int) -> int:
+def check_memory(block: Any, vocab: int) -> int:
     """Number of weights of a model, which is one that this machine could hold.
 
     Raises:
@@ -113,16 +113,16 @@ def require_memory(block: Any, vocab: int) -> int:
     needed = found["memory.weights"] + found["memory.activations"]
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > there:
-        raise TrainingFailed(f"out of memory: the model alone takes {needed / 2**30:,.0f} GiB, and this machine has "
+        raise TrainingFailedError(f"out of memory: the model alone takes {needed / 2**30:,.0f} GiB, and this machine has "
                              f"{there / 2**30:,.0f}")
     return found["params.total"]
 
 
-def out_of_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """Whether ``error`` means that memory ran out, on a GPU or on the host."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    return isinstance(error, RuntimeError) and any(text in str(error) for text in _NO_MEMORY)
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in _OUT_OF_MEMORY_MESSAGES)
 
 
 def _keep_freed_memory() -> None:
@@ -136,12 +136,12 @@ def _keep_freed_memory() -> None:
         libc.mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
-def processor() -> str:
+def processor_name() -> str:
     """Name of the processor's model, as the system gives it."""
-    return cpu_facts().get("model name", "unknown processor")
+    return read_cpuinfo().get("model name", "unknown processor")
 
 
-def cpu_facts() -> dict[str, str]:
+def read_cpuinfo() -> dict[str, str]:
     """Entries of /proc/cpuinfo for the first processor; empty on systems without it."""
     facts = Path("/proc/cpuinfo")
     if not facts.exists():

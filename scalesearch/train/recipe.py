@@ -12,15 +12,15 @@ from scalesearch.space.schema.settings import OPTIONAL, schema_of, setting
 from scalesearch.space.schema.types import Field
 from scalesearch.tasks import TASKS
 
-BUDGETS = ("steps", "tokens", "epochs", "cpu_minutes", "minutes")
-FREE = ("threads", "checkpoint_minutes", "name")  # change nothing that is learned: a resumed run may have others
-MOST_THREADS = 1024  # and processes; where memory does not hold its threads, OpenMP ends the process without a word
-MODEL = "model"  # `decode_with`: no artefact
-SHARE = "updates, or below 1 a share of the budget"
+BUDGET_KEYS = ("steps", "tokens", "epochs", "cpu_minutes", "minutes")
+RESUME_FREE_KEYS = ("threads", "checkpoint_minutes", "name")  # change nothing that is learned: a resumed run may have others
+MAX_THREADS = 1024  # and processes; where memory does not hold its threads, OpenMP ends the process without a word
+DECODE_WITH_MODEL = "model"  # `decode_with`: no artefact
+STEPS_OR_SHARE_UNIT = "updates, or below 1 a share of the budget"
 
 
 @dataclass(frozen=True)
-class Base:
+class ReferenceSizes:
     """Sizes of the model that the learning rate was chosen for; what is not given changes no rate."""
 
     width: int | None = setting(None, "its width", low=1, synonyms=("d_model", "hidden_size", "dim"))
@@ -35,7 +35,7 @@ class LearningRate:
     rule: str = setting("none", "how rates and first values follow sizes: none; embedding (tables · width); layerwise "
                         "(per-layer rates, Everett et al. 2024); mup (Yang et al. 2022)",
                         words=("none", "embedding", "layerwise", "mup"), synonyms=("parametrization", "scaling"))
-    at: Base = setting(Base(), "sizes that `base` was chosen at", of=schema_of(Base))
+    reference_sizes: ReferenceSizes = setting(ReferenceSizes(), "sizes that `base` was chosen at", of=schema_of(ReferenceSizes))
 
     def to_json(self) -> dict[str, Any]:
         """Every field as a JSON value."""
@@ -43,16 +43,16 @@ class LearningRate:
 
     def describe(self) -> str:
         """The peak, and its rule with the width that it starts from."""
-        return f"{self.base:g}" if self.rule == "none" else f"{self.base:g} at width {self.at.width} ({self.rule})"
+        return f"{self.base:g}" if self.rule == "none" else f"{self.base:g} at width {self.reference_sizes.width} ({self.rule})"
 
 
 def _rule_conflicts(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
-    at = values.get("at") or Base()
+    at = values.get("at") or ReferenceSizes()
     if values.get("rule", "none") != "none" and at.width is None:
         yield "rule", f"{values['rule']} needs the width that the rate was chosen at", "for example `at: {width: 128}`"
 
 
-LEARNING_RATE = schema_of(LearningRate, bare="base", check=_rule_conflicts)
+LEARNING_RATE_SCHEMA = schema_of(LearningRate, bare="base", check=_rule_conflicts)
 
 
 @dataclass(frozen=True)
@@ -85,15 +85,15 @@ class Recipe:
                              "momentum (Jordan et al. 2024); soap: matrices by Adam in their preconditioners' "
                              "eigenbasis (Vyas et al. 2024); all else by AdamW", words=("adamw", "muon", "soap"),
                              synonyms=("optimiser", "optim"))
-    lr: LearningRate = setting(LearningRate(), "peak of the learning rate; a number is its `base`", of=LEARNING_RATE,
+    lr: LearningRate = setting(LearningRate(), "peak of the learning rate; a number is its `base`", of=LEARNING_RATE_SCHEMA,
                                synonyms=("learning_rate", "peak_lr", "max_lr"))
-    matrix_rate: float | None = setting(None, "rate of the matrices of muon and soap, times that of all else", low=0,
+    matrix_lr_factor: float | None = setting(None, "rate of the matrices of muon and soap, times that of all else", low=0,
                                         shown="2 for muon, 1 for soap", synonyms=("muon_lr", "matrix_lr"))
     schedule: str = setting("cosine", "after the warm-up: cosine or linear to 0 at the budget's end, wsd (constant, "
                             "then linear to 0 in the `cooldown`), inverse_sqrt (lr · √(warmup / position)) or constant",
                             words=("cosine", "linear", "wsd", "inverse_sqrt", "constant"),
                             synonyms=("lr_schedule", "scheduler", "lr_scheduler", "lr_scheduler_type", "decay"))
-    warmup: float = setting(0.06, "linear rise of the learning rate from 0", low=0, unit=SHARE,
+    warmup: float = setting(0.06, "linear rise of the learning rate from 0", low=0, unit=STEPS_OR_SHARE_UNIT,
                             synonyms=("warmup_steps", "warmup_updates", "warmup_ratio"))
     cooldown: float = setting(0.2, "of wsd: the end, where the rate falls", low=0, high=1, unit="share of the budget",
                               synonyms=("decay_ratio", "cooldown_frac"))
@@ -109,7 +109,7 @@ class Recipe:
                                synonyms=("max_grad_norm", "grad_clip", "gradient_clipping", "clip_grad_norm", "clip"))
     label_smoothing: float = setting(0.1, "share of the target's probability spread over all tokens", low=0,
                                      high=0.9999, synonyms=("smoothing", "label_smoothing_factor"))
-    soft_share: float = setting(0.5, "share of the target's probability that is the teacher's, where the data have "
+    distillation_weight: float = setting(0.5, "share of the target's probability that is the teacher's, where the data have "
                                 "`soft_targets`", low=0, high=1, synonyms=("distillation_weight", "kd_weight"))
     dropout: float = setting(0.1, "of sub-layer outputs and embeddings", low=0, high=0.9999,
                              synonyms=("dropout_rate", "hidden_dropout", "resid_dropout", "p_dropout"))
@@ -123,20 +123,20 @@ class Recipe:
     rdrop: float = setting(0.0, "α of R-Drop (Liang et al. 2021): every batch is read twice, under dropout of its own, "
                            "and the two predictions are drawn together; 0 reads it once", low=0,
                            synonyms=("r_drop", "reg_alpha", "rdrop_alpha"))
-    residual: str = setting("plain", "deepnet: branches start small and learn in proportion where norms come after "
+    residual_scaling: str = setting("plain", "deepnet: branches start small and learn in proportion where norms come after "
                             "(Wang et al. 2022); scaled: by 1/√branches where they come before, too",
                             words=("plain", "deepnet", "scaled"),
                             synonyms=("depth_scaling",))
-    zero_out: bool = setting(False, "the last maps of residual branches start at zero", synonyms=("zero_init",))
+    zero_init: bool = setting(False, "the last maps of residual branches start at zero", synonyms=("zero_init",))
     init: str = setting("xavier", "scheme of the first weights",
                         words=("xavier", "released", "partialformer", "edgeformer", "anthe", "torch"),
                         synonyms=("initialization", "initialisation", "initializer", "weight_init"))
 
-    validate_every: float = setting(0.1, "distance of validations; 0 for only at the end", low=0, unit=SHARE,
+    validate_every: float = setting(0.1, "distance of validations; 0 for only at the end", low=0, unit=STEPS_OR_SHARE_UNIT,
                                     synonyms=("eval_every", "eval_steps", "val_interval", "validate_interval"))
-    validate_bleu: bool = setting(False, "also decode the validation split, greedily, for BLEU or the task's first "
+    validate_metric: bool = setting(False, "also decode the validation split, greedily, for BLEU or the task's first "
                                   "metric", synonyms=("eval_bleu",))
-    watch: str = setting("loss", "what tells the better of two validations; bleu: the task's first metric",
+    monitor: str = setting("loss", "what tells the better of two validations; bleu: the task's first metric",
                          words=("loss", "bleu"), synonyms=("monitor", "early_stopping_metric", "best_metric"))
     patience: int | None = setting(None, "stop after so many validations without a better `watch`",
                                    unit="validations", synonyms=("early_stopping", "early_stopping_patience"))
@@ -146,14 +146,14 @@ class Recipe:
                            words=("last", "best", "ema", "none"),
                            synonyms=("average_checkpoints", "checkpoint_averaging", "averaging", "swa"))
     average_count: int = setting(5, "how many are averaged", synonyms=("num_average", "average_last"))
-    average_every: float = setting(0.02, "distance of the last moments, the end being one", low=0, unit=SHARE)
+    average_every: float = setting(0.02, "distance of the last moments, the end being one", low=0, unit=STEPS_OR_SHARE_UNIT)
 
     beam: int = setting(5, "of decoding; 1 is greedy", synonyms=("beam_size", "num_beams", "beam_width"))
     length_penalty: float = setting(1.0, "exponent of the length that a hypothesis's score is divided by", low=0,
                                     high=10, synonyms=("lenpen", "alpha", "len_penalty"))
-    decode_with: str = setting(MODEL, "what translates the texts that are scored at the end: the model as it was "
-                               "trained, or its artefact of that format and quantisation", words=(MODEL, *RUNTIMES))
-    score_on: str = setting("both", "both: one chooses by valid, and test is reported beside it",
+    decode_with: str = setting(DECODE_WITH_MODEL, "what translates the texts that are scored at the end: the model as it was "
+                               "trained, or its artefact of that format and quantisation", words=(DECODE_WITH_MODEL, *RUNTIMES))
+    score_splits: str = setting("both", "both: one chooses by valid, and test is reported beside it",
                             words=("both", "valid", "test"), synonyms=("score_split", "eval_split"))
     measure: str = setting("none", "latency of a sentence and peak memory of training too; a study sets it by its "
                            "objectives", words=("none", "latency", "memory", "both"))
@@ -164,17 +164,17 @@ class Recipe:
                            synonyms=("torch_compile",))
     device: str = setting("auto", "where to train", words=("auto", "cpu", "cuda"),
                           synonyms=("accelerator", "gpu", "use_gpu"))
-    threads: int | None = setting(None, "of this process; none: as it has them", unit="threads", high=MOST_THREADS,
+    threads: int | None = setting(None, "of this process; none: as it has them", unit="threads", high=MAX_THREADS,
                                   synonyms=("num_threads", "cpus"))
     checkpoint_minutes: float = setting(2.0, "between saves for resuming", low=0, unit="minutes",
                                         synonyms=("save_every", "save_interval", "checkpoint_every"))
     name: str | None = field(default=None, compare=False, metadata=setting(None, "what tables call it").metadata)
 
     def __post_init__(self) -> None:
-        settle(self, FIELDS, "recipe")
+        settle(self, RECIPE_FIELDS, "recipe")
 
     @classmethod
-    def from_mapping(cls, given: Mapping[str, Any] | str) -> "Recipe":
+    def from_mapping(cls, mapping: Mapping[str, Any] | str) -> "Recipe":
         """The recipe that ``recipe:`` describes: a preset's name, or fields, laid over ``preset: NAME``.
 
         A budget that is given replaces the preset's. Text is read as the field's type (``"2e-3"``, ``"yes"``).
@@ -182,7 +182,7 @@ class Recipe:
         Raises:
             SpaceErrors: an unknown key or preset, with the nearest known one, or a wrong value.
         """
-        found: Recipe = read_constants(RECIPE, node_of("recipe", given))
+        found: Recipe = read_constants(RECIPE_SCHEMA, node_of("recipe", mapping))
         return found
 
     def to_json(self) -> dict[str, Any]:
@@ -190,13 +190,13 @@ class Recipe:
         return asdict(self)
 
     @property
-    def rate_of_matrices(self) -> float:
+    def resolved_matrix_lr_factor(self) -> float:
         """Rate of matrices with an optimiser of their own, relative to that of all else."""
-        return self.matrix_rate if self.matrix_rate is not None else 2.0 if self.optimizer == "muon" else 1.0
+        return self.matrix_lr_factor if self.matrix_lr_factor is not None else 2.0 if self.optimizer == "muon" else 1.0
 
     def describe(self) -> str:
         """One line for a person: budget, batch, optimiser, averaging."""
-        budget = " or ".join(f"{getattr(self, name):g} {name}" for name in BUDGETS if getattr(self, name) is not None)
+        budget = " or ".join(f"{getattr(self, name):g} {name}" for name in BUDGET_KEYS if getattr(self, name) is not None)
         averaged = {"none": "", "ema": ", moving average of the weights"}.get(
             self.average, f", average of the {self.average} {self.average_count}")
         batch = f"{self.accumulate} x {self.max_tokens}" if self.accumulate > 1 else f"{self.max_tokens}"
@@ -206,14 +206,14 @@ class Recipe:
 
 # What learns most in a short time, at rates that suit each architecture (docs/guides/recipes.md). Short runs pass over
 # the data once or twice: small batches for more updates, and dropout is left out.
-SHORT: dict[str, Any] = {
+SHORT_RUN_SETTINGS: dict[str, Any] = {
     "max_tokens": 384, "optimizer": "soap", "lr": {"base": 4e-3, "at": {"width": 128}, "rule": "layerwise"},
     "schedule": "wsd", "weight_decay": 0.1, "zero_out": True, "residual": "deepnet", "dropout": 0.0,
     "label_smoothing": 0.0,
 }
 PRESETS: dict[str, dict[str, Any]] = {
-    "quick": {**SHORT, "cpu_minutes": 1.0, "beam": 1, "validate_every": 0.25, "average_count": 4},
-    "short": {**SHORT, "cpu_minutes": 5.0},
+    "quick": {**SHORT_RUN_SETTINGS, "cpu_minutes": 1.0, "beam": 1, "validate_every": 0.25, "average_count": 4},
+    "short": {**SHORT_RUN_SETTINGS, "cpu_minutes": 5.0},
     "base": {
         "steps": 100_000, "max_tokens": 4096, "lr": 7e-4, "schedule": "inverse_sqrt", "warmup": 4000.0,
         "validate_every": 2000.0, "average_count": 10, "average_every": 1000.0, "patience": 10,
@@ -243,34 +243,34 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 
-DROPPED = ("dropout", "attention_dropout", "activation_dropout")  # what two passes over one batch differ by
+DROPOUT_KEYS = ("dropout", "attention_dropout", "activation_dropout")  # what two passes over one batch differ by
 
 
-def _over_preset(values: Mapping[str, Any]) -> dict[str, Any]:
+def _apply_preset(values: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a recipe whose file gives ``values``."""
     given = {key: value for key, value in values.items() if key != "preset"}
     if values.get("preset") is None:
         return given
-    budgets = dict.fromkeys(BUDGETS) if any(given.get(key) is not None for key in BUDGETS) else {}
+    budgets = dict.fromkeys(BUDGET_KEYS) if any(given.get(key) is not None for key in BUDGET_KEYS) else {}
     return {"name": values["preset"]} | PRESETS[values["preset"]] | budgets | given
 
 
-def _conflicts(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
+def _find_conflicts(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
     """What is wrong with fields that are each right."""
-    found = _over_preset(values)
-    if all(found.get(key) is None for key in BUDGETS):
-        yield "", f"no budget: give at least one of {', '.join(BUDGETS)}", "for example `steps: 2000`"
-    for key in BUDGETS:
+    found = _apply_preset(values)
+    if all(found.get(key) is None for key in BUDGET_KEYS):
+        yield "", f"no budget: give at least one of {', '.join(BUDGET_KEYS)}", "for example `steps: 2000`"
+    for key in BUDGET_KEYS:
         if found.get(key) == 0:
             yield key, "a budget of 0 trains nothing", None
-    if found.get("rdrop") and not any(found.get(key, getattr(Recipe, key)) for key in DROPPED):
+    if found.get("rdrop") and not any(found.get(key, getattr(Recipe, key)) for key in DROPOUT_KEYS):
         yield "rdrop", "two passes without dropout are the same", "give `dropout`, or leave rdrop out"
     chooses = found.get("patience") or found.get("average") == "best"
     if found.get("watch") == "bleu" and not found.get("validate_bleu") and chooses:
         yield "watch", "bleu is only known with `validate_bleu: yes`", None
 
 
-def with_defaults(stored: Mapping[str, Any]) -> dict[str, Any]:
+def fill_defaults(stored: Mapping[str, Any]) -> dict[str, Any]:
     """A stored recipe's JSON with the fields that have come since: by their defaults, training is what it was."""
     return Recipe(steps=1).to_json() | {"steps": None} | dict(stored)
 
@@ -282,40 +282,40 @@ def check_compatible(spec: DataSpec, recipe: Recipe) -> None:
         UserError: saying which, and what would be right.
     """
     task = TASKS[spec.task]
-    task.check(spec)
-    if recipe.subword_dropout and (why := _fixed_tokens(spec)):
+    task.check_options(spec)
+    if recipe.subword_dropout and (why := _fixed_tokens_reason(spec)):
         raise UserError(f"recipe: subword_dropout: {why}", help="leave subword_dropout out",
                         key="recipe.subword_dropout", code="fixed-tokens")
-    if recipe.validate_bleu and task.score is None:
+    if recipe.validate_metric and task.score is None:
         raise UserError(f"recipe: validate_bleu: a {task.name} generates nothing that could be scored; its "
                         "perplexity is known at each validation, so leave it out, and `watch: loss`",
                         key="recipe.validate_bleu", code="nothing-to-score")
 
 
-def _fixed_tokens(spec: DataSpec) -> str:
+def _fixed_tokens_reason(spec: DataSpec) -> str:
     """Why the training text of ``spec`` cannot be cut into tokens anew; empty where it can."""
     if spec.soft_targets is not None:
         return "soft targets are of the tokens as they were"
-    if spec.form == "text":
+    if spec.file_format == "text":
         return "a language model's text is one stream, cut once"
-    unigram = spec.model == "unigram" and spec.tokenizer is None
+    unigram = spec.vocab_type == "unigram" and spec.tokenizer is None
     return "it leaves merges out, and a unigram vocabulary has none" if unigram else ""
 
 
-def check_model_kind(task: str, kind: str) -> None:
+def check_model_type(task: str, model_type: str) -> None:
     """Checks that the task can use a kind of model (``encoder-decoder`` or ``decoder-only``).
 
     Raises:
         UserError: naming the kind that it needs.
     """
-    needed = TASKS[task].model
-    if needed is not None and kind != needed:
-        raise UserError(f"the task {task} needs `model: {needed}`, and this architecture is {kind}", key="space",
+    needed = TASKS[task].model_type
+    if needed is not None and model_type != needed:
+        raise UserError(f"the task {task} needs `model: {needed}`, and this architecture is {model_type}", key="space",
                         code="other-model")
 
 
-FIELDS = schema_of(Recipe, check=_conflicts)
-RECIPE = replace(
-    FIELDS, fields={"preset": Field("word", tuple(PRESETS), default=OPTIONAL, also=(OPTIONAL,), synonyms=(
-        "base", "extends", "defaults"), doc="the recipe that the other keys change"), **FIELDS.fields},
-    bare="preset", make=lambda **values: Recipe(**_over_preset(values)))
+RECIPE_FIELDS = schema_of(Recipe, check=_find_conflicts)
+RECIPE_SCHEMA = replace(
+    RECIPE_FIELDS, fields={"preset": Field("word", tuple(PRESETS), default=OPTIONAL, also=(OPTIONAL,), synonyms=(
+        "base", "extends", "defaults"), doc="the recipe that the other keys change"), **RECIPE_FIELDS.fields},
+    bare="preset", make=lambda **values: Recipe(**_apply_preset(values)))

@@ -31,13 +31,13 @@ from scalesearch.space.syntax.lexer import SyntaxProblem
 from scalesearch.space.syntax.nodes import Node, Table, Text, unfold
 from scalesearch.space.syntax.parameters import Choice, Parameter, say
 from scalesearch.space.syntax.value_parser import parse_value
-from scalesearch.train.recipe import BUDGETS, RECIPE, Recipe
+from scalesearch.train.recipe import BUDGET_KEYS, RECIPE_SCHEMA, Recipe
 
-NAME = "recipe"
-PREFIX = f"{NAME}."
-SIGNS = ("|", "..", "=", " if ")  # of a text that is more than a constant
+SECTION_NAME = "recipe"
+KEY_PREFIX = f"{SECTION_NAME}."
+DISTRIBUTION_MARKERS = ("|", "..", "=", " if ")  # of a text that is more than a constant
 # Trainings of one study have one budget and are scored alike; the rest changes nothing that is learned.
-NEVER_ASKED = (*BUDGETS, "preset", "score_on", "measure", "validate_bleu", "watch", "device", "compile", "threads",
+FIXED_KEYS = (*BUDGET_KEYS, "preset", "score_on", "measure", "validate_bleu", "watch", "device", "compile", "threads",
                "checkpoint_minutes", "name")
 
 
@@ -46,100 +46,100 @@ class RecipeSpace:
     """The recipes that answers to questions make.
 
     Attributes:
-        base: the recipe in which every question has its default.
-        questions: leaves of the keys that are asked.
-        form: these, and constants that their expressions name.
+        base_recipe: the recipe in which every question has its default.
+        parameters: leaves of the keys that are asked.
+        parameter_space: these, and constants that their expressions name.
     """
 
-    base: Recipe
-    questions: tuple[Leaf, ...]
-    form: Questionnaire
+    base_recipe: Recipe
+    parameters: tuple[Leaf, ...]
+    parameter_space: Questionnaire
 
-    def dimensions(self) -> list[tuple[str, Parameter]]:
+    def distributions(self) -> list[tuple[str, Parameter]]:
         """Every parameter that may be asked, with its name, such as ``recipe.lr``."""
-        return self.form.dimensions()
+        return self.parameter_space.dimensions()
 
-    def answer(self, ask: AskFunction) -> Answers:
+    def sample_params(self, sample_value: AskFunction) -> Answers:
         """Decides every key; see :meth:`Space.answer`."""
-        return self.form.answer(ask)
+        return self.parameter_space.answer(sample_value)
 
     @property
-    def texts(self) -> dict[str, str]:
+    def distribution_texts(self) -> dict[str, str]:
         """Key to its question, as the language writes it."""
-        return {leaf.key.removeprefix(PREFIX): str(leaf.spec) for leaf in self.questions}
+        return {leaf.key.removeprefix(KEY_PREFIX): str(leaf.spec) for leaf in self.parameters}
 
-    def values(self, params: Mapping[str, Any]) -> dict[str, Any]:
+    def recipe_values(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Key of the recipe to the value that ``params`` give it.
 
         Raises:
             UserError: no recipe has these values together.
         """
-        if not self.questions:
+        if not self.parameters:
             return {}
-        answers = self.answer(lambda name, parameter: params[name])
+        answers = self.sample_params(lambda name, parameter: params[name])
         for path, reason in answers.problems:
             raise Unbuildable(path, reason)
-        values = {leaf.key.removeprefix(PREFIX): None if answers[leaf.key] == OPTIONAL else answers[leaf.key]
-                  for leaf in self.questions}
-        self.recipe(values)
+        values = {leaf.key.removeprefix(KEY_PREFIX): None if answers[leaf.key] == OPTIONAL else answers[leaf.key]
+                  for leaf in self.parameters}
+        self.build_recipe(values)
         return values
 
-    def recipe(self, values: Mapping[str, Any]) -> Recipe:
+    def build_recipe(self, values: Mapping[str, Any]) -> Recipe:
         """The recipe with ``values`` for its questions. Raises UserError where these do not go together."""
-        return Recipe.from_mapping(laid_over(self.base.to_json(), values))
+        return Recipe.from_mapping(override_keys(self.base_recipe.to_json(), values))
 
-    def params(self, recipe: Mapping[str, Any]) -> dict[str, Any] | None:
+    def params_of_recipe(self, recipe: Mapping[str, Any]) -> dict[str, Any] | None:
         """Params whose values ``recipe``, JSON or values by key, has; None where there are none."""
         known: dict[str, Any] = {}
-        wanted = {leaf.key: _written(value_at(recipe, leaf.key.removeprefix(PREFIX))) for leaf in self.questions}
-        for leaf in self.questions:
-            known |= self.form.domains[leaf.path].retrace(wanted[leaf.key], wanted.__getitem__) or {}
+        wanted = {leaf.key: _space_value(get_dotted(recipe, leaf.key.removeprefix(KEY_PREFIX))) for leaf in self.parameters}
+        for leaf in self.parameters:
+            known |= self.parameter_space.domains[leaf.path].retrace(wanted[leaf.key], wanted.__getitem__) or {}
         try:
-            answers = self.answer(lambda name, parameter: known[name])
+            answers = self.sample_params(lambda name, parameter: known[name])
         except (KeyError, UserError):
             return None
         return dict(answers.params) if all(answers[key] == value for key, value in wanted.items()) else None
 
-    def defaults(self, given: Mapping[str, str]) -> dict[str, Any]:
-        """Params of the default recipe, with the values ``given`` (key to text) for some of its questions.
+    def default_params(self, overrides: Mapping[str, str]) -> dict[str, Any]:
+        """Params of the default recipe, with the values ``overrides`` (key to text) for some of its questions.
 
         Raises:
             UserError: no such question, or no answer to it.
         """
         known: dict[str, Any] = {}
-        for key, text in given.items():
-            names = PREFIX + key, f"{PREFIX}{key}.{getattr(RECIPE.fields.get(key), 'bare', None)}"
-            leaf = next((leaf for leaf in self.questions if leaf.key in names), None)
+        for key, text in overrides.items():
+            names = KEY_PREFIX + key, f"{KEY_PREFIX}{key}.{getattr(RECIPE_SCHEMA.fields.get(key), 'bare', None)}"
+            leaf = next((leaf for leaf in self.parameters if leaf.key in names), None)
             if leaf is None:
                 raise UserError(f"recipe.{key}: it is no question of the study's recipe", code="unknown-key",
-                                help=f"its questions are {', '.join(self.texts) or 'none'}")
-            own = self.form.domains[leaf.path].retrace(_constant(text), lambda key: ABSENT)
+                                help=f"its questions are {', '.join(self.distribution_texts) or 'none'}")
+            own = self.parameter_space.domains[leaf.path].retrace(_parse_constant(text), lambda key: ABSENT)
             if own is None:
                 raise UserError(f"recipe.{key}: `{text}` is no answer to `{leaf.spec}`", code="illegal-value")
             known |= own
-        return dict(self.answer(lambda name, parameter: known.get(name, default(parameter))).params)
+        return dict(self.sample_params(lambda name, parameter: known.get(name, default_value(parameter))).params)
 
-    def problems(self) -> Iterator[Problem]:
+    def find_problems(self) -> Iterator[Problem]:
         """Yields answers that no recipe has while other questions have their defaults."""
-        for leaf in self.questions:
-            for name, parameter in self.form.domains[leaf.path].dimensions():
-                for value in _extremes(parameter):
+        for leaf in self.parameters:
+            for name, parameter in self.parameter_space.domains[leaf.path].dimensions():
+                for value in _extreme_values(parameter):
                     try:
-                        self.values(self._with(name, value))
+                        self.recipe_values(self._params_with(name, value))
                     except UserError as error:
-                        first = next(iter(getattr(error, "problems", ())), error)
+                        first = next(iter(getattr(error, "find_problems", ())), error)
                         yield Problem(leaf.place((0, 0)), f"{name}: {say(value)}: {first.message}", first.help,
                                       code=first.code)
 
-    def _with(self, name: str, value: Any) -> Mapping[str, Any]:
+    def _params_with(self, name: str, value: Any) -> Mapping[str, Any]:
         """Params of the default recipe, but for one of them."""
-        return self.answer(lambda asked, parameter: value if asked == name else default(parameter)).params
+        return self.sample_params(lambda asked, parameter: value if asked == name else default_value(parameter)).params
 
 
-NO_QUESTIONS = RecipeSpace(Recipe(steps=1), (), Questionnaire([]))
+EMPTY_RECIPE_SPACE = RecipeSpace(Recipe(steps=1), (), Questionnaire([]))
 
 
-def open_recipe(node: Node | None, reader: Reader) -> tuple[Node | None, list[Leaf]]:
+def extract_parameters(node: Node | None, reader: Reader) -> tuple[Node | None, list[Leaf]]:
     """Takes the questions out of the mapping ``node``; problems go to ``reader``.
 
     Returns:
@@ -147,47 +147,47 @@ def open_recipe(node: Node | None, reader: Reader) -> tuple[Node | None, list[Le
     """
     if not isinstance(node, Table):
         return node, []
-    binder = Binder(index_of(Group({NAME: RECIPE})))
+    binder = Binder(index_of(Group({SECTION_NAME: RECIPE_SCHEMA})))
     binder.problems = reader.problems
     leaves: list[Leaf] = []
-    closed = _closed(node, RECIPE, NAME, binder, leaves)
+    closed = _replace_parameters(node, RECIPE_SCHEMA, SECTION_NAME, binder, leaves)
     reader.problems += cycles(leaves)
     return closed, leaves
 
 
-def recipe_space(base: Recipe, questions: list[Leaf]) -> RecipeSpace:
-    """The space of ``questions``; ``base`` has every other key."""
-    named = {key for leaf in questions for expr in expressions(leaf.spec) for key in keys_of(expr)}
-    named -= {leaf.key for leaf in questions}
-    if not questions:
-        return replace(NO_QUESTIONS, base=base)
-    paths, stored = index_of(Group({NAME: RECIPE})).paths, base.to_json()
-    constants = [Leaf(key, key, paths[key].field, Literal(_written(value_at(stored, key.removeprefix(PREFIX)))), (),
-                      questions[0].origin) for key in sorted(named)]
-    space = RecipeSpace(base, tuple(questions), Questionnaire([*questions, *constants]))
-    return replace(space, base=space.recipe(space.values(space.defaults({}))))
+def build_recipe_space(base: Recipe, parameters: list[Leaf]) -> RecipeSpace:
+    """The space of ``parameters``; ``base`` has every other key."""
+    named = {key for leaf in parameters for expr in expressions(leaf.spec) for key in keys_of(expr)}
+    named -= {leaf.key for leaf in parameters}
+    if not parameters:
+        return replace(EMPTY_RECIPE_SPACE, base_recipe=base)
+    paths, stored = index_of(Group({SECTION_NAME: RECIPE_SCHEMA})).paths, base.to_json()
+    constants = [Leaf(key, key, paths[key].field, Literal(_space_value(get_dotted(stored, key.removeprefix(KEY_PREFIX)))), (),
+                      parameters[0].origin) for key in sorted(named)]
+    space = RecipeSpace(base, tuple(parameters), Questionnaire([*parameters, *constants]))
+    return replace(space, base_recipe=space.build_recipe(space.recipe_values(space.default_params({}))))
 
 
-def laid_over(recipe: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def override_keys(recipe: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """JSON of ``recipe`` with ``values`` under their dotted keys."""
     made = dict(recipe)
     for key, value in values.items():
         head, _, rest = key.partition(".")
-        made[head] = laid_over(made[head] if isinstance(made.get(head), Mapping) else {}, {rest: value}) if rest \
+        made[head] = override_keys(made[head] if isinstance(made.get(head), Mapping) else {}, {rest: value}) if rest \
             else value
     return made
 
 
-def value_at(recipe: Mapping[str, Any], key: str) -> Any:
+def get_dotted(recipe: Mapping[str, Any], key: str) -> Any:
     """The value under a dotted key; None where there is none."""
     if key in recipe:
         return recipe[key]
     head, _, rest = key.partition(".")
     inner = recipe.get(head)
-    return value_at(inner, rest) if rest and isinstance(inner, Mapping) else None
+    return get_dotted(inner, rest) if rest and isinstance(inner, Mapping) else None
 
 
-def default(parameter: Parameter) -> Any:
+def default_value(parameter: Parameter) -> Any:
     """The first alternative, or the middle of a range: the geometric one on a log scale."""
     if isinstance(parameter, Choice):
         return parameter.options[0]
@@ -198,30 +198,30 @@ def default(parameter: Parameter) -> Any:
     return rounded if low <= (rounded := float(f"{middle:.3g}")) <= high else middle
 
 
-def _closed(table: Table, group: Group, path: str, binder: Binder, leaves: list[Leaf]) -> Table:
+def _replace_parameters(table: Table, group: Group, path: str, binder: Binder, leaves: list[Leaf]) -> Table:
     entries = []
     for key, node in unfold(table, binder.problems):
         child, inner = group.fields.get(key.text), join(path, key.text)
-        if isinstance(child, Group) and child.bare and _asks(node):
+        if isinstance(child, Group) and child.bare and _is_distribution(node):
             node = Table(node.place, ((Text(node.place, child.bare), node),))
         if isinstance(child, Group) and isinstance(node, Table):
-            node = _closed(node, child, inner, binder, leaves)
-        elif isinstance(child, Field) and child.kind not in ("text", "node") and _asks(node):
-            if (closed := _question(child, node, inner, binder, leaves)) is None:
+            node = _replace_parameters(node, child, inner, binder, leaves)
+        elif isinstance(child, Field) and child.kind not in ("text", "node") and _is_distribution(node):
+            if (closed := _add_parameter(child, node, inner, binder, leaves)) is None:
                 continue
             node = closed
         entries.append((key, node))
     return replace(table, entries=tuple(entries))
 
 
-def _asks(node: Node) -> bool:
-    return isinstance(node, Text) and any(sign in f" {node.text}" for sign in SIGNS)
+def _is_distribution(node: Node) -> bool:
+    return isinstance(node, Text) and any(sign in f" {node.text}" for sign in DISTRIBUTION_MARKERS)
 
 
-def _question(field: Field, node: Node, path: str, binder: Binder, leaves: list[Leaf]) -> Text | None:
+def _add_parameter(field: Field, node: Node, path: str, binder: Binder, leaves: list[Leaf]) -> Text | None:
     """Notes the question ``node``; returns a constant in its place, None where only other answers tell it."""
-    key, before = path.removeprefix(PREFIX), len(binder.problems)
-    if key.partition(".")[0] in NEVER_ASKED:
+    key, before = path.removeprefix(KEY_PREFIX), len(binder.problems)
+    if key.partition(".")[0] in FIXED_KEYS:
         binder.wrong(node.here, f"`{path}` is the same for all trainings of a study", "give one value",
                      code="never-asked")
         return None
@@ -231,11 +231,11 @@ def _question(field: Field, node: Node, path: str, binder: Binder, leaves: list[
     leaves.append(leaf)
     if any(True for _ in expressions(leaf.spec)):
         return None
-    value = Questionnaire([leaf]).answer(lambda name, parameter: default(parameter))[path]
+    value = Questionnaire([leaf]).answer(lambda name, parameter: default_value(parameter))[path]
     return Text(node.here, say(value))
 
 
-def _constant(text: str) -> Any:
+def _parse_constant(text: str) -> Any:
     try:
         spec = parse_value(text)
     except SyntaxProblem:
@@ -243,11 +243,11 @@ def _constant(text: str) -> Any:
     return spec.value if isinstance(spec, Literal) else text
 
 
-def _written(value: Any) -> Any:
+def _space_value(value: Any) -> Any:
     """A recipe's value as the language has it."""
     return OPTIONAL if value is None else value
 
 
-def _extremes(parameter: Parameter) -> tuple[Any, ...]:
+def _extreme_values(parameter: Parameter) -> tuple[Any, ...]:
     """Values that stand for all: each of a choice, the ends of a range."""
     return parameter.options if isinstance(parameter, Choice) else (parameter.low, parameter.high)

@@ -9,8 +9,8 @@ from typing import Any
 from scalesearch.files import read_json, write_json
 from scalesearch.train.effort import Effort
 
-FILE = "result.json"
-PACKAGES = ("scalesearch", "torch", "numpy", "sentencepiece", "sacrebleu", "rouge-score", "unbabel-comet")
+RESULT_FILE = "result.json"
+VERSIONED_PACKAGES = ("scalesearch", "torch", "numpy", "sentencepiece", "sacrebleu", "rouge-score", "unbabel-comet")
 
 
 @dataclass
@@ -39,10 +39,10 @@ class Result:
         total_seconds, total_cpu_seconds: with validation, decoding and saving.
         efforts: part of the total (see :class:`.effort.Meter`) to its wall-clock and CPU time; they add up to it.
         tokens_per_cpu_second: target tokens trained on a CPU-second of updates.
-        stopped: ``budget`` or ``patience``.
+        stop_reason: ``budget`` or ``patience``.
         notes: what happened on the way, such as a batch that was split for lack of memory.
         processes: how many shared each update.
-        device, dtype, seed, params, recipe, corpus, architecture_id, versions: what it was.
+        device, dtype, seed, n_params, recipe, corpus_hash, architecture_id, versions: what it was.
     """
 
     state: str
@@ -57,15 +57,15 @@ class Result:
     total_cpu_seconds: float = 0.0
     efforts: dict[str, Effort] = field(default_factory=dict)
     tokens_per_cpu_second: float = 0.0
-    stopped: str = ""
+    stop_reason: str = ""
     notes: list[str] = field(default_factory=list)
     processes: int = 1
     device: str = ""
     dtype: str = ""
     seed: int = 0
-    params: int = 0
+    n_params: int = 0
     recipe: dict[str, Any] = field(default_factory=dict)
-    corpus: str = ""
+    corpus_hash: str = ""
     architecture_id: str = ""
     versions: dict[str, str] = field(default_factory=dict)
 
@@ -75,21 +75,21 @@ class Result:
 
     def write(self, directory: Path) -> None:
         """Writes ``directory/result.json`` atomically."""
-        write_json(directory / FILE, self.to_json())
+        write_json(directory / RESULT_FILE, self.to_json())
 
     @classmethod
     def read(cls, directory: Path) -> "Result | None":
         """Reads the result in ``directory``; None if there is none. Raises UserError where it is damaged."""
         try:
-            return read_json(directory / FILE, cls)
+            return read_json(directory / RESULT_FILE, cls)
         except FileNotFoundError:
             return None
 
 
-def versions(*others: str) -> dict[str, str]:
+def package_versions(*others: str) -> dict[str, str]:
     """Versions of Python, of the packages that results depend on, and of ``others``, where installed."""
     installed = {"python": platform.python_version()}
-    for package in (*PACKAGES, *others):
+    for package in (*VERSIONED_PACKAGES, *others):
         try:
             installed[package] = version(package)
         except PackageNotFoundError:

@@ -33,15 +33,15 @@ def sentences(count: int = 12, seed: int = 0) -> Split:
     def line() -> list[int]:
         return [rng.randrange(4, VOCAB) for _ in range(rng.randint(1, 9))]
 
-    return Split.of([line() for _ in range(count)], [line() for _ in range(count)])
+    return Split.from_lists([line() for _ in range(count)], [line() for _ in range(count)])
 
 
 def shuffled(split: Split, seed: int = 1) -> Split:
     order = list(range(len(split)))
     Random(seed).shuffle(order)
     rows = [[[int(token) for token in side[i]] for i in order] for side in (split.source_ids, split.target_ids)]
-    return Split.of(*rows)
+    return Split.from_lists(*rows)
 
 
 def engine_of(model: Model) -> Engine:
-    return Engine(model, RECIPE, Hardware.of(RECIPE))
+    return Engine(model, RECIPE, Hardware.from_recipe(RECIPE))

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from scalesearch.analysis import analyse, sample
+from scalesearch.analysis import analyze_model, take_sentences
 from scalesearch.analysis.activations import ffn_probes
-from scalesearch.analysis.groups import gradients, loads
+from scalesearch.analysis.groups import compute_gradients, compute_loads
 from scalesearch.analysis.heads import MIN_DIVERSITY, head_probes
-from scalesearch.analysis.taps import Real, hooked, layers_of
+from scalesearch.analysis.probes import TokenMasks, attached_probes, find_layers
 from scalesearch.analysis.tokens import token_probes
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.cost import cost, find_protocol
@@ -27,8 +27,8 @@ from tests.architectures import answers, assemble
 def run(model, split, *probes):
     batch = make_batch(split, range(len(split)))
     source, target = (torch.from_numpy(ids) for ids in (batch.source, batch.target_in))
-    with hooked(chain(*probes), real := Real()), torch.no_grad():
-        real.run(model, source, target)
+    with attached_probes(chain(*probes), real := TokenMasks()), torch.no_grad():
+        real.run_model(model, source, target)
     return real
 
 
@@ -54,22 +54,22 @@ def test_hooks_change_no_output_and_leaves_no_hook(architecture) -> None:
     source, target = (torch.from_numpy(ids) for ids in (batch.source, batch.target_in))
     with torch.no_grad():
         before = model(source, target)
-        with hooked([*head_probes(model), *token_probes(model), *ffn_probes(model)], real := Real()):
-            real.run(model, source, target)
+        with attached_probes([*head_probes(model), *token_probes(model), *ffn_probes(model)], real := TokenMasks()):
+            real.run_model(model, source, target)
             during = model(source, target)
     assert torch.equal(before, during)
     assert not any(node._forward_hooks or node._forward_pre_hooks for node in model.modules())
 
 
 def test_every_layer_has_its_rows_within_the_bounds(architecture) -> None:
-    found = analyse(model_of(architecture), architecture.block, sentences(), RECIPE)
+    found = analyze_model(model_of(architecture), architecture.block, sentences(), RECIPE)
     stacks = {"encoder": architecture.answers["encoder.depth"], "decoder": architecture.answers["decoder.depth"]}
     per_layer = {"encoder": ["attention"], "decoder": ["self_attention", "cross_attention"]}
     wanted = [(stack, layer, part) for stack, depth in stacks.items() for layer in range(1, depth + 1)
               for part in per_layer[stack]]
     assert [(row.stack, row.layer, row.part) for row in found.heads] == wanted
     for row in found.heads:
-        assert row.diversity >= MIN_DIVERSITY and (row.silent or row.diversity <= row.max_diversity + 1e-9)
+        assert row.diversity >= MIN_DIVERSITY and (row.silent_share or row.diversity <= row.max_diversity + 1e-9)
         assert MIN_DIVERSITY <= row.diversity_sentence <= row.max_diversity + 1e-9
     assert [(row.stack, row.layer) for row in found.tokens] == [
         (stack, layer) for stack, depth in stacks.items() for layer in range(depth + 1)]
@@ -82,15 +82,15 @@ def test_every_layer_has_its_rows_within_the_bounds(architecture) -> None:
 def test_the_order_of_sentences_and_how_they_are_batched_change_nothing(architecture) -> None:
     split = sentences()
     model = model_of(architecture)
-    first = analyse(model, architecture.block, split, RECIPE).to_json()
-    assert close(first, analyse(model, architecture.block, shuffled(split), RECIPE).to_json())
+    first = analyze_model(model, architecture.block, split, RECIPE).to_json()
+    assert close(first, analyze_model(model, architecture.block, shuffled(split), RECIPE).to_json())
 
 
 def test_heads_with_the_same_weights_are_measured_as_alike() -> None:
     architecture = assemble(answers())
     model, split = model_of(architecture), sentences()
-    for layer in layers_of(model):
-        for _, node in layer.parts(Attention):
+    for layer in find_layers(model):
+        for _, node in layer.modules_of_type(Attention):
             width = node.block.head_dim
             for slot in ("query", "key", "value"):
                 linear = getattr(node, slot)
@@ -136,7 +136,7 @@ def test_activations_are_those_of_the_network_itself() -> None:
 @pytest.mark.parametrize("name", FAMILIES)
 def test_gradient_norms_are_autograds(name) -> None:
     model, split = model_of(family(name)).eval(), sentences()
-    found = gradients(engine_of(model), split, 0.1, 64)
+    found = compute_gradients(engine_of(model), split, 0.1, 64)
     assert all(parameter.grad is None for parameter in model.parameters())
     batch = make_batch(split, range(len(split)))
     source, target, out = (torch.from_numpy(x) for x in (batch.source, batch.target_in, batch.target_out))
@@ -155,14 +155,14 @@ def test_gradient_norms_are_autograds(name) -> None:
 
 def test_loads_are_the_ledgers_and_groups_are_named_as_gradients_are() -> None:
     architecture = family("edgeformer")
-    rows, load = loads(architecture.block)
+    rows, load = compute_loads(architecture.block)
     assert load == cost(architecture.block, find_protocol("edgeformer")).load
     by_name = {row.group: row.load for row in rows}
     assert by_name["encoder.layers.0.attention"] == 3 and by_name["encoder.layers.0.ffn"] == 4
     assert by_name["decoder.layers.0.ffn"] == 4  # two layers, called twice each
-    assert sum(row.share for row in rows) == pytest.approx(1)
+    assert sum(row.use_share for row in rows) == pytest.approx(1)
     model = model_of(architecture)
-    groups = {row.group for row in gradients(engine_of(model), sentences(2), 0.0, 64).rows}
+    groups = {row.group for row in compute_gradients(engine_of(model), sentences(2), 0.0, 64).rows}
     assert set(by_name) <= groups
 
 
@@ -173,8 +173,8 @@ def test_a_decoder_only_model_is_measured_over_source_and_target() -> None:
     lengths = split.source_ids.lengths + 1 + split.target_ids.lengths + 1
     assert sorted(real.of["decoder"].sum(1).tolist()) == sorted(lengths.tolist())
     assert {probe.layer.stack for probe in heads} == {probe.layer.stack for probe in tokens} == {"decoder"}
-    found = analyse(model, architecture.block, split, RECIPE)
-    assert close(found.to_json(), analyse(model, architecture.block, shuffled(split), RECIPE).to_json())
+    found = analyze_model(model, architecture.block, split, RECIPE)
+    assert close(found.to_json(), analyze_model(model, architecture.block, shuffled(split), RECIPE).to_json())
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -182,9 +182,9 @@ def test_any_architecture_can_be_looked_into(seed) -> None:
     """Any gates, solvers, waists, sharing and loans: finite numbers, and groups that the gradients have too."""
     architecture = random_architecture(Random(seed))
     model = model_of(architecture)
-    found = analyse(model, architecture.block, sentences(4, seed), RECIPE)
+    found = analyze_model(model, architecture.block, sentences(4, seed), RECIPE)
     json.dumps(found.to_json(), allow_nan=False)
-    assert len(found.heads) >= sum(any(layer.parts(Attention)) for layer in layers_of(model))
+    assert len(found.heads) >= sum(any(layer.modules_of_type(Attention)) for layer in find_layers(model))
     assert all(row.diversity >= MIN_DIVERSITY - 1e-9 for row in found.heads)
     assert all(0 <= row.n_act <= row.hidden for row in found.ffn)
     assert {row.group.removesuffix(" (own)") for row in found.loads} <= {row.group for row in found.gradients.rows}
@@ -193,10 +193,10 @@ def test_any_architecture_can_be_looked_into(seed) -> None:
 
 def test_a_sample_is_the_first_sentences() -> None:
     split = sentences(9)
-    some = sample(split, 4)
+    some = take_sentences(split, 4)
     assert len(some) == 4 and some.source_ids[3].tolist() == split.source_ids[3].tolist()
-    assert len(sample(split, 100)) == 9
+    assert len(take_sentences(split, 100)) == 9
     architecture = family("plain")
-    found = analyse(model_of(architecture), architecture.block, some, RECIPE)
+    found = analyze_model(model_of(architecture), architecture.block, some, RECIPE)
     assert set(asdict(found.heads[0])) == {"stack", "layer", "part", "heads", "diversity", "diversity_sentence",
                                           "silent", "max_diversity"}

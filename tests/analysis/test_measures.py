@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from scalesearch.analysis.activations import active_units
-from scalesearch.analysis.heads import MIN_DIVERSITY, diversity, sentence_means
-from scalesearch.analysis.tokens import uniformity
+from scalesearch.analysis.activations import count_active_units
+from scalesearch.analysis.heads import MIN_DIVERSITY, head_diversity, sentence_means
+from scalesearch.analysis.tokens import token_uniformity
 
 REAL = torch.tensor([[True, True, True, False], [True, True, False, False]])
 
@@ -17,12 +17,12 @@ def test_heads_that_are_alike_or_opposite_are_least_diverse(heads) -> None:
     signs = torch.tensor([(-1.0) ** i for i in range(heads)], dtype=torch.float64)
     one = torch.randn(5, 1, 32, dtype=torch.float64)
     for scale in (torch.ones_like(signs), signs, signs * torch.arange(1, heads + 1)):
-        assert torch.allclose(diversity(one * scale[:, None]), torch.full((5,), MIN_DIVERSITY, dtype=torch.float64))
+        assert torch.allclose(head_diversity(one * scale[:, None]), torch.full((5,), MIN_DIVERSITY, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("heads", [1, 8, 30])
 def test_orthogonal_heads_are_most_diverse(heads) -> None:
-    found = float(diversity(3 * torch.eye(32, dtype=torch.float64)[:heads]))
+    found = float(head_diversity(3 * torch.eye(32, dtype=torch.float64)[:heads]))
     assert found == pytest.approx(math.exp(-1 / heads), abs=1e-12)
     assert {8: 0.882, 30: 0.967}.get(heads, round(found, 3)) == round(found, 3)
 
@@ -30,32 +30,32 @@ def test_orthogonal_heads_are_most_diverse(heads) -> None:
 def test_diversity_is_the_formula_term_by_term() -> None:
     heads = torch.randn(3, 5, dtype=torch.float64)
     total = sum(abs(float(a @ b)) / float(a.norm() * b.norm()) for a in heads for b in heads)
-    assert float(diversity(heads)) == pytest.approx(math.exp(-total / 9))
+    assert float(head_diversity(heads)) == pytest.approx(math.exp(-total / 9))
 
 
 def test_a_head_that_is_zero_has_no_cosine() -> None:
     heads = torch.tensor([[1.0, 0.0], [0.0, 0.0]])
-    assert float(diversity(heads)) == pytest.approx(math.exp(-1 / 4))
+    assert float(head_diversity(heads)) == pytest.approx(math.exp(-1 / 4))
 
 
 def test_tokens_that_are_alike_are_wholly_uniform() -> None:
     token = torch.randn(2, 1, 16)
     states = token * torch.tensor([1.0, 2.0, 0.5, 1.0])[:, None] + torch.arange(4.0)[:, None]
-    for found in uniformity(states, REAL):
+    for found in token_uniformity(states, REAL):
         assert torch.allclose(found, torch.ones(2, dtype=torch.float64), atol=1e-6)
 
 
 def test_opposite_tokens_differ_between_the_two_readings() -> None:
     token = torch.randn(1, 1, 16)
     states = torch.cat([token, -token], 1)
-    signed, absolute = uniformity(states, torch.ones(1, 2, dtype=torch.bool))
+    signed, absolute = token_uniformity(states, torch.ones(1, 2, dtype=torch.bool))
     assert float(signed) == pytest.approx(-1) and float(absolute) == pytest.approx(1)
 
 
 def test_uniformity_is_pearsons_and_leaves_out_padding_and_single_tokens() -> None:
     states = torch.randn(3, 4, 16)
     real = torch.cat([REAL, torch.tensor([[True, False, False, False]])])
-    signed, absolute = uniformity(states, real)
+    signed, absolute = token_uniformity(states, real)
     first = torch.corrcoef(states[0, :3].double())
     pairs = torch.stack([first[0, 1], first[0, 2], first[1, 2]])
     second = torch.corrcoef(states[1, :2].double())[0, 1]
@@ -64,11 +64,11 @@ def test_uniformity_is_pearsons_and_leaves_out_padding_and_single_tokens() -> No
 
 
 def test_units_are_active_above_zero_only() -> None:
-    assert active_units(torch.zeros(2, 3, 8)).sum() == 0
-    assert active_units(-torch.rand(2, 3, 4, 8)).sum() == 0
-    assert (active_units(torch.ones(2, 3, 4, 8)) == 32).all()
+    assert count_active_units(torch.zeros(2, 3, 8)).sum() == 0
+    assert count_active_units(-torch.rand(2, 3, 4, 8)).sum() == 0
+    assert (count_active_units(torch.ones(2, 3, 4, 8)) == 32).all()
     before = torch.randn(2, 3, 8)
-    assert torch.equal(active_units(before), (before.relu() > 0).sum(-1))
+    assert torch.equal(count_active_units(before), (before.relu() > 0).sum(-1))
 
 
 def test_a_sentences_mean_is_over_its_own_positions() -> None:

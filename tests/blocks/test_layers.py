@@ -14,7 +14,7 @@ from scalesearch.space import Space
 from scalesearch.space.assembly.architecture import Architecture, assemble
 from scalesearch.testing.kinds import check_count, tiny
 from scalesearch.train import Recipe
-from scalesearch.train.updates.rates import scales
+from scalesearch.train.updates.parametrization import weight_scales
 from tests.architectures import answers
 from tests.errors import refuses
 
@@ -74,10 +74,10 @@ def test_a_decoder_s_second_networks_are_the_encoder_s_second() -> None:
 
 
 def test_depth_scaling_counts_every_residual_branch() -> None:
-    recipe = replace(Recipe(steps=1), residual="scaled")
+    recipe = replace(Recipe(steps=1), residual_scaling="scaled")
     for order, branches in (([["attention", "ffn"]], 2), (["ffn", "attention", "ffn", "ffn_again"], 4)):
-        found = scales(build(architecture(encoder__sublayers=order).block, vocab=40), recipe)
-        assert found["encoder.layers.0.attention.out.weight"].init == pytest.approx((2 * branches) ** -0.5)
+        found = weight_scales(build(architecture(encoder__sublayers=order).block, vocab=40), recipe)
+        assert found["encoder.layers.0.attention.out.weight"].init_factor == pytest.approx((2 * branches) ** -0.5)
 
 
 @pytest.mark.parametrize(("changes", "path"), [

@@ -13,7 +13,7 @@ from scalesearch.space import Space
 from scalesearch.space.assembly.architecture import Architecture, assemble
 from scalesearch.testing.kinds import check_count, tiny
 from scalesearch.train import Recipe
-from scalesearch.train.updates.rates import scales
+from scalesearch.train.updates.parametrization import weight_scales
 from tests.architectures import answers
 
 
@@ -103,11 +103,11 @@ def test_a_loan_is_path_by_path() -> None:
 
 def test_branches_begin_with_zero_where_they_are_to() -> None:
     """Where a norm comes last its gain is zero, and nothing before it: or nothing would ever have a gradient."""
-    recipe = replace(Recipe(steps=1), zero_out=True)
+    recipe = replace(Recipe(steps=1), zero_init=True)
     inner, gain = "encoder.layers.0.ffn.path_1.down.weight", "encoder.layers.0.ffn.merge.norm_1.weight"
-    assert scales(build(architecture("ffn").block, vocab=40), recipe)[inner].init == 0
-    found = scales(build(architecture("ffn", norm=True).block, vocab=40), recipe)
-    assert (found[inner].init, found[gain].init) == (1, 0)
+    assert weight_scales(build(architecture("ffn").block, vocab=40), recipe)[inner].init_factor == 0
+    found = weight_scales(build(architecture("ffn", norm=True).block, vocab=40), recipe)
+    assert (found[inner].init_factor, found[gain].init_factor) == (1, 0)
 
 
 @pytest.mark.parametrize(("encoder", "decoder", "more"), [

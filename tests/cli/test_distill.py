@@ -32,8 +32,8 @@ def test_a_student_trains_on_what_the_teacher_says(tmp_path: Path) -> None:
     assert (tmp_path / "kd.en").read_text() == (tmp_path / "train.en").read_text()
     student = load_data(str(tmp_path / "kd.yaml"))
     real = load_data(str(data))
-    assert student.valid.target_text == real.valid.target_text and student.tokenizer == real.tokenizer
-    assert student.hash != real.hash and student.name.endswith("(distilled)")
+    assert student.validation.target_text == real.validation.target_text and student.tokenizer == real.tokenizer
+    assert student.content_hash != real.content_hash and student.name.endswith("(distilled)")
     assert student.train.target_text == [line for line in (tmp_path / "kd.de").read_text().splitlines() if line]
     same = [str(data) if word == str(data) else word for word in given]
     same[same.index("--out") + 1] = str(data.with_suffix(""))

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scalesearch.api.files import load_data
-from scalesearch.data.files import FREE, MAX_LINE
+from scalesearch.data.files import MAX_LINE_BYTES, UNCHECKED_BYTES
 from scalesearch.train import train
 from tests.bounds import answered
 from tests.corpora import write_text
@@ -26,11 +26,11 @@ ODD_LINES = ["", " ", "\t", "\u2028", "\x85", "\x0b\x0c", "\0", "a\0b", "\x1b[2J
 WHOLE = {  # contents of files that no line-wise strategy comes upon
     "empty": b"", "one end": b"\n", "blank": b" \n" * 60, "no end": b"one red dog", "one line": b"the same\n" * 20_000,
     "half a character": b"one \xed\xa0\x80 dog\n" * 60, "Latin-1": "schön\n".encode("latin-1") * 60,
-    "UTF-16": "hallo\n".encode("utf-16") * 60, "a long line": b"a" * (MAX_LINE + 1), "20 MB": b"a" * 20_000_000,
-    "words in a line": b"red dog " * (MAX_LINE // 8), "a model": b"\x0a\x0b\x0a\x05<pad>\x15\0\0\0\0\x18\x03",
+    "UTF-16": "hallo\n".encode("utf-16") * 60, "a long line": b"a" * (MAX_LINE_BYTES + 1), "20 MB": b"a" * 20_000_000,
+    "words in a line": b"red dog " * (MAX_LINE_BYTES // 8), "a model": b"\x0a\x0b\x0a\x05<pad>\x15\0\0\0\0\x18\x03",
     "all characters": "".join(f"{chr(code)}\n" for code in range(32, 0x5000)).encode(),
 }
-PACKED = {"bomb": gzip.compress(bytes(FREE + 1)), "lines": gzip.compress(b"a\n" * (FREE // 2 + 1)),
+PACKED = {"bomb": gzip.compress(bytes(UNCHECKED_BYTES + 1)), "lines": gzip.compress(b"a\n" * (UNCHECKED_BYTES // 2 + 1)),
           "cut": gzip.compress(b"eins\n" * 60)[:-9], "plain": b"eins\n" * 60, "sound": gzip.compress(b"eins\n" * 60)}
 PLACES = ["/dev/zero", "/dev/null", "nowhere", "."]
 OPTIONS = {"lowercase": [True], "max_length": [1, 2, 20, 10**9], "max_ratio": [1, 1.5], "limit": [1, 30, 10**9],

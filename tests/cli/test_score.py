@@ -154,10 +154,10 @@ def test_several_translations_a_line(place: Path) -> None:
 
 
 def test_lines_are_translated_in_lists_that_fit_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(translator, "CHARACTERS", 10)
-    monkeypatch.setattr(translator, "AT_ONCE", 3)
+    monkeypatch.setattr(translator, "MAX_CHARACTERS_PER_CHUNK", 10)
+    monkeypatch.setattr(translator, "MAX_LINES_PER_CHUNK", 3)
     given = ["12345", "12345", "1", "", "", "", "123456789012", "1"]
-    groups = list(translator._grouped(given))
+    groups = list(translator._chunk_lines(given))
     assert [line for group in groups for line in group] == given and list(map(len, groups)) == [3, 3, 1, 1]
 
 

@@ -34,7 +34,7 @@ def spec(write: Write, tmp_path: Path) -> DataSpec:
         for side, lines in (("en", SOURCE), ("de", TARGET)):
             write(f"text/{split}.{side}", [f"{lines[i % 5]} {start + i}" for i in range(count)])
     text = tmp_path / "text"
-    return DataSpec(source="en", target="de", train=str(text / "train"), valid=str(text / "val"),
+    return DataSpec(source="en", target="de", train=str(text / "train"), validation=str(text / "val"),
                     test=str(text / "test"), vocab=60)
 
 

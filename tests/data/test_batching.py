@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from scalesearch.data import BOS, EOS, PAD, Split, batches, eval_batches, put_back
+from scalesearch.data import BOS, EOS, PAD, Split, eval_batches, restore_order, training_batches
 from tests.errors import refuses
 
 lengths = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=60)
@@ -19,7 +19,7 @@ lengths = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1
 def split_of(pairs: list[tuple[int, int]]) -> Split:
     """Pair i has sentences of the given lengths, made of the id 10 + i alone."""
     sides = ([[10 + i] * pair[side] for i, pair in enumerate(pairs)] for side in (0, 1))
-    return Split.of(*sides)
+    return Split.from_lists(*sides)
 
 
 def realistic(count: int) -> Split:
@@ -31,14 +31,14 @@ def realistic(count: int) -> Split:
 
 
 def plan(split: Split, **options: int) -> list[list[int]]:
-    return [indices.tolist() for indices in batches(split, **options).plan]
+    return [indices.tolist() for indices in training_batches(split, **options).indices_by_batch]
 
 
 @given(pairs=lengths, budget=st.integers(1, 80), seed=st.integers(0, 9), epoch=st.integers(0, 9))
 def test_each_pair_comes_once_and_within_the_budget(pairs: list[tuple[int, int]], budget: int, seed: int,
                                                     epoch: int) -> None:
     split = split_of(pairs)
-    for made in (batches(split, budget, seed, epoch), eval_batches(split, budget)):
+    for made in (training_batches(split, budget, seed, epoch), eval_batches(split, budget)):
         assert sorted(i for batch in made for i in batch.indices) == list(range(len(pairs)))
         for batch in made:
             assert len(batch) * max(batch.source.shape[1], batch.target_out.shape[1]) <= budget or len(batch) == 1
@@ -47,7 +47,7 @@ def test_each_pair_comes_once_and_within_the_budget(pairs: list[tuple[int, int]]
 @given(pairs=lengths, budget=st.integers(1, 80))
 def test_a_batch_holds_its_pairs_and_counts_them(pairs: list[tuple[int, int]], budget: int) -> None:
     split = split_of(pairs)
-    for batch in batches(split, budget):
+    for batch in training_batches(split, budget):
         for row, place in enumerate(batch.indices):
             source, target = ([10 + place] * length for length in pairs[place])
             assert [token for token in batch.source[row] if token != PAD] == [*source, EOS]
@@ -58,7 +58,7 @@ def test_a_batch_holds_its_pairs_and_counts_them(pairs: list[tuple[int, int]], b
 
 
 def test_padding_is_only_on_the_right() -> None:
-    for batch in batches(realistic(300), 256):
+    for batch in training_batches(realistic(300), 256):
         for matrix in (batch.source, batch.target_in, batch.target_out):
             real = matrix != PAD
             assert (np.sort(real, axis=1)[:, ::-1] == real).all()
@@ -83,7 +83,7 @@ def test_another_process_draws_the_same_order() -> None:
 @given(pairs=lengths, budget=st.integers(1, 80))
 @example(pairs=[(3, 3)] * 9, budget=16)
 def test_no_batch_has_room_for_the_first_of_the_next(pairs: list[tuple[int, int]], budget: int) -> None:
-    made = eval_batches(split_of(pairs), budget).plan
+    made = eval_batches(split_of(pairs), budget).indices_by_batch
     for batch, following in pairwise(made):
         together = [*batch, following[0]]
         assert len(together) * (max(max(pairs[i]) for i in together) + 1) > budget
@@ -101,21 +101,21 @@ def test_companions_change_from_epoch_to_epoch(seed: int) -> None:
 
 
 def test_shuffled_batches_are_not_sorted_by_length() -> None:
-    widths = [batch.source.shape[1] for batch in batches(realistic(3000), 512)]
+    widths = [batch.source.shape[1] for batch in training_batches(realistic(3000), 512)]
     assert abs(np.corrcoef(widths, np.arange(len(widths)))[0, 1]) < 0.5
 
 
 @pytest.mark.parametrize("budget", [1024, 4096])
 def test_nine_tenths_of_the_places_are_real(budget: int) -> None:
-    made = list(batches(realistic(20_000), budget))
+    made = list(training_batches(realistic(20_000), budget))
     places = np.concatenate([side.ravel() for batch in made for side in (batch.source, batch.target_out)])
     assert np.count_nonzero(places != PAD) > 0.9 * len(places)
 
 
 def test_batches_are_taken_from_anywhere() -> None:
-    made = batches(realistic(300), 256)
+    made = training_batches(realistic(300), 256)
     assert [made[i].indices.tolist() for i in range(len(made))] == [b.indices.tolist() for b in made]
-    assert made[-1].indices.tolist() == made.plan[-1].tolist()
+    assert made[-1].indices.tolist() == made.indices_by_batch[-1].tolist()
 
 
 def test_scoring_starts_with_the_longest_sources() -> None:
@@ -127,12 +127,12 @@ def test_results_are_put_back_in_order() -> None:
     split = realistic(100)
     made = eval_batches(split, max_tokens=64)
     said = [[f"pair {i}" for i in batch.indices] for batch in made]
-    assert put_back([batch.indices for batch in made], said) == [f"pair {i}" for i in range(100)]
+    assert restore_order([batch.indices for batch in made], said) == [f"pair {i}" for i in range(100)]
     with pytest.raises(ValueError, match="shorter"):
-        put_back([np.arange(3)], [["a", "b"]])
+        restore_order([np.arange(3)], [["a", "b"]])
 
 
 def test_a_bound_that_fits_nothing_is_refused() -> None:
-    for make in (batches, eval_batches):
+    for make in (training_batches, eval_batches):
         with refuses("below-one"):
             make(realistic(5), max_tokens=0)

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from scalesearch.data import builtin
-from scalesearch.data.builtin import HELD_OUT, MAX_PAIRS, read_builtin
+from scalesearch.data.builtin import HELD_OUT_PAIRS, MAX_PAIRS, read_builtin
 from tests.errors import refuses
 
 
 def test_the_file_holds_all_pairs_and_none_of_valid_and_test_twice() -> None:
     corpus = read_builtin(MAX_PAIRS)
     assert {split: len(pairs) for split, pairs in corpus.items()} == {
-        "train": MAX_PAIRS, "valid": HELD_OUT, "test": HELD_OUT}
+        "train": MAX_PAIRS, "valid": HELD_OUT_PAIRS, "test": HELD_OUT_PAIRS}
     for side in (0, 1):
         held_out = [pair[side] for pair in corpus["valid"] + corpus["test"]]
         assert len(set(held_out)) == len(held_out)
@@ -31,7 +31,7 @@ def test_fewer_pairs_are_the_first_ones() -> None:
 def test_another_file_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, damage: bytes | None) -> None:
     other = tmp_path / "grammar.tsv.xz"
     if damage is not None:
-        other.write_bytes(builtin.FILE.read_bytes()[:-1] + damage)
-    monkeypatch.setattr(builtin, "FILE", other)
+        other.write_bytes(builtin.GRAMMAR_FILE.read_bytes()[:-1] + damage)
+    monkeypatch.setattr(builtin, "GRAMMAR_FILE", other)
     with refuses("builtin-data-damaged", key="data.builtin"):
         read_builtin(10)

@@ -25,7 +25,7 @@ from tests.processes import ended
 def same(one: Corpus, other: Corpus) -> bool:
     """All that training and scoring see is equal."""
     sides = ("source_ids", "target_ids", "source_text", "target_text")
-    return one.hash == other.hash and one.tokenizer == other.tokenizer and one.counts == other.counts and all(
+    return one.content_hash == other.content_hash and one.tokenizer == other.tokenizer and one.counts == other.counts and all(
         getattr(getattr(one, split), side) == getattr(getattr(other, split), side)
         for split in ("train", "valid", "test") for side in sides)
 
@@ -61,7 +61,7 @@ def test_it_is_found_by_content_wherever_the_files_lie(spec: DataSpec, cache: Pa
     {"vocab": 61}, {"model": "unigram"}, {"lowercase": True}, {"max_length": 15}, {"max_ratio": 1.2}, {"limit": 20}])
 def test_every_field_that_matters_makes_another_corpus(spec: DataSpec, cache: Path, changes: dict) -> None:
     spec = replace(spec, vocab=52)
-    assert load_corpus(replace(spec, **changes), cache).hash != load_corpus(spec, cache).hash
+    assert load_corpus(replace(spec, **changes), cache).content_hash != load_corpus(spec, cache).content_hash
 
 
 def test_changed_text_makes_another_corpus(spec: DataSpec, write: Write, cache: Path) -> None:
@@ -69,12 +69,12 @@ def test_changed_text_makes_another_corpus(spec: DataSpec, write: Write, cache: 
     write("text/test.en", ["a dog"])
     write("text/test.de", ["ein Hund"])
     after = load_corpus(spec, cache)
-    assert after.hash != before.hash
+    assert after.content_hash != before.content_hash
     assert len(after.test) == 1
 
 
 def test_the_hash_is_the_same_in_another_place(spec: DataSpec, cache: Path, tmp_path: Path) -> None:
-    assert load_corpus(spec, cache).hash == load_corpus(spec, tmp_path / "other").hash
+    assert load_corpus(spec, cache).content_hash == load_corpus(spec, tmp_path / "other").content_hash
 
 
 def _flip(path: Path) -> None:
@@ -89,11 +89,11 @@ def _flip(path: Path) -> None:
 def test_a_damaged_cache_is_made_again_and_said(spec: DataSpec, cache: Path, damage, name: str) -> None:
     first = load_corpus(spec, cache)
     kept = pickle.loads(pickle.dumps(first))
-    texts = [kept.test.target_text, kept.train.source_text, kept.valid.source_text]
+    texts = [kept.test.target_text, kept.train.source_text, kept.validation.source_text]
     assert all(texts)
     damage(first.folder / name)
     second = load_corpus(spec, cache)
-    assert second.hash == first.hash
+    assert second.content_hash == first.content_hash
     assert any("damaged and has been made again" in note for note in second.notes)
     third = load_corpus(spec, cache)
     assert third.notes == first.notes
@@ -150,7 +150,7 @@ print(load_corpus(DataSpec.from_mapping({spec.to_json()!r}), Path({str(cache)!r}
     said = [ended(process)[1].split() for process in running]
     assert all(process.returncode == 0 for process in running)
     assert [words[0] == "made" for words in said].count(True) == 1
-    assert {words[-1] for words in said} == {load_corpus(spec, cache).hash}
+    assert {words[-1] for words in said} == {load_corpus(spec, cache).content_hash}
 
 
 def test_a_load_that_is_stopped_leaves_nothing_half_done(spec: DataSpec, cache: Path,
@@ -158,7 +158,7 @@ def test_a_load_that_is_stopped_leaves_nothing_half_done(spec: DataSpec, cache: 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("scalesearch.data.cache.hash_of", stop)
+        patch.setattr("scalesearch.data.cache.hash_json", stop)
         load_corpus(spec, cache)
     assert [path.name for path in cache.iterdir() if not path.name.endswith(".lock")] == []
     assert load_corpus(spec, cache).notes == ()

@@ -15,17 +15,17 @@ def test_splits_hold_the_text_and_its_ids(spec: DataSpec, cache: Path) -> None:
     corpus = load_corpus(spec, cache)
     assert corpus.train.source_text[:2] == [f"{SOURCE[0]} 0", f"{SOURCE[1]} 1"]
     assert corpus.test.target_text == [f"{line} {200 + i}" for i, line in enumerate(TARGET)]
-    for split in (corpus.train, corpus.valid, corpus.test):
+    for split in (corpus.train, corpus.validation, corpus.test):
         assert corpus.tokenizer.decode(split.source_ids) == split.source_text
         assert corpus.tokenizer.decode(split.target_ids) == split.target_text
-    assert (corpus.tokenizer.vocab_size, corpus.synthetic, corpus.name) == (60, False, "text en-de")
+    assert (corpus.tokenizer.vocab_size, corpus.is_synthetic, corpus.name) == (60, False, "text en-de")
     assert corpus.notes == ()
 
 
 def test_a_record_of_it_is_json(spec: DataSpec, cache: Path) -> None:
     corpus = load_corpus(spec, cache)
     said = json.loads(json.dumps(corpus.to_json()))
-    assert (said["hash"], said["vocab"], said["spec"]) == (corpus.hash, 60, spec.to_json())
+    assert (said["hash"], said["vocab"], said["spec"]) == (corpus.content_hash, 60, spec.to_json())
     assert said["counts"]["train"] == {
         "read": 40, "empty": 0, "no_token": 0, "too_long": 0, "uneven": 0, "pairs": 40,
         "source_tokens": len(corpus.train.source_ids.flat), "target_tokens": len(corpus.train.target_ids.flat),
@@ -62,7 +62,7 @@ def test_long_test_sentences_are_cut_but_their_references_stay(spec: DataSpec, w
 def test_limit_takes_the_first_pairs_for_the_vocabulary_too(spec: DataSpec, write: Write, cache: Path) -> None:
     text = Path(spec.train[0]).with_suffix(".en")
     write("text/train.en", [*text.read_text().splitlines()[:39], "Ω"])
-    corpus = load_corpus(replace(spec, limit=10), cache)
+    corpus = load_corpus(replace(spec, max_pairs=10), cache)
     assert (len(corpus.train), corpus.counts["train"]["beyond_limit"]) == (10, 30)
     assert UNK in corpus.tokenizer.encode(["Ω"])[0]
 
@@ -77,7 +77,7 @@ def test_text_is_encoded_piece_by_piece_to_the_same_ids(spec: DataSpec, cache: P
                                                         monkeypatch: pytest.MonkeyPatch) -> None:
     whole = load_corpus(spec, cache)
     monkeypatch.setattr("scalesearch.data.prepare._CHUNK", 7)
-    assert load_corpus(spec, tmp_path / "other").hash == whole.hash
+    assert load_corpus(spec, tmp_path / "other").content_hash == whole.content_hash
 
 
 def test_overlap_of_the_splits_is_reported(spec: DataSpec, write: Write, cache: Path) -> None:
@@ -116,11 +116,11 @@ def test_parts_are_joined_and_may_be_packed(spec: DataSpec, write: Write, cache:
 
 def test_a_given_tokenizer_is_used_as_it_is(spec: DataSpec, tmp_path: Path, cache: Path) -> None:
     tokenizer = Tokenizer.fit(SOURCE + TARGET, 48)
-    (tmp_path / "m.model").write_bytes(tokenizer.bytes)
+    (tmp_path / "m.model").write_bytes(tokenizer.model_bytes)
     given = load_corpus(replace(spec, vocab=None, tokenizer=str(tmp_path / "m.model")), cache)
     assert given.tokenizer == tokenizer != load_corpus(spec, cache).tokenizer
     other = Tokenizer.fit(SOURCE + TARGET, 46)
-    (tmp_path / "m.model").write_bytes(other.bytes)
+    (tmp_path / "m.model").write_bytes(other.model_bytes)
     again = load_corpus(replace(spec, vocab=None, tokenizer=str(tmp_path / "m.model")), cache)
     assert again.tokenizer == other
 
@@ -175,18 +175,18 @@ def test_a_spec_that_does_not_fit_is_refused(spec: DataSpec, cache: Path, change
 
 def test_relative_paths_start_at_the_base(spec: DataSpec, cache: Path) -> None:
     text = Path(spec.train[0]).parent
-    relative = replace(spec, train="train", valid="val", test="test")
-    assert load_corpus(relative, cache, base=text).hash == load_corpus(spec, cache).hash
+    relative = replace(spec, train="train", validation="val", test="test")
+    assert load_corpus(relative, cache, base=text).content_hash == load_corpus(spec, cache).content_hash
 
 
 def test_the_built_in_corpus_is_called_synthetic(cache: Path) -> None:
     few, more = (load_corpus(DataSpec(builtin="grammar", pairs=pairs, vocab=200), cache) for pairs in (200, 300))
-    assert (len(few.train), len(few.valid), len(few.test)) == (200, 500, 500)
+    assert (len(few.train), len(few.validation), len(few.test)) == (200, 500, 500)
     assert more.train.source_text[:200] == few.train.source_text
-    assert (few.valid.target_text, few.test.target_text) == (more.valid.target_text, more.test.target_text)
-    assert (few.name, few.synthetic) == ("grammar", True)
+    assert (few.validation.target_text, few.test.target_text) == (more.validation.target_text, more.test.target_text)
+    assert (few.name, few.is_synthetic) == ("grammar", True)
     assert few.notes[0].startswith("synthetic text")
-    assert few.hash != more.hash
+    assert few.content_hash != more.content_hash
 
 
 def test_text_that_looks_tokenised_is_named_unless_it_is_said_to_be(write, spec, cache) -> None:

@@ -26,17 +26,17 @@ def test_the_translations_are_learned_from_and_all_else_stays_real(spec: DataSpe
     real, corpus = load_corpus(spec, cache), load_corpus(taught, cache)
     assert corpus.train.target_text == [SAID] * 39 and corpus.train.source_text == real.train.source_text[1:]
     assert corpus.tokenizer == real.tokenizer
-    assert corpus.test.target_text == real.test.target_text and corpus.valid.source_ids == real.valid.source_ids
-    assert corpus.hash != real.hash and corpus.name == "text en-de (distilled)"
+    assert corpus.test.target_text == real.test.target_text and corpus.validation.source_ids == real.validation.source_ids
+    assert corpus.content_hash != real.content_hash and corpus.name == "text en-de (distilled)"
     assert "a teacher's translations, in place of the real ones" in "".join(corpus.notes)
     assert "train: 1 of 40 pairs left out: a side is empty" in corpus.notes
 
 
 def test_mixed_has_both(spec: DataSpec, taught: DataSpec, cache: Path) -> None:
-    real, corpus = load_corpus(spec, cache), load_corpus(replace(taught, mix=True), cache)
+    real, corpus = load_corpus(spec, cache), load_corpus(replace(taught, mix_distilled=True), cache)
     assert corpus.train.target_text == [SAID] * 39 + real.train.target_text
     assert corpus.counts["train"]["read"] == 80 and corpus.counts["train"]["pairs"] == 79
-    assert corpus.hash != load_corpus(taught, cache).hash
+    assert corpus.content_hash != load_corpus(taught, cache).content_hash
 
 
 def test_several_teachers_are_read_one_after_the_other(taught: DataSpec, write: Write, cache: Path) -> None:
@@ -51,20 +51,20 @@ def test_several_teachers_are_read_one_after_the_other(taught: DataSpec, write: 
     assert corpus.tokenizer == load_corpus(taught, cache).tokenizer
     assert DataSpec.from_mapping(both.to_json()) == both
     real = Path(f"{taught.train[0]}.de").read_text().splitlines()
-    limited = load_corpus(replace(both, limit=10, mix=True), cache)
+    limited = load_corpus(replace(both, max_pairs=10, mix_distilled=True), cache)
     assert limited.train.target_text == [SAID] * 10 + words[:10] + real[:10]
     assert limited.counts["train"]["beyond_limit"] == 29 + 30 + 30
 
 
 def test_a_limit_holds_for_the_translations_too(taught: DataSpec, cache: Path) -> None:
-    assert load_corpus(replace(taught, limit=10), cache).train.source_text == [
+    assert load_corpus(replace(taught, max_pairs=10), cache).train.source_text == [
         f"{SOURCE[i % len(SOURCE)]} {i}" for i in range(1, 11)]
 
 
 def test_other_translations_are_another_corpus(taught: DataSpec, write: Write, cache: Path) -> None:
-    before = load_corpus(taught, cache).hash
+    before = load_corpus(taught, cache).content_hash
     write("kd/train.de", ["etwas anderes"] * 40)
-    assert load_corpus(taught, cache).hash != before
+    assert load_corpus(taught, cache).content_hash != before
 
 
 def test_the_built_in_corpus_stays_synthetic(tmp_path: Path, cache: Path) -> None:
@@ -73,7 +73,7 @@ def test_the_built_in_corpus_stays_synthetic(tmp_path: Path, cache: Path) -> Non
     (tmp_path / "kd.en").write_text("".join(f"{line}\n" for line in real.train.source_text))
     (tmp_path / "kd.de").write_text("ein Satz\n" * 50)
     corpus = load_corpus(replace(spec, distilled="kd"), cache, base=tmp_path)
-    assert corpus.synthetic and corpus.tokenizer == real.tokenizer and corpus.name == "grammar (distilled)"
+    assert corpus.is_synthetic and corpus.tokenizer == real.tokenizer and corpus.name == "grammar (distilled)"
     assert corpus.train.target_text == ["ein Satz"] * 50
 
 

@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalesearch.data import Tokenizer
-from scalesearch.data.files import FREE, MAX_LINE, MAX_RATIO, digest, read_lines, text_file
+from scalesearch.data.files import (
+    MAX_COMPRESSION_RATIO,
+    MAX_LINE_BYTES,
+    UNCHECKED_BYTES,
+    find_text_file,
+    hash_content,
+    read_lines,
+)
 from tests.data.conftest import Write
 from tests.errors import refuses
 
@@ -35,7 +42,7 @@ def test_unicode_separators_are_characters(write: Write) -> None:
 def test_packed_and_plain_are_the_same(write: Write) -> None:
     plain, packed = write("t.txt", ["eins", "zwei"]), write("t.txt.gz", ["eins", "zwei"])
     assert read_lines(plain) == read_lines(packed) == ["eins", "zwei"]
-    assert digest(plain) == digest(packed) != digest(write("u.txt", ["eins", "drei"]))
+    assert hash_content(plain) == hash_content(packed) != hash_content(write("u.txt", ["eins", "drei"]))
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
@@ -64,15 +71,15 @@ def test_a_broken_gzip_file_is_named(write: Write) -> None:
 
 
 def test_lines_without_an_end_are_refused(write: Write) -> None:
-    assert len(read_lines(write("long.txt", ["a", "x" * MAX_LINE]))) == 2
-    with refuses("line-too-long", "long.txt:2:", f"{MAX_LINE + 1:,}"):
-        read_lines(write("long.txt", ["a", "x" * (MAX_LINE + 1)]))
+    assert len(read_lines(write("long.txt", ["a", "x" * MAX_LINE_BYTES]))) == 2
+    with refuses("line-too-long", "long.txt:2:", f"{MAX_LINE_BYTES + 1:,}"):
+        read_lines(write("long.txt", ["a", "x" * (MAX_LINE_BYTES + 1)]))
 
 
 def test_a_file_that_unpacks_without_end_is_refused(write: Write) -> None:
-    bomb = write("bomb.gz", b"a\n" * (FREE // 2 + 1))
-    assert bomb.stat().st_size * MAX_RATIO < FREE
-    for read in (read_lines, digest):
+    bomb = write("bomb.gz", b"a\n" * (UNCHECKED_BYTES // 2 + 1))
+    assert bomb.stat().st_size * MAX_COMPRESSION_RATIO < UNCHECKED_BYTES
+    for read in (read_lines, hash_content):
         with refuses("text-too-large", "bomb.gz"):
             read(bomb)
 
@@ -97,17 +104,17 @@ def test_a_missing_file_is_explained_by_what_is_near(write: Write, tmp_path: Pat
     write("d/train.en", [])
     write("d/train.de", [])
     with refuses("no-such-file", "/d/train.fr", "train.de", "train.en", key="data.valid"):
-        text_file(str(tmp_path / "d/train.fr"), "valid")
+        find_text_file(str(tmp_path / "d/train.fr"), "valid")
     with refuses("no-such-file", "train.de, train.en"):
-        text_file(str(tmp_path / "d/xyz"), "valid")
+        find_text_file(str(tmp_path / "d/xyz"), "valid")
     with refuses("no-such-file", f"{tmp_path}/e/f", f"is {tmp_path}"):
-        text_file(str(tmp_path / "e/f/train.en"), "valid")
+        find_text_file(str(tmp_path / "e/f/train.en"), "valid")
     with refuses("no-such-file", "folder"):
-        text_file(str(tmp_path / "d"), "valid")
+        find_text_file(str(tmp_path / "d"), "valid")
 
 
 def test_the_packed_file_stands_in_for_the_plain(write: Write, tmp_path: Path) -> None:
     packed = write("train.en.gz", ["one"])
-    assert text_file(str(tmp_path / "train.en"), "train") == packed
+    assert find_text_file(str(tmp_path / "train.en"), "train") == packed
     plain = write("train.en", ["one"])
-    assert text_file(str(tmp_path / "train.en"), "train") == plain
+    assert find_text_file(str(tmp_path / "train.en"), "train") == plain

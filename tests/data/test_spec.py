@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from scalesearch.data import DataSpec, PairOfFiles
+from scalesearch.data import DataSpec, FilePair
 from scalesearch.space import SpaceErrors
 from tests.errors import refuses
 
@@ -78,10 +78,10 @@ def test_json_and_back_is_the_same(mapping: dict) -> None:
 
 
 def test_defaults_fit_the_shape() -> None:
-    assert DataSpec.from_mapping(FILES).entries == 8000
-    assert DataSpec.from_mapping({**FILES, "tokenizer": "m.model"}).entries is None
+    assert DataSpec.from_mapping(FILES).fitted_vocab_size == 8000
+    assert DataSpec.from_mapping({**FILES, "tokenizer": "m.model"}).fitted_vocab_size is None
     builtin = DataSpec(builtin="grammar")
-    assert (builtin.pairs, builtin.entries) == (20_000, 2000)
+    assert (builtin.pairs, builtin.fitted_vocab_size) == (20_000, 2000)
 
 
 def test_a_description_names_text_and_vocabulary() -> None:
@@ -94,22 +94,22 @@ def test_a_description_names_text_and_vocabulary() -> None:
 def test_paths_are_expanded_only_when_resolved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CORPORA", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    spec = DataSpec(source="en", target="de", train="$CORPORA/train", valid="~/val", test="plain/test",
+    spec = DataSpec(source="en", target="de", train="$CORPORA/train", validation="~/val", test="plain/test",
                     tokenizer="${CORPORA}/m.model")
     assert spec.train == ("$CORPORA/train",)
-    full = spec.resolve(tmp_path / "base")
-    assert (full.train, full.valid, full.test) == (
+    full = spec.with_absolute_paths(tmp_path / "base")
+    assert (full.train, full.validation, full.test) == (
         (f"{tmp_path}/train",), (f"{tmp_path}/home/val",), (f"{tmp_path}/base/plain/test",))
     assert full.tokenizer == f"{tmp_path}/m.model"
-    assert full.resolve() == full
+    assert full.with_absolute_paths() == full
 
 
 def test_both_files_of_a_pair_are_resolved(tmp_path: Path) -> None:
     spec = DataSpec.from_mapping({**FILES, "test": {"source": "a", "target": "b"}})
-    assert spec.resolve(tmp_path).test == (PairOfFiles(f"{tmp_path}/a", f"{tmp_path}/b"),)
+    assert spec.with_absolute_paths(tmp_path).test == (FilePair(f"{tmp_path}/a", f"{tmp_path}/b"),)
 
 
 def test_a_variable_that_is_not_set_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOWHERE", raising=False)
     with refuses("variable-not-set", "export NOWHERE=/path", key="data.train"):
-        DataSpec.from_mapping({**FILES, "train": "$NOWHERE/train"}).resolve()
+        DataSpec.from_mapping({**FILES, "train": "$NOWHERE/train"}).with_absolute_paths()

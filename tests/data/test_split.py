@@ -7,28 +7,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalesearch.data import Rows, Split
+from scalesearch.data import RaggedArray, Split
 
 rows = st.lists(st.lists(st.integers(4, 2**31 - 1), max_size=6), min_size=1, max_size=8)
 
 
 @given(lists=rows, data=st.data())
 def test_rows_are_a_sequence_of_the_lists_they_came_from(lists: list[list[int]], data: st.DataObject) -> None:
-    made = Rows.of(lists)
+    made = RaggedArray.from_lists(lists)
     assert made.flat.dtype == np.int32
     assert [row.tolist() for row in made] == lists
     assert made[-1].tolist() == lists[-1]
     chosen = data.draw(st.lists(st.integers(0, len(lists) - 1)))
-    assert made.take(np.array(chosen, np.int64)) == Rows.of([lists[i] for i in chosen])
-    assert Rows.joined([made, made.take(np.array([0]))]) == Rows.of([*lists, lists[0]])
+    assert made.take(np.array(chosen, np.int64)) == RaggedArray.from_lists([lists[i] for i in chosen])
+    assert RaggedArray.concatenate([made, made.take(np.array([0]))]) == RaggedArray.from_lists([*lists, lists[0]])
     longest = data.draw(st.integers(0, 6))
-    assert made.cut(longest) == Rows.of([row[:longest] for row in lists])
+    assert made.truncate(longest) == RaggedArray.from_lists([row[:longest] for row in lists])
 
 
 @given(lists=rows, before=st.sampled_from([None, 2]), after=st.sampled_from([None, 3]))
 def test_padding_puts_marks_around_rows_and_zeros_behind(lists: list[list[int]], before: int | None,
                                                          after: int | None) -> None:
-    matrix = Rows.of(lists).padded(np.arange(len(lists)), before, after)
+    matrix = RaggedArray.from_lists(lists).pad(np.arange(len(lists)), before, after)
     framed = [[before] * (before is not None) + row + [after] * (after is not None) for row in lists]
     width = max(map(len, framed))
     assert matrix.dtype == np.int64
@@ -37,19 +37,19 @@ def test_padding_puts_marks_around_rows_and_zeros_behind(lists: list[list[int]],
 
 def test_rows_beyond_the_end_are_refused() -> None:
     with pytest.raises(IndexError):
-        Rows.of([[4]])[1]
+        RaggedArray.from_lists([[4]])[1]
 
 
 def test_a_split_keeps_its_sides_together_and_pickles() -> None:
-    split = Split.of([[4], [5, 6]], [[7, 8], [9]], ["a", "b"], ["c", "d"])
+    split = Split.from_lists([[4], [5, 6]], [[7, 8], [9]], ["a", "b"], ["c", "d"])
     copy = pickle.loads(pickle.dumps(split))
     assert (copy.source_ids, copy.target_ids) == (split.source_ids, split.target_ids)
     assert (copy.source_text, copy.target_text, len(copy)) == (["a", "b"], ["c", "d"], 2)
     with pytest.raises(ValueError, match="1 source and 0 target"):
-        Split.of([[4]], [])
+        Split.from_lists([[4]], [])
 
 
 def test_a_split_to_translate_has_empty_targets() -> None:
-    split = Split.of([[4], [5, 6]])
+    split = Split.from_lists([[4], [5, 6]])
     assert [row.tolist() for row in split.target_ids] == [[], []]
     assert split.target_text == ["", ""]

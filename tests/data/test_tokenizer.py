@@ -49,13 +49,13 @@ def test_marks_in_the_text_are_no_special_tokens() -> None:
 
 @pytest.mark.parametrize("model", ["bpe", "unigram"])
 def test_the_same_text_gives_the_same_model(model: str) -> None:
-    assert Tokenizer.fit(TEXT, 48, model).bytes == TOKENIZERS[model].bytes
+    assert Tokenizer.fit(TEXT, 48, model).model_bytes == TOKENIZERS[model].model_bytes
 
 
 def test_it_travels_as_bytes_and_pickles(tmp_path: Path) -> None:
     tokenizer = TOKENIZERS["bpe"]
-    (tmp_path / "m.model").write_bytes(tokenizer.bytes)
-    for copy in (Tokenizer(tokenizer.bytes), Tokenizer.from_file(tmp_path / "m.model"),
+    (tmp_path / "m.model").write_bytes(tokenizer.model_bytes)
+    for copy in (Tokenizer(tokenizer.model_bytes), Tokenizer.from_file(tmp_path / "m.model"),
                  pickle.loads(pickle.dumps(tokenizer))):
         assert copy == tokenizer
         assert copy.encode(TEXT) == tokenizer.encode(TEXT)
@@ -78,7 +78,7 @@ def test_files_that_are_no_tokenizer_are_refused(tmp_path: Path, capfd: pytest.C
     path = tmp_path / "m.model"
     with refuses("cannot-read", "m.model", key="data.tokenizer"):
         Tokenizer.from_file(path)
-    for junk in (b"", b"junk", TOKENIZERS["bpe"].bytes[:40]):
+    for junk in (b"", b"junk", TOKENIZERS["bpe"].model_bytes[:40]):
         path.write_bytes(junk)
         with refuses("not-a-tokenizer", "m.model"):
             Tokenizer.from_file(path)

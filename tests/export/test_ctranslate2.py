@@ -8,7 +8,7 @@ import torch
 
 from scalesearch.cost import protocol_of
 from scalesearch.cost.artefact import CONFIG, artefact_bytes, piece, piece_quotes
-from scalesearch.export.ctranslate2_ import CTranslate2
+from scalesearch.export.ctranslate2_ import CTranslate2Format
 from scalesearch.export.torch_ import TorchDecoder
 from scalesearch.library import find_file
 from scalesearch.lowering import LONGEST as LENGTH
@@ -16,7 +16,7 @@ from scalesearch.lowering.ctranslate2 import plan
 from scalesearch.lowering.refusals import refusals
 from scalesearch.space import read_space
 from scalesearch.train.checkpoint import Checkpoint
-from scalesearch.train.scoring.evaluate import Search
+from scalesearch.train.scoring.evaluate import DecodingOptions
 from tests.errors import refuses
 from tests.export.models import LONGEST, VOCAB, architecture, most, sentences, untrained
 from tests.processor import WIDE_SUMS
@@ -101,12 +101,12 @@ def test_greedy_tokens_of_shipped_architectures_are_the_models(name: str, tmp_pa
 
 def same_tokens(trained: Checkpoint, tmp_path: Path) -> list[list[int]]:
     """Checks that an artefact says what its model does, which is returned."""
-    format = CTranslate2()
-    assert not format.refusals(trained.architecture.block)
+    format = CTranslate2Format()
+    assert not format.unsupported_reasons(trained.architecture.block)
     format.write(trained, tmp_path, "none")
     limits = most(trained, ROWS)
     wanted = TorchDecoder(trained.model).greedy(ROWS, limits)
-    assert format.open(tmp_path, 1).greedy(ROWS, limits) == wanted
+    assert format.open_decoder(tmp_path, 1).greedy(ROWS, limits) == wanted
     return wanted
 
 
@@ -117,11 +117,11 @@ def deep() -> object:
                                   decoder__interleaved=True, share__decoder__ffn="one"))
 
 
-@pytest.mark.parametrize("quantise", CTranslate2.quantisations)
+@pytest.mark.parametrize("quantise", CTranslate2Format.quantizations)
 @pytest.mark.parametrize("longest", [LENGTH, 40, 1024])
 def test_a_model_file_is_as_large_as_foretold(deep, quantise, longest, tmp_path):
     """But for the numbers beside the weights, of each of which some bytes are estimated."""
-    CTranslate2().write(replace(deep, max_length=longest), tmp_path, quantise)
+    CTranslate2Format().write(replace(deep, max_length=longest), tmp_path, quantise)
     protocol = protocol_of({"vocab": VOCAB, "artefact": f"ctranslate2-{quantise}", "longest": longest})
     assert protocol_of(protocol.to_json()) == protocol == protocol.at_lengths(30, 30, VOCAB)
     vocabulary = round(VOCAB * (piece(VOCAB) + piece_quotes(VOCAB)))
@@ -129,11 +129,11 @@ def test_a_model_file_is_as_large_as_foretold(deep, quantise, longest, tmp_path)
     assert abs(told - (tmp_path / "model.bin").stat().st_size) < 300
 
 
-@pytest.mark.parametrize("quantise", CTranslate2.quantisations)
+@pytest.mark.parametrize("quantise", CTranslate2Format.quantizations)
 def test_stored_is_what_the_plan_says(deep, quantise, tmp_path):
     """Of equal variables one, and of each the bytes that the plan's docstring counts; the model stays as it was."""
     before = [weight.clone() for weight in deep.model.parameters()]
-    CTranslate2().write(deep, tmp_path, quantise)
+    CTranslate2Format().write(deep, tmp_path, quantise)
     assert all(torch.equal(one, other) for one, other in zip(before, deep.model.parameters()))
     stored: dict[object, object] = {}
     made = plan(deep.architecture.block, VOCAB, LONGEST)
@@ -160,20 +160,20 @@ def test_stored_is_what_the_plan_says(deep, quantise, tmp_path):
 
 @pytest.mark.parametrize("quantise", ["int8", "int16", "bf16"])
 def test_quantised_artefacts_say_nearly_the_same(deep, quantise, tmp_path):
-    CTranslate2().write(deep, tmp_path, quantise)
+    CTranslate2Format().write(deep, tmp_path, quantise)
     limits = most(deep, ROWS)
     wanted, found = (decoder.greedy(ROWS, limits) for decoder in (TorchDecoder(deep.model),
-                                                                  CTranslate2().open(tmp_path, 1)))
+                                                                  CTranslate2Format().open_decoder(tmp_path, 1)))
     first = sum(one[:1] == other[:1] for one, other in zip(wanted, found))
     near = 0.7 if WIDE_SUMS or quantise == "bf16" else 0.2  # by chance, hardly any
     assert first > len(ROWS) * near and all(len(ids) <= limit for ids, limit in zip(found, limits))
 
 
 def test_a_beam_finds_scored_translations_within_the_limits(deep, tmp_path):
-    CTranslate2().write(deep, tmp_path, "none")
+    CTranslate2Format().write(deep, tmp_path, "none")
     limits = most(deep, ROWS)
-    found = CTranslate2().open(tmp_path, 1).beam(ROWS, limits, Search(4, 1.0, nbest=2))
-    ours = TorchDecoder(deep.model).beam(ROWS, limits, Search(4, 1.0, nbest=2))
+    found = CTranslate2Format().open_decoder(tmp_path, 1).beam_search(ROWS, limits, DecodingOptions(4, 1.0, n_best=2))
+    ours = TorchDecoder(deep.model).beam_search(ROWS, limits, DecodingOptions(4, 1.0, n_best=2))
     for row, limit in zip(found, limits):
         (_, best), (_, second) = row
         assert best >= second and all(len(ids) <= limit and not {0, 2, 3} & set(ids) for ids, _ in row)
@@ -184,15 +184,15 @@ def test_a_beam_finds_scored_translations_within_the_limits(deep, tmp_path):
     ("int8", "avx2", True), ("int8", "avx2 avx512_vnni", False), ("int8", "avx_vnni", False), ("none", "avx2", False),
 ])
 def test_int8_without_vnni_is_said_to_be_less_exact(quantise, flags, noted, deep, tmp_path, monkeypatch):
-    CTranslate2().write(deep, tmp_path, quantise)
-    monkeypatch.setattr("scalesearch.export.ctranslate2_.cpu_facts", lambda: {"flags": flags})
-    assert ("VNNI" in CTranslate2().open(tmp_path, 1).note) == noted
+    CTranslate2Format().write(deep, tmp_path, quantise)
+    monkeypatch.setattr("scalesearch.export.ctranslate2_.read_cpuinfo", lambda: {"flags": flags})
+    assert ("VNNI" in CTranslate2Format().open_decoder(tmp_path, 1).accuracy_note) == noted
 
 
 def test_tokens_beyond_the_positions_of_the_artefact_are_an_error(deep, tmp_path):
-    CTranslate2().write(deep, tmp_path, "none")
+    CTranslate2Format().write(deep, tmp_path, "none")
     with refuses("too-long", "positions", "ask for fewer tokens"):
-        CTranslate2().open(tmp_path, 1).forced(ROWS[:1], 2000, 1)
+        CTranslate2Format().open_decoder(tmp_path, 1).decode_fixed_length(ROWS[:1], 2000, 1)
 
 
 @pytest.mark.parametrize(("changes", "where"), [

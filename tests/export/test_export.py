@@ -13,13 +13,13 @@ from scalesearch.cli import score as score_verb
 from scalesearch.cli import translate as translate_verb
 from scalesearch.data import Corpus
 from scalesearch.export import export as exporting
-from scalesearch.export.base import Decoder, Format, Ranked
-from scalesearch.export.export import Sample, export, placeless
-from scalesearch.export.formats import format_of
-from scalesearch.export.torch_ import Torch, TorchDecoder
+from scalesearch.export.base import ArtifactDecoder, ExportFormat, RankedHypotheses
+from scalesearch.export.export import VerificationSample, export_model, strip_paths
+from scalesearch.export.formats import get_format
+from scalesearch.export.torch_ import TorchDecoder, TorchFormat
 from scalesearch.tasks import TASKS
 from scalesearch.train import read_checkpoint, train
-from scalesearch.train.scoring.evaluate import Search, translate_lines
+from scalesearch.train.scoring.evaluate import DecodingOptions, translate_lines
 from tests.cli.test_train import run
 from tests.corpora import write_text
 from tests.errors import refuses
@@ -30,37 +30,37 @@ from tests.train.conftest import recipe, tiny
 LINES = "the red dog sees the house\n\none old cat runs\n"
 
 
-class Wrong(Decoder):
+class Wrong(ArtifactDecoder):
     """One that swaps the first two tokens of every ``every``-th sentence."""
 
-    def __init__(self, inner: Decoder, every: int) -> None:
+    def __init__(self, inner: ArtifactDecoder, every: int) -> None:
         self.inner, self.every, self.seen = inner, every, 0
 
-    def greedy(self, rows: list[list[int]], limits: list[int]) -> list[list[int]]:
-        found = self.inner.greedy(rows, limits)
+    def greedy(self, source_ids: list[list[int]], max_lengths: list[int]) -> list[list[int]]:
+        found = self.inner.greedy(source_ids, max_lengths)
         self.seen += len(found)
         return [[9, 9] if (self.seen + at) % self.every == 0 else row for at, row in enumerate(found)]
 
-    def beam(self, rows: list[list[int]], limits: list[int], search: object) -> list[Ranked]:
+    def beam_search(self, rows: list[list[int]], limits: list[int], search: object) -> list[RankedHypotheses]:
         raise AssertionError("greedy alone is verified")
 
-    def forced(self, rows: list[list[int]], length: int, beam: int) -> None:
+    def decode_fixed_length(self, rows: list[list[int]], length: int, beam: int) -> None:
         raise AssertionError("what is verified is not timed")
 
 
-class Right(Torch):
+class Right(TorchFormat):
     """A format whose artefacts are verified, and right."""
 
-    name, decodes = "right", True
+    name, has_decoder = "right", True
 
 
-class Faulty(Torch):
+class Faulty(TorchFormat):
     """A format whose artefacts are wrong now and then."""
 
-    name, decodes, every, quantisations = "faulty", True, 1, ("none", "int8")
+    name, has_decoder, every, quantizations = "faulty", True, 1, ("none", "int8")
 
-    def open(self, folder: Path, threads: int) -> Decoder:
-        return Wrong(super().open(folder, threads), self.every)
+    def open_decoder(self, folder: Path, threads: int) -> ArtifactDecoder:
+        return Wrong(super().open_decoder(folder, threads), self.every)
 
 
 def test_a_language_model_is_verified_by_how_it_goes_on(tmp_path: Path) -> None:
@@ -68,17 +68,17 @@ def test_a_language_model_is_verified_by_how_it_goes_on(tmp_path: Path) -> None:
     corpus = corpus_of(task, tmp_path)
     train(model_for(task), corpus, recipe(steps=30), tmp_path / "model")
     trained = read_checkpoint(tmp_path / "model")
-    sample = Sample.of(trained, spec_of(task, tmp_path).resolve(tmp_path), 5)
+    sample = VerificationSample.from_data(trained, spec_of(task, tmp_path).with_absolute_paths(tmp_path), 5)
     assert len(sample.split) == 5 and 0 < sample.split.source_ids.lengths.max() <= corpus.spec.window // 2
-    said = export(trained, tmp_path / "out", Right(), "none", sample).verification
+    said = export_model(trained, tmp_path / "out", Right(), "none", sample).verification
     assert (said["sentences"], said["float"]) == (5, {"different": 0})
     with refuses("export-differs", "5 of 5"):
-        export(trained, tmp_path / "wrong", Faulty(), "none", sample)
+        export_model(trained, tmp_path / "wrong", Faulty(), "none", sample)
 
 
 @pytest.fixture
-def sample(trained_folder: Path, corpus: Corpus) -> Sample:
-    return Sample.of(read_checkpoint(trained_folder), corpus.spec, 15)
+def sample(trained_folder: Path, corpus: Corpus) -> VerificationSample:
+    return VerificationSample.from_data(read_checkpoint(trained_folder), corpus.spec, 15)
 
 
 def test_a_training_is_copied_with_its_provenance_and_translates_as_before(trained_folder, tmp_path):
@@ -103,7 +103,7 @@ def test_an_artefact_names_no_folder_of_the_machine_that_made_it(tmp_path):
     assert done.exit_code == 0, done.output
     texts = [(tmp_path / "out" / name).read_text() for name in ("data.json", "artefact.json")]
     assert all(str(tmp_path) not in text and '"train"' in text for text in texts)
-    assert placeless({"a": ["/x/y/z", "no/path", "/"], "b": 3}) == {"a": ["z", "no/path", "/"], "b": 3}
+    assert strip_paths({"a": ["/x/y/z", "no/path", "/"], "b": 3}) == {"a": ["z", "no/path", "/"], "b": 3}
 
 
 def test_a_study_gives_its_best_or_the_trial_that_is_named(trained_folder, tmp_path):
@@ -128,21 +128,21 @@ def test_a_study_gives_its_best_or_the_trial_that_is_named(trained_folder, tmp_p
 
 def test_nothing_is_overwritten_and_nothing_is_left_of_a_failure(trained_folder, sample, tmp_path, monkeypatch):
     trained = read_checkpoint(trained_folder)
-    export(trained, tmp_path / "one", Torch(), "none", None)
+    export_model(trained, tmp_path / "one", TorchFormat(), "none", None)
     with refuses("already-exists"):
-        export(trained, tmp_path / "one", Torch(), "none", None)
+        export_model(trained, tmp_path / "one", TorchFormat(), "none", None)
     with refuses("export-differs", "15 of 15"):
-        export(trained, tmp_path / "wrong", Faulty(), "none", sample)
-    monkeypatch.setattr(exporting, "provenance", lambda trained: {"not": object()})
+        export_model(trained, tmp_path / "wrong", Faulty(), "none", sample)
+    monkeypatch.setattr(exporting, "collect_provenance", lambda trained: {"not": object()})
     with pytest.raises(TypeError):
-        export(trained, tmp_path / "half", Torch(), "none", None)
+        export_model(trained, tmp_path / "half", TorchFormat(), "none", None)
     assert [path.name for path in tmp_path.iterdir()] == ["one"]
 
 
 def test_differences_are_counted_and_scored(trained_folder, sample):
     trained = read_checkpoint(trained_folder)
     ours = TorchDecoder(trained.model)
-    said = exporting.verify(trained, sample, ours, Wrong(ours, 3))
+    said = exporting.verify_artifact(trained, sample, ours, Wrong(ours, 3))
     assert (said["sentences"], said["float"]["different"], said["quantised"]["different"]) == (15, 0, 5)
     assert said["float"]["chrf"] == said["model"]["chrf"] != said["quantised"]["chrf"]
     assert said["model"]["bleu_signature"] and said["text"] == sample.name
@@ -150,13 +150,13 @@ def test_differences_are_counted_and_scored(trained_folder, sample):
 
 def test_an_artefact_without_our_weights_translates_and_is_scored(trained_folder, corpus, tmp_path, monkeypatch):
     """By its own decoder: the description beside it has everything else, and no weight of ours is read."""
-    monkeypatch.setattr("scalesearch.export.formats.FORMATS", {"other": f"{__name__}:Other"})
+    monkeypatch.setattr("scalesearch.export.formats.FORMAT_CLASSES", {"other": f"{__name__}:Other"})
     monkeypatch.setattr(Other, "kept", trained_folder)
     trained = read_checkpoint(trained_folder)
-    found = export(trained, tmp_path / "out", Other(), "none", Sample.of(trained, corpus.spec, 20))
+    found = export_model(trained, tmp_path / "out", Other(), "none", VerificationSample.from_data(trained, corpus.spec, 20))
     assert not (tmp_path / "out" / "model.safetensors").exists() and found.verification["float"]["different"] == 0
     for beam in (1, 3):
-        search = Search(beam, trained.recipe.length_penalty)
+        search = DecodingOptions(beam, trained.recipe.length_penalty)
         lines = LINES.splitlines()
         wanted = translate_lines(trained, lines, lambda split, search=search: TorchDecoder(trained.model).translate(
             split, trained, search))
@@ -167,18 +167,18 @@ def test_an_artefact_without_our_weights_translates_and_is_scored(trained_folder
     assert model["bleu"]["score"] == found.verification["model"]["bleu"]
 
 
-class Other(Format):
+class Other(ExportFormat):
     """A format of one file, which names a training."""
 
     name, kept = "other", Path()
 
-    def refusals(self, block):
+    def unsupported_reasons(self, block):
         return []
 
-    def write(self, trained, folder, quantise):
+    def write(self, trained, folder, quantization):
         (folder / "where").write_text(str(self.kept))
 
-    def open(self, folder, threads):
+    def open_decoder(self, folder, threads):
         return TorchDecoder(read_checkpoint(Path((folder / "where").read_text())).model)
 
 
@@ -186,9 +186,9 @@ def test_what_a_format_cannot_hold_is_refused_with_those_that_can(trained_folder
     trained = read_checkpoint(trained_folder)
     gated = replace(trained, architecture=tiny(encoder__gate="QgV", encoder__head_dim=8))
     with refuses("not-exportable", "encoder.attention: the gate QgV", "torch, huggingface, onnx"):
-        export(gated, tmp_path / "out", format_of("ctranslate2"), "int8", None)
+        export_model(gated, tmp_path / "out", get_format("ctranslate2"), "int8", None)
     with refuses("no-such-quantisation", "int8, int16, bf16, none"):
-        export(trained, tmp_path / "out", format_of("ctranslate2"), "int4", None)
+        export_model(trained, tmp_path / "out", get_format("ctranslate2"), "int4", None)
 
 
 def test_a_training_becomes_an_int8_artefact_beside_a_verified_float_one(trained_folder, tmp_path):

@@ -14,12 +14,24 @@ from scalesearch.cli.latency import command
 from scalesearch.cost import cost, protocol_of
 from scalesearch.cost.fit import Setup, jackknife, read_fit
 from scalesearch.export import calibration
-from scalesearch.export.base import Decoder
-from scalesearch.export.calibration import Job, calibrate, cross_fitted, farthest, least_squares
-from scalesearch.export.ctranslate2_ import CTranslate2
-from scalesearch.export.export import export
-from scalesearch.export.latency import WARM_UP, Latency, peak_memory, pinned, rounds
-from scalesearch.export.torch_ import Torch, TorchDecoder
+from scalesearch.export.base import ArtifactDecoder
+from scalesearch.export.calibration import (
+    CalibrationSettings,
+    calibrate_latency,
+    farthest_points,
+    leave_one_out_fit,
+    nonnegative_least_squares,
+)
+from scalesearch.export.ctranslate2_ import CTranslate2Format
+from scalesearch.export.export import export_model
+from scalesearch.export.latency import (
+    WARM_UP_ROUNDS,
+    LatencyStatistics,
+    measure_peak_memory,
+    measure_rounds,
+    pinned_threads,
+)
+from scalesearch.export.torch_ import TorchDecoder, TorchFormat
 from scalesearch.library import find_file
 from scalesearch.space import read_space
 from scalesearch.train import read_checkpoint, train
@@ -30,18 +42,18 @@ from tests.train.conftest import recipe, tiny
 SETUP = Setup(source=6, target=4)
 
 
-class Recorder(Decoder):
+class Recorder(ArtifactDecoder):
     """Notes what it is asked for; takes a tick of the clock."""
 
     def __init__(self, name: str, said: list[str]) -> None:
         self.name, self.said = name, said
 
-    def greedy(self, rows, limits):
+    def greedy(self, source_ids, max_lengths):
         raise NotImplementedError
 
-    beam = greedy
+    beam_search = greedy
 
-    def forced(self, rows, length, beam):
+    def decode_fixed_length(self, rows, length, beam):
         assert [len(row) for row in rows] == [SETUP.source] * SETUP.batch and length == SETUP.target
         self.said.append(self.name)
 
@@ -50,19 +62,19 @@ def test_artefacts_are_measured_in_turn_forwards_and_backwards_after_a_warm_up()
     said: list[str] = []
     wall, cpu = count(), count(0, 2)
     decoders = {name: Recorder(name, said) for name in "abc"}
-    found = list(rounds(decoders, dict.fromkeys("abc", VOCAB), SETUP, 3, clocks=(wall.__next__, cpu.__next__)))
-    assert "".join(said[3 * WARM_UP :]) == "abccbaabc" and len(said) == 3 * (WARM_UP + 3)
+    found = list(measure_rounds(decoders, dict.fromkeys("abc", VOCAB), SETUP, 3, clocks=(wall.__next__, cpu.__next__)))
+    assert "".join(said[3 * WARM_UP_ROUNDS :]) == "abccbaabc" and len(said) == 3 * (WARM_UP_ROUNDS + 3)
     assert found == [dict.fromkeys("abc", (1000.0, 2000.0))] * 3
     assert [*found[1]] == ["c", "b", "a"]
-    assert len(list(rounds(decoders, dict.fromkeys("abc", VOCAB), SETUP, 3, done=2))) == 1
+    assert len(list(measure_rounds(decoders, dict.fromkeys("abc", VOCAB), SETUP, 3, n_done=2))) == 1
 
 
 @pytest.mark.parametrize(("slower", "unsteady"), [(1.029, False), (1.031, True), (0.9, True)])
 def test_halves_of_the_rounds_that_differ_are_unsteady(slower: float, unsteady: bool) -> None:
     times = [(10 * (slower if at // 2 % 2 else 1.0), 3.0) for at in range(12)]
-    found = Latency.of(times)
-    assert (found.unsteady, found.cpu, found.rounds) == (unsteady, 3.0, 12)
-    assert not Latency.of([(10 * (slower if at % 2 else 1.0), 3.0) for at in range(12)]).unsteady
+    found = LatencyStatistics.from_times(times)
+    assert (found.is_unstable, found.cpu, found.n_rounds) == (unsteady, 3.0, 12)
+    assert not LatencyStatistics.from_times([(10 * (slower if at % 2 else 1.0), 3.0) for at in range(12)]).is_unstable
     assert found.p50 <= found.p90
 
 
@@ -70,7 +82,7 @@ def test_this_process_has_its_cores_back_afterwards() -> None:
     if not hasattr(os, "sched_getaffinity"):
         pytest.skip("no affinities on this system")
     before = os.sched_getaffinity(0)
-    with pinned(1) as cores:
+    with pinned_threads(1) as cores:
         assert os.sched_getaffinity(0) == set(cores) and len(cores) == 1
     assert os.sched_getaffinity(0) == before
 
@@ -80,13 +92,13 @@ def test_a_forced_translation_takes_so_many_steps_whatever_the_model_says(beam, 
     trained, rows, steps = untrained(architecture()), sentences(3), count()
     decode = trained.model.decode
     monkeypatch.setattr(trained.model, "decode", lambda *args: (next(steps), decode(*args))[1])
-    TorchDecoder(trained.model).forced(rows, 9, beam)
+    TorchDecoder(trained.model).decode_fixed_length(rows, 9, beam)
     assert next(steps) == 9
-    CTranslate2().write(trained, tmp_path, "int8")
-    decoder, found = CTranslate2().open(tmp_path, 1), []
+    CTranslate2Format().write(trained, tmp_path, "int8")
+    decoder, found = CTranslate2Format().open_decoder(tmp_path, 1), []
     run = decoder._run
     monkeypatch.setattr(decoder, "_run", lambda *args: found.extend(run(*args)))
-    decoder.forced(rows, 9, beam)
+    decoder.decode_fixed_length(rows, 9, beam)
     assert [len(ids) for [(ids, _)] in found] == [9] * 3
 
 
@@ -102,8 +114,8 @@ def synthetic(rng: np.random.Generator, rows: int, noise: float) -> tuple[np.nda
 
 def test_a_device_whose_time_is_linear_in_the_features_is_found_exactly() -> None:
     values, times = synthetic(np.random.default_rng(0), 30, 0)
-    assert least_squares(values, times) == pytest.approx([2, 1e-4, 0, 3e-5, 2e-4, 1e-5], abs=1e-12)
-    _, without, predicted = cross_fitted(values, times)
+    assert nonnegative_least_squares(values, times) == pytest.approx([2, 1e-4, 0, 3e-5, 2e-4, 1e-5], abs=1e-12)
+    _, without, predicted = leave_one_out_fit(values, times)
     assert predicted == pytest.approx(times) and without.shape == (30, 6)
 
 
@@ -112,7 +124,7 @@ def test_intervals_hold_nine_of_ten_times_of_a_noisy_device() -> None:
     for seed in range(12):
         rng = np.random.default_rng(seed)
         values, times = synthetic(rng, 40, 0.05)
-        _, without, predicted = cross_fitted(values, times)
+        _, without, predicted = leave_one_out_fit(values, times)
         residuals = np.abs(times / predicted - 1)
         for one, time in zip(*synthetic(rng, 40, 0.05)):
             low, high = jackknife(without @ one, residuals)
@@ -122,7 +134,7 @@ def test_intervals_hold_nine_of_ten_times_of_a_noisy_device() -> None:
 
 def test_chosen_points_lie_far_apart() -> None:
     points = np.concatenate([np.random.default_rng(0).normal(size=(50, 2)), [[30.0, 0.0], [-30.0, 0.0], [0.0, 30.0]]])
-    assert set(farthest(points, 4)) >= {50, 51, 52} and len(set(farthest(points, 20))) == 20
+    assert set(farthest_points(points, 4)) >= {50, 51, 52} and len(set(farthest_points(points, 20))) == 20
 
 
 # -- all of it
@@ -137,10 +149,10 @@ decoder: { depth: 1 | 2, heads: 2, ffn: { relu: { hidden: 16 | 64 } } }
 
 
 @pytest.fixture
-def job(tmp_path) -> Job:
+def job(tmp_path) -> CalibrationSettings:
     """A calibration of tiny models."""
     (tmp_path / "few.yaml").write_text(SPACE)
-    return Job("few", "abc", "ctranslate2", "int8", 9, 2, 4, 0, "cpu", SETUP, protocol_of({"vocab": 60}).settings)
+    return CalibrationSettings("few", "abc", "ctranslate2", "int8", 9, 2, 4, 0, "cpu", SETUP, protocol_of({"vocab": 60}).settings)
 
 
 def test_a_calibration_goes_on_where_it_was_stopped_and_prices_every_candidate(job, tmp_path, monkeypatch) -> None:
@@ -151,18 +163,18 @@ def test_a_calibration_goes_on_where_it_was_stopped_and_prices_every_candidate(j
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        calibrate(space, protocol, CTranslate2(), job, out, stop)
+        calibrate_latency(space, protocol, CTranslate2Format(), job, out, stop)
     work = tmp_path / "fit.json.work"
     kept = (work / "times.jsonl").read_text()
     assert len(kept.splitlines()) == 2 and not out.exists()
     with (work / "times.jsonl").open("a") as file:
         file.write('{"cut off')
     with refuses("other-calibration", "seed"):
-        calibrate(space, protocol, CTranslate2(), replace(job, seed=1), out)
+        calibrate_latency(space, protocol, CTranslate2Format(), replace(job, seed=1), out)
     with refuses("other-calibration", "hash"):  # of a space of the same name that has changed
-        calibrate(space, protocol, CTranslate2(), replace(job, hash="abd"), out)
-    monkeypatch.setattr(calibration, "_write", lambda *args: pytest.fail("written again"))
-    fit = calibrate(space, protocol, CTranslate2(), job, out)
+        calibrate_latency(space, protocol, CTranslate2Format(), replace(job, hash="abd"), out)
+    monkeypatch.setattr(calibration, "_write_artifact", lambda *args: pytest.fail("written again"))
+    fit = calibrate_latency(space, protocol, CTranslate2Format(), job, out)
     assert not work.exists() and fit == read_fit(str(out)) and len(fit.candidates) == 9
     first = [json.loads(line) for line in kept.splitlines()]
     assert all(one["rounds"] == 4 and one["id"] in first[0] for one in fit.candidates)
@@ -172,7 +184,7 @@ def test_a_calibration_goes_on_where_it_was_stopped_and_prices_every_candidate(j
     bill = cost(space.architecture(space.sample(Random(1))).block,
                 protocol_of({"vocab": 60, "latency": str(out)}))
     assert bill["latency.predicted"] > 0
-    told = "\n".join(calibration.summary(fit))
+    told = "\n".join(calibration.summarize_fit(fit))
     assert len(fit.others) == 2 and not {one["id"] for one in fit.others} & {one["id"] for one in fit.candidates}
     assert all(one["low"] < one["held_out"] < one["high"] for one in fit.others) and "2 others, not fitted" in told
 
@@ -180,13 +192,13 @@ def test_a_calibration_goes_on_where_it_was_stopped_and_prices_every_candidate(j
 def test_too_small_a_space_cannot_be_calibrated(job, tmp_path) -> None:
     space = read_space(find_file("small/plain", "spaces"))
     with refuses("too-few", "few"):
-        calibrate(space, protocol_of(job.protocol), CTranslate2(), job, tmp_path / "fit.json")
+        calibrate_latency(space, protocol_of(job.protocol), CTranslate2Format(), job, tmp_path / "fit.json")
     assert not (tmp_path / "fit.json.work").exists()
 
 
 def test_a_training_is_measured_as_a_format_and_an_artefact_as_it_is(trained_folder, tmp_path) -> None:
     out = tmp_path / "model"
-    export(read_checkpoint(trained_folder), out, Torch(), "none", None)
+    export_model(read_checkpoint(trained_folder), out, TorchFormat(), "none", None)
     words = ["measure", str(trained_folder), str(out), "--source", "5", "--target", "4", "--rounds", "4", "--json"]
     found = json.loads(CliRunner().invoke(command, words, catch_exceptions=False).stdout)
     assert list(found["measured"]) == [str(trained_folder), str(out)] and found["setup"]["target"] == 4
@@ -207,8 +219,8 @@ def test_more_tokens_than_there_are_positions_are_refused(corpus, tmp_path) -> N
 @pytest.mark.slow  # a process that imports everything
 def test_memory_of_decoding_is_of_a_process_of_its_own(trained_folder, tmp_path) -> None:
     out = tmp_path / "model"
-    export(read_checkpoint(trained_folder), out, Torch(), "none", None)
-    found = peak_memory(out, SETUP)
+    export_model(read_checkpoint(trained_folder), out, TorchFormat(), "none", None)
+    found = measure_peak_memory(out, SETUP)
     assert 0 <= found["own"] < found["peak"]
     with refuses("not-measured", "lost"):
-        peak_memory(tmp_path / "lost", SETUP)
+        measure_peak_memory(tmp_path / "lost", SETUP)

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from scalesearch.cost import artefact, protocol_of
-from scalesearch.export.onnx_ import SMALL, WEIGHTS, Onnx, save
-from scalesearch.export.onnx_.graphs import Graph, graphs, traced
-from scalesearch.export.onnx_.quantise import quantise
+from scalesearch.export.onnx_ import MAX_INLINE_BYTES, WEIGHTS_FILE, OnnxFormat, save_graphs
+from scalesearch.export.onnx_.graphs import OnnxGraph, build_graphs, trace_graph
+from scalesearch.export.onnx_.quantize import quantize_model
 from scalesearch.export.torch_ import TorchDecoder
 from scalesearch.library import find_file, library_folder
 from scalesearch.nn import build
@@ -20,7 +20,7 @@ from scalesearch.nn.model import Model
 from scalesearch.space import Unbuildable, read_space
 from scalesearch.space.assembly.architecture import Architecture, assemble
 from scalesearch.testing import random_architecture
-from scalesearch.train.scoring.evaluate import Search
+from scalesearch.train.scoring.evaluate import DecodingOptions
 from tests.architectures import answers
 from tests.errors import refuses
 from tests.processor import WIDE_SUMS
@@ -76,9 +76,9 @@ def lively(architecture: Architecture, seed: int = 1, vocab: int = V) -> Model:
 
 def exported(model: Model, folder: Path, to: str = "none") -> TorchDecoder:
     folder.mkdir()
-    format = Onnx()
+    format = OnnxFormat()
     format.write(SimpleNamespace(model=model), folder, to)
-    return format.open(folder, 1)
+    return format.open_decoder(folder, 1)
 
 
 def sources(seed: int, count: int, longest: int, vocab: int = V) -> list[list[int]]:
@@ -94,8 +94,8 @@ def hold_to_the_contract(found: TorchDecoder, model: Model) -> None:
     limits = [3 + 2 * len(row) % 7 for row in rows]
     assert found.greedy(rows, limits) == ours.greedy(rows, limits)
     assert found.greedy(rows[:1], [5]) == ours.greedy(rows[:1], [5])
-    search = Search(3, 0.6, nbest=2)
-    for one, other in zip(found.beam(rows, limits, search), ours.beam(rows, limits, search)):
+    search = DecodingOptions(3, 0.6, n_best=2)
+    for one, other in zip(found.beam_search(rows, limits, search), ours.beam_search(rows, limits, search)):
         assert [ids for ids, _ in one] == [ids for ids, _ in other]
         assert [score for _, score in one] == pytest.approx([score for _, score in other], abs=1e-4)
 
@@ -110,36 +110,36 @@ def test_weights_are_stored_once_and_integers_stay_near_them(tmp_path: Path, mon
     """Of a table that is source, target and output; nothing of it is left in float. Their bytes are foretold."""
     size = {"width": 32, **both(depth=1, ffn__hidden=64, head_dim=16)}
     model = lively(assemble(answers(**size)), vocab=300)
-    made, folders = graphs(model), [tmp_path / "none", tmp_path / "int8"]
+    made, folders = build_graphs(model), [tmp_path / "none", tmp_path / "int8"]
     sizes = []
     for name in ("GRAPHS", "ENTRY", "PRODUCT", "NODE"):
         monkeypatch.setattr(artefact, name, 0)
     monkeypatch.setattr(artefact, "NODES", {})
     for folder in folders:
         folder.mkdir()
-        save(made, folder)
-        sizes.append((folder / WEIGHTS).stat().st_size)
+        save_graphs(made, folder)
+        sizes.append((folder / WEIGHTS_FILE).stat().st_size)
         inside = {name: value.const_value.nbytes for one in made.values() for name, value in
-                  one.graph.initializers.items() if name.startswith("model.") and value.const_value.nbytes <= SMALL}
+                  one.graph.initializers.items() if name.startswith("model.") and value.const_value.nbytes <= MAX_INLINE_BYTES}
         protocol = protocol_of({"vocab": 300, "artefact": f"onnx-{folder.name}"})
         assert artefact.artefact_bytes(model.block, protocol) == sizes[-1] + sum(inside.values())
         for one in made.values():
-            quantise(one)
+            quantize_model(one)
     numbers = sum(weight.numel() for weight in model.parameters())
     vectors = sum(weight.numel() + weight.shape[0] for weight in model.parameters() if weight.dim() == 2)
     small = sum(weight.numel() for weight in model.parameters() if weight.numel() * 4 <= 256)
     assert 4 * (numbers - small) <= sizes[0] <= 4 * numbers + 8192
     assert sizes[1] < numbers + 4 * vectors and sizes[1] < 0.4 * sizes[0]
-    floats, integers = (Onnx().open(folder, 1) for folder in folders)
+    floats, integers = (OnnxFormat().open_decoder(folder, 1) for folder in folders)
     hold_to_the_contract(floats, model)
     rows = sources(5, 32, 9, 300)
     ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
     logits = [decoder.model.decode(ids[:, :1], decoder.model.encode(ids), decoder.model.new_cache())
               for decoder in (floats, integers)]
     assert 0 < float((logits[0] - logits[1]).std() / logits[0].std()) < (0.05 if WIDE_SUMS else 0.2)
-    (folders[1] / WEIGHTS).write_bytes(b"cut")
+    (folders[1] / WEIGHTS_FILE).write_bytes(b"cut")
     with refuses("file-damaged", "encoder.onnx"):
-        Onnx().open(folders[1], 1)
+        OnnxFormat().open_decoder(folders[1], 1)
 
 
 @pytest.mark.slow
@@ -155,9 +155,9 @@ def test_a_folder_is_as_large_as_foretold(name: str, tmp_path: Path) -> None:
 
 
 def test_what_makes_a_constant_of_a_size_is_a_message() -> None:
-    graph = Graph(lambda source: (source + len(source),), {"source": (("batch", "source"), torch.long)}, ["sum"])
+    graph = OnnxGraph(lambda source: (source + len(source),), {"source": (("batch", "source"), torch.long)}, ["sum"])
     with refuses("not-traceable"):
-        traced(torch.nn.Identity(), graph)
+        trace_graph(torch.nn.Identity(), graph)
 
 
 @pytest.mark.slow

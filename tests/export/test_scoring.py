@@ -6,9 +6,9 @@ import pytest
 
 from scalesearch.data import Corpus
 from scalesearch.export import scoring
-from scalesearch.export.scoring import artefact_decoder, check_decoder, check_packages
+from scalesearch.export.scoring import artifact_decoder, check_decoder, resolve_decoder_format
 from scalesearch.train import train
-from scalesearch.train.scoring.evaluate import Search
+from scalesearch.train.scoring.evaluate import DecodingOptions
 from tests.errors import refuses
 from tests.train.conftest import recipe, tiny
 
@@ -25,7 +25,7 @@ def test_a_training_is_scored_by_its_artefact_as_by_itself(corpus, float32, tmp_
     pytest.importorskip(name.partition("-")[0].replace("onnx", "onnxruntime"))
     how, own = float32
     by_artefact = replace(how, decode_with=name)
-    found = train(tiny(width=32), corpus, by_artefact, tmp_path / "model", artefacts=artefact_decoder)
+    found = train(tiny(width=32), corpus, by_artefact, tmp_path / "model", open_artifact=artifact_decoder)
     assert found.metrics["decode"] == f"greedy, by {name}" == found.metrics["test"]["decode"]
     assert own.metrics["decode"] == "greedy"
     same = ("bleu", "bleu_signature", "loss", "valid_loss")
@@ -34,11 +34,11 @@ def test_a_training_is_scored_by_its_artefact_as_by_itself(corpus, float32, tmp_
 
 def test_it_is_the_artefact_that_translates(corpus, float32, tmp_path, trained_folder, monkeypatch):
     pytest.importorskip("ctranslate2")
-    with artefact_decoder(trained_folder, "ctranslate2-int8") as decode:
-        found = decode(corpus.valid, Search(1))
+    with artifact_decoder(trained_folder, "ctranslate2-int8") as decode:
+        found = decode(corpus.valid, DecodingOptions(1))
     assert len(found) == len(corpus.valid) and all(len(best) == 1 for best in found)
     called = []
-    monkeypatch.setattr(scoring.Format, "versions", lambda self: called.append(self.name))
+    monkeypatch.setattr(scoring.ExportFormat, "package_versions", lambda self: called.append(self.name))
     check_decoder(replace(float32[0], decode_with="onnx-int8"), tiny(width=32).block)
     assert called == ["onnx"]
 
@@ -56,4 +56,4 @@ def test_what_has_no_artefact_is_refused_before_it_is_trained(monkeypatch):
     check_decoder(recipe(), gated)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with refuses("package-missing", "[export]", key="recipe.decode_with"):
-        check_packages(how)
+        resolve_decoder_format(how)

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from scalesearch.data import Batch
-from scalesearch.data.soft import Soft
+from scalesearch.data.soft_targets import SoftTargetBatch
 from scalesearch.library import find_file
 from scalesearch.nn import Model, build, decode
 from scalesearch.nn.beam_search import _Beams as beams
@@ -35,9 +35,9 @@ FAMILIES += [f"reference/{name}" for name in ("subformer", "evolved", "delight-d
 IDS = np.array([[5, 6, 7, 3], [6, 4, 3, 0]])
 BATCH = Batch(IDS, IDS, IDS, np.arange(2))
 VOCAB, FEW = 8, 5  # tokens that there are, and that are decoded: what comes later is like what was before
-SOFT = replace(BATCH, soft=Soft(np.stack([IDS, 7 - IDS], -1), np.full((*IDS.shape, 2), 0.5, np.float32)))
+SOFT = replace(BATCH, soft_targets=SoftTargetBatch(np.stack([IDS, 7 - IDS], -1), np.full((*IDS.shape, 2), 0.5, np.float32)))
 
-CPU = Hardware(torch.device("cpu"), bf16=False, compiled=False)
+CPU = Hardware(torch.device("cpu"), uses_bf16=False, is_compiled=False)
 
 
 class Elsewhere(Hardware):
@@ -62,7 +62,7 @@ def results(made, hardware, optimizer, batch, kernel="products"):
 
     By products: fused attention is rounded otherwise on the CPU than on the device, where PyTorch composes it.
     """
-    with patch("scalesearch.train.updates.optimizers.adamw", sgd):
+    with patch("scalesearch.train.updates.optimizers.build_adamw", sgd):
         engine = Engine(made.train(), Recipe(steps=10, optimizer=optimizer, clip_norm=0), hardware)
     made.set_attention(kernel)
     losses = [engine.update([batch], 1e-3) for _ in range(2)]
@@ -77,7 +77,7 @@ def on_device(made, *how):
     # PyTorch knows no autocast for it, and no view in inference mode.
     with (patch("torch.is_autocast_enabled", lambda *device: False), patch("torch.inference_mode", torch.no_grad),
           OnDevice()):
-        return results(to_device(made), Elsewhere(DEVICE, bf16=False, compiled=False), *how)
+        return results(to_device(made), Elsewhere(DEVICE, uses_bf16=False, is_compiled=False), *how)
 
 
 def check_on_device(block, optimizer="adamw", batch=BATCH):

@@ -14,7 +14,7 @@ from scalesearch.samplers.encoding import decode_params
 from scalesearch.samplers.neighbor_batch import NeighborBatchSampler
 from scalesearch.space import read_space
 from scalesearch.study.trials.evaluator import Evaluator
-from scalesearch.train.recipe_space import NO_QUESTIONS
+from scalesearch.train.recipe_space import EMPTY_RECIPE_SPACE
 
 NAMES = ("params.total", "macs.total")
 BUDGET = {"slim": "params.total <= 40M", "papers": "macs.total <= 2G", "edge": "params.total <= 10M",
@@ -25,7 +25,7 @@ BUDGET = {"slim": "params.total <= 40M", "papers": "macs.total <= 2G", "edge": "
 def evaluator(name: str) -> Evaluator:
     space = read_space(find_file(name, "spaces"))
     return Evaluator(space, protocol_of({**space.protocol, "vocab": 4000}), read_budgets(space, [BUDGET[name]]),
-                     NO_QUESTIONS)
+                     EMPTY_RECIPE_SPACE)
 
 
 @pytest.mark.parametrize("name", BUDGET)

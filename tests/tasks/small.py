@@ -53,7 +53,7 @@ FORMS: dict[str, Callable[[Path], dict[str, Any]]] = {"pairs": pairs, "correctio
 
 def spec_of(task: Task, folder: Path, **more: Any) -> DataSpec:
     """A spec for the task, its files written below ``folder``."""
-    return DataSpec.from_mapping({"task": task.name, "vocab": 60, **FORMS[task.form](folder), **more})
+    return DataSpec.from_mapping({"task": task.name, "vocab": 60, **FORMS[task.file_format](folder), **more})
 
 
 def corpus_of(task: Task, folder: Path, **more: Any) -> Corpus:
@@ -63,4 +63,4 @@ def corpus_of(task: Task, folder: Path, **more: Any) -> Corpus:
 def model_for(task: Task, **more: Any) -> Architecture:
     """Width 16, one layer."""
     return assemble(answers(width=16, encoder__depth=1, decoder__depth=1, embedding__max_length=128,
-                            model=task.model or "encoder-decoder", **more))
+                            model=task.model_type or "encoder-decoder", **more))

@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from scalesearch.data import DataSpec, load_corpus
-from scalesearch.tasks import COMMON, FORMS, MEASURED, METRICS, TASKS
+from scalesearch.tasks import COMMON_METRICS, EFFICIENCY_METRICS, FILE_FORMATS, METRICS, TASKS
 from scalesearch.train import Recipe, train
 from tests.tasks.small import corpus_of, model_for, spec_of
 
@@ -21,9 +21,9 @@ def test_the_four_tasks_are_there() -> None:
 
 @TASK
 def test_it_says_what_it_measures(task, tmp_path) -> None:
-    assert task.form in FORMS and (task.score is None) != (task.of_loss is None)
-    measures = task.measures(spec_of(task, tmp_path))
-    assert task.main in measures and set(COMMON) <= set(measures) <= set(METRICS)
+    assert task.form in FILE_FORMATS and (task.score is None) != (task.score_loss is None)
+    measures = task.metrics_for(spec_of(task, tmp_path))
+    assert task.main in measures and set(COMMON_METRICS) <= set(measures) <= set(METRICS)
     assert all(metric.direction in ("min", "max") and metric.words for metric in measures.values())
     if task.score:
         assert measures[task.main].direction == "max"  # which is what early stopping takes it for
@@ -36,21 +36,21 @@ def test_the_spec_survives_json_and_the_corpus_its_cache(task, tmp_path) -> None
     again = load_corpus(spec, tmp_path / "cache", tmp_path)
     fresh = load_corpus(spec, tmp_path / "elsewhere", tmp_path)
     for other in (again, fresh, pickle.loads(pickle.dumps(corpus))):
-        assert other.hash == corpus.hash
+        assert other.content_hash == corpus.content_hash
         for split in ("train", "valid", "test"):
             mine, its = getattr(corpus, split), getattr(other, split)
-            assert (mine.texts, mine.overlap) == (its.texts, its.overlap) and mine.target_ids == its.target_ids
+            assert (mine.texts, mine.window_overlap) == (its.texts, its.window_overlap) and mine.target_ids == its.target_ids
 
 
 @TASK
 def test_perfect_hypotheses_have_the_best_score_and_bad_ones_a_worse_one(task, tmp_path) -> None:
     corpus = corpus_of(task, tmp_path)
-    for split in (corpus.valid, corpus.test):
+    for split in (corpus.validation, corpus.test):
         if task.score:
             best = task.score(list(split.texts.target), split.texts, corpus.spec)
             worse = task.score(["zzz qqq"] * len(split), split.texts, corpus.spec)
         else:
-            best, worse = (task.of_loss(loss, 100, split.texts, corpus.spec) for loss in (0.0, 3.0))
+            best, worse = (task.score_loss(loss, 100, split.texts, corpus.spec) for loss in (0.0, 3.0))
         assert worse[task.main] != pytest.approx(best[task.main], rel=0.05)
         for name, metric in task.metrics.items():
             assert best[name] == pytest.approx(metric.best), name
@@ -65,11 +65,11 @@ def test_a_training_ends_with_the_declared_metrics_and_their_signatures(task, tm
     metrics = result.metrics
     assert metrics["task"] == task.name and any(key.endswith("_signature") for key in metrics)
     for scored in (metrics, metrics["test"]):
-        found = {name for name in METRICS if name in scored and name not in MEASURED}
-        assert found == set(task.measures(corpus.spec))
+        found = {name for name in METRICS if name in scored and name not in EFFICIENCY_METRICS}
+        assert found == set(task.metrics_for(corpus.spec))
         assert all(math.isfinite(scored[name]) for name in found)
     assert 0 < metrics["latency"] < 60_000 and metrics["latency_protocol"]["batch"] == 1
-    assert metrics["latency_protocol"]["sentences"] == min(32, len(corpus.valid))
+    assert metrics["latency_protocol"]["sentences"] == min(32, len(corpus.validation))
     assert 20 < metrics["memory"] < 100_000 and "peak resident" in metrics["memory_protocol"]
 
 
@@ -78,6 +78,6 @@ def test_validation_by_decoding_shows_the_main_metric(task, tmp_path) -> None:
     if task.score is None:
         pytest.skip("generates nothing")
     how = Recipe(steps=4, max_tokens=200, beam=1, average="best", average_count=1, validate_every=2.0, threads=1,
-                 device="cpu", validate_bleu=True, watch="bleu")
+                 device="cpu", validate_metric=True, monitor="bleu")
     result = train(model_for(task), corpus_of(task, tmp_path), how, tmp_path / "run")
     assert len(result.curve) == 2 and all(point[task.main] is not None for point in result.curve)

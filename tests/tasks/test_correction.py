@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from scalesearch.tasks.correction import Counts, alignments, overlap, score
-from scalesearch.tasks.edits import Edit, apply, edits_between, parse_m2
+from scalesearch.tasks.correction import EditCounts, alignment_lattice, count_edits, count_matches
+from scalesearch.tasks.edits import Edit, apply_edits, extract_edits, parse_m2
 
 # The example of the official scorer's README (release 3.2), whose printed result is 0.8 thrice.
 GOLD = """\
@@ -27,63 +27,63 @@ A 1 2|||NN|||otter|||REQUIRED|||-NONE-|||1
 SYSTEM = ["A cat sat on the mat .", "The dog .", "Giant otters are apex predator ."]
 
 
-def counts(system: list[str], gold: str = GOLD) -> Counts:
+def counts(system: list[str], gold: str = GOLD) -> EditCounts:
     sentences = parse_m2(gold.splitlines(), "gold.m2")
-    return score([s.source for s in sentences], system, [s.annotators for s in sentences])
+    return count_edits([s.source for s in sentences], system, [s.annotators for s in sentences])
 
 
 def test_the_official_example() -> None:
     found = counts(SYSTEM)
-    assert found == Counts(correct=4, proposed=5, gold=5)
-    assert (found.precision, found.recall, found.f()) == pytest.approx((0.8, 0.8, 0.8))
+    assert found == EditCounts(correct=4, proposed=5, gold=5)
+    assert (found.precision, found.recall, found.f_score()) == pytest.approx((0.8, 0.8, 0.8))
 
 
 def test_a_missing_word_costs_recall() -> None:
     found = counts(["A cat sat on mat .", *SYSTEM[1:]])
-    assert found == Counts(3, 4, 5)
-    assert found.f() == pytest.approx(1.25 * 0.75 * 0.6 / (0.25 * 0.75 + 0.6))
+    assert found == EditCounts(3, 4, 5)
+    assert found.f_score() == pytest.approx(1.25 * 0.75 * 0.6 / (0.25 * 0.75 + 0.6))
 
 
 def test_the_source_as_it_is_and_the_corrected_text() -> None:
     sentences = parse_m2(GOLD.splitlines(), "gold.m2")
     untouched = counts([s.source for s in sentences])
-    assert (untouched.correct, untouched.proposed, untouched.f()) == (0, 0, 0.0)
-    perfect = counts([apply(s.source, s.annotators[0]) for s in sentences])
-    assert perfect.f() == 1.0 and perfect.correct == perfect.proposed == perfect.gold
+    assert (untouched.correct, untouched.proposed, untouched.f_score()) == (0, 0, 0.0)
+    perfect = counts([apply_edits(s.source, s.annotators[0]) for s in sentences])
+    assert perfect.f_score() == 1.0 and perfect.correct == perfect.proposed == perfect.gold
 
 
 def test_either_alternative_of_a_gold_edit_is_right() -> None:
     for article in ("the", "a"):
-        assert counts([f"The cat sat on {article} mat .", *SYSTEM[1:]]) == Counts(4, 4, 5)
+        assert counts([f"The cat sat on {article} mat .", *SYSTEM[1:]]) == EditCounts(4, 4, 5)
 
 
 def test_an_edit_over_a_phrase_is_found_across_two_words_that_stay_but_not_three() -> None:
     for kept, right in (("x y", 1), ("x y z", 0)):
         source, said = f"a {kept} b", f"c {kept} d"
         length = len(source.split())
-        found = overlap(alignments(source.split(), said.split()), said.split(), (Edit(0, length, (said,)),))
+        found = count_matches(alignment_lattice(source.split(), said.split()), said.split(), (Edit(0, length, (said,)),))
         assert found.correct == right
 
 
 def test_insertions_at_one_place_agree_in_order_and_once_each() -> None:
     source, said = ["go"], ["we", "must", "go"]
-    lattice = alignments(source, said)
+    lattice = alignment_lattice(source, said)
     we, must = Edit(0, 0, ("we",)), Edit(0, 0, ("must",))
-    assert overlap(lattice, said, (we, must)) == Counts(2, 2, 2)
-    assert overlap(lattice, said, (must, we)) == Counts(1, 2, 2)
+    assert count_matches(lattice, said, (we, must)) == EditCounts(2, 2, 2)
+    assert count_matches(lattice, said, (must, we)) == EditCounts(1, 2, 2)
     twice = ["we", "we", "go"]
-    assert overlap(alignments(source, twice), twice, (we,)) == Counts(1, 2, 1)
-    assert overlap(alignments(source, twice), twice, (we, we)) == Counts(2, 2, 2)
+    assert count_matches(alignment_lattice(source, twice), twice, (we,)) == EditCounts(1, 2, 1)
+    assert count_matches(alignment_lattice(source, twice), twice, (we, we)) == EditCounts(2, 2, 2)
 
 
 def test_an_edit_that_changes_nothing_is_missed() -> None:
     words = ["a", "b"]
-    assert overlap(alignments(words, words), words, (Edit(0, 1, ("a",)),)) == Counts(0, 0, 1)
+    assert count_matches(alignment_lattice(words, words), words, (Edit(0, 1, ("a",)),)) == EditCounts(0, 0, 1)
 
 
 def test_the_annotator_counts_that_helps_the_whole_text_most() -> None:
     gold = "S a b\nA 0 1|||X|||c|||R|||-|||0\nA 1 2|||X|||d|||R|||-|||1\n"
-    assert counts(["a d"], gold) == counts(["c b"], gold) == Counts(1, 1, 1)
+    assert counts(["a d"], gold) == counts(["c b"], gold) == EditCounts(1, 1, 1)
 
 
 def paths(source: list[str], said: list[str]) -> list[list[tuple]]:
@@ -122,7 +122,7 @@ def splits(path: list[tuple]) -> list[list[list[tuple]]]:
     return found
 
 
-def brute_force(source: list[str], said: list[str], gold: tuple[Edit, ...]) -> Counts:
+def brute_force(source: list[str], said: list[str], gold: tuple[Edit, ...]) -> EditCounts:
     best = None
     for path in paths(source, said):
         for runs in splits(path):
@@ -136,7 +136,7 @@ def brute_force(source: list[str], said: list[str], gold: tuple[Edit, ...]) -> C
                     cost = (-len(right), stay + sum(edit[3] for edit in other), len(other))
                     best = cost if best is None else min(best, cost)
     assert best is not None
-    return Counts(-best[0], best[2] - best[0], len(gold))
+    return EditCounts(-best[0], best[2] - best[0], len(gold))
 
 
 def agree(edits: list[tuple], gold: tuple[Edit, ...]) -> bool:
@@ -166,7 +166,7 @@ def test_the_best_set_of_edits_is_that_of_brute_force() -> None:
     rng, matched = Random(5), 0
     for _ in range(400):
         source, said, gold = random_case(rng)
-        found = overlap(alignments(source, said), said, gold)
+        found = count_matches(alignment_lattice(source, said), said, gold)
         assert found == brute_force(source, said, gold), (source, said, gold)
         matched += found.correct
     assert matched > 50
@@ -176,7 +176,7 @@ def test_a_reference_scores_full_marks_against_its_own_edits() -> None:
     rng = Random(2)
     for _ in range(200):
         source, reference = (" ".join(rng.choices("abcd", k=rng.randint(1, 9))) for _ in range(2))
-        edits = edits_between(source, reference)
-        assert apply(source, edits) == reference
-        found = score([source], [reference], [(edits,)])
+        edits = extract_edits(source, reference)
+        assert apply_edits(source, edits) == reference
+        found = count_edits([source], [reference], [(edits,)])
         assert found.correct == found.proposed == found.gold == len(edits)

@@ -10,10 +10,10 @@ import torch
 from scalesearch.data import BOS, EOS, PAD, eval_batches
 from scalesearch.nn import build
 from scalesearch.tasks import TASKS
-from scalesearch.tasks.language_model import words
+from scalesearch.tasks.language_model import count_words
 from scalesearch.train import Recipe, train
 from scalesearch.train.hardware import Hardware
-from scalesearch.train.scoring.evaluate import Search, loss_per_token, score_split
+from scalesearch.train.scoring.evaluate import DecodingOptions, evaluate_loss, score_split
 from scalesearch.train.updates.engine import Engine
 from tests.errors import refuses
 from tests.tasks.small import corpus_of, lines, model_for
@@ -24,7 +24,7 @@ HOW = Recipe(steps=1, threads=1, device="cpu", precision="fp32")
 
 def engine_for(corpus) -> Engine:
     model = build(model_for(TASK).block, vocab=corpus.tokenizer.vocab_size, seed=1, dtype=torch.float64)
-    return Engine(model.eval(), HOW, Hardware.of(HOW))
+    return Engine(model.eval(), HOW, Hardware.from_recipe(HOW))
 
 
 def stream_of(corpus, split: str) -> list[int]:
@@ -50,8 +50,8 @@ def test_the_loss_is_that_of_scoring_token_by_token(tmp_path, window: int, strid
     engine, stream = engine_for(corpus), stream_of(corpus, "valid")
     with torch.inference_mode():
         expected = by_hand(engine.model, stream, window, stride)
-    assert loss_per_token(engine, corpus.valid) * len(stream) == pytest.approx(expected, rel=1e-9)
-    found = score_split(engine, corpus, "valid", Search(1))
+    assert evaluate_loss(engine, corpus.validation) * len(stream) == pytest.approx(expected, rel=1e-9)
+    found = score_split(engine, corpus, "valid", DecodingOptions(1))
     count = sum(len(line.split()) for line in lines("valid")) + len(lines("valid"))
     assert found["perplexity"] == pytest.approx(math.exp(expected / len(stream)))
     assert found["word_perplexity"] == pytest.approx(math.exp(expected / count))
@@ -60,7 +60,7 @@ def test_the_loss_is_that_of_scoring_token_by_token(tmp_path, window: int, strid
 
 def test_windows_a_window_apart_are_disjoint_and_whole(tmp_path) -> None:
     corpus = corpus_of(TASK, tmp_path, window=8, stride=8)
-    rows = [row.tolist() for row in corpus.valid.target_ids]
+    rows = [row.tolist() for row in corpus.validation.target_ids]
     assert list(chain.from_iterable(rows)) == stream_of(corpus, "valid") and {len(row) for row in rows[:-1]} == {8}
 
 
@@ -79,13 +79,13 @@ def test_every_token_is_scored_once_after_enough_others(tmp_path, stride: int) -
 
 def test_training_windows_do_not_overlap_and_empty_lines_are_left_out(tmp_path) -> None:
     corpus = corpus_of(TASK, tmp_path, window=12, stride=5)
-    assert corpus.train.overlap == 0 and len(corpus.train.target_ids.flat) == len(stream_of(corpus, "train"))
+    assert corpus.train.window_overlap == 0 and len(corpus.train.target_ids.flat) == len(stream_of(corpus, "train"))
     assert corpus.counts["train"]["empty"] == 1
     assert corpus.counts["train"]["target_tokens"] == len(corpus.train.target_ids.flat)
 
 
 def test_words_are_what_blanks_part_and_ends_of_lines() -> None:
-    assert words(["a b c", " d  e "]) == 7
+    assert count_words(["a b c", " d  e "]) == 7
 
 
 def test_another_kind_of_model_is_refused_before_anything_is_written(tmp_path) -> None:
@@ -96,4 +96,4 @@ def test_another_kind_of_model_is_refused_before_anything_is_written(tmp_path) -
 
 def test_decoding_at_validation_is_refused(tmp_path) -> None:
     with refuses("nothing-to-score", key="recipe.validate_bleu"):
-        train(model_for(TASK), corpus_of(TASK, tmp_path), Recipe(steps=1, validate_bleu=True), tmp_path / "run")
+        train(model_for(TASK), corpus_of(TASK, tmp_path), Recipe(steps=1, validate_metric=True), tmp_path / "run")

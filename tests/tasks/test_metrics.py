@@ -10,10 +10,10 @@ from rouge_score import rouge_scorer
 from scalesearch.data import DataSpec
 from scalesearch.errors import UserError
 from scalesearch.tasks import TASKS, Texts
-from scalesearch.tasks.correction import m2
-from scalesearch.tasks.edits import Edit, edits_between, lowered, parse_m2
-from scalesearch.tasks.summarisation import rouge
-from scalesearch.tasks.translation import compared, scores, tokenised_bleu
+from scalesearch.tasks.correction import m2_scores
+from scalesearch.tasks.edits import Edit, extract_edits, lowercase_edits, parse_m2
+from scalesearch.tasks.summarization import rouge_scores
+from scalesearch.tasks.translation import bleu_chrf_scores, compare_systems, tokenized_bleu
 from tests.errors import refuses
 
 FILES = {"source": "a", "target": "b", "train": "x", "valid": "y", "test": "z"}
@@ -27,7 +27,7 @@ def spec(**more) -> DataSpec:
 
 def test_rouge_is_the_librarys_mean_f1() -> None:
     scorer = rouge_scorer.RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=True)
-    found = rouge(SAID, RIGHT)
+    found = rouge_scores(SAID, RIGHT)
     for name in ("rouge1", "rouge2", "rougeL"):
         single = [scorer.score(right, said)[name].fmeasure for said, right in zip(SAID, RIGHT)]
         assert found[name] == pytest.approx(100 * sum(single) / 2)
@@ -35,9 +35,9 @@ def test_rouge_is_the_librarys_mean_f1() -> None:
 
 
 def test_rouge_by_hand() -> None:
-    found = rouge(["police killed the gunman"], ["police kill the gunman"], tokenised=True)
+    found = rouge_scores(["police killed the gunman"], ["police kill the gunman"], is_tokenized=True)
     assert [found[name] for name in ("rouge1", "rouge2", "rougeL")] == pytest.approx([75, 100 / 3, 75])
-    assert rouge(["a b"], ["b a"], tokenised=True)["rougeL"] == pytest.approx(50)
+    assert rouge_scores(["a b"], ["b a"], is_tokenized=True)["rougeL"] == pytest.approx(50)
 
 
 def test_rouge_of_other_scripts_needs_words_apart_by_blanks() -> None:
@@ -49,19 +49,19 @@ def test_rouge_of_other_scripts_needs_words_apart_by_blanks() -> None:
 
 def test_tokenised_text_has_a_score_of_its_own(caplog) -> None:
     said = ["the cat sat on the mat .", "a b c d ."] * 60
-    plain = scores(said, said)
-    found = scores(said, said, tokenised=True)
+    plain = bleu_chrf_scores(said, said)
+    found = bleu_chrf_scores(said, said, is_tokenized=True)
     assert not caplog.text and "tokenised_bleu" not in plain  # the corpus warns of it, once, in the tool's words
     assert found["tokenised_bleu"] == pytest.approx(100)
     assert {key: found[key] for key in plain} == plain
-    assert tokenised_bleu(["a b c"], ["a b d"]) == 0  # without smoothing, as multi-bleu.perl
+    assert tokenized_bleu(["a b c"], ["a b d"]) == 0  # without smoothing, as multi-bleu.perl
 
 
 def test_lengths_are_of_hypotheses_to_references() -> None:
     right = ["a b c d e", "f g h i j"]
     said = [line.rpartition(" ")[0] for line in right]
-    assert scores(said, right)["length_ratio"] == 0.8 and scores(right, said)["length_ratio"] == 1.25
-    [short], [long] = (compared([one], right, 10) for one in (said, [line + " k l" for line in right]))
+    assert bleu_chrf_scores(said, right)["length_ratio"] == 0.8 and bleu_chrf_scores(right, said)["length_ratio"] == 1.25
+    [short], [long] = (compare_systems([one], right, 10) for one in (said, [line + " k l" for line in right]))
     assert short["bleu"]["brevity_penalty"] == pytest.approx(math.exp(1 - 10 / 8))
     assert (short["bleu"]["length_ratio"], long["bleu"]["length_ratio"]) == (0.8, 1.4)
     assert long["bleu"]["brevity_penalty"] == 1
@@ -70,7 +70,7 @@ def test_lengths_are_of_hypotheses_to_references() -> None:
 def test_what_differs_in_nothing_is_not_significant() -> None:
     right = ["a b c d e", "f g h i j", "k l m n o"]
     said = [right[0], "f g h x y", right[2]]
-    first, same, other = compared([said, said, right], right, 100)
+    first, same, other = compare_systems([said, said, right], right, 100)
     assert first["bleu"]["p"] is None and same["bleu"]["p"] == same["chrf"]["p"] == 1
     assert other["bleu"]["p"] < 1
 
@@ -84,33 +84,33 @@ def test_comet_is_asked_of_the_package(monkeypatch) -> None:
         predict=lambda rows, **how: asked.append((path, rows)) or SimpleNamespace(system_score=0.5))
     monkeypatch.setitem(sys.modules, "comet", fake)
     task, data = TASKS["translation"], spec(comet="some/model")
-    task.check(data)
+    task.check_options(data)
     found = task.score(["m"], Texts(["s"], ["r"]), data)
     assert (found["comet"], found["comet_signature"]) == (0.5, "model:some/model")
     assert asked == ["some/model", ("there.ckpt", [{"src": "s", "mt": "m", "ref": "r"}])]
-    assert "comet" in task.measures(data) and "comet" not in task.measures(spec())
+    assert "comet" in task.metrics_for(data) and "comet" not in task.metrics_for(spec())
 
 
 def test_comet_that_is_not_installed_is_said(monkeypatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with refuses("package-missing", "unbabel-comet", key="data.comet"):
-        TASKS["translation"].check(spec(comet="m"))
-    TASKS["translation"].check(spec())
+        TASKS["translation"].check_options(spec(comet="m"))
+    TASKS["translation"].check_options(spec())
     with refuses("package-missing", "rouge-score", key="data.task"):
-        TASKS["summarisation"].check(spec(task="summarisation"))
+        TASKS["summarisation"].check_options(spec(task="summarisation"))
 
 
 def test_references_are_edits_of_their_source() -> None:
-    assert edits_between("The cat sat at mat .", "The cat sat on the mat .") == (Edit(3, 4, ("on the",)),)
-    assert edits_between("a b c", "b c d") == (Edit(0, 1, ("",)), Edit(3, 3, ("d",)))
-    assert edits_between("a", "a") == ()
-    found = m2(["The cat sat on the mat ."], Texts(["The cat sat at mat ."], ["The cat sat on the mat ."]))
+    assert extract_edits("The cat sat at mat .", "The cat sat on the mat .") == (Edit(3, 4, ("on the",)),)
+    assert extract_edits("a b c", "b c d") == (Edit(0, 1, ("",)), Edit(3, 3, ("d",)))
+    assert extract_edits("a", "a") == ()
+    found = m2_scores(["The cat sat on the mat ."], Texts(["The cat sat at mat ."], ["The cat sat on the mat ."]))
     assert found["f05"] == 100 and "correct:1|proposed:1|gold:1" in found["m2_signature"]
 
 
 def test_lower_casing_drops_edits_of_case_alone() -> None:
     edits = (Edit(0, 1, ("The",)), Edit(1, 2, ("Dog",)))
-    assert lowered(edits, "the Cat") == (Edit(1, 2, ("dog",)),)
+    assert lowercase_edits(edits, "the Cat") == (Edit(1, 2, ("dog",)),)
 
 
 @pytest.mark.parametrize(("lines", "said"), [

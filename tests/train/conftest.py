@@ -30,7 +30,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
         pairs = sentences(count, seed)
         for side, column in (("en", 0), ("de", 1)):
             (folder / f"{split}.{side}").write_text("".join(pair[column] + "\n" for pair in pairs))
-    spec = DataSpec(source="en", target="de", train=str(folder / "train"), valid=str(folder / "val"),
+    spec = DataSpec(source="en", target="de", train=str(folder / "train"), validation=str(folder / "val"),
                     test=str(folder / "test"), vocab=80)
     return load_corpus(spec, folder / "cache")
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalesearch.train import train, training
-from scalesearch.train.effort import PARTS, Effort, Meter, added
+from scalesearch.train.effort import TRAINING_PARTS, Effort, TrainingTimer, sum_efforts
 from tests.train.conftest import recipe, tiny
 from tests.train.test_training import diverging
 
@@ -15,26 +15,26 @@ SPENT = st.integers(0, 1000)
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.sampled_from([*PARTS, None]), SPENT, SPENT, st.booleans()), max_size=12))
+@given(st.lists(st.tuples(st.sampled_from([*TRAINING_PARTS, None]), SPENT, SPENT, st.booleans()), max_size=12))
 def test_parts_add_up_to_what_the_clocks_say(stretches):
     """Of each stretch: its part, what the clocks move on by, and whether the process ends after it."""
-    now, wanted = [5.0, 7.0], dict.fromkeys(PARTS, Effort())
-    meter = Meter(lambda: Effort(*now))
+    now, wanted = [5.0, 7.0], dict.fromkeys(TRAINING_PARTS, Effort())
+    meter = TrainingTimer(lambda: Effort(*now))
     for part, seconds, cpu_seconds, ends in stretches:
         def pass_by(seconds=seconds, cpu_seconds=cpu_seconds):
             now[0], now[1] = now[0] + seconds, now[1] + cpu_seconds
 
         if part:
-            with meter.part(part):
+            with meter.measure_part(part):
                 pass_by()
         else:
             pass_by()
         wanted[part or "other"] += Effort(seconds, cpu_seconds)
         if ends:
             kept, now[:] = {name: (one.seconds, one.cpu_seconds) for name, one in meter.efforts().items()}, [3.0, 2.0]
-            meter = Meter(lambda: Effort(*now))
+            meter = TrainingTimer(lambda: Effort(*now))
             meter.restore(kept)
-    assert meter.efforts() == added(wanted) == wanted
+    assert meter.efforts() == sum_efforts(wanted) == wanted
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def readings(monkeypatch):
         seen.append(float(len(seen)))
         return Effort(seen[-1], 2 * seen[-1])
 
-    monkeypatch.setattr(training, "Meter", lambda: Meter(tick))
+    monkeypatch.setattr(training, "Meter", lambda: TrainingTimer(tick))
     return seen
 
 
@@ -57,14 +57,14 @@ def test_a_training_that_goes_back_counts_nothing_twice(corpus, out, monkeypatch
     total = Effort(result.total_seconds, result.total_cpu_seconds)
     assert sum(result.efforts.values(), Effort()) == total == Effort(readings[-1], 2 * readings[-1])
     assert result.efforts["updates"] == Effort(result.seconds, result.cpu_seconds)
-    assert all(result.efforts[part].seconds > 0 for part in PARTS)
+    assert all(result.efforts[part].seconds > 0 for part in TRAINING_PARTS)
 
 
 def test_a_training_in_parts_counts_each_of_them_once(corpus, tmp_path, readings):
     """At its end it has what the pauses had and what came since; only what followed a save is lost."""
     begun, ends = [0], []
     for until in (0.25, 0.6, 1.0):
-        ends.append(train(tiny(), corpus, recipe(), tmp_path, until=until))
+        ends.append(train(tiny(), corpus, recipe(), tmp_path, until_share=until))
         begun.append(len(readings))
     for before, after in pairwise(ends):
         assert all(before.efforts[part].seconds <= after.efforts[part].seconds for part in ("updates", "scoring"))

@@ -6,7 +6,7 @@ import torch
 
 from scalesearch.train import hardware as machines
 from scalesearch.train import train
-from scalesearch.train.hardware import Hardware, fast_bf16
+from scalesearch.train.hardware import Hardware, has_fast_bf16
 from scalesearch.train.recipe import Recipe
 from tests.errors import refuses
 from tests.train.conftest import recipe, tiny
@@ -16,35 +16,35 @@ CPU = torch.device("cpu")
 
 @pytest.mark.parametrize(("flags", "fast"), [("fpu avx2 avx512f", False), ("avx512_bf16", True), ("amx_bf16", True)])
 def test_bf16_is_for_processors_that_are_fast_at_it(monkeypatch, flags: str, fast: bool) -> None:
-    monkeypatch.setattr(machines, "cpu_facts", lambda: {"flags": flags, "model name": "A processor"})
-    assert fast_bf16(CPU) is fast
-    found = Hardware.of(Recipe(steps=1, device="cpu"))
-    assert (found.bf16, found.dtype) == (fast, "bf16" if fast else "fp32")
-    assert found.attention == ("products" if fast else "fused")
-    assert Hardware.of(Recipe(steps=1, device="cpu", precision="fp32")).dtype == "fp32"
+    monkeypatch.setattr(machines, "read_cpuinfo", lambda: {"flags": flags, "model name": "A processor"})
+    assert has_fast_bf16(CPU) is fast
+    found = Hardware.from_recipe(Recipe(steps=1, device="cpu"))
+    assert (found.uses_bf16, found.dtype) == (fast, "bf16" if fast else "fp32")
+    assert found.attention_kernel == ("products" if fast else "fused")
+    assert Hardware.from_recipe(Recipe(steps=1, device="cpu", precision="fp32")).dtype == "fp32"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_not_there_is_refused() -> None:
     with refuses("no-gpu", key="recipe.device"):
-        Hardware.of(Recipe(steps=1, device="cuda"))
+        Hardware.from_recipe(Recipe(steps=1, device="cuda"))
 
 
 def test_short_runs_on_a_cpu_are_not_compiled_unless_asked() -> None:
-    assert not Hardware.of(Recipe(steps=10**6, device="cpu")).compiled
-    assert Hardware.of(Recipe(steps=1, device="cpu", compile="yes")).compiled
+    assert not Hardware.from_recipe(Recipe(steps=10**6, device="cpu")).is_compiled
+    assert Hardware.from_recipe(Recipe(steps=1, device="cpu", compile="yes")).is_compiled
 
 
 def test_threads_are_the_recipes() -> None:
     before = torch.get_num_threads()
-    Hardware.of(Recipe(steps=1, device="cpu", threads=2))
+    Hardware.from_recipe(Recipe(steps=1, device="cpu", threads=2))
     assert torch.get_num_threads() == 2
     torch.set_num_threads(before)
 
 
 def test_arrays_become_tensors_as_they_are() -> None:
     array = np.arange(12).reshape(3, 4)[:, ::2]
-    assert Hardware.of(Recipe(steps=1, device="cpu")).tensor(array).tolist() == array.tolist()
+    assert Hardware.from_recipe(Recipe(steps=1, device="cpu")).to_device(array).tolist() == array.tolist()
 
 
 def test_training_in_bf16_keeps_fp32_weights_and_learns(corpus, out) -> None:

@@ -10,8 +10,14 @@ from scalesearch.errors import UserError
 from scalesearch.space.binding.constants import Reader
 from scalesearch.space.syntax.diagnostics import Source
 from scalesearch.space.syntax.yaml_reader import compose
-from scalesearch.train.recipe import RECIPE, LearningRate, Recipe
-from scalesearch.train.recipe_space import default, laid_over, open_recipe, recipe_space, value_at
+from scalesearch.train.recipe import RECIPE_SCHEMA, LearningRate, Recipe
+from scalesearch.train.recipe_space import (
+    build_recipe_space,
+    default_value,
+    extract_parameters,
+    get_dotted,
+    override_keys,
+)
 from tests.errors import refuses
 
 QUESTIONS = {"lr.base": "1e-3..8e-3 log", "dropout": "0 | 0.1 | 0.3", "schedule": "linear | cosine",
@@ -21,22 +27,22 @@ QUESTIONS = {"lr.base": "1e-3..8e-3 log", "dropout": "0 | 0.1 | 0.3", "schedule"
 
 def space_of(text):
     """The space of a recipe file, and the reader that read it."""
-    reader = Reader(RECIPE)
+    reader = Reader(RECIPE_SCHEMA)
     table, problems = compose(Source("r.yaml", text))
     reader.problems += problems
-    closed, leaves = open_recipe(table, reader)
+    closed, leaves = extract_parameters(table, reader)
     base = reader.read(closed)
-    return (recipe_space(base, leaves) if base is not None and not reader.problems else None), reader
+    return (build_recipe_space(base, leaves) if base is not None and not reader.problems else None), reader
 
 
 def drawn(space, seed):
     rng = random.Random(seed)
-    return space.answer(lambda name, parameter: parameter.draw(rng)).params
+    return space.sample_params(lambda name, parameter: parameter.draw(rng)).params
 
 
 def test_a_recipe_without_questions_is_as_it_was():
     space, _ = space_of("steps: 7\ndropout: 0.2\n")
-    assert space.questions == () and space.dimensions() == [] and space.values({}) == {} and space.defaults({}) == {}
+    assert space.parameters == () and space.distributions() == [] and space.values({}) == {} and space.default_params({}) == {}
     assert space.base == Recipe(steps=7, dropout=0.2)
 
 
@@ -47,7 +53,7 @@ def test_defaults_are_the_first_alternative_and_the_middle_of_a_range():
     assert base.lr.base == pytest.approx((1e-3 * 8e-3) ** 0.5, rel=1e-2) and base.max_tokens in (512, 768)
     assert (base.beta2, base.clip_norm) == (0.98, 0.0)  # by the defaults of what they depend on
     assert list(space.texts) == list(QUESTIONS)
-    assert space.values(space.defaults({})) == {key: value_at(base.to_json(), key) for key in QUESTIONS}
+    assert space.values(space.default_params({})) == {key: get_dotted(base.to_json(), key) for key in QUESTIONS}
 
 
 @given(st.sets(st.sampled_from(list(QUESTIONS)), min_size=1), st.integers(0, 2**20))
@@ -60,8 +66,8 @@ def test_the_recipe_of_an_answer_has_its_values_and_leads_back_to_it(keys, seed)
     recipe = space.recipe(values)
     assert set(values) == keys
     made = recipe.to_json()
-    assert all(value_at(made, key) == value for key, value in values.items())
-    assert made == laid_over(space.base.to_json(), values)
+    assert all(get_dotted(made, key) == value for key, value in values.items())
+    assert made == override_keys(space.base.to_json(), values)
     again = space.params(values)
     assert space.values(again) == values == space.values(space.params(made))
 
@@ -73,7 +79,7 @@ def test_a_group_may_be_asked_in_its_short_form_and_key_by_key():
     made = space.recipe({"lr.base": 2e-3, "lr.rule": "mup"})
     assert (made.lr.base, made.lr.rule, made.lr.at.width) == (2e-3, "mup", 128)
     space, _ = space_of("steps: 9\nlr: {base: 1e-3, rule: none | mup}")
-    assert [problem.place.line + 1 for problem in space.problems()] == [2]  # mup needs the width
+    assert [problem.place.line + 1 for problem in space.find_problems()] == [2]  # mup needs the width
 
 
 def test_what_another_recipe_has_is_no_answer():
@@ -85,11 +91,11 @@ def test_what_another_recipe_has_is_no_answer():
 
 def test_answers_that_a_file_gives_are_checked():
     space, _ = space_of("steps: 9\nlr: 1e-3..8e-3 log\ndropout: 0 | 0.1")
-    assert space.values(space.defaults({"lr": "2e-3"})) == {"lr.base": 2e-3, "dropout": 0.0}
+    assert space.values(space.default_params({"lr": "2e-3"})) == {"lr.base": 2e-3, "dropout": 0.0}
     with refuses("illegal-value", "0.2", "0.0 | 0.1"):
-        space.defaults({"dropout": "0.2"})
+        space.default_params({"dropout": "0.2"})
     with refuses("unknown-key", "beta1", "lr.base, dropout"):
-        space.defaults({"beta1": "0.9"})
+        space.default_params({"beta1": "0.9"})
 
 
 @pytest.mark.parametrize(("line", "code", "at"), [
@@ -100,16 +106,16 @@ def test_answers_that_a_file_gives_are_checked():
     ("beta1: = beta2\nbeta2: = beta1", "depends-on-itself", None)])
 def test_what_is_wrong_with_a_question_is_said_at_its_place(line, code, at):
     _, reader = space_of(f"tokens: 99\n{line}\n")
-    problem, *others = reader.problems
+    problem, *others = reader.find_problems
     assert not others and problem.code == (code or problem.code)
     assert at is None or (problem.place.line + 1, problem.place.column + 1) == at
 
 
 def test_answers_that_do_not_go_together_are_refused():
     space, _ = space_of("steps: 9\naverage: last | best\naverage_count: 1..5")
-    assert list(space.problems()) == []
+    assert list(space.find_problems()) == []
     space, _ = space_of("steps: 9\nlr: 2e-3 | 1e-3\nwarmup: = 1 / (lr.base - 1e-3)")
-    assert {problem.place.line + 1 for problem in space.problems()} == {2}
+    assert {problem.place.line + 1 for problem in space.find_problems()} == {2}
     assert space.values({"recipe.lr.base": 2e-3}) == {"lr.base": 2e-3, "warmup": 1000}
     with pytest.raises(UserError):
         space.values({"recipe.lr.base": 1e-3})
@@ -117,13 +123,13 @@ def test_answers_that_do_not_go_together_are_refused():
 
 @given(st.dictionaries(st.sampled_from(["a", "b.c", "b.d", "e.f.g"]), st.integers(), min_size=1))
 def test_values_are_laid_over_by_their_dotted_keys(values):
-    made = laid_over({"a": 0, "b": {"c": 1, "x": 2}, "z": 3}, values)
-    assert all(value_at(made, key) == value for key, value in values.items())
+    made = override_keys({"a": 0, "b": {"c": 1, "x": 2}, "z": 3}, values)
+    assert all(get_dotted(made, key) == value for key, value in values.items())
     assert made["z"] == 3 and made["b"]["x"] == 2
 
 
 def test_the_default_of_a_range_is_one_of_its_values():
     for line in ("lr: 0.1..0.9 step 0.1", "accumulate: 1..100 log", "lr: 1e-4..1 log", "dropout: 0..0.5"):
         space, _ = space_of(f"steps: 5\n{line}")
-        ((_, parameter),) = space.dimensions()
-        assert parameter.settle(default(parameter)) == default(parameter)
+        ((_, parameter),) = space.distributions()
+        assert parameter.settle(default_value(parameter)) == default_value(parameter)

@@ -13,7 +13,7 @@ from scalesearch.data import Split
 from scalesearch.files import DiskFull
 from scalesearch.signals import Interrupted
 from scalesearch.train import Result, loop, read_checkpoint, train, training
-from scalesearch.train.checkpoint import check_identity, identity, load_state
+from scalesearch.train.checkpoint import check_identity, load_state, run_identity
 from scalesearch.train.recipe import check_compatible
 from scalesearch.train.updates import engine as engines
 from scalesearch.train.updates.averaging import read_weights
@@ -40,7 +40,7 @@ def learned(result: Result) -> list[tuple]:
 
 @pytest.mark.parametrize("split", ["train", "valid", "test"])
 def test_a_sentence_beyond_learned_positions_fails_before_the_first_update(corpus, out, split) -> None:
-    long = replace(corpus, **{split: Split.of([[5] * 40], [[5] * 3], ["x"], ["x"])})
+    long = replace(corpus, **{split: Split.from_lists([[5] * 40], [[5] * 3], ["x"], ["x"])})
     whole = tiny(embedding__positions="learned", embedding__max_length=40)
     result = train(whole, long, recipe(), out)
     assert (result.state, result.steps) == ("failed", 0)
@@ -57,7 +57,7 @@ def test_positions_are_enough_however_training_cuts_and_pads(corpus, out, model)
         result = train(whole, short, recipe(subword_dropout=0.1), out)
         assert result.reason.startswith("train: a sentence of 61 tokens")
     else:
-        long = Split.of([[5] * 25], [[5] * 20], ["x"], ["x"])
+        long = Split.from_lists([[5] * 25], [[5] * 20], ["x"], ["x"])
         result = train(whole, replace(corpus, train=long), recipe(), out)
         assert result.reason.startswith("train: a sentence of 47 tokens") and text
     assert (result.state, result.steps) == ("failed", 0)
@@ -75,7 +75,7 @@ def test_a_sentence_that_padding_alone_makes_too_long_is_a_failure_with_the_reas
 def test_a_result_says_what_was_done_and_the_folder_translates(corpus, out) -> None:
     events = []
     result = train(tiny(), corpus, recipe(), out, seed=3, report=events.append)
-    assert (result.state, result.reason, result.steps, result.stopped) == ("complete", "", 12, "budget")
+    assert (result.state, result.reason, result.steps, result.stop_reason) == ("complete", "", 12, "budget")
     assert [point["step"] for point in result.curve] == [4, 8, 12]
     assert result.curve[-1]["valid_loss"] < result.curve[0]["valid_loss"]
     metrics = result.metrics
@@ -172,7 +172,7 @@ def test_a_complete_result_is_not_trained_again_and_no_other_is_mistaken_for_it(
 
 
 def test_a_training_goes_on_that_began_before_a_field_was_there(corpus, out) -> None:
-    stored, wanted = (identity(tiny(), corpus, recipe(subword_dropout=rate), 1) for rate in (0.0, 0.1))
+    stored, wanted = (run_identity(tiny(), corpus, recipe(subword_dropout=rate), 1) for rate in (0.0, 0.1))
     del stored["subword_dropout"]
     check_identity(stored, {**stored, "subword_dropout": 0.0}, out)
     with refuses("other-training", "subword_dropout was 0.0 and is now 0.1"):
@@ -256,7 +256,7 @@ def test_a_model_that_sees_the_future_is_not_trained(corpus, out, monkeypatch) -
 
 def test_patience_ends_a_run_that_learns_nothing(corpus, out) -> None:
     result = train(tiny(), corpus, recipe(steps=100, lr=0.0, patience=2, validate_every=2, average="best"), out)
-    assert (result.stopped, result.steps) == ("patience", 6)
+    assert (result.stop_reason, result.steps) == ("patience", 6)
 
 
 @pytest.mark.parametrize("budget", [{"tokens": 900}, {"epochs": 0.3}, {"cpu_minutes": 0.01}, {"minutes": 0.01}])
@@ -271,7 +271,7 @@ def test_every_budget_ends_at_its_first_update_beyond(corpus, out, budget) -> No
 
 
 def test_with_subword_dropout_the_text_is_cut_anew_each_epoch(corpus, tmp_path, monkeypatch) -> None:
-    cut, cuts = loop.cut_anew, []
+    cut, cuts = loop.retokenize, []
     monkeypatch.setattr(loop, "cut_anew", lambda *given: cuts.append(given[1:]) or cut(*given))
     plain, dropped = (train(tiny(), corpus, recipe(steps=None, epochs=2, subword_dropout=rate), tmp_path / str(rate))
                       for rate in (0.0, 0.3))
@@ -354,7 +354,7 @@ def test_the_moving_average_judges_and_is_what_is_written(corpus, tmp_path) -> N
     assert all(a["valid_loss"] != b["valid_loss"] for a, b in zip(points["ema"], points["none"]))
     for average, result in runs.items():
         assert result.metrics["valid_loss"] == pytest.approx(points[average][-1]["valid_loss"], rel=1e-6)
-    paused = train(tiny(), corpus, recipe(average="ema", validate_every=12), tmp_path / "paused", until=8 / 12)
+    paused = train(tiny(), corpus, recipe(average="ema", validate_every=12), tmp_path / "paused", until_share=8 / 12)
     assert paused.metrics["valid_loss"] == pytest.approx(points["ema"][1]["valid_loss"], rel=1e-6)
     assert any(not torch.equal(weight, weights(tmp_path / "none")[name])
                for name, weight in weights(tmp_path / "ema").items())
@@ -392,10 +392,10 @@ def test_paused_and_gone_on_with_is_as_uninterrupted_to_the_bit(corpus, tmp_path
     how = recipe(average=average, optimizer={"ema": "muon", "none": "soap"}.get(average, "adamw"), schedule="wsd")
     whole = train(tiny(), corpus, how, tmp_path / "whole")
     for until, steps in ((0.25, 3), (0.6, 8)):
-        paused = train(tiny(), corpus, how, tmp_path / "paused", until=until)
+        paused = train(tiny(), corpus, how, tmp_path / "paused", until_share=until)
         assert (paused.state, paused.steps, paused.metrics["step"]) == ("paused", steps, steps)
         assert paused.metrics["valid_loss"] > 0 and Result.read(tmp_path / "paused") is None
-        again = train(tiny(), corpus, how, tmp_path / "paused", until=until)
+        again = train(tiny(), corpus, how, tmp_path / "paused", until_share=until)
         assert (again.steps, again.metrics["valid_loss"]) == (steps, paused.metrics["valid_loss"])
     end = train(tiny(), corpus, how, tmp_path / "paused")
     assert learned(end) == learned(whole) and end.metrics["bleu"] == whole.metrics["bleu"]

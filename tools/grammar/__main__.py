@@ -10,14 +10,14 @@ import lzma
 from collections.abc import Iterable
 from pathlib import Path
 
-from scalesearch.data.builtin import FILE, HELD_OUT, MAX_PAIRS
+from scalesearch.data.builtin import GRAMMAR_FILE, HELD_OUT_PAIRS, MAX_PAIRS
 
 from . import generate
 
 
 def corpus_lines(pairs: int = MAX_PAIRS) -> bytes:
     """The lines of the built-in corpus, before they are compressed: valid, test, then ``pairs`` of train."""
-    corpus = generate(pairs=pairs, valid=HELD_OUT, test=HELD_OUT)
+    corpus = generate(pairs=pairs, valid=HELD_OUT_PAIRS, test=HELD_OUT_PAIRS)
     return _lines("\t".join(pair) for split in ("valid", "test", "train") for pair in corpus[split])
 
 
@@ -44,8 +44,8 @@ def main() -> None:
         write_text(given.folder, given.pairs, given.seed)
         return
     content = lzma.compress(corpus_lines(), preset=9)
-    FILE.write_bytes(content)
-    print(f"{FILE}: {len(content):,} bytes; scalesearch/data/builtin.py has to say\n"
+    GRAMMAR_FILE.write_bytes(content)
+    print(f"{GRAMMAR_FILE}: {len(content):,} bytes; scalesearch/data/builtin.py has to say\n"
           f'SHA256 = "{hashlib.sha256(content).hexdigest()}"')
 
 

@@ -15,10 +15,16 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from scalesearch.errors import UserError
-from scalesearch.export.huggingface.source import OPTIONS, REGISTERING, Cut, module, names_in
+from scalesearch.export.huggingface.source import (
+    FIELD_SPECIFIERS,
+    REGISTRATION_DECORATORS,
+    DefinitionTrimmer,
+    load_module_source,
+    names_in,
+)
 
-MODELING = "scalesearch.export.huggingface.modeling"
-PLACE = re.compile(r"^ARCHITECTURE = .*\n", re.MULTILINE)
+TEMPLATE_MODULE = "scalesearch.export.huggingface.modeling"
+ARCHITECTURE_LINE = re.compile(r"^ARCHITECTURE = .*\n", re.MULTILINE)
 WIDTH = 120
 HEADER = '''\
 """{title}
@@ -30,69 +36,69 @@ The architecture is ``ARCHITECTURE``, and behind it stands what makes it a model
 '''
 
 
-def bundle(block: Any, title: str) -> str:
+def bundle_source(block: Any, title: str) -> str:
     """Python source of the architecture ``block``, for a folder that transformers loads.
 
     Raises:
         UserError: two definitions that it needs have one name, or an import stands where it cannot be followed.
     """
-    return Bundle(block).text(title)
+    return Bundle(block).render(title)
 
 
 class Bundle:
     """The definitions that are needed, and the names that they use."""
 
     def __init__(self, block: Any) -> None:
-        self.block, kinds = block, set(_kinds(block))
+        self.block, kinds = block, set(_block_classes(block))
         self.packages = {"scalesearch", *(kind.__module__.split(".")[0] for kind in kinds)}
-        self.needed: dict[str, str] = {}  # name to the module that defines it
-        self.outside: set[tuple[str, str, str | None]] = {("typing", "Any", None), ("dataclasses", "field", None)}
-        self.attributes: set[str] = set()
-        self.waiting: list[tuple[str, ast.FunctionDef]] = []  # methods that nothing has named so far
+        self.definition_modules: dict[str, str] = {}  # name to the module that defines it
+        self.external_imports: set[tuple[str, str, str | None]] = {("typing", "Any", None), ("dataclasses", "field", None)}
+        self.used_attributes: set[str] = set()
+        self.pending_methods: list[tuple[str, ast.FunctionDef]] = []  # methods that nothing has named so far
         for kind in kinds:
-            self._need(kind.__module__, kind.__name__)
-        for name in module(MODELING).definitions:
-            self._need(MODELING, name)
-        while named := [one for one in self.waiting if one[1].name in self.attributes]:
-            self.waiting = [one for one in self.waiting if one not in named]
+            self._add_name(kind.__module__, kind.__name__)
+        for name in load_module_source(TEMPLATE_MODULE).definitions:
+            self._add_name(TEMPLATE_MODULE, name)
+        while named := [one for one in self.pending_methods if one[1].name in self.used_attributes]:
+            self.pending_methods = [one for one in self.pending_methods if one not in named]
             for home, method in named:
-                self._read(home, method)
+                self._add_dependencies(home, method)
 
-    def _need(self, home: str, name: str, aliases: bool = False) -> None:
+    def _add_name(self, home: str, name: str, aliases: bool = False) -> None:
         """Take what ``name`` means in the module ``home``, and what that needs; with ``aliases`` no class."""
-        source = module(home)
+        source = load_module_source(home)
         if node := source.definitions.get(name):
-            if self.needed.get(name, home) != home:
-                raise UserError(f"--to huggingface: {name} is a name in {self.needed[name]} and in {home}, and an "
+            if self.definition_modules.get(name, home) != home:
+                raise UserError(f"--to huggingface: {name} is a name in {self.definition_modules[name]} and in {home}, and an "
                                 "artefact is one file; rename the one that is yours", code="name-taken")
-            if name not in self.needed and not (aliases and isinstance(node, ast.ClassDef)):
-                self.needed[name] = home
-                self._read(home, node)
+            if name not in self.definition_modules and not (aliases and isinstance(node, ast.ClassDef)):
+                self.definition_modules[name] = home
+                self._add_dependencies(home, node)
         elif name in source.imports:
             place, original, other = source.imports[name]
-            if not self._ours(place):
-                self.outside.add((place, original, other))
-            elif other or original not in {*module(place).definitions, *module(place).imports}:
-                raise _unbundled(home, f"{place} as {name}")
+            if not self._is_copied(place):
+                self.external_imports.add((place, original, other))
+            elif other or original not in {*load_module_source(place).definitions, *load_module_source(place).imports}:
+                raise _bundle_error(home, f"{place} as {name}")
             else:
-                self._need(place, original, aliases)
+                self._add_name(place, original, aliases)
 
-    def _read(self, home: str, node: ast.AST) -> None:
+    def _add_dependencies(self, home: str, node: ast.AST) -> None:
         """Take what a definition needs; of a class without its methods, which wait until something names them."""
-        known = {*module(home).definitions, *module(home).imports} - {*REGISTERING, *OPTIONS}
-        for inner in self._running(home, node):
+        known = {*load_module_source(home).definitions, *load_module_source(home).imports} - {*REGISTRATION_DECORATORS, *FIELD_SPECIFIERS}
+        for inner in self._walk_without_annotations(home, node):
             if isinstance(inner, ast.Attribute):
-                self.attributes.add(inner.attr)
+                self.used_attributes.add(inner.attr)
             elif isinstance(inner, ast.Name) and inner.id in known:
-                self._need(home, inner.id)
-            elif isinstance(inner, ast.ImportFrom) and self._ours(str(inner.module)):
-                raise _unbundled(home, f"{inner.module} inside a function")
+                self._add_name(home, inner.id)
+            elif isinstance(inner, ast.ImportFrom) and self._is_copied(str(inner.module)):
+                raise _bundle_error(home, f"{inner.module} inside a function")
 
-    def _ours(self, place: str) -> bool:
+    def _is_copied(self, place: str) -> bool:
         """True if a module's definitions are copied, not imported."""
         return place.split(".")[0] in self.packages
 
-    def _running(self, home: str, node: ast.AST) -> Iterator[ast.AST]:
+    def _walk_without_annotations(self, home: str, node: ast.AST) -> Iterator[ast.AST]:
         """``node`` and what is beneath it, less annotations of functions."""
         yield node
         for name, value in ast.iter_fields(node):
@@ -101,26 +107,26 @@ class Bundle:
                     continue
                 if isinstance(node, ast.ClassDef) and isinstance(child, ast.AnnAssign):
                     for one in names_in(child.annotation):
-                        self._need(home, one, aliases=True)
+                        self._add_name(home, one, aliases=True)
                 method = isinstance(node, ast.ClassDef) and isinstance(child, ast.FunctionDef)
-                if method and home != MODELING and not child.name.startswith("__"):
-                    self.waiting.append((home, child))
+                if method and home != TEMPLATE_MODULE and not child.name.startswith("__"):
+                    self.pending_methods.append((home, child))
                 else:
-                    yield from self._running(home, child)
+                    yield from self._walk_without_annotations(home, child)
 
-    def text(self, title: str) -> str:
+    def render(self, title: str) -> str:
         """The file."""
         order: list[str] = []
-        for home in sorted(set(self.needed.values()) - {MODELING}):
+        for home in sorted(set(self.definition_modules.values()) - {TEMPLATE_MODULE}):
             self._ordered(home, order)
-        there = {*self.needed, *(other or name for _, name, other in self.outside)}
+        there = {*self.definition_modules, *(other or name for _, name, other in self.external_imports)}
         body = ""
-        for home in [*(home for home in order if home in self.needed.values()), MODELING]:
-            cut = Cut(module(home), None if home == MODELING else self.attributes, there)
-            definitions = module(home).definitions.items()
-            nodes = dict.fromkeys(node for name, node in definitions if self.needed.get(name) == home)
-            body += f"# {home}\n\n" + "".join(_spaced(node, cut.of(node)) for node in nodes) + "\n\n"
-        body = PLACE.sub(lambda _: f"ARCHITECTURE = {shown(self.block)}\n", body)
+        for home in [*(home for home in order if home in self.definition_modules.values()), TEMPLATE_MODULE]:
+            cut = DefinitionTrimmer(load_module_source(home), None if home == TEMPLATE_MODULE else self.used_attributes, there)
+            definitions = load_module_source(home).definitions.items()
+            nodes = dict.fromkeys(node for name, node in definitions if self.definition_modules.get(name) == home)
+            body += f"# {home}\n\n" + "".join(_blank_lines_before(node, cut.trim(node)) for node in nodes) + "\n\n"
+        body = ARCHITECTURE_LINE.sub(lambda _: f"ARCHITECTURE = {format_block(self.block)}\n", body)
         body = re.sub(r"\n{4,}", "\n\n\n", re.sub(r"\n{3,}(?= )", "\n\n", body))  # where methods have gone
         return f"{HEADER.format(title=title)}\n{self._imports(body)}\n\n{body.rstrip()}\n"
 
@@ -128,8 +134,8 @@ class Bundle:
         """Appends ``home`` to ``order``, behind the modules that it imports."""
         if home in order or home in seen:
             return
-        for place, *_ in module(home).imports.values():
-            if self._ours(place):
+        for place, *_ in load_module_source(home).imports.values():
+            if self._is_copied(place):
                 self._ordered(place, order, seen | {home})
         order.append(home)
 
@@ -137,7 +143,7 @@ class Bundle:
         """Import statements of what the file uses from elsewhere."""
         used, several = names_in(ast.parse(body)), dict[str, list[str]]()
         lines = ["from __future__ import annotations\n"]
-        for place, name, other in sorted(self.outside, key=str):
+        for place, name, other in sorted(self.external_imports, key=str):
             if (other or name.split(".")[0]) in used:
                 words = f"{name} as {other}" if other else name
                 if place == name:
@@ -147,24 +153,24 @@ class Bundle:
         return "\n".join([*lines, *(f"from {place} import {', '.join(names)}" for place, names in several.items())])
 
 
-def _unbundled(home: str, what: str) -> UserError:
+def _bundle_error(home: str, what: str) -> UserError:
     return UserError(f"--to huggingface: {home} imports {what}, which cannot be bundled: import it at the top and by "
                      "its name (`from … import …`)", code="not-bundled")
 
 
-def _spaced(node: ast.stmt, text: str) -> str:
+def _blank_lines_before(node: ast.stmt, text: str) -> str:
     return f"\n\n{text}\n\n" if isinstance(node, ast.ClassDef | ast.FunctionDef) else text
 
 
-def shown(value: Any, indent: int = 0) -> str:
+def format_block(value: Any, indent: int = 0) -> str:
     """A tree of blocks as Python, less fields that are as ever; over several lines where it is long."""
     if is_dataclass(value):
         left = [(one.name, getattr(value, one.name)) for one in fields(value)
                 if one.default is MISSING or one.default != getattr(value, one.name)]
-        parts = [f"{name}={shown(inner, indent + 4)}" for name, inner in left]
+        parts = [f"{name}={format_block(inner, indent + 4)}" for name, inner in left]
         opened, closed = f"{type(value).__name__}(", ")"
     elif isinstance(value, tuple) and any(is_dataclass(inner) for inner in value):
-        parts = [shown(inner, indent + 4) for inner in value]
+        parts = [format_block(inner, indent + 4) for inner in value]
         opened, closed = "(", ",)"
     else:
         return repr(value)
@@ -175,12 +181,12 @@ def shown(value: Any, indent: int = 0) -> str:
     return f"{opened}\n" + "".join(f"{pad}{part},\n" for part in parts) + " " * indent + ")"
 
 
-def _kinds(value: Any) -> Iterator[type]:
+def _block_classes(value: Any) -> Iterator[type]:
     """The classes in a tree of blocks."""
     if is_dataclass(value):
         yield type(value)
         for one in fields(value):
-            yield from _kinds(getattr(value, one.name))
+            yield from _block_classes(getattr(value, one.name))
     elif isinstance(value, tuple):
         for inner in value:
-            yield from _kinds(inner)
+            yield from _block_classes(inner)

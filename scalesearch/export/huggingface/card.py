@@ -6,41 +6,41 @@ import re
 from typing import Any
 
 from scalesearch.cost import protocol_of
-from scalesearch.export.export import provenance
+from scalesearch.export.export import collect_provenance
 from scalesearch.tasks import TASKS
 from scalesearch.train.checkpoint import Checkpoint
-from scalesearch.train.scoring.evaluate import Search
+from scalesearch.train.scoring.evaluate import DecodingOptions
 
-ON_THE_HUB = {"translation": "translation", "summarisation": "summarization"}  # tasks that have a name there
-COSTS = {"params.total": "parameters", "params.non_embedding": "parameters without embeddings",
+HUB_TASK_TAGS = {"translation": "translation", "summarisation": "summarization"}  # tasks that have a name there
+COST_LABELS = {"params.total": "parameters", "params.non_embedding": "parameters without embeddings",
          "macs.total": "multiply-adds", "memory.weights": "bytes of weights in float32"}
 
 
-def card(trained: Checkpoint) -> str:
+def model_card(trained: Checkpoint) -> str:
     """The text of ``README.md``."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    facts, architecture = provenance(trained), trained.architecture
+    facts, architecture = collect_provenance(trained), trained.architecture
     data, metrics = facts.get("data", {}), facts.get("metrics", {})
     sides = (str(data.get("spec", {}).get(side)) for side in ("source", "target"))
     languages = [code for code in sides if re.fullmatch("[a-z]{2,3}", code)]
-    name, kind = f"scalesearch {architecture.id}", ON_THE_HUB.get(trained.task)
-    scores = [(metric.words, metrics[key], str(metrics.get(f"{key}_signature", "")).replace("|", r"\|"))
+    name, kind = f"scalesearch {architecture.id}", HUB_TASK_TAGS.get(trained.task)
+    scores = [(metric.label, metrics[key], str(metrics.get(f"{key}_signature", "")).replace("|", r"\|"))
               for key, metric in TASKS[trained.task].metrics.items() if key in metrics]
     head = {"library_name": "transformers", "license": "unknown", "tags": ["scalesearch", "neural-architecture-search"],
             "language": languages, "pipeline_tag": kind,
-            "model-index": [_index(name, kind, data, metrics, scores)] if kind and scores else None}
+            "model-index": [_model_index(name, kind, data, metrics, scores)] if kind and scores else None}
     templates = Environment(loader=PackageLoader("scalesearch.export.huggingface", ""), trim_blocks=True,
                             undefined=StrictUndefined, keep_trailing_newline=True)
     return templates.get_template("card.md").render(
         {"trained_with": {}, "seed": None} | facts, head={key: value for key, value in head.items() if value},
-        name=name, languages=languages, lowercase=trained.lowercase, data=data, metrics={"weights": ""} | metrics,
-        scores=scores, costs=[(what, facts["costs"][key]) for key, what in COSTS.items()],
+        name=name, languages=languages, lowercase=trained.is_lowercase, data=data, metrics={"weights": ""} | metrics,
+        scores=scores, costs=[(what, facts["costs"][key]) for key, what in COST_LABELS.items()],
         protocol=protocol_of(architecture.protocol).at(architecture.vocab),
-        search=Search(trained.recipe.beam, trained.recipe.length_penalty).protocol)
+        search=DecodingOptions(trained.recipe.beam, trained.recipe.length_penalty).description)
 
 
-def _index(name: str, kind: str, data: dict[str, Any], metrics: dict[str, Any], scores: list[Any]) -> dict[str, Any]:
+def _model_index(name: str, kind: str, data: dict[str, Any], metrics: dict[str, Any], scores: list[Any]) -> dict[str, Any]:
     """Scores as the Hub reads them."""
     dataset = {"name": data["name"], "type": data["name"], "split": metrics["split"]}
     values = [{"type": what.lower(), "name": what, "value": value} for what, value, _ in scores]

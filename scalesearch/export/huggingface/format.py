@@ -11,77 +11,77 @@ from safetensors.torch import save
 
 from scalesearch.blocks.core import PAD, Block
 from scalesearch.data import BOS, EOS
-from scalesearch.export.base import Decoder, Format, Ranked
-from scalesearch.export.huggingface.bundle import bundle
-from scalesearch.export.huggingface.card import card
-from scalesearch.export.huggingface.tokenizer import check, tokenizer_json
+from scalesearch.export.base import ArtifactDecoder, ExportFormat, RankedHypotheses
+from scalesearch.export.huggingface.bundle import bundle_source
+from scalesearch.export.huggingface.card import model_card
+from scalesearch.export.huggingface.tokenizer import check_tokenizer, tokenizer_json
 from scalesearch.files import write_json, write_text
 from scalesearch.nn.decode import longest
-from scalesearch.train.checkpoint import WEIGHTS, Checkpoint
-from scalesearch.train.scoring.evaluate import Search
+from scalesearch.train.checkpoint import WEIGHTS_FILE, Checkpoint
+from scalesearch.train.scoring.evaluate import DecodingOptions
 
-CODE = "modeling_scalesearch"
-AT_ONCE = 32  # sentences of a beam search, which keeps every step's scores to give those of its hypotheses
+MODELING_MODULE = "modeling_scalesearch"
+MAX_BATCH_SENTENCES = 32  # sentences of a beam search, which keeps every step's scores to give those of its hypotheses
 DTYPES = {"none": "float32", "bf16": "bfloat16"}
 
 
-class HuggingFace(Format):
+class HuggingFaceFormat(ExportFormat):
     """Code, weights, tokenizer, settings of generation and model card."""
 
     name = "huggingface"
-    quantisations = tuple(DTYPES)
+    quantizations = tuple(DTYPES)
     packages = ("jinja2", "transformers")
-    extra = "huggingface"
+    install_extra = "huggingface"
 
-    def refusals(self, block: Block) -> list[str]:
+    def unsupported_reasons(self, block: Block) -> list[str]:
         return []
 
-    def write(self, trained: Checkpoint, folder: Path, quantise: str) -> None:
-        dtype = DTYPES[quantise]
+    def write(self, trained: Checkpoint, folder: Path, quantization: str) -> None:
+        dtype = DTYPES[quantization]
         weights = {f"model.{name}": weight.to(getattr(torch, dtype)).contiguous()
                    for name, weight in trained.model.state_dict().items()}
-        (folder / WEIGHTS).write_bytes(save(weights, metadata={"format": "pt"}))
+        (folder / WEIGHTS_FILE).write_bytes(save(weights, metadata={"format": "pt"}))
         architecture = trained.architecture
-        write_text(folder / f"{CODE}.py", bundle(architecture.block, f"Architecture {architecture.id}."))
-        write_json(folder / "config.json", config(trained, dtype))
-        write_json(folder / "generation_config.json", generation(trained))
+        write_text(folder / f"{MODELING_MODULE}.py", bundle_source(architecture.block, f"Architecture {architecture.id}."))
+        write_json(folder / "config.json", model_config(trained, dtype))
+        write_json(folder / "generation_config.json", generation_config(trained))
         names = {f"{name}_token": piece for name, (piece, _) in
                  zip(("pad", "unk", "bos", "eos"), trained.tokenizer.pieces()) if name != "unk"}
         write_json(folder / "tokenizer_config.json", {
             "tokenizer_class": "TokenizersBackend", **names, "split_special_tokens": True, "padding_side": "right",
-            "clean_up_tokenization_spaces": False, "model_max_length": trained.max_length + 1})
-        tokens = tokenizer_json(trained.tokenizer, trained.lowercase)
+            "clean_up_tokenization_spaces": False, "model_max_length": trained.max_source_length + 1})
+        tokens = tokenizer_json(trained.tokenizer, trained.is_lowercase)
         write_text(folder / "tokenizer.json", json.dumps(tokens, ensure_ascii=False, separators=(",", ":")))
-        write_text(folder / "README.md", card(trained))
-        theirs = _quiet().AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
-        check(theirs, trained.tokenizer, trained.lowercase)
+        write_text(folder / "README.md", model_card(trained))
+        theirs = _import_quietly().AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
+        check_tokenizer(theirs, trained.tokenizer, trained.is_lowercase)
 
-    def open(self, folder: Path, threads: int) -> Decoder:
+    def open_decoder(self, folder: Path, threads: int) -> ArtifactDecoder:
         torch.set_num_threads(threads)
-        return Generating(_quiet().AutoModelForSeq2SeqLM.from_pretrained(folder, trust_remote_code=True))
+        return HuggingFaceDecoder(_import_quietly().AutoModelForSeq2SeqLM.from_pretrained(folder, trust_remote_code=True))
 
 
-class Generating(Decoder):
+class HuggingFaceDecoder(ArtifactDecoder):
     """A model that ``generate`` runs."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
 
-    def greedy(self, rows: list[list[int]], limits: list[int]) -> list[list[int]]:
-        return [_until_end(ids) for ids in self._generate(rows, limits, num_beams=1).sequences.tolist()]
+    def greedy(self, source_ids: list[list[int]], max_lengths: list[int]) -> list[list[int]]:
+        return [_strip_special_ids(ids) for ids in self._generate(source_ids, max_lengths, num_beams=1).sequences.tolist()]
 
-    def beam(self, rows: list[list[int]], limits: list[int], search: Search) -> list[Ranked]:
-        found: list[Ranked] = []
-        for at in range(0, len(rows), AT_ONCE):
-            some = slice(at, at + AT_ONCE)
-            out = self._generate(rows[some], limits[some], num_beams=search.beam, num_return_sequences=search.nbest,
+    def beam_search(self, rows: list[list[int]], limits: list[int], search: DecodingOptions) -> list[RankedHypotheses]:
+        found: list[RankedHypotheses] = []
+        for at in range(0, len(rows), MAX_BATCH_SENTENCES):
+            some = slice(at, at + MAX_BATCH_SENTENCES)
+            out = self._generate(rows[some], limits[some], num_beams=search.beam, num_return_sequences=search.n_best,
                                  length_penalty=search.length_penalty, early_stopping="never", output_scores=True)
             pairs = zip(out.sequences.tolist(), out.sequences_scores.tolist())
-            ranked = [(_until_end(ids), score) for ids, score in pairs]
-            found += [ranked[first : first + search.nbest] for first in range(0, len(ranked), search.nbest)]
+            ranked = [(_strip_special_ids(ids), score) for ids, score in pairs]
+            found += [ranked[first : first + search.n_best] for first in range(0, len(ranked), search.n_best)]
         return found
 
-    def forced(self, rows: list[list[int]], length: int, beam: int) -> None:
+    def decode_fixed_length(self, rows: list[list[int]], length: int, beam: int) -> None:
         self._generate(rows, [length] * len(rows), num_beams=beam, min_new_tokens=length, max_new_tokens=length)
 
     def _generate(self, rows: list[list[int]], limits: list[int], **settings: Any) -> Any:
@@ -90,13 +90,13 @@ class Generating(Decoder):
                                    do_sample=False, return_dict_in_generate=True, **settings)
 
 
-def config(trained: Checkpoint, dtype: str) -> dict[str, Any]:
+def model_config(trained: Checkpoint, dtype: str) -> dict[str, Any]:
     """The content of ``config.json``."""
     recipe, block = trained.recipe, trained.architecture.block
     classes = {"AutoConfig": "ScalesearchConfig", "AutoModelForSeq2SeqLM": "ScalesearchForSeq2SeqLM"}
     return {
         "architectures": ["ScalesearchForSeq2SeqLM"],
-        "auto_map": {auto: f"{CODE}.{name}" for auto, name in classes.items()},
+        "auto_map": {auto: f"{MODELING_MODULE}.{name}" for auto, name in classes.items()},
         "model_type": "scalesearch",
         "vocab_size": trained.tokenizer.vocab_size,
         "hidden_size": block.decoder.layer.main.d,
@@ -109,9 +109,9 @@ def config(trained: Checkpoint, dtype: str) -> dict[str, Any]:
     }
 
 
-def generation(trained: Checkpoint) -> dict[str, Any]:
+def generation_config(trained: Checkpoint) -> dict[str, Any]:
     """The content of ``generation_config.json``: how the model was scored."""
-    recipe, most = trained.recipe, int(longest(torch.ones(1, trained.max_length + 1)))
+    recipe, most = trained.recipe, int(longest(torch.ones(1, trained.max_source_length + 1)))
     beam = {"num_beams": recipe.beam, "length_penalty": recipe.length_penalty, "early_stopping": "never"}
     return {
         "pad_token_id": PAD,
@@ -124,12 +124,12 @@ def generation(trained: Checkpoint) -> dict[str, Any]:
     }
 
 
-def _until_end(ids: list[int]) -> list[int]:
+def _strip_special_ids(ids: list[int]) -> list[int]:
     """What is between BOS and EOS."""
     return ids[1 : ids.index(EOS)] if EOS in ids else ids[1:]
 
 
-def _quiet() -> Any:
+def _import_quietly() -> Any:
     """The library, without its bars and advice."""
     import transformers
 

@@ -54,7 +54,7 @@ class EncoderOutput(BaseModelOutput):
     bias: Tensor | None = None
 
 
-class Encoder:
+class EncoderWrapper:
     """The encoder alone, as ``generate`` calls it; no module, so that weights have one name."""
 
     main_input_name = "input_ids"
@@ -72,7 +72,7 @@ class Encoder:
         return self.forward(*args, **kwargs)
 
 
-class DecodingCache(Cache, transformers.Cache):
+class TransformersCache(Cache, transformers.Cache):
     """Keys, values and whatever else of earlier positions the architecture needs."""
 
     def __init__(self) -> None:
@@ -88,15 +88,15 @@ class DecodingCache(Cache, transformers.Cache):
         self.select(beam_idx, same_sources=True)
 
 
-class LengthLimit(transformers.LogitsProcessor):
+class LengthLimitProcessor(transformers.LogitsProcessor):
     """Forces the end of a translation that has as many tokens as its source allows."""
 
     def __init__(self, limits: Tensor) -> None:
-        self.limits = limits  # of each sentence
+        self.max_lengths = limits  # of each sentence
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """Scores (rows, V), as many rows a sentence as there are beams."""
-        limits = self.limits.repeat_interleave(len(scores) // len(self.limits)).to(scores.device)
+        limits = self.max_lengths.repeat_interleave(len(scores) // len(self.max_lengths)).to(scores.device)
         others = torch.arange(scores.shape[1], device=scores.device) != EOS
         return scores.masked_fill((input_ids.shape[1] - 1 >= limits)[:, None] & others, -torch.inf)
 
@@ -124,9 +124,9 @@ class ScalesearchForSeq2SeqLM(transformers.PreTrainedModel, transformers.Generat
     def _supports_default_dynamic_cache(cls) -> bool:
         return False  # forward makes a cache of its own
 
-    def get_encoder(self, modality: str | None = None) -> Encoder:
+    def get_encoder(self, modality: str | None = None) -> EncoderWrapper:
         """The encoder."""
-        return Encoder(self.model)
+        return EncoderWrapper(self.model)
 
     @can_return_tuple
     def forward(
@@ -135,7 +135,7 @@ class ScalesearchForSeq2SeqLM(transformers.PreTrainedModel, transformers.Generat
         attention_mask: Tensor | None = None,
         decoder_input_ids: Tensor | None = None,
         encoder_outputs: Any = None,
-        past_key_values: DecodingCache | None = None,
+        past_key_values: TransformersCache | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         **_: Any,
@@ -153,7 +153,7 @@ class ScalesearchForSeq2SeqLM(transformers.PreTrainedModel, transformers.Generat
         if decoder_input_ids is None:
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
         if past_key_values is None and (self.config.use_cache and labels is None if use_cache is None else use_cache):
-            past_key_values = DecodingCache()
+            past_key_values = TransformersCache()
         memory = Memory(encoder_outputs[0], self._bias(encoder_outputs, attention_mask))
         logits = self.model.logits(self.model.decode(decoder_input_ids, memory, past_key_values))
         loss = None
@@ -197,7 +197,7 @@ class ScalesearchForSeq2SeqLM(transformers.PreTrainedModel, transformers.Generat
             mask = kwargs.get("attention_mask")
             token_limits = limits(self.model, source if mask is None else source.masked_fill(mask == 0, PAD))
         if token_limits is not None:
-            logits_processor = [LengthLimit(token_limits), *(logits_processor or [])]
+            logits_processor = [LengthLimitProcessor(token_limits), *(logits_processor or [])]
             kwargs["max_length"] = int(token_limits.max()) + 2  # with BOS and EOS
         with self.model.folded():
             processors = transformers.LogitsProcessorList(logits_processor or [])

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-Edit = tuple[int, int, bytes]  # offsets in bytes, and what comes in place of what is between them
-REGISTERING = ("ffn", "mixer", "dataclass_transform")  # decorators for the space language and for type checkers
-OPTIONS = {"option": b" = field(kw_only=True)", "named": b""}  # likewise fields, and what they are without it
+TextEdit = tuple[int, int, bytes]  # offsets in bytes, and what comes in place of what is between them
+REGISTRATION_DECORATORS = ("ffn", "mixer", "dataclass_transform")  # decorators for the space language and for type checkers
+FIELD_SPECIFIERS = {"option": b" = field(kw_only=True)", "named": b""}  # likewise fields, and what they are without it
 
 
-class Source:
+class ModuleSource:
     """A module: what it defines and imports.
 
     Attributes:
@@ -30,7 +30,7 @@ class Source:
         self.definitions: dict[str, ast.stmt] = {}
         self.imports: dict[str, tuple[str, str, str | None]] = {}
         for node in self.tree.body:
-            self.definitions |= dict.fromkeys(defined(node), node)
+            self.definitions |= dict.fromkeys(defined_names(node), node)
             if isinstance(node, ast.Import | ast.ImportFrom):
                 for alias in node.names:
                     place = str(node.module) if isinstance(node, ast.ImportFrom) else alias.name
@@ -60,12 +60,12 @@ class Source:
 
 
 @lru_cache(maxsize=256)
-def module(name: str) -> Source:
+def load_module_source(name: str) -> ModuleSource:
     """The module ``name``, read once."""
-    return Source(name)
+    return ModuleSource(name)
 
 
-def defined(node: ast.stmt) -> list[str]:
+def defined_names(node: ast.stmt) -> list[str]:
     """Names that a statement of a module defines."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return [node.name]
@@ -78,26 +78,26 @@ def names_in(node: ast.AST | None) -> set[str]:
     return set() if node is None else {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
 
 
-def called(node: ast.expr | None) -> str:
+def called_name(node: ast.expr | None) -> str:
     """The name of what is called."""
     inner = node.func if isinstance(node, ast.Call) else node
     return inner.id if isinstance(inner, ast.Name) else ""
 
 
 @dataclass
-class Cut:
+class DefinitionTrimmer:
     """Copies definitions without methods that nothing names, and without what serves readers of other files alone.
 
     Attributes:
-        attributes: names that stand behind a dot somewhere; None keeps all methods.
-        there: names that the file defines; a field whose annotation needs others is ``Any``.
+        used_attributes: names that stand behind a dot somewhere; None keeps all methods.
+        available_names: names that the file defines; a field whose annotation needs others is ``Any``.
     """
 
-    source: Source
-    attributes: set[str] | None
-    there: set[str]
+    source: ModuleSource
+    used_attributes: set[str] | None
+    available_names: set[str]
 
-    def of(self, node: ast.stmt) -> str:
+    def trim(self, node: ast.stmt) -> str:
         """The text of a definition."""
         first, limit = self.source.lines(node)
         text = self.source.bytes[first:limit]
@@ -106,12 +106,12 @@ class Cut:
                 text, limit = text[: start - first] + instead + text[end - first :], start
         return text.decode().rstrip() + "\n"
 
-    def _edits(self, node: ast.stmt) -> Iterator[Edit]:
+    def _edits(self, node: ast.stmt) -> Iterator[TextEdit]:
         if not isinstance(node, ast.ClassDef):
             yield from self._of_code(node)
             return
         for one in node.decorator_list:
-            if called(one) in REGISTERING:
+            if called_name(one) in REGISTRATION_DECORATORS:
                 yield (*self.source.lines(one), b"")
         for part in node.body:
             if isinstance(part, ast.AnnAssign):
@@ -122,22 +122,22 @@ class Cut:
                 yield from self._of_code(part)
 
     def _kept(self, name: str) -> bool:
-        return self.attributes is None or name.startswith("__") or name in self.attributes
+        return self.used_attributes is None or name.startswith("__") or name in self.used_attributes
 
-    def _of_field(self, node: ast.AnnAssign) -> Iterator[Edit]:
+    def _of_field(self, node: ast.AnnAssign) -> Iterator[TextEdit]:
         names, source = names_in(node.annotation), self.source
-        if "ClassVar" in names and not self._kept(*defined(node)):
+        if "ClassVar" in names and not self._kept(*defined_names(node)):
             yield (*source.lines(node), b"")
-        if any(name not in self.there and (name in source.definitions or name in source.imports) for name in names):
+        if any(name not in self.available_names and (name in source.definitions or name in source.imports) for name in names):
             yield source.start(node.annotation), source.end(node.annotation), b"Any"
-        if node.value is not None and called(node.value) in OPTIONS:
-            yield source.end(node.annotation), source.end(node.value), OPTIONS[called(node.value)]
+        if node.value is not None and called_name(node.value) in FIELD_SPECIFIERS:
+            yield source.end(node.annotation), source.end(node.value), FIELD_SPECIFIERS[called_name(node.value)]
 
-    def _of_code(self, node: ast.stmt) -> Iterator[Edit]:
+    def _of_code(self, node: ast.stmt) -> Iterator[TextEdit]:
         """Annotations go, and imports of what the file imports as a whole."""
         source = self.source
         for one in getattr(node, "decorator_list", []):
-            if called(one) in REGISTERING:
+            if called_name(one) in REGISTRATION_DECORATORS:
                 yield (*source.lines(one), b"")
         for inner in ast.walk(node):
             if isinstance(inner, ast.FunctionDef):
@@ -150,7 +150,7 @@ class Cut:
                 first, end = source.lines(inner)
                 yield first, end + (source.bytes[end : end + 1] == b"\n"), b""
 
-    def _of_arguments(self, arguments: ast.arguments) -> Iterator[Edit]:
+    def _of_arguments(self, arguments: ast.arguments) -> Iterator[TextEdit]:
         plain = [*arguments.posonlyargs, *arguments.args]
         defaults = [*[None] * (len(plain) - len(arguments.defaults)), *arguments.defaults, *arguments.kw_defaults]
         rest = [one for one in (arguments.vararg, arguments.kwarg) if one is not None]

@@ -13,8 +13,8 @@ from typing import Any
 from scalesearch.data import BOS, EOS, PAD, UNK, Tokenizer
 from scalesearch.errors import UserError
 
-BLANK = "▁"  # stands for a blank within pieces
-PROBES, PIECES, AWKWARD = 300, 12, ("a  b ", " \t½", "ﬁ…", "</s> <unk> a<pad>b", "x▁y", "\U0001f642\U0001f642 z")
+SPACE_MARKER = "▁"  # stands for a blank within pieces
+N_PROBES, PIECES_PER_PROBE, EDGE_CASE_TEXTS = 300, 12, ("a  b ", " \t½", "ﬁ…", "</s> <unk> a<pad>b", "x▁y", "\U0001f642\U0001f642 z")
 
 
 def tokenizer_json(tokenizer: Tokenizer, lowercase: bool) -> dict[str, Any]:
@@ -33,21 +33,21 @@ def tokenizer_json(tokenizer: Tokenizer, lowercase: bool) -> dict[str, Any]:
         "padding": None,
         "added_tokens": [{"id": id, "content": pieces[id][0], "single_word": False, "lstrip": False, "rstrip": False,
                           "normalized": False, "special": True} for id in (PAD, BOS, EOS)],
-        "normalizer": _several("normalizer", [*([{"type": "Lowercase"}] if lowercase else []), _replace(BLANK, " "),
+        "normalizer": _sequence_step("normalizer", [*([{"type": "Lowercase"}] if lowercase else []), _replace(SPACE_MARKER, " "),
                                               _replace(r"\A +| +\z", "", "Regex"), _replace(" +", " ", "Regex")]),
-        "pre_tokenizer": _several("pretokenizer", [
-            {"type": "Metaspace", "replacement": BLANK, "prepend_scheme": "always", "split": True},
-            *(_apart(pieces) if tokenizer.is_unigram else [])]),
+        "pre_tokenizer": _sequence_step("pretokenizer", [
+            {"type": "Metaspace", "replacement": SPACE_MARKER, "prepend_scheme": "always", "split": True},
+            *(_split_special_pieces(pieces) if tokenizer.is_unigram else [])]),
         "post_processor": {"type": "TemplateProcessing", "single": [first, end], "pair": [first, end, second, end],
                            "special_tokens": {named["eos"]: {"id": named["eos"], "ids": [EOS],
                                                              "tokens": [named["eos"]]}}},
-        "decoder": _several("decoder", [_replace(named["unk"], " ⁇ "), {"type": "Fuse"},
-                                        _replace(rf"\A{BLANK}", "", "Regex"), _replace(BLANK, " ")]),
+        "decoder": _sequence_step("decoder", [_replace(named["unk"], " ⁇ "), {"type": "Fuse"},
+                                        _replace(rf"\A{SPACE_MARKER}", "", "Regex"), _replace(SPACE_MARKER, " ")]),
         "model": _unigram(pieces) if tokenizer.is_unigram else _bpe(pieces),
     }
 
 
-def _apart(pieces: list[tuple[str, float]]) -> list[dict[str, Any]]:
+def _split_special_pieces(pieces: list[tuple[str, float]]) -> list[dict[str, Any]]:
     """A cut within what reads as a special piece, which unigrams take for it: before a character that is known."""
     known = {piece for piece, _ in pieces}
     cuts = []
@@ -57,7 +57,7 @@ def _apart(pieces: list[tuple[str, float]]) -> list[dict[str, Any]]:
     return [{"type": "Split", "pattern": {"Regex": "|".join(cuts)}, "behavior": "Isolated", "invert": False}]
 
 
-def _several(what: str, steps: list[dict[str, Any]]) -> dict[str, Any]:
+def _sequence_step(what: str, steps: list[dict[str, Any]]) -> dict[str, Any]:
     return {"type": "Sequence", f"{what}s": steps}
 
 
@@ -78,18 +78,18 @@ def _bpe(pieces: list[tuple[str, float]]) -> dict[str, Any]:
             "vocab": ids, "merges": [list(pair) for pair in halves if pair[0] in ids and pair[1] in ids]}
 
 
-def check(theirs: Any, ours: Tokenizer, lowercase: bool) -> None:
+def check_tokenizer(loaded: Any, expected: Tokenizer, lowercase: bool) -> None:
     """Checks that a loaded tokenizer gives the same ids and texts as ours, on probes made of the vocabulary.
 
     Raises:
         UserError: it does not.
     """
     rng = random.Random(0)
-    pieces = [piece for piece, _ in ours.pieces()[EOS + 1 :]]
-    lines = ["".join(rng.choices(pieces, k=PIECES)).replace(BLANK, " ") for _ in range(PROBES)]
-    for line in (*lines, *AWKWARD):
-        ids = ours.encode([line.lower() if lowercase else line])[0]
-        text = theirs.decode(ids, skip_special_tokens=True)
-        if theirs(line)["input_ids"] != [*ids, EOS] or text != ours.decode([ids])[0]:
+    pieces = [piece for piece, _ in expected.pieces()[EOS + 1 :]]
+    lines = ["".join(rng.choices(pieces, k=PIECES_PER_PROBE)).replace(SPACE_MARKER, " ") for _ in range(N_PROBES)]
+    for line in (*lines, *EDGE_CASE_TEXTS):
+        ids = expected.encode([line.lower() if lowercase else line])[0]
+        text = loaded.decode(ids, skip_special_tokens=True)
+        if loaded(line)["input_ids"] != [*ids, EOS] or text != expected.decode([ids])[0]:
             raise UserError(f"--to huggingface: {line!r} has other tokens there: the tokenizer is no sentencepiece "
                             "model as this tool trains it (normalisation identity, no bytes)", code="other-tokenizer")

@@ -24,44 +24,44 @@ from scalesearch.errors import UserError
 from scalesearch.nn.model import Cache, Model
 from scalesearch.nn.module import Module
 
-SIZES = {"batch": 3, "source": 7, "past": 5, "new": 4}  # as traced: torch.export takes 0 and 1 for constants
-WEIGHT = 64  # numbers; a tensor of more is a weight, and not folded into another
+TRACING_SIZES = {"batch": 3, "source": 7, "past": 5, "new": 4}  # as traced: torch.export takes 0 and 1 for constants
+MIN_WEIGHT_SIZE = 64  # numbers; a tensor of more is a weight, and not folded into another
 
-Shape = tuple[str | int, ...]  # axes by name
-Inputs = Mapping[str, tuple[Shape, torch.dtype]]
+NamedAxes = tuple[str | int, ...]  # axes by name
+GraphInputs = Mapping[str, tuple[NamedAxes, torch.dtype]]
 
 
 @dataclass(frozen=True)
-class Entry:
+class CacheEntry:
     """A tensor in a cache: its module, name and shape."""
 
     module: Module
     name: str
-    of_source: bool
-    shape: Shape
+    is_from_source: bool
+    shape: NamedAxes
 
 
 @dataclass(frozen=True)
-class Graph:
+class OnnxGraph:
     """A function of tensors to be traced, with names of what goes in and out."""
 
-    run: Callable[..., tuple[Tensor, ...]]
-    inputs: Inputs
+    function: Callable[..., tuple[Tensor, ...]]
+    inputs: GraphInputs
     outputs: list[str]
 
 
-def graphs(model: Model) -> dict[str, Any]:
+def build_graphs(model: Model) -> dict[str, Any]:
     """``encoder`` and ``decoder`` as models of onnx_ir."""
     model.requires_grad_(False)
-    kept = entries(model)
+    kept = cache_entries(model)
     made = _decoder_only(model, kept) if isinstance(model.block, DecoderOnly) else _encoder_decoder(model, kept)
-    return {name: traced(model, graph) for name, graph in made.items()}
+    return {name: trace_graph(model, graph) for name, graph in made.items()}
 
 
 @torch.no_grad()
-def entries(model: Model) -> list[Entry]:
+def cache_entries(model: Model) -> list[CacheEntry]:
     """Tensors that the cache holds after a step; what another step makes longer is of the past."""
-    source = torch.full((SIZES["batch"], SIZES["source"]), 4)
+    source = torch.full((TRACING_SIZES["batch"], TRACING_SIZES["source"]), 4)
     memory, cache, steps = model.encode(source), model.new_cache(), []
     for _ in range(2):
         model.decode(source[:, :1], memory, cache)
@@ -72,12 +72,12 @@ def entries(model: Model) -> list[Entry]:
         of_source = module in cache.of_source
         grown = ["past" if n != after else n for n, after in zip(shape, steps[1][module, at])]
         axes = (grown[1], "source", *grown[3:]) if of_source else tuple(grown[1:])
-        found.append(Entry(module, f"{names[module]}.{at}", of_source, ("batch", *axes)))
+        found.append(CacheEntry(module, f"{names[module]}.{at}", of_source, ("batch", *axes)))
     return found
 
 
-def _encoder_decoder(model: Model, kept: list[Entry]) -> dict[str, Graph]:
-    of_source, of_past = ([entry for entry in kept if entry.of_source is which] for which in (True, False))
+def _encoder_decoder(model: Model, kept: list[CacheEntry]) -> dict[str, OnnxGraph]:
+    of_source, of_past = ([entry for entry in kept if entry.is_from_source is which] for which in (True, False))
 
     def encode(source: Tensor) -> tuple[Tensor, ...]:
         states, hidden = model.block.encode(model, source)
@@ -85,56 +85,56 @@ def _encoder_decoder(model: Model, kept: list[Entry]) -> dict[str, Graph]:
         return (hidden, *(tensor for module in modules for tensor in module.block.project(module, states)))
 
     def step(tokens: Tensor, seen: Tensor, bias: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
-        cache = _cache(kept, values, seen)
+        cache = _build_cache(kept, values, seen)
         states = model.block.decode(model, tokens, bias, bias, cache)  # encoder states are not read any more
-        return (model.logits(states[:, -1]), *_values(cache, of_past))
+        return (model.logits(states[:, -1]), *_cache_tensors(cache, of_past))
 
-    inputs = {"tokens": (("batch", 1), torch.long), **_SEEN, "bias": (("batch", 1, 1, "source"), torch.float32)}
-    return {"encoder": Graph(encode, _SOURCE, ["bias", *(entry.name for entry in of_source)]),
-            "decoder": Graph(step, {**inputs, **_inputs(kept)}, ["logits", *_next(of_past)])}
+    inputs = {"tokens": (("batch", 1), torch.long), **_POSITION_INPUT, "bias": (("batch", 1, 1, "source"), torch.float32)}
+    return {"encoder": OnnxGraph(encode, _SOURCE, ["bias", *(entry.name for entry in of_source)]),
+            "decoder": OnnxGraph(step, {**inputs, **_inputs(kept)}, ["logits", *_output_names(of_past)])}
 
 
-def _decoder_only(model: Model, kept: list[Entry]) -> dict[str, Graph]:
+def _decoder_only(model: Model, kept: list[CacheEntry]) -> dict[str, OnnxGraph]:
     def encode(source: Tensor) -> tuple[Tensor, ...]:
         moved: tuple[Tensor, ...] = model.block.encode(model, source)
         return moved
 
     def step(tokens: Tensor, seen: Tensor, padding: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
-        cache = _cache(kept, values, seen)
+        cache = _build_cache(kept, values, seen)
         states = model.block.decode(model, tokens, tokens[:, :0], padding, cache)  # the source is in tokens or cached
-        return (model.logits(states[:, -1]), *_values(cache, kept))
+        return (model.logits(states[:, -1]), *_cache_tensors(cache, kept))
 
-    inputs = {"tokens": (("batch", "new"), torch.long), **_SEEN, "padding": (("batch", "source"), torch.bool)}
-    return {"encoder": Graph(encode, _SOURCE, ["moved", "padding"]),
-            "decoder": Graph(step, {**inputs, **_inputs(kept)}, ["logits", *_next(kept)])}
-
-
-_SOURCE: Inputs = {"source": (("batch", "source"), torch.long)}
-_SEEN: Inputs = {"seen": (("past",), torch.long)}  # its length alone counts: not every cache has such an axis
+    inputs = {"tokens": (("batch", "new"), torch.long), **_POSITION_INPUT, "padding": (("batch", "source"), torch.bool)}
+    return {"encoder": OnnxGraph(encode, _SOURCE, ["moved", "padding"]),
+            "decoder": OnnxGraph(step, {**inputs, **_inputs(kept)}, ["logits", *_output_names(kept)])}
 
 
-def _inputs(kept: list[Entry]) -> Inputs:
+_SOURCE: GraphInputs = {"source": (("batch", "source"), torch.long)}
+_POSITION_INPUT: GraphInputs = {"seen": (("past",), torch.long)}  # its length alone counts: not every cache has such an axis
+
+
+def _inputs(kept: list[CacheEntry]) -> GraphInputs:
     return {entry.name: (entry.shape, torch.float32) for entry in kept}
 
 
-def _next(kept: list[Entry]) -> list[str]:
+def _output_names(kept: list[CacheEntry]) -> list[str]:
     return [f"{entry.name}.next" for entry in kept]
 
 
-def _cache(kept: list[Entry], values: tuple[Tensor, ...], seen: Tensor) -> Cache:
+def _build_cache(kept: list[CacheEntry], values: tuple[Tensor, ...], seen: Tensor) -> Cache:
     cache = Cache()
     cache.length = seen.shape[0]
     for entry, value in zip(kept, values):
         cache.entries[entry.module] = (*cache.entries.get(entry.module, ()), value)
-    cache.of_source = {entry.module for entry in kept if entry.of_source}
+    cache.of_source = {entry.module for entry in kept if entry.is_from_source}
     return cache
 
 
-def _values(cache: Cache, kept: list[Entry]) -> list[Tensor]:
+def _cache_tensors(cache: Cache, kept: list[CacheEntry]) -> list[Tensor]:
     return [tensor for module in dict.fromkeys(entry.module for entry in kept) for tensor in cache[module]]
 
 
-class _Run(nn.Module):
+class _TracedModule(nn.Module):
     """A function on a model, as a module that has the model's weights."""
 
     def __init__(self, model: nn.Module, run: Callable[..., tuple[Tensor, ...]]) -> None:
@@ -145,25 +145,25 @@ class _Run(nn.Module):
         return self.run(*inputs)
 
 
-def traced(model: nn.Module, graph: Graph) -> Any:
+def trace_graph(model: nn.Module, graph: OnnxGraph) -> Any:
     """``graph`` as a model of onnx_ir. Raises UserError where PyTorch cannot trace it."""
     from onnx_ir.passes import common
     from onnxscript.optimizer import fold_constants
 
     examples, axes = [], []
     for shape, dtype in graph.inputs.values():
-        examples.append(torch.ones([SIZES[n] if isinstance(n, str) else n for n in shape], dtype=dtype))
+        examples.append(torch.ones([TRACING_SIZES[n] if isinstance(n, str) else n for n in shape], dtype=dtype))
         axes.append({at: torch.export.Dim.DYNAMIC for at, n in enumerate(shape) if isinstance(n, str)})
     try:
         with _quiet(), torch.no_grad():
-            program = torch.export.export(_Run(model, graph.run).eval(), tuple(examples), dynamic_shapes=(tuple(axes),))
+            program = torch.export.export(_TracedModule(model, graph.function).eval(), tuple(examples), dynamic_shapes=(tuple(axes),))
             made = torch.onnx.export(program, dynamo=True, optimize=False, verbose=False).model
     except Exception as error:  # of many kinds, with nothing but Exception in common
         raise UserError(f"PyTorch cannot trace this architecture: {' '.join(str(error).split())[:300]}",
                         help="a block of a package takes sizes from x.shape; len(x) would make a constant of them",
                         code="not-traceable") from error
     common.InlinePass()(made)
-    fold_constants(made, onnx_shape_inference=False, should_fold=_worth_folding)  # onnxruntime rewrites the rest itself
+    fold_constants(made, onnx_shape_inference=False, should_fold=_is_foldable)  # onnxruntime rewrites the rest itself
     for tidy in (common.RemoveUnusedNodesPass(), common.LiftConstantsToInitializersPass(True, 0),
                  common.CommonSubexpressionEliminationPass(), common.OutputFixPass(), common.NameFixPass(),
                  common.ClearMetadataAndDocStringPass()):
@@ -175,10 +175,10 @@ def traced(model: nn.Module, graph: Graph) -> Any:
     return made
 
 
-def _worth_folding(node: Any) -> bool | None:
+def _is_foldable(node: Any) -> bool | None:
     """False if the node makes something of a weight, which the file would then hold twice."""
     sizes = [value.const_value.size for value in node.inputs if value is not None and value.const_value is not None]
-    return False if max(sizes, default=0) > WEIGHT else None
+    return False if max(sizes, default=0) > MIN_WEIGHT_SIZE else None
 
 
 @contextmanager

@@ -21,18 +21,18 @@ def _selected(tensors: Mapping[str, OrtValue], rows: Tensor) -> dict[str, OrtVal
 
 
 @dataclass(frozen=True)
-class Memory:
+class OnnxEncoderMemory:
     """What the encoder made of a batch, by name."""
 
     tensors: Mapping[str, OrtValue]
 
-    def select(self, rows: Tensor) -> Memory:
+    def select(self, rows: Tensor) -> OnnxEncoderMemory:
         """The memory of ``rows`` (indices into the batch, repeats allowed)."""
-        return Memory(_selected(self.tensors, rows))
+        return OnnxEncoderMemory(_selected(self.tensors, rows))
 
 
 @dataclass
-class Cache:
+class OnnxDecodingCache:
     """What steps have kept, by name, and how many positions they have seen."""
 
     tensors: dict[str, OrtValue] = field(default_factory=dict)
@@ -43,34 +43,34 @@ class Cache:
         self.tensors = _selected(self.tensors, rows)
 
 
-class Sessions:
+class OnnxModel:
     """An exported model, with the interface that :mod:`scalesearch.nn.decode` asks of one. Its states are logits."""
 
     def __init__(self, folder: Path, threads: int) -> None:
         self.encoder, self.decoder = (_session(folder / f"{name}.onnx", threads) for name in ("encoder", "decoder"))
-        self.made = [output.name for output in self.encoder.get_outputs()]
-        self.kept = [output.name.removesuffix(".next") for output in self.decoder.get_outputs()[1:]]
-        self.shapes = {value.name: value.shape for value in self.decoder.get_inputs()}
+        self.encoder_output_names = [output.name for output in self.encoder.get_outputs()]
+        self.cache_names = [output.name.removesuffix(".next") for output in self.decoder.get_outputs()[1:]]
+        self.input_shapes = {value.name: value.shape for value in self.decoder.get_inputs()}
 
-    def encode(self, source: Tensor) -> Memory:
-        return Memory(dict(zip(self.made, _run(self.encoder, {"source": OrtValue.from_dlpack(source)}))))
+    def encode(self, source: Tensor) -> OnnxEncoderMemory:
+        return OnnxEncoderMemory(dict(zip(self.encoder_output_names, _run(self.encoder, {"source": OrtValue.from_dlpack(source)}))))
 
-    def new_cache(self) -> Cache:
-        return Cache()
+    def new_cache(self) -> OnnxDecodingCache:
+        return OnnxDecodingCache()
 
-    def decode(self, target: Tensor, memory: Memory, cache: Cache) -> Tensor:
+    def decode(self, target: Tensor, memory: OnnxEncoderMemory, cache: OnnxDecodingCache) -> Tensor:
         """Logits (batch, 1, V) after the one new token of each row (batch, 1)."""
         if not cache.length:
             sizes = {"batch": len(target), "past": 0}
-            empty = {name: [sizes.get(n, n) for n in self.shapes[name]] for name in self.kept}
+            empty = {name: [sizes.get(n, n) for n in self.input_shapes[name]] for name in self.cache_names}
             cache.tensors = {name: OrtValue.from_dlpack(torch.zeros(shape)) for name, shape in empty.items()}
             if "moved" in memory.tensors:  # a decoder-only model's source, read before the target
                 target = torch.cat([torch.from_dlpack(memory.tensors["moved"]), target], 1)
-        made = {name: value for name, value in memory.tensors.items() if name in self.shapes}
+        made = {name: value for name, value in memory.tensors.items() if name in self.input_shapes}
         new = {"tokens": OrtValue.from_dlpack(target.contiguous()),
                "seen": OrtValue.from_dlpack(torch.zeros(cache.length, dtype=torch.long))}
         logits, *kept = _run(self.decoder, {**made, **cache.tensors, **new})
-        cache.tensors, cache.length = dict(zip(self.kept, kept)), cache.length + target.shape[1]
+        cache.tensors, cache.length = dict(zip(self.cache_names, kept)), cache.length + target.shape[1]
         return torch.from_dlpack(logits)[:, None]
 
     def logits(self, states: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ def amount(size: float) -> str:
 def places(metric: str, half: float) -> int:
     """Decimals of a score with ``half`` an interval: two at most of a score up to 100."""
     known = METRICS.get(metric.removeprefix("test."))
-    most = 2 if known is None or known.best == 100 or known.words.startswith("Perplexity") else MAX_DECIMALS
+    most = 2 if known is None or known.best_value == 100 or known.label.startswith("Perplexity") else MAX_DECIMALS
     return min(most, decimals_for_interval(half))
 
 

@@ -217,10 +217,10 @@ def _extent(node: Node) -> tuple[int, int]:
 
 
 def _unprintable(source: Source, error: yaml.reader.ReaderError) -> Problem:
-    before = source.text[: error.position]
+    before = source.text[: error.diversity_by_position]
     lines = Source("", before).lines
     place = Place(source, len(lines) - 1, len(lines[-1]), len(lines[-1]) + 1)
-    return Problem(place, f"not a text file: it holds the control character U+{ord(source.text[error.position]):04X}",
+    return Problem(place, f"not a text file: it holds the control character U+{ord(source.text[error.diversity_by_position]):04X}",
                    code="not-a-text-file")
 
 

@@ -8,7 +8,7 @@ from random import Random
 
 from scalesearch.data.spec import DataSpec
 from scalesearch.errors import UserError
-from scalesearch.export.scoring import check_packages
+from scalesearch.export.scoring import resolve_decoder_format
 from scalesearch.pareto.objective import Objective
 from scalesearch.space import Constraint, Space
 from scalesearch.space.binding.constants import Reader
@@ -20,7 +20,7 @@ from scalesearch.study.config.objectives import refuse_foreign
 from scalesearch.study.config.sections import misplaced
 from scalesearch.study.config.spec import StudySpec
 from scalesearch.study.config.vocabulary import conflicts
-from scalesearch.train.recipe import check_compatible, check_model_kind
+from scalesearch.train.recipe import check_compatible, check_model_type
 
 
 class Checks:
@@ -46,7 +46,7 @@ class Checks:
         """Data, with whole paths where they have a file of their own."""
         data: DataSpec | None = self.file.data
         try:
-            return data.resolve(self.folder) if data and self.folder else data
+            return data.with_absolute_paths(self.folder) if data and self.folder else data
         except UserError as error:
             return self.note(error, self.places["data"])
 
@@ -64,7 +64,7 @@ class Checks:
         """Complains of what is right by itself and does not go with the rest."""
         data, teacher = self.data, self.file.teacher
         for key, recipe in (("recipe", self.file.recipe), ("teacher.recipe", teacher and teacher.recipe)):
-            if recipe is not None and recipe.score_on == "test":
+            if recipe is not None and recipe.score_splits == "test":
                 self.wrong(self.places.get(f"{key}.score_on") or self.places[key], "a study chooses by its scores",
                            "score_on is `both` (choose on valid, report test) or `valid`", code="test-chooses")
         if data is None:
@@ -80,9 +80,9 @@ class Checks:
         checks = [(partial(refuse_foreign, one, data), self.key(one.name)) for one in objectives]
         if space is not None:
             at = self.places.get(space_key(self.file.kind, self.places)) or self.table.place
-            checks = [(partial(check_model_kind, data.task, kind), at) for kind in model_kinds(space)] + checks
+            checks = [(partial(check_model_type, data.task, kind), at) for kind in model_kinds(space)] + checks
         if self.file.recipe is not None:
-            checks.append((partial(check_packages, self.file.recipe), self.places["recipe"]))
+            checks.append((partial(resolve_decoder_format, self.file.recipe), self.places["recipe"]))
             checks.insert(0, (partial(check_compatible, data, self.file.recipe), self.places["data"]))
         for check, place in checks:
             try:

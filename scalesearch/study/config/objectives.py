@@ -8,7 +8,7 @@ from scalesearch.errors import UserError
 from scalesearch.pareto.objective import Objective
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.space.syntax.diagnostics import suggest
-from scalesearch.tasks import MEASURED, METRICS, TASKS
+from scalesearch.tasks import EFFICIENCY_METRICS, METRICS, TASKS
 
 NAMES = (*METRICS, *(name for name in COST_NAMES if not name.startswith("refusals.")))  # which are for limits
 
@@ -30,7 +30,7 @@ def objective(name: str, direction: str) -> Objective:
 def refuse_foreign(objective: Objective, spec: DataSpec) -> None:
     """Raises UserError where training on such data does not end with the objective's number."""
     task = TASKS[spec.task]
-    known = [*task.measures(spec), *MEASURED]
+    known = [*task.metrics_for(spec), *EFFICIENCY_METRICS]
     if not objective.is_measured or objective.name in known:
         return
     of = next((other.name for other in TASKS.values() if objective.name in other.metrics), None)
@@ -45,8 +45,8 @@ _ASKING = {"tokenised_bleu": "it is a metric of translation with `tokenised: tru
 
 def measure(objectives: tuple[Objective, ...], given: str) -> str:
     """Value of a recipe's ``measure`` that the objectives need."""
-    wanted = {one.name for one in objectives if one.name in MEASURED}
-    wanted |= set(MEASURED) if given == "both" else {given} - {"none"}
+    wanted = {one.name for one in objectives if one.name in EFFICIENCY_METRICS}
+    wanted |= set(EFFICIENCY_METRICS) if given == "both" else {given} - {"none"}
     return "both" if len(wanted) > 1 else next(iter(wanted), "none")
 
 

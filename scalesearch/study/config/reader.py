@@ -43,7 +43,7 @@ from scalesearch.study.config.sections import seeds_of
 from scalesearch.study.config.spec import EXPORTABLE, MOST_TRIALS, STUDY, StudySpec
 from scalesearch.study.config.storage_url import hide
 from scalesearch.study.config.values import ANSWERS, read_answers, written
-from scalesearch.train.recipe_space import RecipeSpace, open_recipe, recipe_space
+from scalesearch.train.recipe_space import RecipeSpace, build_recipe_space, extract_parameters
 
 ALSO = (("ray", "resources"), ("resources", "ray"))  # where an address may stand as well
 OPENED = ("space.", "base.")  # settings that are the space language's to read: space.width=64 | 128
@@ -117,7 +117,7 @@ class _Study(Checks):
         """Reads the values. ``opened``: what the command line sets in the space; ``folder``: of a data file."""
         self.reader, self.places, self.opened, self.folder = reader, reader.places, opened, folder
         table = replace(table, entries=tuple(unfold(table, reader.problems)))
-        recipe, self.questions = open_recipe(table.get("recipe"), reader)
+        recipe, self.questions = extract_parameters(table.get("recipe"), reader)
         closed = tuple((key, recipe or node) if key.text == "recipe" else (key, node) for key, node in table)
         table = replace(table, entries=closed)
         given = {"data": None, "recipe": None, "objectives": None, **reader.values(STUDY, table, "")}
@@ -151,7 +151,7 @@ class _Study(Checks):
             return None
         return replace(
             file, name=name, data=self.data, out=folder, space=space, objectives=objectives, rows=rows, trials=trials,
-            seeds=seeds, recipe=asked.base, recipe_space=asked, budget=budget,
+            seeds=seeds, recipe=asked.base_recipe, recipe_space=asked, budget=budget,
             protocol={key: beside(file.file, str(value)) if key == LATENCY else value
                       for key, value in file.protocol.items() if value is not None},
             proposer=replace(file.proposer, name=file.proposer.name or ("random" if rows_only else "bayes"),
@@ -201,10 +201,10 @@ class _Study(Checks):
         if self.reader.problems or recipe is None:
             return None
         try:
-            asked = recipe_space(replace(recipe, measure=measure(objectives, recipe.measure)), self.questions)
+            asked = build_recipe_space(replace(recipe, measure=measure(objectives, recipe.measure)), self.questions)
         except UserError as error:
             return self.note(error, self.places["recipe"])
-        self.reader.problems += asked.problems()
+        self.reader.problems += asked.find_problems()
         return asked
 
     def _objectives(self) -> tuple[Objective, ...]:

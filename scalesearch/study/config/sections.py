@@ -39,7 +39,7 @@ from scalesearch.study.config.values import (
     read_gain,
     read_texts,
 )
-from scalesearch.train.recipe import MOST_THREADS, RECIPE, Recipe
+from scalesearch.train.recipe import MAX_THREADS, RECIPE_SCHEMA, Recipe
 
 MOST, OF_ROWS = 3, 2  # seeds where a mapping does not say how many
 OF_A_NEW_TEACHER = ("file", "set", "recipe", "seed")
@@ -58,10 +58,10 @@ class Resources:
                                     synonyms=("cpus", "num_cpus", "cpu", "resources_per_trial"))
     gpus_per_trial: float = setting(0.0, "devices of a worker; a fraction shares one", low=0, unit="GPUs",
                                     synonyms=("gpus", "num_gpus", "gpu"))
-    threads_per_trial: int = setting(1, "threads of each process", unit="threads", high=MOST_THREADS,
+    threads_per_trial: int = setting(1, "threads of each process", unit="threads", high=MAX_THREADS,
                                      synonyms=("threads", "num_threads"))
     processes_per_trial: int = setting(1, "processes that share a candidate's updates", unit="processes",
-                                       high=MOST_THREADS, synonyms=("processes", "num_workers", "world_size",
+                                       high=MAX_THREADS, synonyms=("processes", "num_workers", "world_size",
                                                                     "nproc_per_node"))
     nice: int = setting(0, "niceness of a worker's processes, which give way to others of the machine; one that a "
                         "cluster gives (Ray's own is 15) is raised at most", low=0, high=19, synonyms=("niceness",))
@@ -131,7 +131,7 @@ class TeacherSpec:
     file: str | None = setting(None, "of a teacher to be trained: a space file")
     set: Mapping[str, str] = setting({}, "of a teacher to be trained: answers, in the file or in the study's space",
                                      read=read_answers, form=ANSWERS)
-    recipe: Recipe | None = setting(None, "how it is trained; without one, as the candidates are", of=RECIPE,
+    recipe: Recipe | None = setting(None, "how it is trained; without one, as the candidates are", of=RECIPE_SCHEMA,
                                     shown="the study's")
     seed: int = setting(1, "of its training", low=0, high=LARGEST_SEED)
     beam: int = setting(5, "of its translations", synonyms=("beam_size", "num_beams"))

@@ -8,7 +8,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from scalesearch.data.spec import DATA, DataSpec
+from scalesearch.data.spec import DATA_SCHEMA, DataSpec
 from scalesearch.pareto.objective import Objective
 from scalesearch.samplers import SAMPLER_NAMES, SamplerSpec
 from scalesearch.schedule.rungs import NO_RUNGS, Rungs
@@ -37,8 +37,8 @@ from scalesearch.study.config.sections import (
     WarmSpec,
 )
 from scalesearch.study.config.values import LOGGERS_FORM, read_loggers, read_shares, read_storage, read_time
-from scalesearch.train.recipe import RECIPE, Recipe
-from scalesearch.train.recipe_space import NO_QUESTIONS, RecipeSpace
+from scalesearch.train.recipe import RECIPE_SCHEMA, Recipe
+from scalesearch.train.recipe_space import EMPTY_RECIPE_SPACE, RecipeSpace
 
 MOST_TRIALS = 1000  # of a search that is limited by its compute alone
 CORPUS = "corpus"  # protocol.vocab: as many words as the corpus's vocabulary has
@@ -128,7 +128,7 @@ class StudySpec:
     text: str
     places: Mapping[str, Place]
     sets: tuple[str, ...] = ()
-    recipe_space: RecipeSpace = NO_QUESTIONS
+    recipe_space: RecipeSpace = EMPTY_RECIPE_SPACE
     name: str | None = setting(None, "its name", key="study", read=read_name, form=NAME, shown="the file's name",
                                synonyms=("name", "study_name"))
     kind: str = setting(SEARCH, "a search, or named architectures in place of one", words=KINDS, synonyms=("type",))
@@ -138,10 +138,10 @@ class StudySpec:
     base: Node | None = setting(None, "of rows: the architecture that they change", form=SPACE,
                                 shown="the space", synonyms=("baseline",))
     data: DataSpec = setting(REQUIRED, "what to learn from; `builtin` is the built-in corpus, `data.yaml` a file with "
-                             "these keys, whose paths begin at its folder", of=DATA,
+                             "these keys, whose paths begin at its folder", of=DATA_SCHEMA,
                              synonyms=("dataset", "corpus"))
     recipe: Recipe = setting(REQUIRED, "how each candidate is trained; a text is a preset's name; what is given as "
-                             "alternatives or a range is searched", of=RECIPE,
+                             "alternatives or a range is searched", of=RECIPE_SCHEMA,
                              synonyms=("training", "train", "trainer", "hyperparameters"))
     objectives: tuple[Objective, ...] = setting(REQUIRED, "what the front is of",
                                                 form="a mapping of metrics and costs to `min` or `max`, "

@@ -5,7 +5,7 @@ from collections.abc import Container, Iterable, Iterator
 from scalesearch.pareto.objective import Objective
 from scalesearch.space.schema.cost_names import OWN
 from scalesearch.study.config.spec import CORPUS, StudySpec
-from scalesearch.tasks import PER_TOKEN, TASKS
+from scalesearch.tasks import PER_TOKEN_METRICS, TASKS
 
 FORETELLS = "bayes"
 Conflict = tuple[str, str, str]  # key, what is wrong, what would be right
@@ -21,7 +21,7 @@ def conflicts(spec: StudySpec, objectives: Iterable[Objective], given: Container
         for key in ("source", "target"):
             if f"protocol.{key}" in given:
                 yield f"protocol.{key}", "`lengths: corpus` says how long the sentences are", "remove one of the two"
-        if spec.data and TASKS[spec.data.task].form == "text":
+        if spec.data and TASKS[spec.data.task].file_format == "text":
             yield "protocol.lengths", f"the windows of {spec.data.task} are no sentences", "give `source` and `target`"
 
 
@@ -34,5 +34,5 @@ def _of_own(spec: StudySpec, objectives: Iterable[Objective], given: Container[s
         yield "teacher", f"{has}, and a teacher has one", ("have it translate with `scalesearch distill`, and name "
                                                            "what that writes under data: distilled")
     for one in objectives:
-        if one.name in PER_TOKEN:
+        if one.name in PER_TOKEN_METRICS:
             yield f"objectives.{one.name}", f"`{one.name}` is of tokens, and {has}", "`loss_per_char` compares them"

@@ -23,7 +23,7 @@ from scalesearch.study.results.audit import (
     trainings_of,
 )
 from scalesearch.study.results.results import Results
-from scalesearch.train.result import FILE
+from scalesearch.train.result import RESULT_FILE
 
 ATTEMPTS = 3  # of a training whose worker dies
 
@@ -110,7 +110,7 @@ class _Audit:
             raise DiskFull(event.reason)
         self.crashes[event.job.trial] += event.kind == FAULT
         if not event.again or self.crashes[event.job.trial] >= ATTEMPTS:
-            write_json(event.job.folder / FILE, {"state": "failed", "reason": event.reason, "metrics": {}})
+            write_json(event.job.folder / RESULT_FILE, {"state": "failed", "reason": event.reason, "metrics": {}})
 
     def _done(self) -> int:
         """Stretches of training that are behind."""

@@ -8,7 +8,7 @@ import msgspec
 
 from scalesearch.cost import Protocol, protocol_of
 from scalesearch.data import Corpus, default_cache, load_corpus
-from scalesearch.data.corpus import text_hash
+from scalesearch.data.corpus import hash_text
 from scalesearch.errors import UserError, about
 from scalesearch.study.config.rows import Reference
 from scalesearch.study.config.spec import CORPUS, StudySpec
@@ -38,8 +38,8 @@ class Corpora:
         if only is not None:
             return msgspec.convert(only.to_json(), DataFacts)
         spec = replace(self.first.spec, vocab=None)
-        hashes = {str(size): corpus.hash for size, corpus in self.by_vocab.items()}
-        return DataFacts(self.first.name, text_hash(spec.resolve(Path.cwd())), self.first.synthetic, spec.to_json(),
+        hashes = {str(size): corpus.content_hash for size, corpus in self.by_vocab.items()}
+        return DataFacts(self.first.name, hash_text(spec.with_absolute_paths(Path.cwd())), self.first.is_synthetic, spec.to_json(),
                          corpora=hashes)
 
     def protocol(self, spec: StudySpec) -> Protocol:
@@ -48,9 +48,9 @@ class Corpora:
         given: dict[str, object] = {}
         if only is not None:
             given |= {"vocab": only.tokenizer.vocab_size} if spec.vocab == CORPUS else {}
-            given |= dict(zip(("source", "target"), only.lengths)) if lengths else {}
+            given |= dict(zip(("source", "target"), only.mean_lengths)) if lengths else {}
         elif lengths:
-            given["lengths"] = {size: corpus.lengths for size, corpus in self.by_vocab.items()}
+            given["lengths"] = {size: corpus.mean_lengths for size, corpus in self.by_vocab.items()}
         return protocol_of({**protocol_settings(spec), **given})
 
 
@@ -71,7 +71,7 @@ def load_corpora(spec: StudySpec, references: tuple[Reference, ...], tell: Calla
     found: dict[int | None, Corpus] = {}
     for size in sizes or (None,):
         with about("data"):
-            found[size] = load_corpus(spec.data.at(size), default_cache(), Path.cwd())
+            found[size] = load_corpus(spec.data.with_vocab(size), default_cache(), Path.cwd())
         notes |= dict.fromkeys(f"vocab {size}: {note}" if size and "token" in note else note
                                for note in found[size].notes)
     for note in notes:

@@ -21,7 +21,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 
 from scalesearch.data import Corpus, DataSpec, Tokenizer, default_cache
-from scalesearch.data.files import expand
+from scalesearch.data.files import expand_path
 from scalesearch.errors import UserError
 from scalesearch.files import read_json, write_json, write_text
 from scalesearch.space.assembly.architecture import Architecture
@@ -36,7 +36,7 @@ from scalesearch.study.trials.record import JobFile, TeacherFacts
 from scalesearch.study.trials.study_meta import DataFacts, TeacherMeta
 from scalesearch.terminal import say
 from scalesearch.train.recipe import Recipe
-from scalesearch.train.result import FILE, Result
+from scalesearch.train.result import RESULT_FILE, Result
 
 PREFIX = "train"
 NO_TRIAL = -1  # the number of a job that is no candidate's
@@ -104,7 +104,7 @@ def find_teacher(spec: StudySpec, corpus: Corpus) -> Teacher | None:
         space = reference_space(ReferenceSpec("teacher", wanted.file, wanted.set), spec)
         return Teacher(wanted, (space.closed("teacher: it"),), wanted.recipe or spec.recipe)
     try:
-        folders = tuple(expand(folder, "teacher") for folder in wanted.folders)
+        folders = tuple(expand_path(folder, "teacher") for folder in wanted.folders)
     except UserError as error:
         raise UserError(error.message.removeprefix("data: "), key="teacher", code=error.code) from None
     return Teacher(wanted, tuple(_finished(folder, corpus) for folder in folders), None, folders)
@@ -117,31 +117,31 @@ def _finished(folder: Path, corpus: Corpus) -> Architecture:
         UserError: there is none, it is not finished, or it learned another task or another vocabulary.
     """
     from scalesearch.space import read_space
-    from scalesearch.train.checkpoint import ARCHITECTURE, DATA, TOKENIZER, WEIGHTS
+    from scalesearch.train.checkpoint import ARCHITECTURE_FILE, DATA_FILE, TOKENIZER_FILE, WEIGHTS_FILE
 
     if not folder.is_dir():
         raise UserError(f"teacher: there is no folder {folder}; name one that `scalesearch train --out` has written",
                         key="teacher", code="no-teacher")
-    missing = [name for name in (ARCHITECTURE, TOKENIZER, DATA, WEIGHTS, FILE) if not (folder / name).is_file()]
+    missing = [name for name in (ARCHITECTURE_FILE, TOKENIZER_FILE, DATA_FILE, WEIGHTS_FILE, RESULT_FILE) if not (folder / name).is_file()]
     if missing:
         raise UserError(f"teacher: {folder} holds no finished training ({', '.join(missing)} missing); finish it with "
                         "`scalesearch train … --resume`, or name another folder", key="teacher",
                         code="teacher-unfinished")
-    done = read_json(folder / FILE, Translated)
+    done = read_json(folder / RESULT_FILE, Translated)
     if done.state != "complete":
         raise UserError(f"teacher: the training in {folder} failed: {done.reason}", key="teacher",
                         code="teacher-failed")
-    learned, ours = read_json(folder / DATA, DataFacts).spec, corpus.spec
+    learned, ours = read_json(folder / DATA_FILE, DataFacts).spec, corpus.spec
     differing = [key for key in TASK if learned.get(key) != getattr(ours, key)]
     if differing:
         raise UserError(f"teacher: {folder} learned another task: " + ", ".join(
             f"{key} {learned.get(key)}, and the study's is {getattr(ours, key)}" for key in differing),
                         key="teacher", code="teacher-of-another-task")
-    if Tokenizer.from_file(folder / TOKENIZER) != corpus.tokenizer:
+    if Tokenizer.from_file(folder / TOKENIZER_FILE) != corpus.tokenizer:
         raise UserError(f"teacher: {folder} has another vocabulary than the study's data. Train it on the same data "
                         f"and vocab, or have it translate with `scalesearch distill {folder}`, and name what that "
                         "writes under data: distilled", key="teacher", code="teacher-of-another-vocabulary")
-    return read_space(folder / ARCHITECTURE).closed()
+    return read_space(folder / ARCHITECTURE_FILE).closed()
 
 
 def distilled(spec: StudySpec) -> DataSpec:
@@ -150,7 +150,7 @@ def distilled(spec: StudySpec) -> DataSpec:
         return spec.data
     place = spec.out / FOLDER
     soft = str(place / SOFT / PREFIX) if spec.teacher.soft else None
-    return replace(spec.data, distilled=str(place / CORPUS / PREFIX), mix=spec.teacher.mix, soft_targets=soft)
+    return replace(spec.data, distilled=str(place / CORPUS / PREFIX), mix_distilled=spec.teacher.mix, soft_targets=soft)
 
 
 def teach(teacher: Teacher, spec: StudySpec, runner: Runner, console: Console) -> TeacherFacts:
@@ -161,7 +161,7 @@ def teach(teacher: Teacher, spec: StudySpec, runner: Runner, console: Console) -
         KeyboardInterrupt: what was done so far is kept.
     """
     place = (spec.out / FOLDER).resolve()
-    common: JobFile = {"data": spec.data.resolve().to_json(), "threads": spec.resources.threads_per_trial,
+    common: JobFile = {"data": spec.data.with_absolute_paths().to_json(), "threads": spec.resources.threads_per_trial,
                        "nice": spec.resources.nice}
     if teacher.recipe is not None:
         if not (place / "architecture.yaml").exists():
@@ -177,10 +177,10 @@ def teach(teacher: Teacher, spec: StudySpec, runner: Runner, console: Console) -
         pairs = replace(distilled(spec), soft_targets=None).resolve().to_json()
         job = {**taught, "data": pairs, "cache": str(default_cache()), "top": teacher.spec.soft}
         _finish(place / SOFT, job, "the teacher softens the training pairs", spec.attempts, runner, console)
-    results = [read_json(folder / FILE, Result) for folder in school]
-    return {"architecture": teacher.id, "params": sum(one.params for one in results), "bleu": _scores(results),
+    results = [read_json(folder / RESULT_FILE, Result) for folder in school]
+    return {"architecture": teacher.id, "params": sum(one.n_params for one in results), "bleu": _scores(results),
             "decode": results[0].metrics["decode"], "seeds": [one.seed for one in results],
-            "corpus": results[0].corpus, "cpu_seconds": sum(one.total_cpu_seconds for one in results),
+            "corpus": results[0].corpus_hash, "cpu_seconds": sum(one.total_cpu_seconds for one in results),
             "translations": {"pairs": made.pairs, "decode": made.decode, "cpu_seconds": made.cpu_seconds},
             "mix": teacher.spec.mix, **({"soft": teacher.spec.soft} if teacher.spec.soft else {})}
 
@@ -195,7 +195,7 @@ def _scores(results: Sequence[Result]) -> dict[str, float]:
 
 def _finish(folder: Path, job: JobFile, words: str, attempts: int, runner: Runner, console: Console) -> Translated:
     """The result of the job in ``folder``, which is done now unless it was before."""
-    file = folder / FILE
+    file = folder / RESULT_FILE
     if not file.exists():
         write_json(folder / "job.json", job)
         with _shown(folder, words, console):

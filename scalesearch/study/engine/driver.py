@@ -31,7 +31,7 @@ from scalesearch.study.trials.plan import Plan
 from scalesearch.study.trials.record import make_record
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Kind, Origin, Rung, State, Trial
-from scalesearch.train.result import FILE, Result
+from scalesearch.train.result import RESULT_FILE, Result
 
 SLACK = 1e-9  # of compute: shares of full trainings are added up as floats
 
@@ -205,7 +205,7 @@ class Driver:
             result = read_json(file, Result)
             metrics = result.metrics
             loss = metrics.get(loss_name(trial.answers))
-            rung = None if file.name == FILE else msgspec.convert({**metrics, "loss": loss}, Rung)
+            rung = None if file.name == RESULT_FILE else msgspec.convert({**metrics, "loss": loss}, Rung)
         except (UserError, ValueError) as damaged:
             file.replace(file.with_suffix(".damaged"))
             self._crashed(trial, f"what it left cannot be read: {damaged}")

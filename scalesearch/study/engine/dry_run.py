@@ -10,7 +10,7 @@ from optuna.samplers import BaseSampler
 from rich.console import Console
 from rich.table import Table
 
-from scalesearch.data.sources import fingerprint
+from scalesearch.data.sources import fingerprint_text
 from scalesearch.errors import UserError
 from scalesearch.files import unwritable
 from scalesearch.pareto.noise import format_percent
@@ -81,11 +81,11 @@ class DryRun:
         if not self.trained:
             return []
         from scalesearch.nn import build
-        from scalesearch.train.updates.rates import summary
+        from scalesearch.train.updates.parametrization import summarize_scales
 
-        first, recipe = assemble(self.trained[0].answers), self.spec.recipe_space.recipe(self.trained[0].tuned)
+        first, recipe = assemble(self.trained[0].answers), self.spec.recipe_space.build_recipe(self.trained[0].tuned)
         words = self.evaluator.protocol.at(first.vocab).words
-        return summary(build(first.block, vocab=words, device="meta"), recipe)
+        return summarize_scales(build(first.block, vocab=words, device="meta"), recipe)
 
     def to_json(self) -> dict[str, object]:
         """JSON of all fields."""
@@ -99,7 +99,7 @@ class DryRun:
         if spec.rows is not None:
             return {**common, **spec.rows.to_json(), "trainings": self.trainings, "architectures": trials}
         assert self.feasibility is not None, "of a search"
-        return {**common, "recipe": spec.recipe_space.texts,
+        return {**common, "recipe": spec.recipe_space.distribution_texts,
                 "space": {"hash": spec.space.hash, "size": self.size, "parameters": len(spec.space.dimensions())},
                 "sampled": self.feasibility.samples, "feasible": self.feasibility.feasible,
                 "missed": dict(self.feasibility.missed), "trials": spec.trials, "proposals": trials,
@@ -122,7 +122,7 @@ class DryRun:
                 f"Data: {self.spec.data.describe(vocab)}",
                 *([f"Teacher: {self.teacher.describe()}"] if self.teacher else []),
                 f"Recipe: {self.spec.recipe.describe()}",
-                *(f"  asked: {key}: {text}" for key, text in self.spec.recipe_space.texts.items())]
+                *(f"  asked: {key}: {text}" for key, text in self.spec.recipe_space.distribution_texts.items())]
 
     def _of_rows(self) -> list[str]:
         spec = self.spec
@@ -157,7 +157,7 @@ class DryRun:
                           f"Learning rates of {self.trained[0].architecture}, by group of weights", lines=True)
 
     def _table(self) -> Table:
-        named, asked = self.spec.rows is not None, self.spec.recipe_space.texts
+        named, asked = self.spec.rows is not None, self.spec.recipe_space.distribution_texts
         headings = (*["row"] * named, "params", "MACs", "architecture", *asked, "what becomes of it")
         trained, rows = {trial.number for trial in self.trained}, []
         for trial in self.trials:
@@ -184,7 +184,7 @@ def dry_run(spec: StudySpec, seconds: float = 0.0) -> DryRun:
     if spec.vocab == CORPUS or "lengths" in spec.protocol or spec.teacher or spec.warm:
         corpora = setup.load_data(spec)  # its vocabulary's size is part of the protocol, and must be the teacher's
     else:
-        fingerprint(spec.data.resolve())
+        fingerprint_text(spec.data.with_absolute_paths())
     teacher = find_teacher(spec, corpora.first) if corpora else None
     evaluator = setup.make_evaluator(spec, corpora)
     within, begun = setup.drop_infeasible_rows(spec, evaluator), StudyDir(spec.out)

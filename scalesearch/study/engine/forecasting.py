@@ -26,7 +26,7 @@ from scalesearch.study.trials.plan import Plan
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import State, Trial
 from scalesearch.study.trials.trials import Trials, trained_share
-from scalesearch.train.effort import OTHER, PARTS, SCORING, Effort, Efforts, added
+from scalesearch.train.effort import OTHER, SCORING, TRAINING_PARTS, Effort, Efforts, sum_efforts
 
 SAMPLES = 48  # random candidates
 Measure = Callable[[Architecture, float], Efforts]  # an architecture and seconds for it, to what a training of it takes
@@ -91,10 +91,10 @@ def from_trials(spec: StudySpec, references: int, trials: Trials) -> Forecast | 
     ends = sum(trial.state == State.COMPLETE for trial in own)
     if not ends:
         return None
-    took, worth = added(*(trial.efforts for trial in own)), sum(trained_share(trial, rungs) for trial in own)
-    full = {part: took[part] * (1 / (ends if part == SCORING else worth)) for part in PARTS}
+    took, worth = sum_efforts(*(trial.efforts for trial in own)), sum(trained_share(trial, rungs) for trial in own)
+    full = {part: took[part] * (1 / (ends if part == SCORING else worth)) for part in TRAINING_PARTS}
     plan = Trainings.of(spec, references, total(full).cpu_seconds)
-    efforts = {part: full[part] * (plan.scored if part == SCORING else plan.worth) for part in PARTS}
+    efforts = {part: full[part] * (plan.scored if part == SCORING else plan.worth) for part in TRAINING_PARTS}
     cpu = np.array([total(trial.efforts).cpu_seconds / trained_share(trial, rungs) for trial in own])
     low, high = (float(np.quantile(cpu, share) / cpu.mean()) for share in (0.25, 0.75))
     whole, front = total(efforts), plan.front / plan.worth
@@ -113,11 +113,11 @@ def from_speeds(plan: Trainings, sizes: Sequence[float], named: Sequence[float],
     def of_search(macs: float, front: int) -> dict[str, Effort]:
         one = line.at(macs)
         times = {SCORING: plan.ends + front, OTHER: plan.starts + front}
-        return {part: one[part] * times.get(part, plan.search + front) for part in PARTS}
+        return {part: one[part] * times.get(part, plan.search + front) for part in TRAINING_PARTS}
 
     known = [{part: each * plan.seeds for part, each in line.at(macs).items()} for macs in named]
     low, high, mean = map(float, (*np.quantile(sizes, (0.25, 0.75)), np.mean(sizes))) if len(sizes) else (0.0,) * 3
-    efforts, least, most = (added(of_search(macs, front), *known)
+    efforts, least, most = (sum_efforts(of_search(macs, front), *known)
                             for macs, front in ((mean, plan.front), (low, 0), (high, plan.front)))
     one = total(of_search(mean, 0)).seconds / plan.search if plan.search else 0.0
     whole = total(efforts).cpu_seconds
@@ -144,7 +144,7 @@ class Line:
         """What a training takes of a model of so many ``macs``."""
         (low, less), (high, more) = self.small, self.large
         along = (macs - low) / (high - low) if high > low else 0.0
-        return {part: less[part] + (more[part] - less[part]) * min(1.0, max(0.0, along)) for part in PARTS}
+        return {part: less[part] + (more[part] - less[part]) * min(1.0, max(0.0, along)) for part in TRAINING_PARTS}
 
 
 def forecast_of(spec: StudySpec, evaluator: Evaluator, named: Sequence[Architecture], trials: Trials,
@@ -161,11 +161,11 @@ def forecast_of(spec: StudySpec, evaluator: Evaluator, named: Sequence[Architect
     if known or not seconds:
         return known or ""
     from scalesearch.nn.causality import CausalityError
-    from scalesearch.train.hardware import TrainingFailed
+    from scalesearch.train.hardware import TrainingFailedError
 
     try:
         return foretell(spec, evaluator, named, measure_training(spec, load()), seconds)
-    except (TrainingFailed, CausalityError, UserError) as error:  # of one candidate, whose training says it again
+    except (TrainingFailedError, CausalityError, UserError) as error:  # of one candidate, whose training says it again
         return str(error)
 
 
@@ -223,6 +223,6 @@ def measure_training(spec: StudySpec, corpora: Corpora) -> Measure:
             speed = measure_speed(architecture, corpus, spec.recipe, seconds)
         finally:
             torch.set_num_threads(threads)
-        return speed.training(spec.recipe, len(corpus.train))
+        return speed.predict_training_time(spec.recipe, len(corpus.train))
 
     return measure

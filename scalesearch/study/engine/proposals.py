@@ -20,7 +20,7 @@ from scalesearch.study.trials.plan import Plan
 from scalesearch.study.trials.record import JobFile
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State, Trial
-from scalesearch.train.recipe_space import laid_over
+from scalesearch.train.recipe_space import override_keys
 
 REJECTED = (State.INFEASIBLE, State.DUPLICATE)
 
@@ -112,7 +112,7 @@ class Proposals:
     def own_job(self, trial: Trial) -> JobFile:
         """Job fields of this trial alone: its recipe, its seed, its next rung. References train to the end."""
         rung = len(trial.rungs)
-        own: JobFile = {"recipe": laid_over(self.plan.job["recipe"], trial.tuned)} if trial.tuned else {}
+        own: JobFile = {"recipe": override_keys(self.plan.job["recipe"], trial.tuned)} if trial.tuned else {}
         if trial.origin == Origin.REPLICATE:
             return {**own, "job": "replicate", "of": trial.of, "seed": trial.seed or self.study.meta.seed}
         if trial.origin == Origin.REFERENCE or rung >= self.plan.rungs.n_pauses:

@@ -75,14 +75,14 @@ def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None, 
         facts = {"workers": runner.slots, "where": runner.describe(), "candidates": spec.trials,
                  "references": len(plan.references)}
         heartbeat = stack.enter_context(Heartbeat(study.folder, facts).kept())
-        runner.check(partial(sight, str(spec.out.absolute()), spec.data.resolve().to_json()))
+        runner.check(partial(sight, str(spec.out.absolute()), spec.data.with_absolute_paths().to_json()))
         if teacher is not None:
             tell(f"Teacher: {teacher.describe()}")
             taught = teach(teacher, spec, runner, console)
             corpora = setup.load_data(replace(spec, data=distilled(spec)), tell)
             tell(describe_taught(taught))
             plan = setup.learning_from(plan, corpora.first, taught)
-            setup.refuse_other_data(study, corpora.first.hash)
+            setup.refuse_other_data(study, corpora.first.content_hash)
         plan = begin(study, spec.warm, plan, most, tell)
         count = spec.amount if spec.rows is None else \
             f"{len(spec.rows.rows)} rows, seeds each: {spec.seeds.references}"

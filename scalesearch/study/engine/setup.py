@@ -33,7 +33,7 @@ from scalesearch.study.trials.record import SEARCHERS
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.study_meta import StudyMeta, TeacherMeta
 from scalesearch.study.trials.trial import Params, State
-from scalesearch.train.result import versions
+from scalesearch.train.result import package_versions
 
 REVISED = ("compute", "seeds", "rows", "scaling", "left_out")  # what a study may have more of when it goes on
 
@@ -61,10 +61,10 @@ def set_up(spec: StudySpec, corpora: Corpora, teacher: TeacherMeta | None) -> Se
                      protocol=evaluator.protocol.to_json(), objectives=spec.objectives, recipe=spec.recipe.to_json(),
                      seed=spec.seed, data=facts, synthetic=facts.synthetic, trials=spec.trials + len(references(spec)),
                      limits=tuple(limit.text for limit in evaluator.limits), bounds=upper_bounds(evaluator.limits),
-                     versions=versions(*SEARCHERS), teacher=teacher, sampler=None if spec.rows else spec.proposer,
+                     versions=package_versions(*SEARCHERS), teacher=teacher, sampler=None if spec.rows else spec.proposer,
                      rungs=spec.rungs, compute=spec.compute, seeds=spec.seeds, warm_start=spec.warm,
-                     questions=spec.recipe_space.texts, processes=spec.resources.processes_per_trial, **rows).as_read()
-    job = {"data": spec.data.resolve().to_json(), "cache": str(default_cache()), "recipe": spec.recipe.to_json(),
+                     questions=spec.recipe_space.distribution_texts, processes=spec.resources.processes_per_trial, **rows).as_read()
+    job = {"data": spec.data.with_absolute_paths().to_json(), "cache": str(default_cache()), "recipe": spec.recipe.to_json(),
            "seed": spec.seed, "threads": spec.resources.threads_per_trial, "nice": spec.resources.nice,
            "processes": spec.resources.processes_per_trial, "proxies": spec.proxies}
     plan = Plan(evaluator, spec.objectives, spec.trials, job, meta.shared, references(spec), spec.attempts,
@@ -76,7 +76,7 @@ def set_up(spec: StudySpec, corpora: Corpora, teacher: TeacherMeta | None) -> Se
 def learning_from(plan: Plan, corpus: Corpus, teacher: Mapping[str, object]) -> Plan:
     """The plan of trials that learn from ``corpus``, a teacher's translations; ``teacher`` is for their records."""
     shared = {**plan.shared, "data": msgspec.to_builtins(Corpora({None: corpus}).facts), "teacher": teacher}
-    return replace(plan, shared=shared, job={**plan.job, "data": corpus.spec.resolve().to_json()})
+    return replace(plan, shared=shared, job={**plan.job, "data": corpus.spec.with_absolute_paths().to_json()})
 
 
 def load_data(spec: StudySpec, tell: Callable[[str], object] = str) -> Corpora:
@@ -142,7 +142,7 @@ def _reference(reference: ReferenceSpec, spec: StudySpec) -> Reference:
     space = reference_space(reference, spec)
     architecture = space.closed(f"reference {reference.name}: it")
     params = params_of(spec.space, space.answer(space.replay({})))
-    recipe = spec.recipe_space.defaults(reference.recipe)
+    recipe = spec.recipe_space.default_params(reference.recipe)
     return Reference(reference.name, architecture, None if params is None else {**params, **recipe}, recipe)
 
 

@@ -57,13 +57,13 @@ class RayTrainWork:
 
 def one_process(config: dict[str, str]) -> None:
     """Runs one process: the first trains the job, the others follow it."""
-    from scalesearch.train.parallel.gradients import follow
-    from scalesearch.train.parallel.team import END, Team
+    from scalesearch.train.parallel.gradients import run_follower
+    from scalesearch.train.parallel.team import END_MESSAGE, Team
 
     team = Team()
     if team.rank:
         step_back(json.loads((Path(config["folder"]) / "job.json").read_text()).get("nice", 0))
-        follow(team)
+        run_follower(team)
         return
     train_job(config["folder"], team)
-    team.broadcast(END)
+    team.broadcast(END_MESSAGE)

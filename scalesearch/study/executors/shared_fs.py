@@ -24,10 +24,10 @@ def sight(folder: str, data: Mapping[str, object]) -> dict[str, str]:
         data: a DataSpec as JSON, its paths absolute.
     """
     from scalesearch.data import DataSpec
-    from scalesearch.data.sources import fingerprint
+    from scalesearch.data.sources import fingerprint_text
 
     try:
-        facts = json.dumps(fingerprint(DataSpec.from_mapping(dict(data))), sort_keys=True)
+        facts = json.dumps(fingerprint_text(DataSpec.from_mapping(dict(data))), sort_keys=True)
         text = f"hash {hashlib.sha256(facts.encode()).hexdigest()[:12]}"
     except UserError as error:
         text = str(error)

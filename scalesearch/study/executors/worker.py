@@ -53,28 +53,28 @@ def train_job(folder: str, team: Any = None) -> None:
 
 def _train(place: Path, job: JobFile, team: Any) -> Mapping[str, object]:
     from scalesearch.data import DataSpec, load_corpus
-    from scalesearch.export.scoring import artefact_decoder, check_decoder
+    from scalesearch.export.scoring import artifact_decoder, check_decoder
     from scalesearch.space import read_space
     from scalesearch.train import Recipe, train
 
     architecture = read_space(place / "architecture.yaml").closed()
-    corpus = load_corpus(DataSpec.from_mapping(job["data"]).at(architecture.vocab), Path(job["cache"]))
+    corpus = load_corpus(DataSpec.from_mapping(job["data"]).with_vocab(architecture.vocab), Path(job["cache"]))
     recipe, processes = Recipe.from_mapping(job["recipe"]), job.get("processes", 1)
     check_decoder(recipe, architecture.block)
     if processes > 1:
         recipe = replace(recipe, threads=recipe.threads or job["threads"])  # of each, not of all together
     result = train(architecture, corpus, recipe, place, seed=job["seed"], report=Progress(place), resume=True,
-                   until=job.get("until", 1.0), processes=processes, team=team,
-                   proxies=job.get("proxies", False), artefacts=artefact_decoder)
+                   until_share=job.get("until", 1.0), processes=processes, team=team,
+                   with_proxies=job.get("proxies", False), open_artifact=artifact_decoder)
     return result.to_json()
 
 
 def _teach(place: Path, job: JobFile) -> Mapping[str, object]:
     """Has a teacher translate, or soften, the training text into ``place``; what earlier attempts have made stays."""
     from scalesearch.data import DataSpec
-    from scalesearch.train.scoring.distill import distill_data
-    from scalesearch.train.scoring.evaluate import Search
-    from scalesearch.train.scoring.soften import soften_data
+    from scalesearch.train.scoring.distill import write_distilled_data
+    from scalesearch.train.scoring.evaluate import DecodingOptions
+    from scalesearch.train.scoring.soft_targets import write_soft_targets
 
     progress, kind = Progress(place), "soften" if "top" in job else "decode"
     before, start = progress.read().cpu_seconds or 0.0, time.process_time()
@@ -89,8 +89,8 @@ def _teach(place: Path, job: JobFile) -> Mapping[str, object]:
 
         folders, out = [Path(one) for one in job["teacher"]], place / job["prefix"]
         data = DataSpec.from_mapping(job["data"])
-        said = (soften_data(folders, data, out, job["top"], tell, Path(job["cache"])) if "top" in job
-                else distill_data(folders, data, out, Search(**job["search"]), tell))
+        said = (write_soft_targets(folders, data, out, job["top"], tell, Path(job["cache"])) if "top" in job
+                else write_distilled_data(folders, data, out, DecodingOptions(**job["search"]), tell))
     return {"state": "complete", **said, **spent()}
 
 

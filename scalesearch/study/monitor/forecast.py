@@ -12,7 +12,7 @@ from scalesearch.schedule.rungs import Rungs
 from scalesearch.study.monitor.format import span
 from scalesearch.study.trials.trial import State
 from scalesearch.study.trials.trials import Trials, trained_share
-from scalesearch.train.effort import PARTS, SCORING, Effort
+from scalesearch.train.effort import SCORING, TRAINING_PARTS, Effort
 
 FILE = "forecast.json"
 
@@ -22,7 +22,7 @@ class Forecast:
     """What a study is expected to take.
 
     Attributes:
-        efforts: part of a training (:class:`scalesearch.train.effort.Meter`) to its time, of all trainings together.
+        efforts: part of a training (:class:`scalesearch.train.effort.TrainingTimer`) to its time, of all trainings together.
         seconds: wall-clock time of the study.
         low, high: CPU-seconds: were its candidates as the cheaper, or dearer, quarter; ``low`` without seeds for the
             front.
@@ -72,10 +72,10 @@ def budget_of(forecast: Forecast, trials: Trials, rungs: Rungs) -> Budget:
     """Compares ``forecast`` with what was spent; what is left goes at the pace so far, or as foretold without one."""
     own = [trial for trial in trials if trial.source is None and trial.efforts]
     spent = trials.efforts()
-    done = {part: sum(trained_share(trial, rungs) for trial in own) for part in PARTS}
+    done = {part: sum(trained_share(trial, rungs) for trial in own) for part in TRAINING_PARTS}
     done[SCORING] = float(sum(trial.state == State.COMPLETE for trial in own))
     expected = {}
-    for part in PARTS:
+    for part in TRAINING_PARTS:
         wanted = forecast.scored if part == SCORING else forecast.worth
         pace = spent[part] * (1 / done[part]) if done[part] else \
             forecast.efforts[part] * (1 / wanted if wanted else 0.0)

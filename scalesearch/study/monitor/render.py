@@ -18,7 +18,7 @@ from scalesearch.study.monitor.heartbeat import FINISHED, RUNNING, STOPPED, Owne
 from scalesearch.study.monitor.running import SILENT, RunningTeacher, RunningTrial
 from scalesearch.study.monitor.snapshot import StudySnapshot
 from scalesearch.study.trials.trial import State
-from scalesearch.train.effort import PARTS
+from scalesearch.train.effort import TRAINING_PARTS
 
 WIDE = 110  # columns from which on architectures and machines are named, too
 MIN_ROWS = 3  # rows of what is in training that are shown however low the terminal is
@@ -171,7 +171,7 @@ def _budget(shown: StudySnapshot, whole: bool) -> Iterable[RenderableType]:
     if not whole:
         return
     table = _table("CPU time", ("part", "forecast", "so far", "expected"))
-    for part in PARTS:
+    for part in TRAINING_PARTS:
         times = (budget.forecast.efforts, budget.spent, budget.expected)
         table.add_row(part, *(span(each[part].cpu_seconds) for each in times))
     clock = (budget.forecast.seconds, budget.seconds, budget.expected_seconds)

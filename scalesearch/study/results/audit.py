@@ -23,8 +23,8 @@ from scalesearch.study.results.results import Results
 from scalesearch.study.trials.record import JobFile
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Trial
-from scalesearch.train.recipe import BUDGETS, RECIPE, SHARE, Recipe
-from scalesearch.train.result import FILE, Result
+from scalesearch.train.recipe import BUDGET_KEYS, RECIPE_SCHEMA, STEPS_OR_SHARE_UNIT, Recipe
+from scalesearch.train.result import RESULT_FILE, Result
 
 FOLDER, PLAN, FINDINGS = "audit", "plan.json", "findings.json"
 MAX_VALUES = 4  # of an answer that tells kinds apart
@@ -144,11 +144,11 @@ class AuditPlan:
 def shortened(recipe: Mapping[str, Any], share: float) -> dict[str, Any]:
     """JSON of a recipe with ``share`` of its budget, and of every other number of updates."""
     made = dict(recipe)
-    for key, field in RECIPE.fields.items():
+    for key, field in RECIPE_SCHEMA.fields.items():
         value = recipe.get(key)
-        if key in BUDGETS and isinstance(value, int | float):
+        if key in BUDGET_KEYS and isinstance(value, int | float):
             made[key] = max(1, round(value * share)) if isinstance(value, int) else value * share
-        elif getattr(field, "unit", "") == SHARE and isinstance(value, int | float) and value >= 1:
+        elif getattr(field, "unit", "") == STEPS_OR_SHARE_UNIT and isinstance(value, int | float) and value >= 1:
             made[key] = max(1.0, value * share)
     return made
 
@@ -245,7 +245,7 @@ def trainings_of(plan: AuditPlan, member: Member, folder: Path, metric: str) -> 
 
 
 def _training(place: Path, training: Training, metric: str) -> Training:
-    rung, result = peek_json(place / rung_file(0), Result), peek_json(place / FILE, Result)
+    rung, result = peek_json(place / rung_file(0), Result), peek_json(place / RESULT_FILE, Result)
     loss = rung.metrics.get("valid_loss_per_char") if rung else None
     training = replace(training, rung=loss if rung is None else math.inf if loss is None else float(loss))
     if result is None:

@@ -7,7 +7,7 @@ import numpy as np
 from scalesearch.files import write_text
 from scalesearch.study.results.results import Results
 from scalesearch.study.trials.trial import State
-from scalesearch.tasks import MEASURED
+from scalesearch.tasks import EFFICIENCY_METRICS
 
 SHORT = {"total": "", "non_embedding": "-non-embedding"}
 
@@ -48,7 +48,7 @@ def plots(results: Results, folder: Path) -> list[Path]:
 
 def costs_drawn(results: Results) -> list[str]:
     """The costs that figures have one each of: those among the objectives, params and MACs."""
-    costs = [name for name in results.objectives if "." in name or name in MEASURED]
+    costs = [name for name in results.objectives if "." in name or name in EFFICIENCY_METRICS]
     for usual in ("params.total", "macs.total"):
         if not any(cost.partition(".")[0] == usual.partition(".")[0] for cost in costs):
             costs.append(usual)

@@ -18,7 +18,7 @@ from scalesearch.study.trials.record import make_record
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Event, Kind, Origin, State, Trial
 from scalesearch.study.trials.trials import Trials
-from scalesearch.train.result import FILE, Result
+from scalesearch.train.result import RESULT_FILE, Result
 
 NOT_COPIED = ("events.*", "owner.json", ".*", "optuna.journal*", "lease.json", "progress.json")
 ENDED = (State.COMPLETE, State.FAILED)
@@ -128,7 +128,7 @@ def _mend_records(study: StudyDir, saved: list[str]) -> None:
     """Makes records that are missing or damaged again, where the result is whole."""
     trials: Trials = study.trials
     for trial in trials.having(*ENDED):
-        result = peek_json(study.trial_folder(trial) / FILE, Result)
+        result = peek_json(study.trial_folder(trial) / RESULT_FILE, Result)
         if study.record(trial) is None and result is not None:
             write_json(study.trial_folder(trial) / "record.json", make_record(trial, study.meta.shared, result))
             saved.append(f"the record of trial {trial.number}: from what its training left")

@@ -183,7 +183,7 @@ class Results:
                  "Chosen by scores on valid; what is called test was not looked at in choosing.",
                  *self.verdict.notes(meta.seed)]
         signed = self._signed[0]
-        name = METRICS[signed].words if signed in METRICS and self.task == "translation" else f"Metrics of {self.task}"
+        name = METRICS[signed].label if signed in METRICS and self.task == "translation" else f"Metrics of {self.task}"
         taught = [describe_taught(self.teacher)] if self.teacher else []
         return [*self.warnings(), *lines, *taught, *([f"{name}: {self.signature}"] if self.signature else [])]
 

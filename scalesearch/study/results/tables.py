@@ -14,7 +14,7 @@ from scalesearch.report.text_tables import to_csv
 from scalesearch.study.results.results import Results
 from scalesearch.study.trials.record import describe_taught
 from scalesearch.study.trials.trial import State
-from scalesearch.tasks import COMMON, MEASURED
+from scalesearch.tasks import COMMON_METRICS, EFFICIENCY_METRICS
 
 
 def table_of(results: Results, metric: str, base: str | None = None, confidence: float = CONFIDENCE) -> Ablation:
@@ -65,7 +65,7 @@ def _signature(results: Results, records: Sequence[Mapping[str, Any]], metric: s
     name = metric.removeprefix("test.")
     metrics = next((record.get("metrics") or {} for record in records if record["state"] == State.COMPLETE), {})
     own = str(metrics.get(f"{name}_signature") or "")
-    return own if own or name in COMMON or name in MEASURED else results.signature
+    return own if own or name in COMMON_METRICS or name in EFFICIENCY_METRICS else results.signature
 
 
 def write_scaling(study: ScalingStudy, folder: Path) -> list[Path]:

@@ -11,8 +11,8 @@ from scalesearch.study.trials.evaluator import Evaluator
 from scalesearch.study.trials.record import Record
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Params, State, Trial
-from scalesearch.train.recipe import FREE, with_defaults
-from scalesearch.train.recipe_space import laid_over
+from scalesearch.train.recipe import RESUME_FREE_KEYS, fill_defaults
+from scalesearch.train.recipe_space import override_keys
 
 NOT_COPIED = (".*", "progress.*", "job.json", "record.json", "crash.txt", "*.part")
 HERE = ("study", "space", "protocol", "objectives")  # facts of a record that are those of the study that has it
@@ -38,7 +38,7 @@ def evaluate_here(study: StudyDir, old: Trial, evaluator: Evaluator, outside: bo
     if old.state != State.COMPLETE or record is None:
         raise UserError(UNFINISHED.get(old.state, "its record is missing"), code="trial-not-taken")
     params, folder = params_here(evaluator, old), study.trial_folder(old)
-    recipe = evaluator.recipe.params(record.get("recipe", {})) or evaluator.recipe.defaults({})
+    recipe = evaluator.recipe.params_of_recipe(record.get("recipe", {})) or evaluator.recipe.default_params({})
     if params is not None:
         new = evaluator.evaluate({**params, **recipe})
     elif outside:
@@ -66,8 +66,8 @@ def params_here(evaluator: Evaluator, trial: Trial) -> Params | None:
 
 def same_recipe(record: Record, trial: Trial, recipe: Params) -> bool:
     """Whether ``record`` was trained as ``trial`` would be in a study of ``recipe``, whatever else was measured."""
-    theirs, ours = ({key: value for key, value in with_defaults(one).items() if key not in (*FREE, "measure")}
-                    for one in (record.get("recipe", {}), laid_over(recipe, trial.tuned)))
+    theirs, ours = ({key: value for key, value in fill_defaults(one).items() if key not in (*RESUME_FREE_KEYS, "measure")}
+                    for one in (record.get("recipe", {}), override_keys(recipe, trial.tuned)))
     return theirs == ours
 
 

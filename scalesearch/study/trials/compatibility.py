@@ -8,8 +8,8 @@ from scalesearch.errors import UserError
 from scalesearch.study.trials.study_meta import StudyMeta, TeacherMeta
 from scalesearch.study.trials.trial import Origin, Params, State
 from scalesearch.study.trials.trials import Trials
-from scalesearch.train.recipe import with_defaults
-from scalesearch.train.recipe_space import laid_over
+from scalesearch.train.recipe import fill_defaults
+from scalesearch.train.recipe_space import override_keys
 
 # What changes which candidates are looked for, and not what a trained one is worth: numbers stay comparable.
 SEARCHED = {
@@ -84,13 +84,13 @@ def _differing(names: dict[str, str], old: StudyMeta, new: StudyMeta) -> list[st
 
 def _fixed(recipe: Params, *studies: StudyMeta) -> Params:
     """A recipe without what any of the studies asks."""
-    return laid_over(with_defaults(recipe), {key: None for study in studies for key in study.questions})
+    return override_keys(fill_defaults(recipe), {key: None for study in studies for key in study.questions})
 
 
 def _teacher(study: StudyMeta) -> TeacherMeta | None:
     """A study's teacher, with the fields that recipes have had only since."""
     teacher = study.teacher
-    return replace(teacher, recipe=with_defaults(teacher.recipe)) if teacher and teacher.recipe else teacher
+    return replace(teacher, recipe=fill_defaults(teacher.recipe)) if teacher and teacher.recipe else teacher
 
 
 def _and(words: list[str]) -> str:

@@ -23,7 +23,7 @@ from scalesearch.space.syntax.diagnostics import Unbuildable
 from scalesearch.space.syntax.parameters import Parameter
 from scalesearch.study.config.rows import Reference
 from scalesearch.study.trials.trial import Params, State, Trial
-from scalesearch.train.recipe_space import NO_QUESTIONS, PREFIX, RecipeSpace
+from scalesearch.train.recipe_space import EMPTY_RECIPE_SPACE, KEY_PREFIX, RecipeSpace
 
 BUILDABLE = "buildable"
 MAX_KEPT = 2000  # evaluated proposals that are remembered, some ten kilobytes each
@@ -50,11 +50,11 @@ class Searched:
 
     def dimensions(self) -> list[tuple[str, Parameter]]:
         """Every parameter of both."""
-        return [dimension for part in self.parts for dimension in part.dimensions()]
+        return [dimension for part in self.parts for dimension in part.distributions()]
 
     def answer(self, ask: AskFunction) -> Answers:
         """The params of both; what they mean, the evaluator says."""
-        architecture, recipe = (part.answer(ask).params for part in self.parts)
+        architecture, recipe = (part.sample_params(ask).params for part in self.parts)
         return Answers({}, {**architecture, **recipe}, ())
 
 
@@ -67,9 +67,9 @@ class Evaluator:
     """
 
     def __init__(self, space: Any, protocol: CostProtocol, limits: tuple[Limit, ...],
-                 recipe: RecipeSpace = NO_QUESTIONS) -> None:
+                 recipe: RecipeSpace = EMPTY_RECIPE_SPACE) -> None:
         self.space, self.protocol, self.limits, self.recipe = space, protocol, limits, recipe
-        self.searched = Searched(space, recipe) if recipe.questions else space
+        self.searched = Searched(space, recipe) if recipe.parameters else space
         self.names = (BUILDABLE, *dict.fromkeys(limit.text for limit in limits))
         self._kept: dict[tuple[tuple[str, str], ...], tuple[Trial, Architecture | None]] = {}
 
@@ -105,7 +105,7 @@ class Evaluator:
 
     def tuned(self, params: Params) -> Params:
         """Key of the recipe to its value by ``params``. Raises UserError where no recipe has these together."""
-        return self.recipe.values(params)
+        return self.recipe.recipe_values(params)
 
     def identity(self, reference: Reference) -> str | None:
         """The identity of a reference's trial."""
@@ -117,7 +117,7 @@ class Evaluator:
         return self._evaluated(params)[1]
 
     def _evaluated(self, params: Params) -> tuple[Trial, Architecture | None]:
-        key = tuple(sorted((name, repr(value)) for name, value in params.items() if not name.startswith(PREFIX)))
+        key = tuple(sorted((name, repr(value)) for name, value in params.items() if not name.startswith(KEY_PREFIX)))
         if key not in self._kept:
             if len(self._kept) >= MAX_KEPT:
                 del self._kept[next(iter(self._kept))]

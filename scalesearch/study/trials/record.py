@@ -5,8 +5,8 @@ from typing import Any, TypedDict
 
 from scalesearch.study.trials.trial import Numbers, Params, Trial
 from scalesearch.tasks import METRICS
-from scalesearch.train.recipe_space import laid_over
-from scalesearch.train.result import Result, versions
+from scalesearch.train.recipe_space import override_keys
+from scalesearch.train.result import Result, package_versions
 
 SEARCHERS = ("optuna", "ray")  # packages whose versions a study's records hold beside the trainer's
 
@@ -93,10 +93,10 @@ def make_record(trial: Trial, shared: Mapping[str, Any], result: Result | None) 
     training = result.to_json() if result else {}
     for name in ("state", "reason", "params"):  # the trial has its own
         training.pop(name, None)
-    own = {"recipe": laid_over(shared["recipe"], trial.tuned)} if trial.tuned else {}
+    own = {"recipe": override_keys(shared["recipe"], trial.tuned)} if trial.tuned else {}
     return {**training, **shared, "data": data_of(trial, shared), **own, **trial.to_json(),
             "seed": trial.seed or shared["study_seed"],
-            "versions": {**versions(*SEARCHERS), **training.get("versions", {})}}
+            "versions": {**package_versions(*SEARCHERS), **training.get("versions", {})}}
 
 
 def data_of(trial: Trial, shared: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ from scalesearch.schedule.rungs import NO_RUNGS, Rungs
 from scalesearch.study.config.objectives import objective
 from scalesearch.study.config.sections import ONE, Seeds, WarmSpec
 from scalesearch.study.trials.trial import Numbers, Params
-from scalesearch.tasks import MEASURED, TASKS
+from scalesearch.tasks import EFFICIENCY_METRICS, TASKS
 
 FORMAT = 3  # of the study's folder; studies of other formats are refused
 
@@ -117,8 +117,8 @@ class StudyMeta:
     @property
     def main_metric(self) -> str:
         """The task's main metric, unless the objectives have others alone: then the first of these."""
-        metrics = [one.name for one in self.objectives if "." not in one.name and one.name not in MEASURED]
-        main = TASKS[self.task].main
+        metrics = [one.name for one in self.objectives if "." not in one.name and one.name not in EFFICIENCY_METRICS]
+        main = TASKS[self.task].main_metric
         return main if main in metrics or not metrics else metrics[0]
 
     @property

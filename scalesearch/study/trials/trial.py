@@ -129,7 +129,7 @@ class Trial:
         attempts, crashes: how often training was started, and how often its worker died of itself; that Ray died or
             the disk was full is no fault of the trial's.
         wall_seconds: from its start to its result: training, validation, decoding.
-        efforts: what each part of its training has taken (:class:`scalesearch.train.effort.Meter`), up to its last
+        efforts: what each part of its training has taken (:class:`scalesearch.train.effort.TrainingTimer`), up to its last
             rung or its end.
         ended: UTC time of its end; None also where it was trained by another study.
         source: of an imported trial, or one taken over by a fork: study, trial, folder.

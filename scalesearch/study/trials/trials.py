@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from scalesearch.schedule.rungs import Rungs
 from scalesearch.study.trials.trial import Event, Origin, State, Trial
-from scalesearch.train.effort import Effort, added
+from scalesearch.train.effort import Effort, sum_efforts
 
 
 class Trials:
@@ -98,12 +98,12 @@ class Trials:
         worth = sum(trained_share(trial, rungs) for trial in own)
         if compute is None or not worth:
             return most
-        spent = sum(one.cpu_seconds for one in added(*(trial.efforts for trial in own)).values())
+        spent = sum(one.cpu_seconds for one in sum_efforts(*(trial.efforts for trial in own)).values())
         return min(most, worth * compute / spent) if spent else most
 
     def efforts(self) -> dict[str, Effort]:
         """What all trainings of this study have taken up to their last rung or their end."""
-        return added(*(trial.efforts for trial in self if trial.source is None))
+        return sum_efforts(*(trial.efforts for trial in self if trial.source is None))
 
 
 def trained_share(trial: Trial, rungs: Rungs) -> float:

@@ -17,10 +17,10 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from scalesearch.data import Batch
 from scalesearch.train import checkpoint
-from scalesearch.train.hardware import Hardware, TrainingFailed
+from scalesearch.train.hardware import Hardware, TrainingFailedError
 from scalesearch.train.parallel.team import Team
 from scalesearch.train.recipe import Recipe
-from scalesearch.train.updates.engine import Engine, Shard, cut, first_model
+from scalesearch.train.updates.engine import Engine, Shard, build_initial_model, split_batch
 
 
 class ParallelEngine(Engine):
@@ -34,9 +34,9 @@ class ParallelEngine(Engine):
         team.call(lambda: [dist.broadcast(weight.data, 0) for weight in self.parameters])
         self._clock = time.process_time()
 
-    def _gradients(self, shard: Shard) -> Tensor | None:
+    def _compute_gradients(self, shard: Shard) -> Tensor | None:
         """Gradients of all shards; returns their loss, or None if memory ran out anywhere."""
-        total = super()._gradients(shard)
+        total = super()._compute_gradients(shard)
         used = [weight.grad is not None for weight in self.parameters]
         sums = self.team.sum(torch.tensor([total is None, self._own_seconds(), *used], dtype=torch.float64)).tolist()
         self._follower_seconds += sums[1]
@@ -58,13 +58,13 @@ class ParallelEngine(Engine):
         return self._clock - before if self.team.rank else 0.0
 
 
-class Leader(ParallelEngine):
+class LeaderEngine(ParallelEngine):
     """Engine of the leader, which directs the followers."""
 
     def update(self, batches: list[Batch], lr: float) -> Tensor:
         """Takes one step on ``batches``, divided among all processes; see :meth:`Engine.update`."""
-        shards = divide(batches, self.team.size)
-        self.team.scatter([("step", (shard, lr, self.parts)) for shard in shards])
+        shards = split_into_shards(batches, self.team.size)
+        self.team.scatter([("step", (shard, lr, self.batch_splits)) for shard in shards])
         return self.step(shards[0], lr)
 
     def follower_seconds(self) -> float:
@@ -84,7 +84,7 @@ class Leader(ParallelEngine):
         super().restore(state)
 
 
-def divide(batches: list[Batch], size: int) -> list[Shard]:
+def split_into_shards(batches: list[Batch], size: int) -> list[Shard]:
     """Divides ``batches`` among processes: whole ones in turn, then the pieces of the remaining ones.
 
     A shard may be empty, as when a batch has fewer sentences than there are processes.
@@ -92,20 +92,20 @@ def divide(batches: list[Batch], size: int) -> list[Shard]:
     whole = len(batches) - len(batches) % size
     parts = [batches[rank:whole:size] for rank in range(size)]
     for batch in batches[whole:]:
-        for part, piece in zip(parts, cut(batch, size)):
+        for part, piece in zip(parts, split_batch(batch, size)):
             part.append(piece)
     rows = max(len(batch) for part in parts for batch in part)
     return [Shard(part, sum(batch.tokens for batch in batches), rows) for part in parts]
 
 
-def lead(model: Any, architecture: Any, vocab: int, recipe: Recipe, seed: int, hardware: Hardware,
-         team: Team) -> Leader:
+def build_leader(model: Any, architecture: Any, vocab: int, recipe: Recipe, seed: int, hardware: Hardware,
+         team: Team) -> LeaderEngine:
     """Makes the leader's engine, and every follower build the same model."""
     team.broadcast(("build", (architecture.block, vocab, recipe, seed)))
-    return Leader(model, recipe, hardware, team)
+    return LeaderEngine(model, recipe, hardware, team)
 
 
-def follow(team: Team) -> None:
+def run_follower(team: Team) -> None:
     """Follows the leader's messages until the one to end; the first is to build.
 
     Raises:
@@ -117,12 +117,12 @@ def follow(team: Team) -> None:
             case "build", arguments:
                 engine = _build_engine(team, *arguments)
             case "random", _:
-                team.gather(checkpoint.random_state())
+                team.gather(checkpoint.get_random_state())
             case "restore", state:
                 engine.restore(state)
             case "step", (shard, lr, parts):
                 engine.parts = parts
-                with suppress(TrainingFailed):  # memory suffices in no process then, and the leader reports it
+                with suppress(TrainingFailedError):  # memory suffices in no process then, and the leader reports it
                     engine.step(shard, lr)
             case _:
                 return
@@ -130,8 +130,8 @@ def follow(team: Team) -> None:
 
 def _build_engine(team: Team, block: Any, vocab: int, recipe: Recipe, seed: int) -> ParallelEngine:
     """Makes a follower's engine, with dropout of its own."""
-    hardware = Hardware.of(recipe)
-    model = first_model(block, vocab, recipe, seed)
+    hardware = Hardware.from_recipe(recipe)
+    model = build_initial_model(block, vocab, recipe, seed)
     engine = ParallelEngine(model.to(hardware.device).train(), recipe, hardware, team)
     torch.manual_seed(int(np.random.SeedSequence([seed % 2**64, team.rank]).generate_state(1, np.uint64)[0] >> 1))
     return engine

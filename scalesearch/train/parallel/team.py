@@ -28,10 +28,10 @@ TIMEOUT = timedelta(days=7)  # a follower waits while the leader decodes; a dead
 START_SECONDS = 300.0  # until every process has loaded PyTorch, on a busy machine
 REASON_SECONDS = 10.0  # for a lost process to write its traceback
 END_SECONDS = 10.0
-END = ("end", None)
+END_MESSAGE = ("end", None)
 
 
-class ProcessLost(RuntimeError):
+class ProcessLostError(RuntimeError):
     """Error: another process of this training ended or cannot be reached; the message says why."""
 
 
@@ -42,7 +42,7 @@ def _detecting_loss() -> Iterator[None]:
         yield
     except RuntimeError as error:
         first = str(error).splitlines()[0]
-        raise ProcessLost(f"another process of this training cannot be reached: {first}") from error
+        raise ProcessLostError(f"another process of this training cannot be reached: {first}") from error
 
 
 class Team:
@@ -120,12 +120,12 @@ def local_team(size: int, cuda: bool, threads: int | None, follow: Callable[[Tea
         _await_start(store, size, others)
         with _joined(store, 0, size, cuda) as team:
             yield team
-            team.broadcast(END)
+            team.broadcast(END_MESSAGE)
             until = time.monotonic() + END_SECONDS
             for process in others.processes:
                 process.join(max(0.0, until - time.monotonic()))
-    except ProcessLost as error:
-        raise ProcessLost(_reason(others) or str(error)) from None
+    except ProcessLostError as error:
+        raise ProcessLostError(_reason(others) or str(error)) from None
     finally:
         torch.set_num_threads(before)
         for process in others.processes:
@@ -152,7 +152,7 @@ def _follower(index: int, size: int, port: int, cuda: bool, threads: int, follow
     store = dist.TCPStore("127.0.0.1", port, size, is_master=False)
     store.set(f"here/{index + 1}", "")
     # The leader knows more of a process that is lost.
-    with suppress(ProcessLost), _joined(store, index + 1, size, cuda) as team:
+    with suppress(ProcessLostError), _joined(store, index + 1, size, cuda) as team:
         follow(team)
 
 
@@ -168,7 +168,7 @@ def _await_start(store: dist.TCPStore, size: int, others: mp.ProcessContext) -> 
     until = time.monotonic() + START_SECONDS
     while not store.check([f"here/{rank}" for rank in range(1, size)]):
         if any(process.exitcode is not None for process in others.processes) or time.monotonic() > until:
-            raise ProcessLost(f"not all of {size} processes could be started within {START_SECONDS:g} s")
+            raise ProcessLostError(f"not all of {size} processes could be started within {START_SECONDS:g} s")
         time.sleep(0.02)
 
 

@@ -13,16 +13,16 @@ from scalesearch.files import read_json, write_text
 
 if TYPE_CHECKING:
     from scalesearch.data import DataSpec
-    from scalesearch.train.scoring.evaluate import Search
+    from scalesearch.train.scoring.evaluate import DecodingOptions
 
-CHUNK = 2000  # sources between saves
+SAVE_INTERVAL = 2000  # sources between saves
 
-Translate = Callable[[list[str]], list[str]]
-Tell = Callable[[int, int], None]
+TranslateFunction = Callable[[list[str]], list[str]]
+ProgressFunction = Callable[[int, int], None]
 
 
-def distill_data(teachers: Sequence[Path], data: DataSpec, out: Path, search: Search,
-                 tell: Tell = lambda done, total: None) -> dict[str, Any]:
+def write_distilled_data(teachers: Sequence[Path], data: DataSpec, out: Path, decoding: DecodingOptions,
+                 report_progress: ProgressFunction = lambda done, total: None) -> dict[str, Any]:
     """Translates the training text of ``data`` with a finished training, or several as one, into ``out``.*; resumable.
 
     Returns:
@@ -32,48 +32,48 @@ def distill_data(teachers: Sequence[Path], data: DataSpec, out: Path, search: Se
         UserError: one of ``teachers`` is no finished training, or not of the first's vocabulary, or ``out`` holds other
             translations, or the data have no pairs.
     """
-    if data.form == "text":
+    if data.file_format == "text":
         raise UserError(f"data: task: {data.task} has no pairs", key="data.task", code="no-pairs",
                         help="distillation is for tasks that translate or correct")
     if len(set(data.suffixes)) == 1:
         raise UserError(f"data: source and target are both called {data.suffixes[0]}, so that source and translations "
                         "would go to one file", key="data.target", code="data-conflict",
                         help="give `source` and `target` endings of their own")
-    from scalesearch.data.sources import read
+    from scalesearch.data.sources import read_sentences
     from scalesearch.train.checkpoint import read_ensemble
     from scalesearch.train.hardware import Hardware
     from scalesearch.train.recipe import Recipe
     from scalesearch.train.scoring.evaluate import translate as decoded
     from scalesearch.train.scoring.evaluate import translate_lines
 
-    texts = read(data)["train"].source[: data.limit]
-    model, hardware = read_ensemble(teachers), Hardware.of(Recipe(steps=1))
-    model.model.to(hardware.device).set_attention(hardware.attention)
-    settings = {"teacher": hash_of_teachers(teachers),
+    texts = read_sentences(data)["train"].source[: data.max_pairs]
+    model, hardware = read_ensemble(teachers), Hardware.from_recipe(Recipe(steps=1))
+    model.model.to(hardware.device).set_attention(hardware.attention_kernel)
+    settings = {"teacher": hash_teachers(teachers),
                 "text": _hash("\n".join(texts).encode()),
-                "decode": search.protocol, "dtype": hardware.dtype}
+                "decode": decoding.description, "dtype": hardware.dtype}
 
     def translate(lines: list[str]) -> list[str]:
         found = translate_lines(model, lines, lambda split: decoded(model.model, split, model.tokenizer, hardware,
-                                                                    search))
+                                                                    decoding))
         return [best[0] for _, (best, *_) in found]
 
-    return {"pairs": distill(texts, out, data.suffixes, translate, settings, tell), **settings}
+    return {"pairs": write_translations(texts, out, data.suffixes, translate, settings, report_progress), **settings}
 
 
-def hash_of_teachers(folders: Sequence[Path]) -> str:
+def hash_teachers(folders: Sequence[Path]) -> str:
     """Hash of the weights of finished trainings."""
-    from scalesearch.train.checkpoint import WEIGHTS
+    from scalesearch.train.checkpoint import WEIGHTS_FILE
 
-    return "+".join(_hash((folder / WEIGHTS).read_bytes()) for folder in folders)
+    return "+".join(_hash((folder / WEIGHTS_FILE).read_bytes()) for folder in folders)
 
 
 def _hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def distill(texts: list[str], out: Path, suffixes: tuple[str, str], translate: Translate, settings: dict[str, Any],
-            tell: Tell = lambda done, total: None) -> int:
+def write_translations(texts: list[str], out: Path, suffixes: tuple[str, str], translate: TranslateFunction, settings: dict[str, Any],
+            report_progress: ProgressFunction = lambda done, total: None) -> int:
     """Writes ``out``.SOURCE and ``out``.TARGET: every source line and its translation.
 
     Goes on where an earlier run stopped: lines that are there are kept, a line that was cut off is made again.
@@ -98,27 +98,27 @@ def distill(texts: list[str], out: Path, suffixes: tuple[str, str], translate: T
     with files[0].open("ab") as source, files[1].open("ab") as target:
         for file, lines in zip((source, target), written):  # one may end in half a line, or be ahead of the other
             file.truncate(sum(len(line) + 1 for line in lines[:whole]))
-        for start in range(whole, len(texts), CHUNK):
-            some = texts[start : start + CHUNK]
+        for start in range(whole, len(texts), SAVE_INTERVAL):
+            some = texts[start : start + SAVE_INTERVAL]
             for file, lines in ((source, some), (target, translate(some))):
                 file.write("".join(f"{line}\n" for line in lines).encode())
                 file.flush()
-            tell(start + len(some), len(texts))
+            report_progress(start + len(some), len(texts))
     return len(texts)
 
 
-def check_settings(file: Path, settings: dict[str, Any], files: list[Path], what: str) -> None:
-    """Writes the settings of ``what`` in ``files`` to ``file``, or checks them with those there. Raises UserError."""
+def check_settings(file: Path, settings: dict[str, Any], files: list[Path], description: str) -> None:
+    """Writes the settings of ``description`` in ``files`` to ``file``, or checks them with those there. Raises UserError."""
     if not file.exists():
         others = [str(path) for path in files if path.exists()]
         if others:
             raise UserError(f"{', '.join(others)}: there already, and not from here ({file.name} is missing); "
-                            f"write the {what} elsewhere", code="other-settings")
+                            f"write the {description} elsewhere", code="other-settings")
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, json.dumps(settings, indent=1, sort_keys=True) + "\n")
         return
     before = read_json(file, dict[str, Any])
     differing = sorted(key for key in {*before, *settings} if before.get(key) != settings.get(key))
     if differing:
-        raise UserError(f"{file}: the {what} there were made with another {', '.join(differing)}; "
+        raise UserError(f"{file}: the {description} there were made with another {', '.join(differing)}; "
                         "delete them or write elsewhere", code="other-settings")

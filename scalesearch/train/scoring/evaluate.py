@@ -8,45 +8,45 @@ import numpy as np
 import torch
 
 from scalesearch.blocks.seq2seq import DecoderOnly
-from scalesearch.data import Corpus, Split, Tokenizer, eval_batches, put_back
+from scalesearch.data import Corpus, Split, Tokenizer, eval_batches, restore_order
 from scalesearch.errors import UserError
 from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.decode import greedy
 from scalesearch.tasks import TASKS
 from scalesearch.tasks.language_model import perplexity
 from scalesearch.train.checkpoint import Checkpoint
-from scalesearch.train.hardware import Hardware, TrainingFailed, out_of_memory
+from scalesearch.train.hardware import Hardware, TrainingFailedError, is_out_of_memory
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.updates.engine import Engine
 
-LOSS_TOKENS = 4096  # in a batch when scoring, padding included
-DECODE_TOKENS = 6144  # source tokens in a batch when decoding, divided among the beams
+LOSS_BATCH_TOKENS = 4096  # in a batch when scoring, padding included
+DECODE_BATCH_TOKENS = 6144  # source tokens in a batch when decoding, divided among the beams
 
-Check = Callable[[], None]
-Progress = Callable[[int, int], None]
+StopCheck = Callable[[], None]
+ProgressFunction = Callable[[int, int], None]
 Translations = list[tuple[str, float | None]]  # of one sentence, the best first
-Decode = Callable[[Split, "Search"], list[Translations]]
+DecodeFunction = Callable[[Split, "Search"], list[Translations]]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Search:
+class DecodingOptions:
     """Settings of decoding: ``beam`` 1 is greedy; see :func:`scalesearch.nn.beam_search.beam_search`."""
 
     beam: int = 5
     length_penalty: float = 1.0
-    tokens: int = DECODE_TOKENS
-    nbest: int = 1
+    batch_tokens: int = DECODE_BATCH_TOKENS
+    n_best: int = 1
 
     @property
-    def protocol(self) -> str:
+    def description(self) -> str:
         """Description in one line, for records."""
         if self.beam == 1:
             return "greedy"
         return f"beam {self.beam}, log-probability / length^{self.length_penalty:g}"
 
 
-def loss_per_token(engine: Engine, split: Split, check: Check = lambda: None) -> float:
+def evaluate_loss(engine: Engine, split: Split, check: StopCheck = lambda: None) -> float:
     """Mean negative log-likelihood of the real target tokens (EOS included), in nats, without smoothing."""
     def run(max_tokens: int) -> float:
         total, tokens = torch.zeros((), dtype=torch.float64, device=engine.hardware.device), 0
@@ -58,7 +58,7 @@ def loss_per_token(engine: Engine, split: Split, check: Check = lambda: None) ->
 
     engine.model.eval()
     with torch.inference_mode():
-        loss = with_memory(run, LOSS_TOKENS)
+        loss = retry_with_smaller_batches(run, LOSS_BATCH_TOKENS)
     engine.model.train()
     return loss
 
@@ -71,42 +71,42 @@ def check_lengths(model: Any, corpus: Corpus, recipe: Recipe) -> None:
     Raises:
         TrainingFailed: they are not.
     """
-    if model.max_length is None:
+    if model.max_source_length is None:
         return
     joined = isinstance(model.block, DecoderOnly)
-    for name in ("train", "valid", *(["test"] if recipe.score_on != "valid" else [])):
+    for name in ("train", "valid", *(["test"] if recipe.score_splits != "valid" else [])):
         split: Split = getattr(corpus, name)
-        source, target = split.source_ids.lengths + 1, split.target_ids.lengths + (split.overlap is None)
+        source, target = split.source_ids.lengths + 1, split.target_ids.lengths + (split.window_overlap is None)
         if name == "train" and recipe.subword_dropout:  # a side may then be as long as it is cut at
             source = target = np.array([corpus.spec.max_length + 1])
         longest = max(source.max(initial=0), target.max(initial=0))
         if joined:  # in one sequence the padding counts, too, which in training is another each epoch
-            plan = eval_batches(split, LOSS_TOKENS).plan if name != "train" else []
+            plan = eval_batches(split, LOSS_BATCH_TOKENS).indices_by_batch if name != "train" else []
             longest = max([(source + target).max(initial=0), *(source[at].max() + target[at].max() for at in plan)])
         try:
             model.check_length(int(longest))
         except UserError as error:
-            raise TrainingFailed(f"{name}: {error}") from None
+            raise TrainingFailedError(f"{name}: {error}") from None
 
 
-def tokens_per_character(corpus: Corpus, name: str) -> float:
-    """Scored target tokens of the split ``name``, for each character (code point) of the text that they stand for.
+def tokens_per_character(corpus: Corpus, split_name: str) -> float:
+    """Scored target tokens of the split ``split_name``, for each character (code point) of the text that they stand for.
 
     The end of a line counts as a character. A loss per token times this is one per character, which models of different
     vocabularies share. Of sentences that are cut for the model only what is left counts.
     """
-    split: Split = getattr(corpus, name)
-    tokens = sum(batch.tokens for batch in eval_batches(split, LOSS_TOKENS))
+    split: Split = getattr(corpus, split_name)
+    tokens = sum(batch.tokens for batch in eval_batches(split, LOSS_BATCH_TOKENS))
     lengths = [len(line) + 1 for line in split.texts.target]
-    if split.overlap is None:
+    if split.window_overlap is None:
         cut = np.flatnonzero(split.target_ids.lengths >= corpus.spec.max_length)
         for place, text in zip(cut, corpus.tokenizer.decode(split.target_ids[place] for place in cut)):
             lengths[place] = len(text) + 1
     return tokens / sum(lengths)
 
 
-def translate(model: Any, split: Split, tokenizer: Tokenizer, hardware: Hardware, search: Search,
-              check: Check = lambda: None, progress: Progress = lambda done, of: None) -> list[Translations]:
+def translate(model: Any, split: Split, tokenizer: Tokenizer, hardware: Hardware, decoding: DecodingOptions,
+              check: StopCheck = lambda: None, progress: ProgressFunction = lambda done, of: None) -> list[Translations]:
     """Best ``search.nbest`` translations of each source sentence, detokenised, in the split's order.
 
     Raises:
@@ -117,25 +117,25 @@ def translate(model: Any, split: Split, tokenizer: Tokenizer, hardware: Hardware
         for batch in batches:
             check()
             with hardware.autocast():
-                found.append(_search(model, hardware.tensor(batch.source), search))
+                found.append(_decode_batch(model, hardware.to_device(batch.source), decoding))
             progress(done := done + len(batch), len(split))
-        rows = put_back(batches.plan, found)
+        rows = restore_order(batches.indices_by_batch, found)
         texts = iter(tokenizer.decode(ids for row in rows for ids, _ in row))
         return [[(next(texts), score) for _, score in row] for row in rows]
 
     model.eval()
-    return with_memory(run, max(1, search.tokens * 2 // (search.beam + 1)))
+    return retry_with_smaller_batches(run, max(1, decoding.batch_tokens * 2 // (decoding.beam + 1)))
 
 
-def _search(model: Any, source: torch.Tensor, search: Search) -> list[list[tuple[list[int], float]]]:
+def _decode_batch(model: Any, source: torch.Tensor, search: DecodingOptions) -> list[list[tuple[list[int], float]]]:
     """Ids and score of the best hypotheses of each sentence of a batch."""
     if search.beam == 1:
         found = greedy(model, source)
     else:
-        found = beam_search(model, source, search.beam, search.length_penalty, nbest=search.nbest)
+        found = beam_search(model, source, search.beam, search.length_penalty, nbest=search.n_best)
     hypotheses = found.ranked()
     if not all(hypotheses):
-        raise TrainingFailed("a sentence has no translation whose score is a finite number: the model has diverged")
+        raise TrainingFailedError("a sentence has no translation whose score is a finite number: the model has diverged")
     return hypotheses
 
 
@@ -146,49 +146,49 @@ def translate_lines(trained: Checkpoint, lines: list[str], decode: Callable[[Spl
     Raises:
         UserError: the model gives no finite scores.
     """
-    text = [line.lower() for line in lines] if trained.lowercase else lines
-    most = trained.max_length
-    if (room := trained.model.max_length) is not None:  # of one sequence a half is the translation's
+    text = [line.lower() for line in lines] if trained.is_lowercase else lines
+    most = trained.max_source_length
+    if (room := trained.model.max_source_length) is not None:  # of one sequence a half is the translation's
         most = min(most, room // 2 if isinstance(trained.architecture.block, DecoderOnly) else room - 1)
     ids = [row[:most] for row in trained.tokenizer.encode(text)]
-    split = Split.of([row for row in ids if row])
+    split = Split.from_lists([row for row in ids if row])
     try:
         found = iter(decode(split) if len(split) else [])
-    except TrainingFailed as error:
+    except TrainingFailedError as error:
         raise UserError(str(error), code="diverged") from None
     # One line in, one line out, whatever the vocabulary holds.
     return [(line, [(" ".join(text.split()), score) for text, score in next(found)] if row else [("", None)])
             for line, row in zip(lines, ids)]
 
 
-def score_split(engine: Engine, corpus: Corpus, name: str, search: Search, check: Check = lambda: None,
-                progress: Progress = lambda done, of: None, decode: Decode | None = None) -> dict[str, Any]:
-    """Losses, perplexity and the task's metrics, with their signatures, on the split ``name`` of ``corpus``.
+def score_split(engine: Engine, corpus: Corpus, split_name: str, decoding: DecodingOptions, check: StopCheck = lambda: None,
+                progress: ProgressFunction = lambda done, of: None, decode: DecodeFunction | None = None) -> dict[str, Any]:
+    """Losses, perplexity and the task's metrics, with their signatures, on the split ``split_name`` of ``corpus``.
 
     ``decode`` translates in the model's place.
     """
-    task, split = TASKS[corpus.spec.task], getattr(corpus, name)
-    loss, metrics = loss_per_token(engine, split, check), {}
+    task, split = TASKS[corpus.spec.task], getattr(corpus, split_name)
+    loss, metrics = evaluate_loss(engine, split, check), {}
     if task.score is not None:
-        found = decode(split, search) if decode else translate(
-            engine.model, split, corpus.tokenizer, engine.hardware, search, check, progress)
+        found = decode(split, decoding) if decode else translate(
+            engine.model, split, corpus.tokenizer, engine.hardware, decoding, check, progress)
         by = f", by {engine.recipe.decode_with}" if decode else ""
         metrics = {**task.score([best[0] for best, *_ in found], split.texts, corpus.spec),
-                   "decode": search.protocol + by}
-    rate = tokens_per_character(corpus, name)
+                   "decode": decoding.description + by}
+    rate = tokens_per_character(corpus, split_name)
     metrics |= {"loss": loss, "perplexity": perplexity(loss), "loss_per_char": loss * rate}
-    if task.of_loss is not None:
-        tokens = sum(batch.tokens for batch in eval_batches(split, LOSS_TOKENS))
-        metrics |= task.of_loss(loss, tokens, split.texts, corpus.spec)
+    if task.score_loss is not None:
+        tokens = sum(batch.tokens for batch in eval_batches(split, LOSS_BATCH_TOKENS))
+        metrics |= task.score_loss(loss, tokens, split.texts, corpus.spec)
     return metrics
 
 
-def with_memory(run: Callable[[int], T], max_tokens: int) -> T:
+def retry_with_smaller_batches(run: Callable[[int], T], max_tokens: int) -> T:
     """Calls ``run(max_tokens)``, halving the tokens whenever memory runs out; at 1 it raises."""
     while True:
         try:
             return run(max_tokens)
         except (RuntimeError, MemoryError) as error:
-            if max_tokens == 1 or not out_of_memory(error):
+            if max_tokens == 1 or not is_out_of_memory(error):
                 raise
         max_tokens //= 2

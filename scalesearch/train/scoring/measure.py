@@ -15,12 +15,12 @@ from scalesearch.data import Split, make_batch
 from scalesearch.nn.decode import greedy
 from scalesearch.train.hardware import Hardware
 
-MAX_SENTENCES, WARM_UP = 32, 3
+MAX_SENTENCES, WARM_UP_SENTENCES = 32, 3
 MIB = 1 << 20
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
-def latency(model: Any, split: Split, hardware: Hardware, check: Callable[[], None] = lambda: None) -> dict[str, Any]:
+def measure_latency(model: Any, split: Split, hardware: Hardware, check: Callable[[], None] = lambda: None) -> dict[str, Any]:
     """Median latency in milliseconds per sentence: batch 1, greedy, 32 sentences spread over the split.
 
     Of text alone it is per window, all tokens of which are scored in one pass. ``latency_protocol`` describes the
@@ -28,15 +28,15 @@ def latency(model: Any, split: Split, hardware: Hardware, check: Callable[[], No
     """
     spread = np.linspace(0, len(split) - 1, min(MAX_SENTENCES, len(split))).astype(np.int64)
     batches = [make_batch(split, np.array([place])) for place in np.unique(spread)]
-    windows = split.overlap is not None
+    windows = split.window_overlap is not None
     model.eval()
     times = []
-    for batch in batches[:WARM_UP] + batches:
+    for batch in batches[:WARM_UP_SENTENCES] + batches:
         check()
         start = time.perf_counter()
         with torch.inference_mode(), hardware.autocast():
-            source = hardware.tensor(batch.source)
-            model(source, hardware.tensor(batch.target_in)) if windows else greedy(model, source)
+            source = hardware.to_device(batch.source)
+            model(source, hardware.to_device(batch.target_in)) if windows else greedy(model, source)
         if hardware.device.type == "cuda":
             torch.cuda.synchronize(hardware.device)
         times.append(1e3 * (time.perf_counter() - start))
@@ -53,7 +53,7 @@ class PeakMemory:
         self.device = device
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
-        self.since = device.type == "cuda" or forget_peak()
+        self.is_peak_reset = device.type == "cuda" or reset_peak_memory()
 
     def read(self) -> dict[str, Any]:
         """Peak as ``memory`` (MiB) and how it was measured as ``memory_protocol``."""
@@ -61,13 +61,13 @@ class PeakMemory:
             peak = torch.cuda.max_memory_allocated(self.device)
             words = "peak of tensors allocated on the GPU while training and validating"
             return {"memory": peak / MIB, "memory_protocol": words}
-        peak, of = peak_resident()
-        since = "while training and validating" if self.since and of == "VmHWM" else "of the process so far"
+        peak, of = read_peak_resident()
+        since = "while training and validating" if self.is_peak_reset and of == "VmHWM" else "of the process so far"
         words = f"peak resident memory {since} ({of}), interpreter and libraries included"
         return {"memory": peak / MIB, "memory_protocol": words}
 
 
-def forget_peak() -> bool:
+def reset_peak_memory() -> bool:
     """Returns free memory to the system and resets Linux's peak; False where impossible.
 
     Earlier trainings in the same process leave freed blocks behind, which would count as this one's.
@@ -81,7 +81,7 @@ def forget_peak() -> bool:
     return True
 
 
-def peak_resident() -> tuple[int, str]:
+def read_peak_resident() -> tuple[int, str]:
     """Peak resident memory in bytes, and the system's name of that number."""
     if _STATUS.exists():
         for line in _STATUS.read_text().splitlines():

@@ -19,14 +19,14 @@ from torch.overrides import TorchFunctionMode
 
 from scalesearch.data import PAD, Batch, Corpus
 from scalesearch.data.batching import make_batch
-from scalesearch.train.hardware import out_of_memory
+from scalesearch.train.hardware import is_out_of_memory
 
 MAX_SENTENCES, MAX_TOKENS = 16, 512  # of the small real batch: pairs, and tokens of its wider side with padding
-LENGTH, TOKEN = 8, 4  # of the sentences that SynFlow runs on: the first id that is not special, so many times
-NAMES = ("synflow", "snip", "grad_norm")
+SYNFLOW_LENGTH, SYNFLOW_TOKEN = 8, 4  # of the sentences that SynFlow runs on: the first id that is not special, so many times
+PROXY_NAMES = ("synflow", "snip", "grad_norm")
 
 
-def proxies(model: Any, corpus: Corpus, device: torch.device | None = None) -> dict[str, float]:
+def compute_proxies(model: Any, corpus: Corpus, device: torch.device | None = None) -> dict[str, float]:
     """Scores of ``model`` by name: those of ``NAMES`` that are finite.
 
     ``synflow``: log10 of SynFlow (Tanaka et al. 2020, as a proxy Abdelfattah et al. 2021), which needs no data.
@@ -39,13 +39,13 @@ def proxies(model: Any, corpus: Corpus, device: torch.device | None = None) -> d
     scores: dict[str, float] = {}
     makers: tuple[Callable[[], dict[str, float]], ...] = (
         lambda: {"synflow": synflow(_copy(model, where))},
-        lambda: of_gradients(_copy(model, where), small_batch(corpus)),
+        lambda: gradient_proxies(_copy(model, where), small_batch(corpus)),
     )
     for make in makers:
         try:
             scores |= make()
         except (RuntimeError, MemoryError) as error:
-            if not out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
     return {name: value for name, value in scores.items() if math.isfinite(value)}
 
@@ -63,22 +63,22 @@ def synflow(model: Any) -> float:
     with torch.no_grad():
         for weight in subject.parameters():
             weight.abs_()
-    tokens = torch.full((1, LENGTH), TOKEN, device=next(subject.parameters()).device)
-    with _Linear():
+    tokens = torch.full((1, SYNFLOW_LENGTH), SYNFLOW_TOKEN, device=next(subject.parameters()).device)
+    with _LinearizedFunctions():
         subject(tokens, tokens).sum().backward()
     total = sum(float((weight * grad).abs().sum()) for weight, grad in _with_gradients(subject))
     return math.log10(total) if 0 < total < math.inf else math.nan
 
 
-class _Linear(TorchFunctionMode):
+class _LinearizedFunctions(TorchFunctionMode):
     """Context that replaces functions that are not linear; see :func:`synflow`."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
         if func is F.layer_norm:
-            return _gain(*args, **given)
+            return _apply_norm_gain(*args, **given)
         if func is F.rms_norm:
-            return _gain(*args[:3])
+            return _apply_norm_gain(*args[:3])
         if func is F.scaled_dot_product_attention:
             return func(args[0].detach(), args[1].detach(), *args[2:], **given)
         if func in (torch.softmax, Tensor.softmax, F.softmax):
@@ -90,13 +90,13 @@ class _Linear(TorchFunctionMode):
         return func(*args, **given)
 
 
-def _gain(x: Tensor, shape: Any, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 0.0) -> Tensor:
+def _apply_norm_gain(x: Tensor, shape: Any, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 0.0) -> Tensor:
     scaled = x / (x.detach().square().mean(-1, keepdim=True) + eps).sqrt()
     scaled = scaled if weight is None else scaled * weight
     return scaled if bias is None else scaled + bias
 
 
-def of_gradients(model: Any, batch: Batch) -> dict[str, float]:
+def gradient_proxies(model: Any, batch: Batch) -> dict[str, float]:
     """SNIP and gradient norm of the cross-entropy of ``batch``; leaves gradients in ``model``."""
     device = next(model.parameters()).device
     source, target, labels = (torch.from_numpy(np.asarray(part)).to(device)

@@ -13,88 +13,88 @@ from typing import Any
 import numpy as np
 import torch
 
-from scalesearch.data import Batch, Corpus, Feed, Split, eval_batches
+from scalesearch.data import Batch, BatchStream, Corpus, Split, eval_batches
 from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.causality import causality
 from scalesearch.nn.decode import greedy
 from scalesearch.tasks import TASKS
-from scalesearch.train.effort import OTHER, SCORING, UPDATES, VALIDATION, Effort, clock
+from scalesearch.train.effort import OTHER, SCORING, UPDATES, VALIDATION, Effort, read_clocks
 from scalesearch.train.hardware import Hardware
 from scalesearch.train.recipe import Recipe
-from scalesearch.train.scoring.evaluate import DECODE_TOKENS, LOSS_TOKENS, check_lengths
-from scalesearch.train.updates.engine import Engine, first_model
+from scalesearch.train.scoring.evaluate import DECODE_BATCH_TOKENS, LOSS_BATCH_TOKENS, check_lengths
+from scalesearch.train.updates.engine import Engine, build_initial_model
 
-LEAST, MOST = 3, 20  # updates that are timed
-Clock = Callable[[], Effort]
+MIN_TIMED_UPDATES, MAX_TIMED_UPDATES = 3, 20  # updates that are timed
+ReadClocks = Callable[[], Effort]
 
 
 @dataclass(frozen=True)
-class Speed:
+class TrainingSpeed:
     """What each step of a training takes.
 
     Attributes:
-        update: one update. tokens, pairs: target tokens and sentences of one, on average.
-        validation: one look at the validation text. scoring: of the final weights. other: building, once a process.
+        update_time: one update. tokens, pairs: target tokens and sentences of one, on average.
+        validation_time: one look at the validation text. scoring: of the final weights. other: building, once a process.
     """
 
-    update: Effort
-    tokens: float
-    pairs: float
-    validation: Effort
-    scoring: Effort
-    other: Effort
+    update_time: Effort
+    tokens_per_update: float
+    pairs_per_update: float
+    validation_time: Effort
+    scoring_time: Effort
+    other_time: Effort
 
-    def training(self, recipe: Recipe, pairs_an_epoch: int) -> dict[str, Effort]:
+    def predict_training_time(self, recipe: Recipe, pairs_per_epoch: int) -> dict[str, Effort]:
         """What a whole training takes, by part; ``patience`` may end it earlier."""
-        update, ends = self.update, {"steps": recipe.steps}
-        for name, each in (("tokens", self.tokens), ("epochs", self.pairs / pairs_an_epoch),
+        update, ends = self.update_time, {"steps": recipe.steps}
+        for name, each in (("tokens", self.tokens_per_update), ("epochs", self.pairs_per_update / pairs_per_epoch),
                            ("cpu_minutes", update.cpu_seconds / 60), ("minutes", update.seconds / 60)):
             budget = getattr(recipe, name)
             ends[name] = budget / each if budget is not None and each > 0 else None
         updates = min((end for end in ends.values() if end is not None), default=0.0)
         every = recipe.validate_every if recipe.validate_every < 1 else recipe.validate_every / max(updates, 1)
         looks = max(1, math.ceil(1 / every - 1e-6)) if every else 1
-        return {UPDATES: update * updates, VALIDATION: self.validation * looks, SCORING: self.scoring,
-                OTHER: self.other}
+        return {UPDATES: update * updates, VALIDATION: self.validation_time * looks, SCORING: self.scoring_time,
+                OTHER: self.other_time}
 
 
-def measure_speed(architecture: Any, corpus: Corpus, recipe: Recipe, seconds: float, now: Clock = clock) -> Speed:
-    """Measures the speed of ``architecture``, in at most about so many ``seconds``; leaves nothing behind.
+def measure_speed(architecture: Any, corpus: Corpus, recipe: Recipe, max_seconds: float, read_time: ReadClocks = read_clocks) -> TrainingSpeed:
+    """Measures the speed of ``architecture``, in at most about so many ``max_seconds``; leaves nothing behind.
 
     Args:
-        now: readings of the clocks.
+        read_time: readings of the clocks.
 
     Raises:
         TrainingFailed, CausalityError: as a training would.
     """
-    start, each = now(), seconds / 3
-    vocab, hardware = corpus.tokenizer.vocab_size, Hardware.of(recipe)
-    model = first_model(architecture.block, vocab, recipe, 1)
+    start, each = read_time(), max_seconds / 3
+    vocab, hardware = corpus.tokenizer.vocab_size, Hardware.from_recipe(recipe)
+    model = build_initial_model(architecture.block, vocab, recipe, 1)
     causality(model, vocab)
     check_lengths(model, corpus, recipe)
-    engine, feed = Engine(model.to(hardware.device).train(), recipe, hardware), Feed(corpus.train, recipe.max_tokens, 1)
-    other = now() - start
+    engine, feed = Engine(model.to(hardware.device).train(), recipe, hardware), BatchStream(corpus.train, recipe.max_tokens, 1)
+    other = read_time() - start
     float(engine.update(feed.take(recipe.accumulate), 0.0))  # the first is slower than all others
-    start, updates, tokens, pairs = now(), 0, 0, 0
-    while updates < LEAST or (updates < MOST and (now() - start).seconds < each):
+    start, updates, tokens, pairs = read_time(), 0, 0, 0
+    while updates < MIN_TIMED_UPDATES or (updates < MAX_TIMED_UPDATES and (read_time() - start).seconds < each):
         batches = feed.take(recipe.accumulate)
         float(engine.update(batches, 0.0))  # waits for a GPU
         updates, tokens = updates + 1, tokens + sum(batch.tokens for batch in batches)
         pairs += sum(map(len, batches))
-    update = (now() - start) * (1 / updates)
+    update = (read_time() - start) * (1 / updates)
     model.eval()
     with torch.inference_mode():
-        validation, scoring = _looks(engine, corpus, recipe, each, now)
-    return Speed(update, tokens / updates, pairs / updates, validation, scoring, other)
+        validation, scoring = _evaluation_times(engine, corpus, recipe, each, read_time)
+    return TrainingSpeed(update, tokens / updates, pairs / updates, validation, scoring, other)
 
 
-def _looks(engine: Engine, corpus: Corpus, recipe: Recipe, seconds: float, now: Clock) -> tuple[Effort, Effort]:
+def _evaluation_times(engine: Engine, corpus: Corpus, recipe: Recipe, seconds: float, now: ReadClocks) -> tuple[Effort, Effort]:
     """What validating and scoring take."""
-    task, splits = TASKS[corpus.spec.task], ("valid", "test") if recipe.score_on == "both" else (recipe.score_on,)
+    task, splits = TASKS[corpus.spec.task], ("valid", "test") if recipe.score_splits == "both" else (recipe.score_splits,)
 
     def decoded(split: Split, beam: int) -> Effort:
         def run(batch: Batch) -> None:
-            source, longest = engine.hardware.tensor(batch.source), batch.target_out.shape[1]
+            source, longest = engine.hardware.to_device(batch.source), batch.target_out.shape[1]
             with engine.hardware.autocast():
                 found = greedy(engine.model, source, longest) if beam == 1 else \
                     beam_search(engine.model, source, beam, recipe.length_penalty, longest)
@@ -104,18 +104,18 @@ def _looks(engine: Engine, corpus: Corpus, recipe: Recipe, seconds: float, now: 
             return Effort()
         start, options = now(), replace(corpus.spec, comet=None)  # a model of its own, whose time nobody knows
         task.score(list(split.texts.target), split.texts, options)
-        return now() - start + _whole(split, DECODE_TOKENS * 2 // (beam + 1), run, seconds / len(splits), now)
+        return now() - start + _extrapolate_time(split, DECODE_BATCH_TOKENS * 2 // (beam + 1), run, seconds / len(splits), now)
 
     def lost(split: Split) -> Effort:
-        return _whole(split, LOSS_TOKENS, lambda batch: float(engine.loss_sum(batch, 0.0)), seconds / 4, now)
+        return _extrapolate_time(split, LOSS_BATCH_TOKENS, lambda batch: float(engine.loss_sum(batch, 0.0)), seconds / 4, now)
 
     losses = {name: lost(getattr(corpus, name)) for name in {"valid", *splits}}
     scoring = sum((losses[name] + decoded(getattr(corpus, name), recipe.beam) for name in splits), Effort())
-    validation = losses["valid"] + (decoded(corpus.valid, 1) if recipe.validate_bleu else Effort())
+    validation = losses["valid"] + (decoded(corpus.validation, 1) if recipe.validate_metric else Effort())
     return validation, scoring if "valid" in splits else scoring + losses["valid"]
 
 
-def _whole(split: Split, max_tokens: int, run: Callable[[Batch], object], seconds: float, now: Clock) -> Effort:
+def _extrapolate_time(split: Split, max_tokens: int, run: Callable[[Batch], object], seconds: float, now: ReadClocks) -> Effort:
     """What ``run`` on all batches of ``split`` takes, from as many as fit into ``seconds``; one at least."""
     batches, start, done, took = eval_batches(split, max(1, max_tokens)), now(), 0, Effort()
     places = np.array([batches[at].target_out.size for at in range(len(batches))])

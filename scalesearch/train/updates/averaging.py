@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from scalesearch.errors import UserError
 from scalesearch.files import read_regular, write_atomic
 
-CHECKSUM = "blake2b"
+CHECKSUM_KEY = "blake2b"
 
 
-class Snapshots:
+class WeightSnapshots:
     """Weights of the last or best few moments, one safetensors file each.
 
     Attributes:
@@ -27,35 +27,35 @@ class Snapshots:
 
     def __init__(self, directory: Path, count: int) -> None:
         self.folder, self.count = directory / "snapshots", count
-        self.kept: dict[int, float] = {}
+        self.scores_by_step: dict[int, float] = {}
 
     def add(self, model: nn.Module, step: int, score: float = 0.0) -> None:
         """Keeps the current weights, unless ``count`` better ones exist."""
-        if step in self.kept:
+        if step in self.scores_by_step:
             return
-        kept = dict(sorted([*self.kept.items(), (step, score)], key=lambda item: (item[1], -item[0]))[: self.count])
+        kept = dict(sorted([*self.scores_by_step.items(), (step, score)], key=lambda item: (item[1], -item[0]))[: self.count])
         if step in kept:
             write_weights(self._file(step), model.state_dict())
-        self.kept = kept
+        self.scores_by_step = kept
 
-    def mean(self) -> dict[str, Tensor]:
+    def average(self) -> dict[str, Tensor]:
         """Mean of the kept weights, summed in fp32; tied weights stay tied."""
         total: dict[str, Tensor] = {}
-        for step in self.kept:
+        for step in self.scores_by_step:
             for name, weight in read_weights(self._file(step)).items():
                 total[name] = total.get(name, 0) + weight.float()
-        return {name: weight / len(self.kept) for name, weight in total.items()}
+        return {name: weight / len(self.scores_by_step) for name, weight in total.items()}
 
-    def sweep(self) -> None:
+    def delete_unused(self) -> None:
         """Deletes files that are not kept. Call it after writing a checkpoint that does not name them."""
-        kept = set(map(self._file, self.kept))
+        kept = set(map(self._file, self.scores_by_step))
         for file in set(self.folder.glob("*.safetensors")) - kept:
             file.unlink(missing_ok=True)
 
     def clear(self) -> None:
         """Deletes all snapshots."""
-        self.kept = {}
-        self.sweep()
+        self.scores_by_step = {}
+        self.delete_unused()
         if self.folder.is_dir() and not any(self.folder.iterdir()):
             self.folder.rmdir()
 
@@ -63,7 +63,7 @@ class Snapshots:
         return self.folder / f"{step:08d}.safetensors"
 
 
-class MovingAverage:
+class ExponentialMovingAverage:
     """Exponential moving average of weights over the last ``window`` of the updates so far, or so many updates.
 
     The share of the newest weights falls with the number of updates, so that the mean is as good at any time.
@@ -73,31 +73,31 @@ class MovingAverage:
         self.model, self.window, self.step = model, window, 0
         self.mean = [weight.detach().clone() for weight in model.parameters()]
 
-    def add(self) -> None:
+    def update(self) -> None:
         """Takes in the current weights."""
         self.step += 1
-        torch._foreach_lerp_(self.mean, [weight.detach() for weight in self.model.parameters()], 1 / self.updates)
+        torch._foreach_lerp_(self.mean, [weight.detach() for weight in self.model.parameters()], 1 / self.effective_window)
 
     @property
-    def updates(self) -> float:
+    def effective_window(self) -> float:
         """Updates that the mean is over."""
         return max(1.0, min(self.window, self.step) if self.window >= 1 else self.window * self.step)
 
-    def named(self) -> dict[str, Tensor]:
+    def averaged_weights(self) -> dict[str, Tensor]:
         """The mean, by the weights' names."""
         return {name: mean for (name, _), mean in zip(self.model.named_parameters(), self.mean, strict=True)}
 
     @contextmanager
-    def used(self) -> Iterator[None]:
+    def applied(self) -> Iterator[None]:
         """Context in which the model has the mean as its weights."""
         weights = [weight.data for weight in self.model.parameters()]
-        self._give(self.mean)
+        self._set_weights(self.mean)
         try:
             yield
         finally:
-            self._give(weights)
+            self._set_weights(weights)
 
-    def _give(self, weights: list[Tensor]) -> None:
+    def _set_weights(self, weights: list[Tensor]) -> None:
         for weight, value in zip(self.model.parameters(), weights, strict=True):
             weight.data = value
 
@@ -115,7 +115,7 @@ class MovingAverage:
 def write_weights(path: Path, weights: dict[str, Tensor]) -> None:
     """Writes weights atomically as safetensors, a format that cannot run code when read, with their checksum."""
     plain = {name: weight.detach().to("cpu", copy=False).contiguous() for name, weight in weights.items()}
-    write_atomic(path, lambda file: file.write(save(plain, {CHECKSUM: _checksum(plain)})))
+    write_atomic(path, lambda file: file.write(save(plain, {CHECKSUM_KEY: _checksum(plain)})))
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -130,7 +130,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
     except (OSError, SafetensorError, ValueError, KeyError) as error:
         raise UserError(f"{path}: cannot be read as weights: {error}", code="damaged-weights") from None
-    if header.get("__metadata__", {}).get(CHECKSUM) != _checksum(weights):
+    if header.get("__metadata__", {}).get(CHECKSUM_KEY) != _checksum(weights):
         raise UserError(f"{path}: not the weights that a training wrote: their checksum is another. Restore the file, "
                         "or train again", code="damaged-weights")
     return weights

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from scalesearch.data import PAD, Batch
-from scalesearch.data.split import Ints
+from scalesearch.data.split import IntArray
 from scalesearch.nn import Dropout, build
 from scalesearch.train import checkpoint
-from scalesearch.train.hardware import Hardware, TrainingFailed, out_of_memory, require_memory
+from scalesearch.train.hardware import Hardware, TrainingFailedError, check_memory, is_out_of_memory
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.updates.loss import cross_entropy
-from scalesearch.train.updates.optimizers import optimizers
-from scalesearch.train.updates.rates import scales
+from scalesearch.train.updates.optimizers import build_optimizers
+from scalesearch.train.updates.parametrization import weight_scales
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,12 @@ class Shard:
 
     Attributes:
         batches: of this process. tokens: real target tokens of the batches of all processes.
-        rows: sentences of the longest batch of any process.
+        max_sentences: sentences of the longest batch of any process.
     """
 
     batches: list[Batch]
-    tokens: int
-    rows: int
+    update_tokens: int
+    max_sentences: int
 
 
 class Engine:
@@ -41,11 +41,11 @@ class Engine:
 
     def __init__(self, model: Any, recipe: Recipe, hardware: Hardware) -> None:
         self.model, self.recipe, self.hardware = model, recipe, hardware
-        model.set_attention(hardware.attention)
+        model.set_attention(hardware.attention_kernel)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.optimizers = optimizers(model, recipe, scales(model, recipe), hardware.bf16)
-        self.states = torch.compile(self._states, dynamic=True) if hardware.compiled else self._states
-        self.parts = 1
+        self.optimizers = build_optimizers(model, recipe, weight_scales(model, recipe), hardware.uses_bf16)
+        self.compute_states = torch.compile(self._states, dynamic=True) if hardware.is_compiled else self._states
+        self.batch_splits = 1
 
     def update(self, batches: list[Batch], lr: float) -> Tensor:
         """Takes one step on ``batches``; returns the smoothed loss per token, on the device.
@@ -59,10 +59,10 @@ class Engine:
 
     def step(self, shard: Shard, lr: float) -> Tensor:
         """Takes one step on ``shard``; see :meth:`update`."""
-        loss = self._gradients(shard)
+        loss = self._compute_gradients(shard)
         while loss is None:
             self._split_batches(shard)
-            loss = self._gradients(shard)
+            loss = self._compute_gradients(shard)
         if self.recipe.clip_norm:
             torch.nn.utils.clip_grad_norm_(self.parameters, self.recipe.clip_norm, foreach=True)
         for optimizer in self.optimizers:
@@ -78,100 +78,100 @@ class Engine:
     def state(self) -> dict[str, Any]:
         """State that the next update depends on, besides its batches and learning rate."""
         return {"model": self.model.state_dict(), "optimizer": [each.state_dict() for each in self.optimizers],
-                "parts": self.parts, "random": checkpoint.random_state()}
+                "parts": self.batch_splits, "random": checkpoint.get_random_state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restores what :meth:`state` returned."""
         self.model.load_state_dict(state["model"])
         for optimizer, kept in zip(self.optimizers, state["optimizer"], strict=True):
             optimizer.load_state_dict(kept)
-        self.parts = state["parts"]
-        checkpoint.restore_random(state["random"])
+        self.batch_splits = state["parts"]
+        checkpoint.set_random_state(state["random"])
 
     def loss_sum(self, batch: Batch, smoothing: float) -> Tensor:
         """Cross-entropy summed over the real target tokens of a batch, in nats.
 
         In training under R-Drop of two passes, in the mean, and how far they differ; see :func:`cross_entropy`.
         """
-        tensor, alpha = self.hardware.tensor, self.recipe.rdrop if self.model.training else 0.0
+        tensor, alpha = self.hardware.to_device, self.recipe.rdrop if self.model.training else 0.0
         passes = 2 if alpha else 1
         # Found on the host: finding it on a GPU would make every update wait for the one before.
         real = np.flatnonzero(batch.target_out != PAD)
         places = (real[:, None] + np.arange(passes) * batch.target_out.size).ravel()
         with self.hardware.autocast():
-            states = self.states(*(tensor(np.tile(side, (passes, 1))) for side in (batch.source, batch.target_in)))
+            states = self.compute_states(*(tensor(np.tile(side, (passes, 1))) for side in (batch.source, batch.target_in)))
             hidden = states.flatten(0, 1).index_select(0, tensor(places))
             labels, shares = (part if part is None else tensor(part.repeat(passes, 0))
-                              for part in self._labels(batch, real))
-            losses = [cross_entropy(*term, smoothing, agreement=alpha, shares=shares)
+                              for part in self._mix_soft_labels(batch, real))
+            losses = [cross_entropy(*term, smoothing, rdrop_alpha=alpha, label_weights=shares)
                       for term in self.model.terms(hidden, labels)]
             return (losses[0] if len(losses) == 1 else torch.stack(losses).sum()) / passes
 
-    def _labels(self, batch: Batch, real: Ints) -> tuple[Ints, Ints | None]:
+    def _mix_soft_labels(self, batch: Batch, real: IntArray) -> tuple[IntArray, IntArray | None]:
         """Labels (N,) at the places ``real``; in training with soft targets, (N, 1 + top) and what share each has."""
-        labels, share = batch.target_out.ravel()[real], self.recipe.soft_share
-        if batch.soft is None or not self.model.training or not share:
+        labels, share = batch.target_out.ravel()[real], self.recipe.distillation_weight
+        if batch.soft_targets is None or not self.model.training or not share:
             return labels, None
-        ids, probabilities = (part.reshape(-1, part.shape[-1])[real] for part in (batch.soft.ids,
-                                                                                  batch.soft.probabilities))
+        ids, probabilities = (part.reshape(-1, part.shape[-1])[real] for part in (batch.soft_targets.ids,
+                                                                                  batch.soft_targets.probabilities))
         own = np.full((len(real), 1), 1 - share, np.float32)
         return np.hstack([labels[:, None], ids]), np.hstack([own, np.float32(share) * probabilities])
 
     def _states(self, source: Tensor, target: Tensor) -> Tensor:
         return self.model.decode(target, self.model.encode(source))
 
-    def _gradients(self, shard: Shard) -> Tensor | None:
+    def _compute_gradients(self, shard: Shard) -> Tensor | None:
         """Gradients of the shard; returns its part of the loss, None if memory ran out."""
         self.model.zero_grad(set_to_none=True)
         try:
             total = torch.zeros((), device=self.hardware.device)
-            for piece in (piece for batch in shard.batches for piece in cut(batch, self.parts)):
-                loss = self.loss_sum(piece, self.recipe.label_smoothing) / shard.tokens
+            for piece in (piece for batch in shard.batches for piece in split_batch(batch, self.batch_splits)):
+                loss = self.loss_sum(piece, self.recipe.label_smoothing) / shard.update_tokens
                 loss.backward()
                 total += loss.detach()
             return total
         except (RuntimeError, MemoryError) as error:
-            if not out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
         # Only here, with the exception and the frames that it held gone, is what they held free.
         return None
 
     def _split_batches(self, shard: Shard) -> None:
         self.model.zero_grad(set_to_none=True)
-        if self.parts >= shard.rows:
-            raise TrainingFailed(
+        if self.batch_splits >= shard.max_sentences:
+            raise TrainingFailedError(
                 f"out of memory on {self.hardware.name}, even with one sentence at a time "
-                f"(batches of {self.recipe.max_tokens} tokens cut into {self.parts} pieces)"
+                f"(batches of {self.recipe.max_tokens} tokens cut into {self.batch_splits} pieces)"
             )
-        self.parts *= 2
+        self.batch_splits *= 2
         if self.hardware.device.type == "cuda":
             torch.cuda.empty_cache()
 
 
-def first_model(block: Any, vocab: int, recipe: Recipe, seed: int) -> Any:
+def build_initial_model(block: Any, vocab: int, recipe: Recipe, seed: int) -> Any:
     """Builds the model before its first update; seeds all random number generators of PyTorch."""
-    require_memory(block, vocab)
+    check_memory(block, vocab)
     torch.manual_seed(seed)
     rates = Dropout(recipe.dropout, recipe.attention_dropout, recipe.activation_dropout)
     model = build(block, vocab=vocab, init=recipe.init, seed=seed, dropout=rates)
     with torch.no_grad():
-        for name, scale in scales(model, recipe).items():
-            model.get_parameter(name).mul_(scale.init)
+        for name, scale in weight_scales(model, recipe).items():
+            model.get_parameter(name).mul_(scale.init_factor)
     return model
 
 
-def cut(batch: Batch, parts: int) -> list[Batch]:
-    """Cuts ``batch`` into at most ``parts`` batches of like size, without columns of padding alone."""
-    if parts == 1:
+def split_batch(batch: Batch, n_splits: int) -> list[Batch]:
+    """Cuts ``batch`` into at most ``n_splits`` batches of like size, without columns of padding alone."""
+    if n_splits == 1:
         return [batch]
-    rows = np.array_split(np.arange(len(batch)), min(parts, len(batch)))
+    rows = np.array_split(np.arange(len(batch)), min(n_splits, len(batch)))
     return [Batch(_trim(batch.source[r]), _trim(batch.target_in[r]), _trim(batch.target_out[r]), batch.indices[r],
-                  batch.soft and batch.soft.at(r, _width(batch.target_out[r]))) for r in rows]
+                  batch.soft_targets and batch.soft_targets.take(r, _width(batch.target_out[r]))) for r in rows]
 
 
-def _trim(ids: Ints) -> Ints:
+def _trim(ids: IntArray) -> IntArray:
     return ids[:, : _width(ids)]
 
 
-def _width(ids: Ints) -> int:
+def _width(ids: IntArray) -> int:
     return int((ids != PAD).sum(1).max())

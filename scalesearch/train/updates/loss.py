@@ -16,28 +16,28 @@ from typing import Any
 import torch
 from torch import Tensor
 
-CHUNK = 256  # rows at a time: 256 · 8,000 fp32 logits are 8 MB, which a last-level cache holds
-CHUNK_GPU = 4096
+CHUNK_ROWS_CPU = 256  # rows at a time: 256 · 8,000 fp32 logits are 8 MB, which a last-level cache holds
+CHUNK_ROWS_GPU = 4096
 
 
 def cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float = 0.0,
-                  chunk: int | None = None, agreement: float = 0.0, shares: Tensor | None = None) -> Tensor:
+                  chunk_rows: int | None = None, rdrop_alpha: float = 0.0, label_weights: Tensor | None = None) -> Tensor:
     """Label-smoothed cross-entropy (Szegedy et al. 2016) summed over rows, in nats; a scalar.
 
     Args:
         hidden: (N, d) states at real target positions.
         weight: (V, d) output matrix. bias: (V,) or None.
-        target: (N,) labels, or (N, m) with ``shares``.
+        target: (N,) labels, or (N, m) with ``label_weights``.
         smoothing: mass ε spread over all V entries, as ``torch.nn.functional.cross_entropy`` does.
-        chunk: rows whose logits are held together; an even number where there is an ``agreement``.
-        agreement: α of R-Drop; adds α / 2 · (KL(p, q) + KL(q, p)) of the distributions of rows 2i and 2i + 1.
-        shares: (N, m) of a row's probability that its m labels have; they sum to 1. Labels may repeat.
+        chunk_rows: rows whose logits are held together; an even number where there is an ``rdrop_alpha``.
+        rdrop_alpha: α of R-Drop; adds α / 2 · (KL(p, q) + KL(q, p)) of the distributions of rows 2i and 2i + 1.
+        label_weights: (N, m) of a row's probability that its m labels have; they sum to 1. Labels may repeat.
     """
-    rows = chunk or (CHUNK_GPU if hidden.is_cuda else CHUNK)
-    if shares is None:
+    rows = chunk_rows or (CHUNK_ROWS_GPU if hidden.is_cuda else CHUNK_ROWS_CPU)
+    if label_weights is None:
         target = target[:, None]
-        shares = hidden.new_ones(target.shape, dtype=torch.float32)
-    return _CrossEntropy.apply(hidden, weight, bias, target, shares, smoothing, rows, agreement)
+        label_weights = hidden.new_ones(target.shape, dtype=torch.float32)
+    return _CrossEntropy.apply(hidden, weight, bias, target, label_weights, smoothing, rows, rdrop_alpha)
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -49,13 +49,13 @@ class _CrossEntropy(torch.autograd.Function):
         low = torch.get_autocast_dtype(hidden.device.type) if torch.is_autocast_enabled(hidden.device.type) else None
         x, w = (hidden.to(low), weight.to(low)) if low else (hidden, weight)
         needs_grad = any(ctx.needs_input_grad[:3])
-        grads = _Gradients(x, weight, bias) if needs_grad else None
+        grads = _OutputGradients(x, weight, bias) if needs_grad else None
         total = weight.new_zeros(())
         for start in range(0, len(x), chunk):
             rows = slice(start, start + chunk)
-            total += _chunk(x[rows], w, bias, target[rows], shares[rows], smoothing, grads, rows, agreement)
+            total += _chunk_loss(x[rows], w, bias, target[rows], shares[rows], smoothing, grads, rows, agreement)
         if smoothing:
-            total += _smooth(x, weight, bias, smoothing, grads)
+            total += _smoothing_term(x, weight, bias, smoothing, grads)
         ctx.grads = grads
         ctx.dtypes = hidden.dtype, weight.dtype
         return total
@@ -69,7 +69,7 @@ class _CrossEntropy(torch.autograd.Function):
         return *scaled, None, None, None, None, None
 
 
-class _Gradients:
+class _OutputGradients:
     """Sums of the gradients of states (N, d), matrix (V, d) and bias (V,)."""
 
     def __init__(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
@@ -90,9 +90,9 @@ class _Gradients:
             self.bias += d_logits.sum(0)
 
 
-def _chunk(x: Tensor, w: Tensor, bias: Tensor | None, target: Tensor, shares: Tensor, smoothing: float,
-           grads: _Gradients | None, rows: slice, agreement: float) -> Tensor:
-    """Loss of some rows: (1 - ε) · cross-entropy plus ε · log-partition. :func:`_smooth` adds the rest of it."""
+def _chunk_loss(x: Tensor, w: Tensor, bias: Tensor | None, target: Tensor, shares: Tensor, smoothing: float,
+           grads: _OutputGradients | None, rows: slice, agreement: float) -> Tensor:
+    """Loss of some rows: (1 - ε) · cross-entropy plus ε · log-partition. :func:`_smoothing_term` adds the rest of it."""
     logits = x @ w.t()
     logits = logits if logits.dtype == torch.float64 else logits.float()
     if bias is not None:
@@ -104,7 +104,7 @@ def _chunk(x: Tensor, w: Tensor, bias: Tensor | None, target: Tensor, shares: Te
     p = torch.softmax(logits, 1)
     partition = logits.amax(1, keepdim=True) - p.amax(1, keepdim=True).log()
     loss = (partition - (1 - smoothing) * correct).sum()
-    pull, distance = _agree(logits, p, agreement) if agreement else (None, 0)
+    pull, distance = _rdrop_gradient(logits, p, agreement) if agreement else (None, 0)
     p.scatter_add_(1, target, (smoothing - 1) * shares)
     if pull is not None:
         p += pull
@@ -112,7 +112,7 @@ def _chunk(x: Tensor, w: Tensor, bias: Tensor | None, target: Tensor, shares: Te
     return loss + distance
 
 
-def _agree(logits: Tensor, probabilities: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
+def _rdrop_gradient(logits: Tensor, probabilities: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
     """Gradient by the logits (n, V) of α / 2 · (KL(p, q) + KL(q, p)) over all pairs of rows, and its value."""
     p, q = probabilities[::2], probabilities[1::2]
     apart = logits[::2] - logits[1::2]
@@ -123,7 +123,7 @@ def _agree(logits: Tensor, probabilities: Tensor, alpha: float) -> tuple[Tensor,
     return pull.mul_(alpha / 2), alpha / 2 * (change * apart).sum()
 
 
-def _smooth(x: Tensor, weight: Tensor, bias: Tensor | None, smoothing: float, grads: _Gradients | None) -> Tensor:
+def _smoothing_term(x: Tensor, weight: Tensor, bias: Tensor | None, smoothing: float, grads: _OutputGradients | None) -> Tensor:
     """Smoothing term, - ε / V times the sum of all logits; added to the gradients too."""
     share = smoothing / len(weight)
     column = weight.sum(0)

@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 
 from scalesearch.train.recipe import Recipe
-from scalesearch.train.updates.rates import Scale
+from scalesearch.train.updates.parametrization import WeightScale
 
 # Newton-Schulz steps, and the coefficients of their polynomial (Jordan et al. 2024): singular values come near 1.
-STEPS, COEFFICIENTS = 5, (3.4445, -4.7750, 2.0315)
-RMS = 0.2  # of an update's entries, as AdamW's have it (Liu et al. 2025, section 2.2)
-NEAR_ZERO = 1e-7
-EVERY, MAX_SIDE, SOAP_EPS = 10, 512, 1e-8
+NEWTON_SCHULZ_STEPS, NEWTON_SCHULZ_COEFFICIENTS = 5, (3.4445, -4.7750, 2.0315)
+UPDATE_RMS = 0.2  # of an update's entries, as AdamW's have it (Liu et al. 2025, section 2.2)
+NORM_EPS = 1e-7
+BASIS_UPDATE_INTERVAL, MAX_PRECONDITIONED_SIDE, SOAP_EPS = 10, 512, 1e-8
 
 
-def optimizers(model: Any, recipe: Recipe, scales: Mapping[str, Scale], bf16: bool) -> list[torch.optim.Optimizer]:
+def build_optimizers(model: Any, recipe: Recipe, scales: Mapping[str, WeightScale], bf16: bool) -> list[torch.optim.Optimizer]:
     """The optimisers of ``model``; ``scale`` in each group is the factor on the schedule's rate.
 
     Args:
@@ -28,23 +28,23 @@ def optimizers(model: Any, recipe: Recipe, scales: Mapping[str, Scale], bf16: bo
     matrices: dict[Any, list[Tensor]] = defaultdict(list)
     for name, weight in model.named_parameters():
         scale = scales[name]
-        if scale.matrices:
-            matrices[scale.rate, scale.matrices].append(weight)
+        if scale.n_matrices:
+            matrices[scale.lr_factor, scale.n_matrices].append(weight)
         else:
-            rest[scale.rate, weight.ndim >= 2].append(weight)
+            rest[scale.lr_factor, weight.ndim >= 2].append(weight)
     made: list[torch.optim.Optimizer] = []
     if rest:
-        made.append(adamw([{"params": weights, "scale": rate, "weight_decay": recipe.weight_decay * decays}
+        made.append(build_adamw([{"params": weights, "scale": rate, "weight_decay": recipe.weight_decay * decays}
                            for (rate, decays), weights in rest.items()], recipe))
     if matrices:
-        groups = [{"params": weights, "scale": rate * recipe.rate_of_matrices, "matrices": count}
+        groups = [{"params": weights, "scale": rate * recipe.resolved_matrix_lr_factor, "matrices": count}
                   for (rate, count), weights in matrices.items()]
         settings = {"lr": recipe.lr.base, "momentum": recipe.momentum, "weight_decay": recipe.weight_decay}
         made.append({"muon": Muon, "soap": Soap}[recipe.optimizer](groups, bf16, **settings))
     return made
 
 
-def adamw(groups: list[dict[str, Any]], recipe: Recipe) -> torch.optim.Optimizer:
+def build_adamw(groups: list[dict[str, Any]], recipe: Recipe) -> torch.optim.Optimizer:
     """Adam, or AdamW with a weight decay; fused where PyTorch can."""
     settings: dict[str, Any] = {"lr": recipe.lr.base, "betas": (recipe.beta1, recipe.beta2), "eps": recipe.eps}
     try:
@@ -53,7 +53,7 @@ def adamw(groups: list[dict[str, Any]], recipe: Recipe) -> torch.optim.Optimizer
         return torch.optim.AdamW(groups, foreach=True, **settings)
 
 
-class OfMatrices(torch.optim.Optimizer):
+class MatrixOptimizer(torch.optim.Optimizer):
     """Base of optimisers of matrices; ``matrices`` in a group says how many each of its weights is."""
 
     def __init__(self, groups: list[dict[str, Any]], bf16: bool, lr: float, momentum: float,
@@ -65,29 +65,29 @@ class OfMatrices(torch.optim.Optimizer):
     def step(self, closure: Any = None) -> None:
         """Takes one step with the gradients there are."""
         for group in self.param_groups:
-            for weights in _by_shape(group["params"]):
+            for weights in _group_by_shape(group["params"]):
                 if group["weight_decay"]:
                     torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
-                self.move(weights, group)
+                self.update_weights(weights, group)
 
-    def move(self, weights: list[Tensor], group: Mapping[str, Any]) -> None:
+    def update_weights(self, weights: list[Tensor], group: Mapping[str, Any]) -> None:
         """Changes weights of one shape."""
         raise NotImplementedError
 
 
-class Muon(OfMatrices):
+class Muon(MatrixOptimizer):
     """Momentum made orthogonal, matrix by matrix (Jordan et al. 2024), with updates as large as AdamW's.
 
     As ``torch.optim.Muon`` with ``match_rms_adamw``, but for two things: its products are in fp32 where bf16 is slow,
     and matrices of one shape go through them together.
     """
 
-    def move(self, weights: list[Tensor], group: Mapping[str, Any]) -> None:
-        stacked = _as_matrices(torch.stack(self._momenta(weights, group["momentum"])), group["matrices"])
-        steps = orthogonal(stacked, self.dtype).view(len(weights), *weights[0].shape).unbind()
-        torch._foreach_add_(weights, steps, alpha=-group["lr"] * RMS * math.sqrt(max(stacked.shape[1:])))
+    def update_weights(self, weights: list[Tensor], group: Mapping[str, Any]) -> None:
+        stacked = _as_matrices(torch.stack(self._nesterov_momenta(weights, group["momentum"])), group["matrices"])
+        steps = orthogonalize(stacked, self.dtype).view(len(weights), *weights[0].shape).unbind()
+        torch._foreach_add_(weights, steps, alpha=-group["lr"] * UPDATE_RMS * math.sqrt(max(stacked.shape[1:])))
 
-    def _momenta(self, weights: list[Tensor], momentum: float) -> list[Tensor]:
+    def _nesterov_momenta(self, weights: list[Tensor], momentum: float) -> list[Tensor]:
         """The means of gradients, looking one step ahead (Nesterov)."""
         gradients = [weight.grad for weight in weights]
         means = [self.state[weight].setdefault("mean", torch.zeros_like(weight)) for weight in weights]
@@ -95,7 +95,7 @@ class Muon(OfMatrices):
         return list(torch._foreach_lerp(gradients, means, momentum))
 
 
-class Soap(OfMatrices):
+class Soap(MatrixOptimizer):
     """Adam in the eigenbasis of Shampoo's preconditioners (Vyas et al. 2024, algorithm 3), matrix by matrix.
 
     The bases follow by one step of a power iteration every ``EVERY`` updates, and means are kept in them. A side longer
@@ -104,49 +104,49 @@ class Soap(OfMatrices):
     anew.
     """
 
-    def move(self, weights: list[Tensor], group: Mapping[str, Any]) -> None:
+    def update_weights(self, weights: list[Tensor], group: Mapping[str, Any]) -> None:
         gradients = _as_matrices(torch.stack([weight.grad for weight in weights]), group["matrices"])  # type: ignore
         state = self.state[weights[0]]
         if state and len(state["mean"]) == len(gradients):
-            steps = self._step(state, gradients, group["momentum"]).view(len(weights), *weights[0].shape).unbind()
+            steps = self._update_directions(state, gradients, group["momentum"]).view(len(weights), *weights[0].shape).unbind()
             torch._foreach_add_(weights, steps, alpha=-group["lr"])
         elif gradients.isfinite().all():  # else there are no bases; the loss, which is not finite, ends the training
             state |= {"updates": 0, "mean": torch.zeros_like(gradients), "square": torch.zeros_like(gradients)}
             state["covariances"] = _covariances(gradients)
             state["bases"] = {side: torch.linalg.eigh(cov)[1] for side, cov in state["covariances"].items()}
 
-    def _step(self, state: dict[str, Any], gradient: Tensor, decay: float) -> Tensor:
+    def _update_directions(self, state: dict[str, Any], gradient: Tensor, decay: float) -> Tensor:
         """The directions of one update, (n, rows, columns)."""
         state["updates"] += 1
         low = gradient.to(self.dtype)
         bases = {side: basis.to(self.dtype) for side, basis in state["bases"].items()}
-        turned = _turned(low, bases).to(gradient.dtype)
+        turned = _rotate(low, bases).to(gradient.dtype)
         state["mean"].lerp_(turned, 1 - decay)
         state["square"].mul_(decay).addcmul_(turned, turned, value=1 - decay)
         correction = 1 - decay ** state["updates"]
         size = (state["square"] / correction).sqrt_().add_(SOAP_EPS).mul_(correction)
-        step = _turned((state["mean"] / size).to(self.dtype), bases, back=True)
+        step = _rotate((state["mean"] / size).to(self.dtype), bases, back=True)
         for side, cov in _covariances(low).items():
             state["covariances"][side].lerp_(cov.to(gradient.dtype), 1 - decay)
-        if state["updates"] % EVERY == 0:
-            self._follow(state)
+        if state["updates"] % BASIS_UPDATE_INTERVAL == 0:
+            self._update_bases(state)
         return step.to(gradient.dtype)
 
-    def _follow(self, state: dict[str, Any]) -> None:
+    def _update_bases(self, state: dict[str, Any]) -> None:
         """Moves the bases towards the eigenvectors of what the covariances have become, and the mean with them."""
-        own = _turned(state["mean"], state["bases"], back=True)
+        own = _rotate(state["mean"], state["bases"], back=True)
         state["bases"] = {side: torch.linalg.qr(state["covariances"][side] @ basis)[0]
                           for side, basis in state["bases"].items()}
-        state["mean"] = _turned(own, state["bases"])
+        state["mean"] = _rotate(own, state["bases"])
 
 
 def _covariances(gradient: Tensor) -> dict[str, Tensor]:
     """Of rows and of columns, where they are not too many."""
     pairs = {"rows": (gradient, gradient.mT), "columns": (gradient.mT, gradient)}
-    return {side: one @ other for side, (one, other) in pairs.items() if one.shape[1] <= MAX_SIDE}
+    return {side: one @ other for side, (one, other) in pairs.items() if one.shape[1] <= MAX_PRECONDITIONED_SIDE}
 
 
-def _turned(x: Tensor, bases: Mapping[str, Tensor], back: bool = False) -> Tensor:
+def _rotate(x: Tensor, bases: Mapping[str, Tensor], back: bool = False) -> Tensor:
     """``x`` in the bases of its sides, or back from there."""
     if (rows := bases.get("rows")) is not None:
         x = (rows if back else rows.mT) @ x
@@ -161,19 +161,19 @@ def _as_matrices(weights: Tensor, count: int) -> Tensor:
     return weights.reshape(len(weights) * count, rows, -1)
 
 
-def orthogonal(matrices: Tensor, dtype: torch.dtype) -> Tensor:
+def orthogonalize(matrices: Tensor, dtype: torch.dtype) -> Tensor:
     """Near the nearest orthogonal matrix to each of (n, rows, columns), by Newton-Schulz steps."""
-    a, b, c = COEFFICIENTS
+    a, b, c = NEWTON_SCHULZ_COEFFICIENTS
     wide = matrices.shape[1] <= matrices.shape[2]
     x = (matrices if wide else matrices.mT).to(dtype)
-    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=NEAR_ZERO)
-    for _ in range(STEPS):
+    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=NORM_EPS)
+    for _ in range(NEWTON_SCHULZ_STEPS):
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return (x if wide else x.mT).to(matrices.dtype)
 
 
-def _by_shape(weights: list[Tensor]) -> Iterator[list[Tensor]]:
+def _group_by_shape(weights: list[Tensor]) -> Iterator[list[Tensor]]:
     """The weights that have a gradient, those of one shape together."""
     shapes: dict[torch.Size, list[Tensor]] = defaultdict(list)
     for weight in weights:

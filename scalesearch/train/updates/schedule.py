@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from scalesearch.train.recipe import Recipe
 
-MIN_WARMUP = 0.01  # of the peak rate, where a warm-up given as a share of the budget starts: 0 would learn nothing
+MIN_WARMUP_LR_FACTOR = 0.01  # of the peak rate, where a warm-up given as a share of the budget starts: 0 would learn nothing
 
 
 @dataclass
-class Spent:
+class BudgetUsed:
     """Budget used so far, as checkpoints store it.
 
     ``cpu_seconds`` and ``seconds`` are those of updates (data included), without validation, decoding and saving.
@@ -21,15 +21,15 @@ class Spent:
     cpu_seconds: float = 0.0
     seconds: float = 0.0
 
-    def share(self, recipe: Recipe, pairs_an_epoch: int) -> float:
+    def budget_share(self, recipe: Recipe, pairs_per_epoch: int) -> float:
         """Largest used share of any budget; from 1 on, training is over."""
-        used = {"steps": self.steps, "tokens": self.tokens, "epochs": self.pairs / pairs_an_epoch,
+        used = {"steps": self.steps, "tokens": self.tokens, "epochs": self.pairs / pairs_per_epoch,
                 "cpu_minutes": self.cpu_seconds / 60, "minutes": self.seconds / 60}
         limits: dict[str, float | None] = {name: getattr(recipe, name) for name in used}
         return max(used[name] / limit for name, limit in limits.items() if limit is not None)
 
 
-class Schedule:
+class LearningRateSchedule:
     """Learning rate schedule.
 
     Positions are shares of the budget, so that one formula serves updates, tokens and minutes. The position at which a
@@ -38,18 +38,18 @@ class Schedule:
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
-        self.warm_end: float | None = recipe.warmup if recipe.warmup < 1 else None
+        self.warmup_end_share: float | None = recipe.warmup if recipe.warmup < 1 else None
 
-    def rate(self, step: int, share: float) -> float:
+    def learning_rate(self, step: int, share: float) -> float:
         """Learning rate of the update after ``step`` others, at the position ``share`` of the budget."""
         warmup, peak = self.recipe.warmup, self.recipe.lr.base
         if warmup >= 1 and step < warmup:
             return peak * (step + 1) / warmup
         if warmup < 1 and share < warmup:
-            return peak * max(share / warmup, MIN_WARMUP)
-        if self.warm_end is None:
-            self.warm_end = share
-        share, start = min(share, 1.0), self.warm_end
+            return peak * max(share / warmup, MIN_WARMUP_LR_FACTOR)
+        if self.warmup_end_share is None:
+            self.warmup_end_share = share
+        share, start = min(share, 1.0), self.warmup_end_share
         along = (share - start) / (1 - start) if start < 1 else 1.0
         match self.recipe.schedule:
             case "inverse_sqrt":
@@ -64,23 +64,23 @@ class Schedule:
 
 
 @dataclass
-class Interval:
-    """Interval of ``every`` so many updates, or below 1 a share of the budget. ``done`` counts those over."""
+class IntervalTrigger:
+    """Interval of ``length`` so many updates, or below 1 a share of the budget. ``n_passed`` counts those over."""
 
-    every: float
-    done: int = 0
+    length: float
+    n_passed: int = 0
 
-    def count(self, step: int, share: float) -> int:
+    def count_passed(self, step: int, share: float) -> int:
         """Number of intervals passed."""
-        if not self.every:
+        if not self.length:
             return 0
-        position = step if self.every >= 1 else share + 1e-9
-        return int(position / self.every)
+        position = step if self.length >= 1 else share + 1e-9
+        return int(position / self.length)
 
-    def due(self, step: int, share: float) -> bool:
+    def is_due(self, step: int, share: float) -> bool:
         """Whether an interval has passed since the last :meth:`tick`."""
-        return self.count(step, share) > self.done
+        return self.count_passed(step, share) > self.n_passed
 
-    def tick(self, step: int, share: float) -> None:
+    def mark_passed(self, step: int, share: float) -> None:
         """Marks all intervals up to here as done."""
-        self.done = self.count(step, share)
+        self.n_passed = self.count_passed(step, share)

@@ -17,7 +17,7 @@ from scalesearch.blocks.core import block
 from scalesearch.blocks.ffn import FFN, FFNS, ffn
 from scalesearch.blocks.maps.sites import DENSE
 from scalesearch.export.huggingface import bundle as bundling
-from scalesearch.export.huggingface.bundle import bundle, shown
+from scalesearch.export.huggingface.bundle import bundle_source, format_block
 from scalesearch.nn import build
 from scalesearch.space.assembly.architecture import assemble
 from scalesearch.testing import random_architecture
@@ -50,7 +50,7 @@ def without_transformers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def loaded(network: Any, folder: Path, name: str) -> Any:
     """The bundle of ``network`` as a module, after a look at what it imports."""
     file = folder / f"{name}.py"
-    file.write_text(bundle(network, "A model."))
+    file.write_text(bundle_source(network, "A model."))
     nodes = list(ast.walk(ast.parse(file.read_text())))
     places = [node.module for node in nodes if isinstance(node, ast.ImportFrom)]
     places += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
@@ -111,8 +111,8 @@ def test_a_kind_of_somebody_else_comes_along(tmp_path):
 
 
 def test_only_what_is_needed_is_there_and_reads_well(tmp_path):
-    text = bundle(assemble(answers()).block, "A model.")
-    assert text == bundle(assemble(answers()).block, "A model.")  # the same file for the same architecture
+    text = bundle_source(assemble(answers()).block, "A model.")
+    assert text == bundle_source(assemble(answers()).block, "A model.")  # the same file for the same architecture
     assert "def work(" not in text and "misfit" in text and "# A plain dict" in text
     assert max(map(len, text.splitlines())) <= 120
 
@@ -124,7 +124,7 @@ class Cache(FFN):
 
 def test_two_definitions_of_one_name_are_refused():
     with refuses("name-taken", "scalesearch.nn.model"):
-        bundle(Cache(4, ("src",), DENSE), "A model.")
+        bundle_source(Cache(4, ("src",), DENSE), "A model.")
 
 
 @pytest.mark.parametrize(("name", "top", "body"), [
@@ -139,9 +139,9 @@ def test_imports_that_cannot_be_followed_are_refused(name, top, body, tmp_path, 
         f"@block\nclass Own(FFN):\n    def forward(self, m, x):\n        {body}\n")
     monkeypatch.syspath_prepend(tmp_path)
     with refuses("not-bundled", f"somebodys_{name}"):
-        bundle(importlib.import_module(f"somebodys_{name}").Own(4, ("src",), DENSE), "A model.")
+        bundle_source(importlib.import_module(f"somebodys_{name}").Own(4, ("src",), DENSE), "A model.")
 
 
 def test_an_architecture_is_shown_as_the_value_that_it_is():
     network = assemble(answers(**EDGE)).block
-    assert eval(shown(network), {kind.__name__: kind for kind in bundling._kinds(network)}) == network
+    assert eval(format_block(network), {kind.__name__: kind for kind in bundling._block_classes(network)}) == network

@@ -6,7 +6,7 @@ import yaml
 
 from scalesearch.cost import cost, protocol_of
 from scalesearch.data import DataSpec
-from scalesearch.export.huggingface.card import card
+from scalesearch.export.huggingface.card import model_card
 from scalesearch.files import read_json
 from scalesearch.train import read_checkpoint
 from scalesearch.train.result import Result
@@ -14,7 +14,7 @@ from scalesearch.train.result import Result
 
 def test_it_has_costs_scores_data_and_seed_and_no_path_of_this_machine(trained_folder):
     trained, result = read_checkpoint(trained_folder), Result.read(trained_folder)
-    text = card(trained)
+    text = model_card(trained)
     head = yaml.safe_load(text.split("---\n")[1])
     (index,) = head["model-index"]
     assert head["license"] == "unknown" and head["pipeline_tag"] == "translation"
@@ -24,12 +24,12 @@ def test_it_has_costs_scores_data_and_seed_and_no_path_of_this_machine(trained_f
     assert f"| parameters | {costs['params.total']:,} |" in text
     assert f"| multiply-adds | {costs['macs.total']:,} |" in text
     assert result.metrics["bleu_signature"].replace("|", r"\|") in text and f"- seed: {result.seed}\n" in text
-    assert result.corpus in text and result.architecture_id in text
+    assert result.corpus_hash in text and result.architecture_id in text
     spec = DataSpec.from_mapping(read_json(trained_folder / "data.json", dict)["spec"])
     assert not any(str(place) in text for place in (trained_folder, *spec.train)) and "\n\n\n" not in text
 
 
 def test_of_a_model_without_a_result_it_says_what_there_is(trained_folder):
-    text = card(replace(read_checkpoint(trained_folder), folder=None, lowercase=True))
+    text = model_card(replace(read_checkpoint(trained_folder), folder=None, is_lowercase=True))
     assert "## Costs" in text and "## Scores" not in text and "seed" not in text and "lower-cased" in text
     assert "\n\n\n" not in text

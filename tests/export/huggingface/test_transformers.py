@@ -16,8 +16,8 @@ from scalesearch.blocks.core import PAD
 from scalesearch.cli import export as verb
 from scalesearch.cli import translate as translate_verb
 from scalesearch.data import EOS, Tokenizer
-from scalesearch.export.huggingface.format import Generating, HuggingFace
-from scalesearch.export.huggingface.tokenizer import check, tokenizer_json
+from scalesearch.export.huggingface.format import HuggingFaceDecoder, HuggingFaceFormat
+from scalesearch.export.huggingface.tokenizer import check_tokenizer, tokenizer_json
 from scalesearch.nn import build
 from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.decode import greedy, limits
@@ -25,7 +25,7 @@ from scalesearch.space.assembly.architecture import assemble
 from scalesearch.testing import random_architecture
 from scalesearch.train import read_checkpoint
 from scalesearch.train.checkpoint import Checkpoint
-from scalesearch.train.scoring.evaluate import Search
+from scalesearch.train.scoring.evaluate import DecodingOptions
 from tests.architectures import answers
 from tests.cli.test_train import run
 from tests.errors import refuses
@@ -49,7 +49,7 @@ def folder(trained: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 def written(trained: Checkpoint, folder: Path, quantise: str = "none") -> Path:
-    HuggingFace().write(trained, folder, quantise)
+    HuggingFaceFormat().write(trained, folder, quantise)
     return folder
 
 
@@ -74,8 +74,8 @@ def test_every_family_decodes_as_ours_with_a_cache_and_without(trained, tmp_path
         one = replace(trained, model=model, architecture=architecture, folder=None)
         place = tmp_path / f"network{number}"
         place.mkdir()
-        theirs = HuggingFace().open(written(one, place), 1)
-        assert isinstance(theirs, Generating)
+        theirs = HuggingFaceFormat().open_decoder(written(one, place), 1)
+        assert isinstance(theirs, HuggingFaceDecoder)
         assert theirs.model.num_parameters() == sum(weight.numel() for weight in model.parameters())
         rows = sources(vocab, rng)
         most = limits(model, padded(rows)).tolist()
@@ -92,7 +92,7 @@ def test_sentences_that_end_by_themselves_decode_as_ours_and_beams_find_no_worse
             weight *= 2 if weight.dim() > 1 else 1  # so that words depend on more than the word before
     one = replace(trained, model=model, architecture=architecture, folder=None)
     rows = sources(trained.tokenizer.vocab_size, Random(2), 40)
-    theirs, source = HuggingFace().open(written(one, tmp_path), 1), padded(rows)
+    theirs, source = HuggingFaceFormat().open_decoder(written(one, tmp_path), 1), padded(rows)
     found, most = greedy(model, source), limits(model, source)
     assert theirs.greedy(rows, most.tolist()) == found.best()
     assert 5 < int((found.lengths[:, 0] <= most).sum()) < 35  # some are cut, some are not
@@ -100,7 +100,7 @@ def test_sentences_that_end_by_themselves_decode_as_ours_and_beams_find_no_worse
     assert theirs.greedy(rows, few.tolist()) == greedy(model, source, few).best()
     # Theirs goes on with all beams where ours ends some, so it may find better ones, and what both find has one score.
     ours = beam_search(model, source, 4, 1.0, nbest=2).ranked()
-    pairs = [(mine[0], hers[0]) for mine, hers in zip(ours, theirs.beam(rows, most.tolist(), Search(4, 1.0, nbest=2)))]
+    pairs = [(mine[0], hers[0]) for mine, hers in zip(ours, theirs.beam_search(rows, most.tolist(), DecodingOptions(4, 1.0, n_best=2)))]
     assert all(hers[1] > mine[1] - 1e-4 for mine, hers in pairs)
     same = [(mine[1], hers[1]) for mine, hers in pairs if mine[0] == hers[0]]
     assert len(same) >= 30 and torch.allclose(*torch.tensor(same).T, atol=1e-4)
@@ -171,11 +171,11 @@ def test_tokenizers_of_both_kinds_are_the_same_on_text_that_was_never_seen(model
     (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer_json(ours, lowercase), ensure_ascii=False))
     theirs = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"), eos_token="</s>",
                                                   split_special_tokens=True)
-    check(theirs, ours, lowercase)
+    check_tokenizer(theirs, ours, lowercase)
     for line in lines:
         assert theirs(line)["input_ids"] == [*ours.encode([line.lower() if lowercase else line])[0], EOS]
     with refuses("other-tokenizer"):
-        check(theirs, Tokenizer.fit(lines[:9], 30, model), lowercase)
+        check_tokenizer(theirs, Tokenizer.fit(lines[:9], 30, model), lowercase)
 
 
 def test_the_verb_writes_it_and_translate_reads_it(trained_folder, tmp_path):

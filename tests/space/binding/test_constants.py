@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from scalesearch.data.spec import DATA
+from scalesearch.data.spec import DATA_SCHEMA
 from scalesearch.space.binding.constants import override, read_constants
 from scalesearch.space.schema.settings import OPTIONAL
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.syntax.diagnostics import Place, Source
 from scalesearch.space.syntax.nodes import Table
 from scalesearch.study.config.spec import STUDY
-from scalesearch.train.recipe import RECIPE
+from scalesearch.train.recipe import RECIPE_SCHEMA
 
 
 def shown_as_none(group: Group, path: str) -> Iterator[tuple[str, Field]]:
@@ -24,7 +24,7 @@ def shown_as_none(group: Group, path: str) -> Iterator[tuple[str, Field]]:
             yield f"{path}.{name}", child
 
 
-SHOWN = dict(pair for name, group in (("study", STUDY), ("data", DATA), ("recipe", RECIPE))
+SHOWN = dict(pair for name, group in (("study", STUDY), ("data", DATA_SCHEMA), ("recipe", RECIPE_SCHEMA))
              for pair in shown_as_none(group, name))
 
 
@@ -37,6 +37,6 @@ def test_the_default_that_pages_of_reference_show_may_be_written(path: str) -> N
 
 
 def test_a_file_may_be_called_none_in_quotes() -> None:
-    schema = replace(DATA, check=lambda values: (), make=dict)
+    schema = replace(DATA_SCHEMA, check=lambda values: (), make=dict)
     table = override(Table(Place(Source("a test", ""), 1, 1, 1), ()), schema, 'distilled=["none"]')
     assert read_constants(schema, table)["distilled"] == ("none",)

@@ -299,7 +299,7 @@ def test_a_study_may_not_choose_by_the_test_split(tmp_path):
     said = problems(tmp_path, SPACE + REST.replace("steps: 5", "steps: 5, score_on: test"))
     assert "score_on is `both`" in said and "s.yaml" in said
     chosen = read_study(write(tmp_path, SPACE + REST.replace("steps: 5", "steps: 5, score_on: valid")))
-    assert (chosen.recipe.score_on, read_study(write(tmp_path, SPACE + REST)).recipe.score_on) == ("valid", "both")
+    assert (chosen.recipe.score_splits, read_study(write(tmp_path, SPACE + REST)).recipe.score_splits) == ("valid", "both")
 
 
 TASK_FILES = "source: a, target: b, train: t, valid: v, test: w"

@@ -125,7 +125,7 @@ def test_trainings_are_those_of_the_trainer_by_the_rates_and_rules_asked_for(cal
             recipe = Recipe.from_mapping(job["recipe"])
             assert (recipe.steps, recipe.warmup) == (10, 2.5)
             assert (recipe.lr.rule, recipe.lr.base) == (option[0], 2e-3 * option[1])
-            assert (recipe.lr.at.width is None) == (option[0] == "none")
+            assert (recipe.lr.reference_sizes.width is None) == (option[0] == "none")
             assert (place / "architecture.yaml").read_bytes() == \
                 (results.study.folder / "trials" / member.folder / "architecture.yaml").read_bytes()
     assert {one.option for one in findings(results).alternatives} == set(plan.options)

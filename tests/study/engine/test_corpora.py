@@ -194,9 +194,9 @@ def test_a_reference_needs_a_vocabulary_as_the_space_has_one(folder, monkeypatch
 
 def test_data_that_fix_a_vocabulary_fit_no_other(tmp_path):
     spec = DataSpec(builtin="grammar", pairs=500)
-    assert spec.at(None) is spec and spec.at(300).entries == 300 and spec.entries == 2000
-    assert DataSpec(builtin="grammar", vocab=300).at(300).vocab == 300
+    assert spec.with_vocab(None) is spec and spec.with_vocab(300).fitted_vocab_size == 300 and spec.fitted_vocab_size == 2000
+    assert DataSpec(builtin="grammar", vocab=300).with_vocab(300).vocab == 300
     with refuses("given-twice", 400, 300, key="data.vocab"):
-        DataSpec(builtin="grammar", vocab=400).at(300)
+        DataSpec(builtin="grammar", vocab=400).with_vocab(300)
     with refuses("given-twice", "m.model", key="data.tokenizer"):
-        DataSpec(builtin="grammar", tokenizer="m.model").at(300)
+        DataSpec(builtin="grammar", tokenizer="m.model").with_vocab(300)

@@ -16,7 +16,7 @@ from scalesearch.study.executors.worker import finish
 from scalesearch.study.monitor.forecast import FILE, budget_of, describe_forecast, read_forecast, total
 from scalesearch.study.monitor.format import span
 from scalesearch.study.monitor.snapshot import Watch
-from scalesearch.train.effort import PARTS, Effort
+from scalesearch.train.effort import TRAINING_PARTS, Effort
 from tests.schedule.test_scheduler import RUNGS as LADDER
 from tests.schedule.test_scheduler import simulated
 from tests.study.engine.test_promotion import RUNGS, work
@@ -60,7 +60,7 @@ def test_a_study_takes_what_was_foretold(tmp_path):
     driver.run()
     spent = driver.trials.efforts()
     assert forecast.low <= total(spent).cpu_seconds <= forecast.high
-    assert all(forecast.efforts[part] == spent[part] for part in PARTS if part != "updates")
+    assert all(forecast.efforts[part] == spent[part] for part in TRAINING_PARTS if part != "updates")
     assert forecast.seconds == pytest.approx(total(spent).seconds)
     assert "random candidates" in " ".join(describe_forecast(forecast))
     write_json(tmp_path / FILE, msgspec.to_builtins(forecast))
@@ -69,7 +69,7 @@ def test_a_study_takes_what_was_foretold(tmp_path):
     assert shown.budget.spent == shown.budget.expected == spent
     assert shown.to_json()["budget"]["forecast"] == msgspec.to_builtins(forecast)
     screen = drawn(shown, 120)
-    assert all(word in screen for word in (*PARTS, "on the clock", span(total(spent).cpu_seconds)))
+    assert all(word in screen for word in (*TRAINING_PARTS, "on the clock", span(total(spent).cpu_seconds)))
 
 
 def test_references_and_seeds_are_foretold_by_their_own_sizes():
@@ -107,7 +107,7 @@ def test_what_was_forecast_is_kept_until_more_is_asked_for(tmp_path):
     driver.run()
     after = budget_of(forecast, driver.trials, RUNGS)
     assert after.spent == driver.trials.efforts() and after.seconds > before.seconds
-    assert all(after.expected[part].cpu_seconds >= after.spent[part].cpu_seconds > 0 for part in PARTS)
+    assert all(after.expected[part].cpu_seconds >= after.spent[part].cpu_seconds > 0 for part in TRAINING_PARTS)
     assert after.expected["updates"].cpu_seconds == pytest.approx(60 * 9)
 
 

@@ -22,8 +22,8 @@ from scalesearch.study.results.results import load, results_of
 from scalesearch.study.trials.evaluator import Evaluator
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State, Trial
-from scalesearch.train.recipe import RECIPE
-from scalesearch.train.recipe_space import laid_over, open_recipe, recipe_space
+from scalesearch.train.recipe import RECIPE_SCHEMA
+from scalesearch.train.recipe_space import build_recipe_space, extract_parameters, override_keys
 from tests.study.fakes import META, OBJECTIVES, FakeSpace, exported, limit, make_driver, make_plan, score
 from tests.study.fakes import fake_result as by_architecture
 
@@ -32,11 +32,11 @@ QUESTIONS = "steps: 5\nlr: 1e-3 | 2e-3 | 4e-3\ndropout: 0..0.3 step 0.1\n"
 
 def asking():
     """A plan whose recipe asks two questions."""
-    reader = Reader(RECIPE)
-    closed, leaves = open_recipe(compose(Source("r.yaml", QUESTIONS))[0], reader)
-    space = recipe_space(reader.read(closed), leaves)
+    reader = Reader(RECIPE_SCHEMA)
+    closed, leaves = extract_parameters(compose(Source("r.yaml", QUESTIONS))[0], reader)
+    space = build_recipe_space(reader.read(closed), leaves)
     evaluator = Evaluator(FakeSpace(), find_protocol("forward", 10, 10, 100), (limit(),), space)
-    recipe = space.base.to_json()
+    recipe = space.base_recipe.to_json()
     return make_plan(12, evaluator=evaluator, job={"threads": 1, "recipe": recipe},
                      shared={**META.shared, "recipe": recipe})
 
@@ -63,7 +63,7 @@ def test_architecture_and_recipe_are_proposed_together_and_never_twice(tmp_path,
         assert set(trial.params) >= {"width", "recipe.lr.base", "recipe.dropout"}
         assert trial.tuned == {"lr.base": trial.params["recipe.lr.base"], "dropout": trial.params["recipe.dropout"]}
         job = json.loads((driver.study.trial_folder(trial) / "job.json").read_text())
-        assert job["recipe"] == driver.study.record(trial)["recipe"] == laid_over(plan.job["recipe"], trial.tuned)
+        assert job["recipe"] == driver.study.record(trial)["recipe"] == override_keys(plan.job["recipe"], trial.tuned)
         assert trial.architecture == plan.evaluator.space.architecture(trial.answers).id
     copies = exported(driver).get_trials(deepcopy=False)
     assert [dict(one.params) for one in copies if one.params] == [dict(one.params) for one in driver.trials]

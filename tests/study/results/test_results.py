@@ -75,7 +75,7 @@ def test_the_signature_is_of_the_metric_that_the_study_chooses_by(folder, metric
     vars(results)["_first_record"] = signed
     assert results.signature == f"{words.partition(': ')[2]} · greedy"
     name, signature = results._signed
-    assert f"{METRICS[name].words}: {signature}" == words
+    assert f"{METRICS[name].label}: {signature}" == words
 
 
 def test_the_hypervolume_names_its_reference_point(folder):

@@ -12,8 +12,8 @@ from collections import Counter
 import pytest
 
 from scalesearch.data import DataSpec
-from scalesearch.data.builtin import FILE, MAX_PAIRS
-from scalesearch.data.sources import read
+from scalesearch.data.builtin import GRAMMAR_FILE, MAX_PAIRS
+from scalesearch.data.sources import read_sentences
 from tools.grammar import generate
 from tools.grammar.__main__ import corpus_lines, write_text
 
@@ -50,14 +50,14 @@ def first_lines(pairs: int) -> list[bytes]:
 
 
 def shipped_lines() -> list[bytes]:
-    return lzma.decompress(FILE.read_bytes()).splitlines(keepends=True)
+    return lzma.decompress(GRAMMAR_FILE.read_bytes()).splitlines(keepends=True)
 
 
 def test_text_files_hold_the_same_corpus(tmp_path):
     write_text(tmp_path, pairs=30, seed=1)
     files = {split: str(tmp_path / split) for split in ("train", "valid", "test")}
-    text = read(DataSpec(source="en", target="de", **files))
-    assert text == read(DataSpec(builtin="grammar", pairs=30))
+    text = read_sentences(DataSpec(source="en", target="de", **files))
+    assert text == read_sentences(DataSpec(builtin="grammar", pairs=30))
 
 
 def test_held_out_pairs_occur_once_and_nowhere_else(corpus):

@@ -13,7 +13,7 @@ from scalesearch.data import make_batch
 from scalesearch.signals import Interrupted
 from scalesearch.train import Result, train
 from scalesearch.train.checkpoint import load_state
-from scalesearch.train.parallel.gradients import divide, follow
+from scalesearch.train.parallel.gradients import run_follower, split_into_shards
 from scalesearch.train.parallel.team import Team, local_team
 from tests.errors import refuses
 from tests.train.conftest import recipe, tiny
@@ -26,7 +26,7 @@ ROUNDING = 1e-6  # sums in another order
 @pytest.fixture(scope="module")
 def two() -> Iterator[Team]:
     """Two processes, of which this one leads; started once, since each loads PyTorch."""
-    with local_team(2, False, 1, follow) as team:
+    with local_team(2, False, 1, run_follower) as team:
         yield team
 
 
@@ -115,7 +115,7 @@ def test_a_real_divergence_is_a_failure_with_its_reason(corpus, out, two: Team) 
 def test_patience_ends_all(corpus, out, two: Team) -> None:
     result = train(tiny(), corpus, recipe(steps=100, lr=0.0, patience=2, validate_every=2, average="best"), out,
                    team=two)
-    assert (result.stopped, result.steps) == ("patience", 6)
+    assert (result.stop_reason, result.steps) == ("patience", 6)
 
 
 def test_cpu_time_is_that_of_all(corpus, tmp_path, two: Team) -> None:
@@ -129,11 +129,11 @@ def test_cpu_time_is_that_of_all(corpus, tmp_path, two: Team) -> None:
 @given(st.lists(st.lists(st.integers(0, 299), min_size=1, max_size=9), min_size=1, max_size=7), st.integers(1, 5))
 def test_every_sentence_is_dealt_once(corpus, groups: list[list[int]], size: int) -> None:
     batches = [make_batch(corpus.train, np.array(group)) for group in groups]
-    shares = divide(batches, size)
+    shares = split_into_shards(batches, size)
     dealt = [int(i) for share in shares for batch in share.batches for i in batch.indices]
     assert sorted(dealt) == sorted(i for group in groups for i in group)
-    assert {share.tokens for share in shares} == {sum(batch.tokens for batch in batches)}
-    assert sum(batch.tokens for share in shares for batch in share.batches) == shares[0].tokens
+    assert {share.update_tokens for share in shares} == {sum(batch.tokens for batch in batches)}
+    assert sum(batch.tokens for share in shares for batch in share.batches) == shares[0].update_tokens
     counts = [len(share.batches) for share in shares]
     assert len(batches) % size or max(counts) == min(counts)
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from scalesearch.train import train
-from scalesearch.train.parallel.gradients import follow
-from scalesearch.train.parallel.team import ProcessLost, Team, local_team
+from scalesearch.train.parallel.gradients import run_follower
+from scalesearch.train.parallel.team import ProcessLostError, Team, local_team
 from scalesearch.train.updates import engine as engines
 from tests.errors import refuses
 from tests.train.conftest import recipe, tiny
@@ -19,7 +19,7 @@ from tests.train.parallel.test_gradients import STILL, close
 def tight_follow(team: Team) -> None:
     """As follow, where there is memory for eight sentences at most."""
     without_memory_for(8)
-    follow(team)
+    run_follower(team)
 
 
 def without_memory_for(most: int) -> None:
@@ -36,7 +36,7 @@ def without_memory_for(most: int) -> None:
 def starved_follow(team: Team) -> None:
     """As follow, where there is no memory at all."""
     without_memory_for(0)
-    follow(team)
+    run_follower(team)
 
 
 def test_a_follower_without_memory_makes_all_cut_and_then_fail(corpus, tmp_path) -> None:
@@ -62,7 +62,7 @@ def broken_follow(team: Team) -> None:
         return honest(self, share, lr)
 
     engines.Engine.step = step
-    follow(team)
+    run_follower(team)
 
 
 def dying_follow(team: Team) -> None:
@@ -76,7 +76,7 @@ def dying_follow(team: Team) -> None:
         return honest(self, share, lr)
 
     engines.Engine.step = step
-    follow(team)
+    run_follower(team)
 
 
 def unable_to_start(team: Team) -> None:
@@ -93,7 +93,7 @@ def unable_to_start(team: Team) -> None:
     ],
 )
 def test_a_process_that_fails_ends_the_others_with_its_reason(corpus, out: Path, others, said: str) -> None:
-    with pytest.raises(ProcessLost, match=said), local_team(2, False, 1, others) as team:
+    with pytest.raises(ProcessLostError, match=said), local_team(2, False, 1, others) as team:
         train(tiny(), corpus, recipe(), out, team=team)
     assert not torch.distributed.is_initialized()
     assert train(tiny(), corpus, recipe(), out.with_name("after")).state == "complete"
@@ -101,5 +101,5 @@ def test_a_process_that_fails_ends_the_others_with_its_reason(corpus, out: Path,
 
 @pytest.mark.skipif(torch.cuda.device_count() >= 2, reason="there are GPUs enough")
 def test_gpus_that_are_not_there_are_refused() -> None:
-    with refuses("no-gpu", 2, place="processes:"), local_team(2, True, 1, follow):
+    with refuses("no-gpu", 2, place="processes:"), local_team(2, True, 1, run_follower):
         pass

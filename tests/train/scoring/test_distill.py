@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from scalesearch.train.scoring import distill as module
-from scalesearch.train.scoring.distill import distill
+from scalesearch.train.scoring.distill import write_translations
 from tests.errors import refuses
 
 TEXTS = [f"line {n}" for n in range(25)]
@@ -18,12 +18,12 @@ def shout(lines: list[str]) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CHUNK", 10)
+    monkeypatch.setattr(module, "SAVE_INTERVAL", 10)
 
 
 def test_every_line_has_its_translation(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
-    assert distill(TEXTS, tmp_path / "kd", ("en", "de"), shout, SAID, lambda *facts: told.append(facts)) == 25
+    assert write_translations(TEXTS, tmp_path / "kd", ("en", "de"), shout, SAID, lambda *facts: told.append(facts)) == 25
     assert (tmp_path / "kd.en").read_text().splitlines() == TEXTS
     assert (tmp_path / "kd.de").read_text().splitlines() == shout(TEXTS)
     assert told == [(10, 25), (20, 25), (25, 25)]
@@ -39,24 +39,24 @@ def test_it_goes_on_where_it_was_stopped_and_mends_a_cut_line(tmp_path: Path) ->
         return shout(lines)
 
     with pytest.raises(KeyboardInterrupt):
-        distill(TEXTS, tmp_path / "kd", ("en", "de"), stop_at_second, SAID)
+        write_translations(TEXTS, tmp_path / "kd", ("en", "de"), stop_at_second, SAID)
     with (tmp_path / "kd.de").open("a") as file:
         file.write("LINE 1")  # as a kill in the middle of a write leaves it
     with (tmp_path / "kd.en").open("a") as file:
         file.write("line 10\nline 11\n")  # the other file does not have these
-    assert distill(TEXTS, tmp_path / "kd", ("en", "de"), shout, SAID) == 25
+    assert write_translations(TEXTS, tmp_path / "kd", ("en", "de"), shout, SAID) == 25
     assert (tmp_path / "kd.en").read_text().splitlines() == TEXTS
     assert (tmp_path / "kd.de").read_text().splitlines() == shout(TEXTS)
 
 
 def test_another_teacher_is_refused(tmp_path: Path) -> None:
-    distill(TEXTS, tmp_path / "kd", ("en", "de"), shout, SAID)
+    write_translations(TEXTS, tmp_path / "kd", ("en", "de"), shout, SAID)
     with refuses("other-settings", "teacher"):
-        distill(TEXTS, tmp_path / "kd", ("en", "de"), shout, SAID | {"teacher": "xyz"})
+        write_translations(TEXTS, tmp_path / "kd", ("en", "de"), shout, SAID | {"teacher": "xyz"})
 
 
 def test_files_of_someone_else_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "kd.de").write_text("not a translation\n")
     with refuses("other-settings"):
-        distill(TEXTS, tmp_path / "kd", ("en", "de"), shout, SAID)
+        write_translations(TEXTS, tmp_path / "kd", ("en", "de"), shout, SAID)
     assert (tmp_path / "kd.de").read_text() == "not a translation\n" and not (tmp_path / "kd.json").exists()

@@ -9,17 +9,17 @@ import torch
 
 from scalesearch.data import Split, load_corpus
 from scalesearch.nn import build
-from scalesearch.tasks.translation import scores, tokenised_bleu
-from scalesearch.train.hardware import Hardware, TrainingFailed
+from scalesearch.tasks.translation import bleu_chrf_scores, tokenized_bleu
+from scalesearch.train.hardware import Hardware, TrainingFailedError
 from scalesearch.train.scoring.evaluate import (
-    Search,
+    DecodingOptions,
     check_lengths,
     perplexity,
+    retry_with_smaller_batches,
     tokens_per_character,
     translate,
-    with_memory,
 )
-from scalesearch.train.updates.averaging import Snapshots
+from scalesearch.train.updates.averaging import WeightSnapshots
 from tests.train.conftest import recipe, tiny
 
 SAID = ["Der Hund läuft schnell nach Hause .", "Eine Katze, die schläft."]
@@ -27,19 +27,19 @@ RIGHT = ["Der Hund läuft sehr schnell nach Hause .", "Eine Katze , die schläft
 
 
 def test_bleu_and_chrf_are_sacrebleus() -> None:
-    found = scores(SAID, RIGHT)
+    found = bleu_chrf_scores(SAID, RIGHT)
     assert found["bleu"] == sacrebleu.corpus_bleu(SAID, [RIGHT]).score
     assert found["chrf"] == sacrebleu.corpus_chrf(SAID, [RIGHT]).score
-    assert scores(RIGHT, RIGHT)["bleu"] == pytest.approx(100)
+    assert bleu_chrf_scores(RIGHT, RIGHT)["bleu"] == pytest.approx(100)
 
 
 def test_tokenised_bleu_takes_the_words_as_they_are() -> None:
-    assert tokenised_bleu(RIGHT, RIGHT) == pytest.approx(100)
-    assert tokenised_bleu(SAID[1:], RIGHT[1:]) < scores(SAID[1:], RIGHT[1:])["bleu"]
+    assert tokenized_bleu(RIGHT, RIGHT) == pytest.approx(100)
+    assert tokenized_bleu(SAID[1:], RIGHT[1:]) < bleu_chrf_scores(SAID[1:], RIGHT[1:])["bleu"]
 
 
 def test_one_sequence_of_source_and_target_needs_positions_for_both(corpus) -> None:
-    pairs = Split.of([[5] * 6, [5] * 2], [[5] * 3, [5] * 8], ["x", "y"], ["x", "y"])  # in one batch: 7 and 9 columns
+    pairs = Split.from_lists([[5] * 6, [5] * 2], [[5] * 3, [5] * 8], ["x", "y"], ["x", "y"])  # in one batch: 7 and 9 columns
     long, whole = replace(corpus, valid=pairs, train=pairs), recipe(score_on="valid")
     for length, fits in ((16, True), (15, False)):
         one = tiny(model="decoder-only", embedding__positions="learned", embedding__max_length=length)
@@ -48,7 +48,7 @@ def test_one_sequence_of_source_and_target_needs_positions_for_both(corpus) -> N
             check_lengths(model, long, whole)
             model(*(torch.ones(2, size, dtype=torch.int64) for size in (7, 9)))
         else:
-            with pytest.raises(TrainingFailed, match="valid: a sentence of 16 tokens"):
+            with pytest.raises(TrainingFailedError, match="valid: a sentence of 16 tokens"):
                 check_lengths(model, long, whole)
 
 
@@ -60,11 +60,11 @@ def test_perplexity_of_a_hopeless_loss_is_none() -> None:
 @pytest.mark.parametrize("beam", [1, 3])
 def test_translations_come_in_the_splits_order_however_they_are_batched(corpus, beam: int) -> None:
     model = build(tiny().block, vocab=corpus.tokenizer.vocab_size, seed=2, dtype=torch.float64).eval()
-    hardware, ids = Hardware.of(recipe()), corpus.test.source_ids
+    hardware, ids = Hardware.from_recipe(recipe()), corpus.test.source_ids
     for tokens in (12, 2048):
-        found = translate(model, corpus.test, corpus.tokenizer, hardware, Search(beam, tokens=tokens, nbest=beam))
+        found = translate(model, corpus.test, corpus.tokenizer, hardware, DecodingOptions(beam, batch_tokens=tokens, n_best=beam))
         for row in range(0, len(ids), 5):
-            [alone] = translate(model, Split.of([ids[row].tolist()]), corpus.tokenizer, hardware, Search(beam))
+            [alone] = translate(model, Split.from_lists([ids[row].tolist()]), corpus.tokenizer, hardware, DecodingOptions(beam))
             assert found[row][0] == (alone[0][0], pytest.approx(alone[0][1])) and len(found[row]) == beam
             assert [score for _, score in found[row]] == sorted((score for _, score in found[row]), reverse=True)
 
@@ -78,9 +78,9 @@ def test_decoding_without_memory_goes_on_with_smaller_batches() -> None:
             raise MemoryError
         return "done"
 
-    assert with_memory(run, 512) == "done" and tried == [512, 256, 128, 64]
+    assert retry_with_smaller_batches(run, 512) == "done" and tried == [512, 256, 128, 64]
     with pytest.raises(MemoryError):
-        with_memory(lambda most: run(1000), 4)
+        retry_with_smaller_batches(lambda most: run(1000), 4)
 
 
 class Weight(torch.nn.Module):
@@ -91,13 +91,13 @@ class Weight(torch.nn.Module):
 
 @pytest.mark.parametrize(("kind", "steps", "mean"), [("last", [4, 5], 4.5), ("best", [1, 3], 2.0)])
 def test_the_mean_of_the_last_and_of_the_best(tmp_path, kind: str, steps: list[int], mean: float) -> None:
-    snapshots = Snapshots(tmp_path, 2)
+    snapshots = WeightSnapshots(tmp_path, 2)
     for step, score in ((1, 0.1), (2, 0.9), (3, 0.2), (4, 0.5), (5, 0.7)):
         snapshots.add(Weight(float(step)), step, *[score] * (kind == "best"))
-    assert sorted(snapshots.kept) == steps
-    found = snapshots.mean()["w"]
+    assert sorted(snapshots.scores_by_step) == steps
+    found = snapshots.average()["w"]
     assert found.dtype == torch.float32 and found.tolist() == [mean, mean]
-    snapshots.sweep()
+    snapshots.delete_unused()
     assert len(list(snapshots.folder.iterdir())) == 2
     snapshots.clear()
     assert not snapshots.folder.exists()
@@ -107,16 +107,16 @@ def test_a_loss_per_character_and_bleu_are_of_the_text_whatever_the_vocabulary(c
     characters = sum(len(line) + 1 for line in corpus.valid.target_text)
     for vocab in (60, 100):
         other = load_corpus(replace(corpus.spec, vocab=vocab), tmp_path)
-        tokens = len(other.valid.target_ids.flat) + len(other.valid)
+        tokens = len(other.validation.target_ids.flat) + len(other.validation)
         assert tokens_per_character(other, "valid") * characters == pytest.approx(tokens)
-        again = other.tokenizer.decode(other.valid.target_ids)
+        again = other.tokenizer.decode(other.validation.target_ids)
         assert again == corpus.valid.target_text
-        assert scores(again, other.valid.target_text)["bleu"] == pytest.approx(100)
+        assert bleu_chrf_scores(again, other.validation.target_text)["bleu"] == pytest.approx(100)
 
 
 def test_of_a_sentence_that_is_cut_only_what_is_left_has_characters(corpus, tmp_path) -> None:
     cut = load_corpus(replace(corpus.spec, max_length=4), tmp_path)
     assert cut.counts["valid"]["cut"]
-    left = sum(len(line) + 1 for line in cut.tokenizer.decode(cut.valid.target_ids))
-    tokens = len(cut.valid.target_ids.flat) + len(cut.valid)
+    left = sum(len(line) + 1 for line in cut.tokenizer.decode(cut.validation.target_ids))
+    tokens = len(cut.validation.target_ids.flat) + len(cut.validation)
     assert tokens_per_character(cut, "valid") == pytest.approx(tokens / left)

@@ -10,14 +10,14 @@ import torch
 
 from scalesearch.testing import random_architecture
 from scalesearch.train import Result, train
-from scalesearch.train.scoring.proxies import NAMES, of_gradients, proxies, small_batch, synflow
-from scalesearch.train.updates.engine import first_model
+from scalesearch.train.scoring.proxies import PROXY_NAMES, compute_proxies, gradient_proxies, small_batch, synflow
+from scalesearch.train.updates.engine import build_initial_model
 from tests.train.conftest import recipe, tiny
 from tests.train.test_training import learned, weights
 
 
 def model(seed=1, **changes):
-    return first_model(tiny(**changes).block, 80, recipe(), seed)
+    return build_initial_model(tiny(**changes).block, 80, recipe(), seed)
 
 
 def test_a_model_and_all_random_generators_are_left_as_they_were(corpus):
@@ -25,31 +25,31 @@ def test_a_model_and_all_random_generators_are_left_as_they_were(corpus):
     before, grads = copy.deepcopy(subject.state_dict()), torch.ones_like(next(subject.parameters()))
     next(subject.parameters()).grad = grads
     states = torch.get_rng_state(), random.getstate(), str(np.random.get_state())  # noqa: NPY002
-    found = proxies(subject, corpus)
-    assert set(found) == set(NAMES)
+    found = compute_proxies(subject, corpus)
+    assert set(found) == set(PROXY_NAMES)
     assert torch.equal(states[0], torch.get_rng_state())
     assert states[1:] == (random.getstate(), str(np.random.get_state()))  # noqa: NPY002
     assert all(torch.equal(before[name], weight) for name, weight in subject.state_dict().items())
     assert subject.training and next(subject.parameters()).grad is grads
     assert [p.grad is None for p in subject.parameters()].count(False) == 1
-    assert found == proxies(subject, corpus)
+    assert found == compute_proxies(subject, corpus)
 
 
 def test_training_is_the_same_to_the_bit_with_and_without_them(corpus, tmp_path):
-    results = [train(tiny(), corpus, recipe(), tmp_path / str(on), seed=3, proxies=on) for on in (False, True)]
+    results = [train(tiny(), corpus, recipe(), tmp_path / str(on), seed=3, with_proxies=on) for on in (False, True)]
     assert learned(results[0]) == learned(results[1])
     one, other = weights(tmp_path / "False"), weights(tmp_path / "True")
     assert all(torch.equal(one[name], other[name]) for name in one)
-    assert "proxies" not in results[0].metrics and set(results[1].metrics["proxies"]) == set(NAMES)
+    assert "proxies" not in results[0].metrics and set(results[1].metrics["proxies"]) == set(PROXY_NAMES)
     assert Result.read(tmp_path / "True").metrics["proxies"] == results[1].metrics["proxies"]
     json.dumps(results[1].metrics["proxies"], allow_nan=False)
 
 
 def test_a_paused_and_resumed_training_has_those_of_its_first_weights(corpus, tmp_path):
-    whole = train(tiny(), corpus, recipe(), tmp_path / "whole", proxies=True).metrics["proxies"]
-    paused = train(tiny(), corpus, recipe(), tmp_path / "parts", until=0.5, proxies=True)
+    whole = train(tiny(), corpus, recipe(), tmp_path / "whole", with_proxies=True).metrics["proxies"]
+    paused = train(tiny(), corpus, recipe(), tmp_path / "parts", until_share=0.5, with_proxies=True)
     assert paused.state == "paused" and paused.metrics["proxies"] == whole
-    assert train(tiny(), corpus, recipe(), tmp_path / "parts", proxies=True).metrics["proxies"] == whole
+    assert train(tiny(), corpus, recipe(), tmp_path / "parts", with_proxies=True).metrics["proxies"] == whole
 
 
 def test_synflow_is_that_of_a_linear_positive_network():
@@ -71,7 +71,7 @@ def test_synflow_is_that_of_a_linear_positive_network():
 
 def test_synflow_needs_no_data_and_is_of_magnitudes_alone(corpus):
     subject = model()
-    value = proxies(subject, corpus)["synflow"]
+    value = compute_proxies(subject, corpus)["synflow"]
     flipped = copy.deepcopy(subject)
     with torch.no_grad():
         for weight in flipped.parameters():
@@ -88,7 +88,7 @@ def test_more_layers_and_width_let_more_flow_through():
 
 def test_gradients_are_those_of_the_loss_by_hand(corpus):
     subject, batch = model().eval(), small_batch(corpus)
-    found = of_gradients(copy.deepcopy(subject), batch)
+    found = gradient_proxies(copy.deepcopy(subject), batch)
     loss = torch.zeros(())
     logits = subject(torch.from_numpy(batch.source), torch.from_numpy(batch.target_in)).log_softmax(-1)
     for row, column in zip(*np.nonzero(batch.target_out)):
@@ -107,6 +107,6 @@ def test_the_small_batch_is_the_same_each_time_and_small(corpus):
 
 @pytest.mark.parametrize("seed", range(30))
 def test_every_architecture_has_all_of_them(corpus, seed):
-    subject = first_model(random_architecture(random.Random(seed)).block, 80, recipe(), seed)
-    found = proxies(subject, corpus)
-    assert set(found) == set(NAMES) and found["snip"] > 0 and found["grad_norm"] > 0
+    subject = build_initial_model(random_architecture(random.Random(seed)).block, 80, recipe(), seed)
+    found = compute_proxies(subject, corpus)
+    assert set(found) == set(PROXY_NAMES) and found["snip"] > 0 and found["grad_norm"] > 0

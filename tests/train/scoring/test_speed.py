@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from scalesearch.train.effort import Effort
-from scalesearch.train.scoring.speed import LEAST, measure_speed
+from scalesearch.train.scoring.speed import MIN_TIMED_UPDATES, measure_speed
 from tests.train.conftest import recipe, tiny
 
 
@@ -17,26 +17,26 @@ def speed(corpus):
 
 
 def test_what_is_measured(speed, corpus):
-    assert speed.update == Effort(2 / LEAST, 4 / LEAST)  # the clocks are read to see if it is enough, and at the end
-    assert speed.other == Effort(1.0, 2.0)
+    assert speed.update == Effort(2 / MIN_TIMED_UPDATES, 4 / MIN_TIMED_UPDATES)  # the clocks are read to see if it is enough, and at the end
+    assert speed.other_time == Effort(1.0, 2.0)
     assert 0 < speed.pairs < speed.tokens < 200
     # Two splits, each with a metric, and a batch of losses and of translations: nothing of it is free.
-    assert speed.scoring.seconds >= 2 * (1 + speed.validation.seconds) and speed.validation.seconds >= 1
+    assert speed.scoring_time.seconds >= 2 * (1 + speed.validation_time.seconds) and speed.validation_time.seconds >= 1
 
 
 def test_a_training_is_as_long_as_its_budget(speed, corpus):
     pairs = len(corpus.train)
     took = speed.training(recipe(validate_every=4), pairs)
-    assert took["updates"] == speed.update * 12 and took["validation"] == speed.validation * 3
+    assert took["updates"] == speed.update * 12 and took["validation"] == speed.validation_time * 3
     msgspec.json.encode(took)  # of plain numbers
-    assert (took["scoring"], took["other"]) == (speed.scoring, speed.other)
+    assert (took["scoring"], took["other"]) == (speed.scoring_time, speed.other_time)
     by_cpu = speed.training(recipe(steps=None, cpu_minutes=5, validate_every=0.3), pairs)
     assert by_cpu["updates"].cpu_seconds == pytest.approx(300)
     assert by_cpu["updates"].seconds == pytest.approx(150)
-    assert by_cpu["validation"] == speed.validation * 4  # at each three tenths, and at the end
+    assert by_cpu["validation"] == speed.validation_time * 4  # at each three tenths, and at the end
     assert speed.training(recipe(minutes=5), pairs)["updates"] == speed.update * 12  # the first that is reached
     by_tokens = speed.training(recipe(steps=None, tokens=10_000, validate_every=0), pairs)
-    assert by_tokens["updates"].seconds == pytest.approx(2 * 10_000 / speed.tokens / LEAST)
-    assert by_tokens["validation"] == speed.validation
+    assert by_tokens["updates"].seconds == pytest.approx(2 * 10_000 / speed.tokens / MIN_TIMED_UPDATES)
+    assert by_tokens["validation"] == speed.validation_time
     by_epochs = speed.training(recipe(steps=None, epochs=2), pairs)
-    assert by_epochs["updates"].seconds == pytest.approx(2 * 2 * pairs / speed.pairs / LEAST)
+    assert by_epochs["updates"].seconds == pytest.approx(2 * 2 * pairs / speed.pairs / MIN_TIMED_UPDATES)

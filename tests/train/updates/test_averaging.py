@@ -5,15 +5,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalesearch.train.updates.averaging import MovingAverage
+from scalesearch.train.updates.averaging import ExponentialMovingAverage
 
 
-def averaged(window: float, values: list[float]) -> tuple[torch.nn.Linear, MovingAverage]:
+def averaged(window: float, values: list[float]) -> tuple[torch.nn.Linear, ExponentialMovingAverage]:
     model = torch.nn.Linear(1, 1, bias=False)
-    mean = MovingAverage(model, window)
+    mean = ExponentialMovingAverage(model, window)
     for value in values:
         model.weight.data.fill_(value)
-        mean.add()
+        mean.update()
     return model, mean
 
 
@@ -27,13 +27,13 @@ def test_it_is_over_a_share_of_the_updates_so_far() -> None:
     """Of weights that grow evenly, the mean is as many updates behind as it averages, less one."""
     for steps in (200, 400):
         _, mean = averaged(0.1, [float(i) for i in range(steps)])
-        assert mean.updates == pytest.approx(0.1 * steps)
-        assert steps - mean.mean[0].item() == pytest.approx(mean.updates, rel=0.15)
+        assert mean.effective_window == pytest.approx(0.1 * steps)
+        assert steps - mean.mean[0].item() == pytest.approx(mean.effective_window, rel=0.15)
 
 
 def test_the_model_has_its_own_weights_again() -> None:
     model, mean = averaged(3.0, [1.0, 2.0, 3.0])
-    with pytest.raises(ValueError), mean.used():
+    with pytest.raises(ValueError), mean.applied():
         assert 1 < model.weight.item() < 3
         raise ValueError
     assert model.weight.item() == 3

@@ -8,24 +8,24 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalesearch.data import PAD, Feed, Split, make_batch
-from scalesearch.data.soft import SoftTargets, places, record
+from scalesearch.data import PAD, BatchStream, Split, make_batch
+from scalesearch.data.soft_targets import SoftTargets, record_dtype, record_offsets
 from scalesearch.nn import build
-from scalesearch.train.hardware import Hardware, out_of_memory
-from scalesearch.train.updates.engine import Engine, cut, first_model
+from scalesearch.train.hardware import Hardware, is_out_of_memory
+from scalesearch.train.updates.engine import Engine, build_initial_model, split_batch
 from tests.train.conftest import recipe, tiny
 
 
 def engine(corpus, **changes) -> Engine:
     how = recipe(**changes)
     model = build(tiny(width=8).block, vocab=corpus.tokenizer.vocab_size, seed=1, dtype=torch.float64)
-    return Engine(model.train(), how, Hardware.of(how))
+    return Engine(model.train(), how, Hardware.from_recipe(how))
 
 
 def after(corpus, groups: list[list[int]], parts: int = 1) -> dict[str, torch.Tensor]:
     """The weights after one update on pairs in these groups."""
     subject = engine(corpus)
-    subject.parts = parts
+    subject.batch_splits = parts
     loss = subject.update([make_batch(corpus.train, np.array(group)) for group in groups], 1e-2)
     return {"loss": loss, **subject.model.state_dict()}
 
@@ -47,7 +47,7 @@ def test_pieces_of_a_batch_are_the_batch(corpus, parts: int) -> None:
 @given(st.lists(st.integers(0, 299), min_size=1, max_size=20), st.integers(1, 25))
 def test_cutting_keeps_every_pair_and_drops_only_padding(corpus, rows: list[int], parts: int) -> None:
     batch = make_batch(corpus.train, np.array(rows))
-    pieces = cut(batch, parts)
+    pieces = split_batch(batch, parts)
     assert len(pieces) == min(parts, len(rows))
     assert [int(i) for piece in pieces for i in piece.indices] == rows
     assert sum(piece.tokens for piece in pieces) == batch.tokens
@@ -71,19 +71,19 @@ def test_gradients_are_clipped_to_the_norm(corpus) -> None:
 
 
 def test_a_feed_goes_on_from_any_place(corpus) -> None:
-    first, second = Feed(corpus.train, 200, 5), Feed(corpus.train, 200, 5)
+    first, second = BatchStream(corpus.train, 200, 5), BatchStream(corpus.train, 200, 5)
     drawn = [batch.indices.tolist() for batch in first.take(60)]
     assert first.epoch >= 1
     second.take(20)
-    third = Feed(corpus.train, 200, 5)
+    third = BatchStream(corpus.train, 200, 5)
     third.seek(second.epoch, second.index)
     assert [batch.indices.tolist() for batch in third.take(40)] == drawn[20:]
 
 
 def test_lack_of_memory_is_told_from_other_errors() -> None:
-    assert out_of_memory(RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes"))
-    assert not out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
-    assert not out_of_memory(ValueError("out of memory"))
+    assert is_out_of_memory(RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes"))
+    assert not is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    assert not is_out_of_memory(ValueError("out of memory"))
 
 
 def test_two_passes_that_are_the_same_are_one(corpus) -> None:
@@ -101,8 +101,8 @@ def test_passes_under_dropout_are_drawn_together(corpus) -> None:
     how = recipe(rdrop=50.0, dropout=0.3)
     apart = []
     for rdrop in (0.0, 50.0):
-        subject = Engine(first_model(tiny(width=16).block, corpus.tokenizer.vocab_size, how, 1).train(),
-                         replace(how, rdrop=rdrop), Hardware.of(how))
+        subject = Engine(build_initial_model(tiny(width=16).block, corpus.tokenizer.vocab_size, how, 1).train(),
+                         replace(how, rdrop=rdrop), Hardware.from_recipe(how))
         for _ in range(25):
             subject.update([make_batch(corpus.train, np.arange(30))], 1e-2)
         apart.append(divergence(subject, make_batch(corpus.train, np.arange(30, 60))))
@@ -122,11 +122,11 @@ def divergence(subject: Engine, batch) -> float:
 def with_soft(corpus, top: int = 3):
     """``corpus``' training split with made-up soft targets."""
     rng, split = np.random.default_rng(1), corpus.train
-    records = np.zeros(int(places(split)[-1]), record(top))
+    records = np.zeros(int(record_offsets(split)[-1]), record_dtype(top))
     records["ids"] = rng.integers(corpus.tokenizer.vocab_size, size=(len(records), top))
     records["probabilities"] = rng.dirichlet(np.ones(top), len(records))
     softened = Split(split.source_ids, split.target_ids, lambda: split.texts)
-    softened.soft = SoftTargets(records, {"corpus": "", "teacher": "", "top": top, "dtype": "fp32"})
+    softened.soft_targets = SoftTargets(records, {"corpus": "", "teacher": "", "top": top, "dtype": "fp32"})
     return softened
 
 
@@ -147,7 +147,7 @@ def test_pieces_of_a_batch_keep_its_soft_targets(corpus, changes) -> None:
     batch, weights = make_batch(with_soft(corpus), np.arange(9)), []
     for parts in (1, 4):
         subject = engine(corpus, **changes)
-        subject.parts = parts
+        subject.batch_splits = parts
         subject.update([batch], 1e-2)
         weights.append(subject.model.state_dict())
     assert all(torch.allclose(one, weights[1][name], atol=1e-7) for name, one in weights[0].items())

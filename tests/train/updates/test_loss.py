@@ -106,7 +106,7 @@ def test_shares_are_a_distribution_over_the_labels(n, d, v, bias, smoothing, m, 
                        torch.zeros(n, v, dtype=torch.float64).scatter_add(1, labels, shares), reduction="sum",
                        label_smoothing=smoothing)
     leaves = [hidden, weight] + ([offset] if bias else [])
-    found = cross_entropy(hidden, weight, offset, labels, smoothing, chunk, shares=shares)
+    found = cross_entropy(hidden, weight, offset, labels, smoothing, chunk, label_weights=shares)
     assert torch.allclose(found, wanted, atol=1e-9)
     for one, other in zip(torch.autograd.grad(found, leaves), torch.autograd.grad(wanted, leaves)):
         assert torch.allclose(one, other, atol=1e-9)

@@ -3,17 +3,17 @@
 import pytest
 import torch
 
-from scalesearch.train.updates.engine import first_model
-from scalesearch.train.updates.optimizers import Muon, Soap, optimizers, orthogonal
-from scalesearch.train.updates.rates import scales
+from scalesearch.train.updates.engine import build_initial_model
+from scalesearch.train.updates.optimizers import Muon, Soap, build_optimizers, orthogonalize
+from scalesearch.train.updates.parametrization import weight_scales
 from tests.train.conftest import recipe, tiny
 
 
 def made(**how):
-    model = first_model(tiny(encoder__pg="relu", encoder__pg__per_head=True, encoder__pg__ratio=2,
+    model = build_initial_model(tiny(encoder__pg="relu", encoder__pg__per_head=True, encoder__pg__ratio=2,
                              encoder__pg__gate="relu", encoder__pg__residual=True).block, 40, recipe(**how), 1)
     names = {id(weight): name for name, weight in model.named_parameters()}
-    return names, optimizers(model, recipe(**how), scales(model, recipe(**how)), False)
+    return names, build_optimizers(model, recipe(**how), weight_scales(model, recipe(**how)), False)
 
 
 def test_decay_is_for_matrices() -> None:
@@ -53,10 +53,10 @@ def test_muon_is_pytorchs(shape) -> None:
 def test_singular_values_come_near_one_matrix_by_matrix(shape) -> None:
     torch.manual_seed(2)
     matrices = torch.randn(shape) * torch.tensor([10.0**i for i in range(shape[0])])[:, None, None]
-    values = torch.linalg.svdvals(orthogonal(matrices, torch.float32))
+    values = torch.linalg.svdvals(orthogonalize(matrices, torch.float32))
     assert ((values > 0.3) & (values < 1.4)).all()
-    alone = torch.cat([orthogonal(one[None], torch.float32) for one in matrices])
-    assert torch.allclose(orthogonal(matrices, torch.float32), alone, atol=1e-5)
+    alone = torch.cat([orthogonalize(one[None], torch.float32) for one in matrices])
+    assert torch.allclose(orthogonalize(matrices, torch.float32), alone, atol=1e-5)
 
 
 def test_heads_are_orthogonalised_one_by_one() -> None:

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalesearch.train.recipe import Recipe
-from scalesearch.train.updates.schedule import Interval, Schedule, Spent
+from scalesearch.train.updates.schedule import BudgetUsed, IntervalTrigger, LearningRateSchedule
 
 
 def rates(steps: int, **changes) -> list[float]:
     recipe = Recipe(steps=steps, lr=1.0, **changes)
-    schedule = Schedule(recipe)
-    return [schedule.rate(step, Spent(steps=step).share(recipe, 1)) for step in range(steps)]
+    schedule = LearningRateSchedule(recipe)
+    return [schedule.learning_rate(step, BudgetUsed(steps=step).budget_share(recipe, 1)) for step in range(steps)]
 
 
 @given(st.integers(20, 300), st.sampled_from(["cosine", "linear", "wsd", "inverse_sqrt", "constant"]),
@@ -39,22 +39,22 @@ def test_values_at_known_places() -> None:
 
 @given(st.integers(1, 100), st.integers(1, 1000), st.integers(1, 500))
 def test_the_budget_used_up_first_decides(steps: int, tokens: int, pairs: int) -> None:
-    spent = Spent(steps, tokens, pairs, cpu_seconds=30.0, seconds=90.0)
+    spent = BudgetUsed(steps, tokens, pairs, cpu_seconds=30.0, seconds=90.0)
     recipe = Recipe(steps=100, tokens=1000, epochs=2, cpu_minutes=1, minutes=2)
-    assert spent.share(recipe, 250) == max(steps / 100, tokens / 1000, pairs / 500, 0.5, 0.75)
+    assert spent.budget_share(recipe, 250) == max(steps / 100, tokens / 1000, pairs / 500, 0.5, 0.75)
 
 
 @given(st.sampled_from([0.1, 0.25, 0.02, 5.0, 7.0]), st.integers(10, 200))
 def test_each_mark_is_met_once_even_if_asked_twice(every: float, steps: int) -> None:
-    marks, met = Interval(every), 0
+    marks, met = IntervalTrigger(every), 0
     for step in range(1, steps + 1):
         for _ in range(2):
-            if marks.due(step, step / steps):
-                marks.tick(step, step / steps)
+            if marks.is_due(step, step / steps):
+                marks.mark_passed(step, step / steps)
                 met += 1
     expected = steps // every if every >= 1 else min(steps, round(1 / every))
     assert met == expected
 
 
 def test_no_marks_where_none_are_wanted() -> None:
-    assert not Interval(0.0).due(100, 1.0)
+    assert not IntervalTrigger(0.0).is_due(100, 1.0)

@@ -13,7 +13,7 @@ from scalesearch.study.results.page.curves import LOSS
 from scalesearch.study.results.page.facts import Facts, Finished
 from scalesearch.study.results.page.parts import Part, Section, fold, text
 from scalesearch.study.results.page.svg import Mark, picture
-from scalesearch.tasks import MEASURED
+from scalesearch.tasks import EFFICIENCY_METRICS
 
 MAX_MARKS = 600  # points with a text each; more would make the file large
 USUAL = ("params.total", "macs.total")
@@ -25,9 +25,9 @@ def costs_of(facts: Facts) -> tuple[list[str], list[str]]:
 
     Costs that no finished trial has, or that are 0 for all of them, are neither.
     """
-    names = dict.fromkeys([*facts.results.objectives, *COSTS, *MEASURED])
+    names = dict.fromkeys([*facts.results.objectives, *COSTS, *EFFICIENCY_METRICS])
     goals = facts.results.objectives
-    known = [name for name in names if name in MEASURED or ("." in name and (name in goals or _group(name) in GROUPS))]
+    known = [name for name in names if name in EFFICIENCY_METRICS or ("." in name and (name in goals or _group(name) in GROUPS))]
     first = [name for name in known if name in goals]
     first += [name for name in USUAL if _group(name) not in map(_group, first)]
     there = [name for name in known if name in facts.done and (facts.done[name].astype(float).fillna(0) != 0).any()]

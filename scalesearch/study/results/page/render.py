@@ -30,7 +30,7 @@ def figures(facts: Facts) -> Section | None:
 
 
 SECTIONS: tuple[Callable[[Facts], Section | None], ...] = (
-    front.section, accounts.named, figures, trials.section, accounts.reliability, fair.section, front.growth,
+    front.section, accounts.named, figures, trials.section, accounts.reliability, fair.section, front.core_lr_factor,
     parallel.section, importance.section, curves.section, cost_ledgers.section, accounts.failures, accounts.provenance,
 )
 STATES = {State.COMPLETE: "complete", State.PENDING: "running or queued", State.PAUSED: "paused",

@@ -16,28 +16,28 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-SMALLEST = 1024  # numbers of a weight that is quantised
-GREATEST = 127
+MIN_QUANTIZED_SIZE = 1024  # numbers of a weight that is quantised
+MAX_INT8 = 127
 
 
-def quantise(model: ir.Model) -> None:
+def quantize_model(model: ir.Model) -> None:
     """Quantise the matrices and tables of ``model``, in place."""
     graph, seen = model.graph, dict[ir.Value, Any]()
     for weight in list(graph.initializers.values()):
         tensor = weight.const_value
-        if len(tensor.shape) == 2 and tensor.size >= SMALLEST and tensor.dtype == ir.DataType.FLOAT:
-            _replace(graph, weight, seen)
+        if len(tensor.shape) == 2 and tensor.size >= MIN_QUANTIZED_SIZE and tensor.dtype == ir.DataType.FLOAT:
+            _quantize_weight(graph, weight, seen)
     graph.sort()
     RemoveUnusedNodesPass()(model)
 
 
-def _replace(graph: ir.Graph, weight: ir.Value, seen: dict[ir.Value, Any]) -> None:
+def _quantize_weight(graph: ir.Graph, weight: ir.Value, seen: dict[ir.Value, Any]) -> None:
     """Let what can do so read integers in place of ``weight``; ``seen`` holds activations that are quantised."""
-    products, lookups = _products(weight), [node for node, at in weight.uses() if node.op_type == "Gather" and at == 0]
+    products, lookups = _matrix_product_nodes(weight), [node for node, at in weight.uses() if node.op_type == "Gather" and at == 0]
     if not products and not lookups:
         return
     tape, numbers = ir.tape.Tape(graph), weight.const_value.numpy()
-    scales = (np.maximum(np.abs(numbers).max(1), np.finfo(np.float32).tiny) / GREATEST).astype(np.float32)
+    scales = (np.maximum(np.abs(numbers).max(1), np.finfo(np.float32).tiny) / MAX_INT8).astype(np.float32)
     integers = tape.initializer(ir.tensor(np.rint(numbers / scales[:, None]).astype(np.int8)), f"{weight.name}.int8")
     scale = tape.initializer(ir.tensor(scales), f"{weight.name}.scale")
     for node in products:
@@ -49,25 +49,25 @@ def _replace(graph: ir.Graph, weight: ir.Value, seen: dict[ir.Value, Any]) -> No
         product = tape.op("MatMulInteger", [quantised, matrix, zero])
         product = tape.op("Cast", [product], {"to": int(ir.DataType.FLOAT)})
         product = tape.op("Mul", [product, tape.op("Mul", [unit, scale])])
-        _instead(node, tape.op("Add", [product, *bias]) if bias else product)
+        _redirect_output(node, tape.op("Add", [product, *bias]) if bias else product)
     for node in lookups:
         rows = tape.op("Cast", [tape.op("Gather", [integers, node.inputs[1]])], {"to": int(ir.DataType.FLOAT)})
         last = tape.op("Constant", [], {"value_ints": [-1]})
         unit = tape.op("Unsqueeze", [tape.op("Gather", [scale, node.inputs[1]]), last])
-        _instead(node, tape.op("Mul", [rows, unit]))
+        _redirect_output(node, tape.op("Mul", [rows, unit]))
     for node, at in weight.uses():
         if node not in lookups and any(out.uses() or out.is_graph_output() for out in node.outputs):
             node.replace_input_with(at, tape.op("DequantizeLinear", [integers, scale], {"axis": 0}))
 
 
-def _products(weight: ir.Value) -> list[ir.Node]:
+def _matrix_product_nodes(weight: ir.Value) -> list[ir.Node]:
     """Nodes that compute x Wᵀ, or x Wᵀ + b."""
     flipped = [value for node, _ in weight.uses() if node.op_type == "Transpose" for value in node.outputs]
     found = [node for value in flipped for node, at in value.uses() if node.op_type == "MatMul" and at == 1]
     return found + [node for node, at in weight.uses() if node.op_type == "Gemm" and at == 1]
 
 
-def _instead(node: ir.Node, value: ir.Value) -> None:
+def _redirect_output(node: ir.Node, value: ir.Value) -> None:
     """Let ``value`` be what ``node`` made."""
     (made,) = node.outputs
     value.name, made.name = made.name, f"{made.name}.float"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from scalesearch.data import PAD, Corpus, DataSpec, load_corpus, make_batch
-from scalesearch.data.corpus import text_hash
-from scalesearch.data.soft import facts_file, places, record
+from scalesearch.data.corpus import hash_text
+from scalesearch.data.soft_targets import metadata_file, record_dtype, record_offsets
 from tests.data.conftest import Write
 from tests.errors import refuses
 
@@ -24,11 +24,11 @@ def soft(spec: DataSpec, cache: Path, tmp_path: Path) -> DataSpec:
 def written(corpus: Corpus, file: Path, teacher: str = "abc") -> Path:
     batch = make_batch(corpus.train, np.arange(len(corpus.train)))
     labels = batch.target_out[batch.target_out != PAD]
-    records = np.zeros(len(labels), record(2))
+    records = np.zeros(len(labels), record_dtype(2))
     records["ids"] = np.stack([labels, np.arange(len(labels)) % 60], 1)
     records["probabilities"] = 0.75, 0.25
     file.write_bytes(records.tobytes())
-    facts_file(file).write_text(json.dumps({"corpus": corpus.hash, "teacher": teacher, "top": 2, "dtype": "fp32"}))
+    metadata_file(file).write_text(json.dumps({"corpus": corpus.content_hash, "teacher": teacher, "top": 2, "dtype": "fp32"}))
     return file
 
 
@@ -36,22 +36,22 @@ def test_a_batch_has_the_soft_targets_of_its_places(spec: DataSpec, soft: DataSp
     corpus = load_corpus(soft, cache)
     rows = np.array([7, 3, 39, 0])
     batch = make_batch(corpus.train, rows)
-    assert batch.soft is not None
+    assert batch.soft_targets is not None
     real = batch.target_out != PAD
-    assert (batch.soft.ids[..., 0] == batch.target_out).all()
-    assert (batch.soft.probabilities.sum(-1) == real).all()
+    assert (batch.soft_targets.ids[..., 0] == batch.target_out).all()
+    assert (batch.soft_targets.probabilities.sum(-1) == real).all()
     for row, pair in enumerate(rows):
-        first = places(corpus.train)[pair]
-        assert (batch.soft.ids[row, real[row], 1] == (first + np.arange(real[row].sum())) % 60).all()
-    assert make_batch(corpus.valid, rows[1:2]).soft is None
-    assert make_batch(load_corpus(spec, cache).train, rows).soft is None
+        first = record_offsets(corpus.train)[pair]
+        assert (batch.soft_targets.ids[row, real[row], 1] == (first + np.arange(real[row].sum())) % 60).all()
+    assert make_batch(corpus.validation, rows[1:2]).soft_targets is None
+    assert make_batch(load_corpus(spec, cache).train, rows).soft_targets is None
 
 
 def test_teachers_tell_corpora_apart(spec: DataSpec, soft: DataSpec, cache: Path, tmp_path: Path) -> None:
     real = load_corpus(spec, cache)
     other = replace(spec, soft_targets=str(written(real, tmp_path / "other", "xyz")))
-    assert len({load_corpus(one, cache).hash for one in (spec, soft, other)}) == 3
-    assert len({text_hash(one.resolve()) for one in (spec, soft, other)}) == 3
+    assert len({load_corpus(one, cache).content_hash for one in (spec, soft, other)}) == 3
+    assert len({hash_text(one.with_absolute_paths()) for one in (spec, soft, other)}) == 3
     assert DataSpec.from_mapping(soft.to_json()) == soft
 
 
@@ -59,7 +59,7 @@ def test_those_of_other_data_are_refused(soft: DataSpec, cache: Path, write: Wri
     with refuses("soft-targets-of-other-data", key="data.soft_targets"):
         load_corpus(replace(soft, vocab=50), cache)
     with refuses("soft-targets-of-other-data"):
-        load_corpus(replace(soft, limit=10), cache)
+        load_corpus(replace(soft, max_pairs=10), cache)
 
 
 def test_what_is_missing_or_cut_off_is_refused(soft: DataSpec, cache: Path) -> None:
@@ -71,14 +71,14 @@ def test_what_is_missing_or_cut_off_is_refused(soft: DataSpec, cache: Path) -> N
         file.write_bytes(bad)
         with refuses("soft-targets-unfinished", file):
             load_corpus(soft, cache)
-    facts = facts_file(file).read_text()
+    facts = metadata_file(file).read_text()
     for top in (-1, 0, 10**15):
-        facts_file(file).write_text(facts.replace('"top": 2', f'"top": {top}'))
+        metadata_file(file).write_text(facts.replace('"top": 2', f'"top": {top}'))
         with refuses("soft-targets-unfinished", file):
             load_corpus(soft, cache)
-    facts_file(file).write_text("{")
-    with refuses("file-damaged", facts_file(file)):
+    metadata_file(file).write_text("{")
+    with refuses("file-damaged", metadata_file(file)):
         load_corpus(soft, cache)
-    facts_file(file).unlink()
-    with refuses("no-soft-targets", facts_file(file), key="data.soft_targets"):
+    metadata_file(file).unlink()
+    with refuses("no-soft-targets", metadata_file(file), key="data.soft_targets"):
         load_corpus(soft, cache)

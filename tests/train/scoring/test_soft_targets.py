@@ -7,21 +7,21 @@ import pytest
 import torch
 
 from scalesearch.data import PAD, Batch, make_batch
-from scalesearch.data.soft import SoftFacts, SoftTargets, places, record
+from scalesearch.data.soft_targets import SoftTargetMetadata, SoftTargets, record_dtype, record_offsets
 from scalesearch.nn import build
 from scalesearch.nn.ensemble import Ensemble
 from scalesearch.train.hardware import Hardware
 from scalesearch.train.scoring import soften as module
-from scalesearch.train.scoring.soften import likeliest, soften
+from scalesearch.train.scoring.soft_targets import top_k_records, write_soft_target_records
 from tests.errors import refuses
 from tests.train.conftest import recipe, tiny
 
-FACTS: SoftFacts = {"corpus": "c", "teacher": "t", "top": 3, "dtype": "fp32"}
+FACTS: SoftTargetMetadata = {"corpus": "c", "teacher": "t", "top": 3, "dtype": "fp32"}
 
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CHUNK", 70)
+    monkeypatch.setattr(module, "SAVE_INTERVAL", 70)
 
 
 def models(corpus, count: int) -> list[torch.nn.Module]:
@@ -32,7 +32,7 @@ def models(corpus, count: int) -> list[torch.nn.Module]:
 def pairs_at(batch: Batch) -> np.ndarray:
     """Records that hold the pair, the place in it, and the label: what a test can tell by."""
     real = batch.target_out != PAD
-    found = np.zeros(int(real.sum()), record(3))
+    found = np.zeros(int(real.sum()), record_dtype(3))
     found["probabilities"] = 0.5, 0.25, 0.25
     found["ids"] = np.stack([np.broadcast_to(batch.indices[:, None], real.shape)[real],
                              np.broadcast_to(np.arange(real.shape[1]), real.shape)[real], batch.target_out[real]], 1)
@@ -41,12 +41,12 @@ def pairs_at(batch: Batch) -> np.ndarray:
 
 def test_every_place_has_its_record(corpus, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
-    count = soften(corpus.train, tmp_path / "soft", FACTS, pairs_at, lambda *facts: told.append(facts))
+    count = write_soft_target_records(corpus.train, tmp_path / "soft", FACTS, pairs_at, lambda *facts: told.append(facts))
     assert count == len(corpus.train.target_ids.flat) + 300
     assert told == [(70, 300), (140, 300), (210, 300), (280, 300), (300, 300)]
     soft = SoftTargets.read(tmp_path / "soft", "c", corpus.train, 300)
     batch = make_batch(corpus.train, np.array([299, 5, 70, 141]))
-    found = soft.padded(corpus.train, batch.indices)
+    found = soft.batch(corpus.train, batch.indices)
     real = batch.target_out != PAD
     assert (found.ids[..., 2] == batch.target_out).all()
     assert (found.ids[real][:, 0] == (np.broadcast_to(batch.indices[:, None], real.shape) % 70)[real]).all()
@@ -58,7 +58,7 @@ def test_the_likeliest_are_the_models_own(corpus, count: int) -> None:
     members = models(corpus, count)
     teacher = members[0] if count == 1 else Ensemble(members)
     batch = make_batch(corpus.train, np.array([3, 200, 7]))
-    found = likeliest(teacher, batch, 3, Hardware.of(recipe(precision="fp32", device="cpu")))
+    found = top_k_records(teacher, batch, 3, Hardware.from_recipe(recipe(precision="fp32", device="cpu")))
     with torch.inference_mode():
         each = [member(torch.from_numpy(batch.source), torch.from_numpy(batch.target_in)).softmax(-1)
                 for member in members]
@@ -78,15 +78,15 @@ def test_it_goes_on_where_it_was_stopped(corpus, tmp_path: Path) -> None:
         return pairs_at(batch)
 
     whole, file = tmp_path / "whole", tmp_path / "soft"
-    soften(corpus.train, whole, FACTS, pairs_at)
+    write_soft_target_records(corpus.train, whole, FACTS, pairs_at)
     with pytest.raises(KeyboardInterrupt):
-        soften(corpus.train, file, FACTS, stop)
-    assert file.stat().st_size == places(corpus.train)[140] * record(3).itemsize
+        write_soft_target_records(corpus.train, file, FACTS, stop)
+    assert file.stat().st_size == record_offsets(corpus.train)[140] * record_dtype(3).itemsize
     done = file.stat().st_size
     with file.open("ab") as end:  # a kill leaves a chunk's beginning, cut off anywhere
         end.write(whole.read_bytes()[done : done + 13])
     again: list[int] = []
-    soften(corpus.train, file, FACTS, lambda batch: again.append(len(batch)) or pairs_at(batch))
+    write_soft_target_records(corpus.train, file, FACTS, lambda batch: again.append(len(batch)) or pairs_at(batch))
     assert file.read_bytes() == whole.read_bytes() and sum(again) == 160
     with refuses("other-settings", "teacher"):
-        soften(corpus.train, file, FACTS | {"teacher": "another"}, pairs_at)
+        write_soft_target_records(corpus.train, file, FACTS | {"teacher": "another"}, pairs_at)

@@ -11,47 +11,47 @@ import numpy as np
 import torch
 
 from scalesearch.data import PAD, Batch, Corpus, Split, Tokenizer, eval_batches, load_corpus
-from scalesearch.data.soft import SoftFacts, facts_file, places, record
+from scalesearch.data.soft_targets import SoftTargetMetadata, metadata_file, record_dtype, record_offsets
 from scalesearch.errors import UserError
 from scalesearch.train.checkpoint import read_ensemble
 from scalesearch.train.hardware import Hardware
 from scalesearch.train.recipe import Recipe
-from scalesearch.train.scoring.distill import check_settings, hash_of_teachers
-from scalesearch.train.scoring.evaluate import with_memory
+from scalesearch.train.scoring.distill import check_settings, hash_teachers
+from scalesearch.train.scoring.evaluate import retry_with_smaller_batches
 
 if TYPE_CHECKING:
     from scalesearch.data import DataSpec
 
-CHUNK = 2000  # pairs between saves
-TOKENS = 2048  # in a batch, padding included
+SAVE_INTERVAL = 2000  # pairs between saves
+BATCH_TOKENS = 2048  # in a batch, padding included
 
-Tell = Callable[[int, int], None]
+ProgressFunction = Callable[[int, int], None]
 
 
-def soften_data(teachers: Sequence[Path], data: DataSpec, out: Path, top: int,
-                tell: Tell = lambda done, total: None, cache: Path | None = None) -> dict[str, Any]:
+def write_soft_targets(teachers: Sequence[Path], data: DataSpec, out: Path, top_k: int,
+                report_progress: ProgressFunction = lambda done, total: None, cache: Path | None = None) -> dict[str, Any]:
     """Writes the soft targets of the training pairs of ``data`` by a finished training, or several as one; resumable.
 
     Returns:
-        the number of ``pairs`` and of ``places``, and :class:`SoftFacts`.
+        the number of ``pairs`` and of ``places``, and :class:`SoftTargetMetadata`.
 
     Raises:
         UserError: one of ``teachers`` is no finished training, or not of these data's vocabulary; the data have no
             pairs; ``out`` holds other soft targets.
     """
-    if data.form == "text":
+    if data.file_format == "text":
         raise UserError(f"data: task: {data.task} has no pairs", key="data.task", code="no-pairs",
                         help="soft targets are for tasks that translate or correct")
     data = replace(data, soft_targets=None)
-    trained, hardware = read_ensemble(teachers), Hardware.of(Recipe(steps=1))
+    trained, hardware = read_ensemble(teachers), Hardware.from_recipe(Recipe(steps=1))
     own = trained.architecture.vocab  # where it has a vocabulary of its own, data that name none have that
-    corpus = load_corpus(data if data.vocab or data.tokenizer else data.at(own), cache)
-    _check_vocabulary(trained.tokenizer, corpus, top, teachers)
+    corpus = load_corpus(data if data.vocab or data.tokenizer else data.with_vocab(own), cache)
+    _check_vocabulary(trained.tokenizer, corpus, top_k, teachers)
     model = trained.model.to(hardware.device)
-    model.set_attention(hardware.attention)
-    facts: SoftFacts = {"corpus": corpus.hash, "teacher": hash_of_teachers(teachers), "top": top,
+    model.set_attention(hardware.attention_kernel)
+    facts: SoftTargetMetadata = {"corpus": corpus.content_hash, "teacher": hash_teachers(teachers), "top": top_k,
                         "dtype": hardware.dtype}
-    count = soften(corpus.train, out, facts, lambda batch: likeliest(model, batch, top, hardware), tell)
+    count = write_soft_target_records(corpus.train, out, facts, lambda batch: top_k_records(model, batch, top_k, hardware), report_progress)
     return {"pairs": len(corpus.train), "places": count, **facts}
 
 
@@ -65,12 +65,12 @@ def _check_vocabulary(theirs: Tokenizer, corpus: Corpus, top: int, teachers: Seq
                         code="out-of-range")
 
 
-def soften(split: Split, out: Path, facts: SoftFacts, teach: Callable[[Batch], np.ndarray],
-           tell: Tell = lambda done, total: None) -> int:
+def write_soft_target_records(split: Split, out: Path, metadata: SoftTargetMetadata, predict_records: Callable[[Batch], np.ndarray],
+           report_progress: ProgressFunction = lambda done, total: None) -> int:
     """Writes the records of all pairs of ``split`` to ``out``; goes on where an earlier run stopped.
 
     Args:
-        teach: of a batch, the records (N,) of its real target places, row by row.
+        predict_records: of a batch, the records (N,) of its real target places, row by row.
 
     Returns:
         the number of records.
@@ -78,27 +78,27 @@ def soften(split: Split, out: Path, facts: SoftFacts, teach: Callable[[Batch], n
     Raises:
         UserError: ``out`` holds those of another teacher or other pairs.
     """
-    first, layout = places(split), record(facts["top"])
-    check_settings(facts_file(out), cast("dict[str, Any]", facts), [out], "soft targets")
+    first, layout = record_offsets(split), record_dtype(metadata["top"])
+    check_settings(metadata_file(out), cast("dict[str, Any]", metadata), [out], "soft targets")
     out.touch()
     with out.open("r+b") as file:
         whole = out.stat().st_size // layout.itemsize
         start = int(np.searchsorted(first, whole, side="right")) - 1
         file.truncate(int(first[start]) * layout.itemsize)
         file.seek(0, 2)
-        for begin in range(start, len(split), CHUNK):
-            some = np.arange(begin, min(begin + CHUNK, len(split)))
-            file.write(_records(split, some, layout, teach).tobytes())
+        for begin in range(start, len(split), SAVE_INTERVAL):
+            some = np.arange(begin, min(begin + SAVE_INTERVAL, len(split)))
+            file.write(_compute_records(split, some, layout, predict_records).tobytes())
             file.flush()
-            tell(int(some[-1]) + 1, len(split))
+            report_progress(int(some[-1]) + 1, len(split))
     return int(first[-1])
 
 
-def _records(split: Split, some: np.ndarray, layout: np.dtype[np.void],
+def _compute_records(split: Split, some: np.ndarray, layout: np.dtype[np.void],
              teach: Callable[[Batch], np.ndarray]) -> np.ndarray:
     """Records of neighbouring pairs, in their order."""
-    part = Split.of_rows(split.source_ids.take(some), split.target_ids.take(some), [], [])
-    first = places(part)
+    part = Split.from_rows(split.source_ids.take(some), split.target_ids.take(some), [], [])
+    first = record_offsets(part)
 
     def run(max_tokens: int) -> np.ndarray:
         found = np.zeros(int(first[-1]), layout)
@@ -108,16 +108,16 @@ def _records(split: Split, some: np.ndarray, layout: np.dtype[np.void],
             found[where] = teach(batch)
         return found
 
-    return with_memory(run, TOKENS)
+    return retry_with_smaller_batches(run, BATCH_TOKENS)
 
 
-def likeliest(model: Any, batch: Batch, top: int, hardware: Hardware) -> np.ndarray:
-    """Records (N,) of the ``top`` likeliest tokens at each real target place of ``batch``; they sum to 1."""
+def top_k_records(model: Any, batch: Batch, top_k: int, hardware: Hardware) -> np.ndarray:
+    """Records (N,) of the ``top_k`` likeliest tokens at each real target place of ``batch``; they sum to 1."""
     real = np.flatnonzero(batch.target_out != PAD)
     with torch.inference_mode(), hardware.autocast():
-        logits = model(hardware.tensor(batch.source), hardware.tensor(batch.target_in)).flatten(0, 1)
-        best = logits.index_select(0, hardware.tensor(real)).float().topk(top)
-    found = np.zeros(len(real), record(top))
+        logits = model(hardware.to_device(batch.source), hardware.to_device(batch.target_in)).flatten(0, 1)
+        best = logits.index_select(0, hardware.to_device(real)).float().topk(top_k)
+    found = np.zeros(len(real), record_dtype(top_k))
     found["ids"] = best.indices.cpu().numpy()
     found["probabilities"] = best.values.softmax(-1).cpu().numpy()
     return found

@@ -8,11 +8,11 @@ from scalesearch.space.schema.types import Complain
 from scalesearch.space.syntax.nodes import Node, Sequence, Table, Text
 
 M2_ENDINGS = (".m2", ".m2.gz")
-FORM = "a path (for pairs without the ending), `{source: FILE, target: FILE}`, or a list of these"
+PARTS_SYNTAX = "a path (for pairs without the ending), `{source: FILE, target: FILE}`, or a list of these"
 
 
 @dataclass(frozen=True)
-class PairOfFiles:
+class FilePair:
     """Pair of files whose lines translate each other, where no common prefix names them.
 
     ``references`` are further files of references beside ``target``, for corrections.
@@ -26,15 +26,15 @@ class PairOfFiles:
         """Mapping as in a data file."""
         return {"source": self.source, "target": [self.target, *self.references] if self.references else self.target}
 
-    def map_paths(self, change: Callable[[str], str]) -> "PairOfFiles":
-        """Copy with ``change`` applied to each path."""
-        return PairOfFiles(change(self.source), change(self.target), tuple(map(change, self.references)))
+    def map_paths(self, function: Callable[[str], str]) -> "FilePair":
+        """Copy with ``function`` applied to each path."""
+        return FilePair(function(self.source), function(self.target), tuple(map(function, self.references)))
 
     def __str__(self) -> str:
         return f"{self.source} + {self.target}"
 
 
-Part = str | PairOfFiles
+SplitPart = str | FilePair
 
 
 def is_m2(part: Any) -> bool:
@@ -42,20 +42,20 @@ def is_m2(part: Any) -> bool:
     return isinstance(part, str) and part.endswith(M2_ENDINGS)
 
 
-def read_parts(node: Node, complain: Complain) -> tuple[Part, ...]:
+def read_parts(node: Node, complain: Complain) -> tuple[SplitPart, ...]:
     """Parts of a split: a path, ``{source: FILE, target: FILE}``, or a list of these."""
     items = node.items if isinstance(node, Sequence) else (node,)
     return tuple(part for item in items if (part := _part(item, complain)) is not None)
 
 
-def _part(item: Node, complain: Complain) -> Part | None:
+def _part(item: Node, complain: Complain) -> SplitPart | None:
     if isinstance(item, Text) and item.text.strip():
         return item.text
     if isinstance(item, Table) and {key.text for key, _ in item} == {"source", "target"}:
         source, target = _texts(item.get("source")), _texts(item.get("target"))
         if len(source) == 1 and target:
-            return PairOfFiles(source[0], target[0], target[1:])
-    complain(item, f"expected {FORM}", None)
+            return FilePair(source[0], target[0], target[1:])
+    complain(item, f"expected {PARTS_SYNTAX}", None)
     return None
 
 
@@ -66,7 +66,7 @@ def _texts(node: Node | None) -> tuple[str, ...]:
     return found if len(found) == len(items) else ()
 
 
-def plain(parts: tuple[Part, ...]) -> Any:
+def parts_to_json(parts: tuple[SplitPart, ...]) -> Any:
     """Parts as JSON values, as in a data file."""
     values = [part if isinstance(part, str) else part.to_json() for part in parts]
     return values[0] if len(values) == 1 else values

@@ -11,22 +11,22 @@ from scalesearch.errors import UserError
 from scalesearch.library import install_command
 from scalesearch.tasks.base import Metric, MetricOptions, Task, Texts
 
-NAMES = ("rougeL", "rouge1", "rouge2")
-METRICS = {name: Metric("max", 100.0, f"ROUGE-{name[5:]} F1") for name in NAMES}
+ROUGE_NAMES = ("rougeL", "rouge1", "rouge2")
+METRICS = {name: Metric("max", 100.0, f"ROUGE-{name[5:]} F1") for name in ROUGE_NAMES}
 
 
-class _BlankTokenizer:
+class _WhitespaceTokenizer:
     """Tokenizer that splits at blanks, for tokenised text and for scripts other than Latin."""
 
     def tokenize(self, text: str) -> list[str]:
         return text.split()
 
 
-def rouge(hypotheses: Sequence[str], references: Sequence[str], tokenised: bool = False) -> dict[str, Any]:
+def rouge_scores(hypotheses: Sequence[str], references: Sequence[str], is_tokenized: bool = False) -> dict[str, Any]:
     """Mean ROUGE F1 of summaries in per cent, with a signature (Lin 2004).
 
     The package's own words are runs of a-z and 0-9, lower-cased and stemmed (Porter); other letters are no part of
-    any word. With ``tokenised``, words are what blanks part, and are neither lower-cased nor stemmed. ROUGE-L takes a
+    any word. With ``is_tokenized``, words are what blanks part, and are neither lower-cased nor stemmed. ROUGE-L takes a
     summary as one sentence.
 
     Raises:
@@ -34,21 +34,21 @@ def rouge(hypotheses: Sequence[str], references: Sequence[str], tokenised: bool 
     """
     from rouge_score import rouge_scorer
 
-    scorer = rouge_scorer.RougeScorer(sorted(NAMES), use_stemmer=not tokenised,
-                                      tokenizer=_BlankTokenizer() if tokenised else None)
-    total = dict.fromkeys(NAMES, 0.0)
+    scorer = rouge_scorer.RougeScorer(sorted(ROUGE_NAMES), use_stemmer=not is_tokenized,
+                                      tokenizer=_WhitespaceTokenizer() if is_tokenized else None)
+    total = dict.fromkeys(ROUGE_NAMES, 0.0)
     for hypothesis, reference in zip(hypotheses, references, strict=True):
         for name, score in scorer.score(reference, hypothesis).items():
             total[name] += 100 * score.fmeasure
     values: dict[str, Any] = {name: value / len(references) for name, value in total.items()}
-    words = "stemmer:no|words:blanks" if tokenised else "stemmer:porter|words:a-z0-9, lower-cased"
+    words = "stemmer:no|words:blanks" if is_tokenized else "stemmer:porter|words:a-z0-9, lower-cased"
     return values | {"rouge_signature": f"F1, mean|{words}|rouge-score:{version('rouge-score')}"}
 
 
 def _score(hypotheses: Sequence[str], texts: Texts, options: MetricOptions) -> dict[str, Any]:
-    if not options.tokenised:
+    if not options.tokenized:
         _check_script(texts.target)
-    return rouge(hypotheses, texts.target, options.tokenised)
+    return rouge_scores(hypotheses, texts.target, options.tokenized)
 
 
 def _check_script(references: Sequence[str]) -> None:
@@ -67,4 +67,4 @@ def _check(options: MetricOptions) -> None:
                         f"Install it with `{install_command('tasks')}`", key="data.task", code="package-missing")
 
 
-TASK = Task("summarisation", "pairs", METRICS, ("tokenised",), score=_score, check=_check)
+TASK = Task("summarisation", "pairs", METRICS, ("tokenised",), score=_score, check_options=_check)

@@ -1,6 +1,6 @@
 """Forward hooks that measure a model while it runs; they return nothing, so that no output changes.
 
-A probe names the module that it hooks; :func:`hooked` hands it the module's inputs or outputs, with the positions that
+A probe names the module that it hooks; :func:`attached_probes` hands it the module's inputs or outputs, with the positions that
 are no padding.
 """
 
@@ -24,7 +24,7 @@ STACKS = ("encoder", "decoder")  # an embedding may have a layer, too
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerInfo:
     """A layer of a model: its ``stack`` (``encoder`` or ``decoder``), its ``number`` there from 1, its ``path``."""
 
     stack: str
@@ -32,24 +32,24 @@ class Layer:
     path: str
     module: Module
 
-    def parts(self, *kinds: type) -> Iterator[tuple[str, Module]]:
+    def modules_of_type(self, *block_types: type) -> Iterator[tuple[str, Module]]:
         """Path within the layer, and module, of every part whose block is one of ``kinds``."""
         for path, node in self.module.named_modules():
-            if isinstance(node, Module) and isinstance(node.block, kinds):
+            if isinstance(node, Module) and isinstance(node.block, block_types):
                 yield path, node
 
 
 @dataclass
 class Probe(ABC):
-    """A measure of one module of ``layer``: of its first ``input`` or its ``output``, by ``side``."""
+    """A measure of one module of ``layer``: of its first ``input`` or its ``output``, by ``hook_side``."""
 
-    layer: Layer
+    layer: LayerInfo
     module: Module
-    side: str
+    hook_side: str
 
     @abstractmethod
-    def take(self, x: Tensor, real: Tensor) -> None:
-        """Measures ``x`` (batch, positions, …); ``real`` (batch, positions): where there is no padding."""
+    def record(self, states: Tensor, mask: Tensor) -> None:
+        """Measures ``states`` (batch, positions, …); ``mask`` (batch, positions): where there is no padding."""
 
     @abstractmethod
     def row(self) -> Any:
@@ -57,7 +57,7 @@ class Probe(ABC):
 
 
 @dataclass
-class Mean:
+class RunningMean:
     """A running mean of numbers, in float64."""
 
     total: float = 0.0
@@ -75,43 +75,43 @@ class Mean:
 
 
 @dataclass
-class Real:
+class TokenMasks:
     """Which positions of the present batch are no padding, by stack."""
 
-    of: dict[str, Tensor] = field(default_factory=dict)
+    by_stack: dict[str, Tensor] = field(default_factory=dict)
 
-    def run(self, model: Model, source: Tensor, target: Tensor) -> None:
+    def run_model(self, model: Model, source: Tensor, target: Tensor) -> None:
         """One teacher-forced pass: ``source`` (B, S) and ``target`` (B, T) ids, the target as the decoder reads it."""
-        self.of["encoder"], here = source != PAD, target != PAD
+        self.by_stack["encoder"], here = source != PAD, target != PAD
         memory = model.encode(source)
         if isinstance(model.block, DecoderOnly):  # its one stack reads the source, padded in front, and then the target
             here = torch.cat([~memory.bias, here], 1)
-        self.of["decoder"] = here
+        self.by_stack["decoder"] = here
         model.decode(target, memory)
 
 
-def layers_of(model: Model) -> list[Layer]:
+def find_layers(model: Model) -> list[LayerInfo]:
     """Every layer of the stacks, in the order in which they run."""
-    found: list[Layer] = []
+    found: list[LayerInfo] = []
     for path, node in model.named_modules():
         stack = path.split(".")[0]
         if isinstance(node, Module) and isinstance(node.block, LayerBlock) and stack in STACKS:
-            found.append(Layer(stack, 1 + sum(layer.stack == stack for layer in found), path, node))
+            found.append(LayerInfo(stack, 1 + sum(layer.stack == stack for layer in found), path, node))
     return found
 
 
 @contextmanager
-def hooked(probes: Iterable[Probe], real: Real) -> Iterator[None]:
+def attached_probes(probes: Iterable[Probe], masks: TokenMasks) -> Iterator[None]:
     """Context in which the probes are hooked; no hook is left afterwards."""
     with ExitStack() as hooks:
         for probe in probes:
-            hooks.callback(_hook(probe, real).remove)
+            hooks.callback(_hook(probe, masks).remove)
         yield
 
 
-def _hook(probe: Probe, real: Real) -> Any:
+def _hook(probe: Probe, real: TokenMasks) -> Any:
     def take(module: Any, args: tuple[Any, ...], output: Tensor | None = None) -> None:
-        probe.take((args[0] if output is None else output).detach(), real.of[probe.layer.stack])
+        probe.record((args[0] if output is None else output).detach(), real.by_stack[probe.layer.stack])
 
-    add = probe.module.register_forward_pre_hook if probe.side == "input" else probe.module.register_forward_hook
+    add = probe.module.register_forward_pre_hook if probe.hook_side == "input" else probe.module.register_forward_hook
     return add(take)

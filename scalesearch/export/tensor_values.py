@@ -22,7 +22,7 @@ from scalesearch.lowering.sources import (
     Weight,
 )
 
-CONSTANTS: Mapping[str, Callable[[Constant], Tensor]] = {
+CONSTANT_TENSORS: Mapping[str, Callable[[Constant], Tensor]] = {
     "zeros": lambda source: torch.zeros(source.shape),
     "ones": lambda source: torch.ones(source.shape),
     "identity": lambda source: torch.eye(*source.shape),
@@ -31,29 +31,29 @@ CONSTANTS: Mapping[str, Callable[[Constant], Tensor]] = {
 }
 
 
-def value(source: Source, weights: Mapping[str, Any]) -> Tensor:
+def evaluate_source(source: Source, weights: Mapping[str, Any]) -> Tensor:
     """The tensor, float32, that an expression stands for; ``weights`` is the model's state dict."""
     match source:
         case Weight(name):
             found: Tensor = weights[name]
             return found.float()
         case Constant(kind):
-            return CONSTANTS[kind](source)
+            return CONSTANT_TENSORS[kind](source)
         case Flipped(of):
-            return value(of, weights).t()
+            return evaluate_source(of, weights).t()
         case Product(left, right):  # in float64: a product of three factors is to be as near as the model's
-            return (value(left, weights).double() @ value(right, weights).double()).float()
+            return (evaluate_source(left, weights).double() @ evaluate_source(right, weights).double()).float()
         case Sum(parts):
-            first, *rest = (value(part, weights) for part in parts)
+            first, *rest = (evaluate_source(part, weights) for part in parts)
             return sum(rest, first)
         case Joined(parts):
-            return torch.cat([value(part, weights) for part in parts])
+            return torch.cat([evaluate_source(part, weights) for part in parts])
         case Padded(of, heads, size):
-            rows = value(of, weights).unflatten(0, (heads, -1))
+            rows = evaluate_source(of, weights).unflatten(0, (heads, -1))
             filled = rows.new_zeros(heads, size, *rows.shape[2:])
             filled[:, : rows.shape[1]] = rows
             return filled.flatten(0, 1)
         case Diagonal(of):
-            return torch.block_diag(*value(of, weights))
+            return torch.block_diag(*evaluate_source(of, weights))
         case Contracted(cores, parts, rows):
-            return cores.matrix([value(part, weights).double() for part in parts])[0, :rows, :, 0].float()
+            return cores.matrix([evaluate_source(part, weights).double() for part in parts])[0, :rows, :, 0].float()

@@ -18,8 +18,8 @@ from scalesearch.space.assembly.architecture import assemble
 from scalesearch.testing.draws import random_architecture
 from scalesearch.train.hardware import Hardware
 from scalesearch.train.recipe import Recipe
-from scalesearch.train.updates.engine import Engine, first_model
-from scalesearch.train.updates.rates import _spread, scales, summary
+from scalesearch.train.updates.engine import Engine, build_initial_model
+from scalesearch.train.updates.parametrization import _distribute_factors, summarize_scales, weight_scales
 from tests.architectures import answers
 from tests.train.conftest import recipe, tiny
 
@@ -27,7 +27,7 @@ WIDE = {"base": 5e-3, "at": {"width": 16}}
 
 
 def found(architecture, **how):
-    return scales(first_model(architecture.block, 40, recipe(**how), 1), recipe(**how))
+    return weight_scales(build_initial_model(architecture.block, 40, recipe(**how), 1), recipe(**how))
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -35,12 +35,12 @@ def test_every_weight_of_any_network_has_a_scale(seed: int) -> None:
     architecture = random_architecture(Random(seed))
     for rule, optimizer in (("embedding", "adamw"), ("layerwise", "muon"), ("mup", "adamw")):
         how = recipe(lr={**WIDE, "rule": rule}, residual="scaled", optimizer=optimizer)
-        model = first_model(architecture.block, 40, how, 1)
-        named = scales(model, how)
+        model = build_initial_model(architecture.block, 40, how, 1)
+        named = weight_scales(model, how)
         assert set(named) == {name for name, _ in model.named_parameters()}
-        assert all(scale.rate > 0 and scale.init > 0 for scale in named.values())
+        assert all(scale.lr_factor > 0 and scale.init_factor > 0 for scale in named.values())
         assert all(torch.isfinite(weight).all() for weight in model.parameters())
-        assert sum(row["params"] for row in summary(model, how)) == sum(w.numel() for w in model.parameters())
+        assert sum(row["params"] for row in summarize_scales(model, how)) == sum(w.numel() for w in model.parameters())
 
 
 def test_without_a_rule_nothing_is_scaled() -> None:
@@ -83,7 +83,7 @@ def test_a_shared_matrix_has_the_rate_of_its_own() -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_with_last_maps_of_zero_every_branch_gives_zero_and_can_learn(seed: int) -> None:
     """The cores of a chain are not all zero: none of them would ever have a gradient."""
-    model = first_model(random_architecture(Random(seed)).block, 40, recipe(zero_out=True), 1).eval()
+    model = build_initial_model(random_architecture(Random(seed)).block, 40, recipe(zero_out=True), 1).eval()
     seen: list[tuple[Module, torch.Tensor]] = []
     nodes = {path: node for path, node in model.named_modules() if isinstance(node, Module) and ".partial." not in path
              and not path.startswith("embedding.")}  # whose attention is no branch of a stack
@@ -109,7 +109,7 @@ def test_a_factor_on_a_map_is_one_on_its_matrix(site) -> None:
     eye = torch.eye(24)
     before = node(eye)
     with torch.no_grad():
-        for name, (init, _) in _spread(node, "", 0.3, 0.3).items():
+        for name, (init, _) in _distribute_factors(node, "", 0.3, 0.3).items():
             node.get_parameter(name.strip(".")).mul_(init)
     assert torch.allclose(node(eye), 0.3 * before, atol=1e-6)
 
@@ -150,11 +150,11 @@ def moves(rule: str, optimizer: str, width: int, corpus) -> float:
                  dropout=0, attention_dropout=0, activation_dropout=0, schedule="constant", precision="fp32")
     sizes = {f"{stack}.{key}": width // n for stack in ("encoder", "decoder")
              for key, n in (("head_dim", 2), ("ffn.hidden", 1))}
-    model = first_model(assemble(answers(width=width, **{k.replace(".", "__"): v for k, v in sizes.items()})).block,
+    model = build_initial_model(assemble(answers(width=width, **{k.replace(".", "__"): v for k, v in sizes.items()})).block,
                         corpus.tokenizer.vocab_size, how, 1)
     batch = make_batch(corpus.train, np.arange(16))
     source, target = torch.from_numpy(batch.source), torch.from_numpy(batch.target_in)
-    engine, before = Engine(model.train(), how, Hardware.of(how)), model(source, target).detach()
+    engine, before = Engine(model.train(), how, Hardware.from_recipe(how)), model(source, target).detach()
     for _ in range(4):
         engine.update([batch], how.lr.base)
     return float((model(source, target).detach() - before).std())

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalesearch.data import DataSpec, Tokenizer, cut_anew, load_corpus
+from scalesearch.data import DataSpec, Tokenizer, load_corpus, retokenize
 from tests.data.conftest import SOURCE, TARGET
 from tests.errors import refuses
 
@@ -18,15 +18,15 @@ BPE = Tokenizer.fit(TEXT, 60)
 
 @given(dropout=st.floats(0, 0.99), seed=st.integers(0, 2**32 - 1))
 def test_merges_left_out_leave_the_text(dropout: float, seed: int) -> None:
-    rows = BPE.sample(TEXT, dropout, seed)
+    rows = BPE.encode_with_dropout(TEXT, dropout, seed)
     assert BPE.decode(rows) == TEXT
     assert all(len(row) >= len(plain) for row, plain in zip(rows, BPE.encode(TEXT)))
 
 
 def test_no_dropout_makes_all_merges_and_nearly_all_of_it_none() -> None:
-    assert BPE.sample(TEXT, 0, 1) == BPE.encode(TEXT)
-    assert [len(row) for row in BPE.sample(TEXT, 0.9999, 1)] == [len(line) + 1 for line in TEXT]
-    assert BPE.sample([], 0.1, 1) == []
+    assert BPE.encode_with_dropout(TEXT, 0, 1) == BPE.encode(TEXT)
+    assert [len(row) for row in BPE.encode_with_dropout(TEXT, 0.9999, 1)] == [len(line) + 1 for line in TEXT]
+    assert BPE.encode_with_dropout([], 0.1, 1) == []
 
 
 def test_the_share_is_of_merges() -> None:
@@ -34,19 +34,19 @@ def test_the_share_is_of_merges() -> None:
     letters = len(set("".join(TEXT).replace(" ", ""))) + 1 + 4  # with the blank's mark and the special tokens
     tokenizer = Tokenizer.fit(TEXT, letters + 1)
     lines = ["der kleine Hund läuft ."] * 4000
-    longest, least = (sum(map(len, tokenizer.sample(lines, rate, 3))) for rate in (0.9999999, 0))
-    found = sum(map(len, tokenizer.sample(lines, 0.3, 3)))
+    longest, least = (sum(map(len, tokenizer.encode_with_dropout(lines, rate, 3))) for rate in (0.9999999, 0))
+    found = sum(map(len, tokenizer.encode_with_dropout(lines, 0.3, 3)))
     assert least < longest and (found - least) / (longest - least) == pytest.approx(0.3, abs=0.03)
 
 
 def test_seed_and_epoch_decide_whatever_was_drawn_before(spec: DataSpec) -> None:
     corpus = load_corpus(spec)
-    first = cut_anew(corpus, 0.3, 1, 0)
+    first = retokenize(corpus, 0.3, 1, 0)
     again: list[bool] = []
 
     def elsewhere() -> None:
-        cut_anew(corpus, 0.3, 2, 0)
-        made = cut_anew(corpus, 0.3, 1, 0)
+        retokenize(corpus, 0.3, 2, 0)
+        made = retokenize(corpus, 0.3, 1, 0)
         again.append(made.source_ids == first.source_ids and made.target_ids == first.target_ids)
 
     elsewhere()
@@ -55,13 +55,13 @@ def test_seed_and_epoch_decide_whatever_was_drawn_before(spec: DataSpec) -> None
     thread.join()
     assert again == [True, True]
     for seed, epoch in ((1, 1), (2, 0)):
-        other = cut_anew(corpus, 0.3, seed, epoch)
+        other = retokenize(corpus, 0.3, seed, epoch)
         assert other.source_ids != first.source_ids and other.target_ids != first.target_ids
 
 
 def test_pairs_keep_their_places_and_the_longest_length(spec: DataSpec) -> None:
     corpus = load_corpus(replace(spec, max_length=9))
-    made = cut_anew(corpus, 0.5, 1, 0)
+    made = retokenize(corpus, 0.5, 1, 0)
     assert len(made) == len(corpus.train) and max(made.target_ids.lengths) == 9
     whole = np.flatnonzero(made.target_ids.lengths < 9)
     assert [corpus.tokenizer.decode([made.target_ids[i]])[0] for i in whole] == [
@@ -71,4 +71,4 @@ def test_pairs_keep_their_places_and_the_longest_length(spec: DataSpec) -> None:
 def test_a_unigram_model_is_refused() -> None:
     assert not BPE.is_unigram
     with refuses("fixed-tokens", "unigram", key="recipe.subword_dropout"):
-        Tokenizer.fit(TEXT, 42, "unigram").sample(TEXT, 0.1, 1)
+        Tokenizer.fit(TEXT, 42, "unigram").encode_with_dropout(TEXT, 0.1, 1)
