@@ -36,7 +36,7 @@ import torch
 
 # The package's names are used by the imports and the functions up to `sample_models` only.
 import scalesearch
-from scalesearch.blocks.core import canonical
+from scalesearch.blocks.core import canonical_config
 from scalesearch.cost import PROTOCOLS, cost, find_protocol, protocol_of
 from scalesearch.nn.build import build
 from scalesearch.nn.init import SCHEMES
@@ -160,12 +160,12 @@ def space_facts(file: Path, stored: dict[str, Any] | None) -> tuple[dict[str, An
         text = architecture.to_yaml()
         lists["ids"].append(architecture.id)
         lists["texts"].append(digest(text))  # of the canonical configuration, as an architecture file
-        lists["structures"].append(structure(canonical(architecture.block)))
+        lists["structures"].append(structure(canonical_config(architecture.block)))
         lists["values"].append(structure(dict(answers)))
         sizes = costs(architecture, space.protocol, exported=not first)
         if not first:
             first = {"costs": [value for name, value in sizes.items() if names or name.startswith("bytes")]}
-            first |= {"yaml": text.splitlines(), "canonical": canonical(architecture.block)} if full else {}
+            first |= {"yaml": text.splitlines(), "canonical": canonical_config(architecture.block)} if full else {}
             cost_names = list(sizes)
         without_bytes = [size for name, size in sizes.items() if not name.startswith("bytes")]
         lists["costs"].append([*(sizes[name] for name in HEADLINE), structure(without_bytes)])

@@ -8,7 +8,7 @@ import torch
 from ours import architecture
 
 from scalesearch.api.files import load_data
-from scalesearch.blocks.embedding import sinusoid
+from scalesearch.blocks.embedding import sinusoidal_positions
 from scalesearch.data import Corpus, Split
 from scalesearch.nn import build
 
@@ -51,7 +51,7 @@ def _weights(job: dict[str, Any], corpus: Corpus) -> int:
     """Our first weights, for a decoder that only reads trained models."""
     model = build(architecture(job).block, vocab=corpus.tokenizer.vocab_size, seed=1)
     found = {name: weight.numpy() for name, weight in model.state_dict().items()}
-    positions = sinusoid(torch.arange(512), job["width"], torch.float32).numpy()
+    positions = sinusoidal_positions(torch.arange(512), job["width"], torch.float32).numpy()
     table = found["embedding.source.table.weight"]
     np.savez(Path(job["folder"], "weights.npz"), table=table, positions=positions, **found)
     return sum(weight.numel() for weight in model.parameters())

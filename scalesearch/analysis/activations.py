@@ -25,7 +25,7 @@ from torch import Tensor
 
 from scalesearch.analysis.probes import LayerInfo, Probe, RunningMean, find_layers
 from scalesearch.blocks.ffn import FFN
-from scalesearch.blocks.mixers.inside import PartialFFN
+from scalesearch.blocks.mixers.attention_extras import PartialFFN
 from scalesearch.nn import Model, Module
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-LANES, LANE = 4, 2**16  # 16-bit numbers in an int64, and how many there are
-PIECE = 2**15  # int64 of noise at a time: what a core's own cache holds through all passes
+VALUES_PER_INT64, INT16_RANGE = 4, 2**16  # 16-bit numbers in an int64, and how many there are
+NOISE_CHUNK = 2**15  # int64 of noise at a time: what a core's own cache holds through all passes
 
 
 def dropout(x: Any, rate: float, training: bool) -> Any:
@@ -23,8 +23,8 @@ def dropout(x: Any, rate: float, training: bool) -> Any:
 
     if not training or not rate:
         return x
-    dropped = round(rate * LANE)
-    if x.device.type != "cpu" or torch.compiler.is_compiling() or dropped == LANE:
+    dropped = round(rate * INT16_RANGE)
+    if x.device.type != "cpu" or torch.compiler.is_compiling() or dropped == INT16_RANGE:
         return torch.nn.functional.dropout(x, rate, training)
     return x * _scaled_mask(x.numel(), dropped, x.dtype).view(x.shape) if dropped else x
 
@@ -33,17 +33,17 @@ def _scaled_mask(size: int, dropped: int, dtype: Any) -> Any:
     """A mask (size,): 0 with probability ``dropped`` / 2^16, else LANE / (LANE - dropped)."""
     import torch
 
-    scale, most = LANE / (LANE - dropped), dropped - LANE // 2 - 1  # the largest 16-bit number that drops
-    noise: Any = torch.empty(-(-size // LANES), dtype=torch.int64)
+    scale, most = INT16_RANGE / (INT16_RANGE - dropped), dropped - INT16_RANGE // 2 - 1  # the largest 16-bit number that drops
+    noise: Any = torch.empty(-(-size // VALUES_PER_INT64), dtype=torch.int64)
     bits = noise.view(torch.int16)
-    for piece in noise.split(PIECE):
+    for piece in noise.split(NOISE_CHUNK):
         kept = piece.random_(-(2**63), None).view(torch.int16).clamp_(most, most + 1).sub_(most)  # 0 or 1
         if dtype == torch.bfloat16:
             kept.mul_(int(torch.tensor(scale, dtype=dtype).view(torch.int16)))  # to the 16 bits of 0 or the scale
     return bits[:size].view(dtype) if dtype == torch.bfloat16 else bits[:size].to(dtype).mul_(scale)
 
 
-def lowered(x: Any) -> Any:
+def autocast_input(x: Any) -> Any:
     """``x`` in autocast's type for products, converted once for all that read it."""
     import torch
 
@@ -54,19 +54,19 @@ def lowered(x: Any) -> Any:
     return x.to(torch.get_autocast_dtype(device))
 
 
-def plus(x: Any, y: Any) -> Any:
+def add_promoted(x: Any, y: Any) -> Any:
     """``x + y`` in the wider of their two types, which changes no number."""
-    x, y = _alike(x, y)
+    x, y = _promote(x, y)
     return x + y
 
 
-def times(x: Any, y: Any) -> Any:
+def multiply_promoted(x: Any, y: Any) -> Any:
     """``x * y`` in the wider of their two types, which changes no number."""
-    x, y = _alike(x, y)
+    x, y = _promote(x, y)
     return x * y
 
 
-def _alike(x: Any, y: Any) -> tuple[Any, Any]:
+def _promote(x: Any, y: Any) -> tuple[Any, Any]:
     import torch
 
     wider = torch.promote_types(x.dtype, y.dtype)

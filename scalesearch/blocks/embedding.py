@@ -7,13 +7,21 @@ from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any
 
-from scalesearch.blocks.core import SRC, TGT, VOCAB, Axes, Block, Extent, Size, Use, Work, block
+from scalesearch.blocks.core import SRC, TGT, VOCAB, Axes, Block, Extent, LoopNest, Size, Use, block
 from scalesearch.blocks.elementwise import dropout
-from scalesearch.blocks.leaves import Added, Convolution, Embedding, Linear, PositionTable, RowCache, Transposed
+from scalesearch.blocks.leaves import (
+    Convolution,
+    Embedding,
+    Linear,
+    PositionTable,
+    StateCache,
+    TransposedLinear,
+    UnsavedLinear,
+)
 from scalesearch.blocks.sizes import maximum
 
-POSITIONS = ("sinusoidal", "learned", "none")
-KERNEL = 3  # of H-SoftPOS
+POSITION_TYPES = ("sinusoidal", "learned", "none")
+SOFTPOS_KERNEL = 3  # of H-SoftPOS
 
 
 @block
@@ -28,25 +36,25 @@ class TokenEmbedding(Block):
     table: Block
     positions: str = "sinusoidal"
     max_length: Size = 1024
-    tied: str | None = None  # path of the table that this one is
+    tied_table: str | None = None  # path of the table that this one is
     scaled: bool = field(default=True, metadata={"plain": True})
 
     def parts(self) -> Mapping[str, Block | Use]:
-        parts: dict[str, Block | Use] = {"table": Use(self.table, tied=self.tied)}
+        parts: dict[str, Block | Use] = {"table": Use(self.table, tied=self.tied_table)}
         if self.positions == "learned":
             parts["position"] = PositionTable(self.d, self.max_length)
         return parts
 
-    def forward(self, m: Any, tokens: Any, positions: Any, cache: Any = None, present: Any = None) -> Any:
-        x = m.table(tokens) * self.d**0.5 if self.scaled else m.table(tokens)
+    def forward(self, module: Any, tokens: Any, positions: Any, cache: Any = None, present: Any = None) -> Any:
+        x = module.table(tokens) * self.d**0.5 if self.scaled else module.table(tokens)
         if self.positions == "learned":
-            x = x + m.position(positions)
+            x = x + module.position(positions)
         elif self.positions == "sinusoidal":
-            x = x + sinusoid(positions, self.d, x.dtype)
-        return dropout(x, m.rates.residual, m.training)
+            x = x + sinusoidal_positions(positions, self.d, x.dtype)
+        return dropout(x, module.rates.residual, module.training)
 
 
-def sinusoid(positions: Any, d: int, dtype: Any) -> Any:
+def sinusoidal_positions(positions: Any, d: int, dtype: Any) -> Any:
     """Sinusoidal positions (…, d): sines, then cosines, of wavelengths 2π to 10000 · 2π."""
     import torch
 
@@ -57,7 +65,7 @@ def sinusoid(positions: Any, d: int, dtype: Any) -> Any:
 
 
 @block
-class FactorisedTable(Block):
+class FactorizedEmbedding(Block):
     """``table`` looks up ``rank`` features, a matrix without bias makes them ``d`` (Lan et al. 2020, ALBERT)."""
 
     d: Size
@@ -68,25 +76,25 @@ class FactorisedTable(Block):
     def parts(self) -> Mapping[str, Block | Use]:
         return {"table": self.table, "up": Linear(self.rank, self.d, self.over, bias=False)}
 
-    def forward(self, m: Any, tokens: Any) -> Any:
-        return m.up(m.table(tokens))
+    def forward(self, module: Any, tokens: Any) -> Any:
+        return module.up(module.table(tokens))
 
 
 @block
-class FactorisedOutput(Block):
-    """Scores from the matrices of the :class:`FactorisedTable` at ``path``, the other way round."""
+class FactorizedOutput(Block):
+    """Scores from the matrices of the :class:`FactorizedEmbedding` at ``tied_table``, the other way round."""
 
     d: Size
     rank: Size
-    path: str
+    tied_table: str
     vocab: Extent = field(default=VOCAB, metadata={"plain": VOCAB})
 
     def parts(self) -> Mapping[str, Block | Use]:
-        return {"down": Use(Transposed(self.d, self.rank, (TGT,)), tied=f"{self.path}.up"),
-                "table": Use(Linear(self.rank, self.vocab, (TGT,), bias=False), tied=f"{self.path}.table")}
+        return {"down": Use(TransposedLinear(self.d, self.rank, (TGT,)), tied=f"{self.tied_table}.up"),
+                "table": Use(Linear(self.rank, self.vocab, (TGT,), bias=False), tied=f"{self.tied_table}.table")}
 
-    def forward(self, m: Any, x: Any) -> Any:
-        return m.table(m.down(x))
+    def forward(self, module: Any, x: Any) -> Any:
+        return module.table(module.down(x))
 
     def terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
         """See :meth:`Linear.terms`."""
@@ -94,7 +102,7 @@ class FactorisedOutput(Block):
 
 
 @block
-class Bands(Block):
+class FrequencyBands(Block):
     """Bands of ever rarer tokens, with rows of ``d``, ``d`` / ``factor``, ``d`` / ``factor``² … features.
 
     For adaptive input and softmax (Baevski & Auli 2019; Grave et al. 2017); ids go by frequency.
@@ -106,7 +114,7 @@ class Bands(Block):
     factor: int
     vocab: Extent = VOCAB
 
-    def at(self, vocab: Size) -> Block:
+    def bind_vocabulary(self, vocab: Size) -> Block:
         return replace(self, vocab=vocab) if isinstance(self.vocab, str) else self
 
     def bands(self) -> list[tuple[int, int, int]]:
@@ -117,7 +125,7 @@ class Bands(Block):
 
 
 @block
-class AdaptiveTable(Bands):
+class AdaptiveEmbedding(FrequencyBands):
     """Token ids (…) to (…, d). Every band looks up every token, and the right one is kept: shapes stay the same."""
 
     over: Axes = ()
@@ -126,52 +134,52 @@ class AdaptiveTable(Bands):
         parts: dict[str, Block | Use] = {}
         for i, (first, end, width) in enumerate(self.bands()):
             parts[f"table{i}"] = Embedding(width, self.over, end - first)
-            parts[f"up{i}"] = Added(width, self.d, self.over, bias=False)
+            parts[f"up{i}"] = UnsavedLinear(width, self.d, self.over, bias=False)
         return parts
 
-    def work(self) -> Sequence[Work]:
-        return [Work((*self.over, self.d), "activation")]
+    def loop_nests(self) -> Sequence[LoopNest]:
+        return [LoopNest((*self.over, self.d), "activation")]
 
-    def forward(self, m: Any, tokens: Any) -> Any:
+    def forward(self, module: Any, tokens: Any) -> Any:
         import torch
 
         looked_up: Any = None
         for i, (first, end, _) in enumerate(self.bands()):
-            rows = getattr(m, f"up{i}")(getattr(m, f"table{i}")((tokens - first).clamp(0, end - first - 1)))
+            rows = getattr(module, f"up{i}")(getattr(module, f"table{i}")((tokens - first).clamp(0, end - first - 1)))
             inside = (tokens >= first)[..., None]
             looked_up = rows if looked_up is None else torch.where(inside, rows, looked_up)
         return looked_up
 
 
 @block
-class AdaptiveOutput(Bands):
+class AdaptiveOutput(FrequencyBands):
     """Log-probabilities (…, V): first the band or one of the first band's tokens, then the token within its band.
 
-    ``path``: the :class:`AdaptiveTable` whose matrices these are; None: they are its own.
+    ``tied_table``: the :class:`AdaptiveEmbedding` whose matrices these are; None: they are its own.
     """
 
-    path: str | None = None
+    tied_table: str | None = None
 
     def parts(self) -> Mapping[str, Block | Use]:
         parts: dict[str, Block | Use] = {}
         bands = self.bands()
         for i, (first, end, width) in enumerate(bands):
-            ties = [None, None] if self.path is None else [f"{self.path}.{name}{i}" for name in ("up", "table")]
-            parts[f"down{i}"] = Use(Transposed(self.d, width, (TGT,)), tied=ties[0])
+            ties = [None, None] if self.tied_table is None else [f"{self.tied_table}.{name}{i}" for name in ("up", "table")]
+            parts[f"down{i}"] = Use(TransposedLinear(self.d, width, (TGT,)), tied=ties[0])
             parts[f"table{i}"] = Use(Linear(width, end - first, (TGT,), bias=False), tied=ties[1])
         return parts | ({"clusters": Linear(self.d, len(bands) - 1, (TGT,), bias=False)} if len(bands) > 1 else {})
 
-    def work(self) -> Sequence[Work]:
-        return [Work((TGT, self.vocab), "activation")] if len(self.bands()) > 1 else []  # all bands' beside each one's
+    def loop_nests(self) -> Sequence[LoopNest]:
+        return [LoopNest((TGT, self.vocab), "activation")] if len(self.bands()) > 1 else []  # all bands' beside each one's
 
-    def forward(self, m: Any, x: Any) -> Any:
+    def forward(self, module: Any, x: Any) -> Any:
         import torch
 
         bands = self.bands()
-        scores = [getattr(m, f"table{i}")(getattr(m, f"down{i}")(x)) for i in range(len(bands))]
+        scores = [getattr(module, f"table{i}")(getattr(module, f"down{i}")(x)) for i in range(len(bands))]
         if len(bands) == 1:
             return scores[0]
-        head = torch.cat([scores[0], m.clusters(x)], -1).log_softmax(-1)
+        head = torch.cat([scores[0], module.clusters(x)], -1).log_softmax(-1)
         first = scores[0].shape[-1]
         tails = [head[..., first + i, None] + tail.log_softmax(-1) for i, tail in enumerate(scores[1:])]
         return torch.cat([head[..., :first], *tails], -1)
@@ -224,7 +232,7 @@ class SoftPOS(Block):
     def _convolution(self, level: int) -> Convolution:
         """The convolution from level ``level`` (from 0) to the next."""
         d_in = self.table_width(self.d, self.levels, self.width) if level == 0 else self.width
-        return Convolution(d_in, self.width, KERNEL, self.over, 2**level)
+        return Convolution(d_in, self.width, SOFTPOS_KERNEL, self.over, 2**level)
 
     def parts(self) -> Mapping[str, Block | Use]:
         parts: dict[str, Block | Use] = {"table": self.table}
@@ -234,26 +242,26 @@ class SoftPOS(Block):
             convolution = self._convolution(level)
             parts[f"next{level}"] = convolution
             if SRC not in self.over:  # an encoder's source is read once, and nothing of it kept for later steps
-                parts[f"store{level}"] = RowCache(convolution.past * convolution.d_in)
+                parts[f"store{level}"] = StateCache(convolution.receptive_past * convolution.d_in)
         return parts | ({"position": PositionTable(self.d, self.max_length)} if self.positions == "learned" else {})
 
-    def work(self) -> Sequence[Work]:
-        return [Work((*self.over, self.levels * self.roles), "activation")]  # of the softmax
+    def loop_nests(self) -> Sequence[LoopNest]:
+        return [LoopNest((*self.over, self.levels * self.roles), "activation")]  # of the softmax
 
-    def forward(self, m: Any, tokens: Any, positions: Any, cache: Any = None, present: Any = None) -> Any:
+    def forward(self, module: Any, tokens: Any, positions: Any, cache: Any = None, present: Any = None) -> Any:
         import torch
 
-        table = m.table(tokens)
+        table = module.table(tokens)
         x = table * table.shape[-1] ** 0.5
         if self.positions == "sinusoidal":
-            x = x + sinusoid(positions, x.shape[-1], x.dtype)
+            x = x + sinusoidal_positions(positions, x.shape[-1], x.dtype)
         features = []
         for level in range(self.levels):
-            features += [x, getattr(m, f"role{level}")(x[..., : self.roles].softmax(-1))]
+            features += [x, getattr(module, f"role{level}")(x[..., : self.roles].softmax(-1))]
             if level < self.levels - 1:
                 seen = x if present is None else x * present[..., None]
-                x = getattr(m, f"next{level}")(seen, cache)
+                x = getattr(module, f"next{level}")(seen, cache)
         whole = torch.cat(features, -1)
         if self.positions == "learned":
-            whole = whole + m.position(positions)
-        return dropout(whole, m.rates.residual, m.training)
+            whole = whole + module.position(positions)
+        return dropout(whole, module.rates.residual, module.training)

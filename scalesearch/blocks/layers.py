@@ -13,76 +13,76 @@ from functools import cached_property, reduce
 from operator import and_
 from typing import Any, ClassVar, TypeAlias
 
-from scalesearch.blocks.core import Block, Use, Work, block
-from scalesearch.blocks.elementwise import dropout, lowered, plus
+from scalesearch.blocks.core import Block, LoopNest, Use, block
+from scalesearch.blocks.elementwise import add_promoted, autocast_input, dropout
 from scalesearch.blocks.ffn.base import FFN
 from scalesearch.blocks.mixers.base import Mixer
-from scalesearch.blocks.norms import NORM_KINDS, norm_kind
-from scalesearch.blocks.options import named
-from scalesearch.blocks.paths import Merge, Paths, Several, of_path
+from scalesearch.blocks.multi_path import MultiPath, MultiPathConfig, PathMerge, select_path
+from scalesearch.blocks.norms import NORM_CLASSES, norm_type_field
+from scalesearch.blocks.options import identity_field
 
-NORMS = ("pre", "post")
-AGAIN = "ffn_again"  # the feed-forward network before it once more, with its weights
+NORM_POSITIONS = ("pre", "post")
+SECOND_FFN = "ffn_again"  # the feed-forward network before it once more, with its weights
 
-Order: TypeAlias = tuple[tuple[str, ...], ...]  # steps, each of the words of its sub-layers
+SublayerOrder: TypeAlias = tuple[tuple[str, ...], ...]  # steps, each of the words of its sub-layers
 
 
-def sublayer(m: Any, norm: str, normalise: Any, x: Any, f: Callable[[Any], Any]) -> Any:
+def apply_residual(m: Any, norm: str, normalize: Any, x: Any, f: Callable[[Any], Any]) -> Any:
     """One residual sub-layer; ``norm`` is ``pre`` or ``post``."""
     if norm == "pre":
-        return plus(x, dropout(f(lowered(normalise(x))), m.rates.residual, m.training))
-    return normalise(plus(x, dropout(f(lowered(x)), m.rates.residual, m.training)))
+        return add_promoted(x, dropout(f(autocast_input(normalize(x))), m.rates.residual, m.training))
+    return normalize(add_promoted(x, dropout(f(autocast_input(x)), m.rates.residual, m.training)))
 
 
 @block
 class Layer(Block):
     """Sub-layers in some order: (batch, positions, d) to the same. Their words are those of ``share:``.
 
-    ``order``: where it is not the ``usual`` one. A word again is a part of its own, NAME_2, but for ``ffn_again``.
-    ``paths``: several of a part in its place, or of the whole layer: these have one first norm if it is pre-norm.
-    ``more``: further sub-layers by their words. ``parallel``: what stands for ``main`` in steps of several sub-layers.
+    ``sublayer_order``: where it is not the ``default_order`` one. A word again is a part of its own, NAME_2, but for ``ffn_again``.
+    ``multi_path``: several of a part in its place, or of the whole layer: these have one first norm if it is pre-norm.
+    ``extra_sublayers``: further sub-layers by their words. ``parallel_mixer``: what stands for ``mixer`` in steps of several sub-layers.
     """
 
-    main: Mixer
+    mixer: Mixer
     ffn: FFN
     norm: str
-    norm_kind: str = norm_kind()
-    order: Order = field(default=(), kw_only=True, metadata={"plain": ()})
-    paths: Paths | None = field(default=None, kw_only=True, metadata={"plain": None})
-    more: tuple[tuple[str, Mixer], ...] = field(default=(), kw_only=True, metadata={"plain": ()})
-    parallel: Mixer | None = field(default=None, kw_only=True, metadata={"plain": None})
+    norm_kind: str = norm_type_field()
+    sublayer_order: SublayerOrder = field(default=(), kw_only=True, metadata={"plain": ()})
+    multi_path: MultiPathConfig | None = field(default=None, kw_only=True, metadata={"plain": None})
+    extra_sublayers: tuple[tuple[str, Mixer], ...] = field(default=(), kw_only=True, metadata={"plain": ()})
+    parallel_mixer: Mixer | None = field(default=None, kw_only=True, metadata={"plain": None})
 
-    usual: ClassVar[Order]
+    default_order: ClassVar[SublayerOrder]
 
     @property
-    def blocks(self) -> Mapping[str, tuple[str, Mixer | FFN]]:
+    def sublayers(self) -> Mapping[str, tuple[str, Mixer | FFN]]:
         """Word to the name of its (first) part, and its block; of what is there."""
-        ffn = {} if self.ffn.empty else {"ffn": ("ffn", self.ffn)}
-        return ffn | {word: (word, part) for word, part in self.more}
+        ffn = {} if self.ffn.is_absent else {"ffn": ("ffn", self.ffn)}
+        return ffn | {word: (word, part) for word, part in self.extra_sublayers}
 
     @property
-    def ordered(self) -> Order:
+    def effective_order(self) -> SublayerOrder:
         """The order, said or not."""
-        return self.order or self.usual
+        return self.sublayer_order or self.default_order
 
     @property
-    def slots(self) -> Mapping[str, list[str]]:
+    def part_names(self) -> Mapping[str, list[str]]:
         """Name in ``share:`` to names of parts."""
         parts = [part for step in self.steps for part in step]
-        return {slot: list(dict.fromkeys(name for of, name in parts if of == slot)) for slot in self.blocks}
+        return {slot: list(dict.fromkeys(name for of, name in parts if of == slot)) for slot in self.sublayers}
 
     @cached_property
     def steps(self) -> list[list[tuple[str, str]]]:
         """The words and the names of the sub-layers, step by step."""
         steps: list[list[tuple[str, str]]] = []
         counts: Counter[str] = Counter()
-        for words in self.ordered:
+        for words in self.effective_order:
             step = []
             for word in words:
-                slot = "ffn" if word == AGAIN else word
+                slot = "ffn" if word == SECOND_FFN else word
                 counts[slot] += word == slot
-                if slot in self.blocks:
-                    name, number = self.blocks[slot][0], counts[slot]
+                if slot in self.sublayers:
+                    name, number = self.sublayers[slot][0], counts[slot]
                     step.append((slot, name if number == 1 else f"{name}_{number}"))
             steps += [step] if step else []
         return steps
@@ -93,95 +93,95 @@ class Layer(Block):
         return f"{self.steps[-1][0][1]}_norm"
 
     @property
-    def units(self) -> list[str]:
+    def path_names(self) -> list[str]:
         """The names of the paths of the whole layer, or one that is empty."""
-        paths = self.paths
-        return [""] if paths is None or paths.of != "layer" else list(Several(None, paths.count).added)
+        paths = self.multi_path
+        return [""] if paths is None or paths.target != "layer" else list(MultiPath(None, paths.count).branches)
 
     @cached_property
-    def _together(self) -> set[str]:
+    def _parallel_parts(self) -> set[str]:
         """The names of parts that stand in parallel with others."""
         return {name for step in self.steps if len(step) > 1 for _, name in step}
 
-    def _merge(self) -> Merge:
-        assert self.paths is not None
-        norms = self.norm_kind if self.paths.norm else ""
-        return Merge(self.main.d, (self.main.queries,), self.paths.count, self.paths.merge, norms)
+    def _merge(self) -> PathMerge:
+        assert self.multi_path is not None
+        norms = self.norm_kind if self.multi_path.norm else ""
+        return PathMerge(self.mixer.d, (self.mixer.queries,), self.multi_path.count, self.multi_path.merge, norms)
 
     def _part(self, slot: str, name: str) -> Any:
         """The block of a part: what stands under the word ``slot``, or several paths of it."""
-        first, part = self.blocks[slot]
-        if self.parallel is not None and part is self.main and name in self._together:
-            part = self.parallel
-        part = part.again if name != first and isinstance(part, Mixer) else part
-        return part if self.paths is None else self.paths.wrapped(part, slot, self._merge())
+        first, part = self.sublayers[slot]
+        if self.parallel_mixer is not None and part is self.mixer and name in self._parallel_parts:
+            part = self.parallel_mixer
+        part = part.second_call if name != first and isinstance(part, Mixer) else part
+        return part if self.multi_path is None else self.multi_path.wrap(part, slot, self._merge())
 
     def parts(self) -> Mapping[str, Block | Use]:
         calls = Counter(name for step in self.steps for _, name in step)
         norms = Counter(step[0][1] for step in self.steps)
-        norm, count = NORM_KINDS[self.norm_kind](self.main.d, (self.main.queries,)), len(self.units)
+        norm, count = NORM_CLASSES[self.norm_kind](self.mixer.d, (self.mixer.queries,)), len(self.path_names)
         parts: dict[str, Block | Use] = {}
-        for slot, names in self.slots.items():
+        for slot, names in self.part_names.items():
             for name in names:
                 parts[name] = Use(self._part(slot, name), calls[name])
                 if name in norms and (count == 1 or (self.norm == "pre" and name == self.steps[0][0][1])):
                     parts[f"{name}_norm"] = Use(norm, 1 + (norms[name] - 1) * count)  # the first step's is of all paths
                 elif name in norms:
-                    parts[f"{name}_norm"] = Use(Several(norm, count), norms[name])
+                    parts[f"{name}_norm"] = Use(MultiPath(norm, count), norms[name])
         return parts | ({"merge": Use(self._merge())} if count > 1 else {})
 
-    def work(self) -> Sequence[Work]:
+    def loop_nests(self) -> Sequence[LoopNest]:
         """What sub-layers with one input say each, put right: it is kept if one reads it in place, outputs as a sum."""
-        d, count, kept = self.main.d, len(self.units), []
+        d, count, kept = self.mixer.d, len(self.path_names), []
         for number, step in enumerate(self.steps):
             parts = [self._part(*part) for part in step]
             readers = parts * (1 if number else count)  # paths of a layer begin with one input
             if len(readers) > 1:
                 copied = sum(d * part.copies for part in readers) - d * reduce(and_, (part.copies for part in readers))
                 summed = count * d * (len(parts) - 1)
-                kept.append(Work((self.main.queries, (count if number else 1) * copied - summed), "activation"))
+                kept.append(LoopNest((self.mixer.queries, (count if number else 1) * copied - summed), "activation"))
         return kept
 
-    def forward(self, m: Any, x: Any, present: Any, bias: Any, carried: Any = None, memory: Any = None,
+    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, carried_scores: Any = None, memory: Any = None,
                 memory_bias: Any = None, cache: Any = None) -> Any:
-        """``present``, ``bias`` and ``cache`` as a mixer takes them; ``memory`` of a cross-attention, and its bias.
+        """``token_mask``, ``bias`` and ``cache`` as a mixer takes them; ``memory`` of a cross-attention, and its bias.
 
-        ``carried`` takes scores from layer to layer, where attention has residual scores.
+        ``carried_scores`` takes scores from layer to layer, where attention has residual scores.
         """
         def applied(unit: str, slot: str, name: str, y: Any) -> Any:
-            part, scores = _of(m, name, unit), of_path(unit, (carried,))[0]
+            part, scores = _path_module(module, name, unit), select_path(unit, (carried_scores,))[0]
             if slot == "ffn":
                 return part(y)
             if slot != "cross":
-                return part(y, present, bias, cache, scores)
+                return part(y, token_mask, bias, cache, scores)
             if cache is None or cache.groups is None:
                 return part(y, None, memory_bias, cache, scores, memory)
             return cache.groups.rows(part(cache.groups.grid(y), None, memory_bias, cache, scores, memory))
 
-        states = dict.fromkeys(self.units, x)
+        states = dict.fromkeys(self.path_names, x)
         for number, step in enumerate(self.steps):
             name = f"{step[0][1]}_norm"
-            first = getattr(m, name)(x) if self.norm == "pre" and number == 0 else None  # once for all paths
+            first = getattr(module, name)(x) if self.norm == "pre" and number == 0 else None  # once for all paths
             for unit, state in states.items():
                 def together(y: Any, unit: str = unit, step: list[tuple[str, str]] = step) -> Any:
-                    return reduce(plus, (applied(unit, *part, y) for part in step))
+                    return reduce(add_promoted, (applied(unit, *part, y) for part in step))
 
-                normalise = _of(m, name, unit) if first is None else lambda _, first=first: first
-                states[unit] = sublayer(m, self.norm, normalise, state, together)
-        return m.merge(x, list(states.values())) if len(states) > 1 else states[""]
+                normalise = _path_module(module, name, unit) if first is None else lambda _, first=first: first
+                states[unit] = apply_residual(module, self.norm, normalise, state, together)
+        return module.merge(x, list(states.values())) if len(states) > 1 else states[""]
 
 
 @block
 class EncoderLayer(Layer):
     """A mixer and feed-forward networks: (batch, source, d) to the same."""
 
-    main: Mixer = named("attention")
+    mixer: Mixer = identity_field("attention")
 
-    usual: ClassVar[Order] = (("attention",), ("ffn",))
+    default_order: ClassVar[SublayerOrder] = (("attention",), ("ffn",))
 
     @property
-    def blocks(self) -> Mapping[str, tuple[str, Mixer | FFN]]:
-        return {"attention": (self.main.slot, self.main), **super().blocks}
+    def sublayers(self) -> Mapping[str, tuple[str, Mixer | FFN]]:
+        return {"attention": (self.mixer.part_name, self.mixer), **super().sublayers}
 
 
 @block
@@ -191,24 +191,24 @@ class DecoderLayer(Layer):
     ``interleaved`` calls the one feed-forward network, and its norm, after each of the two (EdgeFormer, section 3.1).
     """
 
-    main: Mixer = named("self_attention")
+    mixer: Mixer = identity_field("self_attention")
     cross_attention: Mixer | None = None
     interleaved: bool = False
 
-    usual: ClassVar[Order] = (("self",), ("cross",), ("ffn",))
-    woven: ClassVar[Order] = (("self",), ("ffn",), ("cross",), (AGAIN,))  # of interleaved ones
+    default_order: ClassVar[SublayerOrder] = (("self",), ("cross",), ("ffn",))
+    interleaved_order: ClassVar[SublayerOrder] = (("self",), ("ffn",), ("cross",), (SECOND_FFN,))  # of interleaved ones
 
     @property
-    def blocks(self) -> Mapping[str, tuple[str, Mixer | FFN]]:
+    def sublayers(self) -> Mapping[str, tuple[str, Mixer | FFN]]:
         cross = {} if self.cross_attention is None else {"cross": ("cross_attention", self.cross_attention)}
-        return {"self": (f"self_{self.main.slot}", self.main), **cross, **super().blocks}
+        return {"self": (f"self_{self.mixer.part_name}", self.mixer), **cross, **super().sublayers}
 
     @property
-    def ordered(self) -> Order:
-        return self.order or (self.woven if self.interleaved else self.usual)
+    def effective_order(self) -> SublayerOrder:
+        return self.sublayer_order or (self.interleaved_order if self.interleaved else self.default_order)
 
 
-def _of(m: Any, name: str, unit: str) -> Any:
+def _path_module(m: Any, name: str, unit: str) -> Any:
     """The module ``name`` of a layer, or of one of its paths."""
     part = getattr(m, name)
-    return getattr(part, unit) if unit and isinstance(part.block, Several) else part
+    return getattr(part, unit) if unit and isinstance(part.block, MultiPath) else part

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scalesearch.blocks.core import VOCAB, Axes, Axis, Block, Extent, Shape, Size, Work, block
-from scalesearch.blocks.elementwise import dropout, plus
-from scalesearch.blocks.sizes import given
+from scalesearch.blocks.core import VOCAB, Axes, Axis, Block, Extent, LoopNest, Shape, Size, block
+from scalesearch.blocks.elementwise import add_promoted, dropout
+from scalesearch.blocks.sizes import is_set
 
 
 @block
@@ -22,29 +22,29 @@ class Linear(Block):
     def weights(self) -> Mapping[str, Shape]:
         return {"weight": (self.d_out, self.d_in)} | ({"bias": (self.d_out,)} if self.bias else {})
 
-    def work(self) -> Sequence[Work]:
-        product = Work((*self.over, self.d_in, self.d_out))
-        added = [Work((*self.over, self.d_out), "bias")] if self.bias else []
-        return [product, *added, Work((*self.over, self.d_out), "activation")]
+    def loop_nests(self) -> Sequence[LoopNest]:
+        product = LoopNest((*self.over, self.d_in, self.d_out))
+        added = [LoopNest((*self.over, self.d_out), "bias")] if self.bias else []
+        return [product, *added, LoopNest((*self.over, self.d_out), "activation")]
 
-    def forward(self, m: Any, x: Any) -> Any:
-        return m.linear(x, "product", lambda: (m.weight, m.bias if self.bias else None))
+    def forward(self, module: Any, x: Any) -> Any:
+        return module.linear(x, "product", lambda: (module.weight, module.bias if self.bias else None))
 
-    def terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
+    def softmax_terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
         """Softmax terms of an output layer, whose losses add up: (states, matrix, bias, targets)."""
         return [(hidden, m.weight, m.bias if self.bias else None, target)]
 
 
 @block
-class Added(Linear):
+class UnsavedLinear(Linear):
     """A linear map whose output is only added to something: for the backward pass it need not be kept."""
 
-    def work(self) -> Sequence[Work]:
-        return [work for work in super().work() if work.kind != "activation"]
+    def loop_nests(self) -> Sequence[LoopNest]:
+        return [work for work in super().loop_nests() if work.operation != "activation"]
 
 
 @block
-class Transposed(Block):
+class TransposedLinear(Block):
     """y = x W with a weight (d_in, d_out): a linear map by another's matrix, transposed."""
 
     d_in: Size
@@ -54,11 +54,11 @@ class Transposed(Block):
     def weights(self) -> Mapping[str, Shape]:
         return {"weight": (self.d_in, self.d_out)}
 
-    def work(self) -> Sequence[Work]:
-        return [Work((*self.over, self.d_in, self.d_out)), Work((*self.over, self.d_out), "activation")]
+    def loop_nests(self) -> Sequence[LoopNest]:
+        return [LoopNest((*self.over, self.d_in, self.d_out)), LoopNest((*self.over, self.d_out), "activation")]
 
-    def forward(self, m: Any, x: Any) -> Any:
-        return m.linear(x, "product", lambda: (m.weight.t(), None))
+    def forward(self, module: Any, x: Any) -> Any:
+        return module.linear(x, "product", lambda: (module.weight.t(), None))
 
 
 @block
@@ -72,16 +72,16 @@ class Embedding(Block):
     def weights(self) -> Mapping[str, Shape]:
         return {"weight": (self.rows, self.d)}
 
-    def start(self, name: str) -> str:
+    def initialization(self, name: str) -> str:
         return "tokens"
 
-    def work(self) -> Sequence[Work]:
-        return [Work((*self.over, self.d), "activation")]
+    def loop_nests(self) -> Sequence[LoopNest]:
+        return [LoopNest((*self.over, self.d), "activation")]
 
-    def forward(self, m: Any, tokens: Any) -> Any:
+    def forward(self, module: Any, tokens: Any) -> Any:
         from torch.nn.functional import embedding
 
-        return embedding(tokens, m.weight)
+        return embedding(tokens, module.weight)
 
 
 @block
@@ -94,37 +94,37 @@ class PositionTable(Block):
     def weights(self) -> Mapping[str, Shape]:
         return {"weight": (self.max_length, self.d)}
 
-    def start(self, name: str) -> str:
+    def initialization(self, name: str) -> str:
         return "table"
 
-    def forward(self, m: Any, positions: Any) -> Any:
+    def forward(self, module: Any, positions: Any) -> Any:
         from torch.nn.functional import embedding
 
-        return embedding(positions, m.weight)
+        return embedding(positions, module.weight)
 
 
 @block
 class MatMul(Block):
     """x y of activations, (…, rows, n_in) and (…, n_in, n_out); ``over`` are the loops outside, the rows among them.
 
-    ``extra``: so many more keys than the axis says; keys are ``n_out``, or ``n_in`` with ``inner``. ``kept``: whether
+    ``extra_keys``: so many more keys than the axis says; keys are ``n_out``, or ``n_in`` with ``keys_are_inner``. ``saved_for_backward``: whether
     the backward pass needs the product.
     """
 
     over: Shape
     n_in: Extent
     n_out: Extent
-    extra: Size = 0
-    inner: bool = False
-    kept: bool = True
+    extra_keys: Size = 0
+    keys_are_inner: bool = False
+    saved_for_backward: bool = True
 
-    def work(self) -> Sequence[Work]:
-        more = (self.extra, self.n_out) if self.inner else (self.n_in, self.extra)
-        pairs = [(self.n_in, self.n_out), *([more] if given(self.extra) else [])]
-        kept = [] if not self.kept else [(self.n_out,)] if self.inner else [(keys,) for _, keys in pairs]
-        return [*(Work((*self.over, *pair)) for pair in pairs), *(Work((*self.over, *n), "activation") for n in kept)]
+    def loop_nests(self) -> Sequence[LoopNest]:
+        more = (self.extra_keys, self.n_out) if self.keys_are_inner else (self.n_in, self.extra_keys)
+        pairs = [(self.n_in, self.n_out), *([more] if is_set(self.extra_keys) else [])]
+        kept = [] if not self.saved_for_backward else [(self.n_out,)] if self.keys_are_inner else [(keys,) for _, keys in pairs]
+        return [*(LoopNest((*self.over, *pair)) for pair in pairs), *(LoopNest((*self.over, *n), "activation") for n in kept)]
 
-    def forward(self, m: Any, x: Any, y: Any) -> Any:
+    def forward(self, module: Any, x: Any, y: Any) -> Any:
         return x @ y
 
 
@@ -142,24 +142,24 @@ class FusedAttention(Block):
     value_dim: Size
     queries: Axis
     keys: Axis
-    extra: Size = 0  # keys that are always there, such as a prompt's
+    extra_keys: Size = 0  # keys that are always there, such as a prompt's
 
-    def work(self) -> Sequence[Work]:
-        seen = (self.keys, self.extra) if given(self.extra) else (self.keys,)
+    def loop_nests(self) -> Sequence[LoopNest]:
+        seen = (self.keys, self.extra_keys) if is_set(self.extra_keys) else (self.keys,)
         squares = [(self.heads, self.queries, keys) for keys in seen]
-        kept = Work((self.heads, self.queries, self.value_dim), "activation")
-        products = [Work((*square, dim)) for square in squares for dim in (self.head_dim, self.value_dim)]
-        return [*products, *(Work(square, "activation") for square in squares), kept]
+        kept = LoopNest((self.heads, self.queries, self.value_dim), "activation")
+        products = [LoopNest((*square, dim)) for square in squares for dim in (self.head_dim, self.value_dim)]
+        return [*products, *(LoopNest(square, "activation") for square in squares), kept]
 
-    def forward(self, m: Any, q: Any, k: Any, v: Any, bias: Any) -> Any:
+    def forward(self, module: Any, q: Any, k: Any, v: Any, bias: Any) -> Any:
         from torch.nn.functional import scaled_dot_product_attention
 
-        rate = m.rates.attention if m.training else 0.0
-        if m.kernel == "fused":
+        rate = module.rates.attention if module.training else 0.0
+        if module.kernel == "fused":
             return scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=rate)
         scores = (q * self.head_dim**-0.5) @ k.transpose(-1, -2)
-        scores = scores if bias is None else plus(scores, bias)
-        return dropout(scores.softmax(-1), rate, m.training) @ v
+        scores = scores if bias is None else add_promoted(scores, bias)
+        return dropout(scores.softmax(-1), rate, module.training) @ v
 
 
 @block
@@ -176,45 +176,45 @@ class Convolution(Block):
     def weights(self) -> Mapping[str, Shape]:
         return {"weight": (self.d_out, self.d_in, self.width)} | ({"bias": (self.d_out,)} if self.bias else {})
 
-    def work(self) -> Sequence[Work]:
-        product = Work((*self.over, self.width, self.d_in, self.d_out))
-        added = [Work((*self.over, self.d_out), "bias")] if self.bias else []
+    def loop_nests(self) -> Sequence[LoopNest]:
+        product = LoopNest((*self.over, self.width, self.d_in, self.d_out))
+        added = [LoopNest((*self.over, self.d_out), "bias")] if self.bias else []
         taps, weight = self.width * self.d_in, self.width * self.d_in * self.d_out  # both are copied for the product
-        kept = (Work((*self.over, self.d_out + taps), "activation"), Work((weight,), "activation"))
+        kept = (LoopNest((*self.over, self.d_out + taps), "activation"), LoopNest((weight,), "activation"))
         return [product, *added, *kept]
 
     @property
-    def past(self) -> int:
+    def receptive_past(self) -> int:
         """The number of earlier positions that it sees."""
         return (self.width - 1) * self.dilation
 
-    def forward(self, m: Any, x: Any, cache: Any = None) -> Any:
+    def forward(self, module: Any, x: Any, cache: Any = None) -> Any:
         import torch
         from torch.nn.functional import pad
 
-        seen = pad(x, (0, 0, self.past, 0)) if cache is None else cache.follow(m, x, self.past)
+        seen = pad(x, (0, 0, self.receptive_past, 0)) if cache is None else cache.follow(module, x, self.receptive_past)
         # As one product: PyTorch's convolution is slower at such sizes, and cannot be traced without data.
         taps = [seen[:, k * self.dilation : k * self.dilation + x.shape[1]] for k in range(self.width)]
-        return m.linear(torch.cat(taps, -1), "product",
-                        lambda: (m.weight.transpose(1, 2).flatten(1), m.bias if self.bias else None))
+        return module.linear(torch.cat(taps, -1), "product",
+                        lambda: (module.weight.transpose(1, 2).flatten(1), module.bias if self.bias else None))
 
 
 @block
 class KeyValueCache(Block):
-    """What stepwise decoding keeps of keys and values: ``numbers`` for each position of ``over``."""
+    """What stepwise decoding keeps of keys and values: ``features`` for each position of ``over``."""
 
-    numbers: Size
+    features: Size
     over: Axis
 
-    def work(self) -> Sequence[Work]:
-        return [Work((self.over, self.numbers), "cache")]
+    def loop_nests(self) -> Sequence[LoopNest]:
+        return [LoopNest((self.over, self.features), "cache")]
 
 
 @block
-class RowCache(Block):
-    """What stepwise decoding keeps of the last rows that a convolution saw: ``numbers`` in all."""
+class StateCache(Block):
+    """What stepwise decoding keeps of the last rows that a convolution saw: ``size`` in all."""
 
-    numbers: Size
+    size: Size
 
-    def work(self) -> Sequence[Work]:
-        return [Work((self.numbers,), "cache")]
+    def loop_nests(self) -> Sequence[LoopNest]:
+        return [LoopNest((self.size,), "cache")]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from scalesearch.blocks.core import Block, Shape, Size, Work, block
+from scalesearch.blocks.core import Block, LoopNest, Shape, Size, block
 
 
 @block
@@ -20,16 +20,16 @@ class LayerNorm(Block):
     def weights(self) -> Mapping[str, Shape]:
         return {"weight": (self.d,), "bias": (self.d,)}
 
-    def start(self, name: str) -> str:
+    def initialization(self, name: str) -> str:
         return "one" if name == "weight" else "zero"
 
-    def work(self) -> Sequence[Work]:
-        return [Work((*self.over, self.d), "norm"), Work((*self.over, self.d + 2), "activation")]  # mean and deviation
+    def loop_nests(self) -> Sequence[LoopNest]:
+        return [LoopNest((*self.over, self.d), "norm"), LoopNest((*self.over, self.d + 2), "activation")]  # mean and deviation
 
-    def forward(self, m: Any, x: Any) -> Any:
+    def forward(self, module: Any, x: Any) -> Any:
         from torch.nn.functional import layer_norm
 
-        return layer_norm(x, (self.d,), m.weight, m.bias, self.eps)
+        return layer_norm(x, (self.d,), module.weight, module.bias, self.eps)
 
 
 @block
@@ -46,21 +46,21 @@ class RMSNorm(Block):
     def weights(self) -> Mapping[str, Shape]:
         return {"weight": (self.d,)}
 
-    def start(self, name: str) -> str:
+    def initialization(self, name: str) -> str:
         return "one"
 
-    def work(self) -> Sequence[Work]:
-        return [Work((*self.over, self.d), "norm"), Work((*self.over, 2 * self.d + 1), "activation")]  # normalised, too
+    def loop_nests(self) -> Sequence[LoopNest]:
+        return [LoopNest((*self.over, self.d), "norm"), LoopNest((*self.over, 2 * self.d + 1), "activation")]  # normalised, too
 
-    def forward(self, m: Any, x: Any) -> Any:
+    def forward(self, module: Any, x: Any) -> Any:
         from torch.nn.functional import rms_norm
 
-        return rms_norm(x, (self.d,), m.weight, self.eps)
+        return rms_norm(x, (self.d,), module.weight, self.eps)
 
 
-NORM_KINDS: dict[str, type[LayerNorm] | type[RMSNorm]] = {"layer": LayerNorm, "rms": RMSNorm}
+NORM_CLASSES: dict[str, type[LayerNorm] | type[RMSNorm]] = {"layer": LayerNorm, "rms": RMSNorm}
 
 
-def norm_kind() -> Any:
+def norm_type_field() -> Any:
     """A block field that says which of ``NORM_KINDS`` its norms are."""
     return field(default="layer", metadata={"plain": "layer"}, kw_only=True)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scalesearch.blocks.core import PAD, SEQ, TGT, Block, Use, Work, block
-from scalesearch.blocks.elementwise import lowered
-from scalesearch.blocks.stacks import Stack, WaistedStack
+from scalesearch.blocks.core import PAD, SEQ, TGT, Block, LoopNest, Use, block
+from scalesearch.blocks.elementwise import autocast_input
+from scalesearch.blocks.stacks import BottleneckStack, Stack
 
-TYINGS = ("none", "decoder", "all")  # nothing; target table and output matrix; the source table too
+TYING_MODES = ("none", "decoder", "all")  # nothing; target table and output matrix; the source table too
 
 
 @block
@@ -31,8 +31,8 @@ class EncoderDecoder(Block):
     """A sequence-to-sequence Transformer. ``output`` makes states scores of the vocabulary's tokens."""
 
     embedding: Embeddings
-    encoder: Stack | WaistedStack
-    decoder: Stack | WaistedStack
+    encoder: Stack | BottleneckStack
+    decoder: Stack | BottleneckStack
     output: Use
 
     def parts(self) -> Mapping[str, Block | Use]:
@@ -48,8 +48,8 @@ class EncoderDecoder(Block):
 
         states = m.embedding.source(source, torch.arange(source.shape[1], device=source.device)[None])
         present = source != PAD
-        hidden = lowered(hide(~present[:, None, None, :], states.dtype))
-        return lowered(m.encoder(states, present, hidden)), hidden
+        hidden = autocast_input(mask_bias(~present[:, None, None, :], states.dtype))
+        return autocast_input(m.encoder(states, present, hidden)), hidden
 
     def decode(self, m: Any, target: Any, memory: Any, memory_bias: Any, cache: Any) -> Any:
         """Token ids (batch, T) that follow those in ``cache`` to states (batch, T, d)."""
@@ -58,7 +58,7 @@ class EncoderDecoder(Block):
         past, length = (0 if cache is None else cache.length), target.shape[1]
         steps = torch.arange(past + length, device=target.device)
         x = m.embedding.target(target, steps[None, past:], cache)
-        causal = lowered(hide(steps[None, :] > steps[past:, None], x.dtype)) if length > 1 else None
+        causal = autocast_input(mask_bias(steps[None, :] > steps[past:, None], x.dtype)) if length > 1 else None
         x = m.decoder(x, None, causal, memory, memory_bias, cache)
         if cache is not None:
             cache.length += length
@@ -70,15 +70,15 @@ class DecoderOnly(Block):
     """One causal stack over the source and then the target."""
 
     embedding: Block
-    decoder: Stack | WaistedStack
+    decoder: Stack | BottleneckStack
     output: Use
 
     def parts(self) -> Mapping[str, Block | Use]:
         return {"embedding": self.embedding, "decoder": self.decoder, "output": self.output}
 
-    def work(self) -> Sequence[Work]:
+    def loop_nests(self) -> Sequence[LoopNest]:
         d = self.decoder.layer.main.d  # of the last states the output keeps the target's alone
-        return [Work((SEQ, -d), "activation"), Work((TGT, d), "activation")]
+        return [LoopNest((SEQ, -d), "activation"), LoopNest((TGT, d), "activation")]
 
     def encode(self, m: Any, source: Any) -> tuple[Any, Any]:
         """Move the source's padding to its front; the stack reads it before the target.
@@ -106,7 +106,7 @@ class DecoderOnly(Block):
         x = m.embedding(fresh, positions[:, start:].clamp(min=0), cache, present)
         steps = torch.arange(total, device=target.device)
         future = steps[None, :] > steps[start:, None]
-        bias = lowered(hide(future[None, None] | absent[:, None, None, :], x.dtype))
+        bias = autocast_input(mask_bias(future[None, None] | absent[:, None, None, :], x.dtype))
         x = m.decoder(x, present, bias, None, None, cache)
         if cache is not None:
             cache.length = done + target.shape[1]
@@ -114,17 +114,17 @@ class DecoderOnly(Block):
 
 
 @block
-class Section(Block):
-    """One part of a model alone, to cost it; ``inner`` is None where a model has no such part."""
+class ModelSection(Block):
+    """One part of a model alone, to cost it; ``block`` is None where a model has no such part."""
 
     name: str
-    inner: Block | Use | None
+    block: Block | Use | None
 
     def parts(self) -> Mapping[str, Block | Use]:
-        return {} if self.inner is None else {self.name: self.inner}
+        return {} if self.block is None else {self.name: self.block}
 
 
-def hide(hidden: Any, dtype: Any) -> Any:
+def mask_bias(hidden: Any, dtype: Any) -> Any:
     """A bias for attention scores: very low where ``hidden``, zero elsewhere.
 
     Not minus infinity: a row that is hidden throughout (a source of padding alone) must not become NaN.

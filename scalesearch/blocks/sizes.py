@@ -1,7 +1,7 @@
 """Functions of sizes that may be ints or int64 arrays.
 
 A population of candidates is described by arrays in place of ints. Code that must decide something asks
-:func:`truth`; where the candidates disagree, :class:`Split` says which of them to treat apart.
+:func:`decide`; where the candidates disagree, :class:`PopulationSplitError` says which of them to treat apart.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeGuard
 
-MAX_SPREAD = 1 << 20  # numbers that differ by less are looked up in a table, not sorted
+MAX_LOOKUP_RANGE = 1 << 20  # numbers that differ by less are looked up in a table, not sorted
 
 
-class Split(Exception):
+class PopulationSplitError(Exception):
     """Raised where a decision differs between the candidates of a population.
 
     Attributes:
@@ -35,12 +35,12 @@ def is_array(x: Any) -> bool:
     return hasattr(x, "dtype")
 
 
-def evaluated(x: Any) -> Any:
+def evaluate_size(x: Any) -> Any:
     """A size as a number or an array: the values of a polynomial."""
     return x.values() if hasattr(x, "terms") else x
 
 
-def truth(condition: Any) -> bool:
+def decide(condition: Any) -> bool:
     """``condition`` as a bool. Raises Split where it holds for some candidates only."""
     if not is_array(condition):
         return bool(condition)
@@ -51,23 +51,23 @@ def truth(condition: Any) -> bool:
         return True
     if not condition.any():
         return False
-    raise Split(condition.astype("int64"))
+    raise PopulationSplitError(condition.astype("int64"))
 
 
-def fixed(x: Any) -> Any:
+def require_single_value(x: Any) -> Any:
     """``x`` as one number. Raises Split where candidates differ in it."""
     if not is_array(x):
         return x
     import numpy as np
 
-    x = evaluated(x)
+    x = evaluate_size(x)
     if (x == x[0]).all():
         return x[0].item()
 
-    raise Split(np.unique(x, return_inverse=True)[1])
+    raise PopulationSplitError(np.unique(x, return_inverse=True)[1])
 
 
-def given(x: Any) -> bool:
+def is_set(x: Any) -> bool:
     """True if an optional size is there: anything but the int 0."""
     return is_array(x) or x != 0
 
@@ -77,7 +77,7 @@ def minimum(x: Any, y: Any) -> Any:
     if is_array(x) or is_array(y):
         import numpy as np
 
-        return np.minimum(evaluated(x), evaluated(y))
+        return np.minimum(evaluate_size(x), evaluate_size(y))
     return min(x, y)
 
 
@@ -86,28 +86,28 @@ def maximum(x: Any, y: Any) -> Any:
     if is_array(x) or is_array(y):
         import numpy as np
 
-        return np.maximum(evaluated(x), evaluated(y))
+        return np.maximum(evaluate_size(x), evaluate_size(y))
     return max(x, y)
 
 
-def either(condition: Any, then: Any, other: Any) -> Any:
+def select_where(condition: Any, then: Any, other: Any) -> Any:
     """``then`` where ``condition`` holds, ``other`` elsewhere."""
     if is_array(condition):
         import numpy as np
 
-        return np.where(condition, evaluated(then), evaluated(other))
+        return np.where(condition, evaluate_size(then), evaluate_size(other))
     return then if condition else other
 
 
-def by_value(x: Any, function: Callable[[int], Any]) -> Any:
+def map_values(x: Any, function: Callable[[int], Any]) -> Any:
     """``function`` of each number in ``x``, once for equal ones; of numbers or tuples."""
     if not is_array(x):
         return function(x)
     import numpy as np
 
-    x = evaluated(x)
+    x = evaluate_size(x)
     low, high = int(x.min()), int(x.max())
-    if high - low > MAX_SPREAD:
+    if high - low > MAX_LOOKUP_RANGE:
         values, where = np.unique(x, return_inverse=True)
         result = np.array([function(value.item()) for value in values])[where]
     else:
@@ -119,25 +119,25 @@ def by_value(x: Any, function: Callable[[int], Any]) -> Any:
     return tuple(np.ascontiguousarray(column) for column in result.T) if result.ndim == 2 else result
 
 
-def root(x: Any) -> Any:
+def square_root(x: Any) -> Any:
     """The square root, correctly rounded for numbers and arrays alike."""
     if is_array(x):
         import numpy as np
 
-        return np.sqrt(evaluated(x))
+        return np.sqrt(evaluate_size(x))
     return math.sqrt(x)
 
 
-def memoised(x: Any, what: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
+def memoize(x: Any, key_parts: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
     """``compute()``, memoised with the population of ``x`` if it has one."""
     if not hasattr(x, "terms"):
         return compute()
-    known, key = x.columns.known, (*what, key_of(x))
+    known, key = x.columns.memo, (*key_parts, size_key(x))
     if key not in known:
         known[key] = compute()
     return known[key]
 
 
-def key_of(x: Any) -> Any:
+def size_key(x: Any) -> Any:
     """An identifier of a size within its population."""
     return frozenset(x.terms.items()) if hasattr(x, "terms") else id(x) if is_array(x) else x

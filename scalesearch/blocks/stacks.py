@@ -10,18 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scalesearch.blocks.core import Block, Repeat, Size, Use, Work, block
-from scalesearch.blocks.elementwise import plus
-from scalesearch.blocks.embedding import sinusoid
+from scalesearch.blocks.core import Block, LoopNest, Repeat, Size, Use, block
+from scalesearch.blocks.elementwise import add_promoted
+from scalesearch.blocks.embedding import sinusoidal_positions
 from scalesearch.blocks.leaves import Linear
 from scalesearch.blocks.mixers.scores import GlobalScores
-from scalesearch.blocks.norms import NORM_KINDS
+from scalesearch.blocks.norms import NORM_CLASSES
 
 LayerCall = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
-class Solver:
+class OdeSolver:
     """``advance(m, layer, x)`` is the next state; the layer is called ``evaluations`` times."""
 
     evaluations: int
@@ -29,13 +29,13 @@ class Solver:
     gated: bool = False
 
 
-def rk2(m: Any, layer: LayerCall, x: Any) -> Any:
+def rk2_step(m: Any, layer: LayerCall, x: Any) -> Any:
     """x + (F₁ + F₂) / 2 with F₂ = F(x + F₁)."""
     first = _change(layer, x)
     return x + (first + _change(layer, x + first)) / 2
 
 
-def rk2_learned(m: Any, layer: LayerCall, x: Any) -> Any:
+def learned_rk2_step(m: Any, layer: LayerCall, x: Any) -> Any:
     """x + g F₁ + (1 - g) F₂, g = σ(W [F₁; F₂]), one W for the stack."""
     import torch
 
@@ -45,7 +45,7 @@ def rk2_learned(m: Any, layer: LayerCall, x: Any) -> Any:
     return x + g * first + (1 - g) * second
 
 
-def rk4(m: Any, layer: LayerCall, x: Any) -> Any:
+def rk4_step(m: Any, layer: LayerCall, x: Any) -> Any:
     """x + (F₁ + 2 F₂ + 2 F₃ + F₄) / 6."""
     first = _change(layer, x)
     second = _change(layer, x + first / 2)
@@ -57,24 +57,24 @@ def _change(layer: LayerCall, x: Any) -> Any:
     return layer(x) - x
 
 
-SOLVERS = {"euler": Solver(1, lambda m, layer, x: layer(x)), "rk2": Solver(2, rk2),
-           "rk2-learned": Solver(2, rk2_learned, gated=True), "rk4": Solver(4, rk4)}
+SOLVERS = {"euler": OdeSolver(1, lambda m, layer, x: layer(x)), "rk2": OdeSolver(2, rk2_step),
+           "rk2-learned": OdeSolver(2, learned_rk2_step, gated=True), "rk4": OdeSolver(4, rk4_step)}
 
 
 @block
 class Stack(Block):
-    """Layers in turn, and a last norm where the layers are pre-norm and ``last_norm``.
+    """Layers in turn, and a last norm where the layers are pre-norm and ``final_norm``.
 
-    ``scores``: A^G, added to the scores of every self-attention (PartialFormer). ``steps``: a sinusoid of the layer's
+    ``global_scores``: A^G, added to the scores of every self-attention (PartialFormer). ``step_signals``: a sinusoid of the layer's
     number is added before each layer (Universal Transformer). ``solver``: how a layer's change is applied (ODE
     Transformer): ``euler`` as ever.
     """
 
     layers: Repeat
-    scores: GlobalScores | None = None
-    steps: bool = False
+    global_scores: GlobalScores | None = None
+    step_signals: bool = False
     solver: str = "euler"
-    last_norm: bool = True
+    final_norm: bool = True
 
     @property
     def layer(self) -> Any:
@@ -82,34 +82,34 @@ class Stack(Block):
         return self.layers.layer
 
     @property
-    def normed(self) -> bool:
+    def has_final_norm(self) -> bool:
         """True if a norm comes last."""
-        return bool(self.layer.norm == "pre" and self.last_norm)
+        return bool(self.layer.norm == "pre" and self.final_norm)
 
     def parts(self) -> Mapping[str, Block | Use]:
         main, solver = self.layer.main, SOLVERS[self.solver]
         parts: dict[str, Block | Use] = {"layers": Use(self.layers, solver.evaluations)}
-        if self.scores is not None:
-            parts["scores"] = self.scores
+        if self.global_scores is not None:
+            parts["scores"] = self.global_scores
         if solver.gated:
             parts["gate"] = Use(Linear(2 * main.d, 1, (main.queries,)), self.layers.depth)
-        return parts | ({"norm": NORM_KINDS[self.layer.norm_kind](main.d, (main.queries,))} if self.normed else {})
+        return parts | ({"norm": NORM_CLASSES[self.layer.norm_kind](main.d, (main.queries,))} if self.has_final_norm else {})
 
-    def work(self) -> Sequence[Work]:
+    def loop_nests(self) -> Sequence[LoopNest]:
         main = self.layer.main  # a learned solver keeps both changes, twice, and what is left of the gate
-        kept = Work((main.queries, self.layers.depth, 4 * main.d + 1), "activation")
+        kept = LoopNest((main.queries, self.layers.depth, 4 * main.d + 1), "activation")
         return [kept] if SOLVERS[self.solver].gated else []
 
-    def forward(self, m: Any, x: Any, present: Any, bias: Any, *context: Any) -> Any:
+    def forward(self, module: Any, x: Any, present: Any, bias: Any, *context: Any) -> Any:
         """``present`` and ``bias`` as a mixer takes them. ``context``: of a decoder (memory, its bias, cache)."""
-        if self.scores is not None:
-            scores = m.scores(x, *context[2:])
-            bias = scores if bias is None else plus(bias, scores)
-        x = run(m, m.layers, x, (present, bias, {}, *context), self.steps, self.solver)
-        return m.norm(x) if self.normed else x
+        if self.global_scores is not None:
+            scores = module.scores(x, *context[2:])
+            bias = scores if bias is None else add_promoted(bias, scores)
+        x = run_layers(module, module.layers, x, (present, bias, {}, *context), self.step_signals, self.solver)
+        return module.norm(x) if self.has_final_norm else x
 
 
-def run(m: Any, layers: Any, x: Any, context: tuple[Any, ...], steps: bool, solver: str, first: int = 0) -> Any:
+def run_layers(m: Any, layers: Any, x: Any, context: tuple[Any, ...], steps: bool, solver: str, first: int = 0) -> Any:
     """``x`` through ``layers``, of which the first is number ``first`` of its stack."""
     advance: Callable[..., Any] = SOLVERS[solver].advance
     for index, layer in enumerate(layers, first):
@@ -123,11 +123,11 @@ def step_signal(index: int, x: Any) -> Any:
     import torch
 
     place = torch.full((), index, device=x.device)  # filled there: torch.tensor copies from the host, which waits
-    return sinusoid(place, x.shape[-1], x.dtype)
+    return sinusoidal_positions(place, x.shape[-1], x.dtype)
 
 
 @block
-class WaistedStack(Block):
+class BottleneckStack(Block):
     """A stack whose layers between first and last have another width (Subformer, Reid et al. 2021).
 
     An affine map and a norm lead into the middle, and out of it. ``middle`` is a repeated layer of the middle's width.
@@ -136,8 +136,8 @@ class WaistedStack(Block):
     first: Repeat
     middle: Repeat
     last: Repeat
-    steps: bool = False
-    last_norm: bool = True
+    step_signals: bool = False
+    final_norm: bool = True
 
     @property
     def layer(self) -> Any:
@@ -145,23 +145,23 @@ class WaistedStack(Block):
         return self.first.layer
 
     @property
-    def normed(self) -> bool:
+    def has_final_norm(self) -> bool:
         """True if a norm comes last."""
-        return bool(self.layer.norm == "pre" and self.last_norm)
+        return bool(self.layer.norm == "pre" and self.final_norm)
 
     def parts(self) -> Mapping[str, Block | Use]:
-        outer, over, norm = self.layer.main.d, (self.layer.main.queries,), NORM_KINDS[self.layer.norm_kind]
+        outer, over, norm = self.layer.main.d, (self.layer.main.queries,), NORM_CLASSES[self.layer.norm_kind]
         inner: Size = self.middle.layer.main.d  # type: ignore[attr-defined]
         parts = {"first": self.first, "enter": Linear(outer, inner, over), "enter_norm": norm(inner, over),
                  "middle": self.middle, "leave": Linear(inner, outer, over), "leave_norm": norm(outer, over),
                  "last": self.last}
-        return parts | ({"norm": norm(outer, over)} if self.normed else {})
+        return parts | ({"norm": norm(outer, over)} if self.has_final_norm else {})
 
-    def forward(self, m: Any, x: Any, present: Any, bias: Any, *context: Any) -> Any:
+    def forward(self, module: Any, x: Any, present: Any, bias: Any, *context: Any) -> Any:
         """As :meth:`Stack.forward`; scores are carried within first, middle and last alone."""
-        x = run(m, m.first, x, (present, bias, {}, *context), self.steps, "euler")
-        x = m.enter_norm(m.enter(x))
-        x = run(m, m.middle, x, (present, bias, {}, *context), self.steps, "euler", 1)
-        x = m.leave_norm(m.leave(x))
-        x = run(m, m.last, x, (present, bias, {}, *context), self.steps, "euler", 1 + self.middle.depth)
-        return m.norm(x) if self.normed else x
+        x = run_layers(module, module.first, x, (present, bias, {}, *context), self.step_signals, "euler")
+        x = module.enter_norm(module.enter(x))
+        x = run_layers(module, module.middle, x, (present, bias, {}, *context), self.step_signals, "euler", 1)
+        x = module.leave_norm(module.leave(x))
+        x = run_layers(module, module.last, x, (present, bias, {}, *context), self.step_signals, "euler", 1 + self.middle.depth)
+        return module.norm(x) if self.has_final_norm else x

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable
 
-from scalesearch.blocks.core import Block, Size, walk
+from scalesearch.blocks.core import Block, Size, iterate_cost_lines
 from scalesearch.blocks.leaves import Embedding, Linear, PositionTable
-from scalesearch.blocks.maps.chains import CoreLinear
+from scalesearch.blocks.maps.tensor_chains import ChainLinearBase
 from scalesearch.blocks.mixers.scores import RelativeKeys
-from scalesearch.blocks.sizes import by_value, either
+from scalesearch.blocks.sizes import map_values, select_where
 from scalesearch.cost.protocol import Protocol, weight_size
 from scalesearch.lowering.ctranslate2 import plan
 from scalesearch.lowering.refusals import refusals
@@ -56,16 +56,16 @@ def torch_bytes(block: Block, protocol: Protocol, quantisation: str) -> Size:
 def _safetensors(block: Block, protocol: Protocol, each: int, prefix: int) -> Size:
     """Bytes of weights of ``each`` bytes a number, whose names have ``prefix`` more characters than on the bill."""
     total: Size = 8
-    for line in walk(block, vocab=protocol.shared_vocab):
+    for line in iterate_cost_lines(block, vocab=protocol.shared_vocab):
         for name, shape in line.weights.items():
             head = TENSOR_HEAD + prefix + len(line.path) + len(name)
-            total = total + line.copies[name] * (each * weight_size(shape, protocol) + head)
+            total = total + line.weight_copies[name] * (each * weight_size(shape, protocol) + head)
     return total
 
 
 def huggingface_bytes(block: Block, protocol: Protocol, quantisation: str) -> Size:
     """Of weights, ``tokenizer.json``, the code, which is estimated from the kinds of leaf, settings and model card."""
-    kinds = {type(line.leaf) for line in walk(block, vocab=protocol.shared_vocab)}
+    kinds = {type(line.block) for line in iterate_cost_lines(block, vocab=protocol.shared_vocab)}
     weights = _safetensors(block, protocol, PLAIN.get(quantisation, FLOAT), len("model."))
     return weights + CODE + CODE_OF_KIND * len(kinds) + _of_words(protocol, token)
 
@@ -78,19 +78,19 @@ def token(words: int) -> float:
 def onnx_bytes(block: Block, protocol: Protocol, quantisation: str) -> Size:
     """Of ``weights.bin``, and of both graphs, estimated from the leaves that run and from the weights they name."""
     total: Size = GRAPHS
-    for line in walk(block, vocab=protocol.shared_vocab):
-        total = total + line.calls * (either(line.leaf.by_cores, CORES, NODE) if isinstance(line.leaf, CoreLinear)
-                                      else NODES.get(type(line.leaf).__name__, NODE))
+    for line in iterate_cost_lines(block, vocab=protocol.shared_vocab):
+        total = total + line.calls * (select_where(line.block.applies_cores, CORES, NODE) if isinstance(line.block, ChainLinearBase)
+                                      else NODES.get(type(line.block).__name__, NODE))
         for name, shape in line.weights.items():
             size = weight_size(shape, protocol)
-            stored: Size = by_value(size, lambda numbers: FLOAT * numbers + _rest(FLOAT * numbers))
-            if quantisation == "int8" and len(shape) == 2 and isinstance(line.leaf, MATRICES):
+            stored: Size = map_values(size, lambda numbers: FLOAT * numbers + _rest(FLOAT * numbers))
+            if quantisation == "int8" and len(shape) == 2 and isinstance(line.block, MATRICES):
                 rows = weight_size(shape[:1], protocol)
-                scales = by_value(rows, lambda rows: FLOAT * rows + _rest(FLOAT * rows))
+                scales = map_values(rows, lambda rows: FLOAT * rows + _rest(FLOAT * rows))
                 integers = size >= SMALLEST
-                stored = either(integers, by_value(size, lambda numbers: numbers + _rest(numbers)) + scales, stored)
-                total = total + either(integers, line.calls * PRODUCT, 0)
-            total = total + line.copies[name] * (stored + ENTRY)
+                stored = select_where(integers, map_values(size, lambda numbers: numbers + _rest(numbers)) + scales, stored)
+                total = total + select_where(integers, line.calls * PRODUCT, 0)
+            total = total + line.weight_copies[name] * (stored + ENTRY)
     return total
 
 
@@ -101,7 +101,7 @@ def _rest(stored: int) -> int:
 
 def _of_words(protocol: Protocol, each: Callable[[int], float]) -> Size:
     """Bytes of a vocabulary's text."""
-    found: Size = by_value(protocol.words, lambda words: round(words * each(words)))
+    found: Size = map_values(protocol.words, lambda words: round(words * each(words)))
     return found
 
 

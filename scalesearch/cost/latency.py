@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalesearch.blocks.core import MEMORY, SRC, VOCAB, Block, Size, walk
-from scalesearch.blocks.sizes import evaluated, maximum
+from scalesearch.blocks.core import CROSS_MEMORY, SRC, VOCAB, Block, Size, iterate_cost_lines
+from scalesearch.blocks.sizes import evaluate_size, maximum
 from scalesearch.cost.fit import Fit, Setup, read_fit
 from scalesearch.cost.protocol import Protocol, find_protocol, weight_size
 from scalesearch.lowering.ctranslate2 import plan
@@ -57,7 +57,7 @@ def interval(block: Block, protocol: Protocol) -> tuple[float, float]:
 def vector(fit: Fit, block: Block, protocol: Protocol) -> NDArray[np.float64]:
     """The fit's features of an architecture, (features,); of a population (candidates, features)."""
     found = features(block, fit.artefact, fit.setup, protocol)
-    columns = np.broadcast_arrays(*(np.asarray(evaluated(found.get(name, 0)), float) for name in fit.features))
+    columns = np.broadcast_arrays(*(np.asarray(evaluate_size(found.get(name, 0)), float) for name in fit.features))
     return np.stack(columns, -1)
 
 
@@ -97,7 +97,7 @@ def _of_plan(sums: Sums, block: Block, setup: Setup, protocol: Protocol) -> tupl
         once = stack == "encoder" or rest[:2] == ["attention", "linear_1"]  # keys and values of the source
         stage = "output" if layer == "projection" else "encoder" if once else "steps"
         held[once][variable.key] = size = math.prod(variable.shape)
-        part = size * (evaluated(variable.shape[1]) % VECTOR != 0)
+        part = size * (evaluate_size(variable.shape[1]) % VECTOR != 0)
         if not once:
             odd[variable.key] = part
         sums["odd"] = sums["odd"] + (source if once else target) * part
@@ -114,20 +114,20 @@ def _of_bill(sums: Sums, block: Block, setup: Setup, protocol: Protocol) -> tupl
     """Adds what the ledger does; weights that are read once, and at each step; none is known to be odd."""
     held: dict[bool, dict[str, Size]] = {True: {}, False: {}}
     passes = find_protocol("decode", setup.source, setup.target, protocol.vocab)
-    for line in walk(block, vocab=protocol.shared_vocab):
-        for work in line.work:
-            if work.kind not in ("mac", "mix"):
+    for line in iterate_cost_lines(block, vocab=protocol.shared_vocab):
+        for work in line.loop_nests:
+            if work.operation not in ("mac", "mix"):
                 continue
             named = [extent for extent in work.loops if isinstance(extent, str)]
             axes = tuple(sorted(axis for axis in named if axis != VOCAB))
             sizes = (*(extent for extent in work.loops if not isinstance(extent, str)),
                      *[protocol.words] * named.count(VOCAB))
-            once = bool({SRC, MEMORY} & set(axes))
+            once = bool({SRC, CROSS_MEMORY} & set(axes))
             stage = "output" if line.path.startswith("output") else "encoder" if once else "steps"
             positions = line.calls * passes.extent(axes)
             if line.weights:
                 held[stage == "encoder"][line.path] = sum(  # what is lent or tied is read too
-                    maximum(line.copies[name], 1) * weight_size(shape, protocol)
+                    maximum(line.weight_copies[name], 1) * weight_size(shape, protocol)
                     for name, shape in line.weights.items())
                 _product(sums, stage, line.calls * (1 if once else setup.target), positions, sizes)
             else:

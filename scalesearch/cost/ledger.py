@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from scalesearch.blocks.core import Axis, Block, Line, Shape, Size, walk
+from scalesearch.blocks.core import Axis, Block, CostLine, Shape, Size, iterate_cost_lines
 from scalesearch.cost.artefact import artefact_bytes
 from scalesearch.cost.latency import predicted
 from scalesearch.cost.load import load_of
@@ -88,7 +88,7 @@ def cost(block: Block, protocol: Protocol) -> Cost:
     ``macs.once`` is work on weights alone, such as contracting a tensor chain: done once for a batch in training and
     once and for all for inference. It stands beside the total, unless the protocol counts it.
     """
-    lines = list(walk(block, vocab=protocol.shared_vocab))
+    lines = list(iterate_cost_lines(block, vocab=protocol.shared_vocab))
     entries = tuple(_entry(line, protocol) for line in lines if _is_billed(line))
     values: dict[str, int] = {}
     for quantity in ("params", "macs"):
@@ -105,26 +105,26 @@ def cost(block: Block, protocol: Protocol) -> Cost:
     return Cost(protocol, entries, values, block)
 
 
-def _is_billed(line: Line) -> bool:
+def _is_billed(line: CostLine) -> bool:
     """True if there is more to a line than what it keeps for the backward pass."""
-    return bool(line.weights) or any(work.kind != "activation" for work in line.work)
+    return bool(line.weights) or any(work.operation != "activation" for work in line.loop_nests)
 
 
-def _entry(line: Line, protocol: Protocol) -> Entry:
-    params = sum(line.copies[name] * weight_size(shape, protocol) for name, shape in line.weights.items())
-    return Entry(line.path, type(line.leaf).__name__, line.calls, params, _steps(line, protocol, protocol.counts))
+def _entry(line: CostLine, protocol: Protocol) -> Entry:
+    params = sum(line.weight_copies[name] * weight_size(shape, protocol) for name, shape in line.weights.items())
+    return Entry(line.path, type(line.block).__name__, line.calls, params, _steps(line, protocol, protocol.counts))
 
 
-def _steps(line: Line, protocol: Protocol, kinds: Iterable[str]) -> Size:
+def _steps(line: CostLine, protocol: Protocol, kinds: Iterable[str]) -> Size:
     """Steps of these kinds of work, as many for each as the protocol weighs it."""
     return sum(protocol.counts[kind] * work_done(line, kind, protocol) for kind in kinds)
 
 
-def work_done(line: Line, kind: str, protocol: Protocol) -> Size:
+def work_done(line: CostLine, kind: str, protocol: Protocol) -> Size:
     """Steps of ``kind`` that a leaf does under ``protocol``, over all its calls."""
     total = 0
-    for work in line.work:
-        if work.kind == kind:
+    for work in line.loop_nests:
+        if work.operation == kind:
             axes, coefficient = split(work.loops)
             total = total + coefficient * protocol.extent(axes)
     return total * line.calls
@@ -146,7 +146,7 @@ def _by_section(quantity: str, items: Iterable[tuple[str, Size]]) -> dict[str, i
     return {f"{quantity}.{section}": by_name.get(section, 0) for section in PARTS}
 
 
-def _memory(lines: list[Line], params: Size, once: Protocol) -> dict[str, int]:
+def _memory(lines: list[CostLine], params: Size, once: Protocol) -> dict[str, int]:
     """Bytes in float32: weights; the key-value cache after T tokens; an estimate of what backward keeps."""
     kept = {kind: sum(work_done(line, kind, once) for line in lines) for kind in ("cache", "activation")}
     numbers = {"weights": params, "cache": kept["cache"], "activations": kept["activation"]}

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scalesearch.blocks.core import Block, Repeat, Tie, Use, join, walk
-from scalesearch.blocks.share import Borrow
-from scalesearch.blocks.sizes import fixed, given
+from scalesearch.blocks.core import Block, Repeat, Tie, Use, iterate_cost_lines, join_path
+from scalesearch.blocks.sizes import is_set, require_single_value
+from scalesearch.blocks.weight_sharing import CrossStackTie
 
 LOADS = ("load.mean", "load.balance", "load.min", "load.max")
 
@@ -31,12 +31,12 @@ class Group:
 def groups_of(root: Block) -> list[Group]:
     """Parameter groups of a model's layers, without empty ones, in the order of first use."""
     groups = _grouped(root).items()
-    return [Group(_name(key), size, load) for key, (size, load) in groups if given(size)]
+    return [Group(_name(key), size, load) for key, (size, load) in groups if is_set(size)]
 
 
 def load_of(root: Block) -> Mapping[str, float]:
     """``load.mean``, ``load.balance``, ``load.min`` and ``load.max`` of a model's layers; all 1 where it has none."""
-    pairs = [(size, load) for size, load in _grouped(root).values() if given(size)]
+    pairs = [(size, load) for size, load in _grouped(root).values() if is_set(size)]
     if not pairs:
         return dict.fromkeys(LOADS, 1.0)
     total, used = sum(p for p, _ in pairs), sum(p * n for p, n in pairs)
@@ -63,7 +63,7 @@ def _uses(node: Block, path: str, calls: int) -> Iterator[tuple[Any, int, int]]:
     """(group, its size, uses) of every part of every layer beneath ``node``."""
     for name, part in node.parts().items() if not isinstance(node, Repeat) else ():
         use = part if isinstance(part, Use) else Use(part)
-        where = join(path, name)
+        where = join_path(path, name)
         if isinstance(use.block, Repeat):
             yield from _layers(use.block, where, calls * use.calls)
         elif _holds_layers(use.block):
@@ -71,17 +71,17 @@ def _uses(node: Block, path: str, calls: int) -> Iterator[tuple[Any, int, int]]:
 
 
 def _holds_layers(node: Block) -> bool:
-    from scalesearch.blocks.stacks import Stack, WaistedStack
+    from scalesearch.blocks.stacks import BottleneckStack, Stack
 
-    return isinstance(node, Stack | WaistedStack)
+    return isinstance(node, Stack | BottleneckStack)
 
 
 def _layers(node: Repeat, path: str, calls: int) -> Iterator[tuple[Any, int, int]]:
     ties = {tie.part: tie for tie in node.ties}
     for name, part in node.layer.parts().items():
         tie = ties.get(name)
-        sizes = None if node.each else _sizes(part, tie)
-        for layer, group in enumerate(_groups(tie, path, name, fixed(node.depth))):
+        sizes = None if node.distinct_layers else _sizes(part, tie)
+        for layer, group in enumerate(_groups(tie, path, name, require_single_value(node.depth))):
             mine = node.layer_at(layer).parts()[name]
             shared, own = sizes or _sizes(mine, tie)
             uses = calls * (mine.calls if isinstance(mine, Use) else 1)
@@ -93,7 +93,7 @@ def _groups(tie: Tie | None, path: str, part: str, depth: int) -> list[Any]:
     """An identifier of the weights of each layer."""
     if tie is None:
         return [(path, layer, part) for layer in range(depth)]
-    if isinstance(tie.schedule, Borrow):
+    if isinstance(tie.schedule, CrossStackTie):
         return [(tie.schedule.path, layer, tie.schedule.part) for layer in tie.schedule.layers]
     return [(path, owner, part) for owner in tie.schedule.owners(depth)]
 
@@ -101,10 +101,10 @@ def _groups(tie: Tie | None, path: str, part: str, depth: int) -> list[Any]:
 def _sizes(part: Block | Use, tie: Tie | None) -> tuple[int, int]:
     """Weights in a part's matrices: (shared, each layer's own)."""
     sizes: list[Any] = [0, 0]
-    for line in walk(part.block if isinstance(part, Use) else part):
-        if not any(work.kind == "norm" for work in line.work):
+    for line in iterate_cost_lines(part.block if isinstance(part, Use) else part):
+        if not any(work.operation == "norm" for work in line.loop_nests):
             for name, shape in line.weights.items():
                 if name != "bias":
-                    own = tie is not None and tie.spares(line.path, name)
+                    own = tie is not None and tie.excludes(line.path, name)
                     sizes[own] = sizes[own] + math.prod(shape)
     return sizes[0], sizes[1]

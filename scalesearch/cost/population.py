@@ -2,7 +2,7 @@
 
 Candidates are answers of which some are arrays, one number for each candidate (ints as int64, ratios as float64); the
 other answers they share. Their sizes go through the very blocks and the very ledger that cost one candidate, as
-polynomials over the population's columns (see :mod:`scalesearch.blocks.poly`), and come out as arrays of exact ints.
+polynomials over the population's columns (see :mod:`scalesearch.blocks.polynomial`), and come out as arrays of exact ints.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalesearch.blocks.core import Block
-from scalesearch.blocks.poly import Columns
-from scalesearch.blocks.sizes import Split
+from scalesearch.blocks.polynomial import PopulationColumns
+from scalesearch.blocks.sizes import PopulationSplitError
 from scalesearch.cost.ledger import cost
 from scalesearch.cost.protocol import Protocol
 from scalesearch.space.assembly.architecture import network
@@ -82,7 +82,7 @@ class _Job:
 
     def run(self, answers: Mapping[str, Any], index: NDArray[np.int64]) -> None:
         """Cost the candidates at ``index``, split where they differ in structure."""
-        columns = Columns(len(index))
+        columns = PopulationColumns(len(index))
         try:
             block = self.build({key: _size(value, key, columns) for key, value in answers.items()})
             bill = cost(block, self.protocol.of(answers))
@@ -91,7 +91,7 @@ class _Job:
                 self.look(block, index)
         except Unbuildable:
             return
-        except Split as split:
+        except PopulationSplitError as split:
             for label in np.unique(split.labels):
                 chosen = split.labels == label
                 self.run(dict(taken(answers, chosen)), index[chosen])
@@ -115,7 +115,7 @@ def taken(answers: Mapping[str, Any], part: Any) -> Iterator[tuple[str, Any]]:
     yield from ((key, chosen(value)) for key, value in answers.items())
 
 
-def _size(value: Any, key: str, columns: Columns) -> Any:
+def _size(value: Any, key: str, columns: PopulationColumns) -> Any:
     """An answer as a size: a polynomial, or one number where all are the same; a list of these by layer."""
     if isinstance(value, list):
         return [_size(one, f"{key} #{at}", columns) for at, one in enumerate(value, 1)]
@@ -127,4 +127,4 @@ def _size(value: Any, key: str, columns: Columns) -> Any:
         return value
     if value.dtype != np.int64:
         value = value.astype(np.int64)
-    return columns.symbol(value, key)
+    return columns.variable(value, key)

@@ -14,8 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from scalesearch.blocks.core import KEYS, MEMORY, SEQ, SEQ_KEYS, SRC, SRC_KEYS, TGT, VOCAB, Axis, Shape, Size
-from scalesearch.blocks.sizes import fixed
+from scalesearch.blocks.core import CROSS_MEMORY, SEQ, SEQ_KEYS, SRC, SRC_KEYS, TGT, TGT_KEYS, VOCAB, Axis, Shape, Size
+from scalesearch.blocks.sizes import require_single_value
 from scalesearch.cost.fit import read_fit
 from scalesearch.errors import UserError
 from scalesearch.lowering import LONGEST
@@ -93,7 +93,7 @@ class Protocol:
 
     def of(self, answers: Mapping[str, Any]) -> Protocol:
         """The protocol of candidates with these answers. Raises Split where their lengths differ."""
-        return self.at(fixed(answers["vocab"])) if self.lengths else self
+        return self.at(require_single_value(answers["vocab"])) if self.lengths else self
 
     @property
     def settings(self) -> dict[str, int | str | None]:
@@ -153,13 +153,13 @@ ELEMENTS = ("bias", "norm")  # kinds of work that are no multiply-adds, one step
 
 
 def _encoder(source: int) -> dict[Axis, int]:
-    return {SRC: source, MEMORY: source}
+    return {SRC: source, CROSS_MEMORY: source}
 
 
 def _prefix(source: int, target: int) -> dict[Axis, int]:
     """The decoder over ``target`` positions at once, source states already there but not projected."""
     total = source + target
-    return {TGT: target, KEYS: target, SRC_KEYS: source, SEQ: total, SEQ_KEYS: total}
+    return {TGT: target, TGT_KEYS: target, SRC_KEYS: source, SEQ: total, SEQ_KEYS: total}
 
 
 def _teacher_forced(source: int, target: int) -> tuple[Pass, ...]:
@@ -176,7 +176,7 @@ def _cached(source: int, target: int) -> tuple[Pass, ...]:
 
 def _rerun(source: int, target: int, reproject: bool) -> tuple[Pass, ...]:
     """The decoder from the start at every token; ``reproject``: cross keys and values too."""
-    again = {MEMORY: source} if reproject else {}
+    again = {CROSS_MEMORY: source} if reproject else {}
     first = {SRC: source} if reproject else _encoder(source)
     return (first, *({**_prefix(source, t), **again} for t in range(1, target + 1)))
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scalesearch.blocks.embedding import sinusoid
+from scalesearch.blocks.embedding import sinusoidal_positions
 from scalesearch.lowering.sources import (
     Constant,
     Contracted,
@@ -26,8 +26,8 @@ CONSTANT_TENSORS: Mapping[str, Callable[[Constant], Tensor]] = {
     "zeros": lambda source: torch.zeros(source.shape),
     "ones": lambda source: torch.ones(source.shape),
     "identity": lambda source: torch.eye(*source.shape),
-    "sinusoid": lambda source: sinusoid(torch.arange(source.shape[0]), source.shape[1], torch.float32),
-    "step": lambda source: sinusoid(torch.tensor(source.index), source.shape[0], torch.float32),
+    "sinusoid": lambda source: sinusoidal_positions(torch.arange(source.shape[0]), source.shape[1], torch.float32),
+    "step": lambda source: sinusoidal_positions(torch.tensor(source.index), source.shape[0], torch.float32),
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from scalesearch.blocks.poly import Overflow
+from scalesearch.blocks.polynomial import CostOverflowError
 from scalesearch.cost import Protocol, cost
 from scalesearch.cost.population import price
 from scalesearch.space import Answers, Constraint, Space, Unbuildable
@@ -95,7 +95,7 @@ def price_table(answers: Mapping[str, Any], sheets: Sequence[Mapping[str, Any]],
     """The costs of candidates of one structure: ``answers`` has arrays of what ``sheets`` differ in."""
     try:
         columns, built = price(answers, len(sheets), protocol, names)
-    except (Overflow, OverflowError):
+    except (CostOverflowError, OverflowError):
         return [_one(sheet, protocol, names) for sheet in sheets]
     rows = zip(built.tolist(), *(columns[name].tolist() for name in names))
     return [dict(zip(names, row)) if ok else None for ok, *row in rows]

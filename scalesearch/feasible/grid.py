@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalesearch.blocks.sizes import Split, fixed, is_number
+from scalesearch.blocks.sizes import PopulationSplitError, is_number, require_single_value
 from scalesearch.errors import UserError
 from scalesearch.space.questionnaire.answers import Questionnaire, Sheet, misfit
 from scalesearch.space.syntax.evaluator import ABSENT
@@ -59,7 +59,7 @@ class ColumnSheet(Sheet):
             raise Unanswered(name, count)
         self.params[name] = codes = self.codes[name]
         values: Any = parameter.values()
-        return np.asarray(values)[codes] if name in self.numeric else values[fixed(codes)]
+        return np.asarray(values)[codes] if name in self.numeric else values[require_single_value(codes)]
 
 
 def numeric_parameters(form: Questionnaire) -> frozenset[str]:
@@ -106,7 +106,7 @@ def tables(form: Questionnaire, keys: Iterable[str], most: int) -> Iterator[Tabl
             if listed > most:
                 raise TooMany(f"more than {most:,} combinations of answers depend on each other") from None
             queue.append((_grown(codes, rows, missing.name, missing.count), rows * missing.count))
-        except Split as split:
+        except PopulationSplitError as split:
             queue += [chosen(codes, split.labels == label) for label in np.unique(split.labels)]
         else:
             if bad.all() or not bad.any():

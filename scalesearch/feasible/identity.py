@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalesearch.blocks.core import Block, Repeat, Site, Tie, Use
-from scalesearch.blocks.sizes import by_value, evaluated, is_array, truth
+from scalesearch.blocks.core import Block, LinearFactory, Repeat, Tie, Use
+from scalesearch.blocks.sizes import decide, evaluate_size, is_array, map_values
 
 _OWNERS: dict[tuple[Any, ...], int] = {}  # owners of layers, numbered as they are met
 
@@ -27,7 +27,7 @@ def signature(block: Block | Use) -> tuple[str, list[Any]]:
 
 def _whole(x: Any) -> Any:
     """A number as an int64 or an array of them: floats by their bits."""
-    x = evaluated(x)
+    x = evaluate_size(x)
     if is_array(x):
         return np.ascontiguousarray(x).view(np.int64) if x.dtype == np.float64 else x
     return np.float64(x).view(np.int64).item() if isinstance(x, float) else x
@@ -87,13 +87,13 @@ def _walk(value: Any, depth: Any, words: list[str]) -> Iterator[Any]:
     if isinstance(value, Repeat):
         words.append("Repeat(")
         yield value.depth
-        yield from _walk(value.each or value.layer, None, words)
+        yield from _walk(value.distinct_layers or value.layer, None, words)
         for tie in value.ties:
             yield from _walk(tie, value.depth, words)
         words.append(")")
     elif isinstance(value, Tie):
         yield from _tie(value, depth, words)
-    elif isinstance(value, Block | Use | Site):
+    elif isinstance(value, Block | Use | LinearFactory):
         words.append(f"{type(value).__name__}(")
         for field in fields(value):  # type: ignore[arg-type]
             yield from _walk(getattr(value, field.name), None, words)
@@ -111,8 +111,8 @@ def _walk(value: Any, depth: Any, words: list[str]) -> Iterator[Any]:
 
 def _tie(tie: Tie, depth: Any, words: list[str]) -> Iterator[Any]:
     """A tie by who owns what; one that shares nothing is none."""
-    canonical = tie.schedule.canonical
-    if truth(by_value(depth, lambda layers: canonical(layers) == list(range(layers)))):
+    canonical = tie.schedule.canonical_groups
+    if decide(map_values(depth, lambda layers: canonical(layers) == list(range(layers)))):
         return
-    words.append(f"Tie {tie.part} {tie.own} #")
-    yield by_value(depth, lambda layers: _OWNERS.setdefault(tuple(canonical(layers)), len(_OWNERS)))
+    words.append(f"Tie {tie.part} {tie.excluded} #")
+    yield map_values(depth, lambda layers: _OWNERS.setdefault(tuple(canonical(layers)), len(_OWNERS)))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalesearch.blocks.core import Block
-from scalesearch.blocks.sizes import Split
+from scalesearch.blocks.sizes import PopulationSplitError
 from scalesearch.cost.population import Build, Look, price, taken
 from scalesearch.cost.protocol import Protocol
 from scalesearch.feasible.grid import UNASKED, Codes, Table, tables
@@ -208,7 +208,7 @@ def holding(constraint: Constraint, values: Mapping[str, Any], rows: int) -> NDA
         chosen = dict(taken(values, index))
         try:
             good[index] = constraint.holds(chosen.__getitem__)
-        except Split as split:
+        except PopulationSplitError as split:
             queue += [index[split.labels == label] for label in np.unique(split.labels)]
     return good
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from scalesearch.blocks.core import Block, Size
 from scalesearch.blocks.embedding import TokenEmbedding
-from scalesearch.blocks.ffn.kinds import GEGLU, GELU, Gated, ReLU, SelfGated, SwiGLU, Swish, TwoLayer
+from scalesearch.blocks.ffn.networks import GEGLU, GELU, GatedFFN, ReLU, SelfGated, SwiGLU, Swish, TwoLayerFFN
 from scalesearch.blocks.mixers.attention import Attention
-from scalesearch.blocks.mixers.rotary import BASE
+from scalesearch.blocks.mixers.rotary import ROTARY_BASE
 from scalesearch.blocks.seq2seq import EncoderDecoder
-from scalesearch.blocks.sizes import by_value, fixed, given, truth
+from scalesearch.blocks.sizes import decide, is_set, map_values, require_single_value
 from scalesearch.blocks.stacks import Stack
 from scalesearch.lowering import LONGEST, sources
 from scalesearch.lowering.plan import Plan
@@ -45,7 +45,7 @@ def plan(block: Block, vocab: Size | None, length: Size = LONGEST) -> Plan:
                                    ("decoder", block.decoder, block.embedding.target)):
         assert isinstance(stack, Stack) and isinstance(embedding, TokenEmbedding)
         side = "source" if name == "encoder" else "target"
-        _embedding(made, name, f"embedding.{side}", embedding, vocab, rows, stack.steps)
+        _embedding(made, name, f"embedding.{side}", embedding, vocab, rows, stack.step_signals)
         _Lowering(made, name, stack).run()
     weights, bias = sources.output(block.output, vocab)
     words = _words(block.embedding.target, vocab)
@@ -65,7 +65,7 @@ def _words(block: Any, vocab: Size | None) -> Size:
 def _embedding(made: Plan, stack: str, path: str, block: TokenEmbedding, vocab: Size | None, rows: Size,
                steps: bool) -> None:
     name = f"{stack}/embeddings{'_0' if stack == 'encoder' else ''}/weight"
-    values = sources.table(block.table, block.tied or f"{path}.table", vocab)
+    values = sources.table(block.table, block.tied_table or f"{path}.table", vocab)
     made.add(name, (_words(block, vocab), block.d), values, True)
     positions: Source
     if block.positions == "learned":
@@ -94,7 +94,7 @@ class _Lowering:
         self.made, self.name, self.stack, self.layer = made, name, stack, stack.layer
         self.d, self.heads = self.layer.main.d, self.layer.main.score_heads
         self.owners = Owners(f"{name}.layers", stack.layers)
-        self.depth = fixed(stack.layers.depth)
+        self.depth = require_single_value(stack.layers.depth)
 
     def run(self) -> None:
         """Adds all variables of the stack."""
@@ -106,11 +106,11 @@ class _Lowering:
             following = order[at + 1] if at + 1 < len(order) else None
             ends = following is None or following.layer != sub.layer
             signal = Constant("step", (self.d,), sub.layer + 1) if (
-                self.stack.steps and ends and following is not None) else None
+                self.stack.step_signals and ends and following is not None) else None
             self._add(sub, None if post else signal)
             kept = post and following is not None and following.part is None  # the next one's norm has gain and bias
             self._norm(sub, order[:at], kept, signal if post else None)
-        if self.stack.normed:
+        if self.stack.has_final_norm:
             self._vectors(self.name, Weight(f"{self.name}.norm.weight"), Weight(f"{self.name}.norm.bias"))
 
     def _at(self, sub: _Sublayer) -> Any:
@@ -142,7 +142,7 @@ class _Lowering:
                 each.append([None] * len(words))
             each[-1][at], last = part, at
         main = self.layer.main  # whose relative or rotary positions in the first layer would put absolute ones out
-        if given(main.clip) or main.rotary:
+        if is_set(main.clip) or main.rotary:
             yield 0, [None] * len(words)
         for layer in range(self.depth):
             for parts in each:
@@ -187,8 +187,8 @@ class _Lowering:
             for name in ("linear_0", "linear_0_noact", "linear_1"):
                 self._linear(f"{sub.name}/{name}", self.d, self.d, same, signal if name == "linear_1" else None)
             return
-        assert isinstance(ffn, TwoLayer | Gated)
-        names = {"linear_0": "up", "linear_1": "down"} if isinstance(ffn, TwoLayer) else {
+        assert isinstance(ffn, TwoLayerFFN | GatedFFN)
+        names = {"linear_0": "up", "linear_1": "down"} if isinstance(ffn, TwoLayerFFN) else {
             "linear_0": "gate", "linear_0_noact": "up", "linear_1": "down"}
         for name, part in names.items():
             weight, bias = self._map(sub, maps[part], part)
@@ -211,9 +211,9 @@ class _Lowering:
         block = self._at(sub).parts()[str(sub.part)].block
         maps, widths = block.parts(), block.widths
         size = block.heads * block.head_dim // block.score_heads  # of a value; queries and keys are filled up to it
-        scalars = {"head_dim": size, "queries_scale": by_value(block.head_dim, lambda n: n**-0.5)}
+        scalars = {"head_dim": size, "queries_scale": map_values(block.head_dim, lambda n: n**-0.5)}
         keys = block.score_heads
-        if given(block.kv_heads):
+        if is_set(block.kv_heads):
             keys = block.kv_heads
             scalars["num_heads_kv"] = keys
         pieces = {}
@@ -229,8 +229,8 @@ class _Lowering:
         self._linear(f"{sub.name}/linear_{len(groups)}", self.d, block.heads * block.head_dim, weight,
                      _plus(bias, signal))
         if block.rotary:
-            scalars |= {"rotary_dim": block.head_dim, "rotary_interleave": False, "rotary_base": BASE}
-        if given(block.clip):
+            scalars |= {"rotary_dim": block.head_dim, "rotary_interleave": False, "rotary_base": ROTARY_BASE}
+        if is_set(block.clip):
             shape = (2 * block.clip + 1, size)
             weights = Weight(self.owners.name(sub.layer, str(sub.part), "core.relative.weight"))
             wide = Flipped(Padded(Flipped(weights), 1, size))
@@ -262,7 +262,7 @@ class _Lowering:
 
 def _filled(block: Attention, slot: str, source: Source, heads: Size, size: Size) -> Source:
     """Rows of ``source`` by head, each head as wide as a value."""
-    same = slot == "value" or given(block.kv_heads) or truth(block.heads == block.score_heads)
+    same = slot == "value" or is_set(block.kv_heads) or decide(block.heads == block.score_heads)
     return source if same else Padded(source, heads, size)
 
 

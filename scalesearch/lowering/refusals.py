@@ -7,12 +7,12 @@ from typing import Any
 
 from scalesearch.blocks.core import Block, Use
 from scalesearch.blocks.embedding import TokenEmbedding
-from scalesearch.blocks.ffn.kinds import SelfGated
+from scalesearch.blocks.ffn.networks import SelfGated
 from scalesearch.blocks.layers import DecoderLayer, Layer
 from scalesearch.blocks.mixers import Mixer
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.seq2seq import Embeddings
-from scalesearch.blocks.sizes import given, truth
+from scalesearch.blocks.sizes import decide, is_set
 from scalesearch.blocks.stacks import Stack
 from scalesearch.lowering import sources
 from scalesearch.lowering.ctranslate2 import ACTIVATIONS
@@ -50,15 +50,15 @@ def _of_stack(path: str, stack: Any) -> Iterator[str]:
         yield f"{path}: its layers have two widths, and the runtime's one"
         return
     layer = stack.layer
-    heads = [part.block.score_heads for one in stack.layers.each for part in one.parts().values()
+    heads = [part.block.score_heads for one in stack.layers.distinct_layers for part in one.parts().values()
              if isinstance(getattr(part, "block", None), Attention)]
-    if any(truth(one != heads[0]) for one in heads):
+    if any(decide(one != heads[0]) for one in heads):
         yield f"{path}: numbers of heads differ by layer, and the runtime has one for the stack"
-    if stack.scores is not None:
+    if stack.global_scores is not None:
         yield f"{path}.scores: scores of the stack's input are added in all layers, and the runtime has none to add"
     if stack.solver != "euler":
         yield f"{path}: the solver {stack.solver} calls a layer several times, and the runtime once"
-    if stack.steps and layer.norm == "post" and layer.norm_kind == "rms":
+    if stack.step_signals and layer.norm == "post" and layer.norm_kind == "rms":
         yield f"{path}: step signals would be biases of norms after, and rms norms have none"
     if isinstance(layer, DecoderLayer):
         if layer.cross_attention is None:
@@ -66,9 +66,9 @@ def _of_stack(path: str, stack: Any) -> Iterator[str]:
         else:
             yield from _of_mixer(f"{path}.cross_attention", layer.cross_attention)
     yield from _of_order(path, layer)
-    where = f"{path}.{layer.blocks[layer.usual[0][0]][0]}"
+    where = f"{path}.{layer.sublayers[layer.default_order[0][0]][0]}"
     yield from _of_mixer(where, layer.main)
-    if isinstance(layer.main, Attention) and layer.norm == "post" and (given(layer.main.clip) or layer.main.rotary):
+    if isinstance(layer.main, Attention) and layer.norm == "post" and (is_set(layer.main.clip) or layer.main.rotary):
         yield f"{where}: relative or rotary positions under norms after: the runtime then adds no absolute ones"
     if not layer.ffn.empty and type(layer.ffn) not in ACTIVATIONS:
         yield f"{path}.ffn: {type(layer.ffn).__name__} is no feed-forward network of the runtime"
@@ -79,13 +79,13 @@ def _of_stack(path: str, stack: Any) -> Iterator[str]:
 
 
 def _of_order(path: str, layer: Layer) -> Iterator[str]:
-    for word, part in layer.more:
+    for word, part in layer.extra_sublayers:
         yield f"{path}.{word}: {type(part).__name__} is no sub-layer of the runtime"
-    if layer.paths is not None:
-        yield f"{path}: {layer.paths.count} paths, and the runtime has one"
+    if layer.multi_path is not None:
+        yield f"{path}: {layer.multi_path.count} paths, and the runtime has one"
     if any(len(step) > 1 for step in layer.steps):
         yield f"{path}: sub-layers in parallel, and the runtime has one after the other"
-    elif layer.norm == "post" and layer.steps[0][0][0] != layer.usual[0][0]:
+    elif layer.norm == "post" and layer.steps[0][0][0] != layer.default_order[0][0]:
         yield f"{path}: {layer.steps[0][0][0]} comes first under norms after, and the runtime's attention has one"
 
 
@@ -95,15 +95,15 @@ def _of_mixer(path: str, mixer: Mixer) -> Iterator[str]:
         return
     if mixer.gate != "none":
         yield f"{path}: the gate {mixer.gate} multiplies features, and the runtime's attention has no gate"
-    if mixer.expand:
+    if mixer.expands_heads:
         yield f"{path}: head_scaling mixes scores across heads before the softmax"
-    if given(mixer.mask):
+    if is_set(mixer.mask_distance):
         yield f"{path}: a learned mask is added to its scores"
-    if mixer.residual:
+    if mixer.residual_scores:
         yield f"{path}: scores are carried from layer to layer"
-    if mixer.partial is not None:
+    if mixer.head_ffn is not None:
         yield f"{path}.partial: a network stands between the heads and the output map"
-    if given(mixer.prompt):
+    if is_set(mixer.prompt_length):
         yield f"{path}.prompt: keys and values of no token, and the runtime makes them of tokens' states alone"
     if mixer.gate == "none":
         yield from _no_maps(path, mixer, ("query", "key", "value", "out"))

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from scalesearch.blocks.core import VOCAB, Block, Repeat, Tie, Use
-from scalesearch.blocks.share import Borrow
+from scalesearch.blocks.weight_sharing import CrossStackTie
 from scalesearch.nn.init import initialise
 from scalesearch.nn.model import Model
 from scalesearch.nn.module import Dropout, Module
@@ -19,12 +19,12 @@ Built = TypeVar("Built", bound=Module)
 def build(block: Block, *, vocab: int, init: str = "xavier", seed: int = 1, dropout: Dropout | None = None,
           device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32) -> Model:
     """The model that ``block`` describes, with ``vocab`` tokens, initialised by the scheme ``init`` from ``seed``."""
-    return _made(Model(block.at(vocab), dropout or Dropout()), vocab, init, seed, device, dtype)
+    return _made(Model(block.bind_vocabulary(vocab), dropout or Dropout()), vocab, init, seed, device, dtype)
 
 
 def module(block: Block, *, vocab: int = 8, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Module:
     """One block as a module of its own, weights drawn from the default scheme: for tests and inspection."""
-    return _made(Module(block.at(vocab), Dropout()), vocab, "xavier", 1, device, dtype)
+    return _made(Module(block.bind_vocabulary(vocab), Dropout()), vocab, "xavier", 1, device, dtype)
 
 
 def _made(root: Built, vocab: int, init: str, seed: int, device: str | torch.device, dtype: torch.dtype) -> Built:
@@ -38,7 +38,7 @@ def _made(root: Built, vocab: int, init: str, seed: int, device: str | torch.dev
 
 def _fill(node: Module, vocab: int) -> Module:
     """Add weights (on the meta device) and parts to ``node``. Raises ValueError at sizes that misfit."""
-    if (wrong := node.block.misfit()) is not None:
+    if (wrong := node.block.validate()) is not None:
         raise ValueError(f"{type(node.block).__name__}.{wrong[0]}: {wrong[1]}")
     for name, shape in node.block.weights().items():
         size = [vocab if extent == VOCAB else extent for extent in shape]
@@ -46,10 +46,10 @@ def _fill(node: Module, vocab: int) -> Module:
     for name, part in node.block.parts().items():
         inner = part.block if isinstance(part, Use) else part
         if isinstance(inner, Repeat):
-            layers = (inner.layer_at(number).at(vocab) for number in range(inner.depth))
+            layers = (inner.layer_at(number).bind_vocabulary(vocab) for number in range(inner.depth))
             node.add_module(name, nn.ModuleList(_fill(Module(layer, node.rates), vocab) for layer in layers))
         else:
-            node.add_module(name, _fill(Module(inner.at(vocab), node.rates), vocab))
+            node.add_module(name, _fill(Module(inner.bind_vocabulary(vocab), node.rates), vocab))
     return node
 
 
@@ -70,13 +70,13 @@ def _tie(node: Module, root: Module) -> None:
 
 def _tie_layers(layers: nn.Module, depth: int, tie: Tie, root: Module) -> None:
     """Tie one part of the layers to its owners, here or in another stack."""
-    borrowed = isinstance(tie.schedule, Borrow)
+    borrowed = isinstance(tie.schedule, CrossStackTie)
     source = root.get_submodule(tie.schedule.path) if borrowed else layers
     owners = tie.schedule.layers if borrowed else tie.schedule.owners(depth)
     for index, owner in enumerate(owners):
         if borrowed or owner != index:
             target = source[owner].get_submodule(tie.schedule.part if borrowed else tie.part)
-            _tie_module(layers[index].get_submodule(tie.part), target, tie.own)
+            _tie_module(layers[index].get_submodule(tie.part), target, tie.excluded)
 
 
 def _tie_module(child: Module, owner: Module, own: tuple[str, ...] = ()) -> None:

@@ -67,7 +67,7 @@ def causality(model: Any, vocab: int, seed: int = 0) -> None:
 
 def _far(model: Any) -> int:
     """A length beyond the reach of every block; of learned positions a quarter, for two sides and their padding."""
-    past = max((getattr(node.block, "past", 0) for node in model.modules() if hasattr(node, "block")), default=0)
+    past = max((getattr(node.block, "receptive_past", 0) for node in model.modules() if hasattr(node, "block")), default=0)
     room = getattr(model, "max_length", None)
     far: int = max(FAR, past) + BEYOND
     return far if room is None else min(far, max(room // 4, 1))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from scalesearch.blocks.core import PAD, Block
-from scalesearch.blocks.maps.cores import Cores
+from scalesearch.blocks.maps.chain_cores import ChainCores
 from scalesearch.errors import UserError
 from scalesearch.nn.module import Module
 
@@ -37,7 +37,7 @@ def initialise(model: Module, scheme: str, seed: int) -> None:
 def _draw(node: Module, path: str, name: str, weight: Tensor, matrix: Callable[..., None],
           generator: torch.Generator) -> None:
     """Draw one weight as :meth:`Block.start` says, or by the scheme's ``matrix``."""
-    start = node.block.start(name)
+    start = node.block.initialization(name)
     if start in ("table", "tokens"):
         weight.normal_(0, weight.shape[1] ** -0.5, generator=generator)
         if start == "tokens":
@@ -53,8 +53,8 @@ def _draw(node: Module, path: str, name: str, weight: Tensor, matrix: Callable[.
 
 def chain_deviations(block: Any, start: str, path: str) -> tuple[float, float]:
     """Standard deviations of a chain's cores and of the matrix that they make, which is that of a single one."""
-    cores: Cores = block.cores
-    rows, columns, n = math.prod(cores.a), math.prod(cores.c), len(cores.a)
+    cores: ChainCores = block.cores
+    rows, columns, n = math.prod(cores.input_factors), math.prod(cores.output_factors), len(cores.input_factors)
     variance = 1 / columns if start == "table cores" else 1 / rows if path == "output" else 2 / (rows + columns)
     return float((variance / cores.bond ** (n - 1)) ** (1 / (2 * n))), float(variance**0.5)
 
@@ -113,7 +113,7 @@ def fan_in(block: Block) -> int:
     shape = block.weights().get("weight")
     if shape is None:  # the bias of a chain
         return block.d_in  # type: ignore[attr-defined]
-    inner = shape[2 if block.start("weight") == "heads" else 1 :]
+    inner = shape[2 if block.initialization("weight") == "heads" else 1 :]
     return math.prod(extent for extent in inner if isinstance(extent, int))
 
 

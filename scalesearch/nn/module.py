@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from scalesearch.blocks.core import Block
-from scalesearch.blocks.elementwise import lowered
+from scalesearch.blocks.elementwise import autocast_input
 
 MANY = 32  # rows for which it pays to lay a matrix out anew
 
@@ -39,14 +39,14 @@ class Product:
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        self.weight, self.bias = lowered(weight), None if bias is None else lowered(bias)
+        self.weight, self.bias = autocast_input(weight), None if bias is None else autocast_input(bias)
         self.packed: Tensor | None = None
         cpu = weight.device.type == "cpu" and torch.backends.mkldnn.is_available() and not torch.is_grad_enabled()
         bf16 = cpu and self.weight.dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported()
         self.rows_before = MANY if bf16 or (cpu and self.weight.dtype == torch.float32) else float("inf")
 
     def __call__(self, x: Tensor) -> Tensor:
-        x = lowered(x)
+        x = autocast_input(x)
         self.rows_before -= x.numel() // x.shape[-1]
         if self.rows_before >= 0 or x.dtype != self.weight.dtype:
             return linear(x, self.weight, self.bias)
@@ -93,7 +93,7 @@ class Module(nn.Module):
             return compute()
         if name not in self.folds:
             made = compute()
-            self.folds[name] = lowered(made) if isinstance(made, Tensor) else made
+            self.folds[name] = autocast_input(made) if isinstance(made, Tensor) else made
         return self.folds[name]
 
     def ready(self, name: str) -> Tensor:

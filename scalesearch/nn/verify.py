@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from scalesearch.blocks.core import Block, walk
+from scalesearch.blocks.core import Block, iterate_cost_lines
 from scalesearch.blocks.norms import LayerNorm
 from scalesearch.cost import cost, find_protocol
 from scalesearch.cost.ledger import work_done
@@ -46,8 +46,8 @@ def verify(block: Block, source: int, target: int, vocab: int) -> list[Check]:
     ours = cost(block, protocol)
     model = build(block, vocab=vocab, device="meta").eval().requires_grad_(False)
     inputs = tuple(torch.zeros(1, length, dtype=torch.long, device="meta") for length in (source, target))
-    norms = sum(work_done(line, "norm", protocol) for line in walk(block, vocab=vocab)
-                if isinstance(line.leaf, LayerNorm))  # fvcore counts no other kind
+    norms = sum(work_done(line, "norm", protocol) for line in iterate_cost_lines(block, vocab=vocab)
+                if isinstance(line.block, LayerNorm))  # fvcore counts no other kind
     once = ours["macs.once"]
     numel = sum(weight.numel() for weight in model.parameters())
     traced = fvcore_macs(model, inputs)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from optuna.trial import FrozenTrial
 
-from scalesearch.blocks.poly import Overflow
-from scalesearch.blocks.sizes import Split
+from scalesearch.blocks.polynomial import CostOverflowError
+from scalesearch.blocks.sizes import PopulationSplitError
 from scalesearch.cost.population import price
 from scalesearch.cost.protocol import Protocol
 from scalesearch.feasible.draw import one_each
@@ -68,7 +68,7 @@ class NeighborBatchSampler:
         needed = dict.fromkeys([*names, *(name for limit in self.limits for name in limit.costs)])
         try:
             costs, built = price(answers, rows, self.protocol, needed)
-        except (Overflow, OverflowError):
+        except (CostOverflowError, OverflowError):
             return []
         able = np.flatnonzero(built & all_hold(self.limits, {**answers, **costs}, rows))
         return list(zip(self._to_candidates({path: its[able] for path, its in codes.items()}, parent),
@@ -83,7 +83,7 @@ class NeighborBatchSampler:
                 answers = {key: value for key in self.space.form.by_key if (value := sheet.lookup(key)) is not ABSENT}
             except Unanswered as missing:  # what only another number has asked
                 codes = {**codes, missing.name: rng.integers(0, missing.count, rows, np.int32)}
-            except Split as split:
+            except PopulationSplitError as split:
                 labels, sizes = np.unique(split.labels, return_counts=True)
                 codes, rows = chosen(codes, split.labels == labels[sizes.argmax()])
             else:

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from scalesearch.blocks.core import Block, Repeat, Tie, Use
-from scalesearch.blocks.poly import Columns
+from scalesearch.blocks.polynomial import PopulationColumns
 from scalesearch.cost import cost, find_protocol
 from scalesearch.cost.protocol import PRODUCTS
 from scalesearch.nn.build import build, module
@@ -84,10 +84,10 @@ def check_ends(specimen: Specimen) -> None:
 
 
 def _check_tie(model: Module, layers: Any, tie: Tie, depth: int) -> None:
-    for layer, owner in zip(layers, tie.schedule.canonical(depth), strict=True):
+    for layer, owner in zip(layers, tie.schedule.canonical_groups(depth), strict=True):
         source = model.get_submodule(owner) if isinstance(owner, str) else layers[owner].get_submodule(tie.part)
         for path, leaf in layer.get_submodule(tie.part).named_modules():
-            for name in (name for name in leaf.block.weights() if not tie.spares(path, name)):
+            for name in (name for name in leaf.block.weights() if not tie.excludes(path, name)):
                 own = getattr(source.get_submodule(path), name)
                 assert getattr(leaf, name) is own, f"{tie}: {path}.{name} is not the owner's"
 
@@ -98,7 +98,7 @@ def check_columns(block: Block) -> None:
     Raises:
         AssertionError: it does not.
     """
-    protocol, columns = find_protocol("forward", S, T, V), Columns(2)
+    protocol, columns = find_protocol("forward", S, T, V), PopulationColumns(2)
     bill, many = cost(block, protocol), cost(as_columns(block, columns), protocol)
     costs = columns.evaluate({name: many[name] for name in bill.values})
     assert {name: list(pair) for name, pair in costs.items()} == {n: [value] * 2 for n, value in bill.values.items()}
@@ -174,7 +174,7 @@ def inputs_of(specimen: Specimen, device: str) -> list[Tensor | int | None]:
     return [*(None if shape is None else zeros(shape) for shape in specimen.inputs), *more]  # type: ignore[list-item]
 
 
-def as_columns(value: Any, columns: Columns) -> Any:
+def as_columns(value: Any, columns: PopulationColumns) -> Any:
     """A block with each of its sizes as a column that holds it twice."""
     if isinstance(value, tuple):
         return tuple(as_columns(item, columns) for item in value)
@@ -184,5 +184,5 @@ def as_columns(value: Any, columns: Columns) -> Any:
     for field in fields(value):
         size = getattr(value, field.name)
         varies = field.type in ("Size", "Size | None") and isinstance(size, int) and size != 0
-        changed[field.name] = columns.symbol(np.array([size, size])) if varies else as_columns(size, columns)
+        changed[field.name] = columns.variable(np.array([size, size])) if varies else as_columns(size, columns)
     return replace(value, **changed)

@@ -7,7 +7,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from scalesearch.blocks.paths import MERGES, PATHS_OF
+from scalesearch.blocks.multi_path import MERGE_METHODS, PATH_TARGETS
 from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.library import find_file
 from scalesearch.space import Space, Unbuildable, read_space
@@ -104,7 +104,7 @@ def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -
                       "decoder.sublayers": random_order(rng, "self", "cross", "ffn")}
         if rng.random() < 0.2:
             drawn |= {f"{stack}.paths.{key}": rng.choice(among) for stack in ("encoder", "decoder") for key, among in (
-                ("of", PATHS_OF), ("count", (1, 2, 3)), ("merge", MERGES), ("norm", (False, True)))}
+                ("of", PATH_TARGETS), ("count", (1, 2, 3)), ("merge", MERGE_METHODS), ("norm", (False, True)))}
         drawn |= {path.replace("__", "."): value for path, value in fixed.items()}
         if rng.random() < 0.5:
             for slot in SHARED:

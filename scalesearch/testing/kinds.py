@@ -10,7 +10,7 @@ from typing import Any
 from scalesearch.blocks.core import Block
 from scalesearch.blocks.ffn import FFNS
 from scalesearch.blocks.mixers import MIXERS
-from scalesearch.blocks.options import options
+from scalesearch.blocks.options import option_fields
 from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.cost import cost, find_protocol
 from scalesearch.feasible.count import Counter
@@ -37,7 +37,7 @@ def check_ffn(name: str) -> None:
     """
     for seed in range(BLOCKS):
         specimen = feed_forward(Random(seed), name)
-        units, parts = FFNS[name].units, specimen.block.parts()
+        units, parts = FFNS[name].hidden_part, specimen.block.parts()
         assert units is None or units in parts, f"{name}: no part {units}, which units names"
         _check_block(specimen)
     keys = spelled(FFNS[name])
@@ -165,8 +165,8 @@ def check_search(space: Space, key: str, name: Any) -> None:
 
 def spelled(kind: type[Block], few: int = MANY) -> dict[str, str]:
     """The options of a block class as keys, all legal values open, but ``few`` sizes."""
-    return {name: "yes | no" if option.kind == "flag" else " | ".join(map(str, legal(option, few)))
-            for name, option in options(kind).items()}
+    return {name: "yes | no" if option.type == "flag" else " | ".join(map(str, legal(option, few)))
+            for name, option in option_fields(kind).items()}
 
 
 def flow(value: Mapping[str, Any] | str) -> str:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from scalesearch.blocks.core import SRC, TGT, Block, Shape, Site
+from scalesearch.blocks.core import SRC, TGT, Block, LinearFactory, Shape
 from scalesearch.blocks.ffn import FFNS
-from scalesearch.blocks.maps.matrices import Kronecker
-from scalesearch.blocks.maps.sites import DENSE, Chain, LowRank
+from scalesearch.blocks.maps.linear_factories import DENSE, Chain, LowRank
+from scalesearch.blocks.maps.structured_matrices import Kronecker
 from scalesearch.blocks.mixers import MIXERS
-from scalesearch.blocks.options import Option, options
+from scalesearch.blocks.options import Option, option_fields
 
 LENGTH = "length"
 MANY = 12  # sizes that an option without bounds is drawn from
@@ -42,13 +42,13 @@ def size(rng: Random) -> int:
 
 def legal(option: Option, few: int = MANY) -> Sequence[Any]:
     """The values of an option; of a size at most ``few``, from its lowest."""
-    if option.kind == "flag":
+    if option.type == "flag":
         return False, True
-    if option.kind == "number":
+    if option.type == "number":
         return 0.5, 1.0
-    low = 1 if option.low is None else option.low
+    low = 1 if option.minimum is None else option.minimum
     high = low + few - 1
-    return option.among or range(low, 1 + (high if option.high is None else min(option.high, high)))
+    return option.choices or range(low, 1 + (high if option.maximum is None else min(option.maximum, high)))
 
 
 def fitting(rng: Random, kind: type[Block], *given: Any) -> Block:
@@ -61,13 +61,13 @@ def fitting(rng: Random, kind: type[Block], *given: Any) -> Block:
         AssertionError: no draw fits.
     """
     for _ in range(TRIES):
-        block = kind(*given, **{name: rng.choice(legal(option)) for name, option in options(kind).items()})
-        if block.misfit() is None:
+        block = kind(*given, **{name: rng.choice(legal(option)) for name, option in option_fields(kind).items()})
+        if block.validate() is None:
             return block
-    raise AssertionError(f"{kind.__name__}: of {TRIES} draws of its options none fits: {block.misfit()}")
+    raise AssertionError(f"{kind.__name__}: of {TRIES} draws of its options none fits: {block.validate()}")
 
 
-def site(rng: Random) -> Site:
+def site(rng: Random) -> LinearFactory:
     """Any site that goes with all sizes: a matrix, a tensor chain, a product of low rank, Kronecker products."""
     chain = Chain(rng.uniform(0.05, 0.9), rng.randint(2, 4), rng.choice(["cores", "matrix", "auto"]))
     return rng.choice([DENSE, chain, chain, LowRank(size(rng)), Kronecker(rank=size(rng))])

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from scalesearch.blocks.core import join
+from scalesearch.blocks.core import join_path
 from scalesearch.errors import UserError
 from scalesearch.space.binding.binder import Binder, Spot
 from scalesearch.space.binding.constants import Reader
@@ -201,7 +201,7 @@ def default_value(parameter: Parameter) -> Any:
 def _replace_parameters(table: Table, group: Group, path: str, binder: Binder, leaves: list[Leaf]) -> Table:
     entries = []
     for key, node in unfold(table, binder.problems):
-        child, inner = group.fields.get(key.text), join(path, key.text)
+        child, inner = group.fields.get(key.text), join_path(path, key.text)
         if isinstance(child, Group) and child.bare and _is_distribution(node):
             node = Table(node.place, ((Text(node.place, child.bare), node),))
         if isinstance(child, Group) and isinstance(node, Table):

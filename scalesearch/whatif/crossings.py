@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from scalesearch.blocks.core import VOCAB, Block, Size, walk
+from scalesearch.blocks.core import VOCAB, Block, Size, iterate_cost_lines
 from scalesearch.cost import cost
 from scalesearch.cost.ledger import split
 from scalesearch.cost.protocol import Protocol
@@ -76,11 +76,11 @@ def _span(name: str, span: Range) -> str:
 def attention_products(block: Block, protocol: Protocol) -> Size:
     """MACs of loops over two positions, scores and mixes: the term that is quadratic in the lengths."""
     total = 0
-    for line in walk(block, vocab=protocol.shared_vocab):
-        for work in line.work:
+    for line in iterate_cost_lines(block, vocab=protocol.shared_vocab):
+        for work in line.loop_nests:
             axes, size = split(work.loops)
             if sum(axis != VOCAB for axis in axes) > 1:
-                total = total + size * line.calls * protocol.counts.get(work.kind, 0) * protocol.extent(axes)
+                total = total + size * line.calls * protocol.counts.get(work.operation, 0) * protocol.extent(axes)
     return total
 
 
@@ -97,7 +97,7 @@ def crossings(block: Block, protocol: Protocol, lengths: Sequence[str] = ("vocab
     bill, attention = cost(block, symbolic), attention_products(block, symbolic)
     parts = {OUTPUT: bill["macs.output"], LAYERS: bill["macs.encoder"] + bill["macs.decoder"],
              ATTENTION: attention, REST: bill["macs.total"] - attention}  # fmt: skip
-    bound = follows_vocab(block, protocol, lambda leaf: leaf.work())
+    bound = follows_vocab(block, protocol, lambda leaf: leaf.loop_nests())
     result = Crossings()
     for length in (name for name in lengths if name != "vocab" or not bound):
         held = {name: size for name, size in sizes.items() if name not in LENGTHS[length]}

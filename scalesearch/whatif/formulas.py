@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.polynomial.polynomial import polymul
 
-from scalesearch.blocks.core import VOCAB, Axis, Block, walk
-from scalesearch.blocks.poly import Columns, Poly
-from scalesearch.blocks.sizes import evaluated
+from scalesearch.blocks.core import VOCAB, Axis, Block, iterate_cost_lines
+from scalesearch.blocks.polynomial import Polynomial, PopulationColumns
+from scalesearch.blocks.sizes import evaluate_size
 from scalesearch.cost import find_protocol
 from scalesearch.cost.protocol import Protocol
 
@@ -139,21 +139,21 @@ class Symbols:
     """Columns of one candidate of which some have names, and its polynomials as formulas of these."""
 
     def __init__(self, values: Mapping[str, int]) -> None:
-        self.columns, self.values = Columns(1), dict(values)
-        self.sizes = {name: self.columns.symbol(np.array([value], np.int64), name) for name, value in values.items()}
+        self.columns, self.values = PopulationColumns(1), dict(values)
+        self.sizes = {name: self.columns.variable(np.array([value], np.int64), name) for name, value in values.items()}
         self.numbers: set[int] = set()  # what stands in formulas for columns without a name
 
-    def poly(self, formula: Formula) -> Poly:
+    def poly(self, formula: Formula) -> Polynomial:
         """The formula as a size."""
         at = {name: index for index, name in enumerate(self.sizes)}
-        return Poly(self.columns, {tuple(sorted(at[n] for n in key)): f for key, f in formula.terms.items()})  # type: ignore[misc]
+        return Polynomial(self.columns, {tuple(sorted(at[n] for n in key)): f for key, f in formula.terms.items()})  # type: ignore[misc]
 
     def formula(self, size: Any) -> Formula:
         """A size as a formula; a column without a name is the number that it holds."""
         if isinstance(size, np.ndarray):
-            size = self.columns.symbol(size)
-        if not isinstance(size, Poly):
-            return Formula.of([((), int(evaluated(size)))])
+            size = self.columns.variable(size)
+        if not isinstance(size, Polynomial):
+            return Formula.of([((), int(evaluate_size(size)))])
         return Formula.of(self._monomial(key, factor) for key, factor in size.terms.items())
 
     def _monomial(self, key: tuple[int, ...], factor: int) -> tuple[list[str], int]:
@@ -190,5 +190,5 @@ def lengths_of(protocol: Protocol) -> dict[str, int]:
 
 def follows_vocab(block: Block, protocol: Protocol, part: Callable[[Block], Any] = lambda leaf: leaf) -> bool:
     """Whether ``part`` of any leaf, besides axes over the vocabulary, changes with the vocabulary's size."""
-    one, two = ([part(line.leaf) for line in walk(block, vocab=factor * protocol.vocab)] for factor in (1, 2))
+    one, two = ([part(line.block) for line in iterate_cost_lines(block, vocab=factor * protocol.vocab)] for factor in (1, 2))
     return one != two

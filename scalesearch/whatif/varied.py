@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from scalesearch.blocks.sizes import Split
+from scalesearch.blocks.sizes import PopulationSplitError
 from scalesearch.cost import Protocol
 from scalesearch.errors import UserError
 from scalesearch.feasible.candidates import Candidate, price_table
@@ -63,7 +63,7 @@ class Varied:
             index = queue.pop()
             try:
                 answers, faulty, _ = self._filled(dict(zip(self.keys, values[index].T)))
-            except Split as split:
+            except PopulationSplitError as split:
                 queue += [index[split.labels == label] for label in np.unique(split.labels)]
                 continue
             sheets = [Row(answers, at) for at in range(len(index))]

@@ -8,19 +8,19 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from scalesearch.blocks.attentive import AttentiveEmbedding
-from scalesearch.blocks.core import KEYS, MEMORY, SRC, SRC_KEYS, TGT, VOCAB, Axis, Block, Repeat
+from scalesearch.blocks.attentive_embedding import AttentiveEmbedding
+from scalesearch.blocks.core import CROSS_MEMORY, SRC, SRC_KEYS, TGT, TGT_KEYS, VOCAB, Axis, Block, Repeat
 from scalesearch.blocks.embedding import (
-    POSITIONS,
+    POSITION_TYPES,
+    AdaptiveEmbedding,
     AdaptiveOutput,
-    AdaptiveTable,
-    FactorisedTable,
+    FactorizedEmbedding,
     SoftPOS,
     TokenEmbedding,
 )
 from scalesearch.blocks.ffn import FFNS
-from scalesearch.blocks.ffn.kinds import NoFFN
-from scalesearch.blocks.layers import NORMS, DecoderLayer, EncoderLayer
+from scalesearch.blocks.ffn.networks import NoFFN
+from scalesearch.blocks.layers import NORM_POSITIONS, DecoderLayer, EncoderLayer
 from scalesearch.blocks.leaves import (
     Convolution,
     Embedding,
@@ -28,25 +28,30 @@ from scalesearch.blocks.leaves import (
     Linear,
     MatMul,
     PositionTable,
-    Transposed,
+    TransposedLinear,
 )
-from scalesearch.blocks.maps.chains import ChainEmbedding, ChainLinear, TableOutput
 from scalesearch.blocks.maps.dextra import DExTra
-from scalesearch.blocks.maps.matrices import GroupLinear, HypercomplexLinear, KroneckerLinear, KroneckerTable
-from scalesearch.blocks.maps.sites import DENSE, IDENTITY, PER_HEAD, Factors, HeadLinear
+from scalesearch.blocks.maps.linear_factories import DENSE, IDENTITY, PER_HEAD, HeadLinear, LowRankLinear
+from scalesearch.blocks.maps.structured_matrices import (
+    GroupLinear,
+    HypercomplexLinear,
+    KroneckerEmbedding,
+    KroneckerLinear,
+)
+from scalesearch.blocks.maps.tensor_chains import ChainEmbedding, ChainLinear, TiedChainOutput
 from scalesearch.blocks.mixers import MIXERS, Mixer
 from scalesearch.blocks.mixers.attention import Attention
-from scalesearch.blocks.mixers.branches import JOINS, Branches
-from scalesearch.blocks.mixers.bridge import Bridged
+from scalesearch.blocks.mixers.attention_extras import ADAPTABLE_PARTS, HEAD_GATES, PartialFFN
+from scalesearch.blocks.mixers.dual_mixer import JOIN_MODES, DualMixer
 from scalesearch.blocks.mixers.gates import GATES
-from scalesearch.blocks.mixers.inside import ADAPTED, HEAD_GATES, PartialFFN
 from scalesearch.blocks.mixers.mask import DynamicMask
-from scalesearch.blocks.mixers.mega import Distances, GatedCross
-from scalesearch.blocks.mixers.scores import GlobalScores, HeadMixer, RelativeKeys, Scores
-from scalesearch.blocks.norms import NORM_KINDS, LayerNorm, RMSNorm
-from scalesearch.blocks.options import options
-from scalesearch.blocks.paths import MERGES, PATHS_OF, Merge, Paths, Several
-from scalesearch.blocks.stacks import SOLVERS, Stack, WaistedStack
+from scalesearch.blocks.mixers.mega import GatedCrossAttention, RelativePositionBias
+from scalesearch.blocks.mixers.projected_cross_attention import ProjectedCrossAttention
+from scalesearch.blocks.mixers.scores import ExplicitAttention, GlobalScores, HeadMixing, RelativeKeys
+from scalesearch.blocks.multi_path import MERGE_METHODS, PATH_TARGETS, MultiPath, MultiPathConfig, PathMerge
+from scalesearch.blocks.norms import NORM_CLASSES, LayerNorm, RMSNorm
+from scalesearch.blocks.options import option_fields
+from scalesearch.blocks.stacks import SOLVERS, BottleneckStack, Stack
 from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.testing.specimen import LENGTH, Specimen, feed_forward, fitting, mixing, site, size
 
@@ -90,32 +95,32 @@ def scores(rng: Random) -> Specimen:
     """Scores that may be expanded over heads and relative."""
     heads, dim, value, out = size(rng), size(rng), size(rng), rng.choice([0, size(rng)])
     inputs = ((heads, SRC, dim), (heads, SRC, dim), (out or heads, SRC, value), None)
-    return Specimen(Scores(heads, dim, value, SRC, SRC, out, rng.choice([0, 2])), inputs)
+    return Specimen(ExplicitAttention(heads, dim, value, SRC, SRC, out, rng.choice([0, 2])), inputs)
 
 
 def token_embedding(rng: Random) -> Specimen:
     """Tokens' vectors with positions of any kind."""
     d, over = size(rng), (SRC,)
-    bands = AdaptiveTable(d, rng.choice(CUTOFFS), rng.randint(2, 4), over=over)
-    table = rng.choice([Embedding(d, over), FactorisedTable(d, 3, over, Embedding(3, over)), bands])
-    return Specimen(TokenEmbedding(d, over, table, rng.choice(POSITIONS), 8), ((SRC,), (SRC,)), ids=True)
+    bands = AdaptiveEmbedding(d, rng.choice(CUTOFFS), rng.randint(2, 4), over=over)
+    table = rng.choice([Embedding(d, over), FactorizedEmbedding(d, 3, over, Embedding(3, over)), bands])
+    return Specimen(TokenEmbedding(d, over, table, rng.choice(POSITION_TYPES), 8), ((SRC,), (SRC,)), ids=True)
 
 
 def soft_positions(rng: Random) -> Specimen:
     """An H-SoftPOS of one to three levels."""
     levels, width, left = rng.randint(1, 3), rng.randint(1, 4), rng.randint(1, 6)
     roles, d = rng.randint(1, min(left, width)), left + (2 * levels - 1) * width
-    block = SoftPOS(d, (SRC,), Embedding(left, (SRC,)), levels, width, roles, rng.choice(POSITIONS), 8)
+    block = SoftPOS(d, (SRC,), Embedding(left, (SRC,)), levels, width, roles, rng.choice(POSITION_TYPES), 8)
     return Specimen(block, ((SRC,), (SRC,)), ids=True)
 
 
 def attentive(rng: Random) -> Specimen:
     """A self-attentive embedding of an encoder."""
-    heads, norm, kind = rng.randint(1, 3), rng.choice(NORMS), rng.choice(list(NORM_KINDS))
+    heads, norm, kind = rng.randint(1, 3), rng.choice(NORM_POSITIONS), rng.choice(list(NORM_CLASSES))
     rank, d, over = heads * rng.randint(1, 4), size(rng), (SRC,)
     main = Attention(rank, SRC, False, DENSE, heads, rank // heads, heads, SRC, SRC)
     layer = EncoderLayer(main, NoFFN(rank, over, DENSE), norm, norm_kind=kind)
-    block = AttentiveEmbedding(d, over, Embedding(rank, over), layer, rng.choice(POSITIONS), 8)
+    block = AttentiveEmbedding(d, over, Embedding(rank, over), layer, rng.choice(POSITION_TYPES), 8)
     return Specimen(block, ((SRC,), (SRC,)), ids=True)
 
 
@@ -138,14 +143,14 @@ def attention(
     clip = rng.choice([0, 3]) if encoder else 0
     return Attention(
         d, axes[0], decoder, site(rng), heads=heads, head_dim=head_dim, score_heads=score_heads, **over,
-        expand=expand,
+        expands_heads=expand,
         kv_heads=kv_heads,
         clip=clip,
-        mask=rng.choice([0, 3]) if encoder else 0,
-        partial=partial_ffn(rng, d, heads, head_dim, axes[0]) if rng.random() < 0.5 else None,
-        adapters=tuple(rng.sample(ADAPTED, 2)) if adapt == "lora" else (),
-        rank=size(rng),
-        prompt=rng.randint(1, 4) if adapt == "prompt" else 0,
+        mask_distance=rng.choice([0, 3]) if encoder else 0,
+        head_ffn=partial_ffn(rng, d, heads, head_dim, axes[0]) if rng.random() < 0.5 else None,
+        adapters=tuple(rng.sample(ADAPTABLE_PARTS, 2)) if adapt == "lora" else (),
+        adapter_rank=size(rng),
+        prompt_length=rng.randint(1, 4) if adapt == "prompt" else 0,
         rotary=head_dim % 2 == 0 and not cross and not clip and rng.random() < 0.5,
     )
 
@@ -159,28 +164,28 @@ def cross_attention(rng: Random) -> Specimen:
 def bridged(rng: Random) -> Specimen:
     """A cross-attention at another width than its layer's, and its memory."""
     main = across(rng, size(rng))
-    block = Bridged(size(rng), TGT, True, DENSE, main=main, norm_kind=rng.choice(list(NORM_KINDS)))
+    block = ProjectedCrossAttention(size(rng), TGT, True, DENSE, main=main, norm_kind=rng.choice(list(NORM_CLASSES)))
     return Specimen(block, ((TGT, block.d), None, None, None, None, (SRC, main.d)))
 
 
 def across(rng: Random, d: int) -> Mixer:
     """An attention across sequences, gated or not."""
-    axes = TGT, MEMORY, SRC_KEYS
+    axes = TGT, CROSS_MEMORY, SRC_KEYS
     if rng.random() < 0.3:
-        return GatedCross(d, axes[0], True, site(rng), *axes[1:], size(rng), size(rng))
+        return GatedCrossAttention(d, axes[0], True, site(rng), *axes[1:], size(rng), size(rng))
     return attention(rng, d, axes, cross=True)
 
 
 def table_output(rng: Random) -> Specimen:
     """Scores by a table's cores."""
     d = rng.randint(2, 24)
-    table = rng.choice([KroneckerTable(d, (), size(rng)), ChainEmbedding(d, (), rng.choice(RATIOS), rng.randint(2, 4))])
-    return Specimen(TableOutput(d, VOCAB, (TGT,), rng.random() < 0.5, table), ((TGT, d),))
+    table = rng.choice([KroneckerEmbedding(d, (), size(rng)), ChainEmbedding(d, (), rng.choice(RATIOS), rng.randint(2, 4))])
+    return Specimen(TiedChainOutput(d, VOCAB, (TGT,), rng.random() < 0.5, table), ((TGT, d),))
 
 
 def partial_ffn(rng: Random, d: int, heads: int, head_dim: int, axis: Axis) -> PartialFFN:
     """Feed-forward networks inside heads."""
-    kind = rng.choice([kind for kind in FFNS.values() if "hidden" in options(kind)])
+    kind = rng.choice([kind for kind in FFNS.values() if "hidden" in option_fields(kind)])
     inner = fitting(rng, kind, head_dim, (axis, heads), rng.choice([DENSE, PER_HEAD]))
     return PartialFFN(d, heads, head_dim, axis, inner, rng.choice(HEAD_GATES), rng.random() < 0.5)
 
@@ -193,14 +198,14 @@ def inside_heads(rng: Random) -> Specimen:
 
 def mixer(rng: Random, d: int, axes: tuple[Axis, Axis, Axis], decoder: bool = True) -> Mixer:
     """Any mixer, or two side by side."""
-    join, kinds = rng.choice(["", "", *JOINS]), [name for name in MIXERS if name != "attention"]
-    kinds = [name for name in kinds if join == "" or not MIXERS[name].scored]
+    join, kinds = rng.choice(["", "", *JOIN_MODES]), [name for name in MIXERS if name != "attention"]
+    kinds = [name for name in kinds if join == "" or not MIXERS[name].has_scores]
     local = rng.randint(1, d - 1) if join == "split" and d > 1 else d
     others = [fitting(rng, MIXERS[rng.choice(kinds)], width, axes[0], decoder, site(rng)) for width in (local, d)]
     if join == "" or (join == "split" and d == 1):
         return rng.choice([attention(rng, d, axes, decoder), others[1]])
     main = attention(rng, d - local if join == "split" else d, axes, decoder)
-    return Branches(d, axes[0], decoder, DENSE, main=main, local=others[0], join=join)
+    return DualMixer(d, axes[0], decoder, DENSE, main=main, local=others[0], join=join)
 
 
 def ffn(rng: Random, d: int, axis: Axis) -> Any:
@@ -208,9 +213,9 @@ def ffn(rng: Random, d: int, axis: Axis) -> Any:
     return fitting(rng, FFNS[rng.choice(list(FFNS))], d, (axis,), site(rng))
 
 
-def paths(rng: Random) -> Paths | None:
+def paths(rng: Random) -> MultiPathConfig | None:
     """Several paths of anything, or none."""
-    made = Paths(rng.choice(PATHS_OF), rng.randint(2, 3), rng.choice(MERGES), rng.random() < 0.5)
+    made = MultiPathConfig(rng.choice(PATH_TARGETS), rng.randint(2, 3), rng.choice(MERGE_METHODS), rng.random() < 0.5)
     return rng.choice([None, made])
 
 
@@ -218,8 +223,8 @@ def several(rng: Random) -> Specimen:
     """Several feed-forward networks, merged."""
     fed = feed_forward(rng, "relu")
     d, count = fed.block.d, rng.randint(2, 4)
-    merge = Merge(d, (SRC,), count, rng.choice(MERGES), rng.choice(["", *NORM_KINDS]))
-    return Specimen(Several(fed.block, count, merge), fed.inputs)
+    merge = PathMerge(d, (SRC,), count, rng.choice(MERGE_METHODS), rng.choice(["", *NORM_CLASSES]))
+    return Specimen(MultiPath(fed.block, count, merge), fed.inputs)
 
 
 EVOLVED = (("self", "cross"), ("branches",), ("self", "glu"), ("cross",), ("ffn",))
@@ -235,16 +240,16 @@ def layer(rng: Random) -> EncoderLayer:
     main = mixer(rng, size(rng), (SRC, SRC, SRC), decoder=False)
     orders = [(), (("ffn",), ("attention",), ("ffn", "attention"), ("ffn_again",))]
     if rng.random() < 0.3:
-        return EncoderLayer(main, ffn(rng, main.d, SRC), rng.choice(NORMS), more=more(rng, main.d, SRC),
-                            order=(("glu",), ("attention", "branches"), ("ffn",), ("branches",)), paths=paths(rng))
-    return EncoderLayer(main, ffn(rng, main.d, SRC), rng.choice(NORMS), norm_kind=rng.choice(list(NORM_KINDS)),
-                        order=rng.choice(orders), paths=paths(rng))
+        return EncoderLayer(main, ffn(rng, main.d, SRC), rng.choice(NORM_POSITIONS), extra_sublayers=more(rng, main.d, SRC),
+                            sublayer_order=(("glu",), ("attention", "branches"), ("ffn",), ("branches",)), multi_path=paths(rng))
+    return EncoderLayer(main, ffn(rng, main.d, SRC), rng.choice(NORM_POSITIONS), norm_kind=rng.choice(list(NORM_CLASSES)),
+                        sublayer_order=rng.choice(orders), multi_path=paths(rng))
 
 
 def encoder_layer(rng: Random) -> Specimen:
     """An encoder layer with its input."""
     block = layer(rng)
-    return Specimen(block, ((SRC, block.main.d), None, None))
+    return Specimen(block, ((SRC, block.mixer.d), None, None))
 
 
 def decoder_layer(rng: Random) -> Specimen:
@@ -252,16 +257,16 @@ def decoder_layer(rng: Random) -> Specimen:
     d = size(rng)
     cross = across(rng, d) if rng.random() < 0.8 else None
     order, added = rng.choice([((), ()), ((("self", "cross"), ("ffn",), ("self", "ffn_again")), ()), (EVOLVED, None)])
-    block = DecoderLayer(mixer(rng, d, (TGT, TGT, KEYS)), ffn(rng, d, TGT), rng.choice(NORMS), cross_attention=cross,
-                         interleaved=rng.random() < 0.5, norm_kind=rng.choice(list(NORM_KINDS)),
-                         order=order, more=more(rng, d, TGT) if added is None else added, paths=paths(rng))
+    block = DecoderLayer(mixer(rng, d, (TGT, TGT, TGT_KEYS)), ffn(rng, d, TGT), rng.choice(NORM_POSITIONS), cross_attention=cross,
+                         interleaved=rng.random() < 0.5, norm_kind=rng.choice(list(NORM_CLASSES)),
+                         sublayer_order=order, extra_sublayers=more(rng, d, TGT) if added is None else added, multi_path=paths(rng))
     return Specimen(block, ((TGT, d), None, None, None, (SRC, d), None, None))
 
 
 def stack(rng: Random) -> Specimen:
     """A stack of up to three layers, its input and a scores bias."""
     inner = layer(rng)
-    d, own = inner.main.d, inner.main.scores
+    d, own = inner.mixer.d, inner.mixer.score_shape
     scores = GlobalScores(d, own.heads, size(rng), SRC, SRC, 0, False) if own and rng.random() < 0.5 else None
     block = Stack(Repeat(inner, rng.randint(1, 3)), scores, rng.random() < 0.5, rng.choice(list(SOLVERS)),
                   rng.random() < 0.5)
@@ -271,8 +276,8 @@ def stack(rng: Random) -> Specimen:
 def waisted_stack(rng: Random) -> Specimen:
     """A stack whose middle layers have another width."""
     outer, middle = layer(rng), layer(rng)
-    block = WaistedStack(Repeat(outer, 1), Repeat(middle, rng.randint(1, 3)), Repeat(outer, 1), rng.random() < 0.5)
-    return Specimen(block, ((SRC, outer.main.d), None, None))
+    block = BottleneckStack(Repeat(outer, 1), Repeat(middle, rng.randint(1, 3)), Repeat(outer, 1), rng.random() < 0.5)
+    return Specimen(block, ((SRC, outer.mixer.d), None, None))
 
 
 # -- all of them
@@ -281,7 +286,7 @@ ON_SOURCE: dict[str, Any] = {"queries": SRC, "keys": SRC}
 CHAINED: dict[str, Any] = {"over": (SRC,), "ratio": RATIOS, "length": range(2, 5), "bond": "solved"}
 CATALOGUE: dict[str, Draw] = {
     "linear": plain(Linear, (SRC, "d_in"), over=(SRC,)),
-    "transposed": plain(Transposed, (SRC, "d_in"), over=(SRC,)),
+    "transposed": plain(TransposedLinear, (SRC, "d_in"), over=(SRC,)),
     "embedding": plain(Embedding, (SRC,), ids=True, over=(SRC,)),
     "position_table": plain(PositionTable, (SRC,), ids=True, max_length=8),
     "layer_norm": plain(LayerNorm, (SRC, "d"), over=(SRC,)),
@@ -297,17 +302,17 @@ CATALOGUE: dict[str, Draw] = {
     "chain_linear": plain(ChainLinear, (SRC, "d_in"), d_in=range(2, 25, 2), d_out=range(2, 25, 2),
                           apply=["cores", "matrix"], **CHAINED),
     "chain_embedding": plain(ChainEmbedding, (SRC,), ids=True, **CHAINED),
-    "kronecker_table": plain(KroneckerTable, (SRC,), ids=True, over=(SRC,)),
+    "kronecker_table": plain(KroneckerEmbedding, (SRC,), ids=True, over=(SRC,)),
     "table_output": table_output,
-    "low_rank": plain(Factors, (SRC, "d_in"), over=(SRC,)),
+    "low_rank": plain(LowRankLinear, (SRC, "d_in"), over=(SRC,)),
     "head_linear": plain(HeadLinear, (SRC, HEADS, "d_in"), over=(SRC, HEADS)),
-    "head_mixer": plain(HeadMixer, ("heads_in", TGT, SRC_KEYS), queries=TGT, keys=SRC_KEYS),
+    "head_mixer": plain(HeadMixing, ("heads_in", TGT, SRC_KEYS), queries=TGT, keys=SRC_KEYS),
     "dextra": plain(DExTra, (SRC, "d_in"), over=(SRC,), inner=[8, 12], d_out=[4, 8], depth=range(1, 6),
                     multiplier=[1.0, 2.3], groups=[1, 2, 4]),
     "dynamic_mask": plain(DynamicMask, (SRC, "d"), more=(LENGTH,), queries=SRC, keys=SRC_KEYS, clip=range(1, 5)),
-    "distances": plain(Distances, (SRC,), ids=True, more=(LENGTH,), clip=range(1, 5)),
+    "distances": plain(RelativePositionBias, (SRC,), ids=True, more=(LENGTH,), clip=range(1, 5)),
     "relative_keys": plain(RelativeKeys, ("heads", SRC, "head_dim"), more=(LENGTH,), queries=SRC, clip=range(1, 5)),
-    "global_scores": plain(GlobalScores, (SRC, "d"), clip=[0, 2], norm_kind=list(NORM_KINDS), **ON_SOURCE),
+    "global_scores": plain(GlobalScores, (SRC, "d"), clip=[0, 2], norm_kind=list(NORM_CLASSES), **ON_SOURCE),
     "adaptive_output": plain(AdaptiveOutput, (TGT, "d"), cutoffs=CUTOFFS, factor=range(2, 5)),
     "scores": scores,
     "token_embedding": token_embedding,

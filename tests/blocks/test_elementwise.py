@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from scalesearch.blocks.elementwise import dropout, plus, times
+from scalesearch.blocks.elementwise import add_promoted, dropout, multiply_promoted
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.37, 0.9])
@@ -42,6 +42,6 @@ def test_dropout_follows_the_seed_and_does_nothing_otherwise() -> None:
 
 def test_mixed_sums_and_products_are_pytorchs() -> None:
     x, y = torch.randn(6, 1, 9), torch.randn(6, 4, 9).bfloat16()
-    assert torch.equal(plus(x, y), x + y)
-    assert torch.equal(times(y, x), y * x)
-    assert plus(y, y).dtype == torch.bfloat16
+    assert torch.equal(add_promoted(x, y), x + y)
+    assert torch.equal(multiply_promoted(y, x), y * x)
+    assert add_promoted(y, y).dtype == torch.bfloat16

@@ -90,7 +90,7 @@ class ByIndex(Gating):
             return project("value", x * project("query", self.x).sigmoid())
         return super().features(project, role, x) if role == "K" else x
 
-    def late(self, gate, project, features, x):
+    def gate_after_projection(self, gate, project, features, x):
         return features
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from scalesearch.blocks.core import walk
+from scalesearch.blocks.core import iterate_cost_lines
 from scalesearch.cost import cost, find_protocol
 from scalesearch.lowering.refusals import refusals
 from scalesearch.nn import build
@@ -124,5 +124,5 @@ def test_ctranslate2_is_refused_where_it_has_one_after_the_other() -> None:
 
 def test_cross_attentions_of_a_layer_keep_their_own_keys() -> None:
     block = architecture(decoder__sublayers=["self", "cross", "cross", "ffn"]).block
-    caches = [line for line in walk(block, vocab=40) if line.path.endswith("store")]
+    caches = [line for line in iterate_cost_lines(block, vocab=40) if line.path.endswith("store")]
     assert [line.path.split(".")[2] for line in caches] == ["self_attention", "cross_attention", "cross_attention_2"]

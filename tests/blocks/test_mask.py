@@ -3,7 +3,7 @@
 import torch
 
 from scalesearch.blocks.core import SRC
-from scalesearch.blocks.maps.sites import DENSE
+from scalesearch.blocks.maps.linear_factories import DENSE
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.mask import DynamicMask
 from scalesearch.library import find_file
@@ -12,7 +12,7 @@ from scalesearch.space import read_space
 
 
 def attention(mask: int) -> Attention:
-    return Attention(8, SRC, False, DENSE, heads=2, head_dim=4, score_heads=2, projected=SRC, keys=SRC, mask=mask)
+    return Attention(8, SRC, False, DENSE, heads=2, head_dim=4, score_heads=2, projected_axis=SRC, keys=SRC, mask_distance=mask)
 
 
 def test_with_zeros_it_changes_nothing() -> None:

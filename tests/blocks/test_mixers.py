@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 import torch
 
-from scalesearch.blocks.core import MEMORY, SRC, SRC_KEYS, TGT
-from scalesearch.blocks.maps.sites import DENSE
-from scalesearch.blocks.mixers.average import Average
-from scalesearch.blocks.mixers.convolutions import Convolved, ShortConvolution
-from scalesearch.blocks.mixers.mega import GatedCross, Mega
+from scalesearch.blocks.core import CROSS_MEMORY, SRC, SRC_KEYS, TGT
+from scalesearch.blocks.maps.linear_factories import DENSE
+from scalesearch.blocks.mixers.convolutions import ConvolutionMixer, ShortConvolution
+from scalesearch.blocks.mixers.mega import GatedCrossAttention, Mega
+from scalesearch.blocks.mixers.moving_average import MovingAverageMixer
 from scalesearch.cost import cost, find_protocol
 from scalesearch.lowering.refusals import refusals
 from scalesearch.nn import build
@@ -62,7 +62,7 @@ def test_groups_of_channels_have_taps_of_their_own() -> None:
 
 
 def test_an_average_is_its_recurrence() -> None:
-    block, x = Average(3, TGT, True, DENSE, dims=4), torch.randn(2, 7, 3, dtype=torch.float64)
+    block, x = MovingAverageMixer(3, TGT, True, DENSE, dims=4), torch.randn(2, 7, 3, dtype=torch.float64)
     made = module(block).double()
     for weight in made.parameters():
         torch.nn.init.normal_(weight)
@@ -93,7 +93,7 @@ def test_gated_attention_is_its_equations() -> None:
 
 def test_gated_attention_across_sees_distances_to_where_it_stands() -> None:
     """Also step by step, and in a beam search, whose hypotheses of one source stand where positions do."""
-    made = module(GatedCross(4, TGT, True, DENSE, MEMORY, SRC_KEYS, 3, 2))
+    made = module(GatedCrossAttention(4, TGT, True, DENSE, CROSS_MEMORY, SRC_KEYS, 3, 2))
     torch.nn.init.normal_(made.distances.weight)
     x, memory, cache = torch.randn(1, 3, 4), torch.randn(1, 5, 4), Cache()
     whole = made(x, None, None, None, None, memory)
@@ -106,7 +106,7 @@ def test_gated_attention_across_sees_distances_to_where_it_stands() -> None:
 
 
 def test_an_average_from_both_ends_has_a_position_s_own_twice() -> None:
-    made = module(Average(1, SRC, False, DENSE, dims=1))
+    made = module(MovingAverageMixer(1, SRC, False, DENSE, dims=1))
     with torch.no_grad():
         for name, value in {"delta": 50.0, "alpha": 50.0, "beta": 1.0, "gamma": 1.0, "omega": 0.0}.items():
             getattr(made.average, name).fill_(value)  # p and a are 1: nothing is left of other positions
@@ -130,12 +130,12 @@ def test_padding_zeroed_before_the_map_with_a_bias_is_caught(changes: Any, monke
     """As released: what the taps meet at padding is the bias."""
     model = build(architecture(**changes).block, vocab=40)
     causality(model, 40)
-    right = Convolved.forward
+    right = ConvolutionMixer.forward
 
     def released(self: Any, m: Any, x: Any, present: Any, *others: Any) -> Any:
         return right(self, m, x if present is None else x * present[..., None], None, *others)
 
-    monkeypatch.setattr(Convolved, "forward", released)
+    monkeypatch.setattr(ConvolutionMixer, "forward", released)
     with pytest.raises(CausalityError) as caught:
         causality(model, 40)
     assert caught.value.sees == "padding"

@@ -8,9 +8,9 @@ import pytest
 
 from scalesearch.blocks.core import Block, Size, Use, block
 from scalesearch.blocks.elementwise import dropout
-from scalesearch.blocks.ffn import FFN, FFNS, ffn
+from scalesearch.blocks.ffn import FFN, FFNS, register_ffn
 from scalesearch.blocks.leaves import Linear
-from scalesearch.blocks.options import option
+from scalesearch.blocks.options import option_field
 from scalesearch.nn.build import module
 from scalesearch.space import Space, SpaceErrors, Unbuildable
 from scalesearch.space.schema import builtin
@@ -21,13 +21,13 @@ from scalesearch.testing import check_ffn
 class Grouped(FFN):
     """Maxout over ``pieces`` (Goodfellow et al. 2013), then a map of ``groups`` groups of features, up from each."""
 
-    hidden: Size = option("= 4 * width", doc="hidden units")
-    pieces: Size = option("2", high=4, doc="maps of which the greatest counts")
-    groups: Size = option("2", among=(1, 2, 4), doc="groups that the hidden units form")
-    activation: str = option("relu", kind="word", among=("relu", "tanh"))
-    skip: bool = option("no", kind="flag", doc="add the mean of the groups")
+    hidden: Size = option_field("= 4 * width", doc="hidden units")
+    pieces: Size = option_field("2", maximum=4, doc="maps of which the greatest counts")
+    groups: Size = option_field("2", choices=(1, 2, 4), doc="groups that the hidden units form")
+    activation: str = option_field("relu", type="word", choices=("relu", "tanh"))
+    skip: bool = option_field("no", type="flag", doc="add the mean of the groups")
 
-    def misfit(self) -> tuple[str, str] | None:
+    def validate(self) -> tuple[str, str] | None:
         if self.hidden % self.groups:
             return "hidden", f"{self.hidden} hidden units do not form {self.groups} groups"
         return None
@@ -37,17 +37,17 @@ class Grouped(FFN):
         inner = Linear(self.hidden // self.groups, self.d, (*self.over, self.groups), bias=False)
         return {"up": up, "down": inner}
 
-    def forward(self, m: Any, x: Any) -> Any:
-        hidden = m.up(x).unflatten(-1, (self.pieces, -1)).amax(-2)
-        hidden = dropout(getattr(hidden, self.activation)(), m.rates.activation, m.training)
+    def forward(self, module: Any, x: Any) -> Any:
+        hidden = module.up(x).unflatten(-1, (self.pieces, -1)).amax(-2)
+        hidden = dropout(getattr(hidden, self.activation)(), module.rates.activation, module.training)
         groups = hidden.unflatten(-1, (self.groups, -1))
-        found = m.down(groups).sum(-2)
+        found = module.down(groups).sum(-2)
         return found + groups.mean((-1, -2))[..., None] if self.skip else found
 
 
 @pytest.fixture(autouse=True)
 def registered() -> Iterator[None]:
-    ffn("maxout")(Grouped)
+    register_ffn("maxout")(Grouped)
     yield
     del FFNS["maxout"]
 
@@ -97,4 +97,4 @@ def test_an_installed_package_brings_its_kinds(monkeypatch: pytest.MonkeyPatch) 
 
 def test_two_kinds_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError):
-        ffn("maxout")(Grouped)
+        register_ffn("maxout")(Grouped)

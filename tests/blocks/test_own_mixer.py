@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch.nn.functional import pad
 
-from scalesearch.blocks.core import Block, Shape, Size, Use, Work, block
-from scalesearch.blocks.leaves import RowCache
-from scalesearch.blocks.mixers import MIXERS, Mixer, mixer
-from scalesearch.blocks.options import option
+from scalesearch.blocks.core import Block, LoopNest, Shape, Size, Use, block
+from scalesearch.blocks.leaves import StateCache
+from scalesearch.blocks.mixers import MIXERS, Mixer, register_mixer
+from scalesearch.blocks.options import option_field
 from scalesearch.space import Space, Unbuildable
 from scalesearch.testing import check_mixer
 
@@ -27,45 +27,45 @@ class Taps(Block):
     def weights(self) -> Mapping[str, Shape]:
         return {"weight": (self.groups, self.kernel)}
 
-    def work(self) -> Sequence[Work]:
-        return [Work((*self.over, self.d, self.kernel)), Work((*self.over, self.d), "activation")]
+    def loop_nests(self) -> Sequence[LoopNest]:
+        return [LoopNest((*self.over, self.d, self.kernel)), LoopNest((*self.over, self.d), "activation")]
 
-    def forward(self, m: Any, seen: Any) -> Any:
+    def forward(self, module: Any, seen: Any) -> Any:
         """(batch, positions + kernel - 1, d) to (batch, positions, d)."""
         windows = seen.unfold(1, self.kernel, 1).unflatten(2, (self.groups, -1))
-        return (windows @ m.weight.softmax(1)[:, :, None]).flatten(2)
+        return (windows @ module.weight.softmax(1)[:, :, None]).flatten(2)
 
 
 @block
 class LightConv(Mixer):
     """A gated linear unit, a lightweight convolution, a matrix (Wu et al. 2019, section 3)."""
 
-    kernel: Size = option("3", among=(1, 3, 5, 7), doc="positions that an output sees")
-    groups: Size = option("= width // 4", doc="sets of taps, each for some features")
+    kernel: Size = option_field("3", choices=(1, 3, 5, 7), doc="positions that an output sees")
+    groups: Size = option_field("= width // 4", doc="sets of taps, each for some features")
 
-    def misfit(self) -> tuple[str, str] | None:
+    def validate(self) -> tuple[str, str] | None:
         return ("groups", f"{self.groups} do not divide the width {self.d}") if self.d % self.groups else None
 
     def parts(self) -> Mapping[str, Block | Use]:
-        inward = self.site(self.d, 2 * self.d, self.over)
-        cache = {"cache": RowCache((self.kernel - 1) * self.d)} if self.decoder else {}
+        inward = self.linear_factory(self.d, 2 * self.d, self.over)
+        cache = {"cache": StateCache((self.kernel - 1) * self.d)} if self.decoder else {}
         taps = Taps(self.d, self.kernel, self.groups, self.over)
-        return {"inward": inward, "taps": taps, "out": self.site(self.d, self.d, self.over), **cache}
+        return {"inward": inward, "taps": taps, "out": self.linear_factory(self.d, self.d, self.over), **cache}
 
-    def forward(self, m: Any, x: Any, present: Any, bias: Any, cache: Any = None, carried: Any = None) -> Any:
-        y = torch.nn.functional.glu(m.inward(x))
-        y = y if present is None else y * present[..., None]
+    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None, carried_scores: Any = None) -> Any:
+        y = torch.nn.functional.glu(module.inward(x))
+        y = y if token_mask is None else y * token_mask[..., None]
         past = self.kernel - 1 if self.decoder else (self.kernel - 1) // 2
         if cache is None:
             seen = pad(y, (0, 0, past, self.kernel - 1 - past))
         else:
-            seen = cache.follow(m, y, past)
-        return m.out(m.taps(seen))
+            seen = cache.follow(module, y, past)
+        return module.out(module.taps(seen))
 
 
 @pytest.fixture(autouse=True)
 def registered() -> Iterator[None]:
-    mixer("lightconv")(LightConv)
+    register_mixer("lightconv")(LightConv)
     yield
     del MIXERS["lightconv"]
 

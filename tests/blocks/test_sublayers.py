@@ -7,9 +7,9 @@ import torch
 from torch.nn.functional import conv1d, layer_norm, pad, silu
 
 from scalesearch.blocks.core import SRC, TGT
-from scalesearch.blocks.maps.sites import DENSE
-from scalesearch.blocks.sublayers.branches import TwoBranches
-from scalesearch.blocks.sublayers.glu import GatedLinear
+from scalesearch.blocks.maps.linear_factories import DENSE
+from scalesearch.blocks.sublayers.evolved_branches import EvolvedBranches
+from scalesearch.blocks.sublayers.glu import GatedLinearUnit
 from scalesearch.cost import cost, find_protocol
 from scalesearch.library import find_file
 from scalesearch.lowering.refusals import refusals
@@ -32,8 +32,8 @@ def test_every_word_passes_what_those_of_others_have_to(word: str) -> None:
     check_further(word)
 
 
-def branches(decoder: bool = False, **changes: Any) -> TwoBranches:
-    return TwoBranches(8, TGT if decoder else SRC, decoder, DENSE, **PLAIN | changes)
+def branches(decoder: bool = False, **changes: Any) -> EvolvedBranches:
+    return EvolvedBranches(8, TGT if decoder else SRC, decoder, DENSE, **PLAIN | changes)
 
 
 def architecture(**changes: Any) -> Architecture:
@@ -73,7 +73,7 @@ def test_padding_changes_nothing() -> None:
 
 
 def test_a_gated_unit_is_pytorch_s() -> None:
-    made, x = module(GatedLinear(8, SRC, False, DENSE)), torch.randn(2, 5, 8)
+    made, x = module(GatedLinearUnit(8, SRC, False, DENSE)), torch.randn(2, 5, 8)
     both = torch.cat([made.value(x), made.gate(x)], -1)
     assert torch.allclose(made(x, None, None), torch.nn.functional.glu(both), atol=1e-6)
 
@@ -159,5 +159,5 @@ def test_counts_are_those_of_a_list() -> None:
 def test_sizes_by_layer_are_those_of_branches_too() -> None:
     space = Space.parse("width: 8\nencoder: { depth: 2, sublayers: [branches, attention, ffn], branches: { kernel: "
                         "'[3, 5]', left_multiple: 'ramp(1, 2)' } }\ndecoder.depth: 1")
-    layers = space.closed().block.encoder.layers.each
-    assert [dict(one.more)["branches"].kernel for one in layers] == [3, 5]
+    layers = space.closed().block.encoder.layers.distinct_layers
+    assert [dict(one.extra_sublayers)["branches"].kernel for one in layers] == [3, 5]

@@ -3,7 +3,7 @@
 import pytest
 
 from scalesearch.blocks.core import Tie
-from scalesearch.blocks.share import One
+from scalesearch.blocks.weight_sharing import FullSharing
 from scalesearch.cost import cost, find_protocol
 from scalesearch.space import Space
 from scalesearch.testing import check_count, check_model
@@ -58,7 +58,7 @@ def test_decoding_keeps_as_much_of_the_source_as_without_a_waist():
 
 def test_what_is_shared_is_one_for_the_middle_alone():
     ties = {tie.part: tie for tie in decoder(own="own").middle.ties}
-    assert ties == {"cross_attention": Tie("cross_attention", One())}
+    assert ties == {"cross_attention": Tie("cross_attention", FullSharing())}
     assert "ffn_norm" in {tie.part for tie in decoder(norms="follow").middle.ties}
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalesearch.blocks.poly import Columns
+from scalesearch.blocks.polynomial import PopulationColumns
 from scalesearch.cost import PROTOCOLS, cost, find_protocol
 from scalesearch.cost.population import UNBUILDABLE, price
 from scalesearch.space.assembly.architecture import Unbuildable, assemble
@@ -71,8 +71,8 @@ def test_what_64_bits_do_not_hold_is_refused() -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(*[st.integers(-50, 50)] * 3), min_size=1, max_size=6), st.data())
 def test_polynomials_do_what_ints_do(rows: list[tuple[int, int, int]], data: st.DataObject) -> None:
-    columns = Columns(len(rows))
-    x, y, z = (columns.symbol(np.array(column, dtype=np.int64), name) for column, name in zip(zip(*rows), "xyz"))
+    columns = PopulationColumns(len(rows))
+    x, y, z = (columns.variable(np.array(column, dtype=np.int64), name) for column, name in zip(zip(*rows), "xyz"))
     a, b = (data.draw(st.integers(-5, 5)) for _ in range(2))
     made = (a * x + y * z - b) * (x - 2) + 3 * (y + x) ** 2
     assert list(made.values()) == [(a * x + y * z - b) * (x - 2) + 3 * (y + x) ** 2 for x, y, z in rows]
@@ -81,8 +81,8 @@ def test_polynomials_do_what_ints_do(rows: list[tuple[int, int, int]], data: st.
 
 
 def test_a_cost_has_a_closed_form() -> None:
-    columns = Columns(2)
-    width, hidden = (columns.symbol(np.array([8, 16]), name) for name in ("width", "hidden"))
+    columns = PopulationColumns(2)
+    width, hidden = (columns.variable(np.array([8, 16]), name) for name in ("width", "hidden"))
     from scalesearch.space.assembly.architecture import network
 
     _, block = network(answers() | {"width": width, "encoder.ffn.hidden": hidden, "decoder.ffn.hidden": hidden})

@@ -47,7 +47,7 @@ def test_halves_add_up_to_the_stack(stack: str) -> None:
 @pytest.mark.parametrize("stack", ["encoder", "decoder"])
 def test_two_stacks_are_one_network_exactly_where_both_halves_are(stack: str) -> None:
     def identity(answers: dict) -> str:
-        inner = section(answers, stack).inner
+        inner = section(answers, stack).block
         return str(signature(inner) if inner is not None else None)
 
     rows = [{**a, **{k: v for k, v in b.items() if k.startswith((f"{stack}.ffn", f"share.{stack}.ffn"))}}

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from scalesearch.blocks.poly import Columns
+from scalesearch.blocks.polynomial import PopulationColumns
 from scalesearch.cost.population import price
 from scalesearch.cost.protocol import find_protocol
 from scalesearch.feasible.answer import feasible
@@ -21,8 +21,8 @@ SHARED = {"norm": "post", "decoder.interleaved": True, "share.encoder.ffn": "cyc
 
 
 def test_a_populations_plan_is_that_of_each_candidate():
-    columns = Columns(3)
-    sizes = {name: columns.symbol(np.array(values, np.int64)) for name, values in SIZES.items()}
+    columns = PopulationColumns(3)
+    sizes = {name: columns.variable(np.array(values, np.int64)) for name, values in SIZES.items()}
     whole = plan(network(answers() | SHARED | sizes)[1], 100)
     numbers = columns.evaluate({one.name: math.prod(one.shape) for one in whole.variables})
     for at in range(3):

@@ -5,7 +5,7 @@ from itertools import combinations
 from random import Random
 from typing import Any
 
-from scalesearch.blocks.core import walk
+from scalesearch.blocks.core import iterate_cost_lines
 from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.space.assembly.architecture import ENCODER_ONLY, Architecture
 from scalesearch.testing import random_architecture
@@ -22,7 +22,7 @@ def covering(rng: Random, count: int, **fixed: Any) -> list[Architecture]:
     """
     pool = [random_architecture(rng, **fixed) for _ in range(POOL * count)]
     fresh = [pairs(architecture.answers) for architecture in pool]
-    calls = [CALLS + sum(line.calls for line in walk(architecture.block, vocab=8)) for architecture in pool]
+    calls = [CALLS + sum(line.calls for line in iterate_cost_lines(architecture.block, vocab=8)) for architecture in pool]
     chosen: list[Architecture] = []
     for _ in range(count):
         best = max(range(len(pool)), key=lambda at: len(fresh[at]) / calls[at])

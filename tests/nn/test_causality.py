@@ -112,8 +112,8 @@ def test_a_leak_is_named_even_behind_a_gate_of_zero(leak, sees: str) -> None:
 def test_a_decoder_without_its_mask_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     from scalesearch.blocks import seq2seq
 
-    honest = seq2seq.hide
-    monkeypatch.setattr(seq2seq, "hide", lambda hidden, dtype: honest(torch.zeros_like(hidden), dtype))
+    honest = seq2seq.mask_bias
+    monkeypatch.setattr(seq2seq, "mask_bias", lambda hidden, dtype: honest(torch.zeros_like(hidden), dtype))
     with refuses("not-causal", "a later target token"):
         causality(build(assemble(answers()).block, vocab=V), V)
 

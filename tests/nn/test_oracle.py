@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from scalesearch.blocks.mixers import MIXERS
-from scalesearch.blocks.mixers.branches import JOINS
+from scalesearch.blocks.mixers.dual_mixer import JOIN_MODES
 from scalesearch.blocks.mixers.scores import RESIDUAL_SCORES
-from scalesearch.blocks.seq2seq import TYINGS
+from scalesearch.blocks.seq2seq import TYING_MODES
 from scalesearch.blocks.stacks import SOLVERS
 from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.cost import ledger
@@ -24,7 +24,7 @@ WORDS = {
     "share.encoder.attention": SCHEDULES,
     "share.decoder.self": [*SCHEDULES, "encoder.attention"],
     "share.decoder.ffn": SCHEDULES,
-    "embedding.tie": TYINGS,
+    "embedding.tie": TYING_MODES,
     "embedding": ["plain", "factorised", "attentive", "h-softpos", "adaptive"],
     "norm": ["pre", "post"],
     "model": ["encoder-decoder", "decoder-only"],
@@ -40,8 +40,8 @@ WORDS = {
     "decoder.sublayers": list(SUBLAYERS),
     "encoder.mixer": list(MIXERS),
     "decoder.mixer": list(MIXERS),
-    "encoder.local": ["none", *(name for name in MIXERS if not MIXERS[name].scored)],
-    "decoder.local.join": JOINS,
+    "encoder.local": ["none", *(name for name in MIXERS if not MIXERS[name].has_scores)],
+    "decoder.local.join": JOIN_MODES,
 }
 
 
@@ -93,7 +93,7 @@ def test_fvcore_agrees_once_its_norms_are_taken_off(count: int) -> None:
 
 def test_a_bill_that_departs_from_the_forward_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oracle can fail: a bill of one call too many is seen by it."""
-    walk = ledger.walk
+    walk = ledger.iterate_cost_lines
     monkeypatch.setattr(ledger, "walk", lambda *args, **kwargs: (
         replace(line, calls=line.calls + 1) for line in walk(*args, **kwargs)))
     with pytest.raises(AssertionError):

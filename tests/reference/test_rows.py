@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from scalesearch.blocks.core import walk
+from scalesearch.blocks.core import iterate_cost_lines
 from scalesearch.cost import cost, find_protocol
 from scalesearch.cost.protocol import weight_size
 from scalesearch.library import find_file, library_folder
@@ -97,8 +97,8 @@ def test_the_reading_of_matrices_alone_is_as_the_reason_says() -> None:
     cells = [row for row in ROWS if row.paper == "EdgeFormer" and row.layer and row.quantity == "params.non_embedding"]
     assert len(cells) == 9
     for row in cells:
-        lines = walk(getattr(recompute(row).architecture.block, row.layer).layer)
-        alone = sum(line.copies[name] * weight_size(shape, 1) for line in lines for name, shape in line.weights.items()
+        lines = iterate_cost_lines(getattr(recompute(row).architecture.block, row.layer).layer)
+        alone = sum(line.weight_copies[name] * weight_size(shape, 1) for line in lines for name, shape in line.weights.items()
                     if len(shape) == 2)
         named = "matrices alone" in row.why
         assert named or "vanilla decoder" in row.label or not row.why

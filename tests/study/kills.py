@@ -75,10 +75,10 @@ def make_runner(backend):
     if name in (RAY, CLUSTER):
         from scalesearch.study.executors.ray import RayRunner
 
-        return RayRunner(slow_work.work, 2, Resources(address=address or None, cpus_per_trial=1 if address else 0.5))
+        return RayRunner(slow_work.loop_nests, 2, Resources(address=address or None, cpus_per_trial=1 if address else 0.5))
     from scalesearch.study.executors.local import InProcessRunner
 
-    return ProcessRunner() if backend == PROCESSES else InProcessRunner(slow_work.work)
+    return ProcessRunner() if backend == PROCESSES else InProcessRunner(slow_work.loop_nests)
 
 
 def driver_of(folder, backend, trials, seconds, kind):

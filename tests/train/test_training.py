@@ -247,8 +247,8 @@ def test_another_error_is_not_swallowed(corpus, out, monkeypatch) -> None:
 def test_a_model_that_sees_the_future_is_not_trained(corpus, out, monkeypatch) -> None:
     from scalesearch.blocks import seq2seq
 
-    honest = seq2seq.hide
-    monkeypatch.setattr(seq2seq, "hide", lambda hidden, dtype: honest(torch.zeros_like(hidden), dtype))
+    honest = seq2seq.mask_bias
+    monkeypatch.setattr(seq2seq, "mask_bias", lambda hidden, dtype: honest(torch.zeros_like(hidden), dtype))
     result = train(tiny(), corpus, recipe(), out)
     assert (result.state, result.steps) == ("failed", 0)
     assert "depends on a later target token" in result.reason

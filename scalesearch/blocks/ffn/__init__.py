@@ -3,9 +3,9 @@
 import importlib
 import pkgutil
 
-from scalesearch.blocks.ffn.base import FFN, FFNS, ffn
+from scalesearch.blocks.ffn.base import FFN, FFNS, register_ffn
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
 
-__all__ = ["FFN", "FFNS", "ffn"]
+__all__ = ["FFN", "FFNS", "register_ffn"]

@@ -6,8 +6,8 @@ from dataclasses import field
 from functools import partial
 from typing import Any, ClassVar
 
-from scalesearch.blocks.core import Block, Shape, Site, Size, block
-from scalesearch.blocks.options import registered
+from scalesearch.blocks.core import Block, LinearFactory, Shape, Size, block
+from scalesearch.blocks.options import register
 
 
 @block
@@ -15,25 +15,25 @@ class FFN(Block):
     """A feed-forward network: (…, d) to (…, d), position by position.
 
     ``over`` are the axes that it is applied over, ``site(d_in, d_out, over)`` makes its matrices. What else a subclass
-    asks for are its :func:`~scalesearch.blocks.options.option` fields; one called ``hidden`` lets it be inside heads.
+    asks for are its :func:`~scalesearch.blocks.options.option_field` fields; one called ``hidden`` lets it be inside heads.
     """
 
     d: Size
     over: Shape
-    site: Site
+    linear_factory: LinearFactory
 
-    normed: str = field(default="", kw_only=True, metadata={"plain": ""})  # the kind of a norm of its hidden units
+    norm_type: str = field(default="", kw_only=True, metadata={"plain": ""})  # the kind of a norm of its hidden units
 
-    empty: ClassVar[bool] = False  # a layer has neither the network nor its norm
-    ends: ClassVar[tuple[str, ...]] = ()  # linear maps whose outputs add up to its own: with zeros there it gives zero
-    units: ClassVar[str | None] = None  # the part whose outputs above zero are active hidden units
-    normable: ClassVar[bool] = False  # whether ``normed`` is heeded
+    is_absent: ClassVar[bool] = False  # a layer has neither the network nor its norm
+    output_projections: ClassVar[tuple[str, ...]] = ()  # linear maps whose outputs add up to its own: with zeros there it gives zero
+    hidden_part: ClassVar[str | None] = None  # the part whose outputs above zero are active hidden units
+    supports_norm: ClassVar[bool] = False  # whether ``normed`` is heeded
 
     @property
-    def copies(self) -> Any:
+    def copies_input(self) -> Any:
         parts: Any = self.parts()
-        return parts[self.units].copies if self.units else False
+        return parts[self.hidden_part].copies if self.hidden_part else False
 
 
 FFNS: dict[str, type[FFN]] = {}
-ffn = partial(registered, FFNS)  # @ffn("name") makes a block class the feed-forward kind of that name
+register_ffn = partial(register, FFNS)  # @ffn("name") makes a block class the feed-forward kind of that name

@@ -7,13 +7,13 @@ from dataclasses import field
 from itertools import pairwise
 from typing import Any
 
-from scalesearch.blocks.core import TGT, VOCAB, Axes, Block, Extent, Size, Use, Work, block
+from scalesearch.blocks.core import TGT, VOCAB, Axes, Block, Extent, LoopNest, Size, Use, block
 from scalesearch.blocks.leaves import Linear
-from scalesearch.blocks.maps.matrices import GroupLinear
+from scalesearch.blocks.maps.structured_matrices import GroupLinear
 from scalesearch.blocks.norms import LayerNorm
-from scalesearch.blocks.sizes import fixed, truth
+from scalesearch.blocks.sizes import decide, require_single_value
 
-MULTIPLE = 8  # of which the sizes between grouped maps are multiples, as released
+WIDTH_MULTIPLE = 8  # of which the sizes between grouped maps are multiples, as released
 
 
 @block
@@ -33,26 +33,26 @@ class DExTra(Block):
     multiplier: float
     groups: Size
 
-    def misfit(self) -> tuple[str, str] | None:
+    def validate(self) -> tuple[str, str] | None:
         for n, (size, _, groups) in enumerate(self.maps):
             if self.maps[0][0] % groups:
                 return "groups", f"{groups} do not divide {self.maps[0][0]} features, which are half of the width"
-            if n == len(self.maps) - 1 and fixed(self.d_out) % groups:
-                return "groups", f"{groups} do not divide the last map's {fixed(self.d_out)} features"
+            if n == len(self.maps) - 1 and require_single_value(self.d_out) % groups:
+                return "groups", f"{groups} do not divide the last map's {require_single_value(self.d_out)} features"
             assert size % groups == 0
         return None
 
     @property
     def maps(self) -> list[tuple[int, int, int]]:
         """Features in, features out and groups of every grouped map."""
-        depth, inner, most = fixed(self.depth), fixed(self.inner), fixed(self.groups)
+        depth, inner, most = require_single_value(self.depth), require_single_value(self.inner), require_single_value(self.groups)
         half = (depth + 1) // 2
-        top, steps = fixed(self.multiplier) * fixed(self.d_in), max(half - 1, 1)
+        top, steps = require_single_value(self.multiplier) * require_single_value(self.d_in), max(half - 1, 1)
         up = [int(inner + (top - inner) * n / steps) for n in range(half)]
         groups = _mirrored([min(2 ** (n + 1), most) for n in range(half)], depth)
-        sizes = [*_mirrored(up, depth)[:-1], fixed(self.d_out)]
+        sizes = [*_mirrored(up, depth)[:-1], require_single_value(self.d_out)]
         for n, pair in enumerate(pairwise(groups)):
-            sizes[n] = -(-sizes[n] // max(*pair, MULTIPLE)) * max(*pair, MULTIPLE)
+            sizes[n] = -(-sizes[n] // max(*pair, WIDTH_MULTIPLE)) * max(*pair, WIDTH_MULTIPLE)
         inputs = [inner, *(size + inner for size in sizes[:-1])]
         return list(zip(inputs, sizes, groups))
 
@@ -65,28 +65,28 @@ class DExTra(Block):
         parts["leave"] = Linear(self.d_out + inner, self.d_out, over)
         return parts | {"leave_norm": LayerNorm(self.d_out, over)}
 
-    def work(self) -> Sequence[Work]:
+    def loop_nests(self) -> Sequence[LoopNest]:
         """Both ends after their SiLU, and what they and the maps but the first read, which is joined."""
         read = sum(d_in for d_in, *_ in self.maps[1:])
-        return [Work((*self.over, read + 2 * (self.inner + self.d_out)), "activation")]
+        return [LoopNest((*self.over, read + 2 * (self.inner + self.d_out)), "activation")]
 
-    def forward(self, m: Any, x: Any) -> Any:
+    def forward(self, module: Any, x: Any) -> Any:
         import torch
         from torch.nn.functional import silu
 
-        first: Any = silu(m.enter_norm(m.enter(x)))
+        first: Any = silu(module.enter_norm(module.enter(x)))
         y: Any = first
         for n, (_, _, groups) in enumerate(self.maps):
             if n:  # each group reads its own part of both
                 y = torch.cat([first.unflatten(-1, (groups, -1)), y.unflatten(-1, (groups, -1))], -1).flatten(-2)
-            grouped = getattr(m, f"map{n}")(y).unflatten(-1, (groups, -1))
+            grouped = getattr(module, f"map{n}")(y).unflatten(-1, (groups, -1))
             shuffled = grouped.transpose(-1, -2).flatten(-2).unflatten(-1, (groups, -1))
-            y = silu(getattr(m, f"norm{n}")(shuffled)).flatten(-2)
-        return silu(m.leave_norm(m.leave(torch.cat([first, y], -1))))
+            y = silu(getattr(module, f"norm{n}")(shuffled)).flatten(-2)
+        return silu(module.leave_norm(module.leave(torch.cat([first, y], -1))))
 
 
 @block
-class LiftedTable(Block):
+class DExTraEmbedding(Block):
     """√rank · ``table`` of ``rank`` features, made the model's by ``lift``; ``tied``: the path of the table it is."""
 
     rank: Size
@@ -97,12 +97,12 @@ class LiftedTable(Block):
     def parts(self) -> Mapping[str, Block | Use]:
         return {"table": Use(self.table, tied=self.tied), "lift": self.lift}
 
-    def forward(self, m: Any, tokens: Any) -> Any:
-        return m.lift(m.table(tokens) * self.rank**0.5)
+    def forward(self, module: Any, tokens: Any) -> Any:
+        return module.lift(module.table(tokens) * self.rank**0.5)
 
 
 @block
-class LiftedOutput(Block):
+class ProjectedOutput(Block):
     """Scores by a matrix to ``rank`` features, unless the model has as many, and the table at ``path`` or its own.
 
     ``affine``: there is always a matrix, with a bias (Subformer).
@@ -115,12 +115,12 @@ class LiftedOutput(Block):
     affine: bool = field(default=False, metadata={"plain": False})
 
     def parts(self) -> Mapping[str, Block | Use]:
-        none = not self.affine and truth(self.d == self.rank)
+        none = not self.affine and decide(self.d == self.rank)
         down = {} if none else {"down": Linear(self.d, self.rank, (TGT,), bias=self.affine)}
         return {**down, "table": Use(Linear(self.rank, self.vocab, (TGT,), bias=False), tied=self.path)}
 
-    def forward(self, m: Any, x: Any) -> Any:
-        return m.table(self._down(m, x))
+    def forward(self, module: Any, x: Any) -> Any:
+        return module.table(self._down(module, x))
 
     def terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
         """See :meth:`Linear.terms`."""

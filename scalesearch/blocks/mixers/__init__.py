@@ -3,9 +3,9 @@
 import importlib
 import pkgutil
 
-from scalesearch.blocks.mixers.base import MIXERS, Mixer, ScoreSets, mixer
+from scalesearch.blocks.mixers.base import MIXERS, AttentionScoreShape, Mixer, register_mixer
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
 
-__all__ = ["MIXERS", "Mixer", "ScoreSets", "mixer"]
+__all__ = ["MIXERS", "Mixer", "AttentionScoreShape", "register_mixer"]

@@ -8,93 +8,93 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, ClassVar
 
-from scalesearch.blocks.core import Axis, Block, Site, Size, Use, Work, block, not_kept
+from scalesearch.blocks.core import Axis, Block, LinearFactory, LoopNest, Size, Use, block, discarded_activations
 from scalesearch.blocks.leaves import FusedAttention, KeyValueCache, Linear
-from scalesearch.blocks.maps.sites import DENSE, IDENTITY, Adapter
-from scalesearch.blocks.mixers.base import Mixer, ScoreSets, mixer
+from scalesearch.blocks.maps.linear_factories import DENSE, IDENTITY, LowRankAdapter
+from scalesearch.blocks.mixers.attention_extras import ADAPTABLE_PARTS, PartialFFN, PromptVectors
+from scalesearch.blocks.mixers.base import AttentionScoreShape, Mixer, register_mixer
 from scalesearch.blocks.mixers.gates import Gating
-from scalesearch.blocks.mixers.inside import ADAPTED, PartialFFN, Prompt
 from scalesearch.blocks.mixers.mask import DynamicMask
-from scalesearch.blocks.mixers.rotary import cached, rotated
-from scalesearch.blocks.mixers.scores import Scores
-from scalesearch.blocks.sizes import given, truth
+from scalesearch.blocks.mixers.rotary import apply_rotary, cached_length
+from scalesearch.blocks.mixers.scores import ExplicitAttention
+from scalesearch.blocks.sizes import decide, is_set
 
 
-@mixer("attention")
+@register_mixer("attention")
 @block
 class Attention(Mixer):
     """Attention within a sequence, or across: keys and values from a ``memory`` (batch, keys, d).
 
     ``heads`` value heads of ``head_dim`` and ``score_heads`` sets of scores. Where these differ, a set of scores
-    serves ``heads / score_heads`` consecutive value heads, or ``expand`` makes as many sets as there are value heads
+    serves ``heads / score_heads`` consecutive value heads, or ``expands_heads`` makes as many sets as there are value heads
     (PartialFormer's head scaling). ``kv_heads`` > 0: so many heads of keys and values, each serving consecutive heads
     (grouped-query attention, Ainslie et al. 2023; 1 is multi-query).
 
-    Axes: ``queries`` positions ask; ``projected`` positions are turned into keys and values in this pass; ``keys``
+    Axes: ``queries`` positions ask; ``projected_axis`` positions are turned into keys and values in this pass; ``keys``
     positions are attended to. The three differ when earlier keys are cached.
 
-    Further: ``clip`` (relative keys), ``mask`` > 0 (a learned one, of so many distances to each side), ``rotary``
-    (positions by rotation), ``residual`` (RealFormer), ``gate`` (Anthe), ``partial`` (PartialFormer), ``adapters`` of
-    ``rank`` and ``prompt`` vectors (EdgeFormer). ``site`` makes the three input maps, ``out_site`` the output map,
+    Further: ``clip`` (relative keys), ``mask_distance`` > 0 (a learned one, of so many distances to each side), ``rotary``
+    (positions by rotation), ``residual_scores`` (RealFormer), ``gate`` (Anthe), ``head_ffn`` (PartialFormer), ``adapters`` of
+    ``adapter_rank`` and ``prompt_length`` vectors (EdgeFormer). ``linear_factory`` makes the three input maps, ``output_factory`` the output map,
     all with biases unless ``bias`` says otherwise.
     """
 
     heads: Size
     head_dim: Size
     score_heads: Size
-    projected: Axis
+    projected_axis: Axis
     keys: Axis
     cross: bool = False  # whether keys and values come from another sequence
-    expand: bool = False
+    expands_heads: bool = False
     kv_heads: Size = 0
     clip: Size = 0
-    residual: bool = False
+    residual_scores: bool = False
     gate: str = "none"
-    partial: PartialFFN | None = None
+    head_ffn: PartialFFN | None = None
     adapters: tuple[str, ...] = ()
-    rank: Size = 0
-    prompt: Size = 0
+    adapter_rank: Size = 0
+    prompt_length: Size = 0
     rotary: bool = field(default=False, metadata={"plain": False})
-    mask: Size = field(default=0, metadata={"plain": 0})
+    mask_distance: Size = field(default=0, metadata={"plain": 0})
     d_out: Size = field(default=0, metadata={"plain": 0})  # where it is not d
-    out_site: Site = field(default=DENSE, metadata={"plain": DENSE})
+    output_factory: LinearFactory = field(default=DENSE, metadata={"plain": DENSE})
     bias: bool = field(default=True, metadata={"plain": True})
 
-    slot: ClassVar[str] = "attention"
-    scored: ClassVar[bool] = True
-    ends: ClassVar[tuple[str, ...]] = ("out", "out_adapter.up")
-    adaptable: ClassVar[tuple[str, ...]] = ADAPTED
+    part_name: ClassVar[str] = "attention"
+    has_scores: ClassVar[bool] = True
+    output_projections: ClassVar[tuple[str, ...]] = ("out", "out_adapter.up")
+    adaptable_parts: ClassVar[tuple[str, ...]] = ADAPTABLE_PARTS
 
     @property
-    def scores(self) -> ScoreSets:
+    def score_shape(self) -> AttentionScoreShape:
         """Its sets of scores as they reach the softmax."""
-        return ScoreSets(self.bias_heads, self.head_dim, self.keys)
+        return AttentionScoreShape(self.bias_heads, self.head_dim, self.keys)
 
     @property
-    def again(self) -> Attention:
-        return replace(self, mask=0)
+    def second_call(self) -> Attention:
+        return replace(self, mask_distance=0)
 
-    def misfit(self) -> tuple[str, str] | None:
+    def validate(self) -> tuple[str, str] | None:
         heads, sets, shared = self.heads, self.score_heads, self.kv_heads
-        if not self.expand and truth(heads % sets != 0):
+        if not self.expands_heads and decide(heads % sets != 0):
             return "score_heads", f"{sets} score heads do not divide {heads} value heads; head_scaling: mlp allows it"
-        if given(shared) and (truth(heads % shared != 0) or truth(sets % shared != 0)):
+        if is_set(shared) and (decide(heads % shared != 0) or decide(sets % shared != 0)):
             return "key_value_heads", f"{shared} do not divide {heads} heads and {sets} score heads"
-        if given(shared) and not self.expand and truth(heads != sets):
+        if is_set(shared) and not self.expands_heads and decide(heads != sets):
             return "key_value_heads", f"goes with as many score_heads as heads, not with {sets} and {heads}"
-        if self.rotary and given(self.clip):
+        if self.rotary and is_set(self.clip):
             return "rotary", "does not go with relative_positions, which take queries as they are"
-        if self.rotary and truth(self.head_dim % 2 != 0):
+        if self.rotary and decide(self.head_dim % 2 != 0):
             return "rotary", f"turns pairs of features, and head_dim is {self.head_dim}"
-        return self._raw_misfit()
+        return self._validate_raw_widths()
 
-    def _raw_misfit(self) -> tuple[str, str] | None:
+    def _validate_raw_widths(self) -> tuple[str, str] | None:
         """The key at fault where features without a matrix differ from the width."""
-        identity = self.site == IDENTITY
-        raw = "QKV" if identity else "" if self.gate == "none" else self.gating.gating
+        identity = self.linear_factory == IDENTITY
+        raw = "QKV" if identity else "" if self.gate == "none" else self.gating.gating_role
         key = "projections" if identity else "cross_gate" if self.cross else "gate"
         for role in raw:
-            if truth(self.widths[role] != self.d):
+            if decide(self.widths[role] != self.d):
                 name = {"Q": "queries", "K": "keys", "V": "values"}[role]
                 return key, (f"{name} stay as they are, so heads x head_dim of them must be width {self.d}, "
                              f"not {self.widths[role]}")
@@ -108,26 +108,26 @@ class Attention(Mixer):
     @property
     def widths(self) -> dict[str, Size]:
         """Features of query, key and value over all heads."""
-        sets, values = ((self.kv_heads,) * 2) if given(self.kv_heads) else (self.score_heads, self.heads)
+        sets, values = ((self.kv_heads,) * 2) if is_set(self.kv_heads) else (self.score_heads, self.heads)
         return {"Q": self.score_heads * self.head_dim, "K": sets * self.head_dim, "V": values * self.head_dim}
 
     @property
     def bias_heads(self) -> Size:
         """The number of score sets at the softmax."""
-        return self.heads if self.expand else self.score_heads
+        return self.heads if self.expands_heads else self.score_heads
 
     def _maps(self) -> dict[str, Block]:
         """The maps that queries, keys and values come from, by slot."""
         gating, width = self.gating, self.widths
-        axis = {"Q": self.queries, "K": self.projected, "V": self.projected}
+        axis = {"Q": self.queries, "K": self.projected_axis, "V": self.projected_axis}
         return {
-            slot: self.site(self.d, self._gate_width() if makes == "gate" else width[makes], (axis[reads],), self.bias)
+            slot: self.linear_factory(self.d, self._gate_width() if makes == "gate" else width[makes], (axis[reads],), self.bias)
             for slot, (reads, makes) in gating.slots().items()
         }
 
     def _gate_width(self) -> Size:
         """The width of a gate: the input's, or across sequences that of the factor it multiplies."""
-        if not self.gating.across:
+        if not self.gating.is_cross_sequence:
             return self.d
         return {"QgV": self.heads * self.head_dim, "QgK": self.widths["Q"]}.get(self.gate, self.widths["K"])
 
@@ -135,77 +135,77 @@ class Attention(Mixer):
         width, kv = self.heads * self.head_dim, self.widths["K"] + self.widths["V"]
         maps = self._maps()
         parts: dict[str, Block | Use] = {**maps, "core": self._core()}
-        if self.partial is not None:
-            parts["partial"] = self.partial
-        d_out = self.d_out if given(self.d_out) else self.d
-        parts["out"] = self.out_site(width, d_out, (self.queries,), self.bias)
+        if self.head_ffn is not None:
+            parts["partial"] = self.head_ffn
+        d_out = self.d_out if is_set(self.d_out) else self.d
+        parts["out"] = self.output_factory(width, d_out, (self.queries,), self.bias)
         for slot in self.adapters:
-            axis = self.queries if slot in ("query", "out") else self.projected
+            axis = self.queries if slot in ("query", "out") else self.projected_axis
             out = d_out if slot == "out" else self.widths[slot[0].upper()]
-            parts[f"{slot}_adapter"] = Adapter(width if slot == "out" else self.d, out, self.rank, (axis,), bias=False)
-        if given(self.prompt):
-            parts["prompt"] = Prompt(self.prompt, self.d, tuple(maps[slot] for slot in self.gating.on_keys))
+            parts[f"{slot}_adapter"] = LowRankAdapter(width if slot == "out" else self.d, out, self.adapter_rank, (axis,), bias=False)
+        if is_set(self.prompt_length):
+            parts["prompt"] = PromptVectors(self.prompt_length, self.d, tuple(maps[slot] for slot in self.gating.key_stream_slots))
         return parts | ({"store": KeyValueCache(kv, self.keys)} if self.decoder else {})
 
     @property
-    def copies(self) -> Any:
-        if self.gate != "none" or self.adapters or (self.partial is not None and self.partial.gate != "none"):
+    def copies_input(self) -> Any:
+        if self.gate != "none" or self.adapters or (self.head_ffn is not None and self.head_ffn.gate != "none"):
             return False
         maps = self._maps()
-        return functools.reduce(operator.and_, (maps[slot].copies for slot in (["query"] if self.cross else maps)))
+        return functools.reduce(operator.and_, (maps[slot].copies_input for slot in (["query"] if self.cross else maps)))
 
-    def work(self) -> Sequence[Work]:
+    def loop_nests(self) -> Sequence[LoopNest]:
         """Kept for the backward pass besides parts' outputs: raw features, gated ones, repeated and prompts' keys."""
         width, gate, axis = self.widths, self.gating, {"Q": self.queries, "K": self.keys, "V": self.keys}
-        raw = "QKV" if self.site == IDENTITY else "" if self.gate == "none" else gate.gating
-        kept = [Work((axis[role], width[role]), "activation") for role in raw]
-        kept += not_kept(self.d, (self.queries,), self)
-        if self.gate != "none" and not gate.across:
-            kept.append(Work((axis[gate.gated], self.d), "activation"))
-        elif self.gate in ("QgV", "VgQ") and gate.across:
+        raw = "QKV" if self.linear_factory == IDENTITY else "" if self.gate == "none" else gate.gating_role
+        kept = [LoopNest((axis[role], width[role]), "activation") for role in raw]
+        kept += discarded_activations(self.d, (self.queries,), self)
+        if self.gate != "none" and not gate.is_cross_sequence:
+            kept.append(LoopNest((axis[gate.gated_role], self.d), "activation"))
+        elif self.gate in ("QgV", "VgQ") and gate.is_cross_sequence:
             late = (self.queries, self.heads * self.head_dim) if self.gate == "QgV" else (self.keys, width["K"])
-            kept.append(Work(late, "activation"))
-        if given(self.kv_heads):
+            kept.append(LoopNest(late, "activation"))
+        if is_set(self.kv_heads):
             repeated = (self.score_heads + self.bias_heads) * self.head_dim
-            kept.append(Work((self.keys, repeated - width["K"] - width["V"]), "activation"))
-        if given(self.prompt):
-            kept.append(Work((self.prompt, width["K"] + width["V"]), "activation"))
+            kept.append(LoopNest((self.keys, repeated - width["K"] - width["V"]), "activation"))
+        if is_set(self.prompt_length):
+            kept.append(LoopNest((self.prompt_length, width["K"] + width["V"]), "activation"))
         return kept
 
     def _core(self) -> Block:
         values = self.heads * self.head_dim // self.bias_heads
-        mask = DynamicMask(self.d, self.bias_heads, self.mask, self.queries, self.keys) if given(self.mask) else None
-        if self.expand or given(self.clip) or self.residual or mask is not None:
-            name = ("cross" if self.cross else "self") if self.residual else None
-            sizes, out = (self.score_heads, self.head_dim, values), self.heads if self.expand else 0
-            return Scores(*sizes, self.queries, self.keys, out, self.clip, name, self.prompt, mask)
-        return FusedAttention(self.score_heads, self.head_dim, values, self.queries, self.keys, self.prompt)
+        mask = DynamicMask(self.d, self.bias_heads, self.mask_distance, self.queries, self.keys) if is_set(self.mask_distance) else None
+        if self.expands_heads or is_set(self.clip) or self.residual_scores or mask is not None:
+            name = ("cross" if self.cross else "self") if self.residual_scores else None
+            sizes, out = (self.score_heads, self.head_dim, values), self.heads if self.expands_heads else 0
+            return ExplicitAttention(*sizes, self.queries, self.keys, out, self.clip, name, self.prompt_length, mask)
+        return FusedAttention(self.score_heads, self.head_dim, values, self.queries, self.keys, self.prompt_length)
 
-    def forward(self, m: Any, x: Any, present: Any, bias: Any, cache: Any = None, carried: Any = None,
+    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None, carried_scores: Any = None,
                 memory: Any = None) -> Any:
         y = x if memory is None else memory
-        joined = self._joined(m, x) if memory is None and m.folds is not None and cache is not None else None
-        query = self.gating.features(functools.partial(self._map, m), "Q", x) if joined is None else joined[0]
+        joined = self._fused_projection(module, x) if memory is None and module.folds is not None and cache is not None else None
+        query = self.gating.features(functools.partial(self._map, module), "Q", x) if joined is None else joined[0]
         query = self._split(query, self.score_heads)
         if self.rotary:
-            query = rotated(query, cached(m, cache))
-        key, value = self._keys_values(m, joined, y, cache)
-        if self.prompt:
-            key, value, bias = self._prompted(m, key, value, bias)
+            query = apply_rotary(query, cached_length(module, cache))
+        key, value = self._keys_values(module, joined, y, cache)
+        if self.prompt_length:
+            key, value, bias = self._prepend_prompt(module, key, value, bias)
         if self.kv_heads:
-            key, value = self._repeated(key, self.score_heads), self._repeated(value, self.bias_heads)
-        more = (carried, x) if isinstance(self._core(), Scores) else ()
-        mixed = m.core(query, key, value, bias, *more).transpose(1, 2).flatten(2)
-        mixed = self.gating.late("QgV", functools.partial(self._map, m), mixed, x)
-        mixed = mixed if self.partial is None else m.partial(mixed, x)
-        return self._map(m, "out", mixed)
+            key, value = self._repeat_heads(key, self.score_heads), self._repeat_heads(value, self.bias_heads)
+        more = (carried_scores, x) if isinstance(self._core(), ExplicitAttention) else ()
+        mixed = module.core(query, key, value, bias, *more).transpose(1, 2).flatten(2)
+        mixed = self.gating.gate_after_projection("QgV", functools.partial(self._map, module), mixed, x)
+        mixed = mixed if self.head_ffn is None else module.partial(mixed, x)
+        return self._map(module, "out", mixed)
 
     def _map(self, m: Any, slot: str, x: Any) -> Any:
         """The map in ``slot``, and its adapter if it has one, applied to ``x``."""
         y = getattr(m, slot)(x)
         return y + getattr(m, f"{slot}_adapter")(x) if slot in self.adapters else y
 
-    def _joined(self, m: Any, x: Any) -> Any:
+    def _fused_projection(self, m: Any, x: Any) -> Any:
         """Query, key and value features of ``x`` by one product; None where they are more than three matrices."""
         import torch
 
@@ -224,7 +224,7 @@ class Attention(Mixer):
             return key, value
         key, value = self.project(m, y) if joined is None else self._split_pair(*joined[1:])
         if self.rotary:
-            key = rotated(key, cached(m, cache))
+            key = apply_rotary(key, cached_length(m, cache))
         if cache is not None:
             key, value = (cache.keep if self.cross else cache.append)(m, key, value)
         return key, value
@@ -232,22 +232,22 @@ class Attention(Mixer):
     def project(self, m: Any, y: Any) -> tuple[Any, Any]:
         """Keys and values (batch, heads, positions, n) of ``y`` (batch, positions, d), without a prompt's."""
         maps, gating = functools.partial(self._map, m), self.gating
-        key = gating.late("VgQ", maps, gating.features(maps, "K", y), y)
+        key = gating.gate_after_projection("VgQ", maps, gating.features(maps, "K", y), y)
         return self._split_pair(key, gating.features(maps, "V", y))
 
     def _split_pair(self, key: Any, value: Any) -> tuple[Any, Any]:
         heads = self.kv_heads or self.score_heads, self.kv_heads or self.bias_heads
         return self._split(key, heads[0]), self._split(value, heads[1])
 
-    def _prompted(self, m: Any, key: Any, value: Any, bias: Any) -> tuple[Any, Any, Any]:
+    def _prepend_prompt(self, m: Any, key: Any, value: Any, bias: Any) -> tuple[Any, Any, Any]:
         """Keys and values with the prompt's in front, which no mask hides."""
         import torch
 
         more = m.constant("prompt", lambda: self.project(m, m.prompt()[None]))
         key, value = (torch.cat([a.expand(b.shape[0], -1, -1, -1), b], 2) for a, b in zip(more, (key, value)))
-        return key, value, bias if bias is None else torch.nn.functional.pad(bias, (self.prompt, 0))
+        return key, value, bias if bias is None else torch.nn.functional.pad(bias, (self.prompt_length, 0))
 
-    def _repeated(self, x: Any, heads: int) -> Any:
+    def _repeat_heads(self, x: Any, heads: int) -> Any:
         """Heads of keys or values, each repeated for the consecutive heads that it serves."""
         times = heads // self.kv_heads
         return x if times == 1 else x[:, :, None].expand(-1, -1, times, -1, -1).flatten(1, 2)

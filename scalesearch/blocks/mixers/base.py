@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from scalesearch.blocks.core import Axis, Block, Site, Size, block
-from scalesearch.blocks.options import named, registered
+from scalesearch.blocks.core import Axis, Block, LinearFactory, Size, block
+from scalesearch.blocks.options import identity_field, register
 
 
 @dataclass(frozen=True)
-class ScoreSets:
+class AttentionScoreShape:
     """The attention scores of a mixer, to which a stack adds its own: (batch, ``heads``, queries, ``keys``)."""
 
     heads: Size
@@ -26,18 +26,18 @@ class Mixer(Block):
 
     ``decoder``: no position may see a later one, and decoding runs step by step; what it needs of earlier positions is
     then on the bill (:mod:`scalesearch.blocks.leaves`) and in the ``cache``. ``site(d_in, d_out, over)`` makes its
-    matrices. What else a subclass asks for are its :func:`~scalesearch.blocks.options.option` fields.
+    matrices. What else a subclass asks for are its :func:`~scalesearch.blocks.options.option_field` fields.
     """
 
     d: Size
     queries: Axis
-    decoder: bool = named("cached")
-    site: Site
+    decoder: bool = identity_field("cached")
+    linear_factory: LinearFactory
 
-    slot: ClassVar[str] = "mixing"  # what layers call the part
-    scored: ClassVar[bool] = False  # whether it adds the ``bias`` to scores: then it stands beside no other that does
-    ends: ClassVar[tuple[str, ...]] = ()  # linear maps whose outputs add up to its own: with zeros there it gives zero
-    adaptable: ClassVar[tuple[str, ...]] = ()  # maps that layer adaptation may stand beside
+    part_name: ClassVar[str] = "mixing"  # what layers call the part
+    has_scores: ClassVar[bool] = False  # whether it adds the ``bias`` to scores: then it stands beside no other that does
+    output_projections: ClassVar[tuple[str, ...]] = ()  # linear maps whose outputs add up to its own: with zeros there it gives zero
+    adaptable_parts: ClassVar[tuple[str, ...]] = ()  # maps that layer adaptation may stand beside
 
     @property
     def over(self) -> tuple[Axis, ...]:
@@ -45,31 +45,31 @@ class Mixer(Block):
         return (self.queries,)
 
     @property
-    def scores(self) -> ScoreSets | None:
+    def score_shape(self) -> AttentionScoreShape | None:
         """Its scores, if it has any."""
         return None
 
     @property
-    def added(self) -> Mapping[str, Mixer]:
+    def branches(self) -> Mapping[str, Mixer]:
         """The mixers within it whose outputs add up to its own, by their parts' names; none if it is one itself."""
         return {}
 
     @property
-    def again(self) -> Mixer:
+    def second_call(self) -> Mixer:
         """What stands where a layer has the same sub-layer once more."""
         return self
 
-    def forward(self, m: Any, x: Any, present: Any, bias: Any, cache: Any = None, carried: Any = None) -> Any:
+    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None, carried_scores: Any = None) -> Any:
         """Mix the positions of ``x``.
 
         Args:
-            present: (batch, positions of x) True where there is no padding, or None where no padding matters.
+            token_mask: (batch, positions of x) True where there is no padding, or None where no padding matters.
             bias: added to scores, (batch or 1, 1 or heads, queries or 1, keys): hides padding and later positions.
             cache: what earlier steps of decoding kept (:class:`scalesearch.nn.model.Cache`), or None.
-            carried: scores by name, from layer to layer.
+            carried_scores: scores by name, from layer to layer.
         """
         raise NotImplementedError
 
 
 MIXERS: dict[str, type[Mixer]] = {}
-mixer = partial(registered, MIXERS)  # @mixer("name") makes a block class the mixer of that name
+register_mixer = partial(register, MIXERS)  # @mixer("name") makes a block class the mixer of that name

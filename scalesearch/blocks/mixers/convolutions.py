@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from scalesearch.blocks.core import Axes, Block, Shape, Size, Use, Work, block, not_kept
+from scalesearch.blocks.core import Axes, Block, LoopNest, Shape, Size, Use, block, discarded_activations
 from scalesearch.blocks.elementwise import dropout
-from scalesearch.blocks.leaves import Linear, RowCache
-from scalesearch.blocks.mixers.base import Mixer, mixer
-from scalesearch.blocks.options import option
-from scalesearch.blocks.sizes import truth
+from scalesearch.blocks.leaves import Linear, StateCache
+from scalesearch.blocks.mixers.base import Mixer, register_mixer
+from scalesearch.blocks.options import option_field
+from scalesearch.blocks.sizes import decide
 
 
 @block
 class ShortConvolution(Block):
     """Convolution channel by channel: ``heads`` sets of ``kernel`` taps, each for ``d / heads`` channels in a row.
 
-    ``taps``: ``free``; ``softmax``, normalised; ``predicted``, which come in for each position and are normalised too.
+    ``kernel_type``: ``free``; ``softmax``, normalised; ``predicted``, which come in for each position and are normalised too.
     A tap outside the sentence multiplies zero and still counts in the softmax, so that a cache changes nothing.
     """
 
@@ -25,56 +25,56 @@ class ShortConvolution(Block):
     kernel: Size
     heads: Size
     over: Axes
-    taps: str
+    kernel_type: str
 
     def weights(self) -> Mapping[str, Shape]:
-        return {} if self.taps == "predicted" else {"weight": (self.heads, self.kernel)}
+        return {} if self.kernel_type == "predicted" else {"weight": (self.heads, self.kernel)}
 
-    def start(self, name: str) -> str:
+    def initialization(self, name: str) -> str:
         return "table"
 
-    def work(self) -> Sequence[Work]:
+    def loop_nests(self) -> Sequence[LoopNest]:
         windows: Shape = (*self.over, self.d, self.kernel)
-        kept = [Work(windows, "activation"), Work((*self.over, self.d), "activation")]
-        normalised = [Work((self.heads, self.kernel), "activation")] if self.taps == "softmax" else []
-        return [Work(windows), *kept, *normalised]
+        kept = [LoopNest(windows, "activation"), LoopNest((*self.over, self.d), "activation")]
+        normalised = [LoopNest((self.heads, self.kernel), "activation")] if self.kernel_type == "softmax" else []
+        return [LoopNest(windows), *kept, *normalised]
 
     @property
-    def copies(self) -> Any:
+    def copies_input(self) -> Any:
         return True  # as windows
 
     @property
-    def past(self) -> int:
+    def receptive_past(self) -> int:
         """The number of other positions that it sees, at most all of them on one side."""
         return self.kernel - 1
 
-    def forward(self, m: Any, seen: Any, predicted: Any = None) -> Any:
+    def forward(self, module: Any, seen: Any, predicted: Any = None) -> Any:
         """(batch, positions + kernel - 1, d), and (batch, positions, heads · kernel) predicted, to (batch, …, d)."""
         windows = seen.unfold(1, self.kernel, 1).unflatten(2, (self.heads, -1))
         if predicted is not None:
-            taps = dropout(predicted.unflatten(2, (self.heads, -1)).softmax(-1), m.rates.attention, m.training)
+            taps = dropout(predicted.unflatten(2, (self.heads, -1)).softmax(-1), module.rates.attention, module.training)
             return (windows @ taps[..., None]).flatten(2)
-        taps = m.weight
-        if self.taps == "softmax":
-            taps = dropout(m.constant("taps", lambda: m.weight.softmax(1)), m.rates.attention, m.training)
+        taps = module.weight
+        if self.kernel_type == "softmax":
+            taps = dropout(module.constant("taps", lambda: module.weight.softmax(1)), module.rates.attention, module.training)
         # Heads as the batch of one product: with one for each position it took 1.2 (bf16) to 1.8 times (fp32) as long.
         by_head = windows.permute(2, 0, 1, 3, 4)
         return (by_head.flatten(1, 3) @ taps[..., None]).view(by_head.shape[:-1]).permute(1, 2, 0, 3).flatten(2)
 
 
 @block
-class Convolved(Mixer):
+class ConvolutionMixer(Mixer):
     """A short convolution between matrices, which mix what its channels keep apart; the base of its kinds.
 
     In an encoder an output sees as many positions after its own as before it, in a decoder none.
     """
 
-    kernel: Size = option("7", doc="positions that an output sees")
-    glu: bool = option("no", kind="flag", doc="a gated linear unit before the taps (Dauphin et al. 2017)")
+    kernel: Size = option_field("7", doc="positions that an output sees")
+    glu: bool = option_field("no", type="flag", doc="a gated linear unit before the taps (Dauphin et al. 2017)")
 
-    ends: ClassVar[tuple[str, ...]] = ("out",)
-    taps: ClassVar[str]
-    projected: ClassVar[bool] = True  # whether there is a matrix before the taps without the gate as well
+    output_projections: ClassVar[tuple[str, ...]] = ("out",)
+    kernel_type: ClassVar[str]
+    always_projects: ClassVar[bool] = True  # whether there is a matrix before the taps without the gate as well
 
     @property
     def groups(self) -> Size:
@@ -83,75 +83,75 @@ class Convolved(Mixer):
 
     def parts(self) -> Mapping[str, Block | Use]:
         parts: dict[str, Block | Use] = {}
-        if self.glu or self.projected:
-            parts["inward"] = self.site(self.d, self.d * 2 if self.glu else self.d, self.over)
-        if self.taps == "predicted":
+        if self.glu or self.always_projects:
+            parts["inward"] = self.linear_factory(self.d, self.d * 2 if self.glu else self.d, self.over)
+        if self.kernel_type == "predicted":
             parts["taps"] = Linear(self.d, self.groups * self.kernel, self.over, bias=False)
-        parts["convolution"] = ShortConvolution(self.d, self.kernel, self.groups, self.over, self.taps)
-        parts["out"] = self.site(self.d, self.d, self.over)
-        return parts | ({"store": RowCache((self.kernel - 1) * self.d)} if self.decoder else {})
+        parts["convolution"] = ShortConvolution(self.d, self.kernel, self.groups, self.over, self.kernel_type)
+        parts["out"] = self.linear_factory(self.d, self.d, self.over)
+        return parts | ({"store": StateCache((self.kernel - 1) * self.d)} if self.decoder else {})
 
     @property
-    def copies(self) -> Any:
+    def copies_input(self) -> Any:
         parts: Mapping[str, Any] = self.parts()
         return parts.get("inward", parts["convolution"]).copies
 
-    def work(self) -> Sequence[Work]:
+    def loop_nests(self) -> Sequence[LoopNest]:
         """What its windows are copies of is not kept, unless taps are predicted from it."""
-        kept = not_kept(self.d, self.over, self)
-        predicted, between = self.taps == "predicted", self.glu or not self.projected
+        kept = discarded_activations(self.d, self.over, self)
+        predicted, between = self.kernel_type == "predicted", self.glu or not self.always_projects
         extra = 1 if predicted and between else -1 if not predicted and not between else 0
-        return [*kept, Work((*self.over, extra * self.d), "activation")] if extra else kept
+        return [*kept, LoopNest((*self.over, extra * self.d), "activation")] if extra else kept
 
-    def forward(self, m: Any, x: Any, present: Any, bias: Any, cache: Any = None, carried: Any = None) -> Any:
+    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None, carried_scores: Any = None) -> Any:
         from torch.nn.functional import glu, pad
 
-        y = m.inward(x) if self.glu or self.projected else x
+        y = module.inward(x) if self.glu or self.always_projects else x
         y = glu(y) if self.glu else y
         # Right before the taps: what a matrix makes of zeros is its bias.
-        y = y if present is None else y * present[..., None]
+        y = y if token_mask is None else y * token_mask[..., None]
         before = self.kernel - 1 if self.decoder else self.kernel // 2
-        seen = pad(y, (0, 0, before, self.kernel - 1 - before)) if cache is None else cache.follow(m, y, before)
-        return m.out(m.convolution(seen, *([m.taps(y)] if self.taps == "predicted" else [])))
+        seen = pad(y, (0, 0, before, self.kernel - 1 - before)) if cache is None else cache.follow(module, y, before)
+        return module.out(module.convolution(seen, *([module.taps(y)] if self.kernel_type == "predicted" else [])))
 
 
 @block
-class ConvolvedByHeads(Convolved):
+class MultiHeadConvolutionMixer(ConvolutionMixer):
     """A short convolution with a set of taps for each of ``heads`` groups of channels."""
 
-    heads: Size = option("4", doc="sets of taps, each for as many channels")
+    heads: Size = option_field("4", doc="sets of taps, each for as many channels")
 
     @property
     def groups(self) -> Size:
         return self.heads
 
-    def misfit(self) -> tuple[str, str] | None:
-        return ("heads", f"{self.heads} do not divide {self.d} channels") if truth(self.d % self.heads != 0) else None
+    def validate(self) -> tuple[str, str] | None:
+        return ("heads", f"{self.heads} do not divide {self.d} channels") if decide(self.d % self.heads != 0) else None
 
 
-@mixer("lightweight")
+@register_mixer("lightweight")
 @block
-class LightweightConvolution(ConvolvedByHeads):
+class LightweightConvolution(MultiHeadConvolutionMixer):
     """A lightweight convolution: taps add up to 1 (Wu et al. 2019, section 3)."""
 
-    taps: ClassVar[str] = "softmax"
+    kernel_type: ClassVar[str] = "softmax"
 
 
-@mixer("dynamic")
+@register_mixer("dynamic")
 @block
-class DynamicConvolution(ConvolvedByHeads):
+class DynamicConvolution(MultiHeadConvolutionMixer):
     """A dynamic convolution: each position chooses its taps, which add up to 1 (Wu et al. 2019, section 4)."""
 
-    taps: ClassVar[str] = "predicted"
+    kernel_type: ClassVar[str] = "predicted"
 
 
-@mixer("separable")
+@register_mixer("separable")
 @block
-class SeparableConvolution(Convolved):
+class SeparableConvolution(ConvolutionMixer):
     """A depthwise convolution, then a matrix (Kaiser et al. 2018)."""
 
-    taps: ClassVar[str] = "free"
-    projected: ClassVar[bool] = False
+    kernel_type: ClassVar[str] = "free"
+    always_projects: ClassVar[bool] = False
 
     @property
     def groups(self) -> Size:

@@ -17,11 +17,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from scalesearch.blocks.elementwise import times
+from scalesearch.blocks.elementwise import multiply_promoted
 
 GATES = ("none", "QgV", "KgV", "VgQ", "VgK", "KgQ", "QgK")
-SLOTS = {"Q": "query", "K": "key", "V": "value"}
-Project = Callable[[str, Any], Any]  # the map in a slot, applied
+SLOT_OF_ROLE = {"Q": "query", "K": "key", "V": "value"}
+Projection = Callable[[str, Any], Any]  # the map in a slot, applied
 
 
 @dataclass(frozen=True)
@@ -32,54 +32,54 @@ class Gating:
     cross: bool
 
     @property
-    def gating(self) -> str:
+    def gating_role(self) -> str:
         """The role that gates and stays raw: Q, K or V."""
         return self.gate[0]
 
     @property
-    def gated(self) -> str:
+    def gated_role(self) -> str:
         """The role that is gated."""
         return self.gate[-1]
 
     @property
-    def other(self) -> str:
+    def projected_role(self) -> str:
         """The role that is only projected."""
-        return next(role for role in "QKV" if role not in (self.gating, self.gated))
+        return next(role for role in "QKV" if role not in (self.gating_role, self.gated_role))
 
     @property
-    def across(self) -> bool:
+    def is_cross_sequence(self) -> bool:
         """True if gate and gated come from different sequences."""
-        return self.cross and "Q" in (self.gating, self.gated)
+        return self.cross and "Q" in (self.gating_role, self.gated_role)
 
     def slots(self) -> dict[str, tuple[str, str]]:
         """Slot to (role it reads, role it makes); ``gate``: as wide as its target."""
         if self.gate == "none":
             return {"query": ("Q", "Q"), "key": ("K", "K"), "value": ("V", "V")}
-        return {"query": (self.gating, "gate"), "key": (self.other, self.other), "value": (self.gated, self.gated)}
+        return {"query": (self.gating_role, "gate"), "key": (self.projected_role, self.projected_role), "value": (self.gated_role, self.gated_role)}
 
     @property
-    def on_keys(self) -> tuple[str, ...]:
+    def key_stream_slots(self) -> tuple[str, ...]:
         """The slots that the keys' stream goes through."""
         if self.gate == "none":
             return ("key", "value")
-        projected = ("key",) if self.other != "Q" else ()
-        return projected + (("query", "value") if self.gated != "Q" else ())
+        projected = ("key",) if self.projected_role != "Q" else ()
+        return projected + (("query", "value") if self.gated_role != "Q" else ())
 
-    def features(self, project: Project, role: str, x: Any) -> Any:
+    def features(self, project: Projection, role: str, x: Any) -> Any:
         """The features of a role (Q, K or V) from its sequence, (batch, positions, d)."""
         if self.gate == "none":
-            return project(SLOTS[role], x)
-        if role == self.other:
+            return project(SLOT_OF_ROLE[role], x)
+        if role == self.projected_role:
             return project("key", x)
-        if role == self.gated:
-            return project("value", x if self.across else _gated(project, x, x))
+        if role == self.gated_role:
+            return project("value", x if self.is_cross_sequence else _gated(project, x, x))
         # Across sequences a gate acts on the side of its own position: Σ (q ⊙ σ(W_Q q)) K' = Σ q (K' ⊙ σ(W_Q q)).
-        return _gated(project, x, x) if self.across and self.gate in ("QgK", "KgQ") else x
+        return _gated(project, x, x) if self.is_cross_sequence and self.gate in ("QgK", "KgQ") else x
 
-    def late(self, gate: str, project: Project, features: Any, x: Any) -> Any:
+    def gate_after_projection(self, gate: str, project: Projection, features: Any, x: Any) -> Any:
         """``features`` gated by ``x`` where this is ``gate`` across sequences: keys by VgQ, mixed values by QgV."""
-        return _gated(project, features, x) if self.across and self.gate == gate else features
+        return _gated(project, features, x) if self.is_cross_sequence and self.gate == gate else features
 
 
-def _gated(project: Project, features: Any, x: Any) -> Any:
-    return times(features, project("query", x).sigmoid())
+def _gated(project: Projection, features: Any, x: Any) -> Any:
+    return multiply_promoted(features, project("query", x).sigmoid())

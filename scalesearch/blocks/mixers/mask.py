@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scalesearch.blocks.core import Axis, Block, Shape, Size, Use, Work, block
-from scalesearch.blocks.elementwise import plus
+from scalesearch.blocks.core import Axis, Block, LoopNest, Shape, Size, Use, block
+from scalesearch.blocks.elementwise import add_promoted
 from scalesearch.blocks.leaves import Linear
 
-LEAST = 1e-10  # a weight that is masked keeps that much of itself, as released
+MIN_MASK_WEIGHT = 1e-10  # a weight that is masked keeps that much of itself, as released
 
 
 @block
@@ -28,18 +28,18 @@ class DynamicMask(Block):
 
     def parts(self) -> Mapping[str, Block | Use]:
         return {"content": Linear(self.d, 1, (self.queries,), bias=False),
-                "places": Places(self.heads, self.clip, self.queries, self.keys)}
+                "places": RelativeMaskBias(self.heads, self.clip, self.queries, self.keys)}
 
-    def forward(self, m: Any, x: Any, keys: int) -> Any:
+    def forward(self, module: Any, x: Any, keys: int) -> Any:
         """(batch, queries, d), the last of ``keys`` positions, to (batch, heads, queries, keys)."""
         from torch.nn.functional import logsigmoid
 
-        allowed = plus(m.content(x)[:, None], m.places(x.shape[1], keys))
-        return logsigmoid(allowed).clamp(min=math.log(LEAST))
+        allowed = add_promoted(module.content(x)[:, None], module.places(x.shape[1], keys))
+        return logsigmoid(allowed).clamp(min=math.log(MIN_MASK_WEIGHT))
 
 
 @block
-class Places(Block):
+class RelativeMaskBias(Block):
     """P[s - t] + U[h]: (heads, queries, keys)."""
 
     heads: Size
@@ -50,17 +50,17 @@ class Places(Block):
     def weights(self) -> Mapping[str, Shape]:
         return {"distance": (2 * self.clip,), "head": (self.heads,)}
 
-    def start(self, name: str) -> str:
+    def initialization(self, name: str) -> str:
         return "zero"
 
-    def work(self) -> Sequence[Work]:  # the sum, an exponential of it, and its logarithm before that is cut off
-        kept = [Work((self.heads, self.queries, self.keys), "activation") for _ in range(3)]
-        return [*kept, Work((self.queries, -1), "activation")]  # what the content said is not, once it is added
+    def loop_nests(self) -> Sequence[LoopNest]:  # the sum, an exponential of it, and its logarithm before that is cut off
+        kept = [LoopNest((self.heads, self.queries, self.keys), "activation") for _ in range(3)]
+        return [*kept, LoopNest((self.queries, -1), "activation")]  # what the content said is not, once it is added
 
-    def forward(self, m: Any, queries: int, keys: int) -> Any:
+    def forward(self, module: Any, queries: int, keys: int) -> Any:
         import torch
 
-        at = torch.arange(keys, device=m.head.device)
+        at = torch.arange(keys, device=module.head.device)
         distance = (at[None, :] - at[keys - queries :, None]).clamp(-self.clip, self.clip) + self.clip
-        past, future = m.distance.split(self.clip)
-        return torch.cat([past, past.new_zeros(1), future])[distance] + m.head[:, None, None]
+        past, future = module.distance.split(self.clip)
+        return torch.cat([past, past.new_zeros(1), future])[distance] + module.head[:, None, None]

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from scalesearch.blocks.core import Axis, Block, Shape, Size, Use, Work, block
-from scalesearch.blocks.elementwise import plus, times
+from scalesearch.blocks.core import Axis, Block, LoopNest, Shape, Size, Use, block
+from scalesearch.blocks.elementwise import add_promoted, multiply_promoted
 from scalesearch.blocks.leaves import KeyValueCache
-from scalesearch.blocks.mixers.average import Average
-from scalesearch.blocks.mixers.base import Mixer, mixer
-from scalesearch.blocks.mixers.scores import Scores
-from scalesearch.blocks.options import option
+from scalesearch.blocks.mixers.base import Mixer, register_mixer
+from scalesearch.blocks.mixers.moving_average import MovingAverageMixer
+from scalesearch.blocks.mixers.scores import ExplicitAttention
+from scalesearch.blocks.options import option_field
 
 
 @block
-class Distances(Block):
+class RelativePositionBias(Block):
     """A learned number for each distance from query to key; from ``clip`` - 1 on to either side they are alike."""
 
     clip: Size
@@ -23,25 +23,25 @@ class Distances(Block):
     def weights(self) -> Mapping[str, Shape]:
         return {"weight": (2 * self.clip - 1,)}
 
-    def start(self, name: str) -> str:
+    def initialization(self, name: str) -> str:
         return "zero"
 
-    def forward(self, m: Any, at: Any, keys: int) -> Any:
+    def forward(self, module: Any, at: Any, keys: int) -> Any:
         """Positions (queries,) among ``keys`` or beside them, to (queries, keys)."""
         import torch
 
         far = self.clip - 1
-        return m.weight[(torch.arange(keys, device=at.device) - at[:, None]).clamp(-far, far) + far]
+        return module.weight[(torch.arange(keys, device=at.device) - at[:, None]).clamp(-far, far) + far]
 
 
-def gated(x: Any, update: Any, inner: Any) -> Any:
+def gated_update(x: Any, update: Any, inner: Any) -> Any:
     """u · (SiLU(inner) - x), with u = σ(update): added to x it is the mean of the two with weight u."""
     from torch.nn.functional import silu
 
-    return times(update.sigmoid(), plus(silu(inner), -x))
+    return multiply_promoted(update.sigmoid(), add_promoted(silu(inner), -x))
 
 
-@mixer("mega")
+@register_mixer("mega")
 @block
 class Mega(Mixer):
     """Gated attention of one head, queries and keys of a moving average (Ma et al. 2023, section 3.3).
@@ -50,59 +50,59 @@ class Mega(Mixer):
     off is u times the normed x. ``distances`` are learned scalars added to scores, ``clip`` - 1 to each side.
     """
 
-    dims: Size = option("16", doc="averages of each channel")
-    head_dim: Size = option("= max(1, width // 4)", doc="features of queries and keys")
-    value_dim: Size = option("= 2 * width", doc="features of values")
-    clip: Size = option("1024", doc="distance from which positions look alike")
+    dims: Size = option_field("16", doc="averages of each channel")
+    head_dim: Size = option_field("= max(1, width // 4)", doc="features of queries and keys")
+    value_dim: Size = option_field("= 2 * width", doc="features of values")
+    clip: Size = option_field("1024", doc="distance from which positions look alike")
 
-    scored: ClassVar[bool] = True
+    has_scores: ClassVar[bool] = True
 
     def parts(self) -> Mapping[str, Block | Use]:
         z, v = self.head_dim, self.value_dim
-        average = Average(self.d, self.queries, self.decoder, self.site, dims=self.dims)
+        average = MovingAverageMixer(self.d, self.queries, self.decoder, self.linear_factory, dims=self.dims)
         parts: dict[str, Block | Use] = {
             "average": average,
-            "inward": self.site(self.d, 2 * self.d + z + v, self.over),
-            "value": self.site(self.d, v, self.over),
-            "distances": Distances(self.clip),
-            "core": Scores(1, z, v, self.queries, average.keys),
-            "out": self.site(v, self.d, self.over),
+            "inward": self.linear_factory(self.d, 2 * self.d + z + v, self.over),
+            "value": self.linear_factory(self.d, v, self.over),
+            "distances": RelativePositionBias(self.clip),
+            "core": ExplicitAttention(1, z, v, self.queries, average.keys),
+            "out": self.linear_factory(v, self.d, self.over),
         }
         return parts | ({"store": KeyValueCache(z + v, average.keys)} if self.decoder else {})
 
     def weights(self) -> Mapping[str, Shape]:
         return {"scale": (2, self.head_dim), "shift": (2, self.head_dim)}
 
-    def start(self, name: str) -> str:
+    def initialization(self, name: str) -> str:
         return "table" if name == "scale" else "zero"
 
-    def work(self) -> Sequence[Work]:
-        copied = self.d * self.parts()["average"].copies  # type: ignore[union-attr]  # and values read it in place
+    def loop_nests(self) -> Sequence[LoopNest]:
+        copied = self.d * self.parts()["average"].copies_input  # type: ignore[union-attr]  # and values read it in place
         kept = 3 * self.d + 3 * self.head_dim + 3 * self.value_dim + copied
-        return [Work((*self.over, kept), "activation")]
+        return [LoopNest((*self.over, kept), "activation")]
 
-    def forward(self, m: Any, x: Any, present: Any, bias: Any, cache: Any = None, carried: Any = None) -> Any:
+    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None, carried_scores: Any = None) -> Any:
         import torch
         from torch.nn.functional import silu
 
         sizes = [self.d, self.d, self.head_dim, self.value_dim]
-        update, inner, shared, reset = m.inward(m.average(x, present, bias, cache)).split(sizes, -1)
+        update, inner, shared, reset = module.inward(module.average(x, token_mask, bias, cache)).split(sizes, -1)
         shared = silu(shared)
-        query, key = (plus(times(shared, scale), shift)[:, None] for scale, shift in zip(m.scale, m.shift))
-        value = silu(m.value(x))[:, None]
+        query, key = (add_promoted(multiply_promoted(shared, scale), shift)[:, None] for scale, shift in zip(module.scale, module.shift))
+        value = silu(module.value(x))[:, None]
         if cache is not None:
-            key, value = cache.append(m, key, value)
+            key, value = cache.append(module, key, value)
         at = torch.arange(key.shape[2], device=x.device)[key.shape[2] - x.shape[1] :]
-        near = m.distances(at, key.shape[2])
-        mixed = m.core(query, key, value, near if bias is None else plus(near, bias))[:, 0]
-        return gated(x, update, plus(inner, m.out(times(silu(reset), mixed))))
+        near = module.distances(at, key.shape[2])
+        mixed = module.core(query, key, value, near if bias is None else add_promoted(near, bias))[:, 0]
+        return gated_update(x, update, add_promoted(inner, module.out(multiply_promoted(silu(reset), mixed))))
 
 
 @block
-class GatedCross(Mixer):
+class GatedCrossAttention(Mixer):
     """Mega's attention across sequences: one head of ``head_dim`` for scores and ``d`` for values, and the gates."""
 
-    projected: Axis
+    projected_axis: Axis
     keys: Axis
     head_dim: Size
     clip: Size
@@ -110,18 +110,18 @@ class GatedCross(Mixer):
     def parts(self) -> Mapping[str, Block | Use]:
         d, z = self.d, self.head_dim
         return {
-            "inward": self.site(d, 2 * d + z, self.over),
-            "key": self.site(d, z, (self.projected,)),
-            "value": self.site(d, d, (self.projected,)),
-            "distances": Distances(self.clip),
-            "core": Scores(1, z, d, self.queries, self.keys),
-            "out": self.site(d, d, self.over),
+            "inward": self.linear_factory(d, 2 * d + z, self.over),
+            "key": self.linear_factory(d, z, (self.projected_axis,)),
+            "value": self.linear_factory(d, d, (self.projected_axis,)),
+            "distances": RelativePositionBias(self.clip),
+            "core": ExplicitAttention(1, z, d, self.queries, self.keys),
+            "out": self.linear_factory(d, d, self.over),
             "store": KeyValueCache(z + d, self.keys),
         }
 
-    def work(self) -> Sequence[Work]:
-        return [Work((self.queries, 5 * self.d + self.head_dim), "activation"),
-                Work((self.projected, self.d), "activation")]
+    def loop_nests(self) -> Sequence[LoopNest]:
+        return [LoopNest((self.queries, 5 * self.d + self.head_dim), "activation"),
+                LoopNest((self.projected_axis, self.d), "activation")]
 
     def project(self, m: Any, memory: Any) -> tuple[Any, Any]:
         """Keys and values (batch, 1, positions, n) of ``memory`` (batch, positions, d)."""
@@ -129,18 +129,18 @@ class GatedCross(Mixer):
 
         return m.key(memory)[:, None], silu(m.value(memory))[:, None]
 
-    def forward(self, m: Any, x: Any, present: Any, bias: Any, cache: Any = None, carried: Any = None,
+    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None, carried_scores: Any = None,
                 memory: Any = None) -> Any:
         from torch.nn.functional import silu
 
-        update, reset, query = m.inward(x).split([self.d, self.d, self.head_dim], -1)
+        update, reset, query = module.inward(x).split([self.d, self.d, self.head_dim], -1)
         if cache is None:
-            key, value = self.project(m, memory)
+            key, value = self.project(module, memory)
         else:
-            key, value = cache[m] if m in cache else cache.keep(m, *self.project(m, memory))
-        near = m.distances(_at(x, cache), key.shape[2])
-        mixed = m.core(query[:, None], key, value, near if bias is None else plus(near, bias))[:, 0]
-        return gated(x, update, m.out(times(silu(reset), mixed)))
+            key, value = cache[module] if module in cache else cache.keep(module, *self.project(module, memory))
+        near = module.distances(_at(x, cache), key.shape[2])
+        mixed = module.core(query[:, None], key, value, near if bias is None else add_promoted(near, bias))[:, 0]
+        return gated_update(x, update, module.out(multiply_promoted(silu(reset), mixed)))
 
 
 def _at(x: Any, cache: Any) -> Any:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-BASE = 10_000.0  # of the longest wavelength, in radians
+ROTARY_BASE = 10_000.0  # of the longest wavelength, in radians
 
 
-def rotated(x: Any, first: int) -> Any:
+def apply_rotary(x: Any, first: int) -> Any:
     """(batch, heads, positions, n) turned by the places from ``first`` on (Su et al. 2021); ``n`` is even.
 
     Feature i and feature i + n / 2 are a pair, turned by place / BASE^(2 i / n).
@@ -17,12 +17,12 @@ def rotated(x: Any, first: int) -> Any:
     half = x.shape[-1] // 2
     at, pair = (torch.arange(low, high, device=x.device, dtype=torch.float64)  # distances stay exact far out
                 for low, high in ((first, first + x.shape[2]), (0, half)))
-    angles = at[:, None] * BASE ** (-pair / half)
+    angles = at[:, None] * ROTARY_BASE ** (-pair / half)
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
     one, other = x.split(half, -1)
     return torch.cat([one * cos - other * sin, other * cos + one * sin], -1)
 
 
-def cached(m: Any, cache: Any) -> Any:
+def cached_length(m: Any, cache: Any) -> Any:
     """The number of positions whose keys the cache of ``m`` has."""
     return cache[m][0].shape[2] if cache is not None and m in cache else 0

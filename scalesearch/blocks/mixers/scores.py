@@ -9,36 +9,36 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from scalesearch.blocks.core import Axis, Block, Extent, Shape, Size, Use, Work, block
-from scalesearch.blocks.elementwise import dropout, plus
+from scalesearch.blocks.core import Axis, Block, Extent, LoopNest, Shape, Size, Use, block
+from scalesearch.blocks.elementwise import add_promoted, dropout
 from scalesearch.blocks.leaves import KeyValueCache, Linear, MatMul
 from scalesearch.blocks.mixers.mask import DynamicMask
-from scalesearch.blocks.norms import NORM_KINDS, norm_kind
-from scalesearch.blocks.sizes import given
+from scalesearch.blocks.norms import NORM_CLASSES, norm_type_field
+from scalesearch.blocks.sizes import is_set
 
 RESIDUAL_SCORES = ("none", "global", "relative", "previous")
 
 
 @block
-class HeadMixer(Block):
+class HeadMixing(Block):
     """An affine map across heads at every (query, key): (batch, heads_in, …) to (batch, heads_out, …)."""
 
     heads_in: Size
     heads_out: Size
     queries: Axis
     keys: Axis
-    extra: Size = 0  # keys that are always there
+    extra_keys: Size = 0  # keys that are always there
 
     def weights(self) -> Mapping[str, Shape]:
         return {"weight": (self.heads_out, self.heads_in), "bias": (self.heads_out,)}
 
-    def work(self) -> Sequence[Work]:
-        square = [(self.queries, self.keys)] + ([(self.queries, self.extra)] if given(self.extra) else [])
-        products = [Work((*over, self.heads_in, self.heads_out), "mix") for over in square]
-        return [*products, *(Work((*over, self.heads_out), "activation") for over in square)]
+    def loop_nests(self) -> Sequence[LoopNest]:
+        square = [(self.queries, self.keys)] + ([(self.queries, self.extra_keys)] if is_set(self.extra_keys) else [])
+        products = [LoopNest((*over, self.heads_in, self.heads_out), "mix") for over in square]
+        return [*products, *(LoopNest((*over, self.heads_out), "activation") for over in square)]
 
-    def forward(self, m: Any, scores: Any) -> Any:
-        flat = plus(m.weight @ scores.flatten(2), m.bias[:, None])
+    def forward(self, module: Any, scores: Any) -> Any:
+        flat = add_promoted(module.weight @ scores.flatten(2), module.bias[:, None])
         return flat.unflatten(2, scores.shape[2:])
 
 
@@ -54,27 +54,27 @@ class RelativeKeys(Block):
     def weights(self) -> Mapping[str, Shape]:
         return {"weight": (2 * self.clip + 1, self.head_dim)}
 
-    def work(self) -> Sequence[Work]:
+    def loop_nests(self) -> Sequence[LoopNest]:
         distances = 2 * self.clip + 1
-        kept = Work((self.queries, self.heads, self.head_dim + distances), "activation")
-        return [Work((self.queries, self.heads, self.head_dim, distances)), kept]
+        kept = LoopNest((self.queries, self.heads, self.head_dim + distances), "activation")
+        return [LoopNest((self.queries, self.heads, self.head_dim, distances)), kept]
 
-    def forward(self, m: Any, query: Any, keys: int) -> Any:
+    def forward(self, module: Any, query: Any, keys: int) -> Any:
         """(batch, heads, queries, head_dim), the last of ``keys`` positions, to (batch, heads, queries, keys)."""
         import torch
 
-        by_distance = query @ m.weight.t()
+        by_distance = query @ module.weight.t()
         at = torch.arange(keys, device=query.device)
         distance = (at[None, :] - at[keys - query.shape[2] :, None]).clamp(-self.clip, self.clip) + self.clip
         return by_distance.gather(3, distance.expand(*query.shape[:3], -1))
 
 
 @block
-class Scores(Block):
+class ExplicitAttention(Block):
     """softmax(scores) v where scores need more than a product; inputs as :class:`FusedAttention`'s.
 
     ``heads_out`` > 0: ``heads`` sets of scores are expanded to so many by W₂ relu(W₁ · + b₁) + b₂ across heads before
-    the softmax (PartialFormer, section 3.3: head scaling). ``clip`` > 0: relative keys. ``residual``: the scores of
+    the softmax (PartialFormer, section 3.3: head scaling). ``clip`` > 0: relative keys. ``score_cache_key``: the scores of
     the layer before are added (He et al. 2021, RealFormer), which ``carried`` holds by name. ``mask`` reads ``x``, the
     input of the queries.
     """
@@ -86,49 +86,49 @@ class Scores(Block):
     keys: Axis
     heads_out: Size = 0
     clip: Size = 0
-    residual: str | None = None
-    extra: Size = 0
+    score_cache_key: str | None = None
+    extra_keys: Size = 0
     mask: DynamicMask | None = field(default=None, metadata={"plain": None})
 
     def parts(self) -> Mapping[str, Block | Use]:
-        expands = given(self.heads_out)
+        expands = is_set(self.heads_out)
         out = self.heads_out if expands else self.heads
         parts: dict[str, Block | Use] = {
-            "product": MatMul((self.heads, self.queries), self.head_dim, self.keys, self.extra)
+            "product": MatMul((self.heads, self.queries), self.head_dim, self.keys, self.extra_keys)
         }
-        if given(self.clip):
+        if is_set(self.clip):
             parts["relative"] = RelativeKeys(self.heads, self.head_dim, self.clip, self.queries)
         if expands:
-            parts["widen"] = HeadMixer(self.heads, out, self.queries, self.keys, self.extra)
-            parts["deepen"] = HeadMixer(out, out, self.queries, self.keys, self.extra)
+            parts["widen"] = HeadMixing(self.heads, out, self.queries, self.keys, self.extra_keys)
+            parts["deepen"] = HeadMixing(out, out, self.queries, self.keys, self.extra_keys)
         if self.mask is not None:
             parts["mask"] = self.mask
-        return parts | {"mix": MatMul((out, self.queries), self.keys, self.value_dim, self.extra, inner=True)}
+        return parts | {"mix": MatMul((out, self.queries), self.keys, self.value_dim, self.extra_keys, keys_are_inner=True)}
 
-    def work(self) -> Sequence[Work]:
+    def loop_nests(self) -> Sequence[LoopNest]:
         # Between its two products head scaling keeps the scores twice, as rectified and as the second one reads them.
-        if not given(self.heads_out):
+        if not is_set(self.heads_out):
             return []
-        keys: list[Extent] = [self.keys, self.extra] if given(self.extra) else [self.keys]
-        return [Work((self.heads_out, self.queries, some), "activation") for some in keys]
+        keys: list[Extent] = [self.keys, self.extra_keys] if is_set(self.extra_keys) else [self.keys]
+        return [LoopNest((self.heads_out, self.queries, some), "activation") for some in keys]
 
-    def forward(self, m: Any, q: Any, k: Any, v: Any, bias: Any, carried: Any = None, x: Any = None) -> Any:
+    def forward(self, module: Any, q: Any, k: Any, v: Any, bias: Any, carried: Any = None, x: Any = None) -> Any:
         from torch.nn.functional import pad
 
         q = q * self.head_dim**-0.5
-        scores = m.product(q, k.transpose(2, 3))
+        scores = module.product(q, k.transpose(2, 3))
         if self.clip:
-            relative = m.relative(q, k.shape[2] - self.extra)
-            scores = scores + pad(relative, (self.extra, 0))  # prompts have no distance
+            relative = module.relative(q, k.shape[2] - self.extra_keys)
+            scores = scores + pad(relative, (self.extra_keys, 0))  # prompts have no distance
         if self.heads_out:
-            scores = m.deepen(m.widen(scores).relu())
-        if self.residual:
-            scores = scores + carried[self.residual] if self.residual in carried else scores
-            carried[self.residual] = scores
+            scores = module.deepen(module.widen(scores).relu())
+        if self.score_cache_key:
+            scores = scores + carried[self.score_cache_key] if self.score_cache_key in carried else scores
+            carried[self.score_cache_key] = scores
         if self.mask is not None:
-            scores = scores + pad(m.mask(x, k.shape[2] - self.extra), (self.extra, 0))
-        scores = scores if bias is None else plus(scores, bias)
-        return m.mix(dropout(scores.softmax(-1), m.rates.attention, m.training), v)
+            scores = scores + pad(module.mask(x, k.shape[2] - self.extra_keys), (self.extra_keys, 0))
+        scores = scores if bias is None else add_promoted(scores, bias)
+        return module.mix(dropout(scores.softmax(-1), module.rates.attention, module.training), v)
 
 
 @block
@@ -146,26 +146,26 @@ class GlobalScores(Block):
     keys: Axis
     clip: Size = 0
     cached: bool = True
-    norm_kind: str = norm_kind()
+    norm_kind: str = norm_type_field()
 
     def parts(self) -> Mapping[str, Block | Use]:
         width = self.heads * self.head_dim
         parts: dict[str, Block | Use] = {
-            "norm": NORM_KINDS[self.norm_kind](self.d, (self.queries,)),
+            "norm": NORM_CLASSES[self.norm_kind](self.d, (self.queries,)),
             "query": Linear(self.d, width, (self.queries,)),
             "key": Linear(self.d, width, (self.queries,)),
-            "product": MatMul((self.heads, self.queries), self.head_dim, self.keys, kept=False),
+            "product": MatMul((self.heads, self.queries), self.head_dim, self.keys, saved_for_backward=False),
         }
-        if given(self.clip):
+        if is_set(self.clip):
             parts["relative"] = RelativeKeys(self.heads, self.head_dim, self.clip, self.queries)
         return parts | ({"store": KeyValueCache(width, self.keys)} if self.cached else {})
 
-    def forward(self, m: Any, x: Any, cache: Any = None) -> Any:
+    def forward(self, module: Any, x: Any, cache: Any = None) -> Any:
         """(batch, queries, d) to (batch, heads, queries, keys)."""
-        x = m.norm(x)
-        q, k = (part(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (m.query, m.key))
+        x = module.norm(x)
+        q, k = (part(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (module.query, module.key))
         q = q * self.head_dim**-0.5
         if cache is not None:
-            (k,) = cache.append(m, k)
-        scores = m.product(q, k.transpose(2, 3))
-        return scores + m.relative(q, k.shape[2]) if self.clip else scores
+            (k,) = cache.append(module, k)
+        scores = module.product(q, k.transpose(2, 3))
+        return scores + module.relative(q, k.shape[2]) if self.clip else scores

@@ -3,9 +3,9 @@
 import importlib
 import pkgutil
 
-from scalesearch.blocks.sublayers.base import SUBLAYERS, further
+from scalesearch.blocks.sublayers.base import SUBLAYERS, register_sublayer
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
 
-__all__ = ["SUBLAYERS", "further"]
+__all__ = ["SUBLAYERS", "register_sublayer"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from scalesearch.blocks.mixers.base import Mixer
-from scalesearch.blocks.options import registered
+from scalesearch.blocks.options import register
 
 SUBLAYERS: dict[str, type[Mixer]] = {}
-further = partial(registered, SUBLAYERS)  # @further("name") makes a mixer's class the sub-layer of that word
+register_sublayer = partial(register, SUBLAYERS)  # @further("name") makes a mixer's class the sub-layer of that word

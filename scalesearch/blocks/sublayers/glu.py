@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from scalesearch.blocks.core import Block, Use, Work, block, not_kept
+from scalesearch.blocks.core import Block, LoopNest, Use, block, discarded_activations
 from scalesearch.blocks.mixers.base import Mixer
-from scalesearch.blocks.sublayers.base import further
+from scalesearch.blocks.sublayers.base import register_sublayer
 
 
-@further("glu")
+@register_sublayer("glu")
 @block
-class GatedLinear(Mixer):
+class GatedLinearUnit(Mixer):
     """(W x + b) ⊙ σ(V x + c), position by position; (batch, positions, d) to the same."""
 
-    ends: ClassVar[tuple[str, ...]] = ("value",)
+    output_projections: ClassVar[tuple[str, ...]] = ("value",)
 
     def parts(self) -> Mapping[str, Block | Use]:
-        one = self.site(self.d, self.d, self.over)
+        one = self.linear_factory(self.d, self.d, self.over)
         return {"value": one, "gate": one}
 
     @property
-    def copies(self) -> Any:
-        return self.site(self.d, self.d, self.over).copies
+    def copies_input(self) -> Any:
+        return self.linear_factory(self.d, self.d, self.over).copies_input
 
-    def work(self) -> Sequence[Work]:
-        return [Work((*self.over, self.d), "activation"), *not_kept(self.d, self.over, self)]
+    def loop_nests(self) -> Sequence[LoopNest]:
+        return [LoopNest((*self.over, self.d), "activation"), *discarded_activations(self.d, self.over, self)]
 
-    def forward(self, m: Any, x: Any, present: Any, bias: Any, cache: Any = None, carried: Any = None) -> Any:
-        return m.value(x) * m.gate(x).sigmoid()
+    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None, carried_scores: Any = None) -> Any:
+        return module.value(x) * module.gate(x).sigmoid()

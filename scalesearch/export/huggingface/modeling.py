@@ -17,7 +17,7 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 from transformers.utils.generic import can_return_tuple
 
 from scalesearch.blocks.core import PAD
-from scalesearch.blocks.seq2seq import hide
+from scalesearch.blocks.seq2seq import mask_bias
 from scalesearch.nn.build import build
 from scalesearch.nn.decode import BOS, EOS, limits
 from scalesearch.nn.model import Cache, Memory
@@ -169,7 +169,7 @@ class ScalesearchForSeq2SeqLM(transformers.PreTrainedModel, transformers.Generat
         if bias is None:
             states = encoder_outputs[0]
             present = states.new_ones(states.shape[:2]) if attention_mask is None else attention_mask
-            bias = hide(present[:, None, None, :] == 0, states.dtype)
+            bias = mask_bias(present[:, None, None, :] == 0, states.dtype)
         return bias
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:

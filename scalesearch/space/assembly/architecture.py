@@ -8,17 +8,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from scalesearch.blocks.core import KEYS, MEMORY, SEQ, SEQ_KEYS, SRC, SRC_KEYS, TGT, Axis, Block, Repeat, Use, canonical
-from scalesearch.blocks.ffn.kinds import NoFFN
-from scalesearch.blocks.layers import AGAIN, DecoderLayer, EncoderLayer, Layer, Order
-from scalesearch.blocks.maps.sites import DENSE
+from scalesearch.blocks.core import (
+    CROSS_MEMORY,
+    SEQ,
+    SEQ_KEYS,
+    SRC,
+    SRC_KEYS,
+    TGT,
+    TGT_KEYS,
+    Axis,
+    Block,
+    Repeat,
+    Use,
+    canonical_config,
+)
+from scalesearch.blocks.ffn.networks import NoFFN
+from scalesearch.blocks.layers import SECOND_FFN, DecoderLayer, EncoderLayer, Layer, SublayerOrder
+from scalesearch.blocks.maps.linear_factories import DENSE
 from scalesearch.blocks.mixers import Mixer
-from scalesearch.blocks.mixers.bridge import Bridged
+from scalesearch.blocks.mixers.projected_cross_attention import ProjectedCrossAttention
 from scalesearch.blocks.mixers.scores import GlobalScores
-from scalesearch.blocks.paths import Paths
-from scalesearch.blocks.seq2seq import DecoderOnly, Embeddings, EncoderDecoder, Section
-from scalesearch.blocks.sizes import fixed, truth
-from scalesearch.blocks.stacks import Stack, WaistedStack
+from scalesearch.blocks.multi_path import MultiPathConfig
+from scalesearch.blocks.seq2seq import DecoderOnly, Embeddings, EncoderDecoder, ModelSection
+from scalesearch.blocks.sizes import decide, require_single_value
+from scalesearch.blocks.stacks import BottleneckStack, Stack
 from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.space.assembly.by_layer import MakeLayer, layers
 from scalesearch.space.assembly.components import Answered, cross, ffn, further, in_parallel, mixer, off
@@ -64,7 +77,7 @@ def assemble(answers: Answered) -> Architecture:
             a gate or a chain where sizes do not allow it.
     """
     kept, block = network(answers)
-    digest = hashlib.sha256(json.dumps(canonical(block), sort_keys=True).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps(canonical_config(block), sort_keys=True).encode()).hexdigest()
     return Architecture(kept, block, digest[:12])
 
 
@@ -84,7 +97,7 @@ Ordered = TypeVar("Ordered", bound=Layer)
 SECTIONS = ("embedding", "encoder", "decoder", "output")
 
 
-def section(a: Answered, name: str) -> Section:
+def section(a: Answered, name: str) -> ModelSection:
     """One of ``SECTIONS`` alone: its costs, with those of the others, add up to the network's."""
     only = a["model"] == "decoder-only"
     made: Block | Use | None
@@ -96,7 +109,7 @@ def section(a: Answered, name: str) -> Section:
         made = None if only else _encoder(a)
     else:
         made = _decoder(a, None) if only else _decoder(a, _lender(a))
-    return Section(name, made)
+    return ModelSection(name, made)
 
 
 def _lender(a: Answered) -> Repeat | None:
@@ -133,7 +146,7 @@ def _decoder_only(a: Answered) -> DecoderOnly:
     return DecoderOnly(embedding(a, SEQ), _decoder(a, None), output(a, "embedding.table"))
 
 
-def _decoder(a: Answered, lender: Repeat | None) -> Stack | WaistedStack:
+def _decoder(a: Answered, lender: Repeat | None) -> Stack | BottleneckStack:
     if off(a, "decoder.middle_width") is None:
         return _stack(a, "decoder", _decoder_layer, lender)
     return waisted(a, "decoder", _decoder_layer)
@@ -142,17 +155,17 @@ def _decoder(a: Answered, lender: Repeat | None) -> Stack | WaistedStack:
 def _decoder_layer(a: Answered, outer: Answered | None = None) -> DecoderLayer:
     """``outer``: answers of the layers that the memory is as wide as, if this one is in a waist."""
     only = a["model"] == "decoder-only"
-    own = mixer(a, "decoder", (SEQ, SEQ, SEQ_KEYS) if only else (TGT, TGT, KEYS))
-    across = None if only else cross(a if outer is None else outer, (TGT, MEMORY, SRC_KEYS))
+    own = mixer(a, "decoder", (SEQ, SEQ, SEQ_KEYS) if only else (TGT, TGT, TGT_KEYS))
+    across = None if only else cross(a if outer is None else outer, (TGT, CROSS_MEMORY, SRC_KEYS))
     if outer is not None and across is not None:
-        across = Bridged(a["width"], TGT, True, DENSE, main=across, norm_kind=_norm_kind(a))
+        across = ProjectedCrossAttention(a["width"], TGT, True, DENSE, main=across, norm_kind=_norm_kind(a))
     network = ffn(a, "decoder", SEQ if only else TGT)
-    woven = bool(a["decoder.interleaved"]) and not network.empty  # without a network nothing is interleaved
+    woven = bool(a["decoder.interleaved"]) and not network.is_absent  # without a network nothing is interleaved
     layer = DecoderLayer(own, network, a["norm"], cross_attention=across, interleaved=woven, norm_kind=_norm_kind(a))
     return _ordered(a, "decoder", layer)
 
 
-def _encoder(a: Answered) -> Stack | WaistedStack:
+def _encoder(a: Answered) -> Stack | BottleneckStack:
     if off(a, "encoder.middle_width") is None:
         return _stack(a, "encoder", _encoder_layer, None)
     return waisted(a, "encoder", _encoder_layer)
@@ -166,44 +179,44 @@ def _encoder_layer(a: Answered, outer: Answered | None = None) -> EncoderLayer:
 def _ordered(a: Answered, stack: str, layer: Ordered) -> Ordered:
     """``layer`` with its sub-layers as the answers order them; one order has one identity, however it is said."""
     where = f"{stack}.sublayers"
-    said = tuple((step,) if isinstance(step, str) else tuple(step) for step in a.get(where, layer.usual))
-    flat, axis = [word for step in said for word in step], layer.main.queries
+    said = tuple((step,) if isinstance(step, str) else tuple(step) for step in a.get(where, layer.default_order))
+    flat, axis = [word for step in said for word in step], layer.mixer.queries
     more = tuple((word, further(a, stack, word, axis)) for word in sorted(SUBLAYERS) if word in flat)
-    layer = replace(layer, more=more)
+    layer = replace(layer, extra_sublayers=more)
     order = _of_those_there(layer, said)
-    if missing := [word for word in layer.blocks if word not in flat]:
+    if missing := [word for word in layer.sublayers if word not in flat]:
         raise Unbuildable(where, f"{missing[0]} is not in the list, and the layers have it")
-    if AGAIN in flat and "ffn" not in flat[: flat.index(AGAIN)]:
-        raise Unbuildable(where, f"{AGAIN} is the feed-forward network before it, and there is none")
-    layer = replace(layer, paths=_paths(a, f"{stack}.paths", layer))
-    if any(len(step) > 1 and next(iter(layer.blocks)) in step for step in order):
-        layer = replace(layer, parallel=in_parallel(a, stack, _axes(layer.main), layer.main))
-    if order == _of_those_there(layer, layer.usual):
+    if SECOND_FFN in flat and "ffn" not in flat[: flat.index(SECOND_FFN)]:
+        raise Unbuildable(where, f"{SECOND_FFN} is the feed-forward network before it, and there is none")
+    layer = replace(layer, multi_path=_paths(a, f"{stack}.paths", layer))
+    if any(len(step) > 1 and next(iter(layer.sublayers)) in step for step in order):
+        layer = replace(layer, parallel_mixer=in_parallel(a, stack, _axes(layer.mixer), layer.mixer))
+    if order == _of_those_there(layer, layer.default_order):
         return layer
     if isinstance(layer, DecoderLayer):
         if layer.interleaved:
             raise Unbuildable("decoder.interleaved", f"is short for {where} of its own: say one of the two")
-        if order == _of_those_there(layer, layer.woven):
+        if order == _of_those_there(layer, layer.interleaved_order):
             return replace(layer, interleaved=True)
-    return replace(layer, order=order)
+    return replace(layer, sublayer_order=order)
 
 
 def _axes(main: Mixer) -> tuple[Axis, Axis, Axis]:
     """The axes of a layer's mixer, as :func:`mixer` takes them."""
-    return main.queries, main.queries, {SEQ: SEQ_KEYS, TGT: KEYS}.get(main.queries, SRC)
+    return main.queries, main.queries, {SEQ: SEQ_KEYS, TGT: TGT_KEYS}.get(main.queries, SRC)
 
 
-def _paths(a: Answered, where: str, layer: Layer) -> Paths | None:
-    if (count := fixed(a.get(f"{where}.count", 1))) == 1:
+def _paths(a: Answered, where: str, layer: Layer) -> MultiPathConfig | None:
+    if (count := require_single_value(a.get(f"{where}.count", 1))) == 1:
         return None
-    made = Paths(a[f"{where}.of"], count, a[f"{where}.merge"], bool(a[f"{where}.norm"]))
-    return made.without_ffn() if layer.ffn.empty and not (layer.more and made.of == "sublayer") else made
+    made = MultiPathConfig(a[f"{where}.of"], count, a[f"{where}.merge"], bool(a[f"{where}.norm"]))
+    return made.without_ffn() if layer.ffn.is_absent and not (layer.extra_sublayers and made.target == "sublayer") else made
 
 
-def _of_those_there(layer: Layer, order: Order) -> Order:
+def _of_those_there(layer: Layer, order: SublayerOrder) -> SublayerOrder:
     """``order`` without words of what the layer has not, parallel ones in the order of its blocks."""
-    at = {word: number for number, word in enumerate(layer.blocks)}
-    at |= {AGAIN: at["ffn"]} if "ffn" in at else {}
+    at = {word: number for number, word in enumerate(layer.sublayers)}
+    at |= {SECOND_FFN: at["ffn"]} if "ffn" in at else {}
     steps = (tuple(sorted((word for word in step if word in at), key=at.__getitem__)) for step in order)
     return tuple(step for step in steps if step)
 
@@ -227,9 +240,9 @@ def _global_scores(a: Answered, stack: str, layers: Repeat) -> GlobalScores | No
     if kind == "none":
         return None
     layer: Any = layers.layer
-    each: Any = layers.each
+    each: Any = layers.distinct_layers
     heads = [one.main.scores and one.main.scores.heads for one in each]
-    if any(truth(one != heads[0]) for one in heads):
+    if any(decide(one != heads[0]) for one in heads):
         raise Unbuildable(where, f"{kind} scores are of one number of heads, and layers differ in it")
     if kind == "previous":
         return None

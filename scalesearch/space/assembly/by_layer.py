@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from scalesearch.blocks.core import Block, Repeat
-from scalesearch.blocks.sizes import fixed, truth
+from scalesearch.blocks.sizes import decide, require_single_value
 from scalesearch.space.syntax.diagnostics import Unbuildable
 
 MakeLayer = Callable[[Mapping[str, Any]], Block]
@@ -28,7 +28,7 @@ class OfLayer(Mapping[str, Any]):
         if not (isinstance(value, list) and key.startswith(self.prefix)) or isinstance(value[0], str | list):
             return value  # for all layers, as the order of their sub-layers is
         self.varied[key] = value
-        if (depth := fixed(self.answers[f"{self.prefix}depth"])) != len(value):
+        if (depth := require_single_value(self.answers[f"{self.prefix}depth"])) != len(value):
             raise Unbuildable(key, f"lists {len(value)} layers, and {self.prefix}depth is {depth}")
         return value[self.number]
 
@@ -54,7 +54,7 @@ def layers(a: Mapping[str, Any], stack: str, make: MakeLayer) -> Repeat:
     for value in first.varied.values():
         for one in value[1:]:
             alike = alike & (one == value[0])
-    if truth(alike):
+    if decide(alike):
         return Repeat(layer, depth)
-    others = (make(OfLayer(a, stack, number)) for number in range(1, fixed(depth)))
-    return Repeat(layer, fixed(depth), each=(layer, *others))
+    others = (make(OfLayer(a, stack, number)) for number in range(1, require_single_value(depth)))
+    return Repeat(layer, require_single_value(depth), distinct_layers=(layer, *others))

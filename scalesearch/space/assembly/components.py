@@ -7,20 +7,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from scalesearch.blocks.core import Axis, Block, Site, Size
+from scalesearch.blocks.core import Axis, Block, LinearFactory, Size
 from scalesearch.blocks.ffn import FFN, FFNS
-from scalesearch.blocks.maps.chains import CoreLinear
 from scalesearch.blocks.maps.dextra import DExTra
-from scalesearch.blocks.maps.matrices import MATRICES, GroupLinear
-from scalesearch.blocks.maps.sites import DENSE, IDENTITY, PER_HEAD, Chain, LowRank
+from scalesearch.blocks.maps.linear_factories import DENSE, IDENTITY, PER_HEAD, Chain, LowRank
+from scalesearch.blocks.maps.structured_matrices import MATRIX_STRUCTURES, GroupLinear
+from scalesearch.blocks.maps.tensor_chains import ChainLinearBase
 from scalesearch.blocks.mixers import MIXERS, Mixer
 from scalesearch.blocks.mixers.attention import Attention
-from scalesearch.blocks.mixers.branches import Branches
-from scalesearch.blocks.mixers.inside import PartialFFN
-from scalesearch.blocks.mixers.lift import Lifted
-from scalesearch.blocks.mixers.mega import GatedCross
-from scalesearch.blocks.options import options
-from scalesearch.blocks.sizes import fixed, truth
+from scalesearch.blocks.mixers.attention_extras import PartialFFN
+from scalesearch.blocks.mixers.dextra_attention import DExTraAttention
+from scalesearch.blocks.mixers.dual_mixer import DualMixer
+from scalesearch.blocks.mixers.mega import GatedCrossAttention
+from scalesearch.blocks.options import option_fields
+from scalesearch.blocks.sizes import decide, require_single_value
 from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.space.syntax.diagnostics import Unbuildable
 
@@ -36,7 +36,7 @@ def off(a: Answered, path: str) -> Any:
 
 def fitted(block: Made, where: str) -> Made:
     """``block``, whose options are the keys of ``where``. Raises Unbuildable where they do not go together."""
-    if (wrong := block.misfit()) is not None:
+    if (wrong := block.validate()) is not None:
         option, reason = wrong
         # Of heads the ratio decides about hidden units.
         raise Unbuildable(f"{where}.{'ratio' if where.endswith('.pg') and option == 'hidden' else option}", reason)
@@ -46,7 +46,7 @@ def fitted(block: Made, where: str) -> Made:
 def _mapped(block: Made, where: str) -> Made:
     """``block``, whose maps are as ``matrices.where`` says. Raises Unbuildable where sizes do not go with that."""
     for name, part in block.parts().items():
-        if isinstance(part, CoreLinear | GroupLinear) and (wrong := part.misfit()) is not None:
+        if isinstance(part, ChainLinearBase | GroupLinear) and (wrong := part.validate()) is not None:
             place = "out" if name == "out" and isinstance(block, Attention) else where
             raise Unbuildable(f"matrices.{place}.{wrong[0]}", wrong[1])
     return block
@@ -54,10 +54,10 @@ def _mapped(block: Made, where: str) -> Made:
 
 def chain(a: Answered, ratio: float) -> Chain:
     """A chain with this ratio, and everything else as the answers have it."""
-    return Chain(ratio, fixed(a["tensor_chain.length"]), a["tensor_chain.apply"], a["tensor_chain.bond"])
+    return Chain(ratio, require_single_value(a["tensor_chain.length"]), a["tensor_chain.apply"], a["tensor_chain.bond"])
 
 
-def site(a: Answered, where: str) -> Site:
+def site(a: Answered, where: str) -> LinearFactory:
     """What stands for the matrices of ``attention``, its ``out`` map, or ``ffn``."""
     ratio, rank = off(a, f"tensor_chain.{where}"), off(a, f"low_rank.{where}")
     key = f"matrices.{where}"
@@ -65,13 +65,13 @@ def site(a: Answered, where: str) -> Site:
         if ratio is not None or rank is not None:
             longer = "low_rank" if ratio is None else "tensor_chain"
             raise Unbuildable(key, f"{longer}.{where} is on, too: a matrix is one or the other")
-        if name == "chain" and not truth((a[f"{key}.ratio"] > 0) & (a[f"{key}.ratio"] < 1)):
+        if name == "chain" and not decide((a[f"{key}.ratio"] > 0) & (a[f"{key}.ratio"] < 1)):
             raise Unbuildable(f"{key}.ratio", f"{a[f'{key}.ratio']} is not between 0 and 1")
-        return MATRICES[name](**{option: a[f"{key}.{option}"] for option in options(MATRICES[name])})
+        return MATRIX_STRUCTURES[name](**{option: a[f"{key}.{option}"] for option in option_fields(MATRIX_STRUCTURES[name])})
     if ratio is not None and rank is not None:
         raise Unbuildable(f"low_rank.{where}", f"tensor_chain.{where} is on, too: a matrix is one or the other")
     if ratio is not None:
-        if not truth((ratio > 0) & (ratio < 1)):
+        if not decide((ratio > 0) & (ratio < 1)):
             raise Unbuildable(f"tensor_chain.{where}", f"the ratio {ratio} is not between 0 and 1")
         return chain(a, ratio)
     return DENSE if rank is None else LowRank(rank)
@@ -87,16 +87,16 @@ def mixer(a: Answered, stack: str, axes: tuple[Axis, Axis, Axis]) -> Mixer:
         return _main(a, stack, axes)
     join = a[f"{where}.join"]
     channels = a[f"{where}.channels"] if join == "split" else width
-    if truth(channels > width):
+    if decide(channels > width):
         raise Unbuildable(f"{where}.channels", f"{channels} are more than all {width} of them")
-    if truth(channels == 0):
+    if decide(channels == 0):
         return _main(a, stack, axes)
     local = _registered(a, stack, "local", axes[0], channels)
     if join == "split":
-        if truth(channels == width):
+        if decide(channels == width):
             return _unadapted(a, stack, "local", local)
         a = _on_the_rest(a, stack, width - channels)
-    return Branches(width, axes[0], stack == "decoder", DENSE, main=_main(a, stack, axes), local=local, join=join)
+    return DualMixer(width, axes[0], stack == "decoder", DENSE, main=_main(a, stack, axes), local=local, join=join)
 
 
 def _main(a: Answered, stack: str, axes: tuple[Axis, Axis, Axis]) -> Mixer:
@@ -110,31 +110,31 @@ def _main(a: Answered, stack: str, axes: tuple[Axis, Axis, Axis]) -> Mixer:
 def _lifted(a: Answered, stack: str, axes: tuple[Axis, Axis, Axis]) -> Mixer:
     """Attention that reads half of the features, made by DeLighT's unit."""
     width = a["width"]
-    if truth(width % 2 != 0):
+    if decide(width % 2 != 0):
         raise Unbuildable(f"{stack}.lift", f"halves the width, which is {width}")
     lift = unit(a, f"{stack}.lift", width, width // 2, width // 2, axes[:1])
     inner = attention(ChainMap({"width": width // 2}, a), stack, axes)  # type: ignore[arg-type]  # only read
-    return Lifted(width, axes[0], stack == "decoder", DENSE, main=replace(inner, d_out=width), lift=lift)
+    return DExTraAttention(width, axes[0], stack == "decoder", DENSE, main=replace(inner, d_out=width), lift=lift)
 
 
 def unit(a: Answered, where: str, d_in: Size, inner: Size, d_out: Size, over: tuple[Axis, ...]) -> DExTra:
     """DeLighT's unit as the answers below ``where`` describe it."""
-    sizes = (fixed(a[f"{where}.{key}"]) for key in ("depth", "multiplier", "groups"))
-    return fitted(DExTra(fixed(d_in), fixed(inner), fixed(d_out), over, *sizes), where)
+    sizes = (require_single_value(a[f"{where}.{key}"]) for key in ("depth", "multiplier", "groups"))
+    return fitted(DExTra(require_single_value(d_in), require_single_value(inner), require_single_value(d_out), over, *sizes), where)
 
 
 def _registered(a: Answered, stack: str, key: str, axis: Axis, d: Size) -> Mixer:
     """The mixer that the answer at ``key`` names, other than attention."""
     where = f"{stack}.{key}"
     kind = MIXERS[a[where]]
-    given = {option: a[f"{where}.{option}"] for option in options(kind)}
+    given = {option: a[f"{where}.{option}"] for option in option_fields(kind)}
     return _mapped(fitted(kind(d, axis, stack == "decoder", site(a, "attention"), **given), where), "attention")
 
 
 def further(a: Answered, stack: str, word: str, axis: Axis) -> Mixer:
     """The sub-layer that the ``word`` of a list names beside those that every layer has."""
     where, kind = f"{stack}.{word}", SUBLAYERS[word]
-    given = {option: a[f"{where}.{option}"] for option in options(kind)}
+    given = {option: a[f"{where}.{option}"] for option in option_fields(kind)}
     if "norm_kind" in kind.__dataclass_fields__:
         given["norm_kind"] = str(a.get("norm_kind", "layer"))
     return _mapped(fitted(kind(a["width"], axis, stack == "decoder", site(a, "ffn"), **given), where), "ffn")
@@ -143,12 +143,12 @@ def further(a: Answered, stack: str, word: str, axis: Axis) -> Mixer:
 def in_parallel(a: Answered, stack: str, axes: tuple[Axis, Axis, Axis], main: Mixer) -> Mixer | None:
     """``main`` as it stands beside other sub-layers, with as many features in heads of another number."""
     where = f"{stack}.parallel_heads"
-    if (heads := off(a, where)) is None or not main.scored or a.get(f"{stack}.mixer", "attention") != "attention":
+    if (heads := off(a, where)) is None or not main.has_scores or a.get(f"{stack}.mixer", "attention") != "attention":
         return None
     if a.get(f"{stack}.residual_scores", "none") != "none":
         raise Unbuildable(where, "does not go with residual_scores, which are of one number of heads")
     features = a[f"{stack}.heads"] * a[f"{stack}.head_dim"]
-    if truth(features % heads != 0):
+    if decide(features % heads != 0):
         raise Unbuildable(where, f"{heads} do not divide the {features} features of all heads")
     changed = {f"{stack}.heads": heads, f"{stack}.score_heads": heads, f"{stack}.head_dim": features // heads}
     made = mixer(ChainMap(changed, a), stack, axes)  # type: ignore[arg-type]  # only read
@@ -157,7 +157,7 @@ def in_parallel(a: Answered, stack: str, axes: tuple[Axis, Axis, Axis], main: Mi
 
 def _unadapted(a: Answered, stack: str, key: str, made: Mixer) -> Mixer:
     """``made``, the only mixer of a layer. Raises Unbuildable where it would have to be adapted and cannot."""
-    if stack == "encoder" and not made.adaptable and a.get("adapt", "nothing") in ("lora", "prompt"):
+    if stack == "encoder" and not made.adaptable_parts and a.get("adapt", "nothing") in ("lora", "prompt"):
         raise Unbuildable("adapt", f"{a[f'{stack}.{key}']} has no weight matrix to which {a['adapt']} could be added")
     return made
 
@@ -167,7 +167,7 @@ def _on_the_rest(a: Answered, stack: str, left: Size) -> Answered:
     changed = {"width": left}
     for key in ("heads", "score_heads") if a.get(f"{stack}.mixer", "attention") == "attention" else ():
         times = a[f"{stack}.{key}"] * left
-        if truth(times % a["width"] != 0):
+        if decide(times % a["width"] != 0):
             raise Unbuildable(f"{stack}.local.channels", f"leaves attention {left} of {a['width']} channels, and no "
                               f"whole number of {a[f'{stack}.{key}']} {key}")
         changed[f"{stack}.{key}"] = times // a["width"]
@@ -181,14 +181,14 @@ def attention(a: Answered, stack: str, axes: tuple[Axis, Axis, Axis], cross: boo
     relative = bool(a.get(f"{stack}.relative_positions", False)) and not cross
     made = Attention(a["width"], queries, stack == "decoder", IDENTITY if identity else site(a, "attention"),
                      heads=a[f"{stack}.heads"], head_dim=a[f"{stack}.head_dim"], score_heads=a[f"{stack}.score_heads"],
-                     projected=projected, keys=keys, cross=cross,
-                     expand=a.get(f"{stack}.head_scaling", "none") == "mlp", kv_heads=_kv_heads(a, stack),
+                     projected_axis=projected, keys=keys, cross=cross,
+                     expands_heads=a.get(f"{stack}.head_scaling", "none") == "mlp", kv_heads=_kv_heads(a, stack),
                      clip=a[f"{stack}.relative_clip"] if relative else 0,
                      rotary=bool(a.get(f"{stack}.rotary", False)) and not cross,
-                     mask=0 if cross or a.get(f"{stack}.mask", "none") == "none" else a[f"{stack}.mask.clip"],
-                     residual=a.get(f"{stack}.residual_scores", "none") == "previous",
+                     mask_distance=0 if cross or a.get(f"{stack}.mask", "none") == "none" else a[f"{stack}.mask.clip"],
+                     residual_scores=a.get(f"{stack}.residual_scores", "none") == "previous",
                      gate=a.get(f"{stack}.{'cross_gate' if cross else 'gate'}", "none"),
-                     out_site=site(a, "out"), partial=_partial(a, stack, queries, cross),
+                     output_factory=site(a, "out"), head_ffn=_partial(a, stack, queries, cross),
                      bias=bool(a.get(f"{stack}.projection_bias", True)),
                      **(_adaptation(a) if stack == "encoder" else {}))
     return _mapped(fitted(made, stack), "attention")
@@ -197,7 +197,7 @@ def attention(a: Answered, stack: str, axes: tuple[Axis, Axis, Axis], cross: boo
 def _kv_heads(a: Answered, stack: str) -> Size:
     """Heads of keys and values; 0 where they are as many as others, as if nothing were said: one network, one id."""
     shared, heads = off(a, f"{stack}.key_value_heads"), a[f"{stack}.heads"]
-    plain = shared is None or (truth(shared == heads) and truth(shared == a[f"{stack}.score_heads"]))
+    plain = shared is None or (decide(shared == heads) and decide(shared == a[f"{stack}.score_heads"]))
     return 0 if plain else shared
 
 
@@ -206,7 +206,7 @@ def cross(a: Answered, axes: tuple[Axis, Axis, Axis]) -> Mixer:
     if a.get("decoder.cross", "attention") == "attention":
         return attention(a, "decoder", axes, cross=True)
     sizes = (a[f"decoder.cross.{key}"] for key in ("head_dim", "clip"))
-    made = GatedCross(a["width"], axes[0], True, site(a, "attention"), *axes[1:], *sizes)
+    made = GatedCrossAttention(a["width"], axes[0], True, site(a, "attention"), *axes[1:], *sizes)
     return _mapped(made, "attention")
 
 
@@ -225,7 +225,7 @@ def _partial(a: Answered, stack: str, over: Axis, cross: bool) -> PartialFFN | N
     heads, head_dim = a[f"{stack}.heads"], a[f"{stack}.head_dim"]
     matrix = PER_HEAD if a[f"{stack}.pg.per_head"] else DENSE
     made = FFNS[kind]
-    more = {name: a[f"{stack}.pg.{name}"] for name in options(made) if name != "hidden"}
+    more = {name: a[f"{stack}.pg.{name}"] for name in option_fields(made) if name != "hidden"}
     inner = made(head_dim, (over, heads), matrix, hidden=a[f"{stack}.pg.ratio"] * head_dim, **more)  # type: ignore[call-arg]
     fitted(inner, f"{stack}.pg")
     return PartialFFN(a["width"], heads, head_dim, over, inner, a[f"{stack}.pg.gate"], bool(a[f"{stack}.pg.residual"]))
@@ -238,9 +238,9 @@ def ffn(a: Answered, stack: str, axis: Axis) -> FFN:
     """The feed-forward network of a stack's layers."""
     where = f"{stack}.ffn"
     kind = FFNS[a[where]]
-    given = {name: a[f"{where}.{name}"] for name in options(kind)}
-    if a.get(f"{where}_norm", False) and not kind.empty:
-        if not kind.normable:
+    given = {name: a[f"{where}.{name}"] for name in option_fields(kind)}
+    if a.get(f"{where}_norm", False) and not kind.is_absent:
+        if not kind.supports_norm:
             raise Unbuildable(f"{where}_norm", f"{a[where]} has no hidden units that a norm could be of")
         given["normed"] = str(a.get("norm_kind", "layer"))
     return _mapped(fitted(kind(a["width"], (axis,), site(a, "ffn"), **given), where), "ffn")

@@ -5,24 +5,24 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from scalesearch.blocks.attentive import AttentiveEmbedding
-from scalesearch.blocks.core import KEYS, SEQ, SRC, TGT, VOCAB, Axis, Block, Extent, Use
+from scalesearch.blocks.attentive_embedding import AttentiveEmbedding
+from scalesearch.blocks.core import SEQ, SRC, TGT, TGT_KEYS, VOCAB, Axis, Block, Extent, Use
 from scalesearch.blocks.embedding import (
+    AdaptiveEmbedding,
     AdaptiveOutput,
-    AdaptiveTable,
-    FactorisedOutput,
-    FactorisedTable,
+    FactorizedEmbedding,
+    FactorizedOutput,
     SoftPOS,
     TokenEmbedding,
 )
-from scalesearch.blocks.ffn.kinds import NoFFN
+from scalesearch.blocks.ffn.networks import NoFFN
 from scalesearch.blocks.layers import DecoderLayer, EncoderLayer
 from scalesearch.blocks.leaves import Embedding, Linear
-from scalesearch.blocks.maps.chains import ChainEmbedding, ChainLinear, CoreTable, TableOutput
-from scalesearch.blocks.maps.dextra import LiftedOutput, LiftedTable
-from scalesearch.blocks.maps.sites import DENSE
+from scalesearch.blocks.maps.dextra import DExTraEmbedding, ProjectedOutput
+from scalesearch.blocks.maps.linear_factories import DENSE
+from scalesearch.blocks.maps.tensor_chains import ChainEmbedding, ChainLinear, ChainTableBase, TiedChainOutput
 from scalesearch.blocks.mixers.attention import Attention
-from scalesearch.blocks.sizes import fixed, minimum, truth
+from scalesearch.blocks.sizes import decide, minimum, require_single_value
 from scalesearch.space.assembly.components import Answered, chain, off, site, unit
 from scalesearch.space.syntax.diagnostics import Unbuildable
 
@@ -40,7 +40,7 @@ def embedding(a: Answered, axis: Axis, tied: str | None = None) -> Block:
     if kind == "dextra":
         rank, inside = a["embedding.rank"], None if tied is None else f"{tied}.table"
         lift = unit(a, "embedding", rank, width // 2, width, over)
-        return TokenEmbedding(width, over, LiftedTable(rank, _table(a, rank, over), lift, inside), *positions,
+        return TokenEmbedding(width, over, DExTraEmbedding(rank, _table(a, rank, over), lift, inside), *positions,
                               scaled=False)
     if kind == "attentive":
         return _attentive(a, axis, tied, positions)
@@ -49,10 +49,10 @@ def embedding(a: Answered, axis: Axis, tied: str | None = None) -> Block:
         return _soft_positions(a, axis, positions)
     if kind == "adaptive" and a.get("matrices.embedding", "dense") != "dense":
         raise Unbuildable("matrices.embedding", "adaptive embeddings have tables of their own")
-    table: Block = AdaptiveTable(width, *_bands(a), fixed(words(a)), over=over) if kind == "adaptive" else _table(
+    table: Block = AdaptiveEmbedding(width, *_bands(a), require_single_value(words(a)), over=over) if kind == "adaptive" else _table(
         a, a["embedding.rank"] if kind == "factorised" else width, over)
     if kind == "factorised":
-        table = FactorisedTable(width, a["embedding.rank"], over, table)
+        table = FactorizedEmbedding(width, a["embedding.rank"], over, table)
     return TokenEmbedding(width, over, table, *positions, tied)
 
 
@@ -61,29 +61,29 @@ def _bands(a: Answered) -> tuple[tuple[int, ...], int]:
     cutoffs = tuple(a["embedding.cutoffs"])
     if any(cut >= later for cut, later in pairwise(cutoffs)):
         raise Unbuildable("embedding.cutoffs", f"each band ends after the one before, unlike {list(cutoffs)}")
-    return cutoffs, fixed(a["embedding.factor"])
+    return cutoffs, require_single_value(a["embedding.factor"])
 
 
 def _attentive(a: Answered, axis: Axis, tied: str | None, positions: tuple[str, int]) -> AttentiveEmbedding:
     rank, heads, decoder = a["embedding.rank"], a["embedding.heads"], axis == TGT
     if axis == SEQ:
         raise Unbuildable("embedding", "attentive embeddings are of an encoder-decoder: one reads the source alone")
-    if truth(rank % heads != 0):
+    if decide(rank % heads != 0):
         raise Unbuildable("embedding.heads", f"{heads} do not divide the table's {rank} features")
-    main = Attention(rank, axis, decoder, DENSE, heads, rank // heads, heads, axis, KEYS if decoder else SRC)
+    main = Attention(rank, axis, decoder, DENSE, heads, rank // heads, heads, axis, TGT_KEYS if decoder else SRC)
     bare = NoFFN(rank, (axis,), DENSE)
     layer = (DecoderLayer if decoder else EncoderLayer)(main, bare, a["norm"], norm_kind=a.get("norm_kind", "layer"))
     return AttentiveEmbedding(a["width"], (axis,), _table(a, rank, (axis,)), layer, *positions, tied)
 
 
 def _soft_positions(a: Answered, axis: Axis, positions: tuple[str, int]) -> SoftPOS:
-    levels = fixed(a["embedding.levels"])
+    levels = require_single_value(a["embedding.levels"])
     level_width, roles = a["embedding.level_width"], a["embedding.roles"]
     left = SoftPOS.table_width(a["width"], levels, level_width)
-    if truth(left < 1):
+    if decide(left < 1):
         raise Unbuildable("embedding.level_width", f"{2 * levels - 1} x {level_width} features leave none of "
                           f"{a['width']} for the table")
-    if truth(roles > minimum(left, level_width if levels > 1 else left)):
+    if decide(roles > minimum(left, level_width if levels > 1 else left)):
         raise Unbuildable("embedding.roles", f"{roles} roles are read from {minimum(left, level_width)} features")
     return SoftPOS(a["width"], (axis,), _table(a, left, (axis,)), levels, level_width, roles, *positions)
 
@@ -96,7 +96,7 @@ def _table(a: Answered, d: int, over: tuple[Axis, ...]) -> Block:
     if a.get("embedding", "plain") != "plain":
         _only_untied(a, where, f"of {a['embedding']} embeddings the table inside is not the output's")
     if kind == "dense":
-        return ChainEmbedding(d, over, ratio, fixed(a["tensor_chain.length"]), a["tensor_chain.bond"], words(a))
+        return ChainEmbedding(d, over, ratio, require_single_value(a["tensor_chain.length"]), a["tensor_chain.bond"], words(a))
     of_tables: Any = site(a, "embedding")
     return of_tables.table(d, over, words(a))  # type: ignore[no-any-return]
 
@@ -115,17 +115,17 @@ def output(a: Answered, path: str) -> Use:
         made = chain(a, ratio)
         return Use(ChainLinear(width, words(a), (TGT,), bias, made.ratio, made.length, made.apply, made.bond))
     if kind == "adaptive":
-        return Use(AdaptiveOutput(width, *_bands(a), fixed(words(a)), path if tied else None))
+        return Use(AdaptiveOutput(width, *_bands(a), require_single_value(words(a)), path if tied else None))
     if kind == "attentive":
-        return Use(LiftedOutput(width, a["embedding.rank"], path if tied else None, words(a), True))
+        return Use(ProjectedOutput(width, a["embedding.rank"], path if tied else None, words(a), True))
     if kind == "dextra":
-        return Use(LiftedOutput(width, a["embedding.rank"], f"{path}.table" if tied else None, words(a)))
+        return Use(ProjectedOutput(width, a["embedding.rank"], f"{path}.table" if tied else None, words(a)))
     table: Any = _table(a, width, (TGT,)) if kind == "plain" and tied else None
-    if isinstance(table, CoreTable):
-        return Use(TableOutput(width, words(a), (TGT,), bias, table), tied=path)
-    if tied and (kind == "factorised" or isinstance(table, FactorisedTable)):
+    if isinstance(table, ChainTableBase):
+        return Use(TiedChainOutput(width, words(a), (TGT,), bias, table), tied=path)
+    if tied and (kind == "factorised" or isinstance(table, FactorizedEmbedding)):
         rank = a["embedding.rank"] if table is None else table.rank
-        return Use(FactorisedOutput(width, rank, path, words(a)))
+        return Use(FactorizedOutput(width, rank, path, words(a)))
     return Use(Linear(width, words(a), (TGT,), bias), tied=path if tied else None)
 
 

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from scalesearch.blocks.core import Block, Repeat, Tie, Use, walk
+from scalesearch.blocks.core import Block, Repeat, Tie, Use, iterate_cost_lines
 from scalesearch.blocks.ffn import FFNS
 from scalesearch.blocks.mixers import MIXERS
-from scalesearch.blocks.options import options
-from scalesearch.blocks.paths import Several
-from scalesearch.blocks.share import SCHEDULES, Borrow, Explicit, Own, Schedule, schedule
-from scalesearch.blocks.sizes import by_value, fixed, truth
+from scalesearch.blocks.multi_path import MultiPath
+from scalesearch.blocks.options import option_fields
+from scalesearch.blocks.sizes import decide, map_values, require_single_value
+from scalesearch.blocks.weight_sharing import (
+    SCHEDULES,
+    CrossStackTie,
+    ExplicitSharing,
+    NoSharing,
+    SharingSchedule,
+    make_schedule,
+)
 from scalesearch.space.assembly.components import Answered
 from scalesearch.space.syntax.diagnostics import Unbuildable
 from scalesearch.space.syntax.schedules import Call, Reference
@@ -32,25 +39,25 @@ def ties(a: Answered, stack: str, own: Repeat, encoder: Repeat | None) -> tuple[
     slots: Mapping[str, list[str]] = own.layer.slots  # type: ignore[attr-defined]
     for slot, number, part in ((slot, *pair) for slot, parts in slots.items() for pair in enumerate(parts)):
         plan = _plan(a, f"share.{stack}.{slot}", own, part, number, encoder)
-        if isinstance(plan, Own):
+        if isinstance(plan, NoSharing):
             continue
         # What an encoder layer has of its own, a loan has too: there is no one bias left that it could borrow.
-        mine = adapted(a) if stack == "encoder" or isinstance(plan, Borrow) else ()
+        mine = adapted(a) if stack == "encoder" or isinstance(plan, CrossStackTie) else ()
         mine = (*("bias",) * (a["share.biases"] == "own"), *mine, *norms_inside(a, present[part]))
         found.append(Tie(part, plan, tuple(dict.fromkeys(mine))))
         if a["share.norms"] == "follow" and f"{part}_norm" in present:
-            if isinstance(plan, Schedule):
+            if isinstance(plan, SharingSchedule):
                 found.append(Tie(f"{part}_norm", plan))
             elif encoder is not None and not _differ(_shapes(own.layer, f"{part}_norm"),
                                                      _shapes(encoder.layer, f"{plan.part}_norm")):
-                found.append(Tie(f"{part}_norm", Borrow(plan.path, f"{plan.part}_norm", plan.layers)))
+                found.append(Tie(f"{part}_norm", CrossStackTie(plan.path, f"{plan.part}_norm", plan.layers)))
     return tuple(found)
 
 
 def norms_inside(a: Answered, part: Any) -> list[str]:
     """Names of the norms at the end of a part's paths, where layers have norms of their own."""
-    merge = part.block.merge if a["share.norms"] == "own" and isinstance(part.block, Several) else None
-    return [] if merge is None else merge.ends
+    merge = part.block.merge if a["share.norms"] == "own" and isinstance(part.block, MultiPath) else None
+    return [] if merge is None else merge.path_norms
 
 
 def adapted(a: Answered) -> tuple[str, ...]:
@@ -61,7 +68,7 @@ def adapted(a: Answered) -> tuple[str, ...]:
     return {"bias": ("bias",), "prompt": ("prompt",)}.get(kind, ())
 
 
-def _plan(a: Answered, path: str, own: Repeat, part: str, number: int, encoder: Repeat | None) -> Schedule | Borrow:
+def _plan(a: Answered, path: str, own: Repeat, part: str, number: int, encoder: Repeat | None) -> SharingSchedule | CrossStackTie:
     """The schedule or the loan that the answer at ``path`` says, checked against the depth and the shapes."""
     text = a.get(path, "own")
     said = parse_schedule(text) if isinstance(text, str) else tuple(text)
@@ -69,19 +76,19 @@ def _plan(a: Answered, path: str, own: Repeat, part: str, number: int, encoder: 
         return _borrow(a, path, said, own, part, number, encoder)
     if isinstance(said, Call) and said.name not in SCHEDULES:
         raise Unbuildable(path, f"{text}: no such schedule; there are {', '.join(SCHEDULES)}")
-    plan = schedule(said.name, said.arguments) if isinstance(said, Call) else Explicit(said)
-    if isinstance(plan, Own):
+    plan = make_schedule(said.name, said.arguments) if isinstance(said, Call) else ExplicitSharing(said)
+    if isinstance(plan, NoSharing):
         return plan
-    if truth(by_value(own.depth, lambda depth: plan.misfit(depth) is not None)):
-        raise Unbuildable(path, f"{text} {plan.misfit(fixed(own.depth))}")
-    for layer, owner in enumerate(plan.owners(len(own.each))) if own.each else ():
+    if decide(map_values(own.depth, lambda depth: plan.validate(depth) is not None)):
+        raise Unbuildable(path, f"{text} {plan.validate(require_single_value(own.depth))}")
+    for layer, owner in enumerate(plan.owners(len(own.distinct_layers))) if own.distinct_layers else ():
         if _differ(_shapes(own.layer_at(layer), part), _shapes(own.layer_at(owner), part)):
             raise Unbuildable(path, f"{text} makes layers {owner} and {layer} one, whose sizes differ")
     return plan
 
 
 def _borrow(a: Answered, path: str, loan: Reference, own: Repeat, part: str, number: int,
-            encoder: Repeat | None) -> Borrow:
+            encoder: Repeat | None) -> CrossStackTie:
     """``encoder.attention[2*i + 1]``: layer i here uses that layer's weights there, the first one's the first's."""
     where, _, slot = loan.path.partition(".")
     if encoder is None or where != "encoder" or slot not in ("attention", "ffn"):
@@ -90,20 +97,20 @@ def _borrow(a: Answered, path: str, loan: Reference, own: Repeat, part: str, num
     if number >= len(lenders):
         raise Unbuildable(path, f"{loan}: a layer here has more of them than one there, which has {len(lenders)}")
     lender = lenders[number]
-    depth = fixed(encoder.depth)
-    layers = [loan.at(i) for i in range(fixed(own.depth))]
+    depth = require_single_value(encoder.depth)
+    layers = [loan.at(i) for i in range(require_single_value(own.depth))]
     wrong = [layer for layer in layers if layer is None or not 0 <= layer < depth]
     if wrong:
         raise Unbuildable(path, f"{loan} asks for encoder layer {wrong[0]}; there are 0 to {depth - 1}")
     pairs = [(own.layer_at(i), encoder.layer_at(layer)) for i, layer in enumerate(layers) if layer is not None]
-    pairs = pairs if own.each or encoder.each else pairs[:1]
+    pairs = pairs if own.distinct_layers or encoder.distinct_layers else pairs[:1]
     if any(_differ(_shapes(mine, part), _shapes(theirs, lender)) for mine, theirs in pairs):
         taker = path.removeprefix("share.")
         raise Unbuildable(path, f"{loan}: {loan.path} and {taker} differ in shape, so they cannot be one: "
                           f"{_difference(a, loan.path, taker)}")
     ties = {tie.part: tie.schedule for tie in encoder.ties}
     owners = ties[lender].owners(depth) if lender in ties else list(range(depth))
-    return Borrow("encoder.layers", lender, tuple(owners[layer] for layer in layers if layer is not None))
+    return CrossStackTie("encoder.layers", lender, tuple(owners[layer] for layer in layers if layer is not None))
 
 
 def _difference(a: Answered, lender: str, taker: str) -> str:
@@ -113,7 +120,7 @@ def _difference(a: Answered, lender: str, taker: str) -> str:
         return "only one of them is a feed-forward network"
     kinds: Mapping[str, type[Block]] = FFNS if feed_forward else MIXERS
     own = [f"{key}.{name}" for key in (("ffn",) if feed_forward else ("mixer", "local"))
-           for kind in kinds.values() for name in options(kind)]
+           for kind in kinds.values() for name in option_fields(kind)]
     names = {"ffn", *PATHS, *own} if feed_forward else {*SHAPING, *own}
     # One by one: where candidates are counted, answers cannot be listed.
     keys = sorted(key for key in names if f"encoder.{key}" in a or f"decoder.{key}" in a)
@@ -121,7 +128,7 @@ def _difference(a: Answered, lender: str, taker: str) -> str:
     pairs = [(f"encoder.{key}", f"decoder.{cross.get(key, key)}") for key in keys]
     said = [f"{mine} is {one}, {theirs} is {other}" for mine, theirs in pairs
             if (mine.count(".") == 1 or (mine in a and theirs in a))  # what only one of them has says its own key
-            and (one := fixed(a.get(mine, "none"))) != (other := fixed(a.get(theirs, "none")))]
+            and (one := require_single_value(a.get(mine, "none"))) != (other := require_single_value(a.get(theirs, "none")))]
     return "; ".join(said) or "adapters, or gates, that only one of them has"
 
 
@@ -130,7 +137,7 @@ def _differ(one: dict[str, Any], other: dict[str, Any]) -> bool:
     if one.keys() != other.keys() or any(one[path].keys() != other[path].keys() for path in one):
         return True
     pairs = [pair for path in one for name in one[path] for pair in zip(one[path][name], other[path][name])]
-    return any(truth(a != b) for a, b in pairs)
+    return any(decide(a != b) for a, b in pairs)
 
 
 def _shapes(layer: Block, part: str) -> dict[str, Any]:
@@ -139,7 +146,7 @@ def _shapes(layer: Block, part: str) -> dict[str, Any]:
     block = use.block if isinstance(use, Use) else use
     if block is None:
         return {}
-    return {line.path: dict(line.weights) for line in walk(block) if line.weights and not _adapts(line.path)}
+    return {line.path: dict(line.weights) for line in iterate_cost_lines(block) if line.weights and not _adapts(line.path)}
 
 
 def _adapts(path: str) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from scalesearch.blocks.core import join
+from scalesearch.blocks.core import join_path
 from scalesearch.space.binding.calls import spelled_out
 from scalesearch.space.binding.name_resolution import Resolver
 from scalesearch.space.binding.unknown_keys import help_with
@@ -34,11 +34,11 @@ class Spot:
 
     def below(self, name: str, origin: Place, guards: Guards) -> "Spot":
         """A field of the group that is here."""
-        return Spot(join(self.key, name), join(self.path, name), origin, (*self.guards, *guards))
+        return Spot(join_path(self.key, name), join_path(self.path, name), origin, (*self.guards, *guards))
 
     def variant(self, name: str) -> "Spot":
         """A variant of the group that is here."""
-        return replace(self, path=join(self.path, name), guards=(*self.guards, (self.key, name)))
+        return replace(self, path=join_path(self.path, name), guards=(*self.guards, (self.key, name)))
 
 
 class Binder:
@@ -91,7 +91,7 @@ class Binder:
         kinds = [name for name, _ in chosen.variants]
         for name in entries if beside.variant not in kinds else ():
             if name in beside.alone:
-                self.wrong(entries[name][0].place, f"`{join(path, name)}` is a key of {beside.variant}, and "
+                self.wrong(entries[name][0].place, f"`{join_path(path, name)}` is a key of {beside.variant}, and "
                            f"`{chosen.path}` is {either(kinds)}",
                            f"leave it out, or offer {beside.variant} under `one of:`", code="unused-key")
 

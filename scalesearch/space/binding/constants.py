@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from scalesearch.blocks.core import join
+from scalesearch.blocks.core import join_path
 from scalesearch.errors import UserError
 from scalesearch.space.binding.binder import Binder
 from scalesearch.space.schema.bound_tree import index_of
@@ -56,8 +56,8 @@ class Reader:
         values = self.values(group, table, path)
         if len(self.problems) == before:
             for key, message, help in group.check(values):
-                subject = (join(path, key) if key else path) or self.name
-                place = self.places.get(join(path, key)) or node.here
+                subject = (join_path(path, key) if key else path) or self.name
+                place = self.places.get(join_path(path, key)) or node.here
                 self.wrong(place, f"{subject}: {message}" if subject else message, help)
         if len(self.problems) > before:
             return None
@@ -88,7 +88,7 @@ class Reader:
             found["arguments"] = {key.text: scalar(node) for key, node in others}
         entries = self.binder.entries(group, table, path)
         for name, child in group.fields.items():
-            inner = join(path, name)
+            inner = join_path(path, name)
             if name in entries:
                 node = entries[name][1]
                 if _is_default(child, node):
@@ -213,7 +213,7 @@ def _with(table: Table, schema: Field | Group | None, path: list[str], value: No
 def flattened(mapping: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
     """Every value by its dotted path, as ``--set`` would write it."""
     for key, value in mapping.items():
-        yield from flattened(value, join(path, key)) if isinstance(value, Mapping) else [(join(path, key), value)]
+        yield from flattened(value, join_path(path, key)) if isinstance(value, Mapping) else [(join_path(path, key), value)]
 
 
 def placed(error: UserError, places: Mapping[str, Place]) -> UserError:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Union
 
-from scalesearch.blocks.core import join
+from scalesearch.blocks.core import join_path
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.syntax.diagnostics import Place, either
 from scalesearch.space.syntax.domains import Spec
@@ -122,7 +122,7 @@ def _collect(group: Group, key: str, path: str, guards: Guards, index: Index) ->
         index.paths.setdefault(key, index.paths[path])
     _collect_fields(group, key, path, guards, index)
     for name, variant in group.variants.items():
-        inside = join(path, name)
+        inside = join_path(path, name)
         index.groups[inside] = variant
         _collect_fields(variant, key, inside, (*guards, (key, name)), index)
 
@@ -131,19 +131,19 @@ def _collect_fields(group: Group, key: str, path: str, guards: Guards, index: In
     for name, child in group.fields.items():
         mine = (*guards, *guards_of(group, name, key))
         if isinstance(child, Group):
-            _collect(child, join(key, name), join(path, name), mine, index)
+            _collect(child, join_path(key, name), join_path(path, name), mine, index)
         else:
-            index.paths[join(path, name)] = Known(join(key, name), mine, child)
-            index.paths.setdefault(join(key, name), Known(join(key, name), (), child))
-    index.spellings.update({join(path, other): join(path, name) for other, name in group.spellings.items()})
+            index.paths[join_path(path, name)] = Known(join_path(key, name), mine, child)
+            index.paths.setdefault(join_path(key, name), Known(join_path(key, name), (), child))
+    index.spellings.update({join_path(path, other): join_path(path, name) for other, name in group.spellings.items()})
     if group.beside:
-        inside = join(join(path, group.beside.group), group.beside.variant)
-        index.spellings.update({join(inside, name): join(path, name) for name in group.beside.names})
+        inside = join_path(join_path(path, group.beside.group), group.beside.variant)
+        index.spellings.update({join_path(inside, name): join_path(path, name) for name in group.beside.names})
 
 
 def guards_of(group: Group, name: str, key: str) -> Guards:
     """Under which variant beside it the field ``name`` of ``group`` exists; ``key`` is the group's."""
     beside = group.beside
-    return ((join(key, beside.group), beside.variant),) if beside and name in beside.alone else ()
+    return ((join_path(key, beside.group), beside.variant),) if beside and name in beside.alone else ()
 
 

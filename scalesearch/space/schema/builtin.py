@@ -5,20 +5,20 @@ from __future__ import annotations
 from functools import cache
 from importlib.metadata import entry_points
 
-from scalesearch.blocks.embedding import POSITIONS
+from scalesearch.blocks.embedding import POSITION_TYPES
 from scalesearch.blocks.ffn import FFNS
-from scalesearch.blocks.layers import NORMS
-from scalesearch.blocks.maps.chains import APPLY, BONDS
-from scalesearch.blocks.maps.matrices import MATRICES, OfTables
-from scalesearch.blocks.maps.sites import Dense
+from scalesearch.blocks.layers import NORM_POSITIONS
+from scalesearch.blocks.maps.linear_factories import Dense
+from scalesearch.blocks.maps.structured_matrices import MATRIX_STRUCTURES, TableLinearFactory
+from scalesearch.blocks.maps.tensor_chains import APPLY_MODES, BOND_RULES
 from scalesearch.blocks.mixers import MIXERS
+from scalesearch.blocks.mixers.attention_extras import ADAPTABLE_PARTS
 from scalesearch.blocks.mixers.gates import GATES
-from scalesearch.blocks.mixers.inside import ADAPTED
-from scalesearch.blocks.norms import NORM_KINDS
-from scalesearch.blocks.seq2seq import TYINGS
-from scalesearch.blocks.share import SCHEDULES, schedule
+from scalesearch.blocks.norms import NORM_CLASSES
+from scalesearch.blocks.seq2seq import TYING_MODES
 from scalesearch.blocks.stacks import SOLVERS
 from scalesearch.blocks.sublayers import SUBLAYERS
+from scalesearch.blocks.weight_sharing import SCHEDULES, make_schedule
 from scalesearch.space.schema.stack import OFF, count, cross, dextra, flag, keys_of_kind, stack, sublayers
 from scalesearch.space.schema.synonyms import with_synonyms
 from scalesearch.space.schema.types import CallSpec, Field, Group
@@ -27,14 +27,14 @@ MODELS = ("encoder-decoder", "decoder-only")
 
 
 def _fits(name: str, arguments: tuple[int, ...], depth: int) -> str | None:
-    return schedule(name, arguments).misfit(depth)
+    return make_schedule(name, arguments).validate(depth)
 
 
 def _calls() -> dict[str, CallSpec]:
     """Every schedule as a call of the language."""
 
     def spec(name: str) -> CallSpec:
-        low, high = SCHEDULES[name].arguments
+        low, high = SCHEDULES[name].argument_counts
         return CallSpec(low, high, lambda arguments, depth: _fits(name, arguments, depth))
 
     return {name: spec(name) for name in SCHEDULES}
@@ -62,9 +62,9 @@ def _share() -> Group:
 
 def _embedding() -> Group:
     fields: dict[str, Field | Group] = {
-        "tie": Field("word", TYINGS, default="all", doc="which of source table, target table, output are one"),
+        "tie": Field("word", TYING_MODES, default="all", doc="which of source table, target table, output are one"),
         "output_bias": flag("yes", "a bias on an output matrix that is not tied"),
-        "positions": Field("word", POSITIONS, default="sinusoidal", doc="how a token's place is told"),
+        "positions": Field("word", POSITION_TYPES, default="sinusoidal", doc="how a token's place is told"),
         "max_length": Field("size", default="1024", low=1, doc="positions that are learned, if they are"),
     }
     per_level = "= width // (2 * embedding.levels)"
@@ -96,7 +96,7 @@ def _adapt() -> Group:
     """Layer adaptation, of encoder layers."""
     lora: dict[str, Field | Group] = {
         "rank": Field("size", default="32", low=1, doc="of the low-rank paths"),
-        "on": Field("list", words=ADAPTED, default="[query, value]", doc="matrices that have one"),
+        "on": Field("list", words=ADAPTABLE_PARTS, default="[query, value]", doc="matrices that have one"),
     }
     variants = {
         "nothing": Group(doc="layers that share weights are alike"),
@@ -121,8 +121,8 @@ def _chain() -> Group:
         "ffn": _ratio("= tensor_chain.layer", "in feed-forward networks"),
         "embedding": _ratio("off", "in embedding tables"),
         "output": _ratio("off", "in an untied output matrix"),
-        "apply": Field("word", APPLY, default="auto", doc="core by core, as a matrix, or the cheaper"),
-        "bond": Field("word", BONDS, default="solved", doc="published: the code's, far smaller at length 4"),
+        "apply": Field("word", APPLY_MODES, default="auto", doc="core by core, as a matrix, or the cheaper"),
+        "bond": Field("word", BOND_RULES, default="solved", doc="published: the code's, far smaller at length 4"),
     }
     return Group(fields, clears=True, doc="matrices as chains of small cores (Anthe)")
 
@@ -136,9 +136,9 @@ def _low_rank() -> Group:
 def _matrices() -> Group:
     places = {"attention": "the maps of query, key and value", "out": "attention's output map",
               "ffn": "the maps of feed-forward networks"}
-    kinds = {name: keys_of_kind(kind) for name, kind in MATRICES.items()}
+    kinds = {name: keys_of_kind(kind) for name, kind in MATRIX_STRUCTURES.items()}
     places |= {"embedding": "tables, and outputs that are one of them", "output": "an output that is no table"}
-    of_tables = {name: group for name, group in kinds.items() if issubclass(MATRICES[name], OfTables | Dense)}
+    of_tables = {name: group for name, group in kinds.items() if issubclass(MATRIX_STRUCTURES[name], TableLinearFactory | Dense)}
     gone = {"phm": "it divides the rows, and a vocabulary is rarely divisible; kronecker adds rows instead",
             "group": "equal groups would keep most features from most tokens"}
     offered = {where: (of_tables, gone) if where in ("embedding", "output") else (kinds, {}) for where in places}
@@ -168,8 +168,8 @@ def _schema(*registered: object) -> Group:
         "vocab": Field("size", low=5, optional=True,
                        doc="entries of the vocabulary, one tokenizer a size; the protocol's or the data's where it is "
                            "not given"),
-        "norm": Field("word", NORMS, default="pre", doc="normalise before each sub-layer, or after"),
-        "norm_kind": Field("word", tuple(NORM_KINDS), default="layer",
+        "norm": Field("word", NORM_POSITIONS, default="pre", doc="normalise before each sub-layer, or after"),
+        "norm_kind": Field("word", tuple(NORM_CLASSES), default="layer",
                            doc="with mean, deviation, gain and bias; or root mean square and gain"),
         "last_norm": flag("yes", "a norm after a pre-norm stack"),
         "embedding": _embedding(),

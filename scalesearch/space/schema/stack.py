@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from scalesearch.blocks.core import Block, Site
+from scalesearch.blocks.core import Block, LinearFactory
 from scalesearch.blocks.ffn import FFNS
-from scalesearch.blocks.layers import AGAIN
+from scalesearch.blocks.layers import SECOND_FFN
 from scalesearch.blocks.mixers import MIXERS
-from scalesearch.blocks.mixers.branches import JOINS
+from scalesearch.blocks.mixers.attention_extras import HEAD_GATES
+from scalesearch.blocks.mixers.dual_mixer import JOIN_MODES
 from scalesearch.blocks.mixers.gates import GATES
-from scalesearch.blocks.mixers.inside import HEAD_GATES
 from scalesearch.blocks.mixers.scores import RESIDUAL_SCORES
-from scalesearch.blocks.options import Option, options
-from scalesearch.blocks.paths import MERGES, PATHS_OF
+from scalesearch.blocks.multi_path import MERGE_METHODS, PATH_TARGETS
+from scalesearch.blocks.options import Option, option_fields
 from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.space.schema.types import Beside, Field, Group
 
@@ -40,7 +40,7 @@ def count(doc: str) -> Field:
 
 def sublayers(*words: str) -> Field:
     """The order of sub-layers, of which any may come again."""
-    return Field("list", (*words, AGAIN, *SUBLAYERS), default=f"[{', '.join(words)}]", nested=True,
+    return Field("list", (*words, SECOND_FFN, *SUBLAYERS), default=f"[{', '.join(words)}]", nested=True,
                  doc="sub-layers in their order, each with weights of its own; an inner list is in parallel")
 
 
@@ -71,7 +71,7 @@ def stack(name: str, depth: str, extra: Mapping[str, Field | Group]) -> Group:
         "step_embedding": flag("no", "a sinusoid of the layer's number before each layer (Universal Transformer)"),
         "middle_width": count("width of all layers but the first and last (Subformer)"),
         **extra,
-        **{word: keys_of_kind(kind) for word, kind in SUBLAYERS.items() if options(kind)},
+        **{word: keys_of_kind(kind) for word, kind in SUBLAYERS.items() if option_fields(kind)},
         "paths": _paths(),
         "pg": _partial(name == "decoder"),
         "ffn": ffn,
@@ -123,20 +123,20 @@ def cross() -> Group:
 def _local() -> Group:
     """The mixers that can stand beside another: all that have no scores, which that one may have."""
     fields: dict[str, Field | Group] = {
-        "join": Field("word", JOINS, default="split", doc="channels of its own, added up, or the mixer reads it"),
+        "join": Field("word", JOIN_MODES, default="split", doc="channels of its own, added up, or the mixer reads it"),
         "channels": Field("size", default="= width // 2", low=0, doc="of a split: how many; the mixer has the others"),
     }
     kinds = {kind: Group(_with(fields, block, f"mixer {kind}"), called=(*_keys(block), *fields), doc=_first_line(block))
-             for kind, block in MIXERS.items() if not block.scored}
+             for kind, block in MIXERS.items() if not block.has_scores}
     none = Group(doc="the mixer alone")
     return Group({}, {"none": none, **kinds}, default_variant="none", doc="a second way to meet, beside the mixer")
 
 
 def _paths() -> Group:
     fields: dict[str, Field | Group] = {
-        "of": Field("word", PATHS_OF, default="sublayer", doc="what there are several of: attention is any mixer"),
+        "of": Field("word", PATH_TARGETS, default="sublayer", doc="what there are several of: attention is any mixer"),
         "count": Field("size", default="1", low=1, doc="paths, each with weights of its own"),
-        "merge": Field("word", MERGES, default="mean", doc="how they meet; gated: by weights of each position"),
+        "merge": Field("word", MERGE_METHODS, default="mean", doc="how they meet; gated: by weights of each position"),
         "norm": flag("no", "a norm at the end of each path"),
     }
     return Group(fields, clears=True, doc="several paths in the place of one (MAT, MUTE, Multi-Path)")
@@ -154,7 +154,7 @@ def _partial(decoder: bool) -> Group:
         fields["on"] = Field("word", ("both", "self", "cross"), default="both", doc="in which attention")
     kinds = {}
     for kind, block in FFNS.items():
-        if "hidden" in options(block):  # or nothing that ratio could set
+        if "hidden" in option_fields(block):  # or nothing that ratio could set
             more = _with(fields, block, f"ffn {kind}", "on")
             del more["hidden"]
             kinds[kind] = Group(more, doc=_first_line(block))
@@ -162,13 +162,13 @@ def _partial(decoder: bool) -> Group:
     return Group({}, {"none": off, **kinds}, default_variant="none", doc="PartialFormer's FFNs inside heads")
 
 
-def keys_of_kind(block: type[Block] | type[Site]) -> Group:
+def keys_of_kind(block: type[Block] | type[LinearFactory]) -> Group:
     """The options of a block or a site as keys."""
     return Group(_keys(block), doc=_first_line(block))
 
 
-def _keys(block: type[Block] | type[Site]) -> dict[str, Field | Group]:
-    return {name: _key(meta) for name, meta in options(block).items()}
+def _keys(block: type[Block] | type[LinearFactory]) -> dict[str, Field | Group]:
+    return {name: _key(meta) for name, meta in option_fields(block).items()}
 
 
 def _with(fields: Mapping[str, Field | Group], block: type[Block], what: str, *others: str) -> dict[str, Field | Group]:
@@ -181,10 +181,10 @@ def _with(fields: Mapping[str, Field | Group], block: type[Block], what: str, *o
 
 def _key(meta: Option) -> Field:
     """An option as a key."""
-    if meta.kind == "word":
-        return Field("word", meta.among, default=meta.default, doc=meta.doc)
-    return Field(meta.kind, default=meta.default, low=meta.low, high=meta.high, among=meta.among, doc=meta.doc)
+    if meta.type == "word":
+        return Field("word", meta.choices, default=meta.default, doc=meta.doc)
+    return Field(meta.type, default=meta.default, low=meta.minimum, high=meta.maximum, among=meta.choices, doc=meta.doc)
 
 
-def _first_line(block: type[Block] | type[Site]) -> str:
+def _first_line(block: type[Block] | type[LinearFactory]) -> str:
     return (block.__doc__ or "").split("\n")[0]

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from scalesearch.blocks.sizes import is_array, truth
+from scalesearch.blocks.sizes import decide, is_array
 from scalesearch.space.schema.types import Field
 from scalesearch.space.syntax.choices import Alternatives, Computed, PerLayer, each_option
 from scalesearch.space.syntax.diagnostics import either, suggest
@@ -140,7 +140,7 @@ def _number(spec: Literal, field: Field, paths: Iterable[str]) -> int | float:
 def out_of_bounds(value: Any, field: Field) -> str | None:
     """The reason why ``value``, a number or an array, is not legal in ``field``, or ``None``."""
     low = lowest(field)
-    if (low is not None and truth(value < low)) or (field.high is not None and truth(value > field.high)):
+    if (low is not None and decide(value < low)) or (field.high is not None and decide(value > field.high)):
         return f"{say(value)} is out of bounds: expected {describe(field)}"
     if field.among and not is_array(value) and value not in field.among:
         return f"{say(value)} is not legal: expected {describe(field)}"
@@ -230,7 +230,7 @@ def settle(field: Field, value: Any, source: Computed) -> Any:
         return each if any(map(is_array, each)) or len(set(each)) > 1 else each[0]
     if field.kind in ("size", "number") and not isinstance(value, str | bool):
         whole = field.kind == "size"
-        if whole and truth(value % 1 != 0):
+        if whole and decide(value % 1 != 0):
             raise Fault(f"{source} is {say(value)}, which is not a whole number")
         if reason := out_of_bounds(value, field):
             raise Fault(f"{source}: {reason}")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from scalesearch.blocks.core import join
+from scalesearch.blocks.core import join_path
 from scalesearch.space.schema.bound_tree import Branch, Leaf
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.syntax.domains import Items, Literal, Spec
@@ -144,7 +144,7 @@ def _answered(group: Group, answers: Mapping[str, Any], key: str) -> dict[str, A
     variant = group.variants.get(str(answers.get(key)))
     written: dict[str, Any] = {str(answers[key]): _answered(variant, answers, key)} if variant is not None else {}
     for name, child in group.fields.items():
-        path = join(key, name)
+        path = join_path(key, name)
         if isinstance(child, Group):
             written |= {name: inside} if (inside := _answered(child, answers, path)) else {}
         elif path in answers:

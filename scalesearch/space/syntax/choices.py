@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from scalesearch.blocks.sizes import fixed, is_array
+from scalesearch.blocks.sizes import is_array, require_single_value
 from scalesearch.space.syntax.domains import Asker, Between, Fault, Literal, Spec
 from scalesearch.space.syntax.evaluator import EvaluationError, Lookup, evaluate
 from scalesearch.space.syntax.expressions import Expr, Ref, write
@@ -158,7 +158,7 @@ class PerLayer(Spec):
         depth = sheet.lookup(self.depth)
         if not (isinstance(depth, int) or is_array(depth)):
             raise Fault(f"{self} needs {self.depth}, which has no value")
-        layers = fixed(depth)
+        layers = require_single_value(depth)
         if self.ramp:
             low, high = (item.decide(sheet) for item in self.items)
             values = [self._between(low, high, at, max(layers - 1, 1)) for at in range(layers)]

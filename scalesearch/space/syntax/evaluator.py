@@ -6,7 +6,7 @@ ABSENT; so is a comparison, or an order between a word and a number (``off <= 0.
 out ABSENT does not apply, so it is met.
 
 Numbers may be arrays, one for each candidate of a population; where a comparison holds for some of them only, the
-population has to be split (:class:`scalesearch.blocks.sizes.Split`).
+population has to be split (:class:`scalesearch.blocks.sizes.PopulationSplitError`).
 """
 
 import functools
@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
-from scalesearch.blocks.sizes import is_array, is_number, truth
+from scalesearch.blocks.sizes import decide, is_array, is_number
 from scalesearch.space.syntax.expressions import LEVEL, Compare, Expr, Name, Operation, Ref, Value
 
 
@@ -108,9 +108,9 @@ def compare(op: str, left: Any, right: Any) -> Any:
     if _layered(left, right):
         return both([compare(op, *pair) for pair in _by_layer([left, right])])
     if op in ("==", "!="):
-        same = isinstance(left, bool) == isinstance(right, bool) and _comparable(left, right) and truth(left == right)
+        same = isinstance(left, bool) == isinstance(right, bool) and _comparable(left, right) and decide(left == right)
         return same == (op == "==")
-    return truth(ORDER[op](left, right)) if _number(left) and _number(right) else ABSENT
+    return decide(ORDER[op](left, right)) if _number(left) and _number(right) else ABSENT
 
 
 def _comparable(left: Any, right: Any) -> bool:
@@ -173,15 +173,15 @@ def _apply_to_many(op: str, operands: list[Any]) -> Any:
     if op in ("min", "max"):
         return functools.reduce(np.minimum if op == "min" else np.maximum, operands)
     if op in ("log", "sqrt"):
-        if truth(left <= 0 if op == "log" else left < 0):
+        if decide(left <= 0 if op == "log" else left < 0):
             raise EvaluationError(f"{op} of a number below zero is not a number")
         return np.log(left) if op == "log" else np.sqrt(left)
     if op not in LEVEL:
         return getattr(np, op)(left).astype(np.int64)
-    if op in ("/", "//", "%") and truth(right == 0):
+    if op in ("/", "//", "%") and decide(right == 0):
         raise EvaluationError(f"a number {op} 0 divides by zero")
-    if op == "/" and truth(left % right == 0):
+    if op == "/" and decide(left % right == 0):
         op = "//"
-    if op in ("*", "**") and truth(abs(OPERATIONS[op](left * 1.0, right * 1.0)) >= MOST_OF_MANY):
+    if op in ("*", "**") and decide(abs(OPERATIONS[op](left * 1.0, right * 1.0)) >= MOST_OF_MANY):
         raise EvaluationError(f"a number {op} another is too large for a population")
     return OPERATIONS[op](left, right)

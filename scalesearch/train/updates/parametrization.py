@@ -23,9 +23,9 @@ from typing import Any
 
 from scalesearch.blocks.ffn.base import FFN
 from scalesearch.blocks.layers import Layer
-from scalesearch.blocks.maps.sites import Factors as LowRank
+from scalesearch.blocks.maps.linear_factories import LowRankLinear as LowRank
 from scalesearch.blocks.mixers.base import Mixer
-from scalesearch.blocks.paths import Several
+from scalesearch.blocks.multi_path import MultiPath
 from scalesearch.nn.init import chain_deviations, fan_in
 from scalesearch.nn.module import Module
 from scalesearch.train.recipe import LearningRate, Recipe
@@ -146,7 +146,7 @@ def _scale_of_use(node: Module, path: str, name: str, recipe: Recipe) -> WeightS
 
 
 def _classify_weight(node: Module, path: str, name: str) -> WeightUse:
-    block, start = node.block, node.block.start(name)
+    block, start = node.block, node.block.initialization(name)
     shape = block.weights()[name]
     if start in ("cores", "table cores"):
         core, whole = chain_deviations(block, start, path)
@@ -173,7 +173,7 @@ def _position_factors(model: Any, recipe: Recipe) -> dict[str, Factors]:
             residual = _residual_factors(model, stack, len(layers), node.block) if scaled else (1.0, 1.0)
             for name, part in node.block.parts().items():
                 if isinstance(part.block, Mixer | FFN) or (
-                        isinstance(part.block, Several) and isinstance(part.block.path, Mixer | FFN)):
+                        isinstance(part.block, MultiPath) and isinstance(part.block.path, Mixer | FFN)):
                     for inner, factors in _branch_factors(part.block, residual, recipe):
                         at = f"{path}.{name}.{inner}"
                         found |= _distribute_factors(model.get_submodule(at), at, *factors)
@@ -182,12 +182,12 @@ def _position_factors(model: Any, recipe: Recipe) -> dict[str, Factors]:
 
 def _branch_factors(block: Any, residual: Factors, recipe: Recipe) -> Iterator[tuple[str, Factors]]:
     """The maps of one residual branch, with their factors; see :func:`_residual_factors`."""
-    if isinstance(block, Several) and block.merge is not None and block.merge.ends:  # whatever comes before a norm
+    if isinstance(block, MultiPath) and block.merge is not None and block.merge.path_norms:  # whatever comes before a norm
         last = residual[0]
-        yield from ((f"merge.{name}", (0.0 if recipe.zero_init else last, last)) for name in block.merge.ends)
+        yield from ((f"merge.{name}", (0.0 if recipe.zero_init else last, last)) for name in block.merge.path_norms)
         residual, recipe = (1.0, residual[1]), replace(recipe, zero_init=False)
-    if isinstance(block, Mixer | Several) and block.added:
-        for name, part in block.added.items():
+    if isinstance(block, Mixer | MultiPath) and block.branches:
+        for name, part in block.branches.items():
             yield from ((f"{name}.{inner}", factors) for inner, factors in _branch_factors(part, residual, recipe))
         return
     (last, inner), parts = residual, block.parts()

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from scalesearch.blocks.core import block
-from scalesearch.blocks.ffn import FFN, FFNS, ffn
-from scalesearch.blocks.maps.sites import DENSE
+from scalesearch.blocks.ffn import FFN, FFNS, register_ffn
+from scalesearch.blocks.maps.linear_factories import DENSE
 from scalesearch.export.huggingface import bundle as bundling
 from scalesearch.export.huggingface.bundle import bundle_source, format_block
 from scalesearch.nn import build
@@ -100,7 +100,7 @@ def test_shared_and_borrowed_weights_stay_one(tmp_path):
 
 
 def test_a_kind_of_somebody_else_comes_along(tmp_path):
-    ffn("maxout")(Grouped)
+    register_ffn("maxout")(Grouped)
     try:
         changes = {f"encoder.ffn.{key}": value for key, value in
                    {"hidden": 8, "pieces": 2, "groups": 2, "activation": "tanh", "skip": True}.items()}

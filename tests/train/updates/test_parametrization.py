@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from scalesearch.blocks.ffn.base import FFN
-from scalesearch.blocks.maps.sites import Chain, LowRank
+from scalesearch.blocks.maps.linear_factories import Chain, LowRank
 from scalesearch.blocks.mixers.base import Mixer
-from scalesearch.blocks.paths import Several
+from scalesearch.blocks.multi_path import MultiPath
 from scalesearch.data import make_batch
 from scalesearch.nn.build import module
 from scalesearch.nn.init import chain_deviations
@@ -88,14 +88,14 @@ def test_with_last_maps_of_zero_every_branch_gives_zero_and_can_learn(seed: int)
     nodes = {path: node for path, node in model.named_modules() if isinstance(node, Module) and ".partial." not in path
              and not path.startswith("embedding.")}  # whose attention is no branch of a stack
     first = [node.local for node in nodes.values() if getattr(node.block, "join", None) == "before"]
-    normed = [path for path, node in nodes.items() if isinstance(node.block, Several) and node.block.merge
-              and node.block.merge.ends]  # whose branches end with norms
+    normed = [path for path, node in nodes.items() if isinstance(node.block, MultiPath) and node.block.merge
+              and node.block.merge.path_norms]  # whose branches end with norms
     for path, node in nodes.items():
         inside = any(path.startswith(f"{one}.") for one in normed)
         if path in normed or (isinstance(node.block, Mixer | FFN) and node not in first and not inside):
             node.register_forward_hook(lambda one, _, y: seen.append((one, y)))
     model(torch.tensor([[5, 6, 7]]), torch.tensor([[2, 8, 9]])).log_softmax(-1)[..., 5].sum().backward()
-    ends = [(node, y) for node, y in seen if isinstance(node.block, Several) or node.block.ends]
+    ends = [(node, y) for node, y in seen if isinstance(node.block, MultiPath) or node.block.ends]
     assert ends and all(not y.any() for _, y in ends)
     learning = [weight.grad is not None and bool(weight.grad.any()) for node, _ in ends
                 for name, weight in node.named_parameters()

@@ -9,24 +9,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scalesearch.blocks.core import Size
-from scalesearch.blocks.sizes import by_value
+from scalesearch.blocks.sizes import map_values
 
 
-class Schedule:
+class SharingSchedule:
     """An assignment of layers to groups that share weights; a subclass defines ``groups``."""
 
-    arguments: tuple[int, int | None] = (0, 0)  # how many ints the language takes: at least, at most
+    argument_counts: tuple[int, int | None] = (0, 0)  # how many ints the language takes: at least, at most
 
     def groups(self, depth: int) -> list[int]:
         """The group of each layer, as the schedule numbers them."""
         raise NotImplementedError
 
-    def unique(self, depth: Size) -> Size:
+    def num_groups(self, depth: Size) -> Size:
         """The number of groups of ``depth`` layers."""
-        count: Size = by_value(depth, lambda layers: len(set(self.groups(layers))))
+        count: Size = map_values(depth, lambda layers: len(set(self.groups(layers))))
         return count
 
-    def misfit(self, depth: int) -> str | None:
+    def validate(self, depth: int) -> str | None:
         """The reason why the schedule does not fit ``depth`` layers, or None."""
         return None
 
@@ -35,24 +35,24 @@ class Schedule:
         groups = self.groups(depth)
         return [groups.index(group) for group in groups]
 
-    def canonical(self, depth: int) -> list[int]:
+    def canonical_groups(self, depth: int) -> list[int]:
         """A value that is equal for schedules that share alike at this depth."""
         return self.owners(depth)
 
 
 @dataclass(frozen=True)
-class Own(Schedule):
+class NoSharing(SharingSchedule):
     """No sharing: a group for each layer."""
 
     def groups(self, depth: int) -> list[int]:
         return list(range(depth))
 
-    def unique(self, depth: Size) -> Size:
+    def num_groups(self, depth: Size) -> Size:
         return depth
 
 
 @dataclass(frozen=True)
-class One(Schedule):
+class FullSharing(SharingSchedule):
     """One set of weights for all layers (Universal Transformer, ALBERT)."""
 
     def groups(self, depth: int) -> list[int]:
@@ -60,18 +60,18 @@ class One(Schedule):
 
 
 @dataclass(frozen=True)
-class InGroups(Schedule):
+class GroupCountSchedule(SharingSchedule):
     """A schedule of a fixed number of groups, at most one a layer."""
 
     group_count: int
-    arguments = (1, 1)
+    argument_counts = (1, 1)
 
-    def misfit(self, depth: int) -> str | None:
+    def validate(self, depth: int) -> str | None:
         return None if self.group_count >= 1 else "needs at least one group"
 
 
 @dataclass(frozen=True)
-class Cycle(InGroups):
+class CycleSharing(GroupCountSchedule):
     """Layer i uses group i mod g: 0 1 2 0 1 2 (Takase & Kiyono 2021; EdgeFormer's encoder)."""
 
     def groups(self, depth: int) -> list[int]:
@@ -79,7 +79,7 @@ class Cycle(InGroups):
 
 
 @dataclass(frozen=True)
-class Sequence(InGroups):
+class SequenceSharing(GroupCountSchedule):
     """Consecutive layers share: 0 0 1 1 2 2 (Takase & Kiyono 2021). Earlier groups take the remainder."""
 
     def groups(self, depth: int) -> list[int]:
@@ -89,7 +89,7 @@ class Sequence(InGroups):
 
 
 @dataclass(frozen=True)
-class ReverseCycle(InGroups):
+class ReverseCycleSharing(GroupCountSchedule):
     """A cycle whose last round runs backwards: 0 1 2 0 1 2 2 1 0 (Takase & Kiyono 2021, "cycle (rev)")."""
 
     def groups(self, depth: int) -> list[int]:
@@ -101,7 +101,7 @@ class ReverseCycle(InGroups):
 
 
 @dataclass(frozen=True)
-class Sandwich(Schedule):
+class SandwichSharing(SharingSchedule):
     """First and last layer their own, all between them one (Subformer, Reid et al. 2021)."""
 
     def groups(self, depth: int) -> list[int]:
@@ -109,49 +109,49 @@ class Sandwich(Schedule):
 
 
 @dataclass(frozen=True)
-class Explicit(Schedule):
+class ExplicitSharing(SharingSchedule):
     """A list that names the group of each layer: ``[0, 0, 1, 0]``."""
 
-    given: tuple[int, ...]
+    group_of_layer: tuple[int, ...]
 
     def groups(self, depth: int) -> list[int]:
-        return list(self.given)
+        return list(self.group_of_layer)
 
-    def misfit(self, depth: int) -> str | None:
-        return None if len(self.given) == depth else f"lists {len(self.given)} layers, but there are {depth}"
+    def validate(self, depth: int) -> str | None:
+        return None if len(self.group_of_layer) == depth else f"lists {len(self.group_of_layer)} layers, but there are {depth}"
 
 
 @dataclass(frozen=True)
-class Counted(Schedule):
+class GroupSizeSchedule(SharingSchedule):
     """A schedule that says how many layers each group serves."""
 
-    loads: tuple[int, ...]
-    arguments = (1, None)
+    group_sizes: tuple[int, ...]
+    argument_counts = (1, None)
 
-    def unique(self, depth: Size) -> Size:
-        return len(self.loads)
+    def num_groups(self, depth: Size) -> Size:
+        return len(self.group_sizes)
 
-    def misfit(self, depth: int) -> str | None:
-        if min(self.loads, default=0) < 1:
+    def validate(self, depth: int) -> str | None:
+        if min(self.group_sizes, default=0) < 1:
             return "gives a group no layer"
-        total = sum(self.loads)
+        total = sum(self.group_sizes)
         return None if total == depth else f"serves {total} layers, but there are {depth}"
 
 
 @dataclass(frozen=True)
-class Runs(Counted):
+class RunSharing(GroupSizeSchedule):
     """Runs of consecutive layers: ``runs(1, 11)`` is the first layer alone, then eleven that share."""
 
     def groups(self, depth: int) -> list[int]:
-        return [group for group, load in enumerate(self.loads) for _ in range(load)]
+        return [group for group, load in enumerate(self.group_sizes) for _ in range(load)]
 
 
 @dataclass(frozen=True)
-class Load(Counted):
+class LoadSharing(GroupSizeSchedule):
     """Groups of given loads, dealt in turn: ``load(6, 6)`` is 0 1 0 1 … (EdgeFormer, Table 3; ``6-6`` for short)."""
 
     def groups(self, depth: int) -> list[int]:
-        left, dealt = list(self.loads), []
+        left, dealt = list(self.group_sizes), []
         while any(left):
             for group, load in enumerate(left):
                 if load:
@@ -161,37 +161,37 @@ class Load(Counted):
 
 
 @dataclass(frozen=True)
-class Borrow:
+class CrossStackTie:
     """Sharing with another stack: layer i uses the ``part`` of its layer ``layers[i]``, an owner."""
 
     path: str  # of the Repeat that owns the weights, e.g. "encoder.layers"
     part: str
     layers: tuple[int, ...]
 
-    def unique(self, depth: Size) -> Size:
+    def num_groups(self, depth: Size) -> Size:
         """Borrowed weights are billed where they are owned."""
         return 0
 
-    def canonical(self, depth: int) -> list[str]:
+    def canonical_groups(self, depth: int) -> list[str]:
         """The owner of each layer, by name."""
         return [f"{self.path}.{layer}.{self.part}" for layer in self.layers]
 
 
-SCHEDULES: dict[str, type[Schedule]] = {
-    "own": Own,
-    "one": One,
-    "cycle": Cycle,
-    "sequence": Sequence,
-    "reverse_cycle": ReverseCycle,
-    "sandwich": Sandwich,
-    "runs": Runs,
-    "load": Load,
+SCHEDULES: dict[str, type[SharingSchedule]] = {
+    "own": NoSharing,
+    "one": FullSharing,
+    "cycle": CycleSharing,
+    "sequence": SequenceSharing,
+    "reverse_cycle": ReverseCycleSharing,
+    "sandwich": SandwichSharing,
+    "runs": RunSharing,
+    "load": LoadSharing,
 }
 
 
-def schedule(name: str, arguments: tuple[int, ...] = ()) -> Schedule:
+def make_schedule(name: str, arguments: tuple[int, ...] = ()) -> SharingSchedule:
     """The schedule that the language calls ``name(arguments)``."""
     kind = SCHEDULES[name]
-    if issubclass(kind, Counted):
+    if issubclass(kind, GroupSizeSchedule):
         return kind(arguments)
     return kind(*arguments)

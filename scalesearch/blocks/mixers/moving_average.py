@@ -5,12 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scalesearch.blocks.core import KEYS, SEQ, SEQ_KEYS, TGT, Axis, Block, Shape, Size, Use, Work, block, not_kept
+from scalesearch.blocks.core import (
+    SEQ,
+    SEQ_KEYS,
+    TGT,
+    TGT_KEYS,
+    Axis,
+    Block,
+    LoopNest,
+    Shape,
+    Size,
+    Use,
+    block,
+    discarded_activations,
+)
 from scalesearch.blocks.leaves import KeyValueCache
-from scalesearch.blocks.mixers.base import Mixer, mixer
-from scalesearch.blocks.options import option
+from scalesearch.blocks.mixers.base import Mixer, register_mixer
+from scalesearch.blocks.options import option_field
 
-ENOUGH = 64  # lags in a folded kernel, and multiples of it: steps of a search then share one
+LAG_BLOCK = 64  # lags in a folded kernel, and multiples of it: steps of a search then share one
 
 
 @block
@@ -32,17 +45,17 @@ class MovingAverage(Block):
         each = (self.sides * self.d, self.dims)
         return {"delta": each, "alpha": each, "beta": each, "gamma": each, "omega": (self.d,)}
 
-    def start(self, name: str) -> str:
+    def initialization(self, name: str) -> str:
         return "one" if name in ("gamma", "omega") else "table"
 
-    def work(self) -> Sequence[Work]:
+    def loop_nests(self) -> Sequence[LoopNest]:
         channels = self.sides * self.d
         averages, product = (self.keys, channels, self.dims), (self.queries, self.keys, self.d)
         # Five: steps from its weights to those of the first distance.
         kept: list[Shape] = [averages, product, (5, channels, self.dims), (self.queries, 2, self.d)]
-        return [Work(product), Work(averages, "once"), *(Work(loops, "activation") for loops in kept)]
+        return [LoopNest(product), LoopNest(averages, "once"), *(LoopNest(loops, "activation") for loops in kept)]
 
-    def forward(self, m: Any, x: Any, seen: Any) -> Any:
+    def forward(self, module: Any, x: Any, seen: Any) -> Any:
         """(batch, queries, d) at the end of ``seen`` (batch, keys, d) to (batch, queries, d)."""
         import torch
         from torch.nn.functional import silu
@@ -50,17 +63,17 @@ class MovingAverage(Block):
         new, length = x.shape[1], seen.shape[1]
         at = torch.arange(length, device=x.device)
         distance = at[length - new :, None] - at[None]
-        lags = self._weights(m, length)
+        lags = self._lag_weights(module, length)
         near = lags[: self.d, distance.clamp(min=0)] * (distance >= 0)  # (d, queries, keys)
         if self.sides == 2:
             near = near + lags[self.d :, (-distance).clamp(min=0)] * (distance <= 0)
-        return silu(m.omega * x + (near @ seen.permute(2, 1, 0)).permute(2, 1, 0))
+        return silu(module.omega * x + (near @ seen.permute(2, 1, 0)).permute(2, 1, 0))
 
-    def _weights(self, m: Any, length: int) -> Any:
+    def _lag_weights(self, m: Any, length: int) -> Any:
         """Weights (sides · d, ``length`` or more) of what is so many positions away."""
         import torch
 
-        many = length if m.folds is None else -(-length // ENOUGH) * ENOUGH
+        many = length if m.folds is None else -(-length // LAG_BLOCK) * LAG_BLOCK
 
         def compute() -> Any:
             p, lag = m.delta.sigmoid(), torch.arange(many, device=m.delta.device)
@@ -71,30 +84,30 @@ class MovingAverage(Block):
         return m.constant(f"lags {many}", compute)
 
 
-@mixer("average")
+@register_mixer("average")
 @block
-class Average(Mixer):
+class MovingAverageMixer(Mixer):
     """A damped moving average of each channel (Mega's, without its gated attention)."""
 
-    dims: Size = option("16", doc="averages of each channel")
+    dims: Size = option_field("16", doc="averages of each channel")
 
     @property
     def keys(self) -> Axis:
         """The axis of all positions that it averages."""
-        return {TGT: KEYS, SEQ: SEQ_KEYS}.get(self.queries, self.queries)
+        return {TGT: TGT_KEYS, SEQ: SEQ_KEYS}.get(self.queries, self.queries)
 
     def parts(self) -> Mapping[str, Block | Use]:
         average = MovingAverage(self.d, self.dims, self.queries, self.keys, 1 if self.decoder else 2)
         return {"average": average} | ({"store": KeyValueCache(self.d, self.keys)} if self.decoder else {})
 
     @property
-    def copies(self) -> Any:
+    def copies_input(self) -> Any:
         return self.queries != TGT  # with zeros for padding, which is after a target
 
-    def work(self) -> Sequence[Work]:
-        copied = [Work((*self.over, self.d), "activation")] if self.copies else []
-        return [*not_kept(self.d, self.over, self), *copied]
+    def loop_nests(self) -> Sequence[LoopNest]:
+        copied = [LoopNest((*self.over, self.d), "activation")] if self.copies_input else []
+        return [*discarded_activations(self.d, self.over, self), *copied]
 
-    def forward(self, m: Any, x: Any, present: Any, bias: Any, cache: Any = None, carried: Any = None) -> Any:
-        x = x if present is None else x * present[..., None]
-        return m.average(x, x if cache is None else cache.append(m, x[:, None])[0][:, 0])
+    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None, carried_scores: Any = None) -> Any:
+        x = x if token_mask is None else x * token_mask[..., None]
+        return module.average(x, x if cache is None else cache.append(module, x[:, None])[0][:, 0])

@@ -13,11 +13,20 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from scalesearch.blocks.core import Block, Shape, Size, block
-from scalesearch.blocks.sizes import by_value, either, is_array, key_of, maximum, memoised, minimum, root
+from scalesearch.blocks.sizes import (
+    is_array,
+    map_values,
+    maximum,
+    memoize,
+    minimum,
+    select_where,
+    size_key,
+    square_root,
+)
 
 
 @lru_cache(maxsize=4096)
-def split(n: int, length: int) -> tuple[int, ...]:
+def split_factors(n: int, length: int) -> tuple[int, ...]:
     """Factors of ``n``, ``length`` of them, as in Anthe's released code.
 
     That has no rule for primes: theirs are n, 1 …
@@ -25,19 +34,19 @@ def split(n: int, length: int) -> tuple[int, ...]:
     >>> split(512, 2), split(1365, 3), split(32000, 4)
     ((32, 16), (3, 35, 13), (20, 20, 20, 4))
     """
-    primes = factorise(n)
+    primes = prime_factors(n)
     if length == 3:
-        return _thirds(n, primes)
+        return _three_factors(n, primes)
     if len(primes) <= 1:
         return (n, *[1] * (length - 1))
     if len(primes) <= 3:
         few = {(2, 2): (0, 1), (3, 2): (0, 0, 1), (2, 4): (0, 3), (3, 4): (0, 2, 3)}
-        return _deal(primes, few[len(primes), length], length)
+        return _distribute_primes(primes, few[len(primes), length], length)
     order = [*range(length), *reversed(range(length))]
-    return _deal(primes, [order[i % (2 * length)] for i in range(len(primes))], length)
+    return _distribute_primes(primes, [order[i % (2 * length)] for i in range(len(primes))], length)
 
 
-def factorise(n: int) -> list[int]:
+def prime_factors(n: int) -> list[int]:
     """The prime factors of ``n``, from the smallest, with multiplicity."""
     primes, p = [], 2
     while p * p <= n:
@@ -48,14 +57,14 @@ def factorise(n: int) -> list[int]:
     return [*primes, n] if n > 1 else primes
 
 
-def _deal(primes: Sequence[int], slots: Sequence[int], length: int) -> tuple[int, ...]:
+def _distribute_primes(primes: Sequence[int], slots: Sequence[int], length: int) -> tuple[int, ...]:
     dealt = [1] * length
     for prime, slot in zip(primes, slots):
         dealt[slot] *= prime
     return tuple(dealt)
 
 
-def _thirds(n: int, primes: list[int]) -> tuple[int, ...]:
+def _three_factors(n: int, primes: list[int]) -> tuple[int, ...]:
     twos = primes.count(2)
     odd = n >> twos
     if twos == 0:
@@ -70,98 +79,98 @@ def _thirds(n: int, primes: list[int]) -> tuple[int, ...]:
 
 
 @block
-class Cores(Block):
+class ChainCores(Block):
     """The shapes of a chain for an (A, C) matrix, and what its contractions cost: no operation of its own."""
 
-    a: tuple[Size, ...]
-    c: tuple[Size, ...]
+    input_factors: tuple[Size, ...]
+    output_factors: tuple[Size, ...]
     bond: Size
 
     @staticmethod
-    def of(rows: Size, columns: Size, ratio: float, length: int, bond: str) -> Cores:
+    def fit_ratio(rows: Size, columns: Size, ratio: float, length: int, bond: str) -> ChainCores:
         """The largest chain of at most ``ratio`` of the matrix's weights, bond 2 or more."""
         if is_array(rows) or is_array(columns) or is_array(ratio):
             # The three maps of an attention have one shape, and so have a gate and what it gates.
-            what = ("cores", key_of(columns), id(ratio), length, bond)
-            chain: Cores = memoised(rows, what, lambda: _cores(rows, columns, ratio, length, bond))
+            what = ("cores", size_key(columns), id(ratio), length, bond)
+            chain: ChainCores = memoize(rows, what, lambda: _cores(rows, columns, ratio, length, bond))
             return chain
-        return _one(rows, columns, ratio, length, bond)
+        return _cached_cores(rows, columns, ratio, length, bond)
 
     @cached_property
     def bonds(self) -> tuple[Size, ...]:
         """b₀ … bₙ."""
-        return (1, *[self.bond] * (len(self.a) - 1), 1)
+        return (1, *[self.bond] * (len(self.input_factors) - 1), 1)
 
     def shapes(self) -> dict[str, Shape]:
         """Core i has the shape (bᵢ₋₁, aᵢ, cᵢ, bᵢ)."""
         bonds = self.bonds
-        return {f"core{i}": (bonds[i], self.a[i], self.c[i], bonds[i + 1]) for i in range(len(self.a))}
+        return {f"core{i}": (bonds[i], self.input_factors[i], self.output_factors[i], bonds[i + 1]) for i in range(len(self.input_factors))}
 
     @cached_property
-    def _ways(self) -> list[tuple[Size, Size]]:
+    def _apply_costs(self) -> list[tuple[Size, Size]]:
         """Multiply-adds of applying the cores from the first and from the last, and the numbers that they then read."""
         b, ways = self.bonds, []
-        for a, c in ((self.a, self.c), (self.a[::-1], self.c[::-1])):
+        for a, c in ((self.input_factors, self.output_factors), (self.input_factors[::-1], self.output_factors[::-1])):
             read = [b[i] * math.prod(c[:i]) * math.prod(a[i:]) for i in range(len(a))]
             ways.append((sum(n * b[i + 1] * c[i] for i, n in enumerate(read)), sum(read)))
         return ways
 
     @cached_property
-    def backwards(self) -> Any:
+    def applies_from_last(self) -> Any:
         """True where applying the cores from the last is cheaper; an array for a population."""
-        return self._ways[1][0] < self._ways[0][0]
+        return self._apply_costs[1][0] < self._apply_costs[0][0]
 
     @cached_property
-    def steps(self) -> Size:
+    def apply_macs(self) -> Size:
         """Multiply-adds of applying core after core to one vector, the cheaper way round."""
-        cheaper: Size = minimum(self._ways[0][0], self._ways[1][0])
+        cheaper: Size = minimum(self._apply_costs[0][0], self._apply_costs[1][0])
         return cheaper
 
     @property
-    def copies(self) -> Any:
+    def copies_input(self) -> Any:
         """True where the first core that is applied reads a copy of the vector: all but the last do."""
-        return either(self.backwards, False, True)
+        return select_where(self.applies_from_last, False, True)
 
     @cached_property
-    def states(self) -> tuple[Size, Size]:
+    def apply_activations(self) -> tuple[Size, Size]:
         """Numbers that the cores, applied one by one, keep for the backward pass: of a vector, of weights alone.
 
         They are what each core reads; from the end, copies of the cores as well, but not of the vector.
         """
-        (_, ahead), (_, back) = self._ways
+        (_, ahead), (_, back) = self._apply_costs
         copied = sum(math.prod(shape) for shape in self.shapes().values())  # type: ignore[arg-type, misc]
-        return either(self.backwards, back - math.prod(self.a), ahead), either(self.backwards, copied, 0)
+        return select_where(self.applies_from_last, back - math.prod(self.input_factors), ahead), select_where(self.applies_from_last, copied, 0)
 
     @cached_property
-    def building(self) -> tuple[Size, Size]:
+    def contraction_cost(self) -> tuple[Size, Size]:
         """Multiply-adds of contracting all cores to the matrix, in the cheapest order; numbers of it and its pieces."""
-        return self._merged(0, len(self.a))
+        return self._contraction_cost(0, len(self.input_factors))
 
-    def _merged(self, start: int, end: int) -> tuple[Size, Size]:
+    def _contraction_cost(self, start: int, end: int) -> tuple[Size, Size]:
         """Multiply-adds of contracting cores ``start`` to ``end`` in the cheapest order, and numbers of all pieces."""
         if end - start == 1:
             return 0, 0
-        (cost, pieces), *others = (self._meeting(start, k, end) for k in range(start + 1, end))
+        (cost, pieces), *others = (self._split_cost(start, k, end) for k in range(start + 1, end))
         for other in others:
-            cost, pieces = minimum(cost, other[0]), either(other[0] < cost, other[1], pieces)
+            cost, pieces = minimum(cost, other[0]), select_where(other[0] < cost, other[1], pieces)
         return cost, pieces
 
-    def _meeting(self, start: int, k: int, end: int) -> tuple[Size, Size]:
+    def _split_cost(self, start: int, k: int, end: int) -> tuple[Size, Size]:
         """:meth:`_merged`, if the last two pieces meet at ``k``."""
-        size = math.prod(self.a[start:end]) * math.prod(self.c[start:end]) * self.bonds[start] * self.bonds[end]
-        (left, some), (right, more) = self._merged(start, k), self._merged(k, end)
+        size = math.prod(self.input_factors[start:end]) * math.prod(self.output_factors[start:end]) * self.bonds[start] * self.bonds[end]
+        (left, some), (right, more) = self._contraction_cost(start, k), self._contraction_cost(k, end)
         return left + right + size * self.bonds[k], some + more + size
 
     @cached_property
-    def lookup(self) -> Size:
+    def lookup_macs(self) -> Size:
         """Multiply-adds of one row of the matrix: cores are sliced at its digits and multiplied from the left."""
         b = self.bonds
-        return sum(math.prod(self.c[: i + 1]) * b[i] * b[i + 1] for i in range(1, len(self.a)))
+        return sum(math.prod(self.output_factors[: i + 1]) * b[i] * b[i + 1] for i in range(1, len(self.input_factors)))
 
     @cached_property
-    def slices(self) -> Size:
+    def lookup_activations(self) -> Size:
         """Numbers that one row keeps for the backward pass: both factors of each product."""
-        b, c = self.bonds, self.c
+        b, c = self.bonds, self.output_factors
         return sum(math.prod(c[:i]) * b[i] + b[i] * c[i] * b[i + 1] for i in range(1, len(c)))
 
     # The operations. ``cores`` are the weights, (bᵢ₋₁, aᵢ, cᵢ, bᵢ) each.
@@ -171,7 +180,7 @@ class Cores(Block):
         end = len(cores) if end is None else end
         if end - start == 1:
             return cores[start]
-        middle = min(range(start + 1, end), key=lambda k: self._meeting(start, k, end)[0])
+        middle = min(range(start + 1, end), key=lambda k: self._split_cost(start, k, end)[0])
         left, right = self.matrix(cores, start, middle), self.matrix(cores, middle, end)
         both = left.flatten(0, 2) @ right.flatten(1, 3)
         both = both.reshape(*left.shape[:3], *right.shape[1:])
@@ -179,11 +188,11 @@ class Cores(Block):
 
     def apply(self, cores: Sequence[Any], x: Any) -> Any:
         """x W for vectors (N, A), core after core: (N, C)."""
-        from_the_end = self.backwards
+        from_the_end = self.applies_from_last
         order = range(len(cores) - 1, -1, -1) if from_the_end else range(len(cores))
         state = x[:, None, None]  # (N, done, bond, left): what is done and what is left lie outermost first
         for i in order:
-            core, a = cores[i], self.a[i]
+            core, a = cores[i], self.input_factors[i]
             if from_the_end:  # the last factor of what is left is contracted, and stands before all that is done
                 state = state.unflatten(3, (-1, a)).permute(0, 3, 1, 4, 2)  # (N, left, done, a, bond)
                 flat = core.permute(1, 3, 0, 2).flatten(2, 3).flatten(0, 1)  # (a · b', b · c)
@@ -201,7 +210,7 @@ class Cores(Block):
     def rows(self, cores: Sequence[Any], index: Any) -> Any:
         """Rows ``index`` (N,) of the matrix: (N, C)."""
         digits, rest = [], index
-        for a in reversed(self.a):
+        for a in reversed(self.input_factors):
             digits.append(rest % a)
             rest = rest // a
         digits.reverse()
@@ -212,7 +221,7 @@ class Cores(Block):
         return product.flatten(1, 2)
 
 
-def _cores(rows: Size, columns: Size, ratio: float, length: int, bond: str) -> Cores:
+def _cores(rows: Size, columns: Size, ratio: float, length: int, bond: str) -> ChainCores:
     a, c = (_factors(size, length) for size in (rows, columns))
     ends = a[0] * c[0] + a[-1] * c[-1]
     middle = sum(x * y for x, y in zip(a[1:-1], c[1:-1]))
@@ -221,18 +230,18 @@ def _cores(rows: Size, columns: Size, ratio: float, length: int, bond: str) -> C
     if length == 2:
         exact = target / ends
     elif length == 4 and bond == "published":  # the released code divides the root alone, so most bonds are 2
-        exact = root(ends**2 + 4 * middle * target) / (2 * middle) - ends
+        exact = square_root(ends**2 + 4 * middle * target) / (2 * middle) - ends
     else:
-        exact = (root(ends**2 + 4 * middle * target) - ends) / (2 * middle)
-    return Cores(a, c, maximum(2, exact.astype("int64") if is_array(exact) else int(exact)))
+        exact = (square_root(ends**2 + 4 * middle * target) - ends) / (2 * middle)
+    return ChainCores(a, c, maximum(2, exact.astype("int64") if is_array(exact) else int(exact)))
 
 
 def _factors(size: Size, length: int) -> tuple[Size, ...]:
-    """:func:`split` of one size, or of a population's, memoised."""
+    """:func:`split_factors` of one size, or of a population's, memoised."""
     if not is_array(size):
-        return split(size, length)
-    factors: tuple[Size, ...] = memoised(size, ("split", length), lambda: by_value(size, lambda n: split(n, length)))
+        return split_factors(size, length)
+    factors: tuple[Size, ...] = memoize(size, ("split", length), lambda: map_values(size, lambda n: split_factors(n, length)))
     return factors
 
 
-_one = lru_cache(maxsize=4096)(_cores)
+_cached_cores = lru_cache(maxsize=4096)(_cores)

@@ -14,38 +14,38 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalesearch.blocks.sizes import truth
+from scalesearch.blocks.sizes import decide
 from scalesearch.errors import UserError
 
-Key = tuple[int, ...]  # the columns of a monomial, sorted, each as often as its power
-CHUNK = 8192  # rows whose products stay in a cache
-LARGEST = 2**63 - 1
+Monomial = tuple[int, ...]  # the columns of a monomial, sorted, each as often as its power
+CHUNK_ROWS = 8192  # rows whose products stay in a cache
+INT64_MAX = 2**63 - 1
 
 
-class Overflow(UserError):
+class CostOverflowError(UserError):
     """A cost that may not fit 64 bits, in which populations are costed."""
 
     code = "too-large"
 
 
-class Columns:
-    """The columns of a population of ``rows`` candidates, and their names."""
+class PopulationColumns:
+    """The columns of a population of ``num_candidates`` candidates, and their names."""
 
-    def __init__(self, rows: int) -> None:
-        self.rows = rows
+    def __init__(self, num_candidates: int) -> None:
+        self.num_candidates = num_candidates
         self.arrays: list[NDArray[np.int64]] = []
         self.names: list[str] = []
-        self.known: dict[Any, Any] = {}  # values of sizes.memoised
+        self.memo: dict[Any, Any] = {}  # values of sizes.memoised
         self._index: dict[int, int] = {}
-        self._largest: dict[int, int] = {}
+        self._max_abs: dict[int, int] = {}
 
-    def symbol(self, array: NDArray[np.int64], name: str = "") -> Poly:
+    def variable(self, array: NDArray[np.int64], name: str = "") -> Polynomial:
         """The column as a polynomial; the same array is always the same column."""
         if id(array) not in self._index:
             self._index[id(array)] = len(self.arrays)
             self.arrays.append(array)
             self.names.append(name or f"x{len(self.names)}")
-        return Poly(self, {(self._index[id(array)],): 1})
+        return Polynomial(self, {(self._index[id(array)],): 1})
 
     def evaluate(self, polys: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Evaluate polynomials exactly, one array each; numbers and arrays stay.
@@ -55,100 +55,100 @@ class Columns:
         """
         for name, number in polys.items():
             if isinstance(number, int):
-                self._check(name, Poly(self, {(): number}))
-        arrays = {name: np.empty(self.rows, np.int64) for name, p in polys.items() if isinstance(p, Poly)}
+                self._check(name, Polynomial(self, {(): number}))
+        arrays = {name: np.empty(self.num_candidates, np.int64) for name, p in polys.items() if isinstance(p, Polynomial)}
         for name in arrays:
             self._check(name, polys[name])
-        for start in range(0, self.rows, CHUNK):
-            part = slice(start, start + CHUNK)
-            products: dict[Key, NDArray[np.int64]] = {}
+        for start in range(0, self.num_candidates, CHUNK_ROWS):
+            part = slice(start, start + CHUNK_ROWS)
+            products: dict[Monomial, NDArray[np.int64]] = {}
             for name, array in arrays.items():
                 array[part] = self._sum(polys[name], part, products)
-        return {name: arrays[name] if name in arrays else np.broadcast_to(p, self.rows) for name, p in polys.items()}
+        return {name: arrays[name] if name in arrays else np.broadcast_to(p, self.num_candidates) for name, p in polys.items()}
 
-    def _sum(self, poly: Poly, part: slice, products: dict[Key, NDArray[np.int64]]) -> Any:
+    def _sum(self, poly: Polynomial, part: slice, products: dict[Monomial, NDArray[np.int64]]) -> Any:
         total: Any = poly.terms.get((), 0)
         for key, factor in poly.terms.items():
             if key:
                 total = total + factor * self._product(key, part, products)
         return total
 
-    def _product(self, key: Key, part: slice, products: dict[Key, NDArray[np.int64]]) -> NDArray[np.int64]:
+    def _product(self, key: Monomial, part: slice, products: dict[Monomial, NDArray[np.int64]]) -> NDArray[np.int64]:
         if key not in products:
             last = self.arrays[key[-1]][part]
             products[key] = last if len(key) == 1 else self._product(key[:-1], part, products) * last
         return products[key]
 
-    def _check(self, name: str, poly: Poly) -> None:
+    def _check(self, name: str, poly: Polynomial) -> None:
         """Check that the sum of absolute terms fits 64 bits."""
         most = 0
         for key, factor in poly.terms.items():
             product = abs(factor)
             for column in key:
-                product *= self.largest(column)
+                product *= self.max_abs(column)
             most += product
-        if most > LARGEST:
-            raise Overflow(f"{name} may reach {most:.3g}, which 64 bits do not hold; smaller sizes, lengths or "
+        if most > INT64_MAX:
+            raise CostOverflowError(f"{name} may reach {most:.3g}, which 64 bits do not hold; smaller sizes, lengths or "
                            "vocabularies do")
 
-    def largest(self, column: int) -> int:
+    def max_abs(self, column: int) -> int:
         """The largest absolute value in a column."""
-        if column not in self._largest:
+        if column not in self._max_abs:
             array = self.arrays[column]
-            self._largest[column] = max(abs(int(array.max())), abs(int(array.min()))) if len(array) else 0
-        return self._largest[column]
+            self._max_abs[column] = max(abs(int(array.max())), abs(int(array.min()))) if len(array) else 0
+        return self._max_abs[column]
 
 
-class Each(np.ndarray[Any, Any]):
+class ElementwiseCondition(np.ndarray[Any, Any]):
     """A condition for each candidate, true or false as a whole; else it raises Split."""
 
     def __bool__(self) -> bool:
-        return bool(self.item()) if self.ndim == 0 else truth(self != 0)
+        return bool(self.item()) if self.ndim == 0 else decide(self != 0)
 
 
 def _comparison(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    return lambda poly, other: compare(poly.values(), number(other)).view(Each)
+    return lambda poly, other: compare(poly.values(), to_array(other)).view(ElementwiseCondition)
 
 
-class Poly:
+class Polynomial:
     """A polynomial with whole coefficients over the columns of one population."""
 
     __slots__ = ("columns", "terms")
     __array_ufunc__ = None  # an array beside a polynomial leaves the arithmetic to the polynomial
     dtype = np.dtype(np.int64)
 
-    def __init__(self, columns: Columns, terms: dict[Key, int]) -> None:
+    def __init__(self, columns: PopulationColumns, terms: dict[Monomial, int]) -> None:
         self.columns, self.terms = columns, terms
 
     def values(self) -> NDArray[np.int64]:
         """One number for each candidate."""
         return self.columns.evaluate({"a size": self})["a size"]
 
-    def _other(self, x: Any) -> Poly | None:
+    def _as_polynomial(self, x: Any) -> Polynomial | None:
         """``x`` as a polynomial over the same columns; None if it is none."""
-        if isinstance(x, Poly):
+        if isinstance(x, Polynomial):
             return x
         if isinstance(x, int | np.integer):
-            return Poly(self.columns, {(): int(x)} if x else {})
+            return Polynomial(self.columns, {(): int(x)} if x else {})
         if isinstance(x, np.ndarray) and np.issubdtype(x.dtype, np.integer):
-            return self.columns.symbol(x)
+            return self.columns.variable(x)
         return None
 
     def __add__(self, other: Any) -> Any:
         if isinstance(other, int):
-            return Poly(self.columns, {**self.terms, (): self.terms.get((), 0) + other}) if other else self
-        right = self._other(other)
+            return Polynomial(self.columns, {**self.terms, (): self.terms.get((), 0) + other}) if other else self
+        right = self._as_polynomial(other)
         if right is None:
             return self.values() + other
         terms = dict(self.terms)
         for key, factor in right.terms.items():
             terms[key] = terms.get(key, 0) + factor
-        return Poly(self.columns, terms)
+        return Polynomial(self.columns, terms)
 
     __radd__ = __add__
 
-    def __neg__(self) -> Poly:
-        return Poly(self.columns, {key: -factor for key, factor in self.terms.items()})
+    def __neg__(self) -> Polynomial:
+        return Polynomial(self.columns, {key: -factor for key, factor in self.terms.items()})
 
     def __sub__(self, other: Any) -> Any:
         return self + (-other)
@@ -158,16 +158,16 @@ class Poly:
 
     def __mul__(self, other: Any) -> Any:
         if isinstance(other, int):
-            return Poly(self.columns, {key: factor * other for key, factor in self.terms.items()} if other else {})
-        right = self._other(other)
+            return Polynomial(self.columns, {key: factor * other for key, factor in self.terms.items()} if other else {})
+        right = self._as_polynomial(other)
         if right is None:
             return self.values() * other
-        terms: dict[Key, int] = {}
+        terms: dict[Monomial, int] = {}
         for one, a in self.terms.items():
             for two, b in right.terms.items():
                 key = tuple(sorted(one + two))
                 terms[key] = terms.get(key, 0) + a * b
-        return Poly(self.columns, terms)
+        return Polynomial(self.columns, terms)
 
     __rmul__ = __mul__
 
@@ -178,27 +178,27 @@ class Poly:
         return result
 
     def __floordiv__(self, other: Any) -> Any:
-        right = self._other(other)
+        right = self._as_polynomial(other)
         if right is None:
             return self.values() // other
-        exact = _divided(self, right)
-        return exact if exact is not None else self.columns.symbol(self.values() // right.values())
+        exact = _divide_exactly(self, right)
+        return exact if exact is not None else self.columns.variable(self.values() // right.values())
 
     def __rfloordiv__(self, other: Any) -> Any:
-        return self.columns.symbol(other // self.values())
+        return self.columns.variable(other // self.values())
 
     def __mod__(self, other: Any) -> Any:
-        right = self._other(other)
+        right = self._as_polynomial(other)
         assert right is not None
-        if _divided(self, right) is not None:
+        if _divide_exactly(self, right) is not None:
             return 0
-        return (self.values() % right.values()).view(Each)
+        return (self.values() % right.values()).view(ElementwiseCondition)
 
     def __rmod__(self, other: Any) -> Any:
-        return (other % self.values()).view(Each)
+        return (other % self.values()).view(ElementwiseCondition)
 
     def __truediv__(self, other: Any) -> Any:
-        return self.values() / number(other)
+        return self.values() / to_array(other)
 
     def __rtruediv__(self, other: Any) -> Any:
         return other / self.values()
@@ -209,7 +209,7 @@ class Poly:
     __hash__ = None  # type: ignore[assignment]
 
     def __bool__(self) -> bool:
-        return truth(self.values() != 0)
+        return decide(self.values() != 0)
 
     def __str__(self) -> str:
         ordered = sorted(self.terms.items(), key=lambda item: (-len(item[0]), item[0]))
@@ -217,12 +217,12 @@ class Poly:
         return " + ".join(terms).replace("+ -", "- ") or "0"
 
 
-def number(x: Any) -> Any:
+def to_array(x: Any) -> Any:
     """A polynomial as its array; anything else as it is."""
-    return x.values() if isinstance(x, Poly) else x
+    return x.values() if isinstance(x, Polynomial) else x
 
 
-def _divided(left: Poly, right: Poly) -> Poly | None:
+def _divide_exactly(left: Polynomial, right: Polynomial) -> Polynomial | None:
     """``left`` divided by ``right`` where that is a single term and divides every other one."""
     if len(right.terms) != 1:
         return None
@@ -232,10 +232,10 @@ def _divided(left: Poly, right: Poly) -> Poly | None:
         if coefficient % factor or not below <= Counter(key):
             return None
         terms[tuple(sorted((Counter(key) - below).elements()))] = coefficient // factor
-    return Poly(left.columns, terms)
+    return Polynomial(left.columns, terms)
 
 
-def _term(names: list[str], key: Key, factor: int) -> str:
+def _term(names: list[str], key: Monomial, factor: int) -> str:
     powers: Iterable[tuple[str, int]] = {names[column]: key.count(column) for column in key}.items()
     factors = [name if power == 1 else f"{name}^{power}" for name, power in powers]
     return " * ".join(([] if factor == 1 and factors else [f"{factor:,}"]) + factors)

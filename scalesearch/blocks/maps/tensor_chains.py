@@ -7,18 +7,18 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from scalesearch.blocks.core import VOCAB, Block, Extent, Shape, Size, Work, block
-from scalesearch.blocks.elementwise import plus
-from scalesearch.blocks.maps.cores import Cores
-from scalesearch.blocks.sizes import either
+from scalesearch.blocks.core import VOCAB, Block, Extent, LoopNest, Shape, Size, block
+from scalesearch.blocks.elementwise import add_promoted
+from scalesearch.blocks.maps.chain_cores import ChainCores
+from scalesearch.blocks.sizes import select_where
 
-LENGTHS = (2, 3, 4)
-APPLY = ("auto", "cores", "matrix")
-BONDS = ("solved", "published")
+CHAIN_LENGTHS = (2, 3, 4)
+APPLY_MODES = ("auto", "cores", "matrix")
+BOND_RULES = ("solved", "published")
 
 
 @block
-class CoreLinear(Block):
+class ChainLinearBase(Block):
     """y = x W + b with W a chain of ``cores``; (…, d_in) to (…, d_out).
 
     ``apply``: ``cores`` one after the other, or the ``matrix`` that they make, which is built once for all positions
@@ -30,63 +30,63 @@ class CoreLinear(Block):
     over: Shape
     bias: bool
 
-    def at(self, vocab: Size) -> Block:
+    def bind_vocabulary(self, vocab: Size) -> Block:
         return replace(self, d_out=vocab) if isinstance(self.d_out, str) else self
 
     @property
-    def cores(self) -> Cores:
+    def cores(self) -> ChainCores:
         """Shapes and costs."""
         raise NotImplementedError
 
     @cached_property
-    def by_cores(self) -> Any:
+    def applies_cores(self) -> Any:
         """True where cores are applied one by one; an array for a population."""
         if (way := getattr(self, "apply", "auto")) != "auto":
             return way == "cores"
-        return self.cores.steps < self.d_in * self.d_out  # type: ignore[operator]
+        return self.cores.apply_macs < self.d_in * self.d_out  # type: ignore[operator]
 
     def weights(self) -> Mapping[str, Shape]:
         return self.cores.shapes() | ({"bias": (self.d_out,)} if self.bias else {})
 
-    def start(self, name: str) -> str:
+    def initialization(self, name: str) -> str:
         return "scheme" if name == "bias" else "cores"
 
-    def work(self) -> Sequence[Work]:
-        added = [Work((*self.over, self.d_out), "bias")] if self.bias else []
-        each = either(self.by_cores, self.cores.steps, self.d_in * self.d_out)
-        (states, copied), (built, pieces) = self.cores.states, self.cores.building
-        kept = (Work((*self.over, self.d_out + either(self.by_cores, states, 0)), "activation"),
-                Work((either(self.by_cores, copied, pieces),), "activation"))
-        return [Work((*self.over, each)), Work((either(self.by_cores, 0, built),), "once"), *added, *kept]
+    def loop_nests(self) -> Sequence[LoopNest]:
+        added = [LoopNest((*self.over, self.d_out), "bias")] if self.bias else []
+        each = select_where(self.applies_cores, self.cores.apply_macs, self.d_in * self.d_out)
+        (states, copied), (built, pieces) = self.cores.apply_activations, self.cores.contraction_cost
+        kept = (LoopNest((*self.over, self.d_out + select_where(self.applies_cores, states, 0)), "activation"),
+                LoopNest((select_where(self.applies_cores, copied, pieces),), "activation"))
+        return [LoopNest((*self.over, each)), LoopNest((select_where(self.applies_cores, 0, built),), "once"), *added, *kept]
 
     @property
-    def copies(self) -> Any:
-        return either(self.by_cores, self.cores.copies, False)
+    def copies_input(self) -> Any:
+        return select_where(self.applies_cores, self.cores.copies_input, False)
 
-    def ordered(self, core: Callable[[str], Any]) -> list[Any]:
+    def ordered_cores(self, core: Callable[[str], Any]) -> list[Any]:
         """The cores of W by their names, as ``core`` gives them."""
-        return [core(f"core{i}") for i in range(len(self.cores.a))]
+        return [core(f"core{i}") for i in range(len(self.cores.input_factors))]
 
     def matrix(self, m: Any) -> Any:
         """W, (d_in, d_out)."""
-        cores = self.ordered(partial(getattr, m))
+        cores = self.ordered_cores(partial(getattr, m))
         return m.constant("matrix", lambda: self.cores.matrix(cores)[0, :, : self.d_out, 0])
 
     def terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
         """Softmax terms; see :meth:`Linear.terms`."""
         return [(hidden, self.matrix(m).t(), m.bias if self.bias else None, target)]
 
-    def forward(self, m: Any, x: Any) -> Any:
-        if self.by_cores:
-            y = self.cores.apply(self.ordered(m.ready), x.reshape(-1, self.d_in))
+    def forward(self, module: Any, x: Any) -> Any:
+        if self.applies_cores:
+            y = self.cores.apply(self.ordered_cores(module.ready), x.reshape(-1, self.d_in))
             y = y.view(*x.shape[:-1], -1)[..., : self.d_out]
         else:
-            y = m.linear(x, "product", lambda: (self.matrix(m).t(), None))
-        return plus(y, m.ready("bias")) if self.bias else y
+            y = module.linear(x, "product", lambda: (self.matrix(module).t(), None))
+        return add_promoted(y, module.ready("bias")) if self.bias else y
 
 
 @block
-class ChainLinear(CoreLinear):
+class ChainLinear(ChainLinearBase):
     """A map by a tensor chain of ``length`` cores with ``ratio`` of the matrix's weights."""
 
     ratio: float
@@ -95,44 +95,44 @@ class ChainLinear(CoreLinear):
     bond: str = "solved"
 
     @cached_property
-    def cores(self) -> Cores:
+    def cores(self) -> ChainCores:
         """Shapes and costs."""
         assert not isinstance(self.d_out, str), "bind the vocabulary first"
-        return Cores.of(self.d_in, self.d_out, self.ratio, self.length, self.bond)
+        return ChainCores.fit_ratio(self.d_in, self.d_out, self.ratio, self.length, self.bond)
 
 
 @block
-class CoreTable(Block):
+class ChainTableBase(Block):
     """An embedding table as a chain: a token's row is a product of slices, and the table is never built."""
 
     d: Size
     over: Shape
 
-    def at(self, vocab: Size) -> Block:
+    def bind_vocabulary(self, vocab: Size) -> Block:
         at: Any = self
         return replace(at, vocab=vocab) if isinstance(at.vocab, str) else self
 
     @property
-    def cores(self) -> Cores:
+    def cores(self) -> ChainCores:
         """Shapes and costs of a matrix with a row for each token; it may have more."""
         raise NotImplementedError
 
     def weights(self) -> Mapping[str, Shape]:
         return self.cores.shapes()
 
-    def start(self, name: str) -> str:
+    def initialization(self, name: str) -> str:
         return "table cores"
 
-    def work(self) -> Sequence[Work]:
-        return [Work((*self.over, self.cores.lookup)), Work((*self.over, self.d + self.cores.slices), "activation")]
+    def loop_nests(self) -> Sequence[LoopNest]:
+        return [LoopNest((*self.over, self.cores.lookup_macs)), LoopNest((*self.over, self.d + self.cores.lookup_activations), "activation")]
 
-    def forward(self, m: Any, tokens: Any) -> Any:
-        cores = [getattr(m, f"core{i}") for i in range(len(self.cores.a))]
+    def forward(self, module: Any, tokens: Any) -> Any:
+        cores = [getattr(module, f"core{i}") for i in range(len(self.cores.input_factors))]
         return self.cores.rows(cores, tokens.reshape(-1)).view(*tokens.shape, self.d)
 
 
 @block
-class ChainEmbedding(CoreTable):
+class ChainEmbedding(ChainTableBase):
     """A table by a tensor chain of ``length`` cores with ``ratio`` of its weights."""
 
     ratio: float
@@ -141,29 +141,29 @@ class ChainEmbedding(CoreTable):
     vocab: Extent = VOCAB
 
     @cached_property
-    def cores(self) -> Cores:
+    def cores(self) -> ChainCores:
         """Shapes and costs."""
         assert not isinstance(self.vocab, str), "bind the vocabulary first"
-        return Cores.of(self.vocab, self.d, self.ratio, self.length, self.bond)
+        return ChainCores.fit_ratio(self.vocab, self.d, self.ratio, self.length, self.bond)
 
 
 @block
-class TableOutput(CoreLinear):
+class TiedChainOutput(ChainLinearBase):
     """Scores of all tokens: a linear map by the cores of a ``table``, the other way round."""
 
     table: Any
 
-    def at(self, vocab: Size) -> Block:
+    def bind_vocabulary(self, vocab: Size) -> Block:
         return replace(self, d_out=vocab if isinstance(self.d_out, str) else self.d_out, table=self.table.at(vocab))
 
     @cached_property
-    def cores(self) -> Cores:
+    def cores(self) -> ChainCores:
         """Of the transposed table."""
         cores = self.table.cores
-        return Cores(cores.c, cores.a, cores.bond)
+        return ChainCores(cores.output_factors, cores.input_factors, cores.bond)
 
     def weights(self) -> Mapping[str, Shape]:
         return {**self.table.weights(), **({"bias": (self.d_out,)} if self.bias else {})}
 
-    def ordered(self, core: Callable[[str], Any]) -> list[Any]:
-        return [one.transpose(1, 2) for one in super().ordered(core)]
+    def ordered_cores(self, core: Callable[[str], Any]) -> list[Any]:
+        return [one.transpose(1, 2) for one in super().ordered_cores(core)]

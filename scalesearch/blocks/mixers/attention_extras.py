@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scalesearch.blocks.core import Axis, Block, Shape, Size, Use, Work, block, walk
+from scalesearch.blocks.core import Axis, Block, LoopNest, Shape, Size, Use, block, iterate_cost_lines
 from scalesearch.blocks.leaves import Linear
 
-ADAPTED = ("query", "key", "value", "out")  # maps that an adapter may stand beside
+ADAPTABLE_PARTS = ("query", "key", "value", "out")  # maps that an adapter may stand beside
 HEAD_GATES = ("relu", "sigmoid", "tanh", "none")
 
 
@@ -32,19 +32,19 @@ class PartialFFN(Block):
         gate = Linear(self.d, self.heads * self.head_dim, (self.over,))
         return {"ffn": self.ffn} | ({} if self.gate == "none" else {"gate": gate})
 
-    def work(self) -> Sequence[Work]:
-        return [] if self.gate == "none" else [Work((self.over, self.heads * self.head_dim), "activation")]  # as gated
+    def loop_nests(self) -> Sequence[LoopNest]:
+        return [] if self.gate == "none" else [LoopNest((self.over, self.heads * self.head_dim), "activation")]  # as gated
 
-    def forward(self, m: Any, mixed: Any, x: Any) -> Any:
+    def forward(self, module: Any, mixed: Any, x: Any) -> Any:
         """``mixed``: (batch, queries, heads · head_dim), as attention mixed it; ``x`` (batch, queries, d)."""
         heads = mixed.unflatten(-1, (self.heads, -1))
-        inner = m.ffn(heads)
+        inner = module.ffn(heads)
         u = (heads + inner if self.residual else inner).flatten(2)
-        return u if self.gate == "none" else getattr(m.gate(x), self.gate)() * u
+        return u if self.gate == "none" else getattr(module.gate(x), self.gate)() * u
 
 
 @block
-class Prompt(Block):
+class PromptVectors(Block):
     """``length`` learned vectors of width ``d`` in front of the keys and values (EdgeFormer's Prompt-LA).
 
     They go through the same maps as the input, ``maps``, which is work on weights alone: done once, and for
@@ -58,16 +58,16 @@ class Prompt(Block):
     def weights(self) -> Mapping[str, Shape]:
         return {"weight": (self.length, self.d)}
 
-    def start(self, name: str) -> str:
+    def initialization(self, name: str) -> str:
         return "table"
 
-    def work(self) -> Sequence[Work]:
-        nests = [work for part in self.maps for line in walk(part) for work in line.work]
-        sizes = [[n for n in work.loops if not isinstance(n, str)] for work in nests if work.kind == "mac"]
+    def loop_nests(self) -> Sequence[LoopNest]:
+        nests = [work for part in self.maps for line in iterate_cost_lines(part) for work in line.loop_nests]
+        sizes = [[n for n in work.loops if not isinstance(n, str)] for work in nests if work.operation == "mac"]
         applied = [(self.length, *loops) for loops in sizes]
-        built = [work.loops for work in nests if work.kind == "once"]
-        kept = [work for work in nests if work.kind == "activation" and not any(isinstance(n, str) for n in work.loops)]
-        return [*(Work(loops, "once") for loops in (*applied, *built)), *kept]
+        built = [work.loops for work in nests if work.operation == "once"]
+        kept = [work for work in nests if work.operation == "activation" and not any(isinstance(n, str) for n in work.loops)]
+        return [*(LoopNest(loops, "once") for loops in (*applied, *built)), *kept]
 
-    def forward(self, m: Any) -> Any:
-        return m.weight
+    def forward(self, module: Any) -> Any:
+        return module.weight

@@ -7,12 +7,12 @@ from dataclasses import field
 from typing import Any
 
 from scalesearch.blocks.core import PAD, Axes, Block, Size, Use, block
-from scalesearch.blocks.elementwise import dropout, lowered
-from scalesearch.blocks.embedding import sinusoid
+from scalesearch.blocks.elementwise import autocast_input, dropout
+from scalesearch.blocks.embedding import sinusoidal_positions
 from scalesearch.blocks.layers import Layer
 from scalesearch.blocks.leaves import Linear, PositionTable
-from scalesearch.blocks.norms import NORM_KINDS
-from scalesearch.blocks.seq2seq import hide
+from scalesearch.blocks.norms import NORM_CLASSES
+from scalesearch.blocks.seq2seq import mask_bias
 
 
 @block
@@ -22,7 +22,7 @@ class AttentiveEmbedding(Block):
     W₂ relu(W₁ x + b₁) + b₂ without a residual, of x = ``layer``(√r · table[token] + position) of r features; a norm
     is of x under norms before, else of the result. In a decoder the layer sees earlier tokens alone, and keeps keys and
     values of its own.
-    ``tied``: the path of the table that this one is.
+    ``tied_table``: the path of the table that this one is.
     """
 
     d: Size
@@ -31,40 +31,40 @@ class AttentiveEmbedding(Block):
     layer: Layer
     positions: str = "sinusoidal"
     max_length: Size = 1024
-    tied: str | None = field(default=None, metadata={"plain": None})
+    tied_table: str | None = field(default=None, metadata={"plain": None})
 
     @property
     def rank(self) -> Size:
         """The table's width."""
-        return self.layer.main.d
+        return self.layer.mixer.d
 
     def parts(self) -> Mapping[str, Block | Use]:
         rank, over = self.rank, self.over
-        parts: dict[str, Block | Use] = {"table": Use(self.table, tied=self.tied)}
+        parts: dict[str, Block | Use] = {"table": Use(self.table, tied=self.tied_table)}
         if self.positions == "learned":
             parts["position"] = PositionTable(rank, self.max_length)
-        norm = NORM_KINDS[self.layer.norm_kind](rank if self.layer.norm == "pre" else self.d, over)
+        norm = NORM_CLASSES[self.layer.norm_kind](rank if self.layer.norm == "pre" else self.d, over)
         maps = {"up": Linear(rank, rank, over), "down": Linear(rank, self.d, over)}
         return parts | {"layer": self.layer, "norm": norm, **maps}
 
-    def forward(self, m: Any, tokens: Any, positions: Any, cache: Any = None, present: Any = None) -> Any:
-        x = m.table(tokens) * self.rank**0.5
+    def forward(self, module: Any, tokens: Any, positions: Any, cache: Any = None, present: Any = None) -> Any:
+        x = module.table(tokens) * self.rank**0.5
         if self.positions != "none":
-            x = x + (m.position(positions) if self.positions == "learned" else sinusoid(positions, self.rank, x.dtype))
-        x = dropout(x, m.rates.residual, m.training)
-        x = m.layer(x, *self._seen(tokens, 0 if cache is None else cache.length, x.dtype), None, None, None, cache)
+            x = x + (module.position(positions) if self.positions == "learned" else sinusoidal_positions(positions, self.rank, x.dtype))
+        x = dropout(x, module.rates.residual, module.training)
+        x = module.layer(x, *self._attention_masks(tokens, 0 if cache is None else cache.length, x.dtype), None, None, None, cache)
         before = self.layer.norm == "pre"
-        x = dropout(m.down(m.up(m.norm(x) if before else x).relu()), m.rates.residual, m.training)
-        return x if before else m.norm(x)
+        x = dropout(module.down(module.up(module.norm(x) if before else x).relu()), module.rates.residual, module.training)
+        return x if before else module.norm(x)
 
-    def _seen(self, tokens: Any, past: int, dtype: Any) -> tuple[Any, Any]:
+    def _attention_masks(self, tokens: Any, past: int, dtype: Any) -> tuple[Any, Any]:
         """``present`` and ``bias`` of a mixer: no padding in an encoder, nothing later in a decoder."""
         import torch
 
-        if not self.layer.main.decoder:
+        if not self.layer.mixer.decoder:
             present = tokens != PAD
-            return present, lowered(hide(~present[:, None, None, :], dtype))
+            return present, autocast_input(mask_bias(~present[:, None, None, :], dtype))
         if tokens.shape[1] == 1:
             return None, None
         steps = torch.arange(past + tokens.shape[1], device=tokens.device)
-        return None, lowered(hide(steps[None, :] > steps[past:, None], dtype))
+        return None, autocast_input(mask_bias(steps[None, :] > steps[past:, None], dtype))

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalesearch.blocks.maps.chains import ChainEmbedding, ChainLinear
-from scalesearch.blocks.maps.cores import Cores, factorise, split
+from scalesearch.blocks.maps.chain_cores import ChainCores, prime_factors, split_factors
+from scalesearch.blocks.maps.tensor_chains import ChainEmbedding, ChainLinear
 from scalesearch.nn.build import build, module
 from scalesearch.space.assembly.architecture import assemble
 from tests.architectures import answers
@@ -30,12 +30,12 @@ def chain(a: int, c: int, ratio: float, length: int, apply: str = "auto", bond: 
     ],
 )
 def test_sizes_split_as_published(n: int, two: tuple[int, ...], three: tuple[int, ...], four: tuple[int, ...]) -> None:
-    assert (split(n, 2), split(n, 3), split(n, 4)) == (two, three, four)
+    assert (split_factors(n, 2), split_factors(n, 3), split_factors(n, 4)) == (two, three, four)
 
 
 @given(st.integers(1, 5000), st.integers(2, 4))
 def test_every_size_splits_into_its_factors(n: int, length: int) -> None:
-    assert prod(split(n, length)) == n == prod(factorise(n)) and len(split(n, length)) == length
+    assert prod(split_factors(n, length)) == n == prod(prime_factors(n)) and len(split_factors(n, length)) == length
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_bonds_and_params_are_those_of_the_paper(
 def test_the_published_bond_of_length_four_is_the_code_s(a: int, c: int, ratio: float, bond: int, params: int) -> None:
     block = chain(a, c, ratio, 4, bond="published")
     assert block.cores.bond == bond and sum(prod(shape) for shape in block.weights().values()) == params
-    sizes = Cores.of(np.full(3, a), np.full(3, c), ratio, 4, "published")
+    sizes = ChainCores.fit_ratio(np.full(3, a), np.full(3, c), ratio, 4, "published")
     assert list(np.broadcast_to(sizes.bond, 3)) == [bond] * 3
 
 
@@ -86,16 +86,16 @@ def test_core_by_core_equals_the_matrix(a: int, c: int, ratio: float, length: in
 def test_a_row_that_is_looked_up_is_that_of_the_matrix(vocab: int, d: int, ratio: float, length: int) -> None:
     table = module(ChainEmbedding(d, ("src",), ratio, length), vocab=vocab, dtype=torch.float64)
     cores = [getattr(table, f"core{i}") for i in range(length)]
-    matrix = Cores.of(vocab, d, ratio, length, "solved").matrix(cores)[0, :, :, 0].detach()
+    matrix = ChainCores.fit_ratio(vocab, d, ratio, length, "solved").matrix(cores)[0, :, :, 0].detach()
     ids = torch.randint(0, vocab, (2, 5))
     assert torch.allclose(table(ids).detach(), matrix[ids], rtol=0, atol=1e-9 * float(matrix.abs().max() + 1))
 
 
 def test_the_cheaper_way_is_taken() -> None:
-    assert chain(512, 1365, 0.005, 2).by_cores and not chain(512, 1365, 0.1, 2).by_cores
+    assert chain(512, 1365, 0.005, 2).applies_cores and not chain(512, 1365, 0.1, 2).applies_cores
     for ratio in (0.005, 0.05, 0.3):
         block = chain(512, 512, ratio, 2)
-        steps = {apply: chain(512, 512, ratio, 2, apply).work()[0].loops for apply in ("auto", "cores", "matrix")}
+        steps = {apply: chain(512, 512, ratio, 2, apply).loop_nests()[0].loops for apply in ("auto", "cores", "matrix")}
         assert prod(n for n in steps["auto"] if isinstance(n, int)) == min(
             prod(n for n in steps[apply] if isinstance(n, int)) for apply in ("cores", "matrix")
         ), block
@@ -120,10 +120,10 @@ def test_a_tied_output_is_the_table_and_no_chain_of_its_own() -> None:
 def test_the_order_of_contraction_is_the_cheapest() -> None:
     rng = Random(3)
     for _ in range(50):
-        cores = Cores.of(rng.randint(2, 400), rng.randint(2, 400), rng.uniform(0.05, 0.9), rng.randint(2, 4), "solved")
-        b, whole = cores.bond, prod(cores.a) * prod(cores.c)
-        if len(cores.a) == 2:
-            assert cores.building[0] == b * whole
-        if len(cores.a) == 3:
-            first, last = (prod(x) for x in ((*cores.a[:2], *cores.c[:2]), (*cores.a[1:], *cores.c[1:])))
-            assert cores.building[0] == min(first, last) * b * b + b * whole
+        cores = ChainCores.fit_ratio(rng.randint(2, 400), rng.randint(2, 400), rng.uniform(0.05, 0.9), rng.randint(2, 4), "solved")
+        b, whole = cores.bond, prod(cores.input_factors) * prod(cores.output_factors)
+        if len(cores.input_factors) == 2:
+            assert cores.contraction_cost[0] == b * whole
+        if len(cores.input_factors) == 3:
+            first, last = (prod(x) for x in ((*cores.input_factors[:2], *cores.output_factors[:2]), (*cores.input_factors[1:], *cores.output_factors[1:])))
+            assert cores.contraction_cost[0] == min(first, last) * b * b + b * whole

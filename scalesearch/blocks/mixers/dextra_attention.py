@@ -8,26 +8,26 @@ from typing import Any
 from scalesearch.blocks.core import Block, Use, block
 from scalesearch.blocks.maps.dextra import DExTra
 from scalesearch.blocks.mixers.attention import Attention
-from scalesearch.blocks.mixers.base import Mixer, ScoreSets
+from scalesearch.blocks.mixers.base import AttentionScoreShape, Mixer
 
 
 @block
-class Lifted(Mixer):
+class DExTraAttention(Mixer):
     """``main`` of what ``lift`` makes of the input."""
 
     main: Attention
     lift: DExTra
 
     @property
-    def scores(self) -> ScoreSets | None:
-        return self.main.scores
+    def score_shape(self) -> AttentionScoreShape | None:
+        return self.main.score_shape
 
     @property
-    def added(self) -> Mapping[str, Mixer]:
+    def branches(self) -> Mapping[str, Mixer]:
         return {"main": self.main}
 
     def parts(self) -> Mapping[str, Block | Use]:
         return {"lift": self.lift, "main": self.main}
 
-    def forward(self, m: Any, x: Any, present: Any, bias: Any, cache: Any = None, carried: Any = None) -> Any:
-        return m.main(m.lift(x), present, bias, cache, carried)
+    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None, carried_scores: Any = None) -> Any:
+        return module.main(module.lift(x), token_mask, bias, cache, carried_scores)

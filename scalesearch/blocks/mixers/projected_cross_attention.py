@@ -7,27 +7,27 @@ from typing import Any
 
 from scalesearch.blocks.core import Block, Use, block
 from scalesearch.blocks.leaves import Linear
-from scalesearch.blocks.mixers.base import Mixer, ScoreSets
-from scalesearch.blocks.norms import NORM_KINDS, norm_kind
+from scalesearch.blocks.mixers.base import AttentionScoreShape, Mixer
+from scalesearch.blocks.norms import NORM_CLASSES, norm_type_field
 
 
 @block
-class Bridged(Mixer):
+class ProjectedCrossAttention(Mixer):
     """``main``, whose width is the memory's, between affine maps and norms from the layer's width and back to it."""
 
     main: Mixer
-    norm_kind: str = norm_kind()
+    norm_kind: str = norm_type_field()
 
     @property
-    def scores(self) -> ScoreSets | None:
-        return self.main.scores
+    def score_shape(self) -> AttentionScoreShape | None:
+        return self.main.score_shape
 
     def parts(self) -> Mapping[str, Block | Use]:
-        norm, inner = NORM_KINDS[self.norm_kind], self.main.d
+        norm, inner = NORM_CLASSES[self.norm_kind], self.main.d
         return {"enter": Linear(self.d, inner, self.over), "enter_norm": norm(inner, self.over), "main": self.main,
                 "leave": Linear(inner, self.d, self.over), "leave_norm": norm(self.d, self.over)}
 
-    def forward(self, m: Any, x: Any, present: Any, bias: Any, cache: Any = None, carried: Any = None,
+    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None, carried_scores: Any = None,
                 memory: Any = None) -> Any:
-        y = m.main(m.enter_norm(m.enter(x)), present, bias, cache, carried, memory)
-        return m.leave_norm(m.leave(y))
+        y = module.main(module.enter_norm(module.enter(x)), token_mask, bias, cache, carried_scores, memory)
+        return module.leave_norm(module.leave(y))

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from scalesearch.blocks.core import SRC
-from scalesearch.blocks.maps.matrices import GroupLinear, HypercomplexLinear, KroneckerLinear
+from scalesearch.blocks.maps.structured_matrices import GroupLinear, HypercomplexLinear, KroneckerLinear
 from scalesearch.cost import cost, find_protocol
 from scalesearch.lowering.refusals import refusals
 from scalesearch.nn.build import build

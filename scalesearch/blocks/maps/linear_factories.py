@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scalesearch.blocks.core import Block, Extent, Shape, Site, Size, Use, Work, block
-from scalesearch.blocks.leaves import Added, Linear
-from scalesearch.blocks.maps.chains import ChainLinear
+from scalesearch.blocks.core import Block, Extent, LinearFactory, LoopNest, Shape, Size, Use, block
+from scalesearch.blocks.leaves import Linear, UnsavedLinear
+from scalesearch.blocks.maps.tensor_chains import ChainLinear
 
 
 @dataclass(frozen=True)
-class Dense(Site):
+class Dense(LinearFactory):
     """An ordinary matrix."""
 
     def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
@@ -20,25 +20,25 @@ class Dense(Site):
 
 
 @dataclass(frozen=True)
-class Identity(Site):
+class Identity(LinearFactory):
     """No matrix at all: the input as it is (Anthe's "no patt", Table 5). Sizes must be equal."""
 
     def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
-        return Nothing(d_in)
+        return Passthrough(d_in)
 
 
 @dataclass(frozen=True)
-class LowRank(Site):
+class LowRank(LinearFactory):
     """Two matrices with ``rank`` features between them and no bias there."""
 
     rank: Size
 
     def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
-        return Factors(d_in, d_out, self.rank, over, bias)
+        return LowRankLinear(d_in, d_out, self.rank, over, bias)
 
 
 @dataclass(frozen=True)
-class Chain(Site):
+class Chain(LinearFactory):
     """A tensor chain of ``length`` cores with ``ratio`` of the matrix's weights (Anthe, section 3)."""
 
     ratio: float
@@ -51,7 +51,7 @@ class Chain(Site):
 
 
 @dataclass(frozen=True)
-class PerHead(Site):
+class PerHead(LinearFactory):
     """A matrix for each head; the last extent of ``over`` is the heads."""
 
     def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
@@ -64,21 +64,21 @@ PER_HEAD = PerHead()
 
 
 @block
-class Nothing(Block):
+class Passthrough(Block):
     """Passes its input on."""
 
     d: Size
 
     @property
-    def copies(self) -> Any:
+    def copies_input(self) -> Any:
         return True  # by products of attention
 
-    def forward(self, m: Any, x: Any) -> Any:
+    def forward(self, module: Any, x: Any) -> Any:
         return x
 
 
 @block
-class Factors(Block):
+class LowRankLinear(Block):
     """(…, d_in) to (…, rank) to (…, d_out); one bias, at the end."""
 
     d_in: Size
@@ -91,8 +91,8 @@ class Factors(Block):
         down = Linear(self.d_in, self.rank, self.over, bias=False)
         return {"down": down, "up": Linear(self.rank, self.d_out, self.over, self.bias)}
 
-    def forward(self, m: Any, x: Any) -> Any:
-        return m.up(m.down(x))
+    def forward(self, module: Any, x: Any) -> Any:
+        return module.up(module.down(x))
 
     def terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
         """Softmax terms of an output layer; see :meth:`Linear.terms`."""
@@ -101,11 +101,11 @@ class Factors(Block):
 
 
 @block
-class Adapter(Factors):
+class LowRankAdapter(LowRankLinear):
     """A low-rank path beside a matrix: B A x, not scaled (Hu et al. 2022; EdgeFormer's Adapter-LA)."""
 
     def parts(self) -> Mapping[str, Block | Use]:
-        return {**super().parts(), "up": Added(self.rank, self.d_out, self.over, self.bias)}
+        return {**super().parts(), "up": UnsavedLinear(self.rank, self.d_out, self.over, self.bias)}
 
 
 @block
@@ -126,15 +126,15 @@ class HeadLinear(Block):
         bias = {"bias": (self.heads, self.d_out)} if self.bias else {}
         return {"weight": (self.heads, self.d_out, self.d_in)} | bias
 
-    def start(self, name: str) -> str:
+    def initialization(self, name: str) -> str:
         return "scheme" if name == "bias" else "heads"
 
-    def work(self) -> Sequence[Work]:
-        added = [Work((*self.over, self.d_out), "bias")] if self.bias else []
-        return [Work((*self.over, self.d_in, self.d_out)), *added, Work((*self.over, self.d_out), "activation")]
+    def loop_nests(self) -> Sequence[LoopNest]:
+        added = [LoopNest((*self.over, self.d_out), "bias")] if self.bias else []
+        return [LoopNest((*self.over, self.d_in, self.d_out)), *added, LoopNest((*self.over, self.d_out), "activation")]
 
-    def forward(self, m: Any, x: Any) -> Any:
+    def forward(self, module: Any, x: Any) -> Any:
         by_head = x.flatten(0, 1).transpose(0, 1)  # (heads, batch · positions, d_in)
-        y = by_head @ m.ready("weight").transpose(1, 2)
-        y = y + m.ready("bias")[:, None] if self.bias else y
+        y = by_head @ module.ready("weight").transpose(1, 2)
+        y = y + module.ready("bias")[:, None] if self.bias else y
         return y.transpose(0, 1).unflatten(0, x.shape[:2])

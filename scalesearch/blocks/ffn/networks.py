@@ -1,0 +1,135 @@
+"""The feed-forward networks of the library: of two matrices, gated, without matrices, none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from scalesearch.blocks.core import Block, LoopNest, Size, Use, block, discarded_activations
+from scalesearch.blocks.elementwise import dropout
+from scalesearch.blocks.ffn.base import FFN, register_ffn
+from scalesearch.blocks.norms import NORM_CLASSES
+from scalesearch.blocks.options import option_field
+
+
+@block
+class TwoLayerFFN(FFN):
+    """W₂ act(W₁ x + b₁) + b₂; (batch, positions, d) to the same."""
+
+    hidden: Size = option_field("= 4 * width", minimum=1, doc="hidden units")
+
+    output_projections: ClassVar[tuple[str, ...]] = ("down",)
+    hidden_part: ClassVar[str | None] = "up"
+    supports_norm: ClassVar[bool] = True
+    activation: ClassVar[str]  # a function of torch.nn.functional
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        down = self.linear_factory(self.hidden, self.d, self.over)
+        return {"up": self.linear_factory(self.d, self.hidden, self.over), **_norm(self, self.hidden), "down": down}
+
+    def loop_nests(self) -> Sequence[LoopNest]:
+        parts: Mapping[str, Any] = self.parts()
+        unread, read = discarded_activations(self.d, self.over, parts["up"]), discarded_activations(self.hidden, self.over, parts["down"])
+        if self.activation == "relu":  # its backward pass needs the output alone, which a norm needs too
+            return [*unread, *read] if self.norm_type else unread
+        return [LoopNest((*self.over, self.hidden), "activation"), *unread, *read]
+
+    def forward(self, module: Any, x: Any) -> Any:
+        hidden = _apply_activation(self.activation, module.up(x))
+        return module.down(dropout(module.norm(hidden) if self.norm_type else hidden, module.rates.activation, module.training))
+
+
+@register_ffn("relu")
+@block
+class ReLU(TwoLayerFFN):
+    """ReLU between the matrices (Vaswani et al. 2017, eq. 2)."""
+
+    activation: ClassVar[str] = "relu"
+
+
+@register_ffn("gelu")
+@block
+class GELU(TwoLayerFFN):
+    """GELU between the matrices (Hendrycks & Gimpel 2016)."""
+
+    activation: ClassVar[str] = "gelu"
+
+
+@register_ffn("swish")
+@block
+class Swish(TwoLayerFFN):
+    """SiLU ("swish") between the matrices (Ramachandran et al. 2017; DeLighT)."""
+
+    activation: ClassVar[str] = "silu"
+
+
+@block
+class GatedFFN(FFN):
+    """W₂ (act(W_g x) ⊙ W₁ x), all with biases. The default hidden size keeps a plain FFN's parameters (8/3 · width)."""
+
+    hidden: Size = option_field("= 8 * width // 3", minimum=1, doc="hidden units of each half")
+
+    output_projections: ClassVar[tuple[str, ...]] = ("down",)
+    hidden_part: ClassVar[str | None] = "gate"
+    supports_norm: ClassVar[bool] = True
+    activation: ClassVar[str]  # of the gate
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        up = self.linear_factory(self.d, self.hidden, self.over)
+        return {"gate": up, "up": up, **_norm(self, self.hidden), "down": self.linear_factory(self.hidden, self.d, self.over)}
+
+    def loop_nests(self) -> Sequence[LoopNest]:
+        up, down = self.parts()["up"], self.parts()["down"]
+        kept = LoopNest((*self.over, 2 * self.hidden), "activation")  # the gate, and what it has gated
+        return [kept, *discarded_activations(self.d, self.over, up), *discarded_activations(self.hidden, self.over, down)]
+
+    def forward(self, module: Any, x: Any) -> Any:
+        gated = _apply_activation(self.activation, module.gate(x)) * module.up(x)
+        return module.down(dropout(module.norm(gated) if self.norm_type else gated, module.rates.activation, module.training))
+
+
+@register_ffn("geglu")
+@block
+class GEGLU(GatedFFN):
+    """A GELU gate (Shazeer 2020; Anthe, section 3)."""
+
+    activation: ClassVar[str] = "gelu"
+
+
+@register_ffn("swiglu")
+@block
+class SwiGLU(GatedFFN):
+    """A SiLU ("swish") gate (Shazeer 2020)."""
+
+    activation: ClassVar[str] = "silu"
+
+
+@register_ffn("none")
+@block
+class NoFFN(FFN):
+    """An absent sub-layer."""
+
+    is_absent: ClassVar[bool] = True
+
+
+@register_ffn("self_gated")
+@block
+class SelfGated(FFN):
+    """SiLU(x) ⊙ x, without weights; the sub-layer keeps its residual and its norm."""
+
+    def loop_nests(self) -> Sequence[LoopNest]:
+        return [LoopNest((*self.over, 2 * self.d), "activation")]
+
+    def forward(self, module: Any, x: Any) -> Any:
+        return _apply_activation("silu", x) * x
+
+
+def _norm(network: FFN, hidden: Size) -> dict[str, Block]:
+    """The norm of hidden units, if there is one."""
+    return {"norm": NORM_CLASSES[network.norm_type](hidden, network.over)} if network.norm_type else {}
+
+
+def _apply_activation(name: str, x: Any) -> Any:
+    from torch.nn import functional
+
+    return getattr(functional, name)(x)
