@@ -25,7 +25,7 @@ from scalesearch.export.export import VerificationSample, export_model, open_art
 from scalesearch.export.formats import get_format
 from scalesearch.export.torch_ import TorchDecoder
 from scalesearch.files import read_json
-from scalesearch.nn.decode import EOS, limits
+from scalesearch.nn.decode import EOS, length_limits
 from scalesearch.tasks import TASKS
 from scalesearch.train.checkpoint import DATA_FILE, Checkpoint, read_checkpoint
 
@@ -78,7 +78,7 @@ def opened(trained: Checkpoint, sample: VerificationSample, folder: Path) -> dic
 
 def seconds(decoder: ArtifactDecoder, trained: Checkpoint, batches: list[Rows]) -> float:
     """CPU time of decoding ``batches``."""
-    most = [limits(trained.model, padded(rows)).tolist() for rows in batches]
+    most = [length_limits(trained.model, padded(rows)).tolist() for rows in batches]
     began = time.process_time()
     for rows, limit in zip(batches, most):
         decoder.greedy(rows, limit)
@@ -92,7 +92,7 @@ def padded(rows: Rows) -> torch.Tensor:
 def scored(decoder: ArtifactDecoder, trained: Checkpoint, sample: VerificationSample) -> float:
     task = TASKS[trained.task]
     rows = source_rows(sample.split)
-    ids = decoder.greedy(rows, limits(trained.model, padded(rows)).tolist())
+    ids = decoder.greedy(rows, length_limits(trained.model, padded(rows)).tolist())
     return task.score(list(trained.tokenizer.decode(ids)), sample.texts, sample.spec)[task.main_metric]
 
 

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from scalesearch.cost import find_protocol
 from scalesearch.cost.population import price
-from scalesearch.nn import build
+from scalesearch.nn import build_model
 from scalesearch.nn.verify import flop_counter_macs, fvcore_macs
 from scalesearch.space.assembly.architecture import assemble
 
@@ -86,7 +86,7 @@ def one_by_one(population: list[tuple[dict[str, Any], int]], counter: Callable[[
     for n in range(count):
         a, rows = population[n % len(population)]
         drawn = {key: value[n % rows].item() if isinstance(value, np.ndarray) else value for key, value in a.items()}
-        model = build(assemble(drawn).block, vocab=PROTOCOL.vocab, device="meta").eval().requires_grad_(False)
+        model = build_model(assemble(drawn).block, vocab=PROTOCOL.vocab, device="meta").eval().requires_grad_(False)
         ids = tuple(torch.zeros(1, 30, dtype=torch.long, device="meta") for _ in range(2))
         counter(model, ids)
     return (time.perf_counter() - start) / count

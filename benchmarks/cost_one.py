@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from scalesearch.cost import cost, find_protocol
-from scalesearch.nn import build
+from scalesearch.nn import build_model
 from scalesearch.nn.verify import flop_counter_macs, fvcore_macs
 from scalesearch.space import read_space
 from scalesearch.space.assembly.architecture import assemble
@@ -37,10 +37,10 @@ def measure(answers: dict[str, Any]) -> dict[str, tuple[float, Any]]:
     """Seconds and total of each counter for one candidate."""
     protocol, block = find_protocol("forward", S, T, V), assemble(answers).block
     inputs = tuple(torch.zeros(1, n, dtype=torch.long, device="meta") for n in (S, T))
-    model = build(block, vocab=V, device="meta").eval()
+    model = build_model(block, vocab=V, device="meta").eval()
     return {
         "scalesearch": timed(lambda: cost(assemble(answers).block, protocol), 50),
-        "build on meta": timed(lambda: build(block, vocab=V, device="meta"), 3),
+        "build on meta": timed(lambda: build_model(block, vocab=V, device="meta"), 3),
         "FlopCounterMode": timed(lambda: flop_counter_macs(model, inputs), 3),
         "fvcore": timed(lambda: fvcore_macs(model, inputs), 3),
     }

@@ -39,7 +39,7 @@ from scalesearch.export.latency import (
 )
 from scalesearch.files import read_json
 from scalesearch.library import find_file
-from scalesearch.nn import build
+from scalesearch.nn import build_model
 from scalesearch.space import read_space
 from scalesearch.train import Recipe
 from scalesearch.train.checkpoint import DATA_FILE, WEIGHTS_FILE, read_checkpoint
@@ -121,7 +121,7 @@ def written(given: argparse.Namespace, vocab: int, name: str, quantise: str) -> 
         corpus = load_corpus(replace(read_data(given.data)[0], vocab=vocab))
         architecture = read_space(find_file(given.architecture, "spaces")).closed()
         describe_training(trained, architecture, corpus, Recipe(steps=1))
-        write_weights(trained / WEIGHTS_FILE, build(architecture.block, vocab=corpus.tokenizer.vocab_size).state_dict())
+        write_weights(trained / WEIGHTS_FILE, build_model(architecture.block, vocab=corpus.tokenizer.vocab_size).state_dict())
     model, format = read_checkpoint(trained), get_format(name)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()

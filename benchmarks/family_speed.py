@@ -21,8 +21,8 @@ from rich.table import Table
 from scalesearch.cli.options import load_architecture
 from scalesearch.cost import cost, find_protocol
 from scalesearch.data import BatchStream, Corpus
-from scalesearch.nn import Dropout, build
-from scalesearch.nn.decode import greedy
+from scalesearch.nn import DropoutRates, build_model
+from scalesearch.nn.decode import greedy_search
 from scalesearch.train import Recipe
 from scalesearch.train.hardware import Hardware
 from scalesearch.train.updates.engine import Engine
@@ -36,16 +36,16 @@ class Contestant:
     def __init__(self, architecture: Any, corpus: Corpus, given: argparse.Namespace) -> None:
         recipe = Recipe(steps=10**6, max_tokens=given.max_tokens, device="cpu", precision=given.precision)
         hardware = Hardware.from_recipe(recipe)
-        model = build(architecture.block, vocab=corpus.tokenizer.vocab_size, dropout=Dropout(given.dropout))
+        model = build_model(architecture.block, vocab=corpus.tokenizer.vocab_size, dropout=DropoutRates(given.dropout))
         self.engine, self.feed = Engine(model.train(), recipe, hardware), BatchStream(corpus.train, given.max_tokens, 1)
         self.speeds: list[float] = []
         self.decoding: list[float] = []
-        self.untrained = build(architecture.block, vocab=corpus.tokenizer.vocab_size).eval()
+        self.untrained = build_model(architecture.block, vocab=corpus.tokenizer.vocab_size).eval()
 
     def decode(self, source: torch.Tensor) -> None:
         start = time.process_time()
         with torch.inference_mode():
-            greedy(self.untrained, source, max_length=source.shape[1])
+            greedy_search(self.untrained, source, max_length=source.shape[1])
         self.decoding.append(len(source) / (time.process_time() - start))
 
     def round(self, updates: int) -> None:

@@ -39,7 +39,7 @@ TORCH_IMPORTED = time.time()
 from scalesearch.cost import cost, find_protocol
 from scalesearch.data import PAD, Batch
 from scalesearch.library import find_file
-from scalesearch.nn import Dropout, build
+from scalesearch.nn import DropoutRates, build_model
 from scalesearch.space.space import read_space
 from scalesearch.train import Recipe
 from scalesearch.train.hardware import Hardware
@@ -85,7 +85,7 @@ def plain(width: int = 128, hidden: int = 256) -> Any:
 
 def model_of(given: Any, vocab: int, dropout: float, seed: int = 1) -> Any:
     """Its model on the CPU, in training mode."""
-    return build(given.block, vocab=vocab, seed=seed, dropout=Dropout(dropout, dropout, 0.0)).train()
+    return build_model(given.block, vocab=vocab, seed=seed, dropout=DropoutRates(dropout, dropout, 0.0)).train()
 
 
 def recipe_of(device: str, precision: str, **changes: Any) -> Recipe:

@@ -22,7 +22,7 @@ from torch.profiler import ProfilerActivity, profile
 from scalesearch.cli.options import load_architecture
 from scalesearch.cost import cost, find_protocol
 from scalesearch.data import Batch, BatchStream
-from scalesearch.nn import Dropout, build
+from scalesearch.nn import DropoutRates, build_model
 from scalesearch.train import Recipe
 from scalesearch.train.hardware import Hardware
 from scalesearch.train.updates.engine import Engine
@@ -48,7 +48,7 @@ class Step:
         recipe = Recipe(steps=10**6, max_tokens=given.max_tokens, device="cpu", precision=precision)
         hardware = Hardware.from_recipe(recipe)
         self.block, self.vocab = architecture.block, corpus.tokenizer.vocab_size
-        model = build(self.block, vocab=self.vocab, dropout=Dropout(given.dropout))
+        model = build_model(self.block, vocab=self.vocab, dropout=DropoutRates(given.dropout))
         self.engine, self.feed = Engine(model.train(), recipe, hardware), BatchStream(corpus.train, given.max_tokens, 1)
 
     def update(self) -> tuple[float, int, int]:

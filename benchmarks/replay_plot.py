@@ -39,5 +39,5 @@ def _panel(axes: Any, name: str, found: list[Any], compute: float) -> None:
                   linestyle="-" if "rungs" in search.name else (0, (4, 2)))
         axes.fill_between(places, np.maximum(low, 0.01), np.maximum(high, 0.01), color=color, alpha=0.15, linewidth=0)
     axes.set(xscale="log", yscale="log", title=name, ylim=(0.05, 110), xlim=(0.5, compute))
-    axes.grid(True, color="#e6e6e6", linewidth=0.6)
+    axes.to_grid(True, color="#e6e6e6", linewidth=0.6)
     axes.set_axisbelow(True)

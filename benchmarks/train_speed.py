@@ -17,7 +17,7 @@ from rich.table import Table
 
 from scalesearch.cli.options import load_architecture
 from scalesearch.data import BatchStream, Corpus
-from scalesearch.nn import Dropout, build
+from scalesearch.nn import DropoutRates, build_model
 from scalesearch.train import Recipe
 from scalesearch.train.hardware import Hardware
 from scalesearch.train.updates.engine import Engine
@@ -30,8 +30,8 @@ class Ours:
         recipe = Recipe(steps=10**6, max_tokens=max_tokens, device="cpu", precision="fp32", dropout=shape["dropout"])
         hardware = Hardware.from_recipe(recipe)
         # nn.Transformer drops attention weights and activations at the same rate, so ours does here too.
-        rates = Dropout(shape["dropout"], shape["dropout"], shape["dropout"])
-        model = build(_architecture(shape).block, vocab=corpus.tokenizer.vocab_size, seed=1, dropout=rates)
+        rates = DropoutRates(shape["dropout"], shape["dropout"], shape["dropout"])
+        model = build_model(_architecture(shape).block, vocab=corpus.tokenizer.vocab_size, seed=1, dropout=rates)
         self.engine, self.feed = Engine(model.train(), recipe, hardware), BatchStream(corpus.train, max_tokens, 1)
         self.tokens, self.cpu = 0, 0.0
 

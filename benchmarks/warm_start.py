@@ -23,8 +23,8 @@ from rich.table import Table
 
 from scalesearch.cli.options import load_architecture
 from scalesearch.data import BatchStream, Corpus
-from scalesearch.nn import Dropout, build
-from scalesearch.nn.causality import causality
+from scalesearch.nn import DropoutRates, build_model
+from scalesearch.nn.causality import check_causality
 from scalesearch.train import Recipe
 from scalesearch.train.checkpoint import save_state
 from scalesearch.train.hardware import Hardware
@@ -52,9 +52,9 @@ def start(name: str, corpus: Corpus, recipe: Recipe, folder: Path) -> dict[str, 
     """CPU-seconds of each stage of one candidate."""
     watch, vocab = Watch(), corpus.tokenizer.vocab_size
     architecture = watch("read", lambda: load_architecture(name, ())[1])
-    hardware, rates = Hardware.from_recipe(recipe), Dropout(recipe.dropout)
-    model = watch("build", lambda: build(architecture.block, vocab=vocab, dropout=rates))
-    watch("causality", lambda: causality(model, vocab))
+    hardware, rates = Hardware.from_recipe(recipe), DropoutRates(recipe.dropout)
+    model = watch("build", lambda: build_model(architecture.block, vocab=vocab, dropout=rates))
+    watch("causality", lambda: check_causality(model, vocab))
     engine = watch("engine", lambda: Engine(model.train(), recipe, hardware))
     watch("save", lambda: save_state(folder, {"model": model.state_dict(), "optimizer": engine.state()["optimizer"]}))
     batches = watch("batch", lambda: BatchStream(corpus.train, recipe.max_tokens, 1).take(1))

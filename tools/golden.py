@@ -38,8 +38,8 @@ import torch
 import scalesearch
 from scalesearch.blocks.core import canonical_config
 from scalesearch.cost import PROTOCOLS, cost, find_protocol, protocol_of
-from scalesearch.nn.build import build
-from scalesearch.nn.init import SCHEMES
+from scalesearch.nn.build import build_model
+from scalesearch.nn.init import INIT_SCHEMES
 from scalesearch.space import Unbuildable, read_space
 from scalesearch.space.assembly.architecture import assemble
 from scalesearch.testing import random_architecture
@@ -108,13 +108,13 @@ def costs(architecture: Any, settings: Any, exported: bool) -> dict[str, Any]:
 
 def model_facts(architecture: Any, shown: bool = True) -> dict[str, Any]:
     """Checkpoint keys with shapes, sums of logits and of each scheme's initial weights, in float64."""
-    model = build(architecture.block, vocab=VOCAB, seed=SEED, dtype=torch.float64).eval()
+    model = build_model(architecture.block, vocab=VOCAB, seed=SEED, dtype=torch.float64).eval()
     state = {name: list(weight.shape) for name, weight in model.state_dict().items()}
     source, target = torch.tensor([[5, 6, 7, 8, 2], [9, 4, 2, 0, 0]]), torch.tensor([[1, 4, 5, 6], [1, 7, 8, 9]])
     with torch.no_grad():
         logits = model(source, target)
-    schemes = {name: build(architecture.block, vocab=VOCAB, init=name, seed=SEED, dtype=torch.float64)
-               for name in SCHEMES}
+    schemes = {name: build_model(architecture.block, vocab=VOCAB, init=name, seed=SEED, dtype=torch.float64)
+               for name in INIT_SCHEMES}
     weights = {name: torch.cat([weight.flatten() for weight in initialized.state_dict().values()])
                for name, initialized in schemes.items()}
     keys = {"state": state} if shown else {"keys": digest("\n".join(state)), "shapes": structure(state)}

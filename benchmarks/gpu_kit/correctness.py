@@ -26,7 +26,7 @@ from gpu_kit.kit import (
 from scalesearch.data import PAD, Batch
 from scalesearch.data.soft_targets import SoftTargetBatch
 from scalesearch.nn.beam_search import beam_search
-from scalesearch.nn.decode import greedy
+from scalesearch.nn.decode import greedy_search
 from scalesearch.nn.ensemble import Ensemble
 from scalesearch.train import train
 from scalesearch.train.scoring.soft_targets import top_k_records
@@ -156,10 +156,10 @@ def decoding(kit: Kit) -> Figures:
     found = {}
     for name in FAMILIES:
         subject, source, same = model(name).eval(), torch.from_numpy(batch(rows=32).source), []
-        for search in (greedy, beam_search):
+        for search in (greedy_search, beam_search):
             with kit.exact():
-                here = search(copy.deepcopy(subject).to(kit.device), source.to(kit.device)).best()
-            there = search(subject, source).best()
+                here = search(copy.deepcopy(subject).to(kit.device), source.to(kit.device)).best_ids()
+            there = search(subject, source).best_ids()
             same.append(sum(a == b for a, b in zip(here, there)) / len(there))
         found[name] = {"greedy": same[0], "beam": same[1]}
         hold(f"{name}, share of translations that differ", 1 - min(same), 0.07)

@@ -14,7 +14,7 @@ import torch
 
 from scalesearch.data import Batch, Corpus, DataSpec, load_corpus
 from scalesearch.library import find_file
-from scalesearch.nn import Dropout, build
+from scalesearch.nn import DropoutRates, build_model
 from scalesearch.space.space import read_space
 from scalesearch.train import Recipe
 from scalesearch.train.hardware import Hardware
@@ -115,7 +115,7 @@ def architecture(name: str) -> Any:
 
 def model(name: str, vocab: int = VOCAB, seed: int = 1, dropout: float = 0.0) -> Any:
     """Its model, on the CPU; in training it drops so many residuals, attention weights and activations."""
-    return build(architecture(name).block, vocab=vocab, seed=seed, dropout=Dropout(dropout, dropout, dropout))
+    return build_model(architecture(name).block, vocab=vocab, seed=seed, dropout=DropoutRates(dropout, dropout, dropout))
 
 
 def batch(rows: int = 8, length: int = 12, vocab: int = VOCAB, seed: int = 0) -> Batch:

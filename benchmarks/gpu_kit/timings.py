@@ -18,7 +18,7 @@ import torch
 from gpu_kit.kit import VOCAB, Figures, Kit, Skipped, Wrong, batch, check, model
 from scalesearch.cost import cost, find_protocol
 from scalesearch.nn.beam_search import beam_search
-from scalesearch.nn.decode import greedy
+from scalesearch.nn.decode import greedy_search
 from scalesearch.train.hardware import Hardware
 from scalesearch.train.updates.engine import Engine
 
@@ -249,11 +249,11 @@ def decoding_speed(kit: Kit) -> Figures:
     subject = model("small/plain").to(kit.device).eval()
     subject.set_attention(hardware.attention_kernel)
     source = torch.from_numpy(batch(rows=16 if kit.quick else 256, length=20).source).to(kit.device)
-    runs = {"greedy, a look each step": lambda: greedy(subject, source, apart=1),
-            "greedy, each eighth": lambda: greedy(subject, source, apart=8),
+    runs = {"greedy, a look each step": lambda: greedy_search(subject, source, compaction_interval=1),
+            "greedy, each eighth": lambda: greedy_search(subject, source, compaction_interval=8),
             "beam 5": lambda: beam_search(subject, source)}
     with hardware.autocast():
-        tokens = int(greedy(subject, source).lengths.sum())
+        tokens = int(greedy_search(subject, source).lengths.sum())
         return {name: round(tokens / timed(kit, run, 3)) for name, run in runs.items()}
 
 

@@ -9,9 +9,9 @@ from torch import Tensor
 from scalesearch.api.files import load_data
 from scalesearch.cli.options import load_architecture
 from scalesearch.data import EOS, BatchStream
-from scalesearch.nn import Dropout, build
+from scalesearch.nn import DropoutRates, build_model
 from scalesearch.nn.beam_search import beam_search
-from scalesearch.nn.decode import greedy
+from scalesearch.nn.decode import greedy_search
 from scalesearch.train import Recipe
 from scalesearch.train.hardware import Hardware
 from scalesearch.train.updates.engine import Engine
@@ -26,8 +26,8 @@ class System:
         recipe = Recipe(steps=10**6, max_tokens=job["max_tokens"], precision=job["precision"], device="cpu")
         self.hardware = Hardware.from_recipe(recipe)
         inner = job["dropout"] if job["inner_dropout"] else 0.0
-        self.model = build(architecture(job).block, vocab=corpus.tokenizer.vocab_size, seed=1,
-                           dropout=Dropout(job["dropout"], inner, inner))
+        self.model = build_model(architecture(job).block, vocab=corpus.tokenizer.vocab_size, seed=1,
+                           dropout=DropoutRates(job["dropout"], inner, inner))
         self.engine = Engine(self.model.train(), recipe, self.hardware)
         self.feed, self.length = BatchStream(corpus.train, job["max_tokens"], 1), job["length"]
         self.source = torch.tensor([[*map(int, line.split()), EOS]
@@ -46,8 +46,8 @@ class System:
         pieces = self.source.split(1) if self.sentence_by_sentence else [self.source]
         with self.hardware.autocast():
             found = [beam_search(model, piece, beam, 1.0, self.length) if beam > 1 else
-                     greedy(model, piece, self.length) for piece in pieces]
-        return [len(row) for piece in found for row in piece.best()]
+                     greedy_search(model, piece, self.length) for piece in pieces]
+        return [len(row) for piece in found for row in piece.best_ids()]
 
 
 class Forced:

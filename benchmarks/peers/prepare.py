@@ -10,7 +10,7 @@ from ours import architecture
 from scalesearch.api.files import load_data
 from scalesearch.blocks.embedding import sinusoidal_positions
 from scalesearch.data import Corpus, Split
-from scalesearch.nn import build
+from scalesearch.nn import build_model
 
 SPECIALS = 4  # PAD, UNK, BOS, EOS are our first ids; every toolkit puts its own four first as well
 
@@ -49,7 +49,7 @@ def _write(path: Path, split: Split) -> None:
 
 def _weights(job: dict[str, Any], corpus: Corpus) -> int:
     """Our first weights, for a decoder that only reads trained models."""
-    model = build(architecture(job).block, vocab=corpus.tokenizer.vocab_size, seed=1)
+    model = build_model(architecture(job).block, vocab=corpus.tokenizer.vocab_size, seed=1)
     found = {name: weight.numpy() for name, weight in model.state_dict().items()}
     positions = sinusoidal_positions(torch.arange(512), job["width"], torch.float32).numpy()
     table = found["embedding.source.table.weight"]

@@ -26,7 +26,7 @@ from torch import Tensor
 from scalesearch.analysis.probes import LayerInfo, Probe, RunningMean, find_layers
 from scalesearch.blocks.ffn import FFN
 from scalesearch.blocks.mixers.attention_extras import PartialFFN
-from scalesearch.nn import Model, Module
+from scalesearch.nn import Module, Seq2SeqModel
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class FFNProbe(Probe):
                       self.params_with_gate, ratios[1], ratios[2])
 
 
-def ffn_probes(model: Model) -> list[FFNProbe]:
+def ffn_probes(model: Seq2SeqModel) -> list[FFNProbe]:
     """Probes of every network of ``model`` that has hidden units."""
     return [probe for layer in find_layers(model) for probe in _networks(layer)]
 

@@ -27,7 +27,7 @@ from scalesearch.analysis.probes import find_layers
 from scalesearch.blocks.core import Block
 from scalesearch.cost.load import groups_of, load_of
 from scalesearch.data import Split, eval_batches
-from scalesearch.nn import Model
+from scalesearch.nn import Seq2SeqModel
 from scalesearch.train.updates.engine import Engine
 
 
@@ -85,7 +85,7 @@ def compute_gradients(engine: Engine, split: Split, smoothing: float, max_tokens
     return GradientAnalysis(total, math.sqrt(sum(row.norm**2 for row in rows)), rows)
 
 
-def gradient_norms(model: Model) -> list[GradientRow]:
+def gradient_norms(model: Seq2SeqModel) -> list[GradientRow]:
     """The norms of the gradients that the parameters of ``model`` have; one without a gradient counts as zero."""
     layers = [layer.path for layer in find_layers(model)]
     groups: dict[str, list[Tensor]] = {}

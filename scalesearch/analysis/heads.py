@@ -25,7 +25,7 @@ from torch import Tensor
 
 from scalesearch.analysis.probes import Probe, RunningMean, find_layers
 from scalesearch.blocks.mixers.attention import Attention
-from scalesearch.nn import Model
+from scalesearch.nn import Seq2SeqModel
 
 MIN_DIVERSITY = math.exp(-1)  # of equal heads
 
@@ -68,7 +68,7 @@ class HeadProbe(Probe):
                        self.diversity_by_sentence.value, self.silent_share.value, math.exp(-1 / self.heads))
 
 
-def head_probes(model: Model) -> list[HeadProbe]:
+def head_probes(model: Seq2SeqModel) -> list[HeadProbe]:
     """Probes of every attention of ``model``."""
     return [HeadProbe(layer, node.out, "input", part, node.block.heads)  # type: ignore[attr-defined]
             for layer in find_layers(model) for part, node in layer.modules_of_type(Attention)]

@@ -18,7 +18,7 @@ from torch import Tensor
 from scalesearch.blocks.core import PAD
 from scalesearch.blocks.layers import Layer as LayerBlock
 from scalesearch.blocks.seq2seq import DecoderOnly
-from scalesearch.nn import Model, Module
+from scalesearch.nn import Module, Seq2SeqModel
 
 STACKS = ("encoder", "decoder")  # an embedding may have a layer, too
 
@@ -80,7 +80,7 @@ class TokenMasks:
 
     by_stack: dict[str, Tensor] = field(default_factory=dict)
 
-    def run_model(self, model: Model, source: Tensor, target: Tensor) -> None:
+    def run_model(self, model: Seq2SeqModel, source: Tensor, target: Tensor) -> None:
         """One teacher-forced pass: ``source`` (B, S) and ``target`` (B, T) ids, the target as the decoder reads it."""
         self.by_stack["encoder"], here = source != PAD, target != PAD
         memory = model.encode(source)
@@ -90,7 +90,7 @@ class TokenMasks:
         model.decode(target, memory)
 
 
-def find_layers(model: Model) -> list[LayerInfo]:
+def find_layers(model: Seq2SeqModel) -> list[LayerInfo]:
     """Every layer of the stacks, in the order in which they run."""
     found: list[LayerInfo] = []
     for path, node in model.named_modules():

@@ -17,7 +17,7 @@ from scalesearch.analysis.probes import TokenMasks, attached_probes
 from scalesearch.analysis.tokens import TokenProbe, TokenRow, token_probes
 from scalesearch.blocks.core import Block
 from scalesearch.data import Split, eval_batches
-from scalesearch.nn import Model
+from scalesearch.nn import Seq2SeqModel
 from scalesearch.train import Recipe
 from scalesearch.train.hardware import Hardware
 from scalesearch.train.scoring.evaluate import retry_with_smaller_batches
@@ -50,7 +50,7 @@ class Analysis:
                 "gradients": {"loss": self.gradients.loss, "norm": self.gradients.norm, "groups": rows["gradients"]}}
 
 
-def analyze_model(model: Model, block: Block, split: Split, recipe: Recipe) -> Analysis:
+def analyze_model(model: Seq2SeqModel, block: Block, split: Split, recipe: Recipe) -> Analysis:
     """The measures of ``model``, made from ``block``, on the pairs of ``split``, in fp32 and without dropout.
 
     ``recipe``: the loss's label smoothing is that of the training, and the device is the one it asks for.
@@ -73,7 +73,7 @@ def take_sentences(split: Split, sentences: int) -> Split:
     return Split(split.source_ids.take(first), split.target_ids.take(first), lambda: split.texts, split.window_overlap)
 
 
-def _measure(model: Model, split: Split, hardware: Hardware, max_tokens: int
+def _measure(model: Seq2SeqModel, split: Split, hardware: Hardware, max_tokens: int
              ) -> tuple[list[HeadProbe], list[TokenProbe], list[FFNProbe]]:
     probes = head_probes(model), token_probes(model), ffn_probes(model)
     real = TokenMasks()

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from scalesearch.analysis.probes import Probe, RunningMean, find_layers
-from scalesearch.nn import Model
+from scalesearch.nn import Seq2SeqModel
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class TokenProbe(Probe):
         return TokenRow(self.layer.stack, number, self.signed.value, self.absolute.value)
 
 
-def token_probes(model: Model) -> list[TokenProbe]:
+def token_probes(model: Seq2SeqModel) -> list[TokenProbe]:
     """Probes of every layer of ``model``, and one before the first of each stack."""
     return [TokenProbe(layer, layer.module, side) for layer in find_layers(model)
             for side in (["input"] if layer.number == 1 else []) + ["output"]]

@@ -124,5 +124,5 @@ def _bars(names: list[str], values: list[Any], label: str, title: str) -> Figure
         axes.xaxis.set_major_locator(MaxNLocator("auto", integer=all(isinstance(value, int) for value in values)))
         axes.set_xlabel(label)
         axes.set_title(title, fontsize=9, color=INK, loc="left")
-        axes.grid(False, axis="y")
+        axes.to_grid(False, axis="y")
     return figure

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import torch
     from rich.table import Table
 
-    from scalesearch.nn import Model
+    from scalesearch.nn import Seq2SeqModel
 
 LEAST_WORDS = 5  # the four that every vocabulary starts with, and one
 LENGTHS = ("source", "target", "vocab", "artefact", "latency")  # what a protocol may have anew
@@ -43,7 +43,7 @@ class Architecture(assembly.Architecture):
 
     @in_python()
     def module(self, seed: int = 1, *, vocab: int | None = None, init: str = "xavier",
-               device: str | torch.device = "cpu") -> Model:
+               device: str | torch.device = "cpu") -> Seq2SeqModel:
         """The network as an ``nn.Module`` with fresh weights.
 
         Args:
@@ -55,7 +55,7 @@ class Architecture(assembly.Architecture):
         """
         import torch
 
-        from scalesearch.nn import build
+        from scalesearch.nn import build_model
 
         if vocab is not None and (not isinstance(vocab, int) or vocab < LEAST_WORDS):
             raise UserError(f"vocab: expected a whole number of at least {LEAST_WORDS}, found {vocab!r}",
@@ -65,7 +65,7 @@ class Architecture(assembly.Architecture):
             torch.empty(0, device=device)
         except (RuntimeError, AssertionError) as error:  # as torch says that it has no such device
             raise UserError(f"device {str(device)!r}: {str(error).splitlines()[0]}", code="no-device") from None
-        return build(self.block, vocab=words, init=init, seed=seed, device=device)
+        return build_model(self.block, vocab=words, init=init, seed=seed, device=device)
 
     def __repr__(self) -> str:
         return f"<Architecture {self.id}, {self.cost()['params.total']:,} params>"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scalesearch.data import DataSpec
     from scalesearch.export.export import Artifact
     from scalesearch.export.translator import Translator
-    from scalesearch.nn import Model as Module
+    from scalesearch.nn import Seq2SeqModel as Module
     from scalesearch.train import Recipe, Result
 
 Lines = str | Path | Sequence[str]

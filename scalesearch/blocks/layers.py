@@ -156,7 +156,7 @@ class Layer(Block):
                 return part(y, token_mask, bias, cache, scores)
             if cache is None or cache.groups is None:
                 return part(y, None, memory_bias, cache, scores, memory)
-            return cache.groups.rows(part(cache.groups.grid(y), None, memory_bias, cache, scores, memory))
+            return cache.groups.rows(part(cache.groups.to_grid(y), None, memory_bias, cache, scores, memory))
 
         states = dict.fromkeys(self.path_names, x)
         for number, step in enumerate(self.steps):

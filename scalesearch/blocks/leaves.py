@@ -192,7 +192,7 @@ class Convolution(Block):
         import torch
         from torch.nn.functional import pad
 
-        seen = pad(x, (0, 0, self.receptive_past, 0)) if cache is None else cache.follow(module, x, self.receptive_past)
+        seen = pad(x, (0, 0, self.receptive_past, 0)) if cache is None else cache.append_window(module, x, self.receptive_past)
         # As one product: PyTorch's convolution is slower at such sizes, and cannot be traced without data.
         taps = [seen[:, k * self.dilation : k * self.dilation + x.shape[1]] for k in range(self.width)]
         return module.linear(torch.cat(taps, -1), "product",

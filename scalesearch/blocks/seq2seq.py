@@ -1,6 +1,6 @@
 """Whole models: encoder-decoder and decoder-only, with one interface (encode, decode, logits).
 
-Nothing but shapes and operations is here: :class:`scalesearch.nn.model.Model` gives them a user's interface.
+Nothing but shapes and operations is here: :class:`scalesearch.nn.model.Seq2SeqModel` gives them a user's interface.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from scalesearch.blocks.maps.tensor_chains import ChainLinearBase
 from scalesearch.blocks.mixers.scores import RelativeKeys
 from scalesearch.blocks.sizes import map_values, select_where
 from scalesearch.cost.protocol import Protocol, weight_size
-from scalesearch.lowering.ctranslate2 import plan
-from scalesearch.lowering.refusals import refusals
+from scalesearch.lowering.ctranslate2 import plan_variables
+from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.space.syntax.diagnostics import Unbuildable
 
 FLOAT = 4
@@ -111,18 +111,18 @@ def piece(words: int) -> float:
 
 
 def ctranslate2_bytes(block: Block, protocol: Protocol, quantisation: str) -> Size:
-    """Of ``model.bin``, ``config.json`` and the vocabulary; see :class:`scalesearch.lowering.ctranslate2.Plan`."""
-    if reasons := refusals(block):
+    """Of ``model.bin``, ``config.json`` and the vocabulary; see :class:`scalesearch.lowering.ctranslate2.VariablePlan`."""
+    if reasons := find_unsupported_parts(block):
         raise Unbuildable("protocol.artefact", f"ctranslate2 cannot hold it: {reasons[0]}")
-    made = plan(block, protocol.shared_vocab, protocol.longest)
+    made = plan_variables(block, protocol.shared_vocab, protocol.longest)
     total: Size = CONFIG + len(made.scalars) * SCALAR
     stored: dict[Hashable, str] = {}
     for variable in sorted(made.variables, key=lambda one: one.name):
-        shape, first = variable.shape, stored.setdefault((len(variable.shape), variable.key), variable.name)
+        shape, first = variable.shape, stored.setdefault((len(variable.shape), variable.sharing_key), variable.name)
         if first != variable.name:
             total = total + len(variable.name) + len(first) + 6
             continue
-        each, a_row, fixed_part = QUANTISED[quantisation] if variable.quantised else (PLAIN.get(quantisation, 4), 0, 0)
+        each, a_row, fixed_part = QUANTISED[quantisation] if variable.is_quantized else (PLAIN.get(quantisation, 4), 0, 0)
         head = len(variable.name) + 8 + 4 * len(shape) + (len(variable.name) + 20) * bool(a_row or fixed_part)
         total = total + math.prod(shape) * each + shape[0] * a_row + fixed_part + head
     return total + _of_words(protocol, lambda words: piece(words) + piece_quotes(words))

@@ -23,8 +23,8 @@ from scalesearch.blocks.core import CROSS_MEMORY, SRC, VOCAB, Block, Size, itera
 from scalesearch.blocks.sizes import evaluate_size, maximum
 from scalesearch.cost.fit import Fit, Setup, read_fit
 from scalesearch.cost.protocol import Protocol, find_protocol, weight_size
-from scalesearch.lowering.ctranslate2 import plan
-from scalesearch.lowering.refusals import refusals
+from scalesearch.lowering.ctranslate2 import plan_variables
+from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.space.syntax.diagnostics import Unbuildable
 
 CONSTANT = "constant"
@@ -84,22 +84,22 @@ def _product(sums: Sums, stage: str, starts: Size, positions: Size, sizes: tuple
 
 def _of_plan(sums: Sums, block: Block, setup: Setup, protocol: Protocol) -> tuple[Size, Size, Size]:
     """Adds what the plan does; weights that are read once, at each step, and those of odd matrices at each step."""
-    if reasons := refusals(block):
+    if reasons := find_unsupported_parts(block):
         raise Unbuildable("protocol.latency", f"ctranslate2 cannot hold it: {reasons[0]}")
-    made, source, target = plan(block, protocol.shared_vocab), setup.source, setup.target
+    made, source, target = plan_variables(block, protocol.shared_vocab), setup.source, setup.target
     seen = {"encoder": source * source, "self_attention": target * (target + 1) // 2, "attention": source * target}
     held: dict[bool, dict[Hashable, Size]] = {True: {}, False: {}}
     odd: dict[Hashable, Size] = {}
     for variable in made.variables:
         stack, layer, *rest = variable.name.split("/")
-        if not variable.quantised or layer.startswith("embeddings"):
+        if not variable.is_quantized or layer.startswith("embeddings"):
             continue
         once = stack == "encoder" or rest[:2] == ["attention", "linear_1"]  # keys and values of the source
         stage = "output" if layer == "projection" else "encoder" if once else "steps"
-        held[once][variable.key] = size = math.prod(variable.shape)
+        held[once][variable.sharing_key] = size = math.prod(variable.shape)
         part = size * (evaluate_size(variable.shape[1]) % VECTOR != 0)
         if not once:
-            odd[variable.key] = part
+            odd[variable.sharing_key] = part
         sums["odd"] = sums["odd"] + (source if once else target) * part
         _product(sums, stage, 1 if once else target, source if once else target, variable.shape)
         if rest[:2] in (["self_attention", "linear_1"], ["attention", "linear_2"]):  # an output map, as wide as values

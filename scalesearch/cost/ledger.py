@@ -19,7 +19,7 @@ from scalesearch.cost.latency import predicted
 from scalesearch.cost.load import load_of
 from scalesearch.cost.protocol import ELEMENTS, Protocol, training_pass, weight_size
 from scalesearch.errors import UserError
-from scalesearch.lowering.refusals import refusals
+from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.space.schema.cost_names import ARTEFACTS, PARTS
 
 QUANTITIES = ("params", "macs", "flops")
@@ -64,7 +64,7 @@ class Cost:
             raise UserError("artefact.bytes: of which format?", help=f"protocol: {{artefact: …}} or --artefact, one of "
                             f"{', '.join(ARTEFACTS)}", code="no-artefact")
         if name == "refusals.ctranslate2":  # parts that this format cannot hold: 0 where it takes the architecture
-            return len(refusals(self.block))
+            return len(find_unsupported_parts(self.block))
         if name == "latency.predicted" and not self.latency:
             raise UserError("latency.predicted: by which fit?", help="protocol: {latency: FIT.json} or --latency; "
                             "`scalesearch latency calibrate` writes one", code="no-fit")

@@ -18,7 +18,7 @@ from scalesearch.blocks.core import CROSS_MEMORY, SEQ, SEQ_KEYS, SRC, SRC_KEYS, 
 from scalesearch.blocks.sizes import require_single_value
 from scalesearch.cost.fit import read_fit
 from scalesearch.errors import UserError
-from scalesearch.lowering import LONGEST
+from scalesearch.lowering import MAX_SOURCE_TOKENS
 from scalesearch.space.schema.cost_names import ARTEFACTS, OWN
 
 Pass = Mapping[Axis, int]  # axes that are not named are 0: that part of the model does not run
@@ -48,7 +48,7 @@ class Protocol:
     lengths: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     artefact: str | None = None
     latency: str | None = None
-    longest: int = LONGEST
+    longest: int = MAX_SOURCE_TOKENS
 
     @cached_property
     def _sums(self) -> dict[tuple[Axis, ...], int]:
@@ -100,7 +100,7 @@ class Protocol:
         """Name and lengths, as under ``cost: protocol:``; :func:`protocol_of` reads them back."""
         source, target = (None, None) if self.lengths else (self.source, self.target)
         named = {key: getattr(self, key) for key in ("artefact", "latency") if getattr(self, key)}
-        named |= {"longest": self.longest} if self.longest != LONGEST else {}
+        named |= {"longest": self.longest} if self.longest != MAX_SOURCE_TOKENS else {}
         return {"name": self.name, "source": source, "target": target, "vocab": self.vocab, **named}
 
     def to_json(self) -> dict[str, Any]:
@@ -138,7 +138,7 @@ class Protocol:
         lengths = [f"S={source}, T={target}, V={size}" for size, (source, target) in self.lengths.items()]
         said = " | ".join(lengths) or f"S={self.source}, T={self.target}, V={self.vocab}"
         rough = ESTIMATED.get(str(self.artefact).partition("-")[0], "")
-        room = f" of up to {self.longest:,} source tokens" if self.longest != LONGEST else ""
+        room = f" of up to {self.longest:,} source tokens" if self.longest != MAX_SOURCE_TOKENS else ""
         artefact = f", artefact {self.artefact}{room}{rough}" if self.artefact else ""
         return f"{self.name} ({said}{''.join(extra)}{artefact}{f'; latency of {self.fit}' if self.fit else ''})"
 
@@ -244,7 +244,7 @@ def protocol_of(settings: Mapping[str, Any], **overrides: int | str | None) -> P
         raise UserError(f"artefact {artefact}: there are {', '.join(ARTEFACTS)}", code="unknown-artefact")
     table = str(artefact).startswith("ctranslate2")
     made = replace(made, artefact=artefact, latency=chosen.get("latency"),
-                   longest=chosen.get("longest", LONGEST) if table else LONGEST)
+                   longest=chosen.get("longest", MAX_SOURCE_TOKENS) if table else MAX_SOURCE_TOKENS)
     pairs = {int(size): (source, target) for size, (source, target) in chosen.get("lengths", {}).items()}
     return replace(made, lengths=pairs) if pairs else made
 

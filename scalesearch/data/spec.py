@@ -9,7 +9,7 @@ from scalesearch.data.builtin import MAX_PAIRS
 from scalesearch.data.files import expand_path
 from scalesearch.data.split_files import PARTS_SYNTAX, FilePair, SplitPart, is_m2, parts_to_json, read_parts
 from scalesearch.errors import UserError
-from scalesearch.lowering import LONGEST
+from scalesearch.lowering import MAX_SOURCE_TOKENS
 from scalesearch.space.binding.constants import node_of, read_constants, settle
 from scalesearch.space.schema.settings import NAME, read_name, schema_of, setting
 from scalesearch.space.syntax.diagnostics import either
@@ -76,7 +76,7 @@ class DataSpec:
                               "alphabets, 0.9995 Chinese, Japanese or noisy web text", low=0.9, high=1,
                               synonyms=("character_coverage",))
     lowercase: bool = setting(False, "lower-case all splits, references too", synonyms=("lower", "lc", "do_lower_case"))
-    max_length: int = setting(LONGEST, "tokens of a side, without the end mark", unit="tokens",
+    max_length: int = setting(MAX_SOURCE_TOKENS, "tokens of a side, without the end mark", unit="tokens",
                               synonyms=("max_len", "max_sent_length", "max_source_positions", "seq_len"))
     max_ratio: float | None = setting(None, "drop training pairs whose one side has more than this many times the "
                                       "other's tokens", low=1, synonyms=("length_ratio",))

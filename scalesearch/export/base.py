@@ -73,7 +73,7 @@ class ArtifactDecoder(ABC):
 
     @abstractmethod
     def greedy(self, source_ids: list[list[int]], max_lengths: list[int]) -> list[list[int]]:
-        """The likeliest token at each step, as :func:`scalesearch.nn.decode.greedy` chooses it."""
+        """The likeliest token at each step, as :func:`scalesearch.nn.decode.greedy_search` chooses it."""
 
     @abstractmethod
     def beam_search(self, rows: list[list[int]], limits: list[int], search: DecodingOptions) -> list[RankedHypotheses]:
@@ -91,14 +91,14 @@ class ArtifactDecoder(ABC):
         """
         import torch
 
-        from scalesearch.nn.decode import limits
+        from scalesearch.nn.decode import length_limits
 
         batches = eval_batches(split, max(1, search.batch_tokens * 2 // (search.beam + 1)))
         found: list[list[RankedHypotheses]] = []
         for batch in batches:
             model.check_length(batch.source.shape[1])
             rows = [row[row > 0].tolist() for row in batch.source]
-            most = limits(model, torch.from_numpy(batch.source)).tolist()
+            most = length_limits(model, torch.from_numpy(batch.source)).tolist()
             if search.beam == 1:
                 found.append([[(ids, None)] for ids in self.greedy(rows, most)])
             else:

@@ -32,7 +32,7 @@ from scalesearch.export.latency import (
     pinned_threads,
 )
 from scalesearch.files import peek_json, write_json
-from scalesearch.nn import build
+from scalesearch.nn import build_model
 from scalesearch.space import Space
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.train.checkpoint import Checkpoint
@@ -134,7 +134,7 @@ def _read_finished_rounds(work: Path) -> list[dict[str, WallAndCpuTime]]:
 
 def _write_artifact(candidate: CalibrationCandidate, format: ExportFormat, job: CalibrationSettings, folder: Path) -> None:
     """An artefact of random weights; the folder is there once it is whole."""
-    model = build(candidate.architecture.block, vocab=candidate.vocab_size).eval()
+    model = build_model(candidate.architecture.block, vocab=candidate.vocab_size).eval()
     part = folder.with_name(f".{folder.name}")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir()

@@ -15,9 +15,9 @@ from scalesearch.errors import UserError
 from scalesearch.export.base import ArtifactDecoder, ExportFormat, RankedHypotheses
 from scalesearch.export.tensor_values import evaluate_source
 from scalesearch.files import read_json
-from scalesearch.lowering.ctranslate2 import plan
-from scalesearch.lowering.plan import Plan
-from scalesearch.lowering.refusals import refusals
+from scalesearch.lowering.ctranslate2 import plan_variables
+from scalesearch.lowering.unsupported import find_unsupported_parts
+from scalesearch.lowering.variable_plan import VariablePlan
 from scalesearch.train.hardware import read_cpuinfo
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ class CTranslate2Format(ExportFormat):
     packages = ("ctranslate2",)
 
     def unsupported_reasons(self, block: Block) -> list[str]:
-        return refusals(block)
+        return find_unsupported_parts(block)
 
     def write(self, trained: Checkpoint, folder: Path, quantization: str) -> None:
-        made = plan(trained.architecture.block, trained.tokenizer.vocab_size, trained.max_source_length)
+        made = plan_variables(trained.architecture.block, trained.tokenizer.vocab_size, trained.max_source_length)
         spec = _build_spec(made, trained.model.state_dict(), trained.tokenizer)
         spec.validate()
         with np.errstate(all="ignore"):
@@ -97,7 +97,7 @@ class CTranslate2Decoder(ArtifactDecoder):
                  for tokens, score in zip(result.hypotheses, result.scores)] for result in results]
 
 
-def _build_spec(plan: Plan, weights: Mapping[str, Any], tokenizer: Tokenizer) -> Any:
+def _build_spec(plan: VariablePlan, weights: Mapping[str, Any], tokenizer: Tokenizer) -> Any:
     """The runtime's specification of a model, with its values."""
     from ctranslate2.specs.transformer_spec import TransformerSpec
 
@@ -124,7 +124,7 @@ def _fix_zero_scales(spec: Any) -> None:
             getattr(node, last.removesuffix("_scale")).array[:] = 0
 
 
-def _build_spec_tree(plan: Plan, weights: Mapping[str, Any]) -> tuple[Any, Any]:
+def _build_spec_tree(plan: VariablePlan, weights: Mapping[str, Any]) -> tuple[Any, Any]:
     """Encoder and decoder: nested specifications whose attributes are the plan's names."""
     from ctranslate2.specs.model_spec import OPTIONAL, LayerSpec
 
@@ -144,9 +144,9 @@ def _build_spec_tree(plan: Plan, weights: Mapping[str, Any]) -> tuple[Any, Any]:
         node[last] = np.dtype(counts[last]).type(number)
     for variable in plan.variables:
         node, last = place(variable.name)
-        node[last] = np.array(evaluate_source(variable.source, weights).contiguous())  # a copy: quantising changes it in place
+        node[last] = np.array(evaluate_source(variable.expression, weights).contiguous())  # a copy: quantising changes it in place
         assert node[last].shape == variable.shape, variable.name
-        if variable.quantised:
+        if variable.is_quantized:
             node[f"{last}_scale"] = OPTIONAL
     encoder, decoder = vars(root)["encoder"], vars(root)["decoder"]
     vars(encoder)["embeddings"] = [vars(encoder).pop("embeddings_0")]  # of which the runtime's checks count the rows

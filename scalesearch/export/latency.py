@@ -87,7 +87,7 @@ def random_sources(setup: Setup, vocab_size: int, seed: int = 1) -> list[list[in
 def check_target_length(name: str, model: Any, setup: Setup) -> None:
     """Raises UserError where ``model`` has learned positions, and fewer than what is to be decoded."""
     model.check_length(setup.source)
-    room = model.target_room(setup.source)
+    room = model.max_target_length(setup.source)
     if room is not None and setup.target > room:
         raise UserError(f"{name}: {setup.target} target tokens, but it has learned positions for {room}; ask for fewer "
                         "(--target)", code="too-long")

@@ -9,20 +9,20 @@ import torch
 from torch import Tensor
 
 from scalesearch.blocks.embedding import sinusoidal_positions
-from scalesearch.lowering.sources import (
-    Constant,
-    Contracted,
-    Diagonal,
-    Flipped,
-    Joined,
-    Padded,
-    Product,
-    Source,
-    Sum,
-    Weight,
+from scalesearch.lowering.tensor_expressions import (
+    BlockDiagonal,
+    Concatenation,
+    ConstantTensor,
+    ContractedChain,
+    HeadPadding,
+    MatrixProduct,
+    TensorExpression,
+    TensorSum,
+    TransposedMatrix,
+    WeightRef,
 )
 
-CONSTANT_TENSORS: Mapping[str, Callable[[Constant], Tensor]] = {
+CONSTANT_TENSORS: Mapping[str, Callable[[ConstantTensor], Tensor]] = {
     "zeros": lambda source: torch.zeros(source.shape),
     "ones": lambda source: torch.ones(source.shape),
     "identity": lambda source: torch.eye(*source.shape),
@@ -31,29 +31,29 @@ CONSTANT_TENSORS: Mapping[str, Callable[[Constant], Tensor]] = {
 }
 
 
-def evaluate_source(source: Source, weights: Mapping[str, Any]) -> Tensor:
+def evaluate_source(source: TensorExpression, weights: Mapping[str, Any]) -> Tensor:
     """The tensor, float32, that an expression stands for; ``weights`` is the model's state dict."""
     match source:
-        case Weight(name):
+        case WeightRef(name):
             found: Tensor = weights[name]
             return found.float()
-        case Constant(kind):
+        case ConstantTensor(kind):
             return CONSTANT_TENSORS[kind](source)
-        case Flipped(of):
+        case TransposedMatrix(of):
             return evaluate_source(of, weights).t()
-        case Product(left, right):  # in float64: a product of three factors is to be as near as the model's
+        case MatrixProduct(left, right):  # in float64: a product of three factors is to be as near as the model's
             return (evaluate_source(left, weights).double() @ evaluate_source(right, weights).double()).float()
-        case Sum(parts):
+        case TensorSum(parts):
             first, *rest = (evaluate_source(part, weights) for part in parts)
             return sum(rest, first)
-        case Joined(parts):
+        case Concatenation(parts):
             return torch.cat([evaluate_source(part, weights) for part in parts])
-        case Padded(of, heads, size):
+        case HeadPadding(of, heads, size):
             rows = evaluate_source(of, weights).unflatten(0, (heads, -1))
             filled = rows.new_zeros(heads, size, *rows.shape[2:])
             filled[:, : rows.shape[1]] = rows
             return filled.flatten(0, 1)
-        case Diagonal(of):
+        case BlockDiagonal(of):
             return torch.block_diag(*evaluate_source(of, weights))
-        case Contracted(cores, parts, rows):
+        case ContractedChain(cores, parts, rows):
             return cores.matrix([evaluate_source(part, weights).double() for part in parts])[0, :rows, :, 0].float()

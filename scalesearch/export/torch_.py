@@ -11,7 +11,7 @@ from scalesearch.blocks.core import Block
 from scalesearch.data.split import BOS
 from scalesearch.export.base import ArtifactDecoder, ExportFormat, RankedHypotheses
 from scalesearch.nn.beam_search import beam_search
-from scalesearch.nn.decode import greedy
+from scalesearch.nn.decode import greedy_search
 from scalesearch.train.checkpoint import Checkpoint, read_checkpoint
 from scalesearch.train.scoring.evaluate import DecodingOptions
 
@@ -40,7 +40,7 @@ class TorchDecoder(ArtifactDecoder):
         self.model = model
 
     def greedy(self, source_ids: list[list[int]], max_lengths: list[int]) -> list[list[int]]:
-        return greedy(self.model, _padded(source_ids), torch.tensor(max_lengths)).best()
+        return greedy_search(self.model, _padded(source_ids), torch.tensor(max_lengths)).best_ids()
 
     def beam_search(self, rows: list[list[int]], limits: list[int], search: DecodingOptions) -> list[RankedHypotheses]:
         found = beam_search(self.model, _padded(rows), search.beam, search.length_penalty, torch.tensor(limits),
@@ -50,7 +50,7 @@ class TorchDecoder(ArtifactDecoder):
     def decode_fixed_length(self, rows: list[list[int]], length: int, beam: int) -> None:
         # With an end that is never chosen, a search takes a step more than its limit.
         if beam == 1:
-            greedy(self.model, _padded(rows), length - 1, eos=BOS)
+            greedy_search(self.model, _padded(rows), length - 1, eos=BOS)
         else:
             beam_search(self.model, _padded(rows), beam, 1.0, length - 1, eos=BOS)
 

@@ -1,7 +1,7 @@
 """Run what the blocks describe: build modules, initialise them, decode."""
 
-from scalesearch.nn.build import build
-from scalesearch.nn.model import Cache, Memory, Model
-from scalesearch.nn.module import Dropout, Module
+from scalesearch.nn.build import build_model
+from scalesearch.nn.model import DecodingCache, EncoderMemory, Seq2SeqModel
+from scalesearch.nn.module import DropoutRates, Module
 
-__all__ = ["Cache", "Dropout", "Memory", "Model", "Module", "build"]
+__all__ = ["DecodingCache", "DropoutRates", "EncoderMemory", "Seq2SeqModel", "Module", "build_model"]

@@ -7,11 +7,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scalesearch.nn.decode import BOS, EOS, NEG_INF, PAD, Hypotheses, folding, limits, next_logits, top
-from scalesearch.nn.model import Groups
+from scalesearch.nn.decode import (
+    BOS,
+    EOS,
+    NEG_INF,
+    PAD,
+    Hypotheses,
+    blockwise_topk,
+    length_limits,
+    next_logits,
+    with_cached_weights,
+)
+from scalesearch.nn.model import SourceGroups
 
 
-@folding
+@with_cached_weights
 def beam_search(model: Any, source: Tensor, beam: int = 5, length_penalty: float = 1.0,
                 max_length: int | Tensor | None = None, nbest: int = 1, eos: int = EOS) -> Hypotheses:
     """Beam search in which a finished hypothesis keeps its place: ``beam`` = 1 is greedy.
@@ -29,8 +39,8 @@ def beam_search(model: Any, source: Tensor, beam: int = 5, length_penalty: float
     """
     if not (beam >= nbest >= 1 and length_penalty >= 0):
         raise ValueError(f"beam {beam}, nbest {nbest}, penalty {length_penalty}: beam >= nbest >= 1, penalty >= 0")
-    search = _Beams(source, beam, length_penalty, limits(model, source, max_length), nbest, eos)
-    sources = _Sources(model, source)
+    search = _BeamSearchState(source, beam, length_penalty, length_limits(model, source, max_length), nbest, eos)
+    sources = _SourceState(model, source)
     rows, token = search.first(), source.new_full((len(source),), BOS)
     for step in range(int(search.limit.max()) + 1):
         logits, norm = next_logits(model, token, sources.memory, sources.cache)
@@ -42,14 +52,14 @@ def beam_search(model: Any, source: Tensor, beam: int = 5, length_penalty: float
     return search.result()
 
 
-class _Sources:
+class _SourceState:
     """Memory and cache of a beam search, by sentence where the model can."""
 
     def __init__(self, model: Any, source: Tensor) -> None:
         self.memory, self.cache = model.encode(source), model.new_cache()
         self.first = self.memory  # of all sentences
         self.shared = getattr(model, "shares_sources", False)
-        self.left = torch.arange(len(source), device=source.device)
+        self.active_sources = torch.arange(len(source), device=source.device)
 
     def select(self, parents: Tensor, sentences: Tensor, same: bool) -> None:
         """Go on with rows that continue ``parents`` and belong to ``sentences``; ``same``: as they did before."""
@@ -59,13 +69,13 @@ class _Sources:
         if not self.shared:
             self.memory = self.first.select(sentences)
             return
-        groups = Groups.of(sentences)
-        kept = torch.searchsorted(self.left, groups.sources)
+        groups = SourceGroups.from_sources(sentences)
+        kept = torch.searchsorted(self.active_sources, groups.sources)
         self.cache.group(groups, kept)
-        self.memory, self.left = self.memory.select(kept), groups.sources
+        self.memory, self.active_sources = self.memory.select(kept), groups.sources
 
 
-class _Beams:
+class _BeamSearchState:
     """The state of a beam search: B · K places, of which ``rows`` are alive, and ended hypotheses.
 
     A step keeps, for each place, the place it came from and its token; translations are read backwards at the end.
@@ -79,9 +89,9 @@ class _Beams:
         self.alive[:, 0] = 0.0
         room = (len(source), beam + 1)  # the last place takes what is written of those that do not end
         self.scores = torch.full(room, NEG_INF, dtype=torch.float64, device=source.device)
-        self.ends = source.new_zeros(room)  # the step at which each ended
-        self.tails = source.new_zeros(room)  # the place that it had come to before
-        self.ended = source.new_zeros(len(source))
+        self.end_steps = source.new_zeros(room)  # the step at which each ended
+        self.end_parents = source.new_zeros(room)  # the place that it had come to before
+        self.num_ended = source.new_zeros(len(source))
         self.history: list[tuple[Tensor, Tensor]] = []
 
     def first(self) -> Tensor:
@@ -94,12 +104,12 @@ class _Beams:
         scores, tokens = self._candidates(step, logits, norm, rows)  # (B, K · k) each
         best, place = scores.topk(self.size, 1)
         parent, token = place // (scores.shape[1] // self.size), tokens.gather(1, place)
-        room = torch.arange(self.size, device=rows.device) < (self.size - self.ended)[:, None]
+        room = torch.arange(self.size, device=rows.device) < (self.size - self.num_ended)[:, None]
         valid = room & (best > NEG_INF)
         ending = valid & (token == self.eos)
         self._end(step, ending, best, parent)
         self.alive = best.masked_fill(~valid | ending, NEG_INF)
-        self.alive.masked_fill_(self._beyond_reach()[:, None], NEG_INF)
+        self.alive.masked_fill_(self._finished_sentences()[:, None], NEG_INF)
         self.history.append((parent, token))
         return self._survivors(rows, parent, token)
 
@@ -110,7 +120,7 @@ class _Beams:
             only_eos = torch.full_like(logits, NEG_INF)
             only_eos[:, self.eos] = logits[:, self.eos]
             logits = torch.where(last[:, None], only_eos, logits)
-        best, token = top(logits, self.size)
+        best, token = blockwise_topk(logits, self.size)
         shape = (self.alive.numel(), best.shape[1])
         total = self.alive.view(-1)[rows][:, None] + (best - norm)
         scores = total.new_full(shape, NEG_INF).index_copy(0, rows, total)
@@ -119,14 +129,14 @@ class _Beams:
 
     def _end(self, step: int, ending: Tensor, total: Tensor, parent: Tensor) -> None:
         """Note the hypotheses that end at this step, in the order in which they do, without asking which they are."""
-        slot = torch.where(ending, self.ended[:, None] + ending.cumsum(1) - 1, self.size)
+        slot = torch.where(ending, self.num_ended[:, None] + ending.cumsum(1) - 1, self.size)
         self.scores.scatter_(1, slot, total / float(step + 1) ** self.penalty)
         self.scores[:, self.size] = NEG_INF
-        self.ends.scatter_(1, slot, step)
-        self.tails.scatter_(1, slot, parent)
-        self.ended += ending.sum(1)
+        self.end_steps.scatter_(1, slot, step)
+        self.end_parents.scatter_(1, slot, parent)
+        self.num_ended += ending.sum(1)
 
-    def _beyond_reach(self) -> Tensor:
+    def _finished_sentences(self) -> Tensor:
         """A mask (B,) of sentences of which no open hypothesis can reach the ``nbest`` best."""
         bound = self.alive.amax(1) / (self.limit + 1.0) ** self.penalty
         return self.scores.topk(self.nbest, 1).values[:, -1] >= bound
@@ -144,7 +154,7 @@ class _Beams:
         """The finished hypotheses, the best first, read backwards from each end."""
         scores, order = self.scores.topk(self.nbest, 1)
         there = scores > NEG_INF
-        ends, place = self.ends.gather(1, order), self.tails.gather(1, order)
+        ends, place = self.end_steps.gather(1, order), self.end_parents.gather(1, order)
         tokens = ends.new_zeros((*ends.shape, len(self.history)))
         for step in range(len(self.history) - 1, -1, -1):
             parent, token = self.history[step]

@@ -9,30 +9,30 @@ from torch import nn
 
 from scalesearch.blocks.core import VOCAB, Block, Repeat, Tie, Use
 from scalesearch.blocks.weight_sharing import CrossStackTie
-from scalesearch.nn.init import initialise
-from scalesearch.nn.model import Model
-from scalesearch.nn.module import Dropout, Module
+from scalesearch.nn.init import initialize
+from scalesearch.nn.model import Seq2SeqModel
+from scalesearch.nn.module import DropoutRates, Module
 
 Built = TypeVar("Built", bound=Module)
 
 
-def build(block: Block, *, vocab: int, init: str = "xavier", seed: int = 1, dropout: Dropout | None = None,
-          device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32) -> Model:
+def build_model(block: Block, *, vocab: int, init: str = "xavier", seed: int = 1, dropout: DropoutRates | None = None,
+          device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32) -> Seq2SeqModel:
     """The model that ``block`` describes, with ``vocab`` tokens, initialised by the scheme ``init`` from ``seed``."""
-    return _made(Model(block.bind_vocabulary(vocab), dropout or Dropout()), vocab, init, seed, device, dtype)
+    return _initialize_module(Seq2SeqModel(block.bind_vocabulary(vocab), dropout or DropoutRates()), vocab, init, seed, device, dtype)
 
 
-def module(block: Block, *, vocab: int = 8, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Module:
+def build_module(block: Block, *, vocab: int = 8, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Module:
     """One block as a module of its own, weights drawn from the default scheme: for tests and inspection."""
-    return _made(Module(block.bind_vocabulary(vocab), Dropout()), vocab, "xavier", 1, device, dtype)
+    return _initialize_module(Module(block.bind_vocabulary(vocab), DropoutRates()), vocab, "xavier", 1, device, dtype)
 
 
-def _made(root: Built, vocab: int, init: str, seed: int, device: str | torch.device, dtype: torch.dtype) -> Built:
+def _initialize_module(root: Built, vocab: int, init: str, seed: int, device: str | torch.device, dtype: torch.dtype) -> Built:
     _fill(root, vocab)
     _tie(root, root)
     root.to_empty(device=device).to(dtype)
     if torch.device(device).type != "meta":
-        initialise(root, init, seed)
+        initialize(root, init, seed)
     return root
 
 
@@ -47,9 +47,9 @@ def _fill(node: Module, vocab: int) -> Module:
         inner = part.block if isinstance(part, Use) else part
         if isinstance(inner, Repeat):
             layers = (inner.layer_at(number).bind_vocabulary(vocab) for number in range(inner.depth))
-            node.add_module(name, nn.ModuleList(_fill(Module(layer, node.rates), vocab) for layer in layers))
+            node.add_module(name, nn.ModuleList(_fill(Module(layer, node.dropout_rates), vocab) for layer in layers))
         else:
-            node.add_module(name, _fill(Module(inner.bind_vocabulary(vocab), node.rates), vocab))
+            node.add_module(name, _fill(Module(inner.bind_vocabulary(vocab), node.dropout_rates), vocab))
     return node
 
 

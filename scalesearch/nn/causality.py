@@ -16,14 +16,14 @@ from torch import Tensor
 from scalesearch.blocks.core import PAD
 from scalesearch.errors import UserError
 
-FIRST = 4  # the ids below are special
+FIRST_TOKEN_ID = 4  # the ids below are special
 BOS = 2
 # Equal lengths are a case of their own: where S == T, a leak through a mixed-up axis has no wrong shape to betray it.
-LENGTHS = ((5, 5), (7, 4), (3, 6))
-ROWS = 3
-FAR = 32  # positions apart at which a leak is found, whatever the blocks say of themselves
-BEYOND = 8  # positions beyond the farthest that any block says it sees
-DOUBLE_UP_TO = 50_000_000  # parameters; a copy in fp64 costs twice the weights
+CAUSALITY_LENGTHS = ((5, 5), (7, 4), (3, 6))
+BATCH_ROWS = 3
+MIN_LEAK_DISTANCE = 32  # positions apart at which a leak is found, whatever the blocks say of themselves
+REACH_MARGIN = 8  # positions beyond the farthest that any block says it sees
+MAX_FP64_PARAMETERS = 50_000_000  # parameters; a copy in fp64 costs twice the weights
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 2e-4}
 
 
@@ -31,19 +31,19 @@ class CausalityError(UserError):
     """Raised where an output depends on a later target token, another sentence or padding.
 
     Attributes:
-        sees: ``a later target token``, ``another sentence`` or ``padding``.
-        where: lengths, position and by how much.
+        dependency: ``a later target token``, ``another sentence`` or ``padding``.
+        detail: lengths, position and by how much.
     """
 
     code = "not-causal"
 
-    def __init__(self, sees: str, where: str) -> None:
-        super().__init__(f"causality: an output depends on {sees}: {where}")
-        self.sees, self.where = sees, where
+    def __init__(self, dependency: str, detail: str) -> None:
+        super().__init__(f"causality: an output depends on {dependency}: {detail}")
+        self.dependency, self.detail = dependency, detail
 
 
 @torch.no_grad()
-def causality(model: Any, vocab: int, seed: int = 0) -> None:
+def check_causality(model: Any, vocab: int, seed: int = 0) -> None:
     """Check that no output depends on later target tokens, other sentences or padding.
 
     Runs a copy with noise on every weight, since a weight that starts at zero hides what flows through it. A block that
@@ -53,31 +53,31 @@ def causality(model: Any, vocab: int, seed: int = 0) -> None:
         CausalityError: it does; which of the three, and where.
     """
     generator = torch.Generator().manual_seed(seed)
-    subject = _noisy(model, generator)
-    far = _far(model)
-    for number, (source_length, target_length) in enumerate((*LENGTHS, (far, far))):
-        rows = 1 if number == len(LENGTHS) else ROWS
-        source = torch.randint(FIRST, vocab, (rows, source_length), generator=generator)
-        target = torch.randint(FIRST, vocab, (rows, target_length), generator=generator)
+    subject = _perturbed_copy(model, generator)
+    far = _long_length(model)
+    for number, (source_length, target_length) in enumerate((*CAUSALITY_LENGTHS, (far, far))):
+        rows = 1 if number == len(CAUSALITY_LENGTHS) else BATCH_ROWS
+        source = torch.randint(FIRST_TOKEN_ID, vocab, (rows, source_length), generator=generator)
+        target = torch.randint(FIRST_TOKEN_ID, vocab, (rows, target_length), generator=generator)
         target[:, 0] = BOS
         # The first lengths find out what only pretends to depend on weights alone; the others need not compute it anew.
-        with getattr(subject, "folded", nullcontext)() if number else nullcontext():
-            Case(subject, source, target, vocab, generator).check()
+        with getattr(subject, "cached_weights", nullcontext)() if number else nullcontext():
+            CausalityCase(subject, source, target, vocab, generator).check()
 
 
-def _far(model: Any) -> int:
+def _long_length(model: Any) -> int:
     """A length beyond the reach of every block; of learned positions a quarter, for two sides and their padding."""
     past = max((getattr(node.block, "receptive_past", 0) for node in model.modules() if hasattr(node, "block")), default=0)
     room = getattr(model, "max_length", None)
-    far: int = max(FAR, past) + BEYOND
+    far: int = max(MIN_LEAK_DISTANCE, past) + REACH_MARGIN
     return far if room is None else min(far, max(room // 4, 1))
 
 
-def _noisy(model: Any, generator: torch.Generator) -> Any:
+def _perturbed_copy(model: Any, generator: torch.Generator) -> Any:
     """A copy on the CPU, in fp64 if small enough, with noise on every weight."""
     subject = copy.deepcopy(model).cpu().eval()
     parameters = list(subject.parameters())
-    if sum(weight.numel() for weight in parameters) <= DOUBLE_UP_TO:
+    if sum(weight.numel() for weight in parameters) <= MAX_FP64_PARAMETERS:
         subject = subject.double()
     for weight in subject.parameters():
         scale = 0.1 * float(weight.std(correction=0)) + 0.01
@@ -85,7 +85,7 @@ def _noisy(model: Any, generator: torch.Generator) -> Any:
     return subject
 
 
-class Case:
+class CausalityCase:
     """A batch of unpadded sentences and the model's logits. A long one is alone: one cut and wide padding are tried."""
 
     def __init__(self, model: Any, source: Tensor, target: Tensor, vocab: int, generator: torch.Generator) -> None:
@@ -132,9 +132,9 @@ class Case:
 
     def _other_than(self, ids: Tensor) -> Tensor:
         """Random ids, each different from the one that it replaces."""
-        span = self.vocab - FIRST
+        span = self.vocab - FIRST_TOKEN_ID
         shift = torch.randint(1, max(2, span), ids.shape, generator=self.generator)
-        return FIRST + (ids - FIRST + shift) % span
+        return FIRST_TOKEN_ID + (ids - FIRST_TOKEN_ID + shift) % span
 
     def _compare(self, sees: str, what: str, logits: Tensor, rows: int, length: int) -> None:
         difference = (logits - self.logits[:rows, :length]).abs().amax(-1)

@@ -22,8 +22,8 @@ from scalesearch.blocks.core import PAD
 BOS, EOS = 2, 3
 NEG_INF = -torch.inf
 LOG2_E = math.log2(math.e)
-APART = 8  # steps between two looks at who has ended, on a GPU: each look waits for it
-BLOCK = 64  # entries of the vocabulary searched together
+COMPACTION_INTERVAL = 8  # steps between two looks at who has ended, on a GPU: each look waits for it
+TOPK_BLOCK = 64  # entries of the vocabulary searched together
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class Hypotheses:
     lengths: Tensor
     scores: Tensor
 
-    def best(self) -> list[list[int]]:
+    def best_ids(self) -> list[list[int]]:
         """The ids of the best hypothesis of each sentence."""
         rows, lengths = self.tokens[:, 0].tolist(), (self.lengths[:, 0] - 1).tolist()
         return [row[:length] for row, length in zip(rows, lengths)]
@@ -53,34 +53,34 @@ class Hypotheses:
         return [[(ids[: length - 1], score) for ids, length, score in zip(*row) if length] for row in rows]
 
 
-def longest(source: Tensor) -> Tensor:
+def default_max_lengths(source: Tensor) -> Tensor:
     """The most tokens of each translation (B,): 1.5 for each source token, and 10."""
     return (source != PAD).sum(1) * 3 // 2 + 10
 
 
-def folding(search: Callable[P, T]) -> Callable[P, T]:
+def with_cached_weights(search: Callable[P, T]) -> Callable[P, T]:
     """Fold what depends on weights alone for the time of a search."""
 
     @functools.wraps(search)
     def folded(*args: P.args, **kwargs: P.kwargs) -> T:
-        with getattr(args[0], "folded", nullcontext)(), torch.inference_mode():
+        with getattr(args[0], "cached_weights", nullcontext)(), torch.inference_mode():
             return search(*args, **kwargs)
 
     return folded
 
 
-@folding
-def greedy(model: Any, source: Tensor, max_length: int | Tensor | None = None, eos: int = EOS,
-           apart: int | None = None) -> Hypotheses:
+@with_cached_weights
+def greedy_search(model: Any, source: Tensor, max_length: int | Tensor | None = None, eos: int = EOS,
+           compaction_interval: int | None = None) -> Hypotheses:
     """The likeliest token at each step until EOS; n is 1 and scores are log-probabilities a token (EOS counted).
 
     Args:
         model: in eval mode, on the device of ``source``.
         source: (B, S) ids, PAD = 0 at the end.
-        max_length: tokens of a translation, or of each (B,), at most (:func:`longest` by default); EOS then follows.
-        apart: steps after which hypotheses that have ended leave; by default 1, and :data:`APART` on a GPU.
+        max_length: tokens of a translation, or of each (B,), at most (:func:`default_max_lengths` by default); EOS then follows.
+        compaction_interval: steps after which hypotheses that have ended leave; by default 1, and :data:`COMPACTION_INTERVAL` on a GPU.
     """
-    limit, apart = limits(model, source, max_length), apart or (1 if source.device.type == "cpu" else APART)
+    limit, compaction_interval = length_limits(model, source, max_length), compaction_interval or (1 if source.device.type == "cpu" else COMPACTION_INTERVAL)
     rows = torch.arange(len(source), device=source.device)
     memory, cache = model.encode(source), model.new_cache()
     token = source.new_full((len(source),), BOS)
@@ -89,16 +89,16 @@ def greedy(model: Any, source: Tensor, max_length: int | Tensor | None = None, e
     for step in range(tokens.shape[1]):
         logits, norm = next_logits(model, token, memory, cache)
         before = token
-        token = torch.where(step == limit[rows], eos, top(logits, 1)[1][:, 0])
+        token = torch.where(step == limit[rows], eos, blockwise_topk(logits, 1)[1][:, 0])
         gain = (logits.gather(1, token[:, None]) - norm)[:, 0]
-        if step % apart:  # some may have ended and not left yet
+        if step % compaction_interval:  # some may have ended and not left yet
             ended = before == eos
             token, gain = token.masked_fill(ended, eos), gain.masked_fill(ended, 0)
             tokens[rows, step] = token.masked_fill(ended, PAD)
         else:
             tokens[rows, step] = token
         total[rows] += gain
-        if (step + 1) % apart:
+        if (step + 1) % compaction_interval:
             continue
         keep = (token != eos).nonzero()[:, 0]
         if not len(keep):
@@ -110,10 +110,10 @@ def greedy(model: Any, source: Tensor, max_length: int | Tensor | None = None, e
     return Hypotheses(tokens.masked_fill(tokens == eos, PAD)[:, None], lengths[:, None], (total / lengths)[:, None])
 
 
-def limits(model: Any, source: Tensor, max_length: int | Tensor | None = None) -> Tensor:
+def length_limits(model: Any, source: Tensor, max_length: int | Tensor | None = None) -> Tensor:
     """The most tokens of each translation (B,), within the model's positions (BOS takes one)."""
-    limit = longest(source) if max_length is None else torch.as_tensor(max_length).to(source).expand(len(source))
-    room = model.target_room(source.shape[1]) if hasattr(model, "target_room") else None
+    limit = default_max_lengths(source) if max_length is None else torch.as_tensor(max_length).to(source).expand(len(source))
+    room = model.max_target_length(source.shape[1]) if hasattr(model, "max_target_length") else None
     return limit if room is None else limit.clamp(max=max(room - 1, 1))
 
 
@@ -135,20 +135,20 @@ def log_partition(logits: Tensor) -> Tensor:
     return most + torch.add(-LOG2_E * most, logits, alpha=LOG2_E).exp2_().sum(1, keepdim=True).log()
 
 
-def top(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def blockwise_topk(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The ``count`` greatest entries of each row of (R, V), and their places.
 
     They lie in the ``count`` blocks whose greatest are greatest: a maximum of each block is much faster than a search
     of all entries.
     """
     rows, vocab = logits.shape
-    whole = vocab // BLOCK * BLOCK
-    if whole // BLOCK <= count:
+    whole = vocab // TOPK_BLOCK * TOPK_BLOCK
+    if whole // TOPK_BLOCK <= count:
         return logits.topk(min(count, vocab), 1)
-    blocks = logits[:, :whole].view(rows, -1, BLOCK)
+    blocks = logits[:, :whole].view(rows, -1, TOPK_BLOCK)
     block = blocks.amax(2).topk(count, 1).indices
-    inside = blocks.gather(1, block[:, :, None].expand(-1, -1, BLOCK)).flatten(1)
-    places = (block[:, :, None] * BLOCK + torch.arange(BLOCK, device=logits.device)).flatten(1)
+    inside = blocks.gather(1, block[:, :, None].expand(-1, -1, TOPK_BLOCK)).flatten(1)
+    places = (block[:, :, None] * TOPK_BLOCK + torch.arange(TOPK_BLOCK, device=logits.device)).flatten(1)
     if whole < vocab:
         rest = torch.arange(whole, vocab, device=logits.device).expand(rows, -1)
         inside, places = torch.cat([inside, logits[:, whole:]], 1), torch.cat([places, rest], 1)

@@ -12,18 +12,18 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Each:
+class MemberStates:
     """Memories or caches of the members, to be selected from and grouped together."""
 
-    parts: list[Any]
+    members: list[Any]
 
-    def select(self, *args: Any) -> Each:
+    def select(self, *args: Any) -> MemberStates:
         """Those of some rows; caches are changed in place."""
-        return Each([part.select(*args) for part in self.parts])
+        return MemberStates([part.select(*args) for part in self.members])
 
     def group(self, *args: Any) -> None:
         """Group the rows of every member's cache by source."""
-        for part in self.parts:
+        for part in self.members:
             part.group(*args)
 
 
@@ -37,24 +37,24 @@ class Ensemble(torch.nn.Module):
         super().__init__()
         self.members = torch.nn.ModuleList(members)
 
-    def _each(self, call: Callable[..., Any], *given: Each) -> list[Any]:
-        return [call(member, *parts) for member, *parts in zip(self.members, *(each.parts for each in given))]
+    def _call_members(self, call: Callable[..., Any], *given: MemberStates) -> list[Any]:
+        return [call(member, *parts) for member, *parts in zip(self.members, *(each.members for each in given))]
 
-    def encode(self, source: Tensor) -> Each:
+    def encode(self, source: Tensor) -> MemberStates:
         """(batch, S) token ids to the memory of each member."""
-        return Each(self._each(lambda member: member.encode(source)))
+        return MemberStates(self._call_members(lambda member: member.encode(source)))
 
-    def new_cache(self) -> Each:
+    def new_cache(self) -> MemberStates:
         """An empty cache for each member."""
-        return Each(self._each(lambda member: member.new_cache()))
+        return MemberStates(self._call_members(lambda member: member.new_cache()))
 
-    def decode(self, target: Tensor, memory: Each, cache: Each) -> Each:
+    def decode(self, target: Tensor, memory: MemberStates, cache: MemberStates) -> MemberStates:
         """States (batch, T, d) of each member, whose widths may differ."""
-        return Each(self._each(lambda member, *parts: member.decode(target, *parts), memory, cache))
+        return MemberStates(self._call_members(lambda member, *parts: member.decode(target, *parts), memory, cache))
 
-    def logits(self, states: Each) -> Tensor:
+    def logits(self, states: MemberStates) -> Tensor:
         """Logarithms (…, V) of the mean probability, in fp32 or better."""
-        return self._mean(self._each(lambda member, part: member.logits(part), states))
+        return self._mean(self._call_members(lambda member, part: member.logits(part), states))
 
     @staticmethod
     def _mean(logits: list[Tensor]) -> Tensor:
@@ -69,28 +69,28 @@ class Ensemble(torch.nn.Module):
         return self._mean([member(source, target) for member in self.members])
 
     @contextmanager
-    def folded(self) -> Iterator[None]:
+    def cached_weights(self) -> Iterator[None]:
         """Context in which every member computes once what depends on its weights alone."""
         with ExitStack() as stack:
             for member in self.members:
-                stack.enter_context(member.folded())
+                stack.enter_context(member.cached_weights())
             yield
 
     def set_attention(self, kernel: str) -> None:
         """Run the members' attention as ``fused`` or as ``products``."""
-        self._each(lambda member: member.set_attention(kernel))
+        self._call_members(lambda member: member.set_attention(kernel))
 
     @property
     def shares_sources(self) -> bool:
         """True if rows of one source can share the memory of every member."""
-        return all(self._each(lambda member: member.shares_sources))
+        return all(self._call_members(lambda member: member.shares_sources))
 
     @property
     def max_length(self) -> int | None:
         """The most positions of a sentence, by the member with fewest; None if unlimited."""
-        return min((most for most in self._each(lambda member: member.max_length) if most is not None), default=None)
+        return min((most for most in self._call_members(lambda member: member.max_length) if most is not None), default=None)
 
-    def target_room(self, source_length: int) -> int | None:
+    def max_target_length(self, source_length: int) -> int | None:
         """The most target positions after ``source_length`` source tokens, by the member with fewest."""
-        rooms = self._each(lambda member: member.target_room(source_length))
+        rooms = self._call_members(lambda member: member.max_target_length(source_length))
         return min((room for room in rooms if room is not None), default=None)

@@ -17,21 +17,21 @@ from scalesearch.nn.module import Module
 ATTENTION_INPUTS = ("query", "key", "value")
 
 
-def initialise(model: Module, scheme: str, seed: int) -> None:
+def initialize(model: Module, scheme: str, seed: int) -> None:
     """Draw every weight of ``model`` by the scheme named ``scheme``.
 
     Raises:
         UserError: no such scheme.
     """
-    if scheme not in SCHEMES:
-        raise UserError(f"init: {scheme}: no such scheme; there are {', '.join(SCHEMES)}", code="unknown-scheme")
+    if scheme not in INIT_SCHEMES:
+        raise UserError(f"init: {scheme}: no such scheme; there are {', '.join(INIT_SCHEMES)}", code="unknown-scheme")
     device = next((weight.device for weight in model.parameters()), "cpu")  # a block may have no weights
     generator = torch.Generator(device=device).manual_seed(seed)
     with torch.no_grad():
         for path, node in model.named_modules():
             if isinstance(node, Module):
                 for name, weight in list(node._parameters.items()):
-                    _draw(node, path, name, weight, SCHEMES[scheme], generator)
+                    _draw(node, path, name, weight, INIT_SCHEMES[scheme], generator)
 
 
 def _draw(node: Module, path: str, name: str, weight: Tensor, matrix: Callable[..., None],
@@ -45,13 +45,13 @@ def _draw(node: Module, path: str, name: str, weight: Tensor, matrix: Callable[.
     elif start in ("one", "zero"):
         weight.fill_(float(start == "one"))
     elif start in ("cores", "table cores"):
-        weight.normal_(0, chain_deviations(node.block, start, path)[0], generator=generator)
+        weight.normal_(0, chain_std(node.block, start, path)[0], generator=generator)
     else:
         for one in weight if start == "heads" else [weight]:
             matrix(node, path, name, one, generator)
 
 
-def chain_deviations(block: Any, start: str, path: str) -> tuple[float, float]:
+def chain_std(block: Any, start: str, path: str) -> tuple[float, float]:
     """Standard deviations of a chain's cores and of the matrix that they make, which is that of a single one."""
     cores: ChainCores = block.cores
     rows, columns, n = math.prod(cores.input_factors), math.prod(cores.output_factors), len(cores.input_factors)
@@ -59,13 +59,13 @@ def chain_deviations(block: Any, start: str, path: str) -> tuple[float, float]:
     return float((variance / cores.bond ** (n - 1)) ** (1 / (2 * n))), float(variance**0.5)
 
 
-def xavier(node: Module, path: str, name: str, weight: Tensor, generator: torch.Generator) -> None:
+def xavier_init(node: Module, path: str, name: str, weight: Tensor, generator: torch.Generator) -> None:
     """Xavier-uniform matrices, zero biases; gain 1/√2 for queries, keys and values, as if one matrix.
 
     The second matrix of an adapter starts at zero, so that a layer starts as the shared one (Hu et al. 2022).
     """
     part = path.rsplit(".", 1)[-1]
-    if name == "bias" or _adapters_end(path):
+    if name == "bias" or _is_adapter_output(path):
         weight.zero_()
     elif part == "output":
         # An untied output matrix is drawn as a tied one would be: logits start small.
@@ -75,7 +75,7 @@ def xavier(node: Module, path: str, name: str, weight: Tensor, generator: torch.
         torch.nn.init.xavier_uniform_(weight, gain, generator=generator)
 
 
-def released(node: Module, path: str, name: str, weight: Tensor, generator: torch.Generator) -> None:
+def released_init(node: Module, path: str, name: str, weight: Tensor, generator: torch.Generator) -> None:
     """The scheme of the code released with EdgeFormer and PartialFormer (one toolkit).
 
     Queries, keys, values and head gates Xavier with gain 1/√2; attention output Xavier with zero bias; FFNs, head
@@ -85,14 +85,14 @@ def released(node: Module, path: str, name: str, weight: Tensor, generator: torc
     if path.endswith("partial.gate") and name == "weight":
         torch.nn.init.xavier_uniform_(weight, 2**-0.5, generator=generator)
     elif part in (*ATTENTION_INPUTS, "out", "output") and name == "weight":
-        xavier(node, path, name, weight, generator)
+        xavier_init(node, path, name, weight, generator)
     elif part in ("out", "output"):
         weight.zero_()
     else:
-        torch_default(node, path, name, weight, generator)
+        torch_default_init(node, path, name, weight, generator)
 
 
-def anthe(node: Module, path: str, name: str, weight: Tensor, generator: torch.Generator) -> None:
+def anthe_init(node: Module, path: str, name: str, weight: Tensor, generator: torch.Generator) -> None:
     """Anthe's scheme: Glorot-uniform matrices, zero biases, orthogonal role matrices (its cores are rescaled)."""
     if name == "bias":
         weight.zero_()
@@ -102,7 +102,7 @@ def anthe(node: Module, path: str, name: str, weight: Tensor, generator: torch.G
         torch.nn.init.xavier_uniform_(weight, generator=generator)
 
 
-def torch_default(node: Module, path: str, name: str, weight: Tensor, generator: torch.Generator) -> None:
+def torch_default_init(node: Module, path: str, name: str, weight: Tensor, generator: torch.Generator) -> None:
     """Uniform in ±1/√fan_in, weights and biases alike: what ``torch.nn.Linear`` does."""
     bound = fan_in(node.block) ** -0.5
     weight.uniform_(-bound, bound, generator=generator)
@@ -117,10 +117,10 @@ def fan_in(block: Block) -> int:
     return math.prod(extent for extent in inner if isinstance(extent, int))
 
 
-def _adapters_end(path: str) -> bool:
+def _is_adapter_output(path: str) -> bool:
     parts = path.split(".")
     return len(parts) > 1 and parts[-1] == "up" and parts[-2].endswith("_adapter")
 
 
-SCHEMES: dict[str, Callable[..., None]] = {"xavier": xavier, "released": released, "partialformer": released,
-                                           "edgeformer": released, "anthe": anthe, "torch": torch_default}
+INIT_SCHEMES: dict[str, Callable[..., None]] = {"xavier": xavier_init, "released": released_init, "partialformer": released_init,
+                                           "edgeformer": released_init, "anthe": anthe_init, "torch": torch_default_init}

@@ -16,53 +16,53 @@ from scalesearch.nn.module import Module
 
 
 @dataclass(frozen=True)
-class Memory:
+class EncoderMemory:
     """Encoder states (batch, S, d) and the bias that hides their padding."""
 
     states: Tensor
     bias: Tensor
 
-    def select(self, rows: Tensor) -> Memory:
+    def select(self, rows: Tensor) -> EncoderMemory:
         """The memory of ``rows`` (indices into the batch, repeats allowed)."""
-        return Memory(self.states.index_select(0, rows), self.bias.index_select(0, rows))
+        return EncoderMemory(self.states.index_select(0, rows), self.bias.index_select(0, rows))
 
 
 @dataclass(frozen=True)
-class Groups:
+class SourceGroups:
     """Rows of a batch by source; a source's keys and values are kept once.
 
     Attributes:
         sources: (G,) the sources that have rows, in order.
-        places: (R,) where each row stands in a grid of ``sources`` by ``size`` places.
+        grid_positions: (R,) where each row stands in a grid of ``sources`` by ``size`` places.
         size: rows of the source that has most.
     """
 
     sources: Tensor
-    places: Tensor
+    grid_positions: Tensor
     size: int
 
     @classmethod
-    def of(cls, sources: Any) -> Groups:
+    def from_sources(cls, sources: Any) -> SourceGroups:
         """Groups of rows with the given sources (R,), which are in order."""
         distinct, group, count = sources.unique_consecutive(return_inverse=True, return_counts=True)
         size = int(count.max())
         rank = torch.arange(len(sources), device=sources.device) - (count.cumsum(0) - count)[group]
         return cls(distinct, group * size + rank, size)
 
-    def grid(self, x: Tensor) -> Tensor:
+    def to_grid(self, x: Tensor) -> Tensor:
         """Rows (R, 1, d) as the positions of their sources, (G, size, d); zero where there is no row."""
         whole = len(self.sources) * self.size
         if whole != len(x):
-            x = x.new_zeros(whole, 1, x.shape[2]).index_copy(0, self.places, x)
+            x = x.new_zeros(whole, 1, x.shape[2]).index_copy(0, self.grid_positions, x)
         return x.view(-1, self.size, x.shape[2])
 
-    def rows(self, y: Tensor) -> Tensor:
+    def from_grid(self, y: Tensor) -> Tensor:
         """:meth:`grid` undone."""
         flat = y.reshape(-1, 1, y.shape[2])
-        return flat if len(flat) == len(self.places) else flat.index_select(0, self.places)
+        return flat if len(flat) == len(self.grid_positions) else flat.index_select(0, self.grid_positions)
 
 
-class Cache:
+class DecodingCache:
     """Keys and values of the positions decoded so far, by attention module.
 
     Attributes:
@@ -70,9 +70,9 @@ class Cache:
     """
 
     def __init__(self) -> None:
-        self.groups: Groups | None = None
+        self.groups: SourceGroups | None = None
         self.entries: dict[Module, tuple[Tensor, ...]] = {}
-        self.of_source: set[Module] = set()  # whose entries depend on the source alone
+        self.source_modules: set[Module] = set()  # whose entries depend on the source alone
         self.length = 0
 
     def __contains__(self, module: Module) -> bool:
@@ -88,42 +88,42 @@ class Cache:
         self.entries[module] = whole
         return whole
 
-    def follow(self, module: Module, rows: Tensor, past: int) -> Tensor:
+    def append_window(self, module: Module, rows: Tensor, past: int) -> Tensor:
         """New rows (batch, positions, d) behind the ``past`` rows before them, zero before the first."""
         before = self.entries[module][0] if module in self.entries else rows.new_zeros(len(rows), past, rows.shape[2])
         whole = torch.cat([before, rows], 1)
         self.entries[module] = (whole[:, whole.shape[1] - past :],)
         return whole
 
-    def keep(self, module: Module, *fresh: Tensor) -> tuple[Tensor, ...]:
+    def store_source(self, module: Module, *fresh: Tensor) -> tuple[Tensor, ...]:
         """Keep what was made of the source, once for all steps."""
         fresh = tuple(tensor.contiguous() for tensor in fresh)  # or each step's product would make it so
         self.entries[module] = fresh
-        self.of_source.add(module)
+        self.source_modules.add(module)
         return fresh
 
     def select(self, rows: Tensor, same_sources: bool = False) -> None:
         """Keep, repeat and reorder rows of the batch; ``same_sources``: every row goes on with the source it had."""
         for module, kept in self.entries.items():
-            if not (same_sources and module in self.of_source):
+            if not (same_sources and module in self.source_modules):
                 self.entries[module] = tuple(tensor.index_select(0, rows) for tensor in kept)
 
-    def group(self, groups: Groups, kept: Tensor) -> None:
+    def group_by_source(self, groups: SourceGroups, kept: Tensor) -> None:
         """Group rows by source as ``groups`` says; of the sources so far keep those at ``kept``."""
         self.groups = groups
-        for module in self.of_source:
+        for module in self.source_modules:
             self.entries[module] = tuple(tensor.index_select(0, kept) for tensor in self.entries[module])
 
 
-class Model(Module):
+class Seq2SeqModel(Module):
     """A whole model, encoder-decoder or decoder-only. Token ids are int64, padded at the end with 0."""
 
-    def encode(self, source: Tensor) -> Memory:
+    def encode(self, source: Tensor) -> EncoderMemory:
         """(batch, S) token ids to what decoding needs of them."""
         self.check_length(source.shape[1])
-        return Memory(*self.block.encode(self, source))
+        return EncoderMemory(*self.block.encode(self, source))
 
-    def decode(self, target: Tensor, memory: Memory, cache: Cache | None = None) -> Tensor:
+    def decode(self, target: Tensor, memory: EncoderMemory, cache: DecodingCache | None = None) -> Tensor:
         """States (batch, T, d) at the positions of ``target``, which starts with the begin-of-sentence token.
 
         With a ``cache``, ``target`` holds only the tokens that it has not seen.
@@ -140,36 +140,36 @@ class Model(Module):
         """Teacher-forced logits (batch, T, V)."""
         return self.logits(self.decode(target, self.encode(source)))
 
-    def terms(self, states: Tensor, target: Tensor) -> list[tuple[Tensor, Tensor, Tensor | None, Tensor]]:
+    def softmax_terms(self, states: Tensor, target: Tensor) -> list[tuple[Tensor, Tensor, Tensor | None, Tensor]]:
         """Softmax terms whose losses add up to that of ``target`` (N,) after ``states`` (N, d).
 
         Each is (states, matrix, bias or None, targets): for losses that never hold all logits. There is one
         but for adaptive softmax.
         """
-        terms: list[tuple[Tensor, Tensor, Tensor | None, Tensor]] = self.output.block.terms(self.output, states, target)
+        terms: list[tuple[Tensor, Tensor, Tensor | None, Tensor]] = self.output.block.softmax_terms(self.output, states, target)
         return terms
 
     @contextmanager
-    def folded(self) -> Iterator[None]:
+    def cached_weights(self) -> Iterator[None]:
         """Context in which results of weights alone are computed once; neither weights nor autocast may change.
 
         Within another it does nothing, so that many searches can share what is folded.
         """
-        if self.folds is not None:
+        if self.weight_cache is not None:
             yield
             return
         nodes = [node for node in self.modules() if isinstance(node, Module)]
         for node in nodes:
-            node.folds = {}
+            node.weight_cache = {}
         try:
             yield
         finally:
             for node in nodes:
-                node.folds = None
+                node.weight_cache = None
 
-    def new_cache(self) -> Cache:
+    def new_cache(self) -> DecodingCache:
         """An empty cache for stepwise decoding."""
-        return Cache()
+        return DecodingCache()
 
     def set_attention(self, kernel: str) -> None:
         """Run attention as ``fused`` or as ``products`` (same numbers; which is faster depends on the machine)."""
@@ -177,11 +177,11 @@ class Model(Module):
             raise ValueError(f"attention kernel {kernel!r}: fused or products")
         for node in self.modules():
             if isinstance(node, Module):
-                node.kernel = kernel
+                node.attention_kernel = kernel
 
     @property
     def shares_sources(self) -> bool:
-        """True if rows of one source can share its memory in decoding (:meth:`Cache.group`)."""
+        """True if rows of one source can share its memory in decoding (:meth:`DecodingCache.group_by_source`)."""
         return not isinstance(self.block, DecoderOnly)
 
     @property
@@ -191,7 +191,7 @@ class Model(Module):
         limits = [block.max_length for block in blocks if getattr(block, "positions", None) == "learned"]
         return min(limits, default=None)
 
-    def target_room(self, source_length: int) -> int | None:
+    def max_target_length(self, source_length: int) -> int | None:
         """The most target positions after ``source_length`` source tokens; None if unlimited."""
         before = source_length if isinstance(self.block, DecoderOnly) else 0
         return None if self.max_length is None else self.max_length - before

@@ -17,34 +17,34 @@ from scalesearch.cost import cost, find_protocol
 from scalesearch.cost.ledger import work_done
 from scalesearch.errors import UserError
 from scalesearch.library import install_command
-from scalesearch.nn.build import build
-from scalesearch.nn.model import Model
+from scalesearch.nn.build import build_model
+from scalesearch.nn.model import Seq2SeqModel
 
 NORM_STEPS = 5  # what fvcore counts for each element of a LayerNorm with gain and bias
 
 
 @dataclass(frozen=True)
-class Check:
-    """One number of ours beside a counter's. ``explained`` is the part of ``theirs`` that is no matrix product."""
+class CostCheck:
+    """One number of ours beside a counter's. ``explained`` is the part of ``measured`` that is no matrix product."""
 
-    what: str
+    quantity: str
     counter: str
-    ours: int
-    theirs: int
+    expected: int
+    measured: int
     explained: int = 0
-    why: str = ""
+    explanation: str = ""
 
     @property
-    def agrees(self) -> bool:
+    def is_equal(self) -> bool:
         """True if the two are equal to the unit, less what the counter adds."""
-        return self.ours == self.theirs - self.explained
+        return self.expected == self.measured - self.explained
 
 
-def verify(block: Block, source: int, target: int, vocab: int) -> list[Check]:
+def verify_costs(block: Block, source: int, target: int, vocab: int) -> list[CostCheck]:
     """Params and MACs of one teacher-forced pass, ours against PyTorch's and fvcore's."""
     protocol = find_protocol("forward", source, target, vocab)
     ours = cost(block, protocol)
-    model = build(block, vocab=vocab, device="meta").eval().requires_grad_(False)
+    model = build_model(block, vocab=vocab, device="meta").eval().requires_grad_(False)
     inputs = tuple(torch.zeros(1, length, dtype=torch.long, device="meta") for length in (source, target))
     norms = sum(work_done(line, "norm", protocol) for line in iterate_cost_lines(block, vocab=vocab)
                 if isinstance(line.block, LayerNorm))  # fvcore counts no other kind
@@ -53,19 +53,19 @@ def verify(block: Block, source: int, target: int, vocab: int) -> list[Check]:
     traced = fvcore_macs(model, inputs)
     alone = f"{once:,} on weights alone, which come before inference" if once else ""
     why = f"{NORM_STEPS} for each of {norms:,} LayerNorm elements" + (f"; {alone}" if alone else "")
-    return [Check("params", "torch", ours["params.total"], numel),
-            Check("MACs", "FlopCounterMode / 2", ours["macs.total"], flop_counter_macs(model, inputs), once, alone),
-            Check("MACs", "fvcore", ours["macs.total"], traced, NORM_STEPS * norms + once, why)]
+    return [CostCheck("params", "torch", ours["params.total"], numel),
+            CostCheck("MACs", "FlopCounterMode / 2", ours["macs.total"], flop_counter_macs(model, inputs), once, alone),
+            CostCheck("MACs", "fvcore", ours["macs.total"], traced, NORM_STEPS * norms + once, why)]
 
 
-def flop_counter_macs(model: Model, inputs: tuple[Tensor, ...]) -> int:
+def flop_counter_macs(model: Seq2SeqModel, inputs: tuple[Tensor, ...]) -> int:
     """Multiply-adds that PyTorch's counter sees: half its FLOPs."""
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         model(*inputs)
     return counter.get_total_flops() // 2
 
 
-def fvcore_macs(model: Model, inputs: tuple[Tensor, ...]) -> int:
+def fvcore_macs(model: Seq2SeqModel, inputs: tuple[Tensor, ...]) -> int:
     """fvcore's flops: one for each multiply-add, and a few for each element of a norm.
 
     Attention runs as products for this count, since fvcore passes over fused attention.

@@ -3,10 +3,10 @@
 May import blocks, space, cost, feasible and nn, and torch; nothing in the package imports it.
 """
 
-from scalesearch.testing.checks import check_bill, check_columns, check_model
-from scalesearch.testing.draws import random_architecture
-from scalesearch.testing.kinds import check_count, check_ffn, check_further, check_mixer
-from scalesearch.testing.specimen import Specimen
+from scalesearch.testing.block_sample import BlockSample
+from scalesearch.testing.checks import check_costs, check_model, check_population_costs
+from scalesearch.testing.random_models import random_architecture
+from scalesearch.testing.registered_blocks import check_count, check_ffn, check_mixer, check_sublayer
 
-__all__ = ["Specimen", "check_bill", "check_columns", "check_count", "check_ffn", "check_further",
+__all__ = ["BlockSample", "check_costs", "check_population_costs", "check_count", "check_ffn", "check_sublayer",
            "check_mixer", "check_model", "random_architecture"]

@@ -21,20 +21,20 @@ from scalesearch.blocks.core import Block, Repeat, Tie, Use
 from scalesearch.blocks.polynomial import PopulationColumns
 from scalesearch.cost import cost, find_protocol
 from scalesearch.cost.protocol import PRODUCTS
-from scalesearch.nn.build import build, module
-from scalesearch.nn.causality import causality
-from scalesearch.nn.model import Model
+from scalesearch.nn.build import build_model, build_module
+from scalesearch.nn.causality import check_causality
+from scalesearch.nn.model import Seq2SeqModel
 from scalesearch.nn.module import Module
 from scalesearch.space.assembly.architecture import Architecture
-from scalesearch.testing.specimen import LENGTH, Specimen
+from scalesearch.testing.block_sample import LENGTH, BlockSample
 
 S, T, V = 5, 7, 17
-LENGTHS = {"src": S, "memory": S, "src_keys": S, "tgt": T, "keys": T}
+AXIS_LENGTHS = {"src": S, "memory": S, "src_keys": S, "tgt": T, "keys": T}
 BATCH = 3
 TOLERANCE = 1e-9  # of logits in float64
 
 
-def check_bill(specimen: Specimen, kernel: str = "products") -> None:
+def check_costs(specimen: BlockSample, kernel: str = "products") -> None:
     """Check params and MACs of a block against PyTorch's, and that its forward uses every weight.
 
     ``kernel``: how attention is run, ``products`` or ``fused``.
@@ -43,18 +43,18 @@ def check_bill(specimen: Specimen, kernel: str = "products") -> None:
         AssertionError: they differ, or a weight has no effect.
     """
     device = "cpu" if kernel == "products" else "meta"  # the counter passes over the CPU's own fused attention
-    built = module(specimen.block, vocab=V, device=device).requires_grad_(False)
+    built = build_module(specimen.block, vocab=V, device=device).requires_grad_(False)
     for node in built.modules():
         node.kernel = kernel  # type: ignore[assignment]
     ours = cost(specimen.block, find_protocol("forward", S, T, V))
     assert sum(weight.numel() for weight in built.parameters()) == ours["params.total"], specimen
-    _, flops = counted(lambda: built(*inputs_of(specimen, device)))
+    _, flops = count_flops(lambda: built(*make_inputs(specimen, device)))
     assert flops == 2 * (BATCH * ours["macs.total"] + ours["macs.once"]), specimen
     if device == "cpu":
-        check_use(built, built.requires_grad_()(*inputs_of(specimen, device)))
+        check_weights_used(built, built.requires_grad_()(*make_inputs(specimen, device)))
 
 
-def check_use(model: Module, output: Tensor) -> None:
+def check_weights_used(model: Module, output: Tensor) -> None:
     """Check that ``output`` depends on every weight of ``model``, and that layers share what their block says.
 
     Raises:
@@ -70,17 +70,17 @@ def check_use(model: Module, output: Tensor) -> None:
                 _check_tie(model, getattr(node, name), tie, repeat.depth)
 
 
-def check_ends(specimen: Specimen) -> None:
+def check_output_projections(specimen: BlockSample) -> None:
     """Check that a block gives zero where its last maps, ``ends``, are zero: a residual branch can be scaled there.
 
     Raises:
         AssertionError: it does not.
     """
-    built, ends = module(specimen.block, vocab=V).requires_grad_(False), specimen.block.ends  # type: ignore[attr-defined]
+    built, ends = build_module(specimen.block, vocab=V).requires_grad_(False), specimen.block.ends  # type: ignore[attr-defined]
     for name in (name for name in ends if name.partition(".")[0] in specimen.block.parts()):
         for weight in built.get_submodule(name).parameters():
             weight.zero_()
-    assert not ends or not built(*inputs_of(specimen, "cpu")).any(), f"{specimen}: not zero with {ends} zero"
+    assert not ends or not built(*make_inputs(specimen, "cpu")).any(), f"{specimen}: not zero with {ends} zero"
 
 
 def _check_tie(model: Module, layers: Any, tie: Tie, depth: int) -> None:
@@ -92,7 +92,7 @@ def _check_tie(model: Module, layers: Any, tie: Tie, depth: int) -> None:
                 assert getattr(leaf, name) is own, f"{tie}: {path}.{name} is not the owner's"
 
 
-def check_columns(block: Block) -> None:
+def check_population_costs(block: Block) -> None:
     """Check that a block's cost is the same with arrays for sizes, as ``feasible`` counts.
 
     Raises:
@@ -116,23 +116,23 @@ def check_model(architecture: Architecture, seed: int) -> None:
     rng = Random(seed)
     s, t, vocab = rng.randint(1, 6), rng.randint(2, 6), rng.randint(8, 20)
     ours, answers = cost(architecture.block, find_protocol("forward", s, t, vocab)), architecture.answers
-    model = build(architecture.block, vocab=vocab, seed=seed, dtype=torch.float64).eval()
+    model = build_model(architecture.block, vocab=vocab, seed=seed, dtype=torch.float64).eval()
     assert sum(weight.numel() for weight in model.parameters()) == ours["params.total"], answers
-    causality(model, vocab)
+    check_causality(model, vocab)
     generator = torch.Generator().manual_seed(seed)
     source, target = (torch.randint(4, vocab, (2, n), generator=generator) for n in (s, t))
     source[1, (s + 1) // 2 :] = 0
-    check_use(model, model(source, target))
+    check_weights_used(model, model(source, target))
     model.requires_grad_(False)
     for weight in model.parameters():
         weight += 0.05 * torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
-    whole, flops = counted(lambda: model(source, target))
+    whole, flops = count_flops(lambda: model(source, target))
     # Work on weights alone is done once, whatever the batch.
     assert flops == 2 * (2 * ours["macs.total"] + ours["macs.once"]), answers
-    with model.folded():
+    with model.cached_weights():
         assert _close(model(source, target), whole), answers
-        for name, decode in (("decode", stepwise), ("delight", rerun)):
-            steps, flops = counted(lambda decode=decode: decode(model, source, target))
+        for name, decode in (("decode", decode_stepwise), ("delight", decode_without_cache)):
+            steps, flops = count_flops(lambda decode=decode: decode(model, source, target))
             protocol = replace(find_protocol(name, s, t, vocab), counts=PRODUCTS)
             assert flops == 4 * cost(architecture.block, protocol)["macs.total"], (name, answers)
             assert _close(steps, whole), (name, answers)
@@ -144,33 +144,33 @@ def _close(one: Tensor, other: Tensor) -> bool:
     return torch.allclose(one, other, rtol=0, atol=TOLERANCE)
 
 
-def counted(run: Callable[[], Any]) -> tuple[Any, int]:
+def count_flops(run: Callable[[], Any]) -> tuple[Any, int]:
     """The result of ``run``, and the FLOPs of its products."""
     with FlopCounterMode(display=False) as counter:
         result = run()
     return result, counter.get_total_flops()
 
 
-def stepwise(model: Model, source: Tensor, target: Tensor) -> Tensor:
+def decode_stepwise(model: Seq2SeqModel, source: Tensor, target: Tensor) -> Tensor:
     """Logits (batch, T, V) of decoding token by token with a cache."""
     memory, cache = model.encode(source), model.new_cache()
     return torch.cat([model.logits(model.decode(step, memory, cache)) for step in target.split(1, 1)], 1)
 
 
-def rerun(model: Model, source: Tensor, target: Tensor) -> Tensor:
+def decode_without_cache(model: Seq2SeqModel, source: Tensor, target: Tensor) -> Tensor:
     """Logits (batch, T, V) of decoding by running every prefix again."""
     memory, lengths = model.encode(source), range(1, target.shape[1] + 1)
     return torch.cat([model.logits(model.decode(target[:, :n], memory))[:, -1:] for n in lengths], 1)
 
 
-def inputs_of(specimen: Specimen, device: str) -> list[Tensor | int | None]:
+def make_inputs(specimen: BlockSample, device: str) -> list[Tensor | int | None]:
     """A batch of zeros, or of the token id 0, for each input."""
 
     def zeros(shape: tuple[Any, ...]) -> Tensor:
-        size = (BATCH, *(LENGTHS.get(extent, extent) for extent in shape))
-        return torch.zeros(size, dtype=torch.long if specimen.ids else torch.float32, device=device)
+        size = (BATCH, *(AXIS_LENGTHS.get(extent, extent) for extent in shape))
+        return torch.zeros(size, dtype=torch.long if specimen.takes_token_ids else torch.float32, device=device)
 
-    more = [S if value == LENGTH else value for value in specimen.more]
+    more = [S if value == LENGTH else value for value in specimen.extra_arguments]
     return [*(None if shape is None else zeros(shape) for shape in specimen.inputs), *more]  # type: ignore[list-item]
 
 

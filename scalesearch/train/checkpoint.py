@@ -21,7 +21,7 @@ import torch
 from scalesearch.data import Corpus, DataSpec, Tokenizer
 from scalesearch.errors import UserError
 from scalesearch.files import peek_json, read_json, read_regular, write_atomic, write_json, write_text
-from scalesearch.nn import build
+from scalesearch.nn import build_model
 from scalesearch.space.binding.constants import flattened
 from scalesearch.space.schema.cost_names import OWN
 from scalesearch.train.hardware import TrainingFailedError, check_memory
@@ -176,7 +176,7 @@ def read_checkpoint(directory: Path | str, load_weights: bool = True) -> Checkpo
     spec = DataSpec.from_mapping(read_json(folder / DATA_FILE, _DataFile)["spec"])
     recipe = Recipe.from_mapping(read_json(folder / RECIPE_FILE, dict[str, Any]))
     block, vocab = architecture.block, tokenizer.vocab_size
-    model = _load_model(folder, block, vocab) if load_weights else build(block, vocab=vocab, device="meta")
+    model = _load_model(folder, block, vocab) if load_weights else build_model(block, vocab=vocab, device="meta")
     return Checkpoint(model.eval(), tokenizer, architecture, spec.lowercase, spec.max_length, recipe, spec.task, folder,
                       spec.tokenized)
 
@@ -216,7 +216,7 @@ def _load_model(folder: Path, block: Any, vocab: int) -> Any:
         wanted = check_memory(block, vocab)
         if held != wanted:
             raise TrainingFailedError(f"it has {wanted:,} weights, and {WEIGHTS_FILE} holds {held:,}")
-        model = build(block, vocab=vocab)
+        model = build_model(block, vocab=vocab)
         model.load_state_dict(weights)
     except (TrainingFailedError, RuntimeError) as error:
         raise UserError(f"{folder / ARCHITECTURE_FILE}: not the architecture that was trained: "

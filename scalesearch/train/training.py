@@ -10,7 +10,7 @@ from scalesearch.blocks.seq2seq import DecoderOnly
 from scalesearch.data import Corpus
 from scalesearch.errors import UserError
 from scalesearch.files import DiskFull
-from scalesearch.nn.causality import CausalityError, causality
+from scalesearch.nn.causality import CausalityError, check_causality
 from scalesearch.signals import Interrupted, stoppable
 from scalesearch.train import checkpoint
 from scalesearch.train.effort import Effort, TrainingTimer
@@ -75,7 +75,7 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
         result.n_params = sum(weight.numel() for weight in model.parameters())
         _check_soft_targets(model, corpus)
         check_lengths(model, corpus, recipe)
-        causality(model, corpus.tokenizer.vocab_size)
+        check_causality(model, corpus.tokenizer.vocab_size)
         scores = {"proxies": zero_cost.compute_proxies(model, corpus, hardware.device)} if with_proxies else {}
         engine = _build_engine(model, architecture, corpus, recipe, seed, hardware, members)
         run = TrainingRun(engine, corpus, recipe, folder, seed, stop, tell, meter)

@@ -4,7 +4,7 @@ from random import Random
 
 from scalesearch.data import Split
 from scalesearch.library import find_file
-from scalesearch.nn import Model, build
+from scalesearch.nn import Seq2SeqModel, build_model
 from scalesearch.space import read_space
 from scalesearch.space.assembly.architecture import Architecture
 from scalesearch.train import Recipe
@@ -22,8 +22,8 @@ def family(name: str) -> Architecture:
     return space.closed()
 
 
-def model_of(architecture: Architecture, seed: int = 1) -> Model:
-    return build(architecture.block, vocab=VOCAB, seed=seed)
+def model_of(architecture: Architecture, seed: int = 1) -> Seq2SeqModel:
+    return build_model(architecture.block, vocab=VOCAB, seed=seed)
 
 
 def sentences(count: int = 12, seed: int = 0) -> Split:
@@ -43,5 +43,5 @@ def shuffled(split: Split, seed: int = 1) -> Split:
     return Split.from_lists(*rows)
 
 
-def engine_of(model: Model) -> Engine:
+def engine_of(model: Seq2SeqModel) -> Engine:
     return Engine(model, RECIPE, Hardware.from_recipe(RECIPE))

@@ -53,14 +53,22 @@ from scalesearch.blocks.norms import NORM_CLASSES, LayerNorm, RMSNorm
 from scalesearch.blocks.options import option_fields
 from scalesearch.blocks.stacks import SOLVERS, BottleneckStack, Stack
 from scalesearch.blocks.sublayers import SUBLAYERS
-from scalesearch.testing.specimen import LENGTH, Specimen, feed_forward, fitting, mixing, site, size
+from scalesearch.testing.block_sample import (
+    LENGTH,
+    BlockSample,
+    ffn_sample,
+    mixer_sample,
+    random_linear_factory,
+    random_size,
+    sample_valid_block,
+)
 
 HEADS = 3  # of leaves that are applied over heads
 RATIOS = [0.05, 0.2, 0.5, 0.9]
 CUTOFFS = [(1, 3), (2, 9), (5, 14), (8, 40)]
 
 
-Draw = Callable[[Random], Specimen]
+Draw = Callable[[Random], BlockSample]
 
 
 def plain(kind: type[Block], *inputs: tuple[Any, ...] | None, ids: bool = False, more: tuple[object, ...] = (),
@@ -71,7 +79,7 @@ def plain(kind: type[Block], *inputs: tuple[Any, ...] | None, ids: bool = False,
         inputs: shapes, with the names of fields for their values.
         given: fields; a list or a range is drawn from.
     """
-    def draw(rng: Random) -> Specimen:
+    def draw(rng: Random) -> BlockSample:
         values = dict(given)
         for field in fields(kind):
             value = given.get(field.name)
@@ -80,10 +88,10 @@ def plain(kind: type[Block], *inputs: tuple[Any, ...] | None, ids: bool = False,
             elif value is None and field.type == "bool":
                 values[field.name] = rng.random() < 0.5
             elif value is None and field.default is MISSING:
-                values[field.name] = size(rng)
+                values[field.name] = random_size(rng)
         block = kind(**values)
         shapes = (None if shape is None else tuple(values.get(extent, extent) for extent in shape) for shape in inputs)
-        return Specimen(block, tuple(shapes), ids, more)
+        return BlockSample(block, tuple(shapes), ids, more)
 
     return draw
 
@@ -91,37 +99,37 @@ def plain(kind: type[Block], *inputs: tuple[Any, ...] | None, ids: bool = False,
 # -- what is drawn with more care
 
 
-def scores(rng: Random) -> Specimen:
+def scores(rng: Random) -> BlockSample:
     """Scores that may be expanded over heads and relative."""
-    heads, dim, value, out = size(rng), size(rng), size(rng), rng.choice([0, size(rng)])
+    heads, dim, value, out = random_size(rng), random_size(rng), random_size(rng), rng.choice([0, random_size(rng)])
     inputs = ((heads, SRC, dim), (heads, SRC, dim), (out or heads, SRC, value), None)
-    return Specimen(ExplicitAttention(heads, dim, value, SRC, SRC, out, rng.choice([0, 2])), inputs)
+    return BlockSample(ExplicitAttention(heads, dim, value, SRC, SRC, out, rng.choice([0, 2])), inputs)
 
 
-def token_embedding(rng: Random) -> Specimen:
+def token_embedding(rng: Random) -> BlockSample:
     """Tokens' vectors with positions of any kind."""
-    d, over = size(rng), (SRC,)
+    d, over = random_size(rng), (SRC,)
     bands = AdaptiveEmbedding(d, rng.choice(CUTOFFS), rng.randint(2, 4), over=over)
     table = rng.choice([Embedding(d, over), FactorizedEmbedding(d, 3, over, Embedding(3, over)), bands])
-    return Specimen(TokenEmbedding(d, over, table, rng.choice(POSITION_TYPES), 8), ((SRC,), (SRC,)), ids=True)
+    return BlockSample(TokenEmbedding(d, over, table, rng.choice(POSITION_TYPES), 8), ((SRC,), (SRC,)), takes_token_ids=True)
 
 
-def soft_positions(rng: Random) -> Specimen:
+def soft_positions(rng: Random) -> BlockSample:
     """An H-SoftPOS of one to three levels."""
     levels, width, left = rng.randint(1, 3), rng.randint(1, 4), rng.randint(1, 6)
     roles, d = rng.randint(1, min(left, width)), left + (2 * levels - 1) * width
     block = SoftPOS(d, (SRC,), Embedding(left, (SRC,)), levels, width, roles, rng.choice(POSITION_TYPES), 8)
-    return Specimen(block, ((SRC,), (SRC,)), ids=True)
+    return BlockSample(block, ((SRC,), (SRC,)), takes_token_ids=True)
 
 
-def attentive(rng: Random) -> Specimen:
+def attentive(rng: Random) -> BlockSample:
     """A self-attentive embedding of an encoder."""
     heads, norm, kind = rng.randint(1, 3), rng.choice(NORM_POSITIONS), rng.choice(list(NORM_CLASSES))
-    rank, d, over = heads * rng.randint(1, 4), size(rng), (SRC,)
+    rank, d, over = heads * rng.randint(1, 4), random_size(rng), (SRC,)
     main = Attention(rank, SRC, False, DENSE, heads, rank // heads, heads, SRC, SRC)
     layer = EncoderLayer(main, NoFFN(rank, over, DENSE), norm, norm_kind=kind)
     block = AttentiveEmbedding(d, over, Embedding(rank, over), layer, rng.choice(POSITION_TYPES), 8)
-    return Specimen(block, ((SRC,), (SRC,)), ids=True)
+    return BlockSample(block, ((SRC,), (SRC,)), takes_token_ids=True)
 
 
 def attention(
@@ -132,68 +140,68 @@ def attention(
     if rng.random() < 0.3:
         heads = rng.choice([n for n in range(1, d + 1) if d % n == 0])
         sizes = {"heads": heads, "head_dim": d // heads, "score_heads": heads}
-        made = rng.choice([site(rng), IDENTITY])
+        made = rng.choice([random_linear_factory(rng), IDENTITY])
         return Attention(d, axes[0], decoder, made, **sizes, **over, gate=rng.choice(GATES))
     score_heads, expand = rng.randint(1, 3), rng.random() < 0.4
-    heads, head_dim = (rng.randint(1, 7) if expand else score_heads * rng.randint(1, 3)), size(rng)
+    heads, head_dim = (rng.randint(1, 7) if expand else score_heads * rng.randint(1, 3)), random_size(rng)
     shared = rng.random() < 0.3 and (expand or heads == score_heads)
     kv_heads = rng.choice([n for n in range(1, 8) if heads % n == score_heads % n == 0]) if shared else 0
     encoder = axes[0] == axes[2]
     adapt = rng.choice(["none", "lora", "prompt"]) if encoder else "none"
     clip = rng.choice([0, 3]) if encoder else 0
     return Attention(
-        d, axes[0], decoder, site(rng), heads=heads, head_dim=head_dim, score_heads=score_heads, **over,
+        d, axes[0], decoder, random_linear_factory(rng), heads=heads, head_dim=head_dim, score_heads=score_heads, **over,
         expands_heads=expand,
         kv_heads=kv_heads,
         clip=clip,
         mask_distance=rng.choice([0, 3]) if encoder else 0,
         head_ffn=partial_ffn(rng, d, heads, head_dim, axes[0]) if rng.random() < 0.5 else None,
         adapters=tuple(rng.sample(ADAPTABLE_PARTS, 2)) if adapt == "lora" else (),
-        adapter_rank=size(rng),
+        adapter_rank=random_size(rng),
         prompt_length=rng.randint(1, 4) if adapt == "prompt" else 0,
         rotary=head_dim % 2 == 0 and not cross and not clip and rng.random() < 0.5,
     )
 
 
-def cross_attention(rng: Random) -> Specimen:
+def cross_attention(rng: Random) -> BlockSample:
     """A cross-attention and its memory."""
-    block = across(rng, size(rng))
-    return Specimen(block, ((TGT, block.d), None, None, None, None, (SRC, block.d)))
+    block = across(rng, random_size(rng))
+    return BlockSample(block, ((TGT, block.d), None, None, None, None, (SRC, block.d)))
 
 
-def bridged(rng: Random) -> Specimen:
+def bridged(rng: Random) -> BlockSample:
     """A cross-attention at another width than its layer's, and its memory."""
-    main = across(rng, size(rng))
-    block = ProjectedCrossAttention(size(rng), TGT, True, DENSE, main=main, norm_kind=rng.choice(list(NORM_CLASSES)))
-    return Specimen(block, ((TGT, block.d), None, None, None, None, (SRC, main.d)))
+    main = across(rng, random_size(rng))
+    block = ProjectedCrossAttention(random_size(rng), TGT, True, DENSE, main=main, norm_kind=rng.choice(list(NORM_CLASSES)))
+    return BlockSample(block, ((TGT, block.d), None, None, None, None, (SRC, main.d)))
 
 
 def across(rng: Random, d: int) -> Mixer:
     """An attention across sequences, gated or not."""
     axes = TGT, CROSS_MEMORY, SRC_KEYS
     if rng.random() < 0.3:
-        return GatedCrossAttention(d, axes[0], True, site(rng), *axes[1:], size(rng), size(rng))
+        return GatedCrossAttention(d, axes[0], True, random_linear_factory(rng), *axes[1:], random_size(rng), random_size(rng))
     return attention(rng, d, axes, cross=True)
 
 
-def table_output(rng: Random) -> Specimen:
+def table_output(rng: Random) -> BlockSample:
     """Scores by a table's cores."""
     d = rng.randint(2, 24)
-    table = rng.choice([KroneckerEmbedding(d, (), size(rng)), ChainEmbedding(d, (), rng.choice(RATIOS), rng.randint(2, 4))])
-    return Specimen(TiedChainOutput(d, VOCAB, (TGT,), rng.random() < 0.5, table), ((TGT, d),))
+    table = rng.choice([KroneckerEmbedding(d, (), random_size(rng)), ChainEmbedding(d, (), rng.choice(RATIOS), rng.randint(2, 4))])
+    return BlockSample(TiedChainOutput(d, VOCAB, (TGT,), rng.random() < 0.5, table), ((TGT, d),))
 
 
 def partial_ffn(rng: Random, d: int, heads: int, head_dim: int, axis: Axis) -> PartialFFN:
     """Feed-forward networks inside heads."""
     kind = rng.choice([kind for kind in FFNS.values() if "hidden" in option_fields(kind)])
-    inner = fitting(rng, kind, head_dim, (axis, heads), rng.choice([DENSE, PER_HEAD]))
+    inner = sample_valid_block(rng, kind, head_dim, (axis, heads), rng.choice([DENSE, PER_HEAD]))
     return PartialFFN(d, heads, head_dim, axis, inner, rng.choice(HEAD_GATES), rng.random() < 0.5)
 
 
-def inside_heads(rng: Random) -> Specimen:
+def inside_heads(rng: Random) -> BlockSample:
     """Feed-forward networks inside heads, with the query stream that gates them."""
-    d, heads, dim = size(rng), size(rng), size(rng)
-    return Specimen(partial_ffn(rng, d, heads, dim, SRC), ((SRC, heads * dim), (SRC, d)))
+    d, heads, dim = random_size(rng), random_size(rng), random_size(rng)
+    return BlockSample(partial_ffn(rng, d, heads, dim, SRC), ((SRC, heads * dim), (SRC, d)))
 
 
 def mixer(rng: Random, d: int, axes: tuple[Axis, Axis, Axis], decoder: bool = True) -> Mixer:
@@ -201,7 +209,7 @@ def mixer(rng: Random, d: int, axes: tuple[Axis, Axis, Axis], decoder: bool = Tr
     join, kinds = rng.choice(["", "", *JOIN_MODES]), [name for name in MIXERS if name != "attention"]
     kinds = [name for name in kinds if join == "" or not MIXERS[name].has_scores]
     local = rng.randint(1, d - 1) if join == "split" and d > 1 else d
-    others = [fitting(rng, MIXERS[rng.choice(kinds)], width, axes[0], decoder, site(rng)) for width in (local, d)]
+    others = [sample_valid_block(rng, MIXERS[rng.choice(kinds)], width, axes[0], decoder, random_linear_factory(rng)) for width in (local, d)]
     if join == "" or (join == "split" and d == 1):
         return rng.choice([attention(rng, d, axes, decoder), others[1]])
     main = attention(rng, d - local if join == "split" else d, axes, decoder)
@@ -210,7 +218,7 @@ def mixer(rng: Random, d: int, axes: tuple[Axis, Axis, Axis], decoder: bool = Tr
 
 def ffn(rng: Random, d: int, axis: Axis) -> Any:
     """A feed-forward network."""
-    return fitting(rng, FFNS[rng.choice(list(FFNS))], d, (axis,), site(rng))
+    return sample_valid_block(rng, FFNS[rng.choice(list(FFNS))], d, (axis,), random_linear_factory(rng))
 
 
 def paths(rng: Random) -> MultiPathConfig | None:
@@ -219,12 +227,12 @@ def paths(rng: Random) -> MultiPathConfig | None:
     return rng.choice([None, made])
 
 
-def several(rng: Random) -> Specimen:
+def several(rng: Random) -> BlockSample:
     """Several feed-forward networks, merged."""
-    fed = feed_forward(rng, "relu")
+    fed = ffn_sample(rng, "relu")
     d, count = fed.block.d, rng.randint(2, 4)
     merge = PathMerge(d, (SRC,), count, rng.choice(MERGE_METHODS), rng.choice(["", *NORM_CLASSES]))
-    return Specimen(MultiPath(fed.block, count, merge), fed.inputs)
+    return BlockSample(MultiPath(fed.block, count, merge), fed.inputs)
 
 
 EVOLVED = (("self", "cross"), ("branches",), ("self", "glu"), ("cross",), ("ffn",))
@@ -232,12 +240,12 @@ EVOLVED = (("self", "cross"), ("branches",), ("self", "glu"), ("cross",), ("ffn"
 
 def more(rng: Random, d: int, axis: Axis) -> tuple[tuple[str, Mixer], ...]:
     """Further sub-layers."""
-    return tuple((name, fitting(rng, kind, d, axis, axis == TGT, site(rng))) for name, kind in SUBLAYERS.items())
+    return tuple((name, sample_valid_block(rng, kind, d, axis, axis == TGT, random_linear_factory(rng))) for name, kind in SUBLAYERS.items())
 
 
 def layer(rng: Random) -> EncoderLayer:
     """An encoder layer."""
-    main = mixer(rng, size(rng), (SRC, SRC, SRC), decoder=False)
+    main = mixer(rng, random_size(rng), (SRC, SRC, SRC), decoder=False)
     orders = [(), (("ffn",), ("attention",), ("ffn", "attention"), ("ffn_again",))]
     if rng.random() < 0.3:
         return EncoderLayer(main, ffn(rng, main.d, SRC), rng.choice(NORM_POSITIONS), extra_sublayers=more(rng, main.d, SRC),
@@ -246,38 +254,38 @@ def layer(rng: Random) -> EncoderLayer:
                         sublayer_order=rng.choice(orders), multi_path=paths(rng))
 
 
-def encoder_layer(rng: Random) -> Specimen:
+def encoder_layer(rng: Random) -> BlockSample:
     """An encoder layer with its input."""
     block = layer(rng)
-    return Specimen(block, ((SRC, block.mixer.d), None, None))
+    return BlockSample(block, ((SRC, block.mixer.d), None, None))
 
 
-def decoder_layer(rng: Random) -> Specimen:
+def decoder_layer(rng: Random) -> BlockSample:
     """A decoder layer, which may have no cross-attention, with its input and its memory."""
-    d = size(rng)
+    d = random_size(rng)
     cross = across(rng, d) if rng.random() < 0.8 else None
     order, added = rng.choice([((), ()), ((("self", "cross"), ("ffn",), ("self", "ffn_again")), ()), (EVOLVED, None)])
     block = DecoderLayer(mixer(rng, d, (TGT, TGT, TGT_KEYS)), ffn(rng, d, TGT), rng.choice(NORM_POSITIONS), cross_attention=cross,
                          interleaved=rng.random() < 0.5, norm_kind=rng.choice(list(NORM_CLASSES)),
                          sublayer_order=order, extra_sublayers=more(rng, d, TGT) if added is None else added, multi_path=paths(rng))
-    return Specimen(block, ((TGT, d), None, None, None, (SRC, d), None, None))
+    return BlockSample(block, ((TGT, d), None, None, None, (SRC, d), None, None))
 
 
-def stack(rng: Random) -> Specimen:
+def stack(rng: Random) -> BlockSample:
     """A stack of up to three layers, its input and a scores bias."""
     inner = layer(rng)
     d, own = inner.mixer.d, inner.mixer.score_shape
-    scores = GlobalScores(d, own.heads, size(rng), SRC, SRC, 0, False) if own and rng.random() < 0.5 else None
+    scores = GlobalScores(d, own.heads, random_size(rng), SRC, SRC, 0, False) if own and rng.random() < 0.5 else None
     block = Stack(Repeat(inner, rng.randint(1, 3)), scores, rng.random() < 0.5, rng.choice(list(SOLVERS)),
                   rng.random() < 0.5)
-    return Specimen(block, ((SRC, d), None, (1, SRC, SRC)))
+    return BlockSample(block, ((SRC, d), None, (1, SRC, SRC)))
 
 
-def waisted_stack(rng: Random) -> Specimen:
+def waisted_stack(rng: Random) -> BlockSample:
     """A stack whose middle layers have another width."""
     outer, middle = layer(rng), layer(rng)
     block = BottleneckStack(Repeat(outer, 1), Repeat(middle, rng.randint(1, 3)), Repeat(outer, 1), rng.random() < 0.5)
-    return Specimen(block, ((SRC, outer.mixer.d), None, None))
+    return BlockSample(block, ((SRC, outer.mixer.d), None, None))
 
 
 # -- all of them
@@ -326,7 +334,7 @@ CATALOGUE: dict[str, Draw] = {
     "decoder_layer": decoder_layer,
     "stack": stack,
     "waisted_stack": waisted_stack,
-    **{f"ffn.{kind}": partial(feed_forward, kind=kind) for kind in FFNS if kind != "none"},
-    **{f"sublayer.{name}": partial(mixing, name=name, kinds=SUBLAYERS) for name in SUBLAYERS},
-    **{f"mixer.{name}": partial(mixing, name=name) for name in MIXERS if name != "attention"},
+    **{f"ffn.{kind}": partial(ffn_sample, kind=kind) for kind in FFNS if kind != "none"},
+    **{f"sublayer.{name}": partial(mixer_sample, name=name, kinds=SUBLAYERS) for name in SUBLAYERS},
+    **{f"mixer.{name}": partial(mixer_sample, name=name) for name in MIXERS if name != "attention"},
 }

@@ -7,7 +7,7 @@ import torch
 from scalesearch.blocks.core import SRC
 from scalesearch.blocks.maps.linear_factories import DENSE
 from scalesearch.blocks.mixers.attention import Attention
-from scalesearch.nn.build import module
+from scalesearch.nn.build import build_module
 
 PLAIN = Attention(8, SRC, False, DENSE, heads=2, head_dim=4, score_heads=2, projected_axis=SRC, keys=SRC)
 
@@ -20,8 +20,8 @@ def hiding(last: int) -> torch.Tensor:
 
 
 def test_a_prompt_is_keys_and_values_in_front_that_no_mask_hides() -> None:
-    prompted = module(replace(PLAIN, prompt_length=3), dtype=torch.float64)
-    plain = module(PLAIN, dtype=torch.float64)
+    prompted = build_module(replace(PLAIN, prompt_length=3), dtype=torch.float64)
+    plain = build_module(PLAIN, dtype=torch.float64)
     plain.load_state_dict({name: w for name, w in prompted.state_dict().items() if not name.startswith("prompt")})
     x = torch.randn(2, 5, 8, dtype=torch.float64)
     front = prompted.prompt.weight.expand(2, -1, -1)
@@ -31,10 +31,10 @@ def test_a_prompt_is_keys_and_values_in_front_that_no_mask_hides() -> None:
 
 
 def test_an_adapter_adds_a_low_rank_path_to_its_map() -> None:
-    adapted = module(replace(PLAIN, adapters=("key", "out"), adapter_rank=2), dtype=torch.float64)
+    adapted = build_module(replace(PLAIN, adapters=("key", "out"), adapter_rank=2), dtype=torch.float64)
     for adapter in (adapted.key_adapter, adapted.out_adapter):
         torch.nn.init.normal_(adapter.up.weight)
-    plain = module(PLAIN, dtype=torch.float64)
+    plain = build_module(PLAIN, dtype=torch.float64)
     plain.load_state_dict({name: w for name, w in adapted.state_dict().items() if "adapter" not in name})
     with torch.no_grad():
         for slot in ("key", "out"):

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from scalesearch.blocks.mixers.gates import GATES, Gating
-from scalesearch.nn import build
-from scalesearch.nn.causality import causality
+from scalesearch.nn import build_model
+from scalesearch.nn.causality import check_causality
 from scalesearch.space.assembly.architecture import assemble
 from tests.architectures import answers
 from tests.errors import refuses
@@ -18,14 +18,14 @@ NAMED = [gate for gate in GATES if gate != "none"]
 
 def model(own: str = "none", cross: str = "none"):
     drawn = answers(encoder__gate=own, decoder__gate=own, decoder__cross_gate=cross)
-    return build(assemble(drawn).block, vocab=V, dtype=torch.float64).eval()
+    return build_model(assemble(drawn).block, vocab=V, dtype=torch.float64).eval()
 
 
 @pytest.mark.parametrize("gate", NAMED)
 def test_gates_cost_no_parameters_and_see_nothing_ahead(gate: str) -> None:
     plain, gated = model(), model(gate, gate)
     assert sum(w.numel() for w in plain.parameters()) == sum(w.numel() for w in gated.parameters())
-    causality(gated, V)
+    check_causality(gated, V)
 
 
 def test_every_gate_does_something() -> None:
@@ -101,7 +101,7 @@ def test_the_published_gate_leaks_and_is_caught(monkeypatch: pytest.MonkeyPatch)
     choose = property(lambda self: leaking if self.cross else honest.fget(self))
     monkeypatch.setattr(Attention, "gating", choose)
     with refuses("not-causal", "a later target token"):
-        causality(copy.deepcopy(model("none", "QgV")), V)
+        check_causality(copy.deepcopy(model("none", "QgV")), V)
 
 
 def test_raw_features_must_be_as_many_as_the_width() -> None:

@@ -8,11 +8,11 @@ import torch
 
 from scalesearch.blocks.core import iterate_cost_lines
 from scalesearch.cost import cost, find_protocol
-from scalesearch.lowering.refusals import refusals
-from scalesearch.nn import build
+from scalesearch.lowering.unsupported import find_unsupported_parts
+from scalesearch.nn import build_model
 from scalesearch.space import Space
 from scalesearch.space.assembly.architecture import Architecture, assemble
-from scalesearch.testing.kinds import check_count, tiny
+from scalesearch.testing.registered_blocks import check_count, tiny_space
 from scalesearch.train import Recipe
 from scalesearch.train.updates.parametrization import weight_scales
 from tests.architectures import answers
@@ -51,7 +51,7 @@ def test_every_network_of_a_list_has_weights_of_its_own_but_for_again() -> None:
 
 
 def test_parallel_sublayers_read_one_normed_input() -> None:
-    layer = build(architecture(encoder__sublayers=[["attention", "ffn"]]).block, vocab=40).encoder.layers[0].eval()
+    layer = build_model(architecture(encoder__sublayers=[["attention", "ffn"]]).block, vocab=40).encoder.layers[0].eval()
     x = torch.randn(2, 5, 8)
     y = layer.attention_norm(x)
     assert torch.allclose(layer(x, None, None), x + layer.attention(y, None, None) + layer.ffn(y))
@@ -59,7 +59,7 @@ def test_parallel_sublayers_read_one_normed_input() -> None:
 
 def test_post_norms_follow_their_step() -> None:
     made = architecture(norm="post", encoder__sublayers=["ffn", "attention", "ffn"])
-    layer, x = build(made.block, vocab=40).encoder.layers[0].eval(), torch.randn(2, 5, 8)
+    layer, x = build_model(made.block, vocab=40).encoder.layers[0].eval(), torch.randn(2, 5, 8)
     y = layer.ffn_norm(x + layer.ffn(x))
     y = layer.attention_norm(y + layer.attention(y, None, None))
     assert torch.allclose(layer(x, None, None), layer.ffn_2_norm(y + layer.ffn_2(y)))
@@ -67,7 +67,7 @@ def test_post_norms_follow_their_step() -> None:
 
 def test_a_decoder_s_second_networks_are_the_encoder_s_second() -> None:
     share = {"share__decoder__ffn": "encoder.ffn[i]"}
-    model = build(architecture(**MACARON, **share).block, vocab=40)
+    model = build_model(architecture(**MACARON, **share).block, vocab=40)
     assert model.decoder.layers[1].ffn_2.up.weight is model.encoder.layers[1].ffn_2.up.weight
     with refuses("unbuildable", "encoder.ffn[i]", key="share.decoder.ffn"):
         architecture(**share, decoder__sublayers=MACARON["decoder__sublayers"])
@@ -76,7 +76,7 @@ def test_a_decoder_s_second_networks_are_the_encoder_s_second() -> None:
 def test_depth_scaling_counts_every_residual_branch() -> None:
     recipe = replace(Recipe(steps=1), residual_scaling="scaled")
     for order, branches in (([["attention", "ffn"]], 2), (["ffn", "attention", "ffn", "ffn_again"], 4)):
-        found = weight_scales(build(architecture(encoder__sublayers=order).block, vocab=40), recipe)
+        found = weight_scales(build_model(architecture(encoder__sublayers=order).block, vocab=40), recipe)
         assert found["encoder.layers.0.attention.out.weight"].init_factor == pytest.approx((2 * branches) ** -0.5)
 
 
@@ -111,14 +111,14 @@ def test_a_file_is_read_as_it_is_written() -> None:
      {"model": "encoder-decoder | decoder-only", "share": {"decoder": {"ffn": "own | encoder.ffn[0]"}}}),
 ])
 def test_counts_are_those_of_listing(encoder: Any, decoder: Any, more: Any) -> None:
-    check_count(tiny(encoder, decoder, **more))
+    check_count(tiny_space(encoder, decoder, **more))
 
 
 def test_ctranslate2_is_refused_where_it_has_one_after_the_other() -> None:
-    assert not refusals(architecture(**MACARON).block)
-    (why,) = refusals(architecture(encoder__sublayers=[["attention", "ffn"]]).block)
+    assert not find_unsupported_parts(architecture(**MACARON).block)
+    (why,) = find_unsupported_parts(architecture(encoder__sublayers=[["attention", "ffn"]]).block)
     assert why.startswith("encoder: sub-layers in parallel")
-    (why,) = refusals(architecture(norm="post", encoder__sublayers=["ffn", "attention"]).block)
+    (why,) = find_unsupported_parts(architecture(norm="post", encoder__sublayers=["ffn", "attention"]).block)
     assert why.startswith("encoder: ffn comes first under norms after")
 
 

@@ -7,7 +7,7 @@ from scalesearch.blocks.maps.linear_factories import DENSE
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.mask import DynamicMask
 from scalesearch.library import find_file
-from scalesearch.nn.build import module
+from scalesearch.nn.build import build_module
 from scalesearch.space import read_space
 
 
@@ -16,7 +16,7 @@ def attention(mask: int) -> Attention:
 
 
 def test_with_zeros_it_changes_nothing() -> None:
-    masked, plain, x = module(attention(3)), module(attention(0)), torch.randn(2, 7, 8)
+    masked, plain, x = build_module(attention(3)), build_module(attention(0)), torch.randn(2, 7, 8)
     plain.load_state_dict({name: value for name, value in masked.state_dict().items() if "mask" not in name})
     # What a query says to all keys alike the softmax does not see: without distances content alone does nothing.
     assert torch.allclose(masked(x, None, None), plain(x, None, None), atol=1e-6)
@@ -25,7 +25,7 @@ def test_with_zeros_it_changes_nothing() -> None:
 
 
 def test_it_is_of_content_distance_and_head() -> None:
-    mask, x = module(DynamicMask(8, 2, 2, SRC, SRC)), torch.randn(1, 5, 8)
+    mask, x = build_module(DynamicMask(8, 2, 2, SRC, SRC)), torch.randn(1, 5, 8)
     mask.places.distance.data = torch.tensor([-3.0, -200.0, 5.0, 0.5])
     mask.places.head.data = torch.tensor([0.0, 1.0])
     found, content = mask(x, 5), mask.content(x)[0, :, 0]

@@ -11,15 +11,15 @@ from scalesearch.blocks.mixers.convolutions import ConvolutionMixer, ShortConvol
 from scalesearch.blocks.mixers.mega import GatedCrossAttention, Mega
 from scalesearch.blocks.mixers.moving_average import MovingAverageMixer
 from scalesearch.cost import cost, find_protocol
-from scalesearch.lowering.refusals import refusals
-from scalesearch.nn import build
-from scalesearch.nn.build import module
-from scalesearch.nn.causality import CausalityError, causality
-from scalesearch.nn.model import Cache, Groups
+from scalesearch.lowering.unsupported import find_unsupported_parts
+from scalesearch.nn import build_model
+from scalesearch.nn.build import build_module
+from scalesearch.nn.causality import CausalityError, check_causality
+from scalesearch.nn.model import DecodingCache, SourceGroups
 from scalesearch.space import Space, Unbuildable
 from scalesearch.space.assembly.architecture import Architecture
 from scalesearch.testing import check_mixer
-from scalesearch.testing.kinds import check_count, tiny
+from scalesearch.testing.registered_blocks import check_count, tiny_space
 from tests.errors import refuses
 
 OURS = ("lightweight", "dynamic", "separable", "average", "mega")
@@ -46,7 +46,7 @@ def test_every_kind_passes_what_kinds_of_others_have_to(name: str) -> None:
 
 def test_equal_taps_give_a_share_of_the_window_s_sum() -> None:
     """Zeros stand beyond the sentence, and their taps count in the softmax."""
-    made = module(ShortConvolution(4, 3, 2, (SRC,), "softmax"))
+    made = build_module(ShortConvolution(4, 3, 2, (SRC,), "softmax"))
     torch.nn.init.zeros_(made.weight)
     x = torch.arange(20.0).view(1, 5, 4)
     got = made(torch.nn.functional.pad(x, (0, 0, 1, 1)))
@@ -55,7 +55,7 @@ def test_equal_taps_give_a_share_of_the_window_s_sum() -> None:
 
 
 def test_groups_of_channels_have_taps_of_their_own() -> None:
-    made = module(ShortConvolution(4, 2, 2, (SRC,), "free"))
+    made = build_module(ShortConvolution(4, 2, 2, (SRC,), "free"))
     made.weight.data = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
     x = torch.randn(2, 6, 4)
     assert torch.equal(made(x), torch.cat([x[:, 1:, :2], x[:, :-1, 2:]], -1))
@@ -63,7 +63,7 @@ def test_groups_of_channels_have_taps_of_their_own() -> None:
 
 def test_an_average_is_its_recurrence() -> None:
     block, x = MovingAverageMixer(3, TGT, True, DENSE, dims=4), torch.randn(2, 7, 3, dtype=torch.float64)
-    made = module(block).double()
+    made = build_module(block).double()
     for weight in made.parameters():
         torch.nn.init.normal_(weight)
     leaf, state = made.average, torch.zeros(2, 3, 4, dtype=torch.float64)
@@ -77,7 +77,7 @@ def test_an_average_is_its_recurrence() -> None:
 def test_gated_attention_is_its_equations() -> None:
     """Position by position, without the moving average's own: that is tested above."""
     block, x = Mega(4, TGT, True, DENSE, dims=2, head_dim=3, value_dim=5, clip=3), torch.randn(1, 6, 4)
-    made = module(block)
+    made = build_module(block)
     for weight in made.parameters():
         torch.nn.init.normal_(weight)
     got, silu = made(x, None, torch.full((6, 6), -torch.inf).triu(1)), torch.nn.functional.silu
@@ -93,20 +93,20 @@ def test_gated_attention_is_its_equations() -> None:
 
 def test_gated_attention_across_sees_distances_to_where_it_stands() -> None:
     """Also step by step, and in a beam search, whose hypotheses of one source stand where positions do."""
-    made = module(GatedCrossAttention(4, TGT, True, DENSE, CROSS_MEMORY, SRC_KEYS, 3, 2))
+    made = build_module(GatedCrossAttention(4, TGT, True, DENSE, CROSS_MEMORY, SRC_KEYS, 3, 2))
     torch.nn.init.normal_(made.distances.weight)
-    x, memory, cache = torch.randn(1, 3, 4), torch.randn(1, 5, 4), Cache()
+    x, memory, cache = torch.randn(1, 3, 4), torch.randn(1, 5, 4), DecodingCache()
     whole = made(x, None, None, None, None, memory)
     for t in range(3):
         cache.length = t
         assert torch.allclose(made(x[:, t : t + 1], None, None, cache, None, memory), whole[:, t : t + 1], atol=1e-6)
-    cache.groups = Groups.of(torch.tensor([0, 0]))
+    cache.groups = SourceGroups.from_sources(torch.tensor([0, 0]))
     beams = made(x[:, 2:].expand(1, 2, 4), None, None, cache, None, memory)
     assert torch.allclose(beams, whole[:, 2:].expand(1, 2, 4), atol=1e-6)
 
 
 def test_an_average_from_both_ends_has_a_position_s_own_twice() -> None:
-    made = module(MovingAverageMixer(1, SRC, False, DENSE, dims=1))
+    made = build_module(MovingAverageMixer(1, SRC, False, DENSE, dims=1))
     with torch.no_grad():
         for name, value in {"delta": 50.0, "alpha": 50.0, "beta": 1.0, "gamma": 1.0, "omega": 0.0}.items():
             getattr(made.average, name).fill_(value)  # p and a are 1: nothing is left of other positions
@@ -117,7 +117,7 @@ def test_an_average_from_both_ends_has_a_position_s_own_twice() -> None:
 @pytest.mark.parametrize("name", OURS)
 def test_a_cache_holds_what_is_billed(name: str) -> None:
     block = architecture(decoder__mixer=name).block.decoder.layer.main  # type: ignore[attr-defined]
-    made, cache = module(block), Cache()
+    made, cache = build_module(block), DecodingCache()
     for _ in range(9):
         made(torch.randn(1, 1, 8), None, None, cache)
     held = sum(tensor.numel() for kept in cache.entries.values() for tensor in kept)
@@ -128,8 +128,8 @@ def test_a_cache_holds_what_is_billed(name: str) -> None:
                                      {"encoder__local": {"dynamic": {"glu": True, "heads": 2}}}])
 def test_padding_zeroed_before_the_map_with_a_bias_is_caught(changes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """As released: what the taps meet at padding is the bias."""
-    model = build(architecture(**changes).block, vocab=40)
-    causality(model, 40)
+    model = build_model(architecture(**changes).block, vocab=40)
+    check_causality(model, 40)
     right = ConvolutionMixer.forward
 
     def released(self: Any, m: Any, x: Any, present: Any, *others: Any) -> Any:
@@ -137,14 +137,14 @@ def test_padding_zeroed_before_the_map_with_a_bias_is_caught(changes: Any, monke
 
     monkeypatch.setattr(ConvolutionMixer, "forward", released)
     with pytest.raises(CausalityError) as caught:
-        causality(model, 40)
+        check_causality(model, 40)
     assert caught.value.sees == "padding"
 
 
 def test_a_leak_at_the_far_end_of_a_long_kernel_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check goes beyond what a kernel sees, whatever lengths it has for others."""
-    model = build(architecture(decoder__mixer={"separable": {"kernel": 61}}).block, vocab=40)
-    causality(model, 40)
+    model = build_model(architecture(decoder__mixer={"separable": {"kernel": 61}}).block, vocab=40)
+    check_causality(model, 40)
     right = ShortConvolution.forward
 
     def ahead(self: Any, m: Any, seen: Any, *others: Any) -> Any:
@@ -154,7 +154,7 @@ def test_a_leak_at_the_far_end_of_a_long_kernel_is_caught(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(ShortConvolution, "forward", ahead)
     with pytest.raises(CausalityError) as caught:
-        causality(model, 40)
+        check_causality(model, 40)
     assert caught.value.sees == "a later target token"
 
 
@@ -208,13 +208,13 @@ SPACES = [
 
 @pytest.mark.parametrize(("encoder", "decoder", "more"), SPACES)
 def test_counts_are_those_of_listing(encoder: Any, decoder: Any, more: Any) -> None:
-    check_count(tiny(encoder, decoder, **more))
+    check_count(tiny_space(encoder, decoder, **more))
 
 
 @pytest.mark.parametrize("name", OURS)
 def test_ctranslate2_is_refused_with_the_reason(name: str) -> None:
     for changes in ({"encoder__mixer": name}, {"encoder__local": name})[: 1 if name == "mega" else 2]:
-        (why,) = refusals(architecture(**changes).block)
+        (why,) = find_unsupported_parts(architecture(**changes).block)
         assert why.startswith("encoder.mixing: ") and why.endswith("is no attention")
 
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from scalesearch.cost import cost, find_protocol
-from scalesearch.lowering.refusals import refusals
-from scalesearch.nn import build
+from scalesearch.lowering.unsupported import find_unsupported_parts
+from scalesearch.nn import build_model
 from scalesearch.space import Space
 from scalesearch.space.assembly.architecture import Architecture, assemble
-from scalesearch.testing.kinds import check_count, tiny
+from scalesearch.testing.registered_blocks import check_count, tiny_space
 from scalesearch.train import Recipe
 from scalesearch.train.updates.parametrization import weight_scales
 from tests.architectures import answers
@@ -24,7 +24,7 @@ def architecture(of: str, merge: str = "mean", norm: bool = False, count: int = 
 
 
 def layer_of(made: Architecture) -> Any:
-    return build(made.block, vocab=40).encoder.layers[0].eval()
+    return build_model(made.block, vocab=40).encoder.layers[0].eval()
 
 
 @pytest.mark.parametrize("merge", ["mean", "weighted"])
@@ -89,7 +89,7 @@ def test_printed_totals_come_out(name: str) -> None:
 def test_shared_paths_keep_norms_of_their_own_unless_these_follow() -> None:
     for norms, own in (("own", True), ("follow", False)):
         made = architecture("ffn", "weighted", norm=True, share__encoder__ffn="one", share__norms=norms)
-        one, other = (layer.ffn for layer in build(made.block, vocab=40).encoder.layers)
+        one, other = (layer.ffn for layer in build_model(made.block, vocab=40).encoder.layers)
         assert one.path_2.up.weight is other.path_2.up.weight and one.merge.weight is other.merge.weight
         assert (one.merge.norm_1.weight is not other.merge.norm_1.weight) == own
 
@@ -97,7 +97,7 @@ def test_shared_paths_keep_norms_of_their_own_unless_these_follow() -> None:
 def test_a_loan_is_path_by_path() -> None:
     more = {f"decoder__paths__{key}": value for key, value in (
         ("of", "ffn"), ("count", 2), ("merge", "mean"), ("norm", False))}
-    model = build(architecture("ffn", **more, share__decoder__ffn="encoder.ffn[i]").block, vocab=40)
+    model = build_model(architecture("ffn", **more, share__decoder__ffn="encoder.ffn[i]").block, vocab=40)
     assert model.decoder.layers[1].ffn.path_2.up.weight is model.encoder.layers[1].ffn.path_2.up.weight
 
 
@@ -105,8 +105,8 @@ def test_branches_begin_with_zero_where_they_are_to() -> None:
     """Where a norm comes last its gain is zero, and nothing before it: or nothing would ever have a gradient."""
     recipe = replace(Recipe(steps=1), zero_init=True)
     inner, gain = "encoder.layers.0.ffn.path_1.down.weight", "encoder.layers.0.ffn.merge.norm_1.weight"
-    assert weight_scales(build(architecture("ffn").block, vocab=40), recipe)[inner].init_factor == 0
-    found = weight_scales(build(architecture("ffn", norm=True).block, vocab=40), recipe)
+    assert weight_scales(build_model(architecture("ffn").block, vocab=40), recipe)[inner].init_factor == 0
+    found = weight_scales(build_model(architecture("ffn", norm=True).block, vocab=40), recipe)
     assert (found[inner].init_factor, found[gain].init_factor) == (1, 0)
 
 
@@ -118,8 +118,8 @@ def test_branches_begin_with_zero_where_they_are_to() -> None:
      {"model": "encoder-decoder | decoder-only", "norm": "pre | post"}),
 ])
 def test_counts_are_those_of_listing(encoder: Any, decoder: Any, more: Any) -> None:
-    check_count(tiny(encoder, decoder, **more))
+    check_count(tiny_space(encoder, decoder, **more))
 
 
 def test_ctranslate2_is_refused_with_the_reason() -> None:
-    assert "encoder: 2 paths, and the runtime has one" in refusals(architecture("attention").block)
+    assert "encoder: 2 paths, and the runtime has one" in find_unsupported_parts(architecture("attention").block)

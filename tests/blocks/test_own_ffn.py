@@ -11,7 +11,7 @@ from scalesearch.blocks.elementwise import dropout
 from scalesearch.blocks.ffn import FFN, FFNS, register_ffn
 from scalesearch.blocks.leaves import Linear
 from scalesearch.blocks.options import option_field
-from scalesearch.nn.build import module
+from scalesearch.nn.build import build_module
 from scalesearch.space import Space, SpaceErrors, Unbuildable
 from scalesearch.space.schema import builtin
 from scalesearch.testing import check_ffn
@@ -65,7 +65,7 @@ def test_sizes_that_misfit_are_a_candidate_that_cannot_be_built() -> None:
         space.architecture(sheets[2])
     assert caught.value.path == "encoder.ffn.hidden"
     with pytest.raises(ValueError):
-        module(replace(space.architecture(sheets[1]).block.encoder.layer.ffn, groups=2), vocab=8)
+        build_module(replace(space.architecture(sheets[1]).block.encoder.layer.ffn, groups=2), vocab=8)
 
 
 def text(keys: str) -> str:

@@ -59,7 +59,7 @@ class LightConv(Mixer):
         if cache is None:
             seen = pad(y, (0, 0, past, self.kernel - 1 - past))
         else:
-            seen = cache.follow(module, y, past)
+            seen = cache.append_window(module, y, past)
         return module.out(module.taps(seen))
 
 

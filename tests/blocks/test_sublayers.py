@@ -12,13 +12,13 @@ from scalesearch.blocks.sublayers.evolved_branches import EvolvedBranches
 from scalesearch.blocks.sublayers.glu import GatedLinearUnit
 from scalesearch.cost import cost, find_protocol
 from scalesearch.library import find_file
-from scalesearch.lowering.refusals import refusals
-from scalesearch.nn import build
-from scalesearch.nn.build import module
+from scalesearch.lowering.unsupported import find_unsupported_parts
+from scalesearch.nn import build_model
+from scalesearch.nn.build import build_module
 from scalesearch.space import Space, Unbuildable, read_space
 from scalesearch.space.assembly.architecture import Architecture, assemble
-from scalesearch.testing import check_further
-from scalesearch.testing.kinds import check_count, tiny
+from scalesearch.testing import check_sublayer
+from scalesearch.testing.registered_blocks import check_count, tiny_space
 from tests.architectures import answers
 
 PLAIN = {"left": "dense", "left_kernel": 3, "left_multiple": 2, "left_activation": "relu", "right": "convolution",
@@ -29,7 +29,7 @@ KEYS = {f"encoder__branches__{key}": value for key, value in PLAIN.items()}
 @pytest.mark.slow
 @pytest.mark.parametrize("word", ["glu", "branches"])
 def test_every_word_passes_what_those_of_others_have_to(word: str) -> None:
-    check_further(word)
+    check_sublayer(word)
 
 
 def branches(decoder: bool = False, **changes: Any) -> EvolvedBranches:
@@ -53,7 +53,7 @@ def convolved(x: torch.Tensor, weight: torch.Tensor, decoder: bool, bias: torch.
 @pytest.mark.parametrize("kernel", [1, 2, 5])
 def test_branches_are_pytorch_s_convolutions(decoder: bool, kernel: int) -> None:
     block = branches(decoder, right_kernel=kernel, left="separable", left_activation="swish")
-    made, x = module(block), torch.randn(2, 7, 8)
+    made, x = build_module(block), torch.randn(2, 7, 8)
     left = silu(made.left(convolved(x, made.left_rows.weight[:, None], decoder)))
     wide = made.right.weight.unflatten(1, (kernel, 8)).mT  # taps lie outside of features
     right = convolved(x, wide.contiguous(), decoder, made.right.bias)
@@ -64,7 +64,7 @@ def test_branches_are_pytorch_s_convolutions(decoder: bool, kernel: int) -> None
 
 @torch.no_grad()
 def test_padding_changes_nothing() -> None:
-    made, x = module(branches(left="separable")).eval(), torch.randn(1, 5, 8)
+    made, x = build_module(branches(left="separable")).eval(), torch.randn(1, 5, 8)
     for weight in made.parameters():
         weight.add_(0.3)  # biases too: what a map makes of zeros is not zero
     padded = torch.cat([x, torch.randn(1, 4, 8)], 1)
@@ -73,7 +73,7 @@ def test_padding_changes_nothing() -> None:
 
 
 def test_a_gated_unit_is_pytorch_s() -> None:
-    made, x = module(GatedLinearUnit(8, SRC, False, DENSE)), torch.randn(2, 5, 8)
+    made, x = build_module(GatedLinearUnit(8, SRC, False, DENSE)), torch.randn(2, 5, 8)
     both = torch.cat([made.value(x), made.gate(x)], -1)
     assert torch.allclose(made(x, None, None), torch.nn.functional.glu(both), atol=1e-6)
 
@@ -114,7 +114,7 @@ def test_attention_in_parallel_has_heads_of_its_own() -> None:
 def test_layers_share_further_sublayers() -> None:
     keys = {**KEYS, "encoder__sublayers": ["glu", "branches", "attention", "ffn"]}
     made = architecture(**keys, share__encoder__glu="one", share__encoder__branches="one")
-    first, second = build(made.block, vocab=40).encoder.layers
+    first, second = build_model(made.block, vocab=40).encoder.layers
     assert first.glu.value.weight is second.glu.value.weight
     assert first.branches.rows.weight is second.branches.rows.weight
     assert first.branches_norm.weight is not second.branches_norm.weight
@@ -122,7 +122,7 @@ def test_layers_share_further_sublayers() -> None:
 
 def test_norms_of_hidden_units_are_of_networks_that_have_some() -> None:
     made = architecture(encoder__ffn_norm=True)
-    layer, x = build(made.block, vocab=40).encoder.layers[0], torch.randn(2, 5, 8)
+    layer, x = build_model(made.block, vocab=40).encoder.layers[0], torch.randn(2, 5, 8)
     assert torch.allclose(layer.ffn(x), layer.ffn.down(layer.ffn.norm(layer.ffn.up(x).relu())), atol=1e-6)
     assert architecture(encoder__ffn="none", encoder__ffn_norm=True).id == architecture(encoder__ffn="none").id
 
@@ -143,13 +143,13 @@ def test_what_does_not_go_together_is_refused(changes: Any, path: str) -> None:
 
 def test_what_the_runtime_has_not_is_said() -> None:
     made = architecture(**KEYS, encoder__sublayers=["glu", "branches", "attention", "ffn"], decoder__ffn_norm=True)
-    found = refusals(made.block)
+    found = find_unsupported_parts(made.block)
     assert [reason.partition(":")[0] for reason in found] == ["encoder.branches", "encoder.glu", "decoder.ffn"]
-    assert not refusals(architecture(encoder__projection_bias=False, decoder__projection_bias=False).block)
+    assert not find_unsupported_parts(architecture(encoder__projection_bias=False, decoder__projection_bias=False).block)
 
 
 def test_counts_are_those_of_a_list() -> None:
-    check_count(tiny({"sublayers": "[glu, attention, ffn] | [attention, ffn] | [[attention, glu], branches, ffn]",
+    check_count(tiny_space({"sublayers": "[glu, attention, ffn] | [attention, ffn] | [[attention, glu], branches, ffn]",
                       "branches": {"left_kernel": "1 | 3", "left": "dense | separable", "left_multiple": "1 | 2"},
                       "parallel_heads": "off | 2", "heads": 2, "depth": 2, "ffn": "relu | none",
                       "projection_bias": "yes | no"},

@@ -11,10 +11,10 @@ from torch.nn.functional import cross_entropy
 from scalesearch.blocks.core import Block
 from scalesearch.cost import cost, find_protocol
 from scalesearch.cost.ledger import BYTES
-from scalesearch.nn.build import build
+from scalesearch.nn.build import build_model
 from scalesearch.space import Space
 from scalesearch.testing import random_architecture
-from scalesearch.testing.draws import small_space
+from scalesearch.testing.random_models import small_space
 
 S, T, V = 20, 24, 40
 BASE = """
@@ -107,7 +107,7 @@ def saved(model: Any, batch: int) -> int:
 
 def activations(block: Block) -> tuple[int, int]:
     """Numbers kept for one more sentence, and for weights alone: as billed, and as saved."""
-    model = build(block, vocab=V).train()
+    model = build_model(block, vocab=V).train()
     two, three = saved(model, 2), saved(model, 3)
     billed = cost(block, find_protocol("forward", S, T, V))["memory.activations"] // BYTES
     return int(billed), (three - two) + (two - 2 * (three - two))
@@ -131,7 +131,7 @@ def test_activations_of_random_networks_are_what_autograd_saves() -> None:
 
 def cached(block: Block) -> int:
     """Numbers in the cache after T tokens of one sentence."""
-    model = build(block, vocab=V).eval()
+    model = build_model(block, vocab=V).eval()
     memory, cache = model.encode(torch.full((1, S), 5)), model.new_cache()
     for token in torch.full((1, T), 5).split(1, 1):
         model.decode(token, memory, cache)

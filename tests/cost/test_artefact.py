@@ -7,7 +7,7 @@ from scalesearch.cost import cost, find_protocol, protocol_of
 from scalesearch.cost.artefact import artefact_bytes
 from scalesearch.cost.population import price
 from scalesearch.library import find_file
-from scalesearch.nn import build
+from scalesearch.nn import build_model
 from scalesearch.space import read_space
 from scalesearch.space.assembly.architecture import assemble
 from scalesearch.train.updates.averaging import write_weights
@@ -20,7 +20,7 @@ SMALL = ("small/plain", "small/partialformer", "small/anthe", "small/edgeformer"
 def test_weights_file_is_as_large_as_foretold(name, tmp_path) -> None:
     """To the byte but for the head, of which a twentieth of a per cent may be missing."""
     block, words = read_space(find_file(name, "spaces")).closed().block, 500
-    write_weights(tmp_path / "w", build(block, vocab=words).state_dict())
+    write_weights(tmp_path / "w", build_model(block, vocab=words).state_dict())
     whole = artefact_bytes(block, protocol_of({"vocab": words, "artefact": "torch"}))
     vocabulary = round(words * (4.74 - 0.83 + 9.05))
     assert whole - vocabulary == pytest.approx((tmp_path / "w").stat().st_size, rel=1e-3)

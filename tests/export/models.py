@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
-from scalesearch.nn import build
-from scalesearch.nn.decode import EOS, limits
+from scalesearch.nn import build_model
+from scalesearch.nn.decode import EOS, length_limits
 from scalesearch.space.assembly.architecture import Architecture, assemble
 from scalesearch.train.checkpoint import Checkpoint
 from tests.architectures import answers
@@ -32,7 +32,7 @@ def architecture(**changes: Any) -> Architecture:
 
 def untrained(chosen: Architecture, ends: float = 4.0) -> Checkpoint:
     """Random weights, none of them a constant, from which greedy translations differ."""
-    model, rng = build(chosen.block, vocab=VOCAB).eval(), torch.Generator().manual_seed(5)
+    model, rng = build_model(chosen.block, vocab=VOCAB).eval(), torch.Generator().manual_seed(5)
     with torch.no_grad():
         for weight in model.parameters():
             weight.mul_(1.5).add_(0.3 * torch.randn(weight.shape, generator=rng) * (weight.dim() == 1))
@@ -50,5 +50,5 @@ def sentences(count: int) -> list[list[int]]:
 def most(trained: Checkpoint, rows: list[list[int]]) -> list[int]:
     """The limits of translations of ``rows``."""
     padded = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
-    found: list[int] = limits(trained.model, padded).tolist()
+    found: list[int] = length_limits(trained.model, padded).tolist()
     return found

@@ -11,9 +11,9 @@ from scalesearch.cost.artefact import CONFIG, artefact_bytes, piece, piece_quote
 from scalesearch.export.ctranslate2_ import CTranslate2Format
 from scalesearch.export.torch_ import TorchDecoder
 from scalesearch.library import find_file
-from scalesearch.lowering import LONGEST as LENGTH
-from scalesearch.lowering.ctranslate2 import plan
-from scalesearch.lowering.refusals import refusals
+from scalesearch.lowering import MAX_SOURCE_TOKENS as LENGTH
+from scalesearch.lowering.ctranslate2 import plan_variables
+from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.space import read_space
 from scalesearch.train.checkpoint import Checkpoint
 from scalesearch.train.scoring.evaluate import DecodingOptions
@@ -136,20 +136,20 @@ def test_stored_is_what_the_plan_says(deep, quantise, tmp_path):
     CTranslate2Format().write(deep, tmp_path, quantise)
     assert all(torch.equal(one, other) for one, other in zip(before, deep.model.parameters()))
     stored: dict[object, object] = {}
-    made = plan(deep.architecture.block, VOCAB, LONGEST)
+    made = plan_variables(deep.architecture.block, VOCAB, LONGEST)
     variables = sorted(made.variables, key=lambda variable: variable.name)
     head = 0
     for variable in variables:
-        first = stored.setdefault((variable.key, variable.shape), variable)
+        first = stored.setdefault((variable.sharing_key, variable.shape), variable)
         head += len(variable.name) + len(first.name) + 6 if first is not variable else 0
     scales = [("float32", one.shape[0]) if quantise == "int8" else ("float32", 1) for one in stored.values()
-              if one.quantised and quantise in ("int8", "int16")]
+              if one.is_quantized and quantise in ("int8", "int16")]
     size = {"int8": 1, "int16": 2, "bf16": 2, "none": 4}[quantise]
-    wanted = sum(torch.Size(one.shape).numel() * (size if one.quantised else 2 if quantise == "bf16" else 4)
+    wanted = sum(torch.Size(one.shape).numel() * (size if one.is_quantized else 2 if quantise == "bf16" else 4)
                  for one in stored.values()) + sum(4 * count for _, count in scales)
     head += sum(len(one.name) + 8 + 4 * len(one.shape) for one in stored.values())
     if quantise in ("int8", "int16"):
-        head += sum(len(one.name) + 14 + 4 * (quantise == "int8") for one in stored.values() if one.quantised)
+        head += sum(len(one.name) + 14 + 4 * (quantise == "int8") for one in stored.values() if one.is_quantized)
     whole = (tmp_path / "model.bin").stat().st_size
     assert 0 < whole - wanted - head < 60 * (len(made.scalars) + 3), "scalars, and the file's own head"
     names = {one.name for one in stored.values()}
@@ -213,5 +213,5 @@ def test_tokens_beyond_the_positions_of_the_artefact_are_an_error(deep, tmp_path
     ({"model": "decoder-only"}, "decoder: it reads source and target as one text"),
 ])
 def test_what_has_no_exact_lowering_is_refused_by_its_part(changes, where):
-    found = refusals(architecture(**flat(changes)).block)
+    found = find_unsupported_parts(architecture(**flat(changes)).block)
     assert any(where in reason for reason in found), found

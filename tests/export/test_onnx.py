@@ -14,9 +14,9 @@ from scalesearch.export.onnx_.graphs import OnnxGraph, build_graphs, trace_graph
 from scalesearch.export.onnx_.quantize import quantize_model
 from scalesearch.export.torch_ import TorchDecoder
 from scalesearch.library import find_file, library_folder
-from scalesearch.nn import build
+from scalesearch.nn import build_model
 from scalesearch.nn.decode import EOS
-from scalesearch.nn.model import Model
+from scalesearch.nn.model import Seq2SeqModel
 from scalesearch.space import Unbuildable, read_space
 from scalesearch.space.assembly.architecture import Architecture, assemble
 from scalesearch.testing import random_architecture
@@ -63,9 +63,9 @@ FAMILIES = {  # each trace takes seconds: two networks of what is unlike a plain
 }  # fmt: skip
 
 
-def lively(architecture: Architecture, seed: int = 1, vocab: int = V) -> Model:
+def lively(architecture: Architecture, seed: int = 1, vocab: int = V) -> Seq2SeqModel:
     """A random model whose next token depends clearly on source and prefix; no weight is zero."""
-    made = build(architecture.block, vocab=vocab, seed=seed).eval()
+    made = build_model(architecture.block, vocab=vocab, seed=seed).eval()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for weight in made.parameters():
@@ -74,7 +74,7 @@ def lively(architecture: Architecture, seed: int = 1, vocab: int = V) -> Model:
     return made
 
 
-def exported(model: Model, folder: Path, to: str = "none") -> TorchDecoder:
+def exported(model: Seq2SeqModel, folder: Path, to: str = "none") -> TorchDecoder:
     folder.mkdir()
     format = OnnxFormat()
     format.write(SimpleNamespace(model=model), folder, to)
@@ -88,7 +88,7 @@ def sources(seed: int, count: int, longest: int, vocab: int = V) -> list[list[in
     return [[*(rng.randrange(4, vocab) for _ in range(length)), EOS] for length in lengths]
 
 
-def hold_to_the_contract(found: TorchDecoder, model: Model) -> None:
+def hold_to_the_contract(found: TorchDecoder, model: Seq2SeqModel) -> None:
     """``found`` decodes as the model: several sentences at once and one alone, greedy and by beams, within limits."""
     ours, rows = TorchDecoder(model), sources(3, 8, 12)
     limits = [3 + 2 * len(row) % 7 for row in rows]
@@ -176,5 +176,5 @@ def test_a_network_of_every_space_decodes_as_the_model(name: str, tmp_path: Path
         with suppress(Unbuildable):
             architecture = assemble(space.sample(rng))
             break
-    model = build(architecture.block, vocab=V).eval()  # at these widths noise on weights makes logits of hundreds
+    model = build_model(architecture.block, vocab=V).eval()  # at these widths noise on weights makes logits of hundreds
     hold_to_the_contract(exported(model, tmp_path / "out"), model)

@@ -10,8 +10,8 @@ from scalesearch.cost.population import price
 from scalesearch.cost.protocol import find_protocol
 from scalesearch.feasible.answer import feasible
 from scalesearch.feasible.limits import read_budgets
-from scalesearch.lowering.ctranslate2 import plan
-from scalesearch.lowering.refusals import refusals
+from scalesearch.lowering.ctranslate2 import plan_variables
+from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.space import Space
 from scalesearch.space.assembly.architecture import SECTIONS, network, section
 from tests.architectures import answers
@@ -23,14 +23,14 @@ SHARED = {"norm": "post", "decoder.interleaved": True, "share.encoder.ffn": "cyc
 def test_a_populations_plan_is_that_of_each_candidate():
     columns = PopulationColumns(3)
     sizes = {name: columns.variable(np.array(values, np.int64)) for name, values in SIZES.items()}
-    whole = plan(network(answers() | SHARED | sizes)[1], 100)
+    whole = plan_variables(network(answers() | SHARED | sizes)[1], 100)
     numbers = columns.evaluate({one.name: math.prod(one.shape) for one in whole.variables})
     for at in range(3):
-        alone = plan(network(answers() | SHARED | {name: values[at] for name, values in SIZES.items()})[1], 100)
+        alone = plan_variables(network(answers() | SHARED | {name: values[at] for name, values in SIZES.items()})[1], 100)
         assert {one.name: math.prod(one.shape) for one in alone.variables} == {
             name: int(values[at]) for name, values in numbers.items()}
-        groups = [{frozenset(one.name for one in made.variables if one.key == key)
-                   for key in {one.key for one in made.variables}} for made in (whole, alone)]
+        groups = [{frozenset(one.name for one in made.variables if one.sharing_key == key)
+                   for key in {one.sharing_key for one in made.variables}} for made in (whole, alone)]
         assert groups[0] == groups[1], "and they share alike"
 
 
@@ -41,8 +41,8 @@ def test_a_populations_plan_is_that_of_each_candidate():
 ], ids=str)
 def test_refusals_of_sections_are_the_wholes_and_a_cost(changes):
     given = answers() | changes
-    whole = refusals(network(given)[1])
-    assert [reason for name in SECTIONS for reason in refusals(section(given, name))] == whole
+    whole = find_unsupported_parts(network(given)[1])
+    assert [reason for name in SECTIONS for reason in find_unsupported_parts(section(given, name))] == whole
     name, sizes = "refusals.ctranslate2", {"encoder.ffn.hidden": np.array([8, 16])}
     costs, built = price(given | sizes, 2, find_protocol("forward", 5, 5, 60), [name])
     assert built.all() and costs[name].tolist() == [len(whole)] * 2
@@ -67,5 +67,5 @@ def test_the_share_of_a_space_that_it_takes_is_counted_exactly():
     space, protocol = Space.parse(SPACE), find_protocol("forward", 5, 5, 60)
     found = feasible(space, protocol, read_budgets(space, ["refusals.ctranslate2 <= 0"]), draws=100)
     blocks = [space.architecture(sheet).block for sheet in space.enumerate()]
-    assert found.exact and (found.sheets, found.fitting) == (len(blocks), sum(not refusals(one) for one in blocks))
+    assert found.exact and (found.sheets, found.fitting) == (len(blocks), sum(not find_unsupported_parts(one) for one in blocks))
     assert 0 < found.fitting < found.sheets

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from scalesearch.blocks.core import PAD
-from scalesearch.nn import build
+from scalesearch.nn import build_model
 from scalesearch.nn.beam_search import beam_search
-from scalesearch.nn.build import module
-from scalesearch.nn.decode import greedy
-from scalesearch.nn.init import SCHEMES, initialise
+from scalesearch.nn.build import build_module
+from scalesearch.nn.decode import greedy_search
+from scalesearch.nn.init import INIT_SCHEMES, initialize
 from scalesearch.space.assembly.architecture import assemble
 from scalesearch.testing import random_architecture
 from tests.architectures import answers
@@ -43,7 +43,7 @@ def models(n: int, seed: int):
     rng = Random(seed)
     for index in range(n):
         architecture = random_architecture(rng)
-        yield architecture, build(architecture.block, vocab=V, seed=index, dtype=torch.float64).eval(), rng
+        yield architecture, build_model(architecture.block, vocab=V, seed=index, dtype=torch.float64).eval(), rng
 
 
 def test_step_by_step_equals_all_at_once() -> None:
@@ -78,7 +78,7 @@ def test_kernels_agree() -> None:
 
 def test_a_shared_weight_is_saved_once_and_moves_as_one() -> None:
     architecture = assemble(answers(**{k.replace(".", "__"): v for k, v in EDGE.items()}))
-    model = build(architecture.block, vocab=V)
+    model = build_model(architecture.block, vocab=V)
     state = model.state_dict()
     assert [key for key in state if key.startswith("decoder.layers.0.self_attention.")] == []
     assert "encoder.layers.2.attention.query.weight" not in state
@@ -89,7 +89,7 @@ def test_a_shared_weight_is_saved_once_and_moves_as_one() -> None:
     assert model.encoder.layers[2].attention.query.weight is owner
     model.double()
     assert model.decoder.layers[0].self_attention.query.weight is model.encoder.layers[0].attention.query.weight
-    fresh = build(architecture.block, vocab=V, seed=2)
+    fresh = build_model(architecture.block, vocab=V, seed=2)
     fresh.load_state_dict(state)
     source, target = pairs(Random(1))
     assert torch.equal(fresh.eval()(source, target), model.float().eval()(source, target))
@@ -110,7 +110,7 @@ def test_copies_are_whole_and_keep_their_ties(make) -> None:
 
 def test_owned_biases_and_following_norms() -> None:
     changes = {"share.encoder.attention": "one", "share.biases": "own", "share.norms": "follow"}
-    model = build(assemble(answers() | changes).block, vocab=V)
+    model = build_model(assemble(answers() | changes).block, vocab=V)
     first, second = (layer.attention.query for layer in model.encoder.layers)
     assert first.weight is second.weight and first.bias is not second.bias
     norms = [layer.attention_norm for layer in model.encoder.layers]
@@ -119,51 +119,51 @@ def test_owned_biases_and_following_norms() -> None:
 
 def test_seed_and_scheme_decide_the_weights() -> None:
     block = assemble(answers()).block
-    one, same, other = (build(block, vocab=V, seed=seed) for seed in (1, 1, 2))
+    one, same, other = (build_model(block, vocab=V, seed=seed) for seed in (1, 1, 2))
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), same.parameters()))
     assert not all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters()))
     assert torch.equal(one.embedding.source.table.weight[PAD], torch.zeros(8))
     for scheme in ("xavier", "released", "torch"):
-        weights = build(block, vocab=V, init=scheme).parameters()
+        weights = build_model(block, vocab=V, init=scheme).parameters()
         assert all(torch.isfinite(weight).all() for weight in weights)
     with refuses("unknown-scheme", "xavier"):
-        build(block, vocab=V, init="xavir")
+        build_model(block, vocab=V, init="xavir")
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", INIT_SCHEMES)
 def test_every_scheme_draws_every_block(scheme: str) -> None:
     for name, draw in CATALOGUE.items():
         for seed in range(4):
-            made = module(draw(Random(seed)).block, vocab=V)
+            made = build_module(draw(Random(seed)).block, vocab=V)
             for weight in made.parameters():
                 weight.data.fill_(torch.nan)
-            initialise(made, scheme, 1)
+            initialize(made, scheme, 1)
             assert all(torch.isfinite(weight).all() for weight in made.parameters()), (name, seed)
 
 
 def test_learned_positions_refuse_what_they_have_not_learned() -> None:
     block = assemble(answers(embedding__positions="learned", embedding__max_length=4)).block
-    model = build(block, vocab=V)
+    model = build_model(block, vocab=V)
     with refuses("sentence-too-long", 4):
         model(torch.ones(1, 5, dtype=torch.long), torch.ones(1, 3, dtype=torch.long))
     assert model.max_length == 4
-    assert build(assemble(answers()).block, vocab=V).max_length is None
+    assert build_model(assemble(answers()).block, vocab=V).max_length is None
 
 
 @pytest.mark.parametrize("kind", ["encoder-decoder", "decoder-only"])
 def test_decoding_stays_within_learned_positions(kind: str) -> None:
     block = assemble(answers(model=kind, embedding__positions="learned", embedding__max_length=8)).block
-    model = build(block, vocab=V).eval()
+    model = build_model(block, vocab=V).eval()
     source = torch.full((2, 5), 7)
-    for found in (greedy(model, source), beam_search(model, source, 2)):
-        assert max(map(len, found.best())) <= 8
+    for found in (greedy_search(model, source), beam_search(model, source, 2)):
+        assert max(map(len, found.best_ids())) <= 8
 
 
 @pytest.mark.slow
 def test_compiles() -> None:
     changes = {k.replace(".", "__"): v for k, v in EDGE.items()}
     for architecture in (assemble(answers(**changes)), assemble(answers(model="decoder-only"))):
-        model = build(architecture.block, vocab=V).eval()
+        model = build_model(architecture.block, vocab=V).eval()
         source, target = pairs(Random(2))
         compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
         assert torch.allclose(compiled(source, target), model(source, target), atol=1e-5)

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from scalesearch.blocks.leaves import Convolution
-from scalesearch.nn import build
-from scalesearch.nn.causality import CausalityError, causality
+from scalesearch.nn import build_model
+from scalesearch.nn.causality import CausalityError, check_causality
 from scalesearch.space import Space
 from scalesearch.space.assembly.architecture import assemble
 from scalesearch.testing import random_architecture
@@ -22,7 +22,7 @@ def test_models_of_the_catalogue_pass() -> None:
     rng = Random(1)
     for seed in range(10):
         architecture = random_architecture(rng)
-        causality(build(architecture.block, vocab=V, seed=seed), V)
+        check_causality(build_model(architecture.block, vocab=V, seed=seed), V)
 
 
 class Leaky(nn.Module):
@@ -30,7 +30,7 @@ class Leaky(nn.Module):
 
     def __init__(self, leak) -> None:
         super().__init__()
-        self.inner = build(assemble(answers()).block, vocab=V)
+        self.inner = build_model(assemble(answers()).block, vocab=V)
         self.gate = nn.Parameter(torch.zeros(()))
         self.leak = leak
 
@@ -104,8 +104,8 @@ def padding_counted(logits, source, target):
 )
 def test_a_leak_is_named_even_behind_a_gate_of_zero(leak, sees: str) -> None:
     with pytest.raises(CausalityError) as error:
-        causality(Leaky(leak), V)
-    assert error.value.sees == sees
+        check_causality(Leaky(leak), V)
+    assert error.value.dependency == sees
     assert "S=" in error.value.where and "position" in error.value.where
 
 
@@ -115,7 +115,7 @@ def test_a_decoder_without_its_mask_is_caught(monkeypatch: pytest.MonkeyPatch) -
     honest = seq2seq.mask_bias
     monkeypatch.setattr(seq2seq, "mask_bias", lambda hidden, dtype: honest(torch.zeros_like(hidden), dtype))
     with refuses("not-causal", "a later target token"):
-        causality(build(assemble(answers()).block, vocab=V), V)
+        check_causality(build_model(assemble(answers()).block, vocab=V), V)
 
 
 @pytest.mark.parametrize("dilation", [1, 8, 64])
@@ -127,22 +127,22 @@ def test_a_convolution_that_looks_ahead_is_caught(monkeypatch: pytest.MonkeyPatc
 
     block = Space.parse("width: 34\nembedding: { tie: none, h-softpos: { levels: 8, level_width: 2, roles: 2 } }\n"
                         "encoder: { depth: 1, heads: 2 }\ndecoder: { depth: 1, heads: 2 }\n").closed().block
-    causality(build(block, vocab=V), V)
+    check_causality(build_model(block, vocab=V), V)
     monkeypatch.setattr(Convolution, "forward", ahead)
     with refuses("not-causal"):
-        causality(build(block, vocab=V), V)
+        check_causality(build_model(block, vocab=V), V)
 
 
 def test_the_model_itself_stays_as_it_is() -> None:
-    model = build(assemble(answers()).block, vocab=V).train()
+    model = build_model(assemble(answers()).block, vocab=V).train()
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
-    causality(model, V)
+    check_causality(model, V)
     assert model.training
     assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
 
 
 def test_single_precision_is_enough_for_large_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scalesearch.nn.causality.DOUBLE_UP_TO", 0)
-    causality(build(assemble(answers(width=64)).block, vocab=V), V)
+    monkeypatch.setattr("scalesearch.nn.causality.MAX_FP64_PARAMETERS", 0)
+    check_causality(build_model(assemble(answers(width=64)).block, vocab=V), V)
     with refuses("not-causal", "a later target token"):
-        causality(Leaky(mean_over_time), V)
+        check_causality(Leaky(mean_over_time), V)

@@ -6,9 +6,17 @@ from random import Random
 import pytest
 import torch
 
-from scalesearch.nn import build, module
+from scalesearch.nn import build_model, module
 from scalesearch.nn.beam_search import beam_search
-from scalesearch.nn.decode import BOS, EOS, Hypotheses, greedy, log_partition, longest, top
+from scalesearch.nn.decode import (
+    BOS,
+    EOS,
+    Hypotheses,
+    blockwise_topk,
+    default_max_lengths,
+    greedy_search,
+    log_partition,
+)
 from scalesearch.space.assembly.architecture import assemble
 from tests.architectures import answers
 
@@ -19,7 +27,7 @@ def model(seed: int, vocab: int = V, sharpness: float = 3.0):
     """A random model whose next token depends clearly on source and prefix."""
     kind = "decoder-only" if seed % 3 == 0 else "encoder-decoder"
     architecture = assemble(answers(model=kind, encoder__depth=1, decoder__depth=1 + seed % 2, embedding__tie="none"))
-    made = build(architecture.block, vocab=vocab, seed=seed, dtype=torch.float64).eval()
+    made = build_model(architecture.block, vocab=vocab, seed=seed, dtype=torch.float64).eval()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for weight in made.parameters():
@@ -62,8 +70,8 @@ def test_a_wide_beam_is_an_exhaustive_search(seed: int, penalty: float) -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_a_beam_of_one_is_greedy(seed: int) -> None:
     made, source = model(seed, vocab=12), sources(seed, 7, vocab=12)
-    one, other = greedy(made, source), beam_search(made, source, beam=1, length_penalty=1.0)
-    assert one.best() == other.best()
+    one, other = greedy_search(made, source), beam_search(made, source, beam=1, length_penalty=1.0)
+    assert one.best_ids() == other.best_ids()
     assert torch.allclose(one.scores, other.scores.to(one.scores.dtype), atol=1e-5)
     assert torch.equal(one.lengths, other.lengths)
 
@@ -79,7 +87,7 @@ def test_companions_and_padding_change_nothing(seed: int, beam: int) -> None:
     for place, row in enumerate(order.tolist()):
         alone = beam_search(made, source[row : row + 1, : int((source[row] != 0).sum())], beam=beam, nbest=beam)
         for other, index in ((turned, place), (alone, 0)):
-            assert together.best()[row] == other.best()[index]
+            assert together.best_ids()[row] == other.best_ids()[index]
             same = torch.isclose(together.scores[row], other.scores[index], atol=1e-6)
             assert bool(same.all())
 
@@ -107,16 +115,16 @@ def test_it_is_the_slow_search_and_its_early_end_loses_nothing(seed: int, penalt
     found = beam_search(made, source, beam=3, length_penalty=penalty)
     for row, sentence in enumerate(source):
         sentence = sentence[sentence != 0]
-        wanted = plain_beam(made, sentence, 3, penalty, int(longest(sentence[None])))
-        assert found.best()[row] == wanted[0][1]
+        wanted = plain_beam(made, sentence, 3, penalty, int(default_max_lengths(sentence[None])))
+        assert found.best_ids()[row] == wanted[0][1]
         assert float(found.scores[row, 0]) == pytest.approx(wanted[0][0], abs=1e-6)
 
 
 def test_nothing_is_longer_than_asked_and_specials_are_never_said() -> None:
     for seed in range(8):
         made, source = model(seed, vocab=12), sources(seed, 5, vocab=12)
-        for found in (greedy(made, source, max_length=2), beam_search(made, source, 3, max_length=2)):
-            said = found.best()
+        for found in (greedy_search(made, source, max_length=2), beam_search(made, source, 3, max_length=2)):
+            said = found.best_ids()
             assert all(len(ids) <= 2 for ids in said)
             assert not {0, BOS, EOS} & {token for ids in said for token in ids}
 
@@ -125,7 +133,7 @@ def test_the_model_is_run_on_unfinished_hypotheses_only() -> None:
     made, source, sizes = model(5, vocab=12), sources(5, 8, vocab=12), []
     decode = made.decode
     made.decode = lambda target, memory, cache=None: (sizes.append(len(target)), decode(target, memory, cache))[1]
-    lengths = greedy(made, source).lengths[:, 0]
+    lengths = greedy_search(made, source).lengths[:, 0]
     assert sizes == [int((lengths > step).sum()) for step in range(int(lengths.max()))]
 
 
@@ -138,7 +146,7 @@ def test_a_beam_that_makes_no_sense_is_refused() -> None:
 
 def test_hypotheses_cut_off_what_is_padding() -> None:
     found = Hypotheses(torch.tensor([[[5, 6, 0]], [[0, 0, 0]]]), torch.tensor([[3], [1]]), torch.zeros(2, 1))
-    assert found.best() == [[5, 6], []]
+    assert found.best_ids() == [[5, 6], []]
 
 
 @pytest.mark.parametrize("vocab", [6, 64, 300, 640, 8000])
@@ -146,7 +154,7 @@ def test_hypotheses_cut_off_what_is_padding() -> None:
 def test_the_best_of_blocks_are_the_best_of_all(vocab: int, count: int) -> None:
     logits = torch.randn(7, vocab, generator=torch.Generator().manual_seed(vocab))
     logits[:, [0, 2]] = -torch.inf
-    best, place = top(logits, count)
+    best, place = blockwise_topk(logits, count)
     wanted = logits.topk(min(count, vocab), 1)
     assert torch.equal(best, wanted.values)
     assert torch.equal(place, wanted.indices)
@@ -165,13 +173,13 @@ def test_a_matrix_laid_out_anew_changes_no_translation(monkeypatch: pytest.Monke
     if bf16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         pytest.skip("no bf16 here")
     made, source, found, anew = model(2, vocab=12).float(), sources(2, 8, vocab=12), [], []
-    lay_out = module.laid_out
-    monkeypatch.setattr(module, "laid_out", lambda weight: (anew.append(weight), lay_out(weight))[1])
-    for many in (10**6, module.MANY):
-        monkeypatch.setattr(module, "MANY", many)
+    lay_out = module.prepack_weight
+    monkeypatch.setattr(module, "prepack_weight", lambda weight: (anew.append(weight), lay_out(weight))[1])
+    for many in (10**6, module.MIN_ROWS_TO_PACK):
+        monkeypatch.setattr(module, "MIN_ROWS_TO_PACK", many)
         assert not anew
-        with torch.autocast("cpu", torch.bfloat16, enabled=bf16), made.folded():  # searches share what is laid out
-            found.append([search(made, source) for search in (greedy, beam_search, greedy)])
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16), made.cached_weights():  # searches share what is laid out
+            found.append([search(made, source) for search in (greedy_search, beam_search, greedy_search)])
     assert 0 < len(anew) <= len(list(made.modules()))
     for one, other in zip(*found):
         assert torch.equal(one.tokens, other.tokens)

@@ -16,10 +16,10 @@ import torch
 from scalesearch.data import Batch
 from scalesearch.data.soft_targets import SoftTargetBatch
 from scalesearch.library import find_file
-from scalesearch.nn import Model, build, decode
-from scalesearch.nn.beam_search import _Beams as beams
+from scalesearch.nn import Seq2SeqModel, build_model, decode
+from scalesearch.nn.beam_search import _BeamSearchState as beams
 from scalesearch.nn.beam_search import beam_search
-from scalesearch.nn.decode import greedy
+from scalesearch.nn.decode import greedy_search
 from scalesearch.space.assembly.architecture import assemble
 from scalesearch.space.space import read_space
 from scalesearch.train.hardware import Hardware
@@ -68,7 +68,7 @@ def results(made, hardware, optimizer, batch, kernel="products"):
     losses = [engine.update([batch], 1e-3) for _ in range(2)]
     made.eval()
     source = hardware.tensor(IDS)
-    found = greedy(made, source, FEW, apart=2), beam_search(made, source, 3, max_length=FEW)
+    found = greedy_search(made, source, FEW, compaction_interval=2), beam_search(made, source, 3, max_length=FEW)
     return [*losses, *(tensor for hypotheses in found for tensor in vars(hypotheses).values())]
 
 
@@ -82,7 +82,7 @@ def on_device(made, *how):
 
 def check_on_device(block, optimizer="adamw", batch=BATCH):
     """Trains and decodes on the device and on the CPU, with the same results."""
-    made = build(block, vocab=VOCAB)
+    made = build_model(block, vocab=VOCAB)
     there = on_device(made, optimizer, batch)
     for one, other in zip(there, results(made, CPU, optimizer, batch), strict=True):
         assert torch.allclose(one.held.double(), other.double(), rtol=1e-5, atol=1e-6), (one.held, other)
@@ -95,7 +95,7 @@ def test_families_stay_on_their_device(name):
 
 @pytest.mark.parametrize("name", FAMILIES[:4])
 def test_families_stay_on_their_device_by_fused_attention(name):
-    assert on_device(build(named(name).block, vocab=VOCAB), "adamw", BATCH, "fused")
+    assert on_device(build_model(named(name).block, vocab=VOCAB), "adamw", BATCH, "fused")
 
 
 def test_random_models_of_all_blocks_stay_on_their_device():
@@ -117,7 +117,7 @@ def test_soft_targets_stay_on_their_device():
 @pytest.mark.parametrize("place", ["greedy's and the beam's logits", "what a beam keeps", "the encoder's input"])
 def test_a_tensor_that_is_made_elsewhere_is_seen(place, planted, monkeypatch):
     where = {"greedy's and the beam's logits": (decode, "log_partition"), "what a beam keeps": (beams, "_end"),
-             "the encoder's input": (Model, "encode")}
+             "the encoder's input": (Seq2SeqModel, "encode")}
     owner, name = where[place]
     kept = getattr(owner, name)
 
@@ -132,7 +132,7 @@ def test_a_tensor_that_is_made_elsewhere_is_seen(place, planted, monkeypatch):
 
 @pytest.mark.parametrize(("optimizer", "batch"), [("adamw", BATCH), ("muon", BATCH), ("soap", BATCH), ("adamw", SOFT)])
 def test_an_update_waits_for_nothing(optimizer, batch):
-    made = build(named("small/partialformer").block, vocab=VOCAB).train()
+    made = build_model(named("small/partialformer").block, vocab=VOCAB).train()
     engine = Engine(made, Recipe(steps=10, optimizer=optimizer), CPU)
     engine.update([batch], 1e-3)  # the first one of soap looks whether its gradients are finite
     with Waits() as waits:
@@ -147,7 +147,7 @@ def test_an_adaptive_softmax_waits_once_a_band():
     """Whose tokens are in a band is known to the device alone."""
     bands = {"embedding.cutoffs": (3, 6), "embedding.factor": 2}
     found = assemble(answers(embedding="adaptive") | bands)
-    engine = Engine(build(found.block, vocab=VOCAB), Recipe(steps=10), CPU)
+    engine = Engine(build_model(found.block, vocab=VOCAB), Recipe(steps=10), CPU)
     with Waits() as waits:
         engine.update([BATCH], 1e-3)
     assert waits.found == {"nonzero": 2}
@@ -156,12 +156,12 @@ def test_an_adaptive_softmax_waits_once_a_band():
 def test_greedy_waits_once_a_step_and_less_where_that_is_asked_for():
     made, source = model(5, vocab=12), sources(5, 7, vocab=12)
     with Waits() as each:
-        one = greedy(made, source)
+        one = greedy_search(made, source)
     with Waits() as seldom:
-        other = greedy(made, source, apart=4)
+        other = greedy_search(made, source, compaction_interval=4)
     steps = int(one.lengths.max())
     assert steps > 4 and each.count <= steps + 1 and seldom.count <= steps // 4 + 2  # one is for the greatest length
-    assert one.best() == other.best()
+    assert one.best_ids() == other.best_ids()
     assert torch.equal(one.lengths, other.lengths) and torch.allclose(one.scores, other.scores, atol=1e-12)
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from scalesearch.nn.beam_search import beam_search
-from scalesearch.nn.decode import BOS, EOS, greedy
+from scalesearch.nn.decode import BOS, EOS, greedy_search
 from scalesearch.nn.ensemble import Ensemble
 from tests.nn.test_decode import model, sources
 
@@ -33,13 +33,13 @@ def test_a_wide_beam_is_an_exhaustive_search_of_the_mean(seeds: tuple[int, ...])
 @pytest.mark.parametrize("beam", [1, 3])
 def test_twice_the_same_model_says_what_it_says_alone(beam: int) -> None:
     made, source = model(1, vocab=12), sources(5, 9, vocab=12)
-    alone, twice = (greedy(some, source) if beam == 1 else beam_search(some, source, beam=beam)
+    alone, twice = (greedy_search(some, source) if beam == 1 else beam_search(some, source, beam=beam)
                     for some in (made, Ensemble([made, made])))
-    assert alone.best() == twice.best()
+    assert alone.best_ids() == twice.best_ids()
     assert torch.allclose(alone.scores.double(), twice.scores.double(), atol=1e-6)
 
 
 def test_members_differ_from_their_ensemble() -> None:
     members, source = [model(1, vocab=12), model(2, vocab=12)], sources(3, 20, vocab=12)
-    together = greedy(Ensemble(members), source).best()
-    assert all(greedy(made, source).best() != together for made in members)
+    together = greedy_search(Ensemble(members), source).best_ids()
+    assert all(greedy_search(made, source).best_ids() != together for made in members)

@@ -13,9 +13,9 @@ from scalesearch.blocks.seq2seq import TYING_MODES
 from scalesearch.blocks.stacks import SOLVERS
 from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.cost import ledger
-from scalesearch.nn.verify import verify
+from scalesearch.nn.verify import verify_costs
 from scalesearch.space.assembly.architecture import Architecture
-from scalesearch.testing import check_bill, check_columns, check_model, random_architecture
+from scalesearch.testing import check_costs, check_model, check_population_costs, random_architecture
 from tests.blocks.catalogue import CATALOGUE
 from tests.nn.covering import covering, words
 
@@ -49,13 +49,13 @@ WORDS = {
 @pytest.mark.parametrize("kernel", ["fused", "products"])
 def test_block_costs_what_pytorch_counts(name: str, kernel: str) -> None:
     for seed in range(6):
-        check_bill(CATALOGUE[name](Random(seed)), kernel)
+        check_costs(CATALOGUE[name](Random(seed)), kernel)
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_block_costs_the_same_with_arrays_for_sizes(name: str) -> None:
     for seed in range(6):
-        check_columns(CATALOGUE[name](Random(seed)).block)
+        check_population_costs(CATALOGUE[name](Random(seed)).block)
 
 
 @cache
@@ -87,8 +87,8 @@ def test_random_networks_of_all_families() -> None:
 def test_fvcore_agrees_once_its_norms_are_taken_off(count: int) -> None:
     rng = Random(7)
     for architecture in covering(rng, count, encoder__depth=1, decoder__depth=1):
-        for check in verify(architecture.block, rng.randint(1, 6), rng.randint(1, 6), rng.randint(4, 20)):
-            assert check.agrees, (check, architecture.answers)
+        for check in verify_costs(architecture.block, rng.randint(1, 6), rng.randint(1, 6), rng.randint(4, 20)):
+            assert check.is_equal, (check, architecture.answers)
 
 
 def test_a_bill_that_departs_from_the_forward_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,4 +97,4 @@ def test_a_bill_that_departs_from_the_forward_is_caught(monkeypatch: pytest.Monk
     monkeypatch.setattr(ledger, "walk", lambda *args, **kwargs: (
         replace(line, calls=line.calls + 1) for line in walk(*args, **kwargs)))
     with pytest.raises(AssertionError):
-        check_bill(CATALOGUE["linear"](Random(1)))
+        check_costs(CATALOGUE["linear"](Random(1)))

@@ -160,12 +160,12 @@ def models(layers: int) -> dict[str, Architecture]:
 
 def test_every_architecture_can_be_built() -> None:
     """As modules on the meta device, with as many parameters as the ledger says; the deep ones in the next test."""
-    from scalesearch.nn.build import build
+    from scalesearch.nn.build import build_model
 
     chosen = models(layers=16)
     assert len(chosen) > 40
     for file, architecture in chosen.items():
-        model = build(architecture.block, vocab=32768, device="meta")
+        model = build_model(architecture.block, vocab=32768, device="meta")
         assert (
             sum(weight.numel() for weight in model.parameters()) == cost(architecture.block, COMMON)["params.total"]
         ), file
@@ -174,10 +174,10 @@ def test_every_architecture_can_be_built() -> None:
 @pytest.mark.slow
 def test_every_architecture_does_what_its_bill_says() -> None:
     """The common protocol's params and MACs as PyTorch and fvcore count them."""
-    from scalesearch.nn.verify import verify
+    from scalesearch.nn.verify import verify_costs
 
     for file, architecture in models(layers=99).items():
-        assert all(check.agrees for check in verify(architecture.block, 30, 30, 32768)), file
+        assert all(check.is_equal for check in verify_costs(architecture.block, 30, 30, 32768)), file
 
 
 @pytest.mark.parametrize(

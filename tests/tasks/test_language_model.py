@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from scalesearch.data import BOS, EOS, PAD, eval_batches
-from scalesearch.nn import build
+from scalesearch.nn import build_model
 from scalesearch.tasks import TASKS
 from scalesearch.tasks.language_model import count_words
 from scalesearch.train import Recipe, train
@@ -23,7 +23,7 @@ HOW = Recipe(steps=1, threads=1, device="cpu", precision="fp32")
 
 
 def engine_for(corpus) -> Engine:
-    model = build(model_for(TASK).block, vocab=corpus.tokenizer.vocab_size, seed=1, dtype=torch.float64)
+    model = build_model(model_for(TASK).block, vocab=corpus.tokenizer.vocab_size, seed=1, dtype=torch.float64)
     return Engine(model.eval(), HOW, Hardware.from_recipe(HOW))
 
 

@@ -135,6 +135,6 @@ class HeadLinear(Block):
 
     def forward(self, module: Any, x: Any) -> Any:
         by_head = x.flatten(0, 1).transpose(0, 1)  # (heads, batch · positions, d_in)
-        y = by_head @ module.ready("weight").transpose(1, 2)
-        y = y + module.ready("bias")[:, None] if self.bias else y
+        y = by_head @ module.cast_weight("weight").transpose(1, 2)
+        y = y + module.cast_weight("bias")[:, None] if self.bias else y
         return y.transpose(0, 1).unflatten(0, x.shape[:2])

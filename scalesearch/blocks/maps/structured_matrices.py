@@ -186,8 +186,8 @@ class GroupLinear(Block):
 
     def forward(self, module: Any, x: Any) -> Any:
         parts = x.reshape(-1, self.groups, x.shape[-1] // self.groups).transpose(0, 1)  # (groups, positions, features)
-        y = (parts @ module.ready("weight").transpose(1, 2)).transpose(0, 1).reshape(*x.shape[:-1], -1)
-        return add_promoted(y, module.ready("bias")) if self.bias else y
+        y = (parts @ module.cast_weight("weight").transpose(1, 2)).transpose(0, 1).reshape(*x.shape[:-1], -1)
+        return add_promoted(y, module.cast_weight("bias")) if self.bias else y
 
 
 def _balanced_factors(n: int) -> tuple[int, int]:

@@ -78,11 +78,11 @@ class ChainLinearBase(Block):
 
     def forward(self, module: Any, x: Any) -> Any:
         if self.applies_cores:
-            y = self.cores.apply(self.ordered_cores(module.ready), x.reshape(-1, self.d_in))
+            y = self.cores.apply(self.ordered_cores(module.cast_weight), x.reshape(-1, self.d_in))
             y = y.view(*x.shape[:-1], -1)[..., : self.d_out]
         else:
             y = module.linear(x, "product", lambda: (self.matrix(module).t(), None))
-        return add_promoted(y, module.ready("bias")) if self.bias else y
+        return add_promoted(y, module.cast_weight("bias")) if self.bias else y
 
 
 @block

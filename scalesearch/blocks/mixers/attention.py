@@ -184,7 +184,7 @@ class Attention(Mixer):
     def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None, carried_scores: Any = None,
                 memory: Any = None) -> Any:
         y = x if memory is None else memory
-        joined = self._fused_projection(module, x) if memory is None and module.folds is not None and cache is not None else None
+        joined = self._fused_projection(module, x) if memory is None and module.weight_cache is not None and cache is not None else None
         query = self.gating.features(functools.partial(self._map, module), "Q", x) if joined is None else joined[0]
         query = self._split(query, self.score_heads)
         if self.rotary:
@@ -226,7 +226,7 @@ class Attention(Mixer):
         if self.rotary:
             key = apply_rotary(key, cached_length(m, cache))
         if cache is not None:
-            key, value = (cache.keep if self.cross else cache.append)(m, key, value)
+            key, value = (cache.store_source if self.cross else cache.append)(m, key, value)
         return key, value
 
     def project(self, m: Any, y: Any) -> tuple[Any, Any]:

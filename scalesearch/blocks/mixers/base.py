@@ -65,7 +65,7 @@ class Mixer(Block):
         Args:
             token_mask: (batch, positions of x) True where there is no padding, or None where no padding matters.
             bias: added to scores, (batch or 1, 1 or heads, queries or 1, keys): hides padding and later positions.
-            cache: what earlier steps of decoding kept (:class:`scalesearch.nn.model.Cache`), or None.
+            cache: what earlier steps of decoding kept (:class:`scalesearch.nn.model.DecodingCache`), or None.
             carried_scores: scores by name, from layer to layer.
         """
         raise NotImplementedError

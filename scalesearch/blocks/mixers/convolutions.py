@@ -111,7 +111,7 @@ class ConvolutionMixer(Mixer):
         # Right before the taps: what a matrix makes of zeros is its bias.
         y = y if token_mask is None else y * token_mask[..., None]
         before = self.kernel - 1 if self.decoder else self.kernel // 2
-        seen = pad(y, (0, 0, before, self.kernel - 1 - before)) if cache is None else cache.follow(module, y, before)
+        seen = pad(y, (0, 0, before, self.kernel - 1 - before)) if cache is None else cache.append_window(module, y, before)
         return module.out(module.convolution(seen, *([module.taps(y)] if self.kernel_type == "predicted" else [])))
 
 

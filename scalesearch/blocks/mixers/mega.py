@@ -137,7 +137,7 @@ class GatedCrossAttention(Mixer):
         if cache is None:
             key, value = self.project(module, memory)
         else:
-            key, value = cache[module] if module in cache else cache.keep(module, *self.project(module, memory))
+            key, value = cache[module] if module in cache else cache.store_source(module, *self.project(module, memory))
         near = module.distances(_at(x, cache), key.shape[2])
         mixed = module.core(query[:, None], key, value, near if bias is None else add_promoted(near, bias))[:, 0]
         return gated_update(x, update, module.out(multiply_promoted(silu(reset), mixed)))

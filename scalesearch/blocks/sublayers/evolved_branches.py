@@ -169,4 +169,4 @@ class EvolvedBranches(Mixer):
         from torch.nn.functional import pad
 
         y, before = y if present is None else y * present[..., None], self._past_positions(kernel)
-        return pad(y, (0, 0, before, kernel - 1 - before)) if cache is None else cache.follow(key, y, before)
+        return pad(y, (0, 0, before, kernel - 1 - before)) if cache is None else cache.append_window(key, y, before)

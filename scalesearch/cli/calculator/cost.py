@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from scalesearch.cost import Cost
-    from scalesearch.nn.verify import Check
+    from scalesearch.nn.verify import CostCheck
     from scalesearch.space import Space
     from scalesearch.space.assembly.architecture import Architecture
 
@@ -97,18 +97,18 @@ def _one(file: str, settings: tuple[str, ...], lengths: dict[str, Any], levels: 
     space, architecture, picked = _architecture(file, settings, lengths, way, seed)
     protocol = protocol_of(space.protocol, **lengths).at(architecture.vocab)
     result = cost(architecture.block, protocol)
-    checks: list[Check] = []
+    checks: list[CostCheck] = []
     if verified:
-        from scalesearch.nn.verify import verify
+        from scalesearch.nn.verify import verify_costs
 
-        checks = verify(architecture.block, protocol.source, protocol.target, protocol.vocab)
+        checks = verify_costs(architecture.block, protocol.source, protocol.target, protocol.vocab)
     if as_json:
         extra = {"picked": picked} if picked else {}
-        extra |= {"verify": [{**vars(check), "agrees": check.agrees} for check in checks]} if verified else {}
+        extra |= {"verify": [{**vars(check), "agrees": check.is_equal} for check in checks]} if verified else {}
         print_costs(_record(result, architecture, levels) | extra, protocol)
     else:
         _print(result, architecture, levels, checks, picked)
-    if not all(check.agrees for check in checks):
+    if not all(check.is_equal for check in checks):
         raise SystemExit(1)
 
 
@@ -138,7 +138,7 @@ def _record(result: Cost, architecture: Architecture, levels: int) -> dict[str, 
     return record
 
 
-def _print(result: Cost, architecture: Architecture, levels: int, checks: list[Check], picked: dict[str, Any]) -> None:
+def _print(result: Cost, architecture: Architecture, levels: int, checks: list[CostCheck], picked: dict[str, Any]) -> None:
     from scalesearch.cost.tables import memory_line, tables
 
     memory, protocol = memory_line(result), result.protocol  # first, for a fit that is not there
@@ -150,16 +150,16 @@ def _print(result: Cost, architecture: Architecture, levels: int, checks: list[C
                    f"{protocol.conventions}"]))
 
 
-def _checks(checks: list[Check], result: Cost) -> Table:
+def _checks(checks: list[CostCheck], result: Cost) -> Table:
     from rich.text import Text
 
     rows = []
     for check in checks:
-        difference = f"{check.theirs - check.ours:+,}" if check.theirs != check.ours else "0"
-        verdict = Text("equal" if not check.explained else f"{check.why}; then equal")
-        if not check.agrees:
-            verdict = Text(f"unexplained: {check.theirs - check.explained - check.ours:+,}", "red")
-        rows.append((check.what, check.counter, f"{check.ours:,}", f"{check.theirs:,}", difference, verdict))
+        difference = f"{check.measured - check.expected:+,}" if check.measured != check.expected else "0"
+        verdict = Text("equal" if not check.explained else f"{check.explanation}; then equal")
+        if not check.is_equal:
+            verdict = Text(f"unexplained: {check.measured - check.explained - check.expected:+,}", "red")
+        rows.append((check.quantity, check.counter, f"{check.expected:,}", f"{check.measured:,}", difference, verdict))
     lengths = result.protocol
     title = f"one teacher-forced pass, S={lengths.source}, T={lengths.target}, V={lengths.vocab}"
     return make_table(("", "counter", "ours", "theirs", "difference", "explained"), rows, (0, 1, 5), title)

@@ -16,7 +16,7 @@ from scalesearch.export.huggingface.bundle import bundle_source
 from scalesearch.export.huggingface.card import model_card
 from scalesearch.export.huggingface.tokenizer import check_tokenizer, tokenizer_json
 from scalesearch.files import write_json, write_text
-from scalesearch.nn.decode import longest
+from scalesearch.nn.decode import default_max_lengths
 from scalesearch.train.checkpoint import WEIGHTS_FILE, Checkpoint
 from scalesearch.train.scoring.evaluate import DecodingOptions
 
@@ -111,7 +111,7 @@ def model_config(trained: Checkpoint, dtype: str) -> dict[str, Any]:
 
 def generation_config(trained: Checkpoint) -> dict[str, Any]:
     """The content of ``generation_config.json``: how the model was scored."""
-    recipe, most = trained.recipe, int(longest(torch.ones(1, trained.max_source_length + 1)))
+    recipe, most = trained.recipe, int(default_max_lengths(torch.ones(1, trained.max_source_length + 1)))
     beam = {"num_beams": recipe.beam, "length_penalty": recipe.length_penalty, "early_stopping": "never"}
     return {
         "pad_token_id": PAD,

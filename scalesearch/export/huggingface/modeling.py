@@ -18,10 +18,10 @@ from transformers.utils.generic import can_return_tuple
 
 from scalesearch.blocks.core import PAD
 from scalesearch.blocks.seq2seq import mask_bias
-from scalesearch.nn.build import build
-from scalesearch.nn.decode import BOS, EOS, limits
-from scalesearch.nn.model import Cache, Memory
-from scalesearch.nn.module import Dropout
+from scalesearch.nn.build import build_model
+from scalesearch.nn.decode import BOS, EOS, length_limits
+from scalesearch.nn.model import DecodingCache, EncoderMemory
+from scalesearch.nn.module import DropoutRates
 
 ARCHITECTURE: Any = None  # put here by the bundle
 
@@ -72,12 +72,12 @@ class EncoderWrapper:
         return self.forward(*args, **kwargs)
 
 
-class TransformersCache(Cache, transformers.Cache):
+class TransformersCache(DecodingCache, transformers.Cache):
     """Keys, values and whatever else of earlier positions the architecture needs."""
 
     def __init__(self) -> None:
         transformers.Cache.__init__(self, layers=[])
-        Cache.__init__(self)
+        DecodingCache.__init__(self)
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """The number of target positions seen."""
@@ -112,8 +112,8 @@ class ScalesearchForSeq2SeqLM(transformers.PreTrainedModel, transformers.Generat
 
     def __init__(self, config: ScalesearchConfig) -> None:
         super().__init__(config)
-        rates = Dropout(config.dropout, config.attention_dropout, config.activation_dropout)
-        self.model = build(ARCHITECTURE, vocab=config.vocab_size, init=config.init, seed=config.seed, dropout=rates,
+        rates = DropoutRates(config.dropout, config.attention_dropout, config.activation_dropout)
+        self.model = build_model(ARCHITECTURE, vocab=config.vocab_size, init=config.init, seed=config.seed, dropout=rates,
                            device=torch.get_default_device(), dtype=torch.get_default_dtype())
         self.post_init()
 
@@ -154,7 +154,7 @@ class ScalesearchForSeq2SeqLM(transformers.PreTrainedModel, transformers.Generat
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
         if past_key_values is None and (self.config.use_cache and labels is None if use_cache is None else use_cache):
             past_key_values = TransformersCache()
-        memory = Memory(encoder_outputs[0], self._bias(encoder_outputs, attention_mask))
+        memory = EncoderMemory(encoder_outputs[0], self._bias(encoder_outputs, attention_mask))
         logits = self.model.logits(self.model.decode(decoder_input_ids, memory, past_key_values))
         loss = None
         if labels is not None:
@@ -195,10 +195,10 @@ class ScalesearchForSeq2SeqLM(transformers.PreTrainedModel, transformers.Generat
         asked = generation_config is not None or not {"max_length", "max_new_tokens"}.isdisjoint(kwargs)
         if token_limits is None and source is not None and not asked:
             mask = kwargs.get("attention_mask")
-            token_limits = limits(self.model, source if mask is None else source.masked_fill(mask == 0, PAD))
+            token_limits = length_limits(self.model, source if mask is None else source.masked_fill(mask == 0, PAD))
         if token_limits is not None:
             logits_processor = [LengthLimitProcessor(token_limits), *(logits_processor or [])]
             kwargs["max_length"] = int(token_limits.max()) + 2  # with BOS and EOS
-        with self.model.folded():
+        with self.model.cached_weights():
             processors = transformers.LogitsProcessorList(logits_processor or [])
             return super().generate(inputs, generation_config, processors, **kwargs)

@@ -1,7 +1,7 @@
 """ONNX graphs of a model: what is made of the source, and a decoding step with its cache.
 
 ``encoder`` takes token ids (batch, source); ``decoder`` new tokens, what the encoder made, what earlier steps kept. An
-entry of :class:`~scalesearch.nn.model.Cache` is an input under its module's path, and what comes of it an output with
+entry of :class:`~scalesearch.nn.model.DecodingCache` is an input under its module's path, and what comes of it an output with
 ``.next`` behind; cross keys and values are outputs of the encoder. A decoder-only model reads the source and goes on by
 the same graph; its encoder moves padding. What follows from weights alone is left to onnxruntime, which computes it on
 loading a graph: a file has each weight as it was trained, once.
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from scalesearch.blocks.seq2seq import DecoderOnly
 from scalesearch.errors import UserError
-from scalesearch.nn.model import Cache, Model
+from scalesearch.nn.model import DecodingCache, Seq2SeqModel
 from scalesearch.nn.module import Module
 
 TRACING_SIZES = {"batch": 3, "source": 7, "past": 5, "new": 4}  # as traced: torch.export takes 0 and 1 for constants
@@ -50,7 +50,7 @@ class OnnxGraph:
     outputs: list[str]
 
 
-def build_graphs(model: Model) -> dict[str, Any]:
+def build_graphs(model: Seq2SeqModel) -> dict[str, Any]:
     """``encoder`` and ``decoder`` as models of onnx_ir."""
     model.requires_grad_(False)
     kept = cache_entries(model)
@@ -59,7 +59,7 @@ def build_graphs(model: Model) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def cache_entries(model: Model) -> list[CacheEntry]:
+def cache_entries(model: Seq2SeqModel) -> list[CacheEntry]:
     """Tensors that the cache holds after a step; what another step makes longer is of the past."""
     source = torch.full((TRACING_SIZES["batch"], TRACING_SIZES["source"]), 4)
     memory, cache, steps = model.encode(source), model.new_cache(), []
@@ -69,14 +69,14 @@ def cache_entries(model: Model) -> list[CacheEntry]:
                       for at, tensor in enumerate(kept)})
     names, found = {module: name for name, module in model.named_modules()}, []
     for (module, at), shape in steps[0].items():
-        of_source = module in cache.of_source
+        of_source = module in cache.source_modules
         grown = ["past" if n != after else n for n, after in zip(shape, steps[1][module, at])]
         axes = (grown[1], "source", *grown[3:]) if of_source else tuple(grown[1:])
         found.append(CacheEntry(module, f"{names[module]}.{at}", of_source, ("batch", *axes)))
     return found
 
 
-def _encoder_decoder(model: Model, kept: list[CacheEntry]) -> dict[str, OnnxGraph]:
+def _encoder_decoder(model: Seq2SeqModel, kept: list[CacheEntry]) -> dict[str, OnnxGraph]:
     of_source, of_past = ([entry for entry in kept if entry.is_from_source is which] for which in (True, False))
 
     def encode(source: Tensor) -> tuple[Tensor, ...]:
@@ -94,7 +94,7 @@ def _encoder_decoder(model: Model, kept: list[CacheEntry]) -> dict[str, OnnxGrap
             "decoder": OnnxGraph(step, {**inputs, **_inputs(kept)}, ["logits", *_output_names(of_past)])}
 
 
-def _decoder_only(model: Model, kept: list[CacheEntry]) -> dict[str, OnnxGraph]:
+def _decoder_only(model: Seq2SeqModel, kept: list[CacheEntry]) -> dict[str, OnnxGraph]:
     def encode(source: Tensor) -> tuple[Tensor, ...]:
         moved: tuple[Tensor, ...] = model.block.encode(model, source)
         return moved
@@ -121,16 +121,16 @@ def _output_names(kept: list[CacheEntry]) -> list[str]:
     return [f"{entry.name}.next" for entry in kept]
 
 
-def _build_cache(kept: list[CacheEntry], values: tuple[Tensor, ...], seen: Tensor) -> Cache:
-    cache = Cache()
+def _build_cache(kept: list[CacheEntry], values: tuple[Tensor, ...], seen: Tensor) -> DecodingCache:
+    cache = DecodingCache()
     cache.length = seen.shape[0]
     for entry, value in zip(kept, values):
         cache.entries[entry.module] = (*cache.entries.get(entry.module, ()), value)
-    cache.of_source = {entry.module for entry in kept if entry.is_from_source}
+    cache.source_modules = {entry.module for entry in kept if entry.is_from_source}
     return cache
 
 
-def _cache_tensors(cache: Cache, kept: list[CacheEntry]) -> list[Tensor]:
+def _cache_tensors(cache: DecodingCache, kept: list[CacheEntry]) -> list[Tensor]:
     return [tensor for module in dict.fromkeys(entry.module for entry in kept) for tensor in cache[module]]
 
 

@@ -36,7 +36,7 @@ def heatmap(found: Fairness) -> Figure | None:
             axes.text(middle, -0.15, name_in(rule), ha="center", va="bottom", fontsize=8)
         axes.set_yticks(np.arange(len(lost)) + 0.5, [name_in(one.architecture) for one in found.regrets])
         axes.invert_yaxis()
-        axes.grid(False)
+        axes.to_grid(False)
         axes.tick_params(length=0)
         figure.colorbar(mesh, ax=axes, extend="max", shrink=0.6, label="Loss above its best\n(nats a character)")
     return figure

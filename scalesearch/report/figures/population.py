@@ -133,7 +133,7 @@ def _in_columns(panels: Sequence[Panel]) -> list[list[Panel]]:
 
 def _draw_shares(axes: Axes, name: str, rows: pd.DataFrame, last: bool) -> None:
     places = np.arange(len(rows))[::-1]
-    axes.grid(False)
+    axes.to_grid(False)
     axes.barh(places, 100 * rows["share"], color=FRONT, height=0.78)
     axes.set_yticks(places, rows["answer"].map(name_in), fontsize=7)
     axes.set_title(name_in(name), loc="left", fontsize=8, pad=2)

@@ -80,12 +80,12 @@ class DryRun:
         """Peak learning rates by group of weights, of the first architecture that would be trained."""
         if not self.trained:
             return []
-        from scalesearch.nn import build
+        from scalesearch.nn import build_model
         from scalesearch.train.updates.parametrization import summarize_scales
 
         first, recipe = assemble(self.trained[0].answers), self.spec.recipe_space.build_recipe(self.trained[0].tuned)
         words = self.evaluator.protocol.at(first.vocab).words
-        return summarize_scales(build(first.block, vocab=words, device="meta"), recipe)
+        return summarize_scales(build_model(first.block, vocab=words, device="meta"), recipe)
 
     def to_json(self) -> dict[str, object]:
         """JSON of all fields."""

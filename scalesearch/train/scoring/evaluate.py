@@ -11,7 +11,7 @@ from scalesearch.blocks.seq2seq import DecoderOnly
 from scalesearch.data import Corpus, Split, Tokenizer, eval_batches, restore_order
 from scalesearch.errors import UserError
 from scalesearch.nn.beam_search import beam_search
-from scalesearch.nn.decode import greedy
+from scalesearch.nn.decode import greedy_search
 from scalesearch.tasks import TASKS
 from scalesearch.tasks.language_model import perplexity
 from scalesearch.train.checkpoint import Checkpoint
@@ -130,7 +130,7 @@ def translate(model: Any, split: Split, tokenizer: Tokenizer, hardware: Hardware
 def _decode_batch(model: Any, source: torch.Tensor, search: DecodingOptions) -> list[list[tuple[list[int], float]]]:
     """Ids and score of the best hypotheses of each sentence of a batch."""
     if search.beam == 1:
-        found = greedy(model, source)
+        found = greedy_search(model, source)
     else:
         found = beam_search(model, source, search.beam, search.length_penalty, nbest=search.n_best)
     hypotheses = found.ranked()

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from scalesearch.data import Split, make_batch
-from scalesearch.nn.decode import greedy
+from scalesearch.nn.decode import greedy_search
 from scalesearch.train.hardware import Hardware
 
 MAX_SENTENCES, WARM_UP_SENTENCES = 32, 3
@@ -36,7 +36,7 @@ def measure_latency(model: Any, split: Split, hardware: Hardware, check: Callabl
         start = time.perf_counter()
         with torch.inference_mode(), hardware.autocast():
             source = hardware.to_device(batch.source)
-            model(source, hardware.to_device(batch.target_in)) if windows else greedy(model, source)
+            model(source, hardware.to_device(batch.target_in)) if windows else greedy_search(model, source)
         if hardware.device.type == "cuda":
             torch.cuda.synchronize(hardware.device)
         times.append(1e3 * (time.perf_counter() - start))

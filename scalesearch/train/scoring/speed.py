@@ -15,8 +15,8 @@ import torch
 
 from scalesearch.data import Batch, BatchStream, Corpus, Split, eval_batches
 from scalesearch.nn.beam_search import beam_search
-from scalesearch.nn.causality import causality
-from scalesearch.nn.decode import greedy
+from scalesearch.nn.causality import check_causality
+from scalesearch.nn.decode import greedy_search
 from scalesearch.tasks import TASKS
 from scalesearch.train.effort import OTHER, SCORING, UPDATES, VALIDATION, Effort, read_clocks
 from scalesearch.train.hardware import Hardware
@@ -70,7 +70,7 @@ def measure_speed(architecture: Any, corpus: Corpus, recipe: Recipe, max_seconds
     start, each = read_time(), max_seconds / 3
     vocab, hardware = corpus.tokenizer.vocab_size, Hardware.from_recipe(recipe)
     model = build_initial_model(architecture.block, vocab, recipe, 1)
-    causality(model, vocab)
+    check_causality(model, vocab)
     check_lengths(model, corpus, recipe)
     engine, feed = Engine(model.to(hardware.device).train(), recipe, hardware), BatchStream(corpus.train, recipe.max_tokens, 1)
     other = read_time() - start
@@ -96,7 +96,7 @@ def _evaluation_times(engine: Engine, corpus: Corpus, recipe: Recipe, seconds: f
         def run(batch: Batch) -> None:
             source, longest = engine.hardware.to_device(batch.source), batch.target_out.shape[1]
             with engine.hardware.autocast():
-                found = greedy(engine.model, source, longest) if beam == 1 else \
+                found = greedy_search(engine.model, source, longest) if beam == 1 else \
                     beam_search(engine.model, source, beam, recipe.length_penalty, longest)
             found.lengths.tolist()
 

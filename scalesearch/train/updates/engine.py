@@ -9,7 +9,7 @@ from torch import Tensor
 
 from scalesearch.data import PAD, Batch
 from scalesearch.data.split import IntArray
-from scalesearch.nn import Dropout, build
+from scalesearch.nn import DropoutRates, build_model
 from scalesearch.train import checkpoint
 from scalesearch.train.hardware import Hardware, TrainingFailedError, check_memory, is_out_of_memory
 from scalesearch.train.recipe import Recipe
@@ -152,8 +152,8 @@ def build_initial_model(block: Any, vocab: int, recipe: Recipe, seed: int) -> An
     """Builds the model before its first update; seeds all random number generators of PyTorch."""
     check_memory(block, vocab)
     torch.manual_seed(seed)
-    rates = Dropout(recipe.dropout, recipe.attention_dropout, recipe.activation_dropout)
-    model = build(block, vocab=vocab, init=recipe.init, seed=seed, dropout=rates)
+    rates = DropoutRates(recipe.dropout, recipe.attention_dropout, recipe.activation_dropout)
+    model = build_model(block, vocab=vocab, init=recipe.init, seed=seed, dropout=rates)
     with torch.no_grad():
         for name, scale in weight_scales(model, recipe).items():
             model.get_parameter(name).mul_(scale.init_factor)

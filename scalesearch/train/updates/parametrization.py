@@ -26,7 +26,7 @@ from scalesearch.blocks.layers import Layer
 from scalesearch.blocks.maps.linear_factories import LowRankLinear as LowRank
 from scalesearch.blocks.mixers.base import Mixer
 from scalesearch.blocks.multi_path import MultiPath
-from scalesearch.nn.init import chain_deviations, fan_in
+from scalesearch.nn.init import chain_std, fan_in
 from scalesearch.nn.module import Module
 from scalesearch.train.recipe import LearningRate, Recipe
 
@@ -149,7 +149,7 @@ def _classify_weight(node: Module, path: str, name: str) -> WeightUse:
     block, start = node.block, node.block.initialization(name)
     shape = block.weights()[name]
     if start in ("cores", "table cores"):
-        core, whole = chain_deviations(block, start, path)
+        core, whole = chain_std(block, start, path)
         rows = math.prod(block.cores.a)  # type: ignore[attr-defined]
         size = math.prod(block.cores.c) if start == "table cores" else rows  # type: ignore[attr-defined]
         return WeightUse("core", size, core / (whole * len(block.cores.a)))  # type: ignore[attr-defined]

@@ -7,10 +7,10 @@ import torch
 
 from scalesearch.blocks.core import SRC
 from scalesearch.blocks.maps.dextra import DExTra
-from scalesearch.nn.build import module
+from scalesearch.nn.build import build_module
 from scalesearch.space import Space, Unbuildable
 from scalesearch.testing.checks import check_model
-from scalesearch.testing.draws import random_architecture, small_space
+from scalesearch.testing.random_models import random_architecture, small_space
 
 
 @pytest.mark.parametrize(("depth", "multiplier", "maps"), [
@@ -26,7 +26,7 @@ def test_maps_have_the_published_sizes(depth: int, multiplier: float, maps: list
 
 
 def test_the_first_maps_groups_meet_in_the_second_by_shuffling() -> None:
-    unit = module(DExTra(8, 8, 8, (SRC,), 2, 1.0, 2)).double()
+    unit = build_module(DExTra(8, 8, 8, (SRC,), 2, 1.0, 2)).double()
     x = torch.randn(1, 1, 8, dtype=torch.float64)
     seen = torch.autograd.functional.jacobian(lambda y: unit.map0(y), x)[0, 0, :, 0, 0]
     assert not seen[:4, 4:].any() and not seen[4:, :4].any() and seen[:4, :4].all()

@@ -6,10 +6,10 @@ import torch
 from scalesearch.blocks.core import SRC
 from scalesearch.blocks.maps.structured_matrices import GroupLinear, HypercomplexLinear, KroneckerLinear
 from scalesearch.cost import cost, find_protocol
-from scalesearch.lowering.refusals import refusals
-from scalesearch.nn.build import build
+from scalesearch.lowering.unsupported import find_unsupported_parts
+from scalesearch.nn.build import build_model
 from scalesearch.space import Space
-from scalesearch.testing.checks import module
+from scalesearch.testing.checks import build_module
 from tests.architectures import transformer
 from tests.errors import refuses
 
@@ -23,14 +23,14 @@ def params(**changes) -> int:
 @pytest.mark.parametrize("block", [KroneckerLinear(6, 8, (SRC,), True, 3),
                                    HypercomplexLinear(6, 8, (SRC,), True, 2, 3)])
 def test_cores_are_factors_of_kronecker_products(block) -> None:
-    made = module(block, vocab=5).requires_grad_(False)
+    made = build_module(block, vocab=5).requires_grad_(False)
     x = torch.randn(2, 4, 6, dtype=made.core0.dtype)
     matrix = sum(torch.kron(made.core0[0, :, :, k], made.core1[k, :, :, 0]) for k in range(made.core0.shape[3]))
     torch.testing.assert_close(made(x), x @ matrix + made.bias)
 
 
 def test_groups_are_blocks_on_a_diagonal() -> None:
-    made = module(GroupLinear(6, 4, (SRC,), True, 2), vocab=5).requires_grad_(False)
+    made = build_module(GroupLinear(6, 4, (SRC,), True, 2), vocab=5).requires_grad_(False)
     x = torch.randn(2, 4, 6, dtype=made.weight.dtype)
     torch.testing.assert_close(made(x), x @ torch.block_diag(*made.weight).t() + made.bias)
 
@@ -56,7 +56,7 @@ def test_a_table_is_looked_up_and_multiplied_by_as_one_matrix(kind: str, tie: st
     """37 tokens have no even factors: products have 40 rows, and scores of none but the 37."""
     space = Space.parse(f"width: 24\nembedding: {{ tie: {tie}, positions: none }}\nmatrices.embedding: {kind}\n"
                         "encoder: { depth: 1, heads: 2 }\ndecoder: { depth: 1, heads: 2 }")
-    made = build(space.closed().block, vocab=37, dtype=torch.float64).requires_grad_(False)
+    made = build_model(space.closed().block, vocab=37, dtype=torch.float64).requires_grad_(False)
     matrix, x = made.embedding.target.table(torch.arange(37)), torch.randn(5, 24, dtype=torch.float64)
     assert made.logits(x).shape == (5, 37)
     if tie != "none":
@@ -88,4 +88,4 @@ def test_one_place_has_one_structure_and_sizes_must_divide() -> None:
         transformer(16, 1, 1, matrices__out="group", matrices__out__groups=3)
     with refuses("unbuildable", 1.0, key="matrices.ffn.ratio"):
         transformer(16, 1, 1, matrices__ffn="chain", matrices__ffn__ratio=1.0, matrices__ffn__length=2)
-    assert not refusals(transformer(16, 1, 1, matrices__out="group", matrices__out__groups=2).block)
+    assert not find_unsupported_parts(transformer(16, 1, 1, matrices__out="group", matrices__out__groups=2).block)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from scalesearch.blocks.maps.chain_cores import ChainCores, prime_factors, split_factors
 from scalesearch.blocks.maps.tensor_chains import ChainEmbedding, ChainLinear
-from scalesearch.nn.build import build, module
+from scalesearch.nn.build import build_model, build_module
 from scalesearch.space.assembly.architecture import assemble
 from tests.architectures import answers
 from tests.errors import refuses
@@ -74,7 +74,7 @@ def test_the_published_bond_of_length_four_is_the_code_s(a: int, c: int, ratio: 
 @given(st.integers(1, 40), st.integers(1, 40), st.floats(0.05, 0.95), st.integers(2, 4), st.integers(0, 99))
 def test_core_by_core_equals_the_matrix(a: int, c: int, ratio: float, length: int, seed: int) -> None:
     torch.manual_seed(seed)
-    one, other = (module(chain(a, c, ratio, length, apply), dtype=torch.float64) for apply in ("cores", "matrix"))
+    one, other = (build_module(chain(a, c, ratio, length, apply), dtype=torch.float64) for apply in ("cores", "matrix"))
     other.load_state_dict(one.state_dict())
     x = torch.randn(2, 3, a, dtype=torch.float64)
     with torch.no_grad():
@@ -84,7 +84,7 @@ def test_core_by_core_equals_the_matrix(a: int, c: int, ratio: float, length: in
 @settings(max_examples=40, deadline=None)
 @given(st.integers(4, 60), st.integers(1, 30), st.floats(0.05, 0.95), st.integers(2, 4))
 def test_a_row_that_is_looked_up_is_that_of_the_matrix(vocab: int, d: int, ratio: float, length: int) -> None:
-    table = module(ChainEmbedding(d, ("src",), ratio, length), vocab=vocab, dtype=torch.float64)
+    table = build_module(ChainEmbedding(d, ("src",), ratio, length), vocab=vocab, dtype=torch.float64)
     cores = [getattr(table, f"core{i}") for i in range(length)]
     matrix = ChainCores.fit_ratio(vocab, d, ratio, length, "solved").matrix(cores)[0, :, :, 0].detach()
     ids = torch.randint(0, vocab, (2, 5))
@@ -102,7 +102,7 @@ def test_the_cheaper_way_is_taken() -> None:
 
 
 def test_a_chain_starts_with_the_variance_of_a_matrix() -> None:
-    made = build(assemble(answers(width=64, tensor_chain__attention=0.5, tensor_chain__length=2,
+    made = build_model(assemble(answers(width=64, tensor_chain__attention=0.5, tensor_chain__length=2,
                                   tensor_chain__apply="matrix", tensor_chain__bond="solved",
                                   encoder__head_dim=32, decoder__head_dim=32)).block, vocab=9)
     query = made.encoder.layers[0].attention.query

@@ -18,7 +18,7 @@ from scalesearch.blocks.ffn import FFN, FFNS, register_ffn
 from scalesearch.blocks.maps.linear_factories import DENSE
 from scalesearch.export.huggingface import bundle as bundling
 from scalesearch.export.huggingface.bundle import bundle_source, format_block
-from scalesearch.nn import build
+from scalesearch.nn import build_model
 from scalesearch.space.assembly.architecture import assemble
 from scalesearch.testing import random_architecture
 from tests.architectures import answers
@@ -67,7 +67,7 @@ def loaded(network: Any, folder: Path, name: str) -> Any:
 
 def same(network: Any, folder: Path, name: str) -> Any:
     """The bundle, whose model has given the logits of ours, all at once and step by step with reordered rows."""
-    ours = build(network, vocab=V, seed=3).eval()
+    ours = build_model(network, vocab=V, seed=3).eval()
     module = loaded(network, folder, name)
     theirs = module.build(module.ARCHITECTURE, vocab=V, seed=3).eval()
     assert [(key, weight.tolist()) for key, weight in theirs.state_dict().items()] == [

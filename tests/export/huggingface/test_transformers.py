@@ -18,9 +18,9 @@ from scalesearch.cli import translate as translate_verb
 from scalesearch.data import EOS, Tokenizer
 from scalesearch.export.huggingface.format import HuggingFaceDecoder, HuggingFaceFormat
 from scalesearch.export.huggingface.tokenizer import check_tokenizer, tokenizer_json
-from scalesearch.nn import build
+from scalesearch.nn import build_model
 from scalesearch.nn.beam_search import beam_search
-from scalesearch.nn.decode import greedy, limits
+from scalesearch.nn.decode import greedy_search, length_limits
 from scalesearch.space.assembly.architecture import assemble
 from scalesearch.testing import random_architecture
 from scalesearch.train import read_checkpoint
@@ -70,7 +70,7 @@ def test_every_family_decodes_as_ours_with_a_cache_and_without(trained, tmp_path
     networks = [*covering(rng, 8), random_architecture(rng, model="decoder-only")]
     for number, architecture in enumerate(networks):
         vocab = trained.tokenizer.vocab_size
-        model = build(architecture.block, vocab=vocab, seed=number).eval()
+        model = build_model(architecture.block, vocab=vocab, seed=number).eval()
         one = replace(trained, model=model, architecture=architecture, folder=None)
         place = tmp_path / f"network{number}"
         place.mkdir()
@@ -78,26 +78,26 @@ def test_every_family_decodes_as_ours_with_a_cache_and_without(trained, tmp_path
         assert isinstance(theirs, HuggingFaceDecoder)
         assert theirs.model.num_parameters() == sum(weight.numel() for weight in model.parameters())
         rows = sources(vocab, rng)
-        most = limits(model, padded(rows)).tolist()
-        assert theirs.greedy(rows, most) == greedy(model, padded(rows)).best(), architecture.answers
+        most = length_limits(model, padded(rows)).tolist()
+        assert theirs.greedy(rows, most) == greedy_search(model, padded(rows)).best_ids(), architecture.answers
         plain, uncached = (theirs.model.generate(padded(rows), num_beams=3, use_cache=cache) for cache in (True, False))
         assert torch.equal(plain, uncached), architecture.answers
 
 
 def test_sentences_that_end_by_themselves_decode_as_ours_and_beams_find_no_worse(trained, tmp_path):
     architecture = assemble(answers(**{"embedding.tie": "none", "width": 32, "decoder.head_dim": 16}))
-    model = build(architecture.block, vocab=trained.tokenizer.vocab_size, seed=3).eval()
+    model = build_model(architecture.block, vocab=trained.tokenizer.vocab_size, seed=3).eval()
     with torch.no_grad():
         for weight in model.parameters():
             weight *= 2 if weight.dim() > 1 else 1  # so that words depend on more than the word before
     one = replace(trained, model=model, architecture=architecture, folder=None)
     rows = sources(trained.tokenizer.vocab_size, Random(2), 40)
     theirs, source = HuggingFaceFormat().open_decoder(written(one, tmp_path), 1), padded(rows)
-    found, most = greedy(model, source), limits(model, source)
-    assert theirs.greedy(rows, most.tolist()) == found.best()
+    found, most = greedy_search(model, source), length_limits(model, source)
+    assert theirs.greedy(rows, most.tolist()) == found.best_ids()
     assert 5 < int((found.lengths[:, 0] <= most).sum()) < 35  # some are cut, some are not
     few = torch.full((len(rows),), 3)
-    assert theirs.greedy(rows, few.tolist()) == greedy(model, source, few).best()
+    assert theirs.greedy(rows, few.tolist()) == greedy_search(model, source, few).best_ids()
     # Theirs goes on with all beams where ours ends some, so it may find better ones, and what both find has one score.
     ours = beam_search(model, source, 4, 1.0, nbest=2).ranked()
     pairs = [(mine[0], hers[0]) for mine, hers in zip(ours, theirs.beam_search(rows, most.tolist(), DecodingOptions(4, 1.0, n_best=2)))]
@@ -149,7 +149,7 @@ def test_weights_may_be_in_bf16_or_drawn_anew(trained, folder, tmp_path):
     assert load(tmp_path, dtype=torch.float32).dtype == torch.float32
     half.generate(padded(sources(trained.tokenizer.vocab_size, Random(5))))
     fresh = transformers.AutoModelForSeq2SeqLM.from_config(load(folder).config, trust_remote_code=True)
-    wanted = build(trained.architecture.block, vocab=trained.tokenizer.vocab_size, init=trained.recipe.init)
+    wanted = build_model(trained.architecture.block, vocab=trained.tokenizer.vocab_size, init=trained.recipe.init)
     assert all(torch.equal(*pair) for pair in zip(fresh.parameters(), wanted.parameters(), strict=True))
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from scalesearch.cost import Cost, cost, find_protocol
 from scalesearch.library import find_file
-from scalesearch.lowering.refusals import refusals
+from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.space import Space, Unbuildable, read_space
 from scalesearch.space.syntax.diagnostics import SpaceErrors
 from tests.errors import refuses
@@ -83,8 +83,8 @@ def test_what_needs_layers_alike_is_refused(key: str, changes: dict[str, str]) -
 
 
 def test_ctranslate2_has_one_number_of_heads() -> None:
-    assert not refusals(space(**{HIDDEN: "[8, 16, 8]"}, decoder__head_dim="[4, 8]").closed().block)
-    found = refusals(space(encoder__heads="[2, 4, 4]", encoder__head_dim="8").closed().block)
+    assert not find_unsupported_parts(space(**{HIDDEN: "[8, 16, 8]"}, decoder__head_dim="[4, 8]").closed().block)
+    found = find_unsupported_parts(space(encoder__heads="[2, 4, 4]", encoder__head_dim="8").closed().block)
     assert len(found) == 1 and found[0].startswith("encoder: ")
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from scalesearch.cost import cost, find_protocol, protocol_of
-from scalesearch.nn import build
+from scalesearch.nn import build_model
 from scalesearch.space import Space
 from scalesearch.space.schema.cost_names import OWN
 from tests.errors import refuses
@@ -31,10 +31,10 @@ def test_an_own_vocabulary_costs_what_the_built_model_has(kind: str, vocab: int)
     own = Space.parse(f"{PLAIN}vocab: {vocab}\n{EMBEDDINGS[kind]}").closed()
     bill = cost(own.block, protocol_of(own.protocol, source=5, target=7))
     assert bill.values == cost(free.block, find_protocol("forward", 5, 7, vocab)).values
-    model = build(own.block, vocab=vocab)
+    model = build_model(own.block, vocab=vocab)
     assert sum(weight.numel() for weight in model.parameters()) == bill["params.total"]
     assert {name: weight.shape for name, weight in model.named_parameters()} == {
-        name: weight.shape for name, weight in build(free.block, vocab=vocab).named_parameters()}
+        name: weight.shape for name, weight in build_model(free.block, vocab=vocab).named_parameters()}
     assert own.vocab == vocab and free.vocab is None
     assert own.id != free.id and own.id != Space.parse(f"{PLAIN}vocab: 70\n{EMBEDDINGS[kind]}").closed().id
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from scalesearch.cost import cost, protocol_of
 from scalesearch.data import DataSpec, Tokenizer
 from scalesearch.errors import UserError
-from scalesearch.lowering import LONGEST
+from scalesearch.lowering import MAX_SOURCE_TOKENS
 from scalesearch.report.labels import conventions, describe, protocol_words
 from scalesearch.report.records import proxies_of
 from scalesearch.space import read_space
@@ -52,7 +52,7 @@ reference: {{ name: mine, set: {{ width: 24, vocab: 52, encoder.ffn.relu.hidden:
 STUDY = f"{SPACE}{REST}rungs: {{ first: 0.25, spacing: 2, eta: 2 }}\nproposer: random\nproxies: no\nout: found\n"
 
 
-@pytest.mark.parametrize(("artefact", "longest"), [("ctranslate2-int8", 40), ("onnx-int8", LONGEST)])
+@pytest.mark.parametrize(("artefact", "longest"), [("ctranslate2-int8", 40), ("onnx-int8", MAX_SOURCE_TOKENS)])
 def test_an_artefact_takes_sentences_as_long_as_the_data_s(tmp_path: Path, artefact: str, longest: int) -> None:
     """CTranslate2's file holds a table of positions."""
     write_text(tmp_path)

@@ -8,7 +8,7 @@ import sacrebleu
 import torch
 
 from scalesearch.data import Split, load_corpus
-from scalesearch.nn import build
+from scalesearch.nn import build_model
 from scalesearch.tasks.translation import bleu_chrf_scores, tokenized_bleu
 from scalesearch.train.hardware import Hardware, TrainingFailedError
 from scalesearch.train.scoring.evaluate import (
@@ -43,7 +43,7 @@ def test_one_sequence_of_source_and_target_needs_positions_for_both(corpus) -> N
     long, whole = replace(corpus, valid=pairs, train=pairs), recipe(score_on="valid")
     for length, fits in ((16, True), (15, False)):
         one = tiny(model="decoder-only", embedding__positions="learned", embedding__max_length=length)
-        model = build(one.block, vocab=corpus.tokenizer.vocab_size)
+        model = build_model(one.block, vocab=corpus.tokenizer.vocab_size)
         if fits:
             check_lengths(model, long, whole)
             model(*(torch.ones(2, size, dtype=torch.int64) for size in (7, 9)))
@@ -59,7 +59,7 @@ def test_perplexity_of_a_hopeless_loss_is_none() -> None:
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_translations_come_in_the_splits_order_however_they_are_batched(corpus, beam: int) -> None:
-    model = build(tiny().block, vocab=corpus.tokenizer.vocab_size, seed=2, dtype=torch.float64).eval()
+    model = build_model(tiny().block, vocab=corpus.tokenizer.vocab_size, seed=2, dtype=torch.float64).eval()
     hardware, ids = Hardware.from_recipe(recipe()), corpus.test.source_ids
     for tokens in (12, 2048):
         found = translate(model, corpus.test, corpus.tokenizer, hardware, DecodingOptions(beam, batch_tokens=tokens, n_best=beam))

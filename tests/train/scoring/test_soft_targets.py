@@ -8,7 +8,7 @@ import torch
 
 from scalesearch.data import PAD, Batch, make_batch
 from scalesearch.data.soft_targets import SoftTargetMetadata, SoftTargets, record_dtype, record_offsets
-from scalesearch.nn import build
+from scalesearch.nn import build_model
 from scalesearch.nn.ensemble import Ensemble
 from scalesearch.train.hardware import Hardware
 from scalesearch.train.scoring import soften as module
@@ -25,7 +25,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def models(corpus, count: int) -> list[torch.nn.Module]:
-    return [build(tiny(width=8 * seed).block, vocab=corpus.tokenizer.vocab_size, seed=seed).eval()
+    return [build_model(tiny(width=8 * seed).block, vocab=corpus.tokenizer.vocab_size, seed=seed).eval()
             for seed in range(1, count + 1)]
 
 

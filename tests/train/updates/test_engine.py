@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scalesearch.data import PAD, BatchStream, Split, make_batch
 from scalesearch.data.soft_targets import SoftTargets, record_dtype, record_offsets
-from scalesearch.nn import build
+from scalesearch.nn import build_model
 from scalesearch.train.hardware import Hardware, is_out_of_memory
 from scalesearch.train.updates.engine import Engine, build_initial_model, split_batch
 from tests.train.conftest import recipe, tiny
@@ -18,7 +18,7 @@ from tests.train.conftest import recipe, tiny
 
 def engine(corpus, **changes) -> Engine:
     how = recipe(**changes)
-    model = build(tiny(width=8).block, vocab=corpus.tokenizer.vocab_size, seed=1, dtype=torch.float64)
+    model = build_model(tiny(width=8).block, vocab=corpus.tokenizer.vocab_size, seed=1, dtype=torch.float64)
     return Engine(model.train(), how, Hardware.from_recipe(how))
 
 

@@ -11,11 +11,11 @@ from scalesearch.blocks.maps.linear_factories import Chain, LowRank
 from scalesearch.blocks.mixers.base import Mixer
 from scalesearch.blocks.multi_path import MultiPath
 from scalesearch.data import make_batch
-from scalesearch.nn.build import module
-from scalesearch.nn.init import chain_deviations
+from scalesearch.nn.build import build_module
+from scalesearch.nn.init import chain_std
 from scalesearch.nn.module import Module
 from scalesearch.space.assembly.architecture import assemble
-from scalesearch.testing.draws import random_architecture
+from scalesearch.testing.random_models import random_architecture
 from scalesearch.train.hardware import Hardware
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.updates.engine import Engine, build_initial_model
@@ -105,7 +105,7 @@ def test_with_last_maps_of_zero_every_branch_gives_zero_and_can_learn(seed: int)
 
 @pytest.mark.parametrize("site", [LowRank(3), Chain(0.5, 2), Chain(0.5, 3), Chain(0.7, 4)])
 def test_a_factor_on_a_map_is_one_on_its_matrix(site) -> None:
-    node = module(site(24, 36, ("src",), bias=False))
+    node = build_module(site(24, 36, ("src",), bias=False))
     eye = torch.eye(24)
     before = node(eye)
     with torch.no_grad():
@@ -118,7 +118,7 @@ def test_a_factor_on_a_map_is_one_on_its_matrix(site) -> None:
 def test_a_step_on_cores_changes_the_matrix_as_one_on_a_dense_matrix(length: int) -> None:
     """Of n cores each contributes 1/n: together, where they agree, as much as the dense matrix's rate."""
     block = Chain(0.5, length)(240, 360, ("src",), bias=False)
-    core, whole = chain_deviations(block, "cores", "any")
+    core, whole = chain_std(block, "cores", "any")
     growth, rate, rng = core / (whole * length), 1e-3, torch.Generator().manual_seed(0)
     cores = [core * torch.randn(*shape, generator=rng) for shape in block.weights().values()]
     before = block.cores.matrix(cores)

@@ -99,7 +99,7 @@ def _pictures(facts: Facts, trials: Sequence[Trial]) -> list[Part]:
                 values = np.array([_amount(trial, quantity, name) for trial in trials]) / 1e6
                 axes.barh(places, values, left=left, color=color, height=0.7, label=name)
                 left += values
-            axes.grid(False, axis="y")
+            axes.to_grid(False, axis="y")
             axes.set_yticks(places, [str(trial.number) for trial in trials])
             axes.set(xlabel=words, ylabel="Trial")
             axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(SECTIONS), borderaxespad=0.3)

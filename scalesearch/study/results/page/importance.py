@@ -163,7 +163,7 @@ def _picture(facts: Facts, found: list[Importance], trials: int) -> Part:
                                  for one in found])
         axes.set_xlabel(f"Share of the importance for {label(facts.main)}")
         axes.set_xlim(left=0)
-        axes.grid(False, axis="y")
+        axes.to_grid(False, axis="y")
     words = "; ".join(f"{one.name} {one.value:.2f} ({one.low:.2f} to {one.high:.2f})" for one in found)
     some = " In brackets: trials that have it, where not all do." if any(one.trials < trials for one in found) else ""
     caption = (f"PED-ANOVA (Optuna) over {trials} feasible finished trials: how differently the best quarter by "

@@ -27,103 +27,103 @@ from scalesearch.blocks.weight_sharing import CrossStackTie
 
 
 @dataclass(frozen=True)
-class Weight:
+class WeightRef:
     """A weight of the model, by its owner's name in the state dict."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class Constant:
+class ConstantTensor:
     """A constant: ``zeros``, ``ones``, ``identity``, ``sinusoid`` (of rows, of features) or ``step`` (of one layer)."""
 
-    kind: str
+    type: str
     shape: tuple[Size, ...]
     index: int = 0  # of a step's layer
 
 
 @dataclass(frozen=True)
-class Flipped:
+class TransposedMatrix:
     """A matrix, transposed."""
 
-    of: Source
+    matrix: TensorExpression
 
 
 @dataclass(frozen=True)
-class Product:
+class MatrixProduct:
     """The matrix product of two."""
 
-    left: Source
-    right: Source
+    left: TensorExpression
+    right: TensorExpression
 
 
 @dataclass(frozen=True)
-class Sum:
+class TensorSum:
     """A sum of equal shapes; a vector adds to each row of a matrix."""
 
-    parts: tuple[Source, ...]
+    parts: tuple[TensorExpression, ...]
 
 
 @dataclass(frozen=True)
-class Joined:
+class Concatenation:
     """Parts one behind the other, along the first axis."""
 
-    parts: tuple[Source, ...]
+    parts: tuple[TensorExpression, ...]
 
 
 @dataclass(frozen=True)
-class Padded:
+class HeadPadding:
     """Rows in groups, one a head, each group filled with zeros to ``size`` rows."""
 
-    of: Source
+    matrix: TensorExpression
     heads: Size
     size: Size
 
 
 @dataclass(frozen=True)
-class Contracted:
+class ContractedChain:
     """The matrix that a tensor chain stands for, or its first ``rows``."""
 
     cores: ChainCores
-    parts: tuple[Source, ...]
+    parts: tuple[TensorExpression, ...]
     rows: Any = None
 
 
 @dataclass(frozen=True)
-class Diagonal:
-    """A matrix with the matrices of ``of``, along its first axis, on its diagonal, and zeros elsewhere."""
+class BlockDiagonal:
+    """A matrix with the matrices of ``matrices``, along its first axis, on its diagonal, and zeros elsewhere."""
 
-    of: Source
+    matrices: TensorExpression
 
 
-Source: TypeAlias = Weight | Constant | Flipped | Product | Sum | Joined | Padded | Contracted | Diagonal
+TensorExpression: TypeAlias = WeightRef | ConstantTensor | TransposedMatrix | MatrixProduct | TensorSum | Concatenation | HeadPadding | ContractedChain | BlockDiagonal
 
 # Lookups, and outputs, that are one matrix of all tokens.
-TABLES = (Embedding, ChainEmbedding, KroneckerEmbedding, FactorizedEmbedding)
-OUTPUTS = (Linear, ChainLinear, LowRankLinear, FactorizedOutput, TiedChainOutput)
+SUPPORTED_TABLES = (Embedding, ChainEmbedding, KroneckerEmbedding, FactorizedEmbedding)
+SUPPORTED_OUTPUTS = (Linear, ChainLinear, LowRankLinear, FactorizedOutput, TiedChainOutput)
 
 
-def key(source: Any) -> Hashable:
+def sharing_key(source: Any) -> Hashable:
     """A value that is equal for expressions of equal values; sizes may be a population's."""
     if isinstance(source, tuple):
-        return tuple(map(key, source))
-    if isinstance(source, Weight):
+        return tuple(map(sharing_key, source))
+    if isinstance(source, WeightRef):
         return source.name
-    if isinstance(source, Contracted):
-        return "Contracted", key(source.parts)
+    if isinstance(source, ContractedChain):
+        return "Contracted", sharing_key(source.parts)
     if hasattr(source, "__dataclass_fields__"):
-        return type(source).__name__, *(key(getattr(source, field.name)) for field in fields(source))
+        return type(source).__name__, *(sharing_key(getattr(source, field.name)) for field in fields(source))
     return source if isinstance(source, str) else size_key(source)
 
 
-class Owners:
+class WeightOwners:
     """Names of the weights of one stack's layers, by their owners."""
 
     def __init__(self, path: str, layers: Repeat) -> None:
         self.path, self.depth = path, require_single_value(layers.depth)
         self._ties = {tie.part: tie for tie in layers.ties}
 
-    def name(self, layer: int, part: str, weight: str) -> str:
+    def owner_name(self, layer: int, part: str, weight: str) -> str:
         """Name of the owner of ``weight`` (a path) of a layer's ``part``."""
         tie, path = self._ties.get(part), f"{self.path}.{layer}.{part}"
         inner, _, last = weight.rpartition(".")
@@ -134,59 +134,59 @@ class Owners:
         return f"{path}.{weight}"
 
 
-def matrix(part: Block | Use, path: str) -> Source | None:
+def matrix_expression(part: Block | Use, path: str) -> TensorExpression | None:
     """The matrix (d_out, d_in) of the linear map at ``path``; None if it is none."""
     block = part.block if isinstance(part, Use) else part
     if type(block) in (Linear, UnsavedLinear):
-        return Weight(f"{path}.weight")
+        return WeightRef(f"{path}.weight")
     if isinstance(block, LowRankLinear):
-        return Product(Weight(f"{path}.up.weight"), Weight(f"{path}.down.weight"))
+        return MatrixProduct(WeightRef(f"{path}.up.weight"), WeightRef(f"{path}.down.weight"))
     if type(block) is GroupLinear:
-        return Diagonal(Weight(f"{path}.weight"))
+        return BlockDiagonal(WeightRef(f"{path}.weight"))
     if type(block) is TransposedLinear:
-        return Flipped(Weight(f"{path}.weight"))
+        return TransposedMatrix(WeightRef(f"{path}.weight"))
     if isinstance(block, TiedChainOutput):
-        return _chain(block.table, path)
+        return _chain_expression(block.table, path)
     if isinstance(block, ChainLinearBase):
-        return Flipped(_chain(block, path))
-    return Constant("identity", (block.d,)) if type(block) is Passthrough else None
+        return TransposedMatrix(_chain_expression(block, path))
+    return ConstantTensor("identity", (block.d,)) if type(block) is Passthrough else None
 
 
-def bias(part: Block | Use, path: str) -> Source | None:
+def bias_expression(part: Block | Use, path: str) -> TensorExpression | None:
     """The bias of the linear map at ``path``; None if it has none."""
     block = part.block if isinstance(part, Use) else part
     if not getattr(block, "bias", False):
         return None
-    return Weight(f"{path}.up.bias" if isinstance(block, LowRankLinear) else f"{path}.bias")
+    return WeightRef(f"{path}.up.bias" if isinstance(block, LowRankLinear) else f"{path}.bias")
 
 
-def table(block: Block, path: str, vocab: Size | None) -> Source | None:
+def table_expression(block: Block, path: str, vocab: Size | None) -> TensorExpression | None:
     """The table (tokens, features) of the lookup at ``path``; None if it is none."""
-    block = bound(block, vocab)
+    block = bind_vocabulary(block, vocab)
     if type(block) is Embedding:
-        return Weight(f"{path}.weight")
+        return WeightRef(f"{path}.weight")
     if isinstance(block, ChainTableBase):
-        return _chain(block, path)
+        return _chain_expression(block, path)
     if type(block) is FactorizedEmbedding:
-        inner = table(block.table, f"{path}.table", vocab)
-        return inner and Product(inner, Flipped(Weight(f"{path}.up.weight")))
+        inner = table_expression(block.table, f"{path}.table", vocab)
+        return inner and MatrixProduct(inner, TransposedMatrix(WeightRef(f"{path}.up.weight")))
     return None
 
 
-def bound(block: Block, vocab: Size | None) -> Block:
+def bind_vocabulary(block: Block, vocab: Size | None) -> Block:
     """``block`` for a vocabulary; as it is where blocks hold their own."""
     return block if vocab is None else block.bind_vocabulary(vocab)
 
 
-def output(use: Use, vocab: Size | None) -> tuple[Source | None, Source | None]:
+def output_expressions(use: Use, vocab: Size | None) -> tuple[TensorExpression | None, TensorExpression | None]:
     """Matrix (tokens, features) and bias of what makes scores of states; no matrix if it is no linear map."""
     if type(use.block) is FactorizedOutput:  # the table's two matrices, the other way round
         path = use.block.tied_table
-        return Product(Weight(f"{path}.table.weight"), Flipped(Weight(f"{path}.up.weight"))), None
-    path, block = use.tied or "output", bound(use.block, vocab)
-    return matrix(block, path), bias(block, path)
+        return MatrixProduct(WeightRef(f"{path}.table.weight"), TransposedMatrix(WeightRef(f"{path}.up.weight"))), None
+    path, block = use.tied or "output", bind_vocabulary(use.block, vocab)
+    return matrix_expression(block, path), bias_expression(block, path)
 
 
-def _chain(block: ChainLinearBase | ChainTableBase, path: str) -> Source:
-    parts = tuple(Weight(f"{path}.core{i}") for i in range(len(block.cores.input_factors)))
-    return Contracted(block.cores, parts, getattr(block, "vocab", None))
+def _chain_expression(block: ChainLinearBase | ChainTableBase, path: str) -> TensorExpression:
+    parts = tuple(WeightRef(f"{path}.core{i}") for i in range(len(block.cores.input_factors)))
+    return ContractedChain(block.cores, parts, getattr(block, "vocab", None))

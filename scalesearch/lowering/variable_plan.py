@@ -7,34 +7,34 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scalesearch.blocks.core import Size
-from scalesearch.lowering import sources
-from scalesearch.lowering.sources import Source
+from scalesearch.lowering import tensor_expressions
+from scalesearch.lowering.tensor_expressions import TensorExpression
 
 
 @dataclass(frozen=True)
-class Variable:
+class RuntimeVariable:
     """A variable of the artefact.
 
     Attributes:
         name: in the runtime's words, such as ``encoder/layer_0/ffn/linear_0/weight``.
         shape: (rows, columns) or (features,).
-        source: the expression over our weights that it holds.
-        quantised: a matrix of linear maps and tables, of which a quantisation makes another type.
+        expression: the expression over our weights that it holds.
+        is_quantized: a matrix of linear maps and tables, of which a quantisation makes another type.
     """
 
     name: str
     shape: tuple[Size, ...]
-    source: Source
-    quantised: bool = False
+    expression: TensorExpression
+    is_quantized: bool = False
 
     @property
-    def key(self) -> Hashable:
+    def sharing_key(self) -> Hashable:
         """Sharing key: variables with equal keys and shapes have equal values."""
-        return sources.key(self.source)
+        return tensor_expressions.sharing_key(self.expression)
 
 
 @dataclass
-class Plan:
+class VariablePlan:
     """All variables of an artefact, and its scalars.
 
     Bytes follow from it. Of the variables with one ``key`` and shape the first by name is stored, the others are its
@@ -47,10 +47,10 @@ class Plan:
         scalars: name to a number: a bool or an activation is int8, a count is int16 or int32, a scale is float32.
     """
 
-    variables: list[Variable] = field(default_factory=list)
+    variables: list[RuntimeVariable] = field(default_factory=list)
     scalars: dict[str, Any] = field(default_factory=dict)
 
-    def add(self, name: str, shape: tuple[Size, ...], source: Source | None, quantised: bool = False) -> None:
+    def add(self, name: str, shape: tuple[Size, ...], source: TensorExpression | None, is_quantized: bool = False) -> None:
         """Adds a variable, if there is something for it to hold."""
         if source is not None:
-            self.variables.append(Variable(name, shape, source, quantised))
+            self.variables.append(RuntimeVariable(name, shape, source, is_quantized))

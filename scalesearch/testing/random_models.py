@@ -13,10 +13,10 @@ from scalesearch.library import find_file
 from scalesearch.space import Space, Unbuildable, read_space
 from scalesearch.space.assembly.architecture import Architecture, assemble
 
-SHARED = ("encoder.attention", "encoder.ffn", "decoder.self", "decoder.cross", "decoder.ffn",
+SHARED_PARTS = ("encoder.attention", "encoder.ffn", "decoder.self", "decoder.cross", "decoder.ffn",
           *(f"{stack}.{word}" for stack in ("encoder", "decoder") for word in SUBLAYERS))
-ENCODERS = ("encoder.solver", "encoder.sublayers")  # words that decoders do not have
-SMALL = {
+ENCODER_ONLY_KEYS = ("encoder.solver", "encoder.sublayers")  # words that decoders do not have
+SMALL_SIZES = {
     "width": "4..24 step 2",
     "norm_kind": "layer | rms",
     # The library's file draws tied tables once in 75 networks: most chains and H-SoftPOS exclude them.
@@ -68,7 +68,7 @@ _KINDS = {"lightweight": _TAPS, "dynamic": _TAPS, "separable": "kernel: 1..9, gl
 _JOINED = "join: split | sum | before, channels: = width // 2 if join == split else 1"
 _OTHERS = ", ".join(f"{kind}: {{ {keys} }}" for kind, keys in _KINDS.items())
 _LOCAL = ", ".join(f"{kind}: {{ {keys}, {_JOINED} }}" for kind, keys in _KINDS.items() if kind != "mega")
-MIXED = {f"{stack}.{key}": f"{{ one of: {{ {kinds} }} }}" for stack in ("encoder", "decoder")
+MIXER_CHOICES = {f"{stack}.{key}": f"{{ one of: {{ {kinds} }} }}" for stack in ("encoder", "decoder")
          for key, kinds in (("mixer", f"attention: {{}}, {_OTHERS}"), ("local", f"none: {{}}, {_LOCAL}"))}
 
 
@@ -77,14 +77,14 @@ def small_space(**changes: str) -> Space:
 
     ``changes`` are written ``encoder__ffn="geglu"`` for ``encoder.ffn``.
     """
-    space = read_space(find_file("slim", "spaces")).set(SMALL)
+    space = read_space(find_file("slim", "spaces")).set(SMALL_SIZES)
     return space.set({path.replace("__", "."): text for path, text in changes.items()})
 
 
 @cache
 def _small_space(mixed: bool) -> Space:
     """Of the kinds that were registered first; ``mixed``: mixers other than attention, instead of it and beside it."""
-    return small_space().set(MIXED) if mixed else small_space()
+    return small_space().set(MIXER_CHOICES) if mixed else small_space()
 
 
 def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -> Architecture:
@@ -93,7 +93,7 @@ def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -
     What cannot be built is drawn again. ``fixed`` answers are written ``encoder__depth=3`` for ``encoder.depth``.
     """
     while True:
-        drawn = dict(_reconciled((space or _small_space(rng.random() < 0.4)).sample(rng)))
+        drawn = dict(_resolve_conflicts((space or _small_space(rng.random() < 0.4)).sample(rng)))
         if rng.random() < 0.7:
             drawn["model"] = "encoder-decoder"  # which has more that can go wrong
         if rng.random() < 0.1 and drawn["model"] == "encoder-decoder":
@@ -107,7 +107,7 @@ def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -
                 ("of", PATH_TARGETS), ("count", (1, 2, 3)), ("merge", MERGE_METHODS), ("norm", (False, True)))}
         drawn |= {path.replace("__", "."): value for path, value in fixed.items()}
         if rng.random() < 0.5:
-            for slot in SHARED:
+            for slot in SHARED_PARTS:
                 drawn[f"share.{slot}"] = random_schedule(rng, drawn[f"{slot.split('.')[0]}.depth"])
         if rng.random() < 0.2:
             _borrow(rng, drawn)
@@ -115,7 +115,7 @@ def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -
             if rng.random() < 0.2 and drawn[f"{stack}.depth"] > 2:
                 drawn |= {f"{stack}.middle_width": rng.randint(2, 12), "encoder.solver": "euler",
                           f"{stack}.residual_scores": rng.choice(["none", "previous"])}
-                drawn |= {f"share.{slot}": rng.choice(["own", "sandwich"]) for slot in SHARED if slot.startswith(stack)}
+                drawn |= {f"share.{slot}": rng.choice(["own", "sandwich"]) for slot in SHARED_PARTS if slot.startswith(stack)}
         try:
             if None not in drawn.values():  # a computed size that came out below 1
                 return assemble(drawn)
@@ -123,7 +123,7 @@ def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -
             continue
 
 
-def _reconciled(drawn: Mapping[str, Any]) -> dict[str, Any]:
+def _resolve_conflicts(drawn: Mapping[str, Any]) -> dict[str, Any]:
     """``drawn`` with one structure for each matrix, and lifts and groups where the width has their factors."""
     plain = {f"matrices.{place}": "dense" for place in ("attention", "ffn", "embedding", "output")
              if {drawn.get(f"{way}.{place}", "off") for way in ("tensor_chain", "low_rank")} != {"off"}}
@@ -141,7 +141,7 @@ def _reconciled(drawn: Mapping[str, Any]) -> dict[str, Any]:
 def _borrow(rng: Random, drawn: dict[str, Any]) -> None:
     """Let the decoder's mixers be the encoder's, as in EdgeFormer."""
     lent = {path: value for path, value in drawn.items() if path.startswith("encoder.") and ".ffn" not in path}
-    drawn |= {path.replace("en", "de", 1): lent[path] for path in lent if path not in ENCODERS}
+    drawn |= {path.replace("en", "de", 1): lent[path] for path in lent if path not in ENCODER_ONLY_KEYS}
     drawn |= {"decoder.pg.on": "both", "decoder.depth": rng.randint(1, 2)}
     drawn["encoder.depth"] = 2 * drawn["decoder.depth"]
     for slot in ("encoder.ffn", "decoder.ffn"):

@@ -15,32 +15,32 @@ from scalesearch.blocks.mixers import MIXERS
 from scalesearch.blocks.options import Option, option_fields
 
 LENGTH = "length"
-MANY = 12  # sizes that an option without bounds is drawn from
-TRIES = 1000
+MAX_OPTION_SIZES = 12  # sizes that an option without bounds is drawn from
+MAX_DRAWS = 1000
 
 
 @dataclass(frozen=True)
-class Specimen:
+class BlockSample:
     """A block and its inputs' shapes after the batch axis.
 
     Attributes:
         inputs: a shape for each input; None: an input that is absent.
-        ids: whether inputs are token ids.
-        more: what else its forward takes; ``LENGTH`` stands for the number of source positions.
+        takes_token_ids: whether inputs are token ids.
+        extra_arguments: what else its forward takes; ``LENGTH`` stands for the number of source positions.
     """
 
     block: Block
     inputs: tuple[Shape | None, ...]
-    ids: bool = False
-    more: tuple[object, ...] = ()
+    takes_token_ids: bool = False
+    extra_arguments: tuple[object, ...] = ()
 
 
-def size(rng: Random) -> int:
+def random_size(rng: Random) -> int:
     """A small size, 1 to 12."""
     return rng.randint(1, 12)
 
 
-def legal(option: Option, few: int = MANY) -> Sequence[Any]:
+def legal_values(option: Option, few: int = MAX_OPTION_SIZES) -> Sequence[Any]:
     """The values of an option; of a size at most ``few``, from its lowest."""
     if option.type == "flag":
         return False, True
@@ -51,7 +51,7 @@ def legal(option: Option, few: int = MANY) -> Sequence[Any]:
     return option.choices or range(low, 1 + (high if option.maximum is None else min(option.maximum, high)))
 
 
-def fitting(rng: Random, kind: type[Block], *given: Any) -> Block:
+def sample_valid_block(rng: Random, kind: type[Block], *given: Any) -> Block:
     """A block of a class with drawn options whose sizes agree.
 
     Args:
@@ -60,27 +60,27 @@ def fitting(rng: Random, kind: type[Block], *given: Any) -> Block:
     Raises:
         AssertionError: no draw fits.
     """
-    for _ in range(TRIES):
-        block = kind(*given, **{name: rng.choice(legal(option)) for name, option in option_fields(kind).items()})
+    for _ in range(MAX_DRAWS):
+        block = kind(*given, **{name: rng.choice(legal_values(option)) for name, option in option_fields(kind).items()})
         if block.validate() is None:
             return block
-    raise AssertionError(f"{kind.__name__}: of {TRIES} draws of its options none fits: {block.validate()}")
+    raise AssertionError(f"{kind.__name__}: of {MAX_DRAWS} draws of its options none fits: {block.validate()}")
 
 
-def site(rng: Random) -> LinearFactory:
+def random_linear_factory(rng: Random) -> LinearFactory:
     """Any site that goes with all sizes: a matrix, a tensor chain, a product of low rank, Kronecker products."""
     chain = Chain(rng.uniform(0.05, 0.9), rng.randint(2, 4), rng.choice(["cores", "matrix", "auto"]))
-    return rng.choice([DENSE, chain, chain, LowRank(size(rng)), Kronecker(rank=size(rng))])
+    return rng.choice([DENSE, chain, chain, LowRank(random_size(rng)), Kronecker(rank=random_size(rng))])
 
 
-def feed_forward(rng: Random, kind: str) -> Specimen:
+def ffn_sample(rng: Random, kind: str) -> BlockSample:
     """A feed-forward network of one kind over source positions."""
-    d = size(rng)
-    return Specimen(fitting(rng, FFNS[kind], d, (SRC,), site(rng)), ((SRC, d),))
+    d = random_size(rng)
+    return BlockSample(sample_valid_block(rng, FFNS[kind], d, (SRC,), random_linear_factory(rng)), ((SRC, d),))
 
 
-def mixing(rng: Random, name: str, kinds: Mapping[str, type[Block]] = MIXERS) -> Specimen:
+def mixer_sample(rng: Random, name: str, kinds: Mapping[str, type[Block]] = MIXERS) -> BlockSample:
     """A mixer of one kind, of an encoder or of a decoder."""
-    d, decoder = size(rng), rng.random() < 0.5
+    d, decoder = random_size(rng), rng.random() < 0.5
     axis = TGT if decoder else SRC
-    return Specimen(fitting(rng, kinds[name], d, axis, decoder, site(rng)), ((axis, d), None, None))
+    return BlockSample(sample_valid_block(rng, kinds[name], d, axis, decoder, random_linear_factory(rng)), ((axis, d), None, None))

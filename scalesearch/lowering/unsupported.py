@@ -14,11 +14,11 @@ from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.seq2seq import Embeddings
 from scalesearch.blocks.sizes import decide, is_set
 from scalesearch.blocks.stacks import Stack
-from scalesearch.lowering import sources
-from scalesearch.lowering.ctranslate2 import ACTIVATIONS
+from scalesearch.lowering import tensor_expressions
+from scalesearch.lowering.ctranslate2 import CT2_ACTIVATION_IDS
 
 
-def refusals(block: Block) -> list[str]:
+def find_unsupported_parts(block: Block) -> list[str]:
     """The reasons why an architecture has no exact lowering, each with the part's path; none if it has one.
 
     They are the sections' own: those of a :class:`Section` alone are found as well, and their numbers add up.
@@ -27,7 +27,7 @@ def refusals(block: Block) -> list[str]:
     for name, part in block.parts().items():
         inner: Any = part.block if isinstance(part, Use) else part
         if name == "output":
-            found += [] if type(inner) in sources.OUTPUTS else [
+            found += [] if type(inner) in tensor_expressions.SUPPORTED_OUTPUTS else [
                 f"output: {type(inner).__name__} is no linear map to scores of all tokens"]
         elif name == "embedding":
             both = inner.parts() if isinstance(inner, Embeddings) else {}
@@ -41,7 +41,7 @@ def refusals(block: Block) -> list[str]:
 def _of_embedding(path: str, block: Any) -> Iterator[str]:
     if not isinstance(block, TokenEmbedding):
         yield f"{path}: {type(block).__name__} reads other tokens too, and the runtime looks up one"
-    elif type(block.table) not in sources.TABLES:
+    elif type(block.table) not in tensor_expressions.SUPPORTED_TABLES:
         yield f"{path}.table: {type(block.table).__name__} is no table"
 
 
@@ -70,7 +70,7 @@ def _of_stack(path: str, stack: Any) -> Iterator[str]:
     yield from _of_mixer(where, layer.main)
     if isinstance(layer.main, Attention) and layer.norm == "post" and (is_set(layer.main.clip) or layer.main.rotary):
         yield f"{where}: relative or rotary positions under norms after: the runtime then adds no absolute ones"
-    if not layer.ffn.empty and type(layer.ffn) not in ACTIVATIONS:
+    if not layer.ffn.empty and type(layer.ffn) not in CT2_ACTIVATION_IDS:
         yield f"{path}.ffn: {type(layer.ffn).__name__} is no feed-forward network of the runtime"
     elif layer.ffn.normed and not layer.ffn.empty:
         yield f"{path}.ffn: a norm of its hidden units, and the runtime's network has none"
@@ -113,5 +113,5 @@ def _no_maps(path: str, block: Block, names: Iterable[str]) -> Iterator[str]:
     """Of linear maps those that are no matrix."""
     parts = block.parts()
     for name in names:
-        if sources.matrix(parts[name], name) is None:
+        if tensor_expressions.matrix_expression(parts[name], name) is None:
             yield f"{path}.{name}: {type(parts[name]).__name__} stands for no one matrix"

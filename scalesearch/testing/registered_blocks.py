@@ -16,14 +16,14 @@ from scalesearch.cost import cost, find_protocol
 from scalesearch.feasible.count import Counter
 from scalesearch.feasible.sections import Decomposition
 from scalesearch.space import Space, Unbuildable
-from scalesearch.testing.checks import check_bill, check_columns, check_ends, check_model
-from scalesearch.testing.draws import random_architecture, small_space
-from scalesearch.testing.specimen import MANY, Specimen, feed_forward, legal, mixing
+from scalesearch.testing.block_sample import MAX_OPTION_SIZES, BlockSample, ffn_sample, legal_values, mixer_sample
+from scalesearch.testing.checks import check_costs, check_model, check_output_projections, check_population_costs
+from scalesearch.testing.random_models import random_architecture, small_space
 
-BLOCKS, MODELS, TRIALS = 12, 6, 24  # drawn, or searched, of each kind
+NUM_BLOCKS, NUM_MODELS, NUM_TRIALS = 12, 6, 24  # drawn, or searched, of each kind
 STACKS = ("encoder", "decoder")
-NOT_WOVEN = {"encoder": {}, "decoder": {"interleaved": "no"}}
-COSTS = ("params.total", "macs.total")
+NOT_INTERLEAVED = {"encoder": {}, "decoder": {"interleaved": "no"}}
+CHECKED_COSTS = ("params.total", "macs.total")
 
 
 def check_ffn(name: str) -> None:
@@ -35,19 +35,19 @@ def check_ffn(name: str) -> None:
     Raises:
         AssertionError, CausalityError: a check fails.
     """
-    for seed in range(BLOCKS):
-        specimen = feed_forward(Random(seed), name)
+    for seed in range(NUM_BLOCKS):
+        specimen = ffn_sample(Random(seed), name)
         units, parts = FFNS[name].hidden_part, specimen.block.parts()
         assert units is None or units in parts, f"{name}: no part {units}, which units names"
         _check_block(specimen)
-    keys = spelled(FFNS[name])
+    keys = option_texts(FFNS[name])
     changes: dict[str, Any] = {f"{stack}.ffn": {name: keys} for stack in STACKS}
     if "hidden" in keys:
         within = {"ratio": "1 | 2"} | {key: text for key, text in keys.items() if key != "hidden"}
         changes |= {f"{stack}.pg": {name: within} for stack in STACKS}
     _check_models(changes)
-    check_count(tiny({"ffn": {name: spelled(FFNS[name], few=2)}}))
-    check_search(tiny({"ffn": {"one of": {"relu": {}, name: keys}}}), "encoder.ffn", name)
+    check_count(tiny_space({"ffn": {name: option_texts(FFNS[name], few=2)}}))
+    check_search(tiny_space({"ffn": {"one of": {"relu": {}, name: keys}}}), "encoder.ffn", name)
 
 
 def check_mixer(name: str) -> None:
@@ -58,19 +58,19 @@ def check_mixer(name: str) -> None:
     Raises:
         AssertionError, CausalityError: a check fails.
     """
-    for seed in range(BLOCKS):
-        _check_block(mixing(Random(seed), name))
-    keys = spelled(MIXERS[name])
+    for seed in range(NUM_BLOCKS):
+        _check_block(mixer_sample(Random(seed), name))
+    keys = option_texts(MIXERS[name])
     for changes in ({f"{stack}.mixer": {name: keys} for stack in STACKS},
                     {f"{stack}.mixer": {"one of": {"attention": {}, name: keys}} for stack in STACKS}):
         _check_models(changes)
-    check_search(tiny({"mixer": {"one of": {"attention": {}, name: keys}}}), "encoder.mixer", name)
-    few = {"one of": {"attention": {"heads": "2 | 4"}, name: spelled(MIXERS[name], few=2)}}
-    check_count(tiny({"mixer": few, "depth": 2}, {"mixer": few}, model="encoder-decoder | decoder-only",
+    check_search(tiny_space({"mixer": {"one of": {"attention": {}, name: keys}}}), "encoder.mixer", name)
+    few = {"one of": {"attention": {"heads": "2 | 4"}, name: option_texts(MIXERS[name], few=2)}}
+    check_count(tiny_space({"mixer": few, "depth": 2}, {"mixer": few}, model="encoder-decoder | decoder-only",
                      share={"encoder": {"mixing": "own | one"}, "decoder": {"self": "own | encoder.mixing[1]"}}))
 
 
-def check_further(word: str) -> None:
+def check_sublayer(word: str) -> None:
     """Put the further sub-layer ``word`` through every check that ours go through.
 
     As :func:`check_mixer`; first, last and in parallel, shared, and in no layer.
@@ -78,36 +78,36 @@ def check_further(word: str) -> None:
     Raises:
         AssertionError, CausalityError: a check fails.
     """
-    for seed in range(BLOCKS):
-        _check_block(mixing(Random(seed), word, SUBLAYERS))
-    spelt = spelled(SUBLAYERS[word])
+    for seed in range(NUM_BLOCKS):
+        _check_block(mixer_sample(Random(seed), word, SUBLAYERS))
+    spelt = option_texts(SUBLAYERS[word])
     keys = {word: spelt} if spelt else {}
     few = {word: {key: " | ".join(text.split(" | ")[:2]) for key, text in list(spelt.items())[:4]}} if spelt else {}
     first, none = f"[{word}, attention, ffn]", "[attention, ffn]"
     orders = {"encoder": f"{first} | [[attention, {word}], ffn]", "decoder": f"[{word}, self, cross, ffn] | [self, "
               f"[cross, {word}], ffn, {word}]"}
     _check_models({f"{stack}.{key}": value for stack in STACKS
-                   for key, value in {**keys, "sublayers": orders[stack], **NOT_WOVEN[stack]}.items()})
-    check_search(tiny({"sublayers": f"{first} | {none}"} | keys), "encoder.sublayers", [word, "attention", "ffn"])
-    check_count(tiny({"sublayers": f"{first} | {none}", "depth": 2, "heads": "2 | 4"} | few,
+                   for key, value in {**keys, "sublayers": orders[stack], **NOT_INTERLEAVED[stack]}.items()})
+    check_search(tiny_space({"sublayers": f"{first} | {none}"} | keys), "encoder.sublayers", [word, "attention", "ffn"])
+    check_count(tiny_space({"sublayers": f"{first} | {none}", "depth": 2, "heads": "2 | 4"} | few,
                      share={"encoder": {word: "own | one"}}))
 
 
-def _check_block(specimen: Specimen) -> None:
-    check_bill(specimen)
-    check_columns(specimen.block)
-    check_ends(specimen)
+def _check_block(specimen: BlockSample) -> None:
+    check_costs(specimen)
+    check_population_costs(specimen.block)
+    check_output_projections(specimen)
 
 
 def _check_models(changes: Mapping[str, Any]) -> None:
     """Check some of the library's widest networks with ``changes``, as many of them decoder-only."""
-    space = small_space(**{path: flow(value) for path, value in changes.items()})
-    for seed in range(MODELS):
+    space = small_space(**{path: to_flow_yaml(value) for path, value in changes.items()})
+    for seed in range(NUM_MODELS):
         model = "decoder-only" if seed % 2 else "encoder-decoder"
         check_model(random_architecture(Random(seed), space, model=model), seed)
 
 
-def tiny(encoder: Mapping[str, Any], decoder: Mapping[str, Any] | None = None, **more: Any) -> Space:
+def tiny_space(encoder: Mapping[str, Any], decoder: Mapping[str, Any] | None = None, **more: Any) -> Space:
     """A small space with given keys of the stacks and of the top."""
     own = {"depth": 1, "ffn": {"relu": {"hidden": 16}}}
     return Space.of({"width": "8 | 12", "encoder": own | dict(encoder), "decoder": own | dict(decoder or {})} | more)
@@ -129,8 +129,8 @@ def check_count(space: Space) -> None:
             continue
         if architecture is not None:
             bill = cost(architecture.block, protocol)
-            bills.append((architecture.id, *(bill[name] for name in COSTS)))
-    counter = Counter(Decomposition(space, protocol, COSTS), [])
+            bills.append((architecture.id, *(bill[name] for name in CHECKED_COSTS)))
+    counter = Counter(Decomposition(space, protocol, CHECKED_COSTS), [])
     assert (counter.sheets, counter.sound, counter.distinct([])) == (sheets, len(bills), len({b[0] for b in bills}))
 
 
@@ -155,22 +155,22 @@ def check_search(space: Space, key: str, name: Any) -> None:
             raise optuna.TrialPruned(str(misfit)) from None
         proposed.add(answers[key] == name)
         bill = cost(architecture.block, protocol)
-        return tuple(bill[name] for name in COSTS)
+        return tuple(bill[name] for name in CHECKED_COSTS)
 
     sampler = FrontNeighbors(define=partial(suggest_params, space), seed=1, n_startup_trials=4)
     study = optuna.create_study(directions=["minimize", "maximize"], sampler=sampler)
-    study.optimize(objective, n_trials=TRIALS)
+    study.optimize(objective, n_trials=NUM_TRIALS)
     assert proposed == {True, False}, f"{name} was proposed {'always' if True in proposed else 'never'}"
 
 
-def spelled(kind: type[Block], few: int = MANY) -> dict[str, str]:
+def option_texts(kind: type[Block], few: int = MAX_OPTION_SIZES) -> dict[str, str]:
     """The options of a block class as keys, all legal values open, but ``few`` sizes."""
-    return {name: "yes | no" if option.type == "flag" else " | ".join(map(str, legal(option, few)))
+    return {name: "yes | no" if option.type == "flag" else " | ".join(map(str, legal_values(option, few)))
             for name, option in option_fields(kind).items()}
 
 
-def flow(value: Mapping[str, Any] | str) -> str:
+def to_flow_yaml(value: Mapping[str, Any] | str) -> str:
     """Keys as YAML in braces, as ``--set`` takes them."""
     if isinstance(value, str):
         return value
-    return "{ " + ", ".join(f"{key}: {flow(inside)}" for key, inside in value.items()) + " }"
+    return "{ " + ", ".join(f"{key}: {to_flow_yaml(inside)}" for key, inside in value.items()) + " }"
