@@ -54,7 +54,7 @@ def main() -> None:
     space = read_space("spaces/transformer.yaml")
     totals: dict[str, list[float]] = {}
     for extra in range(arguments.candidates):
-        rows = measure(dict(space.set({"encoder.depth": str(6 + extra)}).answer(lambda path, parameter: None)))
+        rows = measure(dict(space.with_overrides({"encoder.depth": str(6 + extra)}).resolve(lambda path, parameter: None)))
         for name, (seconds, _) in rows.items():
             totals.setdefault(name, []).append(seconds)
         ours, torchs = rows["scalesearch"][1]["macs.total"], rows["FlopCounterMode"][1]

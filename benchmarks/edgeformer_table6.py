@@ -119,7 +119,7 @@ def written(given: argparse.Namespace, vocab: int, name: str, quantise: str) -> 
     trained, folder = given.out / f"random-{vocab}", given.out / f"{vocab}-{name}-{quantise}"
     if not trained.exists():
         corpus = load_corpus(replace(read_data(given.data)[0], vocab=vocab))
-        architecture = read_space(find_file(given.architecture, "spaces")).closed()
+        architecture = read_space(find_file(given.architecture, "spaces")).single_architecture()
         describe_training(trained, architecture, corpus, Recipe(steps=1))
         write_weights(trained / WEIGHTS_FILE, build_model(architecture.block, vocab=corpus.tokenizer.vocab_size).state_dict())
     model, format = read_checkpoint(trained), get_format(name)

@@ -75,7 +75,7 @@ def architecture(name: str = "small/plain", **params: Any) -> Any:
     """A shipped architecture with some parameters changed (``__`` stands for a dot)."""
     space = read_space(find_file(name, "spaces"))
     changes = {key.replace("__", "."): str(value) for key, value in params.items()}
-    return (space.set(changes) if changes else space).closed()
+    return (space.with_overrides(changes) if changes else space).single_architecture()
 
 
 def plain(width: int = 128, hidden: int = 256) -> Any:
@@ -330,7 +330,7 @@ class StaticTrainer:
         if self.graphs[key] is None:
             function(*arguments)
         else:
-            self.graphs[key].replay()
+            self.graphs[key].replay_values()
 
     def capture(self, function: Callable[..., None], *arguments: Any) -> Any:
         """A graph of one call; weights, optimizer states and generators are as before."""
@@ -575,7 +575,7 @@ def updates(figures: Figures, given: argparse.Namespace) -> None:
                 runs[name](0)
             if cuda:
                 graph = next(iter(subject.graphs.values()))
-                runs["replay alone"] = lambda n, graph=graph: graph.replay()
+                runs["replay alone"] = lambda n, graph=graph: graph.replay_values()
             rates[precision] = in_turns(device, runs, 3, 0.5 if cuda else 0.05)
             figures.put("speed", precision, rates[precision])
             if cuda:
@@ -783,7 +783,7 @@ def streams(figures: Figures, given: argparse.Namespace) -> None:
                         main.wait_stream(stream)
                 finally:
                     graph.capture_end()
-            found = in_turns(device, {"turn": lambda n, graph=graph: graph.replay()}, 2, 0.4)["turn"]
+            found = in_turns(device, {"turn": lambda n, graph=graph: graph.replay_values()}, 2, 0.4)["turn"]
             figures.put(f"{count} branches of one graph", {"updates/s": rounded(count * found["updates/s"])})
 
 
@@ -804,7 +804,7 @@ def host_wait(figures: Figures, given: argparse.Namespace) -> None:
                     if copied or not cuda:
                         subject.update(ids, RATE)
                     else:
-                        next(iter(subject.graphs.values())).replay()
+                        next(iter(subject.graphs.values())).replay_values()
                 count += ahead
                 if cuda:
                     event = torch.cuda.Event(blocking=True)
@@ -1095,7 +1095,7 @@ def attempt(function: Callable[[], Any], warm: bool = True) -> Any:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         function()
-    graph.replay()
+    graph.replay_values()
     torch.cuda.synchronize()
     return graph
 
@@ -1160,7 +1160,7 @@ class Cases:
         for group in engine.optimizers[0].param_groups:
             group["lr"] = 0.0
         before = [weight.detach().clone() for weight in engine.parameters]
-        graph.replay()
+        graph.replay_values()
         torch.cuda.synchronize()
         return {"a replay reads the new rate": apart(before, engine.parameters)["bitwise"]}
 
@@ -1371,7 +1371,7 @@ def syncs(figures: Figures, given: argparse.Namespace) -> None:
     for file in sorted(folder.rglob("*.yaml")):
         name = str(file.relative_to(folder).with_suffix(""))
         try:
-            block = read_space(file).closed()
+            block = read_space(file).single_architecture()
         except Exception:
             continue  # a space with free parameters
         with figures.guarded(name):

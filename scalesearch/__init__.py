@@ -27,12 +27,12 @@ __version__ = "0.2.0"
 __all__ = ["Callback", "Computed", "OneOf", "Range", "UserError", "Variants", "When", "__version__", "load", "samplers",
            "space", "study", "train"]
 
-_CALLED = {"space": "api.space", "study": "api.study", "train": "api.model"}
-_HOMES = {"Callback": "study.trials.callback", "UserError": "errors", "load": "api.model",
+_CALLABLE_PACKAGES = {"space": "api.space", "study": "api.study", "train": "api.model"}
+_LAZY_IMPORTS = {"Callback": "study.trials.callback", "UserError": "errors", "load": "api.model",
           **dict.fromkeys(("Computed", "OneOf", "Range", "Variants", "When"), "space.python_api")}
 
 
-class _Called(ModuleType):
+class _CallableModule(ModuleType):
     """A package that is a function as well."""
 
     def __call__(self, *given: Any, **named: Any) -> Any:
@@ -41,21 +41,21 @@ class _Called(ModuleType):
     @property
     def __wrapped__(self) -> Any:
         name = self.__name__.rpartition(".")[2]
-        return getattr(import_module(f"{__name__}.{_CALLED[name]}"), name)
+        return getattr(import_module(f"{__name__}.{_CALLABLE_PACKAGES[name]}"), name)
 
 
 class _Package(ModuleType):
     """This package: those of its packages that are functions as well become so as they are imported."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name in _CALLED and isinstance(value, ModuleType):
-            value.__class__ = _Called
+        if name in _CALLABLE_PACKAGES and isinstance(value, ModuleType):
+            value.__class__ = _CallableModule
         super().__setattr__(name, value)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    if name in _LAZY_IMPORTS:
+        return getattr(import_module(f"{__name__}.{_LAZY_IMPORTS[name]}"), name)
     if name in __all__:
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

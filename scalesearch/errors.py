@@ -28,7 +28,7 @@ class UserError(Exception):
 
 
 @contextmanager
-def about(key: str) -> Iterator[None]:
+def error_context(key: str) -> Iterator[None]:
     """Errors raised inside are of ``key``, unless they say another."""
     try:
         yield

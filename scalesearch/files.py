@@ -17,21 +17,21 @@ import msgspec
 from scalesearch.errors import UserError
 
 T = TypeVar("T")
-MAX_NAME = 200  # bytes; file systems take 255, and some names get an ending
-OWN = {"/dev/stdout": 1, "/dev/stderr": 2}  # handles of this process, with their own place in a file
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # disk full, quota used up, larger than a file may be
+MAX_NAME_BYTES = 200  # bytes; file systems take 255, and some names get an ending
+STANDARD_STREAM_HANDLES = {"/dev/stdout": 1, "/dev/stderr": 2}  # handles of this process, with their own place in a file
+DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # disk full, quota used up, larger than a file may be
 
 
-class DiskFull(UserError):
+class DiskFullError(UserError):
     """There is no room for a file; what stood in its place before is untouched. Passes once there is room."""
 
     code = "disk-full"
 
 
-def is_name(text: str) -> bool:
+def is_valid_file_name(text: str) -> bool:
     """Whether ``text`` can name a file or a folder, and none elsewhere: it is no path."""
     return text.strip() not in ("", ".", "..") and text.isprintable() and not set(text) & set("/\\") and \
-        len(text.encode()) <= MAX_NAME
+        len(text.encode()) <= MAX_NAME_BYTES
 
 
 def write_atomic(path: Path, write: Callable[[IO[bytes]], object]) -> None:
@@ -43,9 +43,9 @@ def write_atomic(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         DiskFull: there is no room; ``path`` is as it was, and nothing else is left.
         UserError: it is a pipe that nobody reads, a socket or a disk.
     """
-    with room_for(path):
+    with disk_full_guard(path):
         if _is_stream(path):
-            _write_through(path, write)
+            _write_to_stream(path, write)
         else:
             _write(Path(os.path.realpath(path)), write)
 
@@ -59,14 +59,14 @@ def _is_stream(path: Path) -> bool:
     return False
 
 
-def _write_through(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+def _write_to_stream(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     mode = path.stat().st_mode
     if stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
         raise UserError(f"{path}: is a {'disk' if stat.S_ISBLK(mode) else 'socket'}, not a file; name a file",
                         code="not-a-file")
     whole = BytesIO()
     write(whole)
-    own = OWN.get(str(path))
+    own = STANDARD_STREAM_HANDLES.get(str(path))
     try:  # without blocking, opening fails where nobody reads a pipe
         handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK) if own is None else os.dup(own)
     except OSError as error:
@@ -80,16 +80,16 @@ def _write_through(path: Path, write: Callable[[IO[bytes]], object]) -> None:
 
 
 @contextmanager
-def room_for(path: Path) -> Iterator[None]:
+def disk_full_guard(path: Path) -> Iterator[None]:
     """A stretch in which ``path`` is written, whole or not at all; raises DiskFull where there is no room for it."""
     try:
         yield
     except Exception as error:
-        full = _no_room(error)
+        full = _find_disk_full_error(error)
         if full is None:
             raise
         kept = "what was there is untouched" if path.exists() else "nothing was left there"
-        raise DiskFull(f"{path}: cannot be written: {full.strerror}; {kept}. "
+        raise DiskFullError(f"{path}: cannot be written: {full.strerror}; {kept}. "
                        f"Make room where {path.parent} is, then run the command again") from error
 
 
@@ -109,20 +109,20 @@ def _write(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         raise
 
 
-def sweep_parts(folder: Path, mine: Callable[[str], bool]) -> None:
-    """Removes what writes to files of ``folder`` have left that a kill cut off; ``mine``: who alone writes them calls.
+def remove_partial_files(folder: Path, is_owned: Callable[[str], bool]) -> None:
+    """Removes what writes to files of ``folder`` have left that a kill cut off; ``is_owned``: who alone writes them calls.
     """
     for part in folder.glob(".?*.????????"):  # as mkstemp names it
-        if mine(part.name[1:-9]):
+        if is_owned(part.name[1:-9]):
             part.unlink(missing_ok=True)
 
 
-def unwritable(path: Path, folder: bool = False) -> str | None:
-    """Why no file, or ``folder``, can be written there; None where one can, as far as can be seen without trying."""
+def why_not_writable(path: Path, is_folder: bool = False) -> str | None:
+    """Why no file, or ``is_folder``, can be written there; None where one can, as far as can be seen without trying."""
     with suppress(FileNotFoundError, NotADirectoryError):
-        if path.lstat() and not folder and path.is_dir():
+        if path.lstat() and not is_folder and path.is_dir():
             return os.strerror(errno.EISDIR)
-    inside = path if folder else path.parent
+    inside = path if is_folder else path.parent
     above = next(one for one in (inside, *inside.parents) if os.path.lexists(one))
     if not above.is_dir():
         return f"{above} is no folder"
@@ -148,10 +148,10 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def _no_room(error: BaseException | None) -> OSError | None:
+def _find_disk_full_error(error: BaseException | None) -> OSError | None:
     """The error that says so, if that is why; torch.save hides it behind one of its own."""
     while error is not None:
-        if isinstance(error, OSError) and error.errno in NO_ROOM:
+        if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
             return error
         error = error.__cause__ or error.__context__
     return None
@@ -174,12 +174,12 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def finite(value: Any) -> Any:
+def replace_non_finite(value: Any) -> Any:
     """``value`` with None for every number that JSON cannot hold."""
     if isinstance(value, Mapping):
-        return {key: finite(item) for key, item in value.items()}
+        return {key: replace_non_finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
+        return [replace_non_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -197,31 +197,31 @@ def read_regular(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def beside(file: str | Path, name: str) -> str:
+def resolve_relative(file: str | Path, name: str) -> str:
     """The absolute path of what ``file`` calls ``name``, from its own folder."""
     return str((Path(file).parent / name).resolve())
 
 
-def read_json(path: Path, form: type[T]) -> T:
-    """Reads the JSON file ``path`` as a ``form``: a dataclass, a TypedDict, or any type of plain values.
+def read_json(path: Path, type_: type[T]) -> T:
+    """Reads the JSON file ``path`` as a ``type_``: a dataclass, a TypedDict, or any type of plain values.
 
     Numbers that JSON does not know, such as NaN, are None.
 
     Raises:
         FileNotFoundError: there is none.
         OSError: it is no regular file.
-        UserError: it is no JSON, or a value has another type than ``form`` says.
+        UserError: it is no JSON, or a value has another type than ``type_`` says.
     """
     try:
-        return msgspec.convert(json.loads(read_regular(path), parse_constant=lambda _: None), form)
+        return msgspec.convert(json.loads(read_regular(path), parse_constant=lambda _: None), type_)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: {error}; the file was changed, or the disk damaged it. Restore it",
                         code="file-damaged") from None
 
 
-def peek_json(path: Path, form: type[T]) -> T | None:
+def try_read_json(path: Path, type_: type[T]) -> T | None:
     """As :func:`read_json`, of a file that another process may be writing; None where it cannot be read."""
     try:
-        return read_json(path, form)
+        return read_json(path, type_)
     except (OSError, UserError):
         return None

@@ -12,40 +12,40 @@ from urllib.parse import unquote, urlparse
 
 from scalesearch.errors import UserError
 
-TRAINED = "architecture.yaml"  # in the folder of a training
+ARCHITECTURE_FILE = "architecture.yaml"  # in the folder of a training
 
 
-def library_folder(kind: str) -> Path:
+def library_folder(category: str) -> Path:
     """The folder of the shipped ``spaces`` or ``studies``: inside the wheel, or beside a source checkout."""
     package = Path(str(files("scalesearch")))
-    shipped = package / "library" / kind
-    return shipped if shipped.is_dir() else package.parent / kind
+    shipped = package / "library" / category
+    return shipped if shipped.is_dir() else package.parent / category
 
 
-def find_file(name: str, kind: str) -> Path:
+def find_file(name: str, category: str) -> Path:
     """The file ``name``: a path, which may lack its ``.yaml``, the folder of a training, or a shipped one.
 
     Raises:
         UserError: neither exists; the message lists what is shipped.
     """
     given = Path(name)
-    if (given / TRAINED).is_file():
-        return given / TRAINED
+    if (given / ARCHITECTURE_FILE).is_file():
+        return given / ARCHITECTURE_FILE
     for own in (given, Path(f"{name}.yaml")):
         if own.exists():
             return own
-    folder = library_folder(kind)
+    folder = library_folder(category)
     for candidate in (folder / name, folder / f"{name}.yaml", folder.parent / name):
         if candidate.is_file():
             return candidate
     shipped = sorted(str(path.relative_to(folder).with_suffix("")) for path in folder.rglob("*.yaml"))
     near = difflib.get_close_matches(name, shipped, 1)
     hint = f" Did you mean {near[0]}?" if near else ""
-    raise UserError(f"{name}: no such file.{hint} The {kind} that come with scalesearch: {_listed(shipped) or 'none'}",
+    raise UserError(f"{name}: no such file.{hint} The {category} that come with scalesearch: {_format_names(shipped) or 'none'}",
                     code="no-such-file")
 
 
-def _listed(names: list[str]) -> str:
+def _format_names(names: list[str]) -> str:
     """Names, those in a folder (``reference/…``) as one with their number."""
     folders = Counter(name.partition("/")[0] for name in names if "/" in name)
     return ", ".join([*(name for name in names if "/" not in name), *(f"{f}/… ({n})" for f, n in folders.items())])
@@ -68,7 +68,7 @@ def _origin() -> str:
     return str(path) if path.is_absolute() and path.exists() else "scalesearch"
 
 
-def need(*packages: str) -> None:
+def require_packages(*packages: str) -> None:
     """Raises UserError where an optional package is missing."""
     for package in packages:
         if importlib.util.find_spec(package) is None:

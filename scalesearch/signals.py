@@ -10,63 +10,63 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-STOPS = (signal.SIGINT, signal.SIGTERM)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 Handler = Callable[[int, FrameType | None], object]
 
 
-class Interrupted(KeyboardInterrupt):
+class SignalInterrupt(KeyboardInterrupt):
     """A stop by Ctrl-C or SIGTERM; the message says what was saved and how to go on.
 
     Attributes:
-        number: of the signal.
+        signal_number: of the signal.
     """
 
-    def __init__(self, message: str, number: int = signal.SIGINT) -> None:
+    def __init__(self, message: str, signal_number: int = signal.SIGINT) -> None:
         super().__init__(message)
-        self.number = number
+        self.signal_number = signal_number
 
     @property
     def status(self) -> int:
         """The exit status of a process that it ends, as shells say it: 130 for Ctrl-C, 143 for SIGTERM."""
-        return 128 + self.number
+        return 128 + self.signal_number
 
 
-class Stop:
+class StopRequest:
     """A request to stop, set by the first signal and looked at where everything can be saved.
 
     A second Ctrl-C stops at once; Ctrl-C after SIGTERM does not, since a group of processes may get both.
     """
 
     def __init__(self) -> None:
-        self.number: int | None = None
+        self.signal_number: int | None = None
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Handles a signal."""
-        if self.number == number == signal.SIGINT:
+        if self.signal_number == number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.number = self.number or number
+        self.signal_number = self.signal_number or number
 
-    def check(self) -> None:
+    def raise_if_requested(self) -> None:
         """Leave the work in hand.
 
         Raises:
             Interrupted: someone wants it to stop.
         """
-        if self.number is not None:
-            raise Interrupted(signal.Signals(self.number).name, self.number)
+        if self.signal_number is not None:
+            raise SignalInterrupt(signal.Signals(self.signal_number).name, self.signal_number)
 
 
 @contextmanager
-def stoppable() -> Iterator[Stop]:
-    """A stretch in which signals wait for :meth:`Stop.check`; outside the main thread they never come."""
-    stop = Stop()
-    with restored():
-        _install(stop)
+def deferred_signals() -> Iterator[StopRequest]:
+    """A stretch in which signals wait for :meth:`StopRequest.raise_if_requested`; outside the main thread they never come."""
+    stop = StopRequest()
+    with restored_handlers():
+        _install_handler(stop)
         yield stop
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
+def interrupt_on_signal() -> Iterator[None]:
     """A stretch that signals end at once, whatever it calls makes of them; inside the main thread.
 
     Raises:
@@ -76,22 +76,22 @@ def interruptible() -> Iterator[None]:
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         last.append(number)
-        raise Interrupted(signal.Signals(number).name, number)
+        raise SignalInterrupt(signal.Signals(number).name, number)
 
-    with restored():
-        _install(interrupt)
+    with restored_handlers():
+        _install_handler(interrupt)
         try:
             yield
-        except Interrupted:
+        except SignalInterrupt:
             raise
         except KeyboardInterrupt as error:  # what Ray makes of a signal that comes while it waits
-            raise Interrupted(str(error), *last[-1:]) from error
+            raise SignalInterrupt(str(error), *last[-1:]) from error
 
 
 @contextmanager
-def restored() -> Iterator[None]:
+def restored_handlers() -> Iterator[None]:
     """A stretch that may install handlers, such as ``ray.init``; afterwards the former ones are back."""
-    before = {number: signal.getsignal(number) for number in STOPS}
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     try:
         yield
     finally:
@@ -100,7 +100,7 @@ def restored() -> Iterator[None]:
                 signal.signal(number, handler if handler is not None else signal.SIG_DFL)
 
 
-def _install(handler: Handler) -> None:
+def _install_handler(handler: Handler) -> None:
     if threading.current_thread() is threading.main_thread():
-        for number in STOPS:
+        for number in STOP_SIGNALS:
             signal.signal(number, handler)

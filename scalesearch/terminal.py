@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-WIDEST = 160  # columns of a table that does not fold
+MIN_TABLE_WIDTH = 160  # columns of a table that does not fold
 # Control characters but tab and newline, what reorders a line, and halves of characters, which cannot be encoded.
-STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def plain(text: object) -> str:
+def escape_control_characters(text: object) -> str:
     r"""Text in which what steers a terminal is written out: ``\x1b`` for ESC."""
-    return STEERING.sub(lambda found: ascii(found[0])[1:-1], str(text))
+    return CONTROL_CHARACTERS.sub(lambda found: ascii(found[0])[1:-1], str(text))
 
 
 def open_console(stderr: bool = False, width: int | None = None, file: IO[str] | None = None) -> Console:
@@ -35,12 +35,12 @@ def open_console(stderr: bool = False, width: int | None = None, file: IO[str] |
 
         def render(self, *args: Any, **options: Any) -> Iterable[Segment]:
             for segment in super().render(*args, **options):
-                yield segment if segment.control else Segment(plain(segment.text), segment.style)
+                yield segment if segment.control else Segment(escape_control_characters(segment.text), segment.style)
 
     return PlainConsole(stderr=stderr, width=width, file=file, markup=False, emoji=False, highlight=False)
 
 
-def say(text: Any, console: Console | None = None, style: str | None = None) -> None:
+def print_text(text: Any, console: Console | None = None, style: str | None = None) -> None:
     """Prints ``text`` as it is, or a table with an empty line after it."""
     from rich.table import Table
 
@@ -48,42 +48,42 @@ def say(text: Any, console: Console | None = None, style: str | None = None) -> 
     if isinstance(text, Table):
         console.print(text, "")
     else:
-        console.print(as_text(text), style=style, soft_wrap=True)
+        console.print(to_rich_text(text), style=style, soft_wrap=True)
 
 
 def wide_console() -> Console:
     """A console for tables of long numbers: at least ``WIDEST`` columns, whatever the terminal has."""
-    return open_console(width=max(WIDEST, open_console().width))
+    return open_console(width=max(MIN_TABLE_WIDTH, open_console().width))
 
 
-def make_table(headings: Iterable[Any], rows: Iterable[Sequence[Any]], left: Collection[int] = (0,),
-               title: str | None = None, lines: bool = False, styles: Sequence[str] = ()) -> Table:  # fmt: skip
+def make_table(headings: Iterable[Any], rows: Iterable[Sequence[Any]], left_columns: Collection[int] = (0,),
+               title: str | None = None, has_box: bool = False, row_styles: Sequence[str] = ()) -> Table:  # fmt: skip
     """A table of texts; numbers that do not fit are folded, never cut.
 
     Args:
-        left: the columns that are aligned to the left; the others hold numbers.
-        lines: draw a box; else columns stand apart only.
-        styles: of each row.
+        left_columns: the columns that are aligned to the left; the others hold numbers.
+        has_box: draw a box; else columns stand apart only.
+        row_styles: of each row.
     """
     from rich import box
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", box=box.HEAVY_HEAD if lines else None, header_style="bold")
+    table = Table(title=title, title_justify="left", box=box.HEAVY_HEAD if has_box else None, header_style="bold")
     for at, heading in enumerate(headings):
-        table.add_column(as_text(heading), justify="left" if at in left else "right", overflow="fold")
+        table.add_column(to_rich_text(heading), justify="left" if at in left_columns else "right", overflow="fold")
     for at, cells in enumerate(rows):
-        table.add_row(*map(as_text, cells), style=styles[at] if styles else None)
+        table.add_row(*map(to_rich_text, cells), style=row_styles[at] if row_styles else None)
     return table
 
 
-def clock(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """``1:23``, or with hours ``1:02:03``."""
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
 
 
-def as_text(cell: Any) -> Text:
+def to_rich_text(cell: Any) -> Text:
     """A cell or a line for rich, as it is."""
     from rich.text import Text
 
-    return cell if isinstance(cell, Text) else Text(plain(cell))
+    return cell if isinstance(cell, Text) else Text(escape_control_characters(cell))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from scalesearch.space.assembly.architecture import Architecture, assemble
+from scalesearch.space.assembly.architecture import ModelSpec, assemble
 
 
 def answers(**changes: Any) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def answers(**changes: Any) -> dict[str, Any]:
     return base | {path.replace("__", "."): value for path, value in changes.items()}
 
 
-def transformer(width: int, encoder: int, decoder: int, hidden: int | None = None, **changes: Any) -> Architecture:
+def transformer(width: int, encoder: int, decoder: int, hidden: int | None = None, **changes: Any) -> ModelSpec:
     """A post-norm Transformer with 8 heads and FFN of 4 · width, all embeddings one."""
     sizes: dict[str, Any] = {"width": width, "norm": "post", "encoder.depth": encoder, "decoder.depth": decoder}
     for stack in ("encoder", "decoder"):

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from scalesearch.cli.main import app
 from scalesearch.errors import UserError
-from scalesearch.terminal import STEERING
+from scalesearch.terminal import CONTROL_CHARACTERS
 
 CPU_SECONDS, BYTES = 10.0, 1 << 30
 
@@ -43,5 +43,5 @@ def answered(*arguments: object, text: str | bytes = "") -> Result:
             pass
         case error:
             assert isinstance(error, SystemExit | None) and result.exit_code in (0, 1), (arguments, result.exc_info)
-    assert not STEERING.search(result.output.replace("\r", "")), arguments
+    assert not CONTROL_CHARACTERS.search(result.output.replace("\r", "")), arguments
     return result

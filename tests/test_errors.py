@@ -10,7 +10,7 @@ import pytest
 
 import scalesearch
 from scalesearch.errors import UserError
-from scalesearch.space.syntax.diagnostics import Place, Problem, Source, SpaceErrors, Unbuildable
+from scalesearch.space.syntax.diagnostics import ConfigError, Problem, SourcePosition, SourceText, UnbuildableError
 
 ROOT = Path(scalesearch.__file__).parent
 KEBAB = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -47,9 +47,9 @@ def test_a_class_of_errors_stands_for_one_code() -> None:
 
 
 @pytest.mark.parametrize("error", [
-    UserError("wrong", code="no-study", key="data", help="right"), Unbuildable("width", "too small"),
-    SpaceErrors([Problem(Place(Source("a.yaml", "width: x"), 0, 7, 8), "not a number", code="bad-value")]),
-    SpaceErrors(message="a.yaml: gone", code="no-such-file"),
+    UserError("wrong", code="no-study", key="data", help="right"), UnbuildableError("width", "too small"),
+    ConfigError([Problem(SourcePosition(SourceText("a.yaml", "width: x"), 0, 7, 8), "not a number", code="bad-value")]),
+    ConfigError(message="a.yaml: gone", code="no-such-file"),
 ])
 def test_a_code_survives_the_way_back_from_a_worker(error: UserError) -> None:
     again = pickle.loads(pickle.dumps(error))
@@ -57,6 +57,6 @@ def test_a_code_survives_the_way_back_from_a_worker(error: UserError) -> None:
 
 
 def test_problems_lend_their_code_to_the_error_and_to_json() -> None:
-    place = Place(Source("a.yaml", "wdith: 4"), 0, 0, 5)
-    error = SpaceErrors([Problem(place, "unknown key `wdith`", code="unknown-key")])
+    place = SourcePosition(SourceText("a.yaml", "wdith: 4"), 0, 0, 5)
+    error = ConfigError([Problem(place, "unknown key `wdith`", code="unknown-key")])
     assert error.code == error.problems[0].to_json()["code"] == "unknown-key" and "unknown-key" not in str(error)

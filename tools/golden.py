@@ -40,7 +40,7 @@ from scalesearch.blocks.core import canonical_config
 from scalesearch.cost import PROTOCOLS, cost, find_protocol, protocol_of
 from scalesearch.nn.build import build_model
 from scalesearch.nn.init import INIT_SCHEMES
-from scalesearch.space import Unbuildable, read_space
+from scalesearch.space import UnbuildableError, read_space
 from scalesearch.space.assembly.architecture import assemble
 from scalesearch.testing import random_architecture
 from scalesearch.train.hardware import read_cpuinfo
@@ -101,7 +101,7 @@ def costs(architecture: Any, settings: Any, exported: bool) -> dict[str, Any]:
     for name in FORMATS if exported else ():
         try:
             values[f"bytes, {name}"] = cost(architecture.block, replace(sized, artefact=name))["artefact.bytes"]
-        except Unbuildable:
+        except UnbuildableError:
             values[f"bytes, {name}"] = None
     return values
 
@@ -144,7 +144,7 @@ def quick_scores(folder: Path) -> list[dict[str, Any]]:
 def space_facts(file: Path, stored: dict[str, Any] | None) -> tuple[dict[str, Any], list[str]]:
     """Facts of one space file with identities and costs of its configurations, and the names of the costs."""
     space = read_space(file)
-    names = [name for name, _ in space.dimensions()]
+    names = [name for name, _ in space.parameters()]
     if stored is None:
         rng = random.Random(f"{SEED} {file.name}")
         samples = [space.sample(rng).params for _ in range(OPEN if names else 1)]
@@ -155,7 +155,7 @@ def space_facts(file: Path, stored: dict[str, Any] | None) -> tuple[dict[str, An
     first: dict[str, Any] = {}
     for row in stored["rows"]:
         params = dict(zip(names, row, strict=True))
-        answers = space.answer(lambda name, parameter, params=params: params[name])
+        answers = space.resolve(lambda name, parameter, params=params: params[name])
         architecture = space.architecture(answers)
         text = architecture.to_yaml()
         lists["ids"].append(architecture.id)
@@ -190,13 +190,13 @@ def models(stored: dict[str, Any] | None) -> dict[str, Any]:
     papers = (ROOT / "spaces" / "small" / f"{name}.yaml" for name in ("anthe", "edgeformer", "partialformer", "plain"))
     facts = [model_facts(assemble(candidate), number < KEYS_SHOWN) for number, candidate in enumerate(candidates)]
     return {"keys": keys, "rows": rows, "random": facts,
-            "papers": {file.stem: model_facts(read_space(file).closed()) for file in papers}}
+            "papers": {file.stem: model_facts(read_space(file).single_architecture()) for file in papers}}
 
 
 def sample_models() -> tuple[list[str], list[list[Any]]]:
     """Keys, and their values for each of some random small models; None where a model has no such key."""
     rng = random.Random(SEED)
-    candidates = [random_architecture(rng).answers for _ in range(MODELS)]
+    candidates = [random_architecture(rng).config for _ in range(MODELS)]
     keys = list(dict.fromkeys(key for candidate in candidates for key in candidate))
     return keys, [[candidate.get(key) for key in keys] for candidate in candidates]
 

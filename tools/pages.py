@@ -14,7 +14,7 @@ import click
 
 from scalesearch.cli.main import app
 from scalesearch.errors import UserError
-from scalesearch.reference import PAPERS, Entry, load_rows, recompute
+from scalesearch.reference import PAPERS, RecomputedCost, load_reported_costs, recompute
 from scalesearch.space import read_space
 
 ERRORS = Path(__file__).with_name("troubleshooting.toml")
@@ -90,13 +90,13 @@ def _plain(text: str) -> str:
 
 def errata() -> str:
     """The text of the page of numbers that do not come out."""
-    entries = (recompute(row) for paper in PAPERS for row in load_rows(paper))
-    return ERRATA + "".join(f"{_erratum(one)}\n" for one in entries if one.verdict.name == "no fit")
+    entries = (recompute(row) for paper in PAPERS for row in load_reported_costs(paper))
+    return ERRATA + "".join(f"{_erratum(one)}\n" for one in entries if one.agreement.name == "no fit")
 
 
-def _erratum(entry: Entry) -> str:
-    row = entry.row
-    cells = (f"{row.paper} {row.table}", row.label, f"`{row.quantity}`", row.printed, f"{entry.exact:,}", entry.why)
+def _erratum(entry: RecomputedCost) -> str:
+    row = entry.reported
+    cells = (f"{row.paper} {row.table}", row.model_name, f"`{row.quantity}`", row.reported_text, f"{entry.recomputed:,}", entry.mismatch_reason)
     return f"| {' | '.join(cells)} |"
 
 

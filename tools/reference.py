@@ -9,8 +9,8 @@ from pathlib import Path
 
 from scalesearch.data.spec import DATA_SCHEMA
 from scalesearch.space.schema.cost_names import COST_NAMES, PROTOCOL_NAMES
-from scalesearch.space.schema.type_check import describe
-from scalesearch.space.schema.types import Field, Group
+from scalesearch.space.schema.type_check import describe_field
+from scalesearch.space.schema.types import SchemaField, SchemaGroup
 from scalesearch.space.space import default_schema
 from scalesearch.study.config.spec import STUDY
 from scalesearch.train.recipe import PRESETS, RECIPE_SCHEMA
@@ -43,16 +43,16 @@ def page(name: str) -> str:
     return "\n".join([*head, *(" | ".join(["", *map(_cell, row), ""]).strip() for row in rows(schema()))]) + "\n"
 
 
-def rows(group: Group, path: str = "") -> Iterator[tuple[str, ...]]:
+def rows(group: SchemaGroup, path: str = "") -> Iterator[tuple[str, ...]]:
     """Each key beneath ``group``: key, meaning, values, unit, default, synonyms."""
     for name, child in group.fields.items():
         here = f"{path}.{name}" if path else name
-        if isinstance(child, Field):
+        if isinstance(child, SchemaField):
             yield _field(here, child)
             yield from rows(child.items, f"{here}[]") if child.items else ()
             continue
-        choice = f"one of {_words(child.variants)}" if child.variants else "keys" if not child.bare else \
-            f"keys; in short, its `{child.bare}`"
+        choice = f"one of {_words(child.variants)}" if child.variants else "keys" if not child.shorthand_key else \
+            f"keys; in short, its `{child.shorthand_key}`"
         default = child.default_variant or ("must be given" if child.required else "none" if child.optional else "")
         yield f"`{here}`", child.doc, choice, "", _default(default), _words(child.synonyms)
         yield from rows(child, here) if path or ELSEWHERE.get(name) is None else ()
@@ -62,9 +62,9 @@ def rows(group: Group, path: str = "") -> Iterator[tuple[str, ...]]:
         yield from rows(variant, inner)
 
 
-def _field(path: str, field: Field) -> tuple[str, ...]:
+def _field(path: str, field: SchemaField) -> tuple[str, ...]:
     default = ("may be left out" if field.optional else "must be given") if field.default is None else field.default
-    return f"`{path}`", field.doc, describe(field), field.unit, _default(default), _words(field.synonyms)
+    return f"`{path}`", field.doc, describe_field(field), field.unit, _default(default), _words(field.synonyms)
 
 
 def _default(text: str) -> str:

@@ -110,7 +110,7 @@ def architecture(name: str) -> Any:
     """A shipped architecture, or one with other answers."""
     file, _, changes = name.partition(" with ")
     space = read_space(find_file(file, "spaces"))
-    return space.set(dict(one.split("=") for one in changes.split(" and "))).closed() if changes else space.closed()
+    return space.with_overrides(dict(one.split("=") for one in changes.split(" and "))).single_architecture() if changes else space.single_architecture()
 
 
 def model(name: str, vocab: int = VOCAB, seed: int = 1, dropout: float = 0.0) -> Any:

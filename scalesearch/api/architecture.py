@@ -12,7 +12,7 @@ from scalesearch.cost import Cost, Protocol, cost, protocol_of
 from scalesearch.cost.tables import memory_line, tables
 from scalesearch.errors import UserError
 from scalesearch.space.assembly import architecture as assembly
-from scalesearch.space.syntax.diagnostics import suggest
+from scalesearch.space.syntax.diagnostics import suggest_match
 
 if TYPE_CHECKING:
     import torch
@@ -25,8 +25,8 @@ LENGTHS = ("source", "target", "vocab", "artefact", "latency")  # what a protoco
 
 
 @dataclass(frozen=True, repr=False)
-class Architecture(assembly.Architecture):
-    """One network: ``answers``, ``block``, ``id`` and the ``protocol`` of its space."""
+class Architecture(assembly.ModelSpec):
+    """One network: ``config``, ``block``, ``id`` and the ``protocol`` of its space."""
 
     @in_python()
     def cost(self, protocol: str | Protocol | None = None, **lengths: int | str) -> Costs:
@@ -94,7 +94,7 @@ def named_protocol(settings: Mapping[str, Any], protocol: str | Protocol | None 
     """
     for name in lengths or {}:
         if name not in LENGTHS:
-            raise UserError(f"{name}: a protocol has no such length; {suggest(name, LENGTHS)}", code="unknown-argument")
+            raise UserError(f"{name}: a protocol has no such length; {suggest_match(name, LENGTHS)}", code="unknown-argument")
     if isinstance(protocol, Protocol):
         settings, protocol = protocol.settings, None
     return protocol_of(settings, name=protocol, **(lengths or {}))

@@ -12,8 +12,8 @@ from scalesearch.errors import UserError
 
 if TYPE_CHECKING:
     from scalesearch.data import Corpus, DataSpec
-    from scalesearch.space.schema.types import Group
-    from scalesearch.space.syntax.diagnostics import Place
+    from scalesearch.space.schema.types import SchemaGroup
+    from scalesearch.space.syntax.diagnostics import SourcePosition
     from scalesearch.space.syntax.nodes import Node
     from scalesearch.train import Recipe
 
@@ -32,35 +32,35 @@ class Section:
     file: Path
     name: str
     node: Node
-    places: dict[str, Place] = field(default_factory=dict)
+    places: dict[str, SourcePosition] = field(default_factory=dict)
 
-    def read(self, schema: Group, settings: Sequence[str] = ()) -> Any:
+    def read(self, schema: SchemaGroup, settings: Sequence[str] = ()) -> Any:
         """What ``schema`` makes of it, changed by settings such as ``recipe.lr=1e-3``. Raises UserError."""
-        from scalesearch.space.binding.constants import Reader, override
-        from scalesearch.space.syntax.diagnostics import SpaceErrors
-        from scalesearch.space.syntax.nodes import Table, Text
+        from scalesearch.space.binding.config_reader import ConfigReader, apply_override
+        from scalesearch.space.syntax.diagnostics import ConfigError
+        from scalesearch.space.syntax.nodes import MappingNode, ScalarNode
 
-        file = Table(self.node.place, ((Text(self.node.place, self.name), self.node),))
+        file = MappingNode(self.node.position, ((ScalarNode(self.node.position, self.name), self.node),))
         whole = replace(schema, fields={self.name: schema})
         for setting in settings:
-            file = override(file, whole, setting)
+            file = apply_override(file, whole, setting)
         node = file.get(self.name) or self.node
-        reader = Reader(schema, self.name)
+        reader = ConfigReader(schema, self.name)
         value = reader.read(node)
         if reader.problems:
-            raise SpaceErrors(reader.problems)
-        self.places = {f"{self.name}.{key}": place for key, place in reader.places.items()} | {self.name: node.here}
+            raise ConfigError(reader.problems)
+        self.places = {f"{self.name}.{key}": place for key, place in reader.positions.items()} | {self.name: node.display_position}
         return value
 
     @contextmanager
     def naming(self) -> Iterator[None]:
         """Puts the place of their key before the messages of errors raised inside."""
-        from scalesearch.space.binding.constants import placed
+        from scalesearch.space.binding.config_reader import with_position
 
         try:
             yield
         except UserError as error:
-            raise placed(error, self.places) from None
+            raise with_position(error, self.places) from None
 
 
 def read_section(file: Path, name: str, otherwise: str) -> Section:
@@ -69,18 +69,18 @@ def read_section(file: Path, name: str, otherwise: str) -> Section:
     Raises:
         UserError: missing, not text, not YAML (with its place) or empty; ``otherwise`` says what could be given.
     """
-    from scalesearch.space.syntax.diagnostics import Source, SpaceErrors
-    from scalesearch.space.syntax.yaml_reader import compose, read_text
+    from scalesearch.space.syntax.diagnostics import ConfigError, SourceText
+    from scalesearch.space.syntax.yaml_reader import parse_yaml, read_text
 
     try:
         text = read_text(file)
-    except SpaceErrors as error:
+    except ConfigError as error:
         raise UserError(f"{error.message}\n  = help: {otherwise}", code=error.code) from None
     if not text.strip():
         raise UserError(f"{file}: the file is empty. {otherwise}", code="empty-file")
-    table, problems = compose(Source(str(file), text), "a file", f"{name}: {{…}}")
+    table, problems = parse_yaml(SourceText(str(file), text), "a file", f"{name}: {{…}}")
     if problems:
-        raise SpaceErrors(problems)
+        raise ConfigError(problems)
     return Section(file, name, table.get(name) or table)
 
 
@@ -94,14 +94,14 @@ def load_recipe(given: Given | Recipe, settings: tuple[str, ...] = ()) -> Recipe
         >>> load_recipe({"preset": "quick", "steps": 500}).steps
         500
     """
-    from scalesearch.space.binding.constants import node_of
+    from scalesearch.space.binding.config_reader import to_node
     from scalesearch.train.recipe import PRESETS, RECIPE_SCHEMA, Recipe
 
     if isinstance(given, Recipe):
         return given
     if isinstance(given, Mapping) or str(given) in PRESETS:
         keys = given if isinstance(given, Mapping) else {"preset": given}
-        section = Section(Path("recipe"), "recipe", node_of("recipe", keys))
+        section = Section(Path("recipe"), "recipe", to_node("recipe", keys))
     else:
         section = read_section(Path(given), "recipe", f"The presets are {', '.join(PRESETS)}; or give a file")
     recipe: Recipe = section.read(RECIPE_SCHEMA, settings)
@@ -115,16 +115,16 @@ def read_data(given: Given | DataSpec) -> tuple[DataSpec, Section]:
         UserError: no such file, or something wrong with it.
     """
     from scalesearch.data.spec import DATA_SCHEMA
-    from scalesearch.space.binding.constants import node_of
-    from scalesearch.space.syntax.nodes import Table
+    from scalesearch.space.binding.config_reader import to_node
+    from scalesearch.space.syntax.nodes import MappingNode
 
     if given == "builtin":
         given = {"builtin": "grammar"}
     if not isinstance(given, str | Path):
-        section = Section(Path("data"), "data", node_of("data", given))
+        section = Section(Path("data"), "data", to_node("data", given))
     else:
         section = read_section(Path(given), "data", "Give `builtin` or a file")
-        trained = section.node.get("spec") if isinstance(section.node, Table) else None
+        trained = section.node.get("spec") if isinstance(section.node, MappingNode) else None
         section.node = trained or section.node  # the data.json that a training leaves has more keys
     return section.read(DATA_SCHEMA), section
 

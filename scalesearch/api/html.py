@@ -9,7 +9,14 @@ from html import escape
 from io import StringIO
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from scalesearch.terminal import WIDEST, as_text, make_table, open_console, plain, say
+from scalesearch.terminal import (
+    MIN_TABLE_WIDTH,
+    escape_control_characters,
+    make_table,
+    open_console,
+    print_text,
+    to_rich_text,
+)
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -28,7 +35,7 @@ class Shown:
     def __rich__(self) -> Group:
         from rich.console import Group
 
-        return Group(*(as_text(part) if isinstance(part, str) else part for part in self._parts()))
+        return Group(*(to_rich_text(part) if isinstance(part, str) else part for part in self._parts()))
 
     def __repr__(self) -> str:
         return to_text(self._parts())
@@ -40,9 +47,9 @@ class Shown:
 def to_text(parts: Iterable[Table | str]) -> str:
     """Tables as text, as wide as the terminal."""
     written = StringIO()
-    console = open_console(file=written, width=shutil.get_terminal_size((WIDEST, 24)).columns)
+    console = open_console(file=written, width=shutil.get_terminal_size((MIN_TABLE_WIDTH, 24)).columns)
     for part in parts:
-        say(part, console)
+        print_text(part, console)
     return "\n".join(line.rstrip() for line in written.getvalue().splitlines()).rstrip()
 
 
@@ -77,7 +84,7 @@ def _cell(cell: Any, side: str, style: str) -> str:
 
 
 def _text(value: Any) -> str:
-    return escape(plain(value))
+    return escape(escape_control_characters(value))
 
 
 def as_table(cells: Any, **options: Any) -> Table:

@@ -16,7 +16,7 @@ from scalesearch.api.words import in_python
 from scalesearch.errors import UserError
 from scalesearch.files import read_json
 from scalesearch.space import read_space
-from scalesearch.space.assembly.architecture import Architecture as Plain
+from scalesearch.space.assembly.architecture import ModelSpec as Plain
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -103,7 +103,7 @@ class Model(Shown):
     @cached_property
     def architecture(self) -> Architecture:
         """What was trained."""
-        return dressed(Architecture, read_space(self.folder / "architecture.yaml").closed())
+        return dressed(Architecture, read_space(self.folder / "architecture.yaml").single_architecture())
 
     @cached_property
     def result(self) -> Result | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from scalesearch.terminal import clock
+from scalesearch.terminal import format_duration
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,7 +40,7 @@ def training_bar(console: Console) -> Iterator[Any]:
 
 
 def _facts(event: dict[str, Any]) -> str:
-    left = "" if event["eta_seconds"] is None else f" · {clock(event['eta_seconds'])} left"
+    left = "" if event["eta_seconds"] is None else f" · {format_duration(event['eta_seconds'])} left"
     return f"update {event['step']:,} · loss {event['loss']:.3f} · {event['tokens_per_second']:,.0f} tokens/s{left}"
 
 
@@ -50,5 +50,5 @@ def _line(event: dict[str, Any]) -> str:
     train = "-" if event["train_loss"] is None else f"{event['train_loss']:.3f}"
     scores = [f" · {METRICS[name].words} {event[name]:.1f}" for name in METRICS
               if event.get(name) is not None and name != "loss"]
-    return (f"update {event['step']:>7,} · {clock(event['cpu_seconds']):>6} CPU · train {train} "
+    return (f"update {event['step']:>7,} · {format_duration(event['cpu_seconds']):>6} CPU · train {train} "
             f"· valid {event['valid_loss']:.3f}{''.join(scores)}")

@@ -13,9 +13,9 @@ from scalesearch.api.questions import Answered, Feasible
 from scalesearch.api.words import in_python
 from scalesearch.library import find_file
 from scalesearch.space import Space, read_space
-from scalesearch.space.binding.constants import flattened
-from scalesearch.space.python_api import write
-from scalesearch.space.questionnaire.count import TooTangled
+from scalesearch.space.binding.config_reader import flatten
+from scalesearch.space.parameters.count import UncountableSpaceError
+from scalesearch.space.python_api import format_value
 from scalesearch.terminal import make_table
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def space(source: str | Path | Mapping[str, Any] | Space | SearchSpace) -> Searc
     if isinstance(source, Space):
         return SearchSpace(source)
     if isinstance(source, Mapping):
-        return SearchSpace(Space.of(source))
+        return SearchSpace(Space.from_python(source))
     if isinstance(source, str) and "\n" in source:
         return SearchSpace(Space.parse(source))
     return SearchSpace(read_space(find_file(str(source), "spaces")))
@@ -70,14 +70,14 @@ class SearchSpace(Shown):
     def size(self) -> int | None:
         """Number of answer sheets; None where a range is continuous, or they are too many to be counted."""
         try:
-            return self.form.size()
-        except TooTangled:
+            return self.form.n_configurations()
+        except UncountableSpaceError:
             return None
 
     @property
     def parameters(self) -> dict[str, str]:
         """Each open choice with its values."""
-        return {name: str(parameter) for name, parameter in self.form.dimensions()}
+        return {name: str(parameter) for name, parameter in self.form.parameters()}
 
     @property
     def budgets(self) -> dict[str, str]:
@@ -93,7 +93,7 @@ class SearchSpace(Shown):
             {'encoder.depth': '2 | 4'}
         """
         given = dict(flat({**(answers or {}), **more}))
-        return SearchSpace(self.form.set(given)) if given else self
+        return SearchSpace(self.form.with_overrides(given)) if given else self
 
     @in_python()
     def architecture(self, answers: Mapping[str, Any] | None = None, /, **more: Any) -> Architecture:
@@ -106,7 +106,7 @@ class SearchSpace(Shown):
             >>> space("transformer").architecture({"encoder.depth": 2}, width=128).cost()["params.encoder"]
             396544
         """
-        return dressed(Architecture, self.set(answers, **more).form.closed())
+        return dressed(Architecture, self.set(answers, **more).form.single_architecture())
 
     def sample(self, seed: int = 0) -> Architecture:
         """A random architecture that can be built and meets the space's constraints.
@@ -184,32 +184,32 @@ class SearchSpace(Shown):
         named = [key.strip() for key in keys.split(",")] if isinstance(keys, str) else list(keys)
         holds = [hold] if isinstance(hold, str) else list(hold)
         chosen, sizes = named_protocol(self.form.protocol, protocol, lengths), sizes_of(self.form, each or {})
-        return Answered(trade(self.form, named, holds, of.answers if of else None, (), chosen, sizes), chosen)
+        return Answered(trade(self.form, named, holds, of.config if of else None, (), chosen, sizes), chosen)
 
     def to_yaml(self) -> str:
         """The space as a file, with defaults and full names."""
         return self.form.to_yaml()
 
     def _parts(self) -> Iterator[Table | str]:
-        yield f"{self.name or 'a space without a name'}: {size_words(len(self.form.dimensions()), size_of(self.form))}"
-        rows = [(name, parameter, parameter.count()) for name, parameter in self.form.dimensions()]
+        yield f"{self.name or 'a space without a name'}: {size_words(len(self.form.parameters()), size_of(self.form))}"
+        rows = [(name, parameter, parameter.count()) for name, parameter in self.form.parameters()]
         if rows:
             yield parameters_table(rows)
-        yield from (f"where {one.text}" for one in self.form.where)
+        yield from (f"where {one.text}" for one in self.form.constraints)
         yield from (f"budget {name}: {text}" for name, text in self.budgets.items())
         yield f"protocol {named_protocol(self.form.protocol)}"
 
 
 def flat(answers: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Keys with dots and the texts of their values, of answers that may be nested."""
-    return ((key, write(value)) for key, value in flattened(answers))
+    return ((key, format_value(value)) for key, value in flatten(answers))
 
 
 def size_of(space: Space) -> int | str:
     """How many answer sheets there are, or why that is not known."""
     try:
-        size = space.size()
-    except TooTangled as error:
+        size = space.n_configurations()
+    except UncountableSpaceError as error:
         return f"not counted: {error}"
     return "endless: a range is continuous" if size is None else size
 

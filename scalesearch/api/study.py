@@ -16,7 +16,7 @@ from scalesearch.api.model import Model
 from scalesearch.api.space import SearchSpace, flat
 from scalesearch.api.words import in_python
 from scalesearch.errors import UserError
-from scalesearch.library import find_file, need
+from scalesearch.library import find_file, require_packages
 from scalesearch.space import Space
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Study(Shown):
                 begun = Study(self.folder.absolute(), read_begun(self.folder))
                 return begun.run(callbacks, resume=resume, fork=place, measure=measure, quiet=quiet)
         spec = self.spec
-        need("optuna", "pandas", "matplotlib", *(["ray"] if spec.backend == "ray" else []))
+        require_packages("optuna", "pandas", "matplotlib", *(["ray"] if spec.backend == "ray" else []))
         from scalesearch.study.config.reader import at_its_place
         from scalesearch.study.engine.run import launch
         from scalesearch.terminal import open_console
@@ -163,7 +163,7 @@ class Study(Shown):
         Raises:
             UserError: no trial is finished, or has no such number.
         """
-        need("pandas", "matplotlib")
+        require_packages("pandas", "matplotlib")
         from scalesearch.report.figures.plot import tradeoff
         from scalesearch.study.results.publish import costs_drawn
 
@@ -210,7 +210,7 @@ class Study(Shown):
         Args:
             alone: without links to the study's files, for a page that is sent elsewhere.
         """
-        need("optuna", "pandas", "matplotlib")
+        require_packages("optuna", "pandas", "matplotlib")
         from scalesearch.study.results.page.render import write_page
 
         return write_page(self.results, Path(to) if to else self.folder / "report.html", alone)

@@ -12,8 +12,8 @@ import click
 from scalesearch.api.files import read_data
 from scalesearch.cli.options import Output, json_option, print_json
 from scalesearch.errors import UserError
-from scalesearch.library import need
-from scalesearch.terminal import make_table, say, wide_console
+from scalesearch.library import require_packages
+from scalesearch.terminal import make_table, print_text, wide_console
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -47,7 +47,7 @@ def command(checkpoint: Path, data: str, split_name: str, sentences: int, folder
     used, how strong the gradient of each group of parameters is.
     """
     if folder is not None:
-        need("matplotlib")
+        require_packages("matplotlib")
 
     from scalesearch.analysis import analyze_model, take_sentences
     from scalesearch.train import read_checkpoint
@@ -72,7 +72,7 @@ def command(checkpoint: Path, data: str, split_name: str, sentences: int, folder
         what = f"{corpus.name}{' (synthetic)' * corpus.is_synthetic}, first {len(split)} of {split_name}"
         _show(result, f"architecture {found.architecture.id} · {what}", found.recipe.label_smoothing)
         for path in written:
-            say(f"wrote {path}")
+            print_text(f"wrote {path}")
 
 
 def _corpus(name: str, found: Checkpoint, folder: Path) -> Corpus:
@@ -115,9 +115,9 @@ def _show(result: Analysis, subject: str, smoothing: float) -> None:
     )
     for title, rows, columns in tables:
         if rows:
-            say(title, style="bold")
-            say(_table(rows, columns), console)
-    say(subject)
+            print_text(title, style="bold")
+            print_text(_table(rows, columns), console)
+    print_text(subject)
 
 
 def _table(rows: list[Any], columns: dict[str, str]) -> Table:

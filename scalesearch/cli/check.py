@@ -12,11 +12,11 @@ import click
 
 from scalesearch.cli.options import json_option, load_space, print_json, seed_option, set_option
 from scalesearch.errors import UserError
-from scalesearch.terminal import make_table, say
+from scalesearch.terminal import make_table, print_text
 
 if TYPE_CHECKING:
     from scalesearch.feasible.candidates import Candidate
-    from scalesearch.space import Constraint, Space, Unbuildable
+    from scalesearch.space import Constraint, Space, UnbuildableError
     from scalesearch.space.syntax.diagnostics import Problem
 
 
@@ -78,7 +78,7 @@ def command(file: str, settings: tuple[str, ...], samples: int, seed: int, expor
     """Validate the space FILE; say how large it is and what share of samples passes each constraint."""
     from rich.console import Console
 
-    from scalesearch.space import SpaceErrors
+    from scalesearch.space import ConfigError
 
     try:
         with Console(stderr=True).status("counting answer sheets, trying candidates …"):
@@ -93,7 +93,7 @@ def command(file: str, settings: tuple[str, ...], samples: int, seed: int, expor
         raise SystemExit(2 if report.problems else 0)
     show(report)
     if report.problems:
-        raise SpaceErrors(report.problems)
+        raise ConfigError(report.problems)
 
 
 def problems_json(error: UserError, file: str) -> list[dict[str, Any]]:
@@ -109,10 +109,10 @@ def examine(space: Space, samples: int, seed: int, exportable: bool = False) -> 
     from scalesearch.feasible.candidates import Candidate, priced
     from scalesearch.feasible.limits import costs_of
 
-    rng, dimensions = random.Random(seed), space.dimensions()
+    rng, dimensions = random.Random(seed), space.parameters()
     samples = samples if dimensions else min(1, samples)  # of a space that leaves nothing open, there is one
     sheets = [space.sample(rng) for _ in range(samples)]
-    named = [(c.text, c) for c in space.where] + [(f"{name}: {c.text}", c) for name, c in space.budgets.items()]
+    named = [(c.text, c) for c in space.constraints] + [(f"{name}: {c.text}", c) for name, c in space.budgets.items()]
     costs = {*costs_of(constraint for _, constraint in named), *[REFUSALS] * exportable}
     candidates = priced([Candidate.of(sheet) for sheet in sheets], protocol_of(space.protocol), costs)
     built = [candidate.costs is not None for candidate in candidates]
@@ -128,7 +128,7 @@ def examine(space: Space, samples: int, seed: int, exportable: bool = False) -> 
     taken = [bool(one.costs and one.costs[REFUSALS] == 0) for one in candidates] if exportable else []
     formats = [Share.count("exportable to ctranslate2", taken), Share.count("exportable to onnx, huggingface, torch",
                                                                             built)] if exportable else []
-    split = len(space.where)
+    split = len(space.constraints)
     return Report(space.name, space.hash, size_of(space), asked, space.protocol, samples, seed,
                   Share.count("can be built", built), shares[:split], shares[split:], formats,
                   Share.count("passes everything", every), dict(unbuildable), problems)
@@ -136,16 +136,16 @@ def examine(space: Space, samples: int, seed: int, exportable: bool = False) -> 
 
 def _holds(constraint: Constraint, candidate: Candidate) -> bool | None:
     """Whether it holds; None where it is over costs, and no network can be built."""
-    return None if constraint.costs and candidate.costs is None else constraint.holds(candidate.__getitem__)
+    return None if constraint.costs and candidate.costs is None else constraint.is_satisfied(candidate.__getitem__)
 
 
-def _reason(space: Space, sheet: Any) -> Unbuildable:
+def _reason(space: Space, sheet: Any) -> UnbuildableError:
     """Why no network can be built."""
-    from scalesearch.space import Unbuildable
+    from scalesearch.space import UnbuildableError
 
     try:
         space.architecture(sheet)
-    except Unbuildable as error:
+    except UnbuildableError as error:
         return error
     raise AssertionError("a candidate without costs can be built")
 
@@ -153,11 +153,11 @@ def _reason(space: Space, sheet: Any) -> Unbuildable:
 # -- what no candidate meets
 
 
-def _never_built(space: Space, reasons: Sequence[Unbuildable]) -> Problem:
+def _never_built(space: Space, reasons: Sequence[UnbuildableError]) -> Problem:
     """The complaint that none of the candidates can be built, at the key that is at fault most often."""
-    path = Counter(error.path for error in reasons).most_common(1)[0][0]
+    path = Counter(error.key for error in reasons).most_common(1)[0][0]
     built = f"none of the {len(reasons):,} random candidates can" if len(reasons) > 1 else "the only candidate cannot"
-    return space.fault(next(error for error in reasons if error.path == path), f"{built} be built: ")
+    return space.problem_of(next(error for error in reasons if error.key == path), f"{built} be built: ")
 
 
 def _unmet(constraint: Constraint, candidates: Iterable[Candidate]) -> Problem:
@@ -167,14 +167,14 @@ def _unmet(constraint: Constraint, candidates: Iterable[Candidate]) -> Problem:
     tried = list(candidates)
     several = f"none of the {len(tried):,} random candidates satisfies"
     subject = several if len(tried) > 1 else "the only candidate does not satisfy"
-    nearest = min(tried, key=lambda candidate: constraint.slack(candidate.__getitem__))
-    return Problem(constraint.place, f"{subject} this constraint", _miss(constraint, nearest), code="never-true")
+    nearest = min(tried, key=lambda candidate: constraint.violation(candidate.__getitem__))
+    return Problem(constraint.position, f"{subject} this constraint", _miss(constraint, nearest), code="never-true")
 
 
 def _miss(constraint: Constraint, candidate: Candidate) -> str | None:
     """How far ``candidate`` is away, where a constraint compares something with a number."""
     from scalesearch.space.syntax.evaluator import EvaluationError, evaluate
-    from scalesearch.space.syntax.expressions import Compare, keys_of, write
+    from scalesearch.space.syntax.expressions import Compare, format_expr, keys_of
 
     match constraint.expression:
         case Compare(first, ((_, other),)) if bool(keys_of(first)) != bool(keys_of(other)):
@@ -190,7 +190,7 @@ def _miss(constraint: Constraint, candidate: Candidate) -> str | None:
     away = abs(value - limit)
     share = f" ({away / abs(limit):,.1%})" if limit else ""
     miss = f"{_number(away)}{share} {'above' if value > limit else 'below'} {_number(limit)}"
-    return f"the nearest candidate has {write(side)} = {_number(value)}: {miss if away else 'just not enough'}"
+    return f"the nearest candidate has {format_expr(side)} = {_number(value)}: {miss if away else 'just not enough'}"
 
 
 def _number(number: int | float) -> str:
@@ -206,17 +206,17 @@ def show(report: Report) -> None:
 
     sound = "" if report.problems else " is sound"
     size = size_words(len(report.dimensions), report.size)
-    say(f"{report.name or 'a space without a name'}{sound}: {size}", style="bold")
+    print_text(f"{report.name or 'a space without a name'}{sound}: {size}", style="bold")
     if report.dimensions:
-        say(parameters_table((d["name"], d["values"], d["count"]) for d in report.dimensions))
+        print_text(parameters_table((d["name"], d["values"], d["count"]) for d in report.dimensions))
     if report.samples:
         sizes = ", ".join(f"{key} {value}" for key, value in report.protocol.items() if key != "name")
         protocol = f"{report.protocol['name']}{f' ({sizes})' if sizes else ''}"
         tried = f"{report.samples:,} random candidates (seed {report.seed})" if report.dimensions else "the candidate"
-        say(f"{tried}, protocol {protocol}")
-        say(make_table(("constraint", "share"), [
+        print_text(f"{tried}, protocol {protocol}")
+        print_text(make_table(("constraint", "share"), [
             (share.text, "—" if share.share is None else f"{share.share:.1%}")
             for share in (report.built, *report.where, *report.budgets, report.all, *report.exportable)
         ]))
     for text, count in sorted(report.unbuildable.items(), key=lambda item: -item[1])[:3]:
-        say(f"cannot be built ({count}×): {text}")
+        print_text(f"cannot be built ({count}×): {text}")

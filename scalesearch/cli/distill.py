@@ -13,7 +13,7 @@ from scalesearch.cli.options import Output, json_option, print_json, progress_ba
 from scalesearch.cli.translate import search_options
 from scalesearch.errors import UserError
 from scalesearch.files import write_text
-from scalesearch.terminal import say
+from scalesearch.terminal import print_text
 
 if TYPE_CHECKING:
     from scalesearch.data import DataSpec
@@ -47,7 +47,7 @@ def command(teachers: tuple[str, ...], data: str, out: Path, beam: int | None, l
     if as_json:
         print_json({**said, "files": files})
     else:
-        say(f"{said['pairs']:,} pairs ({search.description}): {', '.join(files)}")
+        print_text(f"{said['pairs']:,} pairs ({search.description}): {', '.join(files)}")
 
 
 def data_file(spec: DataSpec, out: Path, **learned: str) -> tuple[Path, str]:

@@ -10,8 +10,8 @@ from scalesearch.api.files import data_spec
 from scalesearch.cli.options import THREADS, Output, json_option, print_json
 from scalesearch.errors import UserError
 from scalesearch.export.formats import FORMAT_CLASSES, get_format
-from scalesearch.library import need
-from scalesearch.terminal import say
+from scalesearch.library import require_packages
+from scalesearch.terminal import print_text
 
 QUANTISATIONS = ("none", "int8", "int16", "bf16")
 
@@ -50,9 +50,9 @@ def command(model: str, trial: int | None, best: str | None, under: str | None, 
     if as_json:
         print_json({**vars(found), "folder": str(target)})
         return
-    say(f"{why} -> {target}")
+    print_text(f"{why} -> {target}")
     for line in found.summary_lines():
-        say(line)
+        print_text(line)
 
 
 def _chosen(model: str, trial: int | None, best: str | None, under: str | None) -> tuple[Path, str, str]:
@@ -64,7 +64,7 @@ def _chosen(model: str, trial: int | None, best: str | None, under: str | None) 
             raise UserError(f"{model} is one training; TRIAL, --best and --under choose among a study's",
                             code="options-conflict")
         return Path(model), Path(model).resolve().name, model
-    need("optuna", "pandas")
+    require_packages("optuna", "pandas")
     from scalesearch.cli.study.show import load_study
     from scalesearch.study.results.choice import choose
 

@@ -26,7 +26,7 @@ from scalesearch.cli.options import (
 from scalesearch.cost.fit import Setup
 from scalesearch.errors import UserError
 from scalesearch.export.formats import FORMAT_CLASSES
-from scalesearch.terminal import make_table, say
+from scalesearch.terminal import make_table, print_text
 
 MIB = 1 << 20
 
@@ -109,11 +109,11 @@ def measure(models: tuple[str, ...], name: str, quantise: str | None, setup: Set
         print_json({"setup": asdict(setup), "device": device, "measured": results})
         return
     headings = ("", "format", "p50 ms", "p90 ms", "CPU ms", "", *("peak MiB", "own MiB") * memory)
-    say(make_table(headings, [
+    print_text(make_table(headings, [
         (model, _format(one), *(f"{one[key]:.3g}" for key in ("p50", "p90", "cpu")), "unsteady" * one["unsteady"],
          *(f"{one[key] / MIB:,.1f}" for key in ("peak", "own") if memory)) for model, one in results.items()],
-        left=(0, 1)))
-    say(f"ms a sentence: {setup}; {rounds} rounds on {device['processor']}, core {', '.join(map(str, cores)) or 'any'}"
+        left_columns=(0, 1)))
+    print_text(f"ms a sentence: {setup}; {rounds} rounds on {device['processor']}, core {', '.join(map(str, cores)) or 'any'}"
         + "".join(f"; {package} {number}" for package, number in versions.items()))
 
 
@@ -185,6 +185,6 @@ def calibrate_latency(file: str, settings: tuple[str, ...], vocab: int | None, n
         print_json(asdict(fit) | {"error": fit.error, "id": fit.id})
         return
     for line in (*summarize_fit(fit), f"-> {out}"):
-        say(line)
+        print_text(line)
 
 

@@ -12,8 +12,8 @@ import click
 
 from scalesearch import __version__
 from scalesearch.errors import UserError
-from scalesearch.signals import Interrupted, interruptible
-from scalesearch.terminal import plain
+from scalesearch.signals import SignalInterrupt, interrupt_on_signal
+from scalesearch.terminal import escape_control_characters
 
 VERBS = {
     "check": ("check", "Validate a space file; say how large it is and what passes its constraints."),
@@ -80,7 +80,7 @@ def main() -> None:
     """
     atexit.register(gc.freeze)  # else Python looks for garbage in all that is loaded: a fifth of what a report takes
     try:
-        with interruptible():
+        with interrupt_on_signal():
             sys.exit(app(prog_name="scalesearch", standalone_mode=False))
     except click.ClickException as error:
         error.show()
@@ -88,12 +88,12 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt) as error:
         click.echo("Interrupted.", err=True)
         cause = error.__cause__ if isinstance(error, click.Abort) else error
-        sys.exit(cause.status if isinstance(cause, Interrupted) else Interrupted("").status)
+        sys.exit(cause.status if isinstance(cause, SignalInterrupt) else SignalInterrupt("").status)
     except UserError as error:
-        click.echo(plain(error), err=True)
+        click.echo(escape_control_characters(error), err=True)
         sys.exit(2)
     except OSError as error:
         if error.filename is None:
             raise
-        click.echo(plain(f"{error.filename}: {error.strerror}"), err=True)
+        click.echo(escape_control_characters(f"{error.filename}: {error.strerror}"), err=True)
         sys.exit(2)

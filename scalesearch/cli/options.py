@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scalesearch.errors import UserError
-from scalesearch.space.schema.settings import LARGEST_SEED
-from scalesearch.terminal import STEERING, open_console
+from scalesearch.space.schema.settings import MAX_SEED
+from scalesearch.terminal import CONTROL_CHARACTERS, open_console
 
 if TYPE_CHECKING:
     from scalesearch.cost import Cost, Protocol
     from scalesearch.space import Space
-    from scalesearch.space.assembly.architecture import Architecture
+    from scalesearch.space.assembly.architecture import ModelSpec
 
 THREADS = click.IntRange(1, 1024)
 LENGTHS = ("protocol", "source", "target", "vocab", "artefact", "latency")
@@ -35,11 +35,11 @@ class Output(click.Path):
         self.folder = folder
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from scalesearch.files import unwritable
+        from scalesearch.files import why_not_writable
 
         option = param.opts[0] if param else "output"
         try:
-            reason = unwritable(Path(value), self.folder)
+            reason = why_not_writable(Path(value), self.folder)
         except (OSError, ValueError) as error:  # a name that is too long, or holds a NUL
             reason = getattr(error, "strerror", None) or str(error)
         if reason:
@@ -49,7 +49,7 @@ class Output(click.Path):
 
 def seed_option(default: int, help: str) -> Callable[..., Any]:
     """``--seed``, within what every generator takes."""
-    return click.option("--seed", type=click.IntRange(0, LARGEST_SEED), default=default, show_default=True, help=help)
+    return click.option("--seed", type=click.IntRange(0, MAX_SEED), default=default, show_default=True, help=help)
 
 
 def protocol_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -88,19 +88,19 @@ def load_space(file: str, settings: tuple[str, ...]) -> Space:
     return space(file).set(pairs(settings)).form
 
 
-def load_architecture(file: str, settings: tuple[str, ...] = ()) -> tuple[Space, Architecture]:
+def load_architecture(file: str, settings: tuple[str, ...] = ()) -> tuple[Space, ModelSpec]:
     """The one architecture in ``file``.
 
     Raises:
         UserError: the file leaves something to choose, or no network can be built from it.
     """
-    from scalesearch.space import SpaceErrors, Unbuildable
+    from scalesearch.space import ConfigError, UnbuildableError
 
     space = load_space(file, settings)
     try:
-        return space, space.closed(file)
-    except Unbuildable as error:
-        raise SpaceErrors([space.fault(error)]) from None
+        return space, space.single_architecture(file)
+    except UnbuildableError as error:
+        raise ConfigError([space.problem_of(error)]) from None
 
 
 def write_csv(result: Any, file: str) -> None:
@@ -128,7 +128,7 @@ def print_costs(record: Mapping[str, Any], protocol: Protocol) -> None:
 def print_json(value: Any) -> None:
     """One JSON value on standard output, in which nothing steers a terminal."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
-    click.echo(STEERING.sub(lambda found: json.dumps(found[0])[1:-1], text))
+    click.echo(CONTROL_CHARACTERS.sub(lambda found: json.dumps(found[0])[1:-1], text))
 
 
 @contextmanager

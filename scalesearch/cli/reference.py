@@ -9,10 +9,10 @@ import click
 
 from scalesearch.cli.options import json_option, print_costs
 from scalesearch.errors import UserError
-from scalesearch.terminal import make_table, open_console, say, wide_console
+from scalesearch.terminal import make_table, open_console, print_text, wide_console
 
 if TYPE_CHECKING:
-    from scalesearch.reference import Entry
+    from scalesearch.reference import RecomputedCost
 
 HEADINGS = ("paper", "table", "row", "quantity", "printed", "recomputed", "verdict",
             "non-embedding", "params", "GFLOPs")
@@ -24,16 +24,16 @@ STYLES = {"equal": "green", "rounding": "yellow", "no fit": "red"}
 @json_option
 def command(paper: str | None, as_json: bool) -> None:
     """Rows of the papers' tables: printed, recomputed under the paper's own protocol, and under a common one."""
-    from scalesearch.reference import COMMON, PAPERS, left_out, load_rows, recompute
+    from scalesearch.reference import COMMON_PROTOCOL, PAPERS, excluded_rows, load_reported_costs, recompute
 
     chosen = PAPERS if paper is None else (_known(paper, PAPERS),)
-    found = {name: [recompute(row) for row in load_rows(name)] for name in chosen}
+    found = {name: [recompute(row) for row in load_reported_costs(name)] for name in chosen}
     if as_json:
         entries = [entry for listed in found.values() for entry in listed]
-        rest = {name: [dict(item) for item in left_out(name)] for name in chosen}
+        rest = {name: [dict(item) for item in excluded_rows(name)] for name in chosen}
         counts = {name: _counts(listed) for name, listed in found.items()}
-        print_costs({"common": COMMON.to_json(), "verdicts": counts, "rows": [e.to_json() for e in entries],
-                     "left_out": rest}, COMMON)
+        print_costs({"common": COMMON_PROTOCOL.to_json(), "verdicts": counts, "rows": [e.to_json() for e in entries],
+                     "left_out": rest}, COMMON_PROTOCOL)
     else:
         _show(found)
 
@@ -50,54 +50,54 @@ def _known(paper: str, papers: tuple[str, ...]) -> str:
                     code="unknown-paper")
 
 
-def _counts(entries: list[Entry]) -> dict[str, int]:
-    from scalesearch.reference import VERDICTS
+def _counts(entries: list[RecomputedCost]) -> dict[str, int]:
+    from scalesearch.reference import AGREEMENT_LEVELS
 
-    counted = Counter(entry.verdict.name for entry in entries)
-    return {name: counted[name] for name in VERDICTS}
+    counted = Counter(entry.agreement.name for entry in entries)
+    return {name: counted[name] for name in AGREEMENT_LEVELS}
 
 
-def _show(found: dict[str, list[Entry]]) -> None:
+def _show(found: dict[str, list[RecomputedCost]]) -> None:
 
-    from scalesearch.reference import COMMON
+    from scalesearch.reference import COMMON_PROTOCOL
 
     console = open_console() if open_console().is_terminal else wide_console()
     for entries in found.values():
-        say(make_table(HEADINGS, map(_cells, entries), left=(0, 1, 2, 3, 6)), console)
+        print_text(make_table(HEADINGS, map(_cells, entries), left_columns=(0, 1, 2, 3, 6)), console)
         _remarks(entries)
     every = [entry for entries in found.values() for entry in entries]
     shown = ", ".join(f"{count} {name}" for name, count in _counts(every).items())
-    protocols = dict.fromkeys(f"{e.row.paper}: {e.row.protocol.name}" for e in every)
-    say(f"{len(every)} printed numbers: {shown}")
-    say(f"equal: to the nearest at the printed digits; rounding: cut or rounded up, where the paper does so "
+    protocols = dict.fromkeys(f"{e.reported.paper}: {e.reported.protocol.name}" for e in every)
+    print_text(f"{len(every)} printed numbers: {shown}")
+    print_text(f"equal: to the nearest at the printed digits; rounding: cut or rounded up, where the paper does so "
         f"elsewhere; no fit: not by the reading used (some remarks name another that fits)\n"
         f"recomputed under the papers' own protocols ({', '.join(protocols)}; lengths and vocabularies with --json)\n"
-        f"common columns: protocol {COMMON}, {COMMON.conventions}; "
+        f"common columns: protocol {COMMON_PROTOCOL}, {COMMON_PROTOCOL.conventions}; "
         f"a decoder alone reads S + T tokens")
-    for line in COMMON.once(*(entry.common["macs.once"] for entry in every)):
-        say(f"of these, {line}")
+    for line in COMMON_PROTOCOL.once(*(entry.common_cost["macs.once"] for entry in every)):
+        print_text(f"of these, {line}")
 
 
-def _cells(entry: Entry) -> list[Any]:
+def _cells(entry: RecomputedCost) -> list[Any]:
     from rich.text import Text
 
-    row, common = entry.row, entry.common
-    return [row.paper, row.table, row.label, row.quantity, row.printed, f"{entry.exact:,}",
-            Text(str(entry.verdict), STYLES[entry.verdict.name]),
+    row, common = entry.reported, entry.common_cost
+    return [row.paper, row.table, row.model_name, row.quantity, row.reported_text, f"{entry.recomputed:,}",
+            Text(str(entry.agreement), STYLES[entry.agreement.name]),
             *(f"{common[key]:,}" for key in ("params.non_embedding", "params.total")),
             f"{common['flops.total'] / 1e9:.3f}"]  # fmt: skip
 
 
-def _remarks(entries: list[Entry]) -> None:
+def _remarks(entries: list[RecomputedCost]) -> None:
     """Prints what is known of entries that do not fit, and what else of others; each remark once."""
     places: dict[str, list[str]] = {}
     for entry in entries:
-        for text in filter(None, (f"no fit: {entry.why}" if entry.why else "", entry.row.note)):
-            places.setdefault(text, []).append(f"{_place(entry.row.table)}, {entry.row.label}")
+        for text in filter(None, (f"no fit: {entry.mismatch_reason}" if entry.mismatch_reason else "", entry.reported.note)):
+            places.setdefault(text, []).append(f"{_place(entry.reported.table)}, {entry.reported.model_name}")
     for text, where in places.items():
-        say(f"{'; '.join(dict.fromkeys(where))}: {text}")
+        print_text(f"{'; '.join(dict.fromkeys(where))}: {text}")
     if places:
-        say("")
+        print_text("")
 
 
 def _place(table: str) -> str:

@@ -10,7 +10,7 @@ import click
 from scalesearch.cli.options import json_option, print_json
 from scalesearch.cli.translate import counted, search_options
 from scalesearch.errors import UserError
-from scalesearch.terminal import make_table, say
+from scalesearch.terminal import make_table, print_text
 
 if TYPE_CHECKING:
     from scalesearch.export.translator import Translator
@@ -91,9 +91,9 @@ def _show(names: list[str], rows: list[dict[str, Any]], notes: list[str]) -> Non
     from scalesearch.tasks import METRICS
 
     headings = ["", *(METRICS[name].label for name in rows[0])]
-    say(make_table(headings, [(name, *map(_cell, row.values())) for name, row in zip(names, rows)]))
+    print_text(make_table(headings, [(name, *map(_cell, row.values())) for name, row in zip(names, rows)]))
     for line in (*dict.fromkeys(value["signature"] for value in rows[0].values()), *notes):
-        say(line, style="dim")
+        print_text(line, style="dim")
 
 
 def _cell(value: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from scalesearch.api.files import data_spec
 from scalesearch.cli.distill import data_file
 from scalesearch.cli.options import Output, json_option, print_json, progress_bars
 from scalesearch.files import write_text
-from scalesearch.terminal import say
+from scalesearch.terminal import print_text
 
 
 @click.command(name="soften")
@@ -40,4 +40,4 @@ def command(teachers: tuple[str, ...], data: str, out: Path, top: int, as_json: 
     if as_json:
         print_json({**said, "files": files})
     else:
-        say(f"{said['places']:,} places of {said['pairs']:,} pairs, {top} tokens each: {', '.join(files)}")
+        print_text(f"{said['places']:,} places of {said['pairs']:,} pairs, {top} tokens each: {', '.join(files)}")

@@ -11,14 +11,14 @@ from scalesearch.api.files import load_data, load_recipe
 from scalesearch.api.progress import training_bar
 from scalesearch.cli.options import Output, json_option, load_architecture, print_json, seed_option, set_option
 from scalesearch.errors import UserError
-from scalesearch.signals import Interrupted
-from scalesearch.terminal import open_console, plain, say
+from scalesearch.signals import SignalInterrupt
+from scalesearch.terminal import escape_control_characters, open_console, print_text
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from scalesearch.data import Corpus
-    from scalesearch.space.assembly.architecture import Architecture
+    from scalesearch.space.assembly.architecture import ModelSpec
     from scalesearch.train import Recipe, Result
 
 HELD = ("result.json", "checkpoint.pt")  # that a training has been in a folder
@@ -64,10 +64,10 @@ def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str
             result = train(chosen, corpus, how, out, seed=seed, report=report, resume=resume,
                            processes=processes, open_artifact=artifact_decoder)
     except ProcessLostError as lost:
-        click.echo(plain(f"{lost}; go on with --resume"), err=True)
+        click.echo(escape_control_characters(f"{lost}; go on with --resume"), err=True)
         raise SystemExit(1) from None
-    except Interrupted as stopped:
-        click.echo(plain(stopped), err=True)
+    except SignalInterrupt as stopped:
+        click.echo(escape_control_characters(stopped), err=True)
         raise SystemExit(stopped.status) from None
     _show(console, result)
     if as_json:
@@ -90,10 +90,10 @@ def _check_folder(out: Path, resume: bool) -> None:
         raise UserError(f"{out}: holds other files ({shown}). Choose an empty or a new folder with --out",
                         code="folder-not-empty")
     if resume and not held:
-        click.echo(f"nothing to resume in {plain(out)}; starting from the beginning", err=True)
+        click.echo(f"nothing to resume in {escape_control_characters(out)}; starting from the beginning", err=True)
 
 
-def _check_same(chosen: Architecture, corpus: Corpus, recipe: Recipe, seed: int, processes: int, out: Path) -> None:
+def _check_same(chosen: ModelSpec, corpus: Corpus, recipe: Recipe, seed: int, processes: int, out: Path) -> None:
     """Refuses early, before anything is written or shown, to go on with other settings. Raises UserError."""
     from scalesearch.train import Result, checkpoint
 
@@ -107,21 +107,21 @@ def _check_same(chosen: Architecture, corpus: Corpus, recipe: Recipe, seed: int,
 def _introduce(console: Console, identity: str, corpus: Corpus, recipe: Recipe, out: Path) -> None:
     kind = " (synthetic: its scores compare architectures, nothing else)" if corpus.is_synthetic else ""
     unit = "pairs" if corpus.train.window_overlap is None else "windows"
-    say(f"architecture {identity} · {corpus.name}{kind}: {len(corpus.train):,} {unit}, "
+    print_text(f"architecture {identity} · {corpus.name}{kind}: {len(corpus.train):,} {unit}, "
         f"vocabulary {corpus.tokenizer.vocab_size:,}", console)
     for note in corpus.notes:
-        say(f"  {note}", console, "dim")
-    say(f"{recipe.describe()} · into {out}", console)
+        print_text(f"  {note}", console, "dim")
+    print_text(f"{recipe.describe()} · into {out}", console)
 
 
 def _show(console: Console, result: Result) -> None:
     for note in result.notes:
-        say(note, console, "yellow")
+        print_text(note, console, "yellow")
     if result.state != "complete":
-        say(f"failed: {result.reason}", console, "bold red")
+        print_text(f"failed: {result.reason}", console, "bold red")
         return
     from scalesearch.train.score_tables import protocol_lines, score_table
 
-    say(score_table(result.metrics), console)
+    print_text(score_table(result.metrics), console)
     for line in protocol_lines(result):
-        say(line, console, "dim")
+        print_text(line, console, "dim")

@@ -13,7 +13,7 @@ import click
 from scalesearch.cli.options import Output
 from scalesearch.errors import UserError
 from scalesearch.files import write_atomic
-from scalesearch.terminal import open_console, say
+from scalesearch.terminal import open_console, print_text
 
 if TYPE_CHECKING:
     from scalesearch.export.translator import Translator
@@ -53,7 +53,7 @@ def command(models: tuple[str, ...], beam: int | None, length_penalty: float | N
 
     translator = Translator(models, beam, length_penalty, batch, nbest)
     if translator.accuracy_note:
-        say(f"note: {translator.accuracy_note}", open_console(stderr=True), style="dim")
+        print_text(f"note: {translator.accuracy_note}", open_console(stderr=True), style="dim")
 
     def texts() -> Iterator[str]:
         for number, (source, found) in enumerate(counted(translator, _lines()), 1):

@@ -18,7 +18,7 @@ from scalesearch.blocks.sizes import map_values, select_where
 from scalesearch.cost.protocol import Protocol, weight_size
 from scalesearch.lowering.ctranslate2 import plan_variables
 from scalesearch.lowering.unsupported import find_unsupported_parts
-from scalesearch.space.syntax.diagnostics import Unbuildable
+from scalesearch.space.syntax.diagnostics import UnbuildableError
 
 FLOAT = 4
 # Of sentencepiece BPE models of 1,000 to 8,000 pieces (Multi30k En-De, the built-in corpus), within 3 %.
@@ -113,7 +113,7 @@ def piece(words: int) -> float:
 def ctranslate2_bytes(block: Block, protocol: Protocol, quantisation: str) -> Size:
     """Of ``model.bin``, ``config.json`` and the vocabulary; see :class:`scalesearch.lowering.ctranslate2.VariablePlan`."""
     if reasons := find_unsupported_parts(block):
-        raise Unbuildable("protocol.artefact", f"ctranslate2 cannot hold it: {reasons[0]}")
+        raise UnbuildableError("protocol.artefact", f"ctranslate2 cannot hold it: {reasons[0]}")
     made = plan_variables(block, protocol.shared_vocab, protocol.longest)
     total: Size = CONFIG + len(made.scalars) * SCALAR
     stored: dict[Hashable, str] = {}

@@ -25,7 +25,7 @@ from scalesearch.cost.fit import Fit, Setup, read_fit
 from scalesearch.cost.protocol import Protocol, find_protocol, weight_size
 from scalesearch.lowering.ctranslate2 import plan_variables
 from scalesearch.lowering.unsupported import find_unsupported_parts
-from scalesearch.space.syntax.diagnostics import Unbuildable
+from scalesearch.space.syntax.diagnostics import UnbuildableError
 
 CONSTANT = "constant"
 PRODUCT = ("products", "macs", "numbers")
@@ -85,7 +85,7 @@ def _product(sums: Sums, stage: str, starts: Size, positions: Size, sizes: tuple
 def _of_plan(sums: Sums, block: Block, setup: Setup, protocol: Protocol) -> tuple[Size, Size, Size]:
     """Adds what the plan does; weights that are read once, at each step, and those of odd matrices at each step."""
     if reasons := find_unsupported_parts(block):
-        raise Unbuildable("protocol.latency", f"ctranslate2 cannot hold it: {reasons[0]}")
+        raise UnbuildableError("protocol.latency", f"ctranslate2 cannot hold it: {reasons[0]}")
     made, source, target = plan_variables(block, protocol.shared_vocab), setup.source, setup.target
     seen = {"encoder": source * source, "self_attention": target * (target + 1) // 2, "attention": source * target}
     held: dict[bool, dict[Hashable, Size]] = {True: {}, False: {}}

@@ -20,7 +20,7 @@ from scalesearch.cost.load import load_of
 from scalesearch.cost.protocol import ELEMENTS, Protocol, training_pass, weight_size
 from scalesearch.errors import UserError
 from scalesearch.lowering.unsupported import find_unsupported_parts
-from scalesearch.space.schema.cost_names import ARTEFACTS, PARTS
+from scalesearch.space.schema.cost_names import ARTIFACT_FORMATS, COST_PARTS
 
 QUANTITIES = ("params", "macs", "flops")
 BYTES = 4  # of a number in float32, in which memory is stated
@@ -62,7 +62,7 @@ class Cost:
     def __getitem__(self, name: str) -> int | float:
         if name == "artefact.bytes" and name not in self.values:
             raise UserError("artefact.bytes: of which format?", help=f"protocol: {{artefact: …}} or --artefact, one of "
-                            f"{', '.join(ARTEFACTS)}", code="no-artefact")
+                            f"{', '.join(ARTIFACT_FORMATS)}", code="no-artefact")
         if name == "refusals.ctranslate2":  # parts that this format cannot hold: 0 where it takes the architecture
             return len(find_unsupported_parts(self.block))
         if name == "latency.predicted" and not self.latency:
@@ -95,7 +95,7 @@ def cost(block: Block, protocol: Protocol) -> Cost:
         values |= _by_section(quantity, ((entry.path, getattr(entry, quantity)) for entry in entries))
     single = protocol.counts.keys() & set(ELEMENTS)
     others = _by_section("others", ((line.path, _steps(line, protocol, single)) for line in lines)) if single else {}
-    for section in PARTS:
+    for section in COST_PARTS:
         values[f"flops.{section}"] = 2 * values[f"macs.{section}"] - others.get(f"others.{section}", 0)
     once = training_pass(protocol)
     values["macs.once"] = sum(work_done(line, "once", once) for line in lines)
@@ -143,7 +143,7 @@ def _by_section(quantity: str, items: Iterable[tuple[str, Size]]) -> dict[str, i
         sums[section] = sums[section] + value  # not in place: a population's sizes are arrays that others hold, too
     total = sum(sums.values())
     by_name = {"total": total, "non_embedding": total - sums["embedding"]} | sums
-    return {f"{quantity}.{section}": by_name.get(section, 0) for section in PARTS}
+    return {f"{quantity}.{section}": by_name.get(section, 0) for section in COST_PARTS}
 
 
 def _memory(lines: list[CostLine], params: Size, once: Protocol) -> dict[str, int]:

@@ -21,8 +21,8 @@ from scalesearch.blocks.polynomial import PopulationColumns
 from scalesearch.blocks.sizes import PopulationSplitError
 from scalesearch.cost.ledger import cost
 from scalesearch.cost.protocol import Protocol
-from scalesearch.space.assembly.architecture import network
-from scalesearch.space.syntax.diagnostics import Unbuildable
+from scalesearch.space.assembly.architecture import build_blocks
+from scalesearch.space.syntax.diagnostics import UnbuildableError
 
 USUAL = ("params.total", "params.non_embedding", "macs.total")
 ROWS = 1 << 18  # candidates in memory at once, beyond their answers and costs
@@ -40,7 +40,7 @@ def price(
     rows: int,
     protocol: Protocol,
     names: Iterable[str] = USUAL,
-    build: Build = lambda answers: network(answers)[1],
+    build: Build = lambda answers: build_blocks(answers)[1],
     look: Look | None = None,
 ) -> tuple[Values, NDArray[np.bool_]]:
     """Costs of ``rows`` candidates, and which of them can be built; costs of the others are ``UNBUILDABLE``.
@@ -89,7 +89,7 @@ class _Job:
             values = columns.evaluate({name: bill[name] for name in self.names})
             if self.look is not None:
                 self.look(block, index)
-        except Unbuildable:
+        except UnbuildableError:
             return
         except PopulationSplitError as split:
             for label in np.unique(split.labels):

@@ -19,7 +19,7 @@ from scalesearch.blocks.sizes import require_single_value
 from scalesearch.cost.fit import read_fit
 from scalesearch.errors import UserError
 from scalesearch.lowering import MAX_SOURCE_TOKENS
-from scalesearch.space.schema.cost_names import ARTEFACTS, OWN
+from scalesearch.space.schema.cost_names import ARTIFACT_FORMATS, OWN_VOCABULARY
 
 Pass = Mapping[Axis, int]  # axes that are not named are 0: that part of the model does not run
 
@@ -235,13 +235,13 @@ def protocol_of(settings: Mapping[str, Any], **overrides: int | str | None) -> P
         UserError: no such protocol, a length below 1, or a vocabulary for a space that has its own.
     """
     given = {key: value for key, value in overrides.items() if value is not None}
-    if settings.get("vocab") == OWN and given.get("vocab", OWN) != OWN:
+    if settings.get("vocab") == OWN_VOCABULARY and given.get("vocab", OWN_VOCABULARY) != OWN_VOCABULARY:
         raise UserError(f"the vocabulary is {given['vocab']} here, and the space has its own, under `vocab`",
                         help="leave this one out, or answer that one (--set vocab=…)", code="given-twice")
     chosen = {**settings, **given}
     made = find_protocol(chosen.get("name", "forward"), *(chosen.get(key) for key in ("source", "target", "vocab")))
-    if (artefact := chosen.get("artefact")) not in (None, *ARTEFACTS):
-        raise UserError(f"artefact {artefact}: there are {', '.join(ARTEFACTS)}", code="unknown-artefact")
+    if (artefact := chosen.get("artefact")) not in (None, *ARTIFACT_FORMATS):
+        raise UserError(f"artefact {artefact}: there are {', '.join(ARTIFACT_FORMATS)}", code="unknown-artefact")
     table = str(artefact).startswith("ctranslate2")
     made = replace(made, artefact=artefact, latency=chosen.get("latency"),
                    longest=chosen.get("longest", MAX_SOURCE_TOKENS) if table else MAX_SOURCE_TOKENS)

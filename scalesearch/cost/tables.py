@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from scalesearch.cost.latency import interval
 from scalesearch.cost.ledger import QUANTITIES, Cost
 from scalesearch.cost.modules import rows
-from scalesearch.space.schema.cost_names import PARTS
+from scalesearch.space.schema.cost_names import COST_PARTS
 from scalesearch.terminal import make_table
 
 if TYPE_CHECKING:
@@ -25,13 +25,13 @@ def _modules(result: Cost, levels: int) -> Table:
               f"{row.params:,}", _share(row.params, result["params.total"]),
               f"{row.macs:,}", _share(row.macs, result["macs.total"])) for row in listed]
     styles = ["" if row.level else "bold" for row in listed]
-    return make_table(("module", "calls", "params", "%", "MACs", "%"), cells, styles=styles)
+    return make_table(("module", "calls", "params", "%", "MACs", "%"), cells, row_styles=styles)
 
 
 def _totals(result: Cost) -> Table:
     return make_table(("", *QUANTITIES), [
         (section.replace("_", "-"), *(f"{result[f'{quantity}.{section}']:,}" for quantity in QUANTITIES))
-        for section in PARTS
+        for section in COST_PARTS
     ])
 
 

@@ -10,9 +10,9 @@ from scalesearch.data.files import expand_path
 from scalesearch.data.split_files import PARTS_SYNTAX, FilePair, SplitPart, is_m2, parts_to_json, read_parts
 from scalesearch.errors import UserError
 from scalesearch.lowering import MAX_SOURCE_TOKENS
-from scalesearch.space.binding.constants import node_of, read_constants, settle
-from scalesearch.space.schema.settings import NAME, read_name, schema_of, setting
-from scalesearch.space.syntax.diagnostics import either
+from scalesearch.space.binding.config_reader import coerce_settings, read_constants, to_node
+from scalesearch.space.schema.settings import NAME_DESCRIPTION, read_name, schema_of, setting
+from scalesearch.space.syntax.diagnostics import format_alternatives
 from scalesearch.tasks import TASKS
 
 SPLIT_NAMES = ("train", "valid", "test")
@@ -56,9 +56,9 @@ class DataSpec:
     pairs: int | None = setting(None, f"of the built-in corpus, its first training pairs ({DEFAULT_BUILTIN_PAIRS:,})",
                                 high=MAX_PAIRS, unit="pairs")
     source: str | None = setting(None, "language to translate from: the ending of its files, such as en",
-                                 read=read_name, form=NAME, synonyms=("source_lang", "src", "src_lang"))
+                                 read=read_name, form=NAME_DESCRIPTION, synonyms=("source_lang", "src", "src_lang"))
     target: str | None = setting(None, "language to translate into: the ending of its files, such as de",
-                                 read=read_name, form=NAME, synonyms=("target_lang", "tgt", "trg", "tgt_lang"))
+                                 read=read_name, form=NAME_DESCRIPTION, synonyms=("target_lang", "tgt", "trg", "tgt_lang"))
     train: Any = setting((), "text to train on, such as data/train for data/train.en and data/train.de",
                          read=read_parts, form=PARTS_SYNTAX, synonyms=("trainpref", "train_file", "path_train"))
     validation: Any = setting((), "text to validate on, such as data/val", read=read_parts, form=PARTS_SYNTAX,
@@ -96,7 +96,7 @@ class DataSpec:
     name: str | None = setting(None, "what tables call the corpus")
 
     def __post_init__(self) -> None:
-        settle(self, DATA_SCHEMA, "data")
+        coerce_settings(self, DATA_SCHEMA, "data")
         if self.builtin:
             object.__setattr__(self, "pairs", DEFAULT_BUILTIN_PAIRS if self.pairs is None else self.pairs)
         if self.file_format == "text":
@@ -136,7 +136,7 @@ class DataSpec:
         Raises:
             SpaceErrors: an unknown key, with the nearest known one, or a wrong value.
         """
-        found: DataSpec = read_constants(DATA_SCHEMA, node_of("data", mapping))
+        found: DataSpec = read_constants(DATA_SCHEMA, to_node("data", mapping))
         return found
 
     def to_json(self) -> dict[str, Any]:
@@ -227,7 +227,7 @@ def _check_task_keys(said: Mapping[str, Any]) -> Iterator[Conflict]:
     task = TASKS[said["task"]]
     for key in TASK_KEYS:
         if said[key] and key not in task.data_keys:
-            having = either(other.name for other in TASKS.values() if key in other.data_keys)
+            having = format_alternatives(other.name for other in TASKS.values() if key in other.data_keys)
             yield key, f"it is for {having}, and the task is {task.name}", None
     for split in SPLIT_NAMES:
         for part in said[split]:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from scalesearch.space.schema.types import Complain
-from scalesearch.space.syntax.nodes import Node, Sequence, Table, Text
+from scalesearch.space.schema.types import ReportNodeError
+from scalesearch.space.syntax.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 M2_ENDINGS = (".m2", ".m2.gz")
 PARTS_SYNTAX = "a path (for pairs without the ending), `{source: FILE, target: FILE}`, or a list of these"
@@ -42,16 +42,16 @@ def is_m2(part: Any) -> bool:
     return isinstance(part, str) and part.endswith(M2_ENDINGS)
 
 
-def read_parts(node: Node, complain: Complain) -> tuple[SplitPart, ...]:
+def read_parts(node: Node, complain: ReportNodeError) -> tuple[SplitPart, ...]:
     """Parts of a split: a path, ``{source: FILE, target: FILE}``, or a list of these."""
-    items = node.items if isinstance(node, Sequence) else (node,)
+    items = node.items if isinstance(node, SequenceNode) else (node,)
     return tuple(part for item in items if (part := _part(item, complain)) is not None)
 
 
-def _part(item: Node, complain: Complain) -> SplitPart | None:
-    if isinstance(item, Text) and item.text.strip():
+def _part(item: Node, complain: ReportNodeError) -> SplitPart | None:
+    if isinstance(item, ScalarNode) and item.text.strip():
         return item.text
-    if isinstance(item, Table) and {key.text for key, _ in item} == {"source", "target"}:
+    if isinstance(item, MappingNode) and {key.text for key, _ in item} == {"source", "target"}:
         source, target = _texts(item.get("source")), _texts(item.get("target"))
         if len(source) == 1 and target:
             return FilePair(source[0], target[0], target[1:])
@@ -61,8 +61,8 @@ def _part(item: Node, complain: Complain) -> SplitPart | None:
 
 def _texts(node: Node | None) -> tuple[str, ...]:
     """One path or several; none where anything else stands there."""
-    items = node.items if isinstance(node, Sequence) else (node,)
-    found = tuple(item.text for item in items if isinstance(item, Text) and item.text)
+    items = node.items if isinstance(node, SequenceNode) else (node,)
+    found = tuple(item.text for item in items if isinstance(item, ScalarNode) and item.text)
     return found if len(found) == len(items) else ()
 
 

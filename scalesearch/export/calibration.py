@@ -31,7 +31,7 @@ from scalesearch.export.latency import (
     measure_rounds,
     pinned_threads,
 )
-from scalesearch.files import peek_json, write_json
+from scalesearch.files import try_read_json, write_json
 from scalesearch.nn import build_model
 from scalesearch.space import Space
 from scalesearch.space.schema.cost_names import COST_NAMES
@@ -114,7 +114,7 @@ def calibrate_latency(space: Space, protocol: Protocol, format: ExportFormat, se
 
 def _create_work_folder(work: Path, job: CalibrationSettings) -> None:
     said = json.loads(json.dumps(asdict(job)))
-    before = peek_json(work / "job.json", dict[str, Any])
+    before = try_read_json(work / "job.json", dict[str, Any])
     if before is not None and before != said:
         differ = ", ".join(key for key in said if before.get(key) != said[key])
         raise UserError(f"{work}: begun with another {differ}; give the same settings to go on, or remove it",
@@ -178,12 +178,12 @@ def _sample_candidate(space: Space, protocol: Protocol, job: CalibrationSettings
     """A random candidate that meets the space's constraints; its features are 0 where its format refuses it."""
     try:
         architecture = space.architecture(space.sample(rng))
-        mine = protocol.of(architecture.answers).at(architecture.vocab)
+        mine = protocol.of(architecture.config).at(architecture.vocab)
         bill = cost(architecture.block, mine)
     except UserError:
         return None
-    if not all(one.holds(lambda name: bill[name] if name in COST_NAMES else architecture.answers[name])
-               for one in space.where):
+    if not all(one.is_satisfied(lambda name: bill[name] if name in COST_NAMES else architecture.config[name])
+               for one in space.constraints):
         return None
     try:
         found = features(architecture.block, f"{job.format}-{job.quantization}", job.decoding_setup, mine)

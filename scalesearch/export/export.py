@@ -25,7 +25,7 @@ from scalesearch.errors import UserError
 from scalesearch.export.base import ArtifactDecoder, ExportFormat
 from scalesearch.export.formats import check_exportable, get_format, resolve_quantization
 from scalesearch.export.torch_ import TorchDecoder
-from scalesearch.files import read_json, room_for, sync_folder, write_json
+from scalesearch.files import disk_full_guard, read_json, sync_folder, write_json
 from scalesearch.tasks import TASKS, Texts
 from scalesearch.train.checkpoint import DATA_FILE, DESCRIPTION_FILES, Checkpoint, read_checkpoint
 from scalesearch.train.result import Result, package_versions
@@ -107,7 +107,7 @@ def export_model(trained: Checkpoint, folder: Path, format: ExportFormat, quanti
     if folder.exists():
         raise UserError(f"{folder} is there already; choose another folder with --out", code="already-exists")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with room_for(folder), tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as place:
+    with disk_full_guard(folder), tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as place:
         made = Path(place) / "artefact"
         made.mkdir()
         format.write(trained, made, quantization)

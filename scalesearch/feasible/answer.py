@@ -16,9 +16,9 @@ from scalesearch.feasible.grid import Endless, TooMany
 from scalesearch.feasible.limits import bounds_of
 from scalesearch.feasible.sections import Decomposition
 from scalesearch.space import Space
-from scalesearch.space.questionnaire.constraints import Constraint
-from scalesearch.space.questionnaire.count import TooTangled, count
-from scalesearch.space.syntax.parameters import say
+from scalesearch.space.parameters.constraints import Constraint
+from scalesearch.space.parameters.count import UncountableSpaceError, count_configurations
+from scalesearch.space.syntax.parameters import format_constant
 
 AXES = ("params.non_embedding", "macs.total")
 MOST_TANGLED = 20_000  # combinations of answers listed only to say how many sheets there are: some two seconds
@@ -73,7 +73,7 @@ def feasible(space: Space, protocol: Protocol, budgets: tuple[Constraint, ...], 
         draws: candidates drawn for the figure, and for estimates where nothing can be counted.
         progress: called with each step, and with the share of long ones that is done.
     """
-    costly = tuple(constraint for constraint in space.where if constraint.costs)
+    costly = tuple(constraint for constraint in space.constraints if constraint.costs)
     bounds, required = bounds_of(budgets), bounds_of(costly)
     names = tuple(dict.fromkeys([*AXES, *(cost for c in (*budgets, *costly) for cost in sorted(c.costs))]))
     progress("drawing candidates")
@@ -130,12 +130,12 @@ def _least(counter: Counter) -> dict[str, int]:
 
 
 def _values(counter: Counter) -> pd.DataFrame:
-    dimensions = dict(counter.decomposition.space.dimensions())
+    dimensions = dict(counter.decomposition.space.parameters())
     rows = []
     for parameter, counts in counter.by_value().items():
         options = dimensions[parameter].values()
         assert options is not None
-        rows += [(parameter, say(options[index]), sheets, fits) for index, (sheets, fits) in sorted(counts.items())]
+        rows += [(parameter, format_constant(options[index]), sheets, fits) for index, (sheets, fits) in sorted(counts.items())]
     return _judged(pd.DataFrame(rows, columns=["parameter", "answer", "sheets", "fitting"]), list(dimensions), True)
 
 
@@ -156,11 +156,11 @@ def _reasons(counts: list[tuple[str, int]], sound: int) -> pd.DataFrame:
 
 def _estimated(space: Space, drawn: Estimate, why: str, draws: int) -> Feasibility:
     try:
-        sheets = count(space.form, MOST_TANGLED)
-    except TooTangled:
+        sheets = count_configurations(space.parameter_space, MOST_TANGLED)
+    except UncountableSpaceError:
         sheets = None
     broken = [(str(text), int(often)) for text, often in drawn.sample["broken"].value_counts().items()]
-    values = _judged(drawn.values, [name for name, _ in space.dimensions()], False)
+    values = _judged(drawn.values, [name for name, _ in space.parameters()], False)
     return Feasibility(False, drawn.share, drawn.low, drawn.high, values, _reasons(broken, len(drawn.sample)),
                        drawn.sample.drop(columns="broken"), draws, drawn.strata, why, sheets)
 

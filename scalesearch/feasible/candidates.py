@@ -11,8 +11,8 @@ import numpy as np
 from scalesearch.blocks.polynomial import CostOverflowError
 from scalesearch.cost import Protocol, cost
 from scalesearch.cost.population import price
-from scalesearch.space import Answers, Constraint, Space, Unbuildable
-from scalesearch.space.assembly.architecture import network
+from scalesearch.space import Constraint, ParamValues, Space, UnbuildableError
+from scalesearch.space.assembly.architecture import build_blocks
 
 Costs = dict[str, Any]
 
@@ -26,9 +26,9 @@ class Candidate:
     costs: Costs | None = None
 
     @classmethod
-    def of(cls, answers: Answers) -> Candidate:
+    def of(cls, answers: ParamValues) -> Candidate:
         """The candidate that a sheet describes, without its costs."""
-        return cls(dict(answers), next((f"{key}: {reason}" for key, reason in answers.problems), None))
+        return cls(dict(answers), next((f"{key}: {reason}" for key, reason in answers.infeasible_values), None))
 
     def __getitem__(self, name: str) -> Any:
         """A cost or an answer; raises KeyError for neither, as constraints want it."""
@@ -36,11 +36,11 @@ class Candidate:
 
     def meets(self, limits: Iterable[Constraint]) -> bool:
         """Whether it can be built and is within every limit."""
-        return self.costs is not None and all(limit.holds(self.__getitem__) for limit in limits)
+        return self.costs is not None and all(limit.is_satisfied(self.__getitem__) for limit in limits)
 
     def miss(self, limits: Iterable[Constraint]) -> float:
         """The largest slack of the limits: at most 0 where it meets all, else how far it is off."""
-        return max((limit.slack(self.__getitem__) for limit in limits), default=0)
+        return max((limit.violation(self.__getitem__) for limit in limits), default=0)
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ class Point:
     space: Space
 
     @property
-    def answers(self) -> Answers:
+    def answers(self) -> ParamValues:
         """Its answer sheet."""
-        return self.space.answer(lambda name, parameter: parameter.values()[self.codes[name]])  # type: ignore[index]
+        return self.space.resolve(lambda name, parameter: parameter.values()[self.codes[name]])  # type: ignore[index]
 
 
 def priced(candidates: Sequence[Candidate], protocol: Protocol, names: Iterable[str]) -> list[Candidate]:
@@ -103,7 +103,7 @@ def price_table(answers: Mapping[str, Any], sheets: Sequence[Mapping[str, Any]],
 
 def _one(sheet: Mapping[str, Any], protocol: Protocol, names: tuple[str, ...]) -> Costs | None:
     try:
-        bill = cost(network(sheet)[1], protocol.of(sheet))
-    except Unbuildable:
+        bill = cost(build_blocks(sheet)[1], protocol.of(sheet))
+    except UnbuildableError:
         return None
     return {name: bill[name] for name in names}

@@ -127,7 +127,7 @@ def one_each(space: Space) -> dict[str, Parameter]:
         TooMany: a name holds several parameters, by a condition.
     """
     parameters: dict[str, Parameter] = {}
-    for name, parameter in space.dimensions():
+    for name, parameter in space.parameters():
         if parameters.setdefault(name, parameter) != parameter:
             raise TooMany(f"{name} is asked in several ways")
     return parameters

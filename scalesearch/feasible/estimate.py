@@ -12,9 +12,9 @@ import pandas as pd
 
 from scalesearch.cost.protocol import Protocol
 from scalesearch.feasible.candidates import Candidate, priced
-from scalesearch.space import Answers, Space
-from scalesearch.space.questionnaire.constraints import Constraint
-from scalesearch.space.syntax.parameters import Parameter, say
+from scalesearch.space import ParamValues, Space
+from scalesearch.space.parameters.constraints import Constraint
+from scalesearch.space.syntax.parameters import Parameter, format_constant
 
 STRATA, Z95 = 8, 1.959963984540054
 
@@ -48,8 +48,8 @@ def estimate(space: Space, protocol: Protocol, budgets: tuple[Constraint, ...], 
     parameter, strata = _strata(space)
     sheets = [_draw(space, rng, parameter, strata[n % len(strata)]) for n in range(draws)]
     candidates = priced([Candidate.of(sheet) for sheet in sheets], protocol, names)
-    limits = (*space.where, *budgets)
-    broken = [None if one.costs is None else [limit.text for limit in limits if not limit.holds(one.__getitem__)]
+    limits = (*space.constraints, *budgets)
+    broken = [None if one.costs is None else [limit.text for limit in limits if not limit.is_satisfied(one.__getitem__)]
               for one in candidates]
     fits = [one == [] for one in broken]
     shares = [(sum(fits[at :: len(strata)]), len(fits[at :: len(strata)])) for at in range(len(strata))]
@@ -63,7 +63,7 @@ def estimate(space: Space, protocol: Protocol, budgets: tuple[Constraint, ...], 
 
 def _strata(space: Space) -> tuple[str, list[list[Any]]]:
     """The parameter with most to do with cost that is always asked, its values in groups of neighbours."""
-    dimensions = dict(space.dimensions())
+    dimensions = dict(space.parameters())
     name = next((n for n in ("width", "encoder.depth", "decoder.depth") if n in dimensions), "")
     values = list(dimensions[name].values() or []) if name else []
     if len(values) < 2:
@@ -72,11 +72,11 @@ def _strata(space: Space) -> tuple[str, list[list[Any]]]:
     return name, [values[i : i + size] for i in range(0, len(values), size)]
 
 
-def _draw(space: Space, rng: random.Random, stratum: str, values: list[Any]) -> Answers:
+def _draw(space: Space, rng: random.Random, stratum: str, values: list[Any]) -> ParamValues:
     def ask(name: str, parameter: Parameter) -> Any:
-        return rng.choice(values) if name == stratum else parameter.draw(rng)
+        return rng.choice(values) if name == stratum else parameter.sample(rng)
 
-    return space.answer(ask)
+    return space.resolve(ask)
 
 
 def _interval(shares: list[tuple[int, int]], sizes: list[int]) -> tuple[float, float, float]:
@@ -89,9 +89,9 @@ def _interval(shares: list[tuple[int, int]], sizes: list[int]) -> tuple[float, f
     return max(0.0, min(share, middle - half)), share, min(1.0, max(share, middle + half))
 
 
-def _by_value(sheets: Sequence[Answers], fits: Sequence[bool]) -> pd.DataFrame:
+def _by_value(sheets: Sequence[ParamValues], fits: Sequence[bool]) -> pd.DataFrame:
     """Parameter, answer (numbers by size), the draws that have it, and how many of them fit."""
-    rows = [(name, say(value), fit) for sheet, fit in zip(sheets, fits) for name, value in sheet.params.items()]
+    rows = [(name, format_constant(value), fit) for sheet, fit in zip(sheets, fits) for name, value in sheet.params.items()]
     frame = pd.DataFrame(rows, columns=["parameter", "answer", "fits"])
     counts = frame.groupby(["parameter", "answer"], sort=False)["fits"].agg(sheets="size", fitting="sum").reset_index()
     by_size = counts.sort_values("answer").sort_values(

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from scalesearch.blocks.sizes import PopulationSplitError, is_number, require_single_value
 from scalesearch.errors import UserError
-from scalesearch.space.questionnaire.answers import Questionnaire, Sheet, misfit
+from scalesearch.space.parameters.param_values import ParamAssignment, ParameterSpace, validate_schedule
 from scalesearch.space.syntax.evaluator import ABSENT
 from scalesearch.space.syntax.parameters import Choice, Parameter
-from scalesearch.space.syntax.schedules import Call
+from scalesearch.space.syntax.schedules import ScheduleCall
 
 Codes = dict[str, NDArray[np.int32]]  # parameter to the index of each candidate's answer
 UNASKED = -1
@@ -41,18 +41,18 @@ class Unanswered(Exception):
         self.name, self.count = name, count
 
 
-class ColumnSheet(Sheet):
+class ColumnSheet(ParamAssignment):
     """A sheet for many candidates: sizes are arrays, and in everything else the candidates agree.
 
     Raises Split where they do not, Unanswered at a parameter that ``codes`` does not answer, Endless at a continuous
     range.
     """
 
-    def __init__(self, form: Questionnaire, codes: Codes, numeric: frozenset[str]) -> None:
-        super().__init__(form, lambda name, parameter: None)
+    def __init__(self, parameter_space: ParameterSpace, codes: Codes, numeric: frozenset[str]) -> None:
+        super().__init__(parameter_space, lambda name, parameter: None)
         self.codes, self.numeric = codes, numeric
 
-    def ask(self, name: str, parameter: Parameter) -> Any:
+    def request(self, name: str, parameter: Parameter) -> Any:
         if (count := parameter.count()) is None:
             raise Endless(f"{name}: a continuous range has no end of values; give it a step")
         if name not in self.codes:
@@ -62,12 +62,12 @@ class ColumnSheet(Sheet):
         return np.asarray(values)[codes] if name in self.numeric else values[require_single_value(codes)]
 
 
-def numeric_parameters(form: Questionnaire) -> frozenset[str]:
+def numeric_parameters(form: ParameterSpace) -> frozenset[str]:
     """Parameters that are a size or a ratio, whose answers may differ within one structure."""
     names = set()
-    for leaf in form.leaves:
-        if leaf.field.kind in ("size", "number"):
-            for name, parameter in form.domains[leaf.path].dimensions():
+    for leaf in form.nodes:
+        if leaf.field.type in ("size", "number"):
+            for name, parameter in form.domains[leaf.path].parameters():
                 if not isinstance(parameter, Choice) or all(is_number(option) for option in parameter.options):
                     names.add(name)
     return frozenset(names)
@@ -83,7 +83,7 @@ class Table:
     faulty: bool
 
 
-def tables(form: Questionnaire, keys: Iterable[str], most: int) -> Iterator[Table]:
+def tables(form: ParameterSpace, keys: Iterable[str], most: int) -> Iterator[Table]:
     """Every combination of answers to what the values of ``keys`` need, by structure.
 
     Raises:
@@ -99,7 +99,7 @@ def tables(form: Questionnaire, keys: Iterable[str], most: int) -> Iterator[Tabl
             raise TooMany("too many structures depend on each other")
         sheet = ColumnSheet(form, codes, numeric)
         try:
-            answers = {key: value for key in wanted if (value := sheet.lookup(key)) is not ABSENT}
+            answers = {key: value for key in wanted if (value := sheet.value_of(key)) is not ABSENT}
             bad = _misfits(form, sheet, answers, rows)
         except Unanswered as missing:
             listed += rows * (missing.count - 1)
@@ -110,22 +110,22 @@ def tables(form: Questionnaire, keys: Iterable[str], most: int) -> Iterator[Tabl
             queue += [chosen(codes, split.labels == label) for label in np.unique(split.labels)]
         else:
             if bad.all() or not bad.any():
-                yield Table(answers, rows, codes, bool(sheet.faults) or bool(bad.any()))
+                yield Table(answers, rows, codes, bool(sheet.infeasible) or bool(bad.any()))
             else:
                 queue += [chosen(codes, bad), chosen(codes, ~bad)]
 
 
-def _misfits(form: Questionnaire, sheet: ColumnSheet, answers: Mapping[str, Any], rows: int) -> NDArray[np.bool_]:
+def _misfits(form: ParameterSpace, sheet: ColumnSheet, answers: Mapping[str, Any], rows: int) -> NDArray[np.bool_]:
     """The candidates one of whose schedules, used or not, does not fit its depth."""
     found = np.zeros(rows, bool)
-    for leaf in form.leaves:
-        value = sheet.parsed.get(leaf.key)
-        if leaf.field.fits is None or leaf.key not in answers or not isinstance(value, Call | tuple):
+    for leaf in form.nodes:
+        value = sheet.typed_values.get(leaf.key)
+        if leaf.field.depth_key is None or leaf.key not in answers or not isinstance(value, ScheduleCall | tuple):
             continue
-        if (given := sheet.lookup(leaf.field.fits)) is not ABSENT:
+        if (given := sheet.value_of(leaf.field.depth_key)) is not ABSENT:
             depths = np.broadcast_to(given, rows)
             for depth in np.unique(depths).tolist():
-                if misfit(value, leaf.field, depth, None):
+                if validate_schedule(value, leaf.field, depth, None):
                     found |= depths == depth
     return found
 

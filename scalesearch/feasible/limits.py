@@ -10,14 +10,14 @@ from typing import Any
 from scalesearch.blocks.sizes import is_number
 from scalesearch.errors import UserError
 from scalesearch.space import Constraint, Space
-from scalesearch.space.binding.name_resolution import Resolver
-from scalesearch.space.schema.bound_tree import index_of
+from scalesearch.space.binding.name_resolution import NameResolver
+from scalesearch.space.schema.bound_tree import build_index
 from scalesearch.space.schema.cost_names import COST_NAMES
-from scalesearch.space.syntax.diagnostics import Problem, SpaceErrors, suggest
+from scalesearch.space.syntax.diagnostics import ConfigError, Problem, suggest_match
 from scalesearch.space.syntax.evaluator import EvaluationError, Lookup, evaluate
-from scalesearch.space.syntax.expressions import Compare, Expr, Operation, Ref, keys_of, write
-from scalesearch.space.syntax.lexer import PATH, SyntaxProblem
-from scalesearch.space.syntax.nodes import Text, from_text
+from scalesearch.space.syntax.expressions import Compare, Expr, KeyRef, Operation, format_expr, keys_of
+from scalesearch.space.syntax.lexer import PATH, ValueSyntaxError
+from scalesearch.space.syntax.nodes import ScalarNode, scalar_from_text
 from scalesearch.space.syntax.value_parser import parse_expression
 
 ADDITIVE = tuple(name for name in COST_NAMES if not name.startswith(("load.", "artefact.", "latency.")))
@@ -29,7 +29,7 @@ LARGEST = 1 << 62
 # -- reading
 
 
-def budget_of(space: Space, node: Text) -> Constraint:
+def budget_of(space: Space, node: ScalarNode) -> Constraint:
     """The budget that ``node`` writes: the name of one of the space's, or an expression over answers and costs.
 
     Raises:
@@ -38,20 +38,20 @@ def budget_of(space: Space, node: Text) -> Constraint:
     if node.text in space.budgets:
         return space.budgets[node.text]
     if PATH.fullmatch(node.text) and "." not in node.text:
-        there = suggest(node.text, space.budgets) if space.budgets else "the space names none; write it out"
-        raise SpaceErrors([Problem(node.here, f"the space has no budget `{node.text}`", there, code="unknown-budget")])
+        there = suggest_match(node.text, space.budgets) if space.budgets else "the space names none; write it out"
+        raise ConfigError([Problem(node.display_position, f"the space has no budget `{node.text}`", there, code="unknown-budget")])
     problems: list[Problem] = []
 
-    def complain(problem: SyntaxProblem) -> None:
-        problems.append(Problem(node.at(problem.span), problem.message, problem.help, code=problem.code))
+    def complain(problem: ValueSyntaxError) -> None:
+        problems.append(Problem(node.position_of(problem.span), problem.message, problem.help, code=problem.code))
 
     try:
-        expression = Resolver(index_of(space.schema), "", True, complain).truth(parse_expression(node.text))
-    except SyntaxProblem as problem:
+        expression = NameResolver(build_index(space.schema), "", True, complain).resolve_condition(parse_expression(node.text))
+    except ValueSyntaxError as problem:
         complain(problem)
     if problems:
-        raise SpaceErrors(problems)
-    return Constraint(expression, node.here)
+        raise ConfigError(problems)
+    return Constraint(expression, node.display_position)
 
 
 def read_budgets(space: Space, texts: Sequence[str]) -> tuple[Constraint, ...]:
@@ -61,7 +61,7 @@ def read_budgets(space: Space, texts: Sequence[str]) -> tuple[Constraint, ...]:
         SpaceErrors: an unknown cost, a number that is none, an unknown budget.
         UserError: they contradict each other or the space's constraints.
     """
-    budgets = [budget_of(space, from_text("--budget", "--budget ", text)) for text in texts]
+    budgets = [budget_of(space, scalar_from_text("--budget", "--budget ", text)) for text in texts]
     limited = tuple(part for budget in budgets for part in parts(budget))
     _refuse_contradictions([*limits(space), *limited])
     return limited
@@ -77,7 +77,7 @@ def wanted_budgets(space: Space, texts: Sequence[str]) -> tuple[Constraint, ...]
 
 def limits(space: Space, budget: Constraint | None = None) -> tuple[Constraint, ...]:
     """Every limit of a candidate: the space's ``where``, then the budget, part by part."""
-    whole = (*space.where, *((budget,) if budget else ()))
+    whole = (*space.constraints, *((budget,) if budget else ()))
     return tuple(part for constraint in whole for part in parts(constraint))
 
 
@@ -104,9 +104,9 @@ def costs_of(constraints: Iterable[Constraint]) -> tuple[str, ...]:
 def _compared(constraint: Constraint) -> tuple[str, str, Expr] | None:
     """Cost, comparison and what it is compared with, of a limit of that form; sides may be swapped."""
     match constraint.expression:
-        case Compare(Ref(_, name), ((op, other),)) if name in COST_NAMES and op in FLIPPED:
+        case Compare(KeyRef(_, name), ((op, other),)) if name in COST_NAMES and op in FLIPPED:
             return name, op, other
-        case Compare(other, ((op, Ref(_, name)),)) if name in COST_NAMES and op in FLIPPED:
+        case Compare(other, ((op, KeyRef(_, name)),)) if name in COST_NAMES and op in FLIPPED:
             return name, FLIPPED[op], other
     return None
 
@@ -231,11 +231,11 @@ def check_limits(constraints: Iterable[Constraint], lookup: Lookup) -> tuple[Lim
 
 
 def _check(constraint: Constraint, lookup: Lookup) -> LimitCheck:
-    holds, sides = constraint.holds(lookup), _compared(constraint)
+    holds, sides = constraint.is_satisfied(lookup), _compared(constraint)
     if sides is None:
         return LimitCheck(constraint.text, holds)
     name, op, other = sides
-    text = f"{name} {op} {write(other)}"
+    text = f"{name} {op} {format_expr(other)}"
     try:
         value, bound = lookup(name), evaluate(other, lookup)
     except (EvaluationError, KeyError):

@@ -11,8 +11,8 @@ from scalesearch.cost.protocol import Protocol
 from scalesearch.errors import UserError
 from scalesearch.feasible.candidates import Candidate, Costs, priced
 from scalesearch.feasible.limits import costs_of
-from scalesearch.space import Answers, Space
-from scalesearch.space.questionnaire.constraints import Constraint
+from scalesearch.space import ParamValues, Space
+from scalesearch.space.parameters.constraints import Constraint
 from scalesearch.space.syntax.parameters import Parameter
 
 BEAM, MOST_CHANGES, VALUES = 24, 4, 12  # candidates kept at each distance; answers changed; nearest values tried
@@ -24,7 +24,7 @@ class Near:
     """A candidate that fits: what is changed (parameter: old answer, new one), its answers and its costs."""
 
     changes: Mapping[str, tuple[Any, Any]]
-    answers: Answers
+    answers: ParamValues
     costs: Costs
 
 
@@ -37,9 +37,9 @@ class Start:
     """
 
     def __init__(self, space: Space, given: Mapping[str, Any]) -> None:
-        self.space, self._replay = space, space.replay(given)
-        self._given = {name: given.get(leaf.key) for leaf in space.form.leaves
-                       for name, _ in space.form.domains[leaf.path].dimensions()}
+        self.space, self._replay = space, space.replay_values(given)
+        self._given = {name: given.get(leaf.key) for leaf in space.parameter_space.nodes
+                       for name, _ in space.parameter_space.domains[leaf.path].parameters()}
         self.moved: dict[str, tuple[Any, Any]] = {}
 
         def ask(name: str, parameter: Parameter) -> Any:
@@ -48,12 +48,12 @@ class Start:
                 self.moved[name] = self._given.get(name), answer
             return answer
 
-        self.answers = space.answer(ask)
+        self.answers = space.resolve(ask)
 
     def answer(self, name: str, parameter: Parameter) -> tuple[Any, bool]:
         """The architecture's answer, or the legal one that is nearest; and whether it is the architecture's."""
         try:
-            return parameter.settle(self._replay(name, parameter)), True
+            return parameter.coerce(self._replay(name, parameter)), True
         except (UserError, ValueError, TypeError):
             return _nearest(self._given.get(name), parameter), False
 
@@ -74,7 +74,7 @@ class _State:
     changed: Changes
     steps: int
     slack: float
-    answers: Answers
+    answers: ParamValues
     costs: Costs
 
 
@@ -85,7 +85,7 @@ def nearest(start: Start, protocol: Protocol, budgets: tuple[Constraint, ...], n
     A beam search: exact for one change, and keeps the candidates that miss the budgets by least beyond that. ``start``
     itself is the first where it fits.
     """
-    walk = _Walk(start, protocol, (*start.space.where, *budgets), names)
+    walk = _Walk(start, protocol, (*start.space.constraints, *budgets), names)
     states = [*walk.states([((), 0)]), _State((), 0, float("inf"), start.answers, {})][:1]
     fitting = [state for state in states if state.slack <= 0]
     for _ in range(MOST_CHANGES):
@@ -107,7 +107,7 @@ class _Walk:
     def __init__(self, start: Start, protocol: Protocol, limits: tuple[Constraint, ...], names: tuple[str, ...]
                  ) -> None:
         self.start, self.protocol, self.limits, self.names = start, protocol, limits, (*names, *costs_of(limits))
-        self.dimensions = dict(start.space.dimensions())
+        self.dimensions = dict(start.space.parameters())
 
     def around(self, state: _State) -> Iterator[tuple[Changes, int]]:
         """Every way to change one answer more."""
@@ -127,6 +127,6 @@ class _Walk:
         return [_State(changed, steps, one.miss(self.limits), answers, one.costs)
                 for (changed, steps, answers), one in zip(known, candidates) if one.costs is not None]  # fmt: skip
 
-    def _answers(self, new: Mapping[str, Any]) -> Answers:
-        return self.start.space.answer(lambda name, parameter: new[name] if name in new else
+    def _answers(self, new: Mapping[str, Any]) -> ParamValues:
+        return self.start.space.resolve(lambda name, parameter: new[name] if name in new else
                                        self.start.answer(name, parameter)[0])

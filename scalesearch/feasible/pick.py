@@ -14,14 +14,14 @@ from scalesearch.feasible.extremes import Extremes, NotFound
 from scalesearch.feasible.grid import Endless, TooMany
 from scalesearch.feasible.limits import bounds_of, costs_of
 from scalesearch.feasible.sections import Decomposition
-from scalesearch.space import Answers, Space
+from scalesearch.space import ParamValues, Space
 
 DRAWS = 2_000
 MOST_LISTED = 3_000_000  # rows of a section: some ten seconds
 SIZE = "params.total"
 
 
-def pick(space: Space, way: str, seed: int, protocol: Protocol) -> tuple[Answers, str]:
+def pick(space: Space, way: str, seed: int, protocol: Protocol) -> tuple[ParamValues, str]:
     """A candidate that can be built and meets the space's constraints, and how it was found.
 
     Args:
@@ -45,17 +45,17 @@ def pick(space: Space, way: str, seed: int, protocol: Protocol) -> tuple[Answers
     return sheet, f"the {way} of {DRAWS:,} random candidates by {SIZE}: the space is too large to be sure"
 
 
-def _sound(space: Space, protocol: Protocol, rng: random.Random) -> Iterator[tuple[int, Answers]]:
+def _sound(space: Space, protocol: Protocol, rng: random.Random) -> Iterator[tuple[int, ParamValues]]:
     """Size and answers of those of ``DRAWS`` random candidates that can be built and meet the constraints."""
     for most in (16, DRAWS - 16):  # the first few are enough where one is wanted
         sheets = [space.sample(rng) for _ in range(most)]
-        candidates = priced([Candidate.of(sheet) for sheet in sheets], protocol, (SIZE, *costs_of(space.where)))
-        yield from ((one[SIZE], sheet) for sheet, one in zip(sheets, candidates) if one.meets(space.where))
+        candidates = priced([Candidate.of(sheet) for sheet in sheets], protocol, (SIZE, *costs_of(space.constraints)))
+        yield from ((one[SIZE], sheet) for sheet, one in zip(sheets, candidates) if one.meets(space.constraints))
 
 
-def _exact(space: Space, way: str, protocol: Protocol) -> Answers | None:
+def _exact(space: Space, way: str, protocol: Protocol) -> ParamValues | None:
     """The smallest or the largest candidate; None where the space cannot be taken apart in some seconds."""
-    bounds = bounds_of(constraint for constraint in space.where if constraint.costs)
+    bounds = bounds_of(constraint for constraint in space.constraints if constraint.costs)
     if bounds is None:
         return None
     names = tuple(dict.fromkeys([SIZE, *(bound.name for bound in bounds)]))

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from scalesearch.feasible.grid import TooMany
 from scalesearch.feasible.identity import rows_numbered
-from scalesearch.space import Answers, Unbuildable
-from scalesearch.space.assembly.architecture import section
-from scalesearch.space.questionnaire.answers import Questionnaire
-from scalesearch.space.schema.bound_tree import Leaf
-from scalesearch.space.syntax.choices import expressions
+from scalesearch.space import ParamValues, UnbuildableError
+from scalesearch.space.assembly.architecture import build_section
+from scalesearch.space.parameters.param_values import ParameterSpace
+from scalesearch.space.schema.bound_tree import ParameterNode
+from scalesearch.space.syntax.composite_domains import iter_expressions
 from scalesearch.space.syntax.expressions import keys_of
 
 Answered = Mapping[str, Any]
@@ -53,11 +53,11 @@ class Piece:
 
     def build(self, answers: Answered) -> Any:
         """The section that the answers describe, as far as it is this piece."""
-        return section(self.alone(answers), self.section)
+        return build_section(self.alone(answers), self.section)
 
     def build_rest(self, answers: Answered) -> Any:
         """What the stand-in for mixers costs alone: to be taken off what the half ``ffn`` costs."""
-        return section(ChainMap(_without_ffn(self.section), self.alone(answers)), self.section)  # type: ignore[arg-type]
+        return build_section(ChainMap(_without_ffn(self.section), self.alone(answers)), self.section)  # type: ignore[arg-type]
 
 
 def _without_ffn(stack: str) -> dict[str, Any]:
@@ -168,7 +168,7 @@ class Given(Mapping[str, Any]):
         return len(self.answers)
 
 
-def keys_read(piece: Piece, samples: Iterable[Answers], known: Container[str]) -> set[str]:
+def keys_read(piece: Piece, samples: Iterable[ParamValues], known: Container[str]) -> set[str]:
     """The keys that building ``piece`` reads of any of the ``samples``; of other sheets it may read more."""
     keys: set[str] = set()
     for answers in samples:
@@ -178,23 +178,23 @@ def keys_read(piece: Piece, samples: Iterable[Answers], known: Container[str]) -
             except Missed as missed:
                 keys.add(missed.key)
                 continue
-            except Unbuildable:
+            except UnbuildableError:
                 pass
             break
     return keys
 
 
-def leaves_behind(form: Questionnaire, keys: Iterable[str]) -> list[Leaf]:
+def leaves_behind(form: ParameterSpace, keys: Iterable[str]) -> list[ParameterNode]:
     """The leaves that ``keys`` are the answers of, and all whose values those depend on, or depths that they fit."""
-    leaves: dict[str, Leaf] = {}
+    leaves: dict[str, ParameterNode] = {}
     queue = list(keys)
     while queue:
-        for leaf in form.by_key.get(queue.pop(), ()):
+        for leaf in form.nodes_by_key.get(queue.pop(), ()):
             if leaf.path not in leaves:
                 leaves[leaf.path] = leaf
-                queue += [key for expr in expressions(leaf.spec) for key in keys_of(expr)]
+                queue += [key for expr in iter_expressions(leaf.domain) for key in keys_of(expr)]
                 queue += [group for group, _ in leaf.guards]
-                queue += [leaf.field.fits] if leaf.field.fits else []
+                queue += [leaf.field.depth_key] if leaf.field.depth_key else []
     return list(leaves.values())
 
 

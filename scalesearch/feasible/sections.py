@@ -22,9 +22,9 @@ from scalesearch.feasible.grid import UNASKED, Codes, Table, tables
 from scalesearch.feasible.identity import Networks, signature
 from scalesearch.feasible.pieces import Given, Missed, Part, Piece, joined, keys_read, leaves_behind, several
 from scalesearch.space import Space
-from scalesearch.space.assembly.architecture import SECTIONS
-from scalesearch.space.questionnaire.constraints import Constraint
-from scalesearch.space.schema.bound_tree import Leaf
+from scalesearch.space.assembly.architecture import SECTION_NAMES
+from scalesearch.space.parameters.constraints import Constraint
+from scalesearch.space.schema.bound_tree import ParameterNode
 
 MOST_ROWS = 6_000_000
 SAMPLES = 60  # sheets that are built to see which answers count; what they do not show is found while listing
@@ -45,13 +45,13 @@ class Decomposition:
     """
 
     def __init__(self, space: Space, protocol: Protocol, names: tuple[str, ...], most: int = MOST_ROWS) -> None:
-        self.space, self.protocol, self.names, self.form = space, protocol, names, space.form
-        self.pieces = {name: self._pieces(name) for name in SECTIONS}
+        self.space, self.protocol, self.names, self.form = space, protocol, names, space.parameter_space
+        self.pieces = {name: self._pieces(name) for name in SECTION_NAMES}
         rng = Random(0)
-        samples = [answers for _ in range(SAMPLES) if not (answers := space.sample(rng)).problems]
+        samples = [answers for _ in range(SAMPLES) if not (answers := space.sample(rng)).infeasible_values]
         pieces = [piece for found in self.pieces.values() for piece in found]
         lengths = {"vocab"} if protocol.lengths else set()  # lengths that follow from it make it part of every piece
-        self.reads = {piece: keys_read(piece, samples, self.form.by_key) | lengths for piece in pieces}
+        self.reads = {piece: keys_read(piece, samples, self.form.nodes_by_key) | lengths for piece in pieces}
         while True:
             try:
                 return self._take(most)
@@ -60,23 +60,23 @@ class Decomposition:
                 self.reads[missed.piece].add(missed.key)
 
     def _take(self, most: int) -> None:
-        where = [constraint for constraint in self.space.where if not constraint.costs]
+        where = [constraint for constraint in self.space.constraints if not constraint.costs]
         coupled = self._adopted()
         needs = {name: self._parameters(self._keys(*pieces)) for name, pieces in self.pieces.items()}
-        self.constraints: dict[str, list[Constraint]] = {name: [] for name in (*SECTIONS, SPINE)}
+        self.constraints: dict[str, list[Constraint]] = {name: [] for name in (*SECTION_NAMES, SPINE)}
         for constraint in where:
-            parameters = self._parameters(constraint.names())
-            home = next((name for name in SECTIONS if parameters <= needs[name]), SPINE)
+            parameters = self._parameters(constraint.referenced_names())
+            home = next((name for name in SECTION_NAMES if parameters <= needs[name]), SPINE)
             self.constraints[home].append(constraint)
             coupled |= parameters if home == SPINE else set()
         self.shared = frozenset(coupled | several(needs.values()))
-        self.parts = {name: self._part(name, most) for name in SECTIONS}
+        self.parts = {name: self._part(name, most) for name in SECTION_NAMES}
         everything = frozenset().union(*needs.values()) | coupled
-        rest = [leaf.key for leaf in self.form.leaves if self._parameters([leaf.key]) - everything]
+        rest = [leaf.key for leaf in self.form.nodes if self._parameters([leaf.key]) - everything]
         self.parts[REST] = self._listed(None, rest, [], self.shared, most)
         read = set().union(*self.reads.values())
         # What nothing is made from may still have no value, as a width that three heads do not divide.
-        spine = [leaf.key for leaf in self.form.leaves if self._asks(leaf) & self.shared
+        spine = [leaf.key for leaf in self.form.nodes if self._asks(leaf) & self.shared
                  or (leaf.key not in read and self._parameters([leaf.key]) <= self.shared)]
         self.parts[SPINE] = self._listed(None, spine, self.constraints[SPINE], self.shared, most)
 
@@ -87,7 +87,7 @@ class Decomposition:
 
         So they do in a decoder that borrows feed-forward networks, and where mixers and networks stand in parallel.
         """
-        loans, orders = (" ".join(str(leaf.spec) for leaf in self.form.leaves if leaf.key.startswith(key))
+        loans, orders = (" ".join(str(leaf.domain) for leaf in self.form.nodes if leaf.key.startswith(key))
                          for key in ("share.decoder", f"{name}.sublayers"))
         if name not in HALVED or (name == "decoder" and "encoder.ffn" in loans) or PARALLEL.search(orders):
             return (Piece(name),)
@@ -102,7 +102,7 @@ class Decomposition:
         sections = [frozenset().union(*(needs[piece] for piece in pieces)) for pieces in self.pieces.values()]
         own = frozenset().union(*sections) - several(sections)
         coupled: set[str] = set()
-        for leaf in self.form.leaves:
+        for leaf in self.form.nodes:
             deciding = (self._parameters([leaf.key]) - self._asks(leaf)) & own
             if deciding and not any(leaf.key in read for read in self.reads.values()):
                 home = next((piece for piece, asked in needs.items() if deciding <= asked), None)
@@ -115,10 +115,10 @@ class Decomposition:
     def _keys(self, *pieces: Piece) -> list[str]:
         """The answers that pieces are made from, in the order of the schema."""
         read = set().union(*(self.reads[piece] for piece in pieces))
-        return list(dict.fromkeys(leaf.key for leaf in self.form.leaves if leaf.key in read))
+        return list(dict.fromkeys(leaf.key for leaf in self.form.nodes if leaf.key in read))
 
-    def _asks(self, leaf: Leaf) -> set[str]:
-        return {name for name, _ in self.form.domains[leaf.path].dimensions()}
+    def _asks(self, leaf: ParameterNode) -> set[str]:
+        return {name for name, _ in self.form.domains[leaf.path].parameters()}
 
     def _parameters(self, keys: Iterable[str]) -> frozenset[str]:
         """Every parameter whose answer may change the values of ``keys``."""
@@ -132,9 +132,9 @@ class Decomposition:
         if len(pieces) == 1:
             return self._listed(pieces[0], apart[0], where, self.shared, most)
         parameters = [self._parameters(half) for half in apart]
-        homes = [_home(self._parameters(constraint.names()), parameters) for constraint in where]
+        homes = [_home(self._parameters(constraint.referenced_names()), parameters) for constraint in where]
         # A constraint over both halves ties them together: both then have its parameters.
-        across = [key for constraint, home in zip(where, homes) if home is None for key in constraint.names()]
+        across = [key for constraint, home in zip(where, homes) if home is None for key in constraint.referenced_names()]
         apart = [[*half, *across] for half in apart]
         parameters = [self._parameters(half) for half in apart]
         shared = self.shared | (parameters[0] & parameters[1])
@@ -146,7 +146,7 @@ class Decomposition:
                 most: int) -> Part:
         """The candidates of a section, or of one half of it; without a piece the answers alone, which cost nothing."""
         wanted = dict.fromkeys([*keys, *self._together(keys, shared)])
-        wanted |= dict.fromkeys(key for constraint in where for key in constraint.names())
+        wanted |= dict.fromkeys(key for constraint in where for key in constraint.referenced_names())
         networks, listed, first = Networks(), [], 0
         for table in tables(self.form, wanted, most):
             costs, built = self._priced(piece, table, wanted, networks, first)
@@ -180,7 +180,7 @@ class Decomposition:
     def _price(self, piece: Piece, build: Build, table: Table, keys: Container[str],
                look: Look | None) -> tuple[Any, Any]:
         def watched(answers: Mapping[str, Any]) -> Block:
-            return build(Given(answers, keys, self.form.by_key, piece))
+            return build(Given(answers, keys, self.form.nodes_by_key, piece))
 
         costs, built = price(table.answers, table.rows, self.protocol, self.names, watched, look)
         return np.stack([costs[n] for n in self.names], 1), built
@@ -207,7 +207,7 @@ def holding(constraint: Constraint, values: Mapping[str, Any], rows: int) -> NDA
         index = queue.pop()
         chosen = dict(taken(values, index))
         try:
-            good[index] = constraint.holds(chosen.__getitem__)
+            good[index] = constraint.is_satisfied(chosen.__getitem__)
         except PopulationSplitError as split:
             queue += [index[split.labels == label] for label in np.unique(split.labels)]
     return good

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from scalesearch.cost import Protocol
 from scalesearch.feasible.answer import Feasibility, binned
 from scalesearch.feasible.candidates import Candidate, Point, priced
-from scalesearch.space.syntax.parameters import say
+from scalesearch.space.syntax.parameters import format_constant
 from scalesearch.terminal import make_table
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def to_json(found: Feasibility, around: Sequence[Near] = ()) -> dict[str, Any]:
         "front_answers": [_texts(p.answers.params) for p in found.front],
         "extremes": {word: {"costs": p.costs, "params": _texts(p.answers.params)}
                      for word, p in found.extremes.items()},
-        "near": [{"changes": {k: [say(a), say(b)] for k, (a, b) in n.changes.items()}, "costs": dict(n.costs)}
+        "near": [{"changes": {k: [format_constant(a), format_constant(b)] for k, (a, b) in n.changes.items()}, "costs": dict(n.costs)}
                  for n in around],
     }
 
@@ -68,7 +68,7 @@ def front_table(found: Feasibility) -> pd.DataFrame:
 
 def _texts(params: Mapping[str, Any]) -> dict[str, str]:
     """Parameters as ``--set`` takes them."""
-    return {name: say(value) for name, value in params.items()}
+    return {name: format_constant(value) for name, value in params.items()}
 
 
 def _counts(found: Feasibility) -> Iterator[str]:
@@ -100,7 +100,7 @@ def _reasons(found: Feasibility) -> Table:
                 f"share of {found.sound:,}" if found.exact else "share")
     rows = [(_violated(row["broken"]), f"{row['count']:,}", _percent(row["share"]))
             for _, row in found.reasons.iterrows() if row["count"]]
-    return make_table(headings, rows, title="What binds", lines=True)
+    return make_table(headings, rows, title="What binds", has_box=True)
 
 
 def _violated(broken: str) -> str:
@@ -120,7 +120,7 @@ def _values(found: Feasibility) -> Table:
             break
     headings = ("parameter", "answer", share, "")
     title = f"Feasible share by answer ({'exact' if found.exact else 'of draws'})"
-    return make_table(headings[: 3 + noted], [row[: 3 + noted] for row in rows], (0, 3), title, lines=True)
+    return make_table(headings[: 3 + noted], [row[: 3 + noted] for row in rows], (0, 3), title, has_box=True)
 
 
 def _front(points: list[Point], whole: bool) -> Table:
@@ -132,7 +132,7 @@ def _front(points: list[Point], whole: bool) -> Table:
     rows = [(*(f"{point.costs[name]:,}" for name in names), *(texts.get(key, "") for key in keys))
             for point in chosen for texts in [_texts(point.answers.params)]]
     title = f"Most {names[0]} for the {names[1]}: {len(chosen)} of {len(points):,} points (exact)"
-    table = make_table((*names, *keys), rows, (), title, lines=True)
+    table = make_table((*names, *keys), rows, (), title, has_box=True)
     if not whole:
         table.caption = "there are more, which only the budget puts there"
     return table
@@ -154,8 +154,8 @@ def _common(points: list[Point]) -> set[str]:
 def neighbours(found: list[Near], name: str) -> Table:
     """The nearest candidates that fit."""
     names = [name for name in (found[0].costs if found else ()) if any(near.costs[name] for near in found)]
-    changes = [[f"{key}: {say(old)} → {say(new)}" for key, (old, new) in near.changes.items()] for near in found]
+    changes = [[f"{key}: {format_constant(old)} → {format_constant(new)}" for key, (old, new) in near.changes.items()] for near in found]
     rows = [(", ".join(listed) or "none: it fits", *(f"{near.costs[cost]:,}" for cost in names))
             for near, listed in zip(found, changes)]
     return make_table(("change", *names), rows or [("none within four changed answers",)],
-                      title=f"Nearest to {name} that fit", lines=True)
+                      title=f"Nearest to {name} that fit", has_box=True)

@@ -1,6 +1,13 @@
 """What the three papers print of their models, beside what these models cost by our ledger."""
 
-from scalesearch.reference.recompute import COMMON, VERDICTS, Entry, Verdict, judge, recompute
-from scalesearch.reference.rows import PAPERS, Row, left_out, load_rows
+from scalesearch.reference.recompute import (
+    AGREEMENT_LEVELS,
+    COMMON_PROTOCOL,
+    Agreement,
+    RecomputedCost,
+    classify_agreement,
+    recompute,
+)
+from scalesearch.reference.reported_costs import PAPERS, ReportedCost, excluded_rows, load_reported_costs
 
-__all__ = ["COMMON", "PAPERS", "VERDICTS", "Entry", "Row", "Verdict", "judge", "left_out", "load_rows", "recompute"]
+__all__ = ["COMMON_PROTOCOL", "PAPERS", "AGREEMENT_LEVELS", "RecomputedCost", "ReportedCost", "Agreement", "classify_agreement", "excluded_rows", "load_reported_costs", "recompute"]

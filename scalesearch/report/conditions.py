@@ -7,11 +7,11 @@ from typing import Any
 import pandas as pd
 
 from scalesearch.report.table import PARAM
-from scalesearch.space.syntax.diagnostics import Problem, SpaceErrors, closest
+from scalesearch.space.syntax.diagnostics import ConfigError, Problem, closest_match
 from scalesearch.space.syntax.evaluator import ABSENT, EvaluationError, evaluate
-from scalesearch.space.syntax.expressions import Expr, Name, walk
-from scalesearch.space.syntax.lexer import SyntaxProblem
-from scalesearch.space.syntax.nodes import from_text
+from scalesearch.space.syntax.expressions import Expr, Name, iter_subexpressions
+from scalesearch.space.syntax.lexer import ValueSyntaxError
+from scalesearch.space.syntax.nodes import scalar_from_text
 from scalesearch.space.syntax.value_parser import parse_expression
 
 
@@ -28,16 +28,16 @@ def meeting(rows: pd.DataFrame, condition: str) -> pd.DataFrame:
         >>> meeting(pd.DataFrame({"bleu": [29.0, 31.0], "params.total": [1, 2]}), "bleu >= 30")["params.total"].item()
         2
     """
-    node = from_text("condition", "", condition)
+    node = scalar_from_text("condition", "", condition)
     try:
         expression = parse_expression(condition)
-    except SyntaxProblem as problem:
-        raise SpaceErrors([Problem(node.at(problem.span), problem.message, problem.help, code=problem.code)]) from None
+    except ValueSyntaxError as problem:
+        raise ConfigError([Problem(node.position_of(problem.span), problem.message, problem.help, code=problem.code)]) from None
     for name in _unknown(expression, rows):
         known = [column.removeprefix(PARAM) for column in rows if not column.startswith("test.")]
-        near = closest(name, known)
+        near = closest_match(name, known)
         what = "a score on test, which chooses nothing" if name.startswith("test.") else "nothing that a candidate has"
-        raise SpaceErrors([Problem(node.here, f"`{name}` is {what}", f"did you mean `{near}`?" if near else None,
+        raise ConfigError([Problem(node.display_position, f"`{name}` is {what}", f"did you mean `{near}`?" if near else None,
                                    code="unknown-key")])
     return rows[[_holds(expression, row) for _, row in rows.iterrows()]]
 
@@ -45,7 +45,7 @@ def meeting(rows: pd.DataFrame, condition: str) -> pd.DataFrame:
 def _unknown(expression: Expr, rows: pd.DataFrame) -> list[str]:
     """Names that are no column of ``rows``, and no word among the answers either."""
     words = {str(value) for column in rows if column.startswith(PARAM) for value in rows[column]}
-    names = [node.text for node in walk(expression) if isinstance(node, Name)]
+    names = [node.text for node in iter_subexpressions(expression) if isinstance(node, Name)]
     return [name for name in names if name.startswith("test.") or
             not (name in rows or PARAM + name in rows or name in words)]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from scalesearch.files import finite
+from scalesearch.files import replace_non_finite
 from scalesearch.pareto.noise import CONFIDENCE, format_percent
 from scalesearch.report.intervals import Interval, difference, kendall, mean, tau
 
@@ -111,7 +111,7 @@ class Fairness:
 
     def to_json(self) -> dict[str, Any]:
         """JSON of all fields; what is infinite is None."""
-        made: dict[str, Any] = finite({**asdict(self), "unfair": [kind.name for kind in self.kinds if kind.unfair]})
+        made: dict[str, Any] = replace_non_finite({**asdict(self), "unfair": [kind.name for kind in self.kinds if kind.unfair]})
         return made
 
     def lines(self) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from scalesearch.cost import Protocol as Convention
 from scalesearch.cost import protocol_of
-from scalesearch.space.schema.cost_names import OWN
+from scalesearch.space.schema.cost_names import OWN_VOCABULARY
 from scalesearch.tasks import EFFICIENCY_METRICS, METRICS
 
 Protocol = Mapping[str, Any]
@@ -104,7 +104,7 @@ def _tokens(protocol: Protocol) -> str:
 def vocabulary(protocol: Protocol) -> str:
     """``vocabulary 8,000``, or that each architecture has its own."""
     vocab = protocol["vocab"]
-    return "own vocabularies" if vocab == OWN else f"vocabulary {vocab:,}"
+    return "own vocabularies" if vocab == OWN_VOCABULARY else f"vocabulary {vocab:,}"
 
 
 def conventions(protocol: Protocol) -> str:

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from scalesearch.terminal import plain
+from scalesearch.terminal import escape_control_characters
 
 FORMULA = ("=", "+", "-", "@", "\t")  # what spreadsheets run begins with one of these
 
@@ -30,7 +30,7 @@ def to_csv(table: pd.DataFrame) -> str:
 
 def one_line(text: object) -> str:
     """Text on one line, in which nothing steers a terminal."""
-    return " ".join(plain(text).split())
+    return " ".join(escape_control_characters(text).split())
 
 
 def _in_markdown(text: str) -> str:
@@ -40,7 +40,7 @@ def _in_markdown(text: str) -> str:
 def _in_csv(value: object) -> object:
     if not isinstance(value, str):
         return value
-    text = plain(value)
+    text = escape_control_characters(value)
     return f"'{text}" if text.startswith(FORMULA) and not _is_number(text) else text
 
 

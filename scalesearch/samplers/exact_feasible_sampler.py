@@ -12,7 +12,7 @@ from scalesearch.feasible.grid import Endless, TooMany
 from scalesearch.feasible.limits import bounds_of
 from scalesearch.samplers.encoding import encode_params
 from scalesearch.space import Space
-from scalesearch.space.questionnaire.constraints import Constraint
+from scalesearch.space.parameters.constraints import Constraint
 
 
 class ExactFeasibleSampler:
@@ -24,7 +24,7 @@ class ExactFeasibleSampler:
 
     def __init__(self, space: Space, draws: Draws, limits: Sequence[Constraint]) -> None:
         self.space, self.draws = space, draws
-        self.share = draws.share if all(limit.costs or limit in space.where for limit in limits) else None
+        self.share = draws.share if all(limit.costs or limit in space.constraints for limit in limits) else None
 
     @classmethod
     def of(cls, space: Any, protocol: Protocol, limits: Sequence[Any]) -> ExactFeasibleSampler | None:

@@ -19,8 +19,8 @@ from scalesearch.feasible.sections import all_hold
 from scalesearch.samplers.candidate import Candidate
 from scalesearch.samplers.encoding import decode_params, encode_parameter, to_param
 from scalesearch.space import Space
-from scalesearch.space.questionnaire.answers import Questionnaire
-from scalesearch.space.questionnaire.constraints import Constraint
+from scalesearch.space.parameters.constraints import Constraint
+from scalesearch.space.parameters.param_values import ParameterSpace
 from scalesearch.space.syntax.evaluator import ABSENT
 from scalesearch.space.syntax.parameters import Parameter
 
@@ -38,7 +38,7 @@ class NeighborBatchSampler:
 
     def __init__(self, space: Space, protocol: Protocol, limits: Sequence[Constraint]) -> None:
         self.space, self.protocol, self.limits = space, protocol, limits
-        self.numeric = numeric_parameters(space.form)
+        self.numeric = numeric_parameters(space.parameter_space)
         self.columns = {path: _ValueColumn(space, path, parameter) for path, parameter in one_each(space).items()
                         if (parameter.count() or MAX_VALUES) < MAX_VALUES}
 
@@ -78,16 +78,16 @@ class NeighborBatchSampler:
                           ) -> tuple[dict[str, Any], Codes, int]:
         """Answers, codes of what is asked, and the number, of the most candidates that have one structure, if sound."""
         while True:
-            sheet = _NeighborColumns(self.space.form, codes, self.numeric, kept)
+            sheet = _NeighborColumns(self.space.parameter_space, codes, self.numeric, kept)
             try:
-                answers = {key: value for key in self.space.form.by_key if (value := sheet.lookup(key)) is not ABSENT}
+                answers = {key: value for key in self.space.parameter_space.nodes_by_key if (value := sheet.value_of(key)) is not ABSENT}
             except Unanswered as missing:  # what only another number has asked
                 codes = {**codes, missing.name: rng.integers(0, missing.count, rows, np.int32)}
             except PopulationSplitError as split:
                 labels, sizes = np.unique(split.labels, return_counts=True)
                 codes, rows = chosen(codes, split.labels == labels[sizes.argmax()])
             else:
-                return answers, dict(sheet.params), 0 if sheet.faults else rows
+                return answers, dict(sheet.params), 0 if sheet.infeasible else rows
 
     def _to_candidates(self, codes: Codes, parent: Candidate | FrozenTrial) -> list[Candidate]:
         columns = [self.columns[path] for path in codes]
@@ -103,13 +103,13 @@ class NeighborBatchSampler:
 class _NeighborColumns(ColumnSheet):
     """Sheet for many candidates, which agree in the answers ``kept``."""
 
-    def __init__(self, space_parameters: Questionnaire, codes: Codes, numeric: frozenset[str],
+    def __init__(self, space_parameters: ParameterSpace, codes: Codes, numeric: frozenset[str],
                  kept: Mapping[str, Any]) -> None:
         super().__init__(space_parameters, codes, numeric)
         self.kept = kept
 
-    def ask(self, name: str, parameter: Parameter) -> Any:
-        return self.kept[name] if name in self.kept else super().ask(name, parameter)
+    def request(self, name: str, parameter: Parameter) -> Any:
+        return self.kept[name] if name in self.kept else super().request(name, parameter)
 
 
 class _ValueColumn:

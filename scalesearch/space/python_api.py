@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from scalesearch.errors import UserError
-from scalesearch.space.schema.yaml_writer import lines, scalar
-from scalesearch.space.syntax.parameters import say
+from scalesearch.space.schema.yaml_writer import format_lines, format_scalar
+from scalesearch.space.syntax.parameters import format_constant
 
 
 def Range(low: float, high: float, step: float | None = None, log: bool = False) -> str:
     """A number from ``low`` to ``high``, both included."""
-    return f"{say(low)}..{say(high)}" + (f" step {say(step)}" if step is not None else "") + " log" * log
+    return f"{format_constant(low)}..{format_constant(high)}" + (f" step {format_constant(step)}" if step is not None else "") + " log" * log
 
 
 def OneOf(*options: Any) -> str:
     """One of several constants, ranges or calls."""
-    return " | ".join(map(write, options))
+    return " | ".join(map(format_value, options))
 
 
 def Variants(variants: Mapping[str, Mapping[str, Any]] | None = None, /,
@@ -34,15 +34,15 @@ def Computed(expression: str) -> str:
 
 def When(condition: str, then: Any, otherwise: Any) -> str:
     """``then`` where ``condition`` holds, ``otherwise`` elsewhere."""
-    return f"{write(then)} if {condition} else {write(otherwise)}"
+    return f"{format_value(then)} if {condition} else {format_value(otherwise)}"
 
 
-def write(value: Any) -> str:
+def format_value(value: Any) -> str:
     """The text of ``value`` in the language. Raises UserError for a type that has none."""
     if isinstance(value, bool | int | float):
-        return say(value)
+        return format_constant(value)
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(write, value))}]"
+        return f"[{', '.join(map(format_value, value))}]"
     if isinstance(value, str):
         return value
     raise UserError(
@@ -51,20 +51,20 @@ def write(value: Any) -> str:
     )
 
 
-def to_yaml(forms: Mapping[str, Any]) -> str:
+def to_yaml(values: Mapping[str, Any]) -> str:
     """The space file that nested mappings of texts and constants stand for."""
-    return "\n".join(lines(_texts(forms))) + "\n"
+    return "\n".join(format_lines(_format_values(values))) + "\n"
 
 
-def _texts(forms: Mapping[str, Any]) -> dict[str, Any]:
+def _format_values(forms: Mapping[str, Any]) -> dict[str, Any]:
     """``forms`` with each value as YAML."""
     texts: dict[str, Any] = {}
     for key, value in forms.items():
         if isinstance(value, Mapping):
-            texts[str(key)] = _texts(value)
+            texts[str(key)] = _format_values(value)
         elif isinstance(value, list | tuple):
-            items = [scalar(write(item)) for item in value]
+            items = [format_scalar(format_value(item)) for item in value]
             texts[str(key)] = items if key == "where" else f"[{', '.join(items)}]"
         else:
-            texts[str(key)] = scalar(write(value))
+            texts[str(key)] = format_scalar(format_value(value))
     return texts

@@ -25,7 +25,7 @@ from scalesearch.nn.build import build_model, build_module
 from scalesearch.nn.causality import check_causality
 from scalesearch.nn.model import Seq2SeqModel
 from scalesearch.nn.module import Module
-from scalesearch.space.assembly.architecture import Architecture
+from scalesearch.space.assembly.architecture import ModelSpec
 from scalesearch.testing.block_sample import LENGTH, BlockSample
 
 S, T, V = 5, 7, 17
@@ -104,7 +104,7 @@ def check_population_costs(block: Block) -> None:
     assert {name: list(pair) for name, pair in costs.items()} == {n: [value] * 2 for n, value in bill.values.items()}
 
 
-def check_model(architecture: Architecture, seed: int) -> None:
+def check_model(architecture: ModelSpec, seed: int) -> None:
     """Check a network's bill under several protocols, and that it is one causal function.
 
     Runs one pass, decoding step by step with a cache, and decoding with every prefix run again, all counted; step by
@@ -115,7 +115,7 @@ def check_model(architecture: Architecture, seed: int) -> None:
     """
     rng = Random(seed)
     s, t, vocab = rng.randint(1, 6), rng.randint(2, 6), rng.randint(8, 20)
-    ours, answers = cost(architecture.block, find_protocol("forward", s, t, vocab)), architecture.answers
+    ours, answers = cost(architecture.block, find_protocol("forward", s, t, vocab)), architecture.config
     model = build_model(architecture.block, vocab=vocab, seed=seed, dtype=torch.float64).eval()
     assert sum(weight.numel() for weight in model.parameters()) == ours["params.total"], answers
     check_causality(model, vocab)

@@ -10,8 +10,8 @@ from typing import Any
 from scalesearch.blocks.multi_path import MERGE_METHODS, PATH_TARGETS
 from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.library import find_file
-from scalesearch.space import Space, Unbuildable, read_space
-from scalesearch.space.assembly.architecture import Architecture, assemble
+from scalesearch.space import Space, UnbuildableError, read_space
+from scalesearch.space.assembly.architecture import ModelSpec, assemble
 
 SHARED_PARTS = ("encoder.attention", "encoder.ffn", "decoder.self", "decoder.cross", "decoder.ffn",
           *(f"{stack}.{word}" for stack in ("encoder", "decoder") for word in SUBLAYERS))
@@ -77,17 +77,17 @@ def small_space(**changes: str) -> Space:
 
     ``changes`` are written ``encoder__ffn="geglu"`` for ``encoder.ffn``.
     """
-    space = read_space(find_file("slim", "spaces")).set(SMALL_SIZES)
-    return space.set({path.replace("__", "."): text for path, text in changes.items()})
+    space = read_space(find_file("slim", "spaces")).with_overrides(SMALL_SIZES)
+    return space.with_overrides({path.replace("__", "."): text for path, text in changes.items()})
 
 
 @cache
 def _small_space(mixed: bool) -> Space:
     """Of the kinds that were registered first; ``mixed``: mixers other than attention, instead of it and beside it."""
-    return small_space().set(MIXER_CHOICES) if mixed else small_space()
+    return small_space().with_overrides(MIXER_CHOICES) if mixed else small_space()
 
 
-def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -> Architecture:
+def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -> ModelSpec:
     """Draw any architecture of ``space``, or of :func:`small_space`, with any sharing.
 
     What cannot be built is drawn again. ``fixed`` answers are written ``encoder__depth=3`` for ``encoder.depth``.
@@ -119,7 +119,7 @@ def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -
         try:
             if None not in drawn.values():  # a computed size that came out below 1
                 return assemble(drawn)
-        except Unbuildable:
+        except UnbuildableError:
             continue
 
 

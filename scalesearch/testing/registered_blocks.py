@@ -15,7 +15,7 @@ from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.cost import cost, find_protocol
 from scalesearch.feasible.count import Counter
 from scalesearch.feasible.sections import Decomposition
-from scalesearch.space import Space, Unbuildable
+from scalesearch.space import Space, UnbuildableError
 from scalesearch.testing.block_sample import MAX_OPTION_SIZES, BlockSample, ffn_sample, legal_values, mixer_sample
 from scalesearch.testing.checks import check_costs, check_model, check_output_projections, check_population_costs
 from scalesearch.testing.random_models import random_architecture, small_space
@@ -110,7 +110,7 @@ def _check_models(changes: Mapping[str, Any]) -> None:
 def tiny_space(encoder: Mapping[str, Any], decoder: Mapping[str, Any] | None = None, **more: Any) -> Space:
     """A small space with given keys of the stacks and of the top."""
     own = {"depth": 1, "ffn": {"relu": {"hidden": 16}}}
-    return Space.of({"width": "8 | 12", "encoder": own | dict(encoder), "decoder": own | dict(decoder or {})} | more)
+    return Space.from_python({"width": "8 | 12", "encoder": own | dict(encoder), "decoder": own | dict(decoder or {})} | more)
 
 
 def check_count(space: Space) -> None:
@@ -124,8 +124,8 @@ def check_count(space: Space) -> None:
     for answers in space.enumerate():
         sheets += 1
         try:
-            architecture = None if space.problems_of(answers) else space.architecture(answers)
-        except Unbuildable:
+            architecture = None if space.violated_constraints(answers) else space.architecture(answers)
+        except UnbuildableError:
             continue
         if architecture is not None:
             bill = cost(architecture.block, protocol)
@@ -151,7 +151,7 @@ def check_search(space: Space, key: str, name: Any) -> None:
         answers = suggest_params(space, trial)
         try:
             architecture = space.architecture(answers)
-        except Unbuildable as misfit:
+        except UnbuildableError as misfit:
             raise optuna.TrialPruned(str(misfit)) from None
         proposed.add(answers[key] == name)
         bill = cost(architecture.block, protocol)

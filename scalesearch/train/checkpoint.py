@@ -20,10 +20,10 @@ import torch
 
 from scalesearch.data import Corpus, DataSpec, Tokenizer
 from scalesearch.errors import UserError
-from scalesearch.files import peek_json, read_json, read_regular, write_atomic, write_json, write_text
+from scalesearch.files import read_json, read_regular, try_read_json, write_atomic, write_json, write_text
 from scalesearch.nn import build_model
-from scalesearch.space.binding.constants import flattened
-from scalesearch.space.schema.cost_names import OWN
+from scalesearch.space.binding.config_reader import flatten
+from scalesearch.space.schema.cost_names import OWN_VOCABULARY
 from scalesearch.train.hardware import TrainingFailedError, check_memory
 from scalesearch.train.recipe import RESUME_FREE_KEYS, Recipe, fill_defaults
 from scalesearch.train.result import Result
@@ -46,7 +46,7 @@ def run_identity(architecture: Any, corpus: Corpus, recipe: Recipe, seed: int, p
 
 def finished_run_identity(result: Result, directory: Path) -> dict[str, Any]:
     """The :func:`run_identity` of a finished training, as far as its folder tells."""
-    spec = (peek_json(directory / DATA_FILE, dict[str, Any]) or {}).get("spec", {})
+    spec = (try_read_json(directory / DATA_FILE, dict[str, Any]) or {}).get("spec", {})
     return {"architecture": result.architecture_id, "data": result.corpus_hash, "seed": result.seed, "processes": result.processes,
             **{key: spec[key] for key in UNHASHED_DATA_KEYS if key in spec}, **result.recipe}
 
@@ -57,8 +57,8 @@ def check_identity(stored: Mapping[str, Any], expected: Mapping[str, Any], direc
     Raises:
         UserError: naming those that differ.
     """
-    before = dict(flattened(fill_defaults(stored)))
-    differ = [f"{key} was {before.get(key)!r} and is now {value!r}" for key, value in flattened(expected)
+    before = dict(flatten(fill_defaults(stored)))
+    differ = [f"{key} was {before.get(key)!r} and is now {value!r}" for key, value in flatten(expected)
               if before.get(key) != value and (key in before or key not in UNHASHED_DATA_KEYS)]
     if differ:
         raise UserError(f"{directory}: holds another training: {'; '.join(differ)}. "
@@ -69,7 +69,7 @@ def write_description(directory: Path, architecture: Any, corpus: Corpus, recipe
     """Writes the description of a run; an existing architecture file stays."""
     directory.mkdir(parents=True, exist_ok=True)
     if not (directory / ARCHITECTURE_FILE).exists():
-        protocol = {**architecture.description, "vocab": OWN if architecture.vocab else corpus.tokenizer.vocab_size}
+        protocol = {**architecture.description, "vocab": OWN_VOCABULARY if architecture.vocab else corpus.tokenizer.vocab_size}
         write_text(directory / ARCHITECTURE_FILE, replace(architecture, protocol=protocol).to_yaml())
     write_atomic(directory / TOKENIZER_FILE, lambda file: file.write(corpus.tokenizer.model_bytes))
     write_json(directory / RECIPE_FILE, recipe.to_json())
@@ -171,7 +171,7 @@ def read_checkpoint(directory: Path | str, load_weights: bool = True) -> Checkpo
     missing = [name for name in (*DESCRIPTION_FILES, *[WEIGHTS_FILE] * load_weights) if not (folder / name).is_file()]
     if missing:
         raise UserError(f"{folder}: no checkpoint: {_describe_folder(folder, missing)}", code="no-checkpoint")
-    architecture = read_space(folder / ARCHITECTURE_FILE).closed()
+    architecture = read_space(folder / ARCHITECTURE_FILE).single_architecture()
     tokenizer = Tokenizer.from_file(folder / TOKENIZER_FILE)
     spec = DataSpec.from_mapping(read_json(folder / DATA_FILE, _DataFile)["spec"])
     recipe = Recipe.from_mapping(read_json(folder / RECIPE_FILE, dict[str, Any]))

@@ -35,7 +35,7 @@ def finish(run: TrainingRun, open_artifact: OpenArtifact | None = None) -> dict[
         metrics = _score_splits(run, decode)
         if recipe.measure in ("latency", "both"):
             split = getattr(run.corpus, metrics["split"])
-            metrics |= measure_latency(model, split, run.engine.hardware, run.stop_signal.check)
+            metrics |= measure_latency(model, split, run.engine.hardware, run.stop_signal.raise_if_requested)
     return {**metrics, "weights": weights, "task": run.task.name, "synthetic": run.corpus.is_synthetic}
 
 
@@ -45,12 +45,12 @@ def _score_splits(run: TrainingRun, decode: DecodeFunction | None) -> dict[str, 
     chosen = "valid" if both else run.recipe.score_splits
     scores = _score_one_split(run, chosen, decode)
     known = chosen == "valid"
-    valid_loss = scores["loss"] if known else evaluate_loss(run.engine, run.corpus.validation, run.stop_signal.check)
+    valid_loss = scores["loss"] if known else evaluate_loss(run.engine, run.corpus.validation, run.stop_signal.raise_if_requested)
     scores |= {"split": chosen, **run.validation_losses(valid_loss), "valid_perplexity": perplexity(valid_loss)}
     return scores | ({"test": _score_one_split(run, "test", decode)} if both else {})
 
 
 def _score_one_split(run: TrainingRun, name: str, decode: DecodeFunction | None) -> dict[str, Any]:
     search = DecodingOptions(run.recipe.beam, run.recipe.length_penalty)
-    return score_split(run.engine, run.corpus, name, search, run.stop_signal.check,
+    return score_split(run.engine, run.corpus, name, search, run.stop_signal.raise_if_requested,
                        lambda done, of: run.report({"kind": "decode", "done": done, "of": of}), decode)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from scalesearch.data import BatchStream, Corpus, retokenize
-from scalesearch.signals import Stop
+from scalesearch.signals import StopRequest
 from scalesearch.tasks import TASKS
 from scalesearch.train import checkpoint
 from scalesearch.train.effort import UPDATES, VALIDATION, Effort, TrainingTimer
@@ -37,7 +37,7 @@ class DivergedError(TrainingFailedError):
 class TrainingRun:
     """State of a training and its loop; ``spent`` counts updates only."""
 
-    def __init__(self, engine: Engine, corpus: Corpus, recipe: Recipe, directory: Path, seed: int, stop_signal: Stop,
+    def __init__(self, engine: Engine, corpus: Corpus, recipe: Recipe, directory: Path, seed: int, stop_signal: StopRequest,
                  report: ReportFunction, timer: TrainingTimer) -> None:
         self.engine, self.corpus, self.recipe, self.directory = engine, corpus, recipe, directory
         self.stop_signal, self.report, self.timer = stop_signal, report, timer
@@ -71,7 +71,7 @@ class TrainingRun:
 
         Raises:
             TrainingFailed: the loss is not finite, or memory ran out.
-            Interrupted: by a signal; see :meth:`Stop.check`.
+            Interrupted: by a signal; see :meth:`StopRequest.check`.
         """
         if not self.budget_used.steps:
             self.save()  # for a rollback before the first save
@@ -83,7 +83,7 @@ class TrainingRun:
                 if self.budget_share >= until_share:
                     self.save()
                     return False
-                self.stop_signal.check()
+                self.stop_signal.raise_if_requested()
                 self._timed_update()
             except DivergedError as error:
                 self._roll_back(error)
@@ -98,7 +98,7 @@ class TrainingRun:
         known = last["step"] == self.budget_used.steps
         if not known:
             with self.timer.measure_part(VALIDATION), self._evaluation_weights():
-                loss = evaluate_loss(self.engine, self.corpus.validation, self.stop_signal.check)
+                loss = evaluate_loss(self.engine, self.corpus.validation, self.stop_signal.raise_if_requested)
         return {**self._position(), **self.validation_losses(last["valid_loss"] if known else loss)}
 
     def _evaluation_weights(self) -> AbstractContextManager[None]:
@@ -211,7 +211,7 @@ class TrainingRun:
     def _validate(self) -> None:
         self._read_losses()
         with self._evaluation_weights():
-            valid_loss = evaluate_loss(self.engine, self.corpus.validation, self.stop_signal.check)
+            valid_loss = evaluate_loss(self.engine, self.corpus.validation, self.stop_signal.raise_if_requested)
             score = self._validation_score() if self.recipe.validate_metric else None
         train_loss = self.loss_since_validation[0] / self.loss_since_validation[1] if self.loss_since_validation[1] else None
         if not math.isfinite(valid_loss):
@@ -237,7 +237,7 @@ class TrainingRun:
         split = self.corpus.validation
         assert self.task.score is not None, "a recipe that validates by decoding is refused with other tasks"
         found = translate(self.engine.model, split, self.corpus.tokenizer, self.engine.hardware, DecodingOptions(1),
-                          self.stop_signal.check)
+                          self.stop_signal.raise_if_requested)
         self.engine.model.train()
         return float(self.task.score([best[0] for best, *_ in found], split.texts, self.corpus.spec)[self.task.main_metric])
 

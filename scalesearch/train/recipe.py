@@ -6,10 +6,10 @@ from typing import Any
 
 from scalesearch.data.spec import DataSpec
 from scalesearch.errors import UserError
-from scalesearch.space.binding.constants import node_of, read_constants, settle
+from scalesearch.space.binding.config_reader import coerce_settings, read_constants, to_node
 from scalesearch.space.schema.cost_names import RUNTIMES
-from scalesearch.space.schema.settings import OPTIONAL, schema_of, setting
-from scalesearch.space.schema.types import Field
+from scalesearch.space.schema.settings import NONE_TEXT, schema_of, setting
+from scalesearch.space.schema.types import SchemaField
 from scalesearch.tasks import TASKS
 
 BUDGET_KEYS = ("steps", "tokens", "epochs", "cpu_minutes", "minutes")
@@ -35,7 +35,7 @@ class LearningRate:
     rule: str = setting("none", "how rates and first values follow sizes: none; embedding (tables · width); layerwise "
                         "(per-layer rates, Everett et al. 2024); mup (Yang et al. 2022)",
                         words=("none", "embedding", "layerwise", "mup"), synonyms=("parametrization", "scaling"))
-    reference_sizes: ReferenceSizes = setting(ReferenceSizes(), "sizes that `base` was chosen at", of=schema_of(ReferenceSizes))
+    reference_sizes: ReferenceSizes = setting(ReferenceSizes(), "sizes that `base` was chosen at", group_schema=schema_of(ReferenceSizes))
 
     def to_json(self) -> dict[str, Any]:
         """Every field as a JSON value."""
@@ -85,10 +85,10 @@ class Recipe:
                              "momentum (Jordan et al. 2024); soap: matrices by Adam in their preconditioners' "
                              "eigenbasis (Vyas et al. 2024); all else by AdamW", words=("adamw", "muon", "soap"),
                              synonyms=("optimiser", "optim"))
-    lr: LearningRate = setting(LearningRate(), "peak of the learning rate; a number is its `base`", of=LEARNING_RATE_SCHEMA,
+    lr: LearningRate = setting(LearningRate(), "peak of the learning rate; a number is its `base`", group_schema=LEARNING_RATE_SCHEMA,
                                synonyms=("learning_rate", "peak_lr", "max_lr"))
     matrix_lr_factor: float | None = setting(None, "rate of the matrices of muon and soap, times that of all else", low=0,
-                                        shown="2 for muon, 1 for soap", synonyms=("muon_lr", "matrix_lr"))
+                                        default_text="2 for muon, 1 for soap", synonyms=("muon_lr", "matrix_lr"))
     schedule: str = setting("cosine", "after the warm-up: cosine or linear to 0 at the budget's end, wsd (constant, "
                             "then linear to 0 in the `cooldown`), inverse_sqrt (lr · √(warmup / position)) or constant",
                             words=("cosine", "linear", "wsd", "inverse_sqrt", "constant"),
@@ -171,7 +171,7 @@ class Recipe:
     name: str | None = field(default=None, compare=False, metadata=setting(None, "what tables call it").metadata)
 
     def __post_init__(self) -> None:
-        settle(self, RECIPE_FIELDS, "recipe")
+        coerce_settings(self, RECIPE_FIELDS, "recipe")
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any] | str) -> "Recipe":
@@ -182,7 +182,7 @@ class Recipe:
         Raises:
             SpaceErrors: an unknown key or preset, with the nearest known one, or a wrong value.
         """
-        found: Recipe = read_constants(RECIPE_SCHEMA, node_of("recipe", mapping))
+        found: Recipe = read_constants(RECIPE_SCHEMA, to_node("recipe", mapping))
         return found
 
     def to_json(self) -> dict[str, Any]:
@@ -316,6 +316,6 @@ def check_model_type(task: str, model_type: str) -> None:
 
 RECIPE_FIELDS = schema_of(Recipe, check=_find_conflicts)
 RECIPE_SCHEMA = replace(
-    RECIPE_FIELDS, fields={"preset": Field("word", tuple(PRESETS), default=OPTIONAL, also=(OPTIONAL,), synonyms=(
+    RECIPE_FIELDS, fields={"preset": SchemaField("word", tuple(PRESETS), default=NONE_TEXT, special_values=(NONE_TEXT,), synonyms=(
         "base", "extends", "defaults"), doc="the recipe that the other keys change"), **RECIPE_FIELDS.fields},
-    bare="preset", make=lambda **values: Recipe(**_apply_preset(values)))
+    shorthand_key="preset", make=lambda **values: Recipe(**_apply_preset(values)))

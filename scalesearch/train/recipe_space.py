@@ -15,21 +15,21 @@ from typing import Any
 
 from scalesearch.blocks.core import join_path
 from scalesearch.errors import UserError
-from scalesearch.space.binding.binder import Binder, Spot
-from scalesearch.space.binding.constants import Reader
-from scalesearch.space.binding.static_checks import cycles
-from scalesearch.space.questionnaire.answers import Answers, AskFunction, Questionnaire
-from scalesearch.space.schema.bound_tree import Leaf, index_of
-from scalesearch.space.schema.settings import OPTIONAL
-from scalesearch.space.schema.types import Field, Group
-from scalesearch.space.syntax.choices import expressions
-from scalesearch.space.syntax.diagnostics import Problem, Unbuildable
-from scalesearch.space.syntax.domains import Broken, Literal
+from scalesearch.space.binding.binder import Binder, KeyContext
+from scalesearch.space.binding.config_reader import ConfigReader
+from scalesearch.space.binding.static_checks import find_cycles
+from scalesearch.space.parameters.param_values import ParameterSpace, ParamValues, SuggestFunction
+from scalesearch.space.schema.bound_tree import ParameterNode, build_index
+from scalesearch.space.schema.settings import NONE_TEXT
+from scalesearch.space.schema.types import SchemaField, SchemaGroup
+from scalesearch.space.syntax.composite_domains import iter_expressions
+from scalesearch.space.syntax.diagnostics import Problem, UnbuildableError
+from scalesearch.space.syntax.domains import ConstantDomain, InvalidDomain
 from scalesearch.space.syntax.evaluator import ABSENT
 from scalesearch.space.syntax.expressions import keys_of
-from scalesearch.space.syntax.lexer import SyntaxProblem
-from scalesearch.space.syntax.nodes import Node, Table, Text, unfold
-from scalesearch.space.syntax.parameters import Choice, Parameter, say
+from scalesearch.space.syntax.lexer import ValueSyntaxError
+from scalesearch.space.syntax.nodes import MappingNode, Node, ScalarNode, unfold_dotted_keys
+from scalesearch.space.syntax.parameters import Choice, Parameter, format_constant
 from scalesearch.space.syntax.value_parser import parse_value
 from scalesearch.train.recipe import BUDGET_KEYS, RECIPE_SCHEMA, Recipe
 
@@ -52,21 +52,21 @@ class RecipeSpace:
     """
 
     base_recipe: Recipe
-    parameters: tuple[Leaf, ...]
-    parameter_space: Questionnaire
+    parameters: tuple[ParameterNode, ...]
+    parameter_space: ParameterSpace
 
     def distributions(self) -> list[tuple[str, Parameter]]:
         """Every parameter that may be asked, with its name, such as ``recipe.lr``."""
-        return self.parameter_space.dimensions()
+        return self.parameter_space.parameters()
 
-    def sample_params(self, sample_value: AskFunction) -> Answers:
+    def sample_params(self, sample_value: SuggestFunction) -> ParamValues:
         """Decides every key; see :meth:`Space.answer`."""
-        return self.parameter_space.answer(sample_value)
+        return self.parameter_space.resolve(sample_value)
 
     @property
     def distribution_texts(self) -> dict[str, str]:
         """Key to its question, as the language writes it."""
-        return {leaf.key.removeprefix(KEY_PREFIX): str(leaf.spec) for leaf in self.parameters}
+        return {leaf.key.removeprefix(KEY_PREFIX): str(leaf.domain) for leaf in self.parameters}
 
     def recipe_values(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Key of the recipe to the value that ``params`` give it.
@@ -77,9 +77,9 @@ class RecipeSpace:
         if not self.parameters:
             return {}
         answers = self.sample_params(lambda name, parameter: params[name])
-        for path, reason in answers.problems:
-            raise Unbuildable(path, reason)
-        values = {leaf.key.removeprefix(KEY_PREFIX): None if answers[leaf.key] == OPTIONAL else answers[leaf.key]
+        for path, reason in answers.infeasible_values:
+            raise UnbuildableError(path, reason)
+        values = {leaf.key.removeprefix(KEY_PREFIX): None if answers[leaf.key] == NONE_TEXT else answers[leaf.key]
                   for leaf in self.parameters}
         self.build_recipe(values)
         return values
@@ -93,7 +93,7 @@ class RecipeSpace:
         known: dict[str, Any] = {}
         wanted = {leaf.key: _space_value(get_dotted(recipe, leaf.key.removeprefix(KEY_PREFIX))) for leaf in self.parameters}
         for leaf in self.parameters:
-            known |= self.parameter_space.domains[leaf.path].retrace(wanted[leaf.key], wanted.__getitem__) or {}
+            known |= self.parameter_space.domains[leaf.path].infer_params(wanted[leaf.key], wanted.__getitem__) or {}
         try:
             answers = self.sample_params(lambda name, parameter: known[name])
         except (KeyError, UserError):
@@ -113,22 +113,22 @@ class RecipeSpace:
             if leaf is None:
                 raise UserError(f"recipe.{key}: it is no question of the study's recipe", code="unknown-key",
                                 help=f"its questions are {', '.join(self.distribution_texts) or 'none'}")
-            own = self.parameter_space.domains[leaf.path].retrace(_parse_constant(text), lambda key: ABSENT)
+            own = self.parameter_space.domains[leaf.path].infer_params(_parse_constant(text), lambda key: ABSENT)
             if own is None:
-                raise UserError(f"recipe.{key}: `{text}` is no answer to `{leaf.spec}`", code="illegal-value")
+                raise UserError(f"recipe.{key}: `{text}` is no answer to `{leaf.domain}`", code="illegal-value")
             known |= own
         return dict(self.sample_params(lambda name, parameter: known.get(name, default_value(parameter))).params)
 
     def find_problems(self) -> Iterator[Problem]:
         """Yields answers that no recipe has while other questions have their defaults."""
         for leaf in self.parameters:
-            for name, parameter in self.parameter_space.domains[leaf.path].dimensions():
+            for name, parameter in self.parameter_space.domains[leaf.path].parameters():
                 for value in _extreme_values(parameter):
                     try:
                         self.recipe_values(self._params_with(name, value))
                     except UserError as error:
                         first = next(iter(getattr(error, "find_problems", ())), error)
-                        yield Problem(leaf.place((0, 0)), f"{name}: {say(value)}: {first.message}", first.help,
+                        yield Problem(leaf.position_of((0, 0)), f"{name}: {format_constant(value)}: {first.message}", first.help,
                                       code=first.code)
 
     def _params_with(self, name: str, value: Any) -> Mapping[str, Any]:
@@ -136,35 +136,35 @@ class RecipeSpace:
         return self.sample_params(lambda asked, parameter: value if asked == name else default_value(parameter)).params
 
 
-EMPTY_RECIPE_SPACE = RecipeSpace(Recipe(steps=1), (), Questionnaire([]))
+EMPTY_RECIPE_SPACE = RecipeSpace(Recipe(steps=1), (), ParameterSpace([]))
 
 
-def extract_parameters(node: Node | None, reader: Reader) -> tuple[Node | None, list[Leaf]]:
+def extract_parameters(node: Node | None, reader: ConfigReader) -> tuple[Node | None, list[ParameterNode]]:
     """Takes the questions out of the mapping ``node``; problems go to ``reader``.
 
     Returns:
         The mapping with a constant in place of each question, or without its key; the questions' leaves.
     """
-    if not isinstance(node, Table):
+    if not isinstance(node, MappingNode):
         return node, []
-    binder = Binder(index_of(Group({SECTION_NAME: RECIPE_SCHEMA})))
+    binder = Binder(build_index(SchemaGroup({SECTION_NAME: RECIPE_SCHEMA})))
     binder.problems = reader.problems
-    leaves: list[Leaf] = []
+    leaves: list[ParameterNode] = []
     closed = _replace_parameters(node, RECIPE_SCHEMA, SECTION_NAME, binder, leaves)
-    reader.problems += cycles(leaves)
+    reader.problems += find_cycles(leaves)
     return closed, leaves
 
 
-def build_recipe_space(base: Recipe, parameters: list[Leaf]) -> RecipeSpace:
+def build_recipe_space(base: Recipe, parameters: list[ParameterNode]) -> RecipeSpace:
     """The space of ``parameters``; ``base`` has every other key."""
-    named = {key for leaf in parameters for expr in expressions(leaf.spec) for key in keys_of(expr)}
+    named = {key for leaf in parameters for expr in iter_expressions(leaf.domain) for key in keys_of(expr)}
     named -= {leaf.key for leaf in parameters}
     if not parameters:
         return replace(EMPTY_RECIPE_SPACE, base_recipe=base)
-    paths, stored = index_of(Group({SECTION_NAME: RECIPE_SCHEMA})).paths, base.to_json()
-    constants = [Leaf(key, key, paths[key].field, Literal(_space_value(get_dotted(stored, key.removeprefix(KEY_PREFIX)))), (),
+    paths, stored = build_index(SchemaGroup({SECTION_NAME: RECIPE_SCHEMA})).entries, base.to_json()
+    constants = [ParameterNode(key, key, paths[key].field, ConstantDomain(_space_value(get_dotted(stored, key.removeprefix(KEY_PREFIX)))), (),
                       parameters[0].origin) for key in sorted(named)]
-    space = RecipeSpace(base, tuple(parameters), Questionnaire([*parameters, *constants]))
+    space = RecipeSpace(base, tuple(parameters), ParameterSpace([*parameters, *constants]))
     return replace(space, base_recipe=space.build_recipe(space.recipe_values(space.default_params({}))))
 
 
@@ -198,15 +198,15 @@ def default_value(parameter: Parameter) -> Any:
     return rounded if low <= (rounded := float(f"{middle:.3g}")) <= high else middle
 
 
-def _replace_parameters(table: Table, group: Group, path: str, binder: Binder, leaves: list[Leaf]) -> Table:
+def _replace_parameters(table: MappingNode, group: SchemaGroup, path: str, binder: Binder, leaves: list[ParameterNode]) -> MappingNode:
     entries = []
-    for key, node in unfold(table, binder.problems):
+    for key, node in unfold_dotted_keys(table, binder.problems):
         child, inner = group.fields.get(key.text), join_path(path, key.text)
-        if isinstance(child, Group) and child.bare and _is_distribution(node):
-            node = Table(node.place, ((Text(node.place, child.bare), node),))
-        if isinstance(child, Group) and isinstance(node, Table):
+        if isinstance(child, SchemaGroup) and child.shorthand_key and _is_distribution(node):
+            node = MappingNode(node.position, ((ScalarNode(node.position, child.shorthand_key), node),))
+        if isinstance(child, SchemaGroup) and isinstance(node, MappingNode):
             node = _replace_parameters(node, child, inner, binder, leaves)
-        elif isinstance(child, Field) and child.kind not in ("text", "node") and _is_distribution(node):
+        elif isinstance(child, SchemaField) and child.type not in ("text", "node") and _is_distribution(node):
             if (closed := _add_parameter(child, node, inner, binder, leaves)) is None:
                 continue
             node = closed
@@ -215,37 +215,37 @@ def _replace_parameters(table: Table, group: Group, path: str, binder: Binder, l
 
 
 def _is_distribution(node: Node) -> bool:
-    return isinstance(node, Text) and any(sign in f" {node.text}" for sign in DISTRIBUTION_MARKERS)
+    return isinstance(node, ScalarNode) and any(sign in f" {node.text}" for sign in DISTRIBUTION_MARKERS)
 
 
-def _add_parameter(field: Field, node: Node, path: str, binder: Binder, leaves: list[Leaf]) -> Text | None:
+def _add_parameter(field: SchemaField, node: Node, path: str, binder: Binder, leaves: list[ParameterNode]) -> ScalarNode | None:
     """Notes the question ``node``; returns a constant in its place, None where only other answers tell it."""
     key, before = path.removeprefix(KEY_PREFIX), len(binder.problems)
     if key.partition(".")[0] in FIXED_KEYS:
-        binder.wrong(node.here, f"`{path}` is the same for all trainings of a study", "give one value",
+        binder.report_problem(node.display_position, f"`{path}` is the same for all trainings of a study", "give one value",
                      code="never-asked")
         return None
-    leaf = binder.leaf(field, node, Spot(path, path, node.here))
-    if len(binder.problems) > before or isinstance(leaf.spec, Broken):
+    leaf = binder.bind_parameter(field, node, KeyContext(path, path, node.display_position))
+    if len(binder.problems) > before or isinstance(leaf.domain, InvalidDomain):
         return None
     leaves.append(leaf)
-    if any(True for _ in expressions(leaf.spec)):
+    if any(True for _ in iter_expressions(leaf.domain)):
         return None
-    value = Questionnaire([leaf]).answer(lambda name, parameter: default_value(parameter))[path]
-    return Text(node.here, say(value))
+    value = ParameterSpace([leaf]).resolve(lambda name, parameter: default_value(parameter))[path]
+    return ScalarNode(node.display_position, format_constant(value))
 
 
 def _parse_constant(text: str) -> Any:
     try:
         spec = parse_value(text)
-    except SyntaxProblem:
+    except ValueSyntaxError:
         return text
-    return spec.value if isinstance(spec, Literal) else text
+    return spec.value if isinstance(spec, ConstantDomain) else text
 
 
 def _space_value(value: Any) -> Any:
     """A recipe's value as the language has it."""
-    return OPTIONAL if value is None else value
+    return NONE_TEXT if value is None else value
 
 
 def _extreme_values(parameter: Parameter) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.tasks import METRICS
-from scalesearch.terminal import clock, make_table
+from scalesearch.terminal import format_duration, make_table
 from scalesearch.train.result import Result
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def protocol_lines(result: Result) -> list[str]:
         " · ".join([*decode, f"weights: {metrics['weights']}", *signatures]),
         *measured,
         f"{result.n_params:,} params · {result.steps:,} updates, {result.tokens:,} target tokens in "
-        f"{clock(result.cpu_seconds)} CPU ({result.tokens_per_cpu_second:,.0f} tokens a CPU-second), "
-        f"{clock(result.total_seconds)} with scoring · {result.dtype} on {device} · seed {result.seed}",
+        f"{format_duration(result.cpu_seconds)} CPU ({result.tokens_per_cpu_second:,.0f} tokens a CPU-second), "
+        f"{format_duration(result.total_seconds)} with scoring · {result.dtype} on {device} · seed {result.seed}",
         *synthetic,
     ]

@@ -9,9 +9,9 @@ from scalesearch.blocks.embedding import AdaptiveOutput
 from scalesearch.blocks.seq2seq import DecoderOnly
 from scalesearch.data import Corpus
 from scalesearch.errors import UserError
-from scalesearch.files import DiskFull
+from scalesearch.files import DiskFullError
 from scalesearch.nn.causality import CausalityError, check_causality
-from scalesearch.signals import Interrupted, stoppable
+from scalesearch.signals import SignalInterrupt, deferred_signals
 from scalesearch.train import checkpoint
 from scalesearch.train.effort import Effort, TrainingTimer
 from scalesearch.train.finish import OpenArtifact, finish
@@ -37,7 +37,7 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
     generators of PyTorch are seeded.
 
     Args:
-        architecture: a :class:`scalesearch.space.assembly.architecture.Architecture`.
+        architecture: a :class:`scalesearch.space.assembly.architecture.ModelSpec`.
         seed: of the initial weights, the order of batches and dropout.
         report: callback for progress, a mapping whose ``kind`` is update, validation, decode or done.
         until_share: share of the budget after which to pause: the state is saved, and a call with a larger one resumes.
@@ -70,7 +70,7 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
     result = Result("complete", device=hardware.name, dtype=hardware.dtype, seed=seed, recipe=recipe.to_json(),
                     corpus_hash=corpus.content_hash, architecture_id=architecture.id, versions=package_versions(), processes=processes)
     checkpoint.write_description(folder, architecture, corpus, recipe)
-    with stoppable() as stop, _process_team(processes, team, recipe, hardware) as members, _record_failures(result):
+    with deferred_signals() as stop, _process_team(processes, team, recipe, hardware) as members, _record_failures(result):
         model = build_initial_model(architecture.block, corpus.tokenizer.vocab_size, recipe, seed)
         result.n_params = sum(weight.numel() for weight in model.parameters())
         _check_soft_targets(model, corpus)
@@ -89,7 +89,7 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
         run.snapshots.clear()
     tell({"kind": "done", "state": result.state, "reason": result.reason})
     # Ctrl-C too late to interrupt anything must still reach the caller, who may have more to train.
-    stop.check()
+    stop.raise_if_requested()
     return result
 
 
@@ -169,12 +169,12 @@ def _train_and_score(run: TrainingRun, resume: bool, result: Result, until_share
             return
         used = peak.read() if run.recipe.measure in ("memory", "both") else {}
         result.metrics = {**finish(run, open_artifact), **used}
-    except Interrupted as stopped:
+    except SignalInterrupt as stopped:
         run.save()
-        raise Interrupted(f"{stopped}: saved after {run.budget_used.steps} updates in {folder}; go on with --resume",
-                          stopped.number) from None
-    except DiskFull as full:
-        raise DiskFull(f"{full} with --resume: {run.budget_used.steps} updates were done") from full
+        raise SignalInterrupt(f"{stopped}: saved after {run.budget_used.steps} updates in {folder}; go on with --resume",
+                          stopped.signal_number) from None
+    except DiskFullError as full:
+        raise DiskFullError(f"{full} with --resume: {run.budget_used.steps} updates were done") from full
     finally:
         _copy_measurements(run, result)
 

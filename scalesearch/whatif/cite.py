@@ -14,12 +14,12 @@ from scalesearch.cost import cost
 from scalesearch.cost.modules import rows
 from scalesearch.cost.protocol import Protocol
 from scalesearch.space import Space
-from scalesearch.space.assembly.architecture import network
-from scalesearch.space.schema.cost_names import PARTS
-from scalesearch.space.syntax.choices import Computed, Conditional
-from scalesearch.space.syntax.domains import Spec
+from scalesearch.space.assembly.architecture import build_blocks
+from scalesearch.space.schema.cost_names import COST_PARTS
+from scalesearch.space.syntax.composite_domains import ComputedDomain, ConditionalDomain
+from scalesearch.space.syntax.domains import Domain
 from scalesearch.space.syntax.evaluator import evaluate
-from scalesearch.space.syntax.expressions import Ref
+from scalesearch.space.syntax.expressions import KeyRef
 from scalesearch.whatif.formulas import Formula, Symbolic, Symbols, follows_vocab, lengths_of
 
 if TYPE_CHECKING:
@@ -86,33 +86,33 @@ def cite(space: Space, answers: Mapping[str, Any], protocol: Protocol, levels: i
     own = {key: answers[key] for key in specs if key not in copies}
     symbols = Symbols(lengths_of(protocol) | own)
     sizes = {key: symbols.sizes[_origin(key, copies)] for key in specs}
-    bill = cost(network({**answers, **sizes})[1], Symbolic.of(protocol, symbols))
-    named = [*(f"{quantity}.{section}" for quantity in ("params", "macs") for section in PARTS), "macs.once"]
+    bill = cost(build_blocks({**answers, **sizes})[1], Symbolic.of(protocol, symbols))
+    named = [*(f"{quantity}.{section}" for quantity in ("params", "macs") for section in COST_PARTS), "macs.once"]
     sections = {name: symbols.formula(bill[name]) for name in named}
     modules = {row.path: (symbols.formula(row.params), symbols.formula(row.macs)) for row in rows(bill, levels)}
     used = set().union(*(formula.names for formula in sections.values()))
-    where = {key: str(specs[key]).removeprefix("= ") for key in own if key in used and isinstance(specs[key], Computed)}
+    where = {key: str(specs[key]).removeprefix("= ") for key in own if key in used and isinstance(specs[key], ComputedDomain)}
     held = {key: value for key, value in answers.items() if key not in specs}
-    bound = follows_vocab(network(answers)[1], protocol)
+    bound = follows_vocab(build_blocks(answers)[1], protocol)
     return Citation(protocol, sections, modules, symbols.values, where, held, len(symbols.numbers), bound)
 
 
-def _size_specs(space: Space, answers: Mapping[str, Any]) -> dict[str, Spec]:
+def _size_specs(space: Space, answers: Mapping[str, Any]) -> dict[str, Domain]:
     """How each size of the sheet is written, on the side of its conditions that applies."""
     specs = {}
-    for leaf in space.form.leaves:
+    for leaf in space.parameter_space.nodes:
         there = all(answers.get(group) == variant for group, variant in leaf.guards)
-        if there and leaf.field.kind == "size" and isinstance(answers.get(leaf.key), int):
-            spec = leaf.spec
-            while isinstance(spec, Conditional):
-                spec = spec.then if evaluate(spec.condition, answers.__getitem__) is True else spec.other
+        if there and leaf.field.type == "size" and isinstance(answers.get(leaf.key), int):
+            spec = leaf.domain
+            while isinstance(spec, ConditionalDomain):
+                spec = spec.if_true if evaluate(spec.condition, answers.__getitem__) is True else spec.if_false
             specs[leaf.key] = spec
     return {key: specs[key] for key in answers if key in specs}
 
 
-def _is_copy(spec: Spec, value: Any, answers: Mapping[str, Any]) -> bool:
+def _is_copy(spec: Domain, value: Any, answers: Mapping[str, Any]) -> bool:
     match spec:
-        case Computed(Ref(_, other)):
+        case ComputedDomain(KeyRef(_, other)):
             return other in answers and answers[other] == value
     return False
 

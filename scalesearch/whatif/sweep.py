@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from scalesearch.cost import Protocol, protocol_of
 from scalesearch.errors import UserError
 from scalesearch.feasible.candidates import Candidate, priced
-from scalesearch.space import Answers, Space
-from scalesearch.space.assembly.architecture import network
-from scalesearch.space.schema.cost_names import OF_PROTOCOL
-from scalesearch.space.syntax.choices import whole_numbers
-from scalesearch.space.syntax.lexer import SyntaxProblem
+from scalesearch.space import ParamValues, Space
+from scalesearch.space.assembly.architecture import build_blocks
+from scalesearch.space.schema.cost_names import PROTOCOL_KEY_OF_COST
+from scalesearch.space.syntax.composite_domains import whole_numbers
+from scalesearch.space.syntax.lexer import ValueSyntaxError
 from scalesearch.space.syntax.value_parser import parse_value
 from scalesearch.whatif.crossings import LENGTHS, Crossings, attention_products, crossings
 from scalesearch.whatif.varied import without_kinds
@@ -71,14 +71,14 @@ def sweep(space: Space, over: Mapping[str, str], protocol: Protocol | None = Non
         SpaceErrors: an unknown key or an illegal value. UserError: too many rows, or the space leaves more open.
     """
     base, over = protocol or protocol_of(space.protocol), dict(zip(without_kinds(space, over), over.values()))
-    free = LENGTHS.keys() - space.form.by_key.keys()  # a vocabulary of the space's own is a key as others are
+    free = LENGTHS.keys() - space.parameter_space.nodes_by_key.keys()  # a vocabulary of the space's own is a key as others are
     lengths = {key: _lengths(key, text) for key, text in over.items() if key in free}
     if len(lengths) == len(LENGTHS) or ("length" in lengths and {"source", "target"} & set(lengths)):
         raise UserError("length is source and target at once: sweep it, or them", code="options-conflict")
     keys = {key: text for key, text in over.items() if key not in free}
     combinations = list(itertools.product(*lengths.values()))
     sheets = _sheets(space, keys, MOST // max(1, len(combinations)))
-    named = tuple(name for name, key in OF_PROTOCOL.items() if getattr(base, key))
+    named = tuple(name for name, key in PROTOCOL_KEY_OF_COST.items() if getattr(base, key))
     columns = (*COLUMNS, *named, *[PRODUCTS] * bool(lengths))
     rows: list[dict[str, Any]] = []
     for values in combinations:
@@ -89,12 +89,12 @@ def sweep(space: Space, over: Mapping[str, str], protocol: Protocol | None = Non
     return Sweep(tuple(over), columns, tuple(rows), base, crossed)
 
 
-def _sheets(space: Space, keys: Mapping[str, str], most: int) -> list[Answers]:
+def _sheets(space: Space, keys: Mapping[str, str], most: int) -> list[ParamValues]:
     """Every answer sheet in which only the keys differ."""
-    changed, many = space.set(keys, "--sweep") if keys else space, False
-    for leaf in changed.form.leaves:
+    changed, many = space.with_overrides(keys, "--sweep") if keys else space, False
+    for leaf in changed.parameter_space.nodes:
         mine = any(leaf.key == key or leaf.key.startswith(f"{key}.") for key in keys)
-        for name, parameter in changed.form.domains[leaf.path].dimensions():
+        for name, parameter in changed.parameter_space.domains[leaf.path].parameters():
             if not mine:
                 text = f"{name} is left open ({parameter}); answer it with --set {name}=…, or sweep it as well"
                 raise UserError(text, code="open-parameters")
@@ -106,14 +106,14 @@ def _sheets(space: Space, keys: Mapping[str, str], most: int) -> list[Answers]:
     return sheets
 
 
-def _rows(sheets: Sequence[Answers], keys: Mapping[str, str], protocol: Protocol, chosen: Mapping[str, int],
+def _rows(sheets: Sequence[ParamValues], keys: Mapping[str, str], protocol: Protocol, chosen: Mapping[str, int],
           columns: Sequence[str]) -> Iterator[dict[str, Any]]:  # fmt: skip
     wanted = [name for name in columns if name != PRODUCTS]
     for candidate in priced([Candidate.of(sheet) for sheet in sheets], protocol, wanted):
         values = {key: candidate.answers.get(key) for key in keys} | dict(chosen)
         costs = dict.fromkeys(columns) | dict(candidate.costs or {})
         if PRODUCTS in columns and candidate.costs is not None:
-            costs[PRODUCTS] = attention_products(network(candidate.answers)[1], protocol)
+            costs[PRODUCTS] = attention_products(build_blocks(candidate.answers)[1], protocol)
         yield {**values, **costs, "fault": candidate.fault}
 
 
@@ -121,8 +121,8 @@ def _lengths(key: str, text: str) -> list[int]:
     """The values of a length. Raises UserError."""
     try:
         values = list(whole_numbers(parse_value(text)))
-    except (SyntaxProblem, TypeError) as error:
-        message = error.message if isinstance(error, SyntaxProblem) else "whole numbers are due"
+    except (ValueSyntaxError, TypeError) as error:
+        message = error.message if isinstance(error, ValueSyntaxError) else "whole numbers are due"
         raise UserError(f"--sweep {key}={text}: {message}; write 10..200, 10..200 step 10 or 10 | 20 | 50",
                         code="bad-sweep") from None
     if min(values) < 1:
@@ -151,7 +151,7 @@ def _order(rows: Sequence[Mapping[str, Any]], keys: tuple[str, ...]) -> Any:
     return lambda row: tuple(rank[key][str(row[key])] for key in keys)
 
 
-def _crossings(sheets: Sequence[Answers], protocol: Protocol, lengths: tuple[str, ...]) -> Crossings:
-    if len(sheets) != 1 or sheets[0].problems:
+def _crossings(sheets: Sequence[ParamValues], protocol: Protocol, lengths: tuple[str, ...]) -> Crossings:
+    if len(sheets) != 1 or sheets[0].infeasible_values:
         return Crossings()
-    return crossings(network(sheets[0])[1], protocol.at(sheets[0].get("vocab")), lengths)
+    return crossings(build_blocks(sheets[0])[1], protocol.at(sheets[0].get("vocab")), lengths)

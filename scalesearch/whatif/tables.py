@@ -106,7 +106,7 @@ def _table(answer: Solutions) -> Table:
         rows.append([*cells, f"{one.next.value:,}" if one.next else "-", after])
     headings = (*answer[0].given, f"{answer[0].way} {answer[0].key}", *names, *(f"room: {text}" for text in limits),
                 "next", "breaks")
-    return make_table(headings, rows, left=(len(headings) - 1,))
+    return make_table(headings, rows, left_columns=(len(headings) - 1,))
 
 
 def trades(answer: Trades, reference: str, protocol: Protocol) -> Iterator[Table | str]:
@@ -119,7 +119,7 @@ def trades(answer: Trades, reference: str, protocol: Protocol) -> Iterator[Table
             cells += [_amount(row[name]), _amount(away, "+") if away else "0", f"{percent(row[name], held):+.3f}"]
         rows.append(cells)
     headings = (*answer.keys, *(text for name in answer.reference for text in (name, "difference", "%")))
-    yield make_table(headings, rows, left=())
+    yield make_table(headings, rows, left_columns=())
     if len(answer.rows) > SHOWN:
         yield f"… {len(answer.rows) - SHOWN:,} more: --csv FILE, --json or frame() has them all"
     costs = ", ".join(f"{name} {_amount(value)}" for name, value in answer.reference.items())

@@ -14,7 +14,7 @@ from scalesearch.feasible.candidates import Candidate, priced
 from scalesearch.feasible.limits import costs_of, limits, read_budgets
 from scalesearch.space import Constraint, Space
 from scalesearch.space.schema.cost_names import COST_NAMES
-from scalesearch.space.syntax.diagnostics import suggest
+from scalesearch.space.syntax.diagnostics import suggest_match
 from scalesearch.whatif.solve import FARTHEST, ONCE, SHOWN
 from scalesearch.whatif.varied import Varied, answer_keys, offered, written
 
@@ -93,7 +93,7 @@ def read_holds(texts: Sequence[str]) -> tuple[Hold, ...]:
             raise UserError(f"--hold {text.strip()!r}: write a cost and a tolerance, as in 'macs.total within 1%'",
                             code="bad-hold")
         if match[1] not in COST_NAMES:
-            raise UserError(f"--hold: {match[1]} is no cost; {suggest(match[1], COST_NAMES)}", code="unknown-cost")
+            raise UserError(f"--hold: {match[1]} is no cost; {suggest_match(match[1], COST_NAMES)}", code="unknown-cost")
         holds.append(Hold(match[1], float(match[2])))
     if not holds:
         raise UserError("nothing is held: give --hold, as in --hold 'macs.total within 1%'", code="nothing-held")

@@ -12,10 +12,10 @@ from scalesearch.cost import Protocol
 from scalesearch.errors import UserError
 from scalesearch.feasible.candidates import Candidate, price_table
 from scalesearch.space import Parameter, Space
-from scalesearch.space.questionnaire.answers import Sheet
-from scalesearch.space.schema.bound_tree import Leaf
-from scalesearch.space.syntax.diagnostics import closest
-from scalesearch.space.syntax.schedules import to_json
+from scalesearch.space.parameters.param_values import ParamAssignment
+from scalesearch.space.schema.bound_tree import ParameterNode
+from scalesearch.space.syntax.diagnostics import closest_match
+from scalesearch.space.syntax.schedules import schedule_to_json
 
 
 class Row(Mapping[str, Any]):
@@ -72,20 +72,20 @@ class Varied:
                 candidates[place] = Candidate(sheet, costs=known)
         return candidates
 
-    def _filled(self, values: Mapping[str, Any]) -> tuple[dict[str, Any], bool, list[Leaf]]:
+    def _filled(self, values: Mapping[str, Any]) -> tuple[dict[str, Any], bool, list[ParameterNode]]:
         """The answers that follow from these values (numbers, or arrays), whether any is at fault, and its leaves."""
-        sheet = Sheet(self.space.form, _refuse)
-        sheet.parsed.update(values)
-        leaves = list(self.space.form.present(sheet))
-        return {leaf.key: to_json(sheet.decide(leaf)) for leaf in leaves}, bool(sheet.faults), leaves
+        sheet = ParamAssignment(self.space.parameter_space, _refuse)
+        sheet.typed_values.update(values)
+        leaves = list(self.space.parameter_space.active_nodes(sheet))
+        return {leaf.key: schedule_to_json(sheet.resolve(leaf)) for leaf in leaves}, bool(sheet.infeasible), leaves
 
     def _check(self, key: str) -> None:
         leaf = self.leaves.get(key)
         if leaf is None:
-            group = next(iter(self.space.form.by_key[key][0].guards), ("its group", ""))
+            group = next(iter(self.space.parameter_space.nodes_by_key[key][0].guards), ("its group", ""))
             raise UserError(f"{key} does not exist here: {group[0]} is {self.base.get(group[0], 'none')}",
                             code="key-absent")
-        if leaf.field.kind != "size":
+        if leaf.field.type != "size":
             raise _no_size(key)
 
 
@@ -106,8 +106,8 @@ def answer_keys(space: Space, keys: Iterable[str]) -> tuple[str, ...]:
     """
     found = without_kinds(space, keys)
     for key in found:
-        if key not in space.form.by_key:
-            meant = closest(key, space.form.by_key)
+        if key not in space.parameter_space.nodes_by_key:
+            meant = closest_match(key, space.parameter_space.nodes_by_key)
             raise UserError(f"{key} is not a key of this space" + (f"; did you mean `{meant}`?" if meant else ""),
                             code="unknown-key")
     return found
@@ -115,14 +115,14 @@ def answer_keys(space: Space, keys: Iterable[str]) -> tuple[str, ...]:
 
 def without_kinds(space: Space, keys: Iterable[str]) -> tuple[str, ...]:
     """The keys by the names of their answers: ``encoder.ffn.hidden`` for ``encoder.ffn.relu.hidden``."""
-    names = {leaf.path: leaf.key for leaf in space.form.leaves}
+    names = {leaf.path: leaf.key for leaf in space.parameter_space.nodes}
     return tuple(names.get(key, key) for key in keys)
 
 
 def written(space: Space, key: str) -> int | None:
     """The size that the file gives ``key``, or the first of those that it offers; None where it is off or absent."""
     values = offered(space, key)
-    value = values[0] if values else space.answer(lambda _, parameter: (parameter.values() or [0])[0]).get(key)
+    value = values[0] if values else space.resolve(lambda _, parameter: (parameter.values() or [0])[0]).get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
@@ -134,16 +134,16 @@ def offered(space: Space, key: str) -> Sequence[int] | None:
     Raises:
         UserError: it is no size, or it offers something that is no plain range or list of whole numbers.
     """
-    leaves, asked = space.form.by_key[key], set[str]()
-    if leaves[0].field.kind != "size":
+    leaves, asked = space.parameter_space.nodes_by_key[key], set[str]()
+    if leaves[0].field.type != "size":
         raise _no_size(key)
 
     def first(name: str, parameter: Parameter) -> Any:
         asked.add(name)
         return (parameter.values() or [0])[0]
 
-    space.answer(first)
-    parameters = [parameter for leaf in leaves for name, parameter in space.form.domains[leaf.path].dimensions()
+    space.resolve(first)
+    parameters = [parameter for leaf in leaves for name, parameter in space.parameter_space.domains[leaf.path].parameters()
                   if name in asked]
     if not parameters:
         return None
@@ -167,7 +167,7 @@ def sizes_of(space: Space, each: str | Sequence[str] | Mapping[str, str | Sequen
         if given is not None and not isinstance(given, str):
             sizes[key] = given
             continue
-        changed = space if given is None else space.set({key: given})
+        changed = space if given is None else space.with_overrides({key: given})
         sizes[key] = offered(changed, key)
         if not sizes[key]:
             if (size := written(changed, key)) is None:

@@ -6,7 +6,7 @@ from scalesearch.data import Split
 from scalesearch.library import find_file
 from scalesearch.nn import Seq2SeqModel, build_model
 from scalesearch.space import read_space
-from scalesearch.space.assembly.architecture import Architecture
+from scalesearch.space.assembly.architecture import ModelSpec
 from scalesearch.train import Recipe
 from scalesearch.train.hardware import Hardware
 from scalesearch.train.updates.engine import Engine
@@ -16,13 +16,13 @@ FAMILIES = ("plain", "partialformer", "anthe", "edgeformer")
 RECIPE = Recipe(steps=1, precision="fp32", device="cpu", compile="no", label_smoothing=0.1)
 
 
-def family(name: str) -> Architecture:
+def family(name: str) -> ModelSpec:
     """One of spaces/small, narrower."""
-    space = read_space(find_file(f"small/{name}", "spaces")).set({"width": "32"})
-    return space.closed()
+    space = read_space(find_file(f"small/{name}", "spaces")).with_overrides({"width": "32"})
+    return space.single_architecture()
 
 
-def model_of(architecture: Architecture, seed: int = 1) -> Seq2SeqModel:
+def model_of(architecture: ModelSpec, seed: int = 1) -> Seq2SeqModel:
     return build_model(architecture.block, vocab=VOCAB, seed=seed)
 
 

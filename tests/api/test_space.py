@@ -54,8 +54,8 @@ def test_samples_repeat_and_meet_what_must_hold(small):
     space = ss.space(SMALL + "where: [width >= 24]\n")
     some = [space.sample(seed) for seed in range(8)]
     assert some == [space.sample(seed) for seed in range(8)] and len({one.id for one in some}) > 1
-    assert {one.answers["width"] for one in some} == {24, 32}
-    assert (space.smallest().answers["width"], space.largest().answers["width"]) == (24, 32)
+    assert {one.config["width"] for one in some} == {24, 32}
+    assert (space.smallest().config["width"], space.largest().config["width"]) == (24, 32)
 
 
 def test_costs_are_those_of_the_command_line(small):

@@ -42,7 +42,7 @@ def study(run) -> Study:
 
 def test_callbacks_are_told(run):
     done = run[0].trials().query("state == 'complete'")["trial"].tolist()
-    assert run[1].ended_ == done and len(done) == 3 and run[1].closed
+    assert run[1].ended_ == done and len(done) == 3 and run[1].single_architecture
 
 
 def test_a_mapping_is_the_file_that_it_stands_for(beside_a_text):

@@ -40,7 +40,7 @@ def test_decoding_keeps_keys_and_values_of_its_own():
     def kept(target, embedding="attentive: { rank: 6, heads: 2 }"):
         text = TEXT.format(**USUAL).replace("attentive: { rank: 4, heads: 2 }", embedding)
         found = Space.parse(text)
-        block = found.architecture(found.answer(lambda name, parameter: parameter.values()[0])).block
+        block = found.architecture(found.resolve(lambda name, parameter: parameter.values()[0])).block
         return cost(block, find_protocol("decode", 5, target, 20))["memory.cache"]
 
     def each(embedding):

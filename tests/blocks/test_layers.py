@@ -11,7 +11,7 @@ from scalesearch.cost import cost, find_protocol
 from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.nn import build_model
 from scalesearch.space import Space
-from scalesearch.space.assembly.architecture import Architecture, assemble
+from scalesearch.space.assembly.architecture import ModelSpec, assemble
 from scalesearch.testing.registered_blocks import check_count, tiny_space
 from scalesearch.train import Recipe
 from scalesearch.train.updates.parametrization import weight_scales
@@ -23,7 +23,7 @@ WOVEN = ["self", "ffn", "cross", "ffn_again"]
 PROTOCOL = find_protocol("forward", 5, 6, 40)
 
 
-def architecture(**changes: Any) -> Architecture:
+def architecture(**changes: Any) -> ModelSpec:
     """A small Transformer with ``changes``."""
     return assemble(answers(**changes))
 
@@ -99,7 +99,7 @@ def test_what_is_no_list_of_sublayers_is_a_mistake_of_the_file(text: str) -> Non
 
 def test_a_file_is_read_as_it_is_written() -> None:
     made = architecture(encoder__sublayers=[["attention", "ffn"], "ffn"], decoder__sublayers=WOVEN)
-    assert Space.parse(made.to_yaml()).closed().id == made.id
+    assert Space.parse(made.to_yaml()).single_architecture().id == made.id
 
 
 @pytest.mark.parametrize(("encoder", "decoder", "more"), [

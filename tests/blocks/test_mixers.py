@@ -16,8 +16,8 @@ from scalesearch.nn import build_model
 from scalesearch.nn.build import build_module
 from scalesearch.nn.causality import CausalityError, check_causality
 from scalesearch.nn.model import DecodingCache, SourceGroups
-from scalesearch.space import Space, Unbuildable
-from scalesearch.space.assembly.architecture import Architecture
+from scalesearch.space import Space, UnbuildableError
+from scalesearch.space.assembly.architecture import ModelSpec
 from scalesearch.testing import check_mixer
 from scalesearch.testing.registered_blocks import check_count, tiny_space
 from tests.errors import refuses
@@ -25,7 +25,7 @@ from tests.errors import refuses
 OURS = ("lightweight", "dynamic", "separable", "average", "mega")
 
 
-def architecture(**more: Any) -> Architecture:
+def architecture(**more: Any) -> ModelSpec:
     """A tiny network; keys of both stacks, or with a stack's name in front of one."""
     stacks = {"encoder": {}, "decoder": {}}
     for key, value in more.items():
@@ -35,7 +35,7 @@ def architecture(**more: Any) -> Architecture:
     base = {"depth": 2, "heads": 2, "ffn": {"relu": {"hidden": 16}}}
     given = {name: {key: value for key, value in (base | own).items() if key != "heads" or "mixer" not in own
                     or name == "decoder"} for name, own in stacks.items()}
-    return Space.of({"width": 8, **given}).closed()
+    return Space.from_python({"width": 8, **given}).single_architecture()
 
 
 @pytest.mark.slow
@@ -138,7 +138,7 @@ def test_padding_zeroed_before_the_map_with_a_bias_is_caught(changes: Any, monke
     monkeypatch.setattr(ConvolutionMixer, "forward", released)
     with pytest.raises(CausalityError) as caught:
         check_causality(model, 40)
-    assert caught.value.sees == "padding"
+    assert caught.value.is_next == "padding"
 
 
 def test_a_leak_at_the_far_end_of_a_long_kernel_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +155,7 @@ def test_a_leak_at_the_far_end_of_a_long_kernel_is_caught(monkeypatch: pytest.Mo
     monkeypatch.setattr(ShortConvolution, "forward", ahead)
     with pytest.raises(CausalityError) as caught:
         check_causality(model, 40)
-    assert caught.value.sees == "a later target token"
+    assert caught.value.is_next == "a later target token"
 
 
 def test_a_split_that_leaves_one_of_the_two_nothing_is_the_other() -> None:
@@ -176,17 +176,17 @@ def test_attention_keeps_its_share_of_the_heads() -> None:
     ({"local": {"lightweight": {"heads": 3}}}, "encoder.local.heads"),
 ])
 def test_sizes_that_do_not_go_together_cannot_be_built(changes: Any, path: str) -> None:
-    with pytest.raises(Unbuildable) as caught:
+    with pytest.raises(UnbuildableError) as caught:
         architecture(**changes)
     assert caught.value.path == path
 
 
 def test_a_loan_of_other_taps_is_refused_with_the_key() -> None:
-    space = Space.of({"width": 8, "encoder": {"mixer": {"lightweight": {"kernel": 3}}},
+    space = Space.from_python({"width": 8, "encoder": {"mixer": {"lightweight": {"kernel": 3}}},
                       "decoder": {"mixer": {"lightweight": {"kernel": 5}}},
                       "share": {"decoder.self": "encoder.mixing[i]"}})
     with refuses("unbuildable", "encoder.mixer.kernel is 3", "decoder.mixer.kernel is 5"):
-        space.closed()
+        space.single_architecture()
 
 
 LOAN = {"share": {"decoder": {"self": "own | encoder.mixing[0]"}}}
@@ -227,7 +227,7 @@ def test_lite_transformer_s_totals_come_out() -> None:
     for kernel in (3, 7, 15, 31, 31, 31):
         local = {"dynamic": {"kernel": kernel, "glu": True}}  # 4 sets of taps on half of the channels
         stack = {"depth": 1, "heads": 8, "local": local, "ffn": {"relu": {"hidden": 496}}}
-        lite = Space.of({"width": 496, "norm": "post", "encoder": stack, "decoder": stack}).closed()
+        lite = Space.from_python({"width": 496, "norm": "post", "encoder": stack, "decoder": stack}).single_architecture()
         found.append(cost(lite.block, protocol))
     assert sum(bill["params.encoder"] + bill["params.decoder"] for bill in found) == 17_283_616
     macs = sum(bill["macs.encoder"] + bill["macs.decoder"] for bill in found)

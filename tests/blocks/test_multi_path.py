@@ -10,20 +10,20 @@ from scalesearch.cost import cost, find_protocol
 from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.nn import build_model
 from scalesearch.space import Space
-from scalesearch.space.assembly.architecture import Architecture, assemble
+from scalesearch.space.assembly.architecture import ModelSpec, assemble
 from scalesearch.testing.registered_blocks import check_count, tiny_space
 from scalesearch.train import Recipe
 from scalesearch.train.updates.parametrization import weight_scales
 from tests.architectures import answers
 
 
-def architecture(of: str, merge: str = "mean", norm: bool = False, count: int = 2, **more: Any) -> Architecture:
+def architecture(of: str, merge: str = "mean", norm: bool = False, count: int = 2, **more: Any) -> ModelSpec:
     """A small Transformer with paths in its encoder."""
     paths = {"of": of, "count": count, "merge": merge, "norm": norm}
     return assemble(answers(**{f"encoder__paths__{key}": value for key, value in paths.items()}, **more))
 
 
-def layer_of(made: Architecture) -> Any:
+def layer_of(made: ModelSpec) -> Any:
     return build_model(made.block, vocab=40).encoder.layers[0].eval()
 
 
@@ -82,7 +82,7 @@ PRINTED = {  # MAT (Fan et al. 2020), MUTE without tables, and a reading of Mult
 @pytest.mark.parametrize("name", PRINTED)
 def test_printed_totals_come_out(name: str) -> None:
     top, encoder, decoder, quantity, exact = PRINTED[name]
-    made = Space.of({"width": 512, **top, "encoder": encoder, "decoder": decoder}).closed()
+    made = Space.from_python({"width": 512, **top, "encoder": encoder, "decoder": decoder}).single_architecture()
     assert cost(made.block, find_protocol("forward", 30, 30, 32768))[quantity] == exact
 
 

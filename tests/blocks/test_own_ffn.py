@@ -12,7 +12,7 @@ from scalesearch.blocks.ffn import FFN, FFNS, register_ffn
 from scalesearch.blocks.leaves import Linear
 from scalesearch.blocks.options import option_field
 from scalesearch.nn.build import build_module
-from scalesearch.space import Space, SpaceErrors, Unbuildable
+from scalesearch.space import ConfigError, Space, UnbuildableError
 from scalesearch.space.schema import builtin
 from scalesearch.testing import check_ffn
 
@@ -58,10 +58,10 @@ def test_it_passes_every_check_of_ours() -> None:
 
 
 def test_sizes_that_misfit_are_a_candidate_that_cannot_be_built() -> None:
-    space = Space.of({"width": 8, "encoder": {"ffn": {"maxout": {"hidden": 65, "groups": "1 | 2"}}}})
+    space = Space.from_python({"width": 8, "encoder": {"ffn": {"maxout": {"hidden": 65, "groups": "1 | 2"}}}})
     sheets = {answers["encoder.ffn.groups"]: answers for answers in space.enumerate()}
     space.architecture(sheets[1])
-    with pytest.raises(Unbuildable) as caught:
+    with pytest.raises(UnbuildableError) as caught:
         space.architecture(sheets[2])
     assert caught.value.path == "encoder.ffn.hidden"
     with pytest.raises(ValueError):
@@ -74,14 +74,14 @@ def text(keys: str) -> str:
 
 @pytest.mark.parametrize("keys", ["groups: 3", "groups: 1..4", "activation: gelu", "pieces: 5", "skip: 1"])
 def test_what_an_option_does_not_allow_is_an_error_of_the_file(keys: str) -> None:
-    with pytest.raises(SpaceErrors) as caught:
+    with pytest.raises(ConfigError) as caught:
         Space.parse(text(keys))
     assert [problem.place.line for problem in caught.value.problems] == [4]
 
 
 def test_what_an_option_does_not_allow_is_found_when_it_is_computed() -> None:
-    answers = Space.parse(text("groups: = 3")).answer(lambda *question: None)
-    assert [key for key, _ in answers.problems] == ["encoder.ffn.groups"]
+    answers = Space.parse(text("groups: = 3")).resolve(lambda *question: None)
+    assert [key for key, _ in answers.infeasible_values] == ["encoder.ffn.groups"]
 
 
 def test_an_installed_package_brings_its_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +92,7 @@ def test_an_installed_package_brings_its_kinds(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(builtin, "entry_points", lambda group: [Point()] if group == "scalesearch.blocks" else [])
     builtin._load_installed.cache_clear()
     space = Space.parse("width: 8\nencoder: { ffn: { installed: { hidden: 8 } } }\n")
-    assert isinstance(space.closed().block.encoder.layer.ffn, Grouped)
+    assert isinstance(space.single_architecture().block.encoder.layer.ffn, Grouped)
 
 
 def test_two_kinds_of_one_name_are_refused() -> None:

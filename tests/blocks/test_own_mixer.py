@@ -11,7 +11,7 @@ from scalesearch.blocks.core import Block, LoopNest, Shape, Size, Use, block
 from scalesearch.blocks.leaves import StateCache
 from scalesearch.blocks.mixers import MIXERS, Mixer, register_mixer
 from scalesearch.blocks.options import option_field
-from scalesearch.space import Space, Unbuildable
+from scalesearch.space import Space, UnbuildableError
 from scalesearch.testing import check_mixer
 
 
@@ -76,7 +76,7 @@ def test_it_passes_every_check_of_ours() -> None:
 
 def test_sizes_that_misfit_and_adapters_that_have_no_place_cannot_be_built() -> None:
     for more, adapt, path in (({"groups": 3}, "bias", "encoder.mixer.groups"), ({}, "lora", "adapt")):
-        space = Space.of({"width": 8, "encoder": {"mixer": {"lightconv": more}}, "adapt": adapt})
-        with pytest.raises(Unbuildable) as caught:
-            space.closed()
+        space = Space.from_python({"width": 8, "encoder": {"mixer": {"lightconv": more}}, "adapt": adapt})
+        with pytest.raises(UnbuildableError) as caught:
+            space.single_architecture()
         assert caught.value.path == path

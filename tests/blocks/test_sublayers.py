@@ -15,8 +15,8 @@ from scalesearch.library import find_file
 from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.nn import build_model
 from scalesearch.nn.build import build_module
-from scalesearch.space import Space, Unbuildable, read_space
-from scalesearch.space.assembly.architecture import Architecture, assemble
+from scalesearch.space import Space, UnbuildableError, read_space
+from scalesearch.space.assembly.architecture import ModelSpec, assemble
 from scalesearch.testing import check_sublayer
 from scalesearch.testing.registered_blocks import check_count, tiny_space
 from tests.architectures import answers
@@ -36,7 +36,7 @@ def branches(decoder: bool = False, **changes: Any) -> EvolvedBranches:
     return EvolvedBranches(8, TGT if decoder else SRC, decoder, DENSE, **PLAIN | changes)
 
 
-def architecture(**changes: Any) -> Architecture:
+def architecture(**changes: Any) -> ModelSpec:
     """A small Transformer with ``changes``."""
     return assemble(answers(**changes))
 
@@ -86,7 +86,7 @@ def test_the_kernel_of_a_dense_map_is_no_part_of_a_network() -> None:
 
 
 def test_the_cells_have_the_weights_that_the_reference_gives() -> None:
-    found = read_space(find_file("reference/evolved", "spaces")).closed().block
+    found = read_space(find_file("reference/evolved", "spaces")).single_architecture().block
     bill = cost(found, find_protocol("forward", 30, 30, 33_312))
     assert bill["params.encoder"] == 3 * 5_668_864 + 1024 and bill["params.decoder"] == 4 * 7_503_104 + 1024
     assert bill["params.non_embedding"] == 47_021_056 and bill["params.total"] == 64_076_800
@@ -96,8 +96,8 @@ def test_the_cells_have_the_weights_that_the_reference_gives() -> None:
 
 def test_a_small_evolved_transformer_has_the_weights_of_the_reference() -> None:
     for width, body in ((128, 2_981_632), (432, 33_505_056), (768, 105_626_112), (1024, 187_627_520)):
-        space = read_space(find_file("reference/evolved", "spaces")).set({"width": str(width)})
-        assert cost(space.closed().block, find_protocol("forward", 30, 30, 40))["params.non_embedding"] == body
+        space = read_space(find_file("reference/evolved", "spaces")).with_overrides({"width": str(width)})
+        assert cost(space.single_architecture().block, find_protocol("forward", 30, 30, 40))["params.non_embedding"] == body
 
 
 def test_attention_in_parallel_has_heads_of_its_own() -> None:
@@ -136,7 +136,7 @@ def test_norms_of_hidden_units_are_of_networks_that_have_some() -> None:
       "encoder__residual_scores": "previous"}, "encoder.parallel_heads"),
 ])
 def test_what_does_not_go_together_is_refused(changes: Any, path: str) -> None:
-    with pytest.raises(Unbuildable) as caught:
+    with pytest.raises(UnbuildableError) as caught:
         architecture(**changes)
     assert caught.value.path == path
 
@@ -159,5 +159,5 @@ def test_counts_are_those_of_a_list() -> None:
 def test_sizes_by_layer_are_those_of_branches_too() -> None:
     space = Space.parse("width: 8\nencoder: { depth: 2, sublayers: [branches, attention, ffn], branches: { kernel: "
                         "'[3, 5]', left_multiple: 'ramp(1, 2)' } }\ndecoder.depth: 1")
-    layers = space.closed().block.encoder.layers.distinct_layers
+    layers = space.single_architecture().block.encoder.layers.distinct_layers
     assert [dict(one.extra_sublayers)["branches"].kernel for one in layers] == [3, 5]

@@ -27,7 +27,7 @@ def space(**changes):
 
 
 def decoder(**changes):
-    return space(**changes).closed().block.decoder
+    return space(**changes).single_architecture().block.decoder
 
 
 def test_counts_are_those_of_listing():
@@ -38,7 +38,7 @@ def test_counts_are_those_of_listing():
 @pytest.mark.parametrize("changes", [{}, {"norm": "post", "cross": "own"}, {"heads": "[2, 3, 3, 1]"},
                                      {"model": "decoder-only"}])
 def test_it_is_one_causal_function(changes):
-    check_model(space(**changes).closed(), 1)
+    check_model(space(**changes).single_architecture(), 1)
 
 
 def test_cross_attention_of_the_middle_is_at_the_width_of_the_memory():
@@ -49,7 +49,7 @@ def test_cross_attention_of_the_middle_is_at_the_width_of_the_memory():
 
 def test_decoding_keeps_as_much_of_the_source_as_without_a_waist():
     def each(middle):
-        kept = [cost(space(middle=middle).closed().block, find_protocol("decode", lengths, 7, 20))["memory.cache"]
+        kept = [cost(space(middle=middle).single_architecture().block, find_protocol("decode", lengths, 7, 20))["memory.cache"]
                 for lengths in (5, 6)]
         return kept[1] - kept[0]
 
@@ -64,8 +64,8 @@ def test_what_is_shared_is_one_for_the_middle_alone():
 
 def test_what_cannot_be_is_refused_by_its_key():
     with refuses("unbuildable", 3, 2, key="decoder.middle_width"):
-        space(depth="2").closed()
+        space(depth="2").single_architecture()
     with refuses("unbuildable", key="decoder.heads"):
-        space(heads="[2, 3, 2, 2]").closed()
+        space(heads="[2, 3, 2, 2]").single_architecture()
     with refuses("unbuildable", key="decoder.middle_width"):
-        space(own="cycle(2)").closed()
+        space(own="cycle(2)").single_architecture()

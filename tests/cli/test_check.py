@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from scalesearch.cli.check import command
-from scalesearch.space import SpaceErrors
+from scalesearch.space import ConfigError
 from tests.errors import refuses
 
 FILE = """
@@ -66,7 +66,7 @@ def test_a_budget_that_no_sample_meets_is_pointed_to(file):
     with open(file, "w") as out:
         out.write(text)
     done = CliRunner().invoke(command, [file, "--samples", "20"])
-    assert isinstance(done.exception, SpaceErrors)
+    assert isinstance(done.exception, ConfigError)
     assert "is sound" not in done.output and "small: params.total <= 1000" in done.output
     line = text.splitlines().index("    small: params.total <= 1k") + 1
     said = str(done.exception)
@@ -83,8 +83,8 @@ def test_a_constraint_over_too_many_answers_to_enumerate_is_judged_by_samples(tm
     path.write_text("width: 1000..900000\nencoder.depth: 1..900\ndecoder.depth: 1\n"
                     "where:\n  - encoder.depth > width\n  - width < 1000\n")
     done = CliRunner().invoke(command, [str(path), "--samples", "50"])
-    assert isinstance(done.exception, SpaceErrors) and "is sound" not in done.output
-    assert [(problem.place.line, problem.place.column) for problem in done.exception.problems] == [(4, 4), (5, 4)]
+    assert isinstance(done.exception, ConfigError) and "is sound" not in done.output
+    assert [(problem.position.line, problem.position.column) for problem in done.exception.problems] == [(4, 4), (5, 4)]
 
 
 def test_json_of_a_bad_file_lists_its_problems(file, tmp_path):

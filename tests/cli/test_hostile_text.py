@@ -23,7 +23,7 @@ from scalesearch.report.text_tables import to_csv, to_latex, to_markdown
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.executors.worker import finish
 from scalesearch.study.trials.plan import Reference
-from scalesearch.terminal import STEERING, open_console, plain, say
+from scalesearch.terminal import CONTROL_CHARACTERS, escape_control_characters, open_console, print_text
 from tests.study.fakes import META, architecture_of, fake_result, make_driver, make_plan
 from tests.study.pages import Page, revise
 
@@ -43,10 +43,10 @@ def test_nothing_that_is_printed_is_markup_or_steers_the_terminal(text):
     table.add_column(text)
     table.add_row(text)
     with console.capture() as caught:
-        say(text, console)
+        print_text(text, console)
         console.print(table)
-    assert not STEERING.search(caught.get())
-    assert "".join(caught.get().split()).startswith("".join(plain(text).split()))
+    assert not CONTROL_CHARACTERS.search(caught.get())
+    assert "".join(caught.get().split()).startswith("".join(escape_control_characters(text).split()))
 
 
 @settings(max_examples=100, deadline=None)
@@ -55,11 +55,11 @@ def test_no_cell_is_a_formula_or_breaks_its_row(text):
     assume(text.encode("utf-8", "ignore").decode() == text)  # pandas over pyarrow holds nothing else
     table = pd.DataFrame({text: [text], "n": [-1.5], "m": ["-3"]})
     lines = to_csv(table)
-    assert not STEERING.search(lines)
+    assert not CONTROL_CHARACTERS.search(lines)
     found = pd.read_csv(pd.io.common.StringIO(lines), dtype=str, keep_default_na=False)
     assert found.iloc[0].tolist()[1:] == ["-1.5", "-3"]
     for cell in (found.columns[0], found.iloc[0, 0]):
-        assert cell in (plain(text), f"'{plain(text)}") and (cell[0] not in "=+-@\t" or float(cell))
+        assert cell in (escape_control_characters(text), f"'{escape_control_characters(text)}") and (cell[0] not in "=+-@\t" or float(cell))
     assert to_markdown(table[[text]]).count("\n") == 2 and "<script" not in to_markdown(table[[text]])
     assert len(to_latex(table[[text]]).splitlines()) == 7
 
@@ -96,20 +96,20 @@ def make_study(folder, texts, **changes):
     named = tuple(Reference(label, architecture_of(sheet), sheet) for label, sheet in zip(labels, sheets))
     plan = make_plan(3, references=named, seeds=Seeds(1, 0, references=2))
     make_driver(folder, plan, partial(work, reason)).run()
-    revise(folder, name=name, data=replace(META.data, name=corpus), limits=(plain(reason),), **changes)
+    revise(folder, name=name, data=replace(META.data, name=corpus), limits=(escape_control_characters(reason),), **changes)
 
 
 def call(*arguments):
     """What a verb prints; fails where it ends in anything but success or an error for users."""
     result = CliRunner().invoke(app, [str(one) for one in arguments])
     assert result.exception is None or isinstance(result.exception, UserError | SystemExit), result.exception
-    assert not STEERING.search(result.output.replace("\r\n", "\n"))
+    assert not CONTROL_CHARACTERS.search(result.output.replace("\r\n", "\n"))
     return result.output
 
 
 def shown(text):
     """The beginning of a name on a screen: rich drops BEL, BS, VT, FF and CR, and wraps what is long."""
-    word = plain(strip_control_codes(text)).split()[0]
+    word = escape_control_characters(strip_control_codes(text)).split()[0]
     return word if len(word) < 40 else word[:10]
 
 
@@ -141,7 +141,7 @@ def through_every_verb(folder, texts):
     for file in folder.rglob("*.csv"):
         table = pd.read_csv(file, dtype=str, keep_default_na=False)
         cells = pd.Series([*table.columns, *table.to_numpy().ravel()])
-        assert not cells[cells.str.startswith(("=", "@"))].any() and not cells.map(STEERING.search).any()
+        assert not cells[cells.str.startswith(("=", "@"))].any() and not cells.map(CONTROL_CHARACTERS.search).any()
 
 
 def hostile(seed):
@@ -166,4 +166,4 @@ def test_a_name_that_ended_a_finished_study_in_a_traceback(tmp_path):
 def test_a_space_of_any_name_can_be_looked_at(tmp_path, text):
     file = tmp_path / "space.yaml"
     file.write_text(f"space: {json.dumps(text)}\nwidth: 32 | 64\nencoder.depth: 2\ndecoder.depth: 1\n")
-    assert plain(text) in call("check", file, "--samples", "10")
+    assert escape_control_characters(text) in call("check", file, "--samples", "10")

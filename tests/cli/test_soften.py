@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from scalesearch.cli.main import app
 from scalesearch.cli.soften import command
-from scalesearch.signals import Interrupted
+from scalesearch.signals import SignalInterrupt
 from scalesearch.train import train
 from tests.errors import refuses
 from tests.train.conftest import recipe, sentences, tiny
@@ -83,7 +83,7 @@ def test_another_vocabulary_and_too_many_tokens_are_refused(data: Path, tmp_path
 def test_ctrl_c_says_that_the_same_command_goes_on(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                                    verb: str, works: str) -> None:
     def stop(*given: object) -> None:
-        raise Interrupted("SIGINT")
+        raise SignalInterrupt("SIGINT")
 
     monkeypatch.setattr(f"scalesearch.train.scoring.{works}", stop)
     said = CliRunner().invoke(app, [verb, str(data.parent / "teacher"), "--data", str(data), "--out",

@@ -84,7 +84,7 @@ FAMILIES: dict[str, dict[str, str]] = {
 
 def family(name: str) -> Block:
     given = {"ffn": "relu", "hidden": "hidden: 64", "both": "", "encoder": "", "decoder": "", "top": ""}
-    return Space.parse(BASE.format(**given | FAMILIES[name])).closed().block
+    return Space.parse(BASE.format(**given | FAMILIES[name])).single_architecture().block
 
 
 def saved(model: Any, batch: int) -> int:
@@ -126,7 +126,7 @@ def test_activations_of_random_networks_are_what_autograd_saves() -> None:
     for _ in range(15):
         architecture = random_architecture(rng, space)
         billed, real = activations(architecture.block)
-        assert billed == pytest.approx(real, rel=0.05), architecture.answers
+        assert billed == pytest.approx(real, rel=0.05), architecture.config
 
 
 def cached(block: Block) -> int:
@@ -152,4 +152,4 @@ def test_caches_of_random_networks_hold_what_is_billed() -> None:
     for _ in range(15):
         architecture = random_architecture(rng)
         bill = cost(architecture.block, find_protocol("forward", S, T, V))
-        assert bill["memory.cache"] == BYTES * cached(architecture.block), architecture.answers
+        assert bill["memory.cache"] == BYTES * cached(architecture.block), architecture.config

@@ -19,7 +19,7 @@ SMALL = ("small/plain", "small/partialformer", "small/anthe", "small/edgeformer"
 @pytest.mark.parametrize("name", SMALL)
 def test_weights_file_is_as_large_as_foretold(name, tmp_path) -> None:
     """To the byte but for the head, of which a twentieth of a per cent may be missing."""
-    block, words = read_space(find_file(name, "spaces")).closed().block, 500
+    block, words = read_space(find_file(name, "spaces")).single_architecture().block, 500
     write_weights(tmp_path / "w", build_model(block, vocab=words).state_dict())
     whole = artefact_bytes(block, protocol_of({"vocab": words, "artefact": "torch"}))
     vocabulary = round(words * (4.74 - 0.83 + 9.05))
@@ -27,7 +27,7 @@ def test_weights_file_is_as_large_as_foretold(name, tmp_path) -> None:
 
 
 def test_without_a_named_format_there_is_no_such_cost() -> None:
-    block = read_space(find_file("small/plain", "spaces")).closed().block
+    block = read_space(find_file("small/plain", "spaces")).single_architecture().block
     bill = cost(block, find_protocol("forward", 5, 5, 100))
     assert "artefact.bytes" not in bill.values
     with refuses("no-artefact"):
@@ -40,13 +40,13 @@ def test_without_a_named_format_there_is_no_such_cost() -> None:
 def test_bytes_of_a_population_are_those_of_each_candidate(artefact) -> None:
     space = read_space(find_file("small/edgeformer", "spaces"))
     widths, protocol = np.array([16, 24, 64]), protocol_of({"artefact": artefact, "vocab": 300})
-    base = dict(space.closed().answers)
+    base = dict(space.single_architecture().config)
     found, built = price(base | {"width": widths}, 3, protocol, ["artefact.bytes"])
     alone = [cost(assemble(base | {"width": int(width)}).block, protocol)["artefact.bytes"] for width in widths]
     assert built.all() and found["artefact.bytes"].tolist() == alone
 
 
 def test_what_a_format_cannot_hold_cannot_be_built_under_it() -> None:
-    block = read_space(find_file("small/anthe", "spaces")).closed().block
+    block = read_space(find_file("small/anthe", "spaces")).single_architecture().block
     with refuses("unbuildable", "ctranslate2"):
         cost(block, protocol_of({"artefact": "ctranslate2-int8", "vocab": 300}))

@@ -20,7 +20,7 @@ SETUP = Setup(source=7, target=5)
 
 
 def block(name: str = "plain"):
-    return read_space(find_file(f"small/{name}", "spaces")).closed().block
+    return read_space(find_file(f"small/{name}", "spaces")).single_architecture().block
 
 
 def test_products_of_a_plain_model_are_those_of_its_ledger() -> None:
@@ -38,7 +38,7 @@ def test_a_population_is_predicted_as_each_of_it_alone(tmp_path, artefact) -> No
     space = read_space(find_file("small/edgeformer", "spaces"))
     widths = np.array([16, 24, 64])
     protocol = protocol_of({"latency": fit_file(tmp_path, artefact), "vocab": 300})
-    base = dict(space.closed().answers)
+    base = dict(space.single_architecture().config)
     found, built = price(base | {"width": widths}, 3, protocol, ["latency.predicted"])
     alone = [cost(assemble(base | {"width": int(width)}).block, protocol)["latency.predicted"] for width in widths]
     assert built.all() and found["latency.predicted"].tolist() == alone and alone[0] < alone[2]

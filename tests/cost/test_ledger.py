@@ -8,7 +8,7 @@ import pytest
 from scalesearch.cost import PROTOCOLS, cost, find_protocol, protocol_of
 from scalesearch.cost.modules import rows
 from scalesearch.space.assembly.architecture import assemble
-from scalesearch.space.schema.cost_names import COST_NAMES, PARTS
+from scalesearch.space.schema.cost_names import COST_NAMES, COST_PARTS
 from scalesearch.testing import random_architecture
 from tests.architectures import answers
 from tests.cost.fits import fit_file
@@ -31,7 +31,7 @@ def test_sections_add_up(name: str) -> None:
             assert c[f"{quantity}.non_embedding"] == c[f"{quantity}.total"] - c[f"{quantity}.embedding"]
         single = {kind: count for kind, count in c.protocol.counts.items() if kind in ("norm", "bias")}
         others = cost(c.block, replace(c.protocol, counts=single))  # steps that are no multiply-adds are not doubled
-        assert all(c[f"flops.{part}"] == 2 * c[f"macs.{part}"] - others[f"macs.{part}"] for part in PARTS)
+        assert all(c[f"flops.{part}"] == 2 * c[f"macs.{part}"] - others[f"macs.{part}"] for part in COST_PARTS)
         assert sum(row.macs for row in rows(c, 1)) == c["macs.total"]
         assert all(row.params >= 0 and row.macs >= 0 for row in rows(c, 4))
 
@@ -49,7 +49,7 @@ def test_sharing_changes_params_and_never_macs() -> None:
         architecture = random_architecture(rng)
         plain = {
             path: ("own" if path.startswith("share.") and path.count(".") == 2 else value)
-            for path, value in architecture.answers.items()
+            for path, value in architecture.config.items()
         }
         shared, own = (cost(one.block, find_protocol()) for one in (architecture, assemble(plain)))
         assert shared["macs.total"] == own["macs.total"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scalesearch.blocks.polynomial import PopulationColumns
 from scalesearch.cost import PROTOCOLS, cost, find_protocol
 from scalesearch.cost.population import UNBUILDABLE, price
-from scalesearch.space.assembly.architecture import Unbuildable, assemble
+from scalesearch.space.assembly.architecture import UnbuildableError, assemble
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.testing import random_architecture
 from tests.architectures import answers
@@ -26,7 +26,7 @@ VARIED = ("width", "heads", "score_heads", "head_dim", "hidden", "ratio", "rank"
 
 def population(rng: Random) -> dict[str, object]:
     """Answers of a random architecture with some sizes made columns; loans keep their depths."""
-    drawn = dict(random_architecture(rng).answers)
+    drawn = dict(random_architecture(rng).config)
     varied: dict[str, object] = dict(drawn)
     for key, value in drawn.items():
         cores = key == "tensor_chain.length" or (key.startswith("matrices.") and key.endswith(".length"))
@@ -52,7 +52,7 @@ def test_every_selector_of_every_candidate_is_the_one_of_its_ledger(name: str, t
         for i in range(ROWS):
             try:
                 block = assemble(member(drawn, i)).block
-            except Unbuildable:
+            except UnbuildableError:
                 assert not built[i] and all(found[selector][i] == UNBUILDABLE for selector in COST_NAMES)
                 continue
             bill = cost(block, protocol)
@@ -83,8 +83,8 @@ def test_polynomials_do_what_ints_do(rows: list[tuple[int, int, int]], data: st.
 def test_a_cost_has_a_closed_form() -> None:
     columns = PopulationColumns(2)
     width, hidden = (columns.variable(np.array([8, 16]), name) for name in ("width", "hidden"))
-    from scalesearch.space.assembly.architecture import network
+    from scalesearch.space.assembly.architecture import build_blocks
 
-    _, block = network(answers() | {"width": width, "encoder.ffn.hidden": hidden, "decoder.ffn.hidden": hidden})
+    _, block = build_blocks(answers() | {"width": width, "encoder.ffn.hidden": hidden, "decoder.ffn.hidden": hidden})
     bill = cost(block, find_protocol("forward", 3, 3, 10))
     assert str(bill["params.encoder"]) == "4 * width * hidden + 78 * width + 2 * hidden + 48"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from scalesearch.data import DataSpec, FilePair
-from scalesearch.space import SpaceErrors
+from scalesearch.space import ConfigError
 from tests.errors import refuses
 
 FILES = {"source": "en", "target": "de", "train": "d/train", "valid": "d/val", "test": "d/test"}
@@ -14,7 +14,7 @@ FILES = {"source": "en", "target": "de", "train": "d/train", "valid": "d/val", "
 
 def problems(mapping: object) -> dict[str, str]:
     """What is wrong with data: the text that is underlined, and what would be right."""
-    with pytest.raises(SpaceErrors) as error:
+    with pytest.raises(ConfigError) as error:
         DataSpec.from_mapping(mapping)  # type: ignore[arg-type]
     found = {}
     for one in error.value.problems:
@@ -59,7 +59,7 @@ def test_what_is_wrong_is_underlined_and_what_is_right_said(mapping: object, und
 
 def test_all_problems_are_said_at_once() -> None:
     assert set(problems({"source": "en", "model": "word", "limit": -1})) == {"word", "-1"}
-    with pytest.raises(SpaceErrors) as error:
+    with pytest.raises(ConfigError) as error:
         DataSpec.from_mapping({"source": "en"})
     assert [one.message.split("`")[1] for one in error.value.problems] == ["target", "train", "valid", "test"]
 

@@ -12,7 +12,7 @@ from scalesearch.errors import UserError
 from scalesearch.library import find_file
 from scalesearch.space.schema.builtin import architecture_schema
 from scalesearch.space.schema.cost_names import PROTOCOL_NAMES
-from scalesearch.space.schema.types import Field, Group
+from scalesearch.space.schema.types import SchemaField, SchemaGroup
 from scalesearch.space.syntax.expressions import FUNCTIONS
 from tests.docs.blocks import DOCUMENTS, REST, ROOT, WALK, blocks, commands
 
@@ -137,13 +137,13 @@ def test_the_table_of_keys_has_every_word_and_every_kind():
 
 def test_a_kind_without_its_row_is_noticed():
     """A new feed-forward kind, a new word and a new key of words are each missed."""
-    kinds = {"maxout": Group({"pieces": Field("size", default="2")}), "relu": Group()}
-    words = {"norm": Field("word", ("pre", "post", "sandwich")), "order": Field("word", ("first", "last"))}
-    group = Group({"encoder": Group({"ffn": Group({}, kinds, "relu")}), **words})
+    kinds = {"maxout": SchemaGroup({"pieces": SchemaField("size", default="2")}), "relu": SchemaGroup()}
+    words = {"norm": SchemaField("word", ("pre", "post", "sandwich")), "order": SchemaField("word", ("first", "last"))}
+    group = SchemaGroup({"encoder": SchemaGroup({"ffn": SchemaGroup({}, kinds, "relu")}), **words})
     assert undocumented(group, _spaces()) == ["encoder.ffn: maxout", "norm: sandwich", "order: first, last"]
 
 
-def undocumented(schema: Group, text: str) -> list[str]:
+def undocumented(schema: SchemaGroup, text: str) -> list[str]:
     """Words and kinds of keys that no row of the table of keys names beside its key."""
     table = re.search(r"^\| key \| values \|\n\|.*?\n((?:\|.*\n)+)", text, re.M)
     rows = [row.split(" | ", 1) for row in table[1].splitlines()]
@@ -158,25 +158,25 @@ def undocumented(schema: Group, text: str) -> list[str]:
     return missing
 
 
-def _choices(group: Group, path: str) -> Iterator[tuple[str, set[str]]]:
+def _choices(group: SchemaGroup, path: str) -> Iterator[tuple[str, set[str]]]:
     """Each key that is a choice among words, with the words; ``path`` leaves variants out."""
     if group.variants:
         yield path, set(group.variants)
     inside = [(name, child) for one in (group, *group.variants.values()) for name, child in one.fields.items()]
     for name, child in inside:
         where = f"{path}.{name}" if path else name
-        if isinstance(child, Group):
+        if isinstance(child, SchemaGroup):
             yield from _choices(child, where)
-        elif child.kind == "word":
+        elif child.type == "word":
             yield where, set(child.words)
 
 
-def _names(group: Group) -> Iterator[str]:
+def _names(group: SchemaGroup) -> Iterator[str]:
     """Every key, kind, word and schedule that a space file may hold."""
     for name, child in group.fields.items():
         yield name
-        if isinstance(child, Field):
-            yield from (*child.words, *child.also, *child.calls)
+        if isinstance(child, SchemaField):
+            yield from (*child.words, *child.special_values, *child.calls)
         else:
             yield from _names(child)
     for name, inner in group.variants.items():

@@ -17,7 +17,7 @@ def test_its_size_and_architecture_are_those_of_the_page():
     page = (ROOT / "docs" / "flagship.md").read_text("utf-8")
     assert f"{sum(said['bytes'].values()):,} bytes" in page
     assert sum(file.stat().st_size for file in FOLDER.iterdir()) < 2_000_000
-    found = read_space(find_file("found/plain-1.28m", "spaces")).closed()
+    found = read_space(find_file("found/plain-1.28m", "spaces")).single_architecture()
     assert said["provenance"]["architecture"] == found.id and f"{said['provenance']['costs']['params.total']:,}" in page
 
 

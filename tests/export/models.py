@@ -7,7 +7,7 @@ import torch
 
 from scalesearch.nn import build_model
 from scalesearch.nn.decode import EOS, length_limits
-from scalesearch.space.assembly.architecture import Architecture, assemble
+from scalesearch.space.assembly.architecture import ModelSpec, assemble
 from scalesearch.train.checkpoint import Checkpoint
 from tests.architectures import answers
 
@@ -24,13 +24,13 @@ class Words:
         return [(piece, 0.0) for piece in ("<pad>", "<unk>", "<s>", "</s>", *(f"w{at}" for at in range(4, VOCAB)))]
 
 
-def architecture(**changes: Any) -> Architecture:
+def architecture(**changes: Any) -> ModelSpec:
     """A tiny one, whose stacks differ in sizes."""
     small = {"encoder__heads": 4, "encoder__score_heads": 4, "encoder__head_dim": 3, "decoder__ffn__hidden": 12}
     return assemble(answers(**(small | changes)))
 
 
-def untrained(chosen: Architecture, ends: float = 4.0) -> Checkpoint:
+def untrained(chosen: ModelSpec, ends: float = 4.0) -> Checkpoint:
     """Random weights, none of them a constant, from which greedy translations differ."""
     model, rng = build_model(chosen.block, vocab=VOCAB).eval(), torch.Generator().manual_seed(5)
     with torch.no_grad():

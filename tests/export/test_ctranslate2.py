@@ -95,8 +95,8 @@ def test_greedy_tokens_are_the_models(changes: dict[str, object], tmp_path: Path
 
 @pytest.mark.parametrize("name", ["plain", "edgeformer"])
 def test_greedy_tokens_of_shipped_architectures_are_the_models(name: str, tmp_path: Path) -> None:
-    space = read_space(find_file(f"small/{name}", "spaces")).set({"width": "32"})
-    assert len(set(map(tuple, same_tokens(untrained(space.closed(), ends=1), tmp_path)))) > 5
+    space = read_space(find_file(f"small/{name}", "spaces")).with_overrides({"width": "32"})
+    assert len(set(map(tuple, same_tokens(untrained(space.single_architecture(), ends=1), tmp_path)))) > 5
 
 
 def same_tokens(trained: Checkpoint, tmp_path: Path) -> list[list[int]]:

@@ -17,8 +17,8 @@ from scalesearch.library import find_file, library_folder
 from scalesearch.nn import build_model
 from scalesearch.nn.decode import EOS
 from scalesearch.nn.model import Seq2SeqModel
-from scalesearch.space import Unbuildable, read_space
-from scalesearch.space.assembly.architecture import Architecture, assemble
+from scalesearch.space import UnbuildableError, read_space
+from scalesearch.space.assembly.architecture import ModelSpec, assemble
 from scalesearch.testing import random_architecture
 from scalesearch.train.scoring.evaluate import DecodingOptions
 from tests.architectures import answers
@@ -63,7 +63,7 @@ FAMILIES = {  # each trace takes seconds: two networks of what is unlike a plain
 }  # fmt: skip
 
 
-def lively(architecture: Architecture, seed: int = 1, vocab: int = V) -> Seq2SeqModel:
+def lively(architecture: ModelSpec, seed: int = 1, vocab: int = V) -> Seq2SeqModel:
     """A random model whose next token depends clearly on source and prefix; no weight is zero."""
     made = build_model(architecture.block, vocab=vocab, seed=seed).eval()
     generator = torch.Generator().manual_seed(seed)
@@ -146,7 +146,7 @@ def test_weights_are_stored_once_and_integers_stay_near_them(tmp_path: Path, mon
 @pytest.mark.parametrize("name", ["small/plain", "small/edgeformer"])
 def test_a_folder_is_as_large_as_foretold(name: str, tmp_path: Path) -> None:
     """Within 1 %, from a million weights on."""
-    block, words = read_space(find_file(name, "spaces")).closed().block, 2000
+    block, words = read_space(find_file(name, "spaces")).single_architecture().block, 2000
     model = lively(SimpleNamespace(block=block), vocab=words)  # type: ignore[arg-type]
     for to in ("none", "int8"):
         exported(model, tmp_path / to, to)
@@ -173,7 +173,7 @@ def test_a_network_of_every_space_decodes_as_the_model(name: str, tmp_path: Path
     """At its own size, but for the vocabulary."""
     space, rng = read_space(find_file(name, "spaces")), Random(1)
     while True:
-        with suppress(Unbuildable):
+        with suppress(UnbuildableError):
             architecture = assemble(space.sample(rng))
             break
     model = build_model(architecture.block, vocab=V).eval()  # at these widths noise on weights makes logits of hundreds

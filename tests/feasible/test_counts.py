@@ -13,8 +13,8 @@ from scalesearch.feasible.extremes import Extremes
 from scalesearch.feasible.grid import TooMany
 from scalesearch.feasible.limits import Bound, budget_of
 from scalesearch.feasible.sections import Decomposition
-from scalesearch.space import Space, Unbuildable
-from scalesearch.space.syntax.nodes import from_text
+from scalesearch.space import Space, UnbuildableError
+from scalesearch.space.syntax.nodes import scalar_from_text
 
 PROTOCOL = find_protocol("forward", 16, 16, 2000)
 PARAMS, MACS = "params.non_embedding", "macs.total"
@@ -211,8 +211,8 @@ def listed(name: str) -> list[tuple[dict, object]]:
     space, found = Space.parse(SPACES[name]), []
     for answers in space.enumerate():
         try:
-            architecture = None if space.problems_of(answers) else space.architecture(answers)
-        except Unbuildable:
+            architecture = None if space.violated_constraints(answers) else space.architecture(answers)
+        except UnbuildableError:
             architecture = None
         bill = architecture and (architecture.id, cost(architecture.block, protocol(name).of(answers)))
         found.append((dict(answers.params), bill))
@@ -240,7 +240,7 @@ def test_counts_are_those_of_listing(name: str, bounds: list[Bound]) -> None:
     assert (count.sheets, count.sound, count.fitting) == (len(rows), len(sound), len(fitting))
     assert count.distinct([]) == len({number for number, _ in sound})
     assert count.distinct() == len({number for number, _ in fitting})
-    assert count.sheets == Space.parse(SPACES[name]).size()
+    assert count.sheets == Space.parse(SPACES[name]).n_configurations()
 
 
 @pytest.mark.parametrize("name", SPACES)
@@ -259,7 +259,7 @@ def test_every_value_has_the_share_that_listing_finds(name: str, bounds: list[Bo
             both = counts.setdefault((parameter, str(value)), [0, 0])
             both[0] += 1
             both[1] += bool(bill and within(bill[1], bounds))
-    dimensions = dict(Space.parse(SPACES[name]).dimensions())
+    dimensions = dict(Space.parse(SPACES[name]).parameters())
     found = {(name, str(dimensions[name].values()[index])): list(both)
              for name, values in counter(name, bounds, PARAMS).by_value().items() for index, both in values.items()}
     assert found == counts
@@ -309,7 +309,7 @@ def test_what_is_sound_meets_the_spaces_constraints_over_costs(name: str) -> Non
     middle = {cost: sorted(bill[1][cost] for bill in bills)[len(bills) // 2] for cost in ("macs.total", "params.total")}
     limit = f"macs.total <= {middle['macs.total']}"
     space = Space.parse(SPACES[name] + (f"  - {limit}\n" if "where:" in SPACES[name] else f"where: ['{limit}']\n"))
-    budget = budget_of(space, from_text("", "", f"params.total <= {middle['params.total']}"))
+    budget = budget_of(space, scalar_from_text("", "", f"params.total <= {middle['params.total']}"))
     found = feasible(space, PROTOCOL, (budget,), draws=100)
     sound = [bill for bill in bills if bill[1]["macs.total"] <= middle["macs.total"]]
     fitting = [bill for bill in sound if bill[1]["params.total"] <= middle["params.total"]]
@@ -339,7 +339,7 @@ def test_counting_says_how_far_it_is_and_keeps_little() -> None:
 def test_what_is_listed_and_kept_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory goes by rows of sections, of their combinations and of columns that the search for extremes keeps."""
     space = Space.parse(SPACES["plain"])
-    budget = budget_of(space, from_text("", "", "params.total <= 200k"))
+    budget = budget_of(space, scalar_from_text("", "", "params.total <= 200k"))
     whole = feasible(space, PROTOCOL, (budget,), draws=100)
     assert whole.exact and whole.front
     monkeypatch.setattr("scalesearch.feasible.extremes.MOST_KEPT", 20)  # less than one group's column

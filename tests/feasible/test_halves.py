@@ -9,8 +9,8 @@ from scalesearch.cost import cost, find_protocol
 from scalesearch.feasible.identity import signature
 from scalesearch.feasible.pieces import Piece
 from scalesearch.library import find_file
-from scalesearch.space import Unbuildable, read_space
-from scalesearch.space.assembly.architecture import section
+from scalesearch.space import UnbuildableError, read_space
+from scalesearch.space.assembly.architecture import build_section
 
 PROTOCOL = find_protocol("edgeformer", 12, 9, 1000)
 NAMES = ("params.total", "params.encoder", "params.decoder", "params.non_embedding", "macs.total", "flops.total")
@@ -19,12 +19,12 @@ SMALL = {"width": "24 | 32 | 48", "encoder.depth": "2..12", "decoder.depth": "1.
 
 
 def drawn(count: int) -> list:
-    space, found, rng = read_space(find_file("slim", "spaces")).set(SMALL), [], random.Random(5)
+    space, found, rng = read_space(find_file("slim", "spaces")).with_overrides(SMALL), [], random.Random(5)
     while len(found) < count:
         answers = space.sample(rng)
         try:
             space.architecture(answers)
-        except Unbuildable:
+        except UnbuildableError:
             continue
         found.append(dict(answers))
     return found
@@ -40,14 +40,14 @@ def test_halves_add_up_to_the_stack(stack: str) -> None:
     for answers in drawn(120):
         mixers, fed = (Piece(stack, half) for half in ("mixers", "ffn"))
         parts = [bill(build(answers)) for build in (mixers.build, fed.build, fed.build_rest)]
-        whole = bill(section(answers, stack))
+        whole = bill(build_section(answers, stack))
         assert whole == {name: parts[0][name] + parts[1][name] - parts[2][name] for name in NAMES}
 
 
 @pytest.mark.parametrize("stack", ["encoder", "decoder"])
 def test_two_stacks_are_one_network_exactly_where_both_halves_are(stack: str) -> None:
     def identity(answers: dict) -> str:
-        inner = section(answers, stack).block
+        inner = build_section(answers, stack).block
         return str(signature(inner) if inner is not None else None)
 
     rows = [{**a, **{k: v for k, v in b.items() if k.startswith((f"{stack}.ffn", f"share.{stack}.ffn"))}}
@@ -56,7 +56,7 @@ def test_two_stacks_are_one_network_exactly_where_both_halves_are(stack: str) ->
     for answers in rows + drawn(60):
         try:
             whole.append(identity(answers))
-        except Unbuildable:
+        except UnbuildableError:
             continue
         halves.append(tuple(identity(Piece(stack, half).alone(answers)) for half in ("mixers", "ffn")))
     same = [(a == b, c == d) for a, c in zip(whole, halves) for b, d in zip(whole, halves)]

@@ -5,7 +5,7 @@ import pytest
 from scalesearch.feasible import sections
 from scalesearch.feasible.pieces import Given, Missed
 from scalesearch.space import Space
-from scalesearch.space.assembly.architecture import section
+from scalesearch.space.assembly.architecture import build_section
 from scalesearch.testing import check_count
 
 TANGLED = """
@@ -46,9 +46,9 @@ def test_an_answer_that_was_not_given_is_missed_and_not_taken_for_absent() -> No
     space = Space.parse(TANGLED)
     answers = next(space.enumerate())
     every = set(answers)
-    section(Given(answers, every, space.form.by_key, "all"), "encoder")
+    build_section(Given(answers, every, space.parameter_space.nodes_by_key, "all"), "encoder")
     with pytest.raises(Missed) as caught:
-        section(Given(answers, every - {"encoder.gate"}, space.form.by_key, "one less"), "encoder")
+        build_section(Given(answers, every - {"encoder.gate"}, space.parameter_space.nodes_by_key, "one less"), "encoder")
     assert caught.value.key == "encoder.gate"
     with pytest.raises(TypeError):
-        dict(Given(answers, every, space.form.by_key, "all"))
+        dict(Given(answers, every, space.parameter_space.nodes_by_key, "all"))

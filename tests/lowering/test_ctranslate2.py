@@ -13,7 +13,7 @@ from scalesearch.feasible.limits import read_budgets
 from scalesearch.lowering.ctranslate2 import plan_variables
 from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.space import Space
-from scalesearch.space.assembly.architecture import SECTIONS, network, section
+from scalesearch.space.assembly.architecture import SECTION_NAMES, build_blocks, build_section
 from tests.architectures import answers
 
 SIZES = {"width": [8, 16, 24], "encoder.ffn.hidden": [16, 32, 40], "encoder.head_dim": [4, 4, 8]}
@@ -23,10 +23,10 @@ SHARED = {"norm": "post", "decoder.interleaved": True, "share.encoder.ffn": "cyc
 def test_a_populations_plan_is_that_of_each_candidate():
     columns = PopulationColumns(3)
     sizes = {name: columns.variable(np.array(values, np.int64)) for name, values in SIZES.items()}
-    whole = plan_variables(network(answers() | SHARED | sizes)[1], 100)
+    whole = plan_variables(build_blocks(answers() | SHARED | sizes)[1], 100)
     numbers = columns.evaluate({one.name: math.prod(one.shape) for one in whole.variables})
     for at in range(3):
-        alone = plan_variables(network(answers() | SHARED | {name: values[at] for name, values in SIZES.items()})[1], 100)
+        alone = plan_variables(build_blocks(answers() | SHARED | {name: values[at] for name, values in SIZES.items()})[1], 100)
         assert {one.name: math.prod(one.shape) for one in alone.variables} == {
             name: int(values[at]) for name, values in numbers.items()}
         groups = [{frozenset(one.name for one in made.variables if one.sharing_key == key)
@@ -41,8 +41,8 @@ def test_a_populations_plan_is_that_of_each_candidate():
 ], ids=str)
 def test_refusals_of_sections_are_the_wholes_and_a_cost(changes):
     given = answers() | changes
-    whole = find_unsupported_parts(network(given)[1])
-    assert [reason for name in SECTIONS for reason in find_unsupported_parts(section(given, name))] == whole
+    whole = find_unsupported_parts(build_blocks(given)[1])
+    assert [reason for name in SECTION_NAMES for reason in find_unsupported_parts(build_section(given, name))] == whole
     name, sizes = "refusals.ctranslate2", {"encoder.ffn.hidden": np.array([8, 16])}
     costs, built = price(given | sizes, 2, find_protocol("forward", 5, 5, 60), [name])
     assert built.all() and costs[name].tolist() == [len(whole)] * 2

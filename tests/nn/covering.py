@@ -7,23 +7,23 @@ from typing import Any
 
 from scalesearch.blocks.core import iterate_cost_lines
 from scalesearch.blocks.sublayers import SUBLAYERS
-from scalesearch.space.assembly.architecture import ENCODER_ONLY, Architecture
+from scalesearch.space.assembly.architecture import ENCODER_ONLY_PREFIXES, ModelSpec
 from scalesearch.testing import random_architecture
 
 POOL = 8  # draws for each network that is chosen
 CALLS = 100  # leaves that take as long as what a check does besides
 
 
-def covering(rng: Random, count: int, **fixed: Any) -> list[Architecture]:
+def covering(rng: Random, count: int, **fixed: Any) -> list[ModelSpec]:
     """Choose ``count`` random networks in which most pairs of answers occur.
 
     Few networks then show faults that need two answers (Kuhn et al. 2004, combinatorial testing). A
     network is worth the new pairs that it brings, over the leaves that it calls.
     """
     pool = [random_architecture(rng, **fixed) for _ in range(POOL * count)]
-    fresh = [pairs(architecture.answers) for architecture in pool]
+    fresh = [pairs(architecture.config) for architecture in pool]
     calls = [CALLS + sum(line.calls for line in iterate_cost_lines(architecture.block, vocab=8)) for architecture in pool]
-    chosen: list[Architecture] = []
+    chosen: list[ModelSpec] = []
     for _ in range(count):
         best = max(range(len(pool)), key=lambda at: len(fresh[at]) / calls[at])
         met = fresh[best]
@@ -47,7 +47,7 @@ def words(answers: Mapping[str, Any]) -> Iterator[str]:
     """Answers that are words, flags or schedules, as texts; of sizes that may be off whether they are on."""
     only = answers["model"] == "decoder-only"
     for path, value in answers.items():
-        if only and path.startswith(ENCODER_ONLY):
+        if only and path.startswith(ENCODER_ONLY_PREFIXES):
             continue
         stack, _, key = path.removeprefix("share.").partition(".")
         if (word := key.partition(".")[0]) in SUBLAYERS and word not in str(answers[f"{stack}.sublayers"]):

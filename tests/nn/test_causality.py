@@ -126,7 +126,7 @@ def test_a_convolution_that_looks_ahead_is_caught(monkeypatch: pytest.MonkeyPatc
         return honest(self, m, x.flip(1), cache).flip(1) if self.dilation == dilation else honest(self, m, x, cache)
 
     block = Space.parse("width: 34\nembedding: { tie: none, h-softpos: { levels: 8, level_width: 2, roles: 2 } }\n"
-                        "encoder: { depth: 1, heads: 2 }\ndecoder: { depth: 1, heads: 2 }\n").closed().block
+                        "encoder: { depth: 1, heads: 2 }\ndecoder: { depth: 1, heads: 2 }\n").single_architecture().block
     check_causality(build_model(block, vocab=V), V)
     monkeypatch.setattr(Convolution, "forward", ahead)
     with refuses("not-causal"):

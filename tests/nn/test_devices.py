@@ -49,7 +49,7 @@ class Elsewhere(Hardware):
 
 
 def named(name):
-    return read_space(find_file(name, "spaces")).closed()
+    return read_space(find_file(name, "spaces")).single_architecture()
 
 
 def sgd(groups, recipe):

@@ -14,7 +14,7 @@ from scalesearch.blocks.stacks import SOLVERS
 from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.cost import ledger
 from scalesearch.nn.verify import verify_costs
-from scalesearch.space.assembly.architecture import Architecture
+from scalesearch.space.assembly.architecture import ModelSpec
 from scalesearch.testing import check_costs, check_model, check_population_costs, random_architecture
 from tests.blocks.catalogue import CATALOGUE
 from tests.nn.covering import covering, words
@@ -59,7 +59,7 @@ def test_block_costs_the_same_with_arrays_for_sizes(name: str) -> None:
 
 
 @cache
-def chosen() -> list[Architecture]:
+def chosen() -> list[ModelSpec]:
     """Networks of all families, few and chosen so that most pairs of answers meet in one."""
     return [*covering(Random(6), 34, model="encoder-decoder"), *covering(Random(6), 8, model="decoder-only")]
 
@@ -71,7 +71,7 @@ def test_chosen_networks_of_all_families(quarter: int) -> None:
 
 
 def test_the_chosen_networks_have_every_word() -> None:
-    seen = {word for architecture in chosen() for word in words(architecture.answers)}
+    seen = {word for architecture in chosen() for word in words(architecture.config)}
     for path, expected in WORDS.items():
         assert not [word for word in expected if f"{path}={word}" not in seen], path
 
@@ -88,7 +88,7 @@ def test_fvcore_agrees_once_its_norms_are_taken_off(count: int) -> None:
     rng = Random(7)
     for architecture in covering(rng, count, encoder__depth=1, decoder__depth=1):
         for check in verify_costs(architecture.block, rng.randint(1, 6), rng.randint(1, 6), rng.randint(4, 20)):
-            assert check.is_equal, (check, architecture.answers)
+            assert check.is_equal, (check, architecture.config)
 
 
 def test_a_bill_that_departs_from_the_forward_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,5 +10,5 @@ from scalesearch.space import read_space
                                   "edgeformer", "edgeformer-bias", "edgeformer-adapter"])
 def test_the_space_of_the_papers_holds_their_architectures(name: str) -> None:
     published = read_space(find_file(f"reference/{name}", "spaces"))
-    answers = published.answer(lambda parameter, _: pytest.fail(f"{parameter} is open"))
-    assert read_space(find_file("papers", "spaces")).holds(answers)
+    answers = published.resolve(lambda parameter, _: pytest.fail(f"{parameter} is open"))
+    assert read_space(find_file("papers", "spaces")).contains(answers)

@@ -50,7 +50,7 @@ cost:
     low: params.total <= 60k and params.total >= 30k
     impossible: params.total <= 1k
 """)
-ENDLESS = THIN.set({"tensor_chain": "{ ffn: off | 0.05..0.5 log, length: 2 }"})
+ENDLESS = THIN.with_overrides({"tensor_chain": "{ ffn: off | 0.05..0.5 log, length: 2 }"})
 FAR = 400  # draws
 
 
@@ -82,7 +82,7 @@ def test_draws_meet_the_budget_and_what_the_space_asks_for(budget):
 @pytest.mark.parametrize("budget", ["params.total <= 60k and macs.total <= 1M", "params.total <= 12k",
                                     "params.total >= 9k and params.total <= 16k and macs.total <= 150k"])
 def test_draws_have_the_chances_of_rejection(budget):
-    space = SMALL.set({"width": "16..22 log", "encoder.ffn.relu.hidden": "= 2 * width | 16"})
+    space = SMALL.with_overrides({"width": "16..22 log", "encoder.ffn.relu.hidden": "= 2 * width | 16"})
     space = Space.parse(space.to_yaml().replace("params.total <= 60k and macs.total <= 1M", budget))
     budgets = tuple(space.budgets.values())
     known = known_of(space, budgets)
@@ -91,7 +91,7 @@ def test_draws_have_the_chances_of_rejection(budget):
         if known(encode_params(space, answers)[0]).is_feasible:
             chance[candidate_key(answers.params)] = math.prod(
                 chances_of(parameter)[list(parameter.values()).index(answers.params[name])]
-                for name, parameter in space.dimensions() if name in answers.params)
+                for name, parameter in space.parameters() if name in answers.params)
     drawn, rng = Draws(space, FORWARD, bounds_of(budgets)), random.Random(2)
     assert len(chance) > 0 and drawn.share == pytest.approx(sum(chance.values()))
     found = Counter(candidate_key(drawn.draw(rng)) for _ in range(2000))
@@ -101,8 +101,8 @@ def test_draws_have_the_chances_of_rejection(budget):
 
 
 def test_a_random_sheet_has_the_chances_of_the_parameters():
-    space, rng = SMALL.set({"width": "16..22 log"}), random.Random(4)
-    parameter = dict(space.dimensions())["width"]
+    space, rng = SMALL.with_overrides({"width": "16..22 log"}), random.Random(4)
+    parameter = dict(space.parameters())["width"]
     found = Counter(sample_candidate(partial(suggest_params, space), rng).params["width"] for _ in range(4000))
     assert [found[value] / 4000 for value in parameter.values()] == pytest.approx(list(chances_of(parameter)), abs=0.03)
 

@@ -69,7 +69,7 @@ def test_the_same_number_is_asked_again_and_given_the_same(name):
 
 @pytest.mark.parametrize("name", names("gp"))
 def test_ends_when_everything_was_seen(name):
-    space = SPACE.set({"share.encoder.attention": "own", "encoder.heads": "2"})
+    space = SPACE.with_overrides({"share.encoder.attention": "own", "encoder.heads": "2"})
     search = Searched(name, space=space).run(1000)
     assert set(map(network, search.begun)) == feasible_networks(space)
     assert search.start() is None
@@ -77,13 +77,13 @@ def test_ends_when_everything_was_seen(name):
 
 @pytest.mark.parametrize("name", names("gp", "grid"))
 def test_a_continuous_range_and_a_condition_may_be_searched(name):
-    space = SPACE.set({"tensor_chain": "{ ffn: off | 0.05..0.5 log, length: 2 }"})
+    space = SPACE.with_overrides({"tensor_chain": "{ ffn: off | 0.05..0.5 log, length: 2 }"})
     search = Searched(name, space=space).run(12)
     assert len(set(map(network, search.begun))) == 12
 
 
 def test_a_grid_needs_a_finite_space():
-    search = Searched("grid", space=SPACE.set({"tensor_chain": "{ ffn: 0.05..0.5 log, length: 2 }"}))
+    search = Searched("grid", space=SPACE.with_overrides({"tensor_chain": "{ ffn: 0.05..0.5 log, length: 2 }"}))
     with refuses("endless"):
         search.start()
 

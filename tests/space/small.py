@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from scalesearch.space import Space
-from scalesearch.space.schema.types import CallSpec, Field, Group
+from scalesearch.space.schema.types import ScheduleSignature, SchemaField, SchemaGroup
 
 
 def cycles(arguments, depth):
@@ -15,43 +15,43 @@ def runs(arguments, depth):
 
 
 CALLS = {
-    "own": CallSpec(doc="each layer its own"),
-    "one": CallSpec(),
-    "cycle": CallSpec(1, 1, cycles, "`cycle(2)` repeats two layers"),
-    "runs": CallSpec(1, None, runs),
-    "load": CallSpec(1, None, runs),
+    "own": ScheduleSignature(doc="each layer its own"),
+    "one": ScheduleSignature(),
+    "cycle": ScheduleSignature(1, 1, cycles, "`cycle(2)` repeats two layers"),
+    "runs": ScheduleSignature(1, None, runs),
+    "load": ScheduleSignature(1, None, runs),
 }
 
 
 def stack(depth):
-    ffn = Group(
-        {"dropout": Field("number", default="0.1", low=0, high=1)},
+    ffn = SchemaGroup(
+        {"dropout": SchemaField("number", default="0.1", low=0, high=1)},
         {
-            "relu": Group({"hidden": Field("size", default="= 4 * width")}),
-            "pg": Group({"ratio": Field("size", default="2"), "act": Field("word", ("relu", "tanh"), default="relu")}),
-            "none": Group(),
+            "relu": SchemaGroup({"hidden": SchemaField("size", default="= 4 * width")}),
+            "pg": SchemaGroup({"ratio": SchemaField("size", default="2"), "act": SchemaField("word", ("relu", "tanh"), default="relu")}),
+            "none": SchemaGroup(),
         },
         default_variant="relu",
     )
-    return Group({"depth": Field("size", default=depth), "heads": Field("size", default="4"), "ffn": ffn})
+    return SchemaGroup({"depth": SchemaField("size", default=depth), "heads": SchemaField("size", default="4"), "ffn": ffn})
 
 
-SMALL = Group(
+SMALL = SchemaGroup(
     {
-        "width": Field("size"),
-        "norm": Field("word", ("pre", "post", "log"), default="pre"),
-        "rate": Field("number", default="off", low=0.0, high=1.0, also=("off",)),
-        "light": Field("flag", default="no"),
-        "on": Field("list", ("query", "value", "key"), default="[query]"),
-        "sizes": Field("list", default="[1]"),
-        "label": Field("text", default="plain"),
+        "width": SchemaField("size"),
+        "norm": SchemaField("word", ("pre", "post", "log"), default="pre"),
+        "rate": SchemaField("number", default="off", low=0.0, high=1.0, special_values=("off",)),
+        "light": SchemaField("flag", default="no"),
+        "on": SchemaField("list", ("query", "value", "key"), default="[query]"),
+        "sizes": SchemaField("list", default="[1]"),
+        "label": SchemaField("text", default="plain"),
         "encoder": stack("6"),
         "decoder": stack("6"),
-        "adapter": Group({"rank": Field("size", default="4")}, optional=True),
-        "share": Group(
+        "adapter": SchemaGroup({"rank": SchemaField("size", default="4")}, optional=True),
+        "share": SchemaGroup(
             {
-                "encoder": Group({"ffn": Field("schedule", default="own", calls=CALLS, fits="encoder.depth")}),
-                "decoder": Group({"ffn": Field("schedule", default="own", calls=CALLS, fits="decoder.depth")}),
+                "encoder": SchemaGroup({"ffn": SchemaField("schedule", default="own", calls=CALLS, depth_key="encoder.depth")}),
+                "decoder": SchemaGroup({"ffn": SchemaField("schedule", default="own", calls=CALLS, depth_key="decoder.depth")}),
             }
         ),
     }

@@ -18,8 +18,8 @@ from scalesearch.blocks.leaves import Linear
 from scalesearch.cost import find_protocol
 from scalesearch.errors import UserError
 from scalesearch.samplers import SamplerSpec, make_sampler
-from scalesearch.space.assembly.architecture import Architecture
-from scalesearch.space.syntax.diagnostics import Unbuildable
+from scalesearch.space.assembly.architecture import ModelSpec
+from scalesearch.space.syntax.diagnostics import UnbuildableError
 from scalesearch.space.syntax.parameters import Choice, FloatRange, IntRange
 from scalesearch.study.config.objectives import objective
 from scalesearch.study.engine.driver import Driver
@@ -54,16 +54,16 @@ class FakeAnswers(dict):
 
 
 @dataclass(frozen=True)
-class FakeArchitecture(Architecture):
+class FakeArchitecture(ModelSpec):
     """An architecture whose file is JSON."""
 
     def to_yaml(self, name=None):
-        return json.dumps(dict(self.answers))
+        return json.dumps(dict(self.config))
 
 
 def architecture_of(answers):
     if answers["depth"] == 8 and answers["width"] == 64:
-        raise Unbuildable("depth", "8 layers of 64 do not fit")
+        raise UnbuildableError("depth", "8 layers of 64 do not fit")
     # The slope decides nothing of the network, so different answers may describe one architecture.
     key = json.dumps([answers["width"], answers["depth"], answers["kind"]])
     block = Linear(answers["width"], answers["width"] * answers["depth"], ("tgt",), bias=answers["kind"] == "gated")
@@ -90,7 +90,7 @@ class FakeSpace:
         def ask(path, parameter):
             if path not in answers:
                 raise UserError(f"{path}: nothing is said of it")
-            return parameter.settle(answers[path])
+            return parameter.coerce(answers[path])
 
         return ask
 

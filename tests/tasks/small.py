@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from scalesearch.data import Corpus, DataSpec, load_corpus
-from scalesearch.space.assembly.architecture import Architecture, assemble
+from scalesearch.space.assembly.architecture import ModelSpec, assemble
 from scalesearch.tasks import Task
 from tests.architectures import answers
 
@@ -60,7 +60,7 @@ def corpus_of(task: Task, folder: Path, **more: Any) -> Corpus:
     return load_corpus(spec_of(task, folder, **more), folder / "cache", folder)
 
 
-def model_for(task: Task, **more: Any) -> Architecture:
+def model_for(task: Task, **more: Any) -> ModelSpec:
     """Width 16, one layer."""
     return assemble(answers(width=16, encoder__depth=1, decoder__depth=1, embedding__max_length=128,
                             model=task.model_type or "encoder-decoder", **more))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scalesearch.space.schema.bound_tree import index_of
+from scalesearch.space.schema.bound_tree import build_index
 from tools.reference import ELSEWHERE, PAGES, rows, stale
 
 
@@ -35,7 +35,7 @@ def test_no_synonym_is_a_key_beside_it(name):
     ("data-file", "vocab_size", "vocab"), ("study-file", "batch_size", "recipe.max_tokens"),
 ])
 def test_the_words_of_other_tools_are_known(page, word, key):
-    assert f"`{key}`" in (index_of(PAGES[page][2]()).called(word) or "")
+    assert f"`{key}`" in (build_index(PAGES[page][2]()).describe_synonym(word) or "")
 
 
 def test_what_has_a_page_of_its_own_is_not_repeated():

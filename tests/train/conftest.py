@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scalesearch.data import Corpus, DataSpec, load_corpus
-from scalesearch.space.assembly.architecture import Architecture, assemble
+from scalesearch.space.assembly.architecture import ModelSpec, assemble
 from scalesearch.train import Recipe
 from tests.architectures import answers
 
@@ -35,7 +35,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return load_corpus(spec, folder / "cache")
 
 
-def tiny(**changes: Any) -> Architecture:
+def tiny(**changes: Any) -> ModelSpec:
     """Width 16, one layer a side; ``changes`` as in :func:`tests.architectures.answers`."""
     small = {"width": 16, "encoder__depth": 1, "decoder__depth": 1, "embedding__max_length": 128}
     return assemble(answers(**(small | changes)))

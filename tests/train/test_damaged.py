@@ -11,7 +11,7 @@ import torch
 
 from scalesearch.api.files import load_data
 from scalesearch.errors import UserError
-from scalesearch.signals import Interrupted
+from scalesearch.signals import SignalInterrupt
 from scalesearch.train import Result, read_checkpoint, train
 from scalesearch.train.updates.averaging import read_weights, write_weights
 from tests.bounds import answered, bounded
@@ -34,7 +34,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
     corpus = load_data(str(write_text(folder)))
     train(tiny(), corpus, recipe(beam=2), folder / "whole")
-    with pytest.raises(Interrupted):
+    with pytest.raises(SignalInterrupt):
         train(tiny(), corpus, recipe(), folder / "stopped", report=stop_at(4))
     return folder
 
@@ -216,7 +216,7 @@ def test_any_bit_of_the_weights_is_missed(copy: Path) -> None:
 
 
 def test_a_damaged_checkpoint_is_never_resumed(corpus, tmp_path: Path) -> None:
-    with pytest.raises(Interrupted):
+    with pytest.raises(SignalInterrupt):
         train(tiny(), corpus, recipe(), tmp_path, report=stop_at(4))
     file = tmp_path / "checkpoint.pt"
     whole = file.read_bytes()

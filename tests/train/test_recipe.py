@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalesearch.space import SpaceErrors
+from scalesearch.space import ConfigError
 from scalesearch.train.recipe import PRESETS, RECIPE_FIELDS, Recipe
 
 
@@ -28,7 +28,7 @@ def test_text_is_read_as_the_fields_type() -> None:
 
 def problems(given_):
     """What is wrong with a recipe: the text that is underlined, and what would be right."""
-    with pytest.raises(SpaceErrors) as error:
+    with pytest.raises(ConfigError) as error:
         Recipe.from_mapping(given_)
     found = {}
     for one in error.value.find_problems:
@@ -68,7 +68,7 @@ def test_all_problems_are_said_at_once() -> None:
 
 def test_fields_given_in_python_are_checked_and_settled_alike() -> None:
     assert type(Recipe(steps=3, lr=1).lr.base) is float
-    with pytest.raises(SpaceErrors):
+    with pytest.raises(ConfigError):
         Recipe(steps=3, lr=-1)
 
 

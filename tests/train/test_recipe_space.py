@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalesearch.errors import UserError
-from scalesearch.space.binding.constants import Reader
-from scalesearch.space.syntax.diagnostics import Source
-from scalesearch.space.syntax.yaml_reader import compose
+from scalesearch.space.binding.config_reader import ConfigReader
+from scalesearch.space.syntax.diagnostics import SourceText
+from scalesearch.space.syntax.yaml_reader import parse_yaml
 from scalesearch.train.recipe import RECIPE_SCHEMA, LearningRate, Recipe
 from scalesearch.train.recipe_space import (
     build_recipe_space,
@@ -27,8 +27,8 @@ QUESTIONS = {"lr.base": "1e-3..8e-3 log", "dropout": "0 | 0.1 | 0.3", "schedule"
 
 def space_of(text):
     """The space of a recipe file, and the reader that read it."""
-    reader = Reader(RECIPE_SCHEMA)
-    table, problems = compose(Source("r.yaml", text))
+    reader = ConfigReader(RECIPE_SCHEMA)
+    table, problems = parse_yaml(SourceText("r.yaml", text))
     reader.problems += problems
     closed, leaves = extract_parameters(table, reader)
     base = reader.read(closed)
@@ -132,4 +132,4 @@ def test_the_default_of_a_range_is_one_of_its_values():
     for line in ("lr: 0.1..0.9 step 0.1", "accumulate: 1..100 log", "lr: 1e-4..1 log", "dropout: 0..0.5"):
         space, _ = space_of(f"steps: 5\n{line}")
         ((_, parameter),) = space.distributions()
-        assert parameter.settle(default_value(parameter)) == default_value(parameter)
+        assert parameter.coerce(default_value(parameter)) == default_value(parameter)

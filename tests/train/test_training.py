@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from scalesearch.data import Split
-from scalesearch.files import DiskFull
-from scalesearch.signals import Interrupted
+from scalesearch.files import DiskFullError
+from scalesearch.signals import SignalInterrupt
 from scalesearch.train import Result, loop, read_checkpoint, train, training
 from scalesearch.train.checkpoint import check_identity, load_state, run_identity
 from scalesearch.train.recipe import check_compatible
@@ -103,10 +103,10 @@ def test_interrupted_and_resumed_is_as_uninterrupted_to_the_bit(corpus, tmp_path
     how = recipe(average=average, average_count=2, accumulate=2, patience=9, **changes)
     whole = train(tiny(), corpus, how, tmp_path / "whole")
     torch.rand(7)
-    with pytest.raises(Interrupted):
+    with pytest.raises(SignalInterrupt):
         train(tiny(), corpus, how, tmp_path / "parts", report=stop_at(4))
     assert load_state(tmp_path / "parts")["spent"]["steps"] == 4
-    with pytest.raises(Interrupted):
+    with pytest.raises(SignalInterrupt):
         train(tiny(), corpus, how, tmp_path / "parts", report=stop_at(8, signal.SIGINT))
     torch.rand(5)
     parts = train(tiny(), corpus, how, tmp_path / "parts")
@@ -118,7 +118,7 @@ def test_interrupted_and_resumed_is_as_uninterrupted_to_the_bit(corpus, tmp_path
 
 def test_an_interruption_while_scoring_is_resumed_there(corpus, tmp_path) -> None:
     whole = train(tiny(), corpus, recipe(), tmp_path / "whole")
-    with pytest.raises(Interrupted):
+    with pytest.raises(SignalInterrupt):
         train(tiny(), corpus, recipe(), tmp_path / "parts", report=stop_at(12))
     assert load_state(tmp_path / "parts")["spent"]["steps"] == 12
     assert train(tiny(), corpus, recipe(), tmp_path / "parts").metrics == whole.metrics
@@ -134,13 +134,13 @@ def test_an_interruption_too_late_to_stop_anything_still_reaches_the_caller(corp
         return metrics
 
     monkeypatch.setattr(training, "finish", finish_and_be_stopped)
-    with pytest.raises(Interrupted):
+    with pytest.raises(SignalInterrupt):
         train(tiny(), corpus, recipe(), out)
     assert Result.read(out).state == "complete"
 
 
 def test_the_last_good_checkpoint_survives_a_failed_write(corpus, out, monkeypatch) -> None:
-    with pytest.raises(Interrupted):
+    with pytest.raises(SignalInterrupt):
         train(tiny(), corpus, recipe(), out, report=stop_at(4))
     before = (out / "checkpoint.pt").read_bytes()
 
@@ -180,7 +180,7 @@ def test_a_training_goes_on_that_began_before_a_field_was_there(corpus, out) -> 
 
 
 def test_a_damaged_checkpoint_is_a_clear_message(corpus, out) -> None:
-    with pytest.raises(Interrupted):
+    with pytest.raises(SignalInterrupt):
         train(tiny(), corpus, recipe(), out, report=stop_at(4))
     (out / "checkpoint.pt").write_bytes(b"nonsense")
     with refuses("not-a-checkpoint"):
@@ -288,7 +288,7 @@ def test_tokens_that_must_stay_are_not_cut_anew(corpus, changes) -> None:
 
 
 def test_an_unfinished_folder_is_no_checkpoint(corpus, out) -> None:
-    with pytest.raises(Interrupted):
+    with pytest.raises(SignalInterrupt):
         train(tiny(), corpus, recipe(), out, report=stop_at(4))
     with refuses("no-checkpoint", "model.safetensors", "not finished"):
         read_checkpoint(out)
@@ -373,11 +373,11 @@ def test_what_is_lost_after_scoring_goes_on_from_there(corpus, out, tmp_path, mo
 
     def full(result, folder):
         if next(left, None) is not None:
-            raise DiskFull("no space left")
+            raise DiskFullError("no space left")
         return write(result, folder)
 
     monkeypatch.setattr(Result, "write", full)
-    with pytest.raises(DiskFull):
+    with pytest.raises(DiskFullError):
         train(tiny(), corpus, recipe(), out)
     assert (out / "checkpoint.pt").exists()
     again = train(tiny(), corpus, recipe(), out, resume=True)

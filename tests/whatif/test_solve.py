@@ -8,23 +8,23 @@ from hypothesis import strategies as st
 
 from scalesearch.cost import cost, protocol_of
 from scalesearch.library import find_file
-from scalesearch.space import Space, Unbuildable, read_space
+from scalesearch.space import Space, UnbuildableError, read_space
 from scalesearch.whatif import solve, sweep, trade
 from scalesearch.whatif.varied import sizes_of
 from tests.errors import refuses
 
 TRANSFORMER = read_space(find_file("transformer", "spaces"))
-SMALL = TRANSFORMER.set({"width": "16", "encoder.depth": "2", "decoder.depth": "2", "encoder.heads": "2",
+SMALL = TRANSFORMER.with_overrides({"width": "16", "encoder.depth": "2", "decoder.depth": "2", "encoder.heads": "2",
                          "decoder.heads": "2"})  # fmt: skip
 KEYS = ("width", "encoder.depth", "decoder.depth", "encoder.ffn.hidden", "encoder.heads", "encoder.head_dim")
 
 
 def bill(space: Space, changes: dict[str, int]) -> dict[str, int] | None:
     """Costs with other sizes, by the way that a single architecture takes; None where it cannot be built."""
-    changed = space.set({key: str(value) for key, value in changes.items()})
+    changed = space.with_overrides({key: str(value) for key, value in changes.items()})
     try:
-        found = cost(changed.architecture(changed.answer(lambda *_: None)).block, protocol_of(space.protocol))
-    except Unbuildable:
+        found = cost(changed.architecture(changed.resolve(lambda *_: None)).block, protocol_of(space.protocol))
+    except UnbuildableError:
         return None
     return {name: found[name] for name in ("params.total", "params.encoder", "macs.total")}
 
@@ -35,7 +35,7 @@ def test_the_largest_is_the_one_of_brute_force(key: str, name: str, data: st.Dat
     middle = bill(SMALL, {})
     assert middle is not None
     limit = data.draw(st.integers(middle[name] // 2, 2 * middle[name]))
-    (found,) = solve(SMALL.set({key: "1..24"}), f"max {key}", f"{name} <= {limit}")
+    (found,) = solve(SMALL.with_overrides({key: "1..24"}), f"max {key}", f"{name} <= {limit}")
     bills = {value: bill(SMALL, {key: value}) for value in range(1, 25)}
     good = [value for value, costs in bills.items() if costs and costs[name] <= limit]
     assert (found.best and found.best.value) == max(good, default=None)
@@ -62,21 +62,21 @@ def test_without_a_range_the_budget_ends_the_search() -> None:
 
 
 def test_a_conditional_range_is_the_one_that_holds() -> None:
-    space = SMALL.set({"norm": "pre", "decoder.depth": "2..4 if norm == pre else 6"})
+    space = SMALL.with_overrides({"norm": "pre", "decoder.depth": "2..4 if norm == pre else 6"})
     budget = "params.total <= 100M"
     (found,) = solve(space, "max decoder.depth", budget)
     assert found.best and found.best.value == 4
-    (free,) = solve(space.set({"norm": "post"}), "max decoder.depth", budget)
-    assert free.best == solve(SMALL.set({"norm": "post"}), "max decoder.depth", budget)[0].best
+    (free,) = solve(space.with_overrides({"norm": "post"}), "max decoder.depth", budget)
+    assert free.best == solve(SMALL.with_overrides({"norm": "post"}), "max decoder.depth", budget)[0].best
     with refuses("not-a-size", "norm"):
         sizes_of(SMALL, {"norm": "pre | post"})
 
 
 def test_values_that_cannot_be_built_do_not_end_the_search() -> None:
-    gated = TRANSFORMER.set({"encoder.gate": "QgV", "encoder.heads": "12"})  # no power of two has twelve heads
+    gated = TRANSFORMER.with_overrides({"encoder.gate": "QgV", "encoder.heads": "12"})  # no power of two has twelve heads
     budget = "params.total <= 1G"
     (found,) = solve(gated, "max width", budget)
-    (given,) = solve(gated.set({"width": "12..4092 step 12"}), "max width", budget)
+    (given,) = solve(gated.with_overrides({"width": "12..4092 step 12"}), "max width", budget)
     assert found.best and given.best and found.best.value == given.best.value == 2340
 
 
@@ -112,7 +112,7 @@ def test_a_long_range_is_closed_in_on_and_agrees_with_all_of_it(monkeypatch: pyt
     (near,) = solve(SMALL, *question)
     assert whole.exhaustive and not near.exhaustive and near.tried < whole.tried / 2
     assert near.best == whole.best and near.next == whole.next
-    (heads,) = solve(SMALL.set({"width": "200"}), "max encoder.heads", "params.total <= 100M")
+    (heads,) = solve(SMALL.with_overrides({"width": "200"}), "max encoder.heads", "params.total <= 100M")
     assert heads.exhaustive  # a grid is not trusted where costs fall or values cannot be built
 
 
@@ -202,8 +202,8 @@ def test_trades_end_where_the_cost_does_and_hold_another_architecture() -> None:
     wide = trade(SMALL, thin, "params.encoder within 20%", ranges=ranges)
     assert free.rows == wide.rows and len({row["width"] for row in free.rows}) > 5
     assert any((row["width"], row["encoder.depth"]) == (16, 2) for row in free.rows)
-    deep = SMALL.set({"encoder.depth": "7"})
-    sheet = deep.answer(lambda *_: None)
+    deep = SMALL.with_overrides({"encoder.depth": "7"})
+    sheet = deep.resolve(lambda *_: None)
     other = trade(SMALL, keys, "macs.total within 1%", of=sheet)
     assert other.reference["macs.total"] == (bill(SMALL, {"encoder.depth": 7}) or {})["macs.total"]
     assert {"encoder.depth": 7, "decoder.depth": 2}.items() <= next(r for r in other.rows if r[keys[0]] == 7).items()

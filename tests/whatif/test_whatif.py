@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from scalesearch.cost import PROTOCOLS, Cost, cost, find_protocol, protocol_of
 from scalesearch.library import find_file
-from scalesearch.space import Space, Unbuildable, read_space
+from scalesearch.space import Space, UnbuildableError, read_space
 from scalesearch.space.assembly.architecture import assemble
-from scalesearch.space.syntax.diagnostics import SpaceErrors
+from scalesearch.space.syntax.diagnostics import ConfigError
 from scalesearch.testing import random_architecture
 from scalesearch.whatif import cite, compare, crossings, sweep
 from scalesearch.whatif.crossings import positive
@@ -26,11 +26,11 @@ EDGE = {
 
 
 def sheet(space: Space) -> dict[str, object]:
-    return dict(space.answer(lambda *_: None))
+    return dict(space.resolve(lambda *_: None))
 
 
 def bill(settings: dict[str, str], protocol: object = None) -> Cost:
-    space = TRANSFORMER.set(settings)
+    space = TRANSFORMER.with_overrides(settings)
     return cost(assemble(sheet(space)).block, protocol or protocol_of(space.protocol))  # type: ignore[arg-type]
 
 
@@ -95,13 +95,13 @@ def test_bad_sweeps_are_user_errors(over: dict[str, str], code: str) -> None:
 
 @pytest.mark.parametrize("key, text", [("width", "abc"), ("widht", "1..3"), ("encoder.geglu", "{"), ("width", "{a")])
 def test_what_is_wrong_with_a_swept_key_is_said_of_the_sweep(key: str, text: str) -> None:
-    with pytest.raises(SpaceErrors) as raised:
+    with pytest.raises(ConfigError) as raised:
         sweep(TRANSFORMER, {key: text})
     assert {problem.place.source.name for problem in raised.value.problems} == {"--sweep"}
 
 
 def test_a_space_has_to_be_closed_but_for_what_is_swept() -> None:
-    space = TRANSFORMER.set({"encoder.depth": "2..4", "norm": "pre | post"})
+    space = TRANSFORMER.with_overrides({"encoder.depth": "2..4", "norm": "pre | post"})
     with refuses("open-parameters", place="norm "):
         sweep(space, {"encoder.depth": "2..4"})
     assert len(sweep(space, {"encoder.depth": "2..4", "norm": "pre | post"}).rows) == 6
@@ -137,7 +137,7 @@ def test_formulas_at_numbers_are_costs(name: str) -> None:
     for _ in range(12):
         protocol = find_protocol(name, rng.randint(1, 9), rng.randint(1, 9), rng.randint(8, 40))
         drawn = random_architecture(rng)
-        found = cite(TRANSFORMER, drawn.answers, protocol)
+        found = cite(TRANSFORMER, drawn.config, protocol)
         mine = cost(drawn.block, protocol)
         assert {key: formula.at(found.values) for key, formula in found.sections.items()} == {
             key: mine[key] for key in found.sections}
@@ -150,16 +150,16 @@ def test_formulas_at_numbers_are_costs(name: str) -> None:
 @given(st.sampled_from(sorted(PROTOCOLS)), st.booleans(), st.data())
 def test_formulas_hold_for_other_sizes_and_lengths(name: str, edge: bool, data: st.DataObject) -> None:
     base = {"encoder.head_dim": "8", "decoder.head_dim": "8"} | (EDGE if edge else {})
-    space = TRANSFORMER.set(base)
+    space = TRANSFORMER.with_overrides(base)
     found = cite(space, sheet(space), find_protocol(name))
     keys = ("width", "encoder.ffn.hidden", "encoder.head_dim", *(() if edge else ("encoder.depth", "decoder.heads")))
     sizes = {key: data.draw(st.integers(1, 9 if key.endswith(("depth", "heads")) else 30), label=key) for key in keys}
     lengths = {letter: data.draw(st.integers(1, 12), label=letter) for letter in "STV"}
-    other = TRANSFORMER.set(base | {key: str(size) for key, size in sizes.items()})
+    other = TRANSFORMER.with_overrides(base | {key: str(size) for key, size in sizes.items()})
     answers = sheet(other)
     try:
         mine = cost(assemble(answers).block, find_protocol(name, *lengths.values()))
-    except Unbuildable:
+    except UnbuildableError:
         return
     named = {key: answers[key] for key in found.values if key in answers}
     for key, formula in found.sections.items():
@@ -217,7 +217,7 @@ def test_ranges_of_positive_values_are_those_of_trying(factors: list[int]) -> No
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_crossings_are_where_costs_cross(name: str) -> None:
-    space = TRANSFORMER.set({"width": "16", "encoder.depth": "2", "decoder.depth": "1"})
+    space = TRANSFORMER.with_overrides({"width": "16", "encoder.depth": "2", "decoder.depth": "1"})
     block = assemble(sheet(space)).block
     protocol = find_protocol(name, 6, 5, 400)
     by_length = {one.length: one for one in crossings(block, protocol, ("vocab",))}

@@ -17,8 +17,8 @@ from scalesearch.cli.options import (
     set_option,
 )
 from scalesearch.errors import UserError
-from scalesearch.space.syntax.parameters import say as as_text
-from scalesearch.terminal import make_table, say
+from scalesearch.space.syntax.parameters import format_constant as as_text
+from scalesearch.terminal import make_table, print_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scalesearch.cost import Cost
     from scalesearch.nn.verify import CostCheck
     from scalesearch.space import Space
-    from scalesearch.space.assembly.architecture import Architecture
+    from scalesearch.space.assembly.architecture import ModelSpec
 
 
 @click.command(name="cost")
@@ -113,7 +113,7 @@ def _one(file: str, settings: tuple[str, ...], lengths: dict[str, Any], levels: 
 
 
 def _architecture(file: str, settings: tuple[str, ...], lengths: dict[str, Any], way: str, seed: int
-                  ) -> tuple[Space, Architecture, dict[str, Any]]:
+                  ) -> tuple[Space, ModelSpec, dict[str, Any]]:
     """The space in ``file``, its architecture, and how that was picked, if it was."""
     if not way:
         return *load_architecture(file, settings), {}
@@ -126,7 +126,7 @@ def _architecture(file: str, settings: tuple[str, ...], lengths: dict[str, Any],
     return space, space.architecture(answers), {"how": how, "params": params}
 
 
-def _record(result: Cost, architecture: Architecture, levels: int) -> dict[str, Any]:
+def _record(result: Cost, architecture: ModelSpec, levels: int) -> dict[str, Any]:
     """The costs for ``--json``; of a predicted latency its interval as well."""
     from scalesearch.cost.latency import interval
     from scalesearch.cost.modules import rows
@@ -138,15 +138,15 @@ def _record(result: Cost, architecture: Architecture, levels: int) -> dict[str, 
     return record
 
 
-def _print(result: Cost, architecture: Architecture, levels: int, checks: list[CostCheck], picked: dict[str, Any]) -> None:
+def _print(result: Cost, architecture: ModelSpec, levels: int, checks: list[CostCheck], picked: dict[str, Any]) -> None:
     from scalesearch.cost.tables import memory_line, tables
 
     memory, protocol = memory_line(result), result.protocol  # first, for a fit that is not there
     for table in (*tables(result, levels), *([_checks(checks, result)] if checks else [])):
-        say(table)
+        print_text(table)
     if picked:
-        say(make_table(("key", "answer"), picked["params"].items(), (0, 1), f"Chosen: {picked['how']}"))
-    say("\n".join([memory, *once_lines({"": result}), f"architecture {architecture.id} · protocol {protocol} · "
+        print_text(make_table(("key", "answer"), picked["params"].items(), (0, 1), f"Chosen: {picked['how']}"))
+    print_text("\n".join([memory, *once_lines({"": result}), f"architecture {architecture.id} · protocol {protocol} · "
                    f"{protocol.conventions}"]))
 
 

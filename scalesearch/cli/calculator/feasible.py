@@ -18,8 +18,8 @@ from scalesearch.cli.options import (
     seed_option,
     set_option,
 )
-from scalesearch.library import need
-from scalesearch.terminal import as_text, open_console, say, wide_console
+from scalesearch.library import require_packages
+from scalesearch.terminal import open_console, print_text, to_rich_text, wide_console
 
 if TYPE_CHECKING:
     from scalesearch.cost import Protocol
@@ -50,26 +50,26 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...], leng
     a 95 % interval.
     """
     if folder is not None:
-        need("matplotlib")
+        require_packages("matplotlib")
     from scalesearch.cost import protocol_of
     from scalesearch.feasible import tables
     from scalesearch.feasible.answer import AXES, feasible
     from scalesearch.feasible.limits import wanted_budgets
     from scalesearch.feasible.near import Start, nearest
-    from scalesearch.space.syntax.parameters import say as written
+    from scalesearch.space.syntax.parameters import format_constant as written
 
     space = load_space(file, settings)
     protocol = protocol_of(space.protocol, **lengths)
     limits = wanted_budgets(space, budgets)
     named = [_point(name, protocol) for name in references]
-    start = Start(space, load_architecture(near)[1].answers) if near else None  # before the long work
+    start = Start(space, load_architecture(near)[1].config) if near else None  # before the long work
     moved = {name: [None if old is None else written(old), written(new)]
              for name, (old, new) in start.moved.items()} if start else {}
     if moved and not as_json:
         listed = ", ".join(f"{name} {'-' if old is None else old} → {new}" for name, (old, new) in moved.items())
-        say(f"{near} is not of this space; the search starts from the nearest answers that are: {listed}")
+        print_text(f"{near} is not of this space; the search starts from the nearest answers that are: {listed}")
     with open_console(stderr=True).status("…") as status:
-        found = feasible(space, protocol, limits, draws, seed, lambda text: status.update(as_text(text)))
+        found = feasible(space, protocol, limits, draws, seed, lambda text: status.update(to_rich_text(text)))
         status.update("looking around")
         around = nearest(start, protocol, limits, (*AXES, tables.ONCE)) if start else []
         found = replace(found, notes=[*found.notes, *tables.once(found, protocol)])
@@ -82,12 +82,12 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...], leng
         record |= {"start": moved} if start else {}
         print_costs(record | ({"files": [str(path) for path in files]} if files else {}), protocol)
     else:
-        say(f"{space.name or 'space'}: {' and '.join(limit.text for limit in limits)}")
-        say(f"{protocol}\n{protocol.conventions}")
+        print_text(f"{space.name or 'space'}: {' and '.join(limit.text for limit in limits)}")
+        print_text(f"{protocol}\n{protocol.conventions}")
         for part in (*tables.parts(found), *([tables.neighbours(around, near)] if near else [])):
-            say(part, wide_console())
+            print_text(part, wide_console())
         for path in files:
-            say(f"Written: {path}")
+            print_text(f"Written: {path}")
     if found.exact and not found.fitting:
         raise SystemExit(1)
 

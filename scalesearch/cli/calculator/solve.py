@@ -17,7 +17,7 @@ from scalesearch.cli.options import (
     write_csv,
 )
 from scalesearch.errors import UserError
-from scalesearch.terminal import say, wide_console
+from scalesearch.terminal import print_text, wide_console
 
 if TYPE_CHECKING:
     from scalesearch.whatif import Solutions, Trades
@@ -62,7 +62,7 @@ def command(file: str, goal: str | None, settings: tuple[str, ...], lengths: dic
     protocol = protocol_of(space.protocol, **lengths)
     answer: Solutions | Trades
     if trade is not None:
-        of = load_architecture(reference)[1].answers if reference else None
+        of = load_architecture(reference)[1].config if reference else None
         keys = [key.strip() for key in trade.split(",")]
         answer = whatif.trade(space, keys, holds, of, budgets, protocol, ranges)
         record = answer.to_json() | {"protocol": protocol.to_json()}
@@ -77,6 +77,6 @@ def command(file: str, goal: str | None, settings: tuple[str, ...], lengths: dic
         shown = tables.solutions(answer, protocol) if isinstance(answer, tuple) else \
             tables.trades(answer, reference or "the file as it is", protocol)
         for at, part in enumerate(shown):
-            say(part, wide_console(), style="bold" if isinstance(answer, tuple) and answer[0].best and not at else None)
+            print_text(part, wide_console(), style="bold" if isinstance(answer, tuple) and answer[0].best and not at else None)
     if not (any(one.best for one in answer) if isinstance(answer, tuple) else answer.rows):
         raise SystemExit(1)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from scalesearch.cli.options import load_architecture, load_space, once_lines, pairs, print_costs, write_csv
 from scalesearch.errors import UserError
-from scalesearch.library import need
-from scalesearch.space.schema.cost_names import OWN
-from scalesearch.space.syntax.parameters import say as as_text
-from scalesearch.terminal import make_table, say, wide_console
+from scalesearch.library import require_packages
+from scalesearch.space.schema.cost_names import OWN_VOCABULARY
+from scalesearch.space.syntax.parameters import format_constant as as_text
+from scalesearch.terminal import make_table, print_text, wide_console
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -39,7 +39,7 @@ def show_comparison(files: tuple[str, ...], settings: tuple[str, ...], against: 
         changes = tuple(part.strip() for part in change.split(";") if part.strip())
         loaded[change] = load_architecture(files[0], (*settings, *changes))
     space, _ = next(iter(loaded.values()))
-    own = {"vocab": OWN} if any(one.vocab for _, one in loaded.values()) else {}
+    own = {"vocab": OWN_VOCABULARY} if any(one.vocab for _, one in loaded.values()) else {}
     protocol = protocol_of({**space.protocol, **own}, **lengths)
     for _, one in loaded.values():
         protocol.at(one.vocab)  # refuses one that lacks a vocabulary where others have their own
@@ -53,13 +53,13 @@ def show_comparison(files: tuple[str, ...], settings: tuple[str, ...], against: 
         print_costs(record, protocol)
         return
     for quantity, words in (("params", "params"), ("macs", "MACs")):
-        say(_differences(comparison, quantity, words), wide_console())
+        print_text(_differences(comparison, quantity, words), wide_console())
     for line in once_lines(comparison.costs):
-        say(line)
+        print_text(line)
     for name, result in comparison.costs.items():
         for line in artefact_lines(result):
-            say(f"{name}: {line}")
-    say(f"differences to {next(iter(comparison.costs))} · protocol {protocol}\n{protocol.conventions}")
+            print_text(f"{name}: {line}")
+    print_text(f"differences to {next(iter(comparison.costs))} · protocol {protocol}\n{protocol.conventions}")
 
 
 def _labels(files: tuple[str, ...]) -> list[str]:
@@ -82,7 +82,7 @@ def _differences(comparison: Comparison, quantity: str, words: str) -> Table:
                 percent = "new" if share is None else f"{share:+.1f}"
             cells += [f"{size:,}", f"{difference:+,}" if difference else "0", percent]
         rows.append(cells)
-    return make_table(headings, rows, styles=["" if row.level else "bold" for row in comparison.rows])
+    return make_table(headings, rows, row_styles=["" if row.level else "bold" for row in comparison.rows])
 
 
 # -- a sweep
@@ -117,20 +117,20 @@ def _show_sweep(table: Sweep, drawn: list[Path]) -> None:
     headings = (*table.keys, *(name.replace("_", "-") for name in varied))
     rows = [[*(_value(row[key]) for key in table.keys),
              *(_number(row[name]) for name in varied)] for row in table.rows[:SHOWN]]
-    say(make_table(headings, rows, left=()), wide_console())
+    print_text(make_table(headings, rows, left_columns=()), wide_console())
     for name in (name for name in table.columns if name not in varied and table.rows[0][name]):
-        say(f"{name} is {_number(table.rows[0][name])} throughout")
+        print_text(f"{name} is {_number(table.rows[0][name])} throughout")
     if len(table.rows) > SHOWN:
-        say(f"… {len(table.rows) - SHOWN:,} more rows: --csv FILE or --json has them all\n")
-    if "vocab" in table.keys and table.protocol.vocab != OWN and all(one.length != "vocab" for one in table.crossings):
-        say("shapes follow from the vocabulary here: no crossing over V is given")
+        print_text(f"… {len(table.rows) - SHOWN:,} more rows: --csv FILE or --json has them all\n")
+    if "vocab" in table.keys and table.protocol.vocab != OWN_VOCABULARY and all(one.length != "vocab" for one in table.crossings):
+        print_text("shapes follow from the vocabulary here: no crossing over V is given")
     for line in (*table.crossings, *(f"drew {path}" for path in drawn)):
-        say(str(line))
+        print_text(str(line))
     free = [name for key in table.keys if key in LENGTHS for name in LENGTHS[key]
-            if name != "V" or table.protocol.vocab != OWN]
+            if name != "V" or table.protocol.vocab != OWN_VOCABULARY]
     verb = "varies" if len(free) == 1 else "vary"
-    say(f"protocol {table.protocol}" + (f", but for {', '.join(free)}, which {verb}" if free else ""))
-    say(table.protocol.conventions)
+    print_text(f"protocol {table.protocol}" + (f", but for {', '.join(free)}, which {verb}" if free else ""))
+    print_text(table.protocol.conventions)
 
 
 def _value(value: Any) -> str:
@@ -138,7 +138,7 @@ def _value(value: Any) -> str:
 
 
 def _draw(table: Sweep, path: Path) -> list[Path]:
-    need("matplotlib")
+    require_packages("matplotlib")
     from scalesearch.report.figures.style import save
     from scalesearch.report.figures.sweep import curves
     from scalesearch.whatif.crossings import ATTENTION, OUTPUT
@@ -163,22 +163,22 @@ def show_formulas(file: str, settings: tuple[str, ...], lengths: dict[str, Any],
 
     space, architecture = load_architecture(file, settings)
     protocol = protocol_of(space.protocol, **lengths).at(architecture.vocab)
-    citation = cite(space, architecture.answers, protocol, levels)
+    citation = cite(space, architecture.config, protocol, levels)
     if as_json:
         print_costs(citation.to_json() | {"architecture": architecture.to_json()}, citation.protocol)
         return
     for at, quantity in enumerate(("params", "macs")):
         sections = (f"{quantity}.{name}" for name in ("embedding", "encoder", "decoder", "output"))
-        say(f"{quantity}.total = {' + '.join(name for name in sections if citation.sections[name].terms) or 0}")
+        print_text(f"{quantity}.total = {' + '.join(name for name in sections if citation.sections[name].terms) or 0}")
         for path, formulas in citation.modules.items():
             if formulas[at].terms:
-                say(f"  {'  ' * path.count('.')}{path} = {formulas[at].collected()}")
-        say("")
+                print_text(f"  {'  ' * path.count('.')}{path} = {formulas[at].collected()}")
+        print_text("")
     if citation.sections["macs.once"].terms:
-        say(f"macs.once = {citation.sections['macs.once'].collected()}, on weights alone\n")
+        print_text(f"macs.once = {citation.sections['macs.once'].collected()}, on weights alone\n")
     for line in ("with", *_names(citation), *_notes(citation)):
-        say(line)
-    say(f"architecture {architecture.id} · protocol {citation.protocol} · {citation.protocol.conventions}")
+        print_text(line)
+    print_text(f"architecture {architecture.id} · protocol {citation.protocol} · {citation.protocol.conventions}")
 
 
 def _names(citation: Citation) -> list[str]:

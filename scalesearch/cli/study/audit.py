@@ -10,8 +10,8 @@ import click
 from scalesearch.cli.options import json_option, print_json
 from scalesearch.cli.study.show import reading
 from scalesearch.errors import UserError
-from scalesearch.library import need
-from scalesearch.terminal import make_table, open_console, say
+from scalesearch.library import require_packages
+from scalesearch.terminal import make_table, open_console, print_text
 
 if TYPE_CHECKING:
     from scalesearch.report.fairness import Fairness
@@ -40,7 +40,7 @@ def audit(results: Results, architectures: int, rates: str, rules: str, share: f
     It is kept in the study's folder, under audit/; the same command goes on after an interruption, and `study report`
     has a section on it.
     """
-    from scalesearch.signals import interruptible
+    from scalesearch.signals import interrupt_on_signal
     from scalesearch.study.config.sections import Resources
     from scalesearch.study.engine import audit as engine
     from scalesearch.study.executors.factory import make_runner
@@ -57,10 +57,10 @@ def audit(results: Results, architectures: int, rates: str, rules: str, share: f
                           processes_per_trial=job.get("processes", 1))
     backend = "ray" if workers > 1 or address else "inprocess"
     if backend == "ray":
-        need("ray")
+        require_packages("ray")
     runner = make_runner(backend, workers, resources)
-    with interruptible():
-        found = engine.audit(results, plan, runner, lambda line: say(line, console))
+    with interrupt_on_signal():
+        found = engine.audit(results, plan, runner, lambda line: print_text(line, console))
     print_json(found.to_json()) if as_json else _show(found)
 
 
@@ -81,8 +81,8 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _show_plan(plan: AuditPlan) -> None:
-    say(make_table(("trial", "kinds"), [(member.folder, ", ".join(member.kinds)) for member in plan.members]))
-    say(f"Would train {len(plan.members)} architectures by {len(plan.options)} recipes, {plan.trainings} trainings of "
+    print_text(make_table(("trial", "kinds"), [(member.folder, ", ".join(member.kinds)) for member in plan.members]))
+    print_text(f"Would train {len(plan.members)} architectures by {len(plan.options)} recipes, {plan.trainings} trainings of "
         f"{plan.settings.share:g} of the study's length: at most {plan.effort * len(plan.members):.1f} full trainings "
         f"in all, about {plan.cpu_seconds / 60:.1f} CPU-minutes")
 
@@ -90,8 +90,8 @@ def _show_plan(plan: AuditPlan) -> None:
 def _show(found: Fairness) -> None:
     from scalesearch.report.fairness import words
 
-    say(make_table(("architecture", "regret (loss)", f"regret ({found.metric})", "best"), [
+    print_text(make_table(("architecture", "regret (loss)", f"regret ({found.metric})", "best"), [
         (one.architecture, f"{one.loss:.3g}", "" if one.score is None else f"{one.score:.3g}", words(one.best))
         for one in found.regrets]))
     for line in found.lines():
-        say(line)
+        print_text(line)

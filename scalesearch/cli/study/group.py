@@ -23,8 +23,8 @@ from scalesearch.cli.study.show import (
     with_lost,
 )
 from scalesearch.errors import UserError
-from scalesearch.library import need
-from scalesearch.terminal import open_console, say
+from scalesearch.library import require_packages
+from scalesearch.terminal import open_console, print_text
 
 if TYPE_CHECKING:
     from scalesearch.study.results.results import Results
@@ -35,7 +35,7 @@ class Studies(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if not ctx.resilient_parsing and not {*ctx.help_option_names} & {*args}:
-            need("matplotlib", "moocore", "optuna", "pandas", "scipy")
+            require_packages("matplotlib", "moocore", "optuna", "pandas", "scipy")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -73,10 +73,10 @@ def status(study: str, out: Path | None, as_json: bool) -> None:
     console = console_for_once()
     console.print(draw(shown, console.width))
     for line in results.warnings():
-        say(line, console)
+        print_text(line, console)
     show_proxies(results, console)
     for trial in results.study.trials.having(State.FAILED):
-        say(f"trial {trial.number} failed: {trial.reason}", console)
+        print_text(f"trial {trial.number} failed: {trial.reason}", console)
 
 
 @command.command()
@@ -103,7 +103,7 @@ def front(results: Results, as_csv: bool, everything: bool, as_latex: bool, as_j
         notes = "".join(f"% {line}\n" for line in results.warnings())
         click.echo(to_latex(texts(rows, results.objectives, *["state"] * everything)) + notes, nl=False)
     elif everything:
-        say(as_table(texts(rows, results.objectives, "state"), lines=True))
+        print_text(as_table(texts(rows, results.objectives, "state"), lines=True))
     else:
         show_front(results, open_console())
 
@@ -137,7 +137,7 @@ def plot(results: Results, to: Path | None, as_json: bool) -> None:
         print_json({"files": [str(file) for file in files]})
         return
     for file in files:
-        say(file)
+        print_text(file)
 
 
 @command.command()
@@ -150,7 +150,7 @@ def report(results: Results, to: Path | None, alone: bool, as_json: bool) -> Non
     from scalesearch.study.results.page.render import write_page
 
     file = write_page(results, to or results.study.folder / "report.html", alone)
-    print_json({"files": [str(file)]}) if as_json else say(file)
+    print_json({"files": [str(file)]}) if as_json else print_text(file)
 
 
 @command.command()
@@ -169,5 +169,5 @@ def repair(study: str, out: Path | None, to: Path | None, as_json: bool) -> None
         print_json(msgspec.to_builtins(repaired))
         return
     for line in (*(f"lost: {one}" for one in repaired.lost), *(f"saved: {one}" for one in repaired.saved)):
-        say(line)
-    say(f"{repaired.kept} events -> {repaired.folder}")
+        print_text(line)
+    print_text(f"{repaired.kept} events -> {repaired.folder}")

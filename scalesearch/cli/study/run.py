@@ -13,9 +13,9 @@ import click
 from scalesearch.cli.options import Output, json_option, print_json
 from scalesearch.cli.study.show import as_json_of, show_front, show_proxies, show_scaling, show_table, wrote
 from scalesearch.errors import UserError
-from scalesearch.library import need
-from scalesearch.signals import Interrupted, interruptible
-from scalesearch.terminal import open_console, say
+from scalesearch.library import require_packages
+from scalesearch.signals import SignalInterrupt, interrupt_on_signal
+from scalesearch.terminal import open_console, print_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,8 +64,8 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
         spec = read_study(find_file(study, "studies"), (*sets, *flagged), out)
     said = {change.partition("=")[0].strip() for change in (*sets, *flagged)}
     if spec.backend == "ray":
-        need("ray")
-    spec = one_at_a_time(spec, said, partial(say, console=console))
+        require_packages("ray")
+    spec = one_at_a_time(spec, said, partial(print_text, console=console))
     try:
         if dry_run:
             from scalesearch.study.engine.dry_run import describe_fork
@@ -74,7 +74,7 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
             plan = look(spec, measure)
             print_json(plan.to_json()) if as_json else plan.show(console)
             for line in describe_fork(spec, fork) if fork else ():
-                say(line, console)
+                print_text(line, console)
             return
         _run(spec, resume, console, fork, measure)
     except Changed as error:
@@ -108,15 +108,15 @@ def _run(spec: StudySpec, resume: bool, console: Console, fork: Path | None, mea
     from scalesearch.study.engine.run import launch
 
     try:
-        with interruptible():
+        with interrupt_on_signal():
             reason = launch(spec, resume, console, fork, measure)
-    except Interrupted as stopped:
+    except SignalInterrupt as stopped:
         folder = str(fork or spec.out)
         again = ("scalesearch", "study", "run", folder, "--resume")
         how = shlex.join(again) if begun_in(folder) else "the same command"
-        say(f"Stopped; nothing finished is lost. Go on with: {how}", console)
+        print_text(f"Stopped; nothing finished is lost. Go on with: {how}", console)
         raise SystemExit(stopped.status) from None
-    say(f"The study ended: {reason}.", console)
+    print_text(f"The study ended: {reason}.", console)
 
 
 def _report(folder: Path, console: Console, as_json: bool) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scalesearch.errors import UserError
-from scalesearch.terminal import make_table, open_console, say, wide_console
+from scalesearch.terminal import make_table, open_console, print_text, wide_console
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,13 +87,13 @@ def show_front(results: Results, console: Console) -> None:
     from scalesearch.api.frames import front_parts
 
     for part in front_parts(results):
-        say(part, console)
+        print_text(part, console)
 
 
 def show_trial(results: Results, number: int, console: Console) -> None:
     """Prints everything of one trial."""
     from scalesearch.report.labels import costs_line
-    from scalesearch.space.binding.constants import flattened
+    from scalesearch.space.binding.config_reader import flatten
 
     trial = trial_of(results, number)
     record = results.study.record(trial) or {}
@@ -104,7 +104,7 @@ def show_trial(results: Results, number: int, console: Console) -> None:
              "architecture": trial.architecture, "seed": record.get("seed"), "replicates": ", ".join(again),
              **{name: record.get(name) for name in ("device", "dtype", "tokens", "seconds", "total_seconds")}}
     violated = {f"misses {name}": f"{miss:.3g}" for name, miss in trial.constraints.items() if miss > 0}
-    scores = {**(trial.values or {}), **dict(flattened(record.get("metrics") or {}))}
+    scores = {**(trial.values or {}), **dict(flatten(record.get("metrics") or {}))}
     rungs = {f"rung {at}": f"loss {rung.loss:.4g}" + (f" after {rung.step:,} updates" if rung.step else "")
              for at, rung in enumerate(trial.rungs, 1)}
     for title, rows in (("Trial", facts | violated), ("Scores", scores), ("Costs", trial.costs), ("Rungs", rungs),
@@ -113,10 +113,10 @@ def show_trial(results: Results, number: int, console: Console) -> None:
                   f"{value:,.6g}" if isinstance(value, float) else value) for name, value in rows.items()
                  if value not in (None, "")]
         if cells:
-            say(make_table((f"{title} {number}" if title == "Trial" else title, ""), cells, (0, 1)), console)
-    say(costs_line(results.study.meta.protocol), console)
+            print_text(make_table((f"{title} {number}" if title == "Trial" else title, ""), cells, (0, 1)), console)
+    print_text(costs_line(results.study.meta.protocol), console)
     folder = results.study.trial_folder(trial)
-    say(f"Files: {folder}" if folder.is_dir() else "It has no files.", console)
+    print_text(f"Files: {folder}" if folder.is_dir() else "It has no files.", console)
 
 
 def trial_of(results: Results, number: int) -> Trial:
@@ -130,10 +130,10 @@ def trial_of(results: Results, number: int) -> Trial:
 
 def show_proxies(results: Results, console: Console) -> None:
     if len(results.finished) > MAX_PROXIES:  # each of their records would be read
-        say("Whether early measurements rank the candidates: see `scalesearch study report`, or status --json", console)
+        print_text("Whether early measurements rank the candidates: see `scalesearch study report`, or status --json", console)
         return
     for line in results.proxies().lines():
-        say(line, console)
+        print_text(line, console)
 
 
 def show_table(results: Results, table: Ablation, console: Console | None = None) -> None:
@@ -141,9 +141,9 @@ def show_table(results: Results, table: Ablation, console: Console | None = None
     from scalesearch.api.html import as_table
 
     kind = "References" if results.study.meta.rows is None else "Rows"
-    say(as_table(table.texts(), title=f"{kind} of {results.study.meta.name}"), console)
+    print_text(as_table(table.texts(), title=f"{kind} of {results.study.meta.name}"), console)
     for line in table.notes():
-        say(line, console)
+        print_text(line, console)
 
 
 def show_scaling(study: ScalingStudy, console: Console | None = None) -> None:
@@ -152,16 +152,16 @@ def show_scaling(study: ScalingStudy, console: Console | None = None) -> None:
     from scalesearch.report.scaling.tables import notes, sheets
 
     for sheet in sheets(study):
-        say(as_table(sheet.texts, left=range(sheet.left), title=sheet.title, lines=True), console)
+        print_text(as_table(sheet.texts, left=range(sheet.left), title=sheet.title, lines=True), console)
         for line in sheet.below:
-            say(line, console)
+            print_text(line, console)
     for line in notes(study):
-        say(line, console)
+        print_text(line, console)
 
 
 def wrote(files: Iterable[Path], console: Console | None = None) -> None:
     """Says which files were written."""
-    say(f"Written: {', '.join(map(str, files))}", console)
+    print_text(f"Written: {', '.join(map(str, files))}", console)
 
 
 # -- for machines

@@ -11,7 +11,7 @@ from scalesearch.blocks.sizes import is_number
 from scalesearch.cli.options import Output, json_option, print_json, seed_option
 from scalesearch.cli.study.show import reading, show_scaling, show_table, wrote
 from scalesearch.errors import UserError
-from scalesearch.terminal import say
+from scalesearch.terminal import print_text
 
 if TYPE_CHECKING:
     from scalesearch.report.compare import Comparison, Side
@@ -69,16 +69,16 @@ def size_at(text: str) -> tuple[str, float]:
     Raises:
         UserError: it is none.
     """
-    from scalesearch.space.syntax.domains import Literal
-    from scalesearch.space.syntax.lexer import SyntaxProblem
+    from scalesearch.space.syntax.domains import ConstantDomain
+    from scalesearch.space.syntax.lexer import ValueSyntaxError
     from scalesearch.space.syntax.value_parser import parse_value
 
     cost, _, number = (part.strip() for part in text.partition("="))
     try:
         spec: Any = parse_value(number)
-    except SyntaxProblem:
+    except ValueSyntaxError:
         spec = None
-    value = spec.value if isinstance(spec, Literal) else None
+    value = spec.value if isinstance(spec, ConstantDomain) else None
     if not cost or not is_number(value) or value <= 0:
         raise UserError(f"--at {text}: write COST=SIZE with a size above 0, for example --at params.total=2M or "
                         "--at macs.total=1.5G", code="not-cost-and-size")
@@ -108,7 +108,7 @@ def compare(first: str, second: str, to: Path | None, draws: int, confidence: fl
         print_json({**comparison.to_json(), "files": [str(file) for file in files]})
         return
     for line in (*comparison.lines(), *files):
-        say(str(line))
+        print_text(str(line))
 
 
 def _names(first: Results, second: Results) -> tuple[str, str]:

@@ -10,7 +10,7 @@ import click
 
 from scalesearch.cli.options import json_option, print_json
 from scalesearch.cli.study.show import console_for_once, folder_of, study_argument
-from scalesearch.terminal import open_console, say
+from scalesearch.terminal import open_console, print_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -84,9 +84,9 @@ def _print_changes(watched: Watch, every: float, wait: bool) -> None:
     while True:
         shown = watched.look()
         for line in plain.lines(shown, tuple(watched.follower.events)):
-            say(line)
+            print_text(line)
         if _ended(shown.owner, wait):
             break
         time.sleep(every)
     for line in plain.end(shown):
-        say(line)
+        print_text(line)

@@ -33,21 +33,29 @@ from scalesearch.blocks.seq2seq import DecoderOnly, Embeddings, EncoderDecoder, 
 from scalesearch.blocks.sizes import decide, require_single_value
 from scalesearch.blocks.stacks import BottleneckStack, Stack
 from scalesearch.blocks.sublayers import SUBLAYERS
-from scalesearch.space.assembly.by_layer import MakeLayer, layers
-from scalesearch.space.assembly.components import Answered, cross, ffn, further, in_parallel, mixer, off
-from scalesearch.space.assembly.tables import embedding, output
-from scalesearch.space.assembly.waist import waisted
-from scalesearch.space.assembly.weight_sharing import ties
-from scalesearch.space.syntax.diagnostics import Unbuildable
+from scalesearch.space.assembly.bottleneck import build_bottleneck_stack
+from scalesearch.space.assembly.components import (
+    Config,
+    build_cross_attention,
+    build_ffn,
+    build_mixer,
+    build_parallel_mixer,
+    build_sublayer,
+    optional_value,
+)
+from scalesearch.space.assembly.embeddings import build_embedding, build_output
+from scalesearch.space.assembly.layer_config import LayerFactory, build_layers
+from scalesearch.space.assembly.weight_sharing import build_ties
+from scalesearch.space.syntax.diagnostics import UnbuildableError
 
-ENCODER_ONLY = ("encoder.", "share.encoder.", "share.decoder.cross", "adapt", "decoder.cross")
+ENCODER_ONLY_PREFIXES = ("encoder.", "share.encoder.", "share.decoder.cross", "adapt", "decoder.cross")
 
 
 @dataclass(frozen=True)
-class Architecture:
+class ModelSpec:
     """One network: its answers, its blocks, an ``id`` that only the blocks decide, and the protocol of its costs."""
 
-    answers: Mapping[str, Any]
+    config: Mapping[str, Any]
     block: Block
     id: str
     protocol: Mapping[str, Any] = field(default_factory=dict, compare=False)  # as a space's; empty where none is known
@@ -55,165 +63,165 @@ class Architecture:
     @property
     def vocab(self) -> int | None:
         """Entries of its own vocabulary; None where protocols and corpora say how many there are."""
-        return self.answers.get("vocab")
+        return self.config.get("vocab")
 
     def to_json(self) -> dict[str, Any]:
         """Id and answers."""
-        return {"id": self.id, "answers": dict(self.answers)}
+        return {"id": self.id, "answers": dict(self.config)}
 
     def to_yaml(self, name: str | None = None) -> str:
         """An architecture file: a space with nothing left to choose."""
-        from scalesearch.space.schema.yaml_writer import answers_to_yaml
+        from scalesearch.space.schema.yaml_writer import config_to_yaml
 
-        text: str = answers_to_yaml(self.answers, name or self.id, protocol=self.protocol)
+        text: str = config_to_yaml(self.config, name or self.id, protocol=self.protocol)
         return text
 
 
-def assemble(answers: Answered) -> Architecture:
-    """The network that ``answers`` (dotted path to JSON value) describe; of keys that are missing, the plain choice.
+def assemble(config: Config) -> ModelSpec:
+    """The network that ``config`` (dotted path to JSON value) describe; of keys that are missing, the plain choice.
 
     Raises:
         Unbuildable: a schedule that does not fit its depth, heads that do not divide, parts that cannot be shared,
             a gate or a chain where sizes do not allow it.
     """
-    kept, block = network(answers)
+    kept, block = build_blocks(config)
     digest = hashlib.sha256(json.dumps(canonical_config(block), sort_keys=True).encode()).hexdigest()
-    return Architecture(kept, block, digest[:12])
+    return ModelSpec(kept, block, digest[:12])
 
 
-def network(answers: Answered) -> tuple[Answered, Block]:
+def build_blocks(config: Config) -> tuple[Config, Block]:
     """The answers that count, and the blocks; sizes may be arrays (see :mod:`scalesearch.blocks.sizes`).
 
     Raises:
         Unbuildable: see :func:`assemble`. Split: candidates of a population differ in what decides about blocks.
     """
-    if answers["model"] == "decoder-only":
-        kept = {path: value for path, value in answers.items() if not path.startswith(ENCODER_ONLY)}
+    if config["model"] == "decoder-only":
+        kept = {path: value for path, value in config.items() if not path.startswith(ENCODER_ONLY_PREFIXES)}
         return kept, _decoder_only(kept)
-    return dict(answers), _encoder_decoder(answers)
+    return dict(config), _encoder_decoder(config)
 
 
-Ordered = TypeVar("Ordered", bound=Layer)
-SECTIONS = ("embedding", "encoder", "decoder", "output")
+LayerT = TypeVar("Ordered", bound=Layer)
+SECTION_NAMES = ("embedding", "encoder", "decoder", "output")
 
 
-def section(a: Answered, name: str) -> ModelSection:
+def build_section(config: Config, name: str) -> ModelSection:
     """One of ``SECTIONS`` alone: its costs, with those of the others, add up to the network's."""
-    only = a["model"] == "decoder-only"
+    only = config["model"] == "decoder-only"
     made: Block | Use | None
     if name == "embedding":
-        made = embedding(a, SEQ) if only else Embeddings(embedding(a, SRC), embedding(a, TGT, _shared_table(a)))
+        made = build_embedding(config, SEQ) if only else Embeddings(build_embedding(config, SRC), build_embedding(config, TGT, _shared_table(config)))
     elif name == "output":
-        made = output(a, "embedding.table" if only else _shared_table(a) or "embedding.target.table")
+        made = build_output(config, "embedding.table" if only else _shared_table(config) or "embedding.target.table")
     elif name == "encoder":
-        made = None if only else _encoder(a)
+        made = None if only else _encoder(config)
     else:
-        made = _decoder(a, None) if only else _decoder(a, _lender(a))
+        made = _decoder(config, None) if only else _decoder(config, _tied_encoder_layers(config))
     return ModelSection(name, made)
 
 
-def _lender(a: Answered) -> Repeat | None:
+def _tied_encoder_layers(a: Config) -> Repeat | None:
     """The encoder's layers as far as the decoder may borrow from them: without what no loan is taken from."""
     loans = " ".join(str(a.get(f"share.decoder.{slot}", "own")) for slot in ("self", "cross", "ffn"))
     if "encoder." not in loans:
         return None
-    if off(a, "encoder.middle_width") is not None:
+    if optional_value(a, "encoder.middle_width") is not None:
         return None
     if "encoder.ffn" in loans:
-        return _stack(a, "encoder", _encoder_layer, None).layers
+        return _build_stack(a, "encoder", _encoder_layer, None).layers
 
-    def layer(one: Answered) -> EncoderLayer:
+    def layer(one: Config) -> EncoderLayer:
         bare = NoFFN(one["width"], (SRC,), DENSE)
-        made = EncoderLayer(mixer(one, "encoder", (SRC, SRC, SRC)), bare, one["norm"], norm_kind=_norm_kind(one))
-        return _ordered(one, "encoder", made)
+        made = EncoderLayer(build_mixer(one, "encoder", (SRC, SRC, SRC)), bare, one["norm"], norm_kind=_norm_type(one))
+        return _with_sublayer_order(one, "encoder", made)
 
-    plain = layers(a, "encoder", layer)
-    return replace(plain, ties=ties(a, "encoder", plain, None))
+    plain = build_layers(a, "encoder", layer)
+    return replace(plain, ties=build_ties(a, "encoder", plain, None))
 
 
-def _shared_table(a: Answered) -> str | None:
+def _shared_table(a: Config) -> str | None:
     return "embedding.source.table" if a["embedding.tie"] == "all" else None
 
 
-def _encoder_decoder(a: Answered) -> EncoderDecoder:
+def _encoder_decoder(a: Config) -> EncoderDecoder:
     encoder, shared = _encoder(a), _shared_table(a)
     decoder = _decoder(a, encoder.layers if isinstance(encoder, Stack) else None)
-    tables = Embeddings(embedding(a, SRC), embedding(a, TGT, shared))
-    return EncoderDecoder(tables, encoder, decoder, output(a, shared or "embedding.target.table"))
+    tables = Embeddings(build_embedding(a, SRC), build_embedding(a, TGT, shared))
+    return EncoderDecoder(tables, encoder, decoder, build_output(a, shared or "embedding.target.table"))
 
 
-def _decoder_only(a: Answered) -> DecoderOnly:
-    return DecoderOnly(embedding(a, SEQ), _decoder(a, None), output(a, "embedding.table"))
+def _decoder_only(a: Config) -> DecoderOnly:
+    return DecoderOnly(build_embedding(a, SEQ), _decoder(a, None), build_output(a, "embedding.table"))
 
 
-def _decoder(a: Answered, lender: Repeat | None) -> Stack | BottleneckStack:
-    if off(a, "decoder.middle_width") is None:
-        return _stack(a, "decoder", _decoder_layer, lender)
-    return waisted(a, "decoder", _decoder_layer)
+def _decoder(a: Config, lender: Repeat | None) -> Stack | BottleneckStack:
+    if optional_value(a, "decoder.middle_width") is None:
+        return _build_stack(a, "decoder", _decoder_layer, lender)
+    return build_bottleneck_stack(a, "decoder", _decoder_layer)
 
 
-def _decoder_layer(a: Answered, outer: Answered | None = None) -> DecoderLayer:
+def _decoder_layer(a: Config, outer: Config | None = None) -> DecoderLayer:
     """``outer``: answers of the layers that the memory is as wide as, if this one is in a waist."""
     only = a["model"] == "decoder-only"
-    own = mixer(a, "decoder", (SEQ, SEQ, SEQ_KEYS) if only else (TGT, TGT, TGT_KEYS))
-    across = None if only else cross(a if outer is None else outer, (TGT, CROSS_MEMORY, SRC_KEYS))
+    own = build_mixer(a, "decoder", (SEQ, SEQ, SEQ_KEYS) if only else (TGT, TGT, TGT_KEYS))
+    across = None if only else build_cross_attention(a if outer is None else outer, (TGT, CROSS_MEMORY, SRC_KEYS))
     if outer is not None and across is not None:
-        across = ProjectedCrossAttention(a["width"], TGT, True, DENSE, main=across, norm_kind=_norm_kind(a))
-    network = ffn(a, "decoder", SEQ if only else TGT)
+        across = ProjectedCrossAttention(a["width"], TGT, True, DENSE, main=across, norm_kind=_norm_type(a))
+    network = build_ffn(a, "decoder", SEQ if only else TGT)
     woven = bool(a["decoder.interleaved"]) and not network.is_absent  # without a network nothing is interleaved
-    layer = DecoderLayer(own, network, a["norm"], cross_attention=across, interleaved=woven, norm_kind=_norm_kind(a))
-    return _ordered(a, "decoder", layer)
+    layer = DecoderLayer(own, network, a["norm"], cross_attention=across, interleaved=woven, norm_kind=_norm_type(a))
+    return _with_sublayer_order(a, "decoder", layer)
 
 
-def _encoder(a: Answered) -> Stack | BottleneckStack:
-    if off(a, "encoder.middle_width") is None:
-        return _stack(a, "encoder", _encoder_layer, None)
-    return waisted(a, "encoder", _encoder_layer)
+def _encoder(a: Config) -> Stack | BottleneckStack:
+    if optional_value(a, "encoder.middle_width") is None:
+        return _build_stack(a, "encoder", _encoder_layer, None)
+    return build_bottleneck_stack(a, "encoder", _encoder_layer)
 
 
-def _encoder_layer(a: Answered, outer: Answered | None = None) -> EncoderLayer:
-    both = mixer(a, "encoder", (SRC, SRC, SRC)), ffn(a, "encoder", SRC)
-    return _ordered(a, "encoder", EncoderLayer(*both, a["norm"], norm_kind=_norm_kind(a)))
+def _encoder_layer(a: Config, outer: Config | None = None) -> EncoderLayer:
+    both = build_mixer(a, "encoder", (SRC, SRC, SRC)), build_ffn(a, "encoder", SRC)
+    return _with_sublayer_order(a, "encoder", EncoderLayer(*both, a["norm"], norm_kind=_norm_type(a)))
 
 
-def _ordered(a: Answered, stack: str, layer: Ordered) -> Ordered:
+def _with_sublayer_order(a: Config, stack: str, layer: LayerT) -> LayerT:
     """``layer`` with its sub-layers as the answers order them; one order has one identity, however it is said."""
     where = f"{stack}.sublayers"
     said = tuple((step,) if isinstance(step, str) else tuple(step) for step in a.get(where, layer.default_order))
     flat, axis = [word for step in said for word in step], layer.mixer.queries
-    more = tuple((word, further(a, stack, word, axis)) for word in sorted(SUBLAYERS) if word in flat)
+    more = tuple((word, build_sublayer(a, stack, word, axis)) for word in sorted(SUBLAYERS) if word in flat)
     layer = replace(layer, extra_sublayers=more)
-    order = _of_those_there(layer, said)
+    order = _present_sublayers(layer, said)
     if missing := [word for word in layer.sublayers if word not in flat]:
-        raise Unbuildable(where, f"{missing[0]} is not in the list, and the layers have it")
+        raise UnbuildableError(where, f"{missing[0]} is not in the list, and the layers have it")
     if SECOND_FFN in flat and "ffn" not in flat[: flat.index(SECOND_FFN)]:
-        raise Unbuildable(where, f"{SECOND_FFN} is the feed-forward network before it, and there is none")
-    layer = replace(layer, multi_path=_paths(a, f"{stack}.paths", layer))
+        raise UnbuildableError(where, f"{SECOND_FFN} is the feed-forward network before it, and there is none")
+    layer = replace(layer, multi_path=_multi_path_config(a, f"{stack}.paths", layer))
     if any(len(step) > 1 and next(iter(layer.sublayers)) in step for step in order):
-        layer = replace(layer, parallel_mixer=in_parallel(a, stack, _axes(layer.mixer), layer.mixer))
-    if order == _of_those_there(layer, layer.default_order):
+        layer = replace(layer, parallel_mixer=build_parallel_mixer(a, stack, _axes(layer.mixer), layer.mixer))
+    if order == _present_sublayers(layer, layer.default_order):
         return layer
     if isinstance(layer, DecoderLayer):
         if layer.interleaved:
-            raise Unbuildable("decoder.interleaved", f"is short for {where} of its own: say one of the two")
-        if order == _of_those_there(layer, layer.interleaved_order):
+            raise UnbuildableError("decoder.interleaved", f"is short for {where} of its own: say one of the two")
+        if order == _present_sublayers(layer, layer.interleaved_order):
             return replace(layer, interleaved=True)
     return replace(layer, sublayer_order=order)
 
 
 def _axes(main: Mixer) -> tuple[Axis, Axis, Axis]:
-    """The axes of a layer's mixer, as :func:`mixer` takes them."""
+    """The axes of a layer's mixer, as :func:`build_mixer` takes them."""
     return main.queries, main.queries, {SEQ: SEQ_KEYS, TGT: TGT_KEYS}.get(main.queries, SRC)
 
 
-def _paths(a: Answered, where: str, layer: Layer) -> MultiPathConfig | None:
+def _multi_path_config(a: Config, where: str, layer: Layer) -> MultiPathConfig | None:
     if (count := require_single_value(a.get(f"{where}.count", 1))) == 1:
         return None
     made = MultiPathConfig(a[f"{where}.of"], count, a[f"{where}.merge"], bool(a[f"{where}.norm"]))
     return made.without_ffn() if layer.ffn.is_absent and not (layer.extra_sublayers and made.target == "sublayer") else made
 
 
-def _of_those_there(layer: Layer, order: SublayerOrder) -> SublayerOrder:
+def _present_sublayers(layer: Layer, order: SublayerOrder) -> SublayerOrder:
     """``order`` without words of what the layer has not, parallel ones in the order of its blocks."""
     at = {word: number for number, word in enumerate(layer.sublayers)}
     at |= {SECOND_FFN: at["ffn"]} if "ffn" in at else {}
@@ -221,20 +229,20 @@ def _of_those_there(layer: Layer, order: SublayerOrder) -> SublayerOrder:
     return tuple(step for step in steps if step)
 
 
-def _norm_kind(a: Answered) -> str:
+def _norm_type(a: Config) -> str:
     return str(a.get("norm_kind", "layer"))
 
 
-def _stack(a: Answered, stack: str, make: MakeLayer, lender: Repeat | None) -> Stack:
+def _build_stack(a: Config, stack: str, make: LayerFactory, lender: Repeat | None) -> Stack:
     """The layers of a stack, with what they share among each other or borrow from the encoder."""
-    plain = layers(a, stack, make)
-    tied = replace(plain, ties=ties(a, stack, plain, lender))
+    plain = build_layers(a, stack, make)
+    tied = replace(plain, ties=build_ties(a, stack, plain, lender))
     solver = a.get(f"{stack}.solver", "euler") if stack == "encoder" else "euler"
     steps = bool(a.get(f"{stack}.step_embedding", False))
     return Stack(tied, _global_scores(a, stack, plain), steps, solver, bool(a.get("last_norm", True)))
 
 
-def _global_scores(a: Answered, stack: str, layers: Repeat) -> GlobalScores | None:
+def _global_scores(a: Config, stack: str, layers: Repeat) -> GlobalScores | None:
     """PartialFormer's A^G, as wide as the scores that it is added to."""
     kind, where = a.get(f"{stack}.residual_scores", "none"), f"{stack}.residual_scores"
     if kind == "none":
@@ -243,12 +251,12 @@ def _global_scores(a: Answered, stack: str, layers: Repeat) -> GlobalScores | No
     each: Any = layers.distinct_layers
     heads = [one.main.scores and one.main.scores.heads for one in each]
     if any(decide(one != heads[0]) for one in heads):
-        raise Unbuildable(where, f"{kind} scores are of one number of heads, and layers differ in it")
+        raise UnbuildableError(where, f"{kind} scores are of one number of heads, and layers differ in it")
     if kind == "previous":
         return None
     main = layer.main
     if (own := main.scores) is None:
-        raise Unbuildable(where, f"{kind} scores need layers that have scores")
+        raise UnbuildableError(where, f"{kind} scores need layers that have scores")
     clip = a[f"{stack}.relative_clip"] if kind == "relative" else 0
     return GlobalScores(main.d, own.heads, own.head_dim, main.queries, own.keys, clip, main.decoder,
                         norm_kind=layer.norm_kind)

@@ -5,38 +5,44 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from scalesearch.blocks.core import join_path
-from scalesearch.space.binding.calls import spelled_out
-from scalesearch.space.binding.name_resolution import Resolver
-from scalesearch.space.binding.unknown_keys import help_with
-from scalesearch.space.schema.bound_tree import Branch, Guards, Index, Leaf, chooser_field, guards_of
-from scalesearch.space.schema.type_check import describe, fit
-from scalesearch.space.schema.types import Beside, Field, Group
-from scalesearch.space.syntax.choices import Alternatives, each_option, options
-from scalesearch.space.syntax.diagnostics import SHOWN, Place, Problem, either, suggest
-from scalesearch.space.syntax.domains import Broken, Items, Literal, Spec
-from scalesearch.space.syntax.lexer import SyntaxProblem
-from scalesearch.space.syntax.nodes import Node, Sequence, Table, Text, unfold
-from scalesearch.space.syntax.value_parser import list_of, parse_value
+from scalesearch.space.binding.call_syntax import expand_calls
+from scalesearch.space.binding.name_resolution import NameResolver
+from scalesearch.space.binding.unknown_keys import suggest_key
+from scalesearch.space.schema.bound_tree import GroupNode, Guards, ParameterNode, SchemaIndex, guards_of, variant_field
+from scalesearch.space.schema.type_check import check_domain, describe_field
+from scalesearch.space.schema.types import InlinedVariant, SchemaField, SchemaGroup
+from scalesearch.space.syntax.composite_domains import AlternativesDomain, iter_options, map_options
+from scalesearch.space.syntax.diagnostics import (
+    MAX_PROBLEMS_SHOWN,
+    Problem,
+    SourcePosition,
+    format_alternatives,
+    suggest_match,
+)
+from scalesearch.space.syntax.domains import ConstantDomain, Domain, InvalidDomain, ListDomain
+from scalesearch.space.syntax.lexer import ValueSyntaxError
+from scalesearch.space.syntax.nodes import MappingNode, Node, ScalarNode, SequenceNode, unfold_dotted_keys
+from scalesearch.space.syntax.value_parser import list_domain, parse_value
 
-ONE_OF, NONE = "one of", "none"
-Entries = Mapping[str, tuple[Text, Node]]
-Offers = dict[str, Node | None]  # variants, with what is inside
+ONE_OF_KEY, NONE_TEXT = "one of", "none"
+Entries = Mapping[str, tuple[ScalarNode, Node]]
+VariantNodes = dict[str, Node | None]  # variants, with what is inside
 
 
 @dataclass(frozen=True)
-class Spot:
+class KeyContext:
     """A key of the schema as a file reaches it; ``origin`` is shown where the file says nothing of it."""
 
     key: str
     path: str
-    origin: Place
+    origin: SourcePosition
     guards: Guards = ()
 
-    def below(self, name: str, origin: Place, guards: Guards) -> "Spot":
+    def child(self, name: str, origin: SourcePosition, guards: Guards) -> "KeyContext":
         """A field of the group that is here."""
-        return Spot(join_path(self.key, name), join_path(self.path, name), origin, (*self.guards, *guards))
+        return KeyContext(join_path(self.key, name), join_path(self.path, name), origin, (*self.guards, *guards))
 
-    def variant(self, name: str) -> "Spot":
+    def variant(self, name: str) -> "KeyContext":
         """A variant of the group that is here."""
         return replace(self, path=join_path(self.path, name), guards=(*self.guards, (self.key, name)))
 
@@ -51,201 +57,201 @@ class Binder:
     """
 
     extra_keys: tuple[str, ...] = ()
-    guesses = whole = True
+    suggests_other_groups = is_complete = True
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: SchemaIndex) -> None:
         self.index = index
         self.problems: list[Problem] = []
 
-    def wrong(self, place: Place, message: str, help: str | None = None, code: str = "bad-value") -> None:
+    def report_problem(self, place: SourcePosition, message: str, help: str | None = None, code: str = "bad-value") -> None:
         """Notes a problem."""
         self.problems.append(Problem(place, message, help, code=code))
 
-    def group(self, group: Group, node: Node | None, at: Spot) -> Branch | None:
+    def bind_group(self, group: SchemaGroup, node: Node | None, context: KeyContext) -> GroupNode | None:
         """The branch for ``group``; ``None`` where it is optional and not given."""
-        none = isinstance(node, Text) and node.text == NONE and NONE not in group.variants
+        none = isinstance(node, ScalarNode) and node.text == NONE_TEXT and NONE_TEXT not in group.variants
         if group.optional and (node is None or none):
             return None
-        chooser: Leaf | None = None
-        offers, entries = dict[str, Node | None](), dict[str, tuple[Text, Node]]()
-        node = spelled_out(node, group, self.wrong)
-        if isinstance(node, Text) and node.text and group.variants:  # `ffn: relu | geglu`
-            at = replace(at, origin=node.here)
-            chooser, offers = self.chosen(group, node, at)
+        chooser: ParameterNode | None = None
+        offers, entries = dict[str, Node | None](), dict[str, tuple[ScalarNode, Node]]()
+        node = expand_calls(node, group, self.report_problem)
+        if isinstance(node, ScalarNode) and node.text and group.variants:  # `ffn: relu | geglu`
+            context = replace(context, origin=node.display_position)
+            chooser, offers = self.bind_variant_text(group, node, context)
         else:
-            entries = self.entries(group, node, at.path)
+            entries = self.known_entries(group, node, context.path)
             if group.variants:
-                chooser, offers = self.choice(group, entries, at)
-        fields = self.fields(group, entries, at)
+                chooser, offers = self.bind_variants(group, entries, context)
+        fields = self.bind_fields(group, entries, context)
         variants = []
         for name, variant in group.variants.items():
-            if name in offers and (inner := self.group(variant, offers[name], at.variant(name))) is not None:
+            if name in offers and (inner := self.bind_group(variant, offers[name], context.variant(name))) is not None:
                 variants.append((name, inner))
-        if group.beside:
-            self.unused(group.beside, entries, dict(fields)[group.beside.group], at.path)
-        return Branch(at.key, at.path, chooser, fields, tuple(variants))
+        if group.inlined_variant:
+            self.report_unused_keys(group.inlined_variant, entries, dict(fields)[group.inlined_variant.group], context.path)
+        return GroupNode(context.key, context.path, chooser, fields, tuple(variants))
 
-    def unused(self, beside: Beside, entries: Entries, chosen: Branch | Leaf, path: str) -> None:
+    def report_unused_keys(self, beside: InlinedVariant, entries: Entries, chosen: GroupNode | ParameterNode, path: str) -> None:
         """Complains about keys of a variant that is not offered."""
-        assert isinstance(chosen, Branch)
+        assert isinstance(chosen, GroupNode)
         kinds = [name for name, _ in chosen.variants]
         for name in entries if beside.variant not in kinds else ():
-            if name in beside.alone:
-                self.wrong(entries[name][0].place, f"`{join_path(path, name)}` is a key of {beside.variant}, and "
-                           f"`{chosen.path}` is {either(kinds)}",
+            if name in beside.exclusive_keys:
+                self.report_problem(entries[name][0].position, f"`{join_path(path, name)}` is a key of {beside.variant}, and "
+                           f"`{chosen.path}` is {format_alternatives(kinds)}",
                            f"leave it out, or offer {beside.variant} under `one of:`", code="unused-key")
 
-    def entries(self, group: Group, node: Node | None, path: str) -> dict[str, tuple[Text, Node]]:
+    def known_entries(self, group: SchemaGroup, node: Node | None, path: str) -> dict[str, tuple[ScalarNode, Node]]:
         """The keys of a mapping that the schema knows; complains about the others."""
-        if node is None or (isinstance(node, Text) and (not node.text or (group.clears and node.text == NONE))):
+        if node is None or (isinstance(node, ScalarNode) and (not node.text or (group.none_means_defaults and node.text == NONE_TEXT))):
             return {}
-        if not isinstance(node, Table):
+        if not isinstance(node, MappingNode):
             if type(node) is not Node:
-                names = [*group.fields, *group.variants, *([NONE] if group.clears else [])]
-                self.wrong(node.here, f"`{path}` is a group of keys, not a value", f"its keys are {either(names)}",
+                names = [*group.fields, *group.variants, *([NONE_TEXT] if group.none_means_defaults else [])]
+                self.report_problem(node.display_position, f"`{path}` is a group of keys, not a value", f"its keys are {format_alternatives(names)}",
                            code="group-not-value")
             return {}
-        entries: dict[str, tuple[Text, Node]] = {}
-        for name, value in unfold(node, self.problems):
-            if name.text in group.fields or name.text in group.variants or (name.text == ONE_OF and group.variants):
+        entries: dict[str, tuple[ScalarNode, Node]] = {}
+        for name, value in unfold_dotted_keys(node, self.problems):
+            if name.text in group.fields or name.text in group.variants or (name.text == ONE_OF_KEY and group.variants):
                 entries[name.text] = (name, value)
             else:
-                self.unknown(name, group, path)
+                self.report_unknown_key(name, group, path)
         return entries
 
-    def unknown(self, name: Text, group: Group, path: str) -> None:
+    def report_unknown_key(self, name: ScalarNode, group: SchemaGroup, path: str) -> None:
         """Complains about a key that the schema does not know here."""
         legal = [*group.fields, *group.variants, *(() if path else self.extra_keys)]
         where = f" in `{path}`" if path else ""
-        help = (help_with(name.text, group, path, legal, self.index, self.guesses)
-                if len(self.problems) <= SHOWN else None)  # a guess takes milliseconds, and nobody would see it
-        self.wrong(name.place, f"unknown key `{name.text}`{where}", help, code="unknown-key")
+        help = (suggest_key(name.text, group, path, legal, self.index, self.suggests_other_groups)
+                if len(self.problems) <= MAX_PROBLEMS_SHOWN else None)  # a guess takes milliseconds, and nobody would see it
+        self.report_problem(name.position, f"unknown key `{name.text}`{where}", help, code="unknown-key")
 
-    def chosen(self, group: Group, node: Node | None, at: Spot) -> tuple[Leaf, Offers]:
+    def bind_variant_text(self, group: SchemaGroup, node: Node | None, context: KeyContext) -> tuple[ParameterNode, VariantNodes]:
         """The choice that a text (or the default) makes, and the variants that it may come to."""
-        leaf = self.leaf(chooser_field(group), node, at)
-        return leaf, dict.fromkeys(offered(leaf.spec) or (group.variants if node is not None else ()))
+        leaf = self.bind_parameter(variant_field(group), node, context)
+        return leaf, dict.fromkeys(offered_variants(leaf.domain) or (group.variants if node is not None else ()))
 
-    def choice(self, group: Group, entries: Entries, at: Spot) -> tuple[Leaf, Offers]:
+    def bind_variants(self, group: SchemaGroup, entries: Entries, context: KeyContext) -> tuple[ParameterNode, VariantNodes]:
         """The variants offered: under ``one of:``, by a single key, or by default."""
-        offers: Offers = {name: node for name, (_, node) in entries.items() if name in group.variants}
-        if ONE_OF in entries:
-            node = entries[ONE_OF][1]
-            text = isinstance(node, Text) and node.text
-            leaf, chosen = self.chosen(group, node, replace(at, origin=node.here)) if text else (None, offers)
-            if leaf and leaf.spec.constants is None and not isinstance(leaf.spec, Broken):  # they are no mapping's keys
-                return leaf, self.with_keys(offers, entries, chosen, at.path)
+        offers: VariantNodes = {name: node for name, (_, node) in entries.items() if name in group.variants}
+        if ONE_OF_KEY in entries:
+            node = entries[ONE_OF_KEY][1]
+            text = isinstance(node, ScalarNode) and node.text
+            leaf, chosen = self.bind_variant_text(group, node, replace(context, origin=node.display_position)) if text else (None, offers)
+            if leaf and leaf.domain.constants is None and not isinstance(leaf.domain, InvalidDomain):  # they are no mapping's keys
+                return leaf, self.add_variant_keys(offers, entries, chosen, context.path)
             if offers:
-                self.wrong(entries[next(iter(offers))][0].place, "this variant is beside `one of:`",
+                self.report_problem(entries[next(iter(offers))][0].position, "this variant is beside `one of:`",
                            "move it under `one of:`", code="bad-variants")
             if leaf:
                 return leaf, chosen
-            offers = self.one_of(group, node, at.path)
+            offers = self.read_one_of(group, node, context.path)
         elif len(offers) > 1:
-            self.wrong(entries[list(offers)[1]][0].place, f"`{at.path}` has more than one variant",
+            self.report_problem(entries[list(offers)[1]][0].position, f"`{context.path}` has more than one variant",
                        "list them under `one of:`", code="bad-variants")
         elif not offers:
-            return self.chosen(group, None, at)
-        names = tuple(map(Literal, offers))
-        spec = names[0] if len(names) == 1 else Alternatives(names)
-        return Leaf(at.key, at.path, chooser_field(group), spec, at.guards, at.origin), offers
+            return self.bind_variant_text(group, None, context)
+        names = tuple(map(ConstantDomain, offers))
+        spec = names[0] if len(names) == 1 else AlternativesDomain(names)
+        return ParameterNode(context.key, context.path, variant_field(group), spec, context.guards, context.origin), offers
 
-    def with_keys(self, given: Offers, entries: Entries, offers: Offers, path: str) -> Offers:
+    def add_variant_keys(self, given: VariantNodes, entries: Entries, offers: VariantNodes, path: str) -> VariantNodes:
         """``offers`` of a condition under ``one of:``, with the keys that are ``given`` to them beside it."""
         for name in given:
             if name not in offers:
-                self.wrong(entries[name][0].place, f"`{path}` does not offer `{name}` under `one of:`",
+                self.report_problem(entries[name][0].position, f"`{path}` does not offer `{name}` under `one of:`",
                            "leave it out, or offer it", code="unused-key")
         return {name: given.get(name) for name in offers}
 
-    def one_of(self, group: Group, node: Node, path: str) -> Offers:
+    def read_one_of(self, group: SchemaGroup, node: Node, path: str) -> VariantNodes:
         """The variants under ``one of:``."""
-        offers: Offers = {}
-        if isinstance(node, Table) and node.entries:
-            for variant, value in unfold(node, self.problems):
+        offers: VariantNodes = {}
+        if isinstance(node, MappingNode) and node.entries:
+            for variant, value in unfold_dotted_keys(node, self.problems):
                 if variant.text in group.variants:
                     offers[variant.text] = value
                 else:
-                    help = group.gone.get(variant.text) or suggest(variant.text, group.variants)
-                    self.wrong(variant.place, f"`{path}` has no variant `{variant.text}`", help, code="unknown-variant")
+                    help = group.unsupported.get(variant.text) or suggest_match(variant.text, group.variants)
+                    self.report_problem(variant.position, f"`{path}` has no variant `{variant.text}`", help, code="unknown-variant")
         elif type(node) is not Node:
             example = f"without keys of their own: `{path}: {' | '.join(list(group.variants)[:2])}`"
-            self.wrong(node.here, "`one of:` takes a mapping of variants", example, code="bad-variants")
+            self.report_problem(node.display_position, "`one of:` takes a mapping of variants", example, code="bad-variants")
         return offers or dict.fromkeys(list(group.variants)[:1])
 
-    def fields(self, group: Group, entries: Entries, at: Spot) -> tuple[tuple[str, Branch | Leaf], ...]:
+    def bind_fields(self, group: SchemaGroup, entries: Entries, context: KeyContext) -> tuple[tuple[str, GroupNode | ParameterNode], ...]:
         """The branches and leaves of a group, in the order of the schema."""
-        children: list[tuple[str, Branch | Leaf]] = []
+        children: list[tuple[str, GroupNode | ParameterNode]] = []
         for name, child in group.fields.items():
-            place, node = (entries[name][0].place, entries[name][1]) if name in entries else (at.origin, None)
-            inner = at.below(name, place, guards_of(group, name, at.key))
-            if isinstance(child, Field):
+            place, node = (entries[name][0].position, entries[name][1]) if name in entries else (context.origin, None)
+            inner = context.child(name, place, guards_of(group, name, context.key))
+            if isinstance(child, SchemaField):
                 if node is not None or not child.optional:
-                    children.append((name, self.leaf(child, node, inner)))
-            elif (branch := self.group(child, node, inner)) is not None:
+                    children.append((name, self.bind_parameter(child, node, inner)))
+            elif (branch := self.bind_group(child, node, inner)) is not None:
                 children.append((name, branch))
         return tuple(children)
 
-    def leaf(self, field: Field, node: Node | None, at: Spot) -> Leaf:
+    def bind_parameter(self, field: SchemaField, node: Node | None, context: KeyContext) -> ParameterNode:
         """The leaf for ``field``, of what is given or the default, with its types checked and its names looked up."""
-        leaf = Leaf(at.key, at.path, field, Broken(), at.guards, at.origin if node is None else node, node is not None)
+        leaf = ParameterNode(context.key, context.path, field, InvalidDomain(), context.guards, context.origin if node is None else node, node is not None)
 
-        def complain(problem: SyntaxProblem) -> None:
-            self.wrong(leaf.place(problem.span), problem.message, problem.help, code=problem.code)
+        def complain(problem: ValueSyntaxError) -> None:
+            self.report_problem(leaf.position_of(problem.span), problem.message, problem.help, code=problem.code)
 
         try:
-            spec = self.default(leaf) if node is None else self.read(leaf, node)
-        except SyntaxProblem as problem:
+            spec = self.default_domain(leaf) if node is None else self.read_domain(leaf, node)
+        except ValueSyntaxError as problem:
             complain(problem)
             return leaf
-        resolver = Resolver(self.index, leaf.path.rpartition(".")[0], False, complain)
+        resolver = NameResolver(self.index, leaf.path.rpartition(".")[0], False, complain)
 
-        def settled(option: Spec) -> Spec:
-            return resolver.option(fit(option, field, self.index.paths, complain), leaf)
+        def settled(option: Domain) -> Domain:
+            return resolver.resolve_option(check_domain(option, field, self.index.entries, complain), leaf)
 
-        return replace(leaf, spec=each_option(spec, settled, resolver.truth))
+        return replace(leaf, domain=map_options(spec, settled, resolver.resolve_condition))
 
-    def default(self, leaf: Leaf) -> Spec:
+    def default_domain(self, leaf: ParameterNode) -> Domain:
         """The domain of a key that is not given."""
         if leaf.field.default is not None:
-            return Literal(leaf.field.default) if leaf.field.kind == "text" else parse_value(leaf.field.default)
-        if self.whole:
-            self.wrong(leaf.place((0, 0)), f"`{leaf.path}` is missing",
-                       f"add `{leaf.path.rpartition('.')[2]}:` with {describe(leaf.field)}", code="missing-key")
-        return Broken()
+            return ConstantDomain(leaf.field.default) if leaf.field.type == "text" else parse_value(leaf.field.default)
+        if self.is_complete:
+            self.report_problem(leaf.position_of((0, 0)), f"`{leaf.path}` is missing",
+                       f"add `{leaf.path.rpartition('.')[2]}:` with {describe_field(leaf.field)}", code="missing-key")
+        return InvalidDomain()
 
-    def read(self, leaf: Leaf, node: Node) -> Spec:
+    def read_domain(self, leaf: ParameterNode, node: Node) -> Domain:
         """The domain that a leaf's node describes; Broken after a complaint. Raises SyntaxProblem."""
-        if isinstance(node, Table):
+        if isinstance(node, MappingNode):
             found = "an anchor of a mapping" if node.alias else "keys"
-            self.wrong(node.here, f"`{leaf.path}`: expected {describe(leaf.field)}, found {found}")
-        elif isinstance(node, Sequence):
-            return self.list(node, leaf.field)
-        elif isinstance(node, Text):
-            return Literal(node.text) if leaf.field.kind == "text" else parse_value(node.text)
-        return Broken()
+            self.report_problem(node.display_position, f"`{leaf.path}`: expected {describe_field(leaf.field)}, found {found}")
+        elif isinstance(node, SequenceNode):
+            return self.read_list(node, leaf.field)
+        elif isinstance(node, ScalarNode):
+            return ConstantDomain(node.text) if leaf.field.type == "text" else parse_value(node.text)
+        return InvalidDomain()
 
-    def list(self, node: Sequence, field: Field) -> Spec:
+    def read_list(self, node: SequenceNode, field: SchemaField) -> Domain:
         """A YAML list: constants only, or such lists; of sizes by layer choices too."""
-        items: list[Spec] = []
+        items: list[Domain] = []
         for at, item in enumerate(node.items):
             if type(item) is Node:
-                return Broken()  # already complained about
+                return InvalidDomain()  # already complained about
             try:
-                spec = parse_value(item.text) if isinstance(item, Text) else Broken()
-            except SyntaxProblem:
-                spec = Broken()
-            if isinstance(item, Sequence):
-                spec = self.list(item, field)
-            elif not isinstance(spec, Literal | Items) and (field.layers is None or isinstance(spec, Broken)):
-                self.wrong(item.here, "a list holds constants only", "a list is always a value, never a choice")
-            if isinstance(spec, Broken) or (field.layers is None and not isinstance(spec, Literal | Items)):
-                return Broken()
-            items.append(each_option(spec, partial(replace, span=(at, at + 1))))
-        return list_of(items)
+                spec = parse_value(item.text) if isinstance(item, ScalarNode) else InvalidDomain()
+            except ValueSyntaxError:
+                spec = InvalidDomain()
+            if isinstance(item, SequenceNode):
+                spec = self.read_list(item, field)
+            elif not isinstance(spec, ConstantDomain | ListDomain) and (field.layer_depth_key is None or isinstance(spec, InvalidDomain)):
+                self.report_problem(item.display_position, "a list holds constants only", "a list is always a value, never a choice")
+            if isinstance(spec, InvalidDomain) or (field.layer_depth_key is None and not isinstance(spec, ConstantDomain | ListDomain)):
+                return InvalidDomain()
+            items.append(map_options(spec, partial(replace, span=(at, at + 1))))
+        return list_domain(items)
 
 
-def offered(spec: Spec) -> set[str]:
+def offered_variants(spec: Domain) -> set[str]:
     """The words among which ``spec`` chooses; empty where that is open (a computed value)."""
-    words = {str(option.value) if isinstance(option, Literal) else None for option in options(spec)}
+    words = {str(option.value) if isinstance(option, ConstantDomain) else None for option in iter_options(spec)}
     return {word for word in words if word is not None} if None not in words else set()

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 
-from scalesearch.space.schema.bound_tree import Index
-from scalesearch.space.schema.types import Group
-from scalesearch.space.syntax.diagnostics import closest, either
+from scalesearch.space.schema.bound_tree import SchemaIndex
+from scalesearch.space.schema.types import SchemaGroup
+from scalesearch.space.syntax.diagnostics import closest_match, format_alternatives
 
-FEW = 12  # keys that are listed beside a guess
-ALIKE = 0.66  # difflib's ratio that a guess at a key of another group needs
+MAX_LISTED_KEYS = 12  # keys that are listed beside a guess
+MIN_SIMILARITY = 0.66  # difflib's ratio that a guess at a key of another group needs
 
 
-def help_with(name: str, group: Group, path: str, legal: Sequence[str], index: Index, guesses: bool) -> str:
+def suggest_key(name: str, group: SchemaGroup, path: str, legal: Sequence[str], index: SchemaIndex, guesses: bool) -> str:
     """Says what the key ``name`` in ``path`` may have meant.
 
     Args:
@@ -20,30 +20,30 @@ def help_with(name: str, group: Group, path: str, legal: Sequence[str], index: I
     """
     owners = [variant for variant, inner in group.variants.items() if name in inner.fields]
     if owners:
-        return f"it belongs to {either(owners)}: write `{owners[0]}: {{ {name}: … }}`"
-    if name in group.gone:
-        return group.gone[name]
-    if called := index.called(name, path):
+        return f"it belongs to {format_alternatives(owners)}: write `{owners[0]}: {{ {name}: … }}`"
+    if name in group.unsupported:
+        return group.unsupported[name]
+    if called := index.describe_synonym(name, path):
         return called
-    others = [other for other in (*index.groups, *index.paths) if other]
+    others = [other for other in (*index.groups, *index.entries) if other]
     same = _nearest((other for other in others if _last(other) == name), path)
     if same and "." not in same:
         return f"`{name}` is a key of the top level"
-    if not same and (meant := closest(name, legal)):
+    if not same and (meant := closest_match(name, legal)):
         return f"did you mean `{meant}`?"
     if not same and any(bracket in name for bracket in "()[]"):
         return "inside { } and [ ], quote a value that contains a comma"
-    keys = f"the keys {f'in `{path}`' if path else 'here'} are {either(legal)}"
-    there = same or (_alike(name, others, path) if guesses else None)
+    keys = f"the keys {f'in `{path}`' if path else 'here'} are {format_alternatives(legal)}"
+    there = same or (_most_similar(name, others, path) if guesses else None)
     if not there:
         return keys
-    return f"did you mean `{there}`?" + (f" Or else, {keys}" if len(legal) <= FEW else "")
+    return f"did you mean `{there}`?" + (f" Or else, {keys}" if len(legal) <= MAX_LISTED_KEYS else "")
 
 
-def _alike(name: str, others: Sequence[str], path: str) -> str | None:
+def _most_similar(name: str, others: Sequence[str], path: str) -> str | None:
     """The key of another group that is spelled most alike."""
-    meant = closest(name, {_last(other) for other in others}, ALIKE)
-    return _nearest((other for other in others if _last(other) == meant), path) or closest(name, others, ALIKE)
+    meant = closest_match(name, {_last(other) for other in others}, MIN_SIMILARITY)
+    return _nearest((other for other in others if _last(other) == meant), path) or closest_match(name, others, MIN_SIMILARITY)
 
 
 def _nearest(others: Iterable[str], path: str) -> str | None:

@@ -1,7 +1,7 @@
 """The names of costs that a constraint or a budget may use."""
 
-PARTS = ("total", "embedding", "non_embedding", "encoder", "decoder", "output")
-COST_NAMES = (*(f"{what}.{part}" for what in ("params", "macs", "flops") for part in PARTS),
+COST_PARTS = ("total", "embedding", "non_embedding", "encoder", "decoder", "output")
+COST_NAMES = (*(f"{what}.{part}" for what in ("params", "macs", "flops") for part in COST_PARTS),
               *("memory.weights", "memory.cache", "memory.activations"),
               *("load.mean", "load.balance", "load.min", "load.max"),
               *("artefact.bytes", "latency.predicted", "refusals.ctranslate2"))
@@ -10,8 +10,8 @@ PROTOCOL_SIZES = ("source", "target", "vocab")
 # Formats, with their quantisations, whose bytes can be foretold: all of them.
 RUNTIMES = (*(f"ctranslate2-{quantisation}" for quantisation in ("int8", "int16", "bf16", "none")),
             "onnx-int8", "onnx-none")  # that decode in a training's place: `recipe.decode_with`
-ARTEFACTS = ("torch", *RUNTIMES, "huggingface-none", "huggingface-bf16")
-LATENCY = "latency"  # protocol.latency: the file of a fit
-PROTOCOL_WORDS = {"name": PROTOCOL_NAMES, "artefact": ARTEFACTS}
-OF_PROTOCOL = {"artefact.bytes": "artefact", "latency.predicted": "latency"}  # cost to the key that it needs there
-OWN = "own"  # protocol.vocab where each candidate has a vocabulary of its own: the key `vocab` of the space
+ARTIFACT_FORMATS = ("torch", *RUNTIMES, "huggingface-none", "huggingface-bf16")
+LATENCY_KEY = "latency"  # protocol.latency: the file of a fit
+PROTOCOL_CHOICES = {"name": PROTOCOL_NAMES, "artefact": ARTIFACT_FORMATS}
+PROTOCOL_KEY_OF_COST = {"artefact.bytes": "artefact", "latency.predicted": "latency"}  # cost to the key that it needs there
+OWN_VOCABULARY = "own"  # protocol.vocab where each candidate has a vocabulary of its own: the key `vocab` of the space

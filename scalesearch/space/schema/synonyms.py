@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from scalesearch.space.schema.types import Field, Group
+from scalesearch.space.schema.types import SchemaField, SchemaGroup
 
 # By the last name of a key; `depth` is that of encoder and decoder.
 SYNONYMS: dict[str, tuple[str, ...]] = {
@@ -36,14 +36,14 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 }
 
 
-def with_synonyms(group: Group, name: str = "") -> Group:
+def with_synonyms(group: SchemaGroup, name: str = "") -> SchemaGroup:
     """``group`` with the synonyms of each key beneath it."""
-    fields = {key: _named(key, child) for key, child in group.fields.items()}
+    fields = {key: _with_synonyms_of(key, child) for key, child in group.fields.items()}
     variants = {key: with_synonyms(inner) for key, inner in group.variants.items()}
     return replace(group, fields=fields, variants=variants, synonyms=(*group.synonyms, *SYNONYMS.get(name, ())))
 
 
-def _named(name: str, child: Field | Group) -> Field | Group:
-    if isinstance(child, Group):
+def _with_synonyms_of(name: str, child: SchemaField | SchemaGroup) -> SchemaField | SchemaGroup:
+    if isinstance(child, SchemaGroup):
         return with_synonyms(child, name)
     return replace(child, synonyms=(*child.synonyms, *SYNONYMS.get(name, ())))

@@ -5,19 +5,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from scalesearch.blocks.core import join_path
-from scalesearch.space.schema.bound_tree import Branch, Leaf
-from scalesearch.space.schema.types import Field, Group
-from scalesearch.space.syntax.domains import Items, Literal, Spec
-from scalesearch.space.syntax.parameters import say
+from scalesearch.space.schema.bound_tree import GroupNode, ParameterNode
+from scalesearch.space.schema.types import SchemaField, SchemaGroup
+from scalesearch.space.syntax.domains import ConstantDomain, Domain, ListDomain
+from scalesearch.space.syntax.parameters import format_constant
 
-SAFE = re.compile(r"[\w=(.\-+][^\n#:'\"{}\t]*(?<! )")  # what YAML takes as a plain scalar in a block, and then some
-FLOW_SAFE = re.compile(r"[\w.\-+]*\w")
+PLAIN_SCALAR = re.compile(r"[\w=(.\-+][^\n#:'\"{}\t]*(?<! )")  # what YAML takes as a plain scalar in a block, and then some
+PLAIN_FLOW_SCALAR = re.compile(r"[\w.\-+]*\w")
 ODD_BREAKS = "\x85\u2028\u2029\ufeff"
 
 
-def scalar(text: str) -> str:
+def format_scalar(text: str) -> str:
     """``text`` as a YAML scalar: plain where that is safe, quoted elsewhere."""
-    if SAFE.fullmatch(text) and not text.startswith(("- ", "---", "...")) and text not in ("-", "=", "<<"):
+    if PLAIN_SCALAR.fullmatch(text) and not text.startswith(("- ", "---", "...")) and text not in ("-", "=", "<<"):
         return text if text.isprintable() else _quoted(text)
     if text.isprintable() and "'" not in text and text:
         return f"'{text}'"
@@ -39,89 +39,89 @@ def _escaped(character: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def lines(mapping: Mapping[str, Any], indent: str = "") -> Iterator[str]:
+def format_lines(mapping: Mapping[str, Any], indent: str = "") -> Iterator[str]:
     """The lines of a mapping whose values are YAML already, lists of it (an item a line), or mappings in turn."""
     for name, value in mapping.items():
-        head = f"{indent}{scalar(name)}:"
+        head = f"{indent}{format_scalar(name)}:"
         if isinstance(value, Mapping):
-            yield from [head, *lines(value, f"{indent}  ")] if value else [f"{head} {{}}"]
+            yield from [head, *format_lines(value, f"{indent}  ")] if value else [f"{head} {{}}"]
         elif isinstance(value, list):
             yield from [head, *(f"{indent}  - {item}" for item in value)] if value else [f"{head} []"]
         else:
             yield f"{head} {value}"
 
 
-def tree(branch: Branch, schema: Group | None = None) -> dict[str, Any]:
+def canonical_tree(branch: GroupNode, schema: SchemaGroup | None = None) -> dict[str, Any]:
     """A branch for ``lines``, in the order of the schema; defaults are written out.
 
     ``schema``: of the branch; keys of a variant that is not offered beside them are then left out, as files have it.
     """
     written: dict[str, Any] = {}
-    idle = _idle(branch, schema)
-    if branch.chooser:
+    idle = _inactive_keys(branch, schema)
+    if branch.variant_node:
         inside = dict(branch.variants)
-        names = branch.chooser.spec.constants
+        names = branch.variant_node.domain.constants
         if names is None:
-            written |= {"one of": scalar(str(branch.chooser.spec)), **_given(branch)}
+            written |= {"one of": format_scalar(str(branch.variant_node.domain)), **_changed_variant_keys(branch)}
         else:
-            written["one of"] = {str(name): tree(inside[str(name)]) for name in names}
+            written["one of"] = {str(name): canonical_tree(inside[str(name)]) for name in names}
     for name, child in branch.fields:
         if name in idle:
             continue
-        if isinstance(child, Leaf):
-            written[name] = _value(child.spec, child.field)
-        elif child.chooser and not child.fields and (
-            not _given(child) if child.chooser.spec.constants is None
+        if isinstance(child, ParameterNode):
+            written[name] = _value(child.domain, child.field)
+        elif child.variant_node and not child.fields and (
+            not _changed_variant_keys(child) if child.variant_node.domain.constants is None
             else not any(inner.fields for _, inner in child.variants)
         ):
-            written[name] = scalar(str(child.chooser.spec))  # the names of variants are enough
+            written[name] = format_scalar(str(child.variant_node.domain))  # the names of variants are enough
         else:
             inner = schema.fields[name] if schema else None
-            written[name] = tree(child, inner if isinstance(inner, Group) else None)
+            written[name] = canonical_tree(child, inner if isinstance(inner, SchemaGroup) else None)
     return written
 
 
-def _given(branch: Branch) -> dict[str, Any]:
+def _changed_variant_keys(branch: GroupNode) -> dict[str, Any]:
     """The keys of variants that say otherwise than their defaults, as they stand beside a condition."""
-    keys = {name: {key: text for key, text in tree(inner).items() if _said(dict(inner.fields)[key])}
+    keys = {name: {key: text for key, text in canonical_tree(inner).items() if _differs_from_default(dict(inner.fields)[key])}
             for name, inner in branch.variants}
     return {name: given for name, given in keys.items() if given}
 
 
-def _said(child: Branch | Leaf) -> bool:
-    leaves = child.leaves() if isinstance(child, Branch) else [child]
-    return any(leaf.given and str(leaf.spec) != leaf.field.default for leaf in leaves)
+def _differs_from_default(child: GroupNode | ParameterNode) -> bool:
+    leaves = child.parameter_nodes() if isinstance(child, GroupNode) else [child]
+    return any(leaf.is_given and str(leaf.domain) != leaf.field.default for leaf in leaves)
 
 
-def _idle(branch: Branch, schema: Group | None) -> frozenset[str]:
+def _inactive_keys(branch: GroupNode, schema: SchemaGroup | None) -> frozenset[str]:
     """Keys that only a variant has which is not offered beside them."""
-    if schema is None or schema.beside is None:
+    if schema is None or schema.inlined_variant is None:
         return frozenset()
-    chosen = dict(branch.fields)[schema.beside.group]
-    assert isinstance(chosen, Branch)
-    return frozenset() if schema.beside.variant in dict(chosen.variants) else schema.beside.alone
+    chosen = dict(branch.fields)[schema.inlined_variant.group]
+    assert isinstance(chosen, GroupNode)
+    return frozenset() if schema.inlined_variant.variant in dict(chosen.variants) else schema.inlined_variant.exclusive_keys
 
 
-def _value(spec: Spec, field: Field) -> str:
-    if isinstance(spec, Items):
+def _value(spec: Domain, field: SchemaField) -> str:
+    if isinstance(spec, ListDomain):
         return f"[{', '.join(map(_item, spec.values))}]"
-    return scalar(str(spec.value if field.kind == "text" and isinstance(spec, Literal) else spec))
+    return format_scalar(str(spec.value if field.type == "text" and isinstance(spec, ConstantDomain) else spec))
 
 
 def _item(value: Any) -> str:
     """An item of a list: plain where not even a list could misread it."""
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_item, value))}]"
-    text = str(Literal(value))
-    return text if FLOW_SAFE.fullmatch(text) else _quoted(text)
+    text = str(ConstantDomain(value))
+    return text if PLAIN_FLOW_SCALAR.fullmatch(text) else _quoted(text)
 
 
-def answers_to_yaml(answers: Mapping[str, Any], name: str = "", schema: Group | None = None,
+def config_to_yaml(config: Mapping[str, Any], name: str = "", schema: SchemaGroup | None = None,
                     protocol: Mapping[str, Any] | None = None) -> str:
     """An architecture file: every answer as a constant.
 
     Args:
-        answers: key to JSON value, as in a record.
+        config: key to JSON value, as in a record.
         name: what the file calls itself.
         schema: the keys; the built-in ones where none is given.
         protocol: of the costs; see ``Space.protocol``.
@@ -130,31 +130,31 @@ def answers_to_yaml(answers: Mapping[str, Any], name: str = "", schema: Group | 
         from scalesearch.space.schema.builtin import architecture_schema
 
         schema = architecture_schema()
-    head = {"space": scalar(name)} if name else {}
-    cost = {"cost": {"protocol": flow(protocol)}} if protocol else {}
-    return "\n".join(lines(head | _answered(schema, answers, "") | cost)) + "\n"
+    head = {"space": format_scalar(name)} if name else {}
+    cost = {"cost": {"protocol": format_protocol(protocol)}} if protocol else {}
+    return "\n".join(format_lines(head | _config_tree(schema, config, "") | cost)) + "\n"
 
 
-def flow(protocol: Mapping[str, Any]) -> str:
+def format_protocol(protocol: Mapping[str, Any]) -> str:
     """A protocol on one line, as spaces have it."""
     return f"{{ {', '.join(f'{key}: {value}' for key, value in protocol.items())} }}"
 
 
-def _answered(group: Group, answers: Mapping[str, Any], key: str) -> dict[str, Any]:
+def _config_tree(group: SchemaGroup, answers: Mapping[str, Any], key: str) -> dict[str, Any]:
     variant = group.variants.get(str(answers.get(key)))
-    written: dict[str, Any] = {str(answers[key]): _answered(variant, answers, key)} if variant is not None else {}
+    written: dict[str, Any] = {str(answers[key]): _config_tree(variant, answers, key)} if variant is not None else {}
     for name, child in group.fields.items():
         path = join_path(key, name)
-        if isinstance(child, Group):
-            written |= {name: inside} if (inside := _answered(child, answers, path)) else {}
+        if isinstance(child, SchemaGroup):
+            written |= {name: inside} if (inside := _config_tree(child, answers, path)) else {}
         elif path in answers:
             written[name] = _constant(answers[path], child)
     return written
 
 
-def _constant(value: Any, field: Field) -> str:
+def _constant(value: Any, field: SchemaField) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_item, value))}]"
-    if field.kind == "schedule" and str(value).startswith("["):
+    if field.type == "schedule" and str(value).startswith("["):
         return str(value)
-    return scalar(str(value) if isinstance(value, str) else say(value))
+    return format_scalar(str(value) if isinstance(value, str) else format_constant(value))

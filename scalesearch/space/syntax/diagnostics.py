@@ -10,17 +10,17 @@ from functools import cached_property
 from scalesearch.errors import UserError
 
 LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")  # what YAML 1.1 calls a line break
-WIDEST = 150  # characters of a source line that are shown at most
-SHOWN = 100  # problems of a file that are shown at most
+MAX_LINE_WIDTH = 150  # characters of a source line that are shown at most
+MAX_PROBLEMS_SHOWN = 100  # problems of a file that are shown at most
 
 
 @dataclass(frozen=True)
-class Source:
-    """A text and its name in errors; ``numbered`` is False without lines (``--set``)."""
+class SourceText:
+    """A text and its name in errors; ``has_lines`` is False without lines (``--set``)."""
 
     name: str
     text: str = field(repr=False)
-    numbered: bool = True
+    has_lines: bool = True
 
     @cached_property
     def lines(self) -> list[str]:
@@ -29,44 +29,44 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Place:
+class SourcePosition:
     """The characters ``column`` to ``end`` (excluded) of ``line``; all count from 0."""
 
-    source: Source
+    source: SourceText
     line: int
     column: int
     end: int
 
     @property
-    def order(self) -> tuple[bool, int, int]:
+    def sort_key(self) -> tuple[bool, int, int]:
         """Sorts places from top to bottom, overrides after files."""
-        return (not self.source.numbered, self.line, self.column)
+        return (not self.source.has_lines, self.line, self.column)
 
 
 @dataclass(frozen=True)
 class Problem:
     """One thing that is wrong, ready to print; ``code`` as in ``UserError``."""
 
-    place: Place
+    position: SourcePosition
     message: str
     help: str | None = None
     code: str = "bad-value"  # most are; the others say
 
     def __str__(self) -> str:
-        head = f"{self.place.source.name}: {self.message}"
-        if self.place.source.numbered:
-            head = f"{self.place.source.name}:{self.place.line + 1}:{self.place.column + 1}: {self.message}"
-        return "\n".join([head, *_excerpt(self.place), *([f"  = help: {self.help}"] if self.help else [])])
+        head = f"{self.position.source.name}: {self.message}"
+        if self.position.source.has_lines:
+            head = f"{self.position.source.name}:{self.position.line + 1}:{self.position.column + 1}: {self.message}"
+        return "\n".join([head, *_excerpt(self.position), *([f"  = help: {self.help}"] if self.help else [])])
 
     def to_json(self) -> dict[str, str | int | None]:
         """For machines; line and column count from 1 and are null where they mean nothing."""
-        source, numbered = self.place.source, self.place.source.numbered
-        line, column = (self.place.line + 1, self.place.column + 1) if numbered else (None, None)
+        source, numbered = self.position.source, self.position.source.has_lines
+        line, column = (self.position.line + 1, self.position.column + 1) if numbered else (None, None)
         return {"file": source.name, "line": line, "column": column, "code": self.code, "message": self.message,
                 "help": self.help}
 
 
-class SpaceErrors(UserError):
+class ConfigError(UserError):
     """All problems of a file, in its order; ``code`` is that of the first.
 
     Attributes:
@@ -74,44 +74,44 @@ class SpaceErrors(UserError):
     """
 
     def __init__(self, problems: Iterable[Problem] = (), message: str = "", code: str = "") -> None:
-        self.problems = tuple(dict.fromkeys(sorted(problems, key=lambda problem: problem.place.order)))
+        self.problems = tuple(dict.fromkeys(sorted(problems, key=lambda problem: problem.position.sort_key)))
         count = len(self.problems)
-        tail = [f"{count} problems" + f", of which the first {SHOWN} are shown" * (count > SHOWN)] if count > 1 else []
-        text = "\n\n".join([message] if message else [*map(str, self.problems[:SHOWN]), *tail])
+        tail = [f"{count} problems" + f", of which the first {MAX_PROBLEMS_SHOWN} are shown" * (count > MAX_PROBLEMS_SHOWN)] if count > 1 else []
+        text = "\n\n".join([message] if message else [*map(str, self.problems[:MAX_PROBLEMS_SHOWN]), *tail])
         super().__init__(text, code=code or (self.problems[0].code if self.problems else ""))
 
-    def __reduce__(self) -> tuple[type["SpaceErrors"], tuple[tuple[Problem, ...], str, str]]:
-        return SpaceErrors, (self.problems, str(self), self.code)
+    def __reduce__(self) -> tuple[type["ConfigError"], tuple[tuple[Problem, ...], str, str]]:
+        return ConfigError, (self.problems, str(self), self.code)
 
 
-class Unbuildable(UserError):
+class UnbuildableError(UserError):
     """A candidate that the language allows and no network can be built from.
 
     Attributes:
-        path: the key at fault.
+        key: the key at fault.
         reason: why.
     """
 
     code = "unbuildable"
 
-    def __init__(self, path: str, reason: str) -> None:
-        self.path, self.reason = path, reason
-        super().__init__(f"{path}: {reason}")
+    def __init__(self, key: str, reason: str) -> None:
+        self.key, self.reason = key, reason
+        super().__init__(f"{key}: {reason}")
 
-    def __reduce__(self) -> tuple[type["Unbuildable"], tuple[str, str]]:
-        return Unbuildable, (self.path, self.reason)  # so that it survives the way back from a worker
+    def __reduce__(self) -> tuple[type["UnbuildableError"], tuple[str, str]]:
+        return UnbuildableError, (self.key, self.reason)  # so that it survives the way back from a worker
 
 
-def _excerpt(place: Place) -> list[str]:
+def _excerpt(place: SourcePosition) -> list[str]:
     """The source line with carets under the place, whatever tabs and wide characters it has."""
     lines = place.source.lines
     line = lines[place.line] if place.line < len(lines) else ""
     end = max(place.column + 1, min(place.end, max(len(line), place.column + 1)))
-    cut = max(0, place.column - WIDEST // 2) if len(line) > WIDEST else 0
-    shown = ("…" if cut else "") + _visible(line[cut : cut + WIDEST]) + ("…" if len(line) > cut + WIDEST else "")
+    cut = max(0, place.column - MAX_LINE_WIDTH // 2) if len(line) > MAX_LINE_WIDTH else 0
+    shown = ("…" if cut else "") + _visible(line[cut : cut + MAX_LINE_WIDTH]) + ("…" if len(line) > cut + MAX_LINE_WIDTH else "")
     before = _width(_visible(line[cut : place.column])) + (1 if cut else 0)
-    under = max(1, _width(_visible(line[place.column : min(end, cut + WIDEST)])))
-    number = str(place.line + 1) if place.source.numbered else ""
+    under = max(1, _width(_visible(line[place.column : min(end, cut + MAX_LINE_WIDTH)])))
+    number = str(place.line + 1) if place.source.has_lines else ""
     gap = " " * len(number)
     bar = " | " if number else "  "
     return [f"{number}{bar}{shown}", f"{gap}{bar}{' ' * before}{'^' * under}"]
@@ -127,25 +127,25 @@ def _width(text: str) -> int:
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
-def closest(word: str, candidates: Iterable[str], alike: float = 0.6) -> str | None:
-    """The candidate that ``word`` was probably meant to be; ``alike``: difflib's ratio that it needs."""
-    matches = difflib.get_close_matches(word, list(candidates), n=1, cutoff=alike)
+def closest_match(word: str, candidates: Iterable[str], min_similarity: float = 0.6) -> str | None:
+    """The candidate that ``word`` was probably meant to be; ``min_similarity``: difflib's ratio that it needs."""
+    matches = difflib.get_close_matches(word, list(candidates), n=1, cutoff=min_similarity)
     if matches:
         return matches[0]
     lower = {candidate.lower(): candidate for candidate in candidates}
     return lower.get(word.lower())
 
 
-def suggest(word: str, candidates: Iterable[str]) -> str:
+def suggest_match(word: str, candidates: Iterable[str]) -> str:
     """A help line: the likely meaning, or what there is to choose from."""
     legal = list(dict.fromkeys(candidates))
-    meant = closest(word, legal)
+    meant = closest_match(word, legal)
     if meant:
         return f"did you mean `{meant}`?"
-    return "use " + either(legal)
+    return "use " + format_alternatives(legal)
 
 
-def either(words: Iterable[str]) -> str:
+def format_alternatives(words: Iterable[str]) -> str:
     """``a, b or c``, each in backticks."""
     quoted = [f"`{word}`" for word in words]
     if len(quoted) < 2:

@@ -17,19 +17,19 @@ from enum import Enum
 from typing import Any
 
 from scalesearch.blocks.sizes import decide, is_array, is_number
-from scalesearch.space.syntax.expressions import LEVEL, Compare, Expr, Name, Operation, Ref, Value
+from scalesearch.space.syntax.expressions import PRECEDENCE, Compare, Expr, KeyRef, Name, Operation, Value
 
 
-class Missing(Enum):
+class AbsentType(Enum):
     """The type of ABSENT."""
 
     ABSENT = "absent"
 
 
-ABSENT = Missing.ABSENT
+ABSENT = AbsentType.ABSENT
 Lookup = Callable[[str], Any]
-LARGEST = 1000  # bits of a whole number, so that every number fits a float
-MOST_OF_MANY = 2.0**62  # what a population's numbers stay below
+MAX_BITS = 1000  # bits of a whole number, so that every number fits a float
+MAX_POPULATION_VALUE = 2.0**62  # what a population's numbers stay below
 
 
 class EvaluationError(ArithmeticError):
@@ -45,21 +45,21 @@ def evaluate(expr: Expr, lookup: Lookup) -> Any:
     match expr:
         case Value(value):
             return value
-        case Ref(_, key, guards):
-            return follow(key, guards, lookup)
+        case KeyRef(_, key, guards):
+            return resolve_key(key, guards, lookup)
         case Operation("if", (then, condition, other)):
             return evaluate(then if evaluate(condition, lookup) is True else other, lookup)
         case Operation(op, operands):
             return _apply(op, [evaluate(operand, lookup) for operand in operands])
         case Compare(_, rest):
             values = [evaluate(operand, lookup) for operand in expr.operands]
-            return both([compare(op, values[n], values[n + 1]) for n, (op, _) in enumerate(rest)])
+            return kleene_and([compare(op, values[n], values[n + 1]) for n, (op, _) in enumerate(rest)])
         case Name(text):
             return lookup(text)
     raise TypeError(expr)
 
 
-def follow(key: str, guards: tuple[tuple[str, str], ...], lookup: Lookup) -> Any:
+def resolve_key(key: str, guards: tuple[tuple[str, str], ...], lookup: Lookup) -> Any:
     """The answer ``key`` where every guard holds, else ABSENT."""
     try:
         return lookup(key) if all(lookup(group) == variant for group, variant in guards) else ABSENT
@@ -67,14 +67,14 @@ def follow(key: str, guards: tuple[tuple[str, str], ...], lookup: Lookup) -> Any
         return ABSENT
 
 
-def both(truths: list[Any]) -> Any:
+def kleene_and(truths: list[Any]) -> Any:
     """Kleene's ``and``."""
     if any(truth is False for truth in truths):
         return False
     return True if all(truth is True for truth in truths) else ABSENT
 
 
-def opposite(truth: Any) -> Any:
+def kleene_not(truth: Any) -> Any:
     """Kleene's ``not``."""
     return not truth if isinstance(truth, bool) else ABSENT
 
@@ -83,13 +83,13 @@ def _number(value: Any) -> bool:
     return is_array(value) or is_number(value)
 
 
-def _layered(*operands: Any) -> bool:
+def _has_layer_lists(*operands: Any) -> bool:
     """True where an operand is a size by layer, and none is another kind of list."""
     lists = [one for one in operands if isinstance(one, list)]
     return bool(lists) and all(one and all(map(_number, one)) for one in lists)
 
 
-def _by_layer(operands: list[Any]) -> list[tuple[Any, ...]]:
+def _per_layer_operands(operands: list[Any]) -> list[tuple[Any, ...]]:
     """The operands of each layer; a number is every layer's. Raises EvaluationError where lists differ in length."""
     lengths = {len(one) for one in operands if isinstance(one, list)}
     if len(lengths) > 1:
@@ -97,7 +97,7 @@ def _by_layer(operands: list[Any]) -> list[tuple[Any, ...]]:
     return list(zip(*(one if isinstance(one, list) else [one] * max(lengths) for one in operands)))
 
 
-ORDER: Mapping[str, Callable[[Any, Any], bool]] = {"<": operator.lt, "<=": operator.le, ">": operator.gt,
+ORDER_OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {"<": operator.lt, "<=": operator.le, ">": operator.gt,
                                                    ">=": operator.ge}  # fmt: skip
 
 
@@ -105,12 +105,12 @@ def compare(op: str, left: Any, right: Any) -> Any:
     """``left op right``, or ABSENT."""
     if left is ABSENT or right is ABSENT:
         return ABSENT
-    if _layered(left, right):
-        return both([compare(op, *pair) for pair in _by_layer([left, right])])
+    if _has_layer_lists(left, right):
+        return kleene_and([compare(op, *pair) for pair in _per_layer_operands([left, right])])
     if op in ("==", "!="):
         same = isinstance(left, bool) == isinstance(right, bool) and _comparable(left, right) and decide(left == right)
         return same == (op == "==")
-    return decide(ORDER[op](left, right)) if _number(left) and _number(right) else ABSENT
+    return decide(ORDER_OPERATORS[op](left, right)) if _number(left) and _number(right) else ABSENT
 
 
 def _comparable(left: Any, right: Any) -> bool:
@@ -129,11 +129,11 @@ OPERATIONS: Mapping[str, Callable[..., Any]] = {
 def _apply(op: str, operands: list[Any]) -> Any:
     """``op`` of its operands, or ABSENT; a whole quotient is an int (``width / 4``)."""
     if op == "and":
-        return both(operands)
+        return kleene_and(operands)
     if op in ("or", "not"):  # of which `not` has a single operand
-        return opposite(both([opposite(truth) for truth in operands])) if op == "or" else opposite(operands[0])
-    if _layered(*operands):
-        return [_apply(op, list(one)) for one in _by_layer(operands)]
+        return kleene_not(kleene_and([kleene_not(truth) for truth in operands])) if op == "or" else kleene_not(operands[0])
+    if _has_layer_lists(*operands):
+        return [_apply(op, list(one)) for one in _per_layer_operands(operands)]
     if not all(map(_number, operands)):
         return ABSENT
     if len(operands) == 1 and op == "-":
@@ -141,7 +141,7 @@ def _apply(op: str, operands: list[Any]) -> Any:
     if any(map(is_array, operands)):
         return _apply_to_many(op, operands)
     left, right = operands[0], operands[-1]
-    if op == "**" and isinstance(left, int) and abs(right) * left.bit_length() > LARGEST:
+    if op == "**" and isinstance(left, int) and abs(right) * left.bit_length() > MAX_BITS:
         raise EvaluationError(f"{_shown(op, operands)} is too large")
     try:
         if op == "/" and isinstance(left, int) and isinstance(right, int) and left % right == 0:
@@ -150,10 +150,10 @@ def _apply(op: str, operands: list[Any]) -> Any:
     except ZeroDivisionError:
         raise EvaluationError(f"{_shown(op, operands)} divides by zero") from None
     except (ValueError, OverflowError) as error:
-        reason = "is too large" if op in LEVEL and isinstance(error, OverflowError) else "is not a number"
+        reason = "is too large" if op in PRECEDENCE and isinstance(error, OverflowError) else "is not a number"
         raise EvaluationError(f"{_shown(op, operands)} {reason}") from None
     if isinstance(value, int):
-        if value.bit_length() > LARGEST:
+        if value.bit_length() > MAX_BITS:
             raise EvaluationError(f"{_shown(op, operands)} is too large")
     elif isinstance(value, complex) or not math.isfinite(value):
         raise EvaluationError(f"{_shown(op, operands)} is not a number")
@@ -162,7 +162,7 @@ def _apply(op: str, operands: list[Any]) -> Any:
 
 def _shown(op: str, operands: list[Any]) -> str:
     texts = [f"{number:.6g}" for number in operands]
-    return f" {op} ".join(texts) if op in LEVEL else f"{op}({', '.join(texts)})"
+    return f" {op} ".join(texts) if op in PRECEDENCE else f"{op}({', '.join(texts)})"
 
 
 def _apply_to_many(op: str, operands: list[Any]) -> Any:
@@ -176,12 +176,12 @@ def _apply_to_many(op: str, operands: list[Any]) -> Any:
         if decide(left <= 0 if op == "log" else left < 0):
             raise EvaluationError(f"{op} of a number below zero is not a number")
         return np.log(left) if op == "log" else np.sqrt(left)
-    if op not in LEVEL:
+    if op not in PRECEDENCE:
         return getattr(np, op)(left).astype(np.int64)
     if op in ("/", "//", "%") and decide(right == 0):
         raise EvaluationError(f"a number {op} 0 divides by zero")
     if op == "/" and decide(left % right == 0):
         op = "//"
-    if op in ("*", "**") and decide(abs(OPERATIONS[op](left * 1.0, right * 1.0)) >= MOST_OF_MANY):
+    if op in ("*", "**") and decide(abs(OPERATIONS[op](left * 1.0, right * 1.0)) >= MAX_POPULATION_VALUE):
         raise EvaluationError(f"a number {op} another is too large for a population")
     return OPERATIONS[op](left, right)

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scalesearch.space.syntax.lexer import NO_SPAN, PATH, Span
-from scalesearch.space.syntax.parameters import say
+from scalesearch.space.syntax.parameters import format_constant
 
 # Each function, and how many arguments it takes at most.
 FUNCTIONS = {"min": None, "max": None, "log": 1, "sqrt": 1, "floor": 1, "ceil": 1, "round": 1}
 RESERVED = ("if", "else", "and", "or", "not", "step")
 POWER, SIGN, PRODUCT, SUM, COMPARISON, NOT, AND, OR, IF = 8, 7, 6, 5, 4, 3, 2, 1, 0
-LEVEL = {"**": POWER, "*": PRODUCT, "/": PRODUCT, "//": PRODUCT, "%": PRODUCT, "+": SUM, "-": SUM, "and": AND, "or": OR}
+PRECEDENCE = {"**": POWER, "*": PRODUCT, "/": PRODUCT, "//": PRODUCT, "%": PRODUCT, "+": SUM, "-": SUM, "and": AND, "or": OR}
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Name(Expr):
 
 
 @dataclass(frozen=True)
-class Ref(Expr):
+class KeyRef(Expr):
     """A resolved name: an answer or a cost, present while all ``guards`` (key, variant) hold."""
 
     text: str
@@ -61,28 +61,28 @@ class Compare(Expr):
     """``first op other``, or a chain ``a <= b <= c``."""
 
     first: Expr
-    rest: tuple[tuple[str, Expr], ...]
+    comparisons: tuple[tuple[str, Expr], ...]
 
     @property
     def operands(self) -> tuple[Expr, ...]:
         """All that are compared, from left to right."""
-        return (self.first, *(other for _, other in self.rest))
+        return (self.first, *(other for _, other in self.comparisons))
 
 
-def walk(expr: Expr) -> Iterator[Expr]:
+def iter_subexpressions(expr: Expr) -> Iterator[Expr]:
     """``expr`` and everything in it, from left to right."""
     yield expr
     for operand in expr.operands if isinstance(expr, Operation | Compare) else ():
-        yield from walk(operand)
+        yield from iter_subexpressions(operand)
 
 
 def keys_of(expr: Expr) -> set[str]:
     """Every key whose value ``expr`` may need, guards included."""
-    refs = [node for node in walk(expr) if isinstance(node, Ref)]
+    refs = [node for node in iter_subexpressions(expr) if isinstance(node, KeyRef)]
     return {key for ref in refs for key in (ref.key, *(guard for guard, _ in ref.guards))}
 
 
-def write(expr: Expr, outer: int = IF) -> str:
+def format_expr(expr: Expr, outer: int = IF) -> str:
     """The canonical text of ``expr``, with parentheses only where something of level ``outer`` needs them."""
     text, level = _written(expr)
     return f"({text})" if level < outer else text
@@ -92,32 +92,32 @@ def _written(expr: Expr) -> tuple[str, int]:
     match expr:
         case Value(value):
             return _constant(value), SIGN if isinstance(value, int | float) and value < 0 else 9
-        case Name(text) | Ref(text):
+        case Name(text) | KeyRef(text):
             return text, 9
         case Compare(first_, rest):
-            return " ".join([write(first_, SUM), *(f"{op} {write(other, SUM)}" for op, other in rest)]), COMPARISON
+            return " ".join([format_expr(first_, SUM), *(f"{op} {format_expr(other, SUM)}" for op, other in rest)]), COMPARISON
         case Operation("if", (then, condition, other)):
-            return f"{write(then, OR)} if {write(condition, OR)} else {write(other)}", IF
+            return f"{format_expr(then, OR)} if {format_expr(condition, OR)} else {format_expr(other)}", IF
         case Operation("not", (operand,)):
-            return f"not {write(operand, NOT)}", NOT
+            return f"not {format_expr(operand, NOT)}", NOT
         case Operation("-", (operand,)):
-            return f"-{write(operand, SIGN)}", SIGN
+            return f"-{format_expr(operand, SIGN)}", SIGN
         case Operation("and" | "or" as op, operands):
-            return f" {op} ".join(write(operand, LEVEL[op] + 1) for operand in operands), LEVEL[op]
+            return f" {op} ".join(format_expr(operand, PRECEDENCE[op] + 1) for operand in operands), PRECEDENCE[op]
         case Operation(op, operands) if op in FUNCTIONS:
-            return f"{op}({', '.join(map(write, operands))})", 9
+            return f"{op}({', '.join(map(format_expr, operands))})", 9
         case Operation(op, (left, right)):
-            level = LEVEL[op]
+            level = PRECEDENCE[op]
             first, second = (POWER + 1, SIGN) if op == "**" else (level, level + 1)  # 2 ** -1 needs no parentheses
             gap = "" if level > SUM and Name("i") in (left, right) else " "  # the index 2*i + 1
-            return f"{write(left, first)}{gap}{op}{gap}{write(right, second)}", level
+            return f"{format_expr(left, first)}{gap}{op}{gap}{format_expr(right, second)}", level
     raise TypeError(expr)
 
 
 def _constant(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return _scaled(value)
-    return as_word(value) if isinstance(value, str) else say(value)
+    return format_word(value) if isinstance(value, str) else format_constant(value)
 
 
 def _scaled(value: int) -> str:
@@ -129,7 +129,7 @@ def _scaled(value: int) -> str:
     return str(value)
 
 
-def as_word(text: str) -> str:
+def format_word(text: str) -> str:
     """``text`` as a word of the language, in quotes where it needs them."""
     if PATH.fullmatch(text) and text not in {*RESERVED, "yes", "no", "true", "false"}:
         return text

@@ -8,18 +8,18 @@ from typing import Any
 Span = tuple[int, int]  # first character, and the one after the last
 NO_SPAN: Span = (0, 0)
 
-SCALE = {"k": 10**3, "M": 10**6, "G": 10**9}
+UNIT_SCALES = {"k": 10**3, "M": 10**6, "G": 10**9}
 LOOKALIKES = {"…": "..", "–": "-", "—": "-", "−": "-", "×": "*", "·": "*", "≤": "<=", "≥": ">=", "≠": "!=", "÷": "/"}
 OPERATOR = re.compile(r"\.\.|//|\*\*|[<>=!]=|[|+\-*/%()<>\[\],=]")
-MEANT = {"&": "write `and`", "!": "write `not`, or `!=`", "^": "a power is written `**`", "?": "write `x if c else y`"}
+OPERATOR_HINTS = {"&": "write `and`", "!": "write `not`, or `!=`", "^": "a power is written `**`", "?": "write `x if c else y`"}
 NAME = r"[^\W\d]\w*(?:-[^\W\d]\w*)*"
 NUMBER = re.compile(r"((?:\d[\d_]*)?(?:\.\d+)?(?:[eE][+-]?\d+)?)([kMG]?)B?(?!\w)")  # 16MB are 16M bytes
 PATH = re.compile(rf"{NAME}(?:\.{NAME})*")
 STRING = re.compile(r"'[^'\\]*'|\"[^\"\\]*\"")
-LONGEST_NUMBER = 40
+MAX_NUMBER_DIGITS = 40
 
 
-class SyntaxProblem(Exception):
+class ValueSyntaxError(Exception):
     """A scalar that cannot be read; ``span`` are the offending characters, ``code`` as in ``UserError``."""
 
     def __init__(self, message: str, span: Span, help: str | None = None, code: str = "bad-value") -> None:
@@ -29,9 +29,9 @@ class SyntaxProblem(Exception):
 
 @dataclass(frozen=True)
 class Token:
-    """``kind`` is number, word, string, op or end; ``value`` is the number or the string itself."""
+    """``type`` is number, word, string, op or end; ``value`` is the number or the string itself."""
 
-    kind: str
+    type: str
     text: str
     span: Span
     value: Any = None
@@ -67,14 +67,14 @@ def _number(text: str, at: int) -> Token:
         word = re.compile(r"[\w.]+").match(text, at)
         span = word.span() if word else (at, at + 1)
         help = "numbers are written 12, 0.5, 1e-3, 2k, 10M, 1.5G or 16MB"
-        raise SyntaxProblem(f"`{text[slice(*span)]}` is not a number", span, help, code="bad-syntax")
-    digits, scale = match[1].replace("_", ""), SCALE.get(match[2], 1)
-    if len(digits) > LONGEST_NUMBER:
-        help = f"at most {LONGEST_NUMBER} digits"
-        raise SyntaxProblem("this number is too long", match.span(), help, code="bad-syntax")
+        raise ValueSyntaxError(f"`{text[slice(*span)]}` is not a number", span, help, code="bad-syntax")
+    digits, scale = match[1].replace("_", ""), UNIT_SCALES.get(match[2], 1)
+    if len(digits) > MAX_NUMBER_DIGITS:
+        help = f"at most {MAX_NUMBER_DIGITS} digits"
+        raise ValueSyntaxError("this number is too long", match.span(), help, code="bad-syntax")
     value: int | float = int(digits) * scale if digits.isdecimal() else float(digits) * scale
     if not math.isfinite(value):
-        raise SyntaxProblem("this number is too large", match.span(), code="bad-syntax")
+        raise ValueSyntaxError("this number is too large", match.span(), code="bad-syntax")
     if scale > 1 and abs(value - round(value)) < 1e-6:
         value = round(value)
     if "e" in digits.lower() and value == round(value) and abs(value) < 2**53:
@@ -82,9 +82,9 @@ def _number(text: str, at: int) -> Token:
     return Token("number", match[0], match.span(), value)
 
 
-def _unreadable(text: str, at: int) -> SyntaxProblem:
+def _unreadable(text: str, at: int) -> ValueSyntaxError:
     character = text[at]
     if character in "\"'":
-        return SyntaxProblem("this quote is not closed", (at, len(text)), code="bad-syntax")
-    help = f"write `{LOOKALIKES[character]}`" if character in LOOKALIKES else MEANT.get(character)
-    return SyntaxProblem(f"unexpected character `{character}`", (at, at + 1), help, code="bad-syntax")
+        return ValueSyntaxError("this quote is not closed", (at, len(text)), code="bad-syntax")
+    help = f"write `{LOOKALIKES[character]}`" if character in LOOKALIKES else OPERATOR_HINTS.get(character)
+    return ValueSyntaxError(f"unexpected character `{character}`", (at, at + 1), help, code="bad-syntax")

@@ -25,19 +25,19 @@ class Choice:
         """The number of legal values."""
         return len(self.options)
 
-    def settle(self, value: Any) -> Constant:
+    def coerce(self, value: Any) -> Constant:
         """The option equal to ``value``. Raises UserError where there is none."""
         for option in self.options:
             if option == value and isinstance(option, bool) == isinstance(value, bool):
                 return option
         raise UserError(f"{value!r} is not one of {self}", code="illegal-value")
 
-    def draw(self, rng: random.Random) -> Constant:
+    def sample(self, rng: random.Random) -> Constant:
         """A uniform draw."""
         return rng.choice(self.options)
 
     def __str__(self) -> str:
-        return " | ".join(say(option) for option in self.options)
+        return " | ".join(format_constant(option) for option in self.options)
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,13 @@ class IntRange:
         """The number of legal values (a Python int of any size, unlike ``len``)."""
         return (self.high - self.low) // self.step + 1
 
-    def settle(self, value: Any) -> int:
+    def coerce(self, value: Any) -> int:
         """``value`` as an int of the range. Raises UserError where it is none."""
         if not isinstance(value, bool) and value == int(value) and int(value) in self.values():
             return int(value)
         raise UserError(f"{value!r} is not in {self}", code="illegal-value")
 
-    def draw(self, rng: random.Random) -> int:
+    def sample(self, rng: random.Random) -> int:
         """A uniform draw, or a log-uniform one."""
         if not self.log:
             return self.low + self.step * rng.randrange(self.count())
@@ -91,7 +91,7 @@ class FloatRange:
         """The number of legal values, or ``None`` where they are endless."""
         return None if self.step is None else round((self.high - self.low) / self.step) + 1
 
-    def settle(self, value: Any) -> float:
+    def coerce(self, value: Any) -> float:
         """``value`` as a float of the range, on its grid. Raises UserError where it is none."""
         number = float(value)
         if self.step is not None and self.low - self.step / 2 < number < self.high + self.step / 2:
@@ -102,7 +102,7 @@ class FloatRange:
             return number
         raise UserError(f"{value!r} is not in {self}", code="illegal-value")
 
-    def draw(self, rng: random.Random) -> float:
+    def sample(self, rng: random.Random) -> float:
         """A uniform draw, or a log-uniform one."""
         if (count := self.count()) is not None:
             return self._at(rng.randrange(count))
@@ -115,19 +115,19 @@ class FloatRange:
         return float(f"{self.low + index * self.step:.12g}")  # 0.3, not 0.30000000000000004
 
     def __str__(self) -> str:
-        step = "" if self.step is None else f" step {say(self.step)}"
-        return f"{say(self.low)}..{say(self.high)}{step}" + " log" * self.log
+        step = "" if self.step is None else f" step {format_constant(self.step)}"
+        return f"{format_constant(self.low)}..{format_constant(self.high)}{step}" + " log" * self.log
 
 
 Parameter = Choice | IntRange | FloatRange
 
 
-def say(value: Any) -> str:
+def format_constant(value: Any) -> str:
     """A constant as it is written in the language."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
         return repr(value)
     if isinstance(value, list | tuple):
-        return f"[{', '.join(say(item) for item in value)}]"
+        return f"[{', '.join(format_constant(item) for item in value)}]"
     return str(value)

@@ -9,7 +9,7 @@ from scalesearch.space.syntax.expression_parser import parse_expression
 
 
 @dataclass(frozen=True)
-class Call:
+class ScheduleCall:
     """``cycle(4)``; ``own`` is a call without arguments."""
 
     name: str
@@ -20,13 +20,13 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Reference:
+class LayerReference:
     """A loan: layer ``i`` uses the weights of layer ``at(i)`` of the schedule ``path``."""
 
     path: str
     index: str
 
-    def at(self, i: int) -> int | None:
+    def layer_index(self, i: int) -> int | None:
         """The index for layer ``i``, or ``None`` where the expression has no whole value there."""
         try:
             value = evaluate(_index(self.index), lambda key: i)
@@ -38,14 +38,14 @@ class Reference:
         return f"{self.path}[{self.index}]"
 
 
-Schedule = Call | Reference | tuple[int, ...]
+ScheduleValue = ScheduleCall | LayerReference | tuple[int, ...]
 
 
 _index = lru_cache(maxsize=256)(parse_expression)  # a check asks for every layer at every depth
 
 
-def to_json(value: Any) -> Any:
+def schedule_to_json(value: Any) -> Any:
     """A value as an answer holds it: schedules as canonical text, lists as lists."""
     if isinstance(value, tuple):
         return f"[{', '.join(map(str, value))}]"
-    return str(value) if isinstance(value, Call | Reference) else value
+    return str(value) if isinstance(value, ScheduleCall | LayerReference) else value

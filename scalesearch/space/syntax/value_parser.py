@@ -5,196 +5,208 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from scalesearch.space.syntax.choices import Alternatives, Computed, Conditional, PerLayer
-from scalesearch.space.syntax.domains import Between, CallOf, Indexed, Items, Literal, Spec
-from scalesearch.space.syntax.expression_parser import (
-    TRUTH,
-    Cursor,
-    deeper,
-    disjunction,
-    finish,
-    listed,
-    parse_expression,
-    ternary,
+from scalesearch.space.syntax.composite_domains import (
+    AlternativesDomain,
+    ComputedDomain,
+    ConditionalDomain,
+    PerLayerDomain,
 )
-from scalesearch.space.syntax.expressions import RESERVED, write
-from scalesearch.space.syntax.lexer import Span, SyntaxProblem
-from scalesearch.space.syntax.parameters import FloatRange, IntRange, say
-from scalesearch.space.syntax.schedules import Call, Reference, Schedule
+from scalesearch.space.syntax.domains import (
+    CallDomain,
+    ConstantDomain,
+    Domain,
+    LayerReferenceDomain,
+    ListDomain,
+    RangeDomain,
+)
+from scalesearch.space.syntax.expression_parser import (
+    BOOLEAN_WORDS,
+    Cursor,
+    expect_end,
+    parse_expression,
+    parse_list,
+    parse_nested,
+    parse_or,
+    parse_ternary,
+)
+from scalesearch.space.syntax.expressions import RESERVED, format_expr
+from scalesearch.space.syntax.lexer import Span, ValueSyntaxError
+from scalesearch.space.syntax.parameters import FloatRange, IntRange, format_constant
+from scalesearch.space.syntax.schedules import LayerReference, ScheduleCall, ScheduleValue
 
-MOST_STEPS = 1_000_000
+MAX_STEPS = 1_000_000
 
 __all__ = ["parse_expression", "parse_value"]
 
 
 @lru_cache(maxsize=4096)  # defaults, and the few texts that a search reads again and again
-def parse_value(text: str) -> Spec:
+def parse_value(text: str) -> Domain:
     """The domain that ``text`` describes. Raises SyntaxProblem."""
     cursor = Cursor(text)
-    if cursor.token.kind == "end":
-        raise SyntaxProblem("no value is given here", (0, 1), code="bad-syntax")
+    if cursor.token.type == "end":
+        raise ValueSyntaxError("no value is given here", (0, 1), code="bad-syntax")
     spec = _value(cursor)
-    finish(cursor)
+    expect_end(cursor)
     return spec
 
 
-def parse_schedule(text: str) -> Schedule:
+def parse_schedule(text: str) -> ScheduleValue:
     """The schedule that a canonical text such as ``cycle(4)`` stands for.
 
     Raises:
         ValueError: it is none, or leaves something to choose.
     """
     match parse_value(text):
-        case Literal(str() as name):
-            return Call(name)
-        case Items(values):
+        case ConstantDomain(str() as name):
+            return ScheduleCall(name)
+        case ListDomain(values):
             return tuple(int(value) for value in values)
-        case Indexed(path, index):
-            return Reference(path, write(index))
-        case CallOf(name, arguments):
-            numbers = [argument.value for argument in arguments if isinstance(argument, Literal)]
+        case LayerReferenceDomain(path, index):
+            return LayerReference(path, format_expr(index))
+        case CallDomain(name, arguments):
+            numbers = [argument.value for argument in arguments if isinstance(argument, ConstantDomain)]
             if len(numbers) == len(arguments):
-                return Call(name, tuple(int(number) for number in numbers))
+                return ScheduleCall(name, tuple(int(number) for number in numbers))
     raise ValueError(f"not a schedule: {text}")
 
 
-def _value(cursor: Cursor) -> Spec:
+def _value(cursor: Cursor) -> Domain:
     start = cursor.token.span
     then = _alternatives(cursor)
-    if not cursor.take("if"):
+    if not cursor.accept("if"):
         return then
-    condition = disjunction(cursor)
-    if not cursor.take("else"):
-        raise cursor.wrong("expected `else` after the condition", "`2 | 3 if length > 1 else 1`")
-    return Conditional(then, condition, deeper(cursor, _value), span=cursor.since(start))
+    condition = parse_or(cursor)
+    if not cursor.accept("else"):
+        raise cursor.make_error("expected `else` after the condition", "`2 | 3 if length > 1 else 1`")
+    return ConditionalDomain(then, condition, parse_nested(cursor, _value), span=cursor.span_from(start))
 
 
-def _alternatives(cursor: Cursor) -> Spec:
+def _alternatives(cursor: Cursor) -> Domain:
     start = cursor.token.span
     options = [_item(cursor)]
-    while cursor.take("|"):
+    while cursor.accept("|"):
         options.append(_item(cursor))
     unique = tuple({str(option): option for option in options}.values())  # by text: 1 and yes are not the same
-    return unique[0] if len(unique) == 1 else Alternatives(unique, span=cursor.since(start))
+    return unique[0] if len(unique) == 1 else AlternativesDomain(unique, span=cursor.span_from(start))
 
 
-def _item(cursor: Cursor) -> Spec:
+def _item(cursor: Cursor) -> Domain:
     start = cursor.token
-    if cursor.take("="):
-        expression = ternary(cursor) if start.span[0] == cursor.tokens[0].span[0] else disjunction(cursor)
-        return Computed(expression, span=cursor.since(start.span))
-    if cursor.sees("["):
+    if cursor.accept("="):
+        expression = parse_ternary(cursor) if start.span[0] == cursor.tokens[0].span[0] else parse_or(cursor)
+        return ComputedDomain(expression, span=cursor.span_from(start.span))
+    if cursor.is_next("["):
         return _list(cursor)
-    if start.kind == "number" or cursor.sees("-"):
+    if start.type == "number" or cursor.is_next("-"):
         return _numbers(cursor)
-    if start.kind == "string":
-        return Literal(cursor.next().value, quoted=True, span=start.span)
-    if start.kind != "word" or start.text in RESERVED:
-        raise cursor.wrong("expected a value", "for example `512`, `2 | 4`, `1..8 step 2` or `= 4 * width`")
+    if start.type == "string":
+        return ConstantDomain(cursor.next().value, quoted=True, span=start.span)
+    if start.type != "word" or start.text in RESERVED:
+        raise cursor.make_error("expected a value", "for example `512`, `2 | 4`, `1..8 step 2` or `= 4 * width`")
     return _word(cursor)
 
 
-def _word(cursor: Cursor) -> Spec:
+def _word(cursor: Cursor) -> Domain:
     word = cursor.next()
-    if cursor.take("["):
-        index = ternary(cursor)
+    if cursor.accept("["):
+        index = parse_ternary(cursor)
         cursor.expect("]", "to close the index")
-        return Indexed(word.text, index, span=cursor.since(word.span))
-    if not cursor.take("("):
-        return Literal(TRUTH.get(word.text, word.text), span=word.span)
-    arguments = listed(cursor, ")", _alternatives)
+        return LayerReferenceDomain(word.text, index, span=cursor.span_from(word.span))
+    if not cursor.accept("("):
+        return ConstantDomain(BOOLEAN_WORDS.get(word.text, word.text), span=word.span)
+    arguments = parse_list(cursor, ")", _alternatives)
     cursor.expect(")", "to close the call")
-    return CallOf(word.text, tuple(arguments), span=cursor.since(word.span))
+    return CallDomain(word.text, tuple(arguments), span=cursor.span_from(word.span))
 
 
-def _list(cursor: Cursor) -> Spec:
+def _list(cursor: Cursor) -> Domain:
     start = cursor.next().span
-    items = listed(cursor, "]", lambda inner: deeper(inner, _alternatives))
+    items = parse_list(cursor, "]", lambda inner: parse_nested(inner, _alternatives))
     cursor.expect("]", "to close the list")
-    return replace(list_of(items), span=cursor.since(start))
+    return replace(list_domain(items), span=cursor.span_from(start))
 
 
-def list_of(items: Sequence[Spec]) -> Items | PerLayer:
+def list_domain(items: Sequence[Domain]) -> ListDomain | PerLayerDomain:
     """A list of constants, or of such lists; where there is something to choose, of each layer's sizes."""
-    constants = [item for item in items if isinstance(item, Literal | Items)]
+    constants = [item for item in items if isinstance(item, ConstantDomain | ListDomain)]
     if len(constants) < len(items):
-        return PerLayer(tuple(items))
-    values = tuple(item.value if isinstance(item, Literal) else item.values for item in constants)
-    return Items(values, tuple(item.span for item in constants))
+        return PerLayerDomain(tuple(items))
+    values = tuple(item.value if isinstance(item, ConstantDomain) else item.values for item in constants)
+    return ListDomain(values, tuple(item.span for item in constants))
 
 
-def _numbers(cursor: Cursor) -> Spec:
+def _numbers(cursor: Cursor) -> Domain:
     start = cursor.token.span
     low = _number(cursor)
-    if cursor.take(".."):
+    if cursor.accept(".."):
         return _range(cursor, low, start)
-    groups: list[Spec] = [Literal(low, span=start)]
-    while cursor.sees("-") and cursor.ahead().kind == "number" and isinstance(low, int):
+    groups: list[Domain] = [ConstantDomain(low, span=start)]
+    while cursor.is_next("-") and cursor.peek().type == "number" and isinstance(low, int):
         cursor.next()
-        groups.append(Literal(cursor.token.value, span=cursor.next().span))
+        groups.append(ConstantDomain(cursor.token.value, span=cursor.next().span))
     if len(groups) == 1:
-        return Literal(low, span=cursor.since(start))
-    return CallOf("load", tuple(groups), bare=True, span=cursor.since(start))
+        return ConstantDomain(low, span=cursor.span_from(start))
+    return CallDomain("load", tuple(groups), is_load=True, span=cursor.span_from(start))
 
 
 def _number(cursor: Cursor) -> int | float:
-    sign = -1 if cursor.take("-") else 1
-    if cursor.token.kind != "number":
-        word = cursor.token.kind == "word"
+    sign = -1 if cursor.accept("-") else 1
+    if cursor.token.type != "number":
+        word = cursor.token.type == "word"
         help = "for a limit that depends on other answers, add a line to `where:`" if word else None
-        raise cursor.wrong("expected a number", help)
+        raise cursor.make_error("expected a number", help)
     value: int | float = sign * cursor.next().value
     return value
 
 
-def _range(cursor: Cursor, low: int | float, start: Span) -> Spec:
+def _range(cursor: Cursor, low: int | float, start: Span) -> Domain:
     high = _number(cursor)
-    bounds = step_span = log_span = cursor.since(start)
+    bounds = step_span = log_span = cursor.span_from(start)
     step: int | float | None = None
     log = False
-    while cursor.sees("step", "log"):
+    while cursor.is_next("step", "log"):
         word = cursor.next()
         if word.text == "log":
             log, log_span = True, word.span
         else:
             step_start = cursor.token.span
             step = _number(cursor)
-            step_span = cursor.since(step_start)
+            step_span = cursor.span_from(step_start)
     if low > high:
-        help = f"write `{say(high)}..{say(low)}`"
-        raise SyntaxProblem("this range is empty: its start is above its end", bounds, help, code="bad-range")
+        help = f"write `{format_constant(high)}..{format_constant(low)}`"
+        raise ValueSyntaxError("this range is empty: its start is above its end", bounds, help, code="bad-range")
     if low == high:
-        raise SyntaxProblem("this range holds a single number", bounds, f"write `{say(low)}`", code="bad-range")
+        raise ValueSyntaxError("this range holds a single number", bounds, f"write `{format_constant(low)}`", code="bad-range")
     if log and low <= 0:
-        raise SyntaxProblem("a log range must begin above 0", bounds, "raise its lower end, or leave out `log`",
+        raise ValueSyntaxError("a log range must begin above 0", bounds, "raise its lower end, or leave out `log`",
                             code="bad-range")
     if log and step is not None:
-        raise SyntaxProblem("a range has either a step or log", log_span, "for powers of two, write `64 | 128 | 256`",
+        raise ValueSyntaxError("a range has either a step or log", log_span, "for powers of two, write `64 | 128 | 256`",
                             code="bad-range")
     if step is not None:
         _check_step(low, high, step, step_span)
-    span = cursor.since(start)
+    span = cursor.span_from(start)
     if all(isinstance(number, int) for number in (low, high, step or 0)):
-        return Between(IntRange(int(low), int(high), int(step or 1), log), span=span)
-    return Between(FloatRange(float(low), float(high), None if step is None else float(step), log), span=span)
+        return RangeDomain(IntRange(int(low), int(high), int(step or 1), log), span=span)
+    return RangeDomain(FloatRange(float(low), float(high), None if step is None else float(step), log), span=span)
 
 
 def _check_step(low: int | float, high: int | float, step: int | float, span: Span) -> None:
     if step <= 0:
-        raise SyntaxProblem("a step must be above 0", span, code="bad-range")
+        raise ValueSyntaxError("a step must be above 0", span, code="bad-range")
     count = (high - low) / step
-    if count > MOST_STEPS:
-        raise SyntaxProblem("this step is too small", span, f"at most {MOST_STEPS:,} steps; without a step, any number",
+    if count > MAX_STEPS:
+        raise ValueSyntaxError("this step is too small", span, f"at most {MAX_STEPS:,} steps; without a step, any number",
                             code="bad-range")
     if count < 1 - 1e-9:
-        smaller = f"`{say(low)}..{say(high)} step {say(_part(high - low))}`"
-        raise SyntaxProblem(f"a step of {say(step)} is wider than the range", span, f"take a smaller step: {smaller}",
+        smaller = f"`{format_constant(low)}..{format_constant(high)} step {format_constant(_part(high - low))}`"
+        raise ValueSyntaxError(f"a step of {format_constant(step)} is wider than the range", span, f"take a smaller step: {smaller}",
                             code="bad-range")
     if abs(count - round(count)) > 1e-9 * max(1.0, count):
         whole = math.floor(count)
         ends = [_tidy(low + steps * step) for steps in (whole, whole + 1)]
-        legal = " or ".join(f"`{say(_tidy(low))}..{say(end)} step {say(_tidy(step))}`" for end in ends)
-        raise SyntaxProblem(f"steps of {say(step)} from {say(low)} do not reach {say(high)}", span, f"write {legal}",
+        legal = " or ".join(f"`{format_constant(_tidy(low))}..{format_constant(end)} step {format_constant(_tidy(step))}`" for end in ends)
+        raise ValueSyntaxError(f"steps of {format_constant(step)} from {format_constant(low)} do not reach {format_constant(high)}", span, f"write {legal}",
                             code="bad-range")
 
 

@@ -8,30 +8,30 @@ from typing import Any
 
 import yaml
 
-from scalesearch.space.syntax.diagnostics import Place, Problem, Source, SpaceErrors, suggest
-from scalesearch.space.syntax.nodes import SURROGATE, Node, Sequence, Table, Text, locate
+from scalesearch.space.syntax.diagnostics import ConfigError, Problem, SourcePosition, SourceText, suggest_match
+from scalesearch.space.syntax.nodes import SURROGATE, MappingNode, Node, ScalarNode, SequenceNode, locate_characters
 
-LARGEST_FILE = 1_000_000  # bytes
-MOST_NODES = 20_000  # after aliases are followed
-DEEPEST = 50
-ANCHOR = re.compile(r"(?:[&!]\S*\s+)+")  # what may stand between a key and its value
+MAX_FILE_BYTES = 1_000_000  # bytes
+MAX_NODES = 20_000  # after aliases are followed
+MAX_DEPTH = 50
+ANCHOR_PREFIX = re.compile(r"(?:[&!]\S*\s+)+")  # what may stand between a key and its value
 
 
 def read_text(path: Path) -> str:
     """The text of a YAML file. Raises SpaceErrors: missing, a directory, too large, not text."""
     if os.path.isdir(path):  # False, not an error, where the name is too long
-        raise SpaceErrors(message=f"{path}: this is a directory\n  = help: name a file inside it{_inside(path)}",
+        raise ConfigError(message=f"{path}: this is a directory\n  = help: name a file inside it{_inside(path)}",
                           code="is-a-folder")
     try:
         with path.open("rb") as file:
-            data = file.read(LARGEST_FILE + 1)
+            data = file.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
-        raise SpaceErrors(message=f"{path}: no such file{_nearby(path)}", code="no-such-file") from None
+        raise ConfigError(message=f"{path}: no such file{_nearby(path)}", code="no-such-file") from None
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
         reason = getattr(error, "strerror", None) or error
-        raise SpaceErrors(message=f"{path}: cannot be read: {reason}", code="cannot-read") from None
-    if len(data) > LARGEST_FILE:
-        raise SpaceErrors(message=f"{path}: too large for a YAML file: more than {LARGEST_FILE:,} bytes",
+        raise ConfigError(message=f"{path}: cannot be read: {reason}", code="cannot-read") from None
+    if len(data) > MAX_FILE_BYTES:
+        raise ConfigError(message=f"{path}: too large for a YAML file: more than {MAX_FILE_BYTES:,} bytes",
                           code="too-large")
     return decode(data, str(path))
 
@@ -48,10 +48,10 @@ def decode(data: bytes, name: str) -> str:
     return text
 
 
-def _not_text(name: str, before: str, reason: str) -> SpaceErrors:
+def _not_text(name: str, before: str, reason: str) -> ConfigError:
     line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
     help = "the file must be YAML in UTF-8"
-    return SpaceErrors(message=f"{name}:{line}:{column}: not a text file: {reason}\n  = help: {help}",
+    return ConfigError(message=f"{name}:{line}:{column}: not a text file: {reason}\n  = help: {help}",
                        code="not-a-text-file")
 
 
@@ -62,10 +62,10 @@ def _inside(folder: Path) -> str:
 
 def _nearby(path: Path) -> str:
     names = [other.name for other in path.parent.glob("*.yaml")] if path.parent.is_dir() else []
-    return f"\n  = help: {suggest(path.name, sorted(names)[:8])}" if names else ""
+    return f"\n  = help: {suggest_match(path.name, sorted(names)[:8])}" if names else ""
 
 
-def compose(source: Source, what: str = "a space", example: str = "width: 256 | 512") -> tuple[Table, list[Problem]]:
+def parse_yaml(source: SourceText, what: str = "a space", example: str = "width: 256 | 512") -> tuple[MappingNode, list[Problem]]:
     """The top mapping of a YAML text, with the problems of its aliases and keys.
 
     Args:
@@ -78,33 +78,33 @@ def compose(source: Source, what: str = "a space", example: str = "width: 256 | 
         composer = _Composer(source)
         top = composer.document()
     except yaml.reader.ReaderError as error:
-        raise SpaceErrors([_unprintable(source, error)]) from None
+        raise ConfigError([_unprintable(source, error)]) from None
     except yaml.MarkedYAMLError as error:
-        raise SpaceErrors([_syntax(source, error)]) from None
+        raise ConfigError([_syntax(source, error)]) from None
     except (OverflowError, ValueError):  # PyYAML takes any number for a version, or for a character
         mark = composer.loader.get_mark()
-        place = Place(source, mark.line, mark.column, mark.column + 1)
-        raise SpaceErrors([Problem(place, "this number is too large", code="not-yaml")]) from None
+        place = SourcePosition(source, mark.line, mark.column, mark.column + 1)
+        raise ConfigError([Problem(place, "this number is too large", code="not-yaml")]) from None
     if top is None:
         help = f"{what} holds at least one line, such as `{example}`"
-        raise SpaceErrors([Problem(Place(source, 0, 0, 1), "the file is empty", help, code="empty-file")])
-    if not isinstance(top, Table):
-        composer.wrong(top.place, f"{what} is a mapping of keys, such as `{example}`", code="bad-value")
-        raise SpaceErrors(composer.problems)
+        raise ConfigError([Problem(SourcePosition(source, 0, 0, 1), "the file is empty", help, code="empty-file")])
+    if not isinstance(top, MappingNode):
+        composer.report_problem(top.position, f"{what} is a mapping of keys, such as `{example}`", code="bad-value")
+        raise ConfigError(composer.problems)
     return top, composer.problems
 
 
 class _Composer:
     """Makes nodes of PyYAML's events, within limits; an alias shares the node of its anchor, so it costs nothing."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceText) -> None:
         self.source = source
         self.problems: list[Problem] = []
         self.anchors: dict[str, Node | None] = {}  # None while the node is being read
-        self.size = 0  # nodes so far, after aliases are followed
+        self.n_nodes = 0  # nodes so far, after aliases are followed
         self.loader: Any = yaml.SafeLoader(source.text)  # of which only the parser is used
 
-    def wrong(self, place: Place, message: str, help: str | None = None, code: str = "not-yaml") -> None:
+    def report_problem(self, place: SourcePosition, message: str, help: str | None = None, code: str = "not-yaml") -> None:
         """Notes a problem."""
         self.problems.append(Problem(place, message, help, code=code))
 
@@ -123,7 +123,7 @@ class _Composer:
         """The node that begins with ``event``, inside ``depth`` others."""
         if isinstance(event, yaml.AliasEvent):
             return self.alias(event, depth)
-        self.grow(event, 1, depth)
+        self.count_nodes(event, 1, depth)
         if event.anchor in self.anchors:
             raise yaml.composer.ComposerError("found duplicate anchor", None, None, event.start_mark)
         if event.anchor:
@@ -141,7 +141,7 @@ class _Composer:
             items = []
             while not isinstance(item := self.loader.get_event(), yaml.SequenceEndEvent):
                 items.append(self.node(item, depth + 1))
-            return Sequence(self.place(event, item), tuple(items))
+            return SequenceNode(self.position_of(event, item), tuple(items))
         entries = []
         while not isinstance(key := self.loader.get_event(), yaml.MappingEndEvent):
             name, known = self.key(key, depth + 1), len(self.problems)
@@ -150,81 +150,81 @@ class _Composer:
                 del self.problems[known:]  # what is under a key that is none does not matter
             else:
                 entries.append((name, value))
-        return Table(self.place(event, key), tuple(entries))
+        return MappingNode(self.position_of(event, key), tuple(entries))
 
-    def key(self, event: Any, depth: int) -> Text | None:
+    def key(self, event: Any, depth: int) -> ScalarNode | None:
         """A key of a mapping, which must be a plain text; it is no node of its own."""
         known = len(self.problems)
-        self.size -= isinstance(event, yaml.ScalarEvent)
+        self.n_nodes -= isinstance(event, yaml.ScalarEvent)
         node = self.node(event, depth)
-        if not isinstance(node, Text) or node.alias:
+        if not isinstance(node, ScalarNode) or node.alias:
             del self.problems[known:]
-            self.wrong(node.here, "a key must be a word")
-        elif node.text == "<<" and not node.quoted:
+            self.report_problem(node.display_position, "a key must be a word")
+        elif node.text == "<<" and not node.is_quoted:
             help = "write the keys out, or give the whole mapping by `*name`"
-            self.wrong(node.here, "merge keys are not part of the language", help)
+            self.report_problem(node.display_position, "merge keys are not part of the language", help)
         else:
             return node
         return None
 
     def alias(self, event: Any, depth: int) -> Node:
         """The node that an alias refers to."""
-        place, name = self.place(event, event), event.anchor
+        place, name = self.position_of(event, event), event.anchor
         target = self.anchors.get(name)
         size, levels = _extent(target) if target else (0, 0)
-        self.grow(event, 1 + size, depth + levels)
+        self.count_nodes(event, 1 + size, depth + levels)
         if name not in self.anchors:
             help = f"write `&{name}` before the value that is meant, above this line"
-            self.wrong(place, f"the anchor `&{name}` is not defined above this alias", help)
+            self.report_problem(place, f"the anchor `&{name}` is not defined above this alias", help)
         elif target is None:
-            self.wrong(place, f"`*{name}` would contain itself", "anchors may not be used inside themselves")
+            self.report_problem(place, f"`*{name}` would contain itself", "anchors may not be used inside themselves")
         return replace(target, alias=place) if target else Node(place)
 
-    def grow(self, event: Any, nodes: int, depth: int) -> None:
+    def count_nodes(self, event: Any, nodes: int, depth: int) -> None:
         """Counts what ``event`` adds. Raises SpaceErrors where that is too much."""
-        self.size += nodes
-        if self.size > MOST_NODES or depth > DEEPEST:
-            help = f"at most {MOST_NODES:,} values, nested at most {DEEPEST} deep, after following aliases"
-            self.wrong(self.place(event, event), "this file is too large once its aliases are followed", help,
+        self.n_nodes += nodes
+        if self.n_nodes > MAX_NODES or depth > MAX_DEPTH:
+            help = f"at most {MAX_NODES:,} values, nested at most {MAX_DEPTH} deep, after following aliases"
+            self.report_problem(self.position_of(event, event), "this file is too large once its aliases are followed", help,
                        code="too-large")
-            raise SpaceErrors(self.problems)
+            raise ConfigError(self.problems)
 
-    def scalar(self, event: Any) -> Text:
+    def scalar(self, event: Any) -> ScalarNode:
         """A scalar with the place of each of its characters."""
-        place, quoted = self.place(event, event), event.style is not None
+        place, quoted = self.position_of(event, event), event.style is not None
         block = event.style in ("|", ">")
         text = SURROGATE.sub("\ufffd", event.value)
         if text != event.value:
-            self.wrong(place, "an escape in this text stands for half a character", "write the character itself")
+            self.report_problem(place, "an escape in this text stands for half a character", "write the character itself")
         line, column = (place.line + 1, 0) if block else (place.line, place.column + quoted)
-        return Text(place, text, locate(self.source, text, line, column), quoted)
+        return ScalarNode(place, text, locate_characters(self.source, text, line, column), quoted)
 
-    def place(self, first: Any, last: Any) -> Place:
+    def position_of(self, first: Any, last: Any) -> SourcePosition:
         """From the event ``first`` to ``last``, on the first line; of a scalar, without the anchor before it."""
         start, end = first.start_mark, last.end_mark
         line = self.source.lines[start.line] if start.line < len(self.source.lines) else ""
-        anchor = ANCHOR.match(line, start.column) if isinstance(first, yaml.ScalarEvent) else None
+        anchor = ANCHOR_PREFIX.match(line, start.column) if isinstance(first, yaml.ScalarEvent) else None
         column = anchor.end() if anchor else start.column
         stop = end.column if end.line == start.line else len(line)
-        return Place(self.source, start.line, column, max(stop, column + 1))
+        return SourcePosition(self.source, start.line, column, max(stop, column + 1))
 
 
 def _extent(node: Node) -> tuple[int, int]:
     """How many nodes ``node`` is, and how many levels of them lie below it."""
-    inside = [value for _, value in node] if isinstance(node, Table) else getattr(node, "items", ())
+    inside = [value for _, value in node] if isinstance(node, MappingNode) else getattr(node, "items", ())
     extents = [_extent(item) for item in inside]
     return 1 + sum(size for size, _ in extents), max((1 + levels for _, levels in extents), default=0)
 
 
-def _unprintable(source: Source, error: yaml.reader.ReaderError) -> Problem:
+def _unprintable(source: SourceText, error: yaml.reader.ReaderError) -> Problem:
     before = source.text[: error.diversity_by_position]
-    lines = Source("", before).lines
-    place = Place(source, len(lines) - 1, len(lines[-1]), len(lines[-1]) + 1)
+    lines = SourceText("", before).lines
+    place = SourcePosition(source, len(lines) - 1, len(lines[-1]), len(lines[-1]) + 1)
     return Problem(place, f"not a text file: it holds the control character U+{ord(source.text[error.diversity_by_position]):04X}",
                    code="not-a-text-file")
 
 
-def _syntax(source: Source, error: yaml.MarkedYAMLError) -> Problem:
+def _syntax(source: SourceText, error: yaml.MarkedYAMLError) -> Problem:
     mark = error.problem_mark or error.context_mark
     line, column = (mark.line, mark.column) if mark else (0, 0)
     text = source.lines[line] if line < len(source.lines) else ""
@@ -234,15 +234,15 @@ def _syntax(source: Source, error: yaml.MarkedYAMLError) -> Problem:
         text = source.lines[line]
     if "single document" in (error.context or ""):
         help = "remove the line `---`"
-        return Problem(Place(source, line, column, column + 3), "this file holds more than one document", help,
+        return Problem(SourcePosition(source, line, column, column + 3), "this file holds more than one document", help,
                        code="not-yaml")
     begin = error.context_mark
     since = f" that begins in line {begin.line + 1}" if begin and begin.line != line else ""
     message = f"not YAML: {error.problem}" + (f" ({error.context}{since})" if error.context else "")
     if "duplicate anchor" in (error.context or ""):
         help = "give each anchor a name of its own"
-        return Problem(Place(source, line, column, column + 1), "this anchor is defined twice", help, code="not-yaml")
-    return Problem(Place(source, line, column, column + 1), message, _hint(error, text, column), code="not-yaml")
+        return Problem(SourcePosition(source, line, column, column + 1), "this anchor is defined twice", help, code="not-yaml")
+    return Problem(SourcePosition(source, line, column, column + 1), message, _hint(error, text, column), code="not-yaml")
 
 
 def _hint(error: yaml.MarkedYAMLError, text: str, column: int) -> str | None:

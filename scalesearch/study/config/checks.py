@@ -11,10 +11,10 @@ from scalesearch.errors import UserError
 from scalesearch.export.scoring import resolve_decoder_format
 from scalesearch.pareto.objective import Objective
 from scalesearch.space import Constraint, Space
-from scalesearch.space.binding.constants import Reader
-from scalesearch.space.schema.cost_names import OF_PROTOCOL
-from scalesearch.space.syntax.diagnostics import Place
-from scalesearch.space.syntax.nodes import Node, Table
+from scalesearch.space.binding.config_reader import ConfigReader
+from scalesearch.space.schema.cost_names import PROTOCOL_KEY_OF_COST
+from scalesearch.space.syntax.diagnostics import SourcePosition
+from scalesearch.space.syntax.nodes import MappingNode, Node
 from scalesearch.study.config.designs import space_key
 from scalesearch.study.config.objectives import refuse_foreign
 from scalesearch.study.config.sections import misplaced
@@ -31,15 +31,15 @@ class Checks:
         folder: of a data file, where its paths begin; None where the data stand in the study.
     """
 
-    reader: Reader
+    reader: ConfigReader
     file: StudySpec
-    table: Table
-    places: Mapping[str, Place]
+    table: MappingNode
+    places: Mapping[str, SourcePosition]
     folder: Path | None
 
-    def wrong(self, node: Node | Place, message: str, help: str | None = None, code: str = "bad-value") -> None:
+    def wrong(self, node: Node | SourcePosition, message: str, help: str | None = None, code: str = "bad-value") -> None:
         """Notes a problem."""
-        self.reader.wrong(node, message, help, code)
+        self.reader.report_problem(node, message, help, code)
 
     @cached_property
     def data(self) -> DataSpec | None:
@@ -79,7 +79,7 @@ class Checks:
                            message, help, code="given-twice")
         checks = [(partial(refuse_foreign, one, data), self.key(one.name)) for one in objectives]
         if space is not None:
-            at = self.places.get(space_key(self.file.kind, self.places)) or self.table.place
+            at = self.places.get(space_key(self.file.kind, self.places)) or self.table.position
             checks = [(partial(check_model_type, data.task, kind), at) for kind in model_kinds(space)] + checks
         if self.file.recipe is not None:
             checks.append((partial(resolve_decoder_format, self.file.recipe), self.places["recipe"]))
@@ -95,9 +95,9 @@ class Checks:
         named = {**space.protocol, **self.file.protocol}
         costs = {one.name: self.key(one.name) for one in objectives}
         costs |= {name: self.places["budget"] for name in (limit.costs if limit else ()) if name not in costs
-                  and name in OF_PROTOCOL}
+                  and name in PROTOCOL_KEY_OF_COST}
         for cost, place in costs.items():
-            key = OF_PROTOCOL.get(cost)
+            key = PROTOCOL_KEY_OF_COST.get(cost)
             if key is not None and named.get(key) is None:
                 self.wrong(place, f"`{cost}`: the protocol names no {key}", f"add `protocol: {{ {key}: … }}`",
                            code="protocol-incomplete")
@@ -106,7 +106,7 @@ class Checks:
         """The key of an objective in the file."""
         return next(key for key, _ in self.file.objectives if key.text == name)
 
-    def note(self, error: UserError, at: Node | Place) -> None:
+    def note(self, error: UserError, at: Node | SourcePosition) -> None:
         """Notes an error: its problems in a file, or what it says of its key, or else of ``at``."""
         problems = getattr(error, "problems", ())
         self.reader.problems += problems
@@ -116,7 +116,7 @@ class Checks:
 
 def model_kinds(space: Space) -> list[str]:
     """The kinds of model that a space may propose, by its parameter ``model``."""
-    for path, parameter in space.dimensions():
+    for path, parameter in space.parameters():
         if path == "model":
             return [str(option) for option in getattr(parameter, "options", ())]
     return [str(dict(space.sample(Random(0)))["model"])]

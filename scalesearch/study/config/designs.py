@@ -24,9 +24,9 @@ from typing import Any
 
 from scalesearch.errors import UserError
 from scalesearch.space import Space
-from scalesearch.space.binding.constants import Reader, is_none
-from scalesearch.space.syntax.diagnostics import Place
-from scalesearch.space.syntax.nodes import Node, Sequence, Table
+from scalesearch.space.binding.config_reader import ConfigReader, is_none
+from scalesearch.space.syntax.diagnostics import SourcePosition
+from scalesearch.space.syntax.nodes import MappingNode, Node, SequenceNode
 from scalesearch.study.config.rows import ABLATION, GRID, SCALING, SEARCH, Reference, Rows
 from scalesearch.study.config.scaling_rules import EXAMPLE, steps_of
 from scalesearch.study.config.sections import ROW, ReferenceSpec
@@ -42,30 +42,30 @@ BASE = "base"
 Open = Callable[[str], Space]
 
 
-def check_keys(kind: str, table: Table, reader: Reader) -> None:
+def check_keys(kind: str, table: MappingNode, reader: ConfigReader) -> None:
     """Reports keys that a study of ``kind`` does not take, and those that it lacks."""
     given = [key for key, node in table if not is_none(node)]
     for key in given:
         name = key.text.partition(".")[0]
         kinds = OWN.get(name, (kind,))
         if kind not in kinds:
-            reader.wrong(key, f"`{name}` does not belong to a study of kind {kind}",
+            reader.report_problem(key, f"`{name}` does not belong to a study of kind {kind}",
                          f"it belongs to {' or '.join(f'`kind: {one}`' for one in kinds)}", code="key-of-another-kind")
         if kind != SEARCH and name in SEARCHES:
-            reader.wrong(key, f"`{name}` belongs to a search, and a study of kind {kind} trains its rows",
+            reader.report_problem(key, f"`{name}` belongs to a search, and a study of kind {kind} trains its rows",
                          "how often, `seeds` says" if name == "trials" else "remove it", code="key-of-another-kind")
     key, example = NEEDS.get(kind, ("", ""))
     if key and not any(name.text.partition(".")[0] == key for name in given):
-        reader.wrong(table.place, f"a study of kind {kind} needs the key `{key}`", f"such as `{key}: {example}`",
+        reader.report_problem(table.position, f"a study of kind {kind} needs the key `{key}`", f"such as `{key}: {example}`",
                      code="missing-key")
 
 
-def space_key(kind: str, places: Mapping[str, Place]) -> str:
+def space_key(kind: str, places: Mapping[str, SourcePosition]) -> str:
     """The key that says the space: what is searched, or what rows begin with."""
     return BASE if BASE in places or (kind in NEEDS and "space" not in places) else "space"
 
 
-def read_rows(file: StudySpec, space: Space | None, opened: Open, reader: Reader) -> Rows | None:
+def read_rows(file: StudySpec, space: Space | None, opened: Open, reader: ConfigReader) -> Rows | None:
     """Rows of a study; None where it searches, or where they are wrong.
 
     Args:
@@ -75,7 +75,7 @@ def read_rows(file: StudySpec, space: Space | None, opened: Open, reader: Reader
     """
     if file.kind == SEARCH:
         return None
-    if file.kind == GRID and "rows" not in reader.places:
+    if file.kind == GRID and "rows" not in reader.positions:
         return Rows(GRID, (), "", space) if space else None
     designs = _Rows(space, opened, reader)
     if file.kind == GRID:
@@ -88,8 +88,8 @@ def read_rows(file: StudySpec, space: Space | None, opened: Open, reader: Reader
 class _Rows:
     """Makes rows one by one; each problem is noted at the row's place."""
 
-    def __init__(self, space: Space | None, opened: Open, reader: Reader) -> None:
-        self.space, self.opened, self.reader, self.wrong = space, opened, reader, reader.wrong
+    def __init__(self, space: Space | None, opened: Open, reader: ConfigReader) -> None:
+        self.space, self.opened, self.reader, self.wrong = space, opened, reader, reader.report_problem
         self.rows: list[Reference] = []
         self.first: Space | None = None  # of the rows
 
@@ -97,22 +97,22 @@ class _Rows:
         """Rows of a grid."""
         for at, row in enumerate(rows):
             if row is not None:
-                self._explicit(row, self.reader.places[f"rows[{at}]"])
+                self._explicit(row, self.reader.positions[f"rows[{at}]"])
         return self._done(GRID, "rows")
 
     def ablation(self, changes: Node | None) -> Rows | None:
         """The base, and each change of it."""
         self._base()
-        for item in changes.items if isinstance(changes, Sequence) else ():
-            keys = {key.text for key, _ in item} if isinstance(item, Table) else set()
-            if not isinstance(item, Table) or not keys:
+        for item in changes.items if isinstance(changes, SequenceNode) else ():
+            keys = {key.text for key, _ in item} if isinstance(item, MappingNode) else set()
+            if not isinstance(item, MappingNode) or not keys:
                 self.wrong(item, "a change is a mapping", EXAMPLE_OF_CHANGE)
             elif not keys <= set(ROW.fields):
                 answers = {key.text: written(value) for key, value in item}
-                self._add(item.here, ", ".join(f"{key}: {value}" for key, value in answers.items()), [answers])
-            elif (row := self.reader.group(ROW, item, "changes")) is not None:
-                self._explicit(row, item.here)
-        if changes is not None and not (isinstance(changes, Sequence) and changes.items):
+                self._add(item.display_position, ", ".join(f"{key}: {value}" for key, value in answers.items()), [answers])
+            elif (row := self.reader.read_group(ROW, item, "changes")) is not None:
+                self._explicit(row, item.display_position)
+        if changes is not None and not (isinstance(changes, SequenceNode) and changes.items):
             self.wrong(changes, "changes are a list", EXAMPLE_OF_CHANGE)
         return self._done(ABLATION, "changes")
 
@@ -120,7 +120,7 @@ class _Rows:
         """The base, and each step of each rule."""
         self._base()
         rules = {}
-        for rule, value in node if isinstance(node, Table) else ():
+        for rule, value in node if isinstance(node, MappingNode) else ():
             steps = steps_of(rule, value, self.reader.problems.append)
             rules[rule.text] = tuple(name for place, name, changes in steps if self._add(place, name, changes))
         if node is not None and not rules:
@@ -131,28 +131,28 @@ class _Rows:
         names = [row.label for row in self.rows]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            self.wrong(self.reader.places[key], f"two rows are called `{twice}`", "give each a `name` of its own",
+            self.wrong(self.reader.positions[key], f"two rows are called `{twice}`", "give each a `name` of its own",
                        code="name-taken")
         if not names or twice:
             return None
         return Rows(kind, tuple(self.rows), names[0], self.space or self.first, **more)
 
     def _base(self) -> None:
-        self._row(self.reader.places[BASE if BASE in self.reader.places else "space"], BASE, self._space)
+        self._row(self.reader.positions[BASE if BASE in self.reader.positions else "space"], BASE, self._space)
 
-    def _explicit(self, row: ReferenceSpec, place: Place) -> None:
+    def _explicit(self, row: ReferenceSpec, place: SourcePosition) -> None:
         if row.recipe:
             self.wrong(place, f"{row.name}: all rows are trained by the study's recipe", "remove `recipe`")
-        self._row(place, row.name, lambda: (self.opened(row.file) if row.file else self._space()).set(row.set))
+        self._row(place, row.name, lambda: (self.opened(row.file) if row.file else self._space()).with_overrides(row.set))
 
-    def _add(self, place: Place, name: str, changes: Iterable[Mapping[str, str]]) -> bool:
-        return self._row(place, name, lambda: reduce(Space.set, changes, self._space()))
+    def _add(self, place: SourcePosition, name: str, changes: Iterable[Mapping[str, str]]) -> bool:
+        return self._row(place, name, lambda: reduce(Space.with_overrides, changes, self._space()))
 
-    def _row(self, place: Place, name: str, make: Callable[[], Space]) -> bool:
+    def _row(self, place: SourcePosition, name: str, make: Callable[[], Space]) -> bool:
         """Adds a row; returns whether its architecture can be built."""
         try:
             made = make()
-            self.rows.append(Reference(name, made.closed("it"), {}))
+            self.rows.append(Reference(name, made.single_architecture("it"), {}))
         except UserError as error:
             for problem in getattr(error, "problems", ()) or [error]:
                 self.wrong(place, f"{name}: {problem.message}", problem.help, code=problem.code)

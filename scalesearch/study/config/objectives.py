@@ -7,7 +7,7 @@ from scalesearch.data.spec import DataSpec
 from scalesearch.errors import UserError
 from scalesearch.pareto.objective import Objective
 from scalesearch.space.schema.cost_names import COST_NAMES
-from scalesearch.space.syntax.diagnostics import suggest
+from scalesearch.space.syntax.diagnostics import suggest_match
 from scalesearch.tasks import EFFICIENCY_METRICS, METRICS, TASKS
 
 NAMES = (*METRICS, *(name for name in COST_NAMES if not name.startswith("refusals.")))  # which are for limits
@@ -20,7 +20,7 @@ def objective(name: str, direction: str) -> Objective:
         UserError: no such metric or cost, or another direction than ``min`` and ``max``.
     """
     if name not in NAMES:
-        raise UserError(f"there is no metric or cost `{name}`", help=suggest(name, NAMES), code="unknown-metric")
+        raise UserError(f"there is no metric or cost `{name}`", help=suggest_match(name, NAMES), code="unknown-metric")
     if direction not in ("min", "max"):
         meant = next((f"write `{way}`" for way in ("min", "max") if direction.lower().startswith(way)), None)
         raise UserError(f"{name}: the direction is `min` or `max`, not `{direction}`", help=meant, code="bad-direction")

@@ -20,20 +20,20 @@ from pathlib import Path
 
 from scalesearch.errors import UserError
 from scalesearch.feasible.limits import budget_of
-from scalesearch.files import beside, is_name
+from scalesearch.files import is_valid_file_name, resolve_relative
 from scalesearch.library import find_file
 from scalesearch.pareto.objective import Objective
 from scalesearch.schedule.rungs import NO_RUNGS
-from scalesearch.space import Constraint, Space, SpaceErrors, read_space
-from scalesearch.space.binding.constants import Reader, override, placed, read_constants
-from scalesearch.space.binding.other_kinds import refuse_space
-from scalesearch.space.schema.cost_names import LATENCY
-from scalesearch.space.schema.types import Field, Group
+from scalesearch.space import ConfigError, Constraint, Space, read_space
+from scalesearch.space.binding.config_reader import ConfigReader, apply_override, read_constants, with_position
+from scalesearch.space.binding.file_type_check import check_not_space
+from scalesearch.space.schema.cost_names import LATENCY_KEY
+from scalesearch.space.schema.types import SchemaField, SchemaGroup
 from scalesearch.space.space import default_schema
-from scalesearch.space.syntax.diagnostics import Problem, Source
+from scalesearch.space.syntax.diagnostics import Problem, SourceText
 from scalesearch.space.syntax.expressions import Operation
-from scalesearch.space.syntax.nodes import Node, Table, Text, from_text, unfold
-from scalesearch.space.syntax.yaml_reader import compose, read_text
+from scalesearch.space.syntax.nodes import MappingNode, Node, ScalarNode, scalar_from_text, unfold_dotted_keys
+from scalesearch.space.syntax.yaml_reader import parse_yaml, read_text
 from scalesearch.study.config.checks import Checks
 from scalesearch.study.config.data_file import with_data
 from scalesearch.study.config.designs import check_keys, read_rows, space_key
@@ -64,15 +64,15 @@ def read_study(path: Path, sets: Sequence[str] = (), out: Path | None = None) ->
 
 def parse_study(text: str, path: Path, sets: Sequence[str] = (), out: Path | None = None) -> StudySpec:
     """The study that ``text`` describes, as if it stood in the file ``path``; see :func:`read_study`."""
-    table, problems = compose(Source(str(path), text), "a study file", "study: edge")
-    refuse_space(table)
+    table, problems = parse_yaml(SourceText(str(path), text), "a study file", "study: edge")
+    check_not_space(table)
     opened = [one.strip().partition(".")[2].partition("=") for one in sets if one.strip().startswith(OPENED)]
-    reader = Reader(STUDY)
+    reader = ConfigReader(STUDY)
     reader.problems += problems
     table, folder = with_data(table, path, reader)
     for assignment in sets:
         if not assignment.strip().startswith(OPENED):
-            table, other = with_data(override(table, STUDY, assignment), path, reader)
+            table, other = with_data(apply_override(table, STUDY, assignment), path, reader)
             folder = other or folder
     asked = {key.strip(): value.strip() for key, _, value in opened}
     spec = _Study(path, text, table, reader, asked, folder).read(out)
@@ -83,15 +83,15 @@ def parse_study(text: str, path: Path, sets: Sequence[str] = (), out: Path | Non
 
 def at_its_place(error: UserError, spec: StudySpec) -> UserError:
     """Adds file, line and column to ``error``, where it is of a key that the file has."""
-    located = placed(error, spec.places)
-    return shown(located.problems) if isinstance(located, SpaceErrors) and located is not error else error
+    located = with_position(error, spec.places)
+    return shown(located.problems) if isinstance(located, ConfigError) and located is not error else error
 
 
-def shown(problems: Sequence[Problem]) -> SpaceErrors:
+def shown(problems: Sequence[Problem]) -> ConfigError:
     """Error with all problems. The lines of the file in it, and what the command line sets, hold no password."""
-    sources = {one.place.source: replace(one.place.source, name=hide(one.place.source.name)) for one in problems}
-    named = [replace(one, place=replace(one.place, source=sources[one.place.source])) for one in problems]
-    return SpaceErrors(named, hide(str(SpaceErrors(named))))
+    sources = {one.position.source: replace(one.position.source, name=hide(one.position.source.name)) for one in problems}
+    named = [replace(one, position=replace(one.position, source=sources[one.position.source])) for one in problems]
+    return ConfigError(named, hide(str(ConfigError(named))))
 
 
 def one_at_a_time(spec: StudySpec, said: Collection[str], tell: Callable[[str], object]) -> StudySpec:
@@ -112,16 +112,16 @@ def one_at_a_time(spec: StudySpec, said: Collection[str], tell: Callable[[str], 
 class _Study(Checks):
     """Builds a study's parts from the values of its file. Every problem goes to the reader."""
 
-    def __init__(self, path: Path, text: str, table: Table, reader: Reader, opened: Mapping[str, str],
+    def __init__(self, path: Path, text: str, table: MappingNode, reader: ConfigReader, opened: Mapping[str, str],
                  folder: Path | None) -> None:
         """Reads the values. ``opened``: what the command line sets in the space; ``folder``: of a data file."""
-        self.reader, self.places, self.opened, self.folder = reader, reader.places, opened, folder
-        table = replace(table, entries=tuple(unfold(table, reader.problems)))
+        self.reader, self.places, self.opened, self.folder = reader, reader.positions, opened, folder
+        table = replace(table, entries=tuple(unfold_dotted_keys(table, reader.problems)))
         recipe, self.questions = extract_parameters(table.get("recipe"), reader)
         closed = tuple((key, recipe or node) if key.text == "recipe" else (key, node) for key, node in table)
         table = replace(table, entries=closed)
-        given = {"data": None, "recipe": None, "objectives": None, **reader.values(STUDY, table, "")}
-        self.table, self.file = table, STUDY.make(file=path, text=text, places=reader.places, **given)
+        given = {"data": None, "recipe": None, "objectives": None, **reader.read_values(STUDY, table, "")}
+        self.table, self.file = table, STUDY.make(file=path, text=text, places=reader.positions, **given)
 
     def read(self, out: Path | None) -> StudySpec | None:
         """The whole study; None where something is wrong."""
@@ -138,8 +138,8 @@ class _Study(Checks):
         seeds = seeds_of(file.seeds, self.table.get("seeds"), min(trials, file.trials), objectives, rows_only, wrong)
         for key, message, help in wrong:
             self.wrong(places.get(key) or places["seeds"], message, help)
-        if file.name is None and not is_name(name):
-            self.wrong(self.table.place, f"the file's name `{name}` cannot name a study's folder", "give `study: NAME`",
+        if file.name is None and not is_valid_file_name(name):
+            self.wrong(self.table.position, f"the file's name `{name}` cannot name a study's folder", "give `study: NAME`",
                        code="not-a-name")
         folder = out or Path(file.out or f"runs/{name}")
         self.check_folders(folder)
@@ -152,7 +152,7 @@ class _Study(Checks):
         return replace(
             file, name=name, data=self.data, out=folder, space=space, objectives=objectives, rows=rows, trials=trials,
             seeds=seeds, recipe=asked.base_recipe, recipe_space=asked, budget=budget,
-            protocol={key: beside(file.file, str(value)) if key == LATENCY else value
+            protocol={key: resolve_relative(file.file, str(value)) if key == LATENCY_KEY else value
                       for key, value in file.protocol.items() if value is not None},
             proposer=replace(file.proposer, name=file.proposer.name or ("random" if rows_only else "bayes"),
                              seed=file.seed if seed is None else seed),
@@ -167,25 +167,25 @@ class _Study(Checks):
         node = self.file.base if key == "base" else self.file.space
         if node is None:
             if key not in self.places and "rows" not in self.places:
-                self.wrong(self.table.place, f"`{key}` is missing: {STUDY.fields[key].doc}", "such as "
+                self.wrong(self.table.position, f"`{key}` is missing: {STUDY.fields[key].doc}", "such as "
                            f"`{key}: transformer`", code="missing-key")
             return None
         try:
             space = self._described(node, key)
-            return space.set(self.opened) if self.opened else space
+            return space.with_overrides(self.opened) if self.opened else space
         except UserError as error:
             return self.note(error, node)
 
     def _described(self, node: Node, key: str) -> Space:
         """Space that a name, ``{file: …, set: {…}}`` or a mapping of its keys describes."""
-        if isinstance(node, Text) and node.text:
+        if isinstance(node, ScalarNode) and node.text:
             return self._open(node.text)
-        if not isinstance(node, Table):
-            raise UserError(f"expected {STUDY.fields[key].form}", code="bad-value")
+        if not isinstance(node, MappingNode):
+            raise UserError(f"expected {STUDY.fields[key].expected}", code="bad-value")
         if not node.get("file"):
             return Space(node, default_schema(), [])
         given = read_constants(FILE_AND_ANSWERS, node)
-        return self._open(given["file"]).set(given.get("set", {}))
+        return self._open(given["file"]).with_overrides(given.get("set", {}))
 
     def _open(self, name: str) -> Space:
         """Space in a file beside the study's, or of that name among the shipped ones. Raises UserError."""
@@ -195,7 +195,7 @@ class _Study(Checks):
     def _recipe_space(self, objectives: tuple[Objective, ...], rows_only: bool) -> RecipeSpace | None:
         """The recipe and its questions; None where something is wrong."""
         for leaf in self.questions if rows_only else ():
-            self.wrong(leaf.place((0, 0)), f"`{leaf.key}` is open, and a study of kind {self.file.kind} proposes "
+            self.wrong(leaf.position_of((0, 0)), f"`{leaf.key}` is open, and a study of kind {self.file.kind} proposes "
                        "nothing", "give one value, or search (kind: search)", code="open-parameters")
         recipe = self.file.recipe
         if self.reader.problems or recipe is None:
@@ -209,9 +209,9 @@ class _Study(Checks):
 
     def _objectives(self) -> tuple[Objective, ...]:
         node, objectives = self.file.objectives, {}
-        if not isinstance(node, Table) or not node.entries:
+        if not isinstance(node, MappingNode) or not node.entries:
             if node is not None:
-                self.wrong(node, f"objectives: expected {STUDY.fields['objectives'].form}")
+                self.wrong(node, f"objectives: expected {STUDY.fields['objectives'].expected}")
             return ()
         for key, value in node:
             try:
@@ -231,7 +231,7 @@ class _Study(Checks):
         name = runtime if name in (None, NONE) and runtime in EXPORTABLE else name
         if name in (None, NONE) or space is None:
             return budget
-        taken = budget_of(space, from_text("exportable", "", f"refusals.{name} <= 0"))
+        taken = budget_of(space, scalar_from_text("exportable", "", f"refusals.{name} <= 0"))
         return taken if budget is None else replace(
             budget, expression=Operation("and", (budget.expression, taken.expression)))
 
@@ -239,11 +239,11 @@ class _Study(Checks):
         node = self.file.budget
         if node is None or space is None:
             return None
-        if not isinstance(node, Text):
-            return self.wrong(node, f"budget: expected {STUDY.fields['budget'].form}")
+        if not isinstance(node, ScalarNode):
+            return self.wrong(node, f"budget: expected {STUDY.fields['budget'].expected}")
         try:
             return budget_of(space, node)
-        except SpaceErrors as errors:
+        except ConfigError as errors:
             return self.note(errors, node)
 
     def _address(self) -> str | None:
@@ -255,7 +255,7 @@ class _Study(Checks):
         return here or there
 
 
-FILE_AND_ANSWERS = Group({
-    "file": Field("text", doc="a space file, or the name of a shipped one"),
-    "set": Field("node", default="none", read=read_answers, form=ANSWERS, doc="answers, or narrower choices"),
+FILE_AND_ANSWERS = SchemaGroup({
+    "file": SchemaField("text", doc="a space file, or the name of a shipped one"),
+    "set": SchemaField("node", default="none", read=read_answers, expected=ANSWERS, doc="answers, or narrower choices"),
 })

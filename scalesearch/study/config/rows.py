@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from scalesearch.errors import UserError
 from scalesearch.space import Space
-from scalesearch.space.assembly.architecture import Architecture
+from scalesearch.space.assembly.architecture import ModelSpec
 
 SEARCH, GRID, ABLATION, SCALING = "search", "grid", "ablation", "scaling"
 KINDS = (SEARCH, GRID, ABLATION, SCALING)
@@ -26,7 +26,7 @@ class Reference:
     """
 
     label: str
-    architecture: Architecture
+    architecture: ModelSpec
     params: Mapping[str, object] | None = None
     recipe: Mapping[str, object] = field(default_factory=dict)
 
@@ -59,7 +59,7 @@ class Rows:
             data["scaling"] = {"base": self.base, "rules": rules, "held_out": self.held_out}
         return data | ({"left_out": dict(self.left_out)} if self.left_out else {})
 
-    def within(self, misses: Callable[[Architecture], str]) -> "Rows":
+    def within(self, misses: Callable[[ModelSpec], str]) -> "Rows":
         """Rows that are trained under limits. ``misses`` says which limits an architecture misses, or an empty text.
 
         Raises:
@@ -82,7 +82,7 @@ class Rows:
         return replace(self, rows=rows, base=base, left_out={name: why for name, why in reasons.items() if why})
 
 
-def every_combination(space: Space, fits: Callable[[Architecture], bool]) -> tuple[Reference, ...]:
+def every_combination(space: Space, fits: Callable[[ModelSpec], bool]) -> tuple[Reference, ...]:
     """Makes a row for each distinct network of ``space`` that can be built and ``fits``.
 
     It is named by the answers that differ.
@@ -90,13 +90,13 @@ def every_combination(space: Space, fits: Callable[[Architecture], bool]) -> tup
     Raises:
         UserError: they are endless or more than a study trains, or there is none.
     """
-    size = space.size()
+    size = space.n_configurations()
     if size is None or size > MOST:
         count = "without end, since it holds a continuous range" if size is None else f"{size:,}"
         raise UserError(f"space: a grid trains every combination, and this space's are {count}; a grid of at most "
                         f"{MOST:,} is trained. Close some parameters, or search it (kind: search)", key="space",
                         code="grid-too-large")
-    names = short_names([path for path, _ in space.dimensions()])
+    names = short_names([path for path, _ in space.parameters()])
     rows: dict[str, Reference] = {}
     for answers in space.enumerate():
         try:

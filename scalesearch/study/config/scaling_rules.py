@@ -14,11 +14,11 @@
 from collections.abc import Callable
 
 from scalesearch.errors import UserError
-from scalesearch.space.syntax.choices import Alternatives
-from scalesearch.space.syntax.diagnostics import Place, Problem
-from scalesearch.space.syntax.domains import Between, Spec
-from scalesearch.space.syntax.lexer import SyntaxProblem
-from scalesearch.space.syntax.nodes import Node, Sequence, Table, Text
+from scalesearch.space.syntax.composite_domains import AlternativesDomain
+from scalesearch.space.syntax.diagnostics import Problem, SourcePosition
+from scalesearch.space.syntax.domains import Domain, RangeDomain
+from scalesearch.space.syntax.lexer import ValueSyntaxError
+from scalesearch.space.syntax.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from scalesearch.space.syntax.value_parser import parse_value
 
 WORDS = {"deeper": ("encoder.depth",), "wider": ("width",), "heads": ("encoder.heads", "decoder.heads"),
@@ -26,22 +26,22 @@ WORDS = {"deeper": ("encoder.depth",), "wider": ("width",), "heads": ("encoder.h
 EXAMPLE = "such as `deeper: 2 | 3 | 4 | 6`, `{width: 64 | 96, encoder.heads: 4 | 6}`, or a list of such mappings"
 MOST = 1000  # steps of a rule
 Change = dict[str, str]
-Step = tuple[Place, str, tuple[Change, ...]]  # where it stands, its name, and what is changed, one after the other
+Step = tuple[SourcePosition, str, tuple[Change, ...]]  # where it stands, its name, and what is changed, one after the other
 
 
-def steps_of(rule: Text, node: Node, complain: Callable[[Problem], None]) -> list[Step]:
+def steps_of(rule: ScalarNode, node: Node, complain: Callable[[Problem], None]) -> list[Step]:
     """Steps of one rule, from the smallest. What is wrong with it is reported."""
     steps: list[Step] = []
     before: tuple[Change, ...] = ()
     words: tuple[str, ...] = ()
-    for stage in node.items if isinstance(node, Sequence) else (node,):
+    for stage in node.items if isinstance(node, SequenceNode) else (node,):
         try:
             rows = _rows(rule.text, stage)
-        except (UserError, SyntaxProblem) as error:
-            complain(Problem(stage.here, error.message, error.help or EXAMPLE, code=error.code))
+        except (UserError, ValueSyntaxError) as error:
+            complain(Problem(stage.display_position, error.message, error.help or EXAMPLE, code=error.code))
             continue
         changes = [{key: value for name, value in row.items() for key in WORDS.get(name, (name,))} for row in rows]
-        steps += [(stage.here, _name(rule.text, (*words, _words(row))), (*before, change))
+        steps += [(stage.display_position, _name(rule.text, (*words, _words(row))), (*before, change))
                   for row, change in zip(rows, changes)]
         before, words = (*before, changes[-1]), (*words, _words(rows[-1]))
     return steps
@@ -64,15 +64,15 @@ def _rows(rule: str, stage: Node) -> list[Change]:
 
 def _texts(rule: str, stage: Node) -> dict[str, str]:
     """Key to values, as written."""
-    if isinstance(stage, Text):
+    if isinstance(stage, ScalarNode):
         if rule not in WORDS:
             raise UserError(f"`{rule}` does not say which keys grow (words that do: {', '.join(WORDS)})",
                             code="bad-rule")
         return {rule: stage.text}
-    if not isinstance(stage, Table) or not stage.entries:
+    if not isinstance(stage, MappingNode) or not stage.entries:
         raise UserError(f"`{rule}` is a mapping of keys to their values", code="bad-rule")
     for key, value in stage:
-        if not isinstance(value, Text):
+        if not isinstance(value, ScalarNode):
             raise UserError(f"`{key.text}` is to have values, `4 | 8 | 16` or `4..16 step 4`", code="bad-rule")
     return {key.text: value.text for key, value in stage}
 
@@ -104,12 +104,12 @@ def values_of(text: str) -> list[str]:
     return _values(parse_value(text))
 
 
-def _values(spec: Spec) -> list[str]:
-    if isinstance(spec, Alternatives):
+def _values(spec: Domain) -> list[str]:
+    if isinstance(spec, AlternativesDomain):
         return [value for option in spec.options for value in _values(option)]
-    if not isinstance(spec, Between):
+    if not isinstance(spec, RangeDomain):
         return [str(spec)]
-    count, values = spec.range.count(), spec.range.values()
+    count, values = spec.parameter.count(), spec.parameter.values()
     if count is None or values is None:
         raise UserError(f"{spec} is a continuous range; list its values, or give it a step", code="endless")
     if count > MOST:

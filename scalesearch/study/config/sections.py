@@ -27,8 +27,8 @@ from typing import Any
 
 from scalesearch.pareto.noise import CONFIDENCE
 from scalesearch.pareto.objective import Objective
-from scalesearch.space.schema.settings import LARGEST_SEED, REQUIRED, schema_of, setting
-from scalesearch.space.syntax.nodes import Node, Text
+from scalesearch.space.schema.settings import MAX_SEED, REQUIRED, schema_of, setting
+from scalesearch.space.syntax.nodes import Node, ScalarNode
 from scalesearch.study.config.values import (
     ANSWERS,
     LEAST,
@@ -74,23 +74,23 @@ class Resources:
 class ReferenceSpec:
     """Reference to an architecture: a file, or the answers ``set`` in a file or in the study's space."""
 
-    name: str = setting("", "what tables call it", shown="the file's name")
+    name: str = setting("", "what tables call it", default_text="the file's name")
     file: str | None = setting(None, "a space file that leaves nothing open")
     set: Mapping[str, str] = setting({}, "answers, in the file or in the study's space", read=read_answers,
                                      form=ANSWERS)
     recipe: Mapping[str, str] = setting({}, "answers to the recipe's questions", read=read_answers,
                                         form="a mapping such as `{lr: 2e-3}`",
-                                        shown="the first alternative, the middle of a range")
+                                        default_text="the first alternative, the middle of a range")
 
 
 @dataclass(frozen=True)
 class Seeds:
     """Limits of further seeds, after the search."""
 
-    most: int = setting(1, "seeds of one candidate, the one of the search counted", shown=f"{MOST}",
+    most: int = setting(1, "seeds of one candidate, the one of the search counted", default_text=f"{MOST}",
                         synonyms=("max", "seeds", "repeats"))
     trials: int = setting(0, "full trainings with further seeds in all", low=0, unit="trainings",
-                          shown="half as many as `trials`", synonyms=("budget",))
+                          default_text="half as many as `trials`", synonyms=("budget",))
     confidence: float = setting(CONFIDENCE, "of the interval that a difference must leave 0 out of, to count as more "
                                 "than noise", low=0.5, high=0.9999, synonyms=("alpha", "level"))
     references: int = setting(1, f"seeds of each reference or row, on top of `trials` ({OF_ROWS} in a mapping of a "
@@ -114,8 +114,8 @@ class Stop:
     """When a search ends before its trials are used up."""
 
     gain: float = setting(0.01, "growth of the front's hypervolume: it ends once less is expected", read=read_gain,
-                          form="a share such as `1%`", shown="1%", synonyms=("tolerance", "min_delta", "threshold"))
-    within: Amount = setting(Amount(10), "what more would be spent for that", read=read_amount, shown="10",
+                          form="a share such as `1%`", default_text="1%", synonyms=("tolerance", "min_delta", "threshold"))
+    within: Amount = setting(Amount(10), "what more would be spent for that", read=read_amount, default_text="10",
                              form="full trainings, or a length of time such as `2h`", unit="trainings, or a time",
                              synonyms=("patience", "horizon"))
 
@@ -126,14 +126,14 @@ class TeacherSpec:
 
     folders: tuple[str, ...] = setting((), "of a finished training, or a list of several of one vocabulary, which "
                                        "translate together by the mean of their probabilities", key="folder",
-                                       read=read_texts, form="a folder, or a list of folders", shown="none",
+                                       read=read_texts, form="a folder, or a list of folders", default_text="none",
                                        synonyms=("path", "checkpoint", "folders"))
     file: str | None = setting(None, "of a teacher to be trained: a space file")
     set: Mapping[str, str] = setting({}, "of a teacher to be trained: answers, in the file or in the study's space",
                                      read=read_answers, form=ANSWERS)
-    recipe: Recipe | None = setting(None, "how it is trained; without one, as the candidates are", of=RECIPE_SCHEMA,
-                                    shown="the study's")
-    seed: int = setting(1, "of its training", low=0, high=LARGEST_SEED)
+    recipe: Recipe | None = setting(None, "how it is trained; without one, as the candidates are", group_schema=RECIPE_SCHEMA,
+                                    default_text="the study's")
+    seed: int = setting(1, "of its training", low=0, high=MAX_SEED)
     beam: int = setting(5, "of its translations", synonyms=("beam_size", "num_beams"))
     length_penalty: float = setting(1.0, "of its translations", low=0, synonyms=("lenpen", "alpha"))
     mix: bool = setting(False, "candidates learn from the real pairs as well")
@@ -149,7 +149,7 @@ class WarmSpec:
     folders: tuple[str, ...] = setting(REQUIRED, "folders of other studies", key="from", read=read_texts,
                                        form="a folder, or a list of folders", synonyms=("folders", "studies"))
     most: int | None = setting(None, "how many of their fronts are trained here first at most", low=0,
-                               unit="trainings", shown="as many as random proposals at the start", synonyms=("max",))
+                               unit="trainings", default_text="as many as random proposals at the start", synonyms=("max",))
 
     def to_json(self) -> Mapping[str, object]:
         """JSON that a resumed study must agree with."""
@@ -171,7 +171,7 @@ def seeds_of(given: Mapping[str, float] | None, node: Node | None, searched: int
     if objectives and not any(objective.is_measured for objective in objectives):
         wrong.append(("seeds", "seeds: none of the objectives is measured, so another seed gives the same numbers",
                       "remove `seeds`, or add a metric to the objectives"))
-    if rows and isinstance(node, Text):
+    if rows and isinstance(node, ScalarNode):
         return Seeds(references=given.get("most", 1))
     if rows:
         wrong += [(f"seeds.{key}", f"seeds.{key}: it is for a search, and this study trains its rows",

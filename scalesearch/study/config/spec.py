@@ -13,12 +13,12 @@ from scalesearch.pareto.objective import Objective
 from scalesearch.samplers import SAMPLER_NAMES, SamplerSpec
 from scalesearch.schedule.rungs import NO_RUNGS, Rungs
 from scalesearch.space import Constraint, Space
-from scalesearch.space.schema.cost_names import ARTEFACTS, OWN, PROTOCOL_NAMES
-from scalesearch.space.schema.settings import LARGEST_SEED, NAME, REQUIRED, read_name, schema_of, setting
-from scalesearch.space.schema.types import Field, Group
-from scalesearch.space.syntax.diagnostics import Place
+from scalesearch.space.schema.cost_names import ARTIFACT_FORMATS, OWN_VOCABULARY, PROTOCOL_NAMES
+from scalesearch.space.schema.settings import MAX_SEED, NAME_DESCRIPTION, REQUIRED, read_name, schema_of, setting
+from scalesearch.space.schema.types import SchemaField, SchemaGroup
+from scalesearch.space.syntax.diagnostics import SourcePosition
 from scalesearch.space.syntax.nodes import Node
-from scalesearch.space.syntax.parameters import say
+from scalesearch.space.syntax.parameters import format_constant
 from scalesearch.study.config.rows import KINDS, LARGEST, NONE, SEARCH, Rows
 from scalesearch.study.config.sections import (
     REFERENCE,
@@ -68,45 +68,45 @@ def _rungs(shares: tuple[float, ...] = (), **spaced: Any) -> Rungs:
     return Rungs((*shares, 1.0), **eta) if shares else Rungs.geometric(**spaced)
 
 
-SPACED = {name: say(parameter.default) for name, parameter in signature(Rungs.geometric).parameters.items()}
-RUNGS = Group({
-    "first": Field("number", default=SPACED["first"], low=0, high=1, unit="share of a full training",
+SPACED = {name: format_constant(parameter.default) for name, parameter in signature(Rungs.geometric).parameters.items()}
+RUNGS = SchemaGroup({
+    "first": SchemaField("number", default=SPACED["first"], low=0, high=1, unit="share of a full training",
                    doc="where candidates pause first", synonyms=("grace_period", "min_resource", "min_t")),
-    "spacing": Field("number", default=SPACED["spacing"], low=1, doc="each rung is this many times the one before"),
-    "eta": Field("size", default=SPACED["eta"], low=2, doc="of each rung, one in so many goes on",
+    "spacing": SchemaField("number", default=SPACED["spacing"], low=1, doc="each rung is this many times the one before"),
+    "eta": SchemaField("size", default=SPACED["eta"], low=2, doc="of each rung, one in so many goes on",
                  synonyms=("reduction_factor", "halving_rate")),
-    "shares": Field("node", default=NONE, read=read_shares, form="a list of numbers below 1", unit=
+    "shares": SchemaField("node", default=NONE, read=read_shares, expected="a list of numbers below 1", unit=
                     "shares of a full training", doc="the rungs themselves, in place of `first` and `spacing`"),
 }, optional=True, make=_rungs)
-PROPOSER = Group({
-    "kind": Field("word", SAMPLER_NAMES, default="bayes", doc="a short name; `random` where rows are trained",
+PROPOSER = SchemaGroup({
+    "kind": SchemaField("word", SAMPLER_NAMES, default="bayes", doc="a short name; `random` where rows are trained",
                   synonyms=("algorithm", "name", "type", "method", "strategy", "search_alg")),
-    "sampler": Field("text", default=NONE, doc="a class of optuna.samplers, or a sampler that an installed package "
+    "sampler": SchemaField("text", default=NONE, doc="a class of optuna.samplers, or a sampler that an installed package "
                      "registers; its arguments stand beside it", synonyms=("class", "class_name")),
-    "seed": Field("size", default="the study's", low=0, high=LARGEST_SEED, doc="of what is proposed",
+    "seed": SchemaField("size", default="the study's", low=0, high=MAX_SEED, doc="of what is proposed",
                   synonyms=("random_state",)),
-    "startup": Field("size", default="as suits the proposer", doc="random proposals before a model is trusted",
+    "startup": SchemaField("size", default="as suits the proposer", doc="random proposals before a model is trusted",
                      unit="proposals", synonyms=("n_startup_trials", "initial", "num_initial", "warmup_trials")),
-    "population": Field("size", default="20, with nsga2", low=2, doc="of nsga2",
+    "population": SchemaField("size", default="20, with nsga2", low=2, doc="of nsga2",
                         synonyms=("population_size", "pop_size")),
-}, bare="kind", open="sampler", check=_proposer_conflicts, make=_proposer)
+}, shorthand_key="kind", open_key="sampler", check=_proposer_conflicts, make=_proposer)
 EXPORTABLE = (NONE, "ctranslate2")  # the others take everything
-PROTOCOL = Group({
-    "name": Field("word", PROTOCOL_NAMES, default="forward", doc="what is counted: a pass over a pair, or decoding"),
-    "source": Field("size", default="the space's", unit="tokens", doc="length of the source",
+PROTOCOL = SchemaGroup({
+    "name": SchemaField("word", PROTOCOL_NAMES, default="forward", doc="what is counted: a pass over a pair, or decoding"),
+    "source": SchemaField("size", default="the space's", unit="tokens", doc="length of the source",
                     synonyms=("src_len", "source_length")),
-    "target": Field("size", default="the space's", unit="tokens", doc="length of the target",
+    "target": SchemaField("size", default="the space's", unit="tokens", doc="length of the target",
                     synonyms=("tgt_len", "target_length")),
-    "vocab": Field("size", default=f"the space's own, else {CORPUS}", also=(CORPUS,), unit="entries",
+    "vocab": SchemaField("size", default=f"the space's own, else {CORPUS}", special_values=(CORPUS,), unit="entries",
                    doc="of the vocabulary", synonyms=("vocab_size",)),
-    "lengths": Field("word", (CORPUS,), default=NONE, also=(NONE,), doc="source and target as the training text has "
+    "lengths": SchemaField("word", (CORPUS,), default=NONE, special_values=(NONE,), doc="source and target as the training text has "
                      "them in each vocabulary: rounded means of the tokens that a model reads"),
-    "artefact": Field("word", ARTEFACTS, default=NONE, also=(NONE,), doc="format and quantisation of which "
+    "artefact": SchemaField("word", ARTIFACT_FORMATS, default=NONE, special_values=(NONE,), doc="format and quantisation of which "
                       "`artefact.bytes` are; candidates that it cannot hold are infeasible"),
-    "latency": Field("text", default=NONE, doc="file of `scalesearch latency calibrate` that makes "
+    "latency": SchemaField("text", default=NONE, doc="file of `scalesearch latency calibrate` that makes "
                      "`latency.predicted`, ms a sentence; candidates that its format cannot hold are infeasible"),
 })
-RAY = Group({"address": Field("text", default=NONE, doc="HOST:PORT of a running cluster; auto: the one that this "
+RAY = SchemaGroup({"address": SchemaField("text", default=NONE, doc="HOST:PORT of a running cluster; auto: the one that this "
                                                         "machine is part of")})
 
 
@@ -126,49 +126,49 @@ class StudySpec:
 
     file: Path
     text: str
-    places: Mapping[str, Place]
+    places: Mapping[str, SourcePosition]
     sets: tuple[str, ...] = ()
     recipe_space: RecipeSpace = EMPTY_RECIPE_SPACE
-    name: str | None = setting(None, "its name", key="study", read=read_name, form=NAME, shown="the file's name",
+    name: str | None = setting(None, "its name", key="study", read=read_name, form=NAME_DESCRIPTION, default_text="the file's name",
                                synonyms=("name", "study_name"))
     kind: str = setting(SEARCH, "a search, or named architectures in place of one", words=KINDS, synonyms=("type",))
     space: Space = setting(None, "what may be proposed", form=SPACE,
-                           shown="must be given, unless each row is a file",
+                           default_text="must be given, unless each row is a file",
                            synonyms=("search_space", "model", "architecture"))
     base: Node | None = setting(None, "of rows: the architecture that they change", form=SPACE,
-                                shown="the space", synonyms=("baseline",))
+                                default_text="the space", synonyms=("baseline",))
     data: DataSpec = setting(REQUIRED, "what to learn from; `builtin` is the built-in corpus, `data.yaml` a file with "
-                             "these keys, whose paths begin at its folder", of=DATA_SCHEMA,
+                             "these keys, whose paths begin at its folder", group_schema=DATA_SCHEMA,
                              synonyms=("dataset", "corpus"))
     recipe: Recipe = setting(REQUIRED, "how each candidate is trained; a text is a preset's name; what is given as "
-                             "alternatives or a range is searched", of=RECIPE_SCHEMA,
+                             "alternatives or a range is searched", group_schema=RECIPE_SCHEMA,
                              synonyms=("training", "train", "trainer", "hyperparameters"))
     objectives: tuple[Objective, ...] = setting(REQUIRED, "what the front is of",
                                                 form="a mapping of metrics and costs to `min` or `max`, "
                                                      "such as `{bleu: max, params.total: min}`",
                                                 synonyms=("metrics", "objective", "metric", "directions", "goals"))
-    protocol: Mapping[str, str | int] = setting({}, "lengths and vocabulary of which costs are", of=PROTOCOL,
+    protocol: Mapping[str, str | int] = setting({}, "lengths and vocabulary of which costs are", group_schema=PROTOCOL,
                                           synonyms=("cost", "costs"))
     budget: Constraint | None = setting(None, "what every candidate meets",
                                         form="the name of one of the space's budgets, or a condition such as "
                                              "`params.total <= 2M and macs.total <= 40M`",
                                         synonyms=("constraints", "constraint", "limits", "limit", "where", "budgets"))
     exportable: str = setting(NONE, "a format of `scalesearch export` that must take every candidate", words=EXPORTABLE)
-    proposer: SamplerSpec = setting(SamplerSpec("", seed=None), "who proposes candidates", of=PROPOSER,
+    proposer: SamplerSpec = setting(SamplerSpec("", seed=None), "who proposes candidates", group_schema=PROPOSER,
                                     synonyms=("sampler", "algorithm", "optimizer", "optimiser", "searcher",
                                               "search_alg"))
     trials: int = setting(20, "full trainings, or as much compute in a study with rungs", unit="trainings", high=10**6,
-                          shown=f"20; {MOST_TRIALS} where `compute` is given",
+                          default_text=f"20; {MOST_TRIALS} where `compute` is given",
                           synonyms=("n_trials", "num_trials", "num_samples", "max_trials", "samples"))
     compute: float | None = setting(None, "of the search: what training, validating and translating take, restarts "
                                     "included; nothing is begun that would go beyond it by the mean so far",
                                     read=read_time, form="a length of time such as `20h` or `90m`", unit="CPU time",
                                     synonyms=("time", "timeout", "max_time", "cpu_hours", "wall_time"))
-    rungs: Rungs = setting(NO_RUNGS, "where training pauses until a candidate is promoted", of=RUNGS,
+    rungs: Rungs = setting(NO_RUNGS, "where training pauses until a candidate is promoted", group_schema=RUNGS,
                            synonyms=("pruner", "pruning", "asha", "successive_halving", "hyperband"))
-    seeds: Seeds = setting(None, "further seeds for those of the front, or of each row", of=SEEDS,
+    seeds: Seeds = setting(None, "further seeds for those of the front, or of each row", group_schema=SEEDS,
                            synonyms=("replicates", "repeats", "replications", "num_seeds"))
-    stop: Stop | None = setting(None, "when a search ends before its trials are used up; `bayes` foretells it", of=STOP,
+    stop: Stop | None = setting(None, "when a search ends before its trials are used up; `bayes` foretells it", group_schema=STOP,
                                 synonyms=("early_stopping", "terminator", "termination"))
     references: tuple[ReferenceSpec, ...] = setting((), "architectures to train first, for comparison", key="reference",
                                                     items=REFERENCE, form="a file, a mapping, or a list of these",
@@ -183,27 +183,27 @@ class StudySpec:
                                  synonyms=("growth", "scaling"))
     held_out: str = setting(LARGEST, "of a scaling study: the size that each rule's fit is checked by",
                             words=(LARGEST, NONE), synonyms=("holdout",))
-    teacher: TeacherSpec | None = setting(None, "from whose translations every candidate learns", of=TEACHER,
+    teacher: TeacherSpec | None = setting(None, "from whose translations every candidate learns", group_schema=TEACHER,
                                           synonyms=("distillation", "distill"))
-    warm: WarmSpec | None = setting(None, "other studies to begin with", of=WARM, key="warm_start",
+    warm: WarmSpec | None = setting(None, "other studies to begin with", group_schema=WARM, key="warm_start",
                                     synonyms=("warmstart", "points_to_evaluate", "init_from"))
     proxies: bool = setting(True, "zero-cost scores of every candidate before its training",
                             synonyms=("zero_cost", "zero_cost_proxies"))
     workers: int = setting(1, "candidates trained at a time", unit="workers",
                            synonyms=("n_jobs", "max_concurrent", "parallel", "num_workers", "jobs"))
     backend: str = setting("inprocess", "who trains: this process, or Ray", words=BACKENDS,
-                           shown="ray where an address is given, else inprocess", synonyms=("executor", "launcher"))
-    resources: Resources = setting(Resources(), "what each worker gets", of=RESOURCES,
+                           default_text="ray where an address is given, else inprocess", synonyms=("executor", "launcher"))
+    resources: Resources = setting(Resources(), "what each worker gets", group_schema=RESOURCES,
                                    synonyms=("resources_per_trial",))
-    ray: Mapping[str, str] = setting({}, "the cluster to train on", of=RAY, synonyms=("cluster",))
+    ray: Mapping[str, str] = setting({}, "the cluster to train on", group_schema=RAY, synonyms=("cluster",))
     storage: str | None = setting(None, "a database that gets a copy of the study, in Optuna's form", read=read_storage,
                                   form="`embedded`, or a URL such as postgresql://user@host/database",
-                                  shown="embedded", synonyms=("database", "db", "storage_url"))
+                                  default_text="embedded", synonyms=("database", "db", "storage_url"))
     loggers: tuple[str, ...] = setting((), "tools that get a copy of every trial as it ends", read=read_loggers,
                                        form=LOGGERS_FORM, synonyms=("logger", "callbacks", "report_to"))
-    out: Path | None = setting(None, "the study's folder", shown="runs/NAME",
+    out: Path | None = setting(None, "the study's folder", default_text="runs/NAME",
                                synonyms=("output", "output_dir", "folder", "directory", "save_dir"))
-    seed: int = setting(1, "of every training, and of what is proposed", low=0, high=LARGEST_SEED,
+    seed: int = setting(1, "of every training, and of what is proposed", low=0, high=MAX_SEED,
                         synonyms=("random_seed", "random_state"))
     attempts: int = setting(3, "of a training that fails", unit="attempts",
                             synonyms=("max_failures", "retries", "max_retries"))
@@ -218,8 +218,8 @@ class StudySpec:
     @property
     def vocab(self) -> int | str:
         """Vocabulary of the costs: ``own``, a size, or ``corpus`` where neither space nor file give one."""
-        own = self.space is not None and self.space.protocol.get("vocab") == OWN
-        return OWN if own else self.protocol.get("vocab", CORPUS)
+        own = self.space is not None and self.space.protocol.get("vocab") == OWN_VOCABULARY
+        return OWN_VOCABULARY if own else self.protocol.get("vocab", CORPUS)
 
 
 STUDY = schema_of(StudySpec)

@@ -8,10 +8,10 @@ from typing import Any
 
 from scalesearch.blocks.sizes import is_number
 from scalesearch.errors import UserError
-from scalesearch.space.binding.constants import scalar
-from scalesearch.space.schema.types import Complain
-from scalesearch.space.syntax.diagnostics import suggest
-from scalesearch.space.syntax.nodes import Node, Sequence, Table, Text
+from scalesearch.space.binding.config_reader import plain_value
+from scalesearch.space.schema.types import ReportNodeError
+from scalesearch.space.syntax.diagnostics import suggest_match
+from scalesearch.space.syntax.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from scalesearch.study.config.storage_url import storage_url
 
 LEAST = 1e-4  # Ray counts resources in such steps
@@ -31,64 +31,64 @@ class Amount:
     seconds: float = 0.0
 
 
-def read_answers(node: Node, complain: Complain) -> Mapping[str, str]:
+def read_answers(node: Node, complain: ReportNodeError) -> Mapping[str, str]:
     """Key to value in the space language."""
-    if isinstance(node, Table):
+    if isinstance(node, MappingNode):
         return {key.text: written(value) for key, value in node}
-    if not isinstance(node, Text) or node.text:
+    if not isinstance(node, ScalarNode) or node.text:
         complain(node, f"expected {ANSWERS}", None)
     return {}
 
 
 def written(node: Node) -> str:
     """The text of a value, on one line."""
-    if isinstance(node, Table):
+    if isinstance(node, MappingNode):
         return "{" + ", ".join(f"{key.text}: {written(value)}" for key, value in node) + "}"
-    if isinstance(node, Sequence):
+    if isinstance(node, SequenceNode):
         return "[" + ", ".join(map(written, node.items)) + "]"
-    return node.text if isinstance(node, Text) else ""
+    return node.text if isinstance(node, ScalarNode) else ""
 
 
-def read_texts(node: Node, complain: Complain) -> tuple[str, ...]:
+def read_texts(node: Node, complain: ReportNodeError) -> tuple[str, ...]:
     """A text, or a list of texts."""
-    items = node.items if isinstance(node, Sequence) else (node,)
-    texts = tuple(item.text for item in items if isinstance(item, Text) and item.text)
+    items = node.items if isinstance(node, SequenceNode) else (node,)
+    texts = tuple(item.text for item in items if isinstance(item, ScalarNode) and item.text)
     if not texts or len(texts) < len(items):
         complain(node, "expected a folder, or a list of folders", "such as `runs/edge`")
     return texts
 
 
-def read_loggers(node: Node, complain: Complain) -> tuple[str, ...]:
+def read_loggers(node: Node, complain: ReportNodeError) -> tuple[str, ...]:
     """Names of loggers."""
-    items = node.items if isinstance(node, Sequence) else (node,)
+    items = node.items if isinstance(node, SequenceNode) else (node,)
     for item in items:
-        if not isinstance(item, Text) or item.text not in LOGGERS:
-            complain(item, f"expected {LOGGERS_FORM}", suggest(written(item), LOGGERS))
+        if not isinstance(item, ScalarNode) or item.text not in LOGGERS:
+            complain(item, f"expected {LOGGERS_FORM}", suggest_match(written(item), LOGGERS))
     return tuple(written(item) for item in items)
 
 
-def read_shares(node: Node, complain: Complain) -> tuple[float, ...]:
+def read_shares(node: Node, complain: ReportNodeError) -> tuple[float, ...]:
     """A list of numbers."""
-    values = [scalar(item) for item in node.items] if isinstance(node, Sequence) else []
+    values = [plain_value(item) for item in node.items] if isinstance(node, SequenceNode) else []
     if not values or not all(isinstance(value, int | float) for value in values):
         complain(node, "expected a list of numbers below 1", "such as `[0.1, 0.4]`")
         return ()
     return tuple(map(float, values))
 
 
-def read_gain(node: Node, complain: Complain) -> float:
+def read_gain(node: Node, complain: ReportNodeError) -> float:
     """A share, such as ``1%`` or 0.01."""
     text = written(node).strip()
-    value = scalar(Text(node.place, text.removesuffix("%").strip())) if isinstance(node, Text) else None
+    value = plain_value(ScalarNode(node.position, text.removesuffix("%").strip())) if isinstance(node, ScalarNode) else None
     if not is_number(value) or not 0 < value < math.inf:
         complain(node, "expected a share above 0", "such as `1%` or 0.01")
         return 0.0
     return value / 100 if text.endswith("%") else float(value)
 
 
-def read_time(node: Node, complain: Complain) -> float | None:
+def read_time(node: Node, complain: ReportNodeError) -> float | None:
     """A length of time, in seconds."""
-    text = written(node).strip() if isinstance(node, Text) else ""
+    text = written(node).strip() if isinstance(node, ScalarNode) else ""
     found = TIME.fullmatch(text)
     if found is None or not 0 < (seconds := _seconds(found)) <= LONGEST:
         complain(node, "expected a length of time of at most thirty years", "such as `20h`, `90m` or `1h30m`")
@@ -100,9 +100,9 @@ def _seconds(found: re.Match[str]) -> float:
     return sum(size * int(number or 0) for size, number in zip((3600.0, 60.0, 1.0), found.groups()))
 
 
-def read_amount(node: Node, complain: Complain) -> Amount:
+def read_amount(node: Node, complain: ReportNodeError) -> Amount:
     """Full trainings, or a length of time."""
-    text = written(node).strip() if isinstance(node, Text) else ""
+    text = written(node).strip() if isinstance(node, ScalarNode) else ""
     if text.isdigit() and 0 < int(text) <= LONGEST:
         return Amount(trainings=int(text))
     found = TIME.fullmatch(text)
@@ -112,7 +112,7 @@ def read_amount(node: Node, complain: Complain) -> Amount:
     return Amount(seconds=_seconds(found))
 
 
-def read_storage(node: Node, complain: Complain) -> str | None:
+def read_storage(node: Node, complain: ReportNodeError) -> str | None:
     """The URL of a storage, or None for the embedded one."""
     try:
         return storage_url(written(node))
@@ -121,15 +121,15 @@ def read_storage(node: Node, complain: Complain) -> str | None:
         return None
 
 
-def read_custom(node: Node, complain: Complain) -> dict[str, float]:
+def read_custom(node: Node, complain: ReportNodeError) -> dict[str, float]:
     """Resources by the names that a cluster's nodes state."""
-    if not isinstance(node, Table):
+    if not isinstance(node, MappingNode):
         complain(node, "custom resources are a mapping of their names to numbers",
                  'such as `{"accelerator_type:H100": 0.001}`')
         return {}
     amounts: dict[str, float] = {}
     for key, value in node:
-        amount: Any = scalar(value)
+        amount: Any = plain_value(value)
         if key.text in OWN:
             complain(key, f"`{key.text}` is none of a cluster's own",
                      "such are `cpus_per_trial` and `gpus_per_trial`")

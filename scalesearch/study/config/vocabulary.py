@@ -3,7 +3,7 @@
 from collections.abc import Container, Iterable, Iterator
 
 from scalesearch.pareto.objective import Objective
-from scalesearch.space.schema.cost_names import OWN
+from scalesearch.space.schema.cost_names import OWN_VOCABULARY
 from scalesearch.study.config.spec import CORPUS, StudySpec
 from scalesearch.tasks import PER_TOKEN_METRICS, TASKS
 
@@ -13,7 +13,7 @@ Conflict = tuple[str, str, str]  # key, what is wrong, what would be right
 
 def conflicts(spec: StudySpec, objectives: Iterable[Objective], given: Container[str]) -> Iterator[Conflict]:
     """What does not go together; ``spec`` has its space, and ``given`` holds the keys that the file gives."""
-    if spec.vocab == OWN:
+    if spec.vocab == OWN_VOCABULARY:
         yield from _of_own(spec, objectives, given)
     if spec.stop and spec.proposer.name not in ("", FORETELLS):
         yield "stop", f"`{spec.proposer.name}` foretells no gain", f"remove one of the two, or take `{FORETELLS}`"

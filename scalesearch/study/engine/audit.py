@@ -7,7 +7,7 @@ from collections.abc import Callable
 from msgspec import to_builtins
 
 from scalesearch.errors import UserError
-from scalesearch.files import DiskFull, write_json
+from scalesearch.files import DiskFullError, write_json
 from scalesearch.report.fairness import Fairness, Training, words
 from scalesearch.study.executors.base import FAULT, NO_ROOM, Crashed, Job, Runner
 from scalesearch.study.results.audit import (
@@ -107,7 +107,7 @@ class _Audit:
     def _crashed(self, event: Crashed) -> None:
         """Counts a crash; a training that cannot be had counts as failed."""
         if event.kind == NO_ROOM:
-            raise DiskFull(event.reason)
+            raise DiskFullError(event.reason)
         self.crashes[event.job.trial] += event.kind == FAULT
         if not event.again or self.crashes[event.job.trial] >= ATTEMPTS:
             write_json(event.job.folder / RESULT_FILE, {"state": "failed", "reason": event.reason, "metrics": {}})

@@ -9,7 +9,7 @@ import msgspec
 from scalesearch.cost import Protocol, protocol_of
 from scalesearch.data import Corpus, default_cache, load_corpus
 from scalesearch.data.corpus import hash_text
-from scalesearch.errors import UserError, about
+from scalesearch.errors import UserError, error_context
 from scalesearch.study.config.rows import Reference
 from scalesearch.study.config.spec import CORPUS, StudySpec
 from scalesearch.study.trials.study_meta import DataFacts
@@ -70,7 +70,7 @@ def load_corpora(spec: StudySpec, references: tuple[Reference, ...], tell: Calla
     notes: dict[str, None] = {}
     found: dict[int | None, Corpus] = {}
     for size in sizes or (None,):
-        with about("data"):
+        with error_context("data"):
             found[size] = load_corpus(spec.data.with_vocab(size), default_cache(), Path.cwd())
         notes |= dict.fromkeys(f"vocab {size}: {note}" if size and "token" in note else note
                                for note in found[size].notes)

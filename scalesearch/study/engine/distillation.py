@@ -24,7 +24,7 @@ from scalesearch.data import Corpus, DataSpec, Tokenizer, default_cache
 from scalesearch.data.files import expand_path
 from scalesearch.errors import UserError
 from scalesearch.files import read_json, write_json, write_text
-from scalesearch.space.assembly.architecture import Architecture
+from scalesearch.space.assembly.architecture import ModelSpec
 from scalesearch.study.config.sections import ReferenceSpec, TeacherSpec
 from scalesearch.study.config.spec import StudySpec
 from scalesearch.study.engine.setup import reference_space
@@ -34,7 +34,7 @@ from scalesearch.study.monitor.running import CORPUS, SOFT, describe_progress, s
 from scalesearch.study.monitor.running import TEACHER as FOLDER
 from scalesearch.study.trials.record import JobFile, TeacherFacts
 from scalesearch.study.trials.study_meta import DataFacts, TeacherMeta
-from scalesearch.terminal import say
+from scalesearch.terminal import print_text
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.result import RESULT_FILE, Result
 
@@ -65,7 +65,7 @@ class Teacher:
     """
 
     spec: TeacherSpec
-    architectures: tuple[Architecture, ...]
+    architectures: tuple[ModelSpec, ...]
     recipe: Recipe | None = None
     folders: tuple[Path, ...] = ()
 
@@ -102,7 +102,7 @@ def find_teacher(spec: StudySpec, corpus: Corpus) -> Teacher | None:
         return None
     if not wanted.folders:
         space = reference_space(ReferenceSpec("teacher", wanted.file, wanted.set), spec)
-        return Teacher(wanted, (space.closed("teacher: it"),), wanted.recipe or spec.recipe)
+        return Teacher(wanted, (space.single_architecture("teacher: it"),), wanted.recipe or spec.recipe)
     try:
         folders = tuple(expand_path(folder, "teacher") for folder in wanted.folders)
     except UserError as error:
@@ -110,7 +110,7 @@ def find_teacher(spec: StudySpec, corpus: Corpus) -> Teacher | None:
     return Teacher(wanted, tuple(_finished(folder, corpus) for folder in folders), None, folders)
 
 
-def _finished(folder: Path, corpus: Corpus) -> Architecture:
+def _finished(folder: Path, corpus: Corpus) -> ModelSpec:
     """The architecture of the training in ``folder``.
 
     Raises:
@@ -141,7 +141,7 @@ def _finished(folder: Path, corpus: Corpus) -> Architecture:
         raise UserError(f"teacher: {folder} has another vocabulary than the study's data. Train it on the same data "
                         f"and vocab, or have it translate with `scalesearch distill {folder}`, and name what that "
                         "writes under data: distilled", key="teacher", code="teacher-of-another-vocabulary")
-    return read_space(folder / ARCHITECTURE_FILE).closed()
+    return read_space(folder / ARCHITECTURE_FILE).single_architecture()
 
 
 def distilled(spec: StudySpec) -> DataSpec:
@@ -224,7 +224,7 @@ def _run(folder: Path, attempts: int, runner: Runner) -> None:
 def _shown(folder: Path, words: str, console: Console) -> Iterator[None]:
     """A bar on a terminal, a line elsewhere."""
     if not console.is_terminal:
-        say(words, console)
+        print_text(words, console)
         yield
         return
     progress = Progress(folder)
@@ -236,4 +236,4 @@ def _shown(folder: Path, words: str, console: Console) -> Iterator[None]:
 
     with Live(console=console, get_renderable=bar, refresh_per_second=2, transient=True):
         yield
-    say(f"{words}: done", console)
+    print_text(f"{words}: done", console)

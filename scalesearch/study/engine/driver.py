@@ -15,7 +15,7 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial
 
 from scalesearch.errors import UserError
-from scalesearch.files import DiskFull, read_json, write_json, write_text
+from scalesearch.files import DiskFullError, read_json, write_json, write_text
 from scalesearch.report.records import loss_name
 from scalesearch.samplers.candidate_sampler import CandidateSampler
 from scalesearch.schedule.rungs import START_TRIAL, Scheduler
@@ -190,7 +190,7 @@ class Driver:
     def _crashed(self, trial: Trial, reason: str, counts: bool = True, again: bool = True, full: bool = False) -> None:
         trial = self._append(Kind.CRASHED, trial, attempt=trial.attempts, reason=reason, counts=counts)
         if full:
-            raise DiskFull(reason)
+            raise DiskFullError(reason)
         if again and trial.crashes < self.plan.attempts:
             self.callback.message(f"trial {trial.number}: its worker died ({reason}); started again")
             self._submit(trial)

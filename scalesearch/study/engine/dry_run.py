@@ -12,11 +12,11 @@ from rich.table import Table
 
 from scalesearch.data.sources import fingerprint_text
 from scalesearch.errors import UserError
-from scalesearch.files import unwritable
+from scalesearch.files import why_not_writable
 from scalesearch.pareto.noise import format_percent
 from scalesearch.report.labels import brief
-from scalesearch.space.assembly.architecture import Architecture, assemble
-from scalesearch.space.schema.cost_names import OWN
+from scalesearch.space.assembly.architecture import ModelSpec, assemble
+from scalesearch.space.schema.cost_names import OWN_VOCABULARY
 from scalesearch.study.config.sections import WARM_FILE
 from scalesearch.study.config.spec import CORPUS, StudySpec
 from scalesearch.study.engine import setup
@@ -34,7 +34,7 @@ from scalesearch.study.trials.plan import Plan
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Event, Kind, State, Trial
 from scalesearch.study.trials.trials import Trials
-from scalesearch.terminal import make_table, say
+from scalesearch.terminal import make_table, print_text
 
 SHOWN = 8
 ENOUGH = 400  # feasible candidates drawn, after which their share is known to a twentieth of itself
@@ -100,7 +100,7 @@ class DryRun:
             return {**common, **spec.rows.to_json(), "trainings": self.trainings, "architectures": trials}
         assert self.feasibility is not None, "of a search"
         return {**common, "recipe": spec.recipe_space.distribution_texts,
-                "space": {"hash": spec.space.hash, "size": self.size, "parameters": len(spec.space.dimensions())},
+                "space": {"hash": spec.space.hash, "size": self.size, "parameters": len(spec.space.parameters())},
                 "sampled": self.feasibility.samples, "feasible": self.feasibility.feasible,
                 "missed": dict(self.feasibility.missed), "trials": spec.trials, "proposals": trials,
                 "warm_start": self.warm and self.warm.to_json()}
@@ -108,15 +108,15 @@ class DryRun:
     def show(self, console: Console) -> None:
         """Prints it for people."""
         for line in (self._of_rows() if self.spec.rows else self._of_search()):
-            say(line, console)
+            print_text(line, console)
         for line in describe_forecast(self.forecast):
-            say(line, console)
+            print_text(line, console)
         console.print(self._table())
         if self.rates:
             console.print(self._rates_table())
 
     def _common(self) -> list[str]:
-        vocab = "each candidate's own size" if self.spec.vocab == OWN else ""
+        vocab = "each candidate's own size" if self.spec.vocab == OWN_VOCABULARY else ""
         protocol, work = self.evaluator.protocol, [trial.costs.get("macs.once", 0) for trial in self.trials]
         return [f"Costs: protocol {protocol}; {protocol.conventions}", *protocol.once(*work),
                 f"Data: {self.spec.data.describe(vocab)}",
@@ -137,7 +137,7 @@ class DryRun:
         size = "without end (it holds a continuous range)" if self.size is None else f"{self.size:,}"
         return [
             f"Study {spec.name}: {', '.join(map(str, spec.objectives))}",
-            f"Space: {len(spec.space.dimensions())} parameters, size {size}",
+            f"Space: {len(spec.space.parameters())} parameters, size {size}",
             f"Feasible: {odds.feasible / odds.samples:.1%} of {odds.samples} random candidates",
             *(f"  {missed / odds.samples:.1%} miss {name}" for name, missed in odds.missed.items() if missed),
             *self._common(),
@@ -154,7 +154,7 @@ class DryRun:
         rows = [(row["role"], short(row["params"]), f"{row['lr']:.2e}", f"× {row['init']:.2f}", row["optimizer"],
                  row["first"]) for row in self.rates]
         return make_table(("weights", "params", "peak", "init", "by", "such as"), rows, (0, 4, 5),
-                          f"Learning rates of {self.trained[0].architecture}, by group of weights", lines=True)
+                          f"Learning rates of {self.trained[0].architecture}, by group of weights", has_box=True)
 
     def _table(self) -> Table:
         named, asked = self.spec.rows is not None, self.spec.recipe_space.distribution_texts
@@ -166,7 +166,7 @@ class DryRun:
             recipe = (brief(trial.tuned.get(key, "")) for key in asked)
             rows.append([*[trial.label] * named, *costs, trial.architecture or "", *recipe, fate])
         left = [at for at, heading in enumerate(headings) if heading not in ("params", "MACs")]
-        return make_table(headings, rows, left, "Rows" if named else "The first proposals", lines=True)
+        return make_table(headings, rows, left, "Rows" if named else "The first proposals", has_box=True)
 
 
 def dry_run(spec: StudySpec, seconds: float = 0.0) -> DryRun:
@@ -178,7 +178,7 @@ def dry_run(spec: StudySpec, seconds: float = 0.0) -> DryRun:
     Raises:
         UserError: what a real run would refuse as well.
     """
-    if reason := unwritable(spec.out.absolute(), folder=True):
+    if reason := why_not_writable(spec.out.absolute(), is_folder=True):
         raise UserError(f"{spec.out}: cannot be written ({reason}); choose another --out", code="cannot-write")
     corpora = None
     if spec.vocab == CORPUS or "lengths" in spec.protocol or spec.teacher or spec.warm:
@@ -190,7 +190,7 @@ def dry_run(spec: StudySpec, seconds: float = 0.0) -> DryRun:
     within, begun = setup.drop_infeasible_rows(spec, evaluator), StudyDir(spec.out)
     trials = begun.load().trials if begun.begun() else Trials()
 
-    def look_ahead(named: list[Architecture]) -> Forecast | str:
+    def look_ahead(named: list[ModelSpec]) -> Forecast | str:
         return forecast_of(spec, evaluator, named, trials, lambda: corpora or setup.load_data(spec), seconds)
 
     if spec.rows is not None:
@@ -208,7 +208,7 @@ def dry_run(spec: StudySpec, seconds: float = 0.0) -> DryRun:
         warm = WarmStart.read(took) if begun.begun() and took.is_file() else \
             choose(spec.warm, plan, getattr(sampler, "n_startup_trials", 10))
     plan = Plan(evaluator, spec.objectives, spec.trials, references=setup.references(spec))
-    return DryRun(spec, evaluator, first_proposals(plan, sampler), spec.space.size(),
+    return DryRun(spec, evaluator, first_proposals(plan, sampler), spec.space.n_configurations(),
                   estimate_feasibility(evaluator, spec.proposer.seed, enough=ENOUGH), teacher, warm, look_ahead(named))
 
 

@@ -16,7 +16,7 @@ from scalesearch.errors import UserError
 from scalesearch.files import write_json
 from scalesearch.samplers.encoding import decode_params
 from scalesearch.schedule.rungs import Rungs
-from scalesearch.space.assembly.architecture import Architecture
+from scalesearch.space.assembly.architecture import ModelSpec
 from scalesearch.study.config.spec import StudySpec
 from scalesearch.study.engine.corpora import Corpora
 from scalesearch.study.monitor.eta import handed_out
@@ -29,7 +29,7 @@ from scalesearch.study.trials.trials import Trials, trained_share
 from scalesearch.train.effort import OTHER, SCORING, TRAINING_PARTS, Effort, Efforts, sum_efforts
 
 SAMPLES = 48  # random candidates
-Measure = Callable[[Architecture, float], Efforts]  # an architecture and seconds for it, to what a training of it takes
+Measure = Callable[[ModelSpec, float], Efforts]  # an architecture and seconds for it, to what a training of it takes
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Line:
         return {part: less[part] + (more[part] - less[part]) * min(1.0, max(0.0, along)) for part in TRAINING_PARTS}
 
 
-def forecast_of(spec: StudySpec, evaluator: Evaluator, named: Sequence[Architecture], trials: Trials,
+def forecast_of(spec: StudySpec, evaluator: Evaluator, named: Sequence[ModelSpec], trials: Trials,
                 load: Callable[[], Corpora], seconds: float) -> Forecast | str:
     """The forecast of a study, or why there is none; nothing where none was asked for.
 
@@ -182,7 +182,7 @@ def keep_forecast(study: StudyDir, spec: StudySpec, evaluator: Evaluator, plan: 
     return made
 
 
-def foretell(spec: StudySpec, evaluator: Evaluator, named: Sequence[Architecture], measure: Measure, seconds: float
+def foretell(spec: StudySpec, evaluator: Evaluator, named: Sequence[ModelSpec], measure: Measure, seconds: float
              ) -> Forecast:
     """Forecasts a study by measuring its smallest and its largest model for so many ``seconds``.
 
@@ -215,7 +215,7 @@ def measure_training(spec: StudySpec, corpora: Corpora) -> Measure:
 
     from scalesearch.train.scoring.speed import measure_speed
 
-    def measure(architecture: Architecture, seconds: float) -> Efforts:
+    def measure(architecture: ModelSpec, seconds: float) -> Efforts:
         corpus = corpora.by_vocab[architecture.vocab]
         threads = torch.get_num_threads()
         torch.set_num_threads(spec.recipe.threads or spec.resources.threads_per_trial)

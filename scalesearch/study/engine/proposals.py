@@ -11,8 +11,8 @@ from optuna.samplers import BaseSampler
 
 from scalesearch.samplers.candidate_sampler import SpaceExhaustedError
 from scalesearch.space import read_space
-from scalesearch.space.assembly.architecture import Architecture
-from scalesearch.space.schema.cost_names import OWN
+from scalesearch.space.assembly.architecture import ModelSpec
+from scalesearch.space.schema.cost_names import OWN_VOCABULARY
 from scalesearch.study.config.rows import Reference
 from scalesearch.study.optuna_sync.view import SearchStudy
 from scalesearch.study.trials.callback import Callback
@@ -93,18 +93,18 @@ class Proposals:
         self.callback.proposed(trial)
         return trial
 
-    def architecture(self, trial: Trial) -> Architecture:
+    def architecture(self, trial: Trial) -> ModelSpec:
         """Architecture of ``trial``, with the protocol that its costs are of."""
         architecture, protocol = self._architecture(trial), self.plan.evaluator.protocol
-        own = {**protocol.at(architecture.vocab).settings, "vocab": OWN} if architecture.vocab else protocol.settings
+        own = {**protocol.at(architecture.vocab).settings, "vocab": OWN_VOCABULARY} if architecture.vocab else protocol.settings
         return replace(architecture, protocol=own)
 
-    def _architecture(self, trial: Trial) -> Architecture:
+    def _architecture(self, trial: Trial) -> ModelSpec:
         trial = self.study.trials[trial.of] if trial.origin == Origin.REPLICATE and trial.of is not None else trial
         if trial.origin == Origin.REFERENCE:
             named = (one.architecture for one in self.plan.references if one.label == trial.label)
             # One that the file no longer has may still get further seeds.
-            return next(named, None) or read_space(self.study.trial_folder(trial) / "architecture.yaml").closed()
+            return next(named, None) or read_space(self.study.trial_folder(trial) / "architecture.yaml").single_architecture()
         architecture = self.plan.evaluator.architecture(trial.params)
         assert architecture is not None and architecture.id == trial.architecture, "the space's hash was checked"
         return architecture

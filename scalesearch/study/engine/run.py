@@ -26,7 +26,7 @@ from scalesearch.study.transfer.warm_start import begin, choose
 from scalesearch.study.trials.callback import Callback, Callbacks
 from scalesearch.study.trials.record import describe_taught
 from scalesearch.study.trials.study_dir import StudyDir, resumable
-from scalesearch.terminal import say
+from scalesearch.terminal import print_text
 
 
 def launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None = None, measure: float = 0.0,
@@ -49,7 +49,7 @@ def launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None = 
 
 def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None, measure: float,
             callbacks: Sequence[Callback]) -> str:
-    tell = partial(say, console=console)
+    tell = partial(print_text, console=console)
     old, spec = (None, spec) if fork is None else open_old(spec, fork)
     if resume and not StudyDir(spec.out).begun():
         tell(f"nothing to resume in {spec.out}; starting from the beginning")

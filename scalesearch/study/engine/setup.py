@@ -12,7 +12,7 @@ from optuna.samplers import BaseSampler
 
 from scalesearch.cost import protocol_of
 from scalesearch.data import Corpus, default_cache
-from scalesearch.errors import UserError, about
+from scalesearch.errors import UserError, error_context
 from scalesearch.feasible.limits import limits, upper_bounds
 from scalesearch.library import find_file
 from scalesearch.samplers import make_sampler
@@ -134,14 +134,14 @@ def references(spec: StudySpec) -> tuple[Reference, ...]:
     """
     if spec.rows is not None:
         return spec.rows.rows
-    with about("reference"):
+    with error_context("reference"):
         return tuple(_reference(reference, spec) for reference in spec.references)
 
 
 def _reference(reference: ReferenceSpec, spec: StudySpec) -> Reference:
     space = reference_space(reference, spec)
-    architecture = space.closed(f"reference {reference.name}: it")
-    params = params_of(spec.space, space.answer(space.replay({})))
+    architecture = space.single_architecture(f"reference {reference.name}: it")
+    params = params_of(spec.space, space.resolve(space.replay_values({})))
     recipe = spec.recipe_space.default_params(reference.recipe)
     return Reference(reference.name, architecture, None if params is None else {**params, **recipe}, recipe)
 
@@ -152,13 +152,13 @@ def reference_space(reference: ReferenceSpec, spec: StudySpec) -> Space:
     if reference.file is not None:
         beside = spec.file.parent / reference.file
         space = read_space(beside if beside.is_file() else find_file(reference.file, "spaces"))
-    return space.set(reference.set) if reference.set else space
+    return space.with_overrides(reference.set) if reference.set else space
 
 
 def params_of(space: Space, answers: Params) -> Params | None:
     """Params by which the study's space gives ``answers``; None where it never does."""
     try:
-        answered = space.answer(space.replay(answers))
+        answered = space.resolve(space.replay_values(answers))
     except UserError:
         return None
     return answered.params if dict(answered) == dict(answers) else None
@@ -172,7 +172,7 @@ def sampler_of(spec: StudySpec, evaluator: Evaluator) -> BaseSampler | None:
     """
     if spec.rows is not None:
         return None
-    with about("proposer"):
+    with error_context("proposer"):
         return make_sampler(spec.proposer, evaluator.define, partial(evaluator.known, objectives=spec.objectives),
                             evaluator.region, spec.objectives, spec.rungs.shares)
 
@@ -227,7 +227,7 @@ def refuse_other_data(study: StudyDir, digest: str) -> None:
 def refuse_the_unreachable(spec: StudySpec) -> None:
     """Refuses a storage or a cluster that does not answer, before a large corpus is read. Raises UserError."""
     if spec.storage is not None:
-        with about("storage"):
+        with error_context("storage"):
             reach(spec.storage)
     if spec.backend == "ray" and spec.resources.address:
         from scalesearch.study.executors.ray_services import refuse_no_cluster

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scalesearch.errors import UserError
-from scalesearch.files import DiskFull
+from scalesearch.files import DiskFullError
 from scalesearch.study.executors.lease import Taken
 
 Work = Callable[[str], None]  # trains the job in a folder; returns once its result.json is there
@@ -55,7 +55,7 @@ Event = Done | Crashed
 
 def raised(job: Job, error: BaseException) -> Crashed:
     """The end of a job whose work raised ``error``."""
-    if isinstance(error, DiskFull):
+    if isinstance(error, DiskFullError):
         return Crashed(job, str(error), kind=NO_ROOM)
     if isinstance(error, UserError):
         return Crashed(job, str(error), again=False)

@@ -24,7 +24,7 @@ from pathlib import Path
 import msgspec
 from filelock import FileLock, Timeout
 
-from scalesearch.files import peek_json, sweep_parts, write_json
+from scalesearch.files import remove_partial_files, try_read_json, write_json
 from scalesearch.study.trials.record import JobFile
 from scalesearch.study.trials.study_dir import OF_THE_DRIVER
 
@@ -124,7 +124,7 @@ class Lease(SignOfLife):
     """Lease of a trial's folder, for its holder."""
 
     def __init__(self, folder: Path, renew: float = TIMING.renew) -> None:
-        job = peek_json(folder / "job.json", JobFile) or {}
+        job = try_read_json(folder / "job.json", JobFile) or {}
         super().__init__(folder / FILE, {"attempt": job.get("attempt", 1)}, renew)
         self._lost = False
 
@@ -136,7 +136,7 @@ class Lease(SignOfLife):
 
 def read(folder: Path) -> Holder | None:
     """Holder of the lease of ``folder``, dead or alive; None where there is none."""
-    return peek_json(folder / FILE, Holder)
+    return try_read_json(folder / FILE, Holder)
 
 
 def refuse_taken(folder: Path) -> None:
@@ -173,7 +173,7 @@ def held(folder: Path, timing: Timing = TIMING) -> Iterator[Lease]:
     try:
         with FileLock(folder / LOCK, timeout=timing.held):
             outlive(folder, timing)
-            sweep_parts(folder, lambda name: name not in OF_THE_DRIVER)
+            remove_partial_files(folder, lambda name: name not in OF_THE_DRIVER)
             try:
                 with lease.renewed():
                     yield lease

@@ -16,7 +16,7 @@ import ray
 from ray.exceptions import RayError
 
 from scalesearch.errors import UserError
-from scalesearch.signals import restored
+from scalesearch.signals import restored_handlers
 from scalesearch.study.executors.ray_private import patient, private
 from scalesearch.study.trials.study_dir import AGAIN
 
@@ -34,7 +34,7 @@ os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # the runner h
 _own = ExitStack()  # what a Ray of this process's own leaves to be undone
 
 
-@restored()  # Ray installs a handler of SIGTERM that exits with 15
+@restored_handlers()  # Ray installs a handler of SIGTERM that exits with 15
 def connect(address: str | None) -> None:
     """Connects this process to the cluster at ``address``, or starts a Ray of its own. Raises UserError.
 

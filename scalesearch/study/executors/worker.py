@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from scalesearch.files import finite, peek_json, write_json
-from scalesearch.signals import interruptible, stoppable
+from scalesearch.files import replace_non_finite, try_read_json, write_json
+from scalesearch.signals import deferred_signals, interrupt_on_signal
 from scalesearch.study.executors.lease import TIMING, Taken, Timing, held, refuse_taken
 from scalesearch.study.executors.shared_fs import not_there
 from scalesearch.study.trials.record import JobFile
@@ -57,7 +57,7 @@ def _train(place: Path, job: JobFile, team: Any) -> Mapping[str, object]:
     from scalesearch.space import read_space
     from scalesearch.train import Recipe, train
 
-    architecture = read_space(place / "architecture.yaml").closed()
+    architecture = read_space(place / "architecture.yaml").single_architecture()
     corpus = load_corpus(DataSpec.from_mapping(job["data"]).with_vocab(architecture.vocab), Path(job["cache"]))
     recipe, processes = Recipe.from_mapping(job["recipe"]), job.get("processes", 1)
     check_decoder(recipe, architecture.block)
@@ -82,10 +82,10 @@ def _teach(place: Path, job: JobFile) -> Mapping[str, object]:
     def spent() -> dict[str, float]:
         return {"cpu_seconds": before + time.process_time() - start}
 
-    with stoppable() as stop:
+    with deferred_signals() as stop:
         def tell(done: int, total: int) -> None:
             progress({"kind": kind, "done": done, "of": total, **spent()})
-            stop.check()
+            stop.raise_if_requested()
 
         folders, out = [Path(one) for one in job["teacher"]], place / job["prefix"]
         data = DataSpec.from_mapping(job["data"])
@@ -103,12 +103,12 @@ def finish(folder: Path, run: Run, timing: Timing = TIMING) -> None:
         NotShared: this machine does not see the folder.
     """
     _find(folder / "job.json")
-    with interruptible(), held(folder, timing) as lease:
+    with interrupt_on_signal(), held(folder, timing) as lease:
         job = json.loads((folder / "job.json").read_text())
         result, rung = folder / "result.json", folder / rung_file(job.get("rung", -1))
         if result.exists() or rung.exists():  # there is no rung -1: such a job goes to the end
             return
-        made = finite(_traced(folder, job, run))
+        made = replace_non_finite(_traced(folder, job, run))
         if not lease.mine():
             raise Taken(folder.name, over=True)
         write_json(rung if made["state"] == "paused" else result, made)
@@ -181,7 +181,7 @@ class Progress:
 
     def read(self) -> Report:
         """Reads the last report, of whichever process; an empty one where there is none."""
-        return peek_json(self._file, Report) or Report()
+        return try_read_json(self._file, Report) or Report()
 
     def __call__(self, facts: Any) -> None:
         """Notes ``facts``: JSON values, or an object whose fields are.

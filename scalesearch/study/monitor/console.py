@@ -15,7 +15,7 @@ from scalesearch.study.monitor.snapshot import SHOWN_EVENTS, Snapshots
 from scalesearch.study.trials.callback import Callback
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Kind, Trial
-from scalesearch.terminal import say
+from scalesearch.terminal import print_text
 
 
 class Lines(Callback):
@@ -59,7 +59,7 @@ class Screen(Lines):
 def make_console(console: Console, study: StudyDir) -> Iterator[Callback]:
     """Shows ``study`` on ``console`` while inside."""
     if not console.is_terminal:
-        yield Lines(lambda text: say(text, console))
+        yield Lines(lambda text: print_text(text, console))
         return
     screen = Screen(study)
     with Live(console=console, get_renderable=lambda: screen.render(console.width, console.height),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from scalesearch.files import peek_json
+from scalesearch.files import try_read_json
 from scalesearch.schedule.rungs import Rungs
 from scalesearch.study.monitor.format import span
 from scalesearch.study.trials.trial import State
@@ -60,7 +60,7 @@ class Budget:
 
 def read_forecast(folder: Path) -> Forecast | None:
     """The forecast of the study in ``folder``; None where there is none."""
-    return peek_json(folder / FILE, Forecast)
+    return try_read_json(folder / FILE, Forecast)
 
 
 def total(efforts: Mapping[str, Effort]) -> Effort:

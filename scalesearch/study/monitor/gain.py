@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from scalesearch.files import peek_json
+from scalesearch.files import try_read_json
 
 FILE = "gain.json"
 
@@ -32,7 +32,7 @@ class Gain:
 
 def read_gain(folder: Path) -> Gain | None:
     """The latest forecast; None where there is none."""
-    return peek_json(folder / FILE, Gain)
+    return try_read_json(folder / FILE, Gain)
 
 
 def describe_gain(gain: Gain) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from scalesearch.errors import UserError
-from scalesearch.files import peek_json
+from scalesearch.files import try_read_json
 from scalesearch.study.executors.lease import TIMING, SignOfLife, machine, silence
 
 FILE = "owner.json"
@@ -103,7 +103,7 @@ def owner_of(folder: Path, clock: Callable[[], float] = time.time) -> Owner:
     A running one whose process is gone from this machine, and that gave no sign of life since, has stopped. Of one on
     another machine that is silent, nobody knows: its state stays running, and the reason says so.
     """
-    owner = peek_json(folder / FILE, Owner) or Owner(UNKNOWN, "nothing says who runs it")
+    owner = try_read_json(folder / FILE, Owner) or Owner(UNKNOWN, "nothing says who runs it")
     if owner.over:
         return owner
     silent = silence(folder / FILE, clock)

@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from scalesearch.files import peek_json
+from scalesearch.files import try_read_json
 from scalesearch.study.executors import lease
 from scalesearch.study.executors.worker import Progress, Report
 from scalesearch.study.monitor.format import span
@@ -96,7 +96,7 @@ def running_trials(study: StudyDir) -> list[RunningTrial]:
 def running_trial(study: StudyDir, trial: Trial) -> RunningTrial:
     """Reads the progress of ``trial``. A file that is half written, or missing, gives nothing."""
     place, rungs, reached = study.trial_folder(trial), study.meta.rungs, len(trial.rungs)
-    report, owner, job = Progress(place).read(), lease.read(place), peek_json(place / "job.json", JobFile)
+    report, owner, job = Progress(place).read(), lease.read(place), try_read_json(place / "job.json", JobFile)
     if report.kind == "done" and trial.rungs:
         report = Report()  # it is from before the last rung, and not of the training that goes on
     named = trial.origin in (Origin.REFERENCE, Origin.REPLICATE)  # these do not pause
@@ -154,7 +154,7 @@ def running_teacher(study: StudyDir) -> RunningTeacher | None:
     place = study.folder / TEACHER
     stages = [("training", place), ("translating", place / CORPUS)]
     stages += [("softening", place / SOFT)] * bool(study.meta.teacher.soft)
-    left = [peek_json(folder / "result.json", _Left) for _, folder in stages]
+    left = [try_read_json(folder / "result.json", _Left) for _, folder in stages]
     for result in left:
         if result and result.state != "complete":
             return RunningTeacher("failed", result.reason or "failed", 0.0)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from scalesearch.errors import UserError
-from scalesearch.files import peek_json, read_json
+from scalesearch.files import read_json, try_read_json
 from scalesearch.report.fairness import Fairness, Option, Training, fairness
 from scalesearch.study.executors.worker import rung_file
 from scalesearch.study.results.results import Results
@@ -224,7 +224,7 @@ def spread_out(trials: Sequence[Trial], kinds: Mapping[int, Sequence[str]], coun
 def job_of(study: StudyDir) -> JobFile:
     """What every job of the study says. Raises UserError where no trial's is left."""
     for trial in study.trials.candidates():
-        job = peek_json(study.trial_folder(trial) / "job.json", JobFile)
+        job = try_read_json(study.trial_folder(trial) / "job.json", JobFile)
         if job:
             own = {key: value for key, value in job.items() if key not in OF_A_TRIAL}
             return JobFile(**own, seed=study.meta.seed)  # type: ignore[typeddict-item]
@@ -245,7 +245,7 @@ def trainings_of(plan: AuditPlan, member: Member, folder: Path, metric: str) -> 
 
 
 def _training(place: Path, training: Training, metric: str) -> Training:
-    rung, result = peek_json(place / rung_file(0), Result), peek_json(place / RESULT_FILE, Result)
+    rung, result = try_read_json(place / rung_file(0), Result), try_read_json(place / RESULT_FILE, Result)
     loss = rung.metrics.get("valid_loss_per_char") if rung else None
     training = replace(training, rung=loss if rung is None else math.inf if loss is None else float(loss))
     if result is None:

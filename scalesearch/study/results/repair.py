@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from scalesearch.errors import UserError
-from scalesearch.files import peek_json, write_json
+from scalesearch.files import try_read_json, write_json
 from scalesearch.study.trials.event_log import EventLog, sealed, unsealed
 from scalesearch.study.trials.record import make_record
 from scalesearch.study.trials.study_dir import StudyDir
@@ -108,7 +108,7 @@ def _from_records(study: StudyDir, saved: list[str]) -> list[bytes]:
 
 def _recorded(file: Path) -> Trial | None:
     """The trial of a record; None where it is damaged, or lies in another trial's folder."""
-    record = peek_json(file, dict)
+    record = try_read_json(file, dict)
     try:
         trial = Trial.from_json(record or {})
     except ValueError:
@@ -128,7 +128,7 @@ def _mend_records(study: StudyDir, saved: list[str]) -> None:
     """Makes records that are missing or damaged again, where the result is whole."""
     trials: Trials = study.trials
     for trial in trials.having(*ENDED):
-        result = peek_json(study.trial_folder(trial) / RESULT_FILE, Result)
+        result = try_read_json(study.trial_folder(trial) / RESULT_FILE, Result)
         if study.record(trial) is None and result is not None:
             write_json(study.trial_folder(trial) / "record.json", make_record(trial, study.meta.shared, result))
             saved.append(f"the record of trial {trial.number}: from what its training left")

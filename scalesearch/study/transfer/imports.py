@@ -42,7 +42,7 @@ def evaluate_here(study: StudyDir, old: Trial, evaluator: Evaluator, outside: bo
     if params is not None:
         new = evaluator.evaluate({**params, **recipe})
     elif outside:
-        new = evaluator.evaluate_architecture(read_space(folder / "architecture.yaml").closed())
+        new = evaluator.evaluate_architecture(read_space(folder / "architecture.yaml").single_architecture())
         new = replace(new, tuned=evaluator.tuned(recipe))
     else:
         raise UserError("it does not fit this space", code="outside-space")
@@ -57,7 +57,7 @@ def params_here(evaluator: Evaluator, trial: Trial) -> Params | None:
     """Params by which this space describes the architecture of ``trial``; None where it never does."""
     space = evaluator.space
     try:
-        answers = space.answer(space.replay(trial.answers))
+        answers = space.answer(space.replay_values(trial.answers))
         same = space.architecture(answers).id == trial.architecture
     except UserError:
         return None

@@ -16,10 +16,10 @@ from scalesearch.samplers.encoding import decode_params, suggest_params
 from scalesearch.samplers.exact_feasible_sampler import ExactFeasibleSampler
 from scalesearch.samplers.feasible_region import FeasibleRegion
 from scalesearch.samplers.neighbor_batch import NeighborBatchSampler
-from scalesearch.space.assembly.architecture import Architecture
-from scalesearch.space.questionnaire.answers import Answers, AskFunction
+from scalesearch.space.assembly.architecture import ModelSpec
+from scalesearch.space.parameters.param_values import ParamValues, SuggestFunction
 from scalesearch.space.schema.cost_names import COST_NAMES
-from scalesearch.space.syntax.diagnostics import Unbuildable
+from scalesearch.space.syntax.diagnostics import UnbuildableError
 from scalesearch.space.syntax.parameters import Parameter
 from scalesearch.study.config.rows import Reference
 from scalesearch.study.trials.trial import Params, State, Trial
@@ -52,10 +52,10 @@ class Searched:
         """Every parameter of both."""
         return [dimension for part in self.parts for dimension in part.distributions()]
 
-    def answer(self, ask: AskFunction) -> Answers:
+    def answer(self, ask: SuggestFunction) -> ParamValues:
         """The params of both; what they mean, the evaluator says."""
         architecture, recipe = (part.sample_params(ask).params for part in self.parts)
-        return Answers({}, {**architecture, **recipe}, ())
+        return ParamValues({}, {**architecture, **recipe}, ())
 
 
 class Evaluator:
@@ -71,7 +71,7 @@ class Evaluator:
         self.space, self.protocol, self.limits, self.recipe = space, protocol, limits, recipe
         self.searched = Searched(space, recipe) if recipe.parameters else space
         self.names = (BUILDABLE, *dict.fromkeys(limit.text for limit in limits))
-        self._kept: dict[tuple[tuple[str, str], ...], tuple[Trial, Architecture | None]] = {}
+        self._kept: dict[tuple[tuple[str, str], ...], tuple[Trial, ModelSpec | None]] = {}
 
     def define(self, trial: Any) -> Any:
         """All answers where an Optuna trial suggests its parameters: a define-by-run function."""
@@ -112,11 +112,11 @@ class Evaluator:
         return Trial(-1, State.PENDING, architecture=reference.architecture.id,
                      tuned=self.tuned(reference.recipe)).identity
 
-    def architecture(self, params: Params) -> Architecture | None:
+    def architecture(self, params: Params) -> ModelSpec | None:
         """Architecture of ``params``; None where nothing can be built."""
         return self._evaluated(params)[1]
 
-    def _evaluated(self, params: Params) -> tuple[Trial, Architecture | None]:
+    def _evaluated(self, params: Params) -> tuple[Trial, ModelSpec | None]:
         key = tuple(sorted((name, repr(value)) for name, value in params.items() if not name.startswith(KEY_PREFIX)))
         if key not in self._kept:
             if len(self._kept) >= MAX_KEPT:
@@ -124,29 +124,29 @@ class Evaluator:
             self._kept[key] = self._evaluate(params)
         return self._kept[key]
 
-    def _evaluate(self, params: Params) -> tuple[Trial, Architecture | None]:
+    def _evaluate(self, params: Params) -> tuple[Trial, ModelSpec | None]:
         answers = self.space.answer(lambda path, parameter: params[path])
         try:
             architecture = self.space.architecture(answers)
             return self.evaluate_architecture(architecture, params), architecture
-        except Unbuildable as error:  # by itself, or as the artefact whose bytes or latency are asked for
+        except UnbuildableError as error:  # by itself, or as the artefact whose bytes or latency are asked for
             constraints = {name: float(name == BUILDABLE) for name in self.names}
             return Trial(-1, State.INFEASIBLE, params=params, answers=dict(answers), constraints=constraints,
                          reason=str(error)), None
 
-    def evaluate_architecture(self, architecture: Architecture, params: Params | None = None) -> Trial:
+    def evaluate_architecture(self, architecture: ModelSpec, params: Params | None = None) -> Trial:
         """The trial that ``architecture`` is; without ``params``, one that the space could not have proposed."""
-        price = cost(architecture.block, self.protocol.of(architecture.answers))
+        price = cost(architecture.block, self.protocol.of(architecture.config))
 
         def lookup(name: str) -> Any:
-            return price[name] if name in COST_NAMES else architecture.answers[name]
+            return price[name] if name in COST_NAMES else architecture.config[name]
 
         constraints = {BUILDABLE: 0.0} | {
             limit.text: max(-MAX_SLACK, min(MAX_SLACK, limit.slack(lookup))) for limit in self.limits
         }
         missed = [_miss(text, slack) for text, slack in constraints.items() if slack > 0]
         return Trial(-1, State.INFEASIBLE if missed else State.PENDING, params=params or {},
-                     in_space=params is not None, architecture=architecture.id, answers=dict(architecture.answers),
+                     in_space=params is not None, architecture=architecture.id, answers=dict(architecture.config),
                      costs=flat(price), constraints=constraints, reason="; ".join(missed))
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from scalesearch.errors import UserError
-from scalesearch.files import room_for, sync_folder
+from scalesearch.files import disk_full_guard, sync_folder
 from scalesearch.study.trials.trial import Event, Kind
 
 SEAL = b', "crc": "'
@@ -34,7 +34,7 @@ class EventLog:
             OSError: the disk is gone; the log is left as it was.
             DiskFull: there is no room; likewise.
         """
-        with room_for(self.file), self.file.open("ab", buffering=0) as file:
+        with disk_full_guard(self.file), self.file.open("ab", buffering=0) as file:
             size = file.tell()
             number = 1 + (self._end[1] if size == self._end[0] else len(self.lines()))
             line = sealed({"line": number, "event": kind, "trial": trial, "time": now(), **facts})

@@ -29,7 +29,7 @@ import msgspec
 from filelock import FileLock, Timeout
 
 from scalesearch.errors import UserError
-from scalesearch.files import DiskFull, make_folder, read_json, sweep_parts, write_json, write_text
+from scalesearch.files import DiskFullError, make_folder, read_json, remove_partial_files, write_json, write_text
 from scalesearch.study.config.storage_url import hide
 from scalesearch.study.trials.event_log import EventLog
 from scalesearch.study.trials.record import SCORES, Record
@@ -169,7 +169,7 @@ class StudyDir:
                             code="cannot-write") from None
         try:
             for folder in (self.folder, *self.folder.glob("trials/*")):
-                sweep_parts(folder, lambda name: name in OF_THE_DRIVER)
+                remove_partial_files(folder, lambda name: name in OF_THE_DRIVER)
             write_text(note, f"process {os.getpid()} on {platform.node()}")
             yield
         finally:
@@ -186,9 +186,9 @@ def resumable(folder: Path) -> Iterator[None]:
     """
     try:
         yield
-    except DiskFull as full:
+    except DiskFullError as full:
         text = str(full)
-        raise DiskFull(text if "--resume" in text else f"{text} with --resume: what finished is safe") from full
+        raise DiskFullError(text if "--resume" in text else f"{text} with --resume: what finished is safe") from full
     except (ConnectionError, BrokenPipeError, TimeoutError):
         raise
     except OSError as error:

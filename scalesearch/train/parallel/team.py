@@ -22,7 +22,7 @@ import torch.multiprocessing as mp
 from torch import Tensor
 
 from scalesearch.errors import UserError
-from scalesearch.signals import STOPS
+from scalesearch.signals import STOP_SIGNALS
 
 TIMEOUT = timedelta(days=7)  # a follower waits while the leader decodes; a dead process closes its connections at once
 START_SECONDS = 300.0  # until every process has loaded PyTorch, on a busy machine
@@ -136,17 +136,17 @@ def local_team(size: int, cuda: bool, threads: int | None, follow: Callable[[Tea
 def _start(size: int, port: int, cuda: bool, threads: int, follow: Callable[[Team], object]) -> mp.ProcessContext:
     """Starts the followers with signals blocked (a mask is inherited): the leader alone handles them."""
     ensure_running()  # it unblocks them when it starts, so not in the stretch below
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         return mp.start_processes(_follower, (size, port, cuda, threads, follow), size - 1, join=False, daemon=True,
                                   start_method="spawn")
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
 
 
 def _follower(index: int, size: int, port: int, cuda: bool, threads: int, follow: Callable[[Team], object]) -> None:
     """Main function of the process of rank ``index + 1``."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     store = dist.TCPStore("127.0.0.1", port, size, is_master=False)

@@ -8,7 +8,7 @@ import torch
 from scalesearch.blocks.core import SRC
 from scalesearch.blocks.maps.dextra import DExTra
 from scalesearch.nn.build import build_module
-from scalesearch.space import Space, Unbuildable
+from scalesearch.space import Space, UnbuildableError
 from scalesearch.testing.checks import check_model
 from scalesearch.testing.random_models import random_architecture, small_space
 
@@ -40,8 +40,8 @@ def test_the_first_maps_groups_meet_in_the_second_by_shuffling() -> None:
 def test_sizes_that_do_not_divide_are_refused(width: int, depth: int, key: str) -> None:
     unit = f"{{ dextra: {{ depth: {depth}, groups: 4 }} }}"
     space = Space.parse(f"width: {width}\nencoder: {{ heads: 1, lift: {unit} }}\ndecoder: {{ heads: 1 }}")
-    with pytest.raises(Unbuildable) as caught:
-        space.closed()
+    with pytest.raises(UnbuildableError) as caught:
+        space.single_architecture()
     assert caught.value.path == f"encoder.lift.{key}".strip(".")
     assert str(width // 2 if key else width) in str(caught.value)
 

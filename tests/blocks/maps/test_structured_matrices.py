@@ -56,7 +56,7 @@ def test_a_table_is_looked_up_and_multiplied_by_as_one_matrix(kind: str, tie: st
     """37 tokens have no even factors: products have 40 rows, and scores of none but the 37."""
     space = Space.parse(f"width: 24\nembedding: {{ tie: {tie}, positions: none }}\nmatrices.embedding: {kind}\n"
                         "encoder: { depth: 1, heads: 2 }\ndecoder: { depth: 1, heads: 2 }")
-    made = build_model(space.closed().block, vocab=37, dtype=torch.float64).requires_grad_(False)
+    made = build_model(space.single_architecture().block, vocab=37, dtype=torch.float64).requires_grad_(False)
     matrix, x = made.embedding.target.table(torch.arange(37)), torch.randn(5, 24, dtype=torch.float64)
     assert made.logits(x).shape == (5, 37)
     if tie != "none":
@@ -69,16 +69,16 @@ def test_a_table_is_looked_up_and_multiplied_by_as_one_matrix(kind: str, tie: st
 def test_a_table_of_products_weighs_8_192_for_each_at_the_size_of_shapeshifter() -> None:
     """With 32,768 x 512 (Panahi et al. 2021); scores take 589,824 multiply-adds for each, from either factor first."""
     text = "width: 512\nencoder.depth: 1\ndecoder.depth: 1\nmatrices.embedding: kronecker(5)"
-    bill = cost(Space.parse(text).closed().block, find_protocol("forward", 1, 1, 32768))
+    bill = cost(Space.parse(text).single_architecture().block, find_protocol("forward", 1, 1, 32768))
     assert (bill["params.embedding"], bill["macs.output"]) == (5 * 8192, 5 * 589_824)
 
 
 def test_tables_of_other_embeddings_have_a_structure_where_no_output_is_tied_to_them() -> None:
     for text in ("embedding: { factorised: { rank: 4 } }", "embedding: { dextra: { rank: 8, groups: 2 } }"):
         with refuses("unbuildable", "embedding.tie: none"):
-            Space.parse(f"width: 16\nembedding.tie: all\n{text}\nmatrices.embedding: kronecker(2)").closed()
+            Space.parse(f"width: 16\nembedding.tie: all\n{text}\nmatrices.embedding: kronecker(2)").single_architecture()
     with refuses("unbuildable", key="matrices.output"):
-        Space.parse("width: 16\nmatrices.output: kronecker(2)").closed()
+        Space.parse("width: 16\nmatrices.output: kronecker(2)").single_architecture()
 
 
 def test_one_place_has_one_structure_and_sizes_must_divide() -> None:

@@ -65,7 +65,7 @@ def test_what_people_see(space: Path, tmp_path: Path) -> None:
         {name: str(value) for name, value in (costs | answers).items()} for costs, answers in points]
     # Answers are written as the language, and so --set, takes them; `cycle(1..2)` alone is a parameter within one.
     costs, answers = next(point for point in points if "(" not in "".join(point[1]))
-    closed = read_space(space).set(answers).closed()
+    closed = read_space(space).with_overrides(answers).single_architecture()
     bill = cost(closed.block, protocol_of(closed.protocol))
     assert {name: bill[name] for name in costs} == costs
 

@@ -79,9 +79,9 @@ def test_every_family_decodes_as_ours_with_a_cache_and_without(trained, tmp_path
         assert theirs.model.num_parameters() == sum(weight.numel() for weight in model.parameters())
         rows = sources(vocab, rng)
         most = length_limits(model, padded(rows)).tolist()
-        assert theirs.greedy(rows, most) == greedy_search(model, padded(rows)).best_ids(), architecture.answers
+        assert theirs.greedy(rows, most) == greedy_search(model, padded(rows)).best_ids(), architecture.config
         plain, uncached = (theirs.model.generate(padded(rows), num_beams=3, use_cache=cache) for cache in (True, False))
-        assert torch.equal(plain, uncached), architecture.answers
+        assert torch.equal(plain, uncached), architecture.config
 
 
 def test_sentences_that_end_by_themselves_decode_as_ours_and_beams_find_no_worse(trained, tmp_path):

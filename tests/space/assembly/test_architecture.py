@@ -4,7 +4,7 @@ import pytest
 
 from scalesearch.cost import cost, find_protocol
 from scalesearch.space import Space
-from scalesearch.space.assembly.architecture import Unbuildable, assemble
+from scalesearch.space.assembly.architecture import UnbuildableError, assemble
 from tests.architectures import answers
 from tests.errors import refuses
 
@@ -71,7 +71,7 @@ def test_another_network_has_another_id(change) -> None:
     ],
 )
 def test_what_cannot_be_built_says_where_and_why(change, path: str, reason: str) -> None:
-    with pytest.raises(Unbuildable) as caught:
+    with pytest.raises(UnbuildableError) as caught:
         assemble(answers(**change))
     assert caught.value.path == path
     assert reason in caught.value.reason
@@ -89,8 +89,8 @@ def test_borrowed_attention_is_billed_once() -> None:
 def test_a_closed_space_is_one_architecture_and_an_open_one_names_its_keys():
     space = Space.parse("width: 64\nencoder: {depth: 2 | 4, heads: 2}\ndecoder: {depth: 2, heads: 2}\n", "small.yaml")
     with refuses("open-parameters", "small.yaml", "encoder.depth"):
-        space.closed()
+        space.single_architecture()
     with refuses("open-parameters", "encoder.depth", place="teacher: it"):
-        space.closed("teacher: it")
-    closed = space.set({"encoder.depth": "4"})
-    assert closed.closed() == next(closed.architecture(answers) for answers in closed.enumerate())
+        space.single_architecture("teacher: it")
+    closed = space.with_overrides({"encoder.depth": "4"})
+    assert closed.single_architecture() == next(closed.architecture(answers) for answers in closed.enumerate())

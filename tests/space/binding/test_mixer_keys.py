@@ -3,7 +3,7 @@
 import pytest
 
 from scalesearch.blocks.mixers import MIXERS
-from scalesearch.space import Space, SpaceErrors
+from scalesearch.space import ConfigError, Space
 from tests.blocks.test_own_mixer import LightConv
 
 FLAT = """
@@ -51,7 +51,7 @@ def test_keys_of_attention_mean_the_same_beside_the_mixer_and_inside() -> None:
 def test_either_spelling_can_be_set(key: str, value: str) -> None:
     own = {"encoder.mixer.attention.heads": "encoder.heads", "share.encoder.mixing": "share.encoder.attention"}[key]
     for text in (FLAT, NESTED):
-        assert Space.parse(text).set({key: value}) == Space.parse(FLAT).set({own: value})
+        assert Space.parse(text).with_overrides({key: value}) == Space.parse(FLAT).with_overrides({own: value})
 
 
 def test_either_spelling_is_a_name_in_expressions() -> None:
@@ -63,7 +63,7 @@ def test_either_spelling_is_a_name_in_expressions() -> None:
 @pytest.mark.parametrize("lines", ["encoder: { heads: 2, mixer: { attention: { heads: 4 } } }",
                                    "share: { encoder: { mixing: one, attention: one } }"])
 def test_both_spellings_at_once_are_refused(lines: str) -> None:
-    with pytest.raises(SpaceErrors) as caught:
+    with pytest.raises(ConfigError) as caught:
         Space.parse(f"width: 16\n{lines}\n")
     assert [problem.place.line for problem in caught.value.problems] == [1]
 
@@ -81,16 +81,16 @@ def test_keys_of_a_mixer_come_up_with_it_alone(lightconv: None) -> None:
 def test_sheets_are_counted_without_being_listed(lightconv: None) -> None:
     space = Space.parse(MIXED)
     sheets = list(space.enumerate())
-    assert space.size() == len(sheets) == len(set(sheets)) == 2 * (3 * 2 + 2) * 2 * (2 + 1)
-    assert len({space.architecture(sheet).id for sheet in sheets if not space.problems_of(sheet)}) > len(sheets) / 2
+    assert space.n_configurations() == len(sheets) == len(set(sheets)) == 2 * (3 * 2 + 2) * 2 * (2 + 1)
+    assert len({space.architecture(sheet).id for sheet in sheets if not space.violated_constraints(sheet)}) > len(sheets) / 2
 
 
 def test_an_architecture_with_another_mixer_is_a_file(lightconv: None) -> None:
     space = Space.parse(MIXED)
     for answers in list(space.enumerate())[::7]:
-        if not space.problems_of(answers):
+        if not space.violated_constraints(answers):
             network = space.architecture(answers)
-            assert Space.parse(network.to_yaml()).closed().id == network.id
+            assert Space.parse(network.to_yaml()).single_architecture().id == network.id
 
 
 @pytest.mark.parametrize(("lines", "places"), [
@@ -105,16 +105,16 @@ def test_keys_of_attention_where_there_is_none_are_refused(lightconv: None, line
     if not places:
         Space.parse(text)
         return
-    with pytest.raises(SpaceErrors) as caught:
+    with pytest.raises(ConfigError) as caught:
         Space.parse(text)
     assert [(problem.code, problem.place.line) for problem in caught.value.problems] == [
         ("unused-key", line) for line in places]
 
 
 def test_setting_another_mixer_takes_attention_s_keys_away(lightconv: None) -> None:
-    space = Space.parse(FLAT).set({"encoder.mixer": "lightconv", "share.encoder.attention": "own",
+    space = Space.parse(FLAT).with_overrides({"encoder.mixer": "lightconv", "share.encoder.attention": "own",
                                    "share.decoder.self": "own"})
     assert "encoder.heads" not in next(space.enumerate())
-    with pytest.raises(SpaceErrors) as caught:
-        Space.parse(FLAT).set({"encoder.heads": "2", "encoder.mixer": "lightconv"})
+    with pytest.raises(ConfigError) as caught:
+        Space.parse(FLAT).with_overrides({"encoder.heads": "2", "encoder.mixer": "lightconv"})
     assert [problem.code for problem in caught.value.problems] == ["unused-key"]

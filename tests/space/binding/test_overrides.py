@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from scalesearch.space import SpaceErrors
+from scalesearch.space import ConfigError
 from tests.space.small import small
 
 FILE = """
@@ -25,7 +25,7 @@ def changed(**sets):
 
 
 def dimension(space, name):
-    return str(dict(space.dimensions()).get(name))
+    return str(dict(space.parameters()).get(name))
 
 
 def test_a_value_is_replaced_by_anything_the_language_can_say():
@@ -90,10 +90,10 @@ def test_a_key_inside_a_kind_leaves_the_condition_that_offers_the_kind(ffn):
 
 
 def test_a_kind_that_a_condition_does_not_offer_has_no_keys():
-    with pytest.raises(SpaceErrors) as caught:
+    with pytest.raises(ConfigError) as caught:
         small("width: 4 | 8\nencoder.ffn: { one of: relu if width > 4 else none, pg: { ratio: 2 } }\n")
     assert [problem.code for problem in caught.value.problems] == ["unused-key"]
-    with pytest.raises(SpaceErrors) as caught:
+    with pytest.raises(ConfigError) as caught:
         small("width: 4 | 8\nencoder.ffn: relu if width > 4 else none\n").set({"encoder.ffn.pg.ratio": "2"})
     assert [problem.code for problem in caught.value.problems] == ["unknown-key"]
 
@@ -160,12 +160,12 @@ def test_lists_calls_and_references_need_no_quotes():
     ],
 )
 def test_errors_point_into_the_option(sets, message):
-    with pytest.raises(SpaceErrors) as caught:
+    with pytest.raises(ConfigError) as caught:
         small(FILE).set(sets)
     assert str(caught.value) == message
 
 
 def test_all_errors_are_shown_together():
-    with pytest.raises(SpaceErrors) as caught:
+    with pytest.raises(ConfigError) as caught:
         small(FILE).set({"width": "x", "encoder.depth": "0", "norms": "pre", "decoder.ffn": "geglu"})
     assert len(caught.value.problems) == 4

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scalesearch.space import Space, SpaceErrors
+from scalesearch.space import ConfigError, Space
 from tests.errors import refuses
 from tests.space.small import SMALL, small
 
@@ -40,14 +40,14 @@ def test_a_constraint_is_refused_only_where_no_sheet_satisfies_it(text):
     free = small(BASE)
     try:
         space = small(f"{BASE}where:\n  - {text}\n")
-    except SpaceErrors as errors:
+    except ConfigError as errors:
         assert "no candidate can satisfy this constraint" in str(errors)
         probe = small(f"{BASE}where:\n  - ({text}) or params.total > 0\n").where[0].expression.operands[0]
-        from scalesearch.space.questionnaire.constraints import Constraint
+        from scalesearch.space.parameters.constraints import Constraint
 
-        assert not any(Constraint(probe, None).holds(sheet.__getitem__) for sheet in free.enumerate())
+        assert not any(Constraint(probe, None).is_satisfied(sheet.__getitem__) for sheet in free.enumerate())
     else:
-        assert any(not space.problems_of(sheet) for sheet in space.enumerate())
+        assert any(not space.violated_constraints(sheet) for sheet in space.enumerate())
 
 
 def test_only_the_keys_that_a_constraint_names_are_enumerated():
@@ -71,7 +71,7 @@ def test_conditions_tie_only_what_they_mention():
 
 
 def test_what_is_too_tangled_to_count_says_so(monkeypatch):
-    monkeypatch.setattr("scalesearch.space.questionnaire.count.MOST_LISTED", 100)
+    monkeypatch.setattr("scalesearch.space.parameters.count.MAX_ENUMERATED", 100)
     space = small("width: 1..200\nencoder.depth: 1 | 2 if width > 100 else 3\n")
     with refuses("too-tangled", 100):
         space.size()
@@ -81,7 +81,7 @@ def test_a_schedule_that_fits_some_depth_is_let_through():
     small("width: 4\nencoder.depth: 4..6\nshare.encoder.ffn: cycle(5)\n")
     small("width: 4\nencoder.depth: = width + 1\nshare.encoder.ffn: cycle(7)\n")  # the depth is not listed: no proof
     with refuses("no-depth-fits"):
-        Space.of({"width": 4, "encoder": {"depth": "3 | 4"}, "share": {"encoder.ffn": "cycle(5..7)"}}, SMALL)
+        Space.from_python({"width": 4, "encoder": {"depth": "3 | 4"}, "share": {"encoder.ffn": "cycle(5..7)"}}, SMALL)
 
 
 BROKEN = """\
@@ -97,7 +97,7 @@ where:
 
 
 def test_reading_and_meaning_are_complained_about_at_once() -> None:
-    with pytest.raises(SpaceErrors) as caught:
+    with pytest.raises(ConfigError) as caught:
         Space.parse(BROKEN)
     lines = [(problem.place.line + 1, problem.message) for problem in caught.value.problems]
     assert [line for line, _ in lines] == [1, 2, 3, 3, 6, 7]
@@ -106,6 +106,6 @@ def test_reading_and_meaning_are_complained_about_at_once() -> None:
 
 def test_what_depends_on_a_broken_key_is_left_in_peace() -> None:
     """head_dim is computed from a broken key: nothing can be said of line 8."""
-    with pytest.raises(SpaceErrors) as caught:
+    with pytest.raises(ConfigError) as caught:
         Space.parse(BROKEN)
     assert all(problem.place.line != 7 for problem in caught.value.problems)

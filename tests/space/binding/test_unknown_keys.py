@@ -2,7 +2,7 @@
 
 import pytest
 
-from scalesearch.space import Space, SpaceErrors
+from scalesearch.space import ConfigError, Space
 
 
 @pytest.mark.parametrize(("line", "names"), [
@@ -14,13 +14,13 @@ from scalesearch.space import Space, SpaceErrors
     ("ffn: { zzz: 1 }", ["`relu`", "`self_gated`"]),  # nothing like it
 ])
 def test_the_help_names_what_was_meant(line: str, names: list[str]) -> None:
-    with pytest.raises(SpaceErrors) as caught:
+    with pytest.raises(ConfigError) as caught:
         Space.parse(f"width: 32\nencoder:\n  {line}\n")
     problem = next(one for one in caught.value.problems if one.code == "unknown-key")
     assert all(name in (problem.help or "") for name in names), problem.help
 
 
 def test_of_several_places_the_nearest_is_named() -> None:
-    with pytest.raises(SpaceErrors) as caught:
+    with pytest.raises(ConfigError) as caught:
         Space.parse("width: 32\nshare: { decoder: { attention: one } }\n")
     assert "`share.encoder.attention`" in (caught.value.problems[0].help or "")

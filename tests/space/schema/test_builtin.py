@@ -5,8 +5,8 @@ import random
 import pytest
 
 from scalesearch.library import library_folder
-from scalesearch.space import Space, Unbuildable, read_space
-from scalesearch.space.schema.yaml_writer import answers_to_yaml
+from scalesearch.space import Space, UnbuildableError, read_space
+from scalesearch.space.schema.yaml_writer import config_to_yaml
 from tests.errors import refuses
 
 OPEN = """
@@ -48,21 +48,21 @@ def test_samples_become_networks_and_architecture_files_give_the_same_ones():
         answers = space.sample(rng)
         try:
             architecture = space.architecture(answers)
-        except Unbuildable as error:
-            assert error.path.startswith(("share.", "encoder.", "decoder."))
+        except UnbuildableError as error:
+            assert error.key.startswith(("share.", "encoder.", "decoder."))
             continue
         built += 1
-        fixed = Space.parse(answers_to_yaml(dict(answers), "fixed"))
-        assert fixed.dimensions() == []
+        fixed = Space.parse(config_to_yaml(dict(answers), "fixed"))
+        assert fixed.parameters() == []
         assert fixed.architecture(fixed.sample(rng)).id == architecture.id
     assert built > 10
 
 
 def test_a_schedule_that_does_not_fit_is_unbuildable():
-    space = Space.parse(OPEN).set(
+    space = Space.parse(OPEN).with_overrides(
         {"encoder.depth": "2 | 6", "decoder.depth": "3", "share.decoder.self": "encoder.attention[i]"}
     )
-    answers = space.answer(lambda name, parameter: parameter.values()[0])
+    answers = space.resolve(lambda name, parameter: parameter.values()[0])
     with refuses("unbuildable", "encoder.attention[i]", key="share.decoder.self"):
         space.architecture(answers)
 
@@ -80,4 +80,4 @@ def test_a_shipped_space_finds_its_sheets_again_by_their_values_alone(file):
     space, rng = read_space(file), random.Random(1)
     for _ in range(10):
         sheet = space.sample(rng)
-        assert sheet.problems or space.answer(space.replay(dict(sheet))) == sheet
+        assert sheet.infeasible_values or space.resolve(space.replay_values(dict(sheet))) == sheet

@@ -11,7 +11,7 @@ SHARED = "share: {encoder.attention: one, decoder.ffn: one}\n"
 
 
 def identity(space):
-    return space.closed().id
+    return space.single_architecture().id
 
 
 @pytest.mark.parametrize("group", ["share", "share.encoder", "share.decoder", "tensor_chain", "low_rank"])
@@ -23,14 +23,14 @@ def test_a_group_that_is_none_is_as_if_it_were_not_there(group):
 
 def test_set_takes_back_what_a_file_shares():
     shared = Space.parse(PLAIN + SHARED)
-    assert identity(shared) != identity(Space.parse(PLAIN)) == identity(shared.set({"share": "none"}))
-    only = shared.set({"share": "none", "share.decoder.ffn": "one"})
+    assert identity(shared) != identity(Space.parse(PLAIN)) == identity(shared.with_overrides({"share": "none"}))
+    only = shared.with_overrides({"share": "none", "share.decoder.ffn": "one"})
     assert identity(only) == identity(Space.parse(PLAIN + "share: {decoder.ffn: one}\n"))
 
 
 def test_a_shipped_architecture_without_its_sharing_has_more_weights():
     edge = read_space(find_file("small/edgeformer", "spaces"))
-    assert identity(edge.set({"share": "none"})) == identity(edge.set({"share": "none", "adapt": "nothing"}))
+    assert identity(edge.with_overrides({"share": "none"})) == identity(edge.with_overrides({"share": "none", "adapt": "nothing"}))
 
 
 def test_other_words_are_refused_with_what_would_be_right():

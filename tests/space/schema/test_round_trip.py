@@ -6,11 +6,11 @@ import random
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from scalesearch.space import Space, SpaceErrors
+from scalesearch.space import ConfigError, Space
 from scalesearch.space.python_api import Computed, OneOf, Range, Variants, When
-from scalesearch.space.schema.yaml_writer import answers_to_yaml, scalar
-from scalesearch.space.syntax.diagnostics import Source
-from scalesearch.space.syntax.yaml_reader import compose
+from scalesearch.space.schema.yaml_writer import config_to_yaml, format_scalar
+from scalesearch.space.syntax.diagnostics import SourceText
+from scalesearch.space.syntax.yaml_reader import parse_yaml
 from tests.errors import refuses
 from tests.space.small import SMALL, forms, small
 
@@ -19,8 +19,8 @@ QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCh
 
 def build(form):
     try:
-        return Space.of(form, SMALL)
-    except SpaceErrors as errors:  # a schedule that fits no depth, an unsatisfiable constraint: not the point
+        return Space.from_python(form, SMALL)
+    except ConfigError as errors:  # a schedule that fits no depth, an unsatisfiable constraint: not the point
         assume(not all("fit" in problem.message or "no candidate" in problem.message for problem in errors.problems))
         raise
 
@@ -33,7 +33,7 @@ def test_a_space_reads_back_from_its_canonical_text(form):
     again = small(text)
     assert again == space
     assert again.hash == space.hash
-    assert again.dimensions() == space.dimensions()
+    assert again.parameters() == space.parameters()
     assert again.to_yaml() == text
 
 
@@ -50,8 +50,8 @@ def test_reading_back_keeps_the_answers(form, seed):
 def test_answers_replay_from_the_sheet_and_from_its_json(form, seed):
     space = build(form)
     answers = space.sample(random.Random(seed))
-    assert space.answer(space.replay(answers)) == answers
-    assert space.answer(space.replay(dict(answers))) == answers
+    assert space.answer(space.replay_values(answers)) == answers
+    assert space.answer(space.replay_values(dict(answers))) == answers
 
 
 @given(forms(continuous=False))
@@ -78,8 +78,8 @@ def test_every_sample_is_among_the_enumerated(form, seed):
 def test_an_architecture_file_leaves_nothing_to_choose_and_says_the_same(form, seed):
     answers = build(form).sample(random.Random(seed))
     assume(not answers.problems)
-    fixed = small(answers_to_yaml(answers, "fixed", SMALL))
-    assert fixed.dimensions() == []
+    fixed = small(config_to_yaml(answers, "fixed", SMALL))
+    assert fixed.parameters() == []
     assert fixed.size() == 1
     assert fixed.sample(random.Random(0)) == answers
 
@@ -88,14 +88,14 @@ def test_an_architecture_file_leaves_nothing_to_choose_and_says_the_same(form, s
 @QUICK
 def test_names_of_parameters_are_unique_and_only_legal_ones_are_asked(form):
     space = build(form)
-    dimensions = space.dimensions()
+    dimensions = space.parameters()
     assert len(dict(dimensions)) == len(dimensions)
     params = {}
 
     def ask(name, parameter):
         assert name not in params, "asked twice"
         params[name] = parameter
-        return parameter.draw(random.Random(1))
+        return parameter.sample(random.Random(1))
 
     answers = space.answer(ask)
     assert params.items() <= dict(dimensions).items()
@@ -114,7 +114,7 @@ def test_enumeration_and_answers_have_a_fixed_order():
 
 
 def test_python_forms_mean_what_the_language_means():
-    space = Space.of(
+    space = Space.from_python(
         {
             "space": "forms: a test",
             "width": Range(256, 512, step=64),
@@ -164,7 +164,7 @@ def test_the_same_question_asked_again_is_a_question_of_its_own():
         "width: 8\nencoder:\n  heads: &heads 2 | 4\n  ffn: &ffn { relu: { hidden: = heads | 3 } }\n"
         "decoder:\n  heads: *heads\n  ffn: *ffn\n"
     )
-    names = [name for name, _ in space.dimensions()]
+    names = [name for name, _ in space.parameters()]
     assert names == ["encoder.heads", "encoder.ffn.relu.hidden", "decoder.heads", "decoder.ffn.relu.hidden"]
     pick = {"encoder.heads": 2, "decoder.heads": 4}
     answers = space.answer(
@@ -175,21 +175,21 @@ def test_the_same_question_asked_again_is_a_question_of_its_own():
 
 @given(st.text(max_size=30))
 def test_any_text_survives_yaml(text):
-    table, _ = compose(Source("t", f"key: {scalar(text)}\n"))
+    table, _ = parse_yaml(SourceText("t", f"key: {format_scalar(text)}\n"))
     assert table.get("key").text == text
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=20))
 @settings(deadline=None)
 def test_names_and_labels_survive_the_round_trip(text):
-    space = Space.of({"space": text, "notes": text, "label": text, "width": 4}, SMALL)
+    space = Space.from_python({"space": text, "notes": text, "label": text, "width": 4}, SMALL)
     assert (space.name, space.notes, space.sample(random.Random(0))["label"]) == (text, text, text)
     assert small(space.to_yaml()) == space
 
 
 def test_python_objects_without_meaning_are_refused():
     with refuses("no-text"):
-        Space.of({"width": {1, 2}}, SMALL)
+        Space.from_python({"width": {1, 2}}, SMALL)
 
 
 def test_a_key_that_says_its_default_changes_no_hash():

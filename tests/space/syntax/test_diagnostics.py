@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from scalesearch.space import Space, SpaceErrors, read_space
+from scalesearch.space import ConfigError, Space, read_space
 from tests.errors import refuses
 from tests.space.small import SMALL, small
 
@@ -13,7 +13,7 @@ NAMES = sorted(path.stem for path in GOLDEN.glob("*.yaml"))
 
 
 def message(text, name="space.yaml"):
-    with pytest.raises(SpaceErrors) as caught:
+    with pytest.raises(ConfigError) as caught:
         small(text, name)
     return str(caught.value) + "\n"
 
@@ -26,9 +26,9 @@ def test_the_message(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_carets_stand_under_what_the_position_names(name):
-    with pytest.raises(SpaceErrors) as caught:
+    with pytest.raises(ConfigError) as caught:
         small((GOLDEN / f"{name}.yaml").read_text(encoding="utf-8"))
-    orders = [problem.place.order for problem in caught.value.problems]
+    orders = [problem.place.sort_key for problem in caught.value.problems]
     assert orders == sorted(orders)
     for problem in caught.value.problems:
         place = problem.place
@@ -74,7 +74,7 @@ def test_a_large_file_is_not_read(tmp_path):
 def test_a_file_with_a_byte_order_mark_and_windows_line_ends_is_read(tmp_path):
     path = tmp_path / "windows.yaml"
     path.write_bytes("\ufeffwidth: 3\r\nnorm: post\r\n".encode())
-    assert dict(read_space(path, SMALL).answer(None))["norm"] == "post"
+    assert dict(read_space(path, SMALL).resolve(None))["norm"] == "post"
 
 
 def test_aliases_that_multiply_are_stopped():
@@ -95,13 +95,13 @@ def test_a_single_problem_is_not_counted():
 def test_errors_survive_pickling():
     import pickle
 
-    from scalesearch.space import Unbuildable
+    from scalesearch.space import UnbuildableError
 
-    again = pickle.loads(pickle.dumps(Unbuildable("encoder.depth", "why")))
+    again = pickle.loads(pickle.dumps(UnbuildableError("encoder.depth", "why")))
     assert (again.path, again.reason, str(again)) == ("encoder.depth", "why", "encoder.depth: why")
 
 
 def test_python_forms_are_shown_as_the_yaml_they_stand_for():
-    with pytest.raises(SpaceErrors) as caught:
-        Space.of({"width": 3, "norm": "psot"}, SMALL)
+    with pytest.raises(ConfigError) as caught:
+        Space.from_python({"width": 3, "norm": "psot"}, SMALL)
     assert str(caught.value).startswith("<python>:2:7: `psot` is not one of")

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalesearch.space.syntax.choices import Alternatives, Computed, Conditional
-from scalesearch.space.syntax.domains import Between, CallOf, Indexed, Items, Literal
+from scalesearch.space.syntax.composite_domains import AlternativesDomain, ComputedDomain, ConditionalDomain
+from scalesearch.space.syntax.domains import CallDomain, ConstantDomain, LayerReferenceDomain, ListDomain, RangeDomain
 from scalesearch.space.syntax.evaluator import ABSENT, EvaluationError, evaluate
 from scalesearch.space.syntax.expression_parser import parse_expression
-from scalesearch.space.syntax.expressions import Compare, Name, Operation, Ref, Value, write
-from scalesearch.space.syntax.lexer import SyntaxProblem
+from scalesearch.space.syntax.expressions import Compare, KeyRef, Name, Operation, Value, format_expr
+from scalesearch.space.syntax.lexer import ValueSyntaxError
 from scalesearch.space.syntax.parameters import FloatRange, IntRange
 from scalesearch.space.syntax.value_parser import parse_value
 
@@ -27,7 +27,7 @@ from scalesearch.space.syntax.value_parser import parse_value
 )  # fmt: skip
 def test_constants(text, value):
     spec = parse_value(text)
-    assert spec == Literal(value)
+    assert spec == ConstantDomain(value)
     assert type(spec.value) is type(value)
 
 
@@ -36,30 +36,30 @@ def test_constants(text, value):
     (4_000_000, "4M"), (1_500_000_000, "1.5G"), (-250_000, "-250000"),
 ])
 def test_sizes_are_written_as_people_write_them(value, text):
-    assert write(Value(value)) == text and parse_value(text).value == value
+    assert format_expr(Value(value)) == text and parse_value(text).value == value
 
 
 @pytest.mark.parametrize(
     ("text", "spec"),
     [
-        ("256..512 step 64", Between(IntRange(256, 512, 64))),
-        ("-4..4", Between(IntRange(-4, 4))),
-        ("0.005..0.2 log", Between(FloatRange(0.005, 0.2, None, True))),
-        ("0..1 step 0.25", Between(FloatRange(0.0, 1.0, 0.25))),
-        ("1M..2M log", Between(IntRange(10**6, 2 * 10**6, 1, True))),
-        ("2 | 4", Alternatives((Literal(2), Literal(4)))),
-        ("2 | 2", Literal(2)),
-        ("yes | 1", Alternatives((Literal(True), Literal(1)))),
-        ("[6, 6, 4]", Items((6, 6, 4))),
-        ("6-6", CallOf("load", (Literal(6), Literal(6)))),
-        ("4-4-4", CallOf("load", (Literal(4), Literal(4), Literal(4)))),
-        ("own | 3-3-3-3", Alternatives((Literal("own"), CallOf("load", (Literal(3),) * 4)))),
-        ("own | cycle(1..4)", Alternatives((Literal("own"), CallOf("cycle", (Between(IntRange(1, 4)),))))),
-        ("a.b[2*i + 1]", Indexed("a.b", parse_expression("2*i + 1"))),
-        ("= 4 * width", Computed(Operation("*", (Value(4), Name("width"))))),
-        ("1 | 2 if a else 3", Conditional(parse_value("1 | 2"), Name("a"), Literal(3))),
-        ("1 if a else 2 if b else 3", Conditional(Literal(1), Name("a"), parse_value("2 if b else 3"))),
-        ("= 1 if a else 2", Computed(Operation("if", (Value(1), Name("a"), Value(2))))),
+        ("256..512 step 64", RangeDomain(IntRange(256, 512, 64))),
+        ("-4..4", RangeDomain(IntRange(-4, 4))),
+        ("0.005..0.2 log", RangeDomain(FloatRange(0.005, 0.2, None, True))),
+        ("0..1 step 0.25", RangeDomain(FloatRange(0.0, 1.0, 0.25))),
+        ("1M..2M log", RangeDomain(IntRange(10**6, 2 * 10**6, 1, True))),
+        ("2 | 4", AlternativesDomain((ConstantDomain(2), ConstantDomain(4)))),
+        ("2 | 2", ConstantDomain(2)),
+        ("yes | 1", AlternativesDomain((ConstantDomain(True), ConstantDomain(1)))),
+        ("[6, 6, 4]", ListDomain((6, 6, 4))),
+        ("6-6", CallDomain("load", (ConstantDomain(6), ConstantDomain(6)))),
+        ("4-4-4", CallDomain("load", (ConstantDomain(4), ConstantDomain(4), ConstantDomain(4)))),
+        ("own | 3-3-3-3", AlternativesDomain((ConstantDomain("own"), CallDomain("load", (ConstantDomain(3),) * 4)))),
+        ("own | cycle(1..4)", AlternativesDomain((ConstantDomain("own"), CallDomain("cycle", (RangeDomain(IntRange(1, 4)),))))),
+        ("a.b[2*i + 1]", LayerReferenceDomain("a.b", parse_expression("2*i + 1"))),
+        ("= 4 * width", ComputedDomain(Operation("*", (Value(4), Name("width"))))),
+        ("1 | 2 if a else 3", ConditionalDomain(parse_value("1 | 2"), Name("a"), ConstantDomain(3))),
+        ("1 if a else 2 if b else 3", ConditionalDomain(ConstantDomain(1), Name("a"), parse_value("2 if b else 3"))),
+        ("= 1 if a else 2", ComputedDomain(Operation("if", (Value(1), Name("a"), Value(2))))),
     ],
 )
 def test_values(text, spec):
@@ -76,7 +76,7 @@ def test_values(text, spec):
     ],
 )  # fmt: skip
 def test_mistakes_are_found_where_they_are(text, span):
-    with pytest.raises(SyntaxProblem) as caught:
+    with pytest.raises(ValueSyntaxError) as caught:
         parse_value(text)
     assert caught.value.span == span
 
@@ -111,7 +111,7 @@ def _grow(inner):
 @given(st.recursive(LEAVES, _grow, max_leaves=12))
 @settings(max_examples=300, deadline=None)
 def test_expressions_read_back_as_they_are_written(expr):
-    assert parse_expression(write(expr)) == expr
+    assert parse_expression(format_expr(expr)) == expr
 
 
 SAFE = st.recursive(
@@ -166,7 +166,7 @@ def test_what_has_no_value_says_so(text):
         evaluate(parse_expression(text), {}.__getitem__)
 
 
-GONE, YES, NO = Ref("x", "x"), Value(True), Value(False)
+GONE, YES, NO = KeyRef("x", "x"), Value(True), Value(False)
 
 
 @pytest.mark.parametrize(

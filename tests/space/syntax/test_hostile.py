@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scalesearch.errors import UserError
-from scalesearch.space import SpaceErrors
+from scalesearch.space import ConfigError
 from tests.mutated import PIECES, mutated
 from tests.space.small import small
 
@@ -38,7 +38,7 @@ cost:
 def survives(text):
     try:
         space = small(text)
-    except SpaceErrors as errors:
+    except ConfigError as errors:
         assert str(errors)
         assert all(str(problem) for problem in errors.problems)
     else:

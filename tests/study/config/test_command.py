@@ -51,7 +51,7 @@ def test_relative_paths_begin_where_it_was_run(work, monkeypatch):
     (work / "small.yaml").write_text("width: 32\n")
     folder = begin(work, "space: small.yaml\n" + REST)
     monkeypatch.chdir(work / "elsewhere")
-    assert read_begun(folder).space.size() == 1
+    assert read_begun(folder).space.n_configurations() == 1
 
 
 def test_a_file_that_has_changed_since_is_not_read_again(work):

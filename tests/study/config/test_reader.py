@@ -12,8 +12,8 @@ from scalesearch.errors import UserError
 from scalesearch.samplers import SAMPLER_NAMES, SamplerSpec
 from scalesearch.space.schema.cost_names import PROTOCOL_NAMES
 from scalesearch.space.schema.settings import read_name
-from scalesearch.space.syntax.diagnostics import either
-from scalesearch.space.syntax.nodes import from_text
+from scalesearch.space.syntax.diagnostics import format_alternatives
+from scalesearch.space.syntax.nodes import scalar_from_text
 from scalesearch.study.config.reader import read_study
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.engine.dry_run import ENOUGH, dry_run
@@ -51,7 +51,7 @@ def test_a_small_file_has_sensible_defaults(tmp_path):
     assert (spec.name, spec.out, spec.trials) == ("s", Path("runs/s"), 20)
     assert (spec.backend, spec.proposer.name) == ("inprocess", "bayes")
     assert [str(objective) for objective in spec.objectives] == ["bleu: max", "params.total: min"]
-    assert spec.space.size() == 4 and spec.budget is None and spec.storage is None
+    assert spec.space.n_configurations() == 4 and spec.budget is None and spec.storage is None
 
 
 def test_every_key_is_read(tmp_path):
@@ -91,7 +91,7 @@ reference:
 
 def test_a_shipped_space_is_found_and_opened_up(tmp_path):
     text = REST + "space: { file: transformer, set: { width: 64 | 128, encoder.depth: 1..3 } }\n"
-    assert read_study(write(tmp_path, text)).space.size() == 6
+    assert read_study(write(tmp_path, text)).space.n_configurations() == 6
 
 
 def test_the_word_builtin_is_the_built_in_corpus(tmp_path):
@@ -103,7 +103,7 @@ def test_set_changes_adds_and_lays_over(tmp_path):
     sets = ["recipe.steps=9", "trials=3", "proposer.kind=random", "data.pairs=600", "objectives.macs.total=min",
             "space.encoder.depth=1 | 2 | 4"]
     spec = read_study(write(tmp_path, SPACE + REST), sets)
-    assert spec.space.size() == 6 and str(spec.objectives[-1]) == "macs.total: min"
+    assert spec.space.n_configurations() == 6 and str(spec.objectives[-1]) == "macs.total: min"
     assert (spec.recipe.steps, spec.trials, spec.proposer.name, spec.data.pairs) == (9, 3, "random", 600)
     whole = read_study(write(tmp_path, SPACE + REST), ["objectives={loss: min, macs.total: min}"])
     assert [str(objective) for objective in whole.objectives] == ["loss: min", "macs.total: min"]
@@ -176,7 +176,7 @@ s.yaml:13:14: reference: expected a file, answers under `set`, or both
    |              ^^^^^^^^^^^
   = help: such as `{name: wide, set: {width: 256}}`
 
-11 problems""".replace("KINDS", either(SAMPLER_NAMES)).replace("PROTOCOLS", either(PROTOCOL_NAMES))
+11 problems""".replace("KINDS", format_alternatives(SAMPLER_NAMES)).replace("PROTOCOLS", format_alternatives(PROTOCOL_NAMES))
 
 
 @pytest.mark.parametrize(("text", "seeds"), [
@@ -408,7 +408,7 @@ def test_a_budget_that_hardly_anything_meets_is_no_reason_to_refuse(tmp_path):
 def test_a_name_is_one_component_of_a_path_or_refused(text):
     """What study files, and languages of data files, become parts of."""
     problems = []
-    node = replace(from_text("s.yaml", "study: ", text), text=text, quoted=True)
+    node = replace(scalar_from_text("s.yaml", "study: ", text), text=text, is_quoted=True)
     name = read_name(node, lambda *problem: problems.append(problem))
     inside = Path(os.path.normpath(Path("/runs") / name))
     assert problems or (inside.parent == Path("/runs") and len(inside.name.encode()) < 256 and "\n" not in name)

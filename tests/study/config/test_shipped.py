@@ -29,12 +29,12 @@ def test_a_shipped_study_is_whole(name, tmp_path, monkeypatch):
     spec = read_study(find_file(name, "studies"))
     assert len(references(spec)) == len(spec.rows.rows if spec.rows else spec.references)
     if spec.teacher and not spec.teacher.folders:
-        assert reference_space(ReferenceSpec("teacher", spec.teacher.file, spec.teacher.set), spec).closed()
+        assert reference_space(ReferenceSpec("teacher", spec.teacher.file, spec.teacher.set), spec).single_architecture()
 
 
 def test_transformer_tiny_is_the_published_one():
     spec = read_study(find_file("transformer-tiny", "studies"))
-    answers = spec.space.answer(lambda path, parameter: pytest.fail(f"{path} is open"))
+    answers = spec.space.resolve(lambda path, parameter: pytest.fail(f"{path} is open"))
     keys = ("width", "norm", "encoder.depth", "decoder.depth", "encoder.heads", "embedding.tie")
     assert [answers[key] for key in keys] == [128, "post", 4, 4, 4, "all"]
     assert (spec.recipe.steps, spec.recipe.max_tokens, spec.data.vocab) == (8000, 8192, 10000)

@@ -16,7 +16,7 @@ from scalesearch.lowering import MAX_SOURCE_TOKENS
 from scalesearch.report.labels import conventions, describe, protocol_words
 from scalesearch.report.records import proxies_of
 from scalesearch.space import read_space
-from scalesearch.space.schema.cost_names import OWN
+from scalesearch.space.schema.cost_names import OWN_VOCABULARY
 from scalesearch.study.config.reader import read_study
 from scalesearch.study.config.sections import WarmSpec
 from scalesearch.study.engine import setup
@@ -93,7 +93,7 @@ def test_each_trial_learns_from_the_text_in_its_own_vocabulary(folder):
         vocab = trial.answers["vocab"]
         assert (record["data"]["vocab"], record["data"]["hash"]) == (vocab, record["corpus"])
         assert Tokenizer.from_file(place / "tokenizer.model").vocab_size == vocab
-        architecture = read_space(place / "architecture.yaml").closed()
+        architecture = read_space(place / "architecture.yaml").single_architecture()
         assert (architecture.id, architecture.vocab) == (trial.architecture, vocab)
         bill = cost(architecture.block, protocol.at(vocab))
         assert {name: bill[name] for name in trial.costs} == trial.costs and modules_of(results.study, trial)
@@ -126,7 +126,7 @@ def test_lengths_are_the_rounded_means_of_what_a_model_reads(folder, monkeypatch
     monkeypatch.chdir(folder)
     spec = read(STUDY)
     corpora, found = setup.load_data(spec), load(Path("found")).study.meta.protocol
-    assert found["vocab"] == OWN and list(found["lengths"]) == ["48", "52", "60"]
+    assert found["vocab"] == OWN_VOCABULARY and list(found["lengths"]) == ["48", "52", "60"]
     for size, pair in found["lengths"].items():
         train = corpora.by_vocab[int(size)].train
         means = [np.mean([len(rows[i]) + 1 for i in range(len(rows))]) for rows in (train.source_ids, train.target_ids)]

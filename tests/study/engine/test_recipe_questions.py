@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from scalesearch.cli.main import main
 from scalesearch.cost import find_protocol
 from scalesearch.report.table import frame
-from scalesearch.space.binding.constants import Reader
-from scalesearch.space.syntax.diagnostics import Source
-from scalesearch.space.syntax.yaml_reader import compose
+from scalesearch.space.binding.config_reader import ConfigReader
+from scalesearch.space.syntax.diagnostics import SourceText
+from scalesearch.space.syntax.yaml_reader import parse_yaml
 from scalesearch.study.executors.worker import finish
 from scalesearch.study.replicates.allocation import Order
 from scalesearch.study.replicates.summary import candidates_of
@@ -32,8 +32,8 @@ QUESTIONS = "steps: 5\nlr: 1e-3 | 2e-3 | 4e-3\ndropout: 0..0.3 step 0.1\n"
 
 def asking():
     """A plan whose recipe asks two questions."""
-    reader = Reader(RECIPE_SCHEMA)
-    closed, leaves = extract_parameters(compose(Source("r.yaml", QUESTIONS))[0], reader)
+    reader = ConfigReader(RECIPE_SCHEMA)
+    closed, leaves = extract_parameters(parse_yaml(SourceText("r.yaml", QUESTIONS))[0], reader)
     space = build_recipe_space(reader.read(closed), leaves)
     evaluator = Evaluator(FakeSpace(), find_protocol("forward", 10, 10, 100), (limit(),), space)
     recipe = space.base_recipe.to_json()

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from scalesearch.errors import UserError
-from scalesearch.files import DiskFull
+from scalesearch.files import DiskFullError
 from scalesearch.study.monitor import heartbeat
 from scalesearch.study.monitor.heartbeat import FINISHED, RUNNING, STOPPED, UNKNOWN, Heartbeat, owner_of
 from scalesearch.study.monitor.render import describe_owner
@@ -31,7 +31,7 @@ def test_the_heartbeat_lives_and_says_how_the_study_ended(tmp_path):
 
 @pytest.mark.parametrize(("error", "words"), [
     (KeyboardInterrupt(), "interrupted"), (UserError("too many\nfailed"), "too many"),
-    (DiskFull("no room"), "no room"), (RuntimeError(), "RuntimeError"),
+    (DiskFullError("no room"), "no room"), (RuntimeError(), "RuntimeError"),
 ])
 def test_a_study_that_is_cut_off_says_why(tmp_path, error, words):
     with pytest.raises(type(error)), Heartbeat(tmp_path, {}).kept():

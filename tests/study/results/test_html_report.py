@@ -270,7 +270,7 @@ def test_figures_of_its_own_stand_under_their_titles_with_ids_of_their_own(folde
 
 def test_the_ledger_of_a_trained_candidate_is_that_of_its_architecture_file(tmp_path):
     space = read_space(find_file("transformer", "spaces"))
-    architecture = space.closed()
+    architecture = space.single_architecture()
     bill = cost(architecture.block, protocol_of({"name": "forward", "source": 10, "target": 10, "vocab": 100}))
     study = StudyDir(tmp_path)
     study.create(META, "study: fake\n", "width: 8\n")

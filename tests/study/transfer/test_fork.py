@@ -39,7 +39,7 @@ def quick(folder):
     def run(place, job):
         (place / "trained").touch()
         space = read_space(place / "architecture.yaml")
-        answers = dict(space.answer(lambda path, parameter: pytest.fail(f"{path} is open")))
+        answers = dict(space.resolve(lambda path, parameter: pytest.fail(f"{path} is open")))
         if answers["encoder.depth"] == 4:
             return {"state": "failed", "reason": "the loss is not finite"}
         loss = 10 / (answers["width"] + answers["encoder.depth"])

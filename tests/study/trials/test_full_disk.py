@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from scalesearch.files import DiskFull
+from scalesearch.files import DiskFullError
 from scalesearch.study.trials.study_dir import StudyDir, resumable
 from tests.errors import refuses
 from tests.processes import HANG
@@ -63,7 +63,7 @@ def test_at_whichever_write_the_disk_is_full_the_study_goes_on_as_the_uninterrup
             driver = make_driver(tmp_path / "cut", plan(), work=work, storage=False)
             driver.run()
             break
-        except DiskFull as full:
+        except DiskFullError as full:
             assert "No space left on device" in str(full) and "Make room" in str(full)
             stops, disk.left = stops + 1, 7 if (tmp_path / "cut" / "study.json").exists() else 100
     assert stops > 4
@@ -90,7 +90,7 @@ def test_files_that_may_grow_no_further_stop_the_study_and_it_goes_on(tmp_path):
 
 def test_a_worker_without_room_stops_the_study_and_is_no_fault_of_its_candidate(tmp_path):
     def full(folder):
-        raise DiskFull("checkpoint.pt: cannot be written: Make room, then run the command again")
+        raise DiskFullError("checkpoint.pt: cannot be written: Make room, then run the command again")
 
     with refuses("disk-full", "checkpoint.pt"):
         make_driver(tmp_path, make_plan(2), work=full).run()
@@ -101,9 +101,9 @@ def test_a_worker_without_room_stops_the_study_and_is_no_fault_of_its_candidate(
 
 def test_people_are_told_how_to_go_on(tmp_path):
     with refuses("disk-full", "--resume"), resumable(tmp_path):
-        raise DiskFull("Make room, then run the command again")
+        raise DiskFullError("Make room, then run the command again")
     with refuses("disk-full") as caught, resumable(tmp_path):
-        raise DiskFull("again with --resume: 3 updates were done")
+        raise DiskFullError("again with --resume: 3 updates were done")
     assert str(caught.value) == "again with --resume: 3 updates were done", "once is enough"
     with refuses("disk-error", "Input/output error", "--resume"), resumable(tmp_path):
         raise OSError(5, "Input/output error", "x")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalesearch.data import make_batch
-from scalesearch.signals import Interrupted
+from scalesearch.signals import SignalInterrupt
 from scalesearch.train import Result, train
 from scalesearch.train.checkpoint import load_state
 from scalesearch.train.parallel.gradients import run_follower, split_into_shards
@@ -71,7 +71,7 @@ def test_shared_weights_are_reduced_once(corpus, tmp_path, two: Team, changes) -
 def test_interrupted_and_resumed_with_dropout_is_exact(corpus, tmp_path, two: Team) -> None:
     how = recipe(accumulate=3)
     whole = train(tiny(), corpus, how, tmp_path / "whole", team=two)
-    with pytest.raises(Interrupted):
+    with pytest.raises(SignalInterrupt):
         train(tiny(), corpus, how, tmp_path / "parts", report=stop_at(4), team=two)
     assert load_state(tmp_path / "parts")["spent"]["steps"] == 4
     parts = train(tiny(), corpus, how, tmp_path / "parts", team=two)

@@ -120,9 +120,9 @@ def modules_of(study: StudyDir, trial: Trial) -> tuple[Row, ...]:
     """Rows of the candidate's cost. There are none where its file no longer gives the trained architecture."""
     file = study.trial_folder(trial) / "architecture.yaml"
     try:
-        architecture = read_space(file).closed()
+        architecture = read_space(file).single_architecture()
     except (UserError, OSError):
         return ()
-    price = cost(architecture.block, protocol_of(study.meta.protocol).of(architecture.answers))
+    price = cost(architecture.block, protocol_of(study.meta.protocol).of(architecture.config))
     same = all(price[name] == trial.costs.get(name) for name in ("params.total", "macs.total"))
     return tuple(rows(price, LEVELS)) if same else ()

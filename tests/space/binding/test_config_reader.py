@@ -6,21 +6,21 @@ from dataclasses import replace
 import pytest
 
 from scalesearch.data.spec import DATA_SCHEMA
-from scalesearch.space.binding.constants import override, read_constants
-from scalesearch.space.schema.settings import OPTIONAL
-from scalesearch.space.schema.types import Field, Group
-from scalesearch.space.syntax.diagnostics import Place, Source
-from scalesearch.space.syntax.nodes import Table
+from scalesearch.space.binding.config_reader import apply_override, read_constants
+from scalesearch.space.schema.settings import NONE_TEXT
+from scalesearch.space.schema.types import SchemaField, SchemaGroup
+from scalesearch.space.syntax.diagnostics import SourcePosition, SourceText
+from scalesearch.space.syntax.nodes import MappingNode
 from scalesearch.study.config.spec import STUDY
 from scalesearch.train.recipe import RECIPE_SCHEMA
 
 
-def shown_as_none(group: Group, path: str) -> Iterator[tuple[str, Field]]:
+def shown_as_none(group: SchemaGroup, path: str) -> Iterator[tuple[str, SchemaField]]:
     """Fields whose pages of reference say ``none`` under "default", by their paths."""
     for name, child in group.fields.items():
-        if isinstance(child, Group):
+        if isinstance(child, SchemaGroup):
             yield from shown_as_none(child, f"{path}.{name}")
-        elif child.default == OPTIONAL:
+        elif child.default == NONE_TEXT:
             yield f"{path}.{name}", child
 
 
@@ -30,13 +30,13 @@ SHOWN = dict(pair for name, group in (("study", STUDY), ("data", DATA_SCHEMA), (
 
 @pytest.mark.parametrize("path", SHOWN)
 def test_the_default_that_pages_of_reference_show_may_be_written(path: str) -> None:
-    schema = Group({"key": SHOWN[path]})
-    empty = Table(Place(Source("a test", ""), 1, 1, 1), ())
-    found = read_constants(schema, override(empty, schema, "key=none"))
-    assert found.get("key") == (OPTIONAL if OPTIONAL in SHOWN[path].words else None)
+    schema = SchemaGroup({"key": SHOWN[path]})
+    empty = MappingNode(SourcePosition(SourceText("a test", ""), 1, 1, 1), ())
+    found = read_constants(schema, apply_override(empty, schema, "key=none"))
+    assert found.get("key") == (NONE_TEXT if NONE_TEXT in SHOWN[path].words else None)
 
 
 def test_a_file_may_be_called_none_in_quotes() -> None:
     schema = replace(DATA_SCHEMA, check=lambda values: (), make=dict)
-    table = override(Table(Place(Source("a test", ""), 1, 1, 1), ()), schema, 'distilled=["none"]')
+    table = apply_override(MappingNode(SourcePosition(SourceText("a test", ""), 1, 1, 1), ()), schema, 'distilled=["none"]')
     assert read_constants(schema, table)["distilled"] == ("none",)

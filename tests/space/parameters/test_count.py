@@ -4,7 +4,7 @@ import pytest
 
 from scalesearch.library import find_file
 from scalesearch.space import Space, read_space
-from scalesearch.space.questionnaire import count
+from scalesearch.space.parameters import count
 from tests.errors import refuses
 
 TIED = """
@@ -19,7 +19,7 @@ def test_a_space_tied_beyond_listing_is_refused_before_anything_is_listed(monkey
     """95 parameters, 10^10 combinations of 17 of them: 26 CPU-seconds went into saying so."""
     monkeypatch.setattr(count, "explore", lambda run: pytest.fail("combinations are listed"))
     with refuses("too-tangled"):
-        read_space(find_file("slim", "spaces")).size()
+        read_space(find_file("slim", "spaces")).n_configurations()
 
 
 @pytest.mark.parametrize("most", [7, 8])
@@ -27,6 +27,6 @@ def test_what_can_be_listed_is_counted_to_the_last(most: int) -> None:
     space = Space.parse(TIED)
     if most == 7:
         with refuses("too-tangled"):
-            count.count(space.form, most)
+            count.count_configurations(space.parameter_space, most)
     else:
-        assert count.count(space.form, most) == sum(1 for _ in space.enumerate())
+        assert count.count_configurations(space.parameter_space, most) == sum(1 for _ in space.enumerate())

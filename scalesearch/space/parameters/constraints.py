@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scalesearch.space.schema.cost_names import COST_NAMES
-from scalesearch.space.syntax.diagnostics import Place
+from scalesearch.space.syntax.diagnostics import SourcePosition
 from scalesearch.space.syntax.evaluator import ABSENT, EvaluationError, Lookup, compare, evaluate
-from scalesearch.space.syntax.expressions import Compare, Expr, Operation, keys_of, write
+from scalesearch.space.syntax.expressions import Compare, Expr, Operation, format_expr, keys_of
 
-LEAST = 1e-9  # the slack of what is missed by nothing that a float can tell
-FAILED = 1.0  # the slack of what cannot be computed, or of a yes/no that is wrong
-OPPOSITE = {"<=": ">", ">": "<=", "<": ">=", ">=": "<", "==": "!=", "!=": "=="}
+MIN_VIOLATION = 1e-9  # the slack of what is missed by nothing that a float can tell
+FAILED_SLACK = 1.0  # the slack of what cannot be computed, or of a yes/no that is wrong
+NEGATED_OPERATOR = {"<=": ">", ">": "<=", "<": ">=", ">=": "<", "==": "!=", "!=": "=="}
 
 
 @dataclass(frozen=True)
@@ -20,34 +20,34 @@ class Constraint:
 
     Args:
         expression: resolved; every name in it is an answer's key or a cost.
-        place: where it stands, for messages.
+        position: where it stands, for messages.
     """
 
     expression: Expr
-    place: Place = field(compare=False, repr=False)
+    position: SourcePosition = field(compare=False, repr=False)
 
     @property
     def text(self) -> str:
         """The constraint in canonical words."""
-        return write(self.expression)
+        return format_expr(self.expression)
 
-    def names(self) -> set[str]:
+    def referenced_names(self) -> set[str]:
         """Every answer and cost that ``slack`` may look up."""
         return keys_of(self.expression)
 
     @property
     def costs(self) -> set[str]:
         """The costs among the names."""
-        return self.names() & set(COST_NAMES)
+        return self.referenced_names() & set(COST_NAMES)
 
-    def holds(self, lookup: Lookup) -> bool:
+    def is_satisfied(self, lookup: Lookup) -> bool:
         """True if satisfied; also where it names keys that do not exist in this candidate."""
         try:
             return evaluate(self.expression, lookup) is not False
         except EvaluationError:
             return False
 
-    def slack(self, lookup: Lookup) -> float:
+    def violation(self, lookup: Lookup) -> float:
         """The amount by which it is violated: <= 0 exactly where it holds.
 
         ``a <= b`` gives log(a / b) for positive numbers, so that a miss by 10 % weighs the same on every scale, and
@@ -57,55 +57,55 @@ class Constraint:
             lookup: name to answer or cost; may raise KeyError for a key that does not exist.
         """
         try:
-            slack = _slack(self.expression, lookup)
+            slack = _violation(self.expression, lookup)
         except EvaluationError:
-            return FAILED
-        if self.holds(lookup):
+            return FAILED_SLACK
+        if self.is_satisfied(lookup):
             return min(slack, 0.0) if slack is not None else 0.0
-        return max(slack, LEAST) if slack is not None else FAILED
+        return max(slack, MIN_VIOLATION) if slack is not None else FAILED_SLACK
 
 
-def _slack(expr: Expr, lookup: Lookup, negated: bool = False) -> float | None:
+def _violation(expr: Expr, lookup: Lookup, negated: bool = False) -> float | None:
     """The slack of ``expr``, or of its opposite; ``None`` where it does not apply."""
     match expr:
         case Compare(_, rest):
             values = [evaluate(operand, lookup) for operand in expr.operands]
-            gaps = [_gap(OPPOSITE[op] if negated else op, values[n], values[n + 1]) for n, (op, _) in enumerate(rest)]
-            return _joint(gaps, any_of=negated)
+            gaps = [_comparison_violation(NEGATED_OPERATOR[op] if negated else op, values[n], values[n + 1]) for n, (op, _) in enumerate(rest)]
+            return _combined_violation(gaps, any_of=negated)
         case Operation("and" | "or" as op, operands):
-            return _joint([_slack(operand, lookup, negated) for operand in operands], any_of=(op == "or") != negated)
+            return _combined_violation([_violation(operand, lookup, negated) for operand in operands], any_of=(op == "or") != negated)
         case Operation("not", (operand,)):
-            return _slack(operand, lookup, not negated)
+            return _violation(operand, lookup, not negated)
         case Operation("if", (then, condition, other)):
-            return _slack(then if evaluate(condition, lookup) is True else other, lookup, negated)
+            return _violation(then if evaluate(condition, lookup) is True else other, lookup, negated)
     value = evaluate(expr, lookup)
-    return None if value is ABSENT else FAILED if (value is True) == negated else -FAILED
+    return None if value is ABSENT else FAILED_SLACK if (value is True) == negated else -FAILED_SLACK
 
 
-def _joint(slacks: list[float | None], any_of: bool) -> float | None:
+def _combined_violation(slacks: list[float | None], any_of: bool) -> float | None:
     """The slack of all together, or of any of them; ``None`` where none applies."""
     applying = [slack for slack in slacks if slack is not None]
     return (min if any_of else max)(applying, default=None)
 
 
-def _gap(op: str, left: Any, right: Any) -> float | None:
+def _comparison_violation(op: str, left: Any, right: Any) -> float | None:
     """The slack of ``left op right``."""
     truth = compare(op, left, right)
     if truth is ABSENT:
         return None
     if isinstance(left, bool | str | list) or isinstance(right, bool | str | list):
-        return -FAILED if truth else FAILED
-    gap = _distance(left, right)
+        return -FAILED_SLACK if truth else FAILED_SLACK
+    gap = _relative_difference(left, right)
     if op in (">", ">="):
         gap = -gap
     if op == "==":
         return abs(gap)
     if op == "!=":
-        return -abs(gap) if truth else FAILED
+        return -abs(gap) if truth else FAILED_SLACK
     return gap
 
 
-def _distance(left: int | float, right: int | float) -> float:
+def _relative_difference(left: int | float, right: int | float) -> float:
     if left > 0 and right > 0:
         return math.log(left) - math.log(right)  # ints of any size have a logarithm; their quotient may overflow
     return float((left - right) / max(abs(left), abs(right), 1))

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalesearch.space.questionnaire.constraints import LEAST, Constraint
+from scalesearch.space.parameters.constraints import MIN_VIOLATION, Constraint
 from scalesearch.space.schema.cost_names import COST_NAMES
-from scalesearch.space.syntax.expressions import Compare, Operation, Ref, Value
+from scalesearch.space.syntax.expressions import Compare, KeyRef, Operation, Value
 from tests.errors import refuses
 from tests.space.small import small
 
@@ -20,7 +20,7 @@ def constraint(text):
 
 
 NUMBER = st.one_of(
-    st.sampled_from([Ref("a", "a"), Ref("b", "b"), Ref("gone", "gone")]), st.integers(-3, 10**20).map(Value)
+    st.sampled_from([KeyRef("a", "a"), KeyRef("b", "b"), KeyRef("gone", "gone")]), st.integers(-3, 10**20).map(Value)
 )
 COMPARE = st.tuples(NUMBER, st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), NUMBER).map(
     lambda t: Compare(t[0], ((t[1], t[2]),))
@@ -43,8 +43,8 @@ TRUTHS = st.recursive(
 def test_slack_is_at_most_zero_exactly_where_it_holds(expr, a, b):
     lookup = {"a": a, "b": b}.__getitem__
     found = Constraint(expr, None)
-    slack = found.slack(lookup)
-    assert (slack <= 0) == found.holds(lookup)
+    slack = found.violation(lookup)
+    assert (slack <= 0) == found.is_satisfied(lookup)
     assert math.isfinite(slack)
 
 
@@ -52,7 +52,7 @@ def test_slack_is_at_most_zero_exactly_where_it_holds(expr, a, b):
     ("text", "width", "slack"),
     [
         ("width <= 4", 8, math.log(2)), ("width <= 16", 8, -math.log(2)), ("width >= 16", 8, math.log(2)),
-        ("width < 8", 8, LEAST), ("width == 16", 8, math.log(2)), ("width == 8", 8, 0.0), ("width != 8", 8, 1.0),
+        ("width < 8", 8, MIN_VIOLATION), ("width == 16", 8, math.log(2)), ("width == 8", 8, 0.0), ("width != 8", 8, 1.0),
         ("width <= 4 and width <= 2", 8, math.log(4)), ("width <= 4 or width <= 2", 8, math.log(2)),
         ("not width > 4", 8, math.log(2)), ("not (width > 4 or width > 2)", 8, math.log(4)),
         ("2 <= width <= 4", 8, math.log(2)), ("width - 12 <= 0", 8, -1.0), ("width - 8 >= 2", 8, 1.0),
@@ -60,21 +60,21 @@ def test_slack_is_at_most_zero_exactly_where_it_holds(expr, a, b):
     ],
 )  # fmt: skip
 def test_slack_is_a_logarithm_of_the_ratio(text, width, slack):
-    assert constraint(text).slack({"width": width}.__getitem__) == pytest.approx(slack)
+    assert constraint(text).violation({"width": width}.__getitem__) == pytest.approx(slack)
 
 
 def test_words_miss_by_one():
     lookup = {"norm": "pre", "width": 4}.__getitem__
-    assert constraint("norm == post or width == 8").slack(lookup) == pytest.approx(math.log(2))
-    assert Constraint(Compare(Ref("norm", "norm"), (("==", Value("post")),)), None).slack(lookup) == 1.0
-    assert Constraint(Compare(Ref("norm", "norm"), (("!=", Value("post")),)), None).slack(lookup) == -1.0
+    assert constraint("norm == post or width == 8").violation(lookup) == pytest.approx(math.log(2))
+    assert Constraint(Compare(KeyRef("norm", "norm"), (("==", Value("post")),)), None).violation(lookup) == 1.0
+    assert Constraint(Compare(KeyRef("norm", "norm"), (("!=", Value("post")),)), None).violation(lookup) == -1.0
 
 
 def test_large_whole_numbers_are_compared_exactly():
     lookup = {"width": 10**17 + 1}.__getitem__
-    found = Constraint(Compare(Ref("width", "width"), (("<=", Value(10**17)),)), None)
-    assert not found.holds(lookup)
-    assert found.slack(lookup) == LEAST
+    found = Constraint(Compare(KeyRef("width", "width"), (("<=", Value(10**17)),)), None)
+    assert not found.is_satisfied(lookup)
+    assert found.violation(lookup) == MIN_VIOLATION
 
 
 def test_a_constraint_over_a_key_that_does_not_exist_does_not_apply():
@@ -82,9 +82,9 @@ def test_a_constraint_over_a_key_that_does_not_exist_does_not_apply():
         "width: 4\nencoder.ffn: relu | none\nwhere:\n  - encoder.ffn.relu.hidden >= 100\n  - encoder.ffn.hidden < 5\n"
     )
     none, relu = (space.answer(lambda name, parameter, pick=pick: pick) for pick in ("none", "relu"))
-    assert space.problems_of(none) == []
-    assert [found.text for found in space.problems_of(relu)] == [found.text for found in space.where]
-    assert space.where[0].slack(none.__getitem__) == 0.0
+    assert space.violated_constraints(none) == []
+    assert [found.text for found in space.violated_constraints(relu)] == [found.text for found in space.where]
+    assert space.where[0].violation(none.__getitem__) == 0.0
     assert space.where[0].names() == {"encoder.ffn.hidden", "encoder.ffn"}
 
 
@@ -93,8 +93,8 @@ def test_every_cost_can_be_used_in_constraints_and_budgets():
     space = small(f"width: 4\nwhere: [macs.total / params.total < 100]\ncost:\n  budgets:\n{lines}")
     assert {name for budget in space.budgets.values() for name in budget.costs} == set(COST_NAMES)
     assert space.where[0].costs == {"macs.total", "params.total"}
-    assert space.problems_of({"width": 4}) == []
-    assert space.where[0].slack({"macs.total": 200, "params.total": 1}.__getitem__) == pytest.approx(math.log(2))
+    assert space.violated_constraints({"width": 4}) == []
+    assert space.where[0].violation({"macs.total": 200, "params.total": 1}.__getitem__) == pytest.approx(math.log(2))
 
 
 def test_a_word_that_is_also_a_key_is_the_word_in_a_comparison():

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from scalesearch.errors import UserError
-from scalesearch.space import Call, Choice, FloatRange, IntRange, Reference, parse_schedule
+from scalesearch.space import Choice, FloatRange, IntRange, LayerReference, ScheduleCall, parse_schedule
 from tests.errors import refuses
 from tests.space.small import small
 
@@ -41,13 +41,13 @@ def test_a_condition_over_a_key_that_does_not_exist_does_not_hold():
 
 def test_both_sides_of_a_condition_have_parameters_of_their_own():
     space = small("width: 2 | 4\nencoder.depth: 1 | 2 if width > 2 else 3..5\n")
-    assert space.dimensions()[1:] == [("encoder.depth", Choice((1, 2))), ("encoder.depth (else)", IntRange(3, 5))]
+    assert space.parameters()[1:] == [("encoder.depth", Choice((1, 2))), ("encoder.depth (else)", IntRange(3, 5))]
     assert space.size() == 5
 
 
 def test_alternatives_that_are_ranges_are_asked_in_two_steps():
     space = small("width: 4\nrate: off | 0.05..0.5 log\n")
-    assert space.dimensions() == [
+    assert space.parameters() == [
         ("rate", Choice(("off", "0.05..0.5 log"))),
         ("rate (0.05..0.5 log)", FloatRange(0.05, 0.5, None, True)),
     ]
@@ -58,7 +58,7 @@ def test_alternatives_that_are_ranges_are_asked_in_two_steps():
 
 def test_calls_ask_for_their_arguments():
     space = small("width: 4\nshare.encoder.ffn: own | runs(1..2, 4..5)\n")
-    names = [name for name, _ in space.dimensions()]
+    names = [name for name, _ in space.parameters()]
     base = "share.encoder.ffn (runs(1..2, 4..5))"
     assert names == ["share.encoder.ffn", f"{base} #1", f"{base} #2"]
     found = Counter(sheet["share.encoder.ffn"] for sheet in space.enumerate())
@@ -76,7 +76,7 @@ def test_a_sheet_is_found_again_by_its_values_alone(alternatives):
     """Such as that of a reference: of computed alternatives the one that has the value."""
     space = small(f"width: 2 | 4\nencoder.depth: {alternatives}\ndecoder.depth: = width // 2\n")
     for sheet in space.enumerate():
-        assert space.answer(space.replay(dict(sheet))) == sheet
+        assert space.answer(space.replay_values(dict(sheet))) == sheet
 
 
 def test_a_name_means_the_innermost_key():
@@ -140,7 +140,7 @@ def test_answers_that_are_not_legal_are_refused():
     with refuses("illegal-value", 3, "2 | 4", place="width:"):
         space.answer(lambda name, parameter: 3)
     with refuses("no-legal-answer"):
-        space.answer(space.replay({"width": 3}))
+        space.answer(space.replay_values({"width": 3}))
 
 
 def test_a_continuous_range_cannot_be_enumerated():
@@ -150,9 +150,9 @@ def test_a_continuous_range_cannot_be_enumerated():
 
 def test_schedules_are_objects_too():
     answers = answer("width: 4\nshare.encoder.ffn: 3-3\nshare.decoder.ffn: encoder.ffn[(i+1)//2]\n")
-    assert answers.value("share.encoder.ffn") == Call("load", (3, 3))
+    assert answers.value("share.encoder.ffn") == ScheduleCall("load", (3, 3))
     reference = answers.value("share.decoder.ffn")
-    assert reference == Reference("encoder.ffn", "(i + 1) // 2")
+    assert reference == LayerReference("encoder.ffn", "(i + 1) // 2")
     assert [reference.at(layer) for layer in range(4)] == [0, 1, 1, 2]
     for text in ("own", "cycle(4)", "runs(1, 11)", "encoder.ffn[2*i + 1]", "[0, 0, 1]"):
         assert str(parse_schedule(text)) == text or parse_schedule(text) == (0, 0, 1)
@@ -172,22 +172,22 @@ def test_parameters_settle_and_draw_only_their_values(parameter, values):
     assert list(parameter.values()) == values
     assert parameter.count() == len(values)
     rng = random.Random(0)
-    assert {str(parameter.draw(rng)) for _ in range(200)} == set(map(str, values))
-    assert all(parameter.settle(value) == value for value in values)
+    assert {str(parameter.sample(rng)) for _ in range(200)} == set(map(str, values))
+    assert all(parameter.coerce(value) == value for value in values)
     with pytest.raises(UserError):
-        parameter.settle(7)
+        parameter.coerce(7)
     assert len({parameter, parameter}) == 1
 
 
 def test_a_step_is_forgiving_about_rounding():
-    assert FloatRange(0.1, 0.5, 0.1).settle(0.1 + 0.1 + 0.1) == 0.3
+    assert FloatRange(0.1, 0.5, 0.1).coerce(0.1 + 0.1 + 0.1) == 0.3
 
 
 def test_log_ranges_are_drawn_log_uniformly():
     rng = random.Random(0)
-    floats = [FloatRange(0.001, 1.0, None, True).draw(rng) for _ in range(4000)]
+    floats = [FloatRange(0.001, 1.0, None, True).sample(rng) for _ in range(4000)]
     assert 0.45 < sum(value < 0.0316 for value in floats) / 4000 < 0.55
-    whole = [IntRange(1, 1000, 1, True).draw(rng) for _ in range(4000)]
+    whole = [IntRange(1, 1000, 1, True).sample(rng) for _ in range(4000)]
     assert 1 in whole
     assert 0.40 < sum(value <= 31 for value in whole) / 4000 < 0.60
     assert all(1 <= value <= 1000 for value in whole)

@@ -9,16 +9,16 @@ from scalesearch.blocks.core import iterate_cost_lines
 from scalesearch.cost import cost, find_protocol
 from scalesearch.cost.protocol import weight_size
 from scalesearch.library import find_file, library_folder
-from scalesearch.reference import COMMON, PAPERS, Row, left_out, load_rows, recompute
-from scalesearch.reference.recompute import architecture_of, judge, rounded, space_of
-from scalesearch.reference.rows import read_table
+from scalesearch.reference import COMMON_PROTOCOL, PAPERS, ReportedCost, excluded_rows, load_reported_costs, recompute
+from scalesearch.reference.recompute import classify_agreement, load_reference_model, load_reference_space, round_like
+from scalesearch.reference.reported_costs import read_paper
 from scalesearch.space import Space, read_space
-from scalesearch.space.assembly.architecture import Architecture
-from scalesearch.space.questionnaire.answers import Answers
+from scalesearch.space.assembly.architecture import ModelSpec
+from scalesearch.space.parameters.param_values import ParamValues
 from tests.errors import refuses
 
-ROWS = [row for paper in PAPERS for row in load_rows(paper)]
-NAMES = [f"{row.paper}-{row.table}-{row.label}-{row.quantity}" for row in ROWS]
+ROWS = [row for paper in PAPERS for row in load_reported_costs(paper)]
+NAMES = [f"{row.paper}-{row.table}-{row.model_name}-{row.quantity}" for row in ROWS]
 FILES = sorted({(row.file, tuple(row.settings.items()), row.space) for row in ROWS})
 KEYS = {"table", "row", "file", "vocab", "set", "layer", "why", "note"}
 
@@ -28,21 +28,21 @@ def shipped(name: str) -> Space:
     return read_space(find_file(name, "spaces"))
 
 
-def sheet(file: str, settings: tuple) -> Answers:
-    space = space_of(file, settings)
-    assert space.dimensions() == [], "a reference file leaves nothing to choose"
-    return space.answer(space.replay({}))
+def sheet(file: str, settings: tuple) -> ParamValues:
+    space = load_reference_space(file, settings)
+    assert space.parameters() == [], "a reference file leaves nothing to choose"
+    return space.resolve(space.replay_values({}))
 
 
 @pytest.mark.parametrize("row", ROWS, ids=NAMES)
-def test_every_number_is_the_independent_one(row: Row) -> None:
+def test_every_number_is_the_independent_one(row: ReportedCost) -> None:
     entry = recompute(row)
-    assert rounded(entry.exact, row.expected) == row.expected
-    assert bool(row.why) == (entry.verdict.name == "no fit"), "what fits nothing says what is known, nothing else does"
+    assert round_like(entry.recomputed, row.recomputed_text) == row.recomputed_text
+    assert bool(row.mismatch_reason) == (entry.agreement.name == "no fit"), "what fits nothing says what is known, nothing else does"
 
 
 def counts(paper: str, quantity: str) -> Counter:
-    return Counter(str(recompute(row).verdict) for row in load_rows(paper) if row.quantity == quantity)
+    return Counter(str(recompute(row).agreement) for row in load_reported_costs(paper) if row.quantity == quantity)
 
 
 def test_verdicts_on_partialformer() -> None:
@@ -50,11 +50,11 @@ def test_verdicts_on_partialformer() -> None:
     assert counts("partialformer", "params.total") == {
         "equal": 42, "rounding (floor)": 11, "rounding (ceil)": 3, "no fit": 7
     }  # fmt: skip
-    rows = [row for row in load_rows("partialformer") if row.quantity == "params.total"]
-    found = {(row.file, row.protocol.vocab, row.printed): str(recompute(row).verdict) for row in rows}
+    rows = [row for row in load_reported_costs("partialformer") if row.quantity == "params.total"]
+    found = {(row.file, row.protocol.vocab, row.reported_text): str(recompute(row).agreement) for row in rows}
     assert Counter(found.values())["rounding (floor)"] == 9
     assert Counter(found.values())["rounding (ceil)"] == 3
-    unfit = [(row.table, row.printed) for row in rows if recompute(row).verdict.name == "no fit"]
+    unfit = [(row.table, row.reported_text) for row in rows if recompute(row).agreement.name == "no fit"]
     quoted = [("1", "151M"), ("3", "192M")]
     assert sorted(set(unfit) - set(quoted)) == [("18", "67M"), ("20", "143M"), ("6", "37M")]
     assert counts("partialformer", "macs.total") == {
@@ -64,9 +64,9 @@ def test_verdicts_on_partialformer() -> None:
 
 def test_verdicts_on_anthe() -> None:
     """Every row of its own translation models is cut to millions; the two that fit nothing are quoted."""
-    own = [row for row in load_rows("anthe") if row.table != "7" and not row.why]
+    own = [row for row in load_reported_costs("anthe") if row.table != "7" and not row.mismatch_reason]
     assert len(own) == 27
-    assert all(rounded(recompute(row).exact, row.printed, "floor") == row.printed for row in own)
+    assert all(round_like(recompute(row).recomputed, row.reported_text, "floor") == row.reported_text for row in own)
     assert counts("anthe", "params.total") == {"equal": 15, "rounding (floor)": 15, "no fit": 2}
 
 
@@ -82,8 +82,8 @@ def test_macs_of_anthes_chains(file: str, matrix: str, cores: str, cheaper: str)
     """One pair of 32 and 32 tokens: each chain built into its matrix, applied core by core, or whichever is less."""
     lengths = find_protocol("forward", 32, 32, 32000)
     for how, expected in (("matrix", matrix), ("cores", cores), ("auto", cheaper)):
-        architecture = architecture_of(file, (("tensor_chain.apply", how),))
-        assert rounded(cost(architecture.block, lengths)["macs.total"], expected) == expected
+        architecture = load_reference_model(file, (("tensor_chain.apply", how),))
+        assert round_like(cost(architecture.block, lengths)["macs.total"], expected) == expected
 
 
 def test_verdicts_on_edgeformer() -> None:
@@ -100,33 +100,33 @@ def test_the_reading_of_matrices_alone_is_as_the_reason_says() -> None:
         lines = iterate_cost_lines(getattr(recompute(row).architecture.block, row.layer).layer)
         alone = sum(line.weight_copies[name] * weight_size(shape, 1) for line in lines for name, shape in line.weights.items()
                     if len(shape) == 2)
-        named = "matrices alone" in row.why
-        assert named or "vanilla decoder" in row.label or not row.why
-        assert (rounded(alone, row.printed) == row.printed) == (named or row.label.endswith("encoder layer")), row.label
+        named = "matrices alone" in row.mismatch_reason
+        assert named or "vanilla decoder" in row.model_name or not row.mismatch_reason
+        assert (round_like(alone, row.reported_text) == row.reported_text) == (named or row.model_name.endswith("encoder layer")), row.model_name
 
 
 def test_sixteen_heads_would_fit_table_6_as_its_reason_says() -> None:
-    space, found = space_of("partialformer-6-6-d400-h24-16", (("encoder.heads", "16"),)), set()
+    space, found = load_reference_space("partialformer-6-6-d400-h24-16", (("encoder.heads", "16"),)), set()
     for vocab in (31_953, 34_881):  # the ends of what gives the 61M of the row before, rounded either way
-        baseline = cost(architecture_of("partialformer-baseline-6-6-d512").block, find_protocol("delight", vocab=vocab))
-        assert {rounded(baseline["params.total"], "61M", by) for by in ("nearest", "floor")} & {"61M"}
-        params = cost(space.closed().block, find_protocol("delight", vocab=vocab))["params.total"]
+        baseline = cost(load_reference_model("partialformer-baseline-6-6-d512").block, find_protocol("delight", vocab=vocab))
+        assert {round_like(baseline["params.total"], "61M", by) for by in ("nearest", "floor")} & {"61M"}
+        params = cost(space.single_architecture().block, find_protocol("delight", vocab=vocab))["params.total"]
         found.add(f"{params / 1e6:.2f}M")
-    (why,) = (row.why for row in ROWS if (row.paper, row.table, row.printed) == ("PartialFormer", "6", "37M"))
+    (why,) = (row.mismatch_reason for row in ROWS if (row.paper, row.table, row.reported_text) == ("PartialFormer", "6", "37M"))
     assert found == {"37.42M", "38.59M"} and all(number in why for number in found)
 
 
 @pytest.mark.parametrize(("file", "settings", "space"), FILES)
 def test_every_architecture_is_in_its_papers_space_and_in_slim(file: str, settings: tuple, space: str) -> None:
     answers = sheet(file, settings)
-    assert not space or (shipped(space).holds(answers) and shipped("slim").holds(answers))
+    assert not space or (shipped(space).contains(answers) and shipped("slim").contains(answers))
 
 
 def test_a_space_does_not_hold_what_it_cannot_answer() -> None:
     answers = sheet("edgeformer", ())
-    assert not shipped("edgeformer").set({"share.decoder.ffn": "own"}).holds(answers)
-    assert not shipped("edgeformer").set({"decoder.depth": "6"}).holds(answers)
-    assert not Space.parse("width: 64 | 512").holds(answers)
+    assert not shipped("edgeformer").with_overrides({"share.decoder.ffn": "own"}).contains(answers)
+    assert not shipped("edgeformer").with_overrides({"decoder.depth": "6"}).contains(answers)
+    assert not Space.parse("width: 64 | 512").contains(answers)
 
 
 def test_every_file_is_in_a_table_and_bears_its_name() -> None:
@@ -144,16 +144,16 @@ def test_a_misspelt_file_is_answered_with_the_nearest() -> None:
 
 def test_the_tables_use_the_keys_that_are_read() -> None:
     for paper in PAPERS:
-        for entry in read_table(paper)["rows"]:
+        for entry in read_paper(paper)["rows"]:
             assert all("." in key or key in KEYS for key in entry), entry
-        assert all(set(item) == {"rows", "why"} for item in left_out(paper))
+        assert all(set(item) == {"rows", "why"} for item in excluded_rows(paper))
 
 
-def models(layers: int) -> dict[str, Architecture]:
+def models(layers: int) -> dict[str, ModelSpec]:
     """Distinct whole networks with at most so many layers, by their files."""
-    found = {row.file: architecture_of(row.file) for row in ROWS if not row.settings}
+    found = {row.file: load_reference_model(row.file) for row in ROWS if not row.settings}
     distinct = {architecture.id: file for file, architecture in found.items()}
-    depths = {file: sum(found[file].answers.get(f"{stack}.depth", 0) for stack in ("encoder", "decoder"))
+    depths = {file: sum(found[file].config.get(f"{stack}.depth", 0) for stack in ("encoder", "decoder"))
               for file in distinct.values()}
     return {file: found[file] for file, depth in depths.items() if depth <= layers}
 
@@ -167,7 +167,7 @@ def test_every_architecture_can_be_built() -> None:
     for file, architecture in chosen.items():
         model = build_model(architecture.block, vocab=32768, device="meta")
         assert (
-            sum(weight.numel() for weight in model.parameters()) == cost(architecture.block, COMMON)["params.total"]
+            sum(weight.numel() for weight in model.parameters()) == cost(architecture.block, COMMON_PROTOCOL)["params.total"]
         ), file
 
 
@@ -193,4 +193,4 @@ def test_every_architecture_does_what_its_bill_says() -> None:
     ],
 )
 def test_a_verdict_is_read_off_the_printed_digits(printed: str, exact: int, also: tuple, said: str) -> None:
-    assert str(judge(printed, exact, also)) == said
+    assert str(classify_agreement(printed, exact, also)) == said

@@ -23,56 +23,56 @@ PAPERS = ("partialformer", "anthe", "edgeformer", "second-tier")
 
 
 @dataclass(frozen=True)
-class Row:
+class ReportedCost:
     """One number that a paper prints of one architecture.
 
     Args:
         space: the shipped space that holds all rows of the paper; empty where there is none.
         settings: keys of the file that differ in this row.
         layer: ``encoder`` or ``decoder`` where the number is that of one layer.
-        expected: what the independent recomputation prints for it.
-        rounding: how the paper rounds besides to the nearest.
-        why: what is known of an entry that does not fit as it is read here.
+        recomputed_text: what the independent recomputation prints for it.
+        allowed_roundings: how the paper rounds besides to the nearest.
+        mismatch_reason: what is known of an entry that does not fit as it is read here.
     """
 
     paper: str
     space: str
     table: str
-    label: str
+    model_name: str
     file: str
     settings: Mapping[str, str]
     layer: str | None
     quantity: str
     protocol: Protocol
-    printed: str
-    expected: str
-    rounding: tuple[str, ...]
-    why: str
+    reported_text: str
+    recomputed_text: str
+    allowed_roundings: tuple[str, ...]
+    mismatch_reason: str
     note: str
 
 
-def load_rows(paper: str) -> list[Row]:
+def load_reported_costs(paper: str) -> list[ReportedCost]:
     """All rows of a paper (one of ``PAPERS``), in the order of its tables."""
-    sheet = read_table(paper)
+    sheet = read_paper(paper)
     return [row for entry in sheet["rows"] for row in _rows(sheet, entry)]
 
 
-def left_out(paper: str) -> list[Mapping[str, str]]:
+def excluded_rows(paper: str) -> list[Mapping[str, str]]:
     """Which rows of the paper are not here, and why."""
-    found: list[Mapping[str, str]] = read_table(paper)["left_out"]
+    found: list[Mapping[str, str]] = read_paper(paper)["left_out"]
     return found
 
 
-def _rows(sheet: Mapping[str, Any], entry: Mapping[str, Any]) -> Iterator[Row]:
+def _rows(sheet: Mapping[str, Any], entry: Mapping[str, Any]) -> Iterator[ReportedCost]:
     """A row for each number that an entry prints."""
     why = entry.get("why", "")
     for quantity in (key for key in entry if "." in key):
         printed, expected = entry[quantity]
-        yield Row(paper=sheet["paper"], space=sheet["space"], table=str(entry["table"]), label=entry["row"],
+        yield ReportedCost(paper=sheet["paper"], space=sheet["space"], table=str(entry["table"]), model_name=entry["row"],
                   file=entry["file"], settings={key: str(value) for key, value in entry.get("set", {}).items()},
                   layer=entry.get("layer"), quantity=quantity, protocol=_protocol(sheet, entry.get("vocab")),
-                  printed=printed, expected=expected, rounding=tuple(sheet["rounding"]),
-                  why=why.get(quantity, "") if isinstance(why, Mapping) else why, note=entry.get("note", ""))
+                  reported_text=printed, recomputed_text=expected, allowed_roundings=tuple(sheet["rounding"]),
+                  mismatch_reason=why.get(quantity, "") if isinstance(why, Mapping) else why, note=entry.get("note", ""))
 
 
 def _protocol(sheet: Mapping[str, Any], vocab: str | None) -> Protocol:
@@ -80,7 +80,7 @@ def _protocol(sheet: Mapping[str, Any], vocab: str | None) -> Protocol:
 
 
 @cache
-def read_table(paper: str) -> Mapping[str, Any]:
+def read_paper(paper: str) -> Mapping[str, Any]:
     """The tables of a paper as they stand in its file."""
     import yaml
 

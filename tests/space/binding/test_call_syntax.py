@@ -3,7 +3,7 @@
 import pytest
 
 from scalesearch.space import Space
-from scalesearch.space.syntax.diagnostics import SpaceErrors
+from scalesearch.space.syntax.diagnostics import ConfigError
 from tests.errors import refuses
 
 
@@ -34,7 +34,7 @@ def test_a_call_is_short_for_a_kind_and_its_first_keys(short: str, long: str) ->
     ("matrices.output: group", "2:18", "`matrices.output` has no variant `group`"),
 ])
 def test_a_wrong_call_is_shown_where_it_stands(text: str, place: str, message: str) -> None:
-    with pytest.raises(SpaceErrors) as caught:
+    with pytest.raises(ConfigError) as caught:
         Space.parse(f"width: 64\n{text}")
     assert f":{place}: {message}" in str(caught.value)
 

@@ -5,8 +5,8 @@ import pytest
 from scalesearch.cost import Cost, cost, find_protocol
 from scalesearch.library import find_file
 from scalesearch.lowering.unsupported import find_unsupported_parts
-from scalesearch.space import Space, Unbuildable, read_space
-from scalesearch.space.syntax.diagnostics import SpaceErrors
+from scalesearch.space import Space, UnbuildableError, read_space
+from scalesearch.space.syntax.diagnostics import ConfigError
 from tests.errors import refuses
 
 HIDDEN = "encoder__ffn__relu__hidden"
@@ -19,15 +19,15 @@ decoder: { depth: 2, heads: 4, ffn: { relu: { hidden: 24 } } }
 
 
 def space(**changes: str) -> Space:
-    return Space.parse(PLAIN).set({path.replace("__", "."): value for path, value in changes.items()})
+    return Space.parse(PLAIN).with_overrides({path.replace("__", "."): value for path, value in changes.items()})
 
 
 def answer(key: str, **changes: str) -> object:
-    return space(**changes).closed().answers[key]
+    return space(**changes).single_architecture().config[key]
 
 
 def bill(**changes: str) -> Cost:
-    return cost(space(**changes).closed().block, PROTOCOL)
+    return cost(space(**changes).single_architecture().block, PROTOCOL)
 
 
 @pytest.mark.parametrize(("text", "sizes"), [
@@ -56,19 +56,19 @@ def test_the_costs_are_those_of_the_layers() -> None:
 
 
 def test_alike_layers_are_one_network() -> None:
-    plain = space().closed().id
-    assert {space(**{HIDDEN: text}).closed().id for text in ("[24, 24, 24]", "ramp(24, 24)")} == {plain}
-    assert space(**{HIDDEN: "[24, 24, 25]"}).closed().id != plain
-    assert space(**{HIDDEN: "[24, 25, 24]"}).closed().id != space(
-        **{HIDDEN: "[24, 24, 25]"}).closed().id
+    plain = space().single_architecture().id
+    assert {space(**{HIDDEN: text}).single_architecture().id for text in ("[24, 24, 24]", "ramp(24, 24)")} == {plain}
+    assert space(**{HIDDEN: "[24, 24, 25]"}).single_architecture().id != plain
+    assert space(**{HIDDEN: "[24, 25, 24]"}).single_architecture().id != space(
+        **{HIDDEN: "[24, 24, 25]"}).single_architecture().id
 
 
 def test_only_layers_of_one_shape_share() -> None:
     mixed = {HIDDEN: "[8, 8, 16]"}
     shared = bill(share__encoder__ffn="runs(2, 1)", **mixed)["params.total"]
     assert bill(**mixed)["params.total"] - shared == 2 * 32 * 8 + 8 + 32
-    with pytest.raises(Unbuildable) as caught:
-        space(share__encoder__ffn="one", **mixed).closed()
+    with pytest.raises(UnbuildableError) as caught:
+        space(share__encoder__ffn="one", **mixed).single_architecture()
     assert caught.value.path == "share.encoder.ffn" and "0 and 2" in str(caught.value)
 
 
@@ -77,14 +77,14 @@ def test_only_layers_of_one_shape_share() -> None:
     ("encoder.residual_scores", {"encoder__residual_scores": "global"}),
 ])
 def test_what_needs_layers_alike_is_refused(key: str, changes: dict[str, str]) -> None:
-    with pytest.raises(Unbuildable) as caught:
-        space(encoder__heads="[2, 4, 4]", encoder__head_dim="8", **changes).closed()
+    with pytest.raises(UnbuildableError) as caught:
+        space(encoder__heads="[2, 4, 4]", encoder__head_dim="8", **changes).single_architecture()
     assert caught.value.path == key
 
 
 def test_ctranslate2_has_one_number_of_heads() -> None:
-    assert not find_unsupported_parts(space(**{HIDDEN: "[8, 16, 8]"}, decoder__head_dim="[4, 8]").closed().block)
-    found = find_unsupported_parts(space(encoder__heads="[2, 4, 4]", encoder__head_dim="8").closed().block)
+    assert not find_unsupported_parts(space(**{HIDDEN: "[8, 16, 8]"}, decoder__head_dim="[4, 8]").single_architecture().block)
+    found = find_unsupported_parts(space(encoder__heads="[2, 4, 4]", encoder__head_dim="8").single_architecture().block)
     assert len(found) == 1 and found[0].startswith("encoder: ")
 
 
@@ -92,14 +92,14 @@ def test_ctranslate2_has_one_number_of_heads() -> None:
     ("[8, abc, 8]", "abc"), ("[8, = width, 8]", "= width"), ("ramp(8)", "ramp"), ("[8, 0..3, 8]", "0"),
 ])
 def test_what_is_no_size_is_shown_where_it_is(text: str, place: str) -> None:
-    with pytest.raises(SpaceErrors) as caught:
+    with pytest.raises(ConfigError) as caught:
         space(**{HIDDEN: text})
     assert place in str(caught.value)
 
 
 def test_a_list_that_is_too_short_is_no_candidate() -> None:
-    with pytest.raises(Unbuildable) as caught:
-        space(**{HIDDEN: "[8, 16]"}).closed()
+    with pytest.raises(UnbuildableError) as caught:
+        space(**{HIDDEN: "[8, 16]"}).single_architecture()
     assert caught.value.path == "encoder.ffn.hidden"
 
 
@@ -111,15 +111,15 @@ def test_lists_of_a_width_are_refused() -> None:
 def test_a_list_in_yaml_may_choose_item_by_item() -> None:
     layered = Space.parse(PLAIN.replace("hidden: 24", "hidden: [8 | 16, 8, 24..32 step 8]", 1))
     names = ["encoder.ffn.relu.hidden #1", "encoder.ffn.relu.hidden #3"]
-    assert [name for name, _ in layered.dimensions()] == names and layered.size() == 4
+    assert [name for name, _ in layered.parameters()] == names and layered.n_configurations() == 4
     assert {tuple(sheet["encoder.ffn.hidden"]) for sheet in layered.enumerate()} == {
         (8, 8, 24), (8, 8, 32), (16, 8, 24), (16, 8, 32)}
     assert Space.parse(layered.to_yaml()) == layered
     for sheet in layered.enumerate():
-        assert layered.holds(sheet) and Space.parse(layered.architecture(sheet).to_yaml()).closed().id == (
+        assert layered.contains(sheet) and Space.parse(layered.architecture(sheet).to_yaml()).single_architecture().id == (
             layered.architecture(sheet).id)
 
 
 def test_hats_space_has_its_size() -> None:
     """Width, then heads and hidden units of six encoder layers and of one to six decoder layers."""
-    assert read_space(find_file("hat", "spaces")).size() == 2 * 6**6 * sum(6**depth for depth in range(1, 7))
+    assert read_space(find_file("hat", "spaces")).n_configurations() == 2 * 6**6 * sum(6**depth for depth in range(1, 7))
