@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from scalesearch.cost import find_protocol
-from scalesearch.cost.population import price
+from scalesearch.cost.population import evaluate_costs
 from scalesearch.nn import build_model
 from scalesearch.nn.verify import flop_counter_macs, fvcore_macs
 from scalesearch.space.assembly.architecture import assemble
@@ -104,7 +104,7 @@ def main() -> None:
     for heading in ("family", "ours / s", "ours / CPU s", "FlopCounterMode / s", "ratio", "fvcore / s", "ratio "):
         table.add_column(heading, justify="right" if heading != "family" else "left")
     for name, population in families.items():
-        wall, cpu = timed(lambda p=population: [price(a, rows, PROTOCOL, NAMES) for a, rows in p], given.rounds)
+        wall, cpu = timed(lambda p=population: [evaluate_costs(a, rows, PROTOCOL, NAMES) for a, rows in p], given.rounds)
         ours = given.rows / wall
         peers = [1 / one_by_one(population, counter, given.counted) for counter in (flop_counter_macs, fvcore_macs)]
         cells = [cell for peer in peers for cell in (f"{peer:.1f}", f"{ours / peer:,.0f}x")]

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from scalesearch.cost import cost, find_protocol
+from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.nn import build_model
 from scalesearch.nn.verify import flop_counter_macs, fvcore_macs
 from scalesearch.space import read_space
@@ -39,7 +39,7 @@ def measure(answers: dict[str, Any]) -> dict[str, tuple[float, Any]]:
     inputs = tuple(torch.zeros(1, n, dtype=torch.long, device="meta") for n in (S, T))
     model = build_model(block, vocab=V, device="meta").eval()
     return {
-        "scalesearch": timed(lambda: cost(assemble(answers).block, protocol), 50),
+        "scalesearch": timed(lambda: evaluate_cost(assemble(answers).block, protocol), 50),
         "build on meta": timed(lambda: build_model(block, vocab=V, device="meta"), 3),
         "FlopCounterMode": timed(lambda: flop_counter_macs(model, inputs), 3),
         "fvcore": timed(lambda: fvcore_macs(model, inputs), 3),

@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from scalesearch.api.files import read_data
-from scalesearch.cost.fit import Setup
+from scalesearch.cost.latency_model import DecodingSetup
 from scalesearch.data import DataSpec, load_corpus
 from scalesearch.export.base import ArtifactDecoder
 from scalesearch.export.export import Artifact, VerificationSample, export_model, open_artifact, write_description
@@ -78,7 +78,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/table6"))
     given = parser.parse_args()
     rows = [written(given, vocab, *kind) for vocab in given.vocab for kind in KINDS]
-    setup = Setup(batch=1, beam=1, source=30, target=30, threads=1)
+    setup = DecodingSetup(batch=1, beam=1, source=30, target=30, threads=1)
     with pinned_threads(1):
         decoders: dict[str, ArtifactDecoder] = {str(row.folder): open_artifact(row.folder)[1] for row in rows}
         words = {str(row.folder): row.vocab for row in rows}

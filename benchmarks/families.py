@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from scalesearch.cli.options import load_architecture
-from scalesearch.cost import cost, find_protocol
+from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.train import Recipe, Result, train
 
 FAMILIES = ["small/plain", "small/partialformer", "small/anthe", "small/edgeformer"]
@@ -58,7 +58,7 @@ def main() -> None:
 
 def facts(architecture: Any, results: list[Result], vocab: int, length: int) -> list[str]:
     """A row of the table, after the family's name: means over seeds, with the spread where there are several."""
-    bill = cost(architecture.block, find_protocol("forward", length, length, vocab))
+    bill = evaluate_cost(architecture.block, find_protocol("forward", length, length, vocab))
     costs = [f"{bill['params.encoder'] + bill['params.decoder']:,}", f"{bill['params.total']:,}",
              f"{bill['macs.total'] / 1e6:.1f}"]
     done = [result for result in results if result.state == "complete"]

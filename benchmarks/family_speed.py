@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from scalesearch.cli.options import load_architecture
-from scalesearch.cost import cost, find_protocol
+from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.data import BatchStream, Corpus
 from scalesearch.nn import DropoutRates, build_model
 from scalesearch.nn.decode import greedy_search
@@ -75,8 +75,8 @@ def plain_like(architecture: Any, vocab: int, length: int) -> Any:
         sizes = [f"{stack}.ffn.relu.hidden={hidden}" for stack in ("encoder", "decoder")]
         return load_architecture("transformer", (*settings, *sizes))[1]
 
-    one, two = (cost(make(hidden).block, protocol)["macs.total"] for hidden in (1, 2))
-    wanted = cost(architecture.block, protocol)["macs.total"]
+    one, two = (evaluate_cost(make(hidden).block, protocol)["macs.total"] for hidden in (1, 2))
+    wanted = evaluate_cost(architecture.block, protocol)["macs.total"]
     return make(max(1, round(1 + (wanted - one) / (two - one))))
 
 
@@ -106,7 +106,7 @@ def compare(family: Any, corpus: Corpus, given: argparse.Namespace) -> list[str]
     vocab = corpus.tokenizer.vocab_size
     pair = [family, plain_like(family, vocab, given.length)]
     protocol = find_protocol("forward", given.length, given.length, vocab)
-    macs = [f"{cost(architecture.block, protocol)['macs.total'] / 1e6:.2f}" for architecture in pair]
+    macs = [f"{evaluate_cost(architecture.block, protocol)['macs.total'] / 1e6:.2f}" for architecture in pair]
     contestants = [Contestant(architecture, corpus, given) for architecture in pair]
     source = torch.randint(4, vocab, (64, given.length), generator=torch.Generator().manual_seed(1))
     for _ in range(given.rounds + 1):

@@ -36,7 +36,7 @@ import torch
 
 TORCH_IMPORTED = time.time()
 
-from scalesearch.cost import cost, find_protocol
+from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.data import PAD, Batch
 from scalesearch.library import find_file
 from scalesearch.nn import DropoutRates, build_model
@@ -932,8 +932,8 @@ def memory(figures: Figures, given: argparse.Namespace) -> None:
         for precision in ("fp32", "bf16") if cuda else ("fp32",):
             with figures.guarded(name, precision):
                 block = architecture(name, **params).block
-                at_once = cost(block, find_protocol("forward", width, width, 8))
-                whole = cost(block, find_protocol("forward", width, width, vocab))
+                at_once = evaluate_cost(block, find_protocol("forward", width, width, 8))
+                whole = evaluate_cost(block, find_protocol("forward", width, width, vocab))
                 weights = 4 * whole["params.total"]
                 states = rows * at_once["memory.activations"]
                 n = min(rows * width, CHUNK_ROWS_GPU)
@@ -1000,7 +1000,7 @@ def widths(figures: Figures, given: argparse.Namespace) -> None:
             continue
         with figures.guarded(f"width {width}, {rows * WIDTH} tokens"):
             block = plain(width, hidden)
-            macs = cost(block.block, find_protocol("forward", WIDTH, WIDTH, vocab))["macs.total"] * rows
+            macs = evaluate_cost(block.block, find_protocol("forward", WIDTH, WIDTH, vocab))["macs.total"] * rows
             runs, ids = {}, stacked(random_batch(rows, WIDTH, vocab, 1), device)
             for precision in ("fp32", "bf16"):
                 recipe = recipe_of(device, precision)
@@ -1375,7 +1375,7 @@ def syncs(figures: Figures, given: argparse.Namespace) -> None:
         except Exception:
             continue  # a space with free parameters
         with figures.guarded(name):
-            if cost(block.block, find_protocol("forward", 8, 8, 64))["params.total"] > 60e6:
+            if evaluate_cost(block.block, find_protocol("forward", 8, 8, 64))["params.total"] > 60e6:
                 figures.put(name, "skipped: large")
                 continue
             subject = StaticTrainer(model_of(block, 64, 0.0), recipe, hardware, "eager", 16, tensor_rate=True)

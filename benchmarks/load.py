@@ -24,8 +24,8 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from scalesearch.cost import protocol_of
-from scalesearch.feasible.limits import limits
+from scalesearch.cost import load_protocol
+from scalesearch.feasible.limits import collect_limits
 from scalesearch.library import find_file
 from scalesearch.samplers import SamplerSpec, make_sampler
 from scalesearch.space import read_space
@@ -51,7 +51,7 @@ CURVE = [{"step": step, "tokens": step * 4000, "cpu_seconds": 1.5 * step, "secon
 def evaluator(name: str = "edge") -> Evaluator:
     """The evaluator of a shipped space under its own limits."""
     space = read_space(find_file(name, "spaces"))
-    return Evaluator(space, protocol_of({**space.protocol, "vocab": 8000}), limits(space, None))
+    return Evaluator(space, load_protocol({**space.protocol, "vocab": 8000}), collect_limits(space, None))
 
 
 def make(folder: Path, count: int, billed: list[Trial], given: Evaluator) -> None:

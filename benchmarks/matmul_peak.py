@@ -20,7 +20,7 @@ from rich.table import Table
 from torch.profiler import ProfilerActivity, profile
 
 from scalesearch.cli.options import load_architecture
-from scalesearch.cost import cost, find_protocol
+from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.data import Batch, BatchStream
 from scalesearch.nn import DropoutRates, build_model
 from scalesearch.train import Recipe
@@ -60,7 +60,7 @@ class Step:
 
     def _macs(self, batch: Batch) -> int:
         """Of one forward pass over all places of a batch, softmax over real target tokens only."""
-        full, one = (cost(self.block, find_protocol("forward", batch.source.shape[1], batch.target_in.shape[1], vocab))
+        full, one = (evaluate_cost(self.block, find_protocol("forward", batch.source.shape[1], batch.target_in.shape[1], vocab))
                      ["macs.total"] for vocab in (self.vocab, 1))
         output = (full - one) * self.vocab // (self.vocab - 1)
         return len(batch) * (full - output) + output * batch.tokens // batch.target_in.shape[1]

@@ -37,7 +37,7 @@ import torch
 # The package's names are used by the imports and the functions up to `sample_models` only.
 import scalesearch
 from scalesearch.blocks.core import canonical_config
-from scalesearch.cost import PROTOCOLS, cost, find_protocol, protocol_of
+from scalesearch.cost import PROTOCOLS, evaluate_cost, find_protocol, load_protocol
 from scalesearch.nn.build import build_model
 from scalesearch.nn.init import INIT_SCHEMES
 from scalesearch.space import UnbuildableError, read_space
@@ -91,16 +91,16 @@ QUICK_STUDY = ({"recipe.steps": 800, "recipe.cpu_minutes": "none"}, {"backend": 
 
 def costs(architecture: Any, settings: Any, exported: bool) -> dict[str, Any]:
     """Every named cost by the space's protocol; MACs by all protocols; bytes of the model if it is ``exported``."""
-    own = protocol_of(settings).of(architecture.answers)
-    sized = own.at(architecture.vocab)
-    breakdown = cost(architecture.block, own)
-    values = {**breakdown.values, **breakdown.load, "refusals.ctranslate2": breakdown["refusals.ctranslate2"]}
+    own = load_protocol(settings).for_candidates(architecture.answers)
+    sized = own.with_vocab(architecture.vocab)
+    breakdown = evaluate_cost(architecture.block, own)
+    values = {**breakdown.values, **breakdown.load_balance, "refusals.ctranslate2": breakdown["refusals.ctranslate2"]}
     for name in PROTOCOLS:
         protocol = find_protocol(name, vocab=sized.vocab)
-        values[f"macs.total, {name}"] = cost(architecture.block, protocol)["macs.total"]
+        values[f"macs.total, {name}"] = evaluate_cost(architecture.block, protocol)["macs.total"]
     for name in FORMATS if exported else ():
         try:
-            values[f"bytes, {name}"] = cost(architecture.block, replace(sized, artefact=name))["artefact.bytes"]
+            values[f"bytes, {name}"] = evaluate_cost(architecture.block, replace(sized, artifact=name))["artefact.bytes"]
         except UnbuildableError:
             values[f"bytes, {name}"] = None
     return values

@@ -28,9 +28,9 @@ class Mutation:
 
 MUTATIONS = [
     # What a network costs, and when two are one.
-    Mutation("cost/ledger.py", 'total - sums["embedding"]', "total", "cost"),
-    Mutation("cost/ledger.py", "return total * line.calls", "return total", "cost"),
-    Mutation("cost/ledger.py", '= 2 * values[f"macs', '= values[f"macs', "cost"),
+    Mutation("cost/breakdown.py", 'total - sums["embedding"]', "total", "cost"),
+    Mutation("cost/breakdown.py", "return total * line.calls", "return total", "cost"),
+    Mutation("cost/breakdown.py", '= 2 * values[f"macs', '= values[f"macs', "cost"),
     Mutation("cost/protocol.py", "for step in values)\n", "for step in list(values)[:1])\n", "cost reference"),
     # Spaces.
     Mutation("space/syntax/composite_domains.py", "sheet.lookup) is True else self.other", "sheet.lookup) else self.other",
@@ -40,9 +40,9 @@ MUTATIONS = [
     Mutation("space/assembly/architecture.py", "canonical(block), sort_keys", "sorted(answers), sort_keys",
              "space feasible"),
     # What fits a budget.
-    Mutation("feasible/count.py", "self.costs(names, groups[number], columns) * signs",
+    Mutation("feasible/counter.py", "self.costs(names, groups[number], columns) * signs",
              "self.costs(names, groups[number], columns)", "feasible"),
-    Mutation("feasible/count.py", "good &= self", "good |= self", "feasible"),
+    Mutation("feasible/counter.py", "good &= self", "good |= self", "feasible"),
     Mutation("feasible/dominance.py", 'prefix = np.searchsorted(self.first, room[:, 0], side="right")',
              'prefix = np.searchsorted(self.first, room[:, 0], side="left")', "feasible"),
     # Samplers, promotions, fronts.

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from gpu_kit.kit import VOCAB, Figures, Kit, Skipped, Wrong, batch, check, model
-from scalesearch.cost import cost, find_protocol
+from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.decode import greedy_search
 from scalesearch.train.hardware import Hardware
@@ -79,7 +79,7 @@ def training(kit: Kit) -> Figures:
         for compiled in (False,) if kit.device.type == "cpu" else (False, True):
             engine, given = _engine(kit, size, compiled)
             seconds = timed(kit, lambda: engine.update([given], 1e-4), 3 if kit.quick else 10)  # noqa: B023
-            price = cost(engine.model.block, find_protocol("forward", LENGTH, LENGTH, VOCAB))
+            price = evaluate_cost(engine.model.block, find_protocol("forward", LENGTH, LENGTH, VOCAB))
             dtype = torch.bfloat16 if engine.hardware.uses_bf16 else torch.float32
             flops = 3 * 2 * price["macs.total"] * len(given) / seconds
             found[f"{size}, {'compiled' if compiled else 'eager'}"] = {

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from scalesearch.analysis.probes import find_layers
 from scalesearch.blocks.core import Block
-from scalesearch.cost.load import groups_of, load_of
+from scalesearch.cost.load import load_balance, weight_groups
 from scalesearch.data import Split, eval_batches
 from scalesearch.nn import Seq2SeqModel
 from scalesearch.train.updates.engine import Engine
@@ -64,10 +64,10 @@ class GradientAnalysis:
 
 def compute_loads(block: Block) -> tuple[list[LoadRow], Mapping[str, float]]:
     """The groups, and ``load.mean``, ``load.balance``, ``load.min``, ``load.max``."""
-    groups = groups_of(block)
+    groups = weight_groups(block)
     used = sum(group.params * group.load for group in groups)
     rows = [LoadRow(g.name, g.params, g.load, g.params * g.load / used) for g in groups]
-    return rows, load_of(block)
+    return rows, load_balance(block)
 
 
 def compute_gradients(engine: Engine, split: Split, smoothing: float, max_tokens: int) -> GradientAnalysis:

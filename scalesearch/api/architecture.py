@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from scalesearch.api.html import Shown, dressed
 from scalesearch.api.words import in_python
-from scalesearch.cost import Cost, Protocol, cost, protocol_of
-from scalesearch.cost.tables import memory_line, tables
+from scalesearch.cost import CostBreakdown, Protocol, evaluate_cost, load_protocol
+from scalesearch.cost.tables import make_cost_tables, memory_line
 from scalesearch.errors import UserError
 from scalesearch.space.assembly import architecture as assembly
 from scalesearch.space.syntax.diagnostics import suggest_match
@@ -39,7 +39,7 @@ class Architecture(assembly.ModelSpec):
         Raises:
             UserError: there is no such protocol, or a length below 1.
         """
-        return dressed(Costs, cost(self.block, named_protocol(self.protocol, protocol, lengths).at(self.vocab)))
+        return dressed(Costs, evaluate_cost(self.block, named_protocol(self.protocol, protocol, lengths).with_vocab(self.vocab)))
 
     @in_python()
     def module(self, seed: int = 1, *, vocab: int | None = None, init: str = "xavier",
@@ -60,7 +60,7 @@ class Architecture(assembly.ModelSpec):
         if vocab is not None and (not isinstance(vocab, int) or vocab < LEAST_WORDS):
             raise UserError(f"vocab: expected a whole number of at least {LEAST_WORDS}, found {vocab!r}",
                             code="bad-value")
-        words = int(named_protocol(self.protocol).at(self.vocab).words) if vocab is None else vocab
+        words = int(named_protocol(self.protocol).with_vocab(self.vocab).vocab_size) if vocab is None else vocab
         try:
             torch.empty(0, device=device)
         except (RuntimeError, AssertionError) as error:  # as torch says that it has no such device
@@ -71,7 +71,7 @@ class Architecture(assembly.ModelSpec):
         return f"<Architecture {self.id}, {self.cost()['params.total']:,} params>"
 
 
-class Costs(Shown, Cost):
+class Costs(Shown, CostBreakdown):
     """What an architecture costs: ``costs["params.total"]`` is an exact int, ``costs.values`` has all by name."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -79,9 +79,9 @@ class Costs(Shown, Cost):
         return {**self.to_json(), "conventions": self.protocol.conventions}
 
     def _parts(self) -> Iterator[Table | str]:
-        yield from tables(self)
+        yield from make_cost_tables(self)
         yield memory_line(self)
-        yield from self.protocol.once(self.values["macs.once"])
+        yield from self.protocol.weight_work_lines(self.values["macs.once"])
         yield f"protocol {self.protocol} · {self.protocol.conventions}"
 
 
@@ -97,4 +97,4 @@ def named_protocol(settings: Mapping[str, Any], protocol: str | Protocol | None 
             raise UserError(f"{name}: a protocol has no such length; {suggest_match(name, LENGTHS)}", code="unknown-argument")
     if isinstance(protocol, Protocol):
         settings, protocol = protocol.settings, None
-    return protocol_of(settings, name=protocol, **(lengths or {}))
+    return load_protocol(settings, name=protocol, **(lengths or {}))

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
-    from scalesearch.feasible.answer import Feasibility
-    from scalesearch.whatif import Solutions, Trades
+    from scalesearch.feasible.report import FeasibilityReport
+    from scalesearch.whatif import Solutions, TradeOffs
 
 
 @dataclass(frozen=True, repr=False)
@@ -24,11 +24,11 @@ class Feasible(Shown):
     """What of a space fits a budget.
 
     Attributes:
-        found: counts, shares, frames, front and extremes; see :class:`scalesearch.feasible.answer.Feasibility`.
+        found: counts, shares, frames, front and extremes; see :class:`scalesearch.feasible.report.FeasibilityReport`.
         budgets: the conditions.
     """
 
-    found: Feasibility
+    found: FeasibilityReport
     space: Space
     budgets: tuple[str, ...]
     protocol: Protocol
@@ -37,14 +37,14 @@ class Feasible(Shown):
     def ask(cls, space: Space, budget: str | Sequence[str], protocol: Protocol, draws: int, seed: int) -> Feasible:
         """Counts what of ``space`` fits, or estimates it. Raises UserError for no budget, a wrong one, or no draw."""
         from scalesearch.feasible import tables
-        from scalesearch.feasible.answer import feasible
-        from scalesearch.feasible.limits import wanted_budgets
+        from scalesearch.feasible.limits import select_budgets
+        from scalesearch.feasible.report import analyze_feasibility
 
         if draws < 1:
             raise UserError(f"draws: expected at least 1, found {draws}", code="below-one")
-        limits = wanted_budgets(space, [budget] if isinstance(budget, str) else budget)
-        found = feasible(space, protocol, limits, draws, seed)
-        found = replace(found, notes=[*found.notes, *tables.once(found, protocol)])
+        limits = select_budgets(space, [budget] if isinstance(budget, str) else budget)
+        found = analyze_feasibility(space, protocol, limits, draws, seed)
+        found = replace(found, notes=[*found.notes, *tables.weight_work_lines(found, protocol)])
         return cls(found, space, tuple(limit.text for limit in limits), protocol)
 
     @property
@@ -55,17 +55,17 @@ class Feasible(Shown):
     @property
     def count(self) -> int | None:
         """Distinct networks that fit; None where they are not counted."""
-        return self.found.distinct_fitting
+        return self.found.n_distinct_feasible
 
     @property
     def values(self) -> pd.DataFrame:
         """A row for each parameter and answer, with the share of it that fits."""
-        return self.found.values
+        return self.found.value_shares
 
     @property
     def reasons(self) -> pd.DataFrame:
         """A row for each set of conditions that candidates violate."""
-        return self.found.reasons
+        return self.found.violations
 
     @property
     def sample(self) -> pd.DataFrame:
@@ -76,7 +76,7 @@ class Feasible(Shown):
         """Most params outside the embedding for the fewest MACs: costs and parameters of each such candidate."""
         import pandas as pd
 
-        return pd.DataFrame([{**point.costs, **point.answers.params} for point in self.found.front])
+        return pd.DataFrame([{**point.costs, **point.param_values.params} for point in self.found.front])
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as JSON values."""
@@ -86,18 +86,18 @@ class Feasible(Shown):
                 "conventions": self.protocol.conventions}
 
     def _parts(self) -> Iterator[Table | str]:
-        from scalesearch.feasible.tables import parts
+        from scalesearch.feasible.tables import render_report
 
         yield f"{self.space.name or 'space'}: {' and '.join(self.budgets)}"
         yield f"{self.protocol}\n{self.protocol.conventions}"
-        yield from parts(self.found)
+        yield from render_report(self.found)
 
 
 @dataclass(frozen=True, repr=False)
 class Answered(Shown):
     """The answers to an inverse question."""
 
-    answer: Solutions | Trades
+    answer: Solutions | TradeOffs
     protocol: Protocol
 
     @property
@@ -117,9 +117,9 @@ class Answered(Shown):
         return {**found, "protocol": self.protocol.to_json(), "conventions": self.protocol.conventions}
 
     def _parts(self) -> Iterator[Table | str]:
-        from scalesearch.whatif.tables import solutions, trades
+        from scalesearch.whatif.tables import render_solutions, render_trades
 
         if isinstance(self.answer, tuple):
-            yield from solutions(self.answer, self.protocol)
+            yield from render_solutions(self.answer, self.protocol)
         else:
-            yield from trades(self.answer, "the space as it is", self.protocol)
+            yield from render_trades(self.answer, "the space as it is", self.protocol)

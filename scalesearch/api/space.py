@@ -128,9 +128,9 @@ class SearchSpace(Shown):
 
     @in_python()
     def _picked(self, way: str, seed: int) -> Architecture:
-        from scalesearch.feasible.pick import pick
+        from scalesearch.feasible.pick import pick_candidate
 
-        answers, _ = pick(self.form, way, seed, named_protocol(self.form.protocol))
+        answers, _ = pick_candidate(self.form, way, seed, named_protocol(self.form.protocol))
         return dressed(Architecture, self.form.architecture(answers), protocol=self.form.protocol)
 
     @in_python()
@@ -164,10 +164,10 @@ class SearchSpace(Shown):
             160
         """
         from scalesearch.whatif import solve
-        from scalesearch.whatif.varied import sizes_of
+        from scalesearch.whatif.free_sizes import parse_sizes
 
         chosen = named_protocol(self.form.protocol, protocol, lengths)
-        return Answered(solve(self.form, goal, budget, sizes_of(self.form, each or {}), chosen, step), chosen)
+        return Answered(solve(self.form, goal, budget, parse_sizes(self.form, each or {}), chosen, step), chosen)
 
     @in_python()
     def trade(self, keys: str | Sequence[str], hold: Budgets, each: Sizes | None = None,
@@ -178,13 +178,13 @@ class SearchSpace(Shown):
         Args:
             of: whose costs to keep; without it, those of the space as it is.
         """
-        from scalesearch.whatif import trade
-        from scalesearch.whatif.varied import sizes_of
+        from scalesearch.whatif import find_trade_offs
+        from scalesearch.whatif.free_sizes import parse_sizes
 
         named = [key.strip() for key in keys.split(",")] if isinstance(keys, str) else list(keys)
         holds = [hold] if isinstance(hold, str) else list(hold)
-        chosen, sizes = named_protocol(self.form.protocol, protocol, lengths), sizes_of(self.form, each or {})
-        return Answered(trade(self.form, named, holds, of.config if of else None, (), chosen, sizes), chosen)
+        chosen, sizes = named_protocol(self.form.protocol, protocol, lengths), parse_sizes(self.form, each or {})
+        return Answered(find_trade_offs(self.form, named, holds, of.config if of else None, (), chosen, sizes), chosen)
 
     def to_yaml(self) -> str:
         """The space as a file, with defaults and full names."""

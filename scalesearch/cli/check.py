@@ -15,7 +15,7 @@ from scalesearch.errors import UserError
 from scalesearch.terminal import make_table, print_text
 
 if TYPE_CHECKING:
-    from scalesearch.feasible.candidates import Candidate
+    from scalesearch.feasible.costed_candidates import CostedCandidate
     from scalesearch.space import Constraint, Space, UnbuildableError
     from scalesearch.space.syntax.diagnostics import Problem
 
@@ -105,16 +105,16 @@ def problems_json(error: UserError, file: str) -> list[dict[str, Any]]:
 def examine(space: Space, samples: int, seed: int, exportable: bool = False) -> Report:
     """Describes ``space`` and tries ``samples`` random candidates on its constraints and budgets."""
     from scalesearch.api.space import size_of
-    from scalesearch.cost import protocol_of
-    from scalesearch.feasible.candidates import Candidate, priced
-    from scalesearch.feasible.limits import costs_of
+    from scalesearch.cost import load_protocol
+    from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_costs
+    from scalesearch.feasible.limits import cost_names
 
     rng, dimensions = random.Random(seed), space.parameters()
     samples = samples if dimensions else min(1, samples)  # of a space that leaves nothing open, there is one
     sheets = [space.sample(rng) for _ in range(samples)]
     named = [(c.text, c) for c in space.constraints] + [(f"{name}: {c.text}", c) for name, c in space.budgets.items()]
-    costs = {*costs_of(constraint for _, constraint in named), *[REFUSALS] * exportable}
-    candidates = priced([Candidate.of(sheet) for sheet in sheets], protocol_of(space.protocol), costs)
+    costs = {*cost_names(constraint for _, constraint in named), *[REFUSALS] * exportable}
+    candidates = evaluate_costs([CostedCandidate.from_param_values(sheet) for sheet in sheets], load_protocol(space.protocol), costs)
     built = [candidate.costs is not None for candidate in candidates]
     met = [[_holds(constraint, candidate) for candidate in candidates] for _, constraint in named]
     shares = [Share.count(text, one) for (text, _), one in zip(named, met)]
@@ -134,7 +134,7 @@ def examine(space: Space, samples: int, seed: int, exportable: bool = False) -> 
                   Share.count("passes everything", every), dict(unbuildable), problems)
 
 
-def _holds(constraint: Constraint, candidate: Candidate) -> bool | None:
+def _holds(constraint: Constraint, candidate: CostedCandidate) -> bool | None:
     """Whether it holds; None where it is over costs, and no network can be built."""
     return None if constraint.costs and candidate.costs is None else constraint.is_satisfied(candidate.__getitem__)
 
@@ -160,7 +160,7 @@ def _never_built(space: Space, reasons: Sequence[UnbuildableError]) -> Problem:
     return space.problem_of(next(error for error in reasons if error.key == path), f"{built} be built: ")
 
 
-def _unmet(constraint: Constraint, candidates: Iterable[Candidate]) -> Problem:
+def _unmet(constraint: Constraint, candidates: Iterable[CostedCandidate]) -> Problem:
     """The complaint that none of the ``candidates`` meets the constraint, and by how much the nearest misses it."""
     from scalesearch.space.syntax.diagnostics import Problem
 
@@ -171,7 +171,7 @@ def _unmet(constraint: Constraint, candidates: Iterable[Candidate]) -> Problem:
     return Problem(constraint.position, f"{subject} this constraint", _miss(constraint, nearest), code="never-true")
 
 
-def _miss(constraint: Constraint, candidate: Candidate) -> str | None:
+def _miss(constraint: Constraint, candidate: CostedCandidate) -> str | None:
     """How far ``candidate`` is away, where a constraint compares something with a number."""
     from scalesearch.space.syntax.evaluator import EvaluationError, evaluate
     from scalesearch.space.syntax.expressions import Compare, format_expr, keys_of

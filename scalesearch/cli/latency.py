@@ -23,7 +23,7 @@ from scalesearch.cli.options import (
     seed_option,
     set_option,
 )
-from scalesearch.cost.fit import Setup
+from scalesearch.cost.latency_model import DecodingSetup
 from scalesearch.errors import UserError
 from scalesearch.export.formats import FORMAT_CLASSES
 from scalesearch.terminal import make_table, print_text
@@ -41,7 +41,7 @@ def setup_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(verb)
     def gathered(**options: Any) -> Any:
-        return verb(setup=Setup(*(options.pop(name) for name in ("batch", "beam", "source", "target", "threads"))),
+        return verb(setup=DecodingSetup(*(options.pop(name) for name in ("batch", "beam", "source", "target", "threads"))),
                     **options)
 
     for option in (
@@ -72,7 +72,7 @@ def format_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 @setup_options
 @click.option("--memory", is_flag=True, help="Also the peak memory of each artefact, in a process of its own.")
 @json_option
-def measure(models: tuple[str, ...], name: str, quantise: str | None, setup: Setup, rounds: int, memory: bool,
+def measure(models: tuple[str, ...], name: str, quantise: str | None, setup: DecodingSetup, rounds: int, memory: bool,
             as_json: bool) -> None:
     """Measure latency in ms a sentence, of all in turn, on cores of their own.
 
@@ -158,14 +158,14 @@ def _artefact(folder: Path, name: str, quantise: str | None) -> Iterator[Path]:
 @click.option("--out", required=True, type=Output(), metavar="FIT.json", help="File to write; work goes on beside it.")
 @json_option
 def calibrate_latency(file: str, settings: tuple[str, ...], vocab: int | None, name: str, quantise: str | None,
-              measurements: int, held_out: int, setup: Setup, rounds: int, clock: str, seed: int, out: Path,
+              measurements: int, held_out: int, setup: DecodingSetup, rounds: int, clock: str, seed: int, out: Path,
               as_json: bool) -> None:
     """Fit a predictor of latency for the space SPACE, from artefacts with random weights.
 
     `protocol: {latency: FIT.json}` then makes latency.predicted a cost of every candidate. Stopped, it goes on where it
     was when it is run again.
     """
-    from scalesearch.cost import protocol_of
+    from scalesearch.cost import load_protocol
     from scalesearch.export.calibration import CalibrationSettings, calibrate_latency, summarize_fit
     from scalesearch.export.formats import get_format, resolve_quantization
 
@@ -176,13 +176,13 @@ def calibrate_latency(file: str, settings: tuple[str, ...], vocab: int | None, n
     if clock == "cpu" and setup.threads > 1:
         raise UserError("--clock cpu counts the time of all threads, which is no latency; give --threads 1",
                         code="options-conflict")
-    protocol = protocol_of(space.protocol, vocab=vocab)
+    protocol = load_protocol(space.protocol, vocab=vocab)
     job = CalibrationSettings(space.name, space.hash, name, quantisation, measurements, held_out, rounds, seed, clock, setup,
               protocol.settings)
     with progress_bars() as tell:
         fit = calibrate_latency(space, protocol, format, job, out, tell)
     if as_json:
-        print_json(asdict(fit) | {"error": fit.error, "id": fit.id})
+        print_json(asdict(fit) | {"error": fit.mean_relative_error, "id": fit.id})
         return
     for line in (*summarize_fit(fit), f"-> {out}"):
         print_text(line)

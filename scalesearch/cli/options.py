@@ -16,7 +16,7 @@ from scalesearch.space.schema.settings import MAX_SEED
 from scalesearch.terminal import CONTROL_CHARACTERS, open_console
 
 if TYPE_CHECKING:
-    from scalesearch.cost import Cost, Protocol
+    from scalesearch.cost import CostBreakdown, Protocol
     from scalesearch.space import Space
     from scalesearch.space.assembly.architecture import ModelSpec
 
@@ -114,10 +114,10 @@ def write_csv(result: Any, file: str) -> None:
         raise UserError(f"--csv {file}: {error.strerror or error}", code="cannot-write") from None
 
 
-def once_lines(costs: Mapping[str, Cost]) -> list[str]:
+def once_lines(costs: Mapping[str, CostBreakdown]) -> list[str]:
     """What each architecture computes on weights alone, which its total may leave out."""
     return [name + ": " * bool(name) + line for name, cost in costs.items()
-            for line in cost.protocol.once(cost["macs.once"])]
+            for line in cost.protocol.weight_work_lines(cost["macs.once"])]
 
 
 def print_costs(record: Mapping[str, Any], protocol: Protocol) -> None:

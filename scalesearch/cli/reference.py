@@ -74,7 +74,7 @@ def _show(found: dict[str, list[RecomputedCost]]) -> None:
         f"recomputed under the papers' own protocols ({', '.join(protocols)}; lengths and vocabularies with --json)\n"
         f"common columns: protocol {COMMON_PROTOCOL}, {COMMON_PROTOCOL.conventions}; "
         f"a decoder alone reads S + T tokens")
-    for line in COMMON_PROTOCOL.once(*(entry.common_cost["macs.once"] for entry in every)):
+    for line in COMMON_PROTOCOL.weight_work_lines(*(entry.common_cost["macs.once"] for entry in every)):
         print_text(f"of these, {line}")
 
 

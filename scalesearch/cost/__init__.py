@@ -1,6 +1,6 @@
 """Exact costs of models: ledger, protocols, populations. May import space and blocks."""
 
-from scalesearch.cost.ledger import Cost, Entry, cost
-from scalesearch.cost.protocol import PROTOCOLS, Protocol, find_protocol, protocol_of
+from scalesearch.cost.breakdown import CostBreakdown, LeafCost, evaluate_cost
+from scalesearch.cost.protocol import PROTOCOLS, Protocol, find_protocol, load_protocol
 
-__all__ = ["PROTOCOLS", "Cost", "Entry", "Protocol", "cost", "find_protocol", "protocol_of"]
+__all__ = ["PROTOCOLS", "CostBreakdown", "LeafCost", "Protocol", "evaluate_cost", "find_protocol", "load_protocol"]

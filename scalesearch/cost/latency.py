@@ -21,68 +21,68 @@ from numpy.typing import NDArray
 
 from scalesearch.blocks.core import CROSS_MEMORY, SRC, VOCAB, Block, Size, iterate_cost_lines
 from scalesearch.blocks.sizes import evaluate_size, maximum
-from scalesearch.cost.fit import Fit, Setup, read_fit
-from scalesearch.cost.protocol import Protocol, find_protocol, weight_size
+from scalesearch.cost.latency_model import DecodingSetup, LatencyModel, load_latency_model
+from scalesearch.cost.protocol import Protocol, find_protocol, weight_numel
 from scalesearch.lowering.ctranslate2 import plan_variables
 from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.space.syntax.diagnostics import UnbuildableError
 
 CONSTANT = "constant"
-PRODUCT = ("products", "macs", "numbers")
-MEGA = 1_000_000
-CACHES = tuple(round(MEGA * 2 ** (at / 2)) for at in range(13))  # bytes: 1 to 64 MB
-VECTOR = 32  # numbers
-ODD_BEYOND = 8 * MEGA
-SIZES = {"int8": 1, "int16": 2, "bf16": 2, "none": 4}  # bytes of a weight
-FEATURES = (CONSTANT, *(f"{stage}.{what}" for stage in ("encoder", "steps", "output") for what in PRODUCT),
+PRODUCT_FEATURES = ("products", "macs", "numbers")
+MILLION = 1_000_000
+CACHE_SIZES = tuple(round(MILLION * 2 ** (at / 2)) for at in range(13))  # bytes: 1 to 64 MB
+SIMD_WIDTH = 32  # numbers
+MIN_ODD_MATRIX_SIZE = 8 * MILLION
+ELEMENT_BYTES = {"int8": 1, "int16": 2, "bf16": 2, "none": 4}  # bytes of a weight
+FEATURE_NAMES = (CONSTANT, *(f"{stage}.{what}" for stage in ("encoder", "steps", "output") for what in PRODUCT_FEATURES),
             *(f"{stage}.{what}" for stage in ("encoder", "steps") for what in ("attention", "scores")),
-            "encoder.bytes", *(f"steps.beyond.{cache}" for cache in CACHES), "odd", "odd.beyond")
-Sums = dict[str, Any]
+            "encoder.bytes", *(f"steps.beyond.{cache}" for cache in CACHE_SIZES), "odd", "odd.beyond")
+FeatureSums = dict[str, Any]
 
 
-def predicted(block: Block, protocol: Protocol) -> Any:
+def predict_latency(block: Block, protocol: Protocol) -> Any:
     """ms a sentence that the protocol's fit predicts; an array for a population."""
-    assert protocol.latency is not None
-    fit = read_fit(protocol.latency)
-    return fit.predict(vector(fit, block, protocol))
+    assert protocol.latency_model_path is not None
+    fit = load_latency_model(protocol.latency_model_path)
+    return fit.predict(feature_vector(fit, block, protocol))
 
 
-def interval(block: Block, protocol: Protocol) -> tuple[float, float]:
+def latency_interval(block: Block, protocol: Protocol) -> tuple[float, float]:
     """The fit's 90 % interval for one candidate."""
-    assert protocol.latency is not None
-    fit = read_fit(protocol.latency)
-    return fit.interval(vector(fit, block, protocol))
+    assert protocol.latency_model_path is not None
+    fit = load_latency_model(protocol.latency_model_path)
+    return fit.prediction_interval(feature_vector(fit, block, protocol))
 
 
-def vector(fit: Fit, block: Block, protocol: Protocol) -> NDArray[np.float64]:
+def feature_vector(model: LatencyModel, block: Block, protocol: Protocol) -> NDArray[np.float64]:
     """The fit's features of an architecture, (features,); of a population (candidates, features)."""
-    found = features(block, fit.artefact, fit.setup, protocol)
-    columns = np.broadcast_arrays(*(np.asarray(evaluate_size(found.get(name, 0)), float) for name in fit.features))
+    found = compute_features(block, model.artefact, model.setup, protocol)
+    columns = np.broadcast_arrays(*(np.asarray(evaluate_size(found.get(name, 0)), float) for name in model.features))
     return np.stack(columns, -1)
 
 
-def features(block: Block, artefact: str, setup: Setup, protocol: Protocol) -> Sums:
+def compute_features(block: Block, artifact: str, setup: DecodingSetup, protocol: Protocol) -> FeatureSums:
     """Features of an architecture by name; what is missing is 0.
 
     Raises:
         Unbuildable: the format cannot hold it.
     """
-    sums: Sums = defaultdict(int, {CONSTANT: 1})
-    held = (_of_plan if artefact.startswith("ctranslate2") else _of_bill)(sums, block, setup, protocol)
-    once, steps, odd = (number * SIZES[artefact.rpartition("-")[2]] for number in held)
-    beyond = {cache: setup.target * maximum(steps - cache, 0) for cache in (*CACHES, ODD_BEYOND)}
-    return sums | {"encoder.bytes": once, "odd.beyond": beyond[ODD_BEYOND] * (odd / maximum(steps, 1))} | {
-        f"steps.beyond.{cache}": beyond[cache] for cache in CACHES}
+    sums: FeatureSums = defaultdict(int, {CONSTANT: 1})
+    held = (_add_plan_features if artifact.startswith("ctranslate2") else _add_breakdown_features)(sums, block, setup, protocol)
+    once, steps, odd = (number * ELEMENT_BYTES[artifact.rpartition("-")[2]] for number in held)
+    beyond = {cache: setup.target * maximum(steps - cache, 0) for cache in (*CACHE_SIZES, MIN_ODD_MATRIX_SIZE)}
+    return sums | {"encoder.bytes": once, "odd.beyond": beyond[MIN_ODD_MATRIX_SIZE] * (odd / maximum(steps, 1))} | {
+        f"steps.beyond.{cache}": beyond[cache] for cache in CACHE_SIZES}
 
 
-def _product(sums: Sums, stage: str, starts: Size, positions: Size, sizes: tuple[Size, ...]) -> None:
-    """Adds a product of these sizes that is applied to ``positions``, in so many ``starts``."""
+def _add_product(sums: FeatureSums, stage: str, calls: Size, positions: Size, sizes: tuple[Size, ...]) -> None:
+    """Adds a product of these sizes that is applied to ``positions``, in so many ``calls``."""
     numbers = positions * sum(sizes) if len(sizes) > 1 else 0  # of a chain only the work is known
-    for what, count in zip(PRODUCT, (starts, positions * math.prod(sizes), numbers)):
+    for what, count in zip(PRODUCT_FEATURES, (calls, positions * math.prod(sizes), numbers)):
         sums[f"{stage}.{what}"] = sums[f"{stage}.{what}"] + count
 
 
-def _of_plan(sums: Sums, block: Block, setup: Setup, protocol: Protocol) -> tuple[Size, Size, Size]:
+def _add_plan_features(sums: FeatureSums, block: Block, setup: DecodingSetup, protocol: Protocol) -> tuple[Size, Size, Size]:
     """Adds what the plan does; weights that are read once, at each step, and those of odd matrices at each step."""
     if reasons := find_unsupported_parts(block):
         raise UnbuildableError("protocol.latency", f"ctranslate2 cannot hold it: {reasons[0]}")
@@ -97,11 +97,11 @@ def _of_plan(sums: Sums, block: Block, setup: Setup, protocol: Protocol) -> tupl
         once = stack == "encoder" or rest[:2] == ["attention", "linear_1"]  # keys and values of the source
         stage = "output" if layer == "projection" else "encoder" if once else "steps"
         held[once][variable.sharing_key] = size = math.prod(variable.shape)
-        part = size * (evaluate_size(variable.shape[1]) % VECTOR != 0)
+        part = size * (evaluate_size(variable.shape[1]) % SIMD_WIDTH != 0)
         if not once:
             odd[variable.sharing_key] = part
         sums["odd"] = sums["odd"] + (source if once else target) * part
-        _product(sums, stage, 1 if once else target, source if once else target, variable.shape)
+        _add_product(sums, stage, 1 if once else target, source if once else target, variable.shape)
         if rest[:2] in (["self_attention", "linear_1"], ["attention", "linear_2"]):  # an output map, as wide as values
             pairs = seen[stack if stack == "encoder" else rest[0]]
             heads = made.scalars[f"{stack}/num_heads"]
@@ -110,7 +110,7 @@ def _of_plan(sums: Sums, block: Block, setup: Setup, protocol: Protocol) -> tupl
     return sum(held[True].values()), sum(held[False].values()), sum(odd.values())
 
 
-def _of_bill(sums: Sums, block: Block, setup: Setup, protocol: Protocol) -> tuple[Size, Size, Size]:
+def _add_breakdown_features(sums: FeatureSums, block: Block, setup: DecodingSetup, protocol: Protocol) -> tuple[Size, Size, Size]:
     """Adds what the ledger does; weights that are read once, and at each step; none is known to be odd."""
     held: dict[bool, dict[str, Size]] = {True: {}, False: {}}
     passes = find_protocol("decode", setup.source, setup.target, protocol.vocab)
@@ -121,15 +121,15 @@ def _of_bill(sums: Sums, block: Block, setup: Setup, protocol: Protocol) -> tupl
             named = [extent for extent in work.loops if isinstance(extent, str)]
             axes = tuple(sorted(axis for axis in named if axis != VOCAB))
             sizes = (*(extent for extent in work.loops if not isinstance(extent, str)),
-                     *[protocol.words] * named.count(VOCAB))
+                     *[protocol.vocab_size] * named.count(VOCAB))
             once = bool({SRC, CROSS_MEMORY} & set(axes))
             stage = "output" if line.path.startswith("output") else "encoder" if once else "steps"
             positions = line.calls * passes.extent(axes)
             if line.weights:
                 held[stage == "encoder"][line.path] = sum(  # what is lent or tied is read too
-                    maximum(line.weight_copies[name], 1) * weight_size(shape, protocol)
+                    maximum(line.weight_copies[name], 1) * weight_numel(shape, protocol)
                     for name, shape in line.weights.items())
-                _product(sums, stage, line.calls * (1 if once else setup.target), positions, sizes)
+                _add_product(sums, stage, line.calls * (1 if once else setup.target), positions, sizes)
             else:
                 sums[f"{stage}.attention"] = sums[f"{stage}.attention"] + positions * math.prod(sizes)
     return sum(held[True].values()), sum(held[False].values()), 0

@@ -16,11 +16,11 @@ from scalesearch.blocks.core import Block, Repeat, Tie, Use, iterate_cost_lines,
 from scalesearch.blocks.sizes import is_set, require_single_value
 from scalesearch.blocks.weight_sharing import CrossStackTie
 
-LOADS = ("load.mean", "load.balance", "load.min", "load.max")
+LOAD_COST_NAMES = ("load.mean", "load.balance", "load.min", "load.max")
 
 
 @dataclass(frozen=True)
-class Group:
+class WeightGroup:
     """Weights that some layers share: ``name`` is the owner's path (``(own)``: what stays one a layer)."""
 
     name: str
@@ -28,25 +28,25 @@ class Group:
     load: int
 
 
-def groups_of(root: Block) -> list[Group]:
+def weight_groups(root: Block) -> list[WeightGroup]:
     """Parameter groups of a model's layers, without empty ones, in the order of first use."""
-    groups = _grouped(root).items()
-    return [Group(_name(key), size, load) for key, (size, load) in groups if is_set(size)]
+    groups = _size_and_load_by_group(root).items()
+    return [WeightGroup(_name(key), size, load) for key, (size, load) in groups if is_set(size)]
 
 
-def load_of(root: Block) -> Mapping[str, float]:
+def load_balance(root: Block) -> Mapping[str, float]:
     """``load.mean``, ``load.balance``, ``load.min`` and ``load.max`` of a model's layers; all 1 where it has none."""
-    pairs = [(size, load) for size, load in _grouped(root).values() if is_set(size)]
+    pairs = [(size, load) for size, load in _size_and_load_by_group(root).values() if is_set(size)]
     if not pairs:
-        return dict.fromkeys(LOADS, 1.0)
+        return dict.fromkeys(LOAD_COST_NAMES, 1.0)
     total, used = sum(p for p, _ in pairs), sum(p * n for p, n in pairs)
     mean = used / total
     loads = [n for _, n in pairs]
     balance = mean * mean / (sum(p * n**2 for p, n in pairs) / total)
-    return dict(zip(LOADS, (mean, balance, float(min(loads)), float(max(loads)))))
+    return dict(zip(LOAD_COST_NAMES, (mean, balance, float(min(loads)), float(max(loads)))))
 
 
-def _grouped(root: Block) -> dict[Any, list[int]]:
+def _size_and_load_by_group(root: Block) -> dict[Any, list[int]]:
     """Group to its size and its load."""
     groups: dict[Any, list[int]] = {}
     for key, size, times in _uses(root, "", 1):

@@ -19,89 +19,89 @@ from numpy.typing import NDArray
 from scalesearch.blocks.core import Block
 from scalesearch.blocks.polynomial import PopulationColumns
 from scalesearch.blocks.sizes import PopulationSplitError
-from scalesearch.cost.ledger import cost
+from scalesearch.cost.breakdown import evaluate_cost
 from scalesearch.cost.protocol import Protocol
 from scalesearch.space.assembly.architecture import build_blocks
 from scalesearch.space.syntax.diagnostics import UnbuildableError
 
-USUAL = ("params.total", "params.non_embedding", "macs.total")
-ROWS = 1 << 18  # candidates in memory at once, beyond their answers and costs
-UNBUILDABLE = -1  # stands where a candidate cannot be built
+DEFAULT_COSTS = ("params.total", "params.non_embedding", "macs.total")
+MAX_CANDIDATES_PER_BATCH = 1 << 18  # candidates in memory at once, beyond their answers and costs
+UNBUILDABLE_COST = -1  # stands where a candidate cannot be built
 
-FRACTIONS = ("load.", "latency.")  # costs that are no whole numbers
+FRACTIONAL_COST_PREFIXES = ("load.", "latency.")  # costs that are no whole numbers
 
-Values = dict[str, NDArray[Any]]
-Build = Callable[[Mapping[str, Any]], Block]
-Look = Callable[[Block, NDArray[np.int64]], None]
+CostArrays = dict[str, NDArray[Any]]
+BlockBuilder = Callable[[Mapping[str, Any]], Block]
+BlockInspector = Callable[[Block, NDArray[np.int64]], None]
 
 
-def price(
-    answers: Mapping[str, Any],
-    rows: int,
+def evaluate_costs(
+    values: Mapping[str, Any],
+    n_candidates: int,
     protocol: Protocol,
-    names: Iterable[str] = USUAL,
-    build: Build = lambda answers: build_blocks(answers)[1],
-    look: Look | None = None,
-) -> tuple[Values, NDArray[np.bool_]]:
-    """Costs of ``rows`` candidates, and which of them can be built; costs of the others are ``UNBUILDABLE``.
+    names: Iterable[str] = DEFAULT_COSTS,
+    build: BlockBuilder = lambda values: build_blocks(answers)[1],
+    inspect_block: BlockInspector | None = None,
+) -> tuple[CostArrays, NDArray[np.bool_]]:
+    """Costs of ``n_candidates`` candidates, and which of them can be built; costs of the others are ``UNBUILDABLE``.
 
     Args:
-        answers: of every key: one value for all, or an array of ``rows`` numbers.
+        values: of every key: one value for all, or an array of ``n_candidates`` numbers.
         names: selectors such as ``params.non_embedding`` or ``load.balance``.
         build: what is costed, by default the whole network.
-        look: called with the block of every structure, and its candidates' places; it may raise Split.
+        inspect_block: called with the block of every structure, and its candidates' places; it may raise Split.
 
     Raises:
         Overflow: a cost may not fit 64 bits.
     """
     wanted = tuple(names)
-    costs = {name: np.full(rows, UNBUILDABLE, float if name.startswith(FRACTIONS) else np.int64) for name in wanted}
-    built = np.zeros(rows, bool)
-    job = _Job(protocol, wanted, costs, built, build, look)
-    parts = [slice(start, min(start + ROWS, rows)) for start in range(0, rows, ROWS)]
+    costs = {name: np.full(n_candidates, UNBUILDABLE_COST, float if name.startswith(FRACTIONAL_COST_PREFIXES) else np.int64) for name in wanted}
+    built = np.zeros(n_candidates, bool)
+    job = _CostEvaluation(protocol, wanted, costs, built, build, inspect_block)
+    parts = [slice(start, min(start + MAX_CANDIDATES_PER_BATCH, n_candidates)) for start in range(0, n_candidates, MAX_CANDIDATES_PER_BATCH)]
     if len(parts) == 1:
-        job.run(dict(taken(answers, parts[0])), np.arange(rows))
+        job.run(dict(select_candidates(values, parts[0])), np.arange(n_candidates))
         return costs, built
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # NumPy lets go of the interpreter in long operations
-        runs = [pool.submit(job.run, dict(taken(answers, part)), np.arange(part.start, part.stop)) for part in parts]
+        runs = [pool.submit(job.run, dict(select_candidates(values, part)), np.arange(part.start, part.stop)) for part in parts]
         for run in runs:
             run.result()
     return costs, built
 
 
 @dataclass(frozen=True)
-class _Job:
-    """State of one :func:`price`: inputs, and arrays that results are written to."""
+class _CostEvaluation:
+    """State of one :func:`evaluate_costs`: inputs, and arrays that results are written to."""
 
     protocol: Protocol
     names: tuple[str, ...]
-    costs: Values
-    built: NDArray[np.bool_]
-    build: Build
-    look: Look | None
+    costs: CostArrays
+    is_buildable: NDArray[np.bool_]
+    build: BlockBuilder
+    inspect_block: BlockInspector | None
 
-    def run(self, answers: Mapping[str, Any], index: NDArray[np.int64]) -> None:
+    def run(self, values: Mapping[str, Any], index: NDArray[np.int64]) -> None:
         """Cost the candidates at ``index``, split where they differ in structure."""
         columns = PopulationColumns(len(index))
         try:
-            block = self.build({key: _size(value, key, columns) for key, value in answers.items()})
-            bill = cost(block, self.protocol.of(answers))
+            block = self.build({key: _size(value, key, columns) for key, value in values.items()})
+            bill = evaluate_cost(block, self.protocol.for_candidates(values))
             values = columns.evaluate({name: bill[name] for name in self.names})
-            if self.look is not None:
-                self.look(block, index)
+            if self.inspect_block is not None:
+                self.inspect_block(block, index)
         except UnbuildableError:
             return
         except PopulationSplitError as split:
             for label in np.unique(split.labels):
                 chosen = split.labels == label
-                self.run(dict(taken(answers, chosen)), index[chosen])
+                self.run(dict(select_candidates(values, chosen)), index[chosen])
             return
         for name in self.names:
             self.costs[name][index] = values[name]
-        self.built[index] = True
+        self.is_buildable[index] = True
 
 
-def taken(answers: Mapping[str, Any], part: Any) -> Iterator[tuple[str, Any]]:
+def select_candidates(values: Mapping[str, Any], index: Any) -> Iterator[tuple[str, Any]]:
     """Yield some candidates' answers; an array of two keys stays one array, one column."""
     taken: dict[int, Any] = {}
 
@@ -109,10 +109,10 @@ def taken(answers: Mapping[str, Any], part: Any) -> Iterator[tuple[str, Any]]:
         if isinstance(value, list):  # by layer
             return [chosen(one) for one in value]
         if isinstance(value, np.ndarray) and id(value) not in taken:
-            taken[id(value)] = value[part]
+            taken[id(value)] = value[index]
         return taken.get(id(value), value)
 
-    yield from ((key, chosen(value)) for key, value in answers.items())
+    yield from ((key, chosen(value)) for key, value in values.items())
 
 
 def _size(value: Any, key: str, columns: PopulationColumns) -> Any:

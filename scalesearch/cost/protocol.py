@@ -16,7 +16,7 @@ from typing import Any
 
 from scalesearch.blocks.core import CROSS_MEMORY, SEQ, SEQ_KEYS, SRC, SRC_KEYS, TGT, TGT_KEYS, VOCAB, Axis, Shape, Size
 from scalesearch.blocks.sizes import require_single_value
-from scalesearch.cost.fit import read_fit
+from scalesearch.cost.latency_model import load_latency_model
 from scalesearch.errors import UserError
 from scalesearch.lowering import MAX_SOURCE_TOKENS
 from scalesearch.space.schema.cost_names import ARTIFACT_FORMATS, OWN_VOCABULARY
@@ -24,19 +24,19 @@ from scalesearch.space.schema.cost_names import ARTIFACT_FORMATS, OWN_VOCABULARY
 Pass = Mapping[Axis, int]  # axes that are not named are 0: that part of the model does not run
 
 
-PRODUCTS = {"mac": 1, "mix": 1}  # what counts as a multiply-accumulate, unless a convention says otherwise
+DEFAULT_WORK_WEIGHTS = {"mac": 1, "mix": 1}  # what counts as a multiply-accumulate, unless a convention says otherwise
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """A named convention at given lengths. ``counts`` weighs the kinds of work that its MACs include.
+    """A named convention at given lengths. ``work_weights`` weighs the kinds of work that its MACs include.
 
     Attributes:
         vocab: entries, or ``own`` where each candidate says its own; the blocks of such ones have no such axis.
-        lengths: vocabulary to (source, target), where lengths follow from it; costs are then of :meth:`of` alone.
-        artefact: format and quantisation of which ``artefact.bytes`` are; None: the bill has no such cost.
-        latency: file of the fit that makes ``latency.predicted``; None: the bill has no such cost.
-        longest: source tokens that the artefact must take, where it holds a table of positions (CTranslate2's).
+        lengths_by_vocab: vocabulary to (source, target), where lengths follow from it; costs are then of :meth:`of` alone.
+        artifact: format and quantisation of which ``artefact.bytes`` are; None: the bill has no such cost.
+        latency_model_path: file of the fit that makes ``latency.predicted``; None: the bill has no such cost.
+        max_source_length: source tokens that the artefact must take, where it holds a table of positions (CTranslate2's).
     """
 
     name: str
@@ -44,11 +44,11 @@ class Protocol:
     target: int
     vocab: int | str
     passes: tuple[Pass, ...] = field(repr=False)
-    counts: Mapping[str, int] = field(default_factory=lambda: dict(PRODUCTS), repr=False)
-    lengths: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-    artefact: str | None = None
-    latency: str | None = None
-    longest: int = MAX_SOURCE_TOKENS
+    work_weights: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULT_WORK_WEIGHTS), repr=False)
+    lengths_by_vocab: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    artifact: str | None = None
+    latency_model_path: str | None = None
+    max_source_length: int = MAX_SOURCE_TOKENS
 
     @cached_property
     def _sums(self) -> dict[tuple[Axis, ...], int]:
@@ -57,14 +57,14 @@ class Protocol:
     def extent(self, axes: tuple[Axis, ...]) -> int:
         """Sum over the passes of the product of ``axes`` (sorted; the empty product is 1 a pass that runs)."""
         if axes not in self._sums:
-            assert not self.lengths, "costs are of the protocol of a candidate"
-            words = {VOCAB: self.words} if VOCAB in axes else {}
+            assert not self.lengths_by_vocab, "costs are of the protocol of a candidate"
+            words = {VOCAB: self.vocab_size} if VOCAB in axes else {}
             values = ({**words, **step} for step in self.passes)
             self._sums[axes] = sum(math.prod(step.get(axis, 0) for axis in axes) for step in values)
         return self._sums[axes]
 
     @property
-    def words(self) -> Size:
+    def vocab_size(self) -> Size:
         """The vocabulary's size where a weight has that axis. Raises UserError where there is none for all."""
         if isinstance(self.vocab, str):
             raise UserError("the architecture has no vocabulary of its own, as the space has", help="answer it: "
@@ -76,109 +76,109 @@ class Protocol:
         """The vocabulary that blocks are bound to; None where they hold their own."""
         return None if isinstance(self.vocab, str) else self.vocab
 
-    def at(self, vocab: int | None) -> Protocol:
+    def with_vocab(self, vocab: int | None) -> Protocol:
         """This protocol for an architecture whose own vocabulary is ``vocab``, if it has one.
 
         Raises:
             UserError: it has none, and the protocol leaves it to each architecture.
         """
-        size = self.words if vocab is None else vocab
-        source, target = self.lengths[size] if self.lengths else (self.source, self.target)
-        return self.at_lengths(source, target, size)
+        size = self.vocab_size if vocab is None else vocab
+        source, target = self.lengths_by_vocab[size] if self.lengths_by_vocab else (self.source, self.target)
+        return self.with_lengths(source, target, size)
 
-    def at_lengths(self, source: int, target: int, vocab: Size | str) -> Protocol:
+    def with_lengths(self, source: int, target: int, vocab: Size | str) -> Protocol:
         """This protocol at these lengths, with this vocabulary."""
         made = find_protocol(self.name, source, target, vocab)
-        return replace(made, counts=self.counts, artefact=self.artefact, latency=self.latency, longest=self.longest)
+        return replace(made, work_weights=self.work_weights, artifact=self.artifact, latency_model_path=self.latency_model_path, max_source_length=self.max_source_length)
 
-    def of(self, answers: Mapping[str, Any]) -> Protocol:
+    def for_candidates(self, values: Mapping[str, Any]) -> Protocol:
         """The protocol of candidates with these answers. Raises Split where their lengths differ."""
-        return self.at(require_single_value(answers["vocab"])) if self.lengths else self
+        return self.with_vocab(require_single_value(values["vocab"])) if self.lengths_by_vocab else self
 
     @property
     def settings(self) -> dict[str, int | str | None]:
-        """Name and lengths, as under ``cost: protocol:``; :func:`protocol_of` reads them back."""
-        source, target = (None, None) if self.lengths else (self.source, self.target)
+        """Name and lengths, as under ``cost: protocol:``; :func:`load_protocol` reads them back."""
+        source, target = (None, None) if self.lengths_by_vocab else (self.source, self.target)
         named = {key: getattr(self, key) for key in ("artefact", "latency") if getattr(self, key)}
-        named |= {"longest": self.longest} if self.longest != MAX_SOURCE_TOKENS else {}
+        named |= {"longest": self.max_source_length} if self.max_source_length != MAX_SOURCE_TOKENS else {}
         return {"name": self.name, "source": source, "target": target, "vocab": self.vocab, **named}
 
     def to_json(self) -> dict[str, Any]:
         """Name, lengths, and what the MACs include."""
-        by_vocab = {"lengths": {str(size): list(pair) for size, pair in self.lengths.items()}} if self.lengths else {}
-        fit = {"fit": self.fit} if self.fit else {}
-        return {**self.settings, "passes": len(self.passes), "counts": dict(self.counts), **by_vocab, **fit}
+        by_vocab = {"lengths": {str(size): list(pair) for size, pair in self.lengths_by_vocab.items()}} if self.lengths_by_vocab else {}
+        fit = {"fit": self.latency_model_summary} if self.latency_model_summary else {}
+        return {**self.settings, "passes": len(self.passes), "counts": dict(self.work_weights), **by_vocab, **fit}
 
     @property
-    def fit(self) -> str:
+    def latency_model_summary(self) -> str:
         """Device, runtime and fit of predicted latencies, in words; empty where there are none."""
-        return str(read_fit(self.latency)) if self.latency and Path(self.latency).is_file() else ""
+        return str(load_latency_model(self.latency_model_path)) if self.latency_model_path and Path(self.latency_model_path).is_file() else ""
 
     @property
     def conventions(self) -> str:
         """How MACs become FLOPs, and what is left out: in words that stand under every table of costs."""
-        counted = [f"{kind} elements" for kind in self.counts if kind in ELEMENTS]
+        counted = [f"{kind} elements" for kind in self.work_weights if kind in ELEMENTWISE_WORK]
         flops = f"flops = 2 · macs, {' and '.join(counted)} not doubled" if counted else "flops = 2 · macs"
         rest = [words for kind, words in (("norm", "norms"), ("bias", "biases"), ("mix", "products across heads"))
-                if not self.counts.get(kind)]
+                if not self.work_weights.get(kind)]
         kept = "; cross keys and values are kept from token to token" if self.name == "decode-uncached" else ""
         return f"{flops}; left out: softmax, activations, residual sums, {', '.join(rest)}{kept}"
 
-    def once(self, *work: int) -> list[str]:
+    def weight_work_lines(self, *work: int) -> list[str]:
         """Line on the ``macs.once`` of some architectures: multiply-adds on weights alone; none where all are 0."""
         if not any(work):
             return []
-        counted = "in the total as well" if self.counts.get("once") else "not in the total"
+        counted = "in the total as well" if self.work_weights.get("once") else "not in the total"
         most = f"{'up to ' * (len(set(work)) > 1)}{max(work):,}"
         return [f"macs.once {most}: work on weights alone, once a batch in training and once and for all for "
                 f"inference; {counted}"]
 
     def __str__(self) -> str:
-        extra = [f", +{n} per {kind} element" for kind, n in self.counts.items() if kind in ELEMENTS]
-        lengths = [f"S={source}, T={target}, V={size}" for size, (source, target) in self.lengths.items()]
+        extra = [f", +{n} per {kind} element" for kind, n in self.work_weights.items() if kind in ELEMENTWISE_WORK]
+        lengths = [f"S={source}, T={target}, V={size}" for size, (source, target) in self.lengths_by_vocab.items()]
         said = " | ".join(lengths) or f"S={self.source}, T={self.target}, V={self.vocab}"
-        rough = ESTIMATED.get(str(self.artefact).partition("-")[0], "")
-        room = f" of up to {self.longest:,} source tokens" if self.longest != MAX_SOURCE_TOKENS else ""
-        artefact = f", artefact {self.artefact}{room}{rough}" if self.artefact else ""
-        return f"{self.name} ({said}{''.join(extra)}{artefact}{f'; latency of {self.fit}' if self.fit else ''})"
+        rough = ESTIMATE_NOTES.get(str(self.artifact).partition("-")[0], "")
+        room = f" of up to {self.max_source_length:,} source tokens" if self.max_source_length != MAX_SOURCE_TOKENS else ""
+        artefact = f", artefact {self.artifact}{room}{rough}" if self.artifact else ""
+        return f"{self.name} ({said}{''.join(extra)}{artefact}{f'; latency of {self.latency_model_summary}' if self.latency_model_summary else ''})"
 
 
-def weight_size(shape: Shape, protocol: Protocol) -> Size:
+def weight_numel(shape: Shape, protocol: Protocol) -> Size:
     """The number of entries of a weight; the only axis it may have is the vocabulary."""
-    return math.prod(protocol.words if isinstance(extent, str) else extent for extent in shape)
+    return math.prod(protocol.vocab_size if isinstance(extent, str) else extent for extent in shape)
 
 
-ESTIMATED = {"onnx": ", its graphs estimated", "huggingface": ", its code estimated"}  # beside the weights' bytes
-ELEMENTS = ("bias", "norm")  # kinds of work that are no multiply-adds, one step an element
+ESTIMATE_NOTES = {"onnx": ", its graphs estimated", "huggingface": ", its code estimated"}  # beside the weights' bytes
+ELEMENTWISE_WORK = ("bias", "norm")  # kinds of work that are no multiply-adds, one step an element
 
 
 def _encoder(source: int) -> dict[Axis, int]:
     return {SRC: source, CROSS_MEMORY: source}
 
 
-def _prefix(source: int, target: int) -> dict[Axis, int]:
+def _decoder_prefix(source: int, target: int) -> dict[Axis, int]:
     """The decoder over ``target`` positions at once, source states already there but not projected."""
     total = source + target
     return {TGT: target, TGT_KEYS: target, SRC_KEYS: source, SEQ: total, SEQ_KEYS: total}
 
 
 def _teacher_forced(source: int, target: int) -> tuple[Pass, ...]:
-    return ({**_encoder(source), **_prefix(source, target)},)
+    return ({**_encoder(source), **_decoder_prefix(source, target)},)
 
 
-def _cached(source: int, target: int) -> tuple[Pass, ...]:
+def _cached_decoding(source: int, target: int) -> tuple[Pass, ...]:
     """One token a pass; the first also reads the source, where there is no encoder to do it."""
-    steps = [{**_prefix(source, t), TGT: 1, SEQ: 1} for t in range(1, target + 1)]
+    steps = [{**_decoder_prefix(source, t), TGT: 1, SEQ: 1} for t in range(1, target + 1)]
     if steps:
         steps[0] |= {SEQ: source + 1}
     return (_encoder(source), *steps)
 
 
-def _rerun(source: int, target: int, reproject: bool) -> tuple[Pass, ...]:
+def _uncached_decoding(source: int, target: int, reproject: bool) -> tuple[Pass, ...]:
     """The decoder from the start at every token; ``reproject``: cross keys and values too."""
     again = {CROSS_MEMORY: source} if reproject else {}
     first = {SRC: source} if reproject else _encoder(source)
-    return (first, *({**_prefix(source, t), **again} for t in range(1, target + 1)))
+    return (first, *({**_decoder_prefix(source, t), **again} for t in range(1, target + 1)))
 
 
 @dataclass(frozen=True)
@@ -187,22 +187,22 @@ class _Convention:
 
     passes: Callable[[int, int], tuple[Pass, ...]]
     defaults: tuple[int, int, int] = (30, 30, 32000)
-    counts: Mapping[str, int] = field(default_factory=lambda: PRODUCTS)
+    work_weights: Mapping[str, int] = field(default_factory=lambda: DEFAULT_WORK_WEIGHTS)
 
 
 PROTOCOLS: dict[str, _Convention] = {
     # One teacher-forced pass over S source and T target tokens.
     "forward": _Convention(_teacher_forced),
     # Greedy decoding of T tokens with a key-value cache.
-    "decode": _Convention(_cached),
+    "decode": _Convention(_cached_decoding),
     # The decoder re-run on every prefix.
-    "decode-uncached": _Convention(lambda s, t: _rerun(s, t, False)),
+    "decode-uncached": _Convention(lambda s, t: _uncached_decoding(s, t, False)),
     # EdgeFormer's "FLOPS": MACs of a teacher-forced pass of one sentence pair, work on weights alone included, plus 5
     # for each LayerNorm element.
-    "edgeformer": _Convention(_teacher_forced, (30, 30, 32768), {**PRODUCTS, "once": 1, "norm": 5}),
+    "edgeformer": _Convention(_teacher_forced, (30, 30, 32768), {**DEFAULT_WORK_WEIGHTS, "once": 1, "norm": 5}),
     # DeLighT's and PartialFormer's MACs: the decoder and its cross keys and values re-run on every prefix, biases
     # counted, products across heads not.
-    "delight": _Convention(lambda s, t: _rerun(s, t, True), (20, 20, 34040), {"mac": 1, "bias": 1}),
+    "delight": _Convention(lambda s, t: _uncached_decoding(s, t, True), (20, 20, 34040), {"mac": 1, "bias": 1}),
 }
 
 
@@ -225,10 +225,10 @@ def find_protocol(
     for what, value in (("source", s), ("target", t), ("vocab", v)):
         if isinstance(value, int) and value < 1:
             raise UserError(f"protocol {name}: {what} is {value}; it must be at least 1", code="below-one")
-    return Protocol(name, s, t, v, convention.passes(s, t), convention.counts)
+    return Protocol(name, s, t, v, convention.passes(s, t), convention.work_weights)
 
 
-def protocol_of(settings: Mapping[str, Any], **overrides: int | str | None) -> Protocol:
+def load_protocol(settings: Mapping[str, Any], **overrides: int | str | None) -> Protocol:
     """The protocol that a space file's ``cost:``, or a study, names; ``overrides`` (name, source, target, vocab) win.
 
     Raises:
@@ -243,13 +243,13 @@ def protocol_of(settings: Mapping[str, Any], **overrides: int | str | None) -> P
     if (artefact := chosen.get("artefact")) not in (None, *ARTIFACT_FORMATS):
         raise UserError(f"artefact {artefact}: there are {', '.join(ARTIFACT_FORMATS)}", code="unknown-artefact")
     table = str(artefact).startswith("ctranslate2")
-    made = replace(made, artefact=artefact, latency=chosen.get("latency"),
-                   longest=chosen.get("longest", MAX_SOURCE_TOKENS) if table else MAX_SOURCE_TOKENS)
+    made = replace(made, artifact=artefact, latency_model_path=chosen.get("latency"),
+                   max_source_length=chosen.get("longest", MAX_SOURCE_TOKENS) if table else MAX_SOURCE_TOKENS)
     pairs = {int(size): (source, target) for size, (source, target) in chosen.get("lengths", {}).items()}
-    return replace(made, lengths=pairs) if pairs else made
+    return replace(made, lengths_by_vocab=pairs) if pairs else made
 
 
-def training_pass(protocol: Protocol) -> Protocol:
+def training_protocol(protocol: Protocol) -> Protocol:
     """One teacher-forced pass at the protocol's lengths: what memory is stated for."""
     passes = _teacher_forced(protocol.source, protocol.target)
-    return replace(protocol, name="forward", passes=passes, counts=PRODUCTS)
+    return replace(protocol, name="forward", passes=passes, work_weights=DEFAULT_WORK_WEIGHTS)

@@ -17,9 +17,9 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from scalesearch.cost import Protocol, cost
-from scalesearch.cost.fit import Fit, Setup
-from scalesearch.cost.latency import FEATURES, features
+from scalesearch.cost import Protocol, evaluate_cost
+from scalesearch.cost.latency import FEATURE_NAMES, compute_features
+from scalesearch.cost.latency_model import DecodingSetup, LatencyModel
 from scalesearch.data import Tokenizer
 from scalesearch.data.split import BOS, EOS, PAD, UNK
 from scalesearch.errors import UserError
@@ -56,7 +56,7 @@ class CalibrationSettings:
     n_rounds: int
     seed: int
     clock: str
-    decoding_setup: Setup
+    decoding_setup: DecodingSetup
     protocol: Mapping[str, Any]
 
 
@@ -82,7 +82,7 @@ class PlaceholderVocabulary:
 
 
 def calibrate_latency(space: Space, protocol: Protocol, format: ExportFormat, settings: CalibrationSettings, out: Path,
-              progress: CalibrationProgress = lambda what, done, of: None) -> Fit:
+              progress: CalibrationProgress = lambda what, done, of: None) -> LatencyModel:
     """Measures artefacts of ``space`` and writes a fit of their latencies to ``out``.
 
     Raises:
@@ -178,18 +178,18 @@ def _sample_candidate(space: Space, protocol: Protocol, job: CalibrationSettings
     """A random candidate that meets the space's constraints; its features are 0 where its format refuses it."""
     try:
         architecture = space.architecture(space.sample(rng))
-        mine = protocol.of(architecture.config).at(architecture.vocab)
-        bill = cost(architecture.block, mine)
+        mine = protocol.for_candidates(architecture.config).with_vocab(architecture.vocab)
+        bill = evaluate_cost(architecture.block, mine)
     except UserError:
         return None
     if not all(one.is_satisfied(lambda name: bill[name] if name in COST_NAMES else architecture.config[name])
                for one in space.constraints):
         return None
     try:
-        found = features(architecture.block, f"{job.format}-{job.quantization}", job.decoding_setup, mine)
+        found = compute_features(architecture.block, f"{job.format}-{job.quantization}", job.decoding_setup, mine)
     except UserError:
         found = {}
-    return CalibrationCandidate(architecture, mine.words, np.array([found.get(name, 0) for name in FEATURES], float))
+    return CalibrationCandidate(architecture, mine.vocab_size, np.array([found.get(name, 0) for name in FEATURE_NAMES], float))
 
 
 def farthest_points(points: FloatArray, count: int) -> list[int]:
@@ -206,7 +206,7 @@ def farthest_points(points: FloatArray, count: int) -> list[int]:
 
 
 def fit_latency_model(candidates: Mapping[str, CalibrationCandidate], times: list[dict[str, WallAndCpuTime]], job: CalibrationSettings, versions: dict[str, str],
-           n_rejected: int) -> Fit:
+           n_rejected: int) -> LatencyModel:
     """The fit of what was measured."""
     found = {name: LatencyStatistics.from_times([tuple(one[name]) for one in times]) for name in candidates}  # type: ignore[misc]
     wanted = np.array([one.cpu if job.clock == "cpu" else one.p50 for one in found.values()])
@@ -214,12 +214,12 @@ def fit_latency_model(candidates: Mapping[str, CalibrationCandidate], times: lis
     weights, without, predicted = leave_one_out_fit(values[:count], wanted[:count])
     rows = [{"id": name, "answers": dict(one.architecture.answers), **asdict(found[name]),
              "features": one.features.tolist()} for name, one in candidates.items()]
-    fit = Fit(f"{job.format}-{job.quantization}", job.decoding_setup, job.clock, job.protocol["vocab"],
-              describe_device(job.decoding_setup.threads), versions, list(FEATURES), weights.tolist(), without.tolist(),
+    fit = LatencyModel(f"{job.format}-{job.quantization}", job.decoding_setup, job.clock, job.protocol["vocab"],
+              describe_device(job.decoding_setup.threads), versions, list(FEATURE_NAMES), weights.tolist(), without.tolist(),
               np.abs(wanted[:count] / predicted - 1).tolist(), job.space, job.seed, job.n_rounds, n_rejected)
     fit.candidates.extend(row | {"held_out": float(said)} for row, said in zip(rows, predicted))
     for row, value in zip(rows[count:], values[count:]):
-        low, high = fit.interval(value)
+        low, high = fit.prediction_interval(value)
         fit.others.append(row | {"held_out": fit.predict(value), "low": low, "high": high})
     return fit
 
@@ -242,7 +242,7 @@ def nonnegative_least_squares(values: FloatArray, targets: FloatArray) -> FloatA
     return found
 
 
-def summarize_fit(fit: Fit) -> Iterator[str]:
+def summarize_fit(fit: LatencyModel) -> Iterator[str]:
     """What was measured and how well it is predicted, for people."""
     times = [one["p50"] for one in fit.candidates]
     yield str(fit)

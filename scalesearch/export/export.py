@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from scalesearch.cost import cost, protocol_of
+from scalesearch.cost import evaluate_cost, load_protocol
 from scalesearch.data import DataSpec, Split
 from scalesearch.data.prepare import lowercase_pairs
 from scalesearch.data.sources import read_sentences
@@ -202,8 +202,8 @@ def collect_provenance(trained: Checkpoint) -> dict[str, Any]:
     """Where a model comes from: its architecture, costs, scores, data and seed."""
     architecture, folder = trained.architecture, trained.folder
     result = folder and Result.read(folder)
-    protocol = protocol_of(architecture.protocol).at(architecture.vocab)
-    costs = cost(architecture.block, protocol).values
+    protocol = load_protocol(architecture.protocol).with_vocab(architecture.vocab)
+    costs = evaluate_cost(architecture.block, protocol).values
     said = {"architecture": architecture.id, "task": trained.task, "costs": costs, "protocol": protocol.to_json()}
     if folder and result:
         data = {key: value for key, value in read_json(folder / DATA_FILE, dict[str, Any]).items() if key != "counts"}

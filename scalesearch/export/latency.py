@@ -21,7 +21,7 @@ from random import Random
 from typing import Any
 
 from scalesearch.blocks.core import PAD
-from scalesearch.cost.fit import Setup
+from scalesearch.cost.latency_model import DecodingSetup
 from scalesearch.data.split import BOS, EOS, UNK
 from scalesearch.errors import UserError
 from scalesearch.export.base import ArtifactDecoder
@@ -78,13 +78,13 @@ def pinned_threads(threads: int) -> Iterator[list[int]]:
             os.sched_setaffinity(0, before)
 
 
-def random_sources(setup: Setup, vocab_size: int, seed: int = 1) -> list[list[int]]:
+def random_sources(setup: DecodingSetup, vocab_size: int, seed: int = 1) -> list[list[int]]:
     """Random source rows, EOS last."""
     rng, first = Random(seed), max(PAD, UNK, BOS, EOS) + 1
     return [[*(rng.randrange(first, vocab_size) for _ in range(setup.source - 1)), EOS] for _ in range(setup.batch)]
 
 
-def check_target_length(name: str, model: Any, setup: Setup) -> None:
+def check_target_length(name: str, model: Any, setup: DecodingSetup) -> None:
     """Raises UserError where ``model`` has learned positions, and fewer than what is to be decoded."""
     model.check_length(setup.source)
     room = model.max_target_length(setup.source)
@@ -93,7 +93,7 @@ def check_target_length(name: str, model: Any, setup: Setup) -> None:
                         "(--target)", code="too-long")
 
 
-def measure_rounds(decoders: Mapping[str, ArtifactDecoder], vocab_sizes: Mapping[str, int], setup: Setup, n_rounds: int, n_done: int = 0,
+def measure_rounds(decoders: Mapping[str, ArtifactDecoder], vocab_sizes: Mapping[str, int], setup: DecodingSetup, n_rounds: int, n_done: int = 0,
            clocks: tuple[ReadSeconds, ReadSeconds] = (time.perf_counter, time.process_time)) -> Iterator[dict[str, WallAndCpuTime]]:
     """Yields the times of each round of all ``decoders``, which were opened in :func:`pinned_threads`.
 
@@ -124,7 +124,7 @@ def describe_device(threads: int) -> dict[str, Any]:
             "cores": os.cpu_count(), "threads": threads, "system": platform.system()}
 
 
-def measure_peak_memory(folder: Path, setup: Setup) -> dict[str, int]:
+def measure_peak_memory(folder: Path, setup: DecodingSetup) -> dict[str, int]:
     """Peak resident bytes of a process that opens the artefact and decodes a batch.
 
     Returns:

@@ -5,7 +5,7 @@ import json
 import sys
 from pathlib import Path
 
-from scalesearch.cost.fit import Setup
+from scalesearch.cost.latency_model import DecodingSetup
 from scalesearch.export.export import ARTIFACT_FILE, Artifact, open_artifact
 from scalesearch.export.formats import get_format
 from scalesearch.export.latency import pinned_threads, random_sources
@@ -13,7 +13,7 @@ from scalesearch.files import read_json
 from scalesearch.train.scoring.measure import read_peak_resident, reset_peak_memory
 
 if __name__ == "__main__":
-    folder, setup = Path(sys.argv[1]), Setup(**json.loads(sys.argv[2]))
+    folder, setup = Path(sys.argv[1]), DecodingSetup(**json.loads(sys.argv[2]))
     for package in get_format(read_json(folder / ARTIFACT_FILE, Artifact).format).packages:
         importlib.import_module(package)
     reset_peak_memory()

@@ -8,31 +8,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalesearch.feasible.grid import TooMany
+from scalesearch.feasible.enumeration import TooManyCandidatesError
 
-AT_ONCE = 1 << 19  # questions that are answered together
-MOST_PAIRS = 2_000_000_000  # compared one by one, where there are more than two bounds
-Numbers = NDArray[np.int64]
+QUERIES_PER_BATCH = 1 << 19  # questions that are answered together
+MAX_PAIRS = 2_000_000_000  # compared one by one, where there are more than two bounds
+IntArray = NDArray[np.int64]
 
 
-class Wavelet:
+class WaveletMatrix:
     """A wavelet matrix over ranks: sums, counts and order statistics of any prefix in O(log n), many queries at once.
 
     Args:
         weights: of each rank; without them every rank weighs 1.
     """
 
-    def __init__(self, ranks: Numbers, weights: NDArray[Any] | None = None) -> None:
-        self.total = np.arange(len(ranks) + 1) if weights is None else sums(weights)
-        self.levels: list[tuple[int, Numbers, int, NDArray[Any] | None]] = []
+    def __init__(self, ranks: IntArray, weights: NDArray[Any] | None = None) -> None:
+        self.total = np.arange(len(ranks) + 1) if weights is None else running_sums(weights)
+        self.levels: list[tuple[int, IntArray, int, NDArray[Any] | None]] = []
         for bit in range(max(len(ranks) - 1, 1).bit_length() - 1, -1, -1):
             zero = (ranks >> bit) & 1 == 0
-            before = sums(zero, np.int32)
-            self.levels.append((bit, before, int(before[-1]), None if weights is None else sums(weights[zero])))
+            before = running_sums(zero, np.int32)
+            self.levels.append((bit, before, int(before[-1]), None if weights is None else running_sums(weights[zero])))
             ranks = np.concatenate([ranks[zero], ranks[~zero]])
             weights = None if weights is None else np.concatenate([weights[zero], weights[~zero]])
 
-    def below(self, prefix: Numbers, rank: Numbers) -> NDArray[Any]:
+    def weight_below(self, prefix: IntArray, rank: IntArray) -> NDArray[Any]:
         """The weight of those of the first ``prefix`` ranks that are below ``rank``."""
         low, high, below = np.zeros_like(prefix), prefix.copy(), np.zeros(len(prefix), self.total.dtype)
         for bit, before, zeros, weights in self.levels:
@@ -42,7 +42,7 @@ class Wavelet:
             low, high = np.where(one, zeros + low - a, a), np.where(one, zeros + high - b, b)
         return np.where(rank >= 1 << len(self.levels), self.total[prefix], below)
 
-    def kth(self, prefix: Numbers, k: Numbers) -> Numbers:
+    def kth_smallest(self, prefix: IntArray, k: IntArray) -> IntArray:
         """The ``k``-th smallest (from 0) of the first ``prefix`` ranks; ``k`` must be below ``prefix``."""
         low, high, k, smallest = np.zeros_like(prefix), prefix.copy(), k.copy(), np.zeros_like(prefix)
         for bit, before, zeros, _ in self.levels:
@@ -54,53 +54,53 @@ class Wavelet:
         return smallest
 
 
-def sums(weights: NDArray[Any], kind: Any = None) -> NDArray[Any]:
+def running_sums(weights: NDArray[Any], dtype: Any = None) -> NDArray[Any]:
     """Running sums from 0; one more than there are weights."""
-    running = np.cumsum(weights, dtype=kind)
+    running = np.cumsum(weights, dtype=dtype)
     return np.concatenate([np.zeros(1, running.dtype), running])
 
 
-class Index:
+class DominanceIndex:
     """Points (m, k), ready to say how much those within given bounds weigh.
 
     Args:
         weights: (m,) of the points, none below 0; without them points are counted.
     """
 
-    def __init__(self, points: Numbers, weights: NDArray[Any] | None = None) -> None:
+    def __init__(self, points: IntArray, weights: NDArray[Any] | None = None) -> None:
         self.points, self.weights = points, np.ones(len(points), np.int64) if weights is None else weights
         if points.shape[1] not in (1, 2):
             return
         order = np.argsort(points[:, 0], kind="stable")
         self.first, ordered = points[order, 0], self.weights[order]
-        self.sums = sums(ordered)
+        self.sums = running_sums(ordered)
         if points.shape[1] == 2:
             second = points[order, 1]
             by_second = np.argsort(second, kind="stable")
             ranks = np.empty(len(second), np.int64)
             ranks[by_second] = np.arange(len(second))
-            self.second, self.wavelet = second[by_second], Wavelet(ranks, None if weights is None else ordered)
+            self.second, self.wavelet = second[by_second], WaveletMatrix(ranks, None if weights is None else ordered)
 
-    def within(self, room: Numbers) -> NDArray[Any]:
-        """(n,) the weight of all points that are at most ``room`` (n, k) in every number.
+    def weight_within(self, upper_bounds: IntArray) -> NDArray[Any]:
+        """(n,) the weight of all points that are at most ``upper_bounds`` (n, k) in every number.
 
         Raises:
             TooMany: more than two numbers and too many pairs to compare.
         """
-        if len(room) > AT_ONCE and room.shape[1] <= 2:
-            return np.concatenate([self.within(room[at : at + AT_ONCE]) for at in range(0, len(room), AT_ONCE)])
-        if not room.shape[1]:
-            return np.full(len(room), self.weights.sum())
-        if room.shape[1] > 2:
-            return self._one_by_one(room)
-        prefix = np.searchsorted(self.first, room[:, 0], side="right")
-        if room.shape[1] == 1:
+        if len(upper_bounds) > QUERIES_PER_BATCH and upper_bounds.shape[1] <= 2:
+            return np.concatenate([self.weight_within(upper_bounds[at : at + QUERIES_PER_BATCH]) for at in range(0, len(upper_bounds), QUERIES_PER_BATCH)])
+        if not upper_bounds.shape[1]:
+            return np.full(len(upper_bounds), self.weights.sum())
+        if upper_bounds.shape[1] > 2:
+            return self._one_by_one(upper_bounds)
+        prefix = np.searchsorted(self.first, upper_bounds[:, 0], side="right")
+        if upper_bounds.shape[1] == 1:
             return self.sums[prefix]
-        return self.wavelet.below(prefix, np.searchsorted(self.second, room[:, 1], side="right"))
+        return self.wavelet.weight_below(prefix, np.searchsorted(self.second, upper_bounds[:, 1], side="right"))
 
-    def _one_by_one(self, room: Numbers) -> NDArray[Any]:
-        if len(room) * len(self.points) > MOST_PAIRS:
-            raise TooMany(f"more than two budgets over {len(room):,} x {len(self.points):,} combinations")
+    def _one_by_one(self, room: IntArray) -> NDArray[Any]:
+        if len(room) * len(self.points) > MAX_PAIRS:
+            raise TooManyCandidatesError(f"more than two budgets over {len(room):,} x {len(self.points):,} combinations")
         within = np.empty(len(room), self.weights.dtype)
         step = max(1, 4_000_000 // max(1, len(self.points)))
         for start in range(0, len(room), step):
@@ -112,7 +112,7 @@ class Index:
         return within
 
 
-def largest_partner(left: Numbers, right: Numbers, bounds: Numbers) -> tuple[Numbers, Any]:
+def find_largest_partner(left: IntArray, right: IntArray, bounds: IntArray) -> tuple[IntArray, Any]:
     """For each row of ``left`` (n, 2) the row of ``right`` with the largest first number, then the smallest second.
 
     Returns:
@@ -124,36 +124,36 @@ def largest_partner(left: Numbers, right: Numbers, bounds: Numbers) -> tuple[Num
     by_first = np.lexsort((-right[order, 1], first))  # of equals, the one with the smallest second number comes last
     ranks = np.empty(len(first), np.int64)
     ranks[by_first] = np.arange(len(first))
-    wavelet = Wavelet(ranks)
+    wavelet = WaveletMatrix(ranks)
     prefix = np.searchsorted(right[order, 1], room[:, 1], side="right")
-    fitting = wavelet.below(prefix, np.searchsorted(first[by_first], room[:, 0], side="right"))
+    fitting = wavelet.weight_below(prefix, np.searchsorted(first[by_first], room[:, 0], side="right"))
     some = fitting > 0
-    best = wavelet.kth(prefix, np.maximum(fitting - 1, 0))
+    best = wavelet.kth_smallest(prefix, np.maximum(fitting - 1, 0))
     return order[by_first[np.minimum(best, len(first) - 1)]], some
 
 
-class Kinds:
+class NetworksByGroup:
     """Networks of one side, by the groups in which they occur.
 
     ``costs``: of each kind's networks. ``of_group``: the kinds that occur in a group.
     """
 
-    def __init__(self, ids: Numbers, groups: Numbers, costs: Numbers) -> None:
+    def __init__(self, ids: IntArray, groups: IntArray, costs: IntArray) -> None:
         order = np.lexsort((groups, ids))
         ids, groups, costs = ids[order], groups[order], costs[order]
         fresh = np.concatenate([[True], (ids[1:] != ids[:-1]) | (groups[1:] != groups[:-1])]) if len(ids) else ids > 0
         ids, groups, costs = ids[fresh], groups[fresh], costs[fresh]
         starts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]])) if len(ids) else ids
         often = np.diff(np.append(starts, len(ids)))
-        self.costs: list[Numbers] = []
+        self.costs: list[IntArray] = []
         self.of_group: dict[int, list[int]] = defaultdict(list)
-        self._made: dict[int, Index] = {}
+        self._made: dict[int, DominanceIndex] = {}
         for times in np.unique(often):
             chosen = starts[often == times]
             occurs = groups[chosen[:, None] + np.arange(times)]
             self._add(occurs, costs[chosen])
 
-    def _add(self, occurs: Numbers, costs: Numbers) -> None:
+    def _add(self, occurs: IntArray, costs: IntArray) -> None:
         """Networks that occur in (n, times) groups each."""
         patterns, which = np.unique(occurs, axis=0, return_inverse=True)
         order = np.argsort(which.reshape(-1), kind="stable")
@@ -163,8 +163,8 @@ class Kinds:
                 self.of_group[group].append(len(self.costs))
             self.costs.append(costs[order[edges[number] : edges[number + 1]]])
 
-    def index(self, kind: int) -> Index:
+    def group_index(self, number: int) -> DominanceIndex:
         """The networks of one kind, to be counted."""
-        if kind not in self._made:  # only the last is kept
-            self._made = {kind: Index(self.costs[kind])}
-        return self._made[kind]
+        if number not in self._made:  # only the last is kept
+            self._made = {number: DominanceIndex(self.costs[number])}
+        return self._made[number]

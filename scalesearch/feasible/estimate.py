@@ -11,12 +11,12 @@ from typing import Any
 import pandas as pd
 
 from scalesearch.cost.protocol import Protocol
-from scalesearch.feasible.candidates import Candidate, priced
+from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_costs
 from scalesearch.space import ParamValues, Space
 from scalesearch.space.parameters.constraints import Constraint
 from scalesearch.space.syntax.parameters import Parameter, format_constant
 
-STRATA, Z95 = 8, 1.959963984540054
+N_STRATA, Z_95 = 8, 1.959963984540054
 
 
 @dataclass(frozen=True)
@@ -25,29 +25,29 @@ class Estimate:
 
     Attributes:
         strata: what the draws are equally many of.
-        values: a row for each parameter and answer: how many ``sheets`` have it, and how many of them fit.
+        value_shares: a row for each parameter and answer: how many ``sheets`` have it, and how many of them fit.
         sample: a row for each draw that can be built: its costs, whether it ``fits``, and the limits it has ``broken``.
     """
 
     share: float
-    low: float
-    high: float
+    share_low: float
+    share_high: float
     strata: str
-    values: pd.DataFrame = field(repr=False)
+    value_shares: pd.DataFrame = field(repr=False)
     sample: pd.DataFrame = field(repr=False)
 
 
-def estimate(space: Space, protocol: Protocol, budgets: tuple[Constraint, ...], names: tuple[str, ...], draws: int,
+def estimate_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constraint, ...], names: tuple[str, ...], n_samples: int,
              seed: int) -> Estimate:
-    """``draws`` candidates of ``space``, as many from each stratum of its most telling parameter.
+    """``n_samples`` candidates of ``space``, as many from each stratum of its most telling parameter.
 
     Args:
         names: costs that a draw has, at least those that budgets and constraints name.
     """
     rng = random.Random(seed)
     parameter, strata = _strata(space)
-    sheets = [_draw(space, rng, parameter, strata[n % len(strata)]) for n in range(draws)]
-    candidates = priced([Candidate.of(sheet) for sheet in sheets], protocol, names)
+    sheets = [_draw(space, rng, parameter, strata[n % len(strata)]) for n in range(n_samples)]
+    candidates = evaluate_costs([CostedCandidate.from_param_values(sheet) for sheet in sheets], protocol, names)
     limits = (*space.constraints, *budgets)
     broken = [None if one.costs is None else [limit.text for limit in limits if not limit.is_satisfied(one.__getitem__)]
               for one in candidates]
@@ -68,7 +68,7 @@ def _strata(space: Space) -> tuple[str, list[list[Any]]]:
     values = list(dimensions[name].values() or []) if name else []
     if len(values) < 2:
         return "", [[None]]
-    size = math.ceil(len(values) / STRATA)
+    size = math.ceil(len(values) / N_STRATA)
     return name, [values[i : i + size] for i in range(0, len(values), size)]
 
 
@@ -85,7 +85,7 @@ def _interval(shares: list[tuple[int, int]], sizes: list[int]) -> tuple[float, f
     share = sum(w * hits / n for (hits, n), w in zip(shares, weights))
     middle = sum(w * (hits + 1) / (n + 2) for (hits, n), w in zip(shares, weights))
     variance = sum(w**2 * (p := (hits + 1) / (n + 2)) * (1 - p) / n for (hits, n), w in zip(shares, weights))
-    half = Z95 * math.sqrt(variance)
+    half = Z_95 * math.sqrt(variance)
     return max(0.0, min(share, middle - half)), share, min(1.0, max(share, middle + half))
 
 

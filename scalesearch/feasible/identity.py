@@ -12,20 +12,20 @@ from numpy.typing import NDArray
 from scalesearch.blocks.core import Block, LinearFactory, Repeat, Tie, Use
 from scalesearch.blocks.sizes import decide, evaluate_size, is_array, map_values
 
-_OWNERS: dict[tuple[Any, ...], int] = {}  # owners of layers, numbered as they are met
+_TIE_OWNERS: dict[tuple[Any, ...], int] = {}  # owners of layers, numbered as they are met
 
 
-def signature(block: Block | Use) -> tuple[str, list[Any]]:
+def network_signature(block: Block | Use) -> tuple[str, list[Any]]:
     """What the networks have in common, and the numbers in which they may differ: one for all, or an array.
 
     Two candidates are one network exactly when both are equal. Raises Split where ties come and go with the depth.
     """
     words: list[str] = []
-    numbers = [_whole(x) for x in _walk(block, None, words)]
+    numbers = [_as_int64(x) for x in _walk(block, None, words)]
     return " ".join(words), numbers
 
 
-def _whole(x: Any) -> Any:
+def _as_int64(x: Any) -> Any:
     """A number as an int64 or an array of them: floats by their bits."""
     x = evaluate_size(x)
     if is_array(x):
@@ -33,25 +33,25 @@ def _whole(x: Any) -> Any:
     return np.float64(x).view(np.int64).item() if isinstance(x, float) else x
 
 
-class Networks:
+class NetworkNumbering:
     """Numbers networks: equal ones get equal numbers, whatever table they stand in."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, list[tuple[list[Any], NDArray[np.int64]]]] = {}
         self.size = 0
 
-    def add(self, words: str, numbers: list[Any], at: NDArray[np.int64]) -> None:
-        """Notes the networks ``words`` with ``numbers`` at the places ``at``."""
-        self._kinds.setdefault(words, []).append((numbers, at))
+    def add(self, structure: str, numbers: list[Any], rows: NDArray[np.int64]) -> None:
+        """Notes the networks ``structure`` with ``numbers`` at the places ``rows``."""
+        self._kinds.setdefault(structure, []).append((numbers, rows))
 
-    def numbered(self, rows: int) -> NDArray[np.int64]:
+    def numbers_of(self, rows: int) -> NDArray[np.int64]:
         """(rows,) the number of the network at each place; -1 where there is none."""
         networks, first = np.full(rows, -1, np.int64), 0
         for tables in self._kinds.values():
             places = np.concatenate([at for _, at in tables])
             sizes = [len(at) for _, at in tables]
             columns = (_column(pieces, sizes) for pieces in zip(*(numbers for numbers, _ in tables)))
-            numbers = rows_numbered((column for column in columns if column is not None), len(places))
+            numbers = number_rows((column for column in columns if column is not None), len(places))
             networks[places] = first + numbers
             first += int(numbers.max(initial=-1)) + 1
         return networks
@@ -64,7 +64,7 @@ def _column(pieces: tuple[Any, ...], sizes: list[int]) -> NDArray[np.int64] | No
     return np.concatenate([np.broadcast_to(x, n) for x, n in zip(pieces, sizes)]).astype(np.int64)
 
 
-def rows_numbered(columns: Iterable[NDArray[np.int64]], rows: int) -> NDArray[np.int64]:
+def number_rows(columns: Iterable[NDArray[np.int64]], rows: int) -> NDArray[np.int64]:
     """Equal rows get equal numbers."""
     code, spread = np.zeros(rows, np.int64), 1
     for column in columns:
@@ -115,4 +115,4 @@ def _tie(tie: Tie, depth: Any, words: list[str]) -> Iterator[Any]:
     if decide(map_values(depth, lambda layers: canonical(layers) == list(range(layers)))):
         return
     words.append(f"Tie {tie.part} {tie.excluded} #")
-    yield map_values(depth, lambda layers: _OWNERS.setdefault(tuple(canonical(layers)), len(_OWNERS)))
+    yield map_values(depth, lambda layers: _TIE_OWNERS.setdefault(tuple(canonical(layers)), len(_TIE_OWNERS)))

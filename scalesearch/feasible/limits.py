@@ -20,16 +20,16 @@ from scalesearch.space.syntax.lexer import PATH, ValueSyntaxError
 from scalesearch.space.syntax.nodes import ScalarNode, scalar_from_text
 from scalesearch.space.syntax.value_parser import parse_expression
 
-ADDITIVE = tuple(name for name in COST_NAMES if not name.startswith(("load.", "artefact.", "latency.")))
-FLIPPED = {"<=": ">=", "<": ">", ">=": "<=", ">": "<"}
-UP = ("<=", "<")
-LARGEST = 1 << 62
+ADDITIVE_COSTS = tuple(name for name in COST_NAMES if not name.startswith(("load.", "artefact.", "latency.")))
+FLIPPED_OPERATORS = {"<=": ">=", "<": ">", ">=": "<=", ">": "<"}
+UPPER_BOUND_OPERATORS = ("<=", "<")
+MAX_COST = 1 << 62
 
 
 # -- reading
 
 
-def budget_of(space: Space, node: ScalarNode) -> Constraint:
+def parse_budget(space: Space, node: ScalarNode) -> Constraint:
     """The budget that ``node`` writes: the name of one of the space's, or an expression over answers and costs.
 
     Raises:
@@ -61,13 +61,13 @@ def read_budgets(space: Space, texts: Sequence[str]) -> tuple[Constraint, ...]:
         SpaceErrors: an unknown cost, a number that is none, an unknown budget.
         UserError: they contradict each other or the space's constraints.
     """
-    budgets = [budget_of(space, scalar_from_text("--budget", "--budget ", text)) for text in texts]
-    limited = tuple(part for budget in budgets for part in parts(budget))
-    _refuse_contradictions([*limits(space), *limited])
+    budgets = [parse_budget(space, scalar_from_text("--budget", "--budget ", text)) for text in texts]
+    limited = tuple(part for budget in budgets for part in split_constraint(budget))
+    _check_contradictions([*collect_limits(space), *limited])
     return limited
 
 
-def wanted_budgets(space: Space, texts: Sequence[str]) -> tuple[Constraint, ...]:
+def select_budgets(space: Space, texts: Sequence[str]) -> tuple[Constraint, ...]:
     """The budgets ``texts``, or all that the space names where there are none; see :func:`read_budgets`."""
     if not (texts or space.budgets):
         raise UserError("no budget", help="give one (--budget), such as 'params.non_embedding <= 10M and "
@@ -75,17 +75,17 @@ def wanted_budgets(space: Space, texts: Sequence[str]) -> tuple[Constraint, ...]
     return read_budgets(space, texts or tuple(space.budgets))
 
 
-def limits(space: Space, budget: Constraint | None = None) -> tuple[Constraint, ...]:
+def collect_limits(space: Space, budget: Constraint | None = None) -> tuple[Constraint, ...]:
     """Every limit of a candidate: the space's ``where``, then the budget, part by part."""
     whole = (*space.constraints, *((budget,) if budget else ()))
-    return tuple(part for constraint in whole for part in parts(constraint))
+    return tuple(part for constraint in whole for part in split_constraint(constraint))
 
 
-def parts(constraint: Constraint) -> tuple[Constraint, ...]:
+def split_constraint(constraint: Constraint) -> tuple[Constraint, ...]:
     """``a and b``, and ``a <= b <= c``, as two limits: how far each is missed is then known by itself."""
     match constraint.expression:
         case Operation("and", operands):
-            return tuple(part for operand in operands for part in parts(replace(constraint, expression=operand)))
+            return tuple(part for operand in operands for part in split_constraint(replace(constraint, expression=operand)))
         case Compare(first, rest) if len(rest) > 1:
             pairs = pairwise(((None, first), *rest))
             return tuple(replace(constraint, expression=Compare(left, (right,))) for (_, left), right in pairs)
@@ -95,25 +95,25 @@ def parts(constraint: Constraint) -> tuple[Constraint, ...]:
 # -- comparisons of a cost
 
 
-def costs_of(constraints: Iterable[Constraint]) -> tuple[str, ...]:
+def cost_names(constraints: Iterable[Constraint]) -> tuple[str, ...]:
     """The costs that the constraints name, in the order of the ledger."""
     named = {name for constraint in constraints for name in constraint.costs}
     return tuple(name for name in COST_NAMES if name in named)
 
 
-def _compared(constraint: Constraint) -> tuple[str, str, Expr] | None:
+def _parse_comparison(constraint: Constraint) -> tuple[str, str, Expr] | None:
     """Cost, comparison and what it is compared with, of a limit of that form; sides may be swapped."""
     match constraint.expression:
-        case Compare(KeyRef(_, name), ((op, other),)) if name in COST_NAMES and op in FLIPPED:
+        case Compare(KeyRef(_, name), ((op, other),)) if name in COST_NAMES and op in FLIPPED_OPERATORS:
             return name, op, other
-        case Compare(other, ((op, KeyRef(_, name)),)) if name in COST_NAMES and op in FLIPPED:
-            return name, FLIPPED[op], other
+        case Compare(other, ((op, KeyRef(_, name)),)) if name in COST_NAMES and op in FLIPPED_OPERATORS:
+            return name, FLIPPED_OPERATORS[op], other
     return None
 
 
-def _bounding(constraint: Constraint) -> tuple[str, str, int | float] | None:
+def _parse_numeric_bound(constraint: Constraint) -> tuple[str, str, int | float] | None:
     """The same, where the other side is a number."""
-    if (sides := _compared(constraint)) is None or keys_of(sides[2]):
+    if (sides := _parse_comparison(constraint)) is None or keys_of(sides[2]):
         return None
     try:
         number = evaluate(sides[2], {}.__getitem__)
@@ -123,44 +123,44 @@ def _bounding(constraint: Constraint) -> tuple[str, str, int | float] | None:
 
 
 @dataclass(frozen=True)
-class Bound:
-    """``sign`` · ``name`` <= ``most``."""
+class CostBound:
+    """``sign`` · ``name`` <= ``limit``."""
 
     name: str
     sign: int
-    most: int
+    limit: int
 
     @property
-    def cut(self) -> int:
+    def clipped_limit(self) -> int:
         """``most``, cut so that costs can be taken off it within 64 bits: no cost is larger."""
-        return max(-LARGEST, min(self.most, LARGEST))
+        return max(-MAX_COST, min(self.limit, MAX_COST))
 
     def __str__(self) -> str:
-        return f"{self.name} {'<=' if self.sign > 0 else '>='} {self.sign * self.most:,}"
+        return f"{self.name} {'<=' if self.sign > 0 else '>='} {self.sign * self.limit:,}"
 
 
-def bounds_of(constraints: Iterable[Constraint]) -> list[Bound] | None:
+def as_cost_bounds(constraints: Iterable[Constraint]) -> list[CostBound] | None:
     """The constraints as bounds on costs that add up over a model's sections; None where one is no such bound."""
-    bounds: list[Bound] = []
-    for part in (part for constraint in constraints for part in parts(constraint)):
-        sides = _bounding(part)
-        if sides is None or sides[0] not in ADDITIVE:
+    bounds: list[CostBound] = []
+    for part in (part for constraint in constraints for part in split_constraint(constraint)):
+        sides = _parse_numeric_bound(part)
+        if sides is None or sides[0] not in ADDITIVE_COSTS:
             return None
         name, op, number = sides
-        sign = 1 if op in UP else -1
-        bounds.append(Bound(name, sign, _whole(sign * number, op)))
+        sign = 1 if op in UPPER_BOUND_OPERATORS else -1
+        bounds.append(CostBound(name, sign, _floor_limit(sign * number, op)))
     return bounds
 
 
-def tightest(bounds: Iterable[Bound]) -> list[Bound]:
+def tightest_bounds(bounds: Iterable[CostBound]) -> list[CostBound]:
     """Of several bounds of a cost on one side, the one that decides."""
-    deciding: dict[tuple[str, int], Bound] = {}
-    for bound in sorted(bounds, key=lambda bound: -bound.most):
+    deciding: dict[tuple[str, int], CostBound] = {}
+    for bound in sorted(bounds, key=lambda bound: -bound.limit):
         deciding[bound.name, bound.sign] = bound
     return sorted(deciding.values(), key=lambda bound: (bound.name, bound.sign))
 
 
-def _whole(limit: float | int, op: str) -> int:
+def _floor_limit(limit: float | int, op: str) -> int:
     """The largest whole number that is at most the limit, or less where ``op`` is strict."""
     floor = int(limit // 1)
     return floor - 1 if op in ("<", ">") and floor == limit else floor
@@ -169,24 +169,24 @@ def _whole(limit: float | int, op: str) -> int:
 def upper_bounds(constraints: Iterable[Constraint]) -> dict[str, float]:
     """Cost to the largest value allowed, for every limit of the form ``params.total <= 10M``."""
     highest: dict[str, float] = {}
-    for name, op, number in filter(None, map(_bounding, constraints)):
-        if op in UP:
+    for name, op, number in filter(None, map(_parse_numeric_bound, constraints)):
+        if op in UPPER_BOUND_OPERATORS:
             highest[name] = min(float(number), highest.get(name, float("inf")))
     return highest
 
 
 def is_lower_bound(constraint: Constraint) -> bool:
     """Whether it is of the form ``params.total >= 1M``."""
-    return (sides := _bounding(constraint)) is not None and sides[1] not in UP
+    return (sides := _parse_numeric_bound(constraint)) is not None and sides[1] not in UPPER_BOUND_OPERATORS
 
 
-def _refuse_contradictions(constraints: Sequence[Constraint]) -> None:
+def _check_contradictions(constraints: Sequence[Constraint]) -> None:
     """Complains of two limits that no number can meet together."""
-    known = [(constraint, *sides) for constraint in constraints if (sides := _bounding(constraint)) is not None]
+    known = [(constraint, *sides) for constraint in constraints if (sides := _parse_numeric_bound(constraint)) is not None]
     for one, other in combinations(known, 2):
-        (above, name, op, low), (below, same, opposite, high) = (one, other) if one[2] not in UP else (other, one)
+        (above, name, op, low), (below, same, opposite, high) = (one, other) if one[2] not in UPPER_BOUND_OPERATORS else (other, one)
         empty = low > high or (low == high and (op, opposite) != (">=", "<="))
-        if name == same and op not in UP and opposite in UP and empty:
+        if name == same and op not in UPPER_BOUND_OPERATORS and opposite in UPPER_BOUND_OPERATORS and empty:
             raise UserError(f"the budget contradicts itself: `{above.text}` and `{below.text}` cannot both hold",
                             code="budgets-contradict")
 
@@ -200,13 +200,13 @@ class LimitCheck:
 
     Attributes:
         text: the limit in canonical words.
-        holds: whether it is met.
+        is_satisfied: whether it is met.
         name: the cost that it bounds; empty where it is no such bound.
         op, value, bound: ``value op bound`` of that cost.
     """
 
     text: str
-    holds: bool
+    is_satisfied: bool
     name: str = ""
     op: str = "<="
     value: Any = None
@@ -218,11 +218,11 @@ class LimitCheck:
         if not self.name:
             return None
         room = self.bound - self.value
-        return room if self.op in UP else -room
+        return room if self.op in UPPER_BOUND_OPERATORS else -room
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json`` and for frames."""
-        return {"limit": self.text, "holds": self.holds, "value": self.value, "bound": self.bound, "slack": self.slack}
+        return {"limit": self.text, "holds": self.is_satisfied, "value": self.value, "bound": self.bound, "slack": self.slack}
 
 
 def check_limits(constraints: Iterable[Constraint], lookup: Lookup) -> tuple[LimitCheck, ...]:
@@ -231,7 +231,7 @@ def check_limits(constraints: Iterable[Constraint], lookup: Lookup) -> tuple[Lim
 
 
 def _check(constraint: Constraint, lookup: Lookup) -> LimitCheck:
-    holds, sides = constraint.is_satisfied(lookup), _compared(constraint)
+    holds, sides = constraint.is_satisfied(lookup), _parse_comparison(constraint)
     if sides is None:
         return LimitCheck(constraint.text, holds)
     name, op, other = sides

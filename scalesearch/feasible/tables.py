@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.cost import Protocol
-from scalesearch.feasible.answer import Feasibility, binned
-from scalesearch.feasible.candidates import Candidate, Point, priced
+from scalesearch.feasible.costed_candidates import CostedCandidate, IndexedCandidate, evaluate_costs
+from scalesearch.feasible.report import FeasibilityReport, bin_values
 from scalesearch.space.syntax.parameters import format_constant
 from scalesearch.terminal import make_table
 
@@ -15,76 +15,76 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
-    from scalesearch.feasible.near import Near
+    from scalesearch.feasible.nearest import NearbyCandidate
 
-ONCE = "macs.once"
-COUNTS = ("exact", "why", "sheets", "sound", "fitting", "distinct", "distinct_fitting", "share", "low", "high", "draws",
+WEIGHT_WORK_COST = "macs.once"
+REPORT_JSON_FIELDS = ("exact", "why", "sheets", "sound", "fitting", "distinct", "distinct_fitting", "share", "low", "high", "draws",
           "strata", "notes", "front_whole", "least")
-SHOWN_VALUES, SHOWN_LINES, SHOWN_FRONT = 60, 8, 12  # rows of values, of one parameter's, points of the front
+MAX_VALUE_ROWS, MAX_ROWS_PER_PARAMETER, MAX_FRONT_ROWS = 60, 8, 12  # rows of values, of one parameter's, points of the front
 
 
-def parts(found: Feasibility) -> Iterator[Table | str]:
+def render_report(report: FeasibilityReport) -> Iterator[Table | str]:
     """Sentences and tables, in the order in which they are shown."""
-    yield from _counts(found)
-    yield from (_reasons(found), _values(found))
-    if found.front:
-        yield _front(found.front, found.front_whole)
-    same = _common([*found.extremes.values()])
-    for word, point in found.extremes.items():
-        differing = ", ".join(f"{key}={text}" for key, text in _texts(point.answers.params).items() if key not in same)
+    yield from _counts(report)
+    yield from (_reasons(report), _values(report))
+    if report.front:
+        yield _front(report.front, report.is_front_complete)
+    same = _shared_params([*report.extremes.values()])
+    for word, point in report.extremes.items():
+        differing = ", ".join(f"{key}={text}" for key, text in _format_params(point.param_values.params).items() if key not in same)
         yield f"{word}: " + ", ".join(f"{name} {value:,}" for name, value in point.costs.items()) + f"  ({differing})"
-    for name, value in found.least.items():
+    for name, value in report.min_costs.items():
         yield f"Nothing fits. The least {name} that any candidate has is {value:,}: a budget must allow that much."
-    yield from found.notes
+    yield from report.notes
 
 
-def once(found: Feasibility, protocol: Protocol) -> list[str]:
+def weight_work_lines(report: FeasibilityReport, protocol: Protocol) -> list[str]:
     """What the candidates that are shown compute on weights alone, where any does."""
-    points = [*spread(found.front), *found.extremes.values()]
-    bills = priced([Candidate.of(point.answers) for point in points], protocol, [ONCE])
-    return protocol.once(*(bill.costs[ONCE] for bill in bills if bill.costs))
+    points = [*select_spread_points(report.front), *report.extremes.values()]
+    bills = evaluate_costs([CostedCandidate.from_param_values(point.param_values) for point in points], protocol, [WEIGHT_WORK_COST])
+    return protocol.weight_work_lines(*(bill.costs[WEIGHT_WORK_COST] for bill in bills if bill.costs))
 
 
-def to_json(found: Feasibility, around: Sequence[Near] = ()) -> dict[str, Any]:
+def to_json(report: FeasibilityReport, nearest: Sequence[NearbyCandidate] = ()) -> dict[str, Any]:
     """Counts, values, reasons, front, extremes and the nearest candidates as JSON values."""
-    frames = {"values": found.values, "reasons": found.reasons}
-    return {name: getattr(found, name) for name in COUNTS} | {
+    frames = {"values": report.value_shares, "reasons": report.violations}
+    return {name: getattr(report, name) for name in REPORT_JSON_FIELDS} | {
         **{name: frame.to_dict("records") for name, frame in frames.items()},
-        "front": [p.costs for p in found.front],
-        "front_answers": [_texts(p.answers.params) for p in found.front],
-        "extremes": {word: {"costs": p.costs, "params": _texts(p.answers.params)}
-                     for word, p in found.extremes.items()},
+        "front": [p.costs for p in report.front],
+        "front_answers": [_format_params(p.param_values.params) for p in report.front],
+        "extremes": {word: {"costs": p.costs, "params": _format_params(p.param_values.params)}
+                     for word, p in report.extremes.items()},
         "near": [{"changes": {k: [format_constant(a), format_constant(b)] for k, (a, b) in n.changes.items()}, "costs": dict(n.costs)}
-                 for n in around],
+                 for n in nearest],
     }
 
 
-def front_table(found: Feasibility) -> pd.DataFrame:
+def front_table(report: FeasibilityReport) -> pd.DataFrame:
     """The front's points, whole: a column for each cost and each parameter."""
     import pandas as pd
 
-    return pd.DataFrame([{**point.costs, **_texts(point.answers.params)} for point in found.front])
+    return pd.DataFrame([{**point.costs, **_format_params(point.param_values.params)} for point in report.front])
 
 
-def _texts(params: Mapping[str, Any]) -> dict[str, str]:
+def _format_params(params: Mapping[str, Any]) -> dict[str, str]:
     """Parameters as ``--set`` takes them."""
     return {name: format_constant(value) for name, value in params.items()}
 
 
-def _counts(found: Feasibility) -> Iterator[str]:
+def _counts(report: FeasibilityReport) -> Iterator[str]:
     """How many there are, and how many fit."""
-    if found.exact:
-        assert found.sheets and found.sound is not None and found.distinct is not None
-        yield (f"Answer sheets: {found.sheets:,}, exactly; {found.sound:,} can be built and meet the space's "
-               f"constraints. Distinct networks: {found.distinct:,}.")
-        share = (found.distinct_fitting or 0) / max(1, found.distinct)
-        yield (f"Within budget: {found.fitting:,} sheets ({_percent(found.share)}), "
-               f"{found.distinct_fitting:,} distinct networks ({_percent(share)}).")
+    if report.exact:
+        assert report.n_candidates and report.n_valid is not None and report.n_distinct is not None
+        yield (f"Answer sheets: {report.n_candidates:,}, exactly; {report.n_valid:,} can be built and meet the space's "
+               f"constraints. Distinct networks: {report.n_distinct:,}.")
+        share = (report.n_distinct_feasible or 0) / max(1, report.n_distinct)
+        yield (f"Within budget: {report.n_feasible:,} sheets ({_percent(report.share)}), "
+               f"{report.n_distinct_feasible:,} distinct networks ({_percent(share)}).")
         return
-    size = f"Answer sheets: {found.sheets:,}, exactly" if found.sheets is not None else "Answer sheets not counted"
-    yield f"{size}. Networks not counted: {found.why}."
-    yield (f"Within budget: {_percent(found.share)} of {found.draws:,} draws, each parameter uniform ({found.strata}); "
-           f"95 % interval {_percent(found.low)} to {_percent(found.high)}.")
+    size = f"Answer sheets: {report.n_candidates:,}, exactly" if report.n_candidates is not None else "Answer sheets not counted"
+    yield f"{size}. Networks not counted: {report.inexact_reason}."
+    yield (f"Within budget: {_percent(report.share)} of {report.n_samples:,} draws, each parameter uniform ({report.strata}); "
+           f"95 % interval {_percent(report.share_low)} to {_percent(report.share_high)}.")
 
 
 def _percent(share: float) -> str:
@@ -94,43 +94,43 @@ def _percent(share: float) -> str:
     return "over 99.95 %" if 0.9995 < share < 1 else f"{100 * share:.3g} %"
 
 
-def _reasons(found: Feasibility) -> Table:
+def _reasons(report: FeasibilityReport) -> Table:
     """What the candidates that do not fit violate."""
-    headings = ("violates", "sheets" if found.exact else "draws",
-                f"share of {found.sound:,}" if found.exact else "share")
-    rows = [(_violated(row["broken"]), f"{row['count']:,}", _percent(row["share"]))
-            for _, row in found.reasons.iterrows() if row["count"]]
+    headings = ("violates", "sheets" if report.exact else "draws",
+                f"share of {report.n_valid:,}" if report.exact else "share")
+    rows = [(_format_violation(row["broken"]), f"{row['count']:,}", _percent(row["share"]))
+            for _, row in report.violations.iterrows() if row["count"]]
     return make_table(headings, rows, title="What binds", has_box=True)
 
 
-def _violated(broken: str) -> str:
+def _format_violation(broken: str) -> str:
     return f"only {broken}" if broken and " and " not in broken else broken or "nothing: fits"
 
 
-def _values(found: Feasibility) -> Table:
+def _values(report: FeasibilityReport) -> Table:
     """The feasible share of each answer; neighbouring values of long ranges are put together."""
-    share = "of its sheets" if found.exact else "share"  # of all, also those that break the space's own constraints
-    noted = found.values["verdict"].any() or len(found.values) > SHOWN_VALUES  # else nothing stands beside the numbers
+    share = "of its sheets" if report.exact else "share"  # of all, also those that break the space's own constraints
+    noted = report.value_shares["verdict"].any() or len(report.value_shares) > MAX_VALUE_ROWS  # else nothing stands beside the numbers
     rows: list[tuple[str, ...]] = []
-    for name, group in found.values.groupby("parameter", sort=False):
-        for at, (_, row) in enumerate(binned(group, SHOWN_LINES).iterrows()):
+    for name, group in report.value_shares.groupby("parameter", sort=False):
+        for at, (_, row) in enumerate(bin_values(group, MAX_ROWS_PER_PARAMETER).iterrows()):
             rows.append((str(name) * (at == 0), str(row["answer"]), _percent(row["share"]), row["verdict"]))
-        if len(rows) > SHOWN_VALUES:
+        if len(rows) > MAX_VALUE_ROWS:
             rows.append(("…", "", "", "the rest: --csv or --json"))
             break
     headings = ("parameter", "answer", share, "")
-    title = f"Feasible share by answer ({'exact' if found.exact else 'of draws'})"
+    title = f"Feasible share by answer ({'exact' if report.exact else 'of draws'})"
     return make_table(headings[: 3 + noted], [row[: 3 + noted] for row in rows], (0, 3), title, has_box=True)
 
 
-def _front(points: list[Point], whole: bool) -> Table:
+def _front(points: list[IndexedCandidate], whole: bool) -> Table:
     """Points of the front, spread over it, with the answers in which they differ most."""
     names = list(points[0].costs)[:2]
-    chosen = spread(points)
-    same = _common(chosen)
-    keys = [key for key in chosen[0].answers.params if key not in same and key.count(".") < 2][:6]
+    chosen = select_spread_points(points)
+    same = _shared_params(chosen)
+    keys = [key for key in chosen[0].param_values.params if key not in same and key.count(".") < 2][:6]
     rows = [(*(f"{point.costs[name]:,}" for name in names), *(texts.get(key, "") for key in keys))
-            for point in chosen for texts in [_texts(point.answers.params)]]
+            for point in chosen for texts in [_format_params(point.param_values.params)]]
     title = f"Most {names[0]} for the {names[1]}: {len(chosen)} of {len(points):,} points (exact)"
     table = make_table((*names, *keys), rows, (), title, has_box=True)
     if not whole:
@@ -138,24 +138,24 @@ def _front(points: list[Point], whole: bool) -> Table:
     return table
 
 
-def spread(points: list[Point]) -> list[Point]:
+def select_spread_points(points: list[IndexedCandidate]) -> list[IndexedCandidate]:
     """As many of a front's points as are shown, spread over it."""
-    shown = min(SHOWN_FRONT, len(points))
+    shown = min(MAX_FRONT_ROWS, len(points))
     step = (len(points) - 1) / max(1, shown - 1)
     return [points[round(at * step)] for at in range(shown)]
 
 
-def _common(points: list[Point]) -> set[str]:
+def _shared_params(points: list[IndexedCandidate]) -> set[str]:
     """Parameters that have one value in all points."""
-    sheets = [dict(point.answers.params) for point in points]
+    sheets = [dict(point.param_values.params) for point in points]
     return {key for key in (sheets[0] if sheets else ()) if all(sheet.get(key) == sheets[0][key] for sheet in sheets)}
 
 
-def neighbours(found: list[Near], name: str) -> Table:
+def nearest_table(nearest: list[NearbyCandidate], name: str) -> Table:
     """The nearest candidates that fit."""
-    names = [name for name in (found[0].costs if found else ()) if any(near.costs[name] for near in found)]
-    changes = [[f"{key}: {format_constant(old)} → {format_constant(new)}" for key, (old, new) in near.changes.items()] for near in found]
+    names = [name for name in (nearest[0].costs if nearest else ()) if any(near.costs[name] for near in nearest)]
+    changes = [[f"{key}: {format_constant(old)} → {format_constant(new)}" for key, (old, new) in near.changes.items()] for near in nearest]
     rows = [(", ".join(listed) or "none: it fits", *(f"{near.costs[cost]:,}" for cost in names))
-            for near, listed in zip(found, changes)]
+            for near, listed in zip(nearest, changes)]
     return make_table(("change", *names), rows or [("none within four changed answers",)],
                       title=f"Nearest to {name} that fit", has_box=True)

@@ -13,8 +13,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from scalesearch.blocks.core import Block, iterate_cost_lines
 from scalesearch.blocks.norms import LayerNorm
-from scalesearch.cost import cost, find_protocol
-from scalesearch.cost.ledger import work_done
+from scalesearch.cost import evaluate_cost, find_protocol
+from scalesearch.cost.breakdown import work_steps
 from scalesearch.errors import UserError
 from scalesearch.library import install_command
 from scalesearch.nn.build import build_model
@@ -43,10 +43,10 @@ class CostCheck:
 def verify_costs(block: Block, source: int, target: int, vocab: int) -> list[CostCheck]:
     """Params and MACs of one teacher-forced pass, ours against PyTorch's and fvcore's."""
     protocol = find_protocol("forward", source, target, vocab)
-    ours = cost(block, protocol)
+    ours = evaluate_cost(block, protocol)
     model = build_model(block, vocab=vocab, device="meta").eval().requires_grad_(False)
     inputs = tuple(torch.zeros(1, length, dtype=torch.long, device="meta") for length in (source, target))
-    norms = sum(work_done(line, "norm", protocol) for line in iterate_cost_lines(block, vocab=vocab)
+    norms = sum(work_steps(line, "norm", protocol) for line in iterate_cost_lines(block, vocab=vocab)
                 if isinstance(line.block, LayerNorm))  # fvcore counts no other kind
     once = ours["macs.once"]
     numel = sum(weight.numel() for weight in model.parameters())

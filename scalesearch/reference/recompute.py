@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from scalesearch.blocks.core import Block
-from scalesearch.cost import Cost, cost, find_protocol
+from scalesearch.cost import CostBreakdown, evaluate_cost, find_protocol
 from scalesearch.library import library_folder
 from scalesearch.reference.reported_costs import ReportedCost
 from scalesearch.space import Space, read_space
@@ -68,7 +68,7 @@ class RecomputedCost:
     architecture: ModelSpec
     recomputed: int
     agreement: Agreement
-    common_cost: Cost
+    common_cost: CostBreakdown
 
     def to_json(self) -> dict[str, Any]:
         """Everything, exact."""
@@ -90,7 +90,7 @@ def recompute(reported: ReportedCost) -> RecomputedCost:
     """``reported`` by our ledger."""
     found = load_reference_model(reported.file, tuple(reported.settings.items()))
     block: Block = found.block if reported.layer is None else getattr(found.block, reported.layer).layer
-    exact = int(cost(block, reported.protocol)[reported.quantity])
+    exact = int(evaluate_cost(block, reported.protocol)[reported.quantity])
     return RecomputedCost(reported, found, exact, classify_agreement(reported.reported_text, exact, reported.allowed_roundings), _common(block))
 
 
@@ -107,5 +107,5 @@ def load_reference_space(file: str, settings: tuple[tuple[str, str], ...] = ()) 
 
 
 @lru_cache(maxsize=256)
-def _common(block: Block) -> Cost:
-    return cost(block, COMMON_PROTOCOL)
+def _common(block: Block) -> CostBreakdown:
+    return evaluate_cost(block, COMMON_PROTOCOL)

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from scalesearch.cost import Protocol, protocol_of
+from scalesearch.cost import Protocol, load_protocol
 
 PAPERS = ("partialformer", "anthe", "edgeformer", "second-tier")
 
@@ -76,7 +76,7 @@ def _rows(sheet: Mapping[str, Any], entry: Mapping[str, Any]) -> Iterator[Report
 
 
 def _protocol(sheet: Mapping[str, Any], vocab: str | None) -> Protocol:
-    return protocol_of(sheet["protocol"], vocab=None if vocab is None else sheet["vocabularies"][vocab])
+    return load_protocol(sheet["protocol"], vocab=None if vocab is None else sheet["vocabularies"][vocab])
 
 
 @cache

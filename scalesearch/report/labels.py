@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from scalesearch.cost import Protocol as Convention
-from scalesearch.cost import protocol_of
+from scalesearch.cost import load_protocol
 from scalesearch.space.schema.cost_names import OWN_VOCABULARY
 from scalesearch.tasks import EFFICIENCY_METRICS, METRICS
 
@@ -119,11 +119,11 @@ def costs_line(protocol: Protocol) -> str:
 
 def once(protocol: Protocol, *work: int) -> list[str]:
     """Line on the ``macs.once`` of some architectures; none where all are 0."""
-    return _read(protocol).once(*work)
+    return _read(protocol).weight_work_lines(*work)
 
 
 def _read(protocol: Protocol) -> Convention:
-    return protocol_of({key: protocol[key] for key in ("name", "source", "target", "vocab")})
+    return load_protocol({key: protocol[key] for key in ("name", "source", "target", "vocab")})
 
 
 def direction(name: str) -> str:

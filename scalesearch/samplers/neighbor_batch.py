@@ -11,11 +11,18 @@ from optuna.trial import FrozenTrial
 
 from scalesearch.blocks.polynomial import CostOverflowError
 from scalesearch.blocks.sizes import PopulationSplitError
-from scalesearch.cost.population import price
+from scalesearch.cost.population import evaluate_costs
 from scalesearch.cost.protocol import Protocol
-from scalesearch.feasible.draw import one_each
-from scalesearch.feasible.grid import Codes, ColumnSheet, TooMany, Unanswered, chosen, numeric_parameters
-from scalesearch.feasible.sections import all_hold
+from scalesearch.feasible.budget_sampler import parameters_by_name
+from scalesearch.feasible.decomposition import constraints_hold
+from scalesearch.feasible.enumeration import (
+    ColumnarParams,
+    MissingValuesError,
+    TooManyCandidatesError,
+    ValueIndices,
+    find_numeric_parameters,
+    select_rows,
+)
 from scalesearch.samplers.candidate import Candidate
 from scalesearch.samplers.encoding import decode_params, encode_parameter, to_param
 from scalesearch.space import Space
@@ -38,8 +45,8 @@ class NeighborBatchSampler:
 
     def __init__(self, space: Space, protocol: Protocol, limits: Sequence[Constraint]) -> None:
         self.space, self.protocol, self.limits = space, protocol, limits
-        self.numeric = numeric_parameters(space.parameter_space)
-        self.columns = {path: _ValueColumn(space, path, parameter) for path, parameter in one_each(space).items()
+        self.numeric = find_numeric_parameters(space.parameter_space)
+        self.columns = {path: _ValueColumn(space, path, parameter) for path, parameter in parameters_by_name(space).items()
                         if (parameter.count() or MAX_VALUES) < MAX_VALUES}
 
     @classmethod
@@ -49,7 +56,7 @@ class NeighborBatchSampler:
             return None
         try:
             return cls(space, protocol, limits)
-        except TooMany:
+        except TooManyCandidatesError:
             return None
 
     def sample_neighbors(self, parent: Candidate | FrozenTrial, names: Sequence[str], count: int,
@@ -67,29 +74,29 @@ class NeighborBatchSampler:
             return []
         needed = dict.fromkeys([*names, *(name for limit in self.limits for name in limit.costs)])
         try:
-            costs, built = price(answers, rows, self.protocol, needed)
+            costs, built = evaluate_costs(answers, rows, self.protocol, needed)
         except (CostOverflowError, OverflowError):
             return []
-        able = np.flatnonzero(built & all_hold(self.limits, {**answers, **costs}, rows))
+        able = np.flatnonzero(built & constraints_hold(self.limits, {**answers, **costs}, rows))
         return list(zip(self._to_candidates({path: its[able] for path, its in codes.items()}, parent),
                         np.array([costs[name][able] for name in names], float).T.tolist() or [[]] * len(able)))
 
-    def _of_one_structure(self, codes: Codes, kept: Mapping[str, Any], rows: int, rng: np.random.Generator
-                          ) -> tuple[dict[str, Any], Codes, int]:
+    def _of_one_structure(self, codes: ValueIndices, kept: Mapping[str, Any], rows: int, rng: np.random.Generator
+                          ) -> tuple[dict[str, Any], ValueIndices, int]:
         """Answers, codes of what is asked, and the number, of the most candidates that have one structure, if sound."""
         while True:
             sheet = _NeighborColumns(self.space.parameter_space, codes, self.numeric, kept)
             try:
                 answers = {key: value for key in self.space.parameter_space.nodes_by_key if (value := sheet.value_of(key)) is not ABSENT}
-            except Unanswered as missing:  # what only another number has asked
+            except MissingValuesError as missing:  # what only another number has asked
                 codes = {**codes, missing.name: rng.integers(0, missing.count, rows, np.int32)}
             except PopulationSplitError as split:
                 labels, sizes = np.unique(split.labels, return_counts=True)
-                codes, rows = chosen(codes, split.labels == labels[sizes.argmax()])
+                codes, rows = select_rows(codes, split.labels == labels[sizes.argmax()])
             else:
                 return answers, dict(sheet.params), 0 if sheet.infeasible else rows
 
-    def _to_candidates(self, codes: Codes, parent: Candidate | FrozenTrial) -> list[Candidate]:
+    def _to_candidates(self, codes: ValueIndices, parent: Candidate | FrozenTrial) -> list[Candidate]:
         columns = [self.columns[path] for path in codes]
         mine = {column.name for column in self.columns.values()}
         others = {name: value for name, value in parent.params.items() if name not in mine}
@@ -100,12 +107,12 @@ class NeighborBatchSampler:
         return [Candidate({**others, **dict(zip(names, row))}, distributions) for row in values]
 
 
-class _NeighborColumns(ColumnSheet):
+class _NeighborColumns(ColumnarParams):
     """Sheet for many candidates, which agree in the answers ``kept``."""
 
-    def __init__(self, space_parameters: ParameterSpace, codes: Codes, numeric: frozenset[str],
+    def __init__(self, space_parameters: ParameterSpace, value_indices: ValueIndices, numeric: frozenset[str],
                  kept: Mapping[str, Any]) -> None:
-        super().__init__(space_parameters, codes, numeric)
+        super().__init__(space_parameters, value_indices, numeric)
         self.kept = kept
 
     def request(self, name: str, parameter: Parameter) -> Any:

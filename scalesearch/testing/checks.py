@@ -19,8 +19,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from scalesearch.blocks.core import Block, Repeat, Tie, Use
 from scalesearch.blocks.polynomial import PopulationColumns
-from scalesearch.cost import cost, find_protocol
-from scalesearch.cost.protocol import PRODUCTS
+from scalesearch.cost import evaluate_cost, find_protocol
+from scalesearch.cost.protocol import DEFAULT_WORK_WEIGHTS
 from scalesearch.nn.build import build_model, build_module
 from scalesearch.nn.causality import check_causality
 from scalesearch.nn.model import Seq2SeqModel
@@ -46,7 +46,7 @@ def check_costs(specimen: BlockSample, kernel: str = "products") -> None:
     built = build_module(specimen.block, vocab=V, device=device).requires_grad_(False)
     for node in built.modules():
         node.kernel = kernel  # type: ignore[assignment]
-    ours = cost(specimen.block, find_protocol("forward", S, T, V))
+    ours = evaluate_cost(specimen.block, find_protocol("forward", S, T, V))
     assert sum(weight.numel() for weight in built.parameters()) == ours["params.total"], specimen
     _, flops = count_flops(lambda: built(*make_inputs(specimen, device)))
     assert flops == 2 * (BATCH * ours["macs.total"] + ours["macs.once"]), specimen
@@ -99,7 +99,7 @@ def check_population_costs(block: Block) -> None:
         AssertionError: it does not.
     """
     protocol, columns = find_protocol("forward", S, T, V), PopulationColumns(2)
-    bill, many = cost(block, protocol), cost(as_columns(block, columns), protocol)
+    bill, many = evaluate_cost(block, protocol), evaluate_cost(as_columns(block, columns), protocol)
     costs = columns.evaluate({name: many[name] for name in bill.values})
     assert {name: list(pair) for name, pair in costs.items()} == {n: [value] * 2 for n, value in bill.values.items()}
 
@@ -115,7 +115,7 @@ def check_model(architecture: ModelSpec, seed: int) -> None:
     """
     rng = Random(seed)
     s, t, vocab = rng.randint(1, 6), rng.randint(2, 6), rng.randint(8, 20)
-    ours, answers = cost(architecture.block, find_protocol("forward", s, t, vocab)), architecture.config
+    ours, answers = evaluate_cost(architecture.block, find_protocol("forward", s, t, vocab)), architecture.config
     model = build_model(architecture.block, vocab=vocab, seed=seed, dtype=torch.float64).eval()
     assert sum(weight.numel() for weight in model.parameters()) == ours["params.total"], answers
     check_causality(model, vocab)
@@ -133,8 +133,8 @@ def check_model(architecture: ModelSpec, seed: int) -> None:
         assert _close(model(source, target), whole), answers
         for name, decode in (("decode", decode_stepwise), ("delight", decode_without_cache)):
             steps, flops = count_flops(lambda decode=decode: decode(model, source, target))
-            protocol = replace(find_protocol(name, s, t, vocab), counts=PRODUCTS)
-            assert flops == 4 * cost(architecture.block, protocol)["macs.total"], (name, answers)
+            protocol = replace(find_protocol(name, s, t, vocab), work_weights=DEFAULT_WORK_WEIGHTS)
+            assert flops == 4 * evaluate_cost(architecture.block, protocol)["macs.total"], (name, answers)
             assert _close(steps, whole), (name, answers)
         model.set_attention("fused")
         assert _close(model(source, target), whole), answers

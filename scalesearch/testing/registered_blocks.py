@@ -12,9 +12,9 @@ from scalesearch.blocks.ffn import FFNS
 from scalesearch.blocks.mixers import MIXERS
 from scalesearch.blocks.options import option_fields
 from scalesearch.blocks.sublayers import SUBLAYERS
-from scalesearch.cost import cost, find_protocol
-from scalesearch.feasible.count import Counter
-from scalesearch.feasible.sections import Decomposition
+from scalesearch.cost import evaluate_cost, find_protocol
+from scalesearch.feasible.counter import FeasibleCounter
+from scalesearch.feasible.decomposition import Decomposition
 from scalesearch.space import Space, UnbuildableError
 from scalesearch.testing.block_sample import MAX_OPTION_SIZES, BlockSample, ffn_sample, legal_values, mixer_sample
 from scalesearch.testing.checks import check_costs, check_model, check_output_projections, check_population_costs
@@ -128,10 +128,10 @@ def check_count(space: Space) -> None:
         except UnbuildableError:
             continue
         if architecture is not None:
-            bill = cost(architecture.block, protocol)
+            bill = evaluate_cost(architecture.block, protocol)
             bills.append((architecture.id, *(bill[name] for name in CHECKED_COSTS)))
-    counter = Counter(Decomposition(space, protocol, CHECKED_COSTS), [])
-    assert (counter.sheets, counter.sound, counter.distinct([])) == (sheets, len(bills), len({b[0] for b in bills}))
+    counter = FeasibleCounter(Decomposition(space, protocol, CHECKED_COSTS), [])
+    assert (counter.n_candidates, counter.n_valid, counter.count_distinct([])) == (sheets, len(bills), len({b[0] for b in bills}))
 
 
 def check_search(space: Space, key: str, name: Any) -> None:
@@ -154,7 +154,7 @@ def check_search(space: Space, key: str, name: Any) -> None:
         except UnbuildableError as misfit:
             raise optuna.TrialPruned(str(misfit)) from None
         proposed.add(answers[key] == name)
-        bill = cost(architecture.block, protocol)
+        bill = evaluate_cost(architecture.block, protocol)
         return tuple(bill[name] for name in CHECKED_COSTS)
 
     sampler = FrontNeighbors(define=partial(suggest_params, space), seed=1, n_startup_trials=4)

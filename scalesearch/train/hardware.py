@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from scalesearch.cost import cost, find_protocol
+from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.errors import UserError
 from scalesearch.train.recipe import Recipe
 
@@ -109,7 +109,7 @@ def check_memory(block: Any, vocab: int) -> int:
     Raises:
         TrainingFailed: weights and activations of a single token take more memory than there is.
     """
-    found = cost(block, find_protocol("forward", 1, 1, vocab))
+    found = evaluate_cost(block, find_protocol("forward", 1, 1, vocab))
     needed = found["memory.weights"] + found["memory.activations"]
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > there:

@@ -5,13 +5,13 @@ costs over sizes and lengths, ``crossings`` says where one part overtakes anothe
 What each returns has ``frame()``, a pandas frame.
 """
 
-from scalesearch.whatif.cite import Citation, cite
-from scalesearch.whatif.compare import Comparison, ModuleRow, compare
-from scalesearch.whatif.crossings import Crossing, Crossings, crossings
+from scalesearch.whatif.citation import Citation, cite
+from scalesearch.whatif.compare import CostComparison, ModuleRow, compare_costs
+from scalesearch.whatif.crossings import CostCrossing, CostCrossings, find_crossings
 from scalesearch.whatif.formulas import Formula
 from scalesearch.whatif.solve import Solution, Solutions, solve
-from scalesearch.whatif.sweep import Sweep, sweep
-from scalesearch.whatif.trade import Trades, trade
+from scalesearch.whatif.sweep import Sweep, sweep_costs
+from scalesearch.whatif.trade import TradeOffs, find_trade_offs
 
-__all__ = ["ModuleRow", "Citation", "Comparison", "Crossing", "Crossings", "Formula", "Solution", "Solutions", "Sweep",
-           "Trades", "cite", "compare", "crossings", "solve", "sweep", "trade"]
+__all__ = ["ModuleRow", "Citation", "CostComparison", "CostCrossing", "CostCrossings", "Formula", "Solution", "Solutions", "Sweep",
+           "TradeOffs", "cite", "compare_costs", "find_crossings", "solve", "sweep_costs", "find_trade_offs"]

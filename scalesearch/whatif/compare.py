@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scalesearch.cost import Cost
-from scalesearch.cost.modules import rows
+from scalesearch.cost import CostBreakdown
+from scalesearch.cost.modules import module_costs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +38,7 @@ class ModuleRow:
         first, *others = getattr(self, quantity)
         return tuple(other - first for other in others)
 
-    def shares(self, quantity: str) -> tuple[float | None, ...]:
+    def relative_differences(self, quantity: str) -> tuple[float | None, ...]:
         """The differences in percent of the first; None where that is 0."""
         first = getattr(self, quantity)[0]
         return tuple(100 * difference / first if first else None for difference in self.differences(quantity))
@@ -46,14 +46,14 @@ class ModuleRow:
     def to_json(self) -> dict[str, Any]:
         """For ``--json``."""
         return vars(self) | {"differences": {quantity: self.differences(quantity) for quantity in QUANTITIES},
-                             "percent": {quantity: self.shares(quantity) for quantity in QUANTITIES}}
+                             "percent": {quantity: self.relative_differences(quantity) for quantity in QUANTITIES}}
 
 
 @dataclass(frozen=True)
-class Comparison:
+class CostComparison:
     """Costs side by side, under one protocol; the last row is the total."""
 
-    costs: Mapping[str, Cost]
+    costs: Mapping[str, CostBreakdown]
     rows: tuple[ModuleRow, ...]
 
     def frame(self) -> pd.DataFrame:
@@ -68,7 +68,7 @@ class Comparison:
             for at, label in enumerate(others):
                 name = f"{quantity} {label} - {first}"
                 columns[name] = [row.differences(quantity)[at] for row in self.rows]
-                columns[f"{name} %"] = [row.shares(quantity)[at] for row in self.rows]
+                columns[f"{name} %"] = [row.relative_differences(quantity)[at] for row in self.rows]
         return pd.DataFrame(columns)
 
     def to_json(self) -> dict[str, Any]:
@@ -78,8 +78,8 @@ class Comparison:
         return {"protocol": whole[0]["protocol"], "architectures": whole, "modules": modules}
 
 
-def compare(costs: Mapping[str, Cost], levels: int = 2) -> Comparison:
-    """Every module of any of them down to ``levels``, in the order of the models, and the total.
+def compare_costs(costs: Mapping[str, CostBreakdown], max_level: int = 2) -> CostComparison:
+    """Every module of any of them down to ``max_level``, in the order of the models, and the total.
 
     Args:
         costs: by the name that each architecture is to have; the first is what the others are compared with.
@@ -89,7 +89,7 @@ def compare(costs: Mapping[str, Cost], levels: int = 2) -> Comparison:
     """
     if len({str(cost.protocol) for cost in costs.values()}) > 1:
         raise ValueError("costs under different protocols cannot be compared")
-    tables = [{row.path: row for row in rows(cost, levels)} for cost in costs.values()]
+    tables = [{row.path: row for row in module_costs(cost, max_level)} for cost in costs.values()]
     paths: list[str] = []
     for table in tables:  # a module that the ones before do not have follows the one before it
         at = -1
@@ -102,4 +102,4 @@ def compare(costs: Mapping[str, Cost], levels: int = 2) -> Comparison:
         for path in paths
     ]
     totals = (tuple(int(cost[f"{quantity}.total"]) for cost in costs.values()) for quantity in QUANTITIES)
-    return Comparison(costs, (*modules, ModuleRow("total", *totals)))
+    return CostComparison(costs, (*modules, ModuleRow("total", *totals)))

@@ -11,50 +11,50 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.blocks.core import VOCAB, Block, Size, iterate_cost_lines
-from scalesearch.cost import cost
-from scalesearch.cost.ledger import split
+from scalesearch.cost import evaluate_cost
+from scalesearch.cost.breakdown import split_loops
 from scalesearch.cost.protocol import Protocol
-from scalesearch.whatif.formulas import Formula, S, Symbolic, Symbols, T, V, follows_vocab, lengths_of
+from scalesearch.whatif.formulas import Formula, S, SymbolicProtocol, SymbolTable, T, V, depends_on_vocab, length_values
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Range = tuple[int, int | None]  # first and last length; None: without end
-LENGTHS = {"source": (S,), "target": (T,), "length": (S, T), "vocab": (V,)}
+LENGTH_SYMBOLS = {"source": (S,), "target": (T,), "length": (S, T), "vocab": (V,)}
 OUTPUT, LAYERS, ATTENTION, REST = "output projection", "encoder and decoder", "attention's products", "all the rest"
-SUBJECTS = {OUTPUT: "the output projection costs", ATTENTION: "attention's products of scores and mixes cost"}
-PAIRS = {"vocab": ((OUTPUT, LAYERS),)}
-USUAL = ((ATTENTION, REST), (OUTPUT, LAYERS))
+PART_PHRASES = {OUTPUT: "the output projection costs", ATTENTION: "attention's products of scores and mixes cost"}
+PAIRS_BY_LENGTH = {"vocab": ((OUTPUT, LAYERS),)}
+DEFAULT_PAIRS = ((ATTENTION, REST), (OUTPUT, LAYERS))
 
 
 @dataclass(frozen=True)
-class Crossing:
+class CostCrossing:
     """Where ``part`` costs more than ``other``.
 
     Attributes:
         length: what varies: source, target, both at once (``length``) or vocab.
         ranges: of lengths at which it does.
-        held: the other lengths.
+        held_lengths: the other lengths.
     """
 
     length: str
     part: str
     other: str
     ranges: tuple[Range, ...]
-    held: Mapping[str, int]
+    held_lengths: Mapping[str, int]
 
     def __str__(self) -> str:
-        name = " = ".join(LENGTHS[self.length])
-        spans = " and ".join(_span(name, one) for one in self.ranges) or f"at no {name}"
-        held = ", ".join(f"{key} = {size:,}" for key, size in self.held.items())
-        return f"{SUBJECTS[self.part]} more than {self.other} {spans} ({held})"
+        name = " = ".join(LENGTH_SYMBOLS[self.length])
+        spans = " and ".join(_format_range(name, one) for one in self.ranges) or f"at no {name}"
+        held = ", ".join(f"{key} = {size:,}" for key, size in self.held_lengths.items())
+        return f"{PART_PHRASES[self.part]} more than {self.other} {spans} ({held})"
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``."""
         return dict(vars(self))
 
 
-class Crossings(tuple[Crossing, ...]):
+class CostCrossings(tuple[CostCrossing, ...]):
     """Several of them."""
 
     def frame(self) -> pd.DataFrame:
@@ -66,60 +66,60 @@ class Crossings(tuple[Crossing, ...]):
         return frame.astype({"from": "Int64", "to": "Int64"})
 
 
-def _span(name: str, span: Range) -> str:
+def _format_range(name: str, span: Range) -> str:
     low, high = span
     if high is None:
         return f"from {name} = {low:,}" if low > 1 else f"at every {name}"
     return f"up to {name} = {high:,}" if low == 1 else f"from {name} = {low:,} to {high:,}"
 
 
-def attention_products(block: Block, protocol: Protocol) -> Size:
+def attention_product_macs(block: Block, protocol: Protocol) -> Size:
     """MACs of loops over two positions, scores and mixes: the term that is quadratic in the lengths."""
     total = 0
     for line in iterate_cost_lines(block, vocab=protocol.shared_vocab):
         for work in line.loop_nests:
-            axes, size = split(work.loops)
+            axes, size = split_loops(work.loops)
             if sum(axis != VOCAB for axis in axes) > 1:
-                total = total + size * line.calls * protocol.counts.get(work.operation, 0) * protocol.extent(axes)
+                total = total + size * line.calls * protocol.work_weights.get(work.operation, 0) * protocol.extent(axes)
     return total
 
 
-def crossings(block: Block, protocol: Protocol, lengths: Sequence[str] = ("vocab", "length")) -> Crossings:
+def find_crossings(block: Block, protocol: Protocol, lengths: Sequence[str] = ("vocab", "length")) -> CostCrossings:
     """Where the output projection takes over from the layers, and attention's products from all the rest.
 
     Args:
         lengths: what varies, one at a time; the other lengths stay as in ``protocol``. ``vocab`` is left out where the
             shapes of what works follow from it (an adaptive output, a chain): no formula holds for every V then.
     """
-    sizes = lengths_of(protocol)
-    symbols = Symbols(sizes)
-    symbolic = Symbolic.of(protocol, symbols)
-    bill, attention = cost(block, symbolic), attention_products(block, symbolic)
+    sizes = length_values(protocol)
+    symbols = SymbolTable(sizes)
+    symbolic = SymbolicProtocol.from_protocol(protocol, symbols)
+    bill, attention = evaluate_cost(block, symbolic), attention_product_macs(block, symbolic)
     parts = {OUTPUT: bill["macs.output"], LAYERS: bill["macs.encoder"] + bill["macs.decoder"],
              ATTENTION: attention, REST: bill["macs.total"] - attention}  # fmt: skip
-    bound = follows_vocab(block, protocol, lambda leaf: leaf.loop_nests())
-    result = Crossings()
+    bound = depends_on_vocab(block, protocol, lambda leaf: leaf.loop_nests())
+    result = CostCrossings()
     for length in (name for name in lengths if name != "vocab" or not bound):
-        held = {name: size for name, size in sizes.items() if name not in LENGTHS[length]}
-        for part, other in PAIRS.get(length, USUAL):
-            line = _in_one(symbols.formula(parts[part] - parts[other]), held)
-            result = Crossings((*result, Crossing(length, part, other, tuple(positive(line)), held)))
+        held = {name: size for name, size in sizes.items() if name not in LENGTH_SYMBOLS[length]}
+        for part, other in PAIRS_BY_LENGTH.get(length, DEFAULT_PAIRS):
+            line = _as_univariate(symbols.to_formula(parts[part] - parts[other]), held)
+            result = CostCrossings((*result, CostCrossing(length, part, other, tuple(positive_ranges(line)), held)))
     return result
 
 
-def _in_one(formula: Formula, held: Mapping[str, int]) -> list[Fraction]:
-    """Coefficients, of the power 0 upwards, of a formula in which the lengths that are not ``held`` are one number."""
+def _as_univariate(formula: Formula, held_lengths: Mapping[str, int]) -> list[Fraction]:
+    """Coefficients, of the power 0 upwards, of a formula in which the lengths that are not ``held_lengths`` are one number."""
     powers: dict[int, Fraction] = defaultdict(Fraction)
     for names, factor in formula.terms.items():
-        powers[sum(name not in held for name in names)] += factor * math.prod(held.get(name, 1) for name in names)
+        powers[sum(name not in held_lengths for name in names)] += factor * math.prod(held_lengths.get(name, 1) for name in names)
     return [powers[power] for power in range(max(powers, default=0) + 1)]
 
 
-def positive(line: Sequence[Fraction]) -> Iterator[Range]:
+def positive_ranges(coefficients: Sequence[Fraction]) -> Iterator[Range]:
     """The ranges of whole numbers from 1 on where a polynomial is above 0; its coefficients from power 0 upwards."""
     from sympy import QQ, Poly, Symbol, ceiling, floor
 
-    poly = Poly([QQ(factor.numerator, factor.denominator) for factor in reversed(line)] or [0], Symbol("n"), domain=QQ)
+    poly = Poly([QQ(factor.numerator, factor.denominator) for factor in reversed(coefficients)] or [0], Symbol("n"), domain=QQ)
     roots = poly.intervals(eps=QQ(1, 2)) if poly.degree() > 0 else []
     near = {n for (low, high), _ in roots for n in range(int(floor(low)), int(ceiling(high)) + 2) if n > 1}
     turns = [1, *(n for n in sorted(near) if (poly.eval(n) > 0) != (poly.eval(n - 1) > 0))]

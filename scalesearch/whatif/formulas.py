@@ -24,7 +24,7 @@ from scalesearch.cost import find_protocol
 from scalesearch.cost.protocol import Protocol
 
 S, T, V = "S", "T", "V"
-CHECKED = ((7, 11), (12, 5))  # lengths at which an interpolated extent is compared with the protocol's
+CHECK_LENGTHS = ((7, 11), (12, 5))  # lengths at which an interpolated extent is compared with the protocol's
 Monomial = tuple[str, ...]  # names, sorted, each as often as its power
 
 
@@ -50,7 +50,7 @@ class Formula:
         """Every name in it."""
         return {name for key in self.terms for name in key}
 
-    def at(self, values: Mapping[str, int]) -> int:
+    def evaluate(self, values: Mapping[str, int]) -> int:
         """Its value, an exact whole number. Raises ValueError where it is none."""
         terms = (factor * math.prod(values[name] for name in key) for key, factor in self.terms.items())
         total = sum(terms, Fraction(0))
@@ -58,13 +58,13 @@ class Formula:
             raise ValueError(f"{total} is no whole number")
         return int(total)
 
-    def collected(self, outer: Callable[[str], bool] = lambda name: name.endswith(".depth")) -> str:
+    def to_factored_text(self, outer: Callable[[str], bool] = lambda name: name.endswith(".depth")) -> str:
         """The text, with the names that ``outer`` picks (depths) in front of brackets."""
         groups: dict[Monomial, dict[Monomial, Fraction]] = {}
         for key, factor in self.terms.items():
             head = tuple(name for name in key if outer(name))
             groups.setdefault(head, {})[tuple(name for name in key if not outer(name))] = factor
-        return _sum(_bracket(head, groups[head]) for head in sorted(groups, key=_order))
+        return _sum(_factored_term(head, groups[head]) for head in sorted(groups, key=_order))
 
     def __str__(self) -> str:
         return _sum(_term(self.terms[key], _powers(key)) for key in sorted(self.terms, key=_order))
@@ -78,13 +78,13 @@ def _order(key: Monomial) -> tuple[int, Monomial]:
     return -len(key), key
 
 
-def _bracket(head: Monomial, rest: dict[Monomial, Fraction]) -> str:
+def _factored_term(head: Monomial, rest: dict[Monomial, Fraction]) -> str:
     """``head * (rest)``, with what divides every term of the rest in front."""
     if not head:
         return str(Formula(rest))
     shared = sorted(set.intersection(*map(set, rest)))
     common = tuple(name for name in shared for _ in range(min(key.count(name) for key in rest)))
-    inner = {_without(key, common): factor for key, factor in rest.items()}
+    inner = {_remove_names(key, common): factor for key, factor in rest.items()}
     outside = [*_powers(head), *_powers(common)]
     if len(inner) == 1:
         return _term(next(iter(inner.values())), outside)
@@ -93,7 +93,7 @@ def _bracket(head: Monomial, rest: dict[Monomial, Fraction]) -> str:
     return f"{_term(share, outside)} * ({Formula({key: factor / share for key, factor in inner.items()})})"
 
 
-def _without(key: Monomial, names: Iterable[str]) -> Monomial:
+def _remove_names(key: Monomial, names: Iterable[str]) -> Monomial:
     left = list(key)
     for name in names:
         left.remove(name)
@@ -116,7 +116,7 @@ def _term(factor: Fraction, names: list[str]) -> str:
 
 
 @lru_cache(maxsize=4096)
-def extent_of(protocol: str, axes: tuple[Axis, ...]) -> Formula:
+def extent_formula(protocol: str, axes: tuple[Axis, ...]) -> Formula:
     """The extent of ``axes`` (sorted) under the protocol of this name, for lengths of at least 1."""
     inner = tuple(axis for axis in axes if axis != VOCAB)
     points = range(1, len(inner) + 3)  # the degree is one more than a pass's own, for the sum over passes
@@ -130,12 +130,12 @@ def extent_of(protocol: str, axes: tuple[Axis, ...]) -> Formula:
     ])
     factors = lagrange.T @ table @ lagrange
     polynomial = Formula.of(((S,) * s + (T,) * t, factor) for (s, t), factor in np.ndenumerate(factors))
-    if any(polynomial.at({S: s, T: t}) != at(s, t) for s, t in CHECKED):
+    if any(polynomial.evaluate({S: s, T: t}) != at(s, t) for s, t in CHECK_LENGTHS):
         raise ArithmeticError(f"protocol {protocol}: {axes} is no polynomial in the lengths")
     return Formula.of(((*key, *(V,) * (len(axes) - len(inner))), factor) for key, factor in polynomial.terms.items())
 
 
-class Symbols:
+class SymbolTable:
     """Columns of one candidate of which some have names, and its polynomials as formulas of these."""
 
     def __init__(self, values: Mapping[str, int]) -> None:
@@ -143,12 +143,12 @@ class Symbols:
         self.sizes = {name: self.columns.variable(np.array([value], np.int64), name) for name, value in values.items()}
         self.numbers: set[int] = set()  # what stands in formulas for columns without a name
 
-    def poly(self, formula: Formula) -> Polynomial:
+    def to_poly(self, formula: Formula) -> Polynomial:
         """The formula as a size."""
         at = {name: index for index, name in enumerate(self.sizes)}
         return Polynomial(self.columns, {tuple(sorted(at[n] for n in key)): f for key, f in formula.terms.items()})  # type: ignore[misc]
 
-    def formula(self, size: Any) -> Formula:
+    def to_formula(self, size: Any) -> Formula:
         """A size as a formula; a column without a name is the number that it holds."""
         if isinstance(size, np.ndarray):
             size = self.columns.variable(size)
@@ -164,31 +164,31 @@ class Symbols:
 
 
 @dataclass(frozen=True)
-class Symbolic(Protocol):
-    """Protocol whose extents are polynomials in S, T and V, of :class:`Symbols` that have these names."""
+class SymbolicProtocol(Protocol):
+    """Protocol whose extents are polynomials in S, T and V, of :class:`SymbolTable` that have these names."""
 
-    symbols: Symbols = field(default_factory=lambda: Symbols({}), repr=False)
+    symbols: SymbolTable = field(default_factory=lambda: SymbolTable({}), repr=False)
 
     @classmethod
-    def of(cls, protocol: Protocol, symbols: Symbols) -> Symbolic:
+    def from_protocol(cls, protocol: Protocol, symbols: SymbolTable) -> SymbolicProtocol:
         """``protocol`` with symbols for its lengths."""
         sizes = protocol.name, protocol.source, protocol.target, protocol.vocab
-        return cls(*sizes, protocol.passes, protocol.counts, symbols=symbols)
+        return cls(*sizes, protocol.passes, protocol.work_weights, symbols=symbols)
 
     def extent(self, axes: tuple[Axis, ...]) -> Any:
-        return self.symbols.poly(extent_of(self.name, axes))
+        return self.symbols.to_poly(extent_formula(self.name, axes))
 
     @property
-    def words(self) -> Any:
+    def vocab_size(self) -> Any:
         return self.symbols.sizes[V]
 
 
-def lengths_of(protocol: Protocol) -> dict[str, int]:
+def length_values(protocol: Protocol) -> dict[str, int]:
     """The protocol's lengths by the names that formulas have for them."""
     return {S: protocol.source, T: protocol.target, V: protocol.vocab}
 
 
-def follows_vocab(block: Block, protocol: Protocol, part: Callable[[Block], Any] = lambda leaf: leaf) -> bool:
+def depends_on_vocab(block: Block, protocol: Protocol, part: Callable[[Block], Any] = lambda leaf: leaf) -> bool:
     """Whether ``part`` of any leaf, besides axes over the vocabulary, changes with the vocabulary's size."""
     one, two = ([part(line.block) for line in iterate_cost_lines(block, vocab=factor * protocol.vocab)] for factor in (1, 2))
     return one != two

@@ -7,25 +7,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from scalesearch.cost import Protocol, protocol_of
+from scalesearch.cost import Protocol, load_protocol
 from scalesearch.errors import UserError
-from scalesearch.feasible.candidates import Candidate, priced
+from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_costs
 from scalesearch.space import ParamValues, Space
 from scalesearch.space.assembly.architecture import build_blocks
 from scalesearch.space.schema.cost_names import PROTOCOL_KEY_OF_COST
 from scalesearch.space.syntax.composite_domains import whole_numbers
 from scalesearch.space.syntax.lexer import ValueSyntaxError
 from scalesearch.space.syntax.value_parser import parse_value
-from scalesearch.whatif.crossings import LENGTHS, Crossings, attention_products, crossings
-from scalesearch.whatif.varied import without_kinds
+from scalesearch.whatif.crossings import LENGTH_SYMBOLS, CostCrossings, attention_product_macs, find_crossings
+from scalesearch.whatif.free_sizes import without_types
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST = 20_000  # rows of a table
-COLUMNS = ("params.total", "params.non_embedding", "macs.encoder", "macs.decoder", "macs.output", "macs.total",
+MAX_SWEEP_ROWS = 20_000  # rows of a table
+DEFAULT_COLUMNS = ("params.total", "params.non_embedding", "macs.encoder", "macs.decoder", "macs.output", "macs.total",
            "macs.once")
-PRODUCTS = "macs.attention_products"  # the quadratic term
+ATTENTION_PRODUCTS_COLUMN = "macs.attention_products"  # the quadratic term
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Sweep:
     columns: tuple[str, ...]
     rows: tuple[Mapping[str, Any], ...]
     protocol: Protocol
-    crossings: Crossings = field(default_factory=Crossings)
+    crossings: CostCrossings = field(default_factory=CostCrossings)
 
     def frame(self) -> pd.DataFrame:
         """The table."""
@@ -60,36 +60,36 @@ class Sweep:
                 "crossings": [crossing.to_json() for crossing in self.crossings]}  # fmt: skip
 
 
-def sweep(space: Space, over: Mapping[str, str], protocol: Protocol | None = None) -> Sweep:
-    """Costs for every combination of the values in ``over``.
+def sweep_costs(space: Space, values_by_key: Mapping[str, str], protocol: Protocol | None = None) -> Sweep:
+    """Costs for every combination of the values in ``values_by_key``.
 
     Args:
-        over: key to values in the space language (``128..1024 step 64``, ``4 | 8``, ``relu | geglu``), or one of the
+        values_by_key: key to values in the space language (``128..1024 step 64``, ``4 | 8``, ``relu | geglu``), or one of the
             lengths ``source``, ``target``, ``length`` (both) and ``vocab``.
 
     Raises:
         SpaceErrors: an unknown key or an illegal value. UserError: too many rows, or the space leaves more open.
     """
-    base, over = protocol or protocol_of(space.protocol), dict(zip(without_kinds(space, over), over.values()))
-    free = LENGTHS.keys() - space.parameter_space.nodes_by_key.keys()  # a vocabulary of the space's own is a key as others are
-    lengths = {key: _lengths(key, text) for key, text in over.items() if key in free}
-    if len(lengths) == len(LENGTHS) or ("length" in lengths and {"source", "target"} & set(lengths)):
+    base, values_by_key = protocol or load_protocol(space.protocol), dict(zip(without_types(space, values_by_key), values_by_key.values()))
+    free = LENGTH_SYMBOLS.keys() - space.parameter_space.nodes_by_key.keys()  # a vocabulary of the space's own is a key as others are
+    lengths = {key: _lengths(key, text) for key, text in values_by_key.items() if key in free}
+    if len(lengths) == len(LENGTH_SYMBOLS) or ("length" in lengths and {"source", "target"} & set(lengths)):
         raise UserError("length is source and target at once: sweep it, or them", code="options-conflict")
-    keys = {key: text for key, text in over.items() if key not in free}
+    keys = {key: text for key, text in values_by_key.items() if key not in free}
     combinations = list(itertools.product(*lengths.values()))
-    sheets = _sheets(space, keys, MOST // max(1, len(combinations)))
+    sheets = _configurations(space, keys, MAX_SWEEP_ROWS // max(1, len(combinations)))
     named = tuple(name for name, key in PROTOCOL_KEY_OF_COST.items() if getattr(base, key))
-    columns = (*COLUMNS, *named, *[PRODUCTS] * bool(lengths))
+    columns = (*DEFAULT_COLUMNS, *named, *[ATTENTION_PRODUCTS_COLUMN] * bool(lengths))
     rows: list[dict[str, Any]] = []
     for values in combinations:
         chosen = dict(zip(lengths, values))
-        rows += _rows(sheets, keys, _at(base, chosen), chosen, columns)
-    rows.sort(key=_order(rows, tuple(over)))
-    crossed = _crossings(sheets, base, tuple(lengths)) if lengths else Crossings()
-    return Sweep(tuple(over), columns, tuple(rows), base, crossed)
+        rows += _rows(sheets, keys, _with_lengths(base, chosen), chosen, columns)
+    rows.sort(key=_order(rows, tuple(values_by_key)))
+    crossed = _crossings(sheets, base, tuple(lengths)) if lengths else CostCrossings()
+    return Sweep(tuple(values_by_key), columns, tuple(rows), base, crossed)
 
 
-def _sheets(space: Space, keys: Mapping[str, str], most: int) -> list[ParamValues]:
+def _configurations(space: Space, keys: Mapping[str, str], most: int) -> list[ParamValues]:
     """Every answer sheet in which only the keys differ."""
     changed, many = space.with_overrides(keys, "--sweep") if keys else space, False
     for leaf in changed.parameter_space.nodes:
@@ -101,20 +101,20 @@ def _sheets(space: Space, keys: Mapping[str, str], most: int) -> list[ParamValue
             many |= (parameter.count() or 0) > most
     sheets = [] if many else list(itertools.islice(changed.enumerate(), most + 1))
     if many or len(sheets) > most:
-        raise UserError(f"more than {MOST:,} rows: give a range a larger step, as in --sweep width=128..1024 step 64",
+        raise UserError(f"more than {MAX_SWEEP_ROWS:,} rows: give a range a larger step, as in --sweep width=128..1024 step 64",
                         code="too-many-rows")
     return sheets
 
 
-def _rows(sheets: Sequence[ParamValues], keys: Mapping[str, str], protocol: Protocol, chosen: Mapping[str, int],
+def _rows(configs: Sequence[ParamValues], keys: Mapping[str, str], protocol: Protocol, chosen: Mapping[str, int],
           columns: Sequence[str]) -> Iterator[dict[str, Any]]:  # fmt: skip
-    wanted = [name for name in columns if name != PRODUCTS]
-    for candidate in priced([Candidate.of(sheet) for sheet in sheets], protocol, wanted):
-        values = {key: candidate.answers.get(key) for key in keys} | dict(chosen)
+    wanted = [name for name in columns if name != ATTENTION_PRODUCTS_COLUMN]
+    for candidate in evaluate_costs([CostedCandidate.from_param_values(sheet) for sheet in configs], protocol, wanted):
+        values = {key: candidate.config.get(key) for key in keys} | dict(chosen)
         costs = dict.fromkeys(columns) | dict(candidate.costs or {})
-        if PRODUCTS in columns and candidate.costs is not None:
-            costs[PRODUCTS] = attention_products(build_blocks(candidate.answers)[1], protocol)
-        yield {**values, **costs, "fault": candidate.fault}
+        if ATTENTION_PRODUCTS_COLUMN in columns and candidate.costs is not None:
+            costs[ATTENTION_PRODUCTS_COLUMN] = attention_product_macs(build_blocks(candidate.config)[1], protocol)
+        yield {**values, **costs, "fault": candidate.error}
 
 
 def _lengths(key: str, text: str) -> list[int]:
@@ -127,18 +127,18 @@ def _lengths(key: str, text: str) -> list[int]:
                         code="bad-sweep") from None
     if min(values) < 1:
         raise UserError(f"--sweep {key}={text}: {key} is {min(values)}; it must be at least 1", code="below-one")
-    if len(values) > MOST:
-        raise UserError(f"more than {MOST:,} rows: give {key} a larger step", code="too-many-rows")
+    if len(values) > MAX_SWEEP_ROWS:
+        raise UserError(f"more than {MAX_SWEEP_ROWS:,} rows: give {key} a larger step", code="too-many-rows")
     return values
 
 
-def _at(protocol: Protocol, chosen: Mapping[str, int]) -> Protocol:
+def _with_lengths(protocol: Protocol, chosen: Mapping[str, int]) -> Protocol:
     """The protocol with other lengths."""
     if not chosen:
         return protocol
     both = chosen.get("length")
     source, target = (both or chosen.get(key, getattr(protocol, key)) for key in ("source", "target"))
-    return protocol.at_lengths(source, target, chosen.get("vocab", protocol.vocab))
+    return protocol.with_lengths(source, target, chosen.get("vocab", protocol.vocab))
 
 
 def _order(rows: Sequence[Mapping[str, Any]], keys: tuple[str, ...]) -> Any:
@@ -151,7 +151,7 @@ def _order(rows: Sequence[Mapping[str, Any]], keys: tuple[str, ...]) -> Any:
     return lambda row: tuple(rank[key][str(row[key])] for key in keys)
 
 
-def _crossings(sheets: Sequence[ParamValues], protocol: Protocol, lengths: tuple[str, ...]) -> Crossings:
-    if len(sheets) != 1 or sheets[0].infeasible_values:
-        return Crossings()
-    return crossings(build_blocks(sheets[0])[1], protocol.at(sheets[0].get("vocab")), lengths)
+def _crossings(configs: Sequence[ParamValues], protocol: Protocol, lengths: tuple[str, ...]) -> CostCrossings:
+    if len(configs) != 1 or configs[0].infeasible_values:
+        return CostCrossings()
+    return find_crossings(build_blocks(configs[0])[1], protocol.with_vocab(configs[0].get("vocab")), lengths)

@@ -17,7 +17,7 @@ from scalesearch.analysis.heads import MIN_DIVERSITY, head_probes
 from scalesearch.analysis.probes import TokenMasks, attached_probes, find_layers
 from scalesearch.analysis.tokens import token_probes
 from scalesearch.blocks.mixers.attention import Attention
-from scalesearch.cost import cost, find_protocol
+from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.data import PAD, make_batch
 from scalesearch.testing import random_architecture
 from tests.analysis.models import FAMILIES, RECIPE, engine_of, family, model_of, sentences, shuffled
@@ -156,7 +156,7 @@ def test_gradient_norms_are_autograds(name) -> None:
 def test_loads_are_the_ledgers_and_groups_are_named_as_gradients_are() -> None:
     architecture = family("edgeformer")
     rows, load = compute_loads(architecture.block)
-    assert load == cost(architecture.block, find_protocol("edgeformer")).load
+    assert load == evaluate_cost(architecture.block, find_protocol("edgeformer")).load_balance
     by_name = {row.group: row.load for row in rows}
     assert by_name["encoder.layers.0.attention"] == 3 and by_name["encoder.layers.0.ffn"] == 4
     assert by_name["decoder.layers.0.ffn"] == 4  # two layers, called twice each

@@ -11,7 +11,7 @@ import scalesearch as ss
 from scalesearch.cli.calculator.cost import command as cost_verb
 from scalesearch.cli.calculator.feasible import command as feasible_verb
 from scalesearch.cli.calculator.solve import command as solve_verb
-from scalesearch.cost import protocol_of
+from scalesearch.cost import load_protocol
 from tests.api.spaces import SMALL
 from tests.errors import refuses
 
@@ -63,7 +63,7 @@ def test_costs_are_those_of_the_command_line(small):
     words = (small, "--set", "width=24", "--set", "encoder.depth=2", "--protocol", "decode", "--source", 5)
     theirs = told(cost_verb, *words)
     assert mine.cost("decode", source=5).to_dict().items() <= theirs.items()
-    named = protocol_of({"name": "decode", "source": 5, "target": 8, "vocab": 60})
+    named = load_protocol({"name": "decode", "source": 5, "target": 8, "vocab": 60})
     assert mine.cost(named).values == mine.cost("decode", source=5).values
 
 

@@ -93,7 +93,7 @@ def test_a_process_that_has_lost_its_device_gives_way_to_another(kit, monkeypatc
         raise Away(argv)
 
     monkeypatch.setattr(gpu.os, "execv", replaced)
-    monkeypatch.setattr(gpu, "broken", lambda device: True)
+    monkeypatch.setattr(gpu, "violated_limits", lambda device: True)
     monkeypatch.setitem(CHECKS, "causality", made("causality", lambda kit: 1 / 0))
     given = ["gpu.py", "--quick", "--only", "causality", "one_on_two_devices", "--out", str(tmp_path / "out")]
     monkeypatch.setattr(sys, "argv", given)
@@ -185,7 +185,7 @@ def test_candidates_share_a_device_under_mps_and_it_is_stopped(kit, tmp_path, mo
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     ran = []
-    monkeypatch.setattr(timings, "_together", lambda command, count, seconds, given={}: ran.append((count, dict(given)))
+    monkeypatch.setattr(timings, "_decided_keys", lambda command, count, seconds, given={}: ran.append((count, dict(given)))
                         or ["ready\n2.5\n"] * count)
     expected = {"2 processes": {"updates / s in all": 5.0, "each": 2.5}}
     assert CHECKS["sharing_under_mps"].run(kit) == expected

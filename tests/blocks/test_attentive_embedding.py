@@ -1,6 +1,6 @@
 """Self-attentive embeddings: their part in counts, what they cannot be, and their own keys and values in decoding."""
 
-from scalesearch.cost import cost, find_protocol
+from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.space import Space
 from scalesearch.testing import check_count, check_model
 from tests.errors import refuses
@@ -41,7 +41,7 @@ def test_decoding_keeps_keys_and_values_of_its_own():
         text = TEXT.format(**USUAL).replace("attentive: { rank: 4, heads: 2 }", embedding)
         found = Space.parse(text)
         block = found.architecture(found.resolve(lambda name, parameter: parameter.values()[0])).block
-        return cost(block, find_protocol("decode", 5, target, 20))["memory.cache"]
+        return evaluate_cost(block, find_protocol("decode", 5, target, 20))["memory.cache"]
 
     def each(embedding):
         return kept(7, embedding) - kept(6, embedding)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from scalesearch.blocks.core import iterate_cost_lines
-from scalesearch.cost import cost, find_protocol
+from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.nn import build_model
 from scalesearch.space import Space
@@ -40,7 +40,7 @@ def test_one_order_is_one_network_however_it_is_said() -> None:
 
 def test_every_network_of_a_list_has_weights_of_its_own_but_for_again() -> None:
     def params(**more: Any) -> int:
-        return int(cost(architecture(**more).block, PROTOCOL)["params.total"])
+        return int(evaluate_cost(architecture(**more).block, PROTOCOL)["params.total"])
 
     network, norm = 2 * 8 * 16 + 16 + 8, 2 * 8  # and each stack has two layers
     assert params(**MACARON) - params() == 4 * (network + norm)

@@ -10,7 +10,7 @@ from scalesearch.blocks.maps.linear_factories import DENSE
 from scalesearch.blocks.mixers.convolutions import ConvolutionMixer, ShortConvolution
 from scalesearch.blocks.mixers.mega import GatedCrossAttention, Mega
 from scalesearch.blocks.mixers.moving_average import MovingAverageMixer
-from scalesearch.cost import cost, find_protocol
+from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.nn import build_model
 from scalesearch.nn.build import build_module
@@ -121,7 +121,7 @@ def test_a_cache_holds_what_is_billed(name: str) -> None:
     for _ in range(9):
         made(torch.randn(1, 1, 8), None, None, cache)
     held = sum(tensor.numel() for kept in cache.entries.values() for tensor in kept)
-    assert held == cost(block, find_protocol("forward", 9, 9, 40))["memory.cache"] // 4
+    assert held == evaluate_cost(block, find_protocol("forward", 9, 9, 40))["memory.cache"] // 4
 
 
 @pytest.mark.parametrize("changes", [{"encoder__mixer": {"lightweight": {"glu": True}}},
@@ -228,7 +228,7 @@ def test_lite_transformer_s_totals_come_out() -> None:
         local = {"dynamic": {"kernel": kernel, "glu": True}}  # 4 sets of taps on half of the channels
         stack = {"depth": 1, "heads": 8, "local": local, "ffn": {"relu": {"hidden": 496}}}
         lite = Space.from_python({"width": 496, "norm": "post", "encoder": stack, "decoder": stack}).single_architecture()
-        found.append(cost(lite.block, protocol))
+        found.append(evaluate_cost(lite.block, protocol))
     assert sum(bill["params.encoder"] + bill["params.decoder"] for bill in found) == 17_283_616
     macs = sum(bill["macs.encoder"] + bill["macs.decoder"] for bill in found)
     assert (f"{macs:.5g}", f"{macs + found[0]['macs.output']:.4g}") == ("5.2875e+08", "1.016e+09")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from scalesearch.cost import cost, find_protocol
+from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.nn import build_model
 from scalesearch.space import Space
@@ -83,7 +83,7 @@ PRINTED = {  # MAT (Fan et al. 2020), MUTE without tables, and a reading of Mult
 def test_printed_totals_come_out(name: str) -> None:
     top, encoder, decoder, quantity, exact = PRINTED[name]
     made = Space.from_python({"width": 512, **top, "encoder": encoder, "decoder": decoder}).single_architecture()
-    assert cost(made.block, find_protocol("forward", 30, 30, 32768))[quantity] == exact
+    assert evaluate_cost(made.block, find_protocol("forward", 30, 30, 32768))[quantity] == exact
 
 
 def test_shared_paths_keep_norms_of_their_own_unless_these_follow() -> None:

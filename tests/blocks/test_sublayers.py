@@ -10,7 +10,7 @@ from scalesearch.blocks.core import SRC, TGT
 from scalesearch.blocks.maps.linear_factories import DENSE
 from scalesearch.blocks.sublayers.evolved_branches import EvolvedBranches
 from scalesearch.blocks.sublayers.glu import GatedLinearUnit
-from scalesearch.cost import cost, find_protocol
+from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.library import find_file
 from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.nn import build_model
@@ -87,7 +87,7 @@ def test_the_kernel_of_a_dense_map_is_no_part_of_a_network() -> None:
 
 def test_the_cells_have_the_weights_that_the_reference_gives() -> None:
     found = read_space(find_file("reference/evolved", "spaces")).single_architecture().block
-    bill = cost(found, find_protocol("forward", 30, 30, 33_312))
+    bill = evaluate_cost(found, find_protocol("forward", 30, 30, 33_312))
     assert bill["params.encoder"] == 3 * 5_668_864 + 1024 and bill["params.decoder"] == 4 * 7_503_104 + 1024
     assert bill["params.non_embedding"] == 47_021_056 and bill["params.total"] == 64_076_800
     assert bill["macs.total"] == 1_936_588_800 and bill["macs.encoder"] + bill["macs.decoder"] == 1_424_916_480
@@ -97,7 +97,7 @@ def test_the_cells_have_the_weights_that_the_reference_gives() -> None:
 def test_a_small_evolved_transformer_has_the_weights_of_the_reference() -> None:
     for width, body in ((128, 2_981_632), (432, 33_505_056), (768, 105_626_112), (1024, 187_627_520)):
         space = read_space(find_file("reference/evolved", "spaces")).with_overrides({"width": str(width)})
-        assert cost(space.single_architecture().block, find_protocol("forward", 30, 30, 40))["params.non_embedding"] == body
+        assert evaluate_cost(space.single_architecture().block, find_protocol("forward", 30, 30, 40))["params.non_embedding"] == body
 
 
 def test_attention_in_parallel_has_heads_of_its_own() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from scalesearch.blocks.core import Tie
 from scalesearch.blocks.weight_sharing import FullSharing
-from scalesearch.cost import cost, find_protocol
+from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.space import Space
 from scalesearch.testing import check_count, check_model
 from tests.errors import refuses
@@ -49,7 +49,7 @@ def test_cross_attention_of_the_middle_is_at_the_width_of_the_memory():
 
 def test_decoding_keeps_as_much_of_the_source_as_without_a_waist():
     def each(middle):
-        kept = [cost(space(middle=middle).single_architecture().block, find_protocol("decode", lengths, 7, 20))["memory.cache"]
+        kept = [evaluate_cost(space(middle=middle).single_architecture().block, find_protocol("decode", lengths, 7, 20))["memory.cache"]
                 for lengths in (5, 6)]
         return kept[1] - kept[0]
 

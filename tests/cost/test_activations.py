@@ -9,8 +9,8 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.functional import cross_entropy
 
 from scalesearch.blocks.core import Block
-from scalesearch.cost import cost, find_protocol
-from scalesearch.cost.ledger import BYTES
+from scalesearch.cost import evaluate_cost, find_protocol
+from scalesearch.cost.breakdown import FLOAT32_BYTES
 from scalesearch.nn.build import build_model
 from scalesearch.space import Space
 from scalesearch.testing import random_architecture
@@ -109,7 +109,7 @@ def activations(block: Block) -> tuple[int, int]:
     """Numbers kept for one more sentence, and for weights alone: as billed, and as saved."""
     model = build_model(block, vocab=V).train()
     two, three = saved(model, 2), saved(model, 3)
-    billed = cost(block, find_protocol("forward", S, T, V))["memory.activations"] // BYTES
+    billed = evaluate_cost(block, find_protocol("forward", S, T, V))["memory.activations"] // FLOAT32_BYTES
     return int(billed), (three - two) + (two - 2 * (three - two))
 
 
@@ -135,7 +135,7 @@ def cached(block: Block) -> int:
     memory, cache = model.encode(torch.full((1, S), 5)), model.new_cache()
     for token in torch.full((1, T), 5).split(1, 1):
         model.decode(token, memory, cache)
-    return sum(tensor.numel() for kept in cache.entries.values() for tensor in kept)
+    return sum(tensor.numel() for kept in cache.leaf_costs.values() for tensor in kept)
 
 
 @torch.no_grad()
@@ -143,7 +143,7 @@ def cached(block: Block) -> int:
                                   "grouped queries", "prompt", "raw", "branches"])
 def test_a_cache_holds_what_is_billed(name: str) -> None:
     block = family(name)
-    assert cost(block, find_protocol("forward", S, T, V))["memory.cache"] == BYTES * cached(block)
+    assert evaluate_cost(block, find_protocol("forward", S, T, V))["memory.cache"] == FLOAT32_BYTES * cached(block)
 
 
 @torch.no_grad()
@@ -151,5 +151,5 @@ def test_caches_of_random_networks_hold_what_is_billed() -> None:
     rng = Random(4)
     for _ in range(15):
         architecture = random_architecture(rng)
-        bill = cost(architecture.block, find_protocol("forward", S, T, V))
-        assert bill["memory.cache"] == BYTES * cached(architecture.block), architecture.config
+        bill = evaluate_cost(architecture.block, find_protocol("forward", S, T, V))
+        assert bill["memory.cache"] == FLOAT32_BYTES * cached(architecture.block), architecture.config

@@ -6,7 +6,7 @@ digit that it gives.
 
 import pytest
 
-from scalesearch.cost import cost, find_protocol
+from scalesearch.cost import evaluate_cost, find_protocol
 from tests.architectures import transformer
 
 EDGE = {
@@ -65,14 +65,14 @@ def printed(value: int, like: str) -> str:
 @pytest.mark.parametrize("row", ROWS)
 def test_row(row: str) -> None:
     architecture, params, flops = ROWS[row]
-    ours = cost(architecture.block, find_protocol("edgeformer"))
+    ours = evaluate_cost(architecture.block, find_protocol("edgeformer"))
     assert printed(ours["params.non_embedding"], params) == params
     assert printed(ours["macs.total"], flops) == flops
 
 
 def test_edgeformer_to_the_unit() -> None:
     """8,519,680 matrix weights, 13,952 biases and 30,720 norm parameters; one encoder and 12d² + 2n²d checks."""
-    ours = cost(edgeformer().block, find_protocol("edgeformer"))
+    ours = evaluate_cost(edgeformer().block, find_protocol("edgeformer"))
     assert ours["params.non_embedding"] == 8_519_680 + 13_952 + 30_720 == 8_564_352
     assert ours["params.embedding"] == 32768 * 512
     assert ours["params.output"] == 0
@@ -98,7 +98,7 @@ def test_layer(layer: str, width: int, params: str, flops: str) -> None:
     light = {"decoder.interleaved": True, "decoder.ffn.hidden": width // 4} if layer == "interleaved" else {}
     protocol = find_protocol("edgeformer")
     fewer, more = ((2, 1), (3, 1)) if layer == "encoder" else ((1, 2), (1, 3))
-    one, two = (cost(transformer(width, *depths, **light).block, protocol) for depths in (fewer, more))
+    one, two = (evaluate_cost(transformer(width, *depths, **light).block, protocol) for depths in (fewer, more))
     assert printed(two["params.total"] - one["params.total"], params) == params
     assert printed(two["macs.total"] - one["macs.total"], flops) == flops
 
@@ -107,5 +107,5 @@ def test_cached_decoding_does_less_self_attention() -> None:
     """1.7912 G against 1.7921 G matrix-product MACs: T(T+1)/2 squares of one row instead of T full ones."""
     lengths = {"source": 30, "target": 30, "vocab": 32768}
     block = edgeformer().block
-    assert printed(cost(block, find_protocol("forward", **lengths))["macs.total"], "1.7921G") == "1.7921G"
-    assert printed(cost(block, find_protocol("decode", **lengths))["macs.total"], "1.7912G") == "1.7912G"
+    assert printed(evaluate_cost(block, find_protocol("forward", **lengths))["macs.total"], "1.7921G") == "1.7921G"
+    assert printed(evaluate_cost(block, find_protocol("decode", **lengths))["macs.total"], "1.7912G") == "1.7912G"

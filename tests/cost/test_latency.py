@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from scalesearch.cost import cost, protocol_of
-from scalesearch.cost.fit import Setup, jackknife, read_fit
-from scalesearch.cost.latency import features, interval
-from scalesearch.cost.population import price
+from scalesearch.cost import evaluate_cost, load_protocol
+from scalesearch.cost.latency import compute_features, latency_interval
+from scalesearch.cost.latency_model import DecodingSetup, jackknife_plus_interval, load_latency_model
+from scalesearch.cost.population import evaluate_costs
 from scalesearch.library import find_file
 from scalesearch.space import Space, read_space
 from scalesearch.space.assembly.architecture import assemble
@@ -16,7 +16,7 @@ from scalesearch.study.trials.evaluator import Evaluator
 from tests.cost.fits import fit_file, fit_of
 from tests.errors import refuses
 
-SETUP = Setup(source=7, target=5)
+SETUP = DecodingSetup(source=7, target=5)
 
 
 def block(name: str = "plain"):
@@ -25,11 +25,11 @@ def block(name: str = "plain"):
 
 def test_products_of_a_plain_model_are_those_of_its_ledger() -> None:
     """Whether the lowering or the ledger says them: the same multiply-adds, in fewer products, since some are fused."""
-    protocol = protocol_of({"name": "decode", "source": 7, "target": 5, "vocab": 300})
-    ours, theirs = (features(block(), artefact, SETUP, protocol) for artefact in ("onnx-none", "ctranslate2-int8"))
+    protocol = load_protocol({"name": "decode", "source": 7, "target": 5, "vocab": 300})
+    ours, theirs = (compute_features(block(), artefact, SETUP, protocol) for artefact in ("onnx-none", "ctranslate2-int8"))
     work = [name for name in ours if name.endswith((".macs", ".attention"))]
     assert {name: ours[name] for name in work} == {name: theirs[name] for name in work}
-    assert sum(ours[name] for name in work) == cost(block(), protocol)["macs.total"]
+    assert sum(ours[name] for name in work) == evaluate_cost(block(), protocol)["macs.total"]
     assert theirs["encoder.products"] < ours["encoder.products"]
 
 
@@ -37,46 +37,46 @@ def test_products_of_a_plain_model_are_those_of_its_ledger() -> None:
 def test_a_population_is_predicted_as_each_of_it_alone(tmp_path, artefact) -> None:
     space = read_space(find_file("small/edgeformer", "spaces"))
     widths = np.array([16, 24, 64])
-    protocol = protocol_of({"latency": fit_file(tmp_path, artefact), "vocab": 300})
+    protocol = load_protocol({"latency": fit_file(tmp_path, artefact), "vocab": 300})
     base = dict(space.single_architecture().config)
-    found, built = price(base | {"width": widths}, 3, protocol, ["latency.predicted"])
-    alone = [cost(assemble(base | {"width": int(width)}).block, protocol)["latency.predicted"] for width in widths]
+    found, built = evaluate_costs(base | {"width": widths}, 3, protocol, ["latency.predicted"])
+    alone = [evaluate_cost(assemble(base | {"width": int(width)}).block, protocol)["latency.predicted"] for width in widths]
     assert built.all() and found["latency.predicted"].tolist() == alone and alone[0] < alone[2]
 
 
 def test_a_protocol_names_device_and_fit(tmp_path) -> None:
     file = fit_file(tmp_path)
-    protocol = protocol_of({"latency": file})
-    assert protocol_of(protocol.settings).at(300).latency == file
-    fit = read_fit(file)
+    protocol = load_protocol({"latency": file})
+    assert load_protocol(protocol.settings).with_vocab(300).latency_model_path == file
+    fit = load_latency_model(file)
     for words in (str(protocol), protocol.to_json()["fit"]):
         assert fit.id in words and "A processor" in words and "held-out error" in words
     assert fit_of(weights=[0.0] * len(fit.features)).id != fit.id
 
 
 def test_what_no_fit_can_predict_is_refused(tmp_path) -> None:
-    bill = cost(block(), protocol_of({"vocab": 300}))
+    bill = evaluate_cost(block(), load_protocol({"vocab": 300}))
     with refuses("no-fit"):
         bill["latency.predicted"]
-    lost = cost(block(), protocol_of({"vocab": 300, "latency": str(tmp_path / "lost.json")}))
+    lost = evaluate_cost(block(), load_protocol({"vocab": 300, "latency": str(tmp_path / "lost.json")}))
     with refuses("no-fit", "lost.json"):
         lost["latency.predicted"]
     (tmp_path / "space.yaml").write_text("width: 64\n")
     with refuses("no-fit", "space.yaml", "is no fit"):
-        read_fit(str(tmp_path / "space.yaml"))
+        load_latency_model(str(tmp_path / "space.yaml"))
     with refuses("file-damaged", "onnx-none.json"):
-        read_fit(fit_file(tmp_path, weights=[1.0]))
-    other = protocol_of({"vocab": 300, "latency": fit_file(tmp_path, "ctranslate2-int8")})
+        load_latency_model(fit_file(tmp_path, weights=[1.0]))
+    other = load_protocol({"vocab": 300, "latency": fit_file(tmp_path, "ctranslate2-int8")})
     with refuses("unbuildable", "ctranslate2"):
-        cost(block("anthe"), other)["latency.predicted"]
+        evaluate_cost(block("anthe"), other)["latency.predicted"]
 
 
 def test_an_interval_has_the_prediction_in_it_and_few_measurements_promise_nothing(tmp_path) -> None:
-    protocol = protocol_of({"vocab": 300, "latency": fit_file(tmp_path)})
-    said = cost(block(), protocol)["latency.predicted"]
-    low, high = interval(block(), protocol)
+    protocol = load_protocol({"vocab": 300, "latency": fit_file(tmp_path)})
+    said = evaluate_cost(block(), protocol)["latency.predicted"]
+    low, high = latency_interval(block(), protocol)
     assert low == pytest.approx(said * 0.81) and high == pytest.approx(said * 1.19)  # the 19th of 20 on either side
-    assert jackknife(np.ones(8), np.full(8, 0.1)) == (0.0, math.inf)
+    assert jackknife_plus_interval(np.ones(8), np.full(8, 0.1)) == (0.0, math.inf)
 
 
 def test_a_space_names_its_fit_from_its_own_folder(tmp_path) -> None:
@@ -94,7 +94,7 @@ def test_a_space_names_its_fit_from_its_own_folder(tmp_path) -> None:
 def test_a_candidate_of_a_study_has_it_and_one_that_the_format_cannot_hold_is_infeasible(tmp_path) -> None:
     """Whether the limits name it or not."""
     space = Space.parse("width: 16\nencoder: { residual_scores: none | global }\ndecoder: { depth: 1 }\n")
-    evaluator = Evaluator(space, protocol_of({"vocab": 60, "latency": fit_file(tmp_path, "ctranslate2-int8")}), ())
+    evaluator = Evaluator(space, load_protocol({"vocab": 60, "latency": fit_file(tmp_path, "ctranslate2-int8")}), ())
     held, refused = (evaluator.evaluate({"encoder.residual_scores": scores}) for scores in ("none", "global"))
     assert held.feasible and held.costs["latency.predicted"] > 0
     assert not refused.feasible and "ctranslate2" in refused.reason

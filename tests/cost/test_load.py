@@ -2,7 +2,7 @@
 
 import pytest
 
-from scalesearch.cost import cost, find_protocol
+from scalesearch.cost import evaluate_cost, find_protocol
 from tests.architectures import transformer
 
 EDGE = {
@@ -35,10 +35,10 @@ DECODER = {f"share__decoder__{part}": "one" for part in ("self", "cross", "ffn")
     ],
 )
 def test_loads_are_those_of_the_reference(encoder, decoder, changes, mean, balance) -> None:
-    found = cost(transformer(512, encoder, decoder, **changes).block, find_protocol("edgeformer"))
+    found = evaluate_cost(transformer(512, encoder, decoder, **changes).block, find_protocol("edgeformer"))
     assert (round(found["load.mean"], 3), round(found["load.balance"], 3)) == (mean, balance)
 
 
 def test_least_and_most() -> None:
-    found = cost(transformer(512, 12, 2, **EDGE, share__encoder__ffn="runs(1, 11)").block, find_protocol())
+    found = evaluate_cost(transformer(512, 12, 2, **EDGE, share__encoder__ffn="runs(1, 11)").block, find_protocol())
     assert (found["load.min"], found["load.max"]) == (1.0, 11.0)

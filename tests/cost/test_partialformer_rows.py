@@ -2,7 +2,7 @@
 
 import pytest
 
-from scalesearch.cost import cost, find_protocol
+from scalesearch.cost import evaluate_cost, find_protocol
 from tests.architectures import transformer
 
 EN_DE, EN_FR, EN_RO = 34040, 37288, 19064
@@ -45,14 +45,14 @@ MACS = {
 @pytest.mark.parametrize("row", PARAMS)
 def test_params(row: str) -> None:
     architecture, vocab, millions = PARAMS[row]
-    ours = cost(architecture.block, find_protocol("delight", vocab=vocab))
+    ours = evaluate_cost(architecture.block, find_protocol("delight", vocab=vocab))
     assert f"{ours['params.total'] / 1e6:.3f}" == millions
 
 
 @pytest.mark.parametrize("row", MACS)
 def test_macs(row: str) -> None:
     architecture, giga = MACS[row]
-    assert f"{cost(architecture.block, find_protocol('delight'))['macs.total'] / 1e9:.3f}" == giga
+    assert f"{evaluate_cost(architecture.block, find_protocol('delight'))['macs.total'] / 1e9:.3f}" == giga
 
 
 def test_closed_form_of_the_convention() -> None:
@@ -62,7 +62,7 @@ def test_closed_form_of_the_convention() -> None:
     big_d, big_f = d * d + d, (d * 4 * d + 4 * d) + (4 * d * d + d)
     encoder = n * (4 * s * big_d + 2 * s * s * d + s * big_f)
     decoder = m * (6 * tau1 * big_d + 2 * t * s * big_d + 2 * tau2 * d + 2 * tau1 * s * d + tau1 * big_f)
-    ours = cost(pre_norm(d, n, m).block, find_protocol("delight", s, t, v))
+    ours = evaluate_cost(pre_norm(d, n, m).block, find_protocol("delight", s, t, v))
     assert ours["macs.total"] == encoder + decoder + tau1 * v * d
 
 
@@ -71,5 +71,5 @@ def test_real_caching(shape: tuple[int, int, int], giga: str) -> None:
     """What the same models cost with a key-value cache, biases counted: the convention decides the ranking."""
     from dataclasses import replace
 
-    cached = replace(find_protocol("decode", 20, 20, EN_DE), counts={"mac": 1, "bias": 1})
-    assert f"{cost(pre_norm(*shape).block, cached)['macs.total'] / 1e9:.3f}" == giga
+    cached = replace(find_protocol("decode", 20, 20, EN_DE), work_weights={"mac": 1, "bias": 1})
+    assert f"{evaluate_cost(pre_norm(*shape).block, cached)['macs.total'] / 1e9:.3f}" == giga

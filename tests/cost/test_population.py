@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalesearch.blocks.polynomial import PopulationColumns
-from scalesearch.cost import PROTOCOLS, cost, find_protocol
-from scalesearch.cost.population import UNBUILDABLE, price
+from scalesearch.cost import PROTOCOLS, evaluate_cost, find_protocol
+from scalesearch.cost.population import UNBUILDABLE_COST, evaluate_costs
 from scalesearch.space.assembly.architecture import UnbuildableError, assemble
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.testing import random_architecture
@@ -47,15 +47,15 @@ def test_every_selector_of_every_candidate_is_the_one_of_its_ledger(name: str, t
     rng, compared = Random(f"population {name}"), 0
     for _ in range(80):
         drawn, lengths = population(rng), (rng.randint(1, 9), rng.randint(1, 9), rng.randint(8, 40))
-        protocol = replace(find_protocol(name, *lengths), artefact="torch", latency=fit_file(tmp_path))
-        found, built = price(drawn, ROWS, protocol, COST_NAMES)
+        protocol = replace(find_protocol(name, *lengths), artifact="torch", latency_model_path=fit_file(tmp_path))
+        found, built = evaluate_costs(drawn, ROWS, protocol, COST_NAMES)
         for i in range(ROWS):
             try:
                 block = assemble(member(drawn, i)).block
             except UnbuildableError:
-                assert not built[i] and all(found[selector][i] == UNBUILDABLE for selector in COST_NAMES)
+                assert not built[i] and all(found[selector][i] == UNBUILDABLE_COST for selector in COST_NAMES)
                 continue
-            bill = cost(block, protocol)
+            bill = evaluate_cost(block, protocol)
             assert built[i], member(drawn, i)
             assert {selector: found[selector][i] for selector in COST_NAMES} == {n: bill[n] for n in COST_NAMES}
             compared += 1
@@ -65,7 +65,7 @@ def test_every_selector_of_every_candidate_is_the_one_of_its_ledger(name: str, t
 def test_what_64_bits_do_not_hold_is_refused() -> None:
     drawn = answers() | {"width": np.array([10**9, 2 * 10**9]), "encoder.ffn.hidden": np.array([10**9, 10**9 + 1])}
     with refuses("too-large", "macs.total", "64 bits"):
-        price(drawn, 2, find_protocol(), ("macs.total",))
+        evaluate_costs(drawn, 2, find_protocol(), ("macs.total",))
 
 
 @settings(max_examples=100, deadline=None)
@@ -73,7 +73,7 @@ def test_what_64_bits_do_not_hold_is_refused() -> None:
 def test_polynomials_do_what_ints_do(rows: list[tuple[int, int, int]], data: st.DataObject) -> None:
     columns = PopulationColumns(len(rows))
     x, y, z = (columns.variable(np.array(column, dtype=np.int64), name) for column, name in zip(zip(*rows), "xyz"))
-    a, b = (data.draw(st.integers(-5, 5)) for _ in range(2))
+    a, b = (data.sample(st.integers(-5, 5)) for _ in range(2))
     made = (a * x + y * z - b) * (x - 2) + 3 * (y + x) ** 2
     assert list(made.values()) == [(a * x + y * z - b) * (x - 2) + 3 * (y + x) ** 2 for x, y, z in rows]
     assert list(((x * y * 6) // (2 * x * 1)).values()) == [6 * x * y // (2 * x) for x, y, z in rows] if all(
@@ -86,5 +86,5 @@ def test_a_cost_has_a_closed_form() -> None:
     from scalesearch.space.assembly.architecture import build_blocks
 
     _, block = build_blocks(answers() | {"width": width, "encoder.ffn.hidden": hidden, "decoder.ffn.hidden": hidden})
-    bill = cost(block, find_protocol("forward", 3, 3, 10))
+    bill = evaluate_cost(block, find_protocol("forward", 3, 3, 10))
     assert str(bill["params.encoder"]) == "4 * width * hidden + 78 * width + 2 * hidden + 48"

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from scalesearch.cost import protocol_of
-from scalesearch.cost.artefact import CONFIG, artefact_bytes, piece, piece_quotes
+from scalesearch.cost import load_protocol
+from scalesearch.cost.artifact import CONFIG_BYTES, artifact_bytes, json_piece_overhead_bytes, mean_piece_bytes
 from scalesearch.export.ctranslate2_ import CTranslate2Format
 from scalesearch.export.torch_ import TorchDecoder
 from scalesearch.library import find_file
@@ -122,10 +122,10 @@ def deep() -> object:
 def test_a_model_file_is_as_large_as_foretold(deep, quantise, longest, tmp_path):
     """But for the numbers beside the weights, of each of which some bytes are estimated."""
     CTranslate2Format().write(replace(deep, max_length=longest), tmp_path, quantise)
-    protocol = protocol_of({"vocab": VOCAB, "artefact": f"ctranslate2-{quantise}", "longest": longest})
-    assert protocol_of(protocol.to_json()) == protocol == protocol.at_lengths(30, 30, VOCAB)
-    vocabulary = round(VOCAB * (piece(VOCAB) + piece_quotes(VOCAB)))
-    told = artefact_bytes(deep.architecture.block, protocol) - vocabulary - CONFIG
+    protocol = load_protocol({"vocab": VOCAB, "artefact": f"ctranslate2-{quantise}", "longest": longest})
+    assert load_protocol(protocol.to_json()) == protocol == protocol.with_lengths(30, 30, VOCAB)
+    vocabulary = round(VOCAB * (mean_piece_bytes(VOCAB) + json_piece_overhead_bytes(VOCAB)))
+    told = artifact_bytes(deep.architecture.block, protocol) - vocabulary - CONFIG_BYTES
     assert abs(told - (tmp_path / "model.bin").stat().st_size) < 300
 
 

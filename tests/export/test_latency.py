@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from scalesearch.cli.latency import command
-from scalesearch.cost import cost, protocol_of
-from scalesearch.cost.fit import Setup, jackknife, read_fit
+from scalesearch.cost import evaluate_cost, load_protocol
+from scalesearch.cost.latency_model import DecodingSetup, jackknife_plus_interval, load_latency_model
 from scalesearch.export import calibration
 from scalesearch.export.base import ArtifactDecoder
 from scalesearch.export.calibration import (
@@ -39,7 +39,7 @@ from tests.errors import refuses
 from tests.export.models import VOCAB, architecture, sentences, untrained
 from tests.train.conftest import recipe, tiny
 
-SETUP = Setup(source=6, target=4)
+SETUP = DecodingSetup(source=6, target=4)
 
 
 class Recorder(ArtifactDecoder):
@@ -127,7 +127,7 @@ def test_intervals_hold_nine_of_ten_times_of_a_noisy_device() -> None:
         _, without, predicted = leave_one_out_fit(values, times)
         residuals = np.abs(times / predicted - 1)
         for one, time in zip(*synthetic(rng, 40, 0.05)):
-            low, high = jackknife(without @ one, residuals)
+            low, high = jackknife_plus_interval(without @ one, residuals)
             inside.append(low <= time <= high)
     assert 0.85 <= np.mean(inside) <= 0.96
 
@@ -152,11 +152,11 @@ decoder: { depth: 1 | 2, heads: 2, ffn: { relu: { hidden: 16 | 64 } } }
 def job(tmp_path) -> CalibrationSettings:
     """A calibration of tiny models."""
     (tmp_path / "few.yaml").write_text(SPACE)
-    return CalibrationSettings("few", "abc", "ctranslate2", "int8", 9, 2, 4, 0, "cpu", SETUP, protocol_of({"vocab": 60}).settings)
+    return CalibrationSettings("few", "abc", "ctranslate2", "int8", 9, 2, 4, 0, "cpu", SETUP, load_protocol({"vocab": 60}).settings)
 
 
 def test_a_calibration_goes_on_where_it_was_stopped_and_prices_every_candidate(job, tmp_path, monkeypatch) -> None:
-    space, protocol, out = read_space(tmp_path / "few.yaml"), protocol_of(job.protocol), tmp_path / "fit.json"
+    space, protocol, out = read_space(tmp_path / "few.yaml"), load_protocol(job.protocol), tmp_path / "fit.json"
 
     def stop(what: str, done: int, of: int) -> None:
         if what == "rounds" and done == 2:
@@ -175,14 +175,14 @@ def test_a_calibration_goes_on_where_it_was_stopped_and_prices_every_candidate(j
         calibrate_latency(space, protocol, CTranslate2Format(), replace(job, hash="abd"), out)
     monkeypatch.setattr(calibration, "_write_artifact", lambda *args: pytest.fail("written again"))
     fit = calibrate_latency(space, protocol, CTranslate2Format(), job, out)
-    assert not work.exists() and fit == read_fit(str(out)) and len(fit.candidates) == 9
+    assert not work.exists() and fit == load_latency_model(str(out)) and len(fit.candidates) == 9
     first = [json.loads(line) for line in kept.splitlines()]
     assert all(one["rounds"] == 4 and one["id"] in first[0] for one in fit.candidates)
     held_out = np.array([one["held_out"] for one in fit.candidates])
     measured = np.array([one["cpu"] for one in fit.candidates])
-    assert fit.error == pytest.approx(np.abs(measured / held_out - 1).mean())
-    bill = cost(space.architecture(space.sample(Random(1))).block,
-                protocol_of({"vocab": 60, "latency": str(out)}))
+    assert fit.mean_relative_error == pytest.approx(np.abs(measured / held_out - 1).mean())
+    bill = evaluate_cost(space.architecture(space.sample(Random(1))).block,
+                load_protocol({"vocab": 60, "latency": str(out)}))
     assert bill["latency.predicted"] > 0
     told = "\n".join(calibration.summarize_fit(fit))
     assert len(fit.others) == 2 and not {one["id"] for one in fit.others} & {one["id"] for one in fit.candidates}
@@ -192,7 +192,7 @@ def test_a_calibration_goes_on_where_it_was_stopped_and_prices_every_candidate(j
 def test_too_small_a_space_cannot_be_calibrated(job, tmp_path) -> None:
     space = read_space(find_file("small/plain", "spaces"))
     with refuses("too-few", "few"):
-        calibrate_latency(space, protocol_of(job.protocol), CTranslate2Format(), job, tmp_path / "fit.json")
+        calibrate_latency(space, load_protocol(job.protocol), CTranslate2Format(), job, tmp_path / "fit.json")
     assert not (tmp_path / "fit.json.work").exists()
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from scalesearch.cost import artefact, protocol_of
+from scalesearch.cost import artifact, load_protocol
 from scalesearch.export.onnx_ import MAX_INLINE_BYTES, WEIGHTS_FILE, OnnxFormat, save_graphs
 from scalesearch.export.onnx_.graphs import OnnxGraph, build_graphs, trace_graph
 from scalesearch.export.onnx_.quantize import quantize_model
@@ -114,15 +114,15 @@ def test_weights_are_stored_once_and_integers_stay_near_them(tmp_path: Path, mon
     sizes = []
     for name in ("GRAPHS", "ENTRY", "PRODUCT", "NODE"):
         monkeypatch.setattr(artefact, name, 0)
-    monkeypatch.setattr(artefact, "NODES", {})
+    monkeypatch.setattr(artifact, "ONNX_LEAF_BYTES_BY_CLASS", {})
     for folder in folders:
         folder.mkdir()
         save_graphs(made, folder)
         sizes.append((folder / WEIGHTS_FILE).stat().st_size)
         inside = {name: value.const_value.nbytes for one in made.values() for name, value in
                   one.graph.initializers.items() if name.startswith("model.") and value.const_value.nbytes <= MAX_INLINE_BYTES}
-        protocol = protocol_of({"vocab": 300, "artefact": f"onnx-{folder.name}"})
-        assert artefact.artefact_bytes(model.block, protocol) == sizes[-1] + sum(inside.values())
+        protocol = load_protocol({"vocab": 300, "artefact": f"onnx-{folder.name}"})
+        assert artifact.artifact_bytes(model.block, protocol) == sizes[-1] + sum(inside.values())
         for one in made.values():
             quantize_model(one)
     numbers = sum(weight.numel() for weight in model.parameters())
@@ -150,7 +150,7 @@ def test_a_folder_is_as_large_as_foretold(name: str, tmp_path: Path) -> None:
     model = lively(SimpleNamespace(block=block), vocab=words)  # type: ignore[arg-type]
     for to in ("none", "int8"):
         exported(model, tmp_path / to, to)
-        told = artefact.artefact_bytes(block, protocol_of({"vocab": words, "artefact": f"onnx-{to}"}))
+        told = artifact.artifact_bytes(block, load_protocol({"vocab": words, "artefact": f"onnx-{to}"}))
         assert told == pytest.approx(sum(file.stat().st_size for file in (tmp_path / to).iterdir()), rel=0.01)
 
 

@@ -6,13 +6,13 @@ from functools import cache
 
 import pytest
 
-from scalesearch.cost import Protocol, cost, find_protocol
-from scalesearch.feasible.answer import feasible
-from scalesearch.feasible.count import Counter
+from scalesearch.cost import Protocol, evaluate_cost, find_protocol
+from scalesearch.feasible.counter import FeasibleCounter
+from scalesearch.feasible.decomposition import Decomposition
+from scalesearch.feasible.enumeration import TooManyCandidatesError
 from scalesearch.feasible.extremes import Extremes
-from scalesearch.feasible.grid import TooMany
-from scalesearch.feasible.limits import Bound, budget_of
-from scalesearch.feasible.sections import Decomposition
+from scalesearch.feasible.limits import CostBound, parse_budget
+from scalesearch.feasible.report import analyze_feasibility
 from scalesearch.space import Space, UnbuildableError
 from scalesearch.space.syntax.nodes import scalar_from_text
 
@@ -187,16 +187,16 @@ share:
 }
 SPACES["lengths"] = SPACES["vocab"]  # whose sentences are longer the smaller the vocabulary is
 OWN = find_protocol("forward", 16, 16, "own")
-PROTOCOLS = {"vocab": OWN, "lengths": replace(OWN, lengths={500: (24, 26), 1000: (19, 20), 2000: (15, 17)})}
+PROTOCOLS = {"vocab": OWN, "lengths": replace(OWN, lengths_by_vocab={500: (24, 26), 1000: (19, 20), 2000: (15, 17)})}
 BUDGETS = {
-    "plain": [[Bound(PARAMS, 1, 90_000), Bound(MACS, 1, 3_600_000)], [Bound("params.total", 1, 230_000)]],
-    "edge": [[Bound(PARAMS, 1, 70_000), Bound(MACS, 1, 3_000_000), Bound("params.encoder", -1, -30_000)]],
-    "chains": [[Bound(PARAMS, 1, 140_000), Bound(MACS, 1, 3_500_000)], []],
-    "decoder-only": [[Bound("params.total", 1, 160_000), Bound(MACS, 1, 3_000_000)]],
-    "by-layer": [[Bound(PARAMS, 1, 60_000), Bound(MACS, 1, 2_000_000)]],
-    "loans": [[Bound(PARAMS, 1, 16_000)]],
-    "vocab": [[Bound("params.total", 1, 90_000), Bound(MACS, 1, 1_500_000)]],
-    "lengths": [[Bound("params.total", 1, 90_000), Bound(MACS, 1, 1_500_000)]],
+    "plain": [[CostBound(PARAMS, 1, 90_000), CostBound(MACS, 1, 3_600_000)], [CostBound("params.total", 1, 230_000)]],
+    "edge": [[CostBound(PARAMS, 1, 70_000), CostBound(MACS, 1, 3_000_000), CostBound("params.encoder", -1, -30_000)]],
+    "chains": [[CostBound(PARAMS, 1, 140_000), CostBound(MACS, 1, 3_500_000)], []],
+    "decoder-only": [[CostBound("params.total", 1, 160_000), CostBound(MACS, 1, 3_000_000)]],
+    "by-layer": [[CostBound(PARAMS, 1, 60_000), CostBound(MACS, 1, 2_000_000)]],
+    "loans": [[CostBound(PARAMS, 1, 16_000)]],
+    "vocab": [[CostBound("params.total", 1, 90_000), CostBound(MACS, 1, 1_500_000)]],
+    "lengths": [[CostBound("params.total", 1, 90_000), CostBound(MACS, 1, 1_500_000)]],
 }
 CASES = [(name, bounds) for name, budgets in BUDGETS.items() for bounds in budgets]
 
@@ -214,13 +214,13 @@ def listed(name: str) -> list[tuple[dict, object]]:
             architecture = None if space.violated_constraints(answers) else space.architecture(answers)
         except UnbuildableError:
             architecture = None
-        bill = architecture and (architecture.id, cost(architecture.block, protocol(name).of(answers)))
+        bill = architecture and (architecture.id, evaluate_cost(architecture.block, protocol(name).for_candidates(answers)))
         found.append((dict(answers.params), bill))
     return found
 
 
-def within(bill, bounds: list[Bound]) -> bool:
-    return all(bound.sign * bill[bound.name] <= bound.most for bound in bounds)
+def within(bill, bounds: list[CostBound]) -> bool:
+    return all(bound.sign * bill[bound.name] <= bound.limit for bound in bounds)
 
 
 @cache
@@ -228,31 +228,31 @@ def taken(name: str, names: tuple[str, ...]) -> Decomposition:
     return Decomposition(Space.parse(SPACES[name]), protocol(name), names)
 
 
-def counter(name: str, bounds: list[Bound], *more: str) -> Counter:
-    return Counter(taken(name, tuple(dict.fromkeys([*(bound.name for bound in bounds), *more]))), bounds)
+def counter(name: str, bounds: list[CostBound], *more: str) -> FeasibleCounter:
+    return FeasibleCounter(taken(name, tuple(dict.fromkeys([*(bound.name for bound in bounds), *more]))), bounds)
 
 
 @pytest.mark.parametrize(("name", "bounds"), CASES)
-def test_counts_are_those_of_listing(name: str, bounds: list[Bound]) -> None:
+def test_counts_are_those_of_listing(name: str, bounds: list[CostBound]) -> None:
     rows, count = listed(name), counter(name, bounds, PARAMS)
     sound = [bill for _, bill in rows if bill]
     fitting = [bill for bill in sound if within(bill[1], bounds)]
-    assert (count.sheets, count.sound, count.fitting) == (len(rows), len(sound), len(fitting))
-    assert count.distinct([]) == len({number for number, _ in sound})
-    assert count.distinct() == len({number for number, _ in fitting})
-    assert count.sheets == Space.parse(SPACES[name]).n_configurations()
+    assert (count.n_candidates, count.n_valid, count.n_feasible) == (len(rows), len(sound), len(fitting))
+    assert count.count_distinct([]) == len({number for number, _ in sound})
+    assert count.count_distinct() == len({number for number, _ in fitting})
+    assert count.n_candidates == Space.parse(SPACES[name]).n_configurations()
 
 
 @pytest.mark.parametrize("name", SPACES)
 def test_what_costs_exactly_the_budget_fits(name: str) -> None:
     bills = sorted((bill[1][PARAMS], bill[1][MACS]) for _, bill in listed(name) if bill)
     params, macs = bills[len(bills) // 2]
-    count = counter(name, [Bound(PARAMS, 1, params), Bound(MACS, 1, macs)])
-    assert count.fitting == sum(bill[0] <= params and bill[1] <= macs for bill in bills)
+    count = counter(name, [CostBound(PARAMS, 1, params), CostBound(MACS, 1, macs)])
+    assert count.n_feasible == sum(bill[0] <= params and bill[1] <= macs for bill in bills)
 
 
 @pytest.mark.parametrize(("name", "bounds"), CASES)
-def test_every_value_has_the_share_that_listing_finds(name: str, bounds: list[Bound]) -> None:
+def test_every_value_has_the_share_that_listing_finds(name: str, bounds: list[CostBound]) -> None:
     counts: dict[tuple[str, str], list[int]] = {}
     for asked, bill in listed(name):
         for parameter, value in asked.items():
@@ -261,18 +261,18 @@ def test_every_value_has_the_share_that_listing_finds(name: str, bounds: list[Bo
             both[1] += bool(bill and within(bill[1], bounds))
     dimensions = dict(Space.parse(SPACES[name]).parameters())
     found = {(name, str(dimensions[name].values()[index])): list(both)
-             for name, values in counter(name, bounds, PARAMS).by_value().items() for index, both in values.items()}
+             for name, values in counter(name, bounds, PARAMS).count_by_value().items() for index, both in values.items()}
     assert found == counts
 
 
 @pytest.mark.parametrize(("name", "bounds"), CASES)
-def test_reasons_add_up(name: str, bounds: list[Bound]) -> None:
+def test_reasons_add_up(name: str, bounds: list[CostBound]) -> None:
     counts: dict[int, int] = {}
     for _, bill in listed(name):
         if bill:
-            broken = sum(2**i for i, bound in enumerate(bounds) if bound.sign * bill[1][bound.name] > bound.most)
+            broken = sum(2**i for i, bound in enumerate(bounds) if bound.sign * bill[1][bound.name] > bound.limit)
             counts[broken] = counts.get(broken, 0) + 1
-    found = counter(name, bounds, PARAMS).reasons()
+    found = counter(name, bounds, PARAMS).count_violations()
     assert sorted(count for count in found.values() if count) == sorted(counts.values())
     assert found[()] == counts.get(0, 0)
 
@@ -288,18 +288,18 @@ def test_extremes_and_the_front_are_those_of_listing(name: str, share: float, bo
     bills = [bill[1] for _, bill in listed(name) if bill]
     limits = {cost: sorted(bill[cost] for bill in bills)[min(len(bills) - 1, int(share * len(bills)))]
               for cost in bounded}
-    bounds = [Bound(cost, 1, limit) for cost, limit in limits.items()]
+    bounds = [CostBound(cost, 1, limit) for cost, limit in limits.items()]
     fitting = {(bill[PARAMS], bill[MACS]) for bill in bills if within(bill, bounds)}
     found = Extremes(counter(name, bounds, PARAMS, MACS), bounds)
     for i, cost_name in enumerate((PARAMS, MACS)):
-        ends = [found.cheapest(cost_name), found.dearest(cost_name)]
+        ends = [found.cheapest(cost_name), found.most_expensive(cost_name)]
         expected = [min((c[i] for c in fitting), default=None), max((c[i] for c in fitting), default=None)]
         assert [end and end.costs[cost_name] for end in ends] == expected
     points, whole = found.front(PARAMS, MACS)
     best = {c for c in fitting if not any(d != c and d[0] >= c[0] and d[1] <= c[1] for d in fitting)}
     assert whole and {(p.costs[PARAMS], p.costs[MACS]) for p in points} == best
     for point in points[:5]:
-        bill = cost(Space.parse(SPACES[name]).architecture(point.answers).block, protocol(name).of(point.answers))
+        bill = evaluate_cost(Space.parse(SPACES[name]).architecture(point.param_values).block, protocol(name).for_candidates(point.param_values))
         assert {cost_name: bill[cost_name] for cost_name in point.costs} == point.costs
 
 
@@ -309,14 +309,14 @@ def test_what_is_sound_meets_the_spaces_constraints_over_costs(name: str) -> Non
     middle = {cost: sorted(bill[1][cost] for bill in bills)[len(bills) // 2] for cost in ("macs.total", "params.total")}
     limit = f"macs.total <= {middle['macs.total']}"
     space = Space.parse(SPACES[name] + (f"  - {limit}\n" if "where:" in SPACES[name] else f"where: ['{limit}']\n"))
-    budget = budget_of(space, scalar_from_text("", "", f"params.total <= {middle['params.total']}"))
-    found = feasible(space, PROTOCOL, (budget,), draws=100)
+    budget = parse_budget(space, scalar_from_text("", "", f"params.total <= {middle['params.total']}"))
+    found = analyze_feasibility(space, PROTOCOL, (budget,), n_samples=100)
     sound = [bill for bill in bills if bill[1]["macs.total"] <= middle["macs.total"]]
     fitting = [bill for bill in sound if bill[1]["params.total"] <= middle["params.total"]]
-    assert found.exact and (found.sound, found.fitting) == (len(sound), len(fitting))
-    assert found.distinct == len({number for number, _ in sound})
-    assert found.distinct_fitting == len({number for number, _ in fitting})
-    reasons = dict(zip(found.reasons["broken"].str.replace(",", ""), found.reasons["count"]))
+    assert found.exact and (found.n_valid, found.n_feasible) == (len(sound), len(fitting))
+    assert found.n_distinct == len({number for number, _ in sound})
+    assert found.n_distinct_feasible == len({number for number, _ in fitting})
+    reasons = dict(zip(found.violations["broken"].str.replace(",", ""), found.violations["count"]))
     assert reasons == {"": len(fitting), budget.text: len(sound) - len(fitting)}
     assert not found.notes and found.front and len(found.extremes) == 4
 
@@ -324,11 +324,11 @@ def test_what_is_sound_meets_the_spaces_constraints_over_costs(name: str) -> Non
 def test_counting_says_how_far_it_is_and_keeps_little() -> None:
     """An index of every group was kept, once for each set of bounds: gigabytes in a large space."""
     (bounds, *_), steps = BUDGETS["edge"], []
-    count = Counter(taken("edge", tuple(bound.name for bound in bounds)), bounds[:2], progress=steps.append)
-    rows = sum(map(len, count.lefts)) + sum(map(len, count.rights))
+    count = FeasibleCounter(taken("edge", tuple(bound.name for bound in bounds)), bounds[:2], progress=steps.append)
+    rows = sum(map(len, count.left_groups)) + sum(map(len, count.right_groups))
     tracemalloc.start()
     try:
-        assert sum(count.reasons().values()) == count.sound and count.by_value()
+        assert sum(count.count_violations().values()) == count.n_valid and count.count_by_value()
         kept = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
@@ -339,15 +339,15 @@ def test_counting_says_how_far_it_is_and_keeps_little() -> None:
 def test_what_is_listed_and_kept_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory goes by rows of sections, of their combinations and of columns that the search for extremes keeps."""
     space = Space.parse(SPACES["plain"])
-    budget = budget_of(space, scalar_from_text("", "", "params.total <= 200k"))
-    whole = feasible(space, PROTOCOL, (budget,), draws=100)
+    budget = parse_budget(space, scalar_from_text("", "", "params.total <= 200k"))
+    whole = analyze_feasibility(space, PROTOCOL, (budget,), n_samples=100)
     assert whole.exact and whole.front
-    monkeypatch.setattr("scalesearch.feasible.extremes.MOST_KEPT", 20)  # less than one group's column
-    found = feasible(space, PROTOCOL, (budget,), draws=100)
+    monkeypatch.setattr("scalesearch.feasible.extremes.MAX_CACHED_VALUES", 20)  # less than one group's column
+    found = analyze_feasibility(space, PROTOCOL, (budget,), n_samples=100)
     assert [point.costs for point in found.front] == [point.costs for point in whole.front]
     assert {word: p.costs for word, p in found.extremes.items()} == {w: p.costs for w, p in whole.extremes.items()}
-    monkeypatch.setattr("scalesearch.feasible.count.MOST_RIGHT", 3)
-    found = feasible(space, PROTOCOL, (budget,), draws=100)
-    assert not found.exact and "more than 3" in found.why
-    with pytest.raises(TooMany):
+    monkeypatch.setattr("scalesearch.feasible.counter.MAX_RIGHT_ROWS", 3)
+    found = analyze_feasibility(space, PROTOCOL, (budget,), n_samples=100)
+    assert not found.exact and "more than 3" in found.inexact_reason
+    with pytest.raises(TooManyCandidatesError):
         Decomposition(space, PROTOCOL, (PARAMS,), 3)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from scalesearch.feasible import sections
-from scalesearch.feasible.pieces import Given, Missed
+from scalesearch.feasible import decomposition
+from scalesearch.feasible.pieces import TracingConfig, UndeclaredReadError
 from scalesearch.space import Space
 from scalesearch.space.assembly.architecture import build_section
 from scalesearch.testing import check_count
@@ -32,7 +32,7 @@ tensor_chain: { ffn: off | 0.3 }
 
 @pytest.mark.parametrize("samples", [0, 60])
 def test_what_no_sample_shows_is_found_while_listing(samples: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sections, "SAMPLES", samples)
+    monkeypatch.setattr(decomposition, "N_TRACE_SAMPLES", samples)
     check_count(Space.parse(TANGLED))
 
 
@@ -46,9 +46,9 @@ def test_an_answer_that_was_not_given_is_missed_and_not_taken_for_absent() -> No
     space = Space.parse(TANGLED)
     answers = next(space.enumerate())
     every = set(answers)
-    build_section(Given(answers, every, space.parameter_space.nodes_by_key, "all"), "encoder")
-    with pytest.raises(Missed) as caught:
-        build_section(Given(answers, every - {"encoder.gate"}, space.parameter_space.nodes_by_key, "one less"), "encoder")
+    build_section(TracingConfig(answers, every, space.parameter_space.nodes_by_key, "all"), "encoder")
+    with pytest.raises(UndeclaredReadError) as caught:
+        build_section(TracingConfig(answers, every - {"encoder.gate"}, space.parameter_space.nodes_by_key, "one less"), "encoder")
     assert caught.value.key == "encoder.gate"
     with pytest.raises(TypeError):
-        dict(Given(answers, every, space.parameter_space.nodes_by_key, "all"))
+        dict(TracingConfig(answers, every, space.parameter_space.nodes_by_key, "all"))

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from scalesearch.blocks.polynomial import PopulationColumns
-from scalesearch.cost.population import price
+from scalesearch.cost.population import evaluate_costs
 from scalesearch.cost.protocol import find_protocol
-from scalesearch.feasible.answer import feasible
 from scalesearch.feasible.limits import read_budgets
+from scalesearch.feasible.report import analyze_feasibility
 from scalesearch.lowering.ctranslate2 import plan_variables
 from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.space import Space
@@ -44,7 +44,7 @@ def test_refusals_of_sections_are_the_wholes_and_a_cost(changes):
     whole = find_unsupported_parts(build_blocks(given)[1])
     assert [reason for name in SECTION_NAMES for reason in find_unsupported_parts(build_section(given, name))] == whole
     name, sizes = "refusals.ctranslate2", {"encoder.ffn.hidden": np.array([8, 16])}
-    costs, built = price(given | sizes, 2, find_protocol("forward", 5, 5, 60), [name])
+    costs, built = evaluate_costs(given | sizes, 2, find_protocol("forward", 5, 5, 60), [name])
     assert built.all() and costs[name].tolist() == [len(whole)] * 2
 
 
@@ -65,7 +65,7 @@ decoder: { depth: 1, heads: 2, head_dim: = width // 2, ffn: { relu: { hidden: 16
 
 def test_the_share_of_a_space_that_it_takes_is_counted_exactly():
     space, protocol = Space.parse(SPACE), find_protocol("forward", 5, 5, 60)
-    found = feasible(space, protocol, read_budgets(space, ["refusals.ctranslate2 <= 0"]), draws=100)
+    found = analyze_feasibility(space, protocol, read_budgets(space, ["refusals.ctranslate2 <= 0"]), n_samples=100)
     blocks = [space.architecture(sheet).block for sheet in space.enumerate()]
-    assert found.exact and (found.sheets, found.fitting) == (len(blocks), sum(not find_unsupported_parts(one) for one in blocks))
-    assert 0 < found.fitting < found.sheets
+    assert found.exact and (found.n_candidates, found.n_feasible) == (len(blocks), sum(not find_unsupported_parts(one) for one in blocks))
+    assert 0 < found.n_feasible < found.n_candidates

@@ -12,7 +12,7 @@ from scalesearch.blocks.mixers.scores import RESIDUAL_SCORES
 from scalesearch.blocks.seq2seq import TYING_MODES
 from scalesearch.blocks.stacks import SOLVERS
 from scalesearch.blocks.sublayers import SUBLAYERS
-from scalesearch.cost import ledger
+from scalesearch.cost import breakdown
 from scalesearch.nn.verify import verify_costs
 from scalesearch.space.assembly.architecture import ModelSpec
 from scalesearch.testing import check_costs, check_model, check_population_costs, random_architecture
@@ -93,8 +93,8 @@ def test_fvcore_agrees_once_its_norms_are_taken_off(count: int) -> None:
 
 def test_a_bill_that_departs_from_the_forward_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oracle can fail: a bill of one call too many is seen by it."""
-    walk = ledger.iterate_cost_lines
-    monkeypatch.setattr(ledger, "walk", lambda *args, **kwargs: (
+    walk = breakdown.iterate_cost_lines
+    monkeypatch.setattr(breakdown, "walk", lambda *args, **kwargs: (
         replace(line, calls=line.calls + 1) for line in walk(*args, **kwargs)))
     with pytest.raises(AssertionError):
         check_costs(CATALOGUE["linear"](Random(1)))

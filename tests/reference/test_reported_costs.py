@@ -6,8 +6,8 @@ from functools import cache
 import pytest
 
 from scalesearch.blocks.core import iterate_cost_lines
-from scalesearch.cost import cost, find_protocol
-from scalesearch.cost.protocol import weight_size
+from scalesearch.cost import evaluate_cost, find_protocol
+from scalesearch.cost.protocol import weight_numel
 from scalesearch.library import find_file, library_folder
 from scalesearch.reference import COMMON_PROTOCOL, PAPERS, ReportedCost, excluded_rows, load_reported_costs, recompute
 from scalesearch.reference.recompute import classify_agreement, load_reference_model, load_reference_space, round_like
@@ -83,7 +83,7 @@ def test_macs_of_anthes_chains(file: str, matrix: str, cores: str, cheaper: str)
     lengths = find_protocol("forward", 32, 32, 32000)
     for how, expected in (("matrix", matrix), ("cores", cores), ("auto", cheaper)):
         architecture = load_reference_model(file, (("tensor_chain.apply", how),))
-        assert round_like(cost(architecture.block, lengths)["macs.total"], expected) == expected
+        assert round_like(evaluate_cost(architecture.block, lengths)["macs.total"], expected) == expected
 
 
 def test_verdicts_on_edgeformer() -> None:
@@ -98,7 +98,7 @@ def test_the_reading_of_matrices_alone_is_as_the_reason_says() -> None:
     assert len(cells) == 9
     for row in cells:
         lines = iterate_cost_lines(getattr(recompute(row).architecture.block, row.layer).layer)
-        alone = sum(line.weight_copies[name] * weight_size(shape, 1) for line in lines for name, shape in line.weights.items()
+        alone = sum(line.weight_copies[name] * weight_numel(shape, 1) for line in lines for name, shape in line.weights.items()
                     if len(shape) == 2)
         named = "matrices alone" in row.mismatch_reason
         assert named or "vanilla decoder" in row.model_name or not row.mismatch_reason
@@ -108,9 +108,9 @@ def test_the_reading_of_matrices_alone_is_as_the_reason_says() -> None:
 def test_sixteen_heads_would_fit_table_6_as_its_reason_says() -> None:
     space, found = load_reference_space("partialformer-6-6-d400-h24-16", (("encoder.heads", "16"),)), set()
     for vocab in (31_953, 34_881):  # the ends of what gives the 61M of the row before, rounded either way
-        baseline = cost(load_reference_model("partialformer-baseline-6-6-d512").block, find_protocol("delight", vocab=vocab))
+        baseline = evaluate_cost(load_reference_model("partialformer-baseline-6-6-d512").block, find_protocol("delight", vocab=vocab))
         assert {round_like(baseline["params.total"], "61M", by) for by in ("nearest", "floor")} & {"61M"}
-        params = cost(space.single_architecture().block, find_protocol("delight", vocab=vocab))["params.total"]
+        params = evaluate_cost(space.single_architecture().block, find_protocol("delight", vocab=vocab))["params.total"]
         found.add(f"{params / 1e6:.2f}M")
     (why,) = (row.mismatch_reason for row in ROWS if (row.paper, row.table, row.reported_text) == ("PartialFormer", "6", "37M"))
     assert found == {"37.42M", "38.59M"} and all(number in why for number in found)
@@ -167,7 +167,7 @@ def test_every_architecture_can_be_built() -> None:
     for file, architecture in chosen.items():
         model = build_model(architecture.block, vocab=32768, device="meta")
         assert (
-            sum(weight.numel() for weight in model.parameters()) == cost(architecture.block, COMMON_PROTOCOL)["params.total"]
+            sum(weight.numel() for weight in model.parameters()) == evaluate_cost(architecture.block, COMMON_PROTOCOL)["params.total"]
         ), file
 
 

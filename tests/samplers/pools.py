@@ -5,7 +5,7 @@ from functools import partial
 
 import optuna
 
-from scalesearch.cost import cost, find_protocol
+from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.errors import UserError
 from scalesearch.pareto.objective import Objective
 from scalesearch.samplers import SamplerSpec, make_sampler
@@ -50,7 +50,7 @@ def known_of(space, limits):
             network = space.architecture(decode_params(space, params))
         except UserError:
             return CandidateFacts((None, None), {}, is_buildable=False)
-        price = cost(network.block, FORWARD)
+        price = evaluate_cost(network.block, FORWARD)
 
         def lookup(name):
             return price[name] if name in COST_NAMES else network.answers[name]

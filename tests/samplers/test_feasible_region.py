@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 
-from scalesearch.feasible.dominance import Index
-from scalesearch.feasible.draw import Draws, chances_of
-from scalesearch.feasible.limits import bounds_of
+from scalesearch.feasible.budget_sampler import BudgetSampler, value_probabilities
+from scalesearch.feasible.dominance import DominanceIndex
+from scalesearch.feasible.limits import as_cost_bounds
 from scalesearch.samplers import SAMPLER_NAMES
 from scalesearch.samplers.candidate import candidate_key, sample_candidate
 from scalesearch.samplers.candidate_facts import FactsCache
@@ -63,7 +63,7 @@ def region(budget, space=THIN):
 
 
 def draws(budget):
-    return Draws(THIN, FORWARD, bounds_of(limit for limit in limits(budget) if limit.costs))
+    return BudgetSampler(THIN, FORWARD, as_cost_bounds(limit for limit in limits(budget) if limit.costs))
 
 
 def thin_space():
@@ -90,13 +90,13 @@ def test_draws_have_the_chances_of_rejection(budget):
     for answers in space.enumerate():
         if known(encode_params(space, answers)[0]).is_feasible:
             chance[candidate_key(answers.params)] = math.prod(
-                chances_of(parameter)[list(parameter.values()).index(answers.params[name])]
+                value_probabilities(parameter)[list(parameter.values()).index(answers.params[name])]
                 for name, parameter in space.parameters() if name in answers.params)
-    drawn, rng = Draws(space, FORWARD, bounds_of(budgets)), random.Random(2)
-    assert len(chance) > 0 and drawn.share == pytest.approx(sum(chance.values()))
-    found = Counter(candidate_key(drawn.draw(rng)) for _ in range(2000))
+    drawn, rng = BudgetSampler(space, FORWARD, as_cost_bounds(budgets)), random.Random(2)
+    assert len(chance) > 0 and drawn.feasible_share == pytest.approx(sum(chance.values()))
+    found = Counter(candidate_key(drawn.sample(rng)) for _ in range(2000))
     assert set(found) <= set(chance)
-    surprise = sum((found[key] - 2000 * p / drawn.share) ** 2 / (2000 * p / drawn.share) for key, p in chance.items())
+    surprise = sum((found[key] - 2000 * p / drawn.feasible_share) ** 2 / (2000 * p / drawn.feasible_share) for key, p in chance.items())
     assert surprise < len(chance) + 5 * math.sqrt(2 * len(chance))  # chi-squared: its mean and five deviations
 
 
@@ -104,24 +104,24 @@ def test_a_random_sheet_has_the_chances_of_the_parameters():
     space, rng = SMALL.with_overrides({"width": "16..22 log"}), random.Random(4)
     parameter = dict(space.parameters())["width"]
     found = Counter(sample_candidate(partial(suggest_params, space), rng).params["width"] for _ in range(4000))
-    assert [found[value] / 4000 for value in parameter.values()] == pytest.approx(list(chances_of(parameter)), abs=0.03)
+    assert [found[value] / 4000 for value in parameter.values()] == pytest.approx(list(value_probabilities(parameter)), abs=0.03)
 
 
 def test_without_a_budget_every_chance_is_counted_once():
     space = Space.parse(THIN.to_yaml().split("where:")[0])
-    assert Draws(space, FORWARD, []).share == pytest.approx(1)
+    assert BudgetSampler(space, FORWARD, []).feasible_share == pytest.approx(1)
 
 
 def test_the_share_of_what_cannot_be_is_nothing():
-    assert draws("impossible").share == 0 and draws("impossible").draw(random.Random(1)) is None
+    assert draws("impossible").share == 0 and draws("impossible").sample(random.Random(1)) is None
 
 
 @pytest.mark.parametrize("parameter", [Choice((4, 1, "x")), IntRange(3, 9, 2), IntRange(1, 40, 1, True),
                                       FloatRange(0.0, 1.0, 0.25)])
 def test_chances_are_those_of_the_draw(parameter):
     rng, values = random.Random(3), list(parameter.values())
-    found = Counter(values.index(parameter.draw(rng)) for _ in range(20_000))
-    chances = chances_of(parameter)
+    found = Counter(values.index(parameter.sample(rng)) for _ in range(20_000))
+    chances = value_probabilities(parameter)
     assert chances.sum() == pytest.approx(1) and len(chances) == len(values)
     assert all(found[place] / 20_000 == pytest.approx(chance, abs=0.015) for place, chance in enumerate(chances))
 
@@ -135,7 +135,7 @@ def test_weights_within_bounds_are_those_of_a_plain_sum(numbers):
         points, weights = rng.integers(0, 9, (size, numbers)), rng.random(size)
         room = rng.integers(-1, 11, (40, numbers))
         plain = [weights[(points <= one).all(1)].sum() for one in room]
-        assert Index(points, weights).within(room) == pytest.approx(plain)
+        assert DominanceIndex(points, weights).weight_within(room) == pytest.approx(plain)
 
 
 @pytest.mark.parametrize("space", [THIN, ENDLESS])

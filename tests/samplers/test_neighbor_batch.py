@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 
-from scalesearch.cost import protocol_of
+from scalesearch.cost import load_protocol
 from scalesearch.feasible.limits import read_budgets
 from scalesearch.library import find_file
 from scalesearch.samplers.candidate import Candidate, contains
@@ -24,7 +24,7 @@ BUDGET = {"slim": "params.total <= 40M", "papers": "macs.total <= 2G", "edge": "
 
 def evaluator(name: str) -> Evaluator:
     space = read_space(find_file(name, "spaces"))
-    return Evaluator(space, protocol_of({**space.protocol, "vocab": 4000}), read_budgets(space, [BUDGET[name]]),
+    return Evaluator(space, load_protocol({**space.protocol, "vocab": 4000}), read_budgets(space, [BUDGET[name]]),
                      EMPTY_RECIPE_SPACE)
 
 
@@ -91,4 +91,4 @@ def test_what_has_no_list_of_values_stays_as_it_is() -> None:
 
 
 def test_what_is_no_space_is_billed_sheet_by_sheet() -> None:
-    assert NeighborBatchSampler.of(object(), protocol_of({"vocab": 100}), ()) is None
+    assert NeighborBatchSampler.of(object(), load_protocol({"vocab": 100}), ()) is None

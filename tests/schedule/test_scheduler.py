@@ -101,7 +101,7 @@ class Candidate:
 @given(st.data())
 def test_nobody_is_promoted_before_one_that_dominates_it_where_both_wait(data):
     """Random losses, costs and ties; workers that end in any order, or fail; ``trials`` set anew in between."""
-    draw, wanted, workers = data.draw, st.floats(1.0, 5.0), data.draw(st.integers(1, 3))
+    draw, wanted, workers = data.sample, st.floats(1.0, 5.0), data.sample(st.integers(1, 3))
     trials, scheduler, total, training = [], Scheduler(RUNGS, OBJECTIVES), draw(wanted), []
     for _ in range(draw(st.integers(1, 40))):
         total = draw(st.just(total) | wanted)

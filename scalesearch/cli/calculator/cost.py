@@ -23,7 +23,7 @@ from scalesearch.terminal import make_table, print_text
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from scalesearch.cost import Cost
+    from scalesearch.cost import CostBreakdown
     from scalesearch.nn.verify import CostCheck
     from scalesearch.space import Space
     from scalesearch.space.assembly.architecture import ModelSpec
@@ -92,11 +92,11 @@ def _check_options(beside: bool, swept: bool, cited: bool, verified: bool, plot:
 def _one(file: str, settings: tuple[str, ...], lengths: dict[str, Any], levels: int, verified: bool, way: str,
          seed: int, as_json: bool) -> None:
     """One architecture's costs: the one in ``file``, or the one that is picked from it."""
-    from scalesearch.cost import cost, protocol_of
+    from scalesearch.cost import evaluate_cost, load_protocol
 
     space, architecture, picked = _architecture(file, settings, lengths, way, seed)
-    protocol = protocol_of(space.protocol, **lengths).at(architecture.vocab)
-    result = cost(architecture.block, protocol)
+    protocol = load_protocol(space.protocol, **lengths).with_vocab(architecture.vocab)
+    result = evaluate_cost(architecture.block, protocol)
     checks: list[CostCheck] = []
     if verified:
         from scalesearch.nn.verify import verify_costs
@@ -117,32 +117,32 @@ def _architecture(file: str, settings: tuple[str, ...], lengths: dict[str, Any],
     """The space in ``file``, its architecture, and how that was picked, if it was."""
     if not way:
         return *load_architecture(file, settings), {}
-    from scalesearch.cost import protocol_of
-    from scalesearch.feasible.pick import pick
+    from scalesearch.cost import load_protocol
+    from scalesearch.feasible.pick import pick_candidate
 
     space = load_space(file, settings)
-    answers, how = pick(space, way, seed, protocol_of(space.protocol, **lengths))
+    answers, how = pick_candidate(space, way, seed, load_protocol(space.protocol, **lengths))
     params = {key: as_text(value) for key, value in answers.params.items()}
     return space, space.architecture(answers), {"how": how, "params": params}
 
 
-def _record(result: Cost, architecture: ModelSpec, levels: int) -> dict[str, Any]:
+def _record(result: CostBreakdown, architecture: ModelSpec, levels: int) -> dict[str, Any]:
     """The costs for ``--json``; of a predicted latency its interval as well."""
-    from scalesearch.cost.latency import interval
-    from scalesearch.cost.modules import rows
+    from scalesearch.cost.latency import latency_interval
+    from scalesearch.cost.modules import module_costs
 
-    modules = [{"path": r.path, "params": r.params, "macs": r.macs, "calls": r.calls} for r in rows(result, levels)]
+    modules = [{"path": r.path, "params": r.params, "macs": r.macs, "calls": r.calls} for r in module_costs(result, levels)]
     record = {**result.to_json(), "architecture": architecture.to_json(), "modules": modules}
     if result.latency:
-        record["interval"] = dict(zip(("low", "high"), interval(result.block, result.protocol)))
+        record["interval"] = dict(zip(("low", "high"), latency_interval(result.block, result.protocol)))
     return record
 
 
-def _print(result: Cost, architecture: ModelSpec, levels: int, checks: list[CostCheck], picked: dict[str, Any]) -> None:
-    from scalesearch.cost.tables import memory_line, tables
+def _print(result: CostBreakdown, architecture: ModelSpec, levels: int, checks: list[CostCheck], picked: dict[str, Any]) -> None:
+    from scalesearch.cost.tables import make_cost_tables, memory_line
 
     memory, protocol = memory_line(result), result.protocol  # first, for a fit that is not there
-    for table in (*tables(result, levels), *([_checks(checks, result)] if checks else [])):
+    for table in (*make_cost_tables(result, levels), *([_checks(checks, result)] if checks else [])):
         print_text(table)
     if picked:
         print_text(make_table(("key", "answer"), picked["params"].items(), (0, 1), f"Chosen: {picked['how']}"))
@@ -150,7 +150,7 @@ def _print(result: Cost, architecture: ModelSpec, levels: int, checks: list[Cost
                    f"{protocol.conventions}"]))
 
 
-def _checks(checks: list[CostCheck], result: Cost) -> Table:
+def _checks(checks: list[CostCheck], result: CostBreakdown) -> Table:
     from rich.text import Text
 
     rows = []

@@ -23,7 +23,7 @@ from scalesearch.terminal import open_console, print_text, to_rich_text, wide_co
 
 if TYPE_CHECKING:
     from scalesearch.cost import Protocol
-    from scalesearch.feasible.answer import Feasibility
+    from scalesearch.feasible.report import FeasibilityReport
     from scalesearch.space import Constraint
 
 
@@ -51,28 +51,28 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...], leng
     """
     if folder is not None:
         require_packages("matplotlib")
-    from scalesearch.cost import protocol_of
+    from scalesearch.cost import load_protocol
     from scalesearch.feasible import tables
-    from scalesearch.feasible.answer import AXES, feasible
-    from scalesearch.feasible.limits import wanted_budgets
-    from scalesearch.feasible.near import Start, nearest
+    from scalesearch.feasible.limits import select_budgets
+    from scalesearch.feasible.nearest import ProjectedCandidate, find_nearest
+    from scalesearch.feasible.report import DEFAULT_FRONT_COSTS, analyze_feasibility
     from scalesearch.space.syntax.parameters import format_constant as written
 
     space = load_space(file, settings)
-    protocol = protocol_of(space.protocol, **lengths)
-    limits = wanted_budgets(space, budgets)
+    protocol = load_protocol(space.protocol, **lengths)
+    limits = select_budgets(space, budgets)
     named = [_point(name, protocol) for name in references]
-    start = Start(space, load_architecture(near)[1].config) if near else None  # before the long work
+    start = ProjectedCandidate(space, load_architecture(near)[1].config) if near else None  # before the long work
     moved = {name: [None if old is None else written(old), written(new)]
-             for name, (old, new) in start.moved.items()} if start else {}
+             for name, (old, new) in start.changed_params.items()} if start else {}
     if moved and not as_json:
         listed = ", ".join(f"{name} {'-' if old is None else old} → {new}" for name, (old, new) in moved.items())
         print_text(f"{near} is not of this space; the search starts from the nearest answers that are: {listed}")
     with open_console(stderr=True).status("…") as status:
-        found = feasible(space, protocol, limits, draws, seed, lambda text: status.update(to_rich_text(text)))
+        found = analyze_feasibility(space, protocol, limits, draws, seed, lambda text: status.update(to_rich_text(text)))
         status.update("looking around")
-        around = nearest(start, protocol, limits, (*AXES, tables.ONCE)) if start else []
-        found = replace(found, notes=[*found.notes, *tables.once(found, protocol)])
+        around = find_nearest(start, protocol, limits, (*DEFAULT_FRONT_COSTS, tables.WEIGHT_WORK_COST)) if start else []
+        found = replace(found, notes=[*found.notes, *tables.weight_work_lines(found, protocol)])
     if csv:
         _write_tables(found, csv)
     files = _plot(found, protocol, limits, named, folder) if folder else []
@@ -84,45 +84,45 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...], leng
     else:
         print_text(f"{space.name or 'space'}: {' and '.join(limit.text for limit in limits)}")
         print_text(f"{protocol}\n{protocol.conventions}")
-        for part in (*tables.parts(found), *([tables.neighbours(around, near)] if near else [])):
+        for part in (*tables.render_report(found), *([tables.nearest_table(around, near)] if near else [])):
             print_text(part, wide_console())
         for path in files:
             print_text(f"Written: {path}")
-    if found.exact and not found.fitting:
+    if found.exact and not found.n_feasible:
         raise SystemExit(1)
 
 
 def _point(file: str, protocol: Protocol) -> tuple[float, float, str]:
     """A reference architecture as a point of the figure."""
-    from scalesearch.cost import cost
-    from scalesearch.feasible.answer import AXES
+    from scalesearch.cost import evaluate_cost
+    from scalesearch.feasible.report import DEFAULT_FRONT_COSTS
 
     space, architecture = load_architecture(file)
-    bill = cost(architecture.block, protocol.at(architecture.vocab))
-    return float(bill[AXES[1]]), float(bill[AXES[0]]), (space.name or file).rpartition("/")[2]
+    bill = evaluate_cost(architecture.block, protocol.with_vocab(architecture.vocab))
+    return float(bill[DEFAULT_FRONT_COSTS[1]]), float(bill[DEFAULT_FRONT_COSTS[0]]), (space.name or file).rpartition("/")[2]
 
 
-def _write_tables(found: Feasibility, folder: Path) -> None:
+def _write_tables(found: FeasibilityReport, folder: Path) -> None:
     from scalesearch.feasible.tables import front_table
     from scalesearch.files import write_text
     from scalesearch.report.text_tables import to_csv
 
     folder.mkdir(parents=True, exist_ok=True)
-    frames = {"values": found.values, "reasons": found.reasons, "sample": found.sample}
+    frames = {"values": found.value_shares, "reasons": found.violations, "sample": found.sample}
     for name, frame in (frames | ({"front": front_table(found)} if found.front else {})).items():
         write_text(folder / f"{name}.csv", to_csv(frame))
 
 
-def _plot(found: Feasibility, protocol: Protocol, limits: tuple[Constraint, ...],
+def _plot(found: FeasibilityReport, protocol: Protocol, limits: tuple[Constraint, ...],
           named: list[tuple[float, float, str]], folder: Path) -> list[Path]:
-    from scalesearch.feasible.answer import AXES
     from scalesearch.feasible.limits import upper_bounds
+    from scalesearch.feasible.report import DEFAULT_FRONT_COSTS
     from scalesearch.report.figures.population import plane, shares
     from scalesearch.report.figures.style import save
 
-    front = [(float(p.costs[AXES[1]]), float(p.costs[AXES[0]])) for p in found.front]
+    front = [(float(p.costs[DEFAULT_FRONT_COSTS[1]]), float(p.costs[DEFAULT_FRONT_COSTS[0]])) for p in found.front]
     folder.mkdir(parents=True, exist_ok=True)
     figure = plane(found.sample, front, upper_bounds(limits), protocol.to_json(), named)
     written = save(figure, folder / "plane")
-    asked = (found.values.groupby("parameter").size() > 1).any()  # or there is no share to draw
-    return written + (save(shares(found.values, found.exact), folder / "shares") if asked else [])
+    asked = (found.value_shares.groupby("parameter").size() > 1).any()  # or there is no share to draw
+    return written + (save(shares(found.value_shares, found.exact), folder / "shares") if asked else [])

@@ -20,7 +20,7 @@ from scalesearch.errors import UserError
 from scalesearch.terminal import print_text, wide_console
 
 if TYPE_CHECKING:
-    from scalesearch.whatif import Solutions, Trades
+    from scalesearch.whatif import Solutions, TradeOffs
 
 
 @click.command(name="solve")
@@ -52,19 +52,19 @@ def command(file: str, goal: str | None, settings: tuple[str, ...], lengths: dic
     if goal is not None and (holds or reference):
         raise UserError("--hold and --of belong to --trade; a goal has a --budget", code="options-conflict")
     from scalesearch import whatif
-    from scalesearch.cost import protocol_of
+    from scalesearch.cost import load_protocol
     from scalesearch.whatif import tables
-    from scalesearch.whatif.varied import sizes_of
+    from scalesearch.whatif.free_sizes import parse_sizes
 
     space = load_space(file, settings)
-    ranges = sizes_of(space, {key.strip(): text if said else None for key, said, text in
+    ranges = parse_sizes(space, {key.strip(): text if said else None for key, said, text in
                               (one.partition("=") for one in each)})
-    protocol = protocol_of(space.protocol, **lengths)
-    answer: Solutions | Trades
+    protocol = load_protocol(space.protocol, **lengths)
+    answer: Solutions | TradeOffs
     if trade is not None:
         of = load_architecture(reference)[1].config if reference else None
         keys = [key.strip() for key in trade.split(",")]
-        answer = whatif.trade(space, keys, holds, of, budgets, protocol, ranges)
+        answer = whatif.find_trade_offs(space, keys, holds, of, budgets, protocol, ranges)
         record = answer.to_json() | {"protocol": protocol.to_json()}
     else:
         answer = whatif.solve(space, goal or "", budgets, ranges, protocol, step)
@@ -74,9 +74,9 @@ def command(file: str, goal: str | None, settings: tuple[str, ...], lengths: dic
     if as_json:
         print_costs(record, protocol)
     else:
-        shown = tables.solutions(answer, protocol) if isinstance(answer, tuple) else \
-            tables.trades(answer, reference or "the file as it is", protocol)
+        shown = tables.render_solutions(answer, protocol) if isinstance(answer, tuple) else \
+            tables.render_trades(answer, reference or "the file as it is", protocol)
         for at, part in enumerate(shown):
             print_text(part, wide_console(), style="bold" if isinstance(answer, tuple) and answer[0].best and not at else None)
-    if not (any(one.best for one in answer) if isinstance(answer, tuple) else answer.rows):
+    if not (any(one.best for one in answer) if isinstance(answer, tuple) else answer.pairs):
         raise SystemExit(1)

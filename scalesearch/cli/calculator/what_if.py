@@ -15,7 +15,7 @@ from scalesearch.terminal import make_table, print_text, wide_console
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from scalesearch.whatif import Citation, Comparison, Sweep
+    from scalesearch.whatif import Citation, CostComparison, Sweep
 
 SHOWN = 60  # rows of a sweep that a terminal is given
 PLAIN = {"none", "off", "own", "nothing", "matrices", "euler", "auto", "solved", False}  # not worth a mention
@@ -27,9 +27,9 @@ PLAIN = {"none", "off", "own", "nothing", "matrices", "euler", "auto", "solved",
 def show_comparison(files: tuple[str, ...], settings: tuple[str, ...], against: tuple[str, ...],
                     lengths: dict[str, Any], levels: int, csv: str | None, as_json: bool) -> None:  # fmt: skip
     """Prints what ``files``, and the first with ``against``, cost under one protocol: the first file's."""
-    from scalesearch.cost import cost, protocol_of
-    from scalesearch.cost.tables import artefact_lines
-    from scalesearch.whatif import compare
+    from scalesearch.cost import evaluate_cost, load_protocol
+    from scalesearch.cost.tables import artifact_lines
+    from scalesearch.whatif import compare_costs
 
     if against and len(files) > 1:
         raise UserError("--against changes one FILE: give one, or name the files and leave it out",
@@ -40,10 +40,10 @@ def show_comparison(files: tuple[str, ...], settings: tuple[str, ...], against: 
         loaded[change] = load_architecture(files[0], (*settings, *changes))
     space, _ = next(iter(loaded.values()))
     own = {"vocab": OWN_VOCABULARY} if any(one.vocab for _, one in loaded.values()) else {}
-    protocol = protocol_of({**space.protocol, **own}, **lengths)
+    protocol = load_protocol({**space.protocol, **own}, **lengths)
     for _, one in loaded.values():
-        protocol.at(one.vocab)  # refuses one that lacks a vocabulary where others have their own
-    comparison = compare({name: cost(one.block, protocol) for name, (_, one) in loaded.items()}, levels)
+        protocol.with_vocab(one.vocab)  # refuses one that lacks a vocabulary where others have their own
+    comparison = compare_costs({name: evaluate_cost(one.block, protocol) for name, (_, one) in loaded.items()}, levels)
     if csv:
         write_csv(comparison, csv)
     if as_json:
@@ -57,7 +57,7 @@ def show_comparison(files: tuple[str, ...], settings: tuple[str, ...], against: 
     for line in once_lines(comparison.costs):
         print_text(line)
     for name, result in comparison.costs.items():
-        for line in artefact_lines(result):
+        for line in artifact_lines(result):
             print_text(f"{name}: {line}")
     print_text(f"differences to {next(iter(comparison.costs))} · protocol {protocol}\n{protocol.conventions}")
 
@@ -69,14 +69,14 @@ def _labels(files: tuple[str, ...]) -> list[str]:
     return [name if names.count(name) == 1 else f"{name} ({at})" for at, name in enumerate(names, 1)]
 
 
-def _differences(comparison: Comparison, quantity: str, words: str) -> Table:
+def _differences(comparison: CostComparison, quantity: str, words: str) -> Table:
     first, *others = comparison.costs
     headings = [words, first, *(text for name in others for text in (name, "difference", "%"))]
     rows = []
     for row in comparison.rows:
         base, *sizes = getattr(row, quantity)
         cells = ["  " * row.level + row.path.rsplit(".", 1)[-1], f"{base:,}"]
-        for size, difference, share in zip(sizes, row.differences(quantity), row.shares(quantity)):
+        for size, difference, share in zip(sizes, row.differences(quantity), row.relative_differences(quantity)):
             percent = "0" if share is not None else ""
             if difference:
                 percent = "new" if share is None else f"{share:+.1f}"
@@ -91,11 +91,11 @@ def _differences(comparison: Comparison, quantity: str, words: str) -> Table:
 def show_sweep(file: str, settings: tuple[str, ...], sweeps: tuple[str, ...], lengths: dict[str, Any], plot: str | None,
                csv: str | None, as_json: bool) -> None:  # fmt: skip
     """Prints costs for every combination of the values in ``sweeps``; draws and writes them where asked."""
-    from scalesearch.cost import protocol_of
-    from scalesearch.whatif import sweep
+    from scalesearch.cost import load_protocol
+    from scalesearch.whatif import sweep_costs
 
     space = load_space(file, settings)
-    table = sweep(space, pairs(sweeps, "--sweep"), protocol_of(space.protocol, **lengths))
+    table = sweep_costs(space, pairs(sweeps, "--sweep"), load_protocol(space.protocol, **lengths))
     drawn = _draw(table, Path(plot)) if plot else []
     if csv:
         write_csv(table, csv)
@@ -110,7 +110,7 @@ def _number(cost: float | None) -> str:
 
 
 def _show_sweep(table: Sweep, drawn: list[Path]) -> None:
-    from scalesearch.whatif.crossings import LENGTHS
+    from scalesearch.whatif.crossings import LENGTH_SYMBOLS
 
     values = {name: {row[name] for row in table.rows} for name in table.columns}
     varied = [name for name, all_ in values.items() if len(all_) > 1 or None in all_ or len(table.rows) == 1]
@@ -126,7 +126,7 @@ def _show_sweep(table: Sweep, drawn: list[Path]) -> None:
         print_text("shapes follow from the vocabulary here: no crossing over V is given")
     for line in (*table.crossings, *(f"drew {path}" for path in drawn)):
         print_text(str(line))
-    free = [name for key in table.keys if key in LENGTHS for name in LENGTHS[key]
+    free = [name for key in table.keys if key in LENGTH_SYMBOLS for name in LENGTH_SYMBOLS[key]
             if name != "V" or table.protocol.vocab != OWN_VOCABULARY]
     verb = "varies" if len(free) == 1 else "vary"
     print_text(f"protocol {table.protocol}" + (f", but for {', '.join(free)}, which {verb}" if free else ""))
@@ -158,11 +158,11 @@ def _draw(table: Sweep, path: Path) -> list[Path]:
 
 def show_formulas(file: str, settings: tuple[str, ...], lengths: dict[str, Any], levels: int, as_json: bool) -> None:
     """Prints the closed forms of params and MACs, by section (``levels`` 1) or by module."""
-    from scalesearch.cost import protocol_of
-    from scalesearch.whatif import cite
+    from scalesearch.cost import load_protocol
+    from scalesearch.whatif import citation
 
     space, architecture = load_architecture(file, settings)
-    protocol = protocol_of(space.protocol, **lengths).at(architecture.vocab)
+    protocol = load_protocol(space.protocol, **lengths).with_vocab(architecture.vocab)
     citation = cite(space, architecture.config, protocol, levels)
     if as_json:
         print_costs(citation.to_json() | {"architecture": architecture.to_json()}, citation.protocol)
@@ -172,10 +172,10 @@ def show_formulas(file: str, settings: tuple[str, ...], lengths: dict[str, Any],
         print_text(f"{quantity}.total = {' + '.join(name for name in sections if citation.sections[name].terms) or 0}")
         for path, formulas in citation.modules.items():
             if formulas[at].terms:
-                print_text(f"  {'  ' * path.count('.')}{path} = {formulas[at].collected()}")
+                print_text(f"  {'  ' * path.count('.')}{path} = {formulas[at].to_factored_text()}")
         print_text("")
     if citation.sections["macs.once"].terms:
-        print_text(f"macs.once = {citation.sections['macs.once'].collected()}, on weights alone\n")
+        print_text(f"macs.once = {citation.sections['macs.once'].to_factored_text()}, on weights alone\n")
     for line in ("with", *_names(citation), *_notes(citation)):
         print_text(line)
     print_text(f"architecture {architecture.id} · protocol {citation.protocol} · {citation.protocol.conventions}")
@@ -188,7 +188,7 @@ def _names(citation: Citation) -> list[str]:
 
 def _notes(citation: Citation) -> list[str]:
     held = [f"{key} {'yes' if value is True else 'no' if value is False else value}"
-            for key, value in citation.held.items() if not (isinstance(value, str | bool) and value in PLAIN)]
+            for key, value in citation.held_sizes.items() if not (isinstance(value, str | bool) and value in PLAIN)]
     notes = [f"held fixed: {', '.join(held)}"]
     if citation.numbers:
         many = f"{citation.numbers} numbers stand" if citation.numbers > 1 else "1 number stands"

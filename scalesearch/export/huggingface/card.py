@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from scalesearch.cost import protocol_of
+from scalesearch.cost import load_protocol
 from scalesearch.export.export import collect_provenance
 from scalesearch.tasks import TASKS
 from scalesearch.train.checkpoint import Checkpoint
@@ -36,7 +36,7 @@ def model_card(trained: Checkpoint) -> str:
         {"trained_with": {}, "seed": None} | facts, head={key: value for key, value in head.items() if value},
         name=name, languages=languages, lowercase=trained.is_lowercase, data=data, metrics={"weights": ""} | metrics,
         scores=scores, costs=[(what, facts["costs"][key]) for key, what in COST_LABELS.items()],
-        protocol=protocol_of(architecture.protocol).at(architecture.vocab),
+        protocol=load_protocol(architecture.protocol).with_vocab(architecture.vocab),
         search=DecodingOptions(trained.recipe.beam, trained.recipe.length_penalty).description)
 
 

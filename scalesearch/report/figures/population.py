@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
-from scalesearch.feasible.answer import binned
+from scalesearch.feasible.report import bin_values
 from scalesearch.report.figures.label_placement import place
 from scalesearch.report.figures.style import (
     DASHED,
@@ -86,7 +86,7 @@ def shares(values: pd.DataFrame, exact: bool) -> Figure:
 
     A page holds those parameters whose answers differ most.
     """
-    every = [(str(name), binned(rows, MAX_BARS)) for name, rows in values.groupby("parameter", sort=False)]
+    every = [(str(name), bin_values(rows, MAX_BARS)) for name, rows in values.groupby("parameter", sort=False)]
     every = [(name, rows) for name, rows in every if len(rows) > 1]
     panels = _most_telling(every)
     columns = _in_columns(panels)

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from scalesearch.errors import UserError
-from scalesearch.feasible.limits import budget_of
+from scalesearch.feasible.limits import parse_budget
 from scalesearch.files import is_valid_file_name, resolve_relative
 from scalesearch.library import find_file
 from scalesearch.pareto.objective import Objective
@@ -231,7 +231,7 @@ class _Study(Checks):
         name = runtime if name in (None, NONE) and runtime in EXPORTABLE else name
         if name in (None, NONE) or space is None:
             return budget
-        taken = budget_of(space, scalar_from_text("exportable", "", f"refusals.{name} <= 0"))
+        taken = parse_budget(space, scalar_from_text("exportable", "", f"refusals.{name} <= 0"))
         return taken if budget is None else replace(
             budget, expression=Operation("and", (budget.expression, taken.expression)))
 
@@ -242,7 +242,7 @@ class _Study(Checks):
         if not isinstance(node, ScalarNode):
             return self.wrong(node, f"budget: expected {STUDY.fields['budget'].expected}")
         try:
-            return budget_of(space, node)
+            return parse_budget(space, node)
         except ConfigError as errors:
             return self.note(errors, node)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from scalesearch.cost import Protocol, protocol_of
+from scalesearch.cost import Protocol, load_protocol
 from scalesearch.data import Corpus, default_cache, load_corpus
 from scalesearch.data.corpus import hash_text
 from scalesearch.errors import UserError, error_context
@@ -51,7 +51,7 @@ class Corpora:
             given |= dict(zip(("source", "target"), only.mean_lengths)) if lengths else {}
         elif lengths:
             given["lengths"] = {size: corpus.mean_lengths for size, corpus in self.by_vocab.items()}
-        return protocol_of({**protocol_settings(spec), **given})
+        return load_protocol({**protocol_settings(spec), **given})
 
 
 def protocol_settings(spec: StudySpec) -> dict[str, str | int]:

@@ -84,7 +84,7 @@ class DryRun:
         from scalesearch.train.updates.parametrization import summarize_scales
 
         first, recipe = assemble(self.trained[0].answers), self.spec.recipe_space.build_recipe(self.trained[0].tuned)
-        words = self.evaluator.protocol.at(first.vocab).words
+        words = self.evaluator.protocol.with_vocab(first.vocab).vocab_size
         return summarize_scales(build_model(first.block, vocab=words, device="meta"), recipe)
 
     def to_json(self) -> dict[str, object]:
@@ -118,7 +118,7 @@ class DryRun:
     def _common(self) -> list[str]:
         vocab = "each candidate's own size" if self.spec.vocab == OWN_VOCABULARY else ""
         protocol, work = self.evaluator.protocol, [trial.costs.get("macs.once", 0) for trial in self.trials]
-        return [f"Costs: protocol {protocol}; {protocol.conventions}", *protocol.once(*work),
+        return [f"Costs: protocol {protocol}; {protocol.conventions}", *protocol.weight_work_lines(*work),
                 f"Data: {self.spec.data.describe(vocab)}",
                 *([f"Teacher: {self.teacher.describe()}"] if self.teacher else []),
                 f"Recipe: {self.spec.recipe.describe()}",

@@ -96,7 +96,7 @@ class Proposals:
     def architecture(self, trial: Trial) -> ModelSpec:
         """Architecture of ``trial``, with the protocol that its costs are of."""
         architecture, protocol = self._architecture(trial), self.plan.evaluator.protocol
-        own = {**protocol.at(architecture.vocab).settings, "vocab": OWN_VOCABULARY} if architecture.vocab else protocol.settings
+        own = {**protocol.with_vocab(architecture.vocab).settings, "vocab": OWN_VOCABULARY} if architecture.vocab else protocol.settings
         return replace(architecture, protocol=own)
 
     def _architecture(self, trial: Trial) -> ModelSpec:

@@ -10,10 +10,10 @@ from functools import partial
 import msgspec
 from optuna.samplers import BaseSampler
 
-from scalesearch.cost import protocol_of
+from scalesearch.cost import load_protocol
 from scalesearch.data import Corpus, default_cache
 from scalesearch.errors import UserError, error_context
-from scalesearch.feasible.limits import limits, upper_bounds
+from scalesearch.feasible.limits import collect_limits, upper_bounds
 from scalesearch.library import find_file
 from scalesearch.samplers import make_sampler
 from scalesearch.space import Space, read_space
@@ -92,8 +92,8 @@ def make_evaluator(spec: StudySpec, corpora: Corpora | None) -> Evaluator:
     Raises:
         UserError: the protocol is wrong.
     """
-    protocol = corpora.protocol(spec) if corpora else protocol_of(protocol_settings(spec))
-    return Evaluator(spec.space, protocol, limits(spec.space, spec.budget), spec.recipe_space)
+    protocol = corpora.protocol(spec) if corpora else load_protocol(protocol_settings(spec))
+    return Evaluator(spec.space, protocol, collect_limits(spec.space, spec.budget), spec.recipe_space)
 
 
 def refuse_the_impossible(evaluator: Evaluator, seed: int) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
-from scalesearch.cost import Cost, cost
+from scalesearch.cost import CostBreakdown, evaluate_cost
 from scalesearch.cost import Protocol as CostProtocol
 from scalesearch.errors import UserError
 from scalesearch.pareto.objective import Objective
@@ -136,7 +136,7 @@ class Evaluator:
 
     def evaluate_architecture(self, architecture: ModelSpec, params: Params | None = None) -> Trial:
         """The trial that ``architecture`` is; without ``params``, one that the space could not have proposed."""
-        price = cost(architecture.block, self.protocol.of(architecture.config))
+        price = evaluate_cost(architecture.block, self.protocol.for_candidates(architecture.config))
 
         def lookup(name: str) -> Any:
             return price[name] if name in COST_NAMES else architecture.config[name]
@@ -150,9 +150,9 @@ class Evaluator:
                      costs=flat(price), constraints=constraints, reason="; ".join(missed))
 
 
-def flat(price: Cost) -> dict[str, float]:
+def flat(price: CostBreakdown) -> dict[str, float]:
     """Every cost of a bill by its full name, such as ``params.total``."""
-    return {**price.values, **price.load, **price.latency}
+    return {**price.values, **price.load_balance, **price.latency}
 
 
 def _miss(text: str, slack: float) -> str:
@@ -178,7 +178,7 @@ def estimate_feasibility(evaluator: Evaluator, seed: int, samples: int = MAX_SAM
     feasible, drawn = 0, 0
     missed, nearest = dict.fromkeys(evaluator.names, 0), dict.fromkeys(evaluator.names, math.inf)
     while drawn < samples and (enough is None or feasible < enough):
-        params = evaluator.searched.answer(lambda name, parameter: parameter.draw(rng)).params
+        params = evaluator.searched.answer(lambda name, parameter: parameter.sample(rng)).params
         trial = evaluator.evaluate(params)
         drawn, feasible = drawn + 1, feasible + trial.feasible
         for name, slack in trial.constraints.items():

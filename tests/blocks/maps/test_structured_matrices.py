@@ -5,7 +5,7 @@ import torch
 
 from scalesearch.blocks.core import SRC
 from scalesearch.blocks.maps.structured_matrices import GroupLinear, HypercomplexLinear, KroneckerLinear
-from scalesearch.cost import cost, find_protocol
+from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.nn.build import build_model
 from scalesearch.space import Space
@@ -17,7 +17,7 @@ PLACES = ("attention", "out", "ffn")
 
 
 def params(**changes) -> int:
-    return cost(transformer(512, 6, 6, 2048, **changes).block, find_protocol("forward", 3, 3, 10))["params.total"]
+    return evaluate_cost(transformer(512, 6, 6, 2048, **changes).block, find_protocol("forward", 3, 3, 10))["params.total"]
 
 
 @pytest.mark.parametrize("block", [KroneckerLinear(6, 8, (SRC,), True, 3),
@@ -69,7 +69,7 @@ def test_a_table_is_looked_up_and_multiplied_by_as_one_matrix(kind: str, tie: st
 def test_a_table_of_products_weighs_8_192_for_each_at_the_size_of_shapeshifter() -> None:
     """With 32,768 x 512 (Panahi et al. 2021); scores take 589,824 multiply-adds for each, from either factor first."""
     text = "width: 512\nencoder.depth: 1\ndecoder.depth: 1\nmatrices.embedding: kronecker(5)"
-    bill = cost(Space.parse(text).single_architecture().block, find_protocol("forward", 1, 1, 32768))
+    bill = evaluate_cost(Space.parse(text).single_architecture().block, find_protocol("forward", 1, 1, 32768))
     assert (bill["params.embedding"], bill["macs.output"]) == (5 * 8192, 5 * 589_824)
 
 

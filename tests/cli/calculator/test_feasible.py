@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from scalesearch.cli.calculator.feasible import command
-from scalesearch.cost import cost, protocol_of
-from scalesearch.feasible.tables import SHOWN_FRONT, spread
+from scalesearch.cost import evaluate_cost, load_protocol
+from scalesearch.feasible.tables import MAX_FRONT_ROWS, select_spread_points
 from scalesearch.space import read_space
 from tests.errors import refuses
 from tests.feasible.test_counts import SPACES, listed
@@ -66,7 +66,7 @@ def test_what_people_see(space: Path, tmp_path: Path) -> None:
     # Answers are written as the language, and so --set, takes them; `cycle(1..2)` alone is a parameter within one.
     costs, answers = next(point for point in points if "(" not in "".join(point[1]))
     closed = read_space(space).with_overrides(answers).single_architecture()
-    bill = cost(closed.block, protocol_of(closed.protocol))
+    bill = evaluate_cost(closed.block, load_protocol(closed.protocol))
     assert {name: bill[name] for name in costs} == costs
 
 
@@ -165,6 +165,6 @@ def test_an_architecture_from_outside_is_taken_at_the_nearest_answers(space: Pat
 
 @pytest.mark.parametrize("count", range(1, 26))
 def test_what_is_shown_of_a_front_has_both_of_its_ends_and_nothing_twice(count):
-    shown = spread(list(range(count)))
-    assert len(shown) == len(set(shown)) == min(count, SHOWN_FRONT) and shown == sorted(shown)
+    shown = select_spread_points(list(range(count)))
+    assert len(shown) == len(set(shown)) == min(count, MAX_FRONT_ROWS) and shown == sorted(shown)
     assert shown[0] == 0 and (shown[-1] == count - 1 or count == 1)

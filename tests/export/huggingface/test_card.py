@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import yaml
 
-from scalesearch.cost import cost, protocol_of
+from scalesearch.cost import evaluate_cost, load_protocol
 from scalesearch.data import DataSpec
 from scalesearch.export.huggingface.card import model_card
 from scalesearch.files import read_json
@@ -20,7 +20,7 @@ def test_it_has_costs_scores_data_and_seed_and_no_path_of_this_machine(trained_f
     assert head["license"] == "unknown" and head["pipeline_tag"] == "translation"
     assert {one["type"]: one["value"] for one in index["results"][0]["metrics"]} == {
         name: result.metrics[name] for name in ("bleu", "chrf")}
-    costs = cost(trained.architecture.block, protocol_of(trained.architecture.protocol))
+    costs = evaluate_cost(trained.architecture.block, load_protocol(trained.architecture.protocol))
     assert f"| parameters | {costs['params.total']:,} |" in text
     assert f"| multiply-adds | {costs['macs.total']:,} |" in text
     assert result.metrics["bleu_signature"].replace("|", r"\|") in text and f"- seed: {result.seed}\n" in text

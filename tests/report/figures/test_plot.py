@@ -81,7 +81,7 @@ def test_the_upright_label_is_within_the_figure(scores):
     """In two lines, beside ticks of many digits."""
     table = frame([record(number, score, 100 + number, 1000) for number, score in enumerate(scores)], OBJECTIVES)
     figure = tradeoff(table, replace(SUBJECT, corpus="multi30k en-de (distilled, mixed)"), "params.total")
-    figure.canvas.draw()
+    figure.canvas.sample()
     assert figure.axes[0].yaxis.label.get_window_extent().x0 >= 0
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scalesearch.cost import cost, find_protocol
+from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.space import Space
 from scalesearch.space.assembly.architecture import UnbuildableError, assemble
 from tests.architectures import answers
@@ -80,7 +80,7 @@ def test_what_cannot_be_built_says_where_and_why(change, path: str, reason: str)
 def test_borrowed_attention_is_billed_once() -> None:
     protocol = find_protocol("forward", 4, 4, 10)
     borrow = {"share__decoder__self": "encoder.attention[i]", "share__decoder__cross": "encoder.attention[i]"}
-    own, lent = (cost(assemble(answers(**changes)).block, protocol) for changes in ({}, borrow))
+    own, lent = (evaluate_cost(assemble(answers(**changes)).block, protocol) for changes in ({}, borrow))
     attention = 4 * (8 * 8 + 8)
     assert own["params.decoder"] - lent["params.decoder"] == 2 * 2 * attention
     assert own["macs.total"] == lent["macs.total"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scalesearch.cost import Cost, cost, find_protocol
+from scalesearch.cost import CostBreakdown, evaluate_cost, find_protocol
 from scalesearch.library import find_file
 from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.space import Space, UnbuildableError, read_space
@@ -26,8 +26,8 @@ def answer(key: str, **changes: str) -> object:
     return space(**changes).single_architecture().config[key]
 
 
-def bill(**changes: str) -> Cost:
-    return cost(space(**changes).single_architecture().block, PROTOCOL)
+def bill(**changes: str) -> CostBreakdown:
+    return evaluate_cost(space(**changes).single_architecture().block, PROTOCOL)
 
 
 @pytest.mark.parametrize(("text", "sizes"), [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scalesearch.cost import cost, find_protocol, protocol_of
+from scalesearch.cost import evaluate_cost, find_protocol, load_protocol
 from scalesearch.nn import build_model
 from scalesearch.space import Space
 from scalesearch.space.schema.cost_names import OWN_VOCABULARY
@@ -29,8 +29,8 @@ def test_an_own_vocabulary_costs_what_the_built_model_has(kind: str, vocab: int)
     """And what the same architecture costs under a protocol of that vocabulary."""
     free = Space.parse(PLAIN + EMBEDDINGS[kind]).single_architecture()
     own = Space.parse(f"{PLAIN}vocab: {vocab}\n{EMBEDDINGS[kind]}").single_architecture()
-    bill = cost(own.block, protocol_of(own.protocol, source=5, target=7))
-    assert bill.values == cost(free.block, find_protocol("forward", 5, 7, vocab)).values
+    bill = evaluate_cost(own.block, load_protocol(own.protocol, source=5, target=7))
+    assert bill.values == evaluate_cost(free.block, find_protocol("forward", 5, 7, vocab)).values
     model = build_model(own.block, vocab=vocab)
     assert sum(weight.numel() for weight in model.parameters()) == bill["params.total"]
     assert {name: weight.shape for name, weight in model.named_parameters()} == {
@@ -70,8 +70,8 @@ def test_two_vocabularies_contradict_each_other() -> None:
     with refuses("bad-value", "vocab"):
         Space.parse(f"{PLAIN}vocab: 3\n")
     with refuses("given-twice", 5000):
-        protocol_of(Space.parse(f"{PLAIN}vocab: 1k\n").protocol, vocab=5000)
+        load_protocol(Space.parse(f"{PLAIN}vocab: 1k\n").protocol, vocab=5000)
     with refuses("vocab-missing"):
-        find_protocol(vocab=OWN_VOCABULARY).at(None)
+        find_protocol(vocab=OWN_VOCABULARY).with_vocab(None)
     with refuses("vocab-missing"):
-        cost(Space.parse(PLAIN).single_architecture().block, find_protocol(vocab=OWN_VOCABULARY))
+        evaluate_cost(Space.parse(PLAIN).single_architecture().block, find_protocol(vocab=OWN_VOCABULARY))

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from scalesearch.cost import protocol_of
-from scalesearch.feasible.limits import limits
+from scalesearch.cost import load_protocol
+from scalesearch.feasible.limits import collect_limits
 from scalesearch.library import find_file
 from scalesearch.study.config.reader import read_study
 from scalesearch.study.config.sections import ReferenceSpec
@@ -43,8 +43,8 @@ def test_transformer_tiny_is_the_published_one():
 def test_the_study_of_the_papers_holds_its_references_under_its_budget():
     spec = read_study(find_file("papers-multi30k", "studies"))
     found = references(spec)
-    protocol = protocol_of({**spec.space.protocol, "vocab": 8000})
-    evaluator = Evaluator(spec.space, protocol, limits(spec.space, spec.budget))
+    protocol = load_protocol({**spec.space.protocol, "vocab": 8000})
+    evaluator = Evaluator(spec.space, protocol, collect_limits(spec.space, spec.budget))
     assert [reference.label for reference in found] == ["Transformer", "PartialFormer", "Anthe", "EdgeFormer"]
     for reference in found:
         assert reference.params is not None

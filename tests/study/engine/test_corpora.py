@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from scalesearch.cost import cost, protocol_of
+from scalesearch.cost import evaluate_cost, load_protocol
 from scalesearch.data import DataSpec, Tokenizer
 from scalesearch.errors import UserError
 from scalesearch.lowering import MAX_SOURCE_TOKENS
@@ -59,7 +59,7 @@ def test_an_artefact_takes_sentences_as_long_as_the_data_s(tmp_path: Path, artef
     file = tmp_path / "long.yaml"
     text = f"study: long\n{SPACE}{REST}".replace("test: test }", "test: test, max_length: 40 }")
     file.write_text(re.sub(r"^protocol: {", f"protocol: {{ artefact: {artefact},", text, flags=re.MULTILINE))
-    assert protocol_of(protocol_settings(read_study(file))).longest == longest
+    assert load_protocol(protocol_settings(read_study(file))).max_source_length == longest
 
 
 def read(text, sets=(), name="s.yaml"):
@@ -86,7 +86,7 @@ def folder(tmp_path_factory):
 def test_each_trial_learns_from_the_text_in_its_own_vocabulary(folder):
     results = load(folder / "found")
     done = results.study.trials.having(State.COMPLETE)
-    protocol = protocol_of(results.study.meta.protocol)
+    protocol = load_protocol(results.study.meta.protocol)
     assert len(done) >= 3 and {52} < {trial.answers["vocab"] for trial in done} <= {52, *SIZES}
     for trial in done:
         place, record = results.study.trial_folder(trial), results.study.record(trial)
@@ -95,7 +95,7 @@ def test_each_trial_learns_from_the_text_in_its_own_vocabulary(folder):
         assert Tokenizer.from_file(place / "tokenizer.model").vocab_size == vocab
         architecture = read_space(place / "architecture.yaml").single_architecture()
         assert (architecture.id, architecture.vocab) == (trial.architecture, vocab)
-        bill = cost(architecture.block, protocol.at(vocab))
+        bill = evaluate_cost(architecture.block, protocol.with_vocab(vocab))
         assert {name: bill[name] for name in trial.costs} == trial.costs and modules_of(results.study, trial)
         weights = read_weights(place / "model.safetensors")
         assert sum(weight.numel() for weight in weights.values()) == trial.costs["params.total"]

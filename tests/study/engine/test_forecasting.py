@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from scalesearch.cost import cost
+from scalesearch.cost import evaluate_cost
 from scalesearch.files import write_json
 from scalesearch.schedule.rungs import NO_RUNGS, Rungs
 from scalesearch.study.config.sections import ONE, Seeds
@@ -40,7 +40,7 @@ def slow_work(folder):
     """Trains in no time, and says that it took longer with a larger model."""
     def run(place, job):
         block = architecture_of(json.loads((place / "architecture.yaml").read_text())).block
-        took = slow(cost(block, PLAN.evaluator.protocol)["macs.total"])
+        took = slow(evaluate_cost(block, PLAN.evaluator.protocol)["macs.total"])
         return {**fake_result(place, job), "efforts": {part: {"seconds": one.seconds, "cpu_seconds": one.cpu_seconds}
                                                        for part, one in took.items()}}
 
@@ -51,7 +51,7 @@ PLAN = make_plan(24)
 
 
 def measure(architecture, seconds):
-    return slow(cost(architecture.block, PLAN.evaluator.protocol)["macs.total"])
+    return slow(evaluate_cost(architecture.block, PLAN.evaluator.protocol)["macs.total"])
 
 
 def test_a_study_takes_what_was_foretold(tmp_path):

@@ -15,7 +15,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from optuna.importance import PedAnovaImportanceEvaluator
 
 from scalesearch.cli.study.group import command
-from scalesearch.cost import cost, protocol_of
+from scalesearch.cost import evaluate_cost, load_protocol
 from scalesearch.library import find_file
 from scalesearch.report.labels import readable
 from scalesearch.schedule.rungs import Rungs
@@ -271,7 +271,7 @@ def test_figures_of_its_own_stand_under_their_titles_with_ids_of_their_own(folde
 def test_the_ledger_of_a_trained_candidate_is_that_of_its_architecture_file(tmp_path):
     space = read_space(find_file("transformer", "spaces"))
     architecture = space.single_architecture()
-    bill = cost(architecture.block, protocol_of({"name": "forward", "source": 10, "target": 10, "vocab": 100}))
+    bill = evaluate_cost(architecture.block, load_protocol({"name": "forward", "source": 10, "target": 10, "vocab": 100}))
     study = StudyDir(tmp_path)
     study.create(META, "study: fake\n", "width: 8\n")
     trial = Trial(0, State.COMPLETE, architecture=architecture.id, costs=flat(bill))

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from scalesearch.cost import cost, protocol_of
-from scalesearch.cost.modules import Row, rows
+from scalesearch.cost import evaluate_cost, load_protocol
+from scalesearch.cost.modules import ModuleCost, module_costs
 from scalesearch.errors import UserError
 from scalesearch.report.figures.style import panel
 from scalesearch.report.labels import conventions, protocol_words
@@ -116,13 +116,13 @@ def config_of(study: StudyDir, trial: Trial) -> str:
     return file.read_text() if file.is_file() else ""
 
 
-def modules_of(study: StudyDir, trial: Trial) -> tuple[Row, ...]:
+def modules_of(study: StudyDir, trial: Trial) -> tuple[ModuleCost, ...]:
     """Rows of the candidate's cost. There are none where its file no longer gives the trained architecture."""
     file = study.trial_folder(trial) / "architecture.yaml"
     try:
         architecture = read_space(file).single_architecture()
     except (UserError, OSError):
         return ()
-    price = cost(architecture.block, protocol_of(study.meta.protocol).of(architecture.config))
+    price = evaluate_cost(architecture.block, load_protocol(study.meta.protocol).for_candidates(architecture.config))
     same = all(price[name] == trial.costs.get(name) for name in ("params.total", "macs.total"))
-    return tuple(rows(price, LEVELS)) if same else ()
+    return tuple(module_costs(price, LEVELS)) if same else ()

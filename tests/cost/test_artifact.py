@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from scalesearch.cost import cost, find_protocol, protocol_of
-from scalesearch.cost.artefact import artefact_bytes
-from scalesearch.cost.population import price
+from scalesearch.cost import evaluate_cost, find_protocol, load_protocol
+from scalesearch.cost.artifact import artifact_bytes
+from scalesearch.cost.population import evaluate_costs
 from scalesearch.library import find_file
 from scalesearch.nn import build_model
 from scalesearch.space import read_space
@@ -21,32 +21,32 @@ def test_weights_file_is_as_large_as_foretold(name, tmp_path) -> None:
     """To the byte but for the head, of which a twentieth of a per cent may be missing."""
     block, words = read_space(find_file(name, "spaces")).single_architecture().block, 500
     write_weights(tmp_path / "w", build_model(block, vocab=words).state_dict())
-    whole = artefact_bytes(block, protocol_of({"vocab": words, "artefact": "torch"}))
+    whole = artifact_bytes(block, load_protocol({"vocab": words, "artefact": "torch"}))
     vocabulary = round(words * (4.74 - 0.83 + 9.05))
     assert whole - vocabulary == pytest.approx((tmp_path / "w").stat().st_size, rel=1e-3)
 
 
 def test_without_a_named_format_there_is_no_such_cost() -> None:
     block = read_space(find_file("small/plain", "spaces")).single_architecture().block
-    bill = cost(block, find_protocol("forward", 5, 5, 100))
+    bill = evaluate_cost(block, find_protocol("forward", 5, 5, 100))
     assert "artefact.bytes" not in bill.values
     with refuses("no-artefact"):
         bill["artefact.bytes"]
     with refuses("unknown-artefact", "zip", "torch"):
-        protocol_of({"artefact": "zip"})
+        load_protocol({"artefact": "zip"})
 
 
 @pytest.mark.parametrize("artefact", ["ctranslate2-int8", "onnx-int8", "onnx-none", "huggingface-bf16"])
 def test_bytes_of_a_population_are_those_of_each_candidate(artefact) -> None:
     space = read_space(find_file("small/edgeformer", "spaces"))
-    widths, protocol = np.array([16, 24, 64]), protocol_of({"artefact": artefact, "vocab": 300})
+    widths, protocol = np.array([16, 24, 64]), load_protocol({"artefact": artefact, "vocab": 300})
     base = dict(space.single_architecture().config)
-    found, built = price(base | {"width": widths}, 3, protocol, ["artefact.bytes"])
-    alone = [cost(assemble(base | {"width": int(width)}).block, protocol)["artefact.bytes"] for width in widths]
+    found, built = evaluate_costs(base | {"width": widths}, 3, protocol, ["artefact.bytes"])
+    alone = [evaluate_cost(assemble(base | {"width": int(width)}).block, protocol)["artefact.bytes"] for width in widths]
     assert built.all() and found["artefact.bytes"].tolist() == alone
 
 
 def test_what_a_format_cannot_hold_cannot_be_built_under_it() -> None:
     block = read_space(find_file("small/anthe", "spaces")).single_architecture().block
     with refuses("unbuildable", "ctranslate2"):
-        cost(block, protocol_of({"artefact": "ctranslate2-int8", "vocab": 300}))
+        evaluate_cost(block, load_protocol({"artefact": "ctranslate2-int8", "vocab": 300}))

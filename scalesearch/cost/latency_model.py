@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from scalesearch.errors import UserError
 from scalesearch.files import read_json
 
-ALPHA = 0.1  # share that intervals miss
+MISCOVERAGE = 0.1  # share that intervals miss
 
 
 @dataclass(frozen=True)
-class Setup:
+class DecodingSetup:
     """How an artefact decodes while it is measured: tokens of sources and of translations, which all have as many."""
 
     batch: int = 1
@@ -34,7 +34,7 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class Fit:
+class LatencyModel:
     """A predictor of latency, linear in features of the bill.
 
     Attributes:
@@ -51,7 +51,7 @@ class Fit:
     """
 
     artefact: str
-    setup: Setup
+    setup: DecodingSetup
     clock: str
     vocab: int | str
     device: dict[str, Any]
@@ -68,7 +68,7 @@ class Fit:
     others: list[dict[str, Any]] = field(default_factory=list)
 
     @property
-    def error(self) -> float:
+    def mean_relative_error(self) -> float:
         """Mean relative error on candidates that the weights were fitted without."""
         return float(np.mean(self.residuals))
 
@@ -80,34 +80,34 @@ class Fit:
 
     def __str__(self) -> str:
         return (f"{self.artefact}, {self.setup}, {self.clock} time, {self.device.get('processor', 'unknown device')}; "
-                f"fit {self.id} of {len(self.residuals)} artefacts, held-out error {self.error:.1%}")
+                f"fit {self.id} of {len(self.residuals)} artefacts, held-out error {self.mean_relative_error:.1%}")
 
-    def predict(self, values: NDArray[np.float64]) -> Any:
+    def predict(self, features: NDArray[np.float64]) -> Any:
         """ms a sentence of features (…, features); the same to the bit for one candidate and for many."""
-        total = sum(column * weight for column, weight in zip(np.moveaxis(values, -1, 0), self.weights))
+        total = sum(column * weight for column, weight in zip(np.moveaxis(features, -1, 0), self.weights))
         return total if np.ndim(total) else float(total)
 
-    def interval(self, values: NDArray[np.float64]) -> tuple[float, float]:
+    def prediction_interval(self, features: NDArray[np.float64]) -> tuple[float, float]:
         """The 90 % interval of one candidate (jackknife+, Barber et al. 2021, with relative residuals).
 
         Infinite above where fewer than nine were measured.
         """
-        return jackknife(np.array(self.without) @ values, np.array(self.residuals))
+        return jackknife_plus_interval(np.array(self.without) @ features, np.array(self.residuals))
 
 
-def jackknife(predicted: NDArray[np.float64], residuals: NDArray[np.float64]) -> tuple[float, float]:
+def jackknife_plus_interval(leave_one_out_predictions: NDArray[np.float64], residuals: NDArray[np.float64]) -> tuple[float, float]:
     """The interval from predictions that leave one out each, and the relative residual of that one."""
     count = len(residuals)
-    low, high = math.floor(ALPHA * (count + 1)), math.ceil((1 - ALPHA) * (count + 1))
-    below, above = np.sort(predicted * (1 - residuals)), np.sort(predicted * (1 + residuals))
+    low, high = math.floor(MISCOVERAGE * (count + 1)), math.ceil((1 - MISCOVERAGE) * (count + 1))
+    below, above = np.sort(leave_one_out_predictions * (1 - residuals)), np.sort(leave_one_out_predictions * (1 + residuals))
     return max(0.0, float(below[low - 1])) if low else 0.0, float(above[high - 1]) if high <= count else math.inf
 
 
 @lru_cache
-def read_fit(path: str) -> Fit:
+def load_latency_model(path: str) -> LatencyModel:
     """Reads a fit. Raises UserError where there is none, or its numbers do not go together."""
     try:
-        fit = read_json(Path(path), Fit)
+        fit = read_json(Path(path), LatencyModel)
     except FileNotFoundError:
         raise UserError(f"latency: there is no file {path}", help="`scalesearch latency calibrate` writes one",
                         code="no-fit") from None
