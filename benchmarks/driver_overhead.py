@@ -26,9 +26,9 @@ from scalesearch.files import write_json
 from scalesearch.schedule.rungs import NO_RUNGS, Rungs
 from scalesearch.study.config.reader import read_study
 from scalesearch.study.engine.driver import Driver
-from scalesearch.study.engine.setup import load_data, open_study, sampler_of, set_up
-from scalesearch.study.executors.base import Done, Event, Job, Runner
-from scalesearch.study.optuna_sync.attributes import Exported
+from scalesearch.study.engine.setup import build_sampler, load_data, open_study, prepare_study
+from scalesearch.study.executors.base import JobDone, JobEvent, Runner, TrainingJob
+from scalesearch.study.optuna_sync.attributes import TrialExporter
 from scalesearch.study.optuna_sync.export import open_export
 
 STUDY = """
@@ -67,7 +67,7 @@ class Simulated(Runner):
     def __init__(self, slots: int, seconds: float, rungs: Rungs, real: "Clock") -> None:
         self.slots, self._seconds, self._rungs, self._real = slots, seconds, rungs, real
         self._ahead = 0.0  # simulated seconds that were jumped over
-        self._ends: list[tuple[float, int, Job, float]] = []
+        self._ends: list[tuple[float, int, TrainingJob, float]] = []
         self._free: list[float] = []  # when a worker became free
         self.thinking, self.idle, self.worst, self.starts = 0.0, 0.0, 0.0, 0
         self.marks: list[tuple[float, float, float]] = []  # when a job started: the clock, idle so far, thinking so far
@@ -77,7 +77,7 @@ class Simulated(Runner):
         """Simulated seconds."""
         return self._real() + self._ahead
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: TrainingJob) -> None:
         """A free worker begins."""
         now, took = self.clock(), self._takes(job)
         if self._free:
@@ -87,17 +87,17 @@ class Simulated(Runner):
         self.starts += 1
         self.marks.append((now, self.idle, self.thinking + self._real() - self._polled))
 
-    def poll(self, timeout: float) -> list[Event]:
+    def poll(self, timeout: float) -> list[JobEvent]:
         """What ended while the driver was thinking; where nothing did, the next that ends."""
         self.thinking += self._real() - self._polled
         self._ahead += max(0.0, self._ends[0][0] - self.clock())
-        events: list[Event] = []
+        events: list[JobEvent] = []
         now = self.clock()
         while self._ends and self._ends[0][0] <= now:
             end, _, job, _ = heapq.heappop(self._ends)
             heapq.heappush(self._free, end)
             leave(job, self._rungs)
-            events.append(Done(job))
+            events.append(JobDone(job))
         self._ahead -= self.clock() - now  # what the workers wrote costs the driver nothing
         self._polled = self._real()
         return events
@@ -105,14 +105,14 @@ class Simulated(Runner):
     def stop(self, grace: float = 10.0) -> None:
         """Nothing runs."""
 
-    def _takes(self, job: Job) -> float:
+    def _takes(self, job: TrainingJob) -> float:
         said = json.loads((job.folder / "job.json").read_text())
         rung = said.get("rung", self._rungs.n_pauses)
         rng = np.random.default_rng(job.trial)
         return float(self._seconds * rng.uniform(0.7, 1.3) * self._rungs.budget_to_rung(rung))
 
 
-def leave(job: Job, rungs: Rungs) -> None:
+def leave(job: TrainingJob, rungs: Rungs) -> None:
     """What training would leave: a loss that falls with the candidate's size, and with training."""
     said = json.loads((job.folder / "job.json").read_text())
     quality = float(np.random.default_rng(job.trial).normal(25 + job.trial % 40 / 8, 1.0))
@@ -144,10 +144,10 @@ def measure(folder: Path, kind: str, rungs: Rungs, given: argparse.Namespace, cl
     (folder / "overhead.yaml").write_text(STUDY)
     spec = replace(read_study(folder / "overhead.yaml", (f"trials={given.trials}", f"proposer={kind}")),
                    rungs=rungs, out=folder / "study")
-    ready = set_up(spec, load_data(spec), None)
+    ready = prepare_study(spec, load_data(spec), None)
     study, runner = open_study(ready), Simulated(given.workers, given.seconds, rungs, clock)
-    export = open_export(spec.storage, study, Exported(spec.space, spec.objectives), spec.objectives, print)
-    Driver(ready.plan, study, sampler_of(spec, ready.evaluator), runner, export).run()
+    export = open_export(spec.storage, study, TrialExporter(spec.space, spec.objectives), spec.objectives, print)
+    Driver(ready.plan, study, build_sampler(spec, ready.evaluator), runner, export).run()
     return runner
 
 

@@ -857,10 +857,10 @@ def stages_to_first_update(device: str) -> dict[str, float]:
 
 def stages(figures: Figures, given: argparse.Namespace) -> None:
     """Stages of a process that was started for this."""
-    before = {"python": STARTED - given.since, "import torch": TORCH_IMPORTED - STARTED,
+    before = {"python": STARTED - given.started_at, "import torch": TORCH_IMPORTED - STARTED,
               "import scalesearch": PACKAGE_IMPORTED - TORCH_IMPORTED}
     found = {name: rounded(value) for name, value in before.items()} | stages_to_first_update(given.device)
-    found["since start"] = rounded(time.time() - given.since)
+    found["since start"] = rounded(time.time() - given.started_at)
     print(json.dumps(found), flush=True)
 
 

@@ -29,17 +29,17 @@ from scalesearch.feasible.limits import collect_limits
 from scalesearch.library import find_file
 from scalesearch.samplers import SamplerSpec, make_sampler
 from scalesearch.space import read_space
-from scalesearch.study.config.objectives import objective
-from scalesearch.study.optuna_sync.view import SearchStudy
+from scalesearch.study.config.objectives import parse_objective
+from scalesearch.study.optuna_sync.search_study import SearchStudy
 from scalesearch.study.trials.evaluator import Evaluator
-from scalesearch.study.trials.event_log import now, sealed
+from scalesearch.study.trials.event_log import encode_event, utc_now
 from scalesearch.study.trials.record import make_record
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.study_meta import DataFacts, StudyMeta
 from scalesearch.study.trials.trial import State, Trial
 from scalesearch.train.result import Result
 
-OBJECTIVES = (objective("bleu", "max"), objective("params.total", "min"), objective("macs.total", "min"))
+OBJECTIVES = (parse_objective("bleu", "max"), parse_objective("params.total", "min"), parse_objective("macs.total", "min"))
 COUNTS, REPORTED = (4, 1_000, 5_000, 20_000), 1_000  # trials; those up to which the report is made
 PROPOSED = (50, 200, 1_000, 5_000, 20_000)  # trials after which --proposals asks
 ASKED = 5  # proposals of which the median is shown
@@ -56,19 +56,19 @@ def evaluator(name: str = "edge") -> Evaluator:
 
 def make(folder: Path, count: int, billed: list[Trial], given: Evaluator) -> None:
     """Writes a study of ``count`` trials into ``folder``."""
-    meta = StudyMeta(id="load", name="load", created=now(), space="s", protocol=given.protocol.to_json(),
+    meta = StudyMeta(id="load", name="load", created=utc_now(), space_hash="s", protocol=given.protocol.to_json(),
                      objectives=OBJECTIVES, recipe={}, seed=1, data=DataFacts("none", "0"), synthetic=True,
-                     trials=count, limits=(), bounds={}, versions={})
+                     total_trials=count, limits=(), bounds={}, versions={})
     study, rng, lines = StudyDir(folder), random.Random(1), list[bytes]()
     study.create(meta, "study: load\n", given.space.to_yaml())
 
     def log(**event: object) -> None:
-        lines.append(sealed({"line": len(lines) + 1, "time": now(), **event}))
+        lines.append(encode_event({"line": len(lines) + 1, "time": utc_now(), **event}))
 
     for number in range(count):
         trial = replace(billed[number % len(billed)], number=number, architecture=f"{number:012x}")
-        ends = trial.feasible and number % 3 != 0
-        state = State.PENDING if ends else State.INFEASIBLE if not trial.feasible else State.DUPLICATE
+        ends = trial.is_feasible and number % 3 != 0
+        state = State.PENDING if ends else State.INFEASIBLE if not trial.is_feasible else State.DUPLICATE
         log(event="proposed", **replace(trial, state=state).to_json())
         if not ends:
             continue
@@ -80,7 +80,7 @@ def make(folder: Path, count: int, billed: list[Trial], given: Evaluator) -> Non
         result = Result("complete", metrics={"bleu": bleu, "split": "valid"}, curve=CURVE, total_seconds=900.0)
         place = study.trial_folder(trial)
         place.mkdir(parents=True)
-        (place / "record.json").write_text(json.dumps(make_record(replace(trial, **end), meta.shared, result)))
+        (place / "record.json").write_text(json.dumps(make_record(replace(trial, **end), meta.record_fields, result)))
     study.log.file.write_bytes(b"".join(lines))
 
 
@@ -103,8 +103,8 @@ def proposal(folder: Path, given: Evaluator) -> tuple[float, float]:
     """
     trials = StudyDir(folder).load().trials
     search = SearchStudy(given.space, OBJECTIVES, trials)
-    sampler = make_sampler(SamplerSpec("bayes"), given.define, partial(given.known, objectives=OBJECTIVES),
-                           given.region, OBJECTIVES)
+    sampler = make_sampler(SamplerSpec("bayes"), given.suggest_params, partial(given.candidate_facts, objectives=OBJECTIVES),
+                           given.feasible_region, OBJECTIVES)
     taken = []
     for _ in range(2 + ASKED):
         start = time.process_time()

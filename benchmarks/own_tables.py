@@ -24,7 +24,7 @@ from scalesearch.files import write_text
 from scalesearch.library import find_file
 from scalesearch.pareto.objective import Objective
 from scalesearch.study.config.reader import read_study
-from scalesearch.study.results.results import Results, load
+from scalesearch.study.results.results import Results, load_results
 from scalesearch.study.trials.trial import State
 
 FOLDER = Path(__file__).parent / "tables"
@@ -45,10 +45,10 @@ def export(folder: Path, to: Path) -> Path:
     Raises:
         UserError: there is no study, or it left some of its space untrained.
     """
-    results = load(folder)
-    trials = results.study.trials.having(State.COMPLETE, State.FAILED)
-    if len(trials) < results.study.meta.trials:
-        raise UserError(f"{folder}: {len(trials)} of {results.study.meta.trials} candidates are trained; a table "
+    results = load_results(folder)
+    trials = results.study.trials.with_state(State.COMPLETE, State.FAILED)
+    if len(trials) < results.study.meta.total_trials:
+        raise UserError(f"{folder}: {len(trials)} of {results.study.meta.total_trials} candidates are trained; a table "
                         "needs all of them: go on with `scalesearch study run … --resume`", code="study-unfinished")
     records = [record for trial in trials if (record := results.study.record(trial))]
     loss = "valid_loss" if len({record["params"].get("vocab") for record in records}) == 1 else "valid_loss_per_char"
@@ -63,7 +63,7 @@ def _head(results: Results, first: dict[str, Any]) -> str:
     """What must be known to read the numbers."""
     meta, said = results.study.meta, first.get("metrics") or {}
     recipe = {name: value for name, value in meta.recipe.items() if value is not None}
-    facts = {"study": meta.name, "space": meta.space, "data": f"{meta.data.name} {meta.data.hash}",
+    facts = {"study": meta.name, "space": meta.space_hash, "data": f"{meta.data.name} {meta.data.hash}",
              "seed": meta.seed, "bleu": f"{said.get('bleu_signature')}, {said.get('decode')}, {said.get('split')}",
              "device": f"{first.get('device')}, {first.get('dtype')}", "protocol": json.dumps(meta.protocol),
              "recipe": json.dumps(recipe), "versions": json.dumps(first["versions"])}

@@ -56,7 +56,7 @@ def values(trial: Trial, seed: int) -> tuple[float, float, float]:
 
 def search(given: Evaluator, region: FeasibleRegion, seed: int, trials: int) -> Table:
     """(trials, objectives) values that ``bayes`` finds."""
-    sampler = make_sampler(SamplerSpec("bayes", {}, seed), given.define, partial(given.known, objectives=OBJECTIVES),
+    sampler = make_sampler(SamplerSpec("bayes", {}, seed), given.suggest_params, partial(given.candidate_facts, objectives=OBJECTIVES),
                            region, OBJECTIVES)
     study = optuna.create_study(directions=["maximize", "minimize", "minimize"], sampler=sampler)
     for _ in range(trials):

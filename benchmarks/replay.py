@@ -68,7 +68,7 @@ class Search:
 
 def _volume(trace: Trace, column: Any, at: float) -> float:
     reached = np.searchsorted(column, at * (1 + 1e-9), side="right")
-    return float(trace.volume[reached - 1]) if reached else 0.0
+    return float(trace.hypervolume[reached - 1]) if reached else 0.0
 
 
 def at_ends(table: Table, given: argparse.Namespace, ends: list[int]) -> None:
@@ -118,7 +118,7 @@ def seeds_of(given: argparse.Namespace) -> range:
 
 
 def _left(trace: Trace) -> float:
-    return 100 * (1 - float(trace.volume[-1])) if len(trace.volume) else 100.0
+    return 100 * (1 - float(trace.hypervolume[-1])) if len(trace.hypervolume) else 100.0
 
 
 def show_line(name: str, regrets: NDArray[np.float64]) -> None:
@@ -141,7 +141,7 @@ def searches(table: Table, names: list[str], seeds: range, workers: int, compute
         for seed in seeds:
             replay = Replay(table, kind and SamplerSpec(kind, {}, seed), rungs, workers, priced=priced)
             found = replay.run(compute=compute * mean)
-            traces.append(Trace(found.compute / mean, found.volume, found.ended, found.begun))
+            traces.append(Trace(found.compute / mean, found.hypervolume, found.ended, found.has_started))
         yield Search(name, traces)
 
 
@@ -172,8 +172,8 @@ def show_nearly(found: list[Search], rows: int, share: float) -> None:
 
 def _to(search: Search, share: float) -> list[float]:
     """Compute until ``share`` of the best hypervolume, of each seed that came there."""
-    return [float(trace.compute[int(np.argmax(trace.volume >= share))]) for trace in search.traces
-            if (trace.volume >= share).any()]
+    return [float(trace.compute[int(np.argmax(trace.hypervolume >= share))]) for trace in search.traces
+            if (trace.hypervolume >= share).any()]
 
 
 def show_ratios(found: list[Search], marks: list[int]) -> None:
@@ -199,11 +199,11 @@ def replay(file: Path, given: argparse.Namespace) -> list[Search]:
     print(f"\n{file.stem}: {len(table.rows)} models{said}, objectives {names}, {given.seeds} seeds, "
           f"from {given.first_seed}, {given.workers} workers; its front has {table.front} models, the best of which "
           f"has {table.share:.0%} of the hypervolume", flush=True)
-    if given.ends:
+    if given.completed_search_runs:
         print("  regret in % of searches that end after so many full trainings")
-        (foretold if given.forecast else at_ends)(table, given, given.ends)
+        (foretold if given.forecast else at_ends)(table, given, given.completed_search_runs)
         return []
-    found = list(searches(table, given.searches, seeds_of(given), given.workers, given.compute, given.priced))
+    found = list(searches(table, given.searches, seeds_of(given), given.workers, given.compute, given.has_compute_limit))
     marks = [mark for mark in MARKS if mark <= given.compute] or [max(1, int(given.compute))]
     print("  regret in % after compute of so many full trainings")
     show(found, "compute", marks)
@@ -229,7 +229,7 @@ def _table(file: Path, given: argparse.Namespace) -> tuple[Table, str]:
 def as_json(tables: dict[str, list[Search]]) -> str:
     """Every trace."""
     kept = [{"table": name, "search": search.name, "seed": seed, "compute": trace.compute.tolist(),
-             "volume": trace.volume.tolist(), "ended": trace.ended.tolist(), "begun": trace.begun.tolist()}
+             "volume": trace.hypervolume.tolist(), "ended": trace.ended.tolist(), "begun": trace.has_started.tolist()}
             for name, found in tables.items() for search in found for seed, trace in enumerate(search.traces, 1)]
     return json.dumps(kept)
 

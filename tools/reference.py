@@ -12,7 +12,7 @@ from scalesearch.space.schema.cost_names import COST_NAMES, PROTOCOL_NAMES
 from scalesearch.space.schema.type_check import describe_field
 from scalesearch.space.schema.types import SchemaField, SchemaGroup
 from scalesearch.space.space import default_schema
-from scalesearch.study.config.spec import STUDY
+from scalesearch.study.config.spec import STUDY_SCHEMA
 from scalesearch.train.recipe import PRESETS, RECIPE_SCHEMA
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
@@ -26,7 +26,7 @@ PAGES = {
     "space-language": ("Space language", OF_A_SPACE + ", ".join(f"`{name}`" for name in COST_NAMES)
                        + "; protocols are " + ", ".join(f"`{name}`" for name in PROTOCOL_NAMES) + ".", default_schema),
     "study-file": ("Study file", "`data` and `recipe` hold the keys of a [data file](data-file.md) and of a "
-                   "[recipe](recipe.md), `space` those of the [space language](space-language.md).", lambda: STUDY),
+                   "[recipe](recipe.md), `space` those of the [space language](space-language.md).", lambda: STUDY_SCHEMA),
     "recipe": ("Recipe", "A preset's name, or keys that are laid over `preset: NAME`. Presets: "
                + ", ".join(f"`{name}`" for name in PRESETS) + ".", lambda: RECIPE_SCHEMA),
     "data-file": ("Data file", "Keys at the top of the file, or beneath `data:`.", lambda: DATA_SCHEMA),

@@ -77,7 +77,7 @@ def left(table: Any, shares: Sequence[float], done: NDArray[np.int64], end: int)
         at[row] = shares[level]
         if level == len(shares) - 1 and not table.rows[row].failed:
             rows.append(row)
-    return 100 * (1 - table.volume(table.values(rows)) / table.best)
+    return 100 * (1 - table.hypervolume(table.values(rows)) / table.best)
 
 
 def main(search: Callable[[Task, int], Done]) -> None:

@@ -67,7 +67,7 @@ def front_parts(results: Results) -> Iterator[Table | str]:
     yield as_table(texts(results.front, results.objectives), title=title, lines=True)
     yield from architectures(results.front, results.params)
     yield from results.notes()
-    yield from results.verdict.sentences()
+    yield from results.seed_analysis.sentences()
     if volume := results.hypervolume():
         corner = ", ".join(f"{name} {value:,.6g}" for name, value in zip(results.objectives, volume[1]))
         yield f"Hypervolume {volume[0]:.6g} against the reference point {corner}."

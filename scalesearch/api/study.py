@@ -35,7 +35,7 @@ def study(source: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | 
     """The study that a file, the name of a shipped one, or a mapping of its keys describes; nothing is run yet.
 
     Args:
-        source: a folder of a study is opened as :func:`load` does.
+        source: a folder of a study is opened as :func:`load_results` does.
         settings, more: keys in place of the file's, such as ``{"recipe.steps": 500}`` or ``trials=4``.
         out: the study's folder, in place of ``runs/NAME``.
 
@@ -49,7 +49,7 @@ def study(source: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | 
     """
     if not isinstance(source, Mapping) and (Path(source) / "study.json").is_file():
         return Study(Path(source))
-    from scalesearch.study.config.reader import one_at_a_time, parse_study, read_study
+    from scalesearch.study.config.reader import limit_to_one_worker, parse_study, read_study
 
     given = dict(flat({**(settings or {}), **more}))
     sets, folder = [f"{key}={value}" for key, value in given.items()], None if out is None else Path(out)
@@ -58,7 +58,7 @@ def study(source: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | 
         spec = parse_study(text, Path("<python>"), sets, folder)
     else:
         spec = read_study(find_file(str(source), "studies"), sets, folder)
-    spec = one_at_a_time(spec, given, lambda text: None)
+    spec = limit_to_one_worker(spec, given, lambda text: None)
     return Study(Path(spec.out or ""), spec)
 
 
@@ -115,30 +115,30 @@ class Study(Shown):
         """
         place = None if fork is None else Path(fork)
         if self.spec is None:
-            from scalesearch.study.config.command import read_begun
+            from scalesearch.study.config.command import read_started_study
 
             place = place and place.absolute()
             with chdir("."):  # to come back to: what is read goes to where the study was run
-                begun = Study(self.folder.absolute(), read_begun(self.folder))
+                begun = Study(self.folder.absolute(), read_started_study(self.folder))
                 return begun.run(callbacks, resume=resume, fork=place, measure=measure, quiet=quiet)
         spec = self.spec
         require_packages("optuna", "pandas", "matplotlib", *(["ray"] if spec.backend == "ray" else []))
-        from scalesearch.study.config.reader import at_its_place
+        from scalesearch.study.config.reader import with_position
         from scalesearch.study.engine.run import launch
         from scalesearch.terminal import open_console
 
         try:
             launch(spec, resume, open_console(file=StringIO() if quiet else None), place, measure, callbacks)
         except UserError as error:
-            raise at_its_place(error, spec) from None
+            raise with_position(error, spec) from None
         return Study(place or self.folder, spec)
 
     @property
     def results(self) -> Results:
         """Everything found so far, read anew."""
-        from scalesearch.study.results.results import load
+        from scalesearch.study.results.results import load_results
 
-        return load(self.folder)
+        return load_results(self.folder)
 
     def front(self) -> pd.DataFrame:
         """The trials that no other dominates, from the cheapest; units of its columns are in ``attrs["units"]``."""
@@ -165,10 +165,10 @@ class Study(Shown):
         """
         require_packages("pandas", "matplotlib")
         from scalesearch.report.figures.plot import tradeoff
-        from scalesearch.study.results.publish import costs_drawn
+        from scalesearch.study.results.publish import plotted_costs
 
         results = self.results
-        x, y = x or costs_drawn(results)[0], y or results.main_metric
+        x, y = x or plotted_costs(results)[0], y or results.main_metric
         table = results.table
         for name in (x, y):
             if name not in table or not table.loc[table["state"] == "complete", name].notna().any():
@@ -189,18 +189,18 @@ class Study(Shown):
         Raises:
             UserError: nothing is finished, nothing meets the condition, or it is of scores on test.
         """
-        from scalesearch.study.results.choice import choose
+        from scalesearch.study.results.selection import select_trial
 
         results = self.results
-        number, why = choose(results, objective, None, under)
+        number, why = select_trial(results, objective, None, under)
         return Model(results.study.trial_folder(results.study.trials[number]), f"trial {number}, {why}")
 
     def model(self, trial: int) -> Model:
         """The model of a finished trial, by its number."""
-        from scalesearch.study.results.choice import choose
+        from scalesearch.study.results.selection import select_trial
 
         results = self.results
-        choose(results, None, trial)
+        select_trial(results, None, trial)
         return Model(results.study.trial_folder(results.study.trials[trial]), f"trial {trial}")
 
     @in_python()
@@ -220,7 +220,7 @@ class Study(Shown):
             yield f"study {self.spec.name if self.spec else ''} in {self.folder}: not begun"
             if self.spec:
                 ways = ", ".join(f"{one.name} {one.direction}" for one in self.spec.objectives)
-                yield f"{ways}; {self.spec.amount if self.spec.rows is None else f'{len(self.spec.rows.rows)} rows'}"
+                yield f"{ways}; {self.spec.trials_text if self.spec.architectures is None else f'{len(self.spec.architectures.architectures)} rows'}"
                 yield f"recipe: {self.spec.recipe.describe()}"
             return
         from scalesearch.api.frames import parts_of

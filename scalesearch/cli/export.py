@@ -66,10 +66,10 @@ def _chosen(model: str, trial: int | None, best: str | None, under: str | None) 
         return Path(model), Path(model).resolve().name, model
     require_packages("optuna", "pandas")
     from scalesearch.cli.study.show import load_study
-    from scalesearch.study.results.choice import choose
+    from scalesearch.study.results.selection import select_trial
 
     if trial is not None and (best, under) != (None, None):
         raise UserError("TRIAL chooses, and so do --best and --under; give one", code="options-conflict")
     results = load_study(model)
-    number, why = choose(results, best, trial, under)
+    number, why = select_trial(results, best, trial, under)
     return results.study.trial_folder(results.study.trials[number]), str(number), f"trial {number}, {why}"

@@ -76,7 +76,7 @@ def check_output_projections(specimen: BlockSample) -> None:
     Raises:
         AssertionError: it does not.
     """
-    built, ends = build_module(specimen.block, vocab=V).requires_grad_(False), specimen.block.ends  # type: ignore[attr-defined]
+    built, ends = build_module(specimen.block, vocab=V).requires_grad_(False), specimen.block.completed_search_runs  # type: ignore[attr-defined]
     for name in (name for name in ends if name.partition(".")[0] in specimen.block.parts()):
         for weight in built.get_submodule(name).parameters():
             weight.zero_()

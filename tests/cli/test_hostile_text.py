@@ -21,8 +21,8 @@ from scalesearch.errors import UserError
 from scalesearch.report.figures.style import canvas, name_in, save
 from scalesearch.report.text_tables import to_csv, to_latex, to_markdown
 from scalesearch.study.config.sections import Seeds
-from scalesearch.study.executors.worker import finish
-from scalesearch.study.trials.plan import Reference
+from scalesearch.study.executors.worker import finish_job
+from scalesearch.study.trials.plan import FixedArchitecture
 from scalesearch.terminal import CONTROL_CHARACTERS, escape_control_characters, open_console, print_text
 from tests.study.fakes import META, architecture_of, fake_result, make_driver, make_plan
 from tests.study.pages import Page, revise
@@ -86,14 +86,14 @@ def work(reason, folder):
         width = json.loads((place / "architecture.yaml").read_text())["width"]
         return {"state": "failed", "reason": reason} if width == max(WIDTHS) else fake_result(place, job)
 
-    finish(Path(folder), result)
+    finish_job(Path(folder), result)
 
 
 def make_study(folder, texts, **changes):
     """A study of which name, labels, reasons, corpus and signature are ``texts``."""
     name, corpus, reason, *labels = texts
     sheets = [{"width": width, "depth": 2, "kind": "plain"} for width in WIDTHS]
-    named = tuple(Reference(label, architecture_of(sheet), sheet) for label, sheet in zip(labels, sheets))
+    named = tuple(FixedArchitecture(label, architecture_of(sheet), sheet) for label, sheet in zip(labels, sheets))
     plan = make_plan(3, references=named, seeds=Seeds(1, 0, references=2))
     make_driver(folder, plan, partial(work, reason)).run()
     revise(folder, name=name, data=replace(META.data, name=corpus), limits=(escape_control_characters(reason),), **changes)

@@ -96,5 +96,5 @@ def test_a_candidate_of_a_study_has_it_and_one_that_the_format_cannot_hold_is_in
     space = Space.parse("width: 16\nencoder: { residual_scores: none | global }\ndecoder: { depth: 1 }\n")
     evaluator = Evaluator(space, load_protocol({"vocab": 60, "latency": fit_file(tmp_path, "ctranslate2-int8")}), ())
     held, refused = (evaluator.evaluate({"encoder.residual_scores": scores}) for scores in ("none", "global"))
-    assert held.feasible and held.costs["latency.predicted"] > 0
-    assert not refused.feasible and "ctranslate2" in refused.reason
+    assert held.is_feasible and held.costs["latency.predicted"] > 0
+    assert not refused.is_feasible and "ctranslate2" in refused.reason

@@ -162,7 +162,7 @@ def test_an_artefact_without_our_weights_translates_and_is_scored(trained_folder
             split, trained, search))
         said = run(translate_verb, tmp_path / "out", "--beam", beam, text=LINES).stdout
         assert said.splitlines() == [best for _, ((best, _), *_) in wanted]
-    sides = ["--source", f"{corpus.spec.valid[0]}.en", "--target", f"{corpus.spec.valid[0]}.de", "--beam", 1, "--json"]
+    sides = ["--source", f"{corpus.spec.validation_loss[0]}.en", "--target", f"{corpus.spec.validation_loss[0]}.de", "--beam", 1, "--json"]
     model, = json.loads(run(score_verb, tmp_path / "out", *sides).stdout)["models"]
     assert model["bleu"]["score"] == found.verification["model"]["bleu"]
 

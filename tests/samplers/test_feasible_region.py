@@ -179,10 +179,10 @@ def test_an_impossible_budget_is_known_as_such():
 def test_in_a_thin_space_no_sampler_wastes_its_proposals(name):
     """About one draw in 200 is feasible; at most one proposal in two may not be, and that only to learn from it."""
     search = Searched(name, space=thin_space()).run(8 if name == "gp" else 16)
-    assert draws("thin").share < 0.01 and len(search.begun) == (8 if name == "gp" else 16)
+    assert draws("thin").share < 0.01 and len(search.has_started) == (8 if name == "gp" else 16)
     infeasible = sum(map(is_infeasible, search.trials))
-    assert infeasible <= (len(search.begun) if name == "tpe" else 0)
-    assert name == "grid" or len(search.trials) - len(search.begun) - infeasible <= 4  # a list has every sheet
+    assert infeasible <= (len(search.has_started) if name == "tpe" else 0)
+    assert name == "grid" or len(search.trials) - len(search.has_started) - infeasible <= 4  # a list has every sheet
 
 
 @pytest.mark.parametrize("space", [SMALL, THIN, ENDLESS])

@@ -31,15 +31,15 @@ def evaluator(name: str) -> Evaluator:
 @pytest.mark.parametrize("name", BUDGET)
 def test_each_sheet_costs_what_it_costs_alone(name: str) -> None:
     given, rng, drawn = evaluator(name), np.random.default_rng(1), random.Random(1)
-    bulk = given.region.neighbor_sampler
+    bulk = given.feasible_region.neighbor_sampler
     assert bulk is not None
     seen = 0
     for _ in range(4):
-        parent = given.region.sample_feasible(drawn)
+        parent = given.feasible_region.sample_feasible(drawn)
         sheets = bulk.sample_neighbors(parent, NAMES, 60, rng)
         for sheet, costs in random.Random(0).sample(sheets, min(6, len(sheets))):
             known = given.evaluate(decode_params(given.space, sheet.params).params)
-            assert known.feasible and [known.costs[name] for name in NAMES] == costs
+            assert known.is_feasible and [known.costs[name] for name in NAMES] == costs
             assert all(contains(sheet.distributions[key], value) for key, value in sheet.params.items())
             seen += sheet.key != parent.key
     assert seen > 5
@@ -47,8 +47,8 @@ def test_each_sheet_costs_what_it_costs_alone(name: str) -> None:
 
 def test_words_are_kept_and_numbers_are_near() -> None:
     given = evaluator("flagship")
-    parent = given.region.sample_feasible(random.Random(2))
-    neighbors = given.region.neighbor_sampler.sample_neighbors(parent, NAMES, 200, np.random.default_rng(2))
+    parent = given.feasible_region.sample_feasible(random.Random(2))
+    neighbors = given.feasible_region.neighbor_sampler.sample_neighbors(parent, NAMES, 200, np.random.default_rng(2))
     sheets = [sheet for sheet, _ in neighbors]
     words = [name for name, its in parent.distributions.items() if isinstance(its, CategoricalDistribution)]
     assert words and len({sheet.key for sheet in sheets}) > 20
@@ -60,18 +60,18 @@ def test_words_are_kept_and_numbers_are_near() -> None:
 
 def test_the_same_generator_gives_the_same_sheets() -> None:
     given = evaluator("edge")
-    parent = given.region.sample_feasible(random.Random(3))
-    one, other = ([(sheet.key, costs) for sheet, costs in given.region.neighbor_sampler.sample_neighbors(
+    parent = given.feasible_region.sample_feasible(random.Random(3))
+    one, other = ([(sheet.key, costs) for sheet, costs in given.feasible_region.neighbor_sampler.sample_neighbors(
         parent, NAMES, 50, np.random.default_rng(7))] for _ in range(2))
     assert one and one == other
 
 
 def test_params_that_are_not_the_spaces_stay_as_they_are() -> None:
     given = evaluator("edge")
-    parent = given.region.sample_feasible(random.Random(3))
+    parent = given.feasible_region.sample_feasible(random.Random(3))
     more = Candidate({**parent.params, "recipe.lr": 0.004},
                      {**parent.distributions, "recipe.lr": FloatDistribution(0, 1)})
-    neighbors = given.region.neighbor_sampler.sample_neighbors(more, NAMES, 20, np.random.default_rng(1))
+    neighbors = given.feasible_region.neighbor_sampler.sample_neighbors(more, NAMES, 20, np.random.default_rng(1))
     sheets = [sheet for sheet, _ in neighbors]
     assert sheets and all(sheet.params["recipe.lr"] == 0.004 for sheet in sheets)
     assert all(sheet.params.keys() == sheet.distributions.keys() for sheet in sheets)
@@ -79,9 +79,9 @@ def test_params_that_are_not_the_spaces_stay_as_they_are() -> None:
 
 def test_what_has_no_list_of_values_stays_as_it_is() -> None:
     given, rng = evaluator("anthe"), random.Random(0)  # its chains have any ratio
-    parent = next(sheet for _ in range(50) if (sheet := given.region.sample_feasible(rng)) and any(
+    parent = next(sheet for _ in range(50) if (sheet := given.feasible_region.sample_feasible(rng)) and any(
         isinstance(its, FloatDistribution) for its in sheet.distributions.values()))
-    neighbors = given.region.neighbor_sampler.sample_neighbors(parent, NAMES, 50, np.random.default_rng(1))
+    neighbors = given.feasible_region.neighbor_sampler.sample_neighbors(parent, NAMES, 50, np.random.default_rng(1))
     sheets = [sheet for sheet, _ in neighbors]
     ratios = {name for name, its in parent.distributions.items() if isinstance(its, FloatDistribution)}
     assert len(sheets) > 10

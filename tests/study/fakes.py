@@ -21,28 +21,28 @@ from scalesearch.samplers import SamplerSpec, make_sampler
 from scalesearch.space.assembly.architecture import ModelSpec
 from scalesearch.space.syntax.diagnostics import UnbuildableError
 from scalesearch.space.syntax.parameters import Choice, FloatRange, IntRange
-from scalesearch.study.config.objectives import objective
+from scalesearch.study.config.objectives import parse_objective
 from scalesearch.study.engine.driver import Driver
 from scalesearch.study.executors.local import InProcessRunner
-from scalesearch.study.executors.worker import finish
-from scalesearch.study.optuna_sync.attributes import Exported
+from scalesearch.study.executors.worker import finish_job
+from scalesearch.study.optuna_sync.attributes import TrialExporter
 from scalesearch.study.optuna_sync.export import open_export
 from scalesearch.study.trials.callback import Callback, Callbacks
 from scalesearch.study.trials.evaluator import Evaluator
-from scalesearch.study.trials.plan import Plan
+from scalesearch.study.trials.plan import StudyPlan
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.study_meta import DataFacts, StudyMeta
 from tests.study.slow_work import wait_for_leave
 
-OBJECTIVES = (objective("bleu", "max"), objective("params.total", "min"))
+OBJECTIVES = (parse_objective("bleu", "max"), parse_objective("params.total", "min"))
 WIDTH, DEPTH = IntRange(8, 64, 8), Choice((4, 1, 2, 8))
 KIND, SLOPE = Choice(("plain", "gated")), FloatRange(0.5, 2.0)
 
 
 META = StudyMeta(
-    id="fake-1", name="fake", created="2026-01-01T00:00:00.000+00:00", space="f00", objectives=OBJECTIVES, seed=1,
+    id="fake-1", name="fake", created="2026-01-01T00:00:00.000+00:00", space_hash="f00", objectives=OBJECTIVES, seed=1,
     protocol={"name": "forward", "source": 10, "target": 10, "vocab": 100, "counts": {"mac": 1}}, recipe={},
-    data=DataFacts("toy", "abc"), synthetic=True, trials=6, limits=("params.total <= 6000",),
+    data=DataFacts("toy", "abc"), synthetic=True, total_trials=6, limits=("params.total <= 6000",),
     bounds={"params.total": 6000}, versions={},
 )
 
@@ -126,7 +126,7 @@ def fake_result(folder, job):
 
 def fake_work(folder):
     """Trains in no time."""
-    finish(Path(folder), fake_result)
+    finish_job(Path(folder), fake_result)
 
 
 def breaking_work(folder):
@@ -141,15 +141,15 @@ def breaking_work(folder):
 def make_plan(trials=6, most=6000, **changes):
     """A plan over the fake space."""
     evaluator = Evaluator(FakeSpace(), find_protocol("forward", 10, 10, 100), (limit(most=most),))
-    plan = Plan(evaluator, OBJECTIVES, trials, job={"threads": 1}, shared=META.shared, max_proposals=300)
+    plan = StudyPlan(evaluator, OBJECTIVES, trials, job_template={"threads": 1}, record_fields=META.record_fields, max_proposals=300)
     return replace(plan, **changes)
 
 
 def make_sampler_of(plan, kind="tpe", seed=1):
     """The sampler that proposes for ``plan``, with four trials before a model is trusted."""
     few = {"population_size": 6} if kind == "nsga2" else {"n_startup_trials": 4}
-    return make_sampler(SamplerSpec(kind, few, seed), plan.evaluator.define,
-                        partial(plan.evaluator.known, objectives=OBJECTIVES), plan.evaluator.region, OBJECTIVES,
+    return make_sampler(SamplerSpec(kind, few, seed), plan.evaluator.suggest_params,
+                        partial(plan.evaluator.candidate_facts, objectives=OBJECTIVES), plan.evaluator.feasible_region, OBJECTIVES,
                         plan.rungs.shares)
 
 
@@ -160,7 +160,7 @@ def make_driver(folder, plan=None, work=fake_work, kind="tpe", seed=1, runner=No
         study.create(META, "study: fake\n", "width: 8\n")
     study.log.repair()
     study.load()
-    exported = Exported(plan.evaluator.searched, OBJECTIVES)
+    exported = TrialExporter(plan.evaluator.searched, OBJECTIVES)
     export = storage is not False and open_export(storage, study, exported, OBJECTIVES, view.message)
     driver = Driver(plan, study, make_sampler_of(plan, kind, seed), runner or InProcessRunner(work),
                     Callbacks(view, export) if export else view)

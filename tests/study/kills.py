@@ -22,9 +22,9 @@ from pathlib import Path
 from scalesearch.schedule.rungs import NO_RUNGS, Rungs
 from scalesearch.study.config.sections import Resources
 from scalesearch.study.executors import lease
-from scalesearch.study.executors.base import Crashed, Done, Runner
+from scalesearch.study.executors.base import JobCrashed, JobDone, Runner
 from scalesearch.study.trials.study_dir import StudyDir
-from scalesearch.study.trials.trial import Kind, State
+from scalesearch.study.trials.trial import EventType, State
 from tests.processes import HANG
 from tests.study import slow_work
 from tests.study.slow_work import alive
@@ -66,7 +66,7 @@ class ProcessRunner(Runner):
 
     def _end(self, process):
         job = self._running.pop(process)
-        return Done(job) if process.returncode == 0 else Crashed(job, f"exit status {process.returncode}")
+        return JobDone(job) if process.returncode == 0 else JobCrashed(job, f"exit status {process.returncode}")
 
 
 def make_runner(backend):
@@ -92,7 +92,7 @@ def driver_of(folder, backend, trials, seconds, kind):
 
 def drive(folder, backend, trials, seconds, kind):
     """What a driver's process does."""
-    with StudyDir(Path(folder)).owned():
+    with StudyDir(Path(folder)).exclusive():
         print(driver_of(folder, backend, int(trials), float(seconds), kind).run(), flush=True)
 
 
@@ -270,8 +270,8 @@ class Killed:
         if kind == ALL:
             return list(family)
         if kind == WORKER:
-            holders = (lease.read(path.parent) for path in self.folder.glob("trials/*/lease.json"))
-            found = {holder and holder.process for holder in holders}
+            holders = (lease.read_holder(path.parent) for path in self.folder.glob("trials/*/lease.json"))
+            found = {holder and holder.pid for holder in holders}
             ours = {pid for pid, birth in self._pids.items() if birth == _birth(pid)}  # orphans too
             busy = sorted(pid for pid in found & ours if pid != self.process.pid and alive(pid))
             return [self.rng.choice(busy)] if busy else []
@@ -350,7 +350,7 @@ class Killed:
         ended = Counter()
         for line in self.log.splitlines():
             event = json.loads(line)
-            if event["event"] in (Kind.ENDED, Kind.RUNG):
+            if event["event"] in (EventType.ENDED, EventType.RUNG):
                 key = (event["trial"], event["event"], event.get("rung"))
                 ended[key] += 1
                 if ended[key] > 1:
@@ -387,7 +387,7 @@ class Killed:
 
 
 def _raylet(node):
-    return node.all_processes["raylet"][0].process.pid
+    return node.all_processes["raylet"][0].pid.pid
 
 
 def _birth(pid):
@@ -437,8 +437,8 @@ def check(killed):
     """Raises AssertionError unless every candidate's values are its own and nothing is left over."""
     trials = StudyDir(killed.folder).load().trials
     assert not [kill for kill in killed.kills if kill.losses or kill.duplicates], summary(killed.kills)
-    assert not trials.having(State.PENDING, "failed") and not killed.remained, (killed.remained, killed._words())
-    for trial in trials.having(State.COMPLETE):
+    assert not trials.with_state(State.PENDING, "failed") and not killed.remained, (killed.remained, killed._words())
+    for trial in trials.with_state(State.COMPLETE):
         assert trial.values["bleu"] == slow_work.score(trial.params)
         record = json.loads((StudyDir(killed.folder).trial_folder(trial) / "record.json").read_text())
         assert record["values"] == trial.values and record["trial"] == trial.number

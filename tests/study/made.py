@@ -8,10 +8,10 @@ from dataclasses import replace
 from rich.console import Console
 
 from scalesearch.study.monitor import heartbeat
-from scalesearch.study.monitor.eta import Situation
+from scalesearch.study.monitor.eta import ProgressState
 from scalesearch.study.monitor.events import LogFollower
 from scalesearch.study.monitor.heartbeat import RUNNING
-from scalesearch.study.monitor.render import draw
+from scalesearch.study.monitor.render import render_snapshot
 from scalesearch.study.monitor.running import running_trials
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State, Trial
@@ -54,17 +54,17 @@ class Made:
 
     def owned(self, **facts):
         facts = {"state": RUNNING, "host": "far", "machine": "other", "process": 1, "workers": 2, **facts}
-        (self.study.folder / heartbeat.FILE).write_text(json.dumps(facts))
+        (self.study.folder / heartbeat.OWNER_FILE).write_text(json.dumps(facts))
 
     def situation(self, wanted, **meta):
-        self.study.revise(**meta)
-        study = StudyDir(self.study.folder).look()
+        self.study.update_meta(**meta)
+        study = StudyDir(self.study.folder).read_meta()
         LogFollower(study).update()
-        return Situation(study.trials, wanted, study.meta, running_trials(study))
+        return ProgressState(study.trials, wanted, study.meta, running_trials(study))
 
 
 def drawn(shown, width, height=None):
     """What a terminal of that size shows."""
     console = Console(file=io.StringIO(), width=width)
-    console.print(draw(shown, width, height))
+    console.print(render_snapshot(shown, width, height))
     return console.file.getvalue()

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from scalesearch.study.config.sections import Seeds
-from scalesearch.study.executors.worker import finish
-from scalesearch.study.replicates.allocation import next_training
-from scalesearch.study.replicates.replicated import Replicated
+from scalesearch.study.executors.worker import finish_job
+from scalesearch.study.replicates.allocation import next_replicate
+from scalesearch.study.replicates.replicated import ReplicatedTrial
 from scalesearch.study.trials.trial import State, Trial
 from tests.study.fakes import OBJECTIVES, make_driver, make_plan, score
 from tests.study.slow_work import wait_for_leave
@@ -36,7 +36,7 @@ def noisy_result(folder, job, sd=1.0):
 
 def noisy_work(folder):
     """Trains in no time."""
-    finish(Path(folder), noisy_result)
+    finish_job(Path(folder), noisy_result)
 
 
 def seeded_plan(trials=6, seeds=SEEDS, **changes):
@@ -49,13 +49,13 @@ def replicated(number, costs, *scores, pending=0, failed=0):
     complete = [(State.COMPLETE, {**costs, **one}) for one in scores]
     others = [(State.PENDING, None)] * pending + [(State.FAILED, None)] * failed
     first, *further = (Trial(number, state, costs=costs, values=values) for state, values in (*complete, *others))
-    return Replicated(first, tuple(further))
+    return ReplicatedTrial(first, tuple(further))
 
 
 def again(one, bleu):
     """A candidate with one more seed."""
     first = one.first
-    return Replicated(first, (*one.further, replace(first, values={**first.costs, "bleu": bleu})))
+    return ReplicatedTrial(first, (*one.replicates, replace(first, values={**first.costs, "bleu": bleu})))
 
 
 def drawn(truth, sd, rng, count=1):
@@ -67,7 +67,7 @@ def drawn(truth, sd, rng, count=1):
 def confirmed(candidates, truth, sd, rng, seeds, objectives=OBJECTIVES):
     """What becomes of ``candidates`` when all that is asked for is trained; and what was asked for."""
     candidates, asked = list(candidates), []
-    while (chosen := next_training(candidates, objectives, seeds)) is not None:
+    while (chosen := next_replicate(candidates, objectives, seeds)) is not None:
         asked.append(chosen)
         candidates[chosen.number] = again(candidates[chosen.number], rng.gauss(truth[chosen.number], sd))
     return candidates, asked

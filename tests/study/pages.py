@@ -5,10 +5,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from scalesearch.study.config.rows import Reference
-from scalesearch.study.executors.worker import finish
+from scalesearch.study.config.fixed_architectures import FixedArchitecture
+from scalesearch.study.executors.worker import finish_job
 from scalesearch.study.results.page.render import write_page
-from scalesearch.study.results.results import load
+from scalesearch.study.results.results import load_results
 from scalesearch.study.trials.study_dir import StudyDir
 from tests.study.fakes import architecture_of, fake_result, make_driver, make_plan
 
@@ -72,7 +72,7 @@ class Page(HTMLParser):
 
 def page_of(folder, to=None):
     """The study's page, written and read."""
-    return Page(write_page(load(Path(folder)), Path(to or Path(folder) / "report.html")))
+    return Page(write_page(load_results(Path(folder)), Path(to or Path(folder) / "report.html")))
 
 
 def curved_result(folder, job):
@@ -86,13 +86,13 @@ def curved_result(folder, job):
 
 def curved_work(folder):
     """Trains in no time."""
-    finish(Path(folder), curved_result)
+    finish_job(Path(folder), curved_result)
 
 
 def study(folder, trials=10, **changes):
     """A finished study with a reference whose name would break a careless page."""
     large = {"width": 64, "depth": 4, "kind": "plain"}
-    plan = make_plan(trials, references=(Reference(HOSTILE, architecture_of(large), large),), **changes)
+    plan = make_plan(trials, references=(FixedArchitecture(HOSTILE, architecture_of(large), large),), **changes)
     make_driver(folder, plan, curved_work).run()
     return Path(folder)
 
@@ -101,7 +101,7 @@ def references_only(folder, architectures=None, params=None, **changes):
     """A finished study of named architectures, which searches nothing; ``params`` None: from outside its space."""
     sheets = architectures or {"small": {"width": 16, "depth": 2, "kind": "plain"},
                                HOSTILE: {"width": 64, "depth": 4, "kind": "plain"}}
-    named = tuple(Reference(name, architecture_of(sheet), params) for name, sheet in sheets.items())
+    named = tuple(FixedArchitecture(name, architecture_of(sheet), params) for name, sheet in sheets.items())
     make_driver(folder, make_plan(0, references=named, **changes), curved_work).run()
     revise(folder, trials=len(named))
     return Path(folder)
@@ -109,4 +109,4 @@ def references_only(folder, architectures=None, params=None, **changes):
 
 def revise(folder, **changed):
     """Has ``study.json`` say something else."""
-    StudyDir(Path(folder)).load().revise(**changed)
+    StudyDir(Path(folder)).load().update_meta(**changed)

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from scalesearch.study.executors.worker import finish
+from scalesearch.study.executors.worker import finish_job
 
 STEP = 0.05  # seconds
 
@@ -82,7 +82,7 @@ def train(folder, job):
 
 def work(folder):
     """What a worker does."""
-    finish(Path(folder), train)
+    finish_job(Path(folder), train)
 
 
 if __name__ == "__main__":

@@ -44,15 +44,15 @@ def audit(results: Results, architectures: int, rates: str, rules: str, share: f
     from scalesearch.study.config.sections import Resources
     from scalesearch.study.engine import audit as engine
     from scalesearch.study.executors.factory import make_runner
-    from scalesearch.study.results.audit import Settings, job_of
+    from scalesearch.study.results.audit import AuditSettings, study_job
 
     console = open_console(stderr=as_json)
-    plan = engine.plan_of(results, Settings(architectures, _rates(rates), _words(rules), share, until))
+    plan = engine.load_or_make_plan(results, AuditSettings(architectures, _rates(rates), _words(rules), share, until))
     if dry_run:
-        print_json({**asdict(plan), "trainings": plan.trainings, "stretches": plan.stretches,
+        print_json({**asdict(plan), "trainings": plan.total_runs, "stretches": plan.stretches,
                     "cpu_seconds": plan.cpu_seconds}) if as_json else _show_plan(plan)
         return
-    job = job_of(results.study)
+    job = study_job(results.study)
     resources = Resources(threads_per_trial=job["threads"], nice=job.get("nice", 0), address=address,
                           processes_per_trial=job.get("processes", 1))
     backend = "ray" if workers > 1 or address else "inprocess"
@@ -60,7 +60,7 @@ def audit(results: Results, architectures: int, rates: str, rules: str, share: f
         require_packages("ray")
     runner = make_runner(backend, workers, resources)
     with interrupt_on_signal():
-        found = engine.audit(results, plan, runner, lambda line: print_text(line, console))
+        found = engine.run_audit(results, plan, runner, lambda line: print_text(line, console))
     print_json(found.to_json()) if as_json else _show(found)
 
 
@@ -81,9 +81,9 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _show_plan(plan: AuditPlan) -> None:
-    print_text(make_table(("trial", "kinds"), [(member.folder, ", ".join(member.kinds)) for member in plan.members]))
-    print_text(f"Would train {len(plan.members)} architectures by {len(plan.options)} recipes, {plan.trainings} trainings of "
-        f"{plan.settings.share:g} of the study's length: at most {plan.effort * len(plan.members):.1f} full trainings "
+    print_text(make_table(("trial", "kinds"), [(member.folder, ", ".join(member.groups)) for member in plan.architectures]))
+    print_text(f"Would train {len(plan.architectures)} architectures by {len(plan.options)} recipes, {plan.total_runs} trainings of "
+        f"{plan.settings.budget_share:g} of the study's length: at most {plan.full_runs_per_architecture * len(plan.architectures):.1f} full trainings "
         f"in all, about {plan.cpu_seconds / 60:.1f} CPU-minutes")
 
 

@@ -58,24 +58,24 @@ for _verb in (run.run, audit.audit, tables.compare, tables.table, tables.scaling
 @json_option
 def status(study: str, out: Path | None, as_json: bool) -> None:
     """How far a study is: done, running, failed; the best so far."""
-    from scalesearch.study.monitor.render import draw
-    from scalesearch.study.monitor.snapshot import Watch
-    from scalesearch.study.results.results import load, results_of
+    from scalesearch.study.monitor.render import render_snapshot
+    from scalesearch.study.monitor.snapshot import StudyWatcher
+    from scalesearch.study.results.results import load_results, make_results
     from scalesearch.study.trials.trial import State
 
-    watched = Watch(folder_of(study, out))
-    shown = watched.look()
-    results = load(watched.study.folder) if shown.problem else results_of(watched.study)
+    watched = StudyWatcher(folder_of(study, out))
+    shown = watched.snapshot()
+    results = load_results(watched.study.folder) if shown.problem else make_results(watched.study)
     if as_json:
         found = shown.to_json()
         print_json({**found, **as_json_of(results), "teacher_at_work": found["teacher"]})
         return
     console = console_for_once()
-    console.print(draw(shown, console.width))
+    console.print(render_snapshot(shown, console.width))
     for line in results.warnings():
         print_text(line, console)
     show_proxies(results, console)
-    for trial in results.study.trials.having(State.FAILED):
+    for trial in results.study.trials.with_state(State.FAILED):
         print_text(f"trial {trial.number} failed: {trial.reason}", console)
 
 
@@ -127,9 +127,9 @@ def show(results: Results, trial: int, as_json: bool) -> None:
 @json_option
 def plot(results: Results, to: Path | None, as_json: bool) -> None:
     """Figures of quality against cost, as PNG and SVG."""
-    from scalesearch.study.results.publish import plots
+    from scalesearch.study.results.publish import write_figures
 
-    files = plots(results, to or results.study.folder)
+    files = write_figures(results, to or results.study.folder)
     if not files:
         raise UserError(f"{results.study.folder}: no candidate is finished yet, so there is nothing to plot",
                         code="nothing-finished")
@@ -170,4 +170,4 @@ def repair(study: str, out: Path | None, to: Path | None, as_json: bool) -> None
         return
     for line in (*(f"lost: {one}" for one in repaired.lost), *(f"saved: {one}" for one in repaired.saved)):
         print_text(line)
-    print_text(f"{repaired.kept} events -> {repaired.folder}")
+    print_text(f"{repaired.kept_events} events -> {repaired.folder}")

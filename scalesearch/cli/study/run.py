@@ -48,24 +48,24 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
     the folder of a study that was begun: it is then the file, with the options, that it was last run with.
     """
     from scalesearch.library import find_file
-    from scalesearch.study.config.command import begun_in, read_begun
-    from scalesearch.study.config.reader import at_its_place, one_at_a_time, read_study
-    from scalesearch.study.trials.compatibility import Changed
+    from scalesearch.study.config.command import read_started_study, started_study_folder
+    from scalesearch.study.config.reader import limit_to_one_worker, read_study, with_position
+    from scalesearch.study.trials.compatibility import StudyChangedError
 
     console = open_console(stderr=as_json)
     names = {"address": "ray.address"}
     if flags["address"] is not None and flags["backend"] is None:
         flags["backend"] = "ray"
     flagged = tuple(f"{names.get(key, key)}={value}" for key, value in flags.items() if value is not None)
-    if begun := begun_in(study):
+    if begun := started_study_folder(study):
         fork = fork and fork.absolute()  # since reading it may change the working folder
-        spec = read_begun(begun, (*sets, *flagged), out)
+        spec = read_started_study(begun, (*sets, *flagged), out)
     else:
         spec = read_study(find_file(study, "studies"), (*sets, *flagged), out)
     said = {change.partition("=")[0].strip() for change in (*sets, *flagged)}
     if spec.backend == "ray":
         require_packages("ray")
-    spec = one_at_a_time(spec, said, partial(print_text, console=console))
+    spec = limit_to_one_worker(spec, said, partial(print_text, console=console))
     try:
         if dry_run:
             from scalesearch.study.engine.dry_run import describe_fork
@@ -77,11 +77,11 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
                 print_text(line, console)
             return
         _run(spec, resume, console, fork, measure)
-    except Changed as error:
-        shown = f"{error}\n  {_command_of(fork_folder(spec.out))}" if error.fork else str(error)
+    except StudyChangedError as error:
+        shown = f"{error}\n  {_command_of(fork_folder(spec.out))}" if error.can_fork else str(error)
         raise UserError(shown, code=error.code) from None
     except UserError as error:
-        raise at_its_place(error, spec) from None
+        raise with_position(error, spec) from None
     from scalesearch.study.trials.study_dir import resumable
 
     with resumable(fork or spec.out):
@@ -95,16 +95,16 @@ def fork_folder(folder: Path) -> Path:
 
 def _command_of(fork: Path) -> str:
     """The command that was given, as it would be for a fork."""
-    from scalesearch.study.config.storage_url import hide
+    from scalesearch.study.config.storage_url import mask_passwords
 
     given = click.get_current_context().params
     flags = [(f"--{key}", str(given[key])) for key in ("trials", "workers", "backend", "address", "out") if given[key]]
     words = [given["study"], *itertools.chain(*flags), *itertools.chain(*(("--set", one) for one in given["sets"]))]
-    return shlex.join(["scalesearch", "study", "run", *map(hide, words), "--fork", str(fork)])
+    return shlex.join(["scalesearch", "study", "run", *map(mask_passwords, words), "--fork", str(fork)])
 
 
 def _run(spec: StudySpec, resume: bool, console: Console, fork: Path | None, measure: float) -> None:
-    from scalesearch.study.config.command import begun_in
+    from scalesearch.study.config.command import started_study_folder
     from scalesearch.study.engine.run import launch
 
     try:
@@ -113,19 +113,19 @@ def _run(spec: StudySpec, resume: bool, console: Console, fork: Path | None, mea
     except SignalInterrupt as stopped:
         folder = str(fork or spec.out)
         again = ("scalesearch", "study", "run", folder, "--resume")
-        how = shlex.join(again) if begun_in(folder) else "the same command"
+        how = shlex.join(again) if started_study_folder(folder) else "the same command"
         print_text(f"Stopped; nothing finished is lost. Go on with: {how}", console)
         raise SystemExit(stopped.status) from None
     print_text(f"The study ended: {reason}.", console)
 
 
 def _report(folder: Path, console: Console, as_json: bool) -> None:
-    from scalesearch.study.results.publish import publish
-    from scalesearch.study.results.results import load
+    from scalesearch.study.results.publish import write_outputs
+    from scalesearch.study.results.results import load_results
 
-    results = load(folder)
-    files, found = publish(results), as_json_of(results)
-    if results.study.meta.rows is not None:
+    results = load_results(folder)
+    files, found = write_outputs(results), as_json_of(results)
+    if results.study.meta.architectures is not None:
         more, own = _report_rows(results, None if as_json else console)
         files, found = more + files, found | own
     elif not as_json:
@@ -139,7 +139,7 @@ def _report(folder: Path, console: Console, as_json: bool) -> None:
 
 def _report_rows(results: Results, console: Console | None) -> tuple[list[Path], dict[str, Any]]:
     """Writes what is made of a study's rows, and shows it on ``console``: their table, or how scores grow."""
-    if results.study.meta.kind == "scaling":
+    if results.study.meta.type == "scaling":
         from scalesearch.report.scaling.tables import to_json
         from scalesearch.study.results.tables import scaling_of, write_scaling
 

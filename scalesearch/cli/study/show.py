@@ -50,9 +50,9 @@ def study_argument(verb: Any) -> Any:
 
 def load_study(study: str, out: Path | None = None) -> Results:
     """The results of a study's folder, or of a study file's."""
-    from scalesearch.study.results.results import load
+    from scalesearch.study.results.results import load_results
 
-    return load(folder_of(study, out))
+    return load_results(folder_of(study, out))
 
 
 def folder_of(study: str, out: Path | None) -> Path:
@@ -98,8 +98,8 @@ def show_trial(results: Results, number: int, console: Console) -> None:
     trial = trial_of(results, number)
     record = results.study.record(trial) or {}
     again = [f"{one.number} (seed {one.seed}, {one.state})" for one in results.study.trials.replicates()
-             if one.of == number]
-    facts = {"state": trial.state, "origin": trial.origin, "label": trial.label, "repeats trial": trial.of,
+             if one.original == number]
+    facts = {"state": trial.state, "origin": trial.origin, "label": trial.label, "repeats trial": trial.original,
              "on the front": "yes" if number in set(results.front["trial"]) else "no", "reason": trial.reason,
              "architecture": trial.architecture, "seed": record.get("seed"), "replicates": ", ".join(again),
              **{name: record.get(name) for name in ("device", "dtype", "tokens", "seconds", "total_seconds")}}
@@ -108,7 +108,7 @@ def show_trial(results: Results, number: int, console: Console) -> None:
     rungs = {f"rung {at}": f"loss {rung.loss:.4g}" + (f" after {rung.step:,} updates" if rung.step else "")
              for at, rung in enumerate(trial.rungs, 1)}
     for title, rows in (("Trial", facts | violated), ("Scores", scores), ("Costs", trial.costs), ("Rungs", rungs),
-                        ("Hyperparameters", trial.params or trial.answers), ("Recipe", trial.tuned)):
+                        ("Hyperparameters", trial.params or trial.config), ("Recipe", trial.recipe_params)):
         cells = [(name, f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else
                   f"{value:,.6g}" if isinstance(value, float) else value) for name, value in rows.items()
                  if value not in (None, "")]
@@ -140,7 +140,7 @@ def show_table(results: Results, table: Ablation, console: Console | None = None
     """Prints the table of a study's rows, with what its numbers mean."""
     from scalesearch.api.html import as_table
 
-    kind = "References" if results.study.meta.rows is None else "Rows"
+    kind = "References" if results.study.meta.architectures is None else "Rows"
     print_text(as_table(table.texts(), title=f"{kind} of {results.study.meta.name}"), console)
     for line in table.notes():
         print_text(line, console)
@@ -169,7 +169,7 @@ def wrote(files: Iterable[Path], console: Console | None = None) -> None:
 
 def with_lost(results: Results, rows: pd.DataFrame) -> pd.DataFrame:
     """``rows``, each saying whether its trial has lost its record: ``lost``."""
-    return rows.assign(lost=rows["trial"].isin(results.lost))
+    return rows.assign(lost=rows["trial"].isin(results.trials_without_record))
 
 
 def rows_json(results: Results, rows: pd.DataFrame) -> list[dict[str, Any]]:
@@ -182,8 +182,8 @@ def as_json_of(results: Results) -> dict[str, Any]:
     volume, meta = results.hypervolume(), results.study.meta
     return {"study": meta.name, "folder": str(results.study.folder), "objectives": results.objectives,
             "protocol": meta.protocol, "data": meta.to_json()["data"], "synthetic": meta.synthetic,
-            "bleu_signature": results.signature, "seed": meta.seed, "seeds": results.verdict.to_json(),
-            "teacher": results.teacher, "lost": results.lost,
+            "bleu_signature": results.signature, "seed": meta.seed, "seeds": results.seed_analysis.to_json(),
+            "teacher": results.teacher, "lost": results.trials_without_record,
             "counts": dict(Counter(str(trial.state) for trial in results.study.trials.candidates()).most_common()),
             "front": rows_json(results, results.front), "proxies": results.proxies().to_json(),
             "hypervolume": None if volume is None else {"value": volume[0], "reference": volume[1]}}

@@ -121,11 +121,11 @@ def _names(first: Results, second: Results) -> tuple[str, str]:
 
 def _side(results: Results, name: str) -> Side:
     from scalesearch.report.compare import Side
-    from scalesearch.study.trials.record import describe_taught
+    from scalesearch.study.trials.record import describe_teacher_facts
 
     meta = results.study.meta
     return Side(name, results.table, results.objectives, meta.protocol, meta.data.hash, results.signature,
-                meta.recipe, describe_taught(results.teacher) if results.teacher else "", results.once)
+                meta.recipe, describe_teacher_facts(results.teacher) if results.teacher else "", results.macs_once)
 
 
 def _figures(results: Results, sides: tuple[Side, Side], comparison: Comparison, to: Path) -> list[Path]:

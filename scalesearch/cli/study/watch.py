@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from scalesearch.study.monitor.heartbeat import Owner
-    from scalesearch.study.monitor.snapshot import Watch
+    from scalesearch.study.monitor.snapshot import StudyWatcher
 
 
 @click.command()
@@ -33,17 +33,17 @@ def watch(study: str, every: float, once: bool, wait: bool | None, out: Path | N
     Shows who runs it and whether that lives, what is done and how long the rest may take, what is in training, the
     rungs, the teacher, the front so far and what happened last. Where the output is no terminal, a line a change.
     """
-    from scalesearch.study.monitor.snapshot import Watch
+    from scalesearch.study.monitor.snapshot import StudyWatcher
 
-    watched = Watch(folder_of(study, out))
+    watched = StudyWatcher(folder_of(study, out))
     if as_json:
-        print_json(watched.look().to_json())
+        print_json(watched.snapshot().to_json())
         return
     if once:
-        from scalesearch.study.monitor.render import draw
+        from scalesearch.study.monitor.render import render_snapshot
 
         console = console_for_once()
-        console.print(draw(watched.look(), console.width))
+        console.print(render_snapshot(watched.snapshot(), console.width))
         return
     console = open_console()
     wait = console.is_terminal if wait is None else wait
@@ -57,32 +57,32 @@ def _ended(owner: Owner, wait: bool) -> bool:
     """Whether nothing more is to be seen; what was stopped may be resumed."""
     from scalesearch.study.monitor.heartbeat import STOPPED
 
-    return owner.over and not (wait and owner.state == STOPPED)
+    return owner.is_over and not (wait and owner.state == STOPPED)
 
 
-def _redraw(watched: Watch, console: Console, every: float, wait: bool) -> None:
+def _redraw(watched: StudyWatcher, console: Console, every: float, wait: bool) -> None:
     """Until the study is over; the last screen stays on the terminal."""
     from rich.live import Live
 
-    from scalesearch.study.monitor.render import draw
+    from scalesearch.study.monitor.render import render_snapshot
 
-    shown = watched.look()
+    shown = watched.snapshot()
     with Live(console=console, auto_refresh=False) as live:
         while True:
-            live.update(draw(shown, console.width, console.height), refresh=True)
+            live.update(render_snapshot(shown, console.width, console.height), refresh=True)
             if _ended(shown.owner, wait):
                 return
             time.sleep(every)
-            shown = watched.look()
+            shown = watched.snapshot()
 
 
-def _print_changes(watched: Watch, every: float, wait: bool) -> None:
+def _print_changes(watched: StudyWatcher, every: float, wait: bool) -> None:
     """Until the study is over: where it stands, then a line a change, at last the front."""
-    from scalesearch.study.monitor.render import Plain
+    from scalesearch.study.monitor.render import ChangePrinter
 
-    plain = Plain()
+    plain = ChangePrinter()
     while True:
-        shown = watched.look()
+        shown = watched.snapshot()
         for line in plain.lines(shown, tuple(watched.follower.events)):
             print_text(line)
         if _ended(shown.owner, wait):

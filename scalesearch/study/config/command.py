@@ -18,45 +18,45 @@ from scalesearch.files import read_json, write_json, write_text
 from scalesearch.space.syntax.yaml_reader import read_text
 from scalesearch.study.config.reader import parse_study
 from scalesearch.study.config.spec import StudySpec
-from scalesearch.study.config.storage_url import HIDDEN, hide
+from scalesearch.study.config.storage_url import MASK, mask_passwords
 
-FILE, TEXT, BEGUN = "command.json", "study.yaml", "study.json"
+COMMAND_FILE, STUDY_TEXT_FILE, STUDY_META_FILE = "command.json", "study.yaml", "study.json"
 
 
 @dataclass(frozen=True)
-class Command:
+class SavedCommand:
     """What was asked of a study, without passwords.
 
     Attributes:
         file: the study file, absolute; paths in it may begin at its folder.
-        sets: what options changed in it, as ``--set`` takes them.
-        within: the working folder, where other relative paths begin.
+        overrides: what options changed in it, as ``--set`` takes them.
+        working_folder: the working folder, where other relative paths begin.
     """
 
     file: str
-    sets: tuple[str, ...] = ()
-    within: str = ""
+    overrides: tuple[str, ...] = ()
+    working_folder: str = ""
 
     def write(self, folder: Path, text: str) -> None:
         """Keeps the command and the ``text`` of its file in a study's ``folder``."""
-        write_text(folder / TEXT, hide(text))
-        write_json(folder / FILE, msgspec.to_builtins(self))
+        write_text(folder / STUDY_TEXT_FILE, mask_passwords(text))
+        write_json(folder / COMMAND_FILE, msgspec.to_builtins(self))
 
 
-def command_of(spec: StudySpec) -> Command:
+def command_of(spec: StudySpec) -> SavedCommand:
     """The command that ``spec`` was read from."""
-    return Command(str(spec.file.absolute()), tuple(map(hide, spec.sets)), os.getcwd())
+    return SavedCommand(str(spec.file.absolute()), tuple(map(mask_passwords, spec.overrides)), os.getcwd())
 
 
-def begun_in(name: str) -> Path | None:
+def started_study_folder(name: str) -> Path | None:
     """The folder of a begun study that ``name`` means: the folder itself, or the ``study.yaml`` in it."""
     place = Path(name)
-    folder = place.parent if place.name == TEXT else place
-    return folder if (folder / BEGUN).is_file() else None
+    folder = place.parent if place.name == STUDY_TEXT_FILE else place
+    return folder if (folder / STUDY_META_FILE).is_file() else None
 
 
-def read_begun(folder: Path, sets: Sequence[str] = (), out: Path | None = None) -> StudySpec:
-    """The study in ``folder`` as it was run last, with ``sets`` laid over it; changes to the working folder of then.
+def read_started_study(folder: Path, overrides: Sequence[str] = (), out: Path | None = None) -> StudySpec:
+    """The study in ``folder`` as it was run last, with ``overrides`` laid over it; changes to the working folder of then.
 
     ``out`` is the folder of another study that this one is a beginning of.
 
@@ -65,18 +65,18 @@ def read_begun(folder: Path, sets: Sequence[str] = (), out: Path | None = None) 
     Raises:
         UserError: anything wrong with it, such as a password that would have to be given again.
     """
-    given = folder / FILE
-    command = read_json(given, Command) if given.is_file() else Command(str(folder / TEXT))
-    text, out = read_text(folder / TEXT), (out or folder).absolute()
-    if command.within and Path(command.within).is_dir():
-        os.chdir(command.within)
+    given = folder / COMMAND_FILE
+    command = read_json(given, SavedCommand) if given.is_file() else SavedCommand(str(folder / STUDY_TEXT_FILE))
+    text, out = read_text(folder / STUDY_TEXT_FILE), (out or folder).absolute()
+    if command.working_folder and Path(command.working_folder).is_dir():
+        os.chdir(command.working_folder)
     file = _nearby(Path(command.file))
-    if file.is_file() and hide(whole := read_text(file)) == text:
+    if file.is_file() and mask_passwords(whole := read_text(file)) == text:
         text = whole
-    anew = [f"{_key(one)}." for one in sets]
-    kept = [one for one in command.sets if not f"{_key(one)}.".startswith(tuple(anew))]
-    spec = parse_study(text, file, (*kept, *sets), _nearby(out))
-    if HIDDEN in (spec.storage or ""):
+    anew = [f"{_key(one)}." for one in overrides]
+    kept = [one for one in command.overrides if not f"{_key(one)}.".startswith(tuple(anew))]
+    spec = parse_study(text, file, (*kept, *overrides), _nearby(out))
+    if MASK in (spec.storage or ""):
         raise UserError("storage: a study's folder keeps no passwords; give the whole URL again: --set storage=URL",
                         key="storage", code="no-password")
     return spec

@@ -10,10 +10,10 @@ from scalesearch.space.syntax.diagnostics import ConfigError, SourceText
 from scalesearch.space.syntax.nodes import MappingNode, Node, ScalarNode
 from scalesearch.space.syntax.yaml_reader import parse_yaml, read_text
 
-BUILTIN = ("builtin", "grammar", "none")
+BUILTIN_DATA_WORDS = ("builtin", "grammar", "none")
 
 
-def with_data(table: MappingNode, study: Path, reader: ConfigReader) -> tuple[MappingNode, Path | None]:
+def resolve_data_file(table: MappingNode, study: Path, reader: ConfigReader) -> tuple[MappingNode, Path | None]:
     """``table`` with what the file says that it names under ``data:``, and that file's folder, where its paths begin.
 
     The file lies beside the ``study``, or where it is run. Problems go to ``reader``.
@@ -22,7 +22,7 @@ def with_data(table: MappingNode, study: Path, reader: ConfigReader) -> tuple[Ma
     if not isinstance(node, ScalarNode) or node.text.startswith("$") or not node.text:
         return table, None
     grammar = replace(node, text="grammar")
-    if node.text in BUILTIN:
+    if node.text in BUILTIN_DATA_WORDS:
         return _put(table, node, grammar if node.text == "builtin" else node), None
     file = study.parent / node.text
     file = file if file.is_file() else Path(node.text)

@@ -27,137 +27,144 @@ from scalesearch.space import Space
 from scalesearch.space.binding.config_reader import ConfigReader, is_none
 from scalesearch.space.syntax.diagnostics import SourcePosition
 from scalesearch.space.syntax.nodes import MappingNode, Node, SequenceNode
-from scalesearch.study.config.rows import ABLATION, GRID, SCALING, SEARCH, Reference, Rows
-from scalesearch.study.config.scaling_rules import EXAMPLE, steps_of
-from scalesearch.study.config.sections import ROW, ReferenceSpec
+from scalesearch.study.config.fixed_architectures import (
+    ABLATION,
+    GRID,
+    SCALING,
+    SEARCH,
+    ArchitectureSet,
+    FixedArchitecture,
+)
+from scalesearch.study.config.scaling_rules import RULE_EXAMPLE, read_steps
+from scalesearch.study.config.sections import ARCHITECTURE_SCHEMA, ReferenceSpec
 from scalesearch.study.config.spec import StudySpec
-from scalesearch.study.config.values import written
+from scalesearch.study.config.values import node_text
 
-OWN = {"base": (GRID, ABLATION, SCALING), "rows": (GRID,), "changes": (ABLATION,), "rules": (SCALING,),
+KEYS_BY_STUDY_TYPE = {"base": (GRID, ABLATION, SCALING), "rows": (GRID,), "changes": (ABLATION,), "rules": (SCALING,),
        "held_out": (SCALING,)}
-SEARCHES = ("proposer", "trials", "compute", "rungs", "stop", "warm_start", "reference")
-NEEDS = {ABLATION: ("changes", "- share: none"), SCALING: ("rules", "{deeper: 2 | 4 | 6 | 8}")}
-EXAMPLE_OF_CHANGE = "such as `share: none`, or `{name: alone, set: {…}}`"
-BASE = "base"
-Open = Callable[[str], Space]
+SEARCH_ONLY_KEYS = ("proposer", "trials", "compute", "rungs", "stop", "warm_start", "reference")
+REQUIRED_KEYS = {ABLATION: ("changes", "- share: none"), SCALING: ("rules", "{deeper: 2 | 4 | 6 | 8}")}
+CHANGE_EXAMPLE = "such as `share: none`, or `{name: alone, set: {…}}`"
+BASE_KEY = "base"
+OpenSpace = Callable[[str], Space]
 
 
-def check_keys(kind: str, table: MappingNode, reader: ConfigReader) -> None:
-    """Reports keys that a study of ``kind`` does not take, and those that it lacks."""
+def check_keys_of_type(study_type: str, table: MappingNode, reader: ConfigReader) -> None:
+    """Reports keys that a study of ``study_type`` does not take, and those that it lacks."""
     given = [key for key, node in table if not is_none(node)]
     for key in given:
         name = key.text.partition(".")[0]
-        kinds = OWN.get(name, (kind,))
-        if kind not in kinds:
-            reader.report_problem(key, f"`{name}` does not belong to a study of kind {kind}",
+        kinds = KEYS_BY_STUDY_TYPE.get(name, (study_type,))
+        if study_type not in kinds:
+            reader.report_problem(key, f"`{name}` does not belong to a study of kind {study_type}",
                          f"it belongs to {' or '.join(f'`kind: {one}`' for one in kinds)}", code="key-of-another-kind")
-        if kind != SEARCH and name in SEARCHES:
-            reader.report_problem(key, f"`{name}` belongs to a search, and a study of kind {kind} trains its rows",
+        if study_type != SEARCH and name in SEARCH_ONLY_KEYS:
+            reader.report_problem(key, f"`{name}` belongs to a search, and a study of kind {study_type} trains its rows",
                          "how often, `seeds` says" if name == "trials" else "remove it", code="key-of-another-kind")
-    key, example = NEEDS.get(kind, ("", ""))
+    key, example = REQUIRED_KEYS.get(study_type, ("", ""))
     if key and not any(name.text.partition(".")[0] == key for name in given):
-        reader.report_problem(table.position, f"a study of kind {kind} needs the key `{key}`", f"such as `{key}: {example}`",
+        reader.report_problem(table.position, f"a study of kind {study_type} needs the key `{key}`", f"such as `{key}: {example}`",
                      code="missing-key")
 
 
-def space_key(kind: str, places: Mapping[str, SourcePosition]) -> str:
+def space_key(study_type: str, positions: Mapping[str, SourcePosition]) -> str:
     """The key that says the space: what is searched, or what rows begin with."""
-    return BASE if BASE in places or (kind in NEEDS and "space" not in places) else "space"
+    return BASE_KEY if BASE_KEY in positions or (study_type in REQUIRED_KEYS and "space" not in positions) else "space"
 
 
-def read_rows(file: StudySpec, space: Space | None, opened: Open, reader: ConfigReader) -> Rows | None:
+def read_architectures(spec: StudySpec, space: Space | None, open_space: OpenSpace, reader: ConfigReader) -> ArchitectureSet | None:
     """Rows of a study; None where it searches, or where they are wrong.
 
     Args:
         space: of ``base`` or ``space``, where given.
-        opened: reads a space's file by its name.
+        open_space: reads a space's file by its name.
         reader: of the file, which takes all problems.
     """
-    if file.kind == SEARCH:
+    if spec.type == SEARCH:
         return None
-    if file.kind == GRID and "rows" not in reader.positions:
-        return Rows(GRID, (), "", space) if space else None
-    designs = _Rows(space, opened, reader)
-    if file.kind == GRID:
-        return designs.listed(file.rows)
+    if spec.type == GRID and "rows" not in reader.positions:
+        return ArchitectureSet(GRID, (), "", space) if space else None
+    designs = _ArchitectureSetReader(space, open_space, reader)
+    if spec.type == GRID:
+        return designs.read_grid(spec.architectures)
     if space is None:
         return None
-    return designs.ablation(file.changes) if file.kind == ABLATION else designs.scaling(file.rules, file.held_out)
+    return designs.read_ablation(spec.changes) if spec.type == ABLATION else designs.read_scaling(spec.rules, spec.held_out)
 
 
-class _Rows:
+class _ArchitectureSetReader:
     """Makes rows one by one; each problem is noted at the row's place."""
 
-    def __init__(self, space: Space | None, opened: Open, reader: ConfigReader) -> None:
-        self.space, self.opened, self.reader, self.wrong = space, opened, reader, reader.report_problem
-        self.rows: list[Reference] = []
-        self.first: Space | None = None  # of the rows
+    def __init__(self, space: Space | None, open_space: OpenSpace, reader: ConfigReader) -> None:
+        self.space, self.open_space, self.reader, self.report_problem = space, open_space, reader, reader.report_problem
+        self.architectures: list[FixedArchitecture] = []
+        self.first_space: Space | None = None  # of the rows
 
-    def listed(self, rows: Iterable[ReferenceSpec | None]) -> Rows | None:
+    def read_grid(self, specs: Iterable[ReferenceSpec | None]) -> ArchitectureSet | None:
         """Rows of a grid."""
-        for at, row in enumerate(rows):
+        for at, row in enumerate(specs):
             if row is not None:
                 self._explicit(row, self.reader.positions[f"rows[{at}]"])
-        return self._done(GRID, "rows")
+        return self._finish(GRID, "rows")
 
-    def ablation(self, changes: Node | None) -> Rows | None:
+    def read_ablation(self, changes: Node | None) -> ArchitectureSet | None:
         """The base, and each change of it."""
         self._base()
         for item in changes.items if isinstance(changes, SequenceNode) else ():
             keys = {key.text for key, _ in item} if isinstance(item, MappingNode) else set()
             if not isinstance(item, MappingNode) or not keys:
-                self.wrong(item, "a change is a mapping", EXAMPLE_OF_CHANGE)
-            elif not keys <= set(ROW.fields):
-                answers = {key.text: written(value) for key, value in item}
+                self.report_problem(item, "a change is a mapping", CHANGE_EXAMPLE)
+            elif not keys <= set(ARCHITECTURE_SCHEMA.fields):
+                answers = {key.text: node_text(value) for key, value in item}
                 self._add(item.display_position, ", ".join(f"{key}: {value}" for key, value in answers.items()), [answers])
-            elif (row := self.reader.read_group(ROW, item, "changes")) is not None:
+            elif (row := self.reader.read_group(ARCHITECTURE_SCHEMA, item, "changes")) is not None:
                 self._explicit(row, item.display_position)
         if changes is not None and not (isinstance(changes, SequenceNode) and changes.items):
-            self.wrong(changes, "changes are a list", EXAMPLE_OF_CHANGE)
-        return self._done(ABLATION, "changes")
+            self.report_problem(changes, "changes are a list", CHANGE_EXAMPLE)
+        return self._finish(ABLATION, "changes")
 
-    def scaling(self, node: Node | None, held_out: str) -> Rows | None:
+    def read_scaling(self, node: Node | None, held_out: str) -> ArchitectureSet | None:
         """The base, and each step of each rule."""
         self._base()
         rules = {}
         for rule, value in node if isinstance(node, MappingNode) else ():
-            steps = steps_of(rule, value, self.reader.problems.append)
+            steps = read_steps(rule, value, self.reader.problems.append)
             rules[rule.text] = tuple(name for place, name, changes in steps if self._add(place, name, changes))
         if node is not None and not rules:
-            self.wrong(node, "rules are a mapping of names to how they grow", EXAMPLE)
-        return self._done(SCALING, "rules", rules=rules, held_out=held_out)
+            self.report_problem(node, "rules are a mapping of names to how they grow", RULE_EXAMPLE)
+        return self._finish(SCALING, "rules", rules=rules, held_out=held_out)
 
-    def _done(self, kind: str, key: str, **more: Any) -> Rows | None:
-        names = [row.label for row in self.rows]
+    def _finish(self, study_type: str, key: str, **more: Any) -> ArchitectureSet | None:
+        names = [row.label for row in self.architectures]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            self.wrong(self.reader.positions[key], f"two rows are called `{twice}`", "give each a `name` of its own",
+            self.report_problem(self.reader.positions[key], f"two rows are called `{twice}`", "give each a `name` of its own",
                        code="name-taken")
         if not names or twice:
             return None
-        return Rows(kind, tuple(self.rows), names[0], self.space or self.first, **more)
+        return ArchitectureSet(study_type, tuple(self.architectures), names[0], self.space or self.first_space, **more)
 
     def _base(self) -> None:
-        self._row(self.reader.positions[BASE if BASE in self.reader.positions else "space"], BASE, self._space)
+        self._try_add(self.reader.positions[BASE_KEY if BASE_KEY in self.reader.positions else "space"], BASE_KEY, self._space)
 
     def _explicit(self, row: ReferenceSpec, place: SourcePosition) -> None:
         if row.recipe:
-            self.wrong(place, f"{row.name}: all rows are trained by the study's recipe", "remove `recipe`")
-        self._row(place, row.name, lambda: (self.opened(row.file) if row.file else self._space()).with_overrides(row.set))
+            self.report_problem(place, f"{row.name}: all rows are trained by the study's recipe", "remove `recipe`")
+        self._try_add(place, row.name, lambda: (self.open_space(row.file) if row.file else self._space()).with_overrides(row.set))
 
     def _add(self, place: SourcePosition, name: str, changes: Iterable[Mapping[str, str]]) -> bool:
-        return self._row(place, name, lambda: reduce(Space.with_overrides, changes, self._space()))
+        return self._try_add(place, name, lambda: reduce(Space.with_overrides, changes, self._space()))
 
-    def _row(self, place: SourcePosition, name: str, make: Callable[[], Space]) -> bool:
+    def _try_add(self, place: SourcePosition, name: str, make: Callable[[], Space]) -> bool:
         """Adds a row; returns whether its architecture can be built."""
         try:
             made = make()
-            self.rows.append(Reference(name, made.single_architecture("it"), {}))
+            self.architectures.append(FixedArchitecture(name, made.single_architecture("it"), {}))
         except UserError as error:
             for problem in getattr(error, "problems", ()) or [error]:
-                self.wrong(place, f"{name}: {problem.message}", problem.help, code=problem.code)
+                self.report_problem(place, f"{name}: {problem.message}", problem.help, code=problem.code)
             return False
-        self.first = self.first or made
+        self.first_space = self.first_space or made
         return True
 
     def _space(self) -> Space:

@@ -10,24 +10,24 @@ from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.space.syntax.diagnostics import suggest_match
 from scalesearch.tasks import EFFICIENCY_METRICS, METRICS, TASKS
 
-NAMES = (*METRICS, *(name for name in COST_NAMES if not name.startswith("refusals.")))  # which are for limits
+OBJECTIVE_NAMES = (*METRICS, *(name for name in COST_NAMES if not name.startswith("refusals.")))  # which are for limits
 
 
-def objective(name: str, direction: str) -> Objective:
+def parse_objective(name: str, direction: str) -> Objective:
     """The objective that ``name: direction`` writes.
 
     Raises:
         UserError: no such metric or cost, or another direction than ``min`` and ``max``.
     """
-    if name not in NAMES:
-        raise UserError(f"there is no metric or cost `{name}`", help=suggest_match(name, NAMES), code="unknown-metric")
+    if name not in OBJECTIVE_NAMES:
+        raise UserError(f"there is no metric or cost `{name}`", help=suggest_match(name, OBJECTIVE_NAMES), code="unknown-metric")
     if direction not in ("min", "max"):
         meant = next((f"write `{way}`" for way in ("min", "max") if direction.lower().startswith(way)), None)
         raise UserError(f"{name}: the direction is `min` or `max`, not `{direction}`", help=meant, code="bad-direction")
     return Objective(name, direction, name in METRICS)
 
 
-def refuse_foreign(objective: Objective, spec: DataSpec) -> None:
+def check_objective_of_task(objective: Objective, spec: DataSpec) -> None:
     """Raises UserError where training on such data does not end with the objective's number."""
     task = TASKS[spec.task]
     known = [*task.metrics_for(spec), *EFFICIENCY_METRICS]
@@ -35,22 +35,22 @@ def refuse_foreign(objective: Objective, spec: DataSpec) -> None:
         return
     of = next((other.name for other in TASKS.values() if objective.name in other.metrics), None)
     why = f"`{objective.name}` is a metric of {of}, and the data's task is {task.name}" if of else \
-        f"the data does not ask for `{objective.name}`: {_ASKING[objective.name]}"
+        f"the data does not ask for `{objective.name}`: {_DATA_SETTING_OF_METRIC[objective.name]}"
     raise UserError(why, help=f"its metrics are {', '.join(known)}", code="metric-unavailable")
 
 
-_ASKING = {"tokenised_bleu": "it is a metric of translation with `tokenised: true` in `data:`",
+_DATA_SETTING_OF_METRIC = {"tokenised_bleu": "it is a metric of translation with `tokenised: true` in `data:`",
            "comet": "it is a metric of translation with `comet: MODEL` in `data:`, such as Unbabel/wmt22-comet-da"}
 
 
-def measure(objectives: tuple[Objective, ...], given: str) -> str:
+def required_measurements(objectives: tuple[Objective, ...], recipe_value: str) -> str:
     """Value of a recipe's ``measure`` that the objectives need."""
     wanted = {one.name for one in objectives if one.name in EFFICIENCY_METRICS}
-    wanted |= set(EFFICIENCY_METRICS) if given == "both" else {given} - {"none"}
+    wanted |= set(EFFICIENCY_METRICS) if recipe_value == "both" else {recipe_value} - {"none"}
     return "both" if len(wanted) > 1 else next(iter(wanted), "none")
 
 
-def values(objectives: tuple[Objective, ...], metrics: Mapping[str, float], costs: Mapping[str, float]
+def objective_values(objectives: tuple[Objective, ...], metrics: Mapping[str, float], costs: Mapping[str, float]
            ) -> dict[str, float]:
     """Name to value of every objective of one trained candidate.
 

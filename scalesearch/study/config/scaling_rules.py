@@ -21,39 +21,39 @@ from scalesearch.space.syntax.lexer import ValueSyntaxError
 from scalesearch.space.syntax.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from scalesearch.space.syntax.value_parser import parse_value
 
-WORDS = {"deeper": ("encoder.depth",), "wider": ("width",), "heads": ("encoder.heads", "decoder.heads"),
+KEYS_OF_RULE_WORD = {"deeper": ("encoder.depth",), "wider": ("width",), "heads": ("encoder.heads", "decoder.heads"),
          "head_dim": ("encoder.head_dim", "decoder.head_dim")}
-EXAMPLE = "such as `deeper: 2 | 3 | 4 | 6`, `{width: 64 | 96, encoder.heads: 4 | 6}`, or a list of such mappings"
-MOST = 1000  # steps of a rule
+RULE_EXAMPLE = "such as `deeper: 2 | 3 | 4 | 6`, `{width: 64 | 96, encoder.heads: 4 | 6}`, or a list of such mappings"
+MAX_STEPS = 1000  # steps of a rule
 Change = dict[str, str]
 Step = tuple[SourcePosition, str, tuple[Change, ...]]  # where it stands, its name, and what is changed, one after the other
 
 
-def steps_of(rule: ScalarNode, node: Node, complain: Callable[[Problem], None]) -> list[Step]:
+def read_steps(rule: ScalarNode, node: Node, complain: Callable[[Problem], None]) -> list[Step]:
     """Steps of one rule, from the smallest. What is wrong with it is reported."""
     steps: list[Step] = []
     before: tuple[Change, ...] = ()
     words: tuple[str, ...] = ()
     for stage in node.items if isinstance(node, SequenceNode) else (node,):
         try:
-            rows = _rows(rule.text, stage)
+            rows = _stage_steps(rule.text, stage)
         except (UserError, ValueSyntaxError) as error:
-            complain(Problem(stage.display_position, error.message, error.help or EXAMPLE, code=error.code))
+            complain(Problem(stage.display_position, error.message, error.help or RULE_EXAMPLE, code=error.code))
             continue
-        changes = [{key: value for name, value in row.items() for key in WORDS.get(name, (name,))} for row in rows]
-        steps += [(stage.display_position, _name(rule.text, (*words, _words(row))), (*before, change))
+        changes = [{key: value for name, value in row.items() for key in KEYS_OF_RULE_WORD.get(name, (name,))} for row in rows]
+        steps += [(stage.display_position, _name(rule.text, (*words, _describe_step(row))), (*before, change))
                   for row, change in zip(rows, changes)]
-        before, words = (*before, changes[-1]), (*words, _words(rows[-1]))
+        before, words = (*before, changes[-1]), (*words, _describe_step(rows[-1]))
     return steps
 
 
-def _rows(rule: str, stage: Node) -> list[Change]:
+def _stage_steps(rule: str, stage: Node) -> list[Change]:
     """Key to value of each step of a stage; keys may be words of the field.
 
     Raises:
         UserError, SyntaxProblem: what is wrong.
     """
-    columns = {key: values_of(text) for key, text in _texts(rule, stage).items()}
+    columns = {key: list_values(text) for key, text in _key_texts(rule, stage).items()}
     steps = max(map(len, columns.values()))
     for key, values in columns.items():
         if len(values) not in (1, steps):
@@ -62,11 +62,11 @@ def _rows(rule: str, stage: Node) -> list[Change]:
     return [{key: values[at if len(values) > 1 else 0] for key, values in columns.items()} for at in range(steps)]
 
 
-def _texts(rule: str, stage: Node) -> dict[str, str]:
+def _key_texts(rule: str, stage: Node) -> dict[str, str]:
     """Key to values, as written."""
     if isinstance(stage, ScalarNode):
-        if rule not in WORDS:
-            raise UserError(f"`{rule}` does not say which keys grow (words that do: {', '.join(WORDS)})",
+        if rule not in KEYS_OF_RULE_WORD:
+            raise UserError(f"`{rule}` does not say which keys grow (words that do: {', '.join(KEYS_OF_RULE_WORD)})",
                             code="bad-rule")
         return {rule: stage.text}
     if not isinstance(stage, MappingNode) or not stage.entries:
@@ -83,7 +83,7 @@ def _name(rule: str, words: tuple[str, ...]) -> str:
     return words[0] if alone else f"{rule}: {', '.join(words)}"
 
 
-def _words(row: Change) -> str:
+def _describe_step(row: Change) -> str:
     """``heads 8``; a key that encoder and decoder have alike is named once."""
     shown: Change = {}
     for key, value in row.items():
@@ -94,7 +94,7 @@ def _words(row: Change) -> str:
     return ", ".join(f"{key} {value}" for key, value in shown.items())
 
 
-def values_of(text: str) -> list[str]:
+def list_values(text: str) -> list[str]:
     """Lists the alternatives of ``text``, a value of the space language. ``2 | 4..6`` has 2, 4, 5 and 6.
 
     Raises:
@@ -112,7 +112,7 @@ def _values(spec: Domain) -> list[str]:
     count, values = spec.parameter.count(), spec.parameter.values()
     if count is None or values is None:
         raise UserError(f"{spec} is a continuous range; list its values, or give it a step", code="endless")
-    if count > MOST:
+    if count > MAX_STEPS:
         raise UserError(f"{spec} has {count:,} values, each of which is a training; give it a larger step",
                         code="too-many-values")
     return [str(value) for value in values]

@@ -30,20 +30,20 @@ from scalesearch.pareto.objective import Objective
 from scalesearch.space.schema.settings import MAX_SEED, REQUIRED, schema_of, setting
 from scalesearch.space.syntax.nodes import Node, ScalarNode
 from scalesearch.study.config.values import (
-    ANSWERS,
-    LEAST,
-    Amount,
+    MIN_RAY_AMOUNT,
+    PARAMS_FORM,
+    ComputeAmount,
     read_amount,
-    read_answers,
     read_custom,
     read_gain,
+    read_params,
     read_texts,
 )
 from scalesearch.train.recipe import MAX_THREADS, RECIPE_SCHEMA, Recipe
 
-MOST, OF_ROWS = 3, 2  # seeds where a mapping does not say how many
-OF_A_NEW_TEACHER = ("file", "set", "recipe", "seed")
-WARM_FILE = "warm.json"  # what a warm start has chosen, in the study's folder
+DEFAULT_SEEDS_PER_CANDIDATE, DEFAULT_SEEDS_PER_ARCHITECTURE = 3, 2  # seeds where a mapping does not say how many
+NEW_TEACHER_KEYS = ("file", "set", "recipe", "seed")
+WARM_START_FILE = "warm.json"  # what a warm start has chosen, in the study's folder
 Conflicts = Iterator[tuple[str, str, str | None]]  # key, message, help
 
 
@@ -76,9 +76,9 @@ class ReferenceSpec:
 
     name: str = setting("", "what tables call it", default_text="the file's name")
     file: str | None = setting(None, "a space file that leaves nothing open")
-    set: Mapping[str, str] = setting({}, "answers, in the file or in the study's space", read=read_answers,
-                                     form=ANSWERS)
-    recipe: Mapping[str, str] = setting({}, "answers to the recipe's questions", read=read_answers,
+    set: Mapping[str, str] = setting({}, "answers, in the file or in the study's space", read=read_params,
+                                     form=PARAMS_FORM)
+    recipe: Mapping[str, str] = setting({}, "answers to the recipe's questions", read=read_params,
                                         form="a mapping such as `{lr: 2e-3}`",
                                         default_text="the first alternative, the middle of a range")
 
@@ -87,35 +87,35 @@ class ReferenceSpec:
 class Seeds:
     """Limits of further seeds, after the search."""
 
-    most: int = setting(1, "seeds of one candidate, the one of the search counted", default_text=f"{MOST}",
+    max_per_candidate: int = setting(1, "seeds of one candidate, the one of the search counted", default_text=f"{DEFAULT_SEEDS_PER_CANDIDATE}",
                         synonyms=("max", "seeds", "repeats"))
-    trials: int = setting(0, "full trainings with further seeds in all", low=0, unit="trainings",
+    extra_runs: int = setting(0, "full trainings with further seeds in all", low=0, unit="trainings",
                           default_text="half as many as `trials`", synonyms=("budget",))
     confidence: float = setting(CONFIDENCE, "of the interval that a difference must leave 0 out of, to count as more "
                                 "than noise", low=0.5, high=0.9999, synonyms=("alpha", "level"))
-    references: int = setting(1, f"seeds of each reference or row, on top of `trials` ({OF_ROWS} in a mapping of a "
+    references: int = setting(1, f"seeds of each reference or row, on top of `trials` ({DEFAULT_SEEDS_PER_ARCHITECTURE} in a mapping of a "
                               "study of rows)", synonyms=("rows",))
 
     @property
-    def wanted(self) -> bool:
+    def is_enabled(self) -> bool:
         """Whether anything may be trained again."""
-        return self.most > 1 or self.references > 1
+        return self.max_per_candidate > 1 or self.references > 1
 
     def to_json(self) -> dict[str, float]:
         """For reports; ``references`` only where it says something."""
         return {key: value for key, value in asdict(self).items() if key != "references" or value > 1}
 
 
-ONE = Seeds()
+SINGLE_SEED = Seeds()
 
 
 @dataclass(frozen=True)
-class Stop:
+class StopSpec:
     """When a search ends before its trials are used up."""
 
     gain: float = setting(0.01, "growth of the front's hypervolume: it ends once less is expected", read=read_gain,
                           form="a share such as `1%`", default_text="1%", synonyms=("tolerance", "min_delta", "threshold"))
-    within: Amount = setting(Amount(10), "what more would be spent for that", read=read_amount, default_text="10",
+    horizon: ComputeAmount = setting(ComputeAmount(10), "what more would be spent for that", read=read_amount, default_text="10",
                              form="full trainings, or a length of time such as `2h`", unit="trainings, or a time",
                              synonyms=("patience", "horizon"))
 
@@ -130,65 +130,65 @@ class TeacherSpec:
                                        synonyms=("path", "checkpoint", "folders"))
     file: str | None = setting(None, "of a teacher to be trained: a space file")
     set: Mapping[str, str] = setting({}, "of a teacher to be trained: answers, in the file or in the study's space",
-                                     read=read_answers, form=ANSWERS)
+                                     read=read_params, form=PARAMS_FORM)
     recipe: Recipe | None = setting(None, "how it is trained; without one, as the candidates are", group_schema=RECIPE_SCHEMA,
                                     default_text="the study's")
     seed: int = setting(1, "of its training", low=0, high=MAX_SEED)
     beam: int = setting(5, "of its translations", synonyms=("beam_size", "num_beams"))
     length_penalty: float = setting(1.0, "of its translations", low=0, synonyms=("lenpen", "alpha"))
     mix: bool = setting(False, "candidates learn from the real pairs as well")
-    soft: int = setting(0, "how many of its likeliest tokens at every place candidates learn, too, by their recipe's "
+    top_k: int = setting(0, "how many of its likeliest tokens at every place candidates learn, too, by their recipe's "
                         "`soft_share`; 0: none", low=0, unit="tokens",
                         synonyms=("top", "top_k"))
 
 
 @dataclass(frozen=True)
-class WarmSpec:
+class WarmStartSpec:
     """Other studies to begin with."""
 
     folders: tuple[str, ...] = setting(REQUIRED, "folders of other studies", key="from", read=read_texts,
                                        form="a folder, or a list of folders", synonyms=("folders", "studies"))
-    most: int | None = setting(None, "how many of their fronts are trained here first at most", low=0,
+    max_candidates: int | None = setting(None, "how many of their fronts are trained here first at most", low=0,
                                unit="trainings", default_text="as many as random proposals at the start", synonyms=("max",))
 
     def to_json(self) -> Mapping[str, object]:
         """JSON that a resumed study must agree with."""
-        return {"from": list(self.folders), "most": self.most}
+        return {"from": list(self.folders), "most": self.max_candidates}
 
 
-def seeds_of(given: Mapping[str, float] | None, node: Node | None, searched: int, objectives: tuple[Objective, ...],
-             rows: bool, wrong: list[tuple[str, str, str]]) -> Seeds:
+def read_seeds(values: Mapping[str, float] | None, node: Node | None, search_trials: int, objectives: tuple[Objective, ...],
+             has_fixed_architectures: bool, problems: list[tuple[str, str, str]]) -> Seeds:
     """Reads the key ``seeds``.
 
     Args:
-        given: the values under it; None where there are none.
-        node: as it stands in the file: ``seeds: 3`` are those of each row where ``rows`` are trained.
-        searched: trials of the search.
-        wrong: takes problems, as (key, message, help).
+        values: the values under it; None where there are none.
+        node: as it stands in the file: ``seeds: 3`` are those of each row where ``has_fixed_architectures`` are trained.
+        search_trials: trials of the search.
+        problems: takes problems, as (key, message, help).
     """
-    if given is None:
-        return ONE
+    if values is None:
+        return SINGLE_SEED
     if objectives and not any(objective.is_measured for objective in objectives):
-        wrong.append(("seeds", "seeds: none of the objectives is measured, so another seed gives the same numbers",
+        problems.append(("seeds", "seeds: none of the objectives is measured, so another seed gives the same numbers",
                       "remove `seeds`, or add a metric to the objectives"))
-    if rows and isinstance(node, ScalarNode):
-        return Seeds(references=given.get("most", 1))
-    if rows:
-        wrong += [(f"seeds.{key}", f"seeds.{key}: it is for a search, and this study trains its rows",
-                   "`references` are the seeds of each row") for key in ("most", "trials") if key in given]
-        return Seeds(**{"references": OF_ROWS, **given, "most": 1, "trials": 0})
-    seeds = Seeds(**{"most": MOST, "trials": (searched + 1) // 2, **given})
-    return seeds if seeds.wanted else ONE
+    if has_fixed_architectures and isinstance(node, ScalarNode):
+        return Seeds(references=values.get("most", 1))
+    if has_fixed_architectures:
+        problems += [(f"seeds.{key}", f"seeds.{key}: it is for a search, and this study trains its rows",
+                   "`references` are the seeds of each row") for key in ("most", "trials") if key in values]
+        return Seeds(**{"references": DEFAULT_SEEDS_PER_ARCHITECTURE, **values, "most": 1, "trials": 0})
+    seeds = Seeds(**{"most": DEFAULT_SEEDS_PER_CANDIDATE, "trials": (search_trials + 1) // 2, **values})
+    return seeds if seeds.is_enabled else SINGLE_SEED
 
 
-def misplaced(warm: WarmSpec, out: Path) -> Iterator[tuple[str, str]]:
+def warm_start_problems(warm_start: WarmStartSpec, out: Path) -> Iterator[tuple[str, str]]:
     """Yields problems of the folders, with their help.
 
     Args:
         out: the study's own folder. Once it holds what was taken from the others, they need not be there any more.
     """
-    for text in () if (out / WARM_FILE).is_file() else warm.folders:
-        folder = place_of(text)
+    for text in () if (out / WARM_START_FILE).is_file() else warm_start.folders:
+        folder = expand_path(text)
         if not (folder / "study.json").is_file():
             problem = f"`{text}` holds no study (no study.json)" if folder.is_dir() else f"no folder `{text}`"
             yield problem, "give the folder of a study that `scalesearch study run` has made, such as runs/edge"
@@ -196,7 +196,7 @@ def misplaced(warm: WarmSpec, out: Path) -> Iterator[tuple[str, str]]:
             yield f"`{text}` is this study's own folder", "give another study's, or go on with --resume"
 
 
-def place_of(text: str) -> Path:
+def expand_path(text: str) -> Path:
     """The folder that a file means: ``~`` and variables are filled in."""
     return Path(os.path.expandvars(os.path.expanduser(text)))
 
@@ -204,8 +204,8 @@ def place_of(text: str) -> Path:
 def _resource_conflicts(values: Mapping[str, float]) -> Conflicts:
     for key in ("cpus_per_trial", "gpus_per_trial"):
         amount = values.get(key, 0)
-        if 0 < amount < LEAST:
-            yield key, f"{amount:g} is less than Ray counts", f"the least is {LEAST:g}"
+        if 0 < amount < MIN_RAY_AMOUNT:
+            yield key, f"{amount:g} is less than Ray counts", f"the least is {MIN_RAY_AMOUNT:g}"
         elif key == "gpus_per_trial" and amount > 1 and amount % 1:
             yield key, "use a whole number above 1", "such as 0.5, 1 or 2"
 
@@ -216,21 +216,21 @@ def _reference_conflicts(values: Mapping[str, object]) -> Conflicts:
 
 
 def _teacher_conflicts(values: Mapping[str, object]) -> Conflicts:
-    beside = ", ".join(key for key in OF_A_NEW_TEACHER if key in values)
+    beside = ", ".join(key for key in NEW_TEACHER_KEYS if key in values)
     if values.get("folder") and beside:
         yield "folder", f"it is a finished training, which has its own {beside}", f"remove `folder`, or {beside}"
     if not any(values.get(key) for key in ("folder", "file", "set")):
         yield "", "neither a folder nor an architecture is given", "give `folder`, or `file` or `set` or both"
 
 
-def _reference(otherwise: str, **values: Any) -> ReferenceSpec:
-    return ReferenceSpec(**{"name": Path(values.get("file") or otherwise).name.removesuffix(".yaml")} | values)
+def _reference(default_name: str, **values: Any) -> ReferenceSpec:
+    return ReferenceSpec(**{"name": Path(values.get("file") or default_name).name.removesuffix(".yaml")} | values)
 
 
-RESOURCES = schema_of(Resources, check=_resource_conflicts)
-REFERENCE = schema_of(ReferenceSpec, bare="file", check=_reference_conflicts, make=partial(_reference, "reference"))
-ROW = replace(REFERENCE, make=partial(_reference, "row"))
-SEEDS = schema_of(Seeds, bare="most", optional=True, make=dict)
-STOP = schema_of(Stop, bare="gain", optional=True)
-TEACHER = schema_of(TeacherSpec, bare="folder", optional=True, check=_teacher_conflicts)
-WARM = schema_of(WarmSpec, bare="from", optional=True)
+RESOURCES_SCHEMA = schema_of(Resources, check=_resource_conflicts)
+REFERENCE_SCHEMA = schema_of(ReferenceSpec, bare="file", check=_reference_conflicts, make=partial(_reference, "reference"))
+ARCHITECTURE_SCHEMA = replace(REFERENCE_SCHEMA, make=partial(_reference, "row"))
+SEEDS_SCHEMA = schema_of(Seeds, bare="most", optional=True, make=dict)
+STOP_SCHEMA = schema_of(StopSpec, bare="gain", optional=True)
+TEACHER_SCHEMA = schema_of(TeacherSpec, bare="folder", optional=True, check=_teacher_conflicts)
+WARM_START_SCHEMA = schema_of(WarmStartSpec, bare="from", optional=True)

@@ -5,19 +5,19 @@ import re
 from scalesearch.errors import UserError
 
 EMBEDDED = "embedded"  # the word for the storage in the study's own folder
-FORM = re.compile(r"[A-Za-z][\w.]*(\+\w+)?://\S*")
+STORAGE_URL_PATTERN = re.compile(r"[A-Za-z][\w.]*(\+\w+)?://\S*")
 # In a text, a URL goes on to the last @ of its line, since a password may hold anything, and then to a space or to a
 # quote that closes something.
-URL = re.compile(r"([A-Za-z][\w.+]*://)((?:[^\n]*@)?(?:(?!['\"`](?:[\s,.;:)\]}]|\Z))\S)*)")
-PAIR = re.compile(r"(?i)\b(\w*(?:pass(?:w\w*|phrase)?|pwd|secret)\s*=\s*)('[^'\n]*'|\"[^\"\n]*\"|[^\s;&'\"`]+)")
-PLAIN = re.compile(r"[\w.\-/\[\]% ~+#]*")  # what users, hosts and databases are of; no `=` of further settings
-HARMLESS = ("application_name", "charset", "client_encoding", "connect_timeout", "driver", "isolation_level", "mode",
+URL_IN_TEXT_PATTERN = re.compile(r"([A-Za-z][\w.+]*://)((?:[^\n]*@)?(?:(?!['\"`](?:[\s,.;:)\]}]|\Z))\S)*)")
+SECRET_SETTING_PATTERN = re.compile(r"(?i)\b(\w*(?:pass(?:w\w*|phrase)?|pwd|secret)\s*=\s*)('[^'\n]*'|\"[^\"\n]*\"|[^\s;&'\"`]+)")
+HARMLESS_TEXT_PATTERN = re.compile(r"[\w.\-/\[\]% ~+#]*")  # what users, hosts and databases are of; no `=` of further settings
+HARMLESS_QUERY_KEYS = ("application_name", "charset", "client_encoding", "connect_timeout", "driver", "isolation_level", "mode",
             "sslmode", "ssl_mode", "timeout", "uri")  # keys of a query whose values are shown
-SECRETS = ("odbc_connect", "passwd", "password", "pwd", "sslpassword")
-HIDDEN = "***"
+SECRET_QUERY_KEYS = ("odbc_connect", "passwd", "password", "pwd", "sslpassword")
+MASK = "***"
 
 
-def storage_url(text: str) -> str | None:
+def parse_storage_url(text: str) -> str | None:
     """The URL that ``storage: text`` names, or None for the embedded storage.
 
     Raises:
@@ -25,7 +25,7 @@ def storage_url(text: str) -> str | None:
     """
     if text == EMBEDDED:
         return None
-    if not FORM.fullmatch(text):
+    if not STORAGE_URL_PATTERN.fullmatch(text):
         raise UserError("not a storage: write `embedded`, or a URL such as postgresql://user@host/database or "
                         "sqlite:///file.db", code="bad-storage-url")
     if text.partition("?")[0].count("@") > 1:  # a database's library would take what follows the first for the host
@@ -35,12 +35,12 @@ def storage_url(text: str) -> str | None:
     return text
 
 
-def hide(text: str) -> str:
+def mask_passwords(text: str) -> str:
     """``text`` with ``***`` in place of every password, and of what may be one, in the URLs and settings in it."""
-    return PAIR.sub(rf"\1{HIDDEN}", URL.sub(lambda url: url[1] + _shown(url[1], url[2]), text))
+    return SECRET_SETTING_PATTERN.sub(rf"\1{MASK}", URL_IN_TEXT_PATTERN.sub(lambda url: url[1] + _mask_url(url[1], url[2]), text))
 
 
-def _shown(scheme: str, rest: str) -> str:
+def _mask_url(scheme: str, rest: str) -> str:
     """What may be shown of a URL after its ``scheme://``."""
     from sqlalchemy.engine import make_url  # Optuna needs it for every storage that has a URL
     from sqlalchemy.exc import SQLAlchemyError
@@ -52,11 +52,11 @@ def _shown(scheme: str, rest: str) -> str:
     try:
         url = make_url(f"{scheme}{place}")
     except (ValueError, SQLAlchemyError):
-        return HIDDEN
+        return MASK
     parts = (user, url.host or "", url.database or "")
-    if url.password or url.username or not all(map(PLAIN.fullmatch, parts)):
-        return HIDDEN + ending
+    if url.password or url.username or not all(map(HARMLESS_TEXT_PATTERN.fullmatch, parts)):
+        return MASK + ending
     pairs = [pair.partition("=") for pair in query.split("&") if query]
-    shown = [f"{key}={value if key in HARMLESS and PLAIN.fullmatch(value) else HIDDEN}"
-             if key.lower() in (*HARMLESS, *SECRETS) else HIDDEN for key, _, value in pairs]
-    return f"{user}{colon and f':{HIDDEN}'}{at}{location}{mark}{'&'.join(shown)}{ending}"
+    shown = [f"{key}={value if key in HARMLESS_QUERY_KEYS and HARMLESS_TEXT_PATTERN.fullmatch(value) else MASK}"
+             if key.lower() in (*HARMLESS_QUERY_KEYS, *SECRET_QUERY_KEYS) else MASK for key, _, value in pairs]
+    return f"{user}{colon and f':{MASK}'}{at}{location}{mark}{'&'.join(shown)}{ending}"

@@ -12,40 +12,40 @@ from scalesearch.space.binding.config_reader import plain_value
 from scalesearch.space.schema.types import ReportNodeError
 from scalesearch.space.syntax.diagnostics import suggest_match
 from scalesearch.space.syntax.nodes import MappingNode, Node, ScalarNode, SequenceNode
-from scalesearch.study.config.storage_url import storage_url
+from scalesearch.study.config.storage_url import parse_storage_url
 
-LEAST = 1e-4  # Ray counts resources in such steps
-ANSWERS = "a mapping of keys to values of the space language, such as `{encoder.depth: 6}`"
-LONGEST = 10**9  # seconds, some thirty years
-TIME = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
-LOGGERS = ("tensorboard", "mlflow")
+MIN_RAY_AMOUNT = 1e-4  # Ray counts resources in such steps
+PARAMS_FORM = "a mapping of keys to values of the space language, such as `{encoder.depth: 6}`"
+MAX_SECONDS = 10**9  # seconds, some thirty years
+DURATION_PATTERN = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+LOGGER_NAMES = ("tensorboard", "mlflow")
 LOGGERS_FORM = "`tensorboard`, `mlflow`, or a list of both"
-OWN = ("CPU", "GPU", "memory", "object_store_memory")
+RAY_RESOURCE_NAMES = ("CPU", "GPU", "memory", "object_store_memory")
 
 
 @dataclass(frozen=True)
-class Amount:
-    """Amount of compute: full ``trainings``, or if there are none of them wall-clock ``seconds``."""
+class ComputeAmount:
+    """Amount of compute: full ``full_runs``, or if there are none of them wall-clock ``seconds``."""
 
-    trainings: int = 0
+    full_runs: int = 0
     seconds: float = 0.0
 
 
-def read_answers(node: Node, complain: ReportNodeError) -> Mapping[str, str]:
+def read_params(node: Node, complain: ReportNodeError) -> Mapping[str, str]:
     """Key to value in the space language."""
     if isinstance(node, MappingNode):
-        return {key.text: written(value) for key, value in node}
+        return {key.text: node_text(value) for key, value in node}
     if not isinstance(node, ScalarNode) or node.text:
-        complain(node, f"expected {ANSWERS}", None)
+        complain(node, f"expected {PARAMS_FORM}", None)
     return {}
 
 
-def written(node: Node) -> str:
+def node_text(node: Node) -> str:
     """The text of a value, on one line."""
     if isinstance(node, MappingNode):
-        return "{" + ", ".join(f"{key.text}: {written(value)}" for key, value in node) + "}"
+        return "{" + ", ".join(f"{key.text}: {node_text(value)}" for key, value in node) + "}"
     if isinstance(node, SequenceNode):
-        return "[" + ", ".join(map(written, node.items)) + "]"
+        return "[" + ", ".join(map(node_text, node.items)) + "]"
     return node.text if isinstance(node, ScalarNode) else ""
 
 
@@ -62,9 +62,9 @@ def read_loggers(node: Node, complain: ReportNodeError) -> tuple[str, ...]:
     """Names of loggers."""
     items = node.items if isinstance(node, SequenceNode) else (node,)
     for item in items:
-        if not isinstance(item, ScalarNode) or item.text not in LOGGERS:
-            complain(item, f"expected {LOGGERS_FORM}", suggest_match(written(item), LOGGERS))
-    return tuple(written(item) for item in items)
+        if not isinstance(item, ScalarNode) or item.text not in LOGGER_NAMES:
+            complain(item, f"expected {LOGGERS_FORM}", suggest_match(node_text(item), LOGGER_NAMES))
+    return tuple(node_text(item) for item in items)
 
 
 def read_shares(node: Node, complain: ReportNodeError) -> tuple[float, ...]:
@@ -78,7 +78,7 @@ def read_shares(node: Node, complain: ReportNodeError) -> tuple[float, ...]:
 
 def read_gain(node: Node, complain: ReportNodeError) -> float:
     """A share, such as ``1%`` or 0.01."""
-    text = written(node).strip()
+    text = node_text(node).strip()
     value = plain_value(ScalarNode(node.position, text.removesuffix("%").strip())) if isinstance(node, ScalarNode) else None
     if not is_number(value) or not 0 < value < math.inf:
         complain(node, "expected a share above 0", "such as `1%` or 0.01")
@@ -86,11 +86,11 @@ def read_gain(node: Node, complain: ReportNodeError) -> float:
     return value / 100 if text.endswith("%") else float(value)
 
 
-def read_time(node: Node, complain: ReportNodeError) -> float | None:
+def read_duration(node: Node, complain: ReportNodeError) -> float | None:
     """A length of time, in seconds."""
-    text = written(node).strip() if isinstance(node, ScalarNode) else ""
-    found = TIME.fullmatch(text)
-    if found is None or not 0 < (seconds := _seconds(found)) <= LONGEST:
+    text = node_text(node).strip() if isinstance(node, ScalarNode) else ""
+    found = DURATION_PATTERN.fullmatch(text)
+    if found is None or not 0 < (seconds := _seconds(found)) <= MAX_SECONDS:
         complain(node, "expected a length of time of at most thirty years", "such as `20h`, `90m` or `1h30m`")
         return None
     return seconds
@@ -100,22 +100,22 @@ def _seconds(found: re.Match[str]) -> float:
     return sum(size * int(number or 0) for size, number in zip((3600.0, 60.0, 1.0), found.groups()))
 
 
-def read_amount(node: Node, complain: ReportNodeError) -> Amount:
+def read_amount(node: Node, complain: ReportNodeError) -> ComputeAmount:
     """Full trainings, or a length of time."""
-    text = written(node).strip() if isinstance(node, ScalarNode) else ""
-    if text.isdigit() and 0 < int(text) <= LONGEST:
-        return Amount(trainings=int(text))
-    found = TIME.fullmatch(text)
-    if found is None or not 0 < _seconds(found) <= LONGEST:
+    text = node_text(node).strip() if isinstance(node, ScalarNode) else ""
+    if text.isdigit() and 0 < int(text) <= MAX_SECONDS:
+        return ComputeAmount(full_runs=int(text))
+    found = DURATION_PATTERN.fullmatch(text)
+    if found is None or not 0 < _seconds(found) <= MAX_SECONDS:
         complain(node, "expected a number of trainings, or a length of time", "such as `10`, `2h`, `90m` or `1h30m`")
-        return Amount(1)
-    return Amount(seconds=_seconds(found))
+        return ComputeAmount(1)
+    return ComputeAmount(seconds=_seconds(found))
 
 
 def read_storage(node: Node, complain: ReportNodeError) -> str | None:
     """The URL of a storage, or None for the embedded one."""
     try:
-        return storage_url(written(node))
+        return parse_storage_url(node_text(node))
     except UserError as error:
         complain(node, f"storage: {error}", None)
         return None
@@ -130,11 +130,11 @@ def read_custom(node: Node, complain: ReportNodeError) -> dict[str, float]:
     amounts: dict[str, float] = {}
     for key, value in node:
         amount: Any = plain_value(value)
-        if key.text in OWN:
+        if key.text in RAY_RESOURCE_NAMES:
             complain(key, f"`{key.text}` is none of a cluster's own",
                      "such are `cpus_per_trial` and `gpus_per_trial`")
-        elif not is_number(amount) or amount < LEAST:
-            complain(value, f"{key.text}: expected a number of at least {LEAST:g}", None)
+        elif not is_number(amount) or amount < MIN_RAY_AMOUNT:
+            complain(value, f"{key.text}: expected a number of at least {MIN_RAY_AMOUNT:g}", None)
         else:
             amounts[key.text] = float(amount)
     return amounts

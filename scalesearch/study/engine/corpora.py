@@ -10,11 +10,11 @@ from scalesearch.cost import Protocol, load_protocol
 from scalesearch.data import Corpus, default_cache, load_corpus
 from scalesearch.data.corpus import hash_text
 from scalesearch.errors import UserError, error_context
-from scalesearch.study.config.rows import Reference
-from scalesearch.study.config.spec import CORPUS, StudySpec
+from scalesearch.study.config.fixed_architectures import FixedArchitecture
+from scalesearch.study.config.spec import CORPUS_WORD, StudySpec
 from scalesearch.study.trials.study_meta import DataFacts
 
-MOST = 16  # vocabularies: each is a tokenizer, and a copy of the text in its tokens
+MAX_VOCABULARIES = 16  # vocabularies: each is a tokenizer, and a copy of the text in its tokens
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Corpora:
         return next(iter(self.by_vocab.values()))
 
     @property
-    def facts(self) -> DataFacts:
+    def data_facts(self) -> DataFacts:
         """Facts of the text for the study; records have those of their own corpus."""
         only = self.by_vocab.get(None)
         if only is not None:
@@ -47,7 +47,7 @@ class Corpora:
         lengths, only = "lengths" in spec.protocol, self.by_vocab.get(None)
         given: dict[str, object] = {}
         if only is not None:
-            given |= {"vocab": only.tokenizer.vocab_size} if spec.vocab == CORPUS else {}
+            given |= {"vocab": only.tokenizer.vocab_size} if spec.vocab == CORPUS_WORD else {}
             given |= dict(zip(("source", "target"), only.mean_lengths)) if lengths else {}
         elif lengths:
             given["lengths"] = {size: corpus.mean_lengths for size, corpus in self.by_vocab.items()}
@@ -56,17 +56,17 @@ class Corpora:
 
 def protocol_settings(spec: StudySpec) -> dict[str, str | int]:
     """What the space and the study say of the protocol, as far as no corpus is needed for it."""
-    given = {key: value for key, value in spec.protocol.items() if value != CORPUS}
+    given = {key: value for key, value in spec.protocol.items() if value != CORPUS_WORD}
     return {**spec.space.protocol, **given, "longest": spec.data.max_length}
 
 
-def load_corpora(spec: StudySpec, references: tuple[Reference, ...], tell: Callable[[str], object] = str) -> Corpora:
-    """The corpora of a study, made and cached now, so that workers find them. Their notes go to ``tell``, each once.
+def load_corpora(spec: StudySpec, references: tuple[FixedArchitecture, ...], report: Callable[[str], object] = str) -> Corpora:
+    """The corpora of a study, made and cached now, so that workers find them. Their notes go to ``report``, each once.
 
     Raises:
         UserError: a file is wrong, a vocabulary does not fit the text, or a reference has another kind of vocabulary.
     """
-    sizes = vocabularies(spec, references)
+    sizes = vocabulary_sizes(spec, references)
     notes: dict[str, None] = {}
     found: dict[int | None, Corpus] = {}
     for size in sizes or (None,):
@@ -75,17 +75,17 @@ def load_corpora(spec: StudySpec, references: tuple[Reference, ...], tell: Calla
         notes |= dict.fromkeys(f"vocab {size}: {note}" if size and "token" in note else note
                                for note in found[size].notes)
     for note in notes:
-        tell(note)
+        report(note)
     return Corpora(found)
 
 
-def vocabularies(spec: StudySpec, references: tuple[Reference, ...]) -> tuple[int, ...]:
+def vocabulary_sizes(spec: StudySpec, references: tuple[FixedArchitecture, ...]) -> tuple[int, ...]:
     """The vocabularies that a study's architectures may have, rising; none where they are all the corpus's.
 
     Raises:
         UserError: they are computed, or too many, or a reference has none, or one of its own alone.
     """
-    sizes = set(spec.space.vocabularies(MOST))
+    sizes = set(spec.space.vocabularies(MAX_VOCABULARIES))
     for one in references:
         if bool(one.architecture.vocab) != bool(sizes):
             have = "has none, and the space's have" if sizes else "has one, and the space's have none"

@@ -28,23 +28,23 @@ from scalesearch.space.assembly.architecture import ModelSpec
 from scalesearch.study.config.sections import ReferenceSpec, TeacherSpec
 from scalesearch.study.config.spec import StudySpec
 from scalesearch.study.engine.setup import reference_space
-from scalesearch.study.executors.base import Done, Job, Runner
-from scalesearch.study.executors.worker import Progress
-from scalesearch.study.monitor.running import CORPUS, SOFT, describe_progress, share
-from scalesearch.study.monitor.running import TEACHER as FOLDER
+from scalesearch.study.executors.base import JobDone, Runner, TrainingJob
+from scalesearch.study.executors.worker import ProgressFile
+from scalesearch.study.monitor.running import SOFT_TARGETS_FOLDER, TRANSLATIONS_FOLDER, describe_progress, report_share
+from scalesearch.study.monitor.running import TEACHER_FOLDER as FOLDER
 from scalesearch.study.trials.record import JobFile, TeacherFacts
 from scalesearch.study.trials.study_meta import DataFacts, TeacherMeta
 from scalesearch.terminal import print_text
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.result import RESULT_FILE, Result
 
-PREFIX = "train"
-NO_TRIAL = -1  # the number of a job that is no candidate's
-TASK = ("builtin", "source", "target")
+DISTILLED_PREFIX = "train"
+TEACHER_JOB_NUMBER = -1  # the number of a job that is no candidate's
+TASK_KEYS = ("builtin", "source", "target")
 
 
 @dataclass(frozen=True)
-class Translated:
+class TeacherJobResult:
     """What a teacher's job has left; of a training, the state alone counts here."""
 
     state: str
@@ -79,7 +79,7 @@ class Teacher:
         """What a resumed study must agree with."""
         spec, recipe = self.spec, self.recipe
         return TeacherMeta(self.id, spec.beam, spec.length_penalty, spec.mix,
-                           recipe and recipe.to_json(), spec.seed if recipe else None, spec.soft)
+                           recipe and recipe.to_json(), spec.seed if recipe else None, spec.top_k)
 
     def describe(self) -> str:
         """Describes it in a line."""
@@ -87,7 +87,7 @@ class Teacher:
         who = f" in {', '.join(spec.folders)}" if self.recipe is None else f", trained once: {self.recipe.describe()}"
         searched = "greedily" if spec.beam == 1 else f"with beam {spec.beam}"
         learned = "its translations and the real pairs" if spec.mix else "its translations"
-        learned += f", with its {spec.soft} likeliest tokens at every place" if spec.soft else ""
+        learned += f", with its {spec.top_k} likeliest tokens at every place" if spec.top_k else ""
         return f"{self.id}{who}; translates the training text {searched}; candidates learn from {learned}"
 
 
@@ -107,10 +107,10 @@ def find_teacher(spec: StudySpec, corpus: Corpus) -> Teacher | None:
         folders = tuple(expand_path(folder, "teacher") for folder in wanted.folders)
     except UserError as error:
         raise UserError(error.message.removeprefix("data: "), key="teacher", code=error.code) from None
-    return Teacher(wanted, tuple(_finished(folder, corpus) for folder in folders), None, folders)
+    return Teacher(wanted, tuple(_finished_architecture(folder, corpus) for folder in folders), None, folders)
 
 
-def _finished(folder: Path, corpus: Corpus) -> ModelSpec:
+def _finished_architecture(folder: Path, corpus: Corpus) -> ModelSpec:
     """The architecture of the training in ``folder``.
 
     Raises:
@@ -127,12 +127,12 @@ def _finished(folder: Path, corpus: Corpus) -> ModelSpec:
         raise UserError(f"teacher: {folder} holds no finished training ({', '.join(missing)} missing); finish it with "
                         "`scalesearch train … --resume`, or name another folder", key="teacher",
                         code="teacher-unfinished")
-    done = read_json(folder / RESULT_FILE, Translated)
+    done = read_json(folder / RESULT_FILE, TeacherJobResult)
     if done.state != "complete":
         raise UserError(f"teacher: the training in {folder} failed: {done.reason}", key="teacher",
                         code="teacher-failed")
     learned, ours = read_json(folder / DATA_FILE, DataFacts).spec, corpus.spec
-    differing = [key for key in TASK if learned.get(key) != getattr(ours, key)]
+    differing = [key for key in TASK_KEYS if learned.get(key) != getattr(ours, key)]
     if differing:
         raise UserError(f"teacher: {folder} learned another task: " + ", ".join(
             f"{key} {learned.get(key)}, and the study's is {getattr(ours, key)}" for key in differing),
@@ -144,16 +144,16 @@ def _finished(folder: Path, corpus: Corpus) -> ModelSpec:
     return read_space(folder / ARCHITECTURE_FILE).single_architecture()
 
 
-def distilled(spec: StudySpec) -> DataSpec:
+def distilled_data(spec: StudySpec) -> DataSpec:
     """The data of the study's candidates: the study's own, learned from in the teacher's words."""
     if spec.teacher is None:
         return spec.data
     place = spec.out / FOLDER
-    soft = str(place / SOFT / PREFIX) if spec.teacher.soft else None
-    return replace(spec.data, distilled=str(place / CORPUS / PREFIX), mix_distilled=spec.teacher.mix, soft_targets=soft)
+    soft = str(place / SOFT_TARGETS_FOLDER / DISTILLED_PREFIX) if spec.teacher.top_k else None
+    return replace(spec.data, distilled=str(place / TRANSLATIONS_FOLDER / DISTILLED_PREFIX), mix_distilled=spec.teacher.mix, soft_targets=soft)
 
 
-def teach(teacher: Teacher, spec: StudySpec, runner: Runner, console: Console) -> TeacherFacts:
+def run_teacher(teacher: Teacher, spec: StudySpec, runner: Runner, console: Console) -> TeacherFacts:
     """Trains, translates and softens until ``distilled(spec)`` can be loaded; returns the teacher's facts for records.
 
     Raises:
@@ -168,24 +168,24 @@ def teach(teacher: Teacher, spec: StudySpec, runner: Runner, console: Console) -
             write_text(place / "architecture.yaml", teacher.architectures[0].to_yaml())
         job: JobFile = {**common, "cache": str(default_cache()), "recipe": teacher.recipe.to_json(),
                         "seed": teacher.spec.seed}
-        _finish(place, job, f"the teacher ({teacher.id}) in training", spec.attempts, runner, console)
+        _complete_job(place, job, f"the teacher ({teacher.id}) in training", spec.attempts, runner, console)
     school = teacher.folders or (place,)
-    taught: JobFile = {**common, "teacher": [str(folder) for folder in school], "prefix": PREFIX}
+    taught: JobFile = {**common, "teacher": [str(folder) for folder in school], "prefix": DISTILLED_PREFIX}
     job = {**taught, "search": {"beam": teacher.spec.beam, "length_penalty": teacher.spec.length_penalty}}
-    made = _finish(place / CORPUS, job, "the teacher translates the training text", spec.attempts, runner, console)
-    if teacher.spec.soft:
-        pairs = replace(distilled(spec), soft_targets=None).resolve().to_json()
-        job = {**taught, "data": pairs, "cache": str(default_cache()), "top": teacher.spec.soft}
-        _finish(place / SOFT, job, "the teacher softens the training pairs", spec.attempts, runner, console)
+    made = _complete_job(place / TRANSLATIONS_FOLDER, job, "the teacher translates the training text", spec.attempts, runner, console)
+    if teacher.spec.top_k:
+        pairs = replace(distilled_data(spec), soft_targets=None).resolve().to_json()
+        job = {**taught, "data": pairs, "cache": str(default_cache()), "top": teacher.spec.top_k}
+        _complete_job(place / SOFT_TARGETS_FOLDER, job, "the teacher softens the training pairs", spec.attempts, runner, console)
     results = [read_json(folder / RESULT_FILE, Result) for folder in school]
-    return {"architecture": teacher.id, "params": sum(one.n_params for one in results), "bleu": _scores(results),
+    return {"architecture": teacher.id, "params": sum(one.n_params for one in results), "bleu": _mean_bleu(results),
             "decode": results[0].metrics["decode"], "seeds": [one.seed for one in results],
             "corpus": results[0].corpus_hash, "cpu_seconds": sum(one.total_cpu_seconds for one in results),
             "translations": {"pairs": made.pairs, "decode": made.decode, "cpu_seconds": made.cpu_seconds},
-            "mix": teacher.spec.mix, **({"soft": teacher.spec.soft} if teacher.spec.soft else {})}
+            "mix": teacher.spec.mix, **({"soft": teacher.spec.top_k} if teacher.spec.top_k else {})}
 
 
-def _scores(results: Sequence[Result]) -> dict[str, float]:
+def _mean_bleu(results: Sequence[Result]) -> dict[str, float]:
     """Mean BLEU on each split that all were scored on."""
     scored = [{one.metrics["split"]: one.metrics, **({"test": one.metrics["test"]} if "test" in one.metrics else {})}
               for one in results]
@@ -193,47 +193,47 @@ def _scores(results: Sequence[Result]) -> dict[str, float]:
             if all(split in one for one in scored)}
 
 
-def _finish(folder: Path, job: JobFile, words: str, attempts: int, runner: Runner, console: Console) -> Translated:
+def _complete_job(folder: Path, job: JobFile, description: str, attempts: int, runner: Runner, console: Console) -> TeacherJobResult:
     """The result of the job in ``folder``, which is done now unless it was before."""
     file = folder / RESULT_FILE
     if not file.exists():
         write_json(folder / "job.json", job)
-        with _shown(folder, words, console):
-            _run(folder, attempts, runner)
-    result = read_json(file, Translated)
+        with _progress_display(folder, description, console):
+            _run_attempts(folder, attempts, runner)
+    result = read_json(file, TeacherJobResult)
     if result.state != "complete":
         raise UserError(f"teacher: its training failed: {result.reason}. Change its recipe, and start another study "
                         "with --out", key="teacher", code="teacher-failed")
     return result
 
 
-def _run(folder: Path, attempts: int, runner: Runner) -> None:
+def _run_attempts(folder: Path, attempts: int, runner: Runner) -> None:
     for attempt in range(1, attempts + 1):
-        runner.submit(Job(NO_TRIAL, folder, attempt))
+        runner.submit(TrainingJob(TEACHER_JOB_NUMBER, folder, attempt))
         while not (events := runner.poll(0.5)):
             pass
         end = events[0]
-        if isinstance(end, Done):
+        if isinstance(end, JobDone):
             return
-        if not end.again:
+        if not end.can_retry:
             break
     raise UserError(f"teacher: {end.reason}", key="teacher", code="teacher-failed")
 
 
 @contextmanager
-def _shown(folder: Path, words: str, console: Console) -> Iterator[None]:
+def _progress_display(folder: Path, description: str, console: Console) -> Iterator[None]:
     """A bar on a terminal, a line elsewhere."""
     if not console.is_terminal:
-        print_text(words, console)
+        print_text(description, console)
         yield
         return
-    progress = Progress(folder)
+    progress = ProgressFile(folder)
 
     def bar() -> Group:
         facts = progress.read()
-        return Group(f"{words}: {describe_progress(facts) if facts else 'starting'}",
-                     ProgressBar(completed=100 * share(facts), width=60))
+        return Group(f"{description}: {describe_progress(facts) if facts else 'starting'}",
+                     ProgressBar(completed=100 * report_share(facts), width=60))
 
     with Live(console=console, get_renderable=bar, refresh_per_second=2, transient=True):
         yield
-    print_text(f"{words}: done", console)
+    print_text(f"{description}: done", console)

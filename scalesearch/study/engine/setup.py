@@ -19,70 +19,70 @@ from scalesearch.samplers import make_sampler
 from scalesearch.space import Space, read_space
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.study.config.command import command_of
-from scalesearch.study.config.rows import Reference
-from scalesearch.study.config.sections import WARM_FILE, ReferenceSpec
+from scalesearch.study.config.fixed_architectures import FixedArchitecture
+from scalesearch.study.config.sections import WARM_START_FILE, ReferenceSpec
 from scalesearch.study.config.spec import StudySpec
 from scalesearch.study.engine.corpora import Corpora, load_corpora, protocol_settings
-from scalesearch.study.monitor.forecast import FILE as FORECAST_FILE
-from scalesearch.study.optuna_sync.export import reach
-from scalesearch.study.trials.compatibility import refuse_a_changed, refuse_other_references
+from scalesearch.study.monitor.forecast import FORECAST_FILE as FORECAST_FILE
+from scalesearch.study.optuna_sync.export import check_storage
+from scalesearch.study.trials.compatibility import check_references_unchanged, check_unchanged
 from scalesearch.study.trials.evaluator import Evaluator, estimate_feasibility
-from scalesearch.study.trials.event_log import now
-from scalesearch.study.trials.plan import Plan
-from scalesearch.study.trials.record import SEARCHERS
+from scalesearch.study.trials.event_log import utc_now
+from scalesearch.study.trials.plan import StudyPlan
+from scalesearch.study.trials.record import SEARCH_PACKAGES
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.study_meta import StudyMeta, TeacherMeta
 from scalesearch.study.trials.trial import Params, State
 from scalesearch.train.result import package_versions
 
-REVISED = ("compute", "seeds", "rows", "scaling", "left_out")  # what a study may have more of when it goes on
+REVISABLE_KEYS = ("compute", "seeds", "rows", "scaling", "left_out")  # what a study may have more of when it goes on
 
 
 @dataclass(frozen=True)
-class Setup:
+class PreparedStudy:
     """A study that was looked at; nothing about it is wrong. ``spec`` is without the rows that its limits forbid."""
 
     spec: StudySpec
     evaluator: Evaluator
     meta: StudyMeta
-    plan: Plan
+    plan: StudyPlan
 
 
-def set_up(spec: StudySpec, corpora: Corpora, teacher: TeacherMeta | None) -> Setup:
+def prepare_study(spec: StudySpec, corpora: Corpora, teacher: TeacherMeta | None) -> PreparedStudy:
     """Sets a study up. Paths in its jobs are absolute, since workers may start elsewhere.
 
     Raises:
         UserError: nothing meets the limits, or a reference leaves something open or cannot be built.
     """
-    evaluator, facts = make_evaluator(spec, corpora), corpora.facts
-    spec = drop_infeasible_rows(spec, evaluator)
-    rows = {**spec.rows.to_json(), "rows": tuple(row.label for row in spec.rows.rows)} if spec.rows else {}
-    meta = StudyMeta(id=uuid.uuid4().hex, name=spec.name, created=now(), space=spec.space.hash,
+    evaluator, facts = make_evaluator(spec, corpora), corpora.data_facts
+    spec = drop_infeasible_architectures(spec, evaluator)
+    rows = {**spec.architectures.to_json(), "rows": tuple(row.label for row in spec.architectures.architectures)} if spec.architectures else {}
+    meta = StudyMeta(id=uuid.uuid4().hex, name=spec.name, created=utc_now(), space_hash=spec.space.hash,
                      protocol=evaluator.protocol.to_json(), objectives=spec.objectives, recipe=spec.recipe.to_json(),
-                     seed=spec.seed, data=facts, synthetic=facts.synthetic, trials=spec.trials + len(references(spec)),
+                     seed=spec.seed, data=facts, synthetic=facts.synthetic, total_trials=spec.trials + len(fixed_architectures(spec)),
                      limits=tuple(limit.text for limit in evaluator.limits), bounds=upper_bounds(evaluator.limits),
-                     versions=package_versions(*SEARCHERS), teacher=teacher, sampler=None if spec.rows else spec.proposer,
-                     rungs=spec.rungs, compute=spec.compute, seeds=spec.seeds, warm_start=spec.warm,
-                     questions=spec.recipe_space.distribution_texts, processes=spec.resources.processes_per_trial, **rows).as_read()
+                     versions=package_versions(*SEARCH_PACKAGES), teacher=teacher, sampler=None if spec.architectures else spec.sampler,
+                     rungs=spec.rungs, compute=spec.compute, seeds=spec.seeds, warm_start=spec.warm_start,
+                     recipe_space=spec.recipe_space.distribution_texts, processes=spec.resources.processes_per_trial, **rows).round_trip()
     job = {"data": spec.data.with_absolute_paths().to_json(), "cache": str(default_cache()), "recipe": spec.recipe.to_json(),
            "seed": spec.seed, "threads": spec.resources.threads_per_trial, "nice": spec.resources.nice,
            "processes": spec.resources.processes_per_trial, "proxies": spec.proxies}
-    plan = Plan(evaluator, spec.objectives, spec.trials, job, meta.shared, references(spec), spec.attempts,
+    plan = StudyPlan(evaluator, spec.objectives, spec.trials, job, meta.record_fields, fixed_architectures(spec), spec.attempts,
                 rungs=spec.rungs, seeds=spec.seeds, compute=spec.compute,
                 stop=spec.stop)
-    return Setup(spec, evaluator, meta, plan)
+    return PreparedStudy(spec, evaluator, meta, plan)
 
 
-def learning_from(plan: Plan, corpus: Corpus, teacher: Mapping[str, object]) -> Plan:
+def plan_with_teacher(plan: StudyPlan, corpus: Corpus, teacher: Mapping[str, object]) -> StudyPlan:
     """The plan of trials that learn from ``corpus``, a teacher's translations; ``teacher`` is for their records."""
-    shared = {**plan.shared, "data": msgspec.to_builtins(Corpora({None: corpus}).facts), "teacher": teacher}
-    return replace(plan, shared=shared, job={**plan.job, "data": corpus.spec.with_absolute_paths().to_json()})
+    shared = {**plan.record_fields, "data": msgspec.to_builtins(Corpora({None: corpus}).data_facts), "teacher": teacher}
+    return replace(plan, record_fields=shared, job_template={**plan.job_template, "data": corpus.spec.with_absolute_paths().to_json()})
 
 
-def load_data(spec: StudySpec, tell: Callable[[str], object] = str) -> Corpora:
+def load_data(spec: StudySpec, report: Callable[[str], object] = str) -> Corpora:
     """The corpora of a study, and of its references; see :func:`load_corpora`."""
-    listed = references(spec) if spec.rows is None or spec.rows.rows else ()
-    return load_corpora(spec, listed, tell)
+    listed = fixed_architectures(spec) if spec.architectures is None or spec.architectures.architectures else ()
+    return load_corpora(spec, listed, report)
 
 
 def make_evaluator(spec: StudySpec, corpora: Corpora | None) -> Evaluator:
@@ -96,140 +96,140 @@ def make_evaluator(spec: StudySpec, corpora: Corpora | None) -> Evaluator:
     return Evaluator(spec.space, protocol, collect_limits(spec.space, spec.budget), spec.recipe_space)
 
 
-def refuse_the_impossible(evaluator: Evaluator, seed: int) -> None:
+def check_feasible(evaluator: Evaluator, seed: int) -> None:
     """Raises UserError where nothing meets the limits, naming the limit that stops most samples.
 
     Where none of many samples does, the space is counted, or sheets are changed until they do.
     """
-    sample = estimate_feasibility(evaluator, seed, enough=1)
-    if sample.feasible or evaluator.region.sample_feasible(random.Random(seed)) is not None:
+    sample = estimate_feasibility(evaluator, seed, max_feasible=1)
+    if sample.feasible or evaluator.feasible_region.sample_feasible(random.Random(seed)) is not None:
         return
-    counted = "; counted, nothing in the space does" if evaluator.region.feasible_share == 0 else ""
-    worst = max(sample.missed, key=lambda name: sample.missed[name])
-    slack = sample.nearest[worst]
+    counted = "; counted, nothing in the space does" if evaluator.feasible_region.feasible_share == 0 else ""
+    worst = max(sample.violations, key=lambda name: sample.violations[name])
+    slack = sample.min_slacks[worst]
     is_cost = any(name in worst for name in COST_NAMES)  # whose slack is the logarithm of a ratio
     nearest = f", the nearest by {math.expm1(slack):,.1%}" if is_cost and 0 < slack < math.inf else ""
-    raise UserError(f"budget: none of {sample.samples} random candidates meets it{counted}; {sample.missed[worst]} "
+    raise UserError(f"budget: none of {sample.samples} random candidates meets it{counted}; {sample.violations[worst]} "
                     f"of them miss `{worst}`{nearest}. Costs are of protocol {evaluator.protocol}. "
                     "Raise the budget, or let the space hold smaller models", key="budget", code="budget-unmet")
 
 
-def drop_infeasible_rows(spec: StudySpec, evaluator: Evaluator) -> StudySpec:
+def drop_infeasible_architectures(spec: StudySpec, evaluator: Evaluator) -> StudySpec:
     """Drops the rows of ``spec`` that the limits forbid; a search stays as it is.
 
     Raises:
         UserError: nothing meets the limits.
     """
-    if spec.rows is None:
-        refuse_the_impossible(evaluator, spec.proposer.seed)
+    if spec.architectures is None:
+        check_feasible(evaluator, spec.sampler.seed)
         return spec
-    return replace(spec, rows=spec.rows.within(lambda one: evaluator.evaluate_architecture(one).reason))
+    return replace(spec, architectures=spec.architectures.filter_by_limits(lambda one: evaluator.evaluate_architecture(one).reason))
 
 
-def references(spec: StudySpec) -> tuple[Reference, ...]:
+def fixed_architectures(spec: StudySpec) -> tuple[FixedArchitecture, ...]:
     """References of a search, or the rows of a study that has them.
 
     Raises:
         UserError: one of them leaves something open or cannot be built.
     """
-    if spec.rows is not None:
-        return spec.rows.rows
+    if spec.architectures is not None:
+        return spec.architectures.architectures
     with error_context("reference"):
         return tuple(_reference(reference, spec) for reference in spec.references)
 
 
-def _reference(reference: ReferenceSpec, spec: StudySpec) -> Reference:
+def _reference(reference: ReferenceSpec, spec: StudySpec) -> FixedArchitecture:
     space = reference_space(reference, spec)
     architecture = space.single_architecture(f"reference {reference.name}: it")
-    params = params_of(spec.space, space.resolve(space.replay_values({})))
+    params = params_in_space(spec.space, space.resolve(space.replay_values({})))
     recipe = spec.recipe_space.default_params(reference.recipe)
-    return Reference(reference.name, architecture, None if params is None else {**params, **recipe}, recipe)
+    return FixedArchitecture(reference.name, architecture, None if params is None else {**params, **recipe}, recipe)
 
 
-def reference_space(reference: ReferenceSpec, spec: StudySpec) -> Space:
-    """The study's space, or the file that ``reference`` names, with its ``set``."""
+def reference_space(reference_spec: ReferenceSpec, spec: StudySpec) -> Space:
+    """The study's space, or the file that ``reference_spec`` names, with its ``set``."""
     space = spec.space
-    if reference.file is not None:
-        beside = spec.file.parent / reference.file
-        space = read_space(beside if beside.is_file() else find_file(reference.file, "spaces"))
-    return space.with_overrides(reference.set) if reference.set else space
+    if reference_spec.file is not None:
+        beside = spec.file.parent / reference_spec.file
+        space = read_space(beside if beside.is_file() else find_file(reference_spec.file, "spaces"))
+    return space.with_overrides(reference_spec.set) if reference_spec.set else space
 
 
-def params_of(space: Space, answers: Params) -> Params | None:
-    """Params by which the study's space gives ``answers``; None where it never does."""
+def params_in_space(space: Space, config: Params) -> Params | None:
+    """Params by which the study's space gives ``config``; None where it never does."""
     try:
-        answered = space.resolve(space.replay_values(answers))
+        answered = space.resolve(space.replay_values(config))
     except UserError:
         return None
-    return answered.params if dict(answered) == dict(answers) else None
+    return answered.params if dict(answered) == dict(config) else None
 
 
-def sampler_of(spec: StudySpec, evaluator: Evaluator) -> BaseSampler | None:
+def build_sampler(spec: StudySpec, evaluator: Evaluator) -> BaseSampler | None:
     """The sampler that proposes; None in a study of rows.
 
     Raises:
         UserError: there is none of that name, it lacks a library, or takes other arguments.
     """
-    if spec.rows is not None:
+    if spec.architectures is not None:
         return None
     with error_context("proposer"):
-        return make_sampler(spec.proposer, evaluator.define, partial(evaluator.known, objectives=spec.objectives),
-                            evaluator.region, spec.objectives, spec.rungs.shares)
+        return make_sampler(spec.sampler, evaluator.suggest_params, partial(evaluator.candidate_facts, objectives=spec.objectives),
+                            evaluator.feasible_region, spec.objectives, spec.rungs.shares)
 
 
-def as_begun(spec: StudySpec, resume: bool) -> StudySpec:
+def with_original_name(spec: StudySpec, resume: bool) -> StudySpec:
     """Gives ``spec`` the name that its study began with. A fork is named after its folder.
 
     Raises:
         UserError: there is a study, and ``resume`` is off.
     """
     study = StudyDir(spec.out)
-    if not study.begun():
+    if not study.has_started():
         return spec
     if not resume:
         raise UserError(f"{spec.out}: a study is here already. Go on with --resume, or choose another folder "
                         "with --out", code="study-exists")
-    return replace(spec, name=study.look().meta.name)
+    return replace(spec, name=study.read_meta().meta.name)
 
 
-def open_study(setup: Setup) -> StudyDir:
+def open_study(setup: PreparedStudy) -> StudyDir:
     """The study's folder, loaded: a new one, or the one that is there. Raises Changed where that is another study."""
     spec, meta = setup.spec, setup.meta
     study = StudyDir(spec.out)
-    if not study.begun():
-        for name in (WARM_FILE, FORECAST_FILE):  # of a start that was cut off before anything happened
+    if not study.has_started():
+        for name in (WARM_START_FILE, FORECAST_FILE):  # of a start that was cut off before anything happened
             (spec.out / name).unlink(missing_ok=True)
         command_of(spec).write(spec.out, spec.text)
         study.create(meta, spec.text, spec.space.to_yaml())
         return study.load()
     study.log.repair()
     study.load()
-    refuse_a_changed(spec.out, study.meta, meta)
-    refuse_other_references(spec.out, study.trials, {one.label: setup.evaluator.identity(one)
+    check_unchanged(spec.out, study.meta, meta)
+    check_references_unchanged(spec.out, study.trials, {one.label: setup.evaluator.identity(one)
                                                      for one in setup.plan.references})
-    revised = {key: getattr(meta, key) for key in REVISED}
+    revised = {key: getattr(meta, key) for key in REVISABLE_KEYS}
     if any(getattr(study.meta, key) != value for key, value in revised.items()):
-        study.revise(**revised)
+        study.update_meta(**revised)
     command_of(spec).write(spec.out, spec.text)
     return study
 
 
-def refuse_other_data(study: StudyDir, digest: str) -> None:
+def check_same_translations(study: StudyDir, expected_hash: str) -> None:
     """Raises UserError where trials on record learned from other translations than those of this hash."""
-    for trial in study.trials.having(State.COMPLETE):
+    for trial in study.trials.with_state(State.COMPLETE):
         record = study.record(trial)
-        if record and record["data"]["hash"] != digest:
+        if record and record["data"]["hash"] != expected_hash:
             raise UserError(f"{study.folder}: the teacher's translations are not those that trial {trial.number} "
                             "learned from, so old and new candidates would not compare. Put teacher/ back, or start "
                             "another study with --out", code="translations-changed")
 
 
-def refuse_the_unreachable(spec: StudySpec) -> None:
+def check_reachable(spec: StudySpec) -> None:
     """Refuses a storage or a cluster that does not answer, before a large corpus is read. Raises UserError."""
     if spec.storage is not None:
         with error_context("storage"):
-            reach(spec.storage)
+            check_storage(spec.storage)
     if spec.backend == "ray" and spec.resources.address:
-        from scalesearch.study.executors.ray_services import refuse_no_cluster
+        from scalesearch.study.executors.ray_services import check_cluster
 
-        refuse_no_cluster(spec.resources.address)
+        check_cluster(spec.resources.address)

@@ -11,14 +11,14 @@ from pathlib import Path
 
 from scalesearch.errors import UserError
 from scalesearch.files import DiskFullError
-from scalesearch.study.executors.lease import Taken
+from scalesearch.study.executors.lease import LeaseHeldError
 
 Work = Callable[[str], None]  # trains the job in a folder; returns once its result.json is there
-FAULT, LOST, NO_ROOM = "fault", "lost", "no room"  # why a worker ended without a result
+CRASH_FAULT, CRASH_LOST, CRASH_DISK_FULL = "fault", "lost", "no room"  # why a worker ended without a result
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainingJob:
     """Attempt at training one trial."""
 
     trial: int
@@ -27,41 +27,41 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Done:
+class JobDone:
     """A job's worker returned: ``result.json`` is in its folder."""
 
-    job: Job
+    job: TrainingJob
 
 
 @dataclass(frozen=True)
-class Crashed:
+class JobCrashed:
     """A job's worker died or raised.
 
     Attributes:
         reason: in words, for people.
-        again: whether another attempt may help.
-        kind: FAULT, which counts among the candidate's attempts. What is nobody's fault does not: LOST, where what the
+        can_retry: whether another attempt may help.
+        cause: FAULT, which counts among the candidate's attempts. What is nobody's fault does not: LOST, where what the
             worker ran on is gone or another worker has the candidate, and NO_ROOM, where there is none on the disk.
     """
 
-    job: Job
+    job: TrainingJob
     reason: str
-    again: bool = True
-    kind: str = FAULT
+    can_retry: bool = True
+    cause: str = CRASH_FAULT
 
 
-Event = Done | Crashed
+JobEvent = JobDone | JobCrashed
 
 
-def raised(job: Job, error: BaseException) -> Crashed:
+def crash_of_error(job: TrainingJob, error: BaseException) -> JobCrashed:
     """The end of a job whose work raised ``error``."""
     if isinstance(error, DiskFullError):
-        return Crashed(job, str(error), kind=NO_ROOM)
+        return JobCrashed(job, str(error), cause=CRASH_DISK_FULL)
     if isinstance(error, UserError):
-        return Crashed(job, str(error), again=False)
-    if isinstance(error, Taken):
-        return Crashed(job, str(error), kind=LOST)
-    return Crashed(job, f"{type(error).__name__}: {error}")
+        return JobCrashed(job, str(error), can_retry=False)
+    if isinstance(error, LeaseHeldError):
+        return JobCrashed(job, str(error), cause=CRASH_LOST)
+    return JobCrashed(job, f"{type(error).__name__}: {error}")
 
 
 class Runner(ABC):
@@ -75,11 +75,11 @@ class Runner(ABC):
     slots: int
 
     @abstractmethod
-    def submit(self, job: Job) -> None:
+    def submit(self, job: TrainingJob) -> None:
         """Starts a job, or queues it until there is room."""
 
     @abstractmethod
-    def poll(self, timeout: float) -> list[Event]:
+    def poll(self, timeout: float) -> list[JobEvent]:
         """Returns the jobs that ended since the last call. Waits up to ``timeout`` seconds for the first.
 
         Raises:
@@ -90,8 +90,8 @@ class Runner(ABC):
     def stop(self, grace: float = 10.0) -> None:
         """Interrupts what runs, gives it ``grace`` seconds to write a checkpoint, and ends."""
 
-    def check(self, look: Callable[[], Mapping[str, str]]) -> None:  # noqa: B027 - where there is one machine
-        """Refuses a machine that does not see what ``look`` finds on this one. Raises UserError."""
+    def check(self, inspect_machine: Callable[[], Mapping[str, str]]) -> None:  # noqa: B027 - where there is one machine
+        """Refuses a machine that does not see what ``inspect_machine`` finds on this one. Raises UserError."""
 
     def describe(self) -> str:
         """Describes in a line where jobs run."""

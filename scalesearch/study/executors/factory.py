@@ -13,14 +13,14 @@ def make_runner(backend: str, workers: int, resources: Resources) -> Runner:
     from scalesearch.study.executors.ray import RayRunner
 
     work = train_job
-    if resources.processes_per_trial > 1 and ray_train_is_there():
+    if resources.processes_per_trial > 1 and has_ray_train():
         from scalesearch.study.executors.ray_ddp import RayTrainWork
 
         work = RayTrainWork(resources)
     return RayRunner(work, workers, resources)
 
 
-def ray_train_is_there() -> bool:
+def has_ray_train() -> bool:
     """Whether Ray Train can be used: it needs more packages than Ray itself. Without it, workers start processes."""
     try:
         import ray.train.torch  # noqa: F401

@@ -26,41 +26,41 @@ from filelock import FileLock, Timeout
 
 from scalesearch.files import remove_partial_files, try_read_json, write_json
 from scalesearch.study.trials.record import JobFile
-from scalesearch.study.trials.study_dir import OF_THE_DRIVER
+from scalesearch.study.trials.study_dir import DRIVER_FILES
 
-FILE, LOCK = "lease.json", ".worker.lock"
+LEASE_FILE, LOCK_FILE = "lease.json", ".worker.lock"
 
 
 @dataclass(frozen=True)
-class Timing:
+class HeartbeatTiming:
     """Seconds of a sign of life.
 
     ``now`` is the clock, ``sleep`` lets it go on.
     """
 
-    renew: float = 5.0  # between two of them
-    silent: float = 30.0  # without one, after which a process counts as dead
-    held: float = 90.0  # to wait for an orphan of a dead driver to let go of the folder
+    interval: float = 5.0  # between two of them
+    timeout: float = 30.0  # without one, after which a process counts as dead
+    lock_timeout: float = 90.0  # to wait for an orphan of a dead driver to let go of the folder
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
 
-TIMING = Timing()
+HEARTBEAT_TIMING = HeartbeatTiming()
 
 
-class Taken(RuntimeError):
-    """Another worker has the candidate, or has taken it ``over`` from this one."""
+class LeaseHeldError(RuntimeError):
+    """Another worker has the candidate, or has taken it ``was_taken_over`` from this one."""
 
-    def __init__(self, name: str, over: bool) -> None:
-        super().__init__(f"{name} {'was taken over' if over else 'is held'} by another worker")
-        self.over = over
+    def __init__(self, name: str, was_taken_over: bool) -> None:
+        super().__init__(f"{name} {'was taken over' if was_taken_over else 'is held'} by another worker")
+        self.was_taken_over = was_taken_over
 
     def __reduce__(self) -> tuple[type, tuple[str, bool]]:
-        return type(self), (str(self).partition(" ")[0], self.over)
+        return type(self), (str(self).partition(" ")[0], self.was_taken_over)
 
 
 @cache
-def machine() -> str:
+def machine_id() -> str:
     """Identity of this machine since it was started."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -69,31 +69,31 @@ def machine() -> str:
 
 
 @dataclass(frozen=True)
-class Holder:
-    """Process that holds a lease; ``since`` in seconds since the epoch."""
+class LeaseHolder:
+    """Process that holds a lease; ``started_at`` in seconds since the epoch."""
 
-    process: int
+    pid: int
     host: str | None = None
     machine: str | None = None
-    since: float | None = None
+    started_at: float | None = None
     attempt: int = 1
 
 
-class SignOfLife:
+class HeartbeatFile:
     """A file that says which process is at work. A thread renews its time of change, so that a long step is no silence.
 
     Args:
-        facts: what else it says.
-        renew: seconds between two signs of life.
+        content: what else it says.
+        interval: seconds between two signs of life.
     """
 
-    def __init__(self, file: Path, facts: Mapping[str, object], renew: float) -> None:
-        self.file, self._every, self._over = file, renew, threading.Event()
-        self.facts: dict[str, object] = {"host": platform.node(), "machine": machine(), "process": os.getpid(),
-                                         "since": time.time(), **facts}
+    def __init__(self, file: Path, content: Mapping[str, object], interval: float) -> None:
+        self.file, self._interval, self._stopped = file, interval, threading.Event()
+        self.content: dict[str, object] = {"host": platform.node(), "machine": machine_id(), "process": os.getpid(),
+                                         "since": time.time(), **content}
 
     @contextmanager
-    def renewed(self) -> Iterator[None]:
+    def running(self) -> Iterator[None]:
         """A stretch in which the file is kept."""
         self.write()
         thread = threading.Thread(target=self._renew, daemon=True)
@@ -101,52 +101,52 @@ class SignOfLife:
         try:
             yield
         finally:
-            self._over.set()
-            thread.join(self._every)
+            self._stopped.set()
+            thread.join(self._interval)
 
     def write(self) -> None:
         """Writes the file, whole or not at all."""
-        write_json(self.file, self.facts)
+        write_json(self.file, self.content)
 
-    def mine(self) -> bool:
+    def is_owned(self) -> bool:
         """Whether no other process has taken it over."""
         return True
 
     def _renew(self) -> None:
-        while not self._over.wait(self._every):
+        while not self._stopped.wait(self._interval):
             with suppress(OSError):  # a storage that is away for a while: the next time will do
-                if not self.mine():
+                if not self.is_owned():
                     return
                 os.utime(self.file)
 
 
-class Lease(SignOfLife):
+class Lease(HeartbeatFile):
     """Lease of a trial's folder, for its holder."""
 
-    def __init__(self, folder: Path, renew: float = TIMING.renew) -> None:
+    def __init__(self, folder: Path, interval: float = HEARTBEAT_TIMING.interval) -> None:
         job = try_read_json(folder / "job.json", JobFile) or {}
-        super().__init__(folder / FILE, {"attempt": job.get("attempt", 1)}, renew)
+        super().__init__(folder / LEASE_FILE, {"attempt": job.get("attempt", 1)}, interval)
         self._lost = False
 
-    def mine(self) -> bool:
+    def is_owned(self) -> bool:
         """Whether it still is this worker's."""
-        self._lost = self._lost or read(self.file.parent) not in (msgspec.convert(self.facts, Holder), None)
+        self._lost = self._lost or read_holder(self.file.parent) not in (msgspec.convert(self.content, LeaseHolder), None)
         return not self._lost
 
 
-def read(folder: Path) -> Holder | None:
+def read_holder(folder: Path) -> LeaseHolder | None:
     """Holder of the lease of ``folder``, dead or alive; None where there is none."""
-    return try_read_json(folder / FILE, Holder)
+    return try_read_json(folder / LEASE_FILE, LeaseHolder)
 
 
-def refuse_taken(folder: Path) -> None:
+def check_lease(folder: Path) -> None:
     """Raises Taken where another worker has the candidate in ``folder`` by now."""
-    owner = read(folder)
-    if owner is not None and (owner.machine, owner.process) != (machine(), os.getpid()):
-        raise Taken(folder.name, over=True)
+    owner = read_holder(folder)
+    if owner is not None and (owner.machine, owner.pid) != (machine_id(), os.getpid()):
+        raise LeaseHeldError(folder.name, was_taken_over=True)
 
 
-def silence(file: Path, clock: Callable[[], float] = time.time) -> float:
+def seconds_since_heartbeat(file: Path, clock: Callable[[], float] = time.time) -> float:
     """Seconds since the last sign of life; inf without one. Clocks are this machine's and the file system's."""
     try:
         return max(0.0, clock() - file.stat().st_mtime)
@@ -156,46 +156,46 @@ def silence(file: Path, clock: Callable[[], float] = time.time) -> float:
 
 def describe_silence(folder: Path) -> str:
     """Describes the silence of a worker that seems dead; empty where it lives."""
-    owner, since = read(folder), silence(folder / FILE)
-    if owner is None or since < TIMING.silent:
+    owner, since = read_holder(folder), seconds_since_heartbeat(folder / LEASE_FILE)
+    if owner is None or since < HEARTBEAT_TIMING.timeout:
         return ""
-    return f"no sign of life for {since:,.0f} s (process {owner.process} on {owner.host})"
+    return f"no sign of life for {since:,.0f} s (process {owner.pid} on {owner.host})"
 
 
 @contextmanager
-def held(folder: Path, timing: Timing = TIMING) -> Iterator[Lease]:
+def hold_lease(folder: Path, timing: HeartbeatTiming = HEARTBEAT_TIMING) -> Iterator[Lease]:
     """A stretch in which ``folder`` is this worker's.
 
     Raises:
         Taken: another worker has it, or has taken it over.
     """
-    lease = Lease(folder, timing.renew)
+    lease = Lease(folder, timing.interval)
     try:
-        with FileLock(folder / LOCK, timeout=timing.held):
-            outlive(folder, timing)
-            remove_partial_files(folder, lambda name: name not in OF_THE_DRIVER)
+        with FileLock(folder / LOCK_FILE, timeout=timing.lock_timeout):
+            wait_for_other_machine(folder, timing)
+            remove_partial_files(folder, lambda name: name not in DRIVER_FILES)
             try:
-                with lease.renewed():
+                with lease.running():
                     yield lease
             finally:
-                if lease.mine():
+                if lease.is_owned():
                     lease.file.unlink(missing_ok=True)
     except Timeout:
-        raise Taken(folder.name, over=False) from None
+        raise LeaseHeldError(folder.name, was_taken_over=False) from None
 
 
-def outlive(folder: Path, timing: Timing = TIMING) -> None:
+def wait_for_other_machine(folder: Path, timing: HeartbeatTiming = HEARTBEAT_TIMING) -> None:
     """Waits until no worker of another machine shows signs of life. Raises Timeout where one goes on doing so."""
     seen, moved = None, timing.now()
-    until = moved + timing.held
-    while (owner := read(folder)) is not None and owner.machine != machine():
+    until = moved + timing.lock_timeout
+    while (owner := read_holder(folder)) is not None and owner.machine != machine_id():
         now, sign = timing.now(), 0
         with suppress(OSError):
-            sign = (folder / FILE).stat().st_mtime_ns
+            sign = (folder / LEASE_FILE).stat().st_mtime_ns
         if sign != seen:
             seen, moved = sign, now
-        if now - moved >= timing.silent:
+        if now - moved >= timing.timeout:
             return
         if now >= until:
-            raise Timeout(str(folder / FILE))
-        timing.sleep(min(1.0, timing.renew))
+            raise Timeout(str(folder / LEASE_FILE))
+        timing.sleep(min(1.0, timing.interval))

@@ -3,10 +3,10 @@
 from collections import deque
 
 from scalesearch.errors import UserError
-from scalesearch.study.executors.base import Done, Event, Job, Runner, Work, raised
+from scalesearch.study.executors.base import JobDone, JobEvent, Runner, TrainingJob, Work, crash_of_error
 
 # What training may raise on its own account; anything else (an interrupt, an exit) is for the caller.
-FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, OSError, RuntimeError,
+TRAINING_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, OSError, RuntimeError,
           TypeError, ValueError)
 
 
@@ -17,13 +17,13 @@ class InProcessRunner(Runner):
 
     def __init__(self, work: Work) -> None:
         self._work = work
-        self._waiting: deque[Job] = deque()
+        self._waiting: deque[TrainingJob] = deque()
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: TrainingJob) -> None:
         """Queues ``job``."""
         self._waiting.append(job)
 
-    def poll(self, timeout: float) -> list[Event]:
+    def poll(self, timeout: float) -> list[JobEvent]:
         """Trains the oldest job to its end, however long that takes."""
         return [self._run(self._waiting.popleft())] if self._waiting else []
 
@@ -35,9 +35,9 @@ class InProcessRunner(Runner):
         """Describes in a line where jobs run."""
         return "in this process, one at a time"
 
-    def _run(self, job: Job) -> Event:
+    def _run(self, job: TrainingJob) -> JobEvent:
         try:
             self._work(str(job.folder))
-        except (UserError, *FAULTS) as error:
-            return raised(job, error)
-        return Done(job)
+        except (UserError, *TRAINING_ERRORS) as error:
+            return crash_of_error(job, error)
+        return JobDone(job)

@@ -12,11 +12,11 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from scalesearch.errors import UserError
 from scalesearch.study.config.sections import Resources
 
-ANSWER = 120.0  # seconds for a node to start a process, load the package and say what it sees
-KINDS = ("CPU", "GPU")
+NODE_TIMEOUT = 120.0  # seconds for a node to start a process, load the package and say what it sees
+BASIC_RESOURCES = ("CPU", "GPU")
 
 
-class Node(TypedDict):
+class RayNode(TypedDict):
     """Node of a cluster, as Ray lists it."""
 
     Alive: bool
@@ -26,95 +26,95 @@ class Node(TypedDict):
 
 
 @dataclass(frozen=True)
-class Need:
+class ResourceRequest:
     """Resources of one process of a worker, by Ray's names, and the number of processes.
 
-    ``apart``: the processes may be on different nodes.
+    ``is_spread``: the processes may be on different nodes.
     """
 
-    each: Mapping[str, float]
+    per_process: Mapping[str, float]
     processes: int = 1
-    apart: bool = False
+    is_spread: bool = False
 
     @classmethod
-    def of(cls, resources: Resources, apart: bool) -> "Need":
+    def of(cls, resources: Resources, is_spread: bool) -> "ResourceRequest":
         """The need of one worker with such resources."""
         each = {"CPU": resources.cpus_per_trial, "GPU": resources.gpus_per_trial, **resources.custom}
-        return cls(each, resources.processes_per_trial, apart)
+        return cls(each, resources.processes_per_trial, is_spread)
 
-    def together(self) -> dict[str, float]:
+    def per_node(self) -> dict[str, float]:
         """Resources that one node must have."""
-        return {name: amount * (1 if self.apart else self.processes) for name, amount in self.each.items()}
+        return {name: amount * (1 if self.is_spread else self.processes) for name, amount in self.per_process.items()}
 
     def __str__(self) -> str:
-        amounts = [f"{amount:g} {name}" for name, amount in self.together().items()]
+        amounts = [f"{amount:g} {name}" for name, amount in self.per_node().items()]
         return f"{', '.join(amounts[:-1])} and {amounts[-1]}"
 
-    def room(self) -> int | None:
+    def worker_capacity(self) -> int | None:
         """Number of such workers that fit on all nodes; None where they need nothing."""
-        nodes = [self._on(node["Resources"]) for node in alive()]
+        nodes = [self._process_capacity(node["Resources"]) for node in alive_nodes()]
         known = [count for count in nodes if count is not None]
         if len(known) < len(nodes):
             return None
-        return sum(known) // self.processes if self.apart else sum(count // self.processes for count in known)
+        return sum(known) // self.processes if self.is_spread else sum(count // self.processes for count in known)
 
-    def fits(self, have: Mapping[str, float]) -> bool:
-        """Whether a node that has ``have`` could ever take part."""
-        count = self._on(have)
-        return count is None or count >= (1 if self.apart else self.processes)
+    def fits(self, available: Mapping[str, float]) -> bool:
+        """Whether a node that has ``available`` could ever take part."""
+        count = self._process_capacity(available)
+        return count is None or count >= (1 if self.is_spread else self.processes)
 
-    def _on(self, have: Mapping[str, float]) -> int | None:
+    def _process_capacity(self, available: Mapping[str, float]) -> int | None:
         """Number of processes that fit on a node; None for any number."""
-        counts = [math.floor(have.get(name, 0.0) / amount + 1e-9) for name, amount in self.each.items() if amount]
+        counts = [math.floor(available.get(name, 0.0) / amount + 1e-9) for name, amount in self.per_process.items() if amount]
         return min(counts) if counts else None
 
 
-def alive() -> list[Node]:
+def alive_nodes() -> list[RayNode]:
     """The nodes that there are now."""
     listing: Any = ray.nodes  # untyped in Ray
     return [node for node in listing() if node["Alive"]]
 
 
-def refuse_the_impossible(need: Need) -> None:
+def check_resources(need: ResourceRequest) -> None:
     """Refuses resources that the cluster can never give. Raises UserError; Ray would wait for ever."""
-    if need.room() != 0:
+    if need.worker_capacity() != 0:
         return
-    names = [name for name in need.each if name not in KINDS]
-    have = "; ".join(", ".join(f"{node['Resources'].get(name, 0):g} {name}" for name in (*KINDS, *names))
-                     for node in alive())
-    each = f" for each of {need.processes} processes" if need.apart else ""
+    names = [name for name in need.per_process if name not in BASIC_RESOURCES]
+    have = "; ".join(", ".join(f"{node['Resources'].get(name, 0):g} {name}" for name in (*BASIC_RESOURCES, *names))
+                     for node in alive_nodes())
+    each = f" for each of {need.processes} processes" if need.is_spread else ""
     raise UserError(f"resources: one worker asks for {need}{each}, and no node has that (nodes: {have})",
                     key="resources", code="too-few-resources")
 
 
-def compare(look: Callable[[], Mapping[str, str]], need: Need) -> None:
+def check_nodes(inspect_machine: Callable[[], Mapping[str, str]], need: ResourceRequest) -> None:
     """Holds what every node that may train sees against what this machine sees.
 
     Args:
-        look: name to what is found under it, in few words; run here and on each node.
+        inspect_machine: name to what is found under it, in few words; run here and on each node.
 
     Raises:
         UserError: a node sees something else, cannot look, or does not answer.
     """
     @ray.remote(num_cpus=0, max_retries=0, max_calls=1)  # no CPU: looking must not wait until a busy node is free
     def ask() -> dict[str, str]:
-        return dict(look())
+        return dict(inspect_machine())
 
-    here = look()
+    here = inspect_machine()
     params = {ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote():
-             node["NodeManagerAddress"] for node in alive() if need.fits(node["Resources"])}
-    answered, silent = ray.wait(list(params), num_returns=len(params), timeout=ANSWER)
+             node["NodeManagerAddress"] for node in alive_nodes() if need.fits(node["Resources"])}
+    answered, silent = ray.wait(list(params), num_returns=len(params), timeout=NODE_TIMEOUT)
     for one in silent:
         ray.cancel(one, force=True)
-    faults = [f"{params[one]} did not answer in {ANSWER:.0f} seconds" for one in silent]
-    faults += [fault for one in answered if (fault := _difference(one, params[one], here))]
+    faults = [f"{params[one]} did not answer in {NODE_TIMEOUT:.0f} seconds" for one in silent]
+    faults += [fault for one in answered if (fault := _describe_node_difference(one, params[one], here))]
     if faults:
         raise UserError("ray: not every node can train this study. All nodes need the same version of scalesearch, and "
                         "the study's folder and the data under the same path, on a file system that they share:\n"
                         + "\n".join(f"  node {fault}" for fault in faults), key="ray", code="unfit-nodes")
 
 
-def _difference(answer: Any, node: str, here: Mapping[str, str]) -> str:
+def _describe_node_difference(answer: Any, node: str, here: Mapping[str, str]) -> str:
     """Describes how a node differs; empty where it does not, or has left."""
     try:
         there = ray.get(answer)

@@ -12,9 +12,9 @@ from ray.train.torch import TorchConfig, TorchTrainer
 
 from scalesearch.errors import UserError
 from scalesearch.study.config.sections import Resources
-from scalesearch.study.executors.lease import Taken
-from scalesearch.study.executors.ray_cluster import Need
-from scalesearch.study.executors.worker import step_back, train_job
+from scalesearch.study.executors.lease import LeaseHeldError
+from scalesearch.study.executors.ray_cluster import ResourceRequest
+from scalesearch.study.executors.worker import raise_niceness, train_job
 
 
 class RayTrainWork:
@@ -23,7 +23,7 @@ class RayTrainWork:
     Each process gets ``resources``; gradients go over NCCL between GPUs, else over gloo.
     """
 
-    reserves = True  # the task that runs this needs nothing itself, and must not take what the processes wait for
+    reserves_resources = True  # the task that runs this needs nothing itself, and must not take what the processes wait for
 
     def __init__(self, resources: Resources) -> None:
         self.resources = resources
@@ -36,9 +36,9 @@ class RayTrainWork:
             Exception: that Ray Train raises of anything else.
         """
         gpus = self.resources.gpus_per_trial
-        each = {name: amount for name, amount in Need.of(self.resources, True).each.items() if name != "GPU" or gpus}
+        each = {name: amount for name, amount in ResourceRequest.of(self.resources, True).per_process.items() if name != "GPU" or gpus}
         trainer = TorchTrainer(
-            one_process,
+            run_process,
             train_loop_config={"folder": folder},
             torch_config=TorchConfig(backend="nccl" if gpus else "gloo"),
             scaling_config=ScalingConfig(num_workers=self.resources.processes_per_trial, use_gpu=bool(gpus),
@@ -50,19 +50,19 @@ class RayTrainWork:
             trainer.fit()
         except Exception as error:
             for cause in getattr(error, "worker_failures", {}).values():
-                if isinstance(cause, UserError | Taken):
+                if isinstance(cause, UserError | LeaseHeldError):
                     raise cause from None
             raise
 
 
-def one_process(config: dict[str, str]) -> None:
+def run_process(config: dict[str, str]) -> None:
     """Runs one process: the first trains the job, the others follow it."""
     from scalesearch.train.parallel.gradients import run_follower
     from scalesearch.train.parallel.team import END_MESSAGE, Team
 
     team = Team()
     if team.rank:
-        step_back(json.loads((Path(config["folder"]) / "job.json").read_text()).get("nice", 0))
+        raise_niceness(json.loads((Path(config["folder"]) / "job.json").read_text()).get("nice", 0))
         run_follower(team)
         return
     train_job(config["folder"], team)

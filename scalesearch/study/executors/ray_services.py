@@ -17,21 +17,21 @@ from ray.exceptions import RayError
 
 from scalesearch.errors import UserError
 from scalesearch.signals import restored_handlers
-from scalesearch.study.executors.ray_private import patient, private
-from scalesearch.study.trials.study_dir import AGAIN
+from scalesearch.study.executors.ray_local import patient_start, private_ray_folder
+from scalesearch.study.trials.study_dir import RESUME_HINT
 
-EVERY = 1.0  # seconds between two probes
-PATIENCE = 20.0  # seconds that a cluster may be silent; Ray ends the driver's process after 60
+CHECK_INTERVAL = 1.0  # seconds between two probes
+CLUSTER_TIMEOUT = 20.0  # seconds that a cluster may be silent; Ray ends the driver's process after 60
 STORE_BYTES = 80 * 2**20  # the object store; jobs exchange nothing but a folder's name
-QUIET = {"logging_level": logging.ERROR, "log_to_driver": False, "configure_logging": True}
-STARTS = 3  # times that a Ray of its own is tried to be started
+QUIET_OPTIONS = {"logging_level": logging.ERROR, "log_to_driver": False, "configure_logging": True}
+MAX_STARTS = 3  # times that a Ray of its own is tried to be started
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_worker_niceness", "0")  # 15 unless told; `resources: {nice: …}` says it
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # the runner hides GPUs itself
 
 
-_own = ExitStack()  # what a Ray of this process's own leaves to be undone
+_own_ray = ExitStack()  # what a Ray of this process's own leaves to be undone
 
 
 @restored_handlers()  # Ray installs a handler of SIGTERM that exits with 15
@@ -43,25 +43,25 @@ def connect(address: str | None) -> None:
     if address is None:
         _start()
         return
-    refuse_no_cluster(address)
+    check_cluster(address)
     try:
-        ray.init(address=address, **QUIET)
+        ray.init(address=address, **QUIET_OPTIONS)
     except (ImportError, OSError, RuntimeError, ValueError, RayError) as error:
         raise _no_cluster(address, error) from None
 
 
 def _start() -> None:
     """Starts a Ray of this process's own, beside any cluster. On a busy machine that may take several tries."""
-    for left in reversed(range(STARTS)):
+    for left in reversed(range(MAX_STARTS)):
         try:
-            folder = _own.enter_context(private())
-            with patient():
-                ray.init("local", include_dashboard=False, object_store_memory=STORE_BYTES, _temp_dir=folder, **QUIET)
+            folder = _own_ray.enter_context(private_ray_folder())
+            with patient_start():
+                ray.init("local", include_dashboard=False, object_store_memory=STORE_BYTES, _temp_dir=folder, **QUIET_OPTIONS)
             return
         except Exception as error:  # Ray raises no class of its own here
             disconnect()
             if not left:
-                raise UserError(f"resources: Ray cannot be started on this machine: {first_line(error)}. {AGAIN}, or "
+                raise UserError(f"resources: Ray cannot be started on this machine: {first_line(error)}. {RESUME_HINT}, or "
                                 "train one at a time with --backend inprocess", key="resources",
                                 code="ray-not-started") from error
 
@@ -69,10 +69,10 @@ def _start() -> None:
 def disconnect() -> None:
     """Leaves Ray, and ends one of this process's own."""
     ray.shutdown()
-    _own.close()
+    _own_ray.close()
 
 
-def refuse_no_cluster(address: str) -> None:
+def check_cluster(address: str) -> None:
     """Refuses an ``address``, host and port, where nothing listens; Ray would try for minutes. Raises UserError."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if host and port.isdigit():
@@ -94,37 +94,37 @@ def first_line(error: BaseException) -> str:
     return lines[0].strip() if lines else type(error).__name__
 
 
-class Pulse:
+class ClusterHealth:
     """Probes Ray's control service and this node's raylet.
 
     Args:
-        patience: seconds of silence after which they count as gone.
+        timeout: seconds of silence after which they count as gone.
         services: name to address of each; None asks Ray.
         clock: seconds.
     """
 
-    def __init__(self, patience: float, services: Mapping[str, tuple[str, int]] | None = None,
+    def __init__(self, timeout: float, services: Mapping[str, tuple[str, int]] | None = None,
                  clock: Callable[[], float] = time.monotonic) -> None:
-        self.services, self._patience, self._clock = _services() if services is None else services, patience, clock
-        self._looked = self._heard = clock()
+        self.services, self._timeout, self._clock = _services() if services is None else services, timeout, clock
+        self._last_check = self._last_answer = clock()
         self._silent = ""
 
-    def gone(self) -> str:
+    def lost_service(self) -> str:
         """Name of a service that is gone; empty while all answer, or may again."""
-        if self._clock() - self._looked >= EVERY:
-            self.look()
-        return self._silent if self._silent and self._looked - self._heard >= self._patience else ""
+        if self._clock() - self._last_check >= CHECK_INTERVAL:
+            self.silent_service()
+        return self._silent if self._silent and self._last_check - self._last_answer >= self._timeout else ""
 
-    def look(self) -> str:
+    def silent_service(self) -> str:
         """Name of a service that does not answer now; empty where all do."""
-        self._looked = self._clock()
-        self._silent = next((name for name, at in self.services.items() if not answers(*at)), "")
+        self._last_check = self._clock()
+        self._silent = next((name for name, at in self.services.items() if not is_listening(*at)), "")
         if not self._silent:
-            self._heard = self._looked
+            self._last_answer = self._last_check
         return self._silent
 
 
-def answers(host: str, port: int, timeout: float = 5.0) -> bool:
+def is_listening(host: str, port: int, timeout: float = 5.0) -> bool:
     """Whether anybody listens there."""
     try:
         socket.create_connection((host, port), timeout).close()

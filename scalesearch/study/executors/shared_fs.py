@@ -10,13 +10,13 @@ from scalesearch import __version__
 from scalesearch.errors import UserError
 
 
-class NotShared(UserError):
+class NotSharedError(UserError):
     """A worker does not see the study's folder: the cluster's fault, and no candidate's."""
 
     code = "not-shared"
 
 
-def sight(folder: str, data: Mapping[str, object]) -> dict[str, str]:
+def machine_fingerprint(folder: str, data: Mapping[str, object]) -> dict[str, str]:
     """Fingerprints of the package, the study in ``folder`` and the text of ``data``.
 
     Args:
@@ -41,8 +41,8 @@ def _study(folder: Path) -> str:
         return "no study there"
 
 
-def not_there(file: Path) -> NotShared:
+def not_shared_error(file: Path) -> NotSharedError:
     """Message for a worker that misses the ``file`` that the study wrote."""
-    return NotShared(f"the worker on {platform.node()} does not see {file}. The study's folder must be on a file "
+    return NotSharedError(f"the worker on {platform.node()} does not see {file}. The study's folder must be on a file "
                      "system that all nodes of the cluster share, under the same path. Put it there with --out, or let "
                      "that node leave the cluster; then go on with --resume")

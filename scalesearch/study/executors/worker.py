@@ -22,12 +22,12 @@ from typing import Any
 
 from scalesearch.files import replace_non_finite, try_read_json, write_json
 from scalesearch.signals import deferred_signals, interrupt_on_signal
-from scalesearch.study.executors.lease import TIMING, Taken, Timing, held, refuse_taken
-from scalesearch.study.executors.shared_fs import not_there
+from scalesearch.study.executors.lease import HEARTBEAT_TIMING, HeartbeatTiming, LeaseHeldError, check_lease, hold_lease
+from scalesearch.study.executors.shared_fs import not_shared_error
 from scalesearch.study.trials.record import JobFile
 
-Run = Callable[[Path, JobFile], Mapping[str, object]]
-SEEN = 5.0  # seconds until a file that the driver has written shows on another machine
+RunJob = Callable[[Path, JobFile], Mapping[str, object]]
+FILE_TIMEOUT = 5.0  # seconds until a file that the driver has written shows on another machine
 
 
 def train_job(folder: str, team: Any = None) -> None:
@@ -44,11 +44,11 @@ def train_job(folder: str, team: Any = None) -> None:
         Taken: another worker holds the folder.
     """
     def run(place: Path, job: JobFile) -> Mapping[str, object]:
-        step_back(job.get("nice", 0))
+        raise_niceness(job.get("nice", 0))
         _use_threads(job["threads"])
-        return _teach(place, job) if "teacher" in job else _train(place, job, team)
+        return _distill(place, job) if "teacher" in job else _train(place, job, team)
 
-    finish(Path(folder), run)
+    finish_job(Path(folder), run)
 
 
 def _train(place: Path, job: JobFile, team: Any) -> Mapping[str, object]:
@@ -63,20 +63,20 @@ def _train(place: Path, job: JobFile, team: Any) -> Mapping[str, object]:
     check_decoder(recipe, architecture.block)
     if processes > 1:
         recipe = replace(recipe, threads=recipe.threads or job["threads"])  # of each, not of all together
-    result = train(architecture, corpus, recipe, place, seed=job["seed"], report=Progress(place), resume=True,
+    result = train(architecture, corpus, recipe, place, seed=job["seed"], report=ProgressFile(place), resume=True,
                    until_share=job.get("until", 1.0), processes=processes, team=team,
                    with_proxies=job.get("proxies", False), open_artifact=artifact_decoder)
     return result.to_json()
 
 
-def _teach(place: Path, job: JobFile) -> Mapping[str, object]:
+def _distill(place: Path, job: JobFile) -> Mapping[str, object]:
     """Has a teacher translate, or soften, the training text into ``place``; what earlier attempts have made stays."""
     from scalesearch.data import DataSpec
     from scalesearch.train.scoring.distill import write_distilled_data
     from scalesearch.train.scoring.evaluate import DecodingOptions
     from scalesearch.train.scoring.soft_targets import write_soft_targets
 
-    progress, kind = Progress(place), "soften" if "top" in job else "decode"
+    progress, kind = ProgressFile(place), "soften" if "top" in job else "decode"
     before, start = progress.read().cpu_seconds or 0.0, time.process_time()
 
     def spent() -> dict[str, float]:
@@ -94,7 +94,7 @@ def _teach(place: Path, job: JobFile) -> Mapping[str, object]:
     return {"state": "complete", **said, **spent()}
 
 
-def finish(folder: Path, run: Run, timing: Timing = TIMING) -> None:
+def finish_job(folder: Path, run: RunJob, timing: HeartbeatTiming = HEARTBEAT_TIMING) -> None:
     """Holds ``folder`` against other workers while ``run(folder, job)`` makes the result, then writes that.
 
     Raises:
@@ -102,24 +102,24 @@ def finish(folder: Path, run: Run, timing: Timing = TIMING) -> None:
         Taken: another worker holds the folder, or has taken it over.
         NotShared: this machine does not see the folder.
     """
-    _find(folder / "job.json")
-    with interrupt_on_signal(), held(folder, timing) as lease:
+    _wait_for_file(folder / "job.json")
+    with interrupt_on_signal(), hold_lease(folder, timing) as lease:
         job = json.loads((folder / "job.json").read_text())
         result, rung = folder / "result.json", folder / rung_file(job.get("rung", -1))
         if result.exists() or rung.exists():  # there is no rung -1: such a job goes to the end
             return
-        made = replace_non_finite(_traced(folder, job, run))
-        if not lease.mine():
-            raise Taken(folder.name, over=True)
+        made = replace_non_finite(_run_with_traceback(folder, job, run))
+        if not lease.is_owned():
+            raise LeaseHeldError(folder.name, was_taken_over=True)
         write_json(rung if made["state"] == "paused" else result, made)
 
 
-def _find(file: Path) -> None:
+def _wait_for_file(file: Path) -> None:
     """Waits a little for ``file``. The lock beside it would create the folder on a machine that has none."""
-    until = time.monotonic() + SEEN
+    until = time.monotonic() + FILE_TIMEOUT
     while not file.is_file():
         if time.monotonic() > until:
-            raise not_there(file)
+            raise not_shared_error(file)
         time.sleep(0.1)
 
 
@@ -128,11 +128,11 @@ def rung_file(rung: int) -> str:
     return f"rung-{rung}.json"
 
 
-def _traced(folder: Path, job: JobFile, run: Run) -> Mapping[str, object]:
+def _run_with_traceback(folder: Path, job: JobFile, run: RunJob) -> Mapping[str, object]:
     """Runs ``run``; a fault leaves its traceback in ``crash.txt`` and is raised again."""
     try:
         return run(folder, job)
-    except (KeyboardInterrupt, Taken):
+    except (KeyboardInterrupt, LeaseHeldError):
         raise
     except BaseException:
         with suppress(OSError):  # a full disk must not take the place of the fault itself
@@ -141,14 +141,14 @@ def _traced(folder: Path, job: JobFile, run: Run) -> Mapping[str, object]:
 
 
 @dataclass(frozen=True)
-class Validation:
+class LastValidation:
     """The last validation of a training."""
 
     valid_loss: float | None = None
 
 
 @dataclass(frozen=True)
-class Report:
+class ProgressReport:
     """Report of a worker's progress; a training and a translation (``decode``) say different things.
 
     Attributes:
@@ -156,7 +156,7 @@ class Report:
         seconds, cpu_seconds: of the updates so far.
     """
 
-    kind: str = ""
+    type: str = ""
     share: float | None = None
     step: int | None = None
     loss: float | None = None
@@ -165,11 +165,11 @@ class Report:
     tokens_per_second: float | None = None
     eta_seconds: float | None = None
     done: int | None = None
-    of: int | None = None
-    validation: Validation | None = None
+    total: int | None = None
+    validation: LastValidation | None = None
 
 
-class Progress:
+class ProgressFile:
     """Progress of a training, kept in ``progress.json``. It is written once in ``every`` seconds at most.
 
     The last validation is kept beside it, under ``validation``: the next update would take its place.
@@ -179,9 +179,9 @@ class Progress:
         self._file, self._every, self._last = folder / "progress.json", every, -every
         self._kept: Mapping[str, object] = {}
 
-    def read(self) -> Report:
+    def read(self) -> ProgressReport:
         """Reads the last report, of whichever process; an empty one where there is none."""
-        return try_read_json(self._file, Report) or Report()
+        return try_read_json(self._file, ProgressReport) or ProgressReport()
 
     def __call__(self, facts: Any) -> None:
         """Notes ``facts``: JSON values, or an object whose fields are.
@@ -193,7 +193,7 @@ class Progress:
         if note.get("kind") == "validation":
             self._kept = {"validation": note}
         if time.monotonic() - self._last >= self._every:
-            refuse_taken(self._file.parent)
+            check_lease(self._file.parent)
             self._last = time.monotonic()
             # Not synced, unlike everything that counts: losing it costs a moment of the display.
             part = self._file.with_suffix(".part")
@@ -202,7 +202,7 @@ class Progress:
                 os.replace(part, self._file)
 
 
-def step_back(nice: int) -> None:
+def raise_niceness(nice: int) -> None:
     """Raises this process's niceness to ``nice``; only the superuser may lower it."""
     os.nice(max(0, nice - os.nice(0)))
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from scalesearch.errors import UserError
 from scalesearch.files import try_read_json
-from scalesearch.study.executors.lease import TIMING, SignOfLife, machine, silence
+from scalesearch.study.executors.lease import HEARTBEAT_TIMING, HeartbeatFile, machine_id, seconds_since_heartbeat
 
-FILE = "owner.json"
+OWNER_FILE = "owner.json"
 RUNNING, FINISHED, STOPPED, UNKNOWN = "running", "finished", "stopped", "unknown"
 
 
@@ -28,10 +28,10 @@ class Owner:
     Attributes:
         state: running, finished, stopped; unknown where nothing is noted, as by an earlier version.
         reason: why it ended; of a running one, what is wrong with it.
-        since, ended: seconds since the epoch.
-        silent: seconds since the last sign of life of a running one.
+        started_at, ended_at: seconds since the epoch.
+        heartbeat_age: seconds since the last sign of life of a running one.
         workers: candidates in training at a time.
-        where: in words, what they run on.
+        executor: in words, what they run on.
         candidates, references: how many it is to train; since a resumed study may be given more, not always as many as
             ``study.json`` says. None where unknown.
     """
@@ -40,45 +40,45 @@ class Owner:
     reason: str = ""
     host: str | None = None
     machine: str | None = None
-    process: int | None = None
-    since: float | None = None
-    ended: float | None = None
-    silent: float | None = None
+    pid: int | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    heartbeat_age: float | None = None
     workers: int | None = None
-    where: str = ""
+    executor: str = ""
     candidates: int | None = None
     references: int | None = None
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether nothing more is to come of it."""
         return self.state != RUNNING
 
 
-class Heartbeat(SignOfLife):
+class Heartbeat(HeartbeatFile):
     """Keeps ``owner.json`` of the study in ``folder``. Where that cannot be written, the study goes on.
 
     Args:
-        facts: what else it says of this run: ``workers``, ``where``, ``candidates``, ``references``.
-        renew: seconds between two signs of life.
+        content: what else it says of this run: ``workers``, ``where``, ``candidates``, ``references``.
+        interval: seconds between two signs of life.
     """
 
-    def __init__(self, folder: Path, facts: Mapping[str, object], renew: float = TIMING.renew) -> None:
-        super().__init__(folder / FILE, {**facts, "state": RUNNING, "reason": ""}, renew)
+    def __init__(self, folder: Path, content: Mapping[str, object], interval: float = HEARTBEAT_TIMING.interval) -> None:
+        super().__init__(folder / OWNER_FILE, {**content, "state": RUNNING, "reason": ""}, interval)
 
     @contextmanager
-    def kept(self) -> Iterator["Heartbeat"]:
+    def running_study(self) -> Iterator["Heartbeat"]:
         """A stretch in which the study runs; however it is left, why is noted."""
         try:
-            with self.renewed():
+            with self.running():
                 yield self
         except BaseException as error:
-            self._end(STOPPED, _words(error))
+            self._write_end(STOPPED, _error_summary(error))
             raise
 
     def finish(self, reason: str) -> str:
         """Notes that the study has come to its end, and ``reason``, which is returned."""
-        self._end(FINISHED, reason)
+        self._write_end(FINISHED, reason)
         return reason
 
     def write(self) -> None:
@@ -86,34 +86,34 @@ class Heartbeat(SignOfLife):
         with suppress(OSError, UserError):  # a full disk has the last word elsewhere
             super().write()
 
-    def _end(self, state: str, reason: str) -> None:
-        self.facts |= {"state": state, "reason": reason, "ended": time.time()}
+    def _write_end(self, state: str, reason: str) -> None:
+        self.content |= {"state": state, "reason": reason, "ended": time.time()}
         self.write()
 
 
-def _words(error: BaseException) -> str:
+def _error_summary(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     return (str(error).splitlines() or [""])[0] or type(error).__name__
 
 
-def owner_of(folder: Path, clock: Callable[[], float] = time.time) -> Owner:
+def read_owner(folder: Path, clock: Callable[[], float] = time.time) -> Owner:
     """Reads the owner of the study in ``folder``.
 
     A running one whose process is gone from this machine, and that gave no sign of life since, has stopped. Of one on
     another machine that is silent, nobody knows: its state stays running, and the reason says so.
     """
-    owner = try_read_json(folder / FILE, Owner) or Owner(UNKNOWN, "nothing says who runs it")
-    if owner.over:
+    owner = try_read_json(folder / OWNER_FILE, Owner) or Owner(UNKNOWN, "nothing says who runs it")
+    if owner.is_over:
         return owner
-    silent = silence(folder / FILE, clock)
-    if silent >= 2 * TIMING.renew and owner.machine == machine() and _gone(owner.process):
-        return replace(owner, state=STOPPED, reason=f"its process {owner.process} has died", ended=clock() - silent)
-    words = f"no sign of life for {silent:,.0f} s" if silent >= TIMING.silent else ""
-    return replace(owner, reason=words, silent=silent)
+    silent = seconds_since_heartbeat(folder / OWNER_FILE, clock)
+    if silent >= 2 * HEARTBEAT_TIMING.interval and owner.machine == machine_id() and _is_process_gone(owner.pid):
+        return replace(owner, state=STOPPED, reason=f"its process {owner.pid} has died", ended_at=clock() - silent)
+    words = f"no sign of life for {silent:,.0f} s" if silent >= HEARTBEAT_TIMING.timeout else ""
+    return replace(owner, reason=words, heartbeat_age=silent)
 
 
-def _gone(process: int | None) -> bool:
+def _is_process_gone(process: int | None) -> bool:
     """Whether there is no such process on this machine."""
     try:
         os.kill(process or 0, 0)

@@ -16,14 +16,14 @@ from scalesearch.samplers.encoding import encode_parameter, to_distribution, to_
 from scalesearch.space.syntax.parameters import Choice, FloatRange, Parameter
 from scalesearch.study.trials.trial import State, Trial
 
-NUMBER = "trial"  # the attribute of an Optuna trial that holds our number
-STATES = {State.COMPLETE: TrialState.COMPLETE, State.FAILED: TrialState.FAIL, State.INFEASIBLE: TrialState.PRUNED,
+TRIAL_NUMBER_ATTR = "trial"  # the attribute of an Optuna trial that holds our number
+EXPORT_STATES = {State.COMPLETE: TrialState.COMPLETE, State.FAILED: TrialState.FAIL, State.INFEASIBLE: TrialState.PRUNED,
           State.DUPLICATE: TrialState.FAIL}  # of a trial that is lost
-COSTS = ("params.total", "params.non_embedding", "macs.total", "flops.total", "memory.weights", "memory.cache",
+EXPORTED_COSTS = ("params.total", "params.non_embedding", "macs.total", "flops.total", "memory.weights", "memory.cache",
          "memory.activations")
 
 
-def shape(parameter: Parameter) -> BaseDistribution:
+def export_distribution(parameter: Parameter) -> BaseDistribution:
     """Distribution of ``parameter``, in its own values wherever they are numbers."""
     match parameter:
         case Choice(options) if isinstance(to_distribution(parameter), IntDistribution):
@@ -35,45 +35,45 @@ def shape(parameter: Parameter) -> BaseDistribution:
     return to_distribution(parameter)
 
 
-def shown(parameter: Parameter, value: Any) -> Any:
-    """``value``, inside of what :func:`shape` says."""
-    match shape(parameter):
+def export_value(parameter: Parameter, value: Any) -> Any:
+    """``value``, inside of what :func:`export_distribution` says."""
+    match export_distribution(parameter):
         case FloatDistribution(low=low, high=high):
             return min(max(float(value), low), high)
     return value if isinstance(parameter, Choice) else to_param(parameter, value)
 
 
-class Exported:
+class TrialExporter:
     """Trials of a study as its export shows them."""
 
     def __init__(self, space: Any, objectives: tuple[Objective, ...]) -> None:
         self.space, self.objectives = space, objectives
 
-    def frozen(self, trial: Trial, outcome: Trial) -> FrozenTrial:
+    def to_frozen_trial(self, trial: Trial, outcome: Trial) -> FrozenTrial:
         """``trial`` for a dashboard; ``outcome`` is the trial whose result counts for it."""
         params, shapes = self.params(trial.params) if trial.params else ({}, {})
-        state = STATES[trial.state if trial.state == State.INFEASIBLE else outcome.state]
+        state = EXPORT_STATES[trial.state if trial.state == State.INFEASIBLE else outcome.state]
         values = [outcome.values[one.name] for one in self.objectives] if outcome.values else None
         return create_trial(state=state, values=values, params=params, distributions=shapes,
-                            user_attrs=attributes(trial), constraints=dict(trial.constraints))
+                            user_attrs=user_attributes(trial), constraints=dict(trial.constraints))
 
-    def params(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
+    def params(self, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
         """Parameters with their distributions."""
         params: dict[str, Any] = {}
         shapes: dict[str, BaseDistribution] = {}
 
         def replay(path: str, asked: Parameter) -> Any:
             name = encode_parameter(self.space, path, asked)[0]
-            params[name], shapes[name] = shown(asked, given[path]), shape(asked)
-            return given[path]
+            params[name], shapes[name] = export_value(asked, values[path]), export_distribution(asked)
+            return values[path]
 
-        self.space.answer(replay)
+        self.space.sample(replay)
         return params, shapes
 
 
-def attributes(trial: Trial) -> dict[str, Any]:
+def user_attributes(trial: Trial) -> dict[str, Any]:
     """User attributes of a trial: our number, origin, architecture, costs, excess over each limit (above 0)."""
-    named: dict[str, Any] = {NUMBER: trial.number, "origin": trial.origin, "feasible": trial.feasible}
+    named: dict[str, Any] = {TRIAL_NUMBER_ATTR: trial.number, "origin": trial.origin, "feasible": trial.is_feasible}
     named |= {key: value for key, value in (("label", trial.label), ("architecture", trial.architecture)) if value}
-    named |= {name: trial.costs[name] for name in COSTS if name in trial.costs}
+    named |= {name: trial.costs[name] for name in EXPORTED_COSTS if name in trial.costs}
     return named | {f"misses {name}": slack for name, slack in trial.constraints.items()}

@@ -26,23 +26,23 @@ from sqlalchemy.pool import NullPool
 from scalesearch.errors import UserError
 from scalesearch.library import install_command
 from scalesearch.pareto.objective import Objective
-from scalesearch.study.config.storage_url import hide
-from scalesearch.study.optuna_sync.attributes import NUMBER, Exported
+from scalesearch.study.config.storage_url import mask_passwords
+from scalesearch.study.optuna_sync.attributes import TRIAL_NUMBER_ATTR, TrialExporter
 from scalesearch.study.trials.callback import Callback
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import State, Trial
 
-OWNER = "scalesearch"  # the attribute of an Optuna study that says which of our studies it belongs to
+OWNER_ATTR = "scalesearch"  # the attribute of an Optuna study that says which of our studies it belongs to
 DIRECTIONS = {"min": StudyDirection.MINIMIZE, "max": StudyDirection.MAXIMIZE}
-OPEN = (State.PENDING, State.PAUSED)
+OPEN_STATES = (State.PENDING, State.PAUSED)
 # What may come of a database, its driver, a file or a network; anything else is a mistake of this package.
-FAULTS = (SQLAlchemyError, optuna.exceptions.OptunaError, ImportError, OSError, LookupError, RuntimeError, TypeError,
+STORAGE_ERRORS = (SQLAlchemyError, optuna.exceptions.OptunaError, ImportError, OSError, LookupError, RuntimeError, TypeError,
           ValueError)
 MIN_WAIT, MAX_WAIT = 5.0, 300.0  # seconds until a storage that was away is tried again
 NEVER = math.inf
-LAST_WAIT = 30.0  # seconds that a study that ends waits for a storage that does not answer
+CLOSE_TIMEOUT = 30.0  # seconds that a study that ends waits for a storage that does not answer
 # Seconds to connect, milliseconds for what was sent to arrive, seconds of silence before the other side is asked.
-LIBPQ = {"connect_timeout": 10, "tcp_user_timeout": 10_000, "keepalives_idle": 10, "keepalives_interval": 5,
+LIBPQ_TIMEOUTS = {"connect_timeout": 10, "tcp_user_timeout": 10_000, "keepalives_idle": 10, "keepalives_interval": 5,
          "keepalives_count": 3}
 
 
@@ -51,36 +51,36 @@ class OptunaExport(Callback):
 
     Args:
         connect: opens the storage and returns its Optuna study.
-        where: the storage's name for people, without a password.
-        tell: takes a line for people.
+        storage_name: the storage's name for people, without a password.
+        report: takes a line for people.
         clock: seconds.
 
     Raises:
         UserError, and any of ``FAULTS``: the storage cannot be used now, before the study begins.
     """
 
-    def __init__(self, study: StudyDir, exported: Exported, connect: Callable[[], optuna.Study], where: str,
-                 tell: Callable[[str], object], clock: Callable[[], float] = time.monotonic) -> None:
-        self._study, self._exported, self._connect, self._where = study, exported, connect, where
-        self._tell, self._clock = tell, clock
-        self._wait, self._next, self._away = MIN_WAIT, -math.inf, ""  # _next: when it may be tried again
+    def __init__(self, study: StudyDir, exporter: TrialExporter, connect: Callable[[], optuna.Study], storage_name: str,
+                 report: Callable[[str], object], clock: Callable[[], float] = time.monotonic) -> None:
+        self._study, self._exported, self._connect, self._storage_name = study, exporter, connect, storage_name
+        self._report, self._clock = report, clock
+        self._wait, self._retry_time, self._failure = MIN_WAIT, -math.inf, ""  # _next: when it may be tried again
         self._thread: Thread | None = None
-        self._there: set[int] = set()
+        self._exported_numbers: set[int] = set()
         self._open()
         self._add()
 
     def update(self) -> None:
         """Exports what has finished since, in the background. Where the storage was away, it waits first."""
-        if not self._busy() and self._missing() and self._clock() >= self._next:
+        if not self._busy() and self._missing() and self._clock() >= self._retry_time:
             self._thread = Thread(target=self.export, daemon=True)
             self._thread.start()
 
     def close(self) -> None:
         """Exports the rest; says what to do where that does not succeed."""
         if self._thread is not None:
-            self._thread.join(LAST_WAIT)
-        if self._next < NEVER and self._missing() and (self._busy() or not self.export()):
-            self._tell(f"the storage {self._where} is still away ({self._away or 'it does not answer'}). Nothing is "
+            self._thread.join(CLOSE_TIMEOUT)
+        if self._retry_time < NEVER and self._missing() and (self._busy() or not self.export()):
+            self._report(f"the storage {self._storage_name} is still away ({self._failure or 'it does not answer'}). Nothing is "
                        "lost: the study's folder holds everything. Once the storage is back, the same command with "
                        "--resume brings it up to date")
 
@@ -90,49 +90,49 @@ class OptunaExport(Callback):
     def export(self) -> bool:
         """Adds what is not there yet; returns whether the storage took it."""
         try:
-            if self._away:
+            if self._failure:
                 self._open()
             self._add()
-        except (*FAULTS, UserError) as error:
-            self._failed(reason(error))
+        except (*STORAGE_ERRORS, UserError) as error:
+            self._failed(describe_error(error))
             return False
         except Exception as error:  # a mistake of this package: it would only happen again
-            self._next, file = NEVER, self._study.folder / "export-crash.txt"
+            self._retry_time, file = NEVER, self._study.folder / "export-crash.txt"
             with suppress(OSError):
                 file.write_text(traceback.format_exc())
-            self._tell(f"the export to {self._where} ends here, by an error of scalesearch itself ({error!r}, see "
+            self._report(f"the export to {self._storage_name} ends here, by an error of scalesearch itself ({error!r}, see "
                        f"{file}). The study goes on: its folder holds everything")
             return False
-        if self._away:
-            self._tell(f"the storage {self._where} is back, and up to date")
-        self._away, self._next = "", -math.inf
+        if self._failure:
+            self._report(f"the storage {self._storage_name} is back, and up to date")
+        self._failure, self._retry_time = "", -math.inf
         return True
 
     def _failed(self, why: str) -> None:
-        if not self._away:
-            self._tell(f"the storage {self._where} cannot be written ({why}); the study goes on without it, and brings "
+        if not self._failure:
+            self._report(f"the storage {self._storage_name} cannot be written ({why}); the study goes on without it, and brings "
                        "it up to date when it is back")
-        self._wait = min(2 * self._wait, MAX_WAIT) if self._away else MIN_WAIT
-        self._away, self._next = why, self._clock() + self._wait
+        self._wait = min(2 * self._wait, MAX_WAIT) if self._failure else MIN_WAIT
+        self._failure, self._retry_time = why, self._clock() + self._wait
 
     def _missing(self) -> list[Trial]:
         return [trial for trial in self._study.trials.candidates()
-                if trial.in_space and trial.state not in OPEN and trial.number not in self._there
-                and self._study.trials.outcome(trial).state not in OPEN]
+                if trial.is_in_space and trial.state not in OPEN_STATES and trial.number not in self._exported_numbers
+                and self._study.trials.resolve_duplicate(trial).state not in OPEN_STATES]
 
     def _open(self) -> None:
-        self._optuna = self._connect()
-        there = self._optuna.get_trials(deepcopy=False)
-        self._there = {trial.user_attrs[NUMBER] for trial in there if NUMBER in trial.user_attrs}
+        self._optuna_study = self._connect()
+        there = self._optuna_study.get_trials(deepcopy=False)
+        self._exported_numbers = {trial.user_attrs[TRIAL_NUMBER_ATTR] for trial in there if TRIAL_NUMBER_ATTR in trial.user_attrs}
 
     def _add(self) -> None:
         for trial in self._missing():
-            self._optuna.add_trial(self._exported.frozen(trial, self._study.trials.outcome(trial)))
-            self._there.add(trial.number)
+            self._optuna_study.add_trial(self._exported.to_frozen_trial(trial, self._study.trials.resolve_duplicate(trial)))
+            self._exported_numbers.add(trial.number)
 
 
-def open_export(url: str | None, study: StudyDir, exported: Exported, objectives: tuple[Objective, ...],
-                tell: Callable[[str], object]) -> OptunaExport:
+def open_export(url: str | None, study: StudyDir, exporter: TrialExporter, objectives: tuple[Objective, ...],
+                report: Callable[[str], object]) -> OptunaExport:
     """Opens the export of ``study`` to ``url``, or to a journal in its folder.
 
     Raises:
@@ -143,29 +143,29 @@ def open_export(url: str | None, study: StudyDir, exported: Exported, objectives
 
     def connect() -> optuna.Study:
         if url is None:
-            return _embedded(file, study, objectives)
-        return _owned(_database(url), study, objectives)
+            return _open_journal(file, study, objectives)
+        return _open_owned_study(_database(url), study, objectives)
 
-    where = hide(url) if url else str(file)
-    with _refusing(where):
-        return OptunaExport(study, exported, connect, where, tell)
+    where = mask_passwords(url) if url else str(file)
+    with _storage_errors(where):
+        return OptunaExport(study, exporter, connect, where, report)
 
 
-def reach(url: str) -> None:
+def check_storage(url: str) -> None:
     """Raises UserError where the storage behind ``url`` cannot be used."""
-    with _refusing(hide(url)):
+    with _storage_errors(mask_passwords(url)):
         _database(url).remove_session()
 
 
 @contextmanager
-def _refusing(where: str) -> Iterator[None]:
+def _storage_errors(where: str) -> Iterator[None]:
     """Turns the faults of the storage ``where`` into UserError."""
     try:
         yield
     except ImportError as error:
         raise UserError(f"storage: {where} needs {_driver(where, error)}", code="package-missing") from None
-    except FAULTS as error:
-        raise UserError(f"storage: {where} cannot be used: {hide(reason(error))}. Start or correct it, or keep "
+    except STORAGE_ERRORS as error:
+        raise UserError(f"storage: {where} cannot be used: {mask_passwords(describe_error(error))}. Start or correct it, or keep "
                         "Optuna's copy in the study's folder with --set storage=embedded",
                         code="storage-unreachable") from None
 
@@ -180,7 +180,7 @@ def _database(url: str) -> BaseStorage:
         return optuna.storages.get_storage(url)
     if "+" not in made.drivername:
         made = made.set(drivername="postgresql+psycopg")
-    waits = {key: value for key, value in LIBPQ.items() if key not in made.query}
+    waits = {key: value for key, value in LIBPQ_TIMEOUTS.items() if key not in made.query}
     address = made.render_as_string(hide_password=False)
     how = {"connect_args": waits, "poolclass": NullPool}
     return optuna.storages.get_storage(RDBStorage(address, engine_kwargs=how))
@@ -193,19 +193,19 @@ def _driver(url: str, error: ImportError) -> str:
     return f"a driver for its database, the package {package}, which is not installed"
 
 
-def _embedded(file: Path, study: StudyDir, objectives: tuple[Objective, ...]) -> optuna.Study:
+def _open_journal(file: Path, study: StudyDir, objectives: tuple[Objective, ...]) -> optuna.Study:
     """Opens the study in the journal ``file``. A damaged one, or another study's, is put aside and made again."""
     file = file.absolute()  # Optuna waits for ever for a lock that is a relative link
     if file.exists():
-        _free(file)
+        _unlock_journal(file)
         try:
-            return _owned(JournalStorage(JournalFileBackend(str(file))), study, objectives)
+            return _open_owned_study(JournalStorage(JournalFileBackend(str(file))), study, objectives)
         except (UserError, LookupError, ValueError, TypeError, AssertionError):
             file.replace(file.with_suffix(".old"))
-    return _owned(JournalStorage(JournalFileBackend(str(file))), study, objectives)
+    return _open_owned_study(JournalStorage(JournalFileBackend(str(file))), study, objectives)
 
 
-def _free(file: Path) -> None:
+def _unlock_journal(file: Path) -> None:
     """Removes the lock and the unfinished line of a writer that was killed."""
     Path(f"{file}.lock").unlink(missing_ok=True)
     data = file.read_bytes()
@@ -214,12 +214,12 @@ def _free(file: Path) -> None:
         os.truncate(file, whole)
 
 
-def _owned(storage: BaseStorage, study: StudyDir, objectives: tuple[Objective, ...]) -> optuna.Study:
+def _open_owned_study(storage: BaseStorage, study: StudyDir, objectives: tuple[Objective, ...]) -> optuna.Study:
     name, wanted = study.meta.name, [DIRECTIONS[objective.direction] for objective in objectives]
     found = optuna.create_study(storage=storage, study_name=name, directions=wanted, load_if_exists=True)
-    owner = found.user_attrs.get(OWNER)
+    owner = found.user_attrs.get(OWNER_ATTR)
     if not found.get_trials(deepcopy=False):
-        found.set_user_attr(OWNER, study.meta.id)
+        found.set_user_attr(OWNER_ATTR, study.meta.id)
     elif owner != study.meta.id:
         raise UserError(f"storage: it already holds another study named {name}; give this one another name under "
                         "`study:`, or delete that one with `optuna delete-study`", code="storage-taken")
@@ -234,7 +234,7 @@ def _owned(storage: BaseStorage, study: StudyDir, objectives: tuple[Objective, .
     return found
 
 
-def reason(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Describes a fault in a line. Optuna's own words for a lost connection are of invalid data."""
     if isinstance(error, optuna.exceptions.StorageInternalError) and error.__cause__:
         error = error.__cause__

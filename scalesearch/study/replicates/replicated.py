@@ -10,11 +10,11 @@ from scalesearch.study.trials.trial import State, Trial
 
 
 @dataclass(frozen=True)
-class Replicated:
+class ReplicatedTrial:
     """Complete trial with its replicates."""
 
     first: Trial
-    further: tuple[Trial, ...] = ()
+    replicates: tuple[Trial, ...] = ()
 
     @property
     def number(self) -> int:
@@ -22,36 +22,36 @@ class Replicated:
         return self.first.number
 
     @property
-    def finished(self) -> list[Trial]:
+    def completed(self) -> list[Trial]:
         """The trainings that have given scores; the first is one of them."""
-        return [one for one in (self.first, *self.further) if one.state == State.COMPLETE]
+        return [one for one in (self.first, *self.replicates) if one.state == State.COMPLETE]
 
     @property
-    def seeds(self) -> int:
+    def completed_seeds(self) -> int:
         """Seeds that have given scores."""
-        return len(self.finished)
+        return len(self.completed)
 
     @property
-    def in_training(self) -> int:
+    def running_seeds(self) -> int:
         """Seeds in training."""
-        return sum(one.state == State.PENDING for one in self.further)
+        return sum(one.state == State.PENDING for one in self.replicates)
 
     @property
-    def coming(self) -> int:
+    def expected_seeds(self) -> int:
         """Seeds that have given scores, or may yet."""
-        return self.seeds + self.in_training
+        return self.completed_seeds + self.running_seeds
 
     @property
-    def tried(self) -> int:
+    def started_seeds(self) -> int:
         """Trainings begun."""
-        return self.coming + sum(one.state == State.FAILED for one in self.further)
+        return self.expected_seeds + sum(one.state == State.FAILED for one in self.replicates)
 
-    def sample(self, objective: str) -> list[float]:
+    def values(self, objective: str) -> list[float]:
         """Its values of one objective, one for each finished seed."""
-        return [(one.values or {})[objective] for one in self.finished]
+        return [(one.values or {})[objective] for one in self.completed]
 
-    def value(self, objective: str) -> float:
+    def mean(self, objective: str) -> float:
         """Its cost, or the mean over its seeds."""
-        if self.further and objective not in self.first.costs:
-            return float(np.mean(self.sample(objective)))
+        if self.replicates and objective not in self.first.costs:
+            return float(np.mean(self.values(objective)))
         return (self.first.values or {})[objective]

@@ -26,41 +26,41 @@ from scalesearch.study.trials.trial import Trial
 from scalesearch.train.recipe import BUDGET_KEYS, RECIPE_SCHEMA, STEPS_OR_SHARE_UNIT, Recipe
 from scalesearch.train.result import RESULT_FILE, Result
 
-FOLDER, PLAN, FINDINGS = "audit", "plan.json", "findings.json"
+AUDIT_FOLDER, PLAN_FILE, FINDINGS_FILE = "audit", "plan.json", "findings.json"
 MAX_VALUES = 4  # of an answer that tells kinds apart
-OF_A_TRIAL = ("trial", "attempt", "rung", "until", "job", "of", "seed")  # what a job says of its own trial
+TRIAL_JOB_KEYS = ("trial", "attempt", "rung", "until", "job", "of", "seed")  # what a job says of its own trial
 
 
 @dataclass(frozen=True)
-class Settings:
+class AuditSettings:
     """Extent of an audit.
 
     Attributes:
         rates: multiples of each trial's own rate, 1 among them.
         rules: further rules of rates, besides the study's.
-        share: length of a training, as a share of the study's.
-        until: share of such a training after which the worse half of the rates stops; 1: none does.
+        budget_share: length of a training, as a share of the study's.
+        early_stop_share: share of such a training after which the worse half of the rates stops; 1: none does.
     """
 
     architectures: int = 12
     rates: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0)
     rules: tuple[str, ...] = ()
-    share: float = 0.25
-    until: float = 0.4
+    budget_share: float = 0.25
+    early_stop_share: float = 0.4
 
     @property
-    def kept(self) -> int:
+    def kept_rates(self) -> int:
         """Rates of a rule that go on after ``until``, the study's own not counted."""
         return math.ceil(len(self.rates) / 2)
 
 
 @dataclass(frozen=True)
-class Member:
+class AuditedArchitecture:
     """An architecture of the audit: a trial, its kinds, the recipe that it was trained by, its CPU time."""
 
     trial: int
     folder: str
-    kinds: tuple[str, ...]
+    groups: tuple[str, ...]
     recipe: Mapping[str, Any]
     cpu_seconds: float = 0.0
 
@@ -71,16 +71,16 @@ class AuditPlan:
 
     Attributes:
         rule: of the study's recipe.
-        at: sizes from which other rules start, where the recipe gives none.
+        reference_sizes: sizes from which other rules start, where the recipe gives none.
     """
 
-    settings: Settings
-    members: tuple[Member, ...]
+    settings: AuditSettings
+    architectures: tuple[AuditedArchitecture, ...]
     rule: str
-    at: Mapping[str, int | None]
+    reference_sizes: Mapping[str, int | None]
 
     @property
-    def own(self) -> Option:
+    def study_option(self) -> Option:
         """The study's recipe."""
         return self.rule, 1.0
 
@@ -91,57 +91,57 @@ class AuditPlan:
         return [(rule, rate) for rule in rules for rate in self.settings.rates]
 
     @property
-    def trainings(self) -> int:
+    def total_runs(self) -> int:
         """Number of trainings, those that stop early included."""
-        return len(self.members) * len(self.options)
+        return len(self.architectures) * len(self.options)
 
     @property
-    def kept(self) -> int:
+    def kept_runs(self) -> int:
         """Trainings of a member that go on to their end, at most."""
         rules = len(self.options) // len(self.settings.rates)
-        return min(rules * self.settings.kept + 1, len(self.options)) if self.settings.until < 1 else len(self.options)
+        return min(rules * self.settings.kept_rates + 1, len(self.options)) if self.settings.early_stop_share < 1 else len(self.options)
 
     @property
     def stretches(self) -> int:
         """Stretches of training at most: to where the worse rates stop, and from there to the end."""
-        return len(self.members) * (self.kept + (len(self.options) if self.settings.until < 1 else 0))
+        return len(self.architectures) * (self.kept_runs + (len(self.options) if self.settings.early_stop_share < 1 else 0))
 
     @property
-    def effort(self) -> float:
+    def full_runs_per_architecture(self) -> float:
         """Full trainings' worth of compute of a member at most."""
         settings = self.settings
-        return settings.share * (settings.until * len(self.options) + (1 - settings.until) * self.kept)
+        return settings.budget_share * (settings.early_stop_share * len(self.options) + (1 - settings.early_stop_share) * self.kept_runs)
 
     @property
     def cpu_seconds(self) -> float:
         """CPU time that all of it takes at most, by what the members' own trainings have taken."""
-        return self.effort * sum(member.cpu_seconds for member in self.members)
+        return self.full_runs_per_architecture * sum(member.cpu_seconds for member in self.architectures)
 
-    def recipe(self, member: Member, option: Option) -> Recipe:
+    def recipe(self, member: AuditedArchitecture, option: Option) -> Recipe:
         """The recipe of one training. Raises UserError where a rule does not go with it."""
         (rule, factor), lr = option, member.recipe["lr"]
-        other = {} if rule == self.rule else {"rule": rule, "at": lr["at"] if lr["at"]["width"] else self.at}
-        return Recipe.from_mapping(shortened({**member.recipe, "lr": {**lr, "base": lr["base"] * factor, **other}},
-                                             self.settings.share))
+        other = {} if rule == self.rule else {"rule": rule, "at": lr["at"] if lr["at"]["width"] else self.reference_sizes}
+        return Recipe.from_mapping(shorten_recipe({**member.recipe, "lr": {**lr, "base": lr["base"] * factor, **other}},
+                                             self.settings.budget_share))
 
-    def place(self, folder: Path, member: Member, option: Option) -> Path:
+    def run_folder(self, folder: Path, member: AuditedArchitecture, option: Option) -> Path:
         """Folder of one training, in the study's ``folder``."""
-        return folder / FOLDER / member.folder / f"{option[0]}-{option[1]:g}"
+        return folder / AUDIT_FOLDER / member.folder / f"{option[0]}-{option[1]:g}"
 
-    def due(self, trainings: Sequence[Training]) -> Iterator[tuple[Training, bool]]:
+    def due_runs(self, trainings: Sequence[Training]) -> Iterator[tuple[Training, bool]]:
         """Yields what is to be trained (on) of one member, and whether to its end."""
         for rule in dict.fromkeys(one.rule for one in trainings):
             rates = [one for one in trainings if one.rule == rule]
             begun = [one for one in rates if one.rung is not None or one.loss is not None]
-            if self.settings.until < 1 and len(begun) < len(rates):
+            if self.settings.early_stop_share < 1 and len(begun) < len(rates):
                 yield from ((one, False) for one in rates if one not in begun)
                 continue
-            best = sorted(rates, key=lambda one: math.inf if one.rung is None else one.rung)[:self.settings.kept]
+            best = sorted(rates, key=lambda one: math.inf if one.rung is None else one.rung)[:self.settings.kept_rates]
             yield from ((one, True) for one in rates if one.loss is None and (
-                self.settings.until >= 1 or one in best or one.option == self.own))
+                self.settings.early_stop_share >= 1 or one in best or one.option == self.study_option))
 
 
-def shortened(recipe: Mapping[str, Any], share: float) -> dict[str, Any]:
+def shorten_recipe(recipe: Mapping[str, Any], share: float) -> dict[str, Any]:
     """JSON of a recipe with ``share`` of its budget, and of every other number of updates."""
     made = dict(recipe)
     for key, field in RECIPE_SCHEMA.fields.items():
@@ -153,7 +153,7 @@ def shortened(recipe: Mapping[str, Any], share: float) -> dict[str, Any]:
     return made
 
 
-def make_plan(results: Results, settings: Settings) -> AuditPlan:
+def make_plan(results: Results, settings: AuditSettings) -> AuditPlan:
     """Chooses the architectures of an audit, spread over costs and kinds.
 
     Raises:
@@ -162,18 +162,18 @@ def make_plan(results: Results, settings: Settings) -> AuditPlan:
     study, meta = results.study, results.study.meta
     main = next((one for one in meta.objectives if one.is_measured and one.name == meta.main_objective), None)
     trials = {one.first.architecture: one.first for one in sorted(
-        results.finished, key=lambda one: -one.value(main.name) * main.sign if main else 0)
+        results.finished, key=lambda one: -one.mean(main.name) * main.sign if main else 0)
         if (study.trial_folder(one.first) / "architecture.yaml").is_file() and study.record(one.first)}
     if main is None or len(trials) < 2:
         raise UserError(f"{study.folder}: an audit needs two finished architectures and a metric among the objectives",
                         code="nothing-finished")
-    kinds = kinds_of(list(trials.values()))
+    kinds = architecture_groups(list(trials.values()))
     members = []
-    for trial in spread_out(list(trials.values()), kinds, settings.architectures):
+    for trial in select_diverse(list(trials.values()), kinds, settings.architectures):
         record: Mapping[str, Any] = study.record(trial) or {}
-        members.append(Member(trial.number, trial.folder, kinds[trial.number], record["recipe"],
+        members.append(AuditedArchitecture(trial.number, trial.folder, kinds[trial.number], record["recipe"],
                               float(record.get("total_cpu_seconds") or record.get("cpu_seconds") or 0)))
-    middle = study.trials[members[len(members) // 2].trial].answers
+    middle = study.trials[members[len(members) // 2].trial].config
     head_dim = middle.get("encoder.head_dim", middle.get("decoder.head_dim"))
     at: dict[str, Any] = {"width": middle.get("width"), "head_dim": head_dim}
     rules = {str(member.recipe["lr"]["rule"]) for member in members}
@@ -183,11 +183,11 @@ def make_plan(results: Results, settings: Settings) -> AuditPlan:
     return plan
 
 
-def kinds_of(trials: Sequence[Trial]) -> dict[int, tuple[str, ...]]:
+def architecture_groups(trials: Sequence[Trial]) -> dict[int, tuple[str, ...]]:
     """Trial to what tells it from others: words among its answers, weights shared or not, its half by size."""
     found: dict[int, list[str]] = {trial.number: [] for trial in trials}
-    for key in dict.fromkeys(key for trial in trials for key in trial.answers):
-        values = [_kind(key, trial.answers.get(key)) for trial in trials]
+    for key in dict.fromkeys(key for trial in trials for key in trial.config):
+        values = [_group_word(key, trial.config.get(key)) for trial in trials]
         if 2 <= len(set(values)) <= MAX_VALUES and "" not in values:
             for trial, value in zip(trials, values):
                 found[trial.number].append(f"{key} {value}")
@@ -197,7 +197,7 @@ def kinds_of(trials: Sequence[Trial]) -> dict[int, tuple[str, ...]]:
     return {number: tuple(kinds) for number, kinds in found.items()}
 
 
-def _kind(key: str, value: Any) -> str:
+def _group_word(key: str, value: Any) -> str:
     """What an answer is in a word; empty for a number that is no switch."""
     if key.startswith("share."):
         return "own" if value in ("own", "follow") else "shared"
@@ -208,7 +208,7 @@ def _kind(key: str, value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def spread_out(trials: Sequence[Trial], kinds: Mapping[int, Sequence[str]], count: int) -> list[Trial]:
+def select_diverse(trials: Sequence[Trial], kinds: Mapping[int, Sequence[str]], count: int) -> list[Trial]:
     """``count`` trials far apart in size and kind, from the smallest: each next is the farthest from all before it."""
     size = np.log([trial.costs["params.total"] for trial in trials])
     apart = np.abs(size[:, None] - size) / max(float(np.ptp(size)), 1e-12)
@@ -221,12 +221,12 @@ def spread_out(trials: Sequence[Trial], kinds: Mapping[int, Sequence[str]], coun
     return sorted((trials[at] for at in order), key=lambda trial: trial.costs["params.total"])
 
 
-def job_of(study: StudyDir) -> JobFile:
+def study_job(study: StudyDir) -> JobFile:
     """What every job of the study says. Raises UserError where no trial's is left."""
     for trial in study.trials.candidates():
         job = try_read_json(study.trial_folder(trial) / "job.json", JobFile)
         if job:
-            own = {key: value for key, value in job.items() if key not in OF_A_TRIAL}
+            own = {key: value for key, value in job.items() if key not in TRIAL_JOB_KEYS}
             return JobFile(**own, seed=study.meta.seed)  # type: ignore[typeddict-item]
     raise UserError(f"{study.folder}: no trial was trained here (no job.json), so there is no job to repeat",
                     code="nothing-finished")
@@ -234,13 +234,13 @@ def job_of(study: StudyDir) -> JobFile:
 
 def read_plan(folder: Path) -> AuditPlan | None:
     """The plan of the audit in a study's ``folder``; None where there is none. Raises UserError where damaged."""
-    file = folder / FOLDER / PLAN
+    file = folder / AUDIT_FOLDER / PLAN_FILE
     return read_json(file, AuditPlan) if file.is_file() else None
 
 
-def trainings_of(plan: AuditPlan, member: Member, folder: Path, metric: str) -> list[Training]:
+def runs_of_architecture(plan: AuditPlan, member: AuditedArchitecture, folder: Path, metric: str) -> list[Training]:
     """What ``folder``, the study's, holds of the trainings of one member."""
-    return [_training(plan.place(folder, member, option), Training(member.folder, member.kinds, *option), metric)
+    return [_training(plan.run_folder(folder, member, option), Training(member.folder, member.groups, *option), metric)
             for option in plan.options]
 
 
@@ -256,16 +256,16 @@ def _training(place: Path, training: Training, metric: str) -> Training:
     return replace(training, loss=float(loss), score=None if score is None else float(score))
 
 
-def findings(results: Results, plan: AuditPlan | None = None) -> Fairness | None:
+def audit_findings(results: Results, plan: AuditPlan | None = None) -> Fairness | None:
     """What the study's audit has found so far; None where it has none."""
     study = results.study
     plan = plan or read_plan(study.folder)
     if plan is None:
         return None
     main = next(one for one in study.meta.objectives if one.name == study.meta.main_objective)
-    done = [replace(one, architecture=_name(study.trials[member.trial])) for member in plan.members
-            for one in trainings_of(plan, member, study.folder, main.name)]
-    return fairness(done, plan.own, main.name, main.direction, results.verdict.confidence)
+    done = [replace(one, architecture=_name(study.trials[member.trial])) for member in plan.architectures
+            for one in runs_of_architecture(plan, member, study.folder, main.name)]
+    return fairness(done, plan.study_option, main.name, main.direction, results.seed_analysis.confidence)
 
 
 def _name(trial: Trial) -> str:

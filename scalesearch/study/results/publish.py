@@ -9,10 +9,10 @@ from scalesearch.study.results.results import Results
 from scalesearch.study.trials.trial import State
 from scalesearch.tasks import EFFICIENCY_METRICS
 
-SHORT = {"total": "", "non_embedding": "-non-embedding"}
+SECTION_SUFFIXES = {"total": "", "non_embedding": "-non-embedding"}
 
 
-def publish(results: Results, folder: Path | None = None) -> list[Path]:
+def write_outputs(results: Results, folder: Path | None = None) -> list[Path]:
     """Writes tables and figures into the study's folder, or ``folder``.
 
     The tables are front.csv and all.csv, and where any candidate has several seeds, seeds.csv with every training.
@@ -26,10 +26,10 @@ def publish(results: Results, folder: Path | None = None) -> list[Path]:
                        *([("seeds.csv", results.seeds)] if len(results.seeds) else [])):
         write_text(place / name, to_csv(filled(rows)))
         files.append(place / name)
-    return files + plots(results, place)
+    return files + write_figures(results, place)
 
 
-def plots(results: Results, folder: Path) -> list[Path]:
+def write_figures(results: Results, folder: Path) -> list[Path]:
     """A figure of the main metric against each cost."""
     from scalesearch.report.figures.plot import tradeoff
     from scalesearch.report.figures.style import save
@@ -40,13 +40,13 @@ def plots(results: Results, folder: Path) -> list[Path]:
     files = []
     reported = f"test.{y}"
     for name in (y, reported) if reported in results.table and results.table[reported].notna().any() else (y,):
-        for x in costs_drawn(results):
+        for x in plotted_costs(results):
             stem = f"{name.replace('.', '-')}-vs-{_short(x)}"
             files += save(tradeoff(results.table, results.subject, x, name), folder / stem)
     return files
 
 
-def costs_drawn(results: Results) -> list[str]:
+def plotted_costs(results: Results) -> list[str]:
     """The costs that figures have one each of: those among the objectives, params and MACs."""
     costs = [name for name in results.objectives if "." in name or name in EFFICIENCY_METRICS]
     for usual in ("params.total", "macs.total"):
@@ -57,4 +57,4 @@ def costs_drawn(results: Results) -> list[str]:
 
 def _short(name: str) -> str:
     group, _, section = name.partition(".")
-    return group + SHORT.get(section, f"-{section}") if section else group
+    return group + SECTION_SUFFIXES.get(section, f"-{section}") if section else group

@@ -13,65 +13,65 @@ import msgspec
 
 from scalesearch.errors import UserError
 from scalesearch.files import try_read_json, write_json
-from scalesearch.study.trials.event_log import EventLog, sealed, unsealed
+from scalesearch.study.trials.event_log import EventLog, decode_event, encode_event
 from scalesearch.study.trials.record import make_record
 from scalesearch.study.trials.study_dir import StudyDir
-from scalesearch.study.trials.trial import Event, Kind, Origin, State, Trial
+from scalesearch.study.trials.trial import EventType, Origin, State, Trial, TrialEvent
 from scalesearch.study.trials.trials import Trials
 from scalesearch.train.result import RESULT_FILE, Result
 
-NOT_COPIED = ("events.*", "owner.json", ".*", "optuna.journal*", "lease.json", "progress.json")
-ENDED = (State.COMPLETE, State.FAILED)
+IGNORED_PATTERNS = ("events.*", "owner.json", ".*", "optuna.journal*", "lease.json", "progress.json")
+ENDED_STATES = (State.COMPLETE, State.FAILED)
 
 
 @dataclass(frozen=True)
-class Repaired:
-    """Outcome of a repair: events ``kept``, and in words what was ``lost`` and what was ``saved`` otherwise."""
+class RepairReport:
+    """Outcome of a repair: events ``kept_events``, and in words what was ``lost`` and what was ``saved`` otherwise."""
 
     folder: str
-    kept: int
+    kept_events: int
     lost: tuple[str, ...]
     saved: tuple[str, ...]
 
 
-def repair(folder: Path, to: Path) -> Repaired:
+def repair(folder: Path, to: Path) -> RepairReport:
     """Copies what is whole of the study in ``folder`` to ``to``, which is made.
 
     Raises:
         UserError: ``to`` is there already, or ``study.json`` itself is missing, damaged or of another format.
     """
-    old = StudyDir(folder).look()
+    old = StudyDir(folder).read_meta()
     if to.exists():
         raise UserError(f"{to} is there already; choose another folder with --to", code="already-exists")
-    lines, lost = _whole(old.log)
-    shutil.copytree(folder, to, ignore=shutil.ignore_patterns(*NOT_COPIED))
-    new, saved = StudyDir(to).look(), list[str]()
+    lines, lost = _valid_lines(old.log)
+    shutil.copytree(folder, to, ignore=shutil.ignore_patterns(*IGNORED_PATTERNS))
+    new, saved = StudyDir(to).read_meta(), list[str]()
     events: list[bytes] = []
     for number, line in lines:
         try:
-            new.trials.apply(unsealed(line))
+            new.trials.apply(decode_event(line))
             events.append(line)
         except ValueError as error:
             lost.append(f"events.jsonl:{number}: {error}")
-    events += _from_records(new, saved)
+    events += _events_from_records(new, saved)
     # A finished replicate stays, whatever became of the trial that it repeats; another could not be trained any more.
-    orphans = {one.number for one in new.trials if one.of is not None and new.trials.get(one.of) is None
-               and (one.state == State.DUPLICATE or (one.origin == Origin.REPLICATE and one.state not in ENDED))}
-    events = [line for line in events if unsealed(line).trial not in orphans]
+    orphans = {one.number for one in new.trials if one.original is not None and new.trials.get(one.original) is None
+               and (one.state == State.DUPLICATE or (one.origin == Origin.REPLICATE and one.state not in ENDED_STATES))}
+    events = [line for line in events if decode_event(line).trial not in orphans]
     lost += [f"trial {number}: the trial that it repeats is lost" for number in sorted(orphans)]
     new.log.file.write_bytes(b"".join(_numbered(line, number) for number, line in enumerate(events, 1)))
-    _mend_records(new, saved)
+    _restore_records(new, saved)
     new.load()
-    return Repaired(str(to), len(lines), tuple(lost), tuple(saved))
+    return RepairReport(str(to), len(lines), tuple(lost), tuple(saved))
 
 
-def _whole(log: EventLog) -> tuple[list[tuple[int, bytes]], list[str]]:
+def _valid_lines(log: EventLog) -> tuple[list[tuple[int, bytes]], list[str]]:
     """Lines with a right checksum, in the order of their numbers, each with its place; and what was lost."""
     events: dict[int, tuple[int, bytes]] = {}
     lost = []
     for place, line in enumerate(log.lines(), 1):
         try:
-            number = unsealed(line).line
+            number = decode_event(line).line
         except ValueError as error:
             lost.append(f"events.jsonl:{place}: {error}")
             continue
@@ -84,23 +84,23 @@ def _whole(log: EventLog) -> tuple[list[tuple[int, bytes]], list[str]]:
     return [events[number] for number in sorted(events)], lost
 
 
-def _from_records(study: StudyDir, saved: list[str]) -> list[bytes]:
+def _events_from_records(study: StudyDir, saved: list[str]) -> list[bytes]:
     """Events of finished trials whose own are lost; ``study.trials`` takes them in."""
     events = []
     for file in sorted(study.folder.glob("trials/*/record.json")):
         trial = _recorded(file)
         known = study.trials.get(trial.number) if trial else None
-        if trial is None or (known and known.state in ENDED):
+        if trial is None or (known and known.state in ENDED_STATES):
             continue
         if known is None:
-            facts = {"event": Kind.PROPOSED, **trial.to_json()}
+            facts = {"event": EventType.PROPOSED, **trial.to_json()}
         else:
-            facts = {"event": Kind.ENDED, "trial": trial.number, "state": trial.state, "values": trial.values,
+            facts = {"event": EventType.ENDED, "trial": trial.number, "state": trial.state, "values": trial.values,
                      "reason": trial.reason, "wall_seconds": trial.wall_seconds,
                      "efforts": msgspec.to_builtins(trial.efforts)}
         written = datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat(timespec="milliseconds")
-        line = sealed({"line": 1, "time": trial.ended or written, **facts})  # records are written as a trial ends
-        study.trials.apply(Event.from_json(line))
+        line = encode_event({"line": 1, "time": trial.ended_at or written, **facts})  # records are written as a trial ends
+        study.trials.apply(TrialEvent.from_json(line))
         events.append(line)
         saved.append(f"trial {trial.number}, {trial.state}: from its record")
     return events
@@ -115,20 +115,20 @@ def _recorded(file: Path) -> Trial | None:
         return None
     if trial.origin != Origin.REPLICATE:
         trial = replace(trial, seed=None)  # a record names the study's
-    return trial if trial.folder == file.parent.name and trial.state in ENDED else None
+    return trial if trial.folder == file.parent.name and trial.state in ENDED_STATES else None
 
 
 def _numbered(line: bytes, number: int) -> bytes:
     event = msgspec.json.decode(line)
     del event["crc"]
-    return sealed({**event, "line": number})
+    return encode_event({**event, "line": number})
 
 
-def _mend_records(study: StudyDir, saved: list[str]) -> None:
+def _restore_records(study: StudyDir, saved: list[str]) -> None:
     """Makes records that are missing or damaged again, where the result is whole."""
     trials: Trials = study.trials
-    for trial in trials.having(*ENDED):
+    for trial in trials.with_state(*ENDED_STATES):
         result = try_read_json(study.trial_folder(trial) / RESULT_FILE, Result)
         if study.record(trial) is None and result is not None:
-            write_json(study.trial_folder(trial) / "record.json", make_record(trial, study.meta.shared, result))
+            write_json(study.trial_folder(trial) / "record.json", make_record(trial, study.meta.record_fields, result))
             saved.append(f"the record of trial {trial.number}: from what its training left")

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.hypervolume import default_reference_point, hypervolume
 from scalesearch.report.labels import costs_line, once
-from scalesearch.study.replicates.replicated import Replicated
-from scalesearch.study.replicates.summary import Verdict, finished_of
-from scalesearch.study.trials.record import Record, TeacherFacts, describe_taught
+from scalesearch.study.replicates.replicated import ReplicatedTrial
+from scalesearch.study.replicates.summary import SeedAnalysis, completed_candidates
+from scalesearch.study.trials.record import Record, TeacherFacts, describe_teacher_facts
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State
 from scalesearch.tasks import METRICS
@@ -39,50 +39,50 @@ class Results:
 
     Attributes:
         study: the study's folder, loaded.
-        verdict: what the seeds say of the front's order.
+        seed_analysis: what the seeds say of the front's order.
     """
 
     study: StudyDir
-    verdict: Verdict
+    seed_analysis: SeedAnalysis
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
         """Records of all trials; where a trial has none, its JSON."""
-        return self.study.rows()
+        return self.study.table_rows()
 
     @cached_property
     def table(self) -> pd.DataFrame:
         """One row a candidate (see ``report.table.frame``)."""
         from scalesearch.report.table import frame
 
-        return frame(self.records, self.objectives, self.verdict.confidence)
+        return frame(self.records, self.objectives, self.seed_analysis.confidence)
 
     @cached_property
     def _records_of_front(self) -> list[dict[str, Any]]:
         """Records of the front and of all that have replicates, by which the noise is known."""
-        names, candidates = list(self.objectives), self.verdict.candidates
+        names, candidates = list(self.objectives), self.seed_analysis.candidates
         on = pareto_front(_values(candidates.values(), names), list(self.objectives.values()))
         numbers = {number for number, is_on in zip(candidates, on) if is_on}
         for trial in self.study.trials.replicates():
-            numbers |= {trial.number, *([] if trial.of is None else [trial.of])}
-        return self.study.rows(numbers)
+            numbers |= {trial.number, *([] if trial.original is None else [trial.original])}
+        return self.study.table_rows(numbers)
 
     @cached_property
     def front(self) -> pd.DataFrame:
         """The rows that nothing dominates, from the cheapest."""
         from scalesearch.report.table import frame, front_rows
 
-        return front_rows(frame(self._records_of_front, self.objectives, self.verdict.confidence), self.objectives)
+        return front_rows(frame(self._records_of_front, self.objectives, self.seed_analysis.confidence), self.objectives)
 
     @cached_property
     def seeds(self) -> pd.DataFrame:
         """One row a training of the candidates that have several, the first included."""
-        return _trainings(self._records_of_front, self.objectives)
+        return _seed_rows(self._records_of_front, self.objectives)
 
     @cached_property
-    def finished(self) -> list[Replicated]:
+    def finished(self) -> list[ReplicatedTrial]:
         """The candidates that were trained to the end, each with its replicates."""
-        return finished_of(self.study.trials)
+        return completed_candidates(self.study.trials)
 
     @property
     def objectives(self) -> dict[str, str]:
@@ -96,7 +96,7 @@ class Results:
 
         meta = self.study.meta
         return Subject(self.objectives, meta.protocol, meta.bounds, meta.data.name, meta.synthetic,
-                       self.signature, self.verdict.confidence)
+                       self.signature, self.seed_analysis.confidence)
 
     @property
     def params(self) -> set[str]:
@@ -135,23 +135,23 @@ class Results:
     @cached_property
     def _first_record(self) -> Record:
         """The record of the first finished trial that has one."""
-        done = (self.study.record(trial) for trial in self.study.trials.having(State.COMPLETE))
+        done = (self.study.record(trial) for trial in self.study.trials.with_state(State.COMPLETE))
         return next((record for record in done if record), {})
 
     @cached_property
-    def lost(self) -> list[int]:
+    def trials_without_record(self) -> list[int]:
         """Finished trials that have lost their records, and perhaps their folders."""
         damaged = {record["trial"] for record in self._records_of_front if "versions" not in record}
         whole = set(glob("*/record.json", root_dir=self.study.folder / "trials"))  # ten times as fast as a Path a trial
-        return [trial.number for trial in self.study.trials.having(State.COMPLETE)
+        return [trial.number for trial in self.study.trials.with_state(State.COMPLETE)
                 if trial.number in damaged or f"{trial.folder}/record.json" not in whole]
 
     def warnings(self) -> list[str]:
         """What is missing of the study, in words."""
-        if not self.lost:
+        if not self.trials_without_record:
             return []
-        where = self.study.trial_folder(self.study.trials[self.lost[0]])
-        return [f"Known by the log alone: {', '.join(f'trial {number}' for number in self.lost)}, since its record is "
+        where = self.study.trial_folder(self.study.trials[self.trials_without_record[0]])
+        return [f"Known by the log alone: {', '.join(f'trial {number}' for number in self.trials_without_record)}, since its record is "
                 f"missing or damaged, such as in {where}. `scalesearch study repair` makes records again where it can."]
 
     def proxies(self) -> ProxyCorrelations:
@@ -169,7 +169,7 @@ class Results:
         return hypervolume(self.front[names].to_numpy(dtype=float), corner, ways), corner
 
     @property
-    def once(self) -> list[int]:
+    def macs_once(self) -> list[int]:
         """``macs.once`` of each member of the front: work on weights alone."""
         return [int(self.study.trials[trial].costs.get("macs.once", 0)) for trial in self.front["trial"]]
 
@@ -178,37 +178,37 @@ class Results:
         meta = self.study.meta
         synthetic = " (a synthetic corpus: scores on it compare candidates, and say nothing of real translation)"
         lines = [costs_line(meta.protocol),
-                 *once(meta.protocol, *self.once),
+                 *once(meta.protocol, *self.macs_once),
                  f"Data: {meta.data.name}, hash {meta.data.hash}{synthetic if meta.synthetic else ''}.",
                  "Chosen by scores on valid; what is called test was not looked at in choosing.",
-                 *self.verdict.notes(meta.seed)]
+                 *self.seed_analysis.notes(meta.seed)]
         signed = self._signed[0]
         name = METRICS[signed].label if signed in METRICS and self.task == "translation" else f"Metrics of {self.task}"
-        taught = [describe_taught(self.teacher)] if self.teacher else []
+        taught = [describe_teacher_facts(self.teacher)] if self.teacher else []
         return [*self.warnings(), *lines, *taught, *([f"{name}: {self.signature}"] if self.signature else [])]
 
 
-def load(folder: Path) -> Results:
+def load_results(folder: Path) -> Results:
     """The results in a study's folder.
 
     Raises:
         UserError: there is no study.
     """
-    return results_of(StudyDir(folder).load())
+    return make_results(StudyDir(folder).load())
 
 
-def results_of(study: StudyDir) -> Results:
+def make_results(study: StudyDir) -> Results:
     """The results of a study that is loaded."""
-    return Results(study, Verdict(study.trials, study.meta))
+    return Results(study, SeedAnalysis(study.trials, study.meta))
 
 
-def _values(candidates: Collection[Replicated], names: list[str]) -> NDArray[np.float64]:
+def _values(candidates: Collection[ReplicatedTrial], names: list[str]) -> NDArray[np.float64]:
     """(candidates, objectives): means over seeds."""
-    rows = [[one.value(name) for name in names] for one in candidates]
+    rows = [[one.mean(name) for name in names] for one in candidates]
     return np.array(rows, float).reshape(len(candidates), len(names))
 
 
-def _trainings(records: list[dict[str, Any]], objectives: dict[str, str]) -> pd.DataFrame:
+def _seed_rows(records: list[dict[str, Any]], objectives: dict[str, str]) -> pd.DataFrame:
     """Every training of the candidates that have several, candidate by candidate."""
     from scalesearch.report.table import replicate_rows
 

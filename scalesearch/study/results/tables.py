@@ -12,7 +12,7 @@ from scalesearch.report.scaling.study import ScalingStudy, plan_of, scaling_stud
 from scalesearch.report.scaling.tables import frame, to_json, to_markdown
 from scalesearch.report.text_tables import to_csv
 from scalesearch.study.results.results import Results
-from scalesearch.study.trials.record import describe_taught
+from scalesearch.study.trials.record import describe_teacher_facts
 from scalesearch.study.trials.trial import State
 from scalesearch.tasks import COMMON_METRICS, EFFICIENCY_METRICS
 
@@ -28,7 +28,7 @@ def table_of(results: Results, metric: str, base: str | None = None, confidence:
 
 def records_of(results: Results) -> list[dict[str, Any]]:
     """Records of all trials; of a study of rows those that its file names."""
-    rows = results.study.meta.rows
+    rows = results.study.meta.architectures
     return results.records if rows is None else [record for record in results.records if record["label"] in rows]
 
 
@@ -56,8 +56,8 @@ def scaling_of(results: Results, metric: str | None = None, at: Sequence[tuple[s
     plan_of(meta)
     name = metric or results.main_metric
     return scaling_study(records, meta, name, results.objectives.get(name, direction(name)),
-                         confidence or results.verdict.confidence, at, _signature(results, records, name),
-                         describe_taught(results.teacher) if results.teacher else "")
+                         confidence or results.seed_analysis.confidence, at, _signature(results, records, name),
+                         describe_teacher_facts(results.teacher) if results.teacher else "")
 
 
 def _signature(results: Results, records: Sequence[Mapping[str, Any]], metric: str) -> str:

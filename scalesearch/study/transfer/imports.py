@@ -14,12 +14,12 @@ from scalesearch.study.trials.trial import Params, State, Trial
 from scalesearch.train.recipe import RESUME_FREE_KEYS, fill_defaults
 from scalesearch.train.recipe_space import override_keys
 
-NOT_COPIED = (".*", "progress.*", "job.json", "record.json", "crash.txt", "*.part")
-HERE = ("study", "space", "protocol", "objectives")  # facts of a record that are those of the study that has it
-UNFINISHED = {State.PENDING: "it is not finished", State.PAUSED: "it is not finished: it is paused at a rung"}
+IGNORED_PATTERNS = (".*", "progress.*", "job.json", "record.json", "crash.txt", "*.part")
+STUDY_RECORD_KEYS = ("study", "space", "protocol", "objectives")  # facts of a record that are those of the study that has it
+UNFINISHED_REASONS = {State.PENDING: "it is not finished", State.PAUSED: "it is not finished: it is paused at a rung"}
 
 
-def evaluate_here(study: StudyDir, old: Trial, evaluator: Evaluator, outside: bool = False) -> tuple[Trial, Record]:
+def evaluate_imported(study: StudyDir, old: Trial, evaluator: Evaluator, allow_outside_space: bool = False) -> tuple[Trial, Record]:
     """A finished trial of ``study`` as ``evaluator`` sees it, without values, and its record.
 
     Its costs and constraints are computed anew; its ``source`` says where it comes from. Of a recipe that does not
@@ -27,7 +27,7 @@ def evaluate_here(study: StudyDir, old: Trial, evaluator: Evaluator, outside: bo
 
     Args:
         study: loaded.
-        outside: also what the space of ``evaluator`` never proposes.
+        allow_outside_space: also what the space of ``evaluator`` never proposes.
 
     Raises:
         UserError: the reason against taking it over.
@@ -36,45 +36,45 @@ def evaluate_here(study: StudyDir, old: Trial, evaluator: Evaluator, outside: bo
         raise UserError(f"it failed: {old.reason}", code="trial-not-taken")
     record = study.record(old)
     if old.state != State.COMPLETE or record is None:
-        raise UserError(UNFINISHED.get(old.state, "its record is missing"), code="trial-not-taken")
-    params, folder = params_here(evaluator, old), study.trial_folder(old)
+        raise UserError(UNFINISHED_REASONS.get(old.state, "its record is missing"), code="trial-not-taken")
+    params, folder = params_in_space(evaluator, old), study.trial_folder(old)
     recipe = evaluator.recipe.params_of_recipe(record.get("recipe", {})) or evaluator.recipe.default_params({})
     if params is not None:
         new = evaluator.evaluate({**params, **recipe})
-    elif outside:
+    elif allow_outside_space:
         new = evaluator.evaluate_architecture(read_space(folder / "architecture.yaml").single_architecture())
-        new = replace(new, tuned=evaluator.tuned(recipe))
+        new = replace(new, recipe_params=evaluator.recipe_values(recipe))
     else:
         raise UserError("it does not fit this space", code="outside-space")
     if new.architecture not in (None, old.architecture):  # None: this study's costs refuse it, and `reason` says why
         raise UserError(f"{folder / 'architecture.yaml'} describes {new.architecture} in this version of scalesearch, "
                         f"and {old.architecture} was trained", code="other-architecture")
-    source = {**origin_of(study), "trial": old.number, "folder": str(folder.resolve())}
+    source = {**trial_source(study), "trial": old.number, "folder": str(folder.resolve())}
     return replace(new, wall_seconds=old.wall_seconds, efforts=old.efforts, source=source), record
 
 
-def params_here(evaluator: Evaluator, trial: Trial) -> Params | None:
+def params_in_space(evaluator: Evaluator, trial: Trial) -> Params | None:
     """Params by which this space describes the architecture of ``trial``; None where it never does."""
     space = evaluator.space
     try:
-        answers = space.answer(space.replay_values(trial.answers))
+        answers = space.sample(space.replay_values(trial.config))
         same = space.architecture(answers).id == trial.architecture
     except UserError:
         return None
     return answers.params if same else None
 
 
-def same_recipe(record: Record, trial: Trial, recipe: Params) -> bool:
+def is_same_recipe(record: Record, trial: Trial, recipe: Params) -> bool:
     """Whether ``record`` was trained as ``trial`` would be in a study of ``recipe``, whatever else was measured."""
     theirs, ours = ({key: value for key, value in fill_defaults(one).items() if key not in (*RESUME_FREE_KEYS, "measure")}
-                    for one in (record.get("recipe", {}), override_keys(recipe, trial.tuned)))
+                    for one in (record.get("recipe", {}), override_keys(recipe, trial.recipe_params)))
     return theirs == ours
 
 
-def origin_of(study: StudyDir) -> dict[str, str]:
+def trial_source(study: StudyDir) -> dict[str, str]:
     """Source of trials that were trained in ``study``."""
     return {"study": study.meta.name, "id": study.meta.id, "folder": str(study.folder.resolve()),
-            "space": study.meta.space}
+            "space": study.meta.space_hash}
 
 
 def import_trial(study: StudyDir, trial: Trial, shared: Params) -> Trial:
@@ -89,8 +89,8 @@ def import_trial(study: StudyDir, trial: Trial, shared: Params) -> Trial:
     if not (source / "record.json").is_file():
         raise UserError(f"{source}: the trial to begin with is gone. Put it back, or start another study with --out",
                         code="parent-gone")
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns(*NOT_COPIED), dirs_exist_ok=True)
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns(*IGNORED_PATTERNS), dirs_exist_ok=True)
     record = read_json(source / "record.json", dict)
-    here = {key: shared[key] for key in HERE if key in shared}
+    here = {key: shared[key] for key in STUDY_RECORD_KEYS if key in shared}
     write_json(target / "record.json", {**record, **trial.to_json(), "seed": record["seed"], **here})
     return study.propose(trial)

@@ -18,16 +18,16 @@ from scalesearch.errors import UserError
 from scalesearch.files import read_json, write_json
 from scalesearch.pareto.front import pareto_front
 from scalesearch.schedule.rungs import order_by_spread
-from scalesearch.study.config.objectives import values
-from scalesearch.study.config.sections import WARM_FILE, WarmSpec, place_of
-from scalesearch.study.replicates.summary import candidates_of
-from scalesearch.study.transfer.imports import evaluate_here, import_trial, same_recipe
-from scalesearch.study.trials.plan import Plan
+from scalesearch.study.config.objectives import objective_values
+from scalesearch.study.config.sections import WARM_START_FILE, WarmStartSpec, expand_path
+from scalesearch.study.replicates.summary import front_candidates
+from scalesearch.study.transfer.imports import evaluate_imported, import_trial, is_same_recipe
+from scalesearch.study.trials.plan import StudyPlan
 from scalesearch.study.trials.record import Record, data_of
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State, Trial
 
-LEFT = {"outside-space": "do not fit this space", "infeasible": "miss a limit of this study",
+SKIP_REASONS = {"outside-space": "do not fit this space", "infeasible": "miss a limit of this study",
         "known": "are known already", "trial-not-taken": "have no record",
         "other-architecture": "are another architecture in this version of scalesearch"}
 
@@ -38,19 +38,19 @@ class WarmStart:
 
     Attributes:
         imported: taken over as finished. first: trained here before anything else.
-        left: reason to how many were left out for it.
-        other: what is different of the studies whose scores do not count here.
+        skipped: reason to how many were left out for it.
+        differences: what is different of the studies whose scores do not count here.
     """
 
     imported: tuple[Trial, ...] = ()
-    first: tuple[Trial, ...] = ()
-    left: Mapping[str, int] = field(default_factory=dict)
-    other: tuple[str, ...] = ()
+    enqueued: tuple[Trial, ...] = ()
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    differences: tuple[str, ...] = ()
 
     def to_json(self) -> Mapping[str, object]:
         """JSON of all fields."""
         return {"imported": [trial.to_json() for trial in self.imported],
-                "first": [trial.to_json() for trial in self.first], "left": dict(self.left), "other": list(self.other)}
+                "first": [trial.to_json() for trial in self.enqueued], "left": dict(self.skipped), "other": list(self.differences)}
 
     @classmethod
     def read(cls, file: Path) -> "WarmStart":
@@ -65,64 +65,64 @@ class WarmStart:
 
     def describe(self) -> str:
         """Describes it in a line."""
-        why = f" (theirs had {', '.join(self.other)})" if self.other else ""
-        left = f"; left out: {', '.join(f'{n} that {why}' for why, n in self.left.items())}" if self.left else ""
-        return (f"Warm start: {len(self.imported)} finished candidates imported, {len(self.first)} architectures of "
+        why = f" (theirs had {', '.join(self.differences)})" if self.differences else ""
+        left = f"; left out: {', '.join(f'{n} that {why}' for why, n in self.skipped.items())}" if self.skipped else ""
+        return (f"Warm start: {len(self.imported)} finished candidates imported, {len(self.enqueued)} architectures of "
                 f"other fronts to be trained here first{why}{left}.")
 
 
-def choose(spec: WarmSpec, plan: Plan, most: int) -> WarmStart:
+def choose_warm_start(spec: WarmStartSpec, plan: StudyPlan, default_max_candidates: int) -> WarmStart:
     """Chooses trials of the studies in ``spec``; nothing is written.
 
     Args:
         plan: of this study.
-        most: architectures to train first, where ``spec`` does not say.
+        default_max_candidates: architectures to train first, where ``spec`` does not say.
 
     Raises:
         UserError: a folder holds no study, or a damaged one.
     """
     left: Counter[str] = Counter()
     other: dict[str, None] = {}
-    studies = [StudyDir(place_of(folder)).load() for folder in spec.folders]
+    studies = [StudyDir(expand_path(folder)).load() for folder in spec.folders]
     usable = [list(_usable(study, plan, left, other)) for study in studies]
     imported = _once((trial for trials in usable for trial in trials if trial.values), set(), left)
     here = {str(trial.identity) for trial in imported}
     queues = [_spread(study, trials) for study, trials in zip(studies, usable)]
     in_turn = (trial for trial in chain.from_iterable(zip_longest(*queues)) if trial is not None)
-    first = _once(in_turn, here, Counter())[: most if spec.most is None else spec.most]
+    first = _once(in_turn, here, Counter())[: default_max_candidates if spec.max_candidates is None else spec.max_candidates]
     return WarmStart(imported, first, dict(left), tuple(other) if first else ())
 
 
-def _usable(study: StudyDir, plan: Plan, left: Counter[str], other: dict[str, None]) -> Iterable[Trial]:
+def _usable(study: StudyDir, plan: StudyPlan, left: Counter[str], other: dict[str, None]) -> Iterable[Trial]:
     """Finished trials that fit this study's space and limits. They have values where their scores count here."""
-    for old in study.trials.having(State.COMPLETE):
+    for old in study.trials.with_state(State.COMPLETE):
         if old.origin == Origin.REPLICATE:
             continue
         try:
-            trial, record = evaluate_here(study, old, plan.evaluator)
-            if not trial.feasible:
+            trial, record = evaluate_imported(study, old, plan.evaluator)
+            if not trial.is_feasible:
                 raise UserError(trial.reason, code="infeasible")
         except UserError as error:
-            left[LEFT[error.code]] += 1
+            left[SKIP_REASONS[error.code]] += 1
             continue
-        differs, scored = differences(record, trial, plan), None
+        differs, scored = training_differences_of_record(record, trial, plan), None
         if not differs:
             try:
-                scored = values(plan.objectives, record.get("metrics") or {}, trial.costs)
+                scored = objective_values(plan.objectives, record.get("metrics") or {}, trial.costs)
             except UserError:  # none was measured, or not every one
                 differs = ["other metrics"]
         other |= dict.fromkeys(differs)
         yield replace(trial, values=scored)
 
 
-def differences(record: Record, trial: Trial, plan: Plan) -> list[str]:
+def training_differences_of_record(record: Record, trial: Trial, plan: StudyPlan) -> list[str]:
     """Differences of ``record`` to the training that ``trial`` is here. Scores count where there are none."""
-    mine = plan.shared
+    mine = plan.record_fields
     pairs = {"other data": (record.get("data", {}).get("hash"), data_of(trial, mine).get("hash")),
-             "another recipe": (same_recipe(record, trial, mine.get("recipe", {})), True),
+             "another recipe": (is_same_recipe(record, trial, mine.get("recipe", {})), True),
              "another seed": (record.get("seed"), mine.get("study_seed")),
              "another teacher": (bool(record.get("teacher")), bool(mine.get("teacher"))),
-             "another number of processes": (record.get("processes", 1), plan.job.get("processes", 1))}
+             "another number of processes": (record.get("processes", 1), plan.job_template.get("processes", 1))}
     return [words for words, (theirs, ours) in pairs.items() if theirs != ours]
 
 
@@ -131,7 +131,7 @@ def _once(trials: Iterable[Trial], here: set[str], left: Counter[str]) -> tuple[
     kept: dict[str, Trial] = {}
     for trial in trials:
         if trial.identity in kept or trial.identity in here:
-            left[LEFT["known"]] += 1
+            left[SKIP_REASONS["known"]] += 1
         else:
             kept[str(trial.identity)] = trial
     return tuple(kept.values())
@@ -143,7 +143,7 @@ def _spread(study: StudyDir, usable: list[Trial]) -> list[Trial]:
     They are on their study's front, far apart ones first.
     """
     objectives = study.meta.objectives
-    trials = [one.first for one in candidates_of(study.trials, objectives)]
+    trials = [one.first for one in front_candidates(study.trials, objectives)]
     if not trials:
         return []
     table = np.array([[(trial.values or {})[one.name] * one.sign for one in objectives] for trial in trials], float)
@@ -154,7 +154,7 @@ def _spread(study: StudyDir, usable: list[Trial]) -> list[Trial]:
     return [able[place] for place in order_by_spread(places, len(able))]
 
 
-def begin(study: StudyDir, spec: WarmSpec | None, plan: Plan, most: int, tell: Callable[[str], object]) -> Plan:
+def apply_warm_start(study: StudyDir, spec: WarmStartSpec | None, plan: StudyPlan, default_max_candidates: int, report: Callable[[str], object]) -> StudyPlan:
     """Imports what is not imported yet; returns the plan with what to train first.
 
     Only the process that owns ``study`` may call this, before it proposes anything.
@@ -164,17 +164,17 @@ def begin(study: StudyDir, spec: WarmSpec | None, plan: Plan, most: int, tell: C
     """
     if spec is None:
         return plan
-    file = study.folder / WARM_FILE
+    file = study.folder / WARM_START_FILE
     if file.is_file():
         warm = WarmStart.read(file)
     else:
-        warm = choose(spec, plan, most)
+        warm = choose_warm_start(spec, plan, default_max_candidates)
         write_json(file, warm.to_json())
-    tell(warm.describe())
+    report(warm.describe())
     labels = {plan.evaluator.identity(reference): reference.label for reference in plan.references}
     for trial in warm.imported:
-        if study.trials.first(trial.identity):  # from last time, or a fork has brought it along
+        if study.trials.first_with_identity(trial.identity):  # from last time, or a fork has brought it along
             continue
         label = labels.get(trial.identity)
-        import_trial(study, replace(trial, origin=Origin.IMPORTED, label=label), plan.shared)
-    return replace(plan, enqueued=tuple(trial.params for trial in warm.first))
+        import_trial(study, replace(trial, origin=Origin.IMPORTED, label=label), plan.record_fields)
+    return replace(plan, enqueued=tuple(trial.params for trial in warm.enqueued))

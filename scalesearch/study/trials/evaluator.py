@@ -21,12 +21,12 @@ from scalesearch.space.parameters.param_values import ParamValues, SuggestFuncti
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.space.syntax.diagnostics import UnbuildableError
 from scalesearch.space.syntax.parameters import Parameter
-from scalesearch.study.config.rows import Reference
+from scalesearch.study.config.fixed_architectures import FixedArchitecture
 from scalesearch.study.trials.trial import Params, State, Trial
 from scalesearch.train.recipe_space import EMPTY_RECIPE_SPACE, KEY_PREFIX, RecipeSpace
 
-BUILDABLE = "buildable"
-MAX_KEPT = 2000  # evaluated proposals that are remembered, some ten kilobytes each
+BUILDABLE_CONSTRAINT = "buildable"
+MAX_CACHED = 2000  # evaluated proposals that are remembered, some ten kilobytes each
 MAX_SAMPLES = 2000  # draws after which a budget that none of them met counts as one that nothing meets
 MAX_SLACK = 50.0  # a slack is a logarithm of a ratio; nothing real is e^50 times a budget, and Optuna wants finite ones
 
@@ -42,7 +42,7 @@ class Limit(Protocol):
         """Zero or less where the constraint holds; log(cost / budget) for a budget."""
 
 
-class Searched:
+class JointSpace:
     """Questions of a space and of a recipe, asked together."""
 
     def __init__(self, space: Any, recipe: RecipeSpace) -> None:
@@ -52,9 +52,9 @@ class Searched:
         """Every parameter of both."""
         return [dimension for part in self.parts for dimension in part.distributions()]
 
-    def answer(self, ask: SuggestFunction) -> ParamValues:
+    def sample(self, choose_value: SuggestFunction) -> ParamValues:
         """The params of both; what they mean, the evaluator says."""
-        architecture, recipe = (part.sample_params(ask).params for part in self.parts)
+        architecture, recipe = (part.sample_params(choose_value).params for part in self.parts)
         return ParamValues({}, {**architecture, **recipe}, ())
 
 
@@ -69,25 +69,25 @@ class Evaluator:
     def __init__(self, space: Any, protocol: CostProtocol, limits: tuple[Limit, ...],
                  recipe: RecipeSpace = EMPTY_RECIPE_SPACE) -> None:
         self.space, self.protocol, self.limits, self.recipe = space, protocol, limits, recipe
-        self.searched = Searched(space, recipe) if recipe.parameters else space
-        self.names = (BUILDABLE, *dict.fromkeys(limit.text for limit in limits))
-        self._kept: dict[tuple[tuple[str, str], ...], tuple[Trial, ModelSpec | None]] = {}
+        self.joint_space = JointSpace(space, recipe) if recipe.parameters else space
+        self.constraint_names = (BUILDABLE_CONSTRAINT, *dict.fromkeys(limit.text for limit in limits))
+        self._cache: dict[tuple[tuple[str, str], ...], tuple[Trial, ModelSpec | None]] = {}
 
-    def define(self, trial: Any) -> Any:
+    def suggest_params(self, trial: Any) -> Any:
         """All answers where an Optuna trial suggests its parameters: a define-by-run function."""
-        return suggest_params(self.searched, trial)
+        return suggest_params(self.joint_space, trial)
 
-    def known(self, params: Params, objectives: tuple[Objective, ...] = ()) -> CandidateFacts:
+    def candidate_facts(self, params: Params, objectives: tuple[Objective, ...] = ()) -> CandidateFacts:
         """Costs, constraints and identity of Optuna's ``params``, exact before training."""
-        trial = self.evaluate(decode_params(self.searched, params).params)
+        trial = self.evaluate(decode_params(self.joint_space, params).params)
         values = [None if one.is_measured or not trial.costs else float(trial.costs[one.name]) for one in objectives]
         return CandidateFacts(values, trial.constraints, trial.identity, bool(trial.costs))
 
     @cached_property
-    def region(self) -> FeasibleRegion:
+    def feasible_region(self) -> FeasibleRegion:
         """The part of the space that the limits allow."""
         of = self.space, self.protocol, self.limits
-        return FeasibleRegion(self.define, self.known, lambda: ExactFeasibleSampler.of(*of),
+        return FeasibleRegion(self.suggest_params, self.candidate_facts, lambda: ExactFeasibleSampler.of(*of),
                               lambda: NeighborBatchSampler.of(*of))
 
     def evaluate(self, params: Params) -> Trial:
@@ -98,19 +98,19 @@ class Evaluator:
         """
         trial = replace(self._evaluated(params)[0], params=params)
         try:
-            return replace(trial, tuned=self.tuned(params))
+            return replace(trial, recipe_params=self.recipe_values(params))
         except UserError as error:  # values that are each right and do not go together
             return replace(trial, state=State.INFEASIBLE, reason=str(error),
-                           constraints={**trial.constraints, BUILDABLE: 1.0})
+                           constraints={**trial.constraints, BUILDABLE_CONSTRAINT: 1.0})
 
-    def tuned(self, params: Params) -> Params:
+    def recipe_values(self, params: Params) -> Params:
         """Key of the recipe to its value by ``params``. Raises UserError where no recipe has these together."""
         return self.recipe.recipe_values(params)
 
-    def identity(self, reference: Reference) -> str | None:
+    def identity(self, reference: FixedArchitecture) -> str | None:
         """The identity of a reference's trial."""
         return Trial(-1, State.PENDING, architecture=reference.architecture.id,
-                     tuned=self.tuned(reference.recipe)).identity
+                     recipe_params=self.recipe_values(reference.recipe_params)).identity
 
     def architecture(self, params: Params) -> ModelSpec | None:
         """Architecture of ``params``; None where nothing can be built."""
@@ -118,20 +118,20 @@ class Evaluator:
 
     def _evaluated(self, params: Params) -> tuple[Trial, ModelSpec | None]:
         key = tuple(sorted((name, repr(value)) for name, value in params.items() if not name.startswith(KEY_PREFIX)))
-        if key not in self._kept:
-            if len(self._kept) >= MAX_KEPT:
-                del self._kept[next(iter(self._kept))]
-            self._kept[key] = self._evaluate(params)
-        return self._kept[key]
+        if key not in self._cache:
+            if len(self._cache) >= MAX_CACHED:
+                del self._cache[next(iter(self._cache))]
+            self._cache[key] = self._evaluate(params)
+        return self._cache[key]
 
     def _evaluate(self, params: Params) -> tuple[Trial, ModelSpec | None]:
-        answers = self.space.answer(lambda path, parameter: params[path])
+        answers = self.space.sample(lambda path, parameter: params[path])
         try:
             architecture = self.space.architecture(answers)
             return self.evaluate_architecture(architecture, params), architecture
         except UnbuildableError as error:  # by itself, or as the artefact whose bytes or latency are asked for
-            constraints = {name: float(name == BUILDABLE) for name in self.names}
-            return Trial(-1, State.INFEASIBLE, params=params, answers=dict(answers), constraints=constraints,
+            constraints = {name: float(name == BUILDABLE_CONSTRAINT) for name in self.constraint_names}
+            return Trial(-1, State.INFEASIBLE, params=params, config=dict(answers), constraints=constraints,
                          reason=str(error)), None
 
     def evaluate_architecture(self, architecture: ModelSpec, params: Params | None = None) -> Trial:
@@ -141,18 +141,18 @@ class Evaluator:
         def lookup(name: str) -> Any:
             return price[name] if name in COST_NAMES else architecture.config[name]
 
-        constraints = {BUILDABLE: 0.0} | {
+        constraints = {BUILDABLE_CONSTRAINT: 0.0} | {
             limit.text: max(-MAX_SLACK, min(MAX_SLACK, limit.slack(lookup))) for limit in self.limits
         }
         missed = [_miss(text, slack) for text, slack in constraints.items() if slack > 0]
         return Trial(-1, State.INFEASIBLE if missed else State.PENDING, params=params or {},
-                     in_space=params is not None, architecture=architecture.id, answers=dict(architecture.config),
-                     costs=flat(price), constraints=constraints, reason="; ".join(missed))
+                     is_in_space=params is not None, architecture=architecture.id, config=dict(architecture.config),
+                     costs=flatten_costs(price), constraints=constraints, reason="; ".join(missed))
 
 
-def flat(price: CostBreakdown) -> dict[str, float]:
+def flatten_costs(costs: CostBreakdown) -> dict[str, float]:
     """Every cost of a bill by its full name, such as ``params.total``."""
-    return {**price.values, **price.load_balance, **price.latency}
+    return {**costs.values, **costs.load_balance, **costs.latency}
 
 
 def _miss(text: str, slack: float) -> str:
@@ -162,27 +162,27 @@ def _miss(text: str, slack: float) -> str:
 
 
 @dataclass(frozen=True)
-class Feasibility:
+class FeasibilityEstimate:
     """Feasible share of a random sample of the space."""
 
     samples: int
     feasible: int
-    missed: Mapping[str, int]  # limit to how many miss it
-    nearest: Mapping[str, float]  # limit to the least slack of any; log(cost / budget) for a budget
+    violations: Mapping[str, int]  # limit to how many miss it
+    min_slacks: Mapping[str, float]  # limit to the least slack of any; log(cost / budget) for a budget
 
 
-def estimate_feasibility(evaluator: Evaluator, seed: int, samples: int = MAX_SAMPLES, enough: int | None = None
-                         ) -> Feasibility:
-    """Counts the feasible among random ``samples``; stops at ``enough``, where given."""
+def estimate_feasibility(evaluator: Evaluator, seed: int, samples: int = MAX_SAMPLES, max_feasible: int | None = None
+                         ) -> FeasibilityEstimate:
+    """Counts the feasible among random ``samples``; stops at ``max_feasible``, where given."""
     rng = random.Random(seed)
     feasible, drawn = 0, 0
-    missed, nearest = dict.fromkeys(evaluator.names, 0), dict.fromkeys(evaluator.names, math.inf)
-    while drawn < samples and (enough is None or feasible < enough):
-        params = evaluator.searched.answer(lambda name, parameter: parameter.sample(rng)).params
+    missed, nearest = dict.fromkeys(evaluator.constraint_names, 0), dict.fromkeys(evaluator.constraint_names, math.inf)
+    while drawn < samples and (max_feasible is None or feasible < max_feasible):
+        params = evaluator.joint_space.sample(lambda name, parameter: parameter.sample(rng)).params
         trial = evaluator.evaluate(params)
-        drawn, feasible = drawn + 1, feasible + trial.feasible
+        drawn, feasible = drawn + 1, feasible + trial.is_feasible
         for name, slack in trial.constraints.items():
             missed[name] += slack > 0
             if trial.costs:  # of what cannot be built, no limit is known
                 nearest[name] = min(nearest[name], slack)
-    return Feasibility(drawn, feasible, missed, nearest)
+    return FeasibilityEstimate(drawn, feasible, missed, nearest)

@@ -15,9 +15,9 @@ from typing import Any
 
 from scalesearch.errors import UserError
 from scalesearch.files import disk_full_guard, sync_folder
-from scalesearch.study.trials.trial import Event, Kind
+from scalesearch.study.trials.trial import EventType, TrialEvent
 
-SEAL = b', "crc": "'
+CHECKSUM_SUFFIX = b', "crc": "'
 
 
 class EventLog:
@@ -27,7 +27,7 @@ class EventLog:
         self.file = file
         self._end = (0, 0)  # bytes and lines of the file when it was last appended to
 
-    def append(self, kind: Kind, trial: int, **facts: Any) -> Event:
+    def append(self, event_type: EventType, trial: int, **facts: Any) -> TrialEvent:
         """Writes one event, synced to the disk, and returns it.
 
         Raises:
@@ -37,8 +37,8 @@ class EventLog:
         with disk_full_guard(self.file), self.file.open("ab", buffering=0) as file:
             size = file.tell()
             number = 1 + (self._end[1] if size == self._end[0] else len(self.lines()))
-            line = sealed({"line": number, "event": kind, "trial": trial, "time": now(), **facts})
-            event = Event.from_json(line)  # as it will be read again: what happens live is what is folded later
+            line = encode_event({"line": number, "event": event_type, "trial": trial, "time": utc_now(), **facts})
+            event = TrialEvent.from_json(line)  # as it will be read again: what happens live is what is folded later
             try:
                 if file.write(line) < len(line):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -51,30 +51,30 @@ class EventLog:
         self._end = size + len(line), number
         return event
 
-    def __iter__(self) -> Iterator[Event]:
+    def __iter__(self) -> Iterator[TrialEvent]:
         """Every event, in order. Raises UserError at a line that is damaged."""
         return (self.read(line, number) for number, line in enumerate(self.lines(), 1))
 
-    def read(self, line: bytes, number: int) -> Event:
+    def read(self, line: bytes, number: int) -> TrialEvent:
         """The event in line ``number``. Raises UserError where it is damaged, or another is due there."""
         try:
-            event = unsealed(line)
+            event = decode_event(line)
             if event.line != number:
                 raise ValueError(f"it is numbered {event.line}, so lines were lost, moved or doubled")
         except ValueError as error:
-            raise self.damaged(number, error) from None
+            raise self.damaged_line_error(number, error) from None
         return event
 
-    def damaged(self, number: int, why: Exception) -> UserError:
+    def damaged_line_error(self, number: int, why: Exception) -> UserError:
         """The error that names a damaged line, and how to save the rest."""
         return UserError(f"{self.file}:{number}: a damaged line ({why}). Restore the file, or have `scalesearch study "
                          f"repair {self.file.parent}` copy what is whole into another folder", code="log-damaged")
 
     def lines(self, start: int = 0) -> list[bytes]:
         """Whole lines from byte ``start`` on, with their ends. A last one that is cut off is left out."""
-        return list(self.each_line(start))
+        return list(self.iterate_lines(start))
 
-    def each_line(self, start: int = 0) -> Iterator[bytes]:
+    def iterate_lines(self, start: int = 0) -> Iterator[bytes]:
         """Goes over :meth:`lines`, of which a long log has more than need to be in memory at once."""
         if not self.file.exists():
             return
@@ -91,20 +91,20 @@ class EventLog:
             os.truncate(self.file, whole)
 
 
-def sealed(event: Mapping[str, object]) -> bytes:
+def encode_event(event: Mapping[str, object]) -> bytes:
     """The line of an event, with its checksum."""
     text = json.dumps(event, ensure_ascii=False, allow_nan=False).encode(errors="replace")
-    return text[:-1] + SEAL + b'%08x"}\n' % zlib.crc32(text)
+    return text[:-1] + CHECKSUM_SUFFIX + b'%08x"}\n' % zlib.crc32(text)
 
 
-def unsealed(line: bytes) -> Event:
+def decode_event(line: bytes) -> TrialEvent:
     """The event of a line. Raises ValueError where it is not as it was written."""
-    text, seal, checksum = line.rpartition(SEAL)
+    text, seal, checksum = line.rpartition(CHECKSUM_SUFFIX)
     if not seal or checksum != b'%08x"}\n' % zlib.crc32(text + b"}"):
         raise ValueError("its checksum is wrong")
-    return Event.from_json(line)
+    return TrialEvent.from_json(line)
 
 
-def now() -> str:
+def utc_now() -> str:
     """The time, in UTC, to the millisecond."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -8,7 +8,7 @@ from scalesearch.tasks import METRICS
 from scalesearch.train.recipe_space import override_keys
 from scalesearch.train.result import Result, package_versions
 
-SEARCHERS = ("optuna", "ray")  # packages whose versions a study's records hold beside the trainer's
+SEARCH_PACKAGES = ("optuna", "ray")  # packages whose versions a study's records hold beside the trainer's
 
 
 class JobFile(TypedDict, total=False):
@@ -28,13 +28,13 @@ class JobFile(TypedDict, total=False):
     processes: int
     proxies: bool
     rung: int
-    until: float
-    job: str
-    of: int | None
-    teacher: list[str]
+    until_share: float
+    origin: str
+    original: int | None
+    teachers: list[str]
     prefix: str
-    search: Params
-    top: int
+    decoding: Params
+    top_k: int
 
 
 class Translations(TypedDict):
@@ -61,10 +61,10 @@ class TeacherFacts(TypedDict, total=False):
     cpu_seconds: float
     translations: Translations
     mix: bool
-    soft: int
+    top_k: int
 
 
-SCORES = {name for metric in METRICS for name in (metric, f"test.{metric}")}  # what is a number among the metrics
+SCORE_NAMES = {name for metric in METRICS for name in (metric, f"test.{metric}")}  # what is a number among the metrics
 
 
 class Record(TypedDict, total=False):
@@ -93,20 +93,20 @@ def make_record(trial: Trial, shared: Mapping[str, Any], result: Result | None) 
     training = result.to_json() if result else {}
     for name in ("state", "reason", "params"):  # the trial has its own
         training.pop(name, None)
-    own = {"recipe": override_keys(shared["recipe"], trial.tuned)} if trial.tuned else {}
+    own = {"recipe": override_keys(shared["recipe"], trial.recipe_params)} if trial.recipe_params else {}
     return {**training, **shared, "data": data_of(trial, shared), **own, **trial.to_json(),
             "seed": trial.seed or shared["study_seed"],
-            "versions": {**package_versions(*SEARCHERS), **training.get("versions", {})}}
+            "versions": {**package_versions(*SEARCH_PACKAGES), **training.get("versions", {})}}
 
 
 def data_of(trial: Trial, shared: Mapping[str, Any]) -> Mapping[str, Any]:
     """Facts of the corpus that ``trial`` learns from: the study's text, in the vocabulary of its own if it has one."""
     data: Mapping[str, Any] = shared.get("data", {})
-    vocab, hashes = trial.answers.get("vocab"), data.get("corpora")
+    vocab, hashes = trial.config.get("vocab"), data.get("corpora")
     return {**data, "vocab": vocab, "hash": hashes.get(str(vocab))} if vocab and hashes else data
 
 
-def describe_taught(facts: TeacherFacts) -> str:
+def describe_teacher_facts(facts: TeacherFacts) -> str:
     """Describes a teacher in a line: its name, its score, its effort. ``facts`` are as in records."""
     scored = ", ".join(f"{bleu:.1f} on {split}" for split, bleu in facts["bleu"].items())
     made, mixed = facts["translations"], ", and from the real pairs" if facts["mix"] else ""

@@ -30,18 +30,18 @@ from filelock import FileLock, Timeout
 
 from scalesearch.errors import UserError
 from scalesearch.files import DiskFullError, make_folder, read_json, remove_partial_files, write_json, write_text
-from scalesearch.study.config.storage_url import hide
+from scalesearch.study.config.storage_url import mask_passwords
 from scalesearch.study.trials.event_log import EventLog
-from scalesearch.study.trials.record import SCORES, Record
+from scalesearch.study.trials.record import SCORE_NAMES, Record
 from scalesearch.study.trials.study_meta import StudyMeta
-from scalesearch.study.trials.trial import Event, Kind, State, Trial
+from scalesearch.study.trials.trial import EventType, State, Trial, TrialEvent
 from scalesearch.study.trials.trials import Trials
 
 # Files that the driver alone writes; the others of a trial's folder are its worker's.
-OF_THE_DRIVER = (".owner", "architecture.yaml", "command.json", "forecast.json", "gain.json",
+DRIVER_FILES = (".owner", "architecture.yaml", "command.json", "forecast.json", "gain.json",
                  "job.json", "owner.json", "record.json", "space.yaml",
                  "study.json", "study.yaml", "warm.json")
-AGAIN = "What finished is safe; go on with the same command and --resume"
+RESUME_HINT = "What finished is safe; go on with the same command and --resume"
 
 
 class StudyDir:
@@ -62,18 +62,18 @@ class StudyDir:
         """Whether there is a study here."""
         return (self.folder / "study.json").is_file()
 
-    def begun(self) -> bool:
+    def has_started(self) -> bool:
         """Whether anything has happened in it yet. A start that was refused leaves nothing to resume."""
         happened = self.log.file.exists() and self.log.file.stat().st_size > 0
         return self.exists() and (happened or (self.folder / "teacher").is_dir())
 
     def create(self, meta: StudyMeta, study: str, space: str) -> None:
         """Starts a study: ``meta`` last, so that a folder without it was never started."""
-        write_text(self.folder / "study.yaml", hide(study))
+        write_text(self.folder / "study.yaml", mask_passwords(study))
         write_text(self.folder / "space.yaml", space)
         self._write(meta)
 
-    def revise(self, **changed: Any) -> None:
+    def update_meta(self, **changed: Any) -> None:
         """Has ``study.json`` say something else of some keys."""
         self._write(replace(self.meta, **changed))
 
@@ -87,22 +87,22 @@ class StudyDir:
         Raises:
             UserError: no study is here, it is of another format, or its log is damaged before its end.
         """
-        self.look()
+        self.read_meta()
         self.trials = Trials()
-        for line in self.log.each_line():
-            self.take(line)
+        for line in self.log.iterate_lines():
+            self.read_event(line)
         return self
 
-    def take(self, line: bytes) -> tuple[Event, Trial]:
+    def read_event(self, line: bytes) -> tuple[TrialEvent, Trial]:
         """Takes in the next line of the log. Raises UserError where it is damaged."""
         number = self.trials.events + 1
         event = self.log.read(line, number)
         try:
             return event, self.trials.apply(event)
         except ValueError as error:
-            raise self.log.damaged(number, error) from None
+            raise self.log.damaged_line_error(number, error) from None
 
-    def look(self) -> "StudyDir":
+    def read_meta(self) -> "StudyDir":
         """Reads what the study is, and nothing of what has happened in it.
 
         Raises:
@@ -117,14 +117,14 @@ class StudyDir:
             raise UserError(f"{self.folder}: {error}", code=error.code) from None
         return self
 
-    def append(self, kind: Kind, trial: int, **facts: Any) -> Trial:
+    def append(self, event_type: EventType, trial: int, **facts: Any) -> Trial:
         """Writes one event, synced to the disk; returns the trial after it. See :meth:`EventLog.append`."""
-        return self.trials.apply(self.log.append(kind, trial, **facts))
+        return self.trials.apply(self.log.append(event_type, trial, **facts))
 
     def propose(self, trial: Trial) -> Trial:
         """Announces a new trial."""
         facts = trial.to_json()
-        return self.append(Kind.PROPOSED, facts.pop("trial"), **facts)
+        return self.append(EventType.PROPOSED, facts.pop("trial"), **facts)
 
     def trial_folder(self, trial: Trial) -> Path:
         """Folder of one trained trial."""
@@ -135,13 +135,13 @@ class StudyDir:
         try:
             record = read_json(self.trial_folder(trial) / "record.json", dict)
             msgspec.convert(record, Record)
-            scores = {name: score for name, score in (record.get("metrics") or {}).items() if name in SCORES}
+            scores = {name: score for name, score in (record.get("metrics") or {}).items() if name in SCORE_NAMES}
             msgspec.convert(scores, dict[str, float | None])
         except (FileNotFoundError, UserError, ValueError):
             return None
         return record
 
-    def rows(self, numbers: Container[int] | None = None) -> list[dict[str, Any]]:
+    def table_rows(self, numbers: Container[int] | None = None) -> list[dict[str, Any]]:
         """Rows for tables of all trials, or those of ``numbers``: records of ended ones, else the trials' JSON."""
         ended = (State.COMPLETE, State.FAILED)
         rows = [(self.record(trial) if trial.state in ended else None) or trial.to_json() for trial in self.trials
@@ -149,7 +149,7 @@ class StudyDir:
         return rows if self.meta.rungs.n_pauses else [{**row, "rungs": None} for row in rows]
 
     @contextmanager
-    def owned(self) -> Iterator[None]:
+    def exclusive(self) -> Iterator[None]:
         """Makes this process the study's only owner while inside.
 
         Raises:
@@ -169,7 +169,7 @@ class StudyDir:
                             code="cannot-write") from None
         try:
             for folder in (self.folder, *self.folder.glob("trials/*")):
-                remove_partial_files(folder, lambda name: name in OF_THE_DRIVER)
+                remove_partial_files(folder, lambda name: name in DRIVER_FILES)
             write_text(note, f"process {os.getpid()} on {platform.node()}")
             yield
         finally:
@@ -193,5 +193,5 @@ def resumable(folder: Path) -> Iterator[None]:
         raise
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        raise UserError(f"{folder}: the study cannot go on: {where}{error.strerror or error}. {AGAIN}",
+        raise UserError(f"{folder}: the study cannot go on: {where}{error.strerror or error}. {RESUME_HINT}",
                         code="disk-error") from error

@@ -15,12 +15,12 @@ from scalesearch.errors import UserError
 from scalesearch.pareto.objective import Objective
 from scalesearch.samplers import SamplerSpec
 from scalesearch.schedule.rungs import NO_RUNGS, Rungs
-from scalesearch.study.config.objectives import objective
-from scalesearch.study.config.sections import ONE, Seeds, WarmSpec
+from scalesearch.study.config.objectives import parse_objective
+from scalesearch.study.config.sections import SINGLE_SEED, Seeds, WarmStartSpec
 from scalesearch.study.trials.trial import Numbers, Params
 from scalesearch.tasks import EFFICIENCY_METRICS, TASKS
 
-FORMAT = 3  # of the study's folder; studies of other formats are refused
+STUDY_FORMAT = 3  # of the study's folder; studies of other formats are refused
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class TeacherMeta:
     mix: bool = False
     recipe: Params | None = None
     seed: int | None = None
-    soft: int = 0
+    top_k: int = 0
 
 
 @dataclass(frozen=True)
@@ -58,44 +58,44 @@ class StudyMeta:
     Attributes:
         id: made at random when the study began.
         created: UTC time, to the millisecond.
-        space: hash of the search space. protocol: of the costs. limits: constraints in words.
+        space_hash: hash of the search space. protocol: of the costs. limits: constraints in words.
         bounds: cost to the number that a budget allows, for plots.
-        recipe: of every training, but for its ``questions`` (key to what it may be), which have their defaults in it.
-        trials: full trainings of the search and references together.
+        recipe: of every training, but for its ``recipe_space`` (key to what it may be), which have their defaults in it.
+        total_trials: full trainings of the search and references together.
         sampler: None where nothing is proposed. processes: that share a candidate's updates; None where not known.
-        stopped: the gain below which its search ended by itself; None where it has not.
-        kind: ``search``, or that of a study of rows; with ``rows`` (labels), ``base``, ``scaling``, ``left_out``.
+        stopped_at_gain: the gain below which its search ended by itself; None where it has not.
+        type: ``search``, or that of a study of rows; with ``architectures`` (labels), ``base``, ``scaling``, ``excluded``.
     """
 
     id: str
     name: str
     created: str
-    space: str
+    space_hash: str
     protocol: Params
     objectives: tuple[Objective, ...]
     recipe: Params
     seed: int
     data: DataFacts
     synthetic: bool
-    trials: int
+    total_trials: int
     limits: tuple[str, ...]
     bounds: Numbers
     versions: Mapping[str, str]
     teacher: TeacherMeta | None = None
     sampler: SamplerSpec | None = None
-    kind: str = "search"
-    rows: tuple[str, ...] | None = None
+    type: str = "search"
+    architectures: tuple[str, ...] | None = None
     base: str | None = None
     scaling: Params | None = None
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    excluded: Mapping[str, str] = field(default_factory=dict)
     rungs: Rungs = NO_RUNGS
     compute: float | None = None
-    seeds: Seeds = ONE
-    warm_start: WarmSpec | None = None
-    questions: Mapping[str, str] = field(default_factory=dict)
+    seeds: Seeds = SINGLE_SEED
+    warm_start: WarmStartSpec | None = None
+    recipe_space: Mapping[str, str] = field(default_factory=dict)
     processes: int | None = None
     forked_from: Mapping[str, str | int] | None = None
-    stopped: float | None = None
+    stopped_at_gain: float | None = None
 
     @cached_property
     def directions(self) -> dict[str, str]:
@@ -122,21 +122,21 @@ class StudyMeta:
         return main if main in metrics or not metrics else metrics[0]
 
     @property
-    def shared(self) -> dict[str, object]:
+    def record_fields(self) -> dict[str, object]:
         """Facts of the study that every record holds."""
-        return {"study": self.name, "space": self.space, "protocol": self.protocol, "objectives": self.directions,
+        return {"study": self.name, "space": self.space_hash, "protocol": self.protocol, "objectives": self.directions,
                 "recipe": self.recipe, "study_seed": self.seed, "data": asdict(self.data),
                 "teacher": self.teacher and asdict(self.teacher)}
 
     def to_json(self) -> dict[str, object]:
         """JSON of all fields."""
         values = {one.name: msgspec.to_builtins(getattr(self, one.name)) for one in fields(self)}
-        data = {"format": FORMAT, **values, "objectives": self.directions,
+        data = {"format": STUDY_FORMAT, **values, "objectives": self.directions,
                 "rungs": values["rungs"] if self.rungs.n_pauses else None,
-                "seeds": values["seeds"] if self.seeds.wanted else None}
+                "seeds": values["seeds"] if self.seeds.is_enabled else None}
         return {**data, "crc": _checksum(data)}
 
-    def as_read(self) -> StudyMeta:
+    def round_trip(self) -> StudyMeta:
         """Copy of itself as a file gives it back. It compares with one that was read."""
         return StudyMeta.from_json(msgspec.json.encode(self.to_json()))
 
@@ -149,12 +149,12 @@ class StudyMeta:
         """
         try:
             data = msgspec.json.decode(text, type=dict)
-            if data.get("format") == FORMAT:
+            if data.get("format") == STUDY_FORMAT:
                 if data.pop("crc", None) != _checksum(data):
                     raise ValueError("its checksum is wrong")
                 ways = msgspec.convert(data["objectives"], dict[str, str])
-                given = {"rungs": NO_RUNGS, "seeds": ONE, **{key: data[key] for key in ("rungs", "seeds") if data[key]}}
-                objectives = tuple(objective(*one) for one in ways.items())
+                given = {"rungs": NO_RUNGS, "seeds": SINGLE_SEED, **{key: data[key] for key in ("rungs", "seeds") if data[key]}}
+                objectives = tuple(parse_objective(*one) for one in ways.items())
                 return msgspec.convert({**data, "objectives": objectives, **given}, cls, from_attributes=True)
         except (ValueError, KeyError, RecursionError) as error:
             raise UserError(f"study.json is no study's ({error}); the file was changed, or the disk damaged it",
@@ -162,7 +162,7 @@ class StudyMeta:
         made_by = data.get("versions")
         version = made_by.get("scalesearch", "unknown") if isinstance(made_by, dict) else "unknown"
         raise UserError(f"it is a study of format {data.get('format')}, made by another version of scalesearch; this "
-                        f"one reads format {FORMAT} only. Read it with the version that made it ({version}), or start "
+                        f"one reads format {STUDY_FORMAT} only. Read it with the version that made it ({version}), or start "
                         "it anew with --out", code="other-format")
 
 

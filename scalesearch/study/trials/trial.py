@@ -42,7 +42,7 @@ class Origin(StrEnum):
         return self in (Origin.SAMPLER, Origin.ENQUEUED)
 
 
-class Kind(StrEnum):
+class EventType(StrEnum):
     """Kind of an event of the log."""
 
     PROPOSED = "proposed"
@@ -68,41 +68,41 @@ class Rung:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class TrialEvent:
     """Event of a study's log, of which each kind has some of the fields.
 
     Attributes:
         trial: its number. time: in UTC. line: number of its line in the log, from 1.
-        proposed: the trial as it was announced. reached: the rung.
-        counts: of a crash, whether it is the trial's own fault.
+        proposed_trial: the trial as it was announced. reached: the rung.
+        is_own_fault: of a crash, whether it is the trial's own fault.
         efforts: of a rung or an end, what the training has taken so far.
         state, values, reason, wall_seconds: of an end.
     """
 
-    event: Kind
+    type: EventType
     trial: int
     time: str = ""
     line: int = 0
-    proposed: Trial | None = None
-    reached: Rung | None = None
+    proposed_trial: Trial | None = None
+    rung_result: Rung | None = None
     efforts: Mapping[str, Effort] = field(default_factory=dict)
-    counts: bool = True
+    is_own_fault: bool = True
     state: State | None = None
     values: Numbers | None = None
     reason: str = ""
     wall_seconds: float | None = None
 
     @classmethod
-    def from_json(cls, line: bytes) -> Event:
+    def from_json(cls, line: bytes) -> TrialEvent:
         """Reads a line of the log. Raises ValueError where it is no event, or lacks what its kind has."""
         data = msgspec.json.decode(line)
         event = msgspec.convert(data, cls)
-        match event.event:
-            case Kind.PROPOSED:
-                return cls(event.event, event.trial, event.time, event.line, proposed=Trial.from_json(data))
-            case Kind.RUNG:
+        match event.type:
+            case EventType.PROPOSED:
+                return cls(event.type, event.trial, event.time, event.line, proposed_trial=Trial.from_json(data))
+            case EventType.RUNG:
                 return replace(event, reached=msgspec.convert(data, Rung))
-            case Kind.ENDED if event.state is None:
+            case EventType.ENDED if event.state is None:
                 raise ValueError("it says no state")
         return event
 
@@ -115,23 +115,23 @@ class Trial:
         number: counts from 0 in the order of proposal.
         params: parameter to value; empty for a reference that the space could not propose. Those of the recipe are
             called ``recipe.lr`` and the like.
-        in_space: whether the space could have proposed it.
+        is_in_space: whether the space could have proposed it.
         architecture: its id; None where nothing can be built.
-        answers: canonical, constants included: what the architecture file would say.
-        tuned: value of each key of the recipe that the study asks, such as ``lr``.
+        config: canonical, constants included: what the architecture file would say.
+        recipe_params: value of each key of the recipe that the study asks, such as ``lr``.
         costs: ``params.total`` and the like to exact numbers; empty where nothing can be built.
         constraints: limit to how far it is missed (<= 0: met; log(cost / budget) for a budget).
         values: objective to value, once complete.
         reason: why it is infeasible or failed.
         label: what plots call a reference.
-        of: for a duplicate or a replicate, the number of the trial with the same architecture and recipe.
+        original: for a duplicate or a replicate, the number of the trial with the same architecture and recipe.
         seed: of a replicate's training; others have the study's.
         attempts, crashes: how often training was started, and how often its worker died of itself; that Ray died or
             the disk was full is no fault of the trial's.
         wall_seconds: from its start to its result: training, validation, decoding.
         efforts: what each part of its training has taken (:class:`scalesearch.train.effort.TrainingTimer`), up to its last
             rung or its end.
-        ended: UTC time of its end; None also where it was trained by another study.
+        ended_at: UTC time of its end; None also where it was trained by another study.
         source: of an imported trial, or one taken over by a fork: study, trial, folder.
     """
 
@@ -139,45 +139,45 @@ class Trial:
     state: State
     origin: Origin = Origin.SAMPLER
     params: Params = field(default_factory=dict)
-    in_space: bool = True
+    is_in_space: bool = True
     architecture: str | None = None
-    answers: Params = field(default_factory=dict)
-    tuned: Params = field(default_factory=dict)
+    config: Params = field(default_factory=dict)
+    recipe_params: Params = field(default_factory=dict)
     costs: Numbers = field(default_factory=dict)
     constraints: Mapping[str, float] = field(default_factory=dict)
     values: Numbers | None = None
     reason: str = ""
     label: str | None = None
-    of: int | None = None
+    original: int | None = None
     seed: int | None = None
     rungs: tuple[Rung, ...] = ()
     attempts: int = 0
     crashes: int = 0
     wall_seconds: float | None = None
     efforts: Efforts = field(default_factory=dict)
-    ended: str | None = None
+    ended_at: str | None = None
     source: Mapping[str, str | int] | None = None
 
-    def after(self, event: Event) -> Trial:
+    def apply(self, event: TrialEvent) -> Trial:
         """The trial once ``event`` has happened to it."""
-        match event.event:
-            case Kind.STARTED:
+        match event.type:
+            case EventType.STARTED:
                 return replace(self, attempts=self.attempts + 1, state=State.PENDING)
-            case Kind.RUNG if event.reached:
-                return replace(self, state=State.PAUSED, rungs=(*self.rungs, event.reached),
+            case EventType.RUNG if event.rung_result:
+                return replace(self, state=State.PAUSED, rungs=(*self.rungs, event.rung_result),
                                efforts=event.efforts)
-            case Kind.CRASHED:
-                return replace(self, crashes=self.crashes + event.counts, reason=event.reason)
-            case Kind.ENDED if event.state:
+            case EventType.CRASHED:
+                return replace(self, crashes=self.crashes + event.is_own_fault, reason=event.reason)
+            case EventType.ENDED if event.state:
                 return replace(self, state=event.state, values=event.values, reason=event.reason,
-                               wall_seconds=event.wall_seconds, ended=event.time or None,
+                               wall_seconds=event.wall_seconds, ended_at=event.time or None,
                                efforts=event.efforts or self.efforts)
-        raise ValueError(f"nothing is {event.event} twice")
+        raise ValueError(f"nothing is {event.type} twice")
 
     def to_json(self) -> dict[str, object]:
         """JSON of all fields; ``trial`` is its number."""
         data = {one.name: getattr(self, one.name) for one in fields(self)}
-        return {"trial": data.pop("number"), **data, "feasible": self.feasible,
+        return {"trial": data.pop("number"), **data, "feasible": self.is_feasible,
                 "rungs": msgspec.to_builtins(list(self.rungs)), "efforts": msgspec.to_builtins(self.efforts)}
 
     @classmethod
@@ -193,26 +193,26 @@ class Trial:
     @property
     def identity(self) -> str | None:
         """What is trained: the architecture, and how where the study asks that; None where nothing can be built."""
-        if self.architecture is None or not self.tuned:
+        if self.architecture is None or not self.recipe_params:
             return self.architecture
-        return f"{self.architecture} {msgspec.json.encode(self.tuned, order='sorted').decode()}"
+        return f"{self.architecture} {msgspec.json.encode(self.recipe_params, order='sorted').decode()}"
 
     @property
     def name(self) -> str:
         """Name for people: its label, or its number; a replicate's seed."""
         if self.origin == Origin.REPLICATE:
-            return f"{self.label or self.of}, seed {self.seed}"
+            return f"{self.label or self.original}, seed {self.seed}"
         return self.label or str(self.number)
 
     @property
-    def feasible(self) -> bool:
+    def is_feasible(self) -> bool:
         """Whether it meets every limit (a reference is trained even where it does not)."""
         return all(miss <= 0 for miss in self.constraints.values())
 
     @property
-    def eligible(self) -> bool:
+    def is_eligible(self) -> bool:
         """Whether it may be on the front: complete, feasible, of the space, no replicate."""
-        return (self.state == State.COMPLETE and self.origin != Origin.REPLICATE and self.feasible and self.in_space)
+        return (self.state == State.COMPLETE and self.origin != Origin.REPLICATE and self.is_feasible and self.is_in_space)
 
     @property
     def losses(self) -> tuple[float, ...]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from scalesearch.schedule.rungs import Rungs
-from scalesearch.study.trials.trial import Event, Origin, State, Trial
+from scalesearch.study.trials.trial import Origin, State, Trial, TrialEvent
 from scalesearch.train.effort import Effort, sum_efforts
 
 
@@ -19,18 +19,18 @@ class Trials:
         self._trials: dict[int, Trial] = {}
         self._first: dict[str, int] = {}
 
-    def apply(self, event: Event) -> Trial:
+    def apply(self, event: TrialEvent) -> Trial:
         """Takes in one event and returns the trial as it now is.
 
         Raises:
             ValueError: it is about a trial that was never proposed, or proposes one again.
         """
         known = self._trials.get(event.trial)
-        if (known is None) != (event.proposed is not None):
+        if (known is None) != (event.proposed_trial is not None):
             raise ValueError(f"trial {event.trial} was {'never' if known is None else 'already'} proposed")
-        trial = known.after(event) if known else event.proposed
+        trial = known.apply(event) if known else event.proposed_trial
         assert trial is not None, "one of both"
-        if event.proposed and trial.identity and trial.origin != Origin.REPLICATE \
+        if event.proposed_trial and trial.identity and trial.origin != Origin.REPLICATE \
                 and trial.state in (State.PENDING, State.COMPLETE, State.FAILED):
             self._first.setdefault(trial.identity, trial.number)
         self._trials[trial.number] = trial
@@ -56,15 +56,15 @@ class Trials:
         """Trial ``number``, or None where there is none."""
         return None if number is None else self._trials.get(number)
 
-    def first(self, identity: str | None) -> Trial | None:
+    def first_with_identity(self, identity: str | None) -> Trial | None:
         """The trial that trains, or trained, what has this identity."""
         return self.get(self._first.get(identity)) if identity else None
 
-    def having(self, *states: State) -> list[Trial]:
+    def with_state(self, *states: State) -> list[Trial]:
         """The trials in any of ``states``, in order."""
         return [trial for trial in self if trial.state in states]
 
-    def of(self, *origins: Origin) -> list[Trial]:
+    def with_origin(self, *origins: Origin) -> list[Trial]:
         """The trials of any of ``origins``, in order."""
         return [trial for trial in self if trial.origin in origins]
 
@@ -74,51 +74,51 @@ class Trials:
 
     def replicates(self) -> list[Trial]:
         """The trainings with further seeds, in order."""
-        return self.of(Origin.REPLICATE)
+        return self.with_origin(Origin.REPLICATE)
 
-    def outcome(self, trial: Trial) -> Trial:
+    def resolve_duplicate(self, trial: Trial) -> Trial:
         """The trial whose result counts for ``trial``: itself, or the one that it repeats."""
-        return (self.get(trial.of) if trial.state == State.DUPLICATE else None) or trial
+        return (self.get(trial.original) if trial.state == State.DUPLICATE else None) or trial
 
-    def referred(self) -> Trial | None:
+    def paused_reference(self) -> Trial | None:
         """A candidate that waits at a rung and is a reference, too: trained to the end whatever it promises."""
-        outcomes = (self.outcome(trial) for trial in self.of(Origin.REFERENCE))
+        outcomes = (self.resolve_duplicate(trial) for trial in self.with_origin(Origin.REFERENCE))
         return next((trial for trial in outcomes if trial.state == State.PAUSED), None)
 
-    def spent(self, rungs: Rungs) -> float:
+    def full_runs_spent(self, rungs: Rungs) -> float:
         """Full trainings' worth of compute that the search's trials have taken, or are taking."""
-        return sum(share_of(trial, rungs) for trial in self if trial.origin.charged)
+        return sum(allocated_full_runs(trial, rungs) for trial in self if trial.origin.charged)
 
-    def allowed(self, rungs: Rungs, most: float, compute: float | None) -> float:
-        """Full trainings' worth that the search may have, of ``most`` and of ``compute`` in CPU-seconds.
+    def full_runs_allowed(self, rungs: Rungs, max_full_runs: float, compute: float | None) -> float:
+        """Full trainings' worth that the search may have, of ``max_full_runs`` and of ``compute`` in CPU-seconds.
 
         What is left of the compute goes at the mean pace so far; before anything has been trained nobody knows that.
         """
         own = [trial for trial in self if trial.origin.charged and trial.source is None and trial.efforts]
-        worth = sum(trained_share(trial, rungs) for trial in own)
+        worth = sum(completed_full_runs(trial, rungs) for trial in own)
         if compute is None or not worth:
-            return most
+            return max_full_runs
         spent = sum(one.cpu_seconds for one in sum_efforts(*(trial.efforts for trial in own)).values())
-        return min(most, worth * compute / spent) if spent else most
+        return min(max_full_runs, worth * compute / spent) if spent else max_full_runs
 
     def efforts(self) -> dict[str, Effort]:
         """What all trainings of this study have taken up to their last rung or their end."""
         return sum_efforts(*(trial.efforts for trial in self if trial.source is None))
 
 
-def trained_share(trial: Trial, rungs: Rungs) -> float:
+def completed_full_runs(trial: Trial, rungs: Rungs) -> float:
     """Full trainings' worth that the efforts of ``trial`` are of: up to its last rung, or its end."""
     return 1.0 if trial.state == State.COMPLETE else rungs.shares[len(trial.rungs) - 1] if trial.rungs else 0.0
 
 
-def full_seconds(trial: Trial) -> float | None:
+def full_run_cpu_seconds(trial: Trial) -> float | None:
     """CPU-seconds of a full training of ``trial``, by what it took here so far; None where nothing says that."""
     share = 1.0 if trial.state == State.COMPLETE else trial.rungs[-1].share if trial.rungs else None
     took = sum(one.cpu_seconds for one in trial.efforts.values())
     return took / share if share and took and trial.source is None else None
 
 
-def share_of(trial: Trial, rungs: Rungs) -> float:
+def allocated_full_runs(trial: Trial, rungs: Rungs) -> float:
     """Full trainings' worth of compute that ``trial`` has taken, or is taking."""
     reached = len(trial.rungs)
     if trial.state == State.COMPLETE:

@@ -191,10 +191,10 @@ def _branch_factors(block: Any, residual: Factors, recipe: Recipe) -> Iterator[t
             yield from ((f"{name}.{inner}", factors) for inner, factors in _branch_factors(part, residual, recipe))
         return
     (last, inner), parts = residual, block.parts()
-    for name in dict.fromkeys((*(parts if isinstance(block, FFN) else ("value",)), *block.ends)):
+    for name in dict.fromkeys((*(parts if isinstance(block, FFN) else ("value",)), *block.completed_search_runs)):
         if name.partition(".")[0] in parts:
             ends = (0.0 if recipe.zero_init else last * inner, last)
-            yield name, ends if name in block.ends else (inner, 1.0)
+            yield name, ends if name in block.completed_search_runs else (inner, 1.0)
     if recipe.lr.rule == "mup" and recipe.lr.reference_sizes.head_dim and "query" in parts:
         scores = math.sqrt(recipe.lr.reference_sizes.head_dim / block.head_dim)  # 1/head_dim in place of 1/√head_dim
         yield "query", (scores, scores)

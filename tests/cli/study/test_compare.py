@@ -15,7 +15,7 @@ def folders(tmp_path_factory):
     where = tmp_path_factory.mktemp("studies")
     make_driver(where / "one", make_plan(6), seed=1).run()
     driver = make_driver(where / "other", make_plan(8), seed=2)
-    driver.study.revise(name="other")
+    driver.study.update_meta(name="other")
     driver.run()
     return where / "one", where / "other"
 
@@ -47,7 +47,7 @@ def test_a_study_and_itself_are_told_apart(folders):
 
 def test_other_data_is_refused(folders, tmp_path):
     driver = make_driver(tmp_path / "far", make_plan(3))
-    driver.study.revise(data={"name": "toy", "hash": "xyz"})
+    driver.study.update_meta(data={"name": "toy", "hash": "xyz"})
     driver.run()
     with refuses("not-comparable", "data: hash abc in "):
         call(folders[0], tmp_path / "far")

@@ -18,7 +18,7 @@ from tests.study.noisy import noisy_work, seeded_plan
 def folder(tmp_path_factory):
     where = tmp_path_factory.mktemp("study") / "fake"
     driver = make_driver(where, make_plan(8))
-    driver.study.revise(trials=8)
+    driver.study.update_meta(trials=8)
     driver.run()
     return str(where)
 
@@ -111,7 +111,7 @@ def test_help_says_of_each_verb_what_it_does_in_a_whole_sentence():
 
 def test_further_seeds_for_people_and_machines(tmp_path):
     driver = make_driver(tmp_path / "fake", seeded_plan(6), work=noisy_work)
-    driver.study.revise(seeds=driver.plan.seeds)
+    driver.study.update_meta(seeds=driver.plan.seeds)
     driver.run()
     shown = call("front", tmp_path / "fake")
     assert " ± " in shown and "Who is on the front is" in shown and "one seed a candidate" not in shown

@@ -9,10 +9,10 @@ from click.testing import CliRunner
 from scalesearch.cli.study.group import command
 from scalesearch.cli.study.tables import size_at
 from scalesearch.errors import UserError
-from scalesearch.study.config.rows import Reference
+from scalesearch.study.config.fixed_architectures import FixedArchitecture
 from scalesearch.study.config.sections import Seeds
-from scalesearch.study.results.page.render import own_figures
-from scalesearch.study.results.results import load
+from scalesearch.study.results.page.render import study_figures
+from scalesearch.study.results.results import load_results
 from scalesearch.study.results.tables import scaling_of, write_scaling
 from tests.errors import refuses
 from tests.study.fakes import architecture_of, make_driver, make_plan
@@ -28,11 +28,11 @@ RULES = {"deeper": [f"deeper: {depth}" for depth in DEPTHS], "wider": [f"wider: 
 def make_study(folder, begun=tuple(ROWS), seeds=2, kind="scaling"):
     """A study's folder in which the rows ``begun`` are trained, each with ``seeds``."""
     answers = {label: {"width": ROWS[label][0], "depth": ROWS[label][1], "kind": "plain"} for label in begun}
-    named = tuple(Reference(label, architecture_of(one), one) for label, one in answers.items())
+    named = tuple(FixedArchitecture(label, architecture_of(one), one) for label, one in answers.items())
     plan = make_plan(0, most=4000, references=named, seeds=Seeds(1, 0, references=seeds))
     driver = make_driver(folder, plan, work=noisy_work)
     driver.run()
-    driver.study.revise(kind=kind, rows=tuple(ROWS), bounds={"params.total": 4000},
+    driver.study.update_meta(kind=kind, rows=tuple(ROWS), bounds={"params.total": 4000},
                         scaling={"base": "base", "rules": RULES, "held_out": "largest"})
 
 
@@ -88,7 +88,7 @@ def test_a_study_that_is_half_finished_says_what_is_missing(tmp_path):
 
 
 def test_the_end_of_a_study_publishes_the_same(finished, tmp_path):
-    files = write_scaling(scaling_of(load(finished)), tmp_path)
+    files = write_scaling(scaling_of(load_results(finished)), tmp_path)
     assert [file.name for file in files][:3] == ["scaling.md", "scaling.csv", "scaling.json"]
     assert all(file.parent == tmp_path and file.stat().st_size for file in files) and len(files) == 9
 
@@ -113,7 +113,7 @@ def test_the_budget_is_where_rules_are_ranked(finished):
 
 
 def test_the_page_has_its_figures_and_says_which_rule_to_follow(finished, tmp_path):
-    figures = own_figures(load(finished))
+    figures = study_figures(load_results(finished))
     assert [title for title, _, _ in figures] == ["How scores grow", "Laws against params.total",
                                                   "Laws against macs.total"]
     assert "params (the budget)" in figures[0][2]
@@ -126,4 +126,4 @@ def test_the_page_has_its_figures_and_says_which_rule_to_follow(finished, tmp_pa
 def test_a_page_of_another_study_or_of_nothing_finished_has_none_of_them(tmp_path):
     make_study(tmp_path / "table", kind="ablation")
     make_study(tmp_path / "new", begun=())
-    assert own_figures(load(tmp_path / "table")) == own_figures(load(tmp_path / "new")) == ()
+    assert study_figures(load_results(tmp_path / "table")) == study_figures(load_results(tmp_path / "new")) == ()

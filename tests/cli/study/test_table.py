@@ -6,13 +6,13 @@ import pandas as pd
 from click.testing import CliRunner
 
 from scalesearch.cli.study.group import command
-from scalesearch.study.config.rows import Reference
+from scalesearch.study.config.fixed_architectures import FixedArchitecture
 from tests.study.fakes import architecture_of, make_driver, make_plan
 
 
 def test_the_references_of_a_study_as_a_table(tmp_path):
     answers = {"small": {"width": 8, "depth": 1, "kind": "plain"}, "large": {"width": 32, "depth": 4, "kind": "plain"}}
-    named = tuple(Reference(name, architecture_of(one), one) for name, one in answers.items())
+    named = tuple(FixedArchitecture(name, architecture_of(one), one) for name, one in answers.items())
     make_driver(tmp_path / "one", make_plan(3, references=named)).run()
 
     def call(*arguments):

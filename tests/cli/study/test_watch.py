@@ -91,7 +91,7 @@ def test_what_is_in_training_as_json(running):
 
 
 def test_status_says_who_runs_it_and_what_is_in_training(running):
-    running.study.revise(teacher={"architecture": "abc"})
+    running.study.update_meta(teacher={"architecture": "abc"})
     result = CliRunner().invoke(command, ["status", str(running.study.folder)], catch_exceptions=False)
     assert "running on far, process 1" in result.output and "Teacher: waiting" in result.output
     assert "0.2 of 6 candidates" in result.output and "100 of 400" in result.output
@@ -113,7 +113,7 @@ def test_a_pipe_gets_a_line_a_change_and_the_end(running):
     watching.until("in training")
     running.end(0, 90)
     watching.until("trial 0 complete after 90 wall seconds")
-    running.owned(state=FINISHED, reason="nothing new in 1000 proposals", candidates=6, references=0)
+    running.exclusive(state=FINISHED, reason="nothing new in 1000 proposals", candidates=6, references=0)
     status, text = watching.end()
     assert status == 0 and text.count("trial 0 complete") == 1 and "\x1b" not in text
     assert "finished: nothing new in 1000 proposals" in text and "Front: 1" in text
@@ -123,12 +123,12 @@ def test_a_pipe_gets_a_line_a_change_and_the_end(running):
 def test_a_study_that_stops_is_watched_on_when_it_is_resumed(running, size, options):
     watching = Watching(running, size, *options)
     watching.until("running on far")
-    running.owned(state=STOPPED, reason="interrupted", candidates=6, references=0)
+    running.exclusive(state=STOPPED, reason="interrupted", candidates=6, references=0)
     watching.until("stopped: interrupted")
-    running.owned(candidates=6, references=0)
+    running.exclusive(candidates=6, references=0)
     running.end(0, 90, bleu=21.5)
     watching.until("21.5")
-    running.owned(state=FINISHED, reason="6 candidates trained", candidates=6, references=0)
+    running.exclusive(state=FINISHED, reason="6 candidates trained", candidates=6, references=0)
     status, text = watching.end()
     assert status == 0 and ("\x1b[" in text) == bool(size) and "finished: 6 candidates trained" in text
 
@@ -137,7 +137,7 @@ def test_a_study_that_stops_is_watched_on_when_it_is_resumed(running, size, opti
 def test_or_the_watch_ends_where_the_study_stops(running, size, options):
     watching = Watching(running, size, *options)
     watching.until("running on far")
-    running.owned(state=STOPPED, reason="interrupted", candidates=6, references=0)
+    running.exclusive(state=STOPPED, reason="interrupted", candidates=6, references=0)
     status, text = watching.end()
     assert status == 0 and "stopped: interrupted" in text
 

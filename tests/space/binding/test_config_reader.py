@@ -11,7 +11,7 @@ from scalesearch.space.schema.settings import NONE_TEXT
 from scalesearch.space.schema.types import SchemaField, SchemaGroup
 from scalesearch.space.syntax.diagnostics import SourcePosition, SourceText
 from scalesearch.space.syntax.nodes import MappingNode
-from scalesearch.study.config.spec import STUDY
+from scalesearch.study.config.spec import STUDY_SCHEMA
 from scalesearch.train.recipe import RECIPE_SCHEMA
 
 
@@ -24,7 +24,7 @@ def shown_as_none(group: SchemaGroup, path: str) -> Iterator[tuple[str, SchemaFi
             yield f"{path}.{name}", child
 
 
-SHOWN = dict(pair for name, group in (("study", STUDY), ("data", DATA_SCHEMA), ("recipe", RECIPE_SCHEMA))
+SHOWN = dict(pair for name, group in (("study", STUDY_SCHEMA), ("data", DATA_SCHEMA), ("recipe", RECIPE_SCHEMA))
              for pair in shown_as_none(group, name))
 
 

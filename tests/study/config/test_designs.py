@@ -29,7 +29,7 @@ def problems(folder, text):
 
 
 def answers(rows):
-    return {row.label: row.architecture.answers for row in rows.rows}
+    return {row.label: row.architecture.config for row in rows.rows}
 
 
 def test_a_study_without_a_kind_searches(tmp_path):
@@ -69,7 +69,7 @@ def test_a_grid_lists_files_and_answers(tmp_path):
 
 def test_a_grid_of_a_space_is_every_network_that_fits_once(tmp_path):
     rows = read(tmp_path, "kind: grid\nspace: {file: small/edgeformer, set: {width: 32 | 48, adapt: bias | nothing, "
-                          "encoder.depth: 4}}\n").rows.within(lambda one: "wide" * (one.answers["width"] > 32))
+                          "encoder.depth: 4}}\n").rows.within(lambda one: "wide" * (one.config["width"] > 32))
     assert [row.label for row in rows.rows] == ["width 32, adapt nothing", "width 32, adapt bias"]
     assert [row.params for row in rows.rows] == [{"width": 32, "adapt": kind} for kind in ("nothing", "bias")]
 

@@ -16,8 +16,8 @@ from scalesearch.space.syntax.diagnostics import format_alternatives
 from scalesearch.space.syntax.nodes import scalar_from_text
 from scalesearch.study.config.reader import read_study
 from scalesearch.study.config.sections import Seeds
-from scalesearch.study.engine.dry_run import ENOUGH, dry_run
-from scalesearch.study.engine.setup import make_evaluator, refuse_the_impossible
+from scalesearch.study.engine.dry_run import MAX_FEASIBLE_SAMPLES, dry_run
+from scalesearch.study.engine.setup import check_feasible, make_evaluator
 from tests.errors import refuses
 
 SPACE = """\
@@ -49,7 +49,7 @@ def problems(folder, text, **more):
 def test_a_small_file_has_sensible_defaults(tmp_path):
     spec = read_study(write(tmp_path, SPACE + REST))
     assert (spec.name, spec.out, spec.trials) == ("s", Path("runs/s"), 20)
-    assert (spec.backend, spec.proposer.name) == ("inprocess", "bayes")
+    assert (spec.backend, spec.sampler.name) == ("inprocess", "bayes")
     assert [str(objective) for objective in spec.objectives] == ["bleu: max", "params.total: min"]
     assert spec.space.n_configurations() == 4 and spec.budget is None and spec.storage is None
 
@@ -79,7 +79,7 @@ reference:
     assert spec.protocol == {"name": "decode", "source": 9, "target": 8, "vocab": "corpus"}
     assert spec.budget is not None and spec.budget.text.startswith("params.total <= ")
     assert spec.budget.text.endswith(" and refusals.ctranslate2 <= 0")
-    assert spec.proposer == SamplerSpec("nsga2", {"population_size": 8}, 4)
+    assert spec.sampler == SamplerSpec("nsga2", {"population_size": 8}, 4)
     assert spec.seed == 5
     assert (spec.resources.gpus_per_trial, spec.resources.address) == (0.25, "head:6379")
     assert spec.resources.processes_per_trial == 4
@@ -104,7 +104,7 @@ def test_set_changes_adds_and_lays_over(tmp_path):
             "space.encoder.depth=1 | 2 | 4"]
     spec = read_study(write(tmp_path, SPACE + REST), sets)
     assert spec.space.n_configurations() == 6 and str(spec.objectives[-1]) == "macs.total: min"
-    assert (spec.recipe.steps, spec.trials, spec.proposer.name, spec.data.pairs) == (9, 3, "random", 600)
+    assert (spec.recipe.steps, spec.trials, spec.sampler.name, spec.data.pairs) == (9, 3, "random", 600)
     whole = read_study(write(tmp_path, SPACE + REST), ["objectives={loss: min, macs.total: min}"])
     assert [str(objective) for objective in whole.objectives] == ["loss: min", "macs.total: min"]
     assert problems(tmp_path, SPACE + REST, sets=["trials"]).startswith("--set trials: write it as key=value")
@@ -238,7 +238,7 @@ def test_words_of_other_tools_lead_to_the_key(tmp_path, text, place, meant):
 ])
 def test_a_proposer_is_a_short_name_or_a_sampler_with_its_arguments(tmp_path, given, expected):
     spec = read_study(write(tmp_path, SPACE + REST + f"seed: 5\nproposer: {given}\n"))
-    assert spec.proposer == SamplerSpec(*expected)
+    assert spec.sampler == SamplerSpec(*expected)
 
 
 def test_a_sampler_is_not_two(tmp_path):
@@ -290,7 +290,7 @@ def test_a_preview_says_what_would_be_done_and_writes_nothing(tmp_path, monkeypa
     file = write(tmp_path, SPACE + REST + "budget: params.total <= 50k\n")
     found = dry_run(read_study(file, ["seeds=3"])).to_json()
     assert found["seeds"] == {"most": 3, "trials": 10, "confidence": 0.9}
-    assert found["space"]["size"] == 4 and found["feasible"] == ENOUGH < found["sampled"] < 2000
+    assert found["space"]["size"] == 4 and found["feasible"] == MAX_FEASIBLE_SAMPLES < found["sampled"] < 2000
     assert all(p["feasible"] == (p["costs"]["params.total"] <= 50_000) for p in found["proposals"])
     assert list(tmp_path.iterdir()) == [file]
 
@@ -359,7 +359,7 @@ def test_a_warm_start_is_a_folder_a_list_or_a_mapping(tmp_path):
     for text, expected in ((f"{one}", ((str(one),), None)), (f"[{one}, {other}]", ((str(one), str(other)), None)),
                            (f"{{from: [{one}], most: 2}}", ((str(one),), 2)), ("none", None)):
         spec = read_study(write(tmp_path, SPACE + REST + f"warm_start: {text}\n"))
-        assert spec.warm is None if expected is None else (spec.warm.folders, spec.warm.most) == expected
+        assert spec.warm_start is None if expected is None else (spec.warm_start.folders, spec.warm_start.max_candidates) == expected
 
 
 @pytest.mark.parametrize(("text", "message"), [
@@ -396,11 +396,11 @@ def test_a_budget_that_hardly_anything_meets_is_no_reason_to_refuse(tmp_path):
     """One width in 63 and two sizes in 64 of each side: of 100,000 random sheets about two."""
     spec = read_study(write(tmp_path, WIDE + REST + "protocol: { vocab: 400 }\nbudget: params.total <= 26k\n"))
     evaluator = make_evaluator(spec, None)
-    refuse_the_impossible(evaluator, spec.proposer.seed)
-    assert 0 < evaluator.region.feasible_share < 1e-3  # it was looked for: nothing drawn met it
+    check_feasible(evaluator, spec.sampler.seed)
+    assert 0 < evaluator.feasible_region.feasible_share < 1e-3  # it was looked for: nothing drawn met it
     impossible = read_study(write(tmp_path, SPACE + REST + "protocol: { vocab: 400 }\nbudget: params.total <= 9k\n"))
     with refuses("budget-unmet", 2000, "counted", key="budget"):
-        refuse_the_impossible(make_evaluator(impossible, None), 1)
+        check_feasible(make_evaluator(impossible, None), 1)
 
 
 @settings(max_examples=300, deadline=None)

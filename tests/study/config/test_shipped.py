@@ -10,7 +10,7 @@ from scalesearch.feasible.limits import collect_limits
 from scalesearch.library import find_file
 from scalesearch.study.config.reader import read_study
 from scalesearch.study.config.sections import ReferenceSpec
-from scalesearch.study.engine.setup import reference_space, references
+from scalesearch.study.engine.setup import fixed_architectures, reference_space
 from scalesearch.study.trials.evaluator import Evaluator
 
 STUDIES = sorted(path.stem for path in (Path(__file__).parents[3] / "studies").glob("*.yaml"))
@@ -27,7 +27,7 @@ def test_a_shipped_study_is_whole(name, tmp_path, monkeypatch):
         Path(folder).mkdir(parents=True)
         (Path(folder) / "study.json").touch()
     spec = read_study(find_file(name, "studies"))
-    assert len(references(spec)) == len(spec.rows.rows if spec.rows else spec.references)
+    assert len(fixed_architectures(spec)) == len(spec.architectures.architectures if spec.architectures else spec.references)
     if spec.teacher and not spec.teacher.folders:
         assert reference_space(ReferenceSpec("teacher", spec.teacher.file, spec.teacher.set), spec).single_architecture()
 
@@ -42,10 +42,10 @@ def test_transformer_tiny_is_the_published_one():
 
 def test_the_study_of_the_papers_holds_its_references_under_its_budget():
     spec = read_study(find_file("papers-multi30k", "studies"))
-    found = references(spec)
+    found = fixed_architectures(spec)
     protocol = load_protocol({**spec.space.protocol, "vocab": 8000})
     evaluator = Evaluator(spec.space, protocol, collect_limits(spec.space, spec.budget))
     assert [reference.label for reference in found] == ["Transformer", "PartialFormer", "Anthe", "EdgeFormer"]
     for reference in found:
         assert reference.params is not None
-        assert evaluator.evaluate(reference.params).feasible
+        assert evaluator.evaluate(reference.params).is_feasible

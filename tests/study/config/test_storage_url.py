@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from scalesearch.errors import UserError
 from scalesearch.study.config.reader import read_study
-from scalesearch.study.config.storage_url import hide, storage_url
+from scalesearch.study.config.storage_url import mask_passwords, parse_storage_url
 from tests.errors import refuses
 from tests.study.config.test_reader import REST, SPACE, problems, write
 
@@ -26,8 +26,8 @@ def test_no_part_of_a_password_is_shown(before, after, key, scheme, quoted):
     for url in (f"{scheme}://ann:{password}@host:5/db", f"{scheme}://host/db?{key}={unspaced}",
                 f"{scheme}://:{password}@host", f"{scheme}:///?sslmode=no&{key}=PWD={SECRET}"):
         for text in (url, f"storage: {url}", f"storage: '{url}'  # ours", f"`{url}` does not answer; see (a)"):
-            assert SECRET not in hide(text), text
-    assert SECRET not in hide(f"server: no route for pgpass={SECRET} and PWD='a {SECRET}'")
+            assert SECRET not in mask_passwords(text), text
+    assert SECRET not in mask_passwords(f"server: no route for pgpass={SECRET} and PWD='a {SECRET}'")
 
 
 @pytest.mark.parametrize("text", [
@@ -37,12 +37,12 @@ def test_no_part_of_a_password_is_shown(before, after, key, scheme, quoted):
     "write postgresql://…",
 ])
 def test_what_is_harmless_is_shown(text):
-    assert hide(text) == text
+    assert mask_passwords(text) == text
 
 
 def test_a_password_with_an_unquoted_at_is_refused_before_a_library_takes_half_of_it_for_the_host():
     with refuses("bad-storage-url", "%40"):
-        storage_url("postgresql://ann:p@ss@host/db")
+        parse_storage_url("postgresql://ann:p@ss@host/db")
 
 
 @pytest.mark.parametrize("value", [f"postgres://ann:{SECRET}@host/db", f"postgresql://ann:a {SECRET}@host/db",

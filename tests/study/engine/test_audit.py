@@ -10,11 +10,18 @@ import pytest
 from scalesearch.cli.main import main
 from scalesearch.report.fairness import Training
 from scalesearch.space import read_space
-from scalesearch.study.engine.audit import audit, plan_of
+from scalesearch.study.engine.audit import load_or_make_plan, run_audit
 from scalesearch.study.executors.local import InProcessRunner
-from scalesearch.study.executors.worker import finish
-from scalesearch.study.results.audit import AuditPlan, Settings, findings, kinds_of, shortened, spread_out
-from scalesearch.study.results.results import load
+from scalesearch.study.executors.worker import finish_job
+from scalesearch.study.results.audit import (
+    AuditPlan,
+    AuditSettings,
+    architecture_groups,
+    audit_findings,
+    select_diverse,
+    shorten_recipe,
+)
+from scalesearch.study.results.results import load_results
 from scalesearch.study.trials.trial import State, Trial
 from scalesearch.train.recipe import Recipe
 from tests.corpora import DATA, write_text
@@ -49,7 +56,7 @@ def work(folder):
         state = "paused" if "until" in job else "complete"
         return {"state": state, "seconds": 1.0, "metrics": {"loss": loss, "valid_loss_per_char": loss}}
 
-    finish(Path(folder), run)
+    finish_job(Path(folder), run)
 
 
 def folder_of(place):
@@ -115,12 +122,12 @@ def test_an_audit_finds_the_kind_that_the_recipe_is_unfair_to_and_is_gone_on_wit
 
 def test_trainings_are_those_of_the_trainer_by_the_rates_and_rules_asked_for(call):
     call("audit", "found", "--architectures", "2", "--rates", "1,2", "--rules", "layerwise", "--until", "1")
-    results = load(Path("found"))
-    plan = plan_of(results, Settings(2, (1.0, 2.0), ("layerwise",), until=1.0))
+    results = load_results(Path("found"))
+    plan = load_or_make_plan(results, AuditSettings(2, (1.0, 2.0), ("layerwise",), early_stop_share=1.0))
     assert set(plan.options) == {("none", 1.0), ("none", 2.0), ("layerwise", 1.0), ("layerwise", 2.0)}
-    for member in plan.members:
+    for member in plan.architectures:
         for option in plan.options:
-            place = plan.place(results.study.folder, member, option)
+            place = plan.run_folder(results.study.folder, member, option)
             job = json.loads((place / "job.json").read_text())
             recipe = Recipe.from_mapping(job["recipe"])
             assert (recipe.steps, recipe.warmup) == (10, 2.5)
@@ -128,19 +135,19 @@ def test_trainings_are_those_of_the_trainer_by_the_rates_and_rules_asked_for(cal
             assert (recipe.lr.reference_sizes.width is None) == (option[0] == "none")
             assert (place / "architecture.yaml").read_bytes() == \
                 (results.study.folder / "trials" / member.folder / "architecture.yaml").read_bytes()
-    assert {one.option for one in findings(results).alternatives} == set(plan.options)
+    assert {one.option for one in audit_findings(results).alternatives} == set(plan.options)
 
 
 def test_a_training_that_breaks_counts_as_failed_and_stops_nothing(call):
-    results = load(Path("found"))
-    plan = plan_of(results, Settings(4, (0.5, 1.0, 2.0)))
+    results = load_results(Path("found"))
+    plan = load_or_make_plan(results, AuditSettings(4, (0.5, 1.0, 2.0)))
 
     def breaks(folder):
         if folder.endswith("none-2"):
             raise RuntimeError("the worker broke")
         work(folder)
 
-    found = audit(results, plan, InProcessRunner(breaks), str)
+    found = run_audit(results, plan, InProcessRunner(breaks), str)
     assert len(found.regrets) == 4
     assert found.alternatives[-1].option == ("none", 2.0) and found.alternatives[-1].regret.value == math.inf
 
@@ -149,18 +156,18 @@ def test_what_cannot_be_audited_is_said(call):
     for rates in ("0.5,2", "1", "x,1", "-1,1"):
         call("audit", "found", "--rates", rates, status=2)
     call("audit", "found", "--rules", "mupp", status=2)
-    results = load(Path("found"))
-    for trial in results.study.trials.having(State.COMPLETE)[1:]:
+    results = load_results(Path("found"))
+    for trial in results.study.trials.with_state(State.COMPLETE)[1:]:
         (results.study.trial_folder(trial) / "architecture.yaml").unlink()
     with refuses("nothing-finished"):
-        plan_of(results, Settings())
+        load_or_make_plan(results, AuditSettings())
 
 
 def test_a_real_audit_of_a_tiny_study(call, monkeypatch):
     from scalesearch.study.executors.worker import train_job
 
     call("audit", "found", "--architectures", "2", "--rates", "1,4", "--share", "0.1", "--until", "0.5", by=train_job)
-    found = findings(load(Path("found")))
+    found = audit_findings(load_results(Path("found")))
     assert len(found.regrets) == 2 and all(one.loss >= 0 and math.isfinite(one.loss) for one in found.regrets)
     for result in Path("found/audit").glob("*/*/result.json"):
         assert json.loads(result.read_text())["steps"] == 4
@@ -173,10 +180,10 @@ def test_an_audit_by_ray_finds_what_one_in_this_process_does(call):
 
     arguments = ("audit", "found", "--architectures", "2", "--rates", "1,4", "--share", "0.1", "--until", "0.5")
     call(*arguments, "--workers", "2", by=train_job)
-    by_ray = findings(load(Path("found")))
+    by_ray = audit_findings(load_results(Path("found")))
     Path("found/audit").rename("found/audit-by-ray")
     call(*arguments, by=train_job)
-    here = findings(load(Path("found")))
+    here = audit_findings(load_results(Path("found")))
     assert len(here.regrets) == 2 and by_ray == here, (by_ray, here)
 
 
@@ -184,12 +191,12 @@ def test_an_audit_by_ray_finds_what_one_in_this_process_does(call):
 
 
 def trial(number, size, **answers):
-    return Trial(number, State.COMPLETE, architecture=f"a{number}", costs={"params.total": size}, answers=answers)
+    return Trial(number, State.COMPLETE, architecture=f"a{number}", costs={"params.total": size}, config=answers)
 
 
 def test_kinds_are_words_that_differ_shared_weights_chains_and_the_half_by_size():
     share, chain = "share.encoder.ffn", "tensor_chain.ffn"
-    kinds = kinds_of([trial(0, 10, norm="pre", width=8, **{share: "own", chain: "off"}),
+    kinds = architecture_groups([trial(0, 10, norm="pre", width=8, **{share: "own", chain: "off"}),
                       trial(1, 20, norm="post", width=9, **{share: "cycle(2)", chain: 0.1}),
                       trial(2, 30, norm="post", width=7, **{share: "runs(1, 3)", chain: 0.2})])
     assert kinds[0] == ("norm pre", "share.encoder.ffn own", "tensor_chain.ffn off", "smaller half")
@@ -198,28 +205,28 @@ def test_kinds_are_words_that_differ_shared_weights_chains_and_the_half_by_size(
 
 def test_the_chosen_are_spread_over_sizes_and_kinds():
     trials = [trial(at, 100 * 2 ** (at // 2), norm="pre" if at % 2 else "post") for at in range(12)]
-    chosen = spread_out(trials, kinds_of(trials), 4)
+    chosen = select_diverse(trials, architecture_groups(trials), 4)
     assert [one.costs["params.total"] for one in chosen] == sorted(one.costs["params.total"] for one in chosen)
     assert {100, 3200} <= {one.costs["params.total"] for one in chosen}
-    assert {one.answers["norm"] for one in chosen} == {"pre", "post"}
-    assert len(spread_out(trials, kinds_of(trials), 99)) == 12
+    assert {one.config["norm"] for one in chosen} == {"pre", "post"}
+    assert len(select_diverse(trials, architecture_groups(trials), 99)) == 12
 
 
 def test_the_worse_rates_stop_and_the_study_s_goes_on():
-    plan = AuditPlan(Settings(), (), "none", {})
+    plan = AuditPlan(AuditSettings(), (), "none", {})
     blank = [Training("a", (), "none", rate) for rate in plan.settings.rates]
-    assert list(plan.due(blank)) == [(one, False) for one in blank]
+    assert list(plan.due_runs(blank)) == [(one, False) for one in blank]
     rungs = [replace(one, rung=loss) for one, loss in zip(blank, (1.0, 2.0, 9.0, 3.0, 5.0))]
-    assert list(plan.due(rungs[:4] + blank[4:])) == [(blank[4], False)]
-    assert [one.factor for one, whole in plan.due(rungs) if whole] == [0.25, 0.5, 1.0, 2.0]
+    assert list(plan.due_runs(rungs[:4] + blank[4:])) == [(blank[4], False)]
+    assert [one.factor for one, whole in plan.due_runs(rungs) if whole] == [0.25, 0.5, 1.0, 2.0]
     done = [replace(one, loss=1.0) for one in rungs]
-    assert list(plan.due(done)) == [] and [one.factor for one, _ in plan.due([*done[:2], *rungs[2:]])] == [1.0, 2.0]
-    whole = replace(plan, settings=Settings(until=1.0))
-    assert list(whole.due(blank)) == [(one, True) for one in blank]
+    assert list(plan.due_runs(done)) == [] and [one.factor for one, _ in plan.due_runs([*done[:2], *rungs[2:]])] == [1.0, 2.0]
+    whole = replace(plan, settings=AuditSettings(early_stop_share=1.0))
+    assert list(whole.due_runs(blank)) == [(one, True) for one in blank]
 
 
 def test_a_shorter_training_keeps_its_shape():
     recipe = Recipe(steps=1000, epochs=3.0, warmup=400.0, validate_every=0.1, average_every=1000.0)
-    short = Recipe.from_mapping(shortened(recipe.to_json(), 0.25))
+    short = Recipe.from_mapping(shorten_recipe(recipe.to_json(), 0.25))
     assert (short.steps, short.epochs, short.warmup, short.validate_every, short.average_every) == \
         (250, 0.75, 100.0, 0.1, 250.0)

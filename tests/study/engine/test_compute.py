@@ -3,10 +3,10 @@
 import pytest
 
 from scalesearch.schedule.rungs import NO_RUNGS
-from scalesearch.study.monitor.snapshot import Watch
+from scalesearch.study.monitor.snapshot import StudyWatcher
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import State
-from scalesearch.study.trials.trials import full_seconds
+from scalesearch.study.trials.trials import full_run_cpu_seconds
 from tests.study.engine.test_promotion import RUNGS, work
 from tests.study.fakes import efforts_to, fake_work, make_driver, make_plan
 
@@ -33,30 +33,30 @@ def test_with_rungs_every_passage_is_charged(tmp_path):
     make_driver(tmp_path, make_plan(50, rungs=RUNGS, compute=6 * EACH), work=work).run()
     trials = StudyDir(tmp_path).load().trials
     assert 4 * EACH <= spent(tmp_path) <= 6 * EACH + 1e-9
-    assert len(trials.having(State.COMPLETE, State.PAUSED)) > 6 and trials.having(State.COMPLETE)
+    assert len(trials.with_state(State.COMPLETE, State.PAUSED)) > 6 and trials.with_state(State.COMPLETE)
 
 
 def test_a_study_goes_on_with_more_of_it(tmp_path):
     make_driver(tmp_path, make_plan(50, compute=2 * EACH)).run()
     make_driver(tmp_path, make_plan(50, compute=2 * EACH)).run()
-    assert len(StudyDir(tmp_path).load().trials.having(State.COMPLETE)) == 2
+    assert len(StudyDir(tmp_path).load().trials.with_state(State.COMPLETE)) == 2
     make_driver(tmp_path, make_plan(50, compute=4 * EACH), work=fake_work).run()
-    assert len(StudyDir(tmp_path).load().trials.having(State.COMPLETE)) == 4
+    assert len(StudyDir(tmp_path).load().trials.with_state(State.COMPLETE)) == 4
 
 
 def test_what_is_allowed_follows_the_pace_and_nothing_is_known_before(tmp_path):
     driver = make_driver(tmp_path, make_plan(3))
-    assert driver.trials.allowed(NO_RUNGS, 20, EACH) == 20
+    assert driver.trials.full_runs_allowed(NO_RUNGS, 20, EACH) == 20
     driver.run()
-    assert driver.trials.allowed(NO_RUNGS, 20, 7 * EACH) == pytest.approx(7)
-    assert driver.trials.allowed(NO_RUNGS, 5, 7 * EACH) == 5 and driver.trials.allowed(NO_RUNGS, 20, None) == 20
+    assert driver.trials.full_runs_allowed(NO_RUNGS, 20, 7 * EACH) == pytest.approx(7)
+    assert driver.trials.full_runs_allowed(NO_RUNGS, 5, 7 * EACH) == 5 and driver.trials.full_runs_allowed(NO_RUNGS, 20, None) == 20
 
 
 def test_progress_is_of_what_the_compute_allows(tmp_path):
     driver = make_driver(tmp_path, make_plan(50, compute=2 * EACH))
-    driver.study.revise(compute=2 * EACH)
+    driver.study.update_meta(compute=2 * EACH)
     driver.run()
-    done = Watch(tmp_path).look().done
+    done = StudyWatcher(tmp_path).snapshot().progress
     assert done.candidates == pytest.approx((2, 2)) and done.share == pytest.approx(1)
 
 
@@ -70,4 +70,4 @@ def test_samplers_learn_what_a_training_takes_where_that_is_what_there_is(tmp_pa
         assert told and not any(told)
         return
     assert all(told) and {one for trial, one in zip(history, told) if trial.state.name == "COMPLETE"} == {EACH}
-    assert told == [full_seconds(trial) for trial in driver.trials.candidates() if trial.rungs]
+    assert told == [full_run_cpu_seconds(trial) for trial in driver.trials.candidates() if trial.rungs]

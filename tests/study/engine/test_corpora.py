@@ -18,15 +18,15 @@ from scalesearch.report.records import proxies_of
 from scalesearch.space import read_space
 from scalesearch.space.schema.cost_names import OWN_VOCABULARY
 from scalesearch.study.config.reader import read_study
-from scalesearch.study.config.sections import WarmSpec
+from scalesearch.study.config.sections import WarmStartSpec
 from scalesearch.study.engine import setup
 from scalesearch.study.engine.corpora import protocol_settings
 from scalesearch.study.engine.dry_run import dry_run
 from scalesearch.study.engine.run import launch
-from scalesearch.study.results.page.cost_ledgers import modules_of
-from scalesearch.study.results.page.facts import Facts
-from scalesearch.study.results.results import load
-from scalesearch.study.transfer.warm_start import choose
+from scalesearch.study.results.page.cost_breakdowns import module_costs
+from scalesearch.study.results.page.facts import PageFacts
+from scalesearch.study.results.results import load_results
+from scalesearch.study.transfer.warm_start import choose_warm_start
 from scalesearch.study.trials.trial import State
 from scalesearch.train.updates.averaging import read_weights
 from tests.corpora import write_text
@@ -84,39 +84,39 @@ def folder(tmp_path_factory):
 
 
 def test_each_trial_learns_from_the_text_in_its_own_vocabulary(folder):
-    results = load(folder / "found")
-    done = results.study.trials.having(State.COMPLETE)
+    results = load_results(folder / "found")
+    done = results.study.trials.with_state(State.COMPLETE)
     protocol = load_protocol(results.study.meta.protocol)
-    assert len(done) >= 3 and {52} < {trial.answers["vocab"] for trial in done} <= {52, *SIZES}
+    assert len(done) >= 3 and {52} < {trial.config["vocab"] for trial in done} <= {52, *SIZES}
     for trial in done:
         place, record = results.study.trial_folder(trial), results.study.record(trial)
-        vocab = trial.answers["vocab"]
+        vocab = trial.config["vocab"]
         assert (record["data"]["vocab"], record["data"]["hash"]) == (vocab, record["corpus"])
         assert Tokenizer.from_file(place / "tokenizer.model").vocab_size == vocab
         architecture = read_space(place / "architecture.yaml").single_architecture()
         assert (architecture.id, architecture.vocab) == (trial.architecture, vocab)
         bill = evaluate_cost(architecture.block, protocol.with_vocab(vocab))
-        assert {name: bill[name] for name in trial.costs} == trial.costs and modules_of(results.study, trial)
+        assert {name: bill[name] for name in trial.costs} == trial.costs and module_costs(results.study, trial)
         weights = read_weights(place / "model.safetensors")
         assert sum(weight.numel() for weight in weights.values()) == trial.costs["params.total"]
         assert trial.values["loss_per_char"] == record["metrics"]["valid_loss_per_char"]
 
 
 def test_rungs_and_curves_compare_losses_per_character(folder):
-    results = load(folder / "found")
+    results = load_results(folder / "found")
     paused = [trial for trial in results.study.trials if trial.rungs]
     for trial in paused:
         for at, rung in enumerate(trial.rungs):
             left = json.loads((results.study.trial_folder(trial) / f"rung-{at}.json").read_text())["metrics"]
             assert rung.loss == left["valid_loss_per_char"] != left["valid_loss"]
-    assert paused and Facts(results).loss == "valid_loss_per_char"
-    facts = Facts(results)
-    for trial in results.study.trials.having(State.COMPLETE):
+    assert paused and PageFacts(results).loss == "valid_loss_per_char"
+    facts = PageFacts(results)
+    for trial in results.study.trials.with_state(State.COMPLETE):
         curve = results.study.record(trial)["curve"]
         assert [loss for _, loss in facts.curves[facts.loss][trial.number]] == [
             point["valid_loss_per_char"] for point in curve]
     assert not facts.curves["train_loss"]
-    record = results.study.record(paused[0]) or {"answers": paused[0].answers, "rungs": None, "curve": [
+    record = results.study.record(paused[0]) or {"answers": paused[0].config, "rungs": None, "curve": [
         {"valid_loss": 1, "valid_loss_per_char": 2}, {}]}
     assert proxies_of({**record, "rungs": None, "curve": [{"valid_loss": 1, "valid_loss_per_char": 2}, {}]}) == {
         "proxy.first_loss": 2}
@@ -125,7 +125,7 @@ def test_rungs_and_curves_compare_losses_per_character(folder):
 def test_lengths_are_the_rounded_means_of_what_a_model_reads(folder, monkeypatch):
     monkeypatch.chdir(folder)
     spec = read(STUDY)
-    corpora, found = setup.load_data(spec), load(Path("found")).study.meta.protocol
+    corpora, found = setup.load_data(spec), load_results(Path("found")).study.meta.protocol
     assert found["vocab"] == OWN_VOCABULARY and list(found["lengths"]) == ["48", "52", "60"]
     for size, pair in found["lengths"].items():
         train = corpora.by_vocab[int(size)].train
@@ -143,13 +143,13 @@ def test_lengths_are_the_rounded_means_of_what_a_model_reads(folder, monkeypatch
 def test_a_warm_start_counts_trials_of_the_same_text_and_vocabulary(folder, monkeypatch):
     monkeypatch.chdir(folder)
     spec = read(STUDY.replace("48 | 60", "44 | 48 | 60"))
-    plan = setup.set_up(spec, setup.load_data(spec), None).plan
-    warm = choose(WarmSpec(("found",)), plan, 5)
-    known = [trial for trial in load(Path("found")).study.trials.having(State.COMPLETE) if trial.answers["vocab"] != 52]
-    assert {trial.architecture for trial in warm.imported} == {trial.architecture for trial in known} and not warm.first
+    plan = setup.prepare_study(spec, setup.load_data(spec), None).plan
+    warm = choose_warm_start(WarmStartSpec(("found",)), plan, 5)
+    known = [trial for trial in load_results(Path("found")).study.trials.with_state(State.COMPLETE) if trial.config["vocab"] != 52]
+    assert {trial.architecture for trial in warm.imported} == {trial.architecture for trial in known} and not warm.enqueued
     spec = read(STUDY.replace("test: test }", "test: test, lowercase: yes }"))
-    plan = setup.set_up(spec, setup.load_data(spec), None).plan
-    assert not choose(WarmSpec(("found",)), plan, 5).imported
+    plan = setup.prepare_study(spec, setup.load_data(spec), None).plan
+    assert not choose_warm_start(WarmStartSpec(("found",)), plan, 5).imported
 
 
 @pytest.mark.parametrize(("old", "new", "code", "line"), [

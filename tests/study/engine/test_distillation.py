@@ -11,15 +11,15 @@ from rich.console import Console
 from scalesearch.errors import UserError
 from scalesearch.study.config.reader import read_study
 from scalesearch.study.config.sections import TeacherSpec
-from scalesearch.study.engine.distillation import find_teacher, share
+from scalesearch.study.engine.distillation import find_teacher, report_share
 from scalesearch.study.engine.driver import Driver
 from scalesearch.study.engine.dry_run import DryRun, dry_run
 from scalesearch.study.engine.run import launch
 from scalesearch.study.engine.setup import load_data, make_evaluator
-from scalesearch.study.executors.worker import Report
+from scalesearch.study.executors.worker import ProgressReport
 from scalesearch.study.monitor.running import running_teacher
-from scalesearch.study.results.results import load
-from scalesearch.study.trials.evaluator import Feasibility
+from scalesearch.study.results.results import load_results
+from scalesearch.study.trials.evaluator import FeasibilityEstimate
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import State, Trial
 from tests.corpora import write_text
@@ -90,8 +90,8 @@ def test_an_open_architecture_is_refused_by_a_dry_run(tmp_path):
 
 
 def test_how_far_it_is():
-    assert share(Report()) == 0 and share(Report("update", share=0.25)) == 0.25
-    assert share(Report("decode", done=30, of=40)) == 0.75
+    assert report_share(ProgressReport()) == 0 and report_share(ProgressReport("update", share=0.25)) == 0.25
+    assert report_share(ProgressReport("decode", done=30, total=40)) == 0.75
 
 
 def run(folder, *sets, resume=False, text=TAUGHT, out="found", fork=None):
@@ -180,7 +180,7 @@ def test_every_candidate_learned_from_the_one_teacher(folder):
 
 
 def test_the_report_says_who_taught(folder):
-    results, teacher = load(folder / "found"), records(folder)[0]["teacher"]
+    results, teacher = load_results(folder / "found"), records(folder)[0]["teacher"]
     assert results.teacher == teacher
     start = f"Teacher: {teacher['architecture']}, {teacher['params']:,} params, BLEU {teacher['bleu']['valid']:.1f} on"
     assert [line for line in results.notes() if line.startswith(start)]
@@ -210,7 +210,7 @@ def test_a_dry_run_says_who_will_teach(tmp_path, monkeypatch):
     corpora = load_data(spec)
     teacher = find_teacher(spec, corpora.first)
     chained = Trial(0, State.INFEASIBLE, costs={"params.total": 1, "macs.total": 2, "macs.once": 4321})
-    found = DryRun(spec, make_evaluator(spec, corpora), (chained,), 1, Feasibility(1, 1, {}, {}), teacher)
+    found = DryRun(spec, make_evaluator(spec, corpora), (chained,), 1, FeasibilityEstimate(1, 1, {}, {}), teacher)
     said = io.StringIO()
     found.show(Console(file=said, width=400))
     assert "trained once: 60 steps" in said.getvalue() and "macs.once 4,321" in said.getvalue()

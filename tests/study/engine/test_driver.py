@@ -10,7 +10,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
 from scalesearch.samplers.candidate_sampler import SpaceExhaustedError
-from scalesearch.study.config.rows import Reference
+from scalesearch.study.config.fixed_architectures import FixedArchitecture
 from scalesearch.study.trials.callback import Callback
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State
@@ -30,7 +30,7 @@ def test_trains_as_many_as_asked_each_once_and_none_over_budget(tmp_path, kind):
     driver = make_driver(tmp_path, make_plan(12), kind=kind)
     assert driver.run() == "12 candidates trained"
     trials = StudyDir(tmp_path).load().trials
-    done = trials.having(State.COMPLETE)
+    done = trials.with_state(State.COMPLETE)
     assert len(done) == 12 and len({trial.architecture for trial in done}) == 12
     assert all(trial.costs["params.total"] <= 6000 for trial in done)
     assert trained(tmp_path) == Counter(trial.folder for trial in done)
@@ -87,7 +87,7 @@ def test_a_small_space_ends_with_the_reason(tmp_path):
     driver = make_driver(tmp_path, make_plan(50, most=200, max_proposals=150))
     reason = driver.run()
     assert reason.startswith("nothing new in 150 proposals")
-    ids = {trial.architecture for trial in driver.trials.having(State.COMPLETE)}
+    ids = {trial.architecture for trial in driver.trials.with_state(State.COMPLETE)}
     reachable = [architecture_of({"width": w, "depth": d, "kind": k}) for w in (8,) for d in (1, 2)
                  for k in ("plain", "gated")]
     assert ids == {found.id for found in reachable}
@@ -109,7 +109,7 @@ def test_a_list_that_ends_is_said_to_and_not_to_repeat_itself(tmp_path):
 def test_the_record_holds_what_makes_a_number_credible(tmp_path):
     driver = make_driver(tmp_path, make_plan(2, shared={"study_seed": 7, "protocol": {"name": "forward"}}))
     driver.run()
-    trial = driver.trials.having(State.COMPLETE)[0]
+    trial = driver.trials.with_state(State.COMPLETE)[0]
     record = driver.study.record(trial)
     assert record["architecture"] == trial.architecture and record["seed"] == 7
     assert record["values"]["bleu"] == pytest.approx(score(record["answers"]))
@@ -121,12 +121,12 @@ def test_the_record_holds_what_makes_a_number_credible(tmp_path):
 def test_a_broken_worker_is_tried_again_and_a_lost_one_recorded(tmp_path):
     driver = make_driver(tmp_path / "heals", make_plan(2, attempts=3), work=breaking_work)
     assert driver.run() == "2 candidates trained"
-    assert {trial.crashes for trial in driver.trials.having(State.COMPLETE)} == {2}
+    assert {trial.crashes for trial in driver.trials.with_state(State.COMPLETE)} == {2}
 
     driver = make_driver(tmp_path / "fails", make_plan(4, attempts=2), work=breaking_work)
     with refuses("too-many-failed", "RuntimeError: the worker broke"):
         driver.run()
-    lost = driver.trials.having(State.FAILED)
+    lost = driver.trials.with_state(State.FAILED)
     assert driver.study.record(lost[0])["reason"] == "RuntimeError: the worker broke"
     assert {trial.state.name for trial in driver.search.study.trials} <= {"FAIL", "PRUNED"}
 
@@ -147,16 +147,16 @@ def test_references_come_first_are_labelled_and_may_come_from_elsewhere(tmp_path
     inside = {"width": 16, "depth": 2, "kind": "plain"}
     large = {"width": 64, "depth": 4, "kind": "plain"}
     references = (
-        Reference("base", architecture_of(inside), inside),
-        Reference("same", architecture_of(inside), inside),
-        Reference("large", architecture_of(large), large),
-        Reference("foreign", architecture_of({"width": 9, "depth": 3, "kind": "plain"})),
+        FixedArchitecture("base", architecture_of(inside), inside),
+        FixedArchitecture("same", architecture_of(inside), inside),
+        FixedArchitecture("large", architecture_of(large), large),
+        FixedArchitecture("foreign", architecture_of({"width": 9, "depth": 3, "kind": "plain"})),
     )
     driver = make_driver(tmp_path, make_plan(4, references=references))
     driver.run()
     base, same, large, foreign, *others = driver.trials
     assert [base.label, same.state, foreign.label] == ["base", State.DUPLICATE, "foreign"]
-    assert large.state == State.COMPLETE and not large.feasible and not foreign.in_space
+    assert large.state == State.COMPLETE and not large.feasible and not foreign.is_in_space
     assert sum(trial.state == State.COMPLETE for trial in others) == 4
     numbers = [trial.user_attrs["trial"] for trial in driver.search.study.trials]
     assert numbers == [0, 1, 2] + [trial.number for trial in others]
@@ -170,7 +170,7 @@ def test_references_come_first_are_labelled_and_may_come_from_elsewhere(tmp_path
 @pytest.mark.parametrize("trials", [0, 2])
 def test_references_are_known_by_their_names_not_by_their_number(tmp_path, trials):
     """One that stands in another's place is trained, in a study of rows or once the compute is spent."""
-    made = {name: Reference(name, architecture_of(answers), answers) for name, answers in (
+    made = {name: FixedArchitecture(name, architecture_of(answers), answers) for name, answers in (
         (name, {"width": 8 * at, "depth": 1, "kind": "plain"}) for at, name in enumerate("abc", 1))}
     for names in ("ab", "ac"):
         driver = make_driver(tmp_path, make_plan(trials, references=tuple(made[name] for name in names)))
@@ -198,7 +198,7 @@ def test_what_is_announced_is_already_on_disk(tmp_path):
 def test_training_starts_only_after_the_proposal_is_logged(tmp_path):
     def work(folder):
         there = StudyDir(tmp_path).load().trials
-        assert folder.rsplit("/", 1)[1] in {trial.folder for trial in there.having(State.PENDING) if trial.attempts}
+        assert folder.rsplit("/", 1)[1] in {trial.folder for trial in there.with_state(State.PENDING) if trial.attempts}
         fake_work(folder)
 
     assert make_driver(tmp_path, make_plan(4), work=work).run() == "4 candidates trained"
@@ -212,7 +212,7 @@ def test_any_optuna_storage_will_do(tmp_path):
     assert optuna.load_study(study_name="fake", storage=url).best_trials
     assert not (tmp_path / "one" / "optuna.journal").exists()
     make_driver(tmp_path / "one", make_plan(6), storage=url).run()
-    assert len(StudyDir(tmp_path / "one").load().trials.having(State.COMPLETE)) == 6
+    assert len(StudyDir(tmp_path / "one").load().trials.with_state(State.COMPLETE)) == 6
 
 
 def test_an_unreachable_storage_is_named_without_its_password(tmp_path):

@@ -2,12 +2,12 @@
 
 import pytest
 
-from scalesearch.study.config.rows import Reference
+from scalesearch.study.config.fixed_architectures import FixedArchitecture
 from scalesearch.study.engine.dry_run import first_proposals
 from scalesearch.study.trials.trial import State
 from tests.study.fakes import architecture_of, make_driver, make_plan, make_sampler_of
 
-NAMED = Reference("named", architecture_of({"width": 24, "depth": 2, "kind": "plain"}), None)
+NAMED = FixedArchitecture("named", architecture_of({"width": 24, "depth": 2, "kind": "plain"}), None)
 
 
 @pytest.mark.parametrize("kind", ["bayes", "local", "tpe", "random"])

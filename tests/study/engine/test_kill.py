@@ -46,7 +46,7 @@ def test_a_study_killed_again_and_again_ends_as_the_uninterrupted_one(tmp_path):
         (t.params, t.state, t.values) for t in whole
     ]
     # Training may be cut short by a kill and started again, but never after its result was there.
-    done = mine.having(State.COMPLETE)
+    done = mine.with_state(State.COMPLETE)
     starts = trained(folder)
     assert set(starts) == {trial.folder for trial in done}
     assert sum(starts.values()) <= len(done) + 3

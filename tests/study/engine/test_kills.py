@@ -34,7 +34,7 @@ def state_of(trials):
 
 
 def front_of(trials):
-    done = trials.having(State.COMPLETE)
+    done = trials.with_state(State.COMPLETE)
     names = sorted(done[0].values)
     directions = ["max" if name == "bleu" else "min" for name in names]
     on = pareto_front([[trial.values[name] for name in names] for trial in done], directions)
@@ -59,7 +59,7 @@ def test_more_than_fifty_kills_lose_nothing_and_do_nothing_twice(tmp_path):
     trials = check(killed)
     assert sum(kill.backend in (RAY, CLUSTER) for kill in killed.kills) >= 50
     assert {kill.kind for kill in killed.kills} == {WORKER, DRIVER, RAYLET, CONTROL, NODE, ALL, *STOPPED}
-    assert len(trials.having(State.COMPLETE)) > 10 and any(len(t.rungs) == kills.RUNGS.n_pauses for t in trials)
+    assert len(trials.with_state(State.COMPLETE)) > 10 and any(len(t.rungs) == kills.RUNGS.n_pauses for t in trials)
 
 
 @pytest.mark.slow
@@ -78,7 +78,7 @@ def test_killed_with_two_workers_the_front_is_the_uninterrupted_one(tmp_path):
     killed.run()
     mine, other = check(killed), whole(tmp_path / "whole", 14, 0.0, "random")
     assert front_of(mine) == front_of(other)
-    mine, other = ({t.architecture for t in trials.having(State.COMPLETE)} for trials in (mine, other))
+    mine, other = ({t.architecture for t in trials.with_state(State.COMPLETE)} for trials in (mine, other))
     assert mine == other
 
 

@@ -15,10 +15,10 @@ from scalesearch.report.table import frame
 from scalesearch.space.binding.config_reader import ConfigReader
 from scalesearch.space.syntax.diagnostics import SourceText
 from scalesearch.space.syntax.yaml_reader import parse_yaml
-from scalesearch.study.executors.worker import finish
-from scalesearch.study.replicates.allocation import Order
-from scalesearch.study.replicates.summary import candidates_of
-from scalesearch.study.results.results import load, results_of
+from scalesearch.study.executors.worker import finish_job
+from scalesearch.study.replicates.allocation import FrontOrder
+from scalesearch.study.replicates.summary import front_candidates
+from scalesearch.study.results.results import load_results, make_results
 from scalesearch.study.trials.evaluator import Evaluator
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State, Trial
@@ -38,7 +38,7 @@ def asking():
     evaluator = Evaluator(FakeSpace(), find_protocol("forward", 10, 10, 100), (limit(),), space)
     recipe = space.base_recipe.to_json()
     return make_plan(12, evaluator=evaluator, job={"threads": 1, "recipe": recipe},
-                     shared={**META.shared, "recipe": recipe})
+                     shared={**META.record_fields, "recipe": recipe})
 
 
 def by_recipe(folder, job):
@@ -49,7 +49,7 @@ def by_recipe(folder, job):
 
 
 def work(folder):
-    finish(Path(folder), by_recipe)
+    finish_job(Path(folder), by_recipe)
 
 
 @pytest.mark.parametrize("kind", ["bayes", "local", "random", "tpe", "nsga2"])
@@ -57,14 +57,14 @@ def test_architecture_and_recipe_are_proposed_together_and_never_twice(tmp_path,
     plan = asking()
     driver = make_driver(tmp_path / "study", plan, work, kind)
     driver.run()
-    trained = driver.trials.having(State.COMPLETE)
+    trained = driver.trials.with_state(State.COMPLETE)
     assert len(trained) == 12 and len({trial.identity for trial in trained}) == 12
     for trial in trained:
         assert set(trial.params) >= {"width", "recipe.lr.base", "recipe.dropout"}
         assert trial.tuned == {"lr.base": trial.params["recipe.lr.base"], "dropout": trial.params["recipe.dropout"]}
         job = json.loads((driver.study.trial_folder(trial) / "job.json").read_text())
         assert job["recipe"] == driver.study.record(trial)["recipe"] == override_keys(plan.job["recipe"], trial.tuned)
-        assert trial.architecture == plan.evaluator.space.architecture(trial.answers).id
+        assert trial.architecture == plan.evaluator.space.architecture(trial.config).id
     copies = exported(driver).get_trials(deepcopy=False)
     assert [dict(one.params) for one in copies if one.params] == [dict(one.params) for one in driver.trials]
 
@@ -75,10 +75,10 @@ def test_an_architecture_may_have_several_trainings_and_the_front_shows_it_once(
         key: getattr(driver.plan, key) for key in ("evaluator", "job", "shared")})
     driver.run()
     trainings = defaultdict(list)
-    for trial in driver.trials.having(State.COMPLETE):
+    for trial in driver.trials.with_state(State.COMPLETE):
         trainings[trial.architecture].append(trial)
     assert max(map(len, trainings.values())) > 1
-    results = results_of(driver.study)
+    results = make_results(driver.study)
     assert results.front["id"].is_unique
     for _, row in results.front.iterrows():
         assert row["bleu"] == max(trial.values["bleu"] for trial in trainings[row["id"]])
@@ -115,7 +115,7 @@ TRAININGS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers
 @settings(max_examples=60, deadline=None)
 def test_the_front_has_each_architecture_at_most_once_and_with_its_best_recipe(trainings):
     sizes = {0: 100, 1: 200, 2: 200, 3: 300, 4: 400}
-    made = [Trial(number, State.COMPLETE, architecture=f"a{one}", tuned={"lr.base": recipe},
+    made = [Trial(number, State.COMPLETE, architecture=f"a{one}", recipe_params={"lr.base": recipe},
                   costs={"params.total": sizes[one]}, values={"bleu": bleu, "params.total": sizes[one]})
             for number, (one, recipe, bleu) in enumerate(trainings)]
     best = {one: max(bleu for other, _, bleu in trainings if other == one) for one, _, _ in trainings}
@@ -127,7 +127,7 @@ def test_the_front_has_each_architecture_at_most_once_and_with_its_best_recipe(t
         def replicates(self):
             return []
 
-    order = Order(candidates_of(Fixed(made), OBJECTIVES), OBJECTIVES, META.seeds)
+    order = FrontOrder(front_candidates(Fixed(made), OBJECTIVES), OBJECTIVES, META.seeds)
     table = frame([{**one.to_json(), "metrics": {"bleu": one.values["bleu"]}} for one in made], META.directions)
     for members in (list(order.front), list(table.loc[table["front"], "trial"])):
         shown = [made[number] for number in members]
@@ -163,7 +163,7 @@ def quick(folder):
         loss = 1 + abs(job["recipe"]["lr"]["base"] - 2e-3) * 100 + job["seed"] / 1000
         return {"state": "complete", "seconds": 1.0, "metrics": {"loss": loss, "bleu": 9 - loss, "split": "valid"}}
 
-    finish(Path(folder), run)
+    finish_job(Path(folder), run)
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +192,7 @@ def call(tmp_path, monkeypatch, capsys, cache):
 
 
 def trained(folder):
-    return StudyDir(Path(folder)).load().trials.having(State.COMPLETE)
+    return StudyDir(Path(folder)).load().trials.with_state(State.COMPLETE)
 
 
 def test_a_study_file_asks_of_its_recipe_and_every_view_says_the_answer(call):
@@ -206,7 +206,7 @@ def test_a_study_file_asks_of_its_recipe_and_every_view_says_the_answer(call):
     again = [trial for trial in trials if trial.origin == Origin.REPLICATE]
     firsts = {trial.number: trial for trial in trials}
     assert again and all(one.tuned == firsts[one.of].tuned for one in again)
-    results = load(Path("old"))
+    results = load_results(Path("old"))
     for trial in trials:
         assert results.study.record(trial)["recipe"]["lr"]["base"] == trial.tuned["lr.base"]
     front = json.loads(call("front", "old", "--json"))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalesearch.study.config.rows import Reference
+from scalesearch.study.config.fixed_architectures import FixedArchitecture
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.executors.worker import rung_file
 from scalesearch.study.trials.study_dir import StudyDir
@@ -18,8 +18,8 @@ from tests.study.engine.test_promotion import RUNGS, passages, work
 from tests.study.fakes import architecture_of, make_driver, make_plan
 
 INSIDE, OUTSIDE = ({"width": 16, "depth": 2, "kind": "plain"}, {"width": 9, "depth": 3, "kind": "plain"})
-PLAN = make_plan(4, most=3000, rungs=RUNGS, seeds=Seeds(most=2, trials=2), references=(
-    Reference("inside", architecture_of(INSIDE), INSIDE), Reference("outside", architecture_of(OUTSIDE))))
+PLAN = make_plan(4, most=3000, rungs=RUNGS, seeds=Seeds(max_per_candidate=2, extra_runs=2), references=(
+    FixedArchitecture("inside", architecture_of(INSIDE), INSIDE), FixedArchitecture("outside", architecture_of(OUTSIDE))))
 
 
 def driver_of(folder):
@@ -28,7 +28,7 @@ def driver_of(folder):
 
 def outcome(folder):
     """All that a study has found; attempts and times are what an interruption may change."""
-    return [replace(trial, attempts=0, crashes=0, wall_seconds=None, ended=None)
+    return [replace(trial, attempts=0, crashes=0, wall_seconds=None, ended_at=None)
             for trial in StudyDir(folder).load().trials]
 
 

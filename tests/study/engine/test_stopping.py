@@ -6,17 +6,17 @@ import pytest
 
 from scalesearch.samplers.bayes.hypervolume_forecast import HypervolumeForecast
 from scalesearch.samplers.candidate_sampler import CandidateSampler
-from scalesearch.study.config.rows import Reference
-from scalesearch.study.config.sections import Seeds, Stop
-from scalesearch.study.config.values import Amount
-from scalesearch.study.engine.stopping import Stopping
-from scalesearch.study.monitor.gain import FILE, describe_gain, read_gain
-from scalesearch.study.monitor.snapshot import Watch
+from scalesearch.study.config.fixed_architectures import FixedArchitecture
+from scalesearch.study.config.sections import Seeds, StopSpec
+from scalesearch.study.config.values import ComputeAmount
+from scalesearch.study.engine.stopping import EarlyStopping
+from scalesearch.study.monitor.expected_gain import GAIN_FILE, describe_gain, read_gain
+from scalesearch.study.monitor.snapshot import StudyWatcher
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State
 from tests.study.fakes import architecture_of, make_driver, make_plan
 
-NEVER, SOON = Stop(1e-9), Stop(1e9)
+NEVER, SOON = StopSpec(1e-9), StopSpec(1e9)
 
 
 def run(folder, stop, trials=12, **changes):
@@ -25,7 +25,7 @@ def run(folder, stop, trials=12, **changes):
 
 
 def complete(folder):
-    return len(StudyDir(folder).load().trials.having(State.COMPLETE))
+    return len(StudyDir(folder).load().trials.with_state(State.COMPLETE))
 
 
 def test_it_ends_once_too_little_is_expected_and_says_so(tmp_path):
@@ -40,15 +40,15 @@ def test_it_goes_on_while_enough_is_expected_and_without_a_rule(tmp_path):
         _, ended = run(tmp_path / str(number), stop, 8)
         assert ended == "8 candidates trained"
         gain = read_gain(tmp_path / str(number))
-        assert gain.complete == 8 and gain.trainings == 10 and 0 <= gain.low <= gain.mean <= gain.high
+        assert gain.completed_trials == 8 and gain.full_runs == 10 and 0 <= gain.low <= gain.mean <= gain.high
 
 
 def test_whoever_looks_sees_what_is_expected(tmp_path):
     run(tmp_path, None, 6)
-    shown = Watch(tmp_path).look()
-    assert shown.gain == read_gain(tmp_path) and shown.to_json()["gain"]["complete"] == 6
-    (tmp_path / FILE).write_text("{}")
-    assert Watch(tmp_path).look().gain is None
+    shown = StudyWatcher(tmp_path).snapshot()
+    assert shown.expected_gain == read_gain(tmp_path) and shown.to_json()["gain"]["complete"] == 6
+    (tmp_path / GAIN_FILE).write_text("{}")
+    assert StudyWatcher(tmp_path).snapshot().expected_gain is None
 
 
 def test_a_restart_decides_the_same_and_goes_on_without_the_rule(tmp_path):
@@ -59,19 +59,19 @@ def test_a_restart_decides_the_same_and_goes_on_without_the_rule(tmp_path):
 
 
 def test_seeds_that_follow_do_not_take_the_decision_back(tmp_path):
-    plan = {"seeds": Seeds(most=2, trials=2)}
+    plan = {"seeds": Seeds(max_per_candidate=2, extra_runs=2)}
     run(tmp_path, SOON, **plan)
     there = complete(tmp_path)
     trials = StudyDir(tmp_path).load().trials
     assert trials.replicates()
-    for stop in (SOON, Stop(1e10)):
+    for stop in (SOON, StopSpec(1e10)):
         driver = make_driver(tmp_path, make_plan(12, stop=stop, **plan), kind="bayes")
         assert driver.run().startswith("stopped") and complete(tmp_path) == there
-    assert all(one.origin != Origin.SAMPLER for one in StudyDir(tmp_path).load().trials.having(State.PENDING))
+    assert all(one.origin != Origin.SAMPLER for one in StudyDir(tmp_path).load().trials.with_state(State.PENDING))
 
 
 def test_a_smaller_gain_goes_on_and_so_does_a_search_that_had_not_stopped(tmp_path):
-    plan = {"seeds": Seeds(most=2, trials=2)}
+    plan = {"seeds": Seeds(max_per_candidate=2, extra_runs=2)}
     run(tmp_path / "stopped", SOON, **plan)
     assert run(tmp_path / "stopped", NEVER, **plan)[1].startswith("12 candidates trained")
     assert run(tmp_path / "whole", NEVER, 6, **plan)[1].startswith("6 candidates trained")
@@ -80,20 +80,20 @@ def test_a_smaller_gain_goes_on_and_so_does_a_search_that_had_not_stopped(tmp_pa
 
 
 def test_a_reference_that_is_added_to_a_search_that_has_stopped_is_trained(tmp_path):
-    plan = {"seeds": Seeds(most=2, trials=2)}
+    plan = {"seeds": Seeds(max_per_candidate=2, extra_runs=2)}
     run(tmp_path, SOON, **plan)
     late = {"width": 64, "depth": 4, "kind": "plain"}
-    _, ended = run(tmp_path, SOON, references=(Reference("late", architecture_of(late), late),), **plan)
-    (reference,) = StudyDir(tmp_path).load().trials.of(Origin.REFERENCE)
-    assert ended.startswith("stopped") and StudyDir(tmp_path).load().trials.outcome(reference).state == State.COMPLETE
+    _, ended = run(tmp_path, SOON, references=(FixedArchitecture("late", architecture_of(late), late),), **plan)
+    (reference,) = StudyDir(tmp_path).load().trials.with_origin(Origin.REFERENCE)
+    assert ended.startswith("stopped") and StudyDir(tmp_path).load().trials.resolve_duplicate(reference).state == State.COMPLETE
 
 
 @pytest.mark.parametrize(("within", "slots", "ahead"), [
-    (Amount(7), 1, 7), (Amount(seconds=60), 1, 6), (Amount(seconds=60), 4, 24), (Amount(seconds=1), 1, 1)])
+    (ComputeAmount(7), 1, 7), (ComputeAmount(seconds=60), 1, 6), (ComputeAmount(seconds=60), 4, 24), (ComputeAmount(seconds=1), 1, 1)])
 def test_a_time_is_as_many_trainings_as_fit_into_it(tmp_path, within, slots, ahead):
     run(tmp_path, None, 5)
     study, asked = StudyDir(tmp_path).load(), []
-    for trial in study.trials.having(State.COMPLETE):
+    for trial in study.trials.with_state(State.COMPLETE):
         object.__setattr__(trial, "wall_seconds", 10.0)
 
     class Sampler(CandidateSampler):
@@ -101,7 +101,7 @@ def test_a_time_is_as_many_trainings_as_fit_into_it(tmp_path, within, slots, ahe
             asked.append(trainings)
             return HypervolumeForecast(trainings, 0.5, 0.4, 0.6)
 
-    assert not Stopping(study, Stop(0.2, within), Sampler(), slots).reason([])
-    assert Stopping(study, Stop(0.6, within), Sampler(), slots).reason([])
+    assert not EarlyStopping(study, StopSpec(0.2, within), Sampler(), slots).reason([])
+    assert EarlyStopping(study, StopSpec(0.6, within), Sampler(), slots).reason([])
     assert asked == [ahead, ahead]
-    assert json.loads((tmp_path / FILE).read_text())["trainings"] == ahead
+    assert json.loads((tmp_path / GAIN_FILE).read_text())["trainings"] == ahead

@@ -10,8 +10,8 @@ import optuna
 import pytest
 
 from scalesearch.study.config.sections import Resources
-from scalesearch.study.executors.base import Done, Job
-from scalesearch.study.executors.shared_fs import sight
+from scalesearch.study.executors.base import JobDone, TrainingJob
+from scalesearch.study.executors.shared_fs import machine_fingerprint
 from scalesearch.study.trials.callback import Callback
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import State
@@ -61,7 +61,7 @@ def make_runner(cluster):
 def job(tmp_path, number):
     folder = tmp_path / str(number)
     folder.mkdir()
-    return Job(number, folder, 1)
+    return TrainingJob(number, folder, 1)
 
 
 def stamped(folder):
@@ -86,7 +86,7 @@ def test_nodes_differ_and_a_worker_goes_where_it_fits(make_runner, tmp_path):
     runner = make_runner(stamped, workers=3, custom={"rare": 0.5})
     assert runner.describe().endswith("1 CPU each; 2 at a time have room now")
     jobs = [job(tmp_path, number) for number in range(3)]
-    assert all(isinstance(end, Done) for end in ends(runner, jobs).values())
+    assert all(isinstance(end, JobDone) for end in ends(runner, jobs).values())
     assert len({note["node"] for note in notes(jobs)}) == 1
     with refuses("too-few-resources", "1 CPU, 0 GPU and 2 rare", "1 rare", key="resources"):
         make_runner(stamped, custom={"rare": 2})
@@ -107,12 +107,12 @@ def test_all_nodes_are_held_against_this_machine_before_anything_starts(make_run
     runner = make_runner(stamped, cpus_per_trial=2)
     (tmp_path / "study.json").write_text('{"id": "1"}')
     data = {"builtin": "grammar", "pairs": 300, "vocab": 300}
-    runner.check(lambda: sight(str(tmp_path), data))
+    runner.check(lambda: machine_fingerprint(str(tmp_path), data))
     monkeypatch.setenv("ONLY_HERE", "yes")
     nowhere = str(tmp_path / "nowhere")
 
     def look():
-        return sight(str(tmp_path) if "ONLY_HERE" in os.environ else nowhere, data) | {"folder": "it is there"}
+        return machine_fingerprint(str(tmp_path) if "ONLY_HERE" in os.environ else nowhere, data) | {"folder": "it is there"}
 
     def fail():
         if "ONLY_HERE" not in os.environ:
@@ -136,7 +136,7 @@ def test_a_worker_that_does_not_see_the_folder_ends_the_study_with_the_reason_an
     with refuses("not-shared", "job.json"):
         make_driver(folder, make_plan(3), runner=make_runner(elsewhere, workers=1)).run()
     trials = StudyDir(folder).load().trials
-    waiting, = trials.having(State.PENDING)
+    waiting, = trials.with_state(State.PENDING)
     assert (waiting.attempts, waiting.crashes) == (1, 0) and not (tmp_path / "not-shared").exists()
     assert make_driver(folder, make_plan(3), work=fake_work).run() == "3 candidates trained"
 
@@ -184,7 +184,7 @@ def test_a_node_that_joins_is_used_and_what_a_leaving_one_trained_goes_on_elsewh
     assert "1 at a time have room now" in runner.describe()
     driver = make_driver(folder, make_plan(5), runner=runner, view=view)
     assert driver.run() == "5 candidates trained"
-    done = driver.trials.having(State.COMPLETE)
+    done = driver.trials.with_state(State.COMPLETE)
     nodes = {trial.number: (driver.study.trial_folder(trial) / "nodes").read_text().split() for trial in done}
     moved, = (number for number, found in nodes.items() if leaving.node_id in found)
     assert nodes.pop(moved) == [leaving.node_id, view.joined.node_id]

@@ -9,7 +9,7 @@ import pytest
 
 from scalesearch.errors import UserError
 from scalesearch.study.config.sections import Resources
-from scalesearch.study.executors.base import Crashed, Done, Job
+from scalesearch.study.executors.base import JobCrashed, JobDone, TrainingJob
 from scalesearch.study.executors.local import InProcessRunner
 from scalesearch.study.trials.trial import State
 from tests.errors import refuses
@@ -20,7 +20,7 @@ def job(tmp_path, number, what="work"):
     folder = tmp_path / f"{number}-{what}"
     folder.mkdir()
     (folder / "what").write_text(what)
-    return Job(number, folder, 1)
+    return TrainingJob(number, folder, 1)
 
 
 def work(folder):
@@ -56,10 +56,10 @@ def hold_to_the_contract(runner, tmp_path, crashes):
     assert sorted(events) == list(range(len(kinds)))
     for number, what in enumerate(kinds):
         event = events[number]
-        assert isinstance(event, Done if what == "work" else Crashed), (what, event)
+        assert isinstance(event, JobDone if what == "work" else JobCrashed), (what, event)
         assert (event.job.folder / "result.json").exists() == (what == "work")
-    assert events[1].reason.startswith("RuntimeError: it broke") and events[1].again
-    assert events[3].reason.endswith("this can never work") and not events[3].again
+    assert events[1].reason.startswith("RuntimeError: it broke") and events[1].can_retry
+    assert events[3].reason.endswith("this can never work") and not events[3].can_retry
     assert runner.poll(5.0) == []
 
 
@@ -85,12 +85,12 @@ def test_an_interrupt_goes_through_the_in_process_runner(tmp_path):
 @pytest.mark.parametrize("gpus", [0.0, 0.5, 1.0])
 def test_gpus_are_hidden_from_workers_that_have_none_alone(reserves, gpus):
     """A task that reserves for its processes has no GPU itself, and they inherit its environment."""
-    from scalesearch.study.executors.ray import Need, RayRunner
+    from scalesearch.study.executors.ray import RayRunner, ResourceRequest
 
     runner = object.__new__(RayRunner)
-    runner._resources, runner._reserves = Resources(gpus_per_trial=gpus), reserves
-    runner._need = Need.of(runner._resources, reserves)
-    options = runner._remote(fake_work)._default_options
+    runner._resources, runner._work_reserves_resources = Resources(gpus_per_trial=gpus), reserves
+    runner._request = ResourceRequest.of(runner._resources, reserves)
+    options = runner._remote_task(fake_work)._default_options
     assert options["num_gpus"] == (0.0 if reserves else gpus)
     assert ("CUDA_VISIBLE_DEVICES" in options["runtime_env"]["env_vars"]) == (gpus == 0)
 
@@ -106,10 +106,10 @@ def test_the_contract_under_ray_and_a_study_with_two_workers(tmp_path):
     hold_to_the_contract(runner, tmp_path, ["die"])
     assert ends(runner, [job(tmp_path, 50, "environment")])[50]
     assert (tmp_path / "50-environment" / "seen").read_text() == f"['1', '', {os.nice(0)}]"
-    runner._task = runner._remote(fake_work)
+    runner._task = runner._remote_task(fake_work)
     driver = make_driver(tmp_path / "study", make_plan(4), runner=runner)
     assert driver.run() == "4 candidates trained"
-    done = driver.trials.having(State.COMPLETE)
+    done = driver.trials.with_state(State.COMPLETE)
     pids = [(driver.study.trial_folder(trial) / "trained").read_text() for trial in done]
     assert len(set(pids)) == 4 and str(os.getpid()) not in "".join(pids).split()
 
@@ -130,13 +130,13 @@ def test_how_many_workers_the_nodes_have_room_for(monkeypatch, need, room):
     nodes = [{"CPU": 4.0, "GPU": 1.0}, {"CPU": 2.0, "rare": 3.0}, {"CPU": 99.0}]
     listing = [{"Alive": number < 2, "Resources": node} for number, node in enumerate(nodes)]
     monkeypatch.setattr(ray_cluster.ray, "nodes", lambda: listing)
-    params = ray_cluster.Need(*need)
-    assert params.room() == room
+    params = ray_cluster.ResourceRequest(*need)
+    assert params.worker_capacity() == room
     if room == 0:
         with refuses("too-few-resources", "4 CPU, 1 GPU; 2 CPU, 0 GPU", key="resources"):
-            ray_cluster.refuse_the_impossible(params)
+            ray_cluster.check_resources(params)
     else:
-        ray_cluster.refuse_the_impossible(params)
+        ray_cluster.check_resources(params)
 
 
 def test_a_cluster_that_does_not_answer_is_named_at_once(monkeypatch):

@@ -10,8 +10,8 @@ import time
 import pytest
 
 from scalesearch.study.executors import lease
-from scalesearch.study.executors.base import FAULT, LOST, Job, raised
-from scalesearch.study.executors.worker import Progress, finish
+from scalesearch.study.executors.base import CRASH_FAULT, CRASH_LOST, TrainingJob, crash_of_error
+from scalesearch.study.executors.worker import ProgressFile, finish_job
 from tests.study.fakes import fake_result
 
 
@@ -29,7 +29,7 @@ class Clock:
         self.time, self.beat = 0.0, beat
 
     def timing(self):
-        return lease.Timing(now=lambda: self.time, sleep=self.sleep)
+        return lease.HeartbeatTiming(now=lambda: self.time, sleep=self.sleep)
 
     def sleep(self, seconds):
         self.time += seconds
@@ -38,92 +38,92 @@ class Clock:
 
 def foreign(folder):
     """A lease of another machine."""
-    (folder / lease.FILE).write_text(json.dumps({"host": "far", "machine": "other", "process": 7}))
+    (folder / lease.LEASE_FILE).write_text(json.dumps({"host": "far", "machine": "other", "process": 7}))
 
 
 def test_the_holder_says_who_it_is_and_that_it_lives(folder):
     seen = []
 
     def work(place, job):
-        first = (place / lease.FILE).stat().st_mtime_ns
-        while (place / lease.FILE).stat().st_mtime_ns <= first:
+        first = (place / lease.LEASE_FILE).stat().st_mtime_ns
+        while (place / lease.LEASE_FILE).stat().st_mtime_ns <= first:
             time.sleep(0.01)
-        seen.append(lease.read(place))
+        seen.append(lease.read_holder(place))
         return fake_result(place, job)
 
-    finish(folder, work, lease.Timing(renew=0.01))
+    finish_job(folder, work, lease.HeartbeatTiming(interval=0.01))
     owner, = seen
-    assert (owner.process, owner.attempt) == (os.getpid(), 2)
-    assert not (folder / lease.FILE).exists() and (folder / "result.json").exists()
+    assert (owner.pid, owner.attempt) == (os.getpid(), 2)
+    assert not (folder / lease.LEASE_FILE).exists() and (folder / "result.json").exists()
 
 
 def test_a_second_worker_leaves_the_candidate_to_the_first_and_that_is_no_fault(folder):
     hold = "import sys, filelock; l = filelock.FileLock(sys.argv[1]); l.acquire(); print(flush=True); sys.stdin.read()"
-    first = subprocess.Popen([sys.executable, "-c", hold, str(folder / lease.LOCK)], stdin=subprocess.PIPE,
+    first = subprocess.Popen([sys.executable, "-c", hold, str(folder / lease.LOCK_FILE)], stdin=subprocess.PIPE,
                              stdout=subprocess.PIPE)
     first.stdout.readline()
-    with pytest.raises(lease.Taken) as error:
-        finish(folder, fake_result, lease.Timing(held=0.0))
+    with pytest.raises(lease.LeaseHeldError) as error:
+        finish_job(folder, fake_result, lease.HeartbeatTiming(lock_timeout=0.0))
     assert not error.value.over and not pickle.loads(pickle.dumps(error.value)).over
-    assert raised(Job(3, folder, 2), error.value).kind == LOST and raised(Job(3, folder, 2), OSError()).kind == FAULT
+    assert crash_of_error(TrainingJob(3, folder, 2), error.value).cause == CRASH_LOST and crash_of_error(TrainingJob(3, folder, 2), OSError()).cause == CRASH_FAULT
     first.kill()
     first.communicate()
-    finish(folder, fake_result)
+    finish_job(folder, fake_result)
     assert (folder / "trained").read_text().split() == [str(os.getpid())]
 
 
 def test_a_dead_worker_of_this_machine_is_outlived_at_once_and_one_of_another_after_its_silence(folder):
-    dead = {**lease.Lease(folder).facts, "process": 1}
-    (folder / lease.FILE).write_text(json.dumps(dead))
+    dead = {**lease.Lease(folder).content, "process": 1}
+    (folder / lease.LEASE_FILE).write_text(json.dumps(dead))
     clock = Clock()
-    lease.outlive(folder, clock.timing())
+    lease.wait_for_other_machine(folder, clock.timing())
     assert clock.time == 0
     foreign(folder)
-    finish(folder, fake_result, clock.timing())
-    assert clock.time == lease.TIMING.silent and (folder / "result.json").exists()
+    finish_job(folder, fake_result, clock.timing())
+    assert clock.time == lease.HEARTBEAT_TIMING.timeout and (folder / "result.json").exists()
 
 
 def test_a_worker_of_another_machine_that_shows_signs_of_life_keeps_the_candidate(folder):
     foreign(folder)
-    clock = Clock(lambda: os.utime(folder / lease.FILE, (clock.time, clock.time)))
-    with pytest.raises(lease.Taken) as error:
-        finish(folder, fake_result, clock.timing())
+    clock = Clock(lambda: os.utime(folder / lease.LEASE_FILE, (clock.time, clock.time)))
+    with pytest.raises(lease.LeaseHeldError) as error:
+        finish_job(folder, fake_result, clock.timing())
     assert not error.value.over
-    assert clock.time == lease.TIMING.held and not (folder / "trained").exists()
+    assert clock.time == lease.HEARTBEAT_TIMING.lock_timeout and not (folder / "trained").exists()
 
 
 def test_a_worker_that_was_silent_too_long_stops_and_leaves_no_result(folder):
     def work(place, job):
-        report = Progress(place, every=0)
+        report = ProgressFile(place, every=0)
         report({"kind": "update", "step": 1})
         foreign(place)
         report({"kind": "update", "step": 2})
         raise AssertionError("it should have stopped")
 
-    with pytest.raises(lease.Taken) as error:
-        finish(folder, work)
+    with pytest.raises(lease.LeaseHeldError) as error:
+        finish_job(folder, work)
     assert error.value.over
     assert not (folder / "result.json").exists() and not (folder / "crash.txt").exists()
-    assert lease.read(folder).machine == "other" and json.loads((folder / "progress.json").read_text())["step"] == 1
+    assert lease.read_holder(folder).machine == "other" and json.loads((folder / "progress.json").read_text())["step"] == 1
 
 
 def test_what_killed_writers_left_is_swept_by_who_writes_alone(folder, made):
     for name in ("lease.json", "result.json", "checkpoint.pt", "job.json", "record.json"):
         (folder / f".{name}.abcdefgh").write_text("half")
-    finish(folder, fake_result)
-    assert {file.name for file in folder.glob(".*")} == {lease.LOCK, ".job.json.abcdefgh", ".record.json.abcdefgh"}
+    finish_job(folder, fake_result)
+    assert {file.name for file in folder.glob(".*")} == {lease.LOCK_FILE, ".job.json.abcdefgh", ".record.json.abcdefgh"}
     place = made.study.folder / "trials" / "0000-x"
     place.mkdir(parents=True)
     parts = [made.study.folder / ".study.json.abcdefgh", place / ".job.json.abcdefgh", place / ".result.json.abcdefgh",
              made.study.folder / ".report.html.abcdefgh"]
     for part in parts:
         part.write_text("half")
-    with made.study.owned():
+    with made.study.exclusive():
         assert [part.exists() for part in parts] == [False, False, True, True]
 
 
 def test_a_result_that_comes_after_another_took_over_is_not_written(folder):
-    with pytest.raises(lease.Taken) as error:
-        finish(folder, lambda place, job: foreign(place) or fake_result(place, job))
+    with pytest.raises(lease.LeaseHeldError) as error:
+        finish_job(folder, lambda place, job: foreign(place) or fake_result(place, job))
     assert error.value.over
     assert not (folder / "result.json").exists()

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from scalesearch.study.config.sections import Resources
-from scalesearch.study.executors.base import Done, Job
-from scalesearch.study.executors.factory import ray_train_is_there
+from scalesearch.study.executors.base import JobDone, TrainingJob
+from scalesearch.study.executors.factory import has_ray_train
 from scalesearch.study.executors.local import InProcessRunner
 from scalesearch.study.executors.worker import train_job
 from scalesearch.train import Recipe
@@ -19,17 +19,17 @@ RECIPE = {"steps": 6, "max_tokens": 200, "lr": 1e-3, "beam": 1, "dropout": 0.0, 
           "validate_every": 1}
 
 
-def make_job(corpus, folder: Path, processes: int) -> Job:  # noqa: F811 - the fixture
+def make_job(corpus, folder: Path, processes: int) -> TrainingJob:  # noqa: F811 - the fixture
     folder.mkdir()
     (folder / "architecture.yaml").write_text(tiny().to_yaml())
     recipe = Recipe.from_mapping(RECIPE).to_json()
     (folder / "job.json").write_text(json.dumps({
         "trial": processes, "data": corpus.spec.to_json(), "cache": str(corpus.folder.parent), "recipe": recipe,
         "seed": 1, "threads": 1, "processes": processes}))
-    return Job(processes, folder, 1)
+    return TrainingJob(processes, folder, 1)
 
 
-def losses(job: Job) -> list[float]:
+def losses(job: TrainingJob) -> list[float]:
     result = json.loads((job.folder / "result.json").read_text())
     assert (result["state"], result["processes"]) == ("complete", job.trial)
     return [point["valid_loss"] for point in result["curve"]]
@@ -38,12 +38,12 @@ def losses(job: Job) -> list[float]:
 def test_a_worker_starts_the_processes_that_its_job_names(corpus, tmp_path) -> None:  # noqa: F811
     one, two = (make_job(corpus, tmp_path / str(number), number) for number in (1, 2))
     found = ends(InProcessRunner(train_job), [one, two])
-    assert all(isinstance(event, Done) for event in found.values()), found
+    assert all(isinstance(event, JobDone) for event in found.values()), found
     assert losses(one) == pytest.approx(losses(two), rel=1e-6)
 
 
 @pytest.mark.ray
-@pytest.mark.skipif(not ray_train_is_there(), reason="Ray Train is not installed")
+@pytest.mark.skipif(not has_ray_train(), reason="Ray Train is not installed")
 def test_ray_train_runs_a_candidate_and_says_what_is_wrong(corpus, tmp_path) -> None:  # noqa: F811
     from scalesearch.study.executors.ray import RayRunner
     from scalesearch.study.executors.ray_ddp import RayTrainWork
@@ -54,10 +54,10 @@ def test_ray_train_runs_a_candidate_and_says_what_is_wrong(corpus, tmp_path) -> 
     halves = Resources(cpus_per_trial=0.5, processes_per_trial=2)
     runner = RayRunner(RayTrainWork(halves), 1, halves)
     try:
-        assert isinstance(ends(runner, [two])[2], Done)
+        assert isinstance(ends(runner, [two])[2], JobDone)
         assert losses(one) == pytest.approx(losses(two), rel=1e-6)
         failed = ends(runner, [bad])[2]
-        assert not failed.again and "leaves width open" in failed.reason
+        assert not failed.can_retry and "leaves width open" in failed.reason
     finally:
         runner.stop()
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from scalesearch.study.config.sections import Resources
-from scalesearch.study.executors.base import LOST, Crashed, Done, Job
+from scalesearch.study.executors.base import CRASH_LOST, JobCrashed, JobDone, TrainingJob
 from tests.errors import refuses
 from tests.study import slow_work
 
@@ -20,7 +20,7 @@ def make_job(folder, number, seconds):
     place.mkdir()
     (place / "architecture.yaml").write_text(json.dumps({"width": 8, "depth": 1, "kind": "plain"}))
     (place / "job.json").write_text(json.dumps({"trial": number, "sleep": seconds}))
-    return Job(number, place, 1)
+    return TrainingJob(number, place, 1)
 
 
 def started_here(name):
@@ -57,11 +57,11 @@ def test_a_raylet_and_a_control_service_that_die_are_noticed_and_started_again(t
             (victim,) = started_here(name)
             os.kill(victim, signal.SIGKILL)
             (event,) = first_event(runner)
-            assert isinstance(event, Crashed) and event.kind == LOST and event.again, event
+            assert isinstance(event, JobCrashed) and event.cause == CRASH_LOST and event.can_retry, event
             quick = make_job(tmp_path, number, 0)
             runner.submit(quick)
             (event,) = first_event(runner)
-            assert event == Done(quick)
+            assert event == JobDone(quick)
     finally:
         runner.stop()
     assert not started_here("raylet") and not started_here("gcs_server")
@@ -69,7 +69,7 @@ def test_a_raylet_and_a_control_service_that_die_are_noticed_and_started_again(t
 
 def test_a_node_that_registers_late_is_waited_for(monkeypatch):
     """On a busy machine it took longer than the 30 seconds after which Ray gives up."""
-    from scalesearch.study.executors import ray_private
+    from scalesearch.study.executors import ray_local
 
     answers = [{"labels": {}}, *[RuntimeError()] * 3]
 
@@ -85,14 +85,14 @@ def test_a_node_that_registers_late_is_waited_for(monkeypatch):
         nonlocal time
         time += 40.0
 
-    monkeypatch.setattr(ray_private.services, "get_node", ask)
-    monkeypatch.setattr(ray_private, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: time))
-    with ray_private.patient():
-        assert ray_private.services.get_node("address", "node") == {"labels": {}} and time == 120.0
+    monkeypatch.setattr(ray_local.services, "get_node", ask)
+    monkeypatch.setattr(ray_local, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: time))
+    with ray_local.patient_start():
+        assert ray_local.services.get_node("address", "node") == {"labels": {}} and time == 120.0
         answers.extend([RuntimeError()] * 9)
         with pytest.raises(RuntimeError):
-            ray_private.services.get_node("address", "node")
-    assert ray_private.services.get_node is ask
+            ray_local.services.get_node("address", "node")
+    assert ray_local.services.get_node is ask
 
 
 def runner_without_ray(monkeypatch, address):
@@ -101,38 +101,38 @@ def runner_without_ray(monkeypatch, address):
     monkeypatch.setattr(module, "connect", lambda address: None)
     monkeypatch.setattr(module.ray, "shutdown", lambda: None)
     monkeypatch.setattr(module, "refuse_the_impossible", lambda need: None)
-    monkeypatch.setattr(module.RayRunner, "_remote", lambda self, work: None)
+    monkeypatch.setattr(module.RayRunner, "_remote_task", lambda self, work: None)
     return module.RayRunner(slow_work.loop_nests, 1, Resources(address=address))
 
 
 def test_a_cluster_that_is_gone_ends_the_study_with_how_to_go_on(monkeypatch, tmp_path):
     runner = runner_without_ray(monkeypatch, "far:1")
     with refuses("cluster-lost", "gcs_server", "--resume", key="resources"):
-        runner._lose("gcs_server")
+        runner._report_lost("gcs_server")
 
 
 def test_a_ray_that_dies_again_and_again_ends_the_study(monkeypatch, tmp_path):
     runner = runner_without_ray(monkeypatch, None)
     for _ in range(5):
-        runner._running = {"task": Job(1, tmp_path, 1)}
-        assert [event.kind for event in runner._lose("the raylet")] == [LOST]
+        runner._running = {"task": TrainingJob(1, tmp_path, 1)}
+        assert [event.kind for event in runner._report_lost("the raylet")] == [CRASH_LOST]
     with refuses("cluster-lost", "raylet", "6 times", "--resume", key="resources"):
-        runner._lose("the raylet")
+        runner._report_lost("the raylet")
 
 
 def test_a_short_silence_of_a_cluster_is_waited_for():
-    from scalesearch.study.executors.ray_services import EVERY, Pulse
+    from scalesearch.study.executors.ray_services import CHECK_INTERVAL, ClusterHealth
 
     time, door = 0.0, socket.create_server(("127.0.0.1", 0))
     address = door.getsockname()
-    pulse = Pulse(20.0, {"gcs_server": address}, lambda: time)
-    hasty = Pulse(0.0, {"gcs_server": address}, lambda: time)
+    pulse = ClusterHealth(20.0, {"gcs_server": address}, lambda: time)
+    hasty = ClusterHealth(0.0, {"gcs_server": address}, lambda: time)
     door.close()
-    assert (pulse.gone(), hasty.gone()) == ("", "")  # nobody has looked yet
-    time = EVERY
-    assert (pulse.gone(), hasty.gone(), pulse.look()) == ("", "gcs_server", "gcs_server")
+    assert (pulse.lost_service(), hasty.lost_service()) == ("", "")  # nobody has looked yet
+    time = CHECK_INTERVAL
+    assert (pulse.lost_service(), hasty.lost_service(), pulse.silent_service()) == ("", "gcs_server", "gcs_server")
     time = 20.0
-    assert pulse.gone() == "gcs_server"
+    assert pulse.lost_service() == "gcs_server"
     with socket.create_server(address):
-        time += EVERY
-        assert (pulse.gone(), hasty.gone(), pulse.look()) == ("", "", "")
+        time += CHECK_INTERVAL
+        assert (pulse.lost_service(), hasty.lost_service(), pulse.silent_service()) == ("", "", "")

@@ -8,25 +8,25 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from scalesearch.study.config.rows import Reference
+from scalesearch.study.config.fixed_architectures import FixedArchitecture
 from scalesearch.study.config.sections import Seeds
-from scalesearch.study.executors.lease import held
+from scalesearch.study.executors.lease import hold_lease
 from scalesearch.study.executors.local import InProcessRunner
-from scalesearch.study.executors.worker import Report
-from scalesearch.study.monitor.console import Lines, Screen
+from scalesearch.study.executors.worker import ProgressReport
+from scalesearch.study.monitor.console import LineConsole, LiveConsole
 from scalesearch.study.monitor.events import describe_event
-from scalesearch.study.monitor.format import short
+from scalesearch.study.monitor.format import format_number
 from scalesearch.study.monitor.heartbeat import RUNNING, STOPPED, Heartbeat, Owner
 from scalesearch.study.monitor.running import describe_progress
-from scalesearch.study.monitor.snapshot import Snapshots
-from scalesearch.study.trials.trial import Kind, Origin, Rung, State, Trial
+from scalesearch.study.monitor.snapshot import SnapshotBuilder
+from scalesearch.study.trials.trial import EventType, Origin, Rung, State, Trial
 from tests.study.fakes import architecture_of, breaking_work, fake_work, make_driver, make_plan
 from tests.study.made import drawn
 
 
 def test_lines_say_what_starts_and_what_came_of_it(tmp_path):
     said = []
-    make_driver(tmp_path, make_plan(2), view=Lines(said.append)).run()
+    make_driver(tmp_path, make_plan(2), view=LineConsole(said.append)).run()
     assert len(said) == 4
     assert said[0].endswith("in training") and "trial 0 (" in said[0]
     assert "complete after 0 wall seconds: bleu " in said[1] and "params.total " in said[1]
@@ -34,13 +34,13 @@ def test_lines_say_what_starts_and_what_came_of_it(tmp_path):
 
 @pytest.mark.parametrize(("answers", "per"), [({"width": 8}, "token"), ({"width": 8, "vocab": 400}, "character")])
 def test_a_loss_at_a_rung_says_of_what_it_is(answers, per):
-    said = describe_event(Kind.RUNG, Trial(3, State.PAUSED, answers=answers, rungs=(Rung(2.2144),)))
+    said = describe_event(EventType.RUNG, Trial(3, State.PAUSED, config=answers, rungs=(Rung(2.2144),)))
     assert said == f"trial 3 is paused at rung 1: validation loss 2.214 nats per {per}"
 
 
 def test_lines_say_why_a_worker_is_started_again(tmp_path):
     said = []
-    make_driver(tmp_path, make_plan(1), work=breaking_work, view=Lines(said.append)).run()
+    make_driver(tmp_path, make_plan(1), work=breaking_work, view=LineConsole(said.append)).run()
     assert sum("its worker died (RuntimeError: the worker broke); started again" in line for line in said) == 2
 
 
@@ -59,14 +59,14 @@ def test_the_screen_counts_what_is_there_and_shows_progress(tmp_path):
     def work(folder):
         facts = {"kind": "update", "share": 0.25, "loss": 3.21, "seconds": 20, "step": 40}
         (Path(folder) / "progress.json").write_text(json.dumps(facts))
-        with held(Path(folder)):
+        with hold_lease(Path(folder)):
             shown.append(drawn())
         fake_work(folder)
 
     driver = make_driver(tmp_path, make_plan(3), runner=InProcessRunner(work))
     facts = {"workers": 1, "where": "in this process", "candidates": 3, "references": 0}
-    with Heartbeat(tmp_path, facts).kept() as heartbeat:
-        screen = Screen(driver.study)
+    with Heartbeat(tmp_path, facts).running_study() as heartbeat:
+        screen = LiveConsole(driver.study)
         heartbeat.finish(driver.run())
     assert "0.2 of 3 candidates" in shown[0] and "Nothing is finished yet" in shown[0]
     assert "3.210" in shown[0] and "0:01:00" in shown[0] and "about 0:03:40 left" in shown[0]
@@ -78,7 +78,7 @@ def test_the_screen_counts_what_is_there_and_shows_progress(tmp_path):
 
 def test_the_screen_says_what_happened_last(tmp_path):
     driver = make_driver(tmp_path, make_plan(1), work=breaking_work)
-    screen = Screen(driver.study)
+    screen = LiveConsole(driver.study)
     driver.callback = screen
     driver.run()
     console = Console(file=io.StringIO(), width=140)
@@ -89,15 +89,15 @@ def test_the_screen_says_what_happened_last(tmp_path):
 
 
 def test_further_seeds_of_rows_are_still_to_come_and_nothing_is_left_where_nobody_works(tmp_path):
-    rows = [Reference(str(width), architecture_of({"width": width, "depth": 1, "kind": "plain"}), {})
+    rows = [FixedArchitecture(str(width), architecture_of({"width": width, "depth": 1, "kind": "plain"}), {})
             for width in (8, 16)]
     driver = make_driver(tmp_path, make_plan(0, references=tuple(rows)))
     driver.run()
 
     def shown(state, seeds):
-        driver.study.revise(seeds=Seeds(1, 0, references=seeds))
+        driver.study.update_meta(seeds=Seeds(1, 0, references=seeds))
         owner = Owner(state, workers=1, candidates=0, references=2)
-        return drawn(Snapshots(driver.study).take(owner), 110)
+        return drawn(SnapshotBuilder(driver.study).take(owner), 110)
 
     assert "about 0:00:00 left" in shown(RUNNING, 1) and "0 of 2 rows' further seeds" in shown(RUNNING, 2)
     again = replace(driver.trials[0], number=2, state=State.PENDING, origin=Origin.REPLICATE, of=0, seed=2)
@@ -110,9 +110,9 @@ def test_further_seeds_of_rows_are_still_to_come_and_nothing_is_left_where_nobod
                                              (35_000, "35k"), (2.5e9, "2.5G"), (999, "999"), (999_700, "1M"),
                                              (999_400, "999k"), (999_600_000, "1G"), (9999.7, "10k")])
 def test_numbers_are_short(value, text):
-    assert short(value) == text
+    assert format_number(value) == text
 
 
 def test_progress_without_facts_still_says_something():
-    assert describe_progress(Report()) == "in training"
-    assert describe_progress(Report("decode", done=3, of=9)) == "translating, 3 of 9"
+    assert describe_progress(ProgressReport()) == "in training"
+    assert describe_progress(ProgressReport("decode", done=3, total=9)) == "translating, 3 of 9"

@@ -4,106 +4,106 @@ import pytest
 
 from scalesearch.schedule.rungs import Rungs
 from scalesearch.study.config.sections import Seeds
-from scalesearch.study.monitor.eta import Wanted, done_so_far, handed_out, seconds_of_one, time_left
-from scalesearch.study.monitor.snapshot import Watch
+from scalesearch.study.monitor.eta import PlannedWork, full_run_seconds, makespan, study_progress, time_left
+from scalesearch.study.monitor.snapshot import StudyWatcher
 from tests.study.made import Made, drawn
 
 
 def test_candidates_are_handed_out_to_the_workers(made):
     made.propose(0).end(0, 100).propose(1).end(1, 140)
-    now = made.situation(Wanted(7, 0))
-    assert seconds_of_one(now) == 120
+    now = made.situation(PlannedWork(7, 0))
+    assert full_run_seconds(now) == 120
     assert time_left(now, 1).seconds == pytest.approx(5 * 120)
     assert time_left(now, 2).seconds == pytest.approx(3 * 120)  # five of them, two at a time
     assert time_left(now, 9).seconds == pytest.approx(120)
     made.propose(2)
     made.working(2, share=0.75, seconds=90)
-    now = made.situation(Wanted(4, 0))
+    now = made.situation(PlannedWork(4, 0))
     assert time_left(now, 2).seconds == pytest.approx(120)  # 30 s of the third beside all of the fourth
     assert time_left(now, 1).seconds == pytest.approx(150)
-    assert (done_so_far(now).done, done_so_far(now).share) == (2.75, 2.75 / 4)
+    assert (study_progress(now).done, study_progress(now).share) == (2.75, 2.75 / 4)
 
 
 def test_before_anything_has_finished_the_pace_says_it(made):
-    assert time_left(made.situation(Wanted(3, 0)), 1).seconds is None
+    assert time_left(made.situation(PlannedWork(3, 0)), 1).seconds is None
     made.propose(0)
-    assert time_left(made.situation(Wanted(3, 0)), 1).seconds is None
+    assert time_left(made.situation(PlannedWork(3, 0)), 1).seconds is None
     made.working(0, share=0.25, seconds=20)
-    assert time_left(made.situation(Wanted(3, 0)), 1).seconds == pytest.approx(60 + 2 * 80)
+    assert time_left(made.situation(PlannedWork(3, 0)), 1).seconds == pytest.approx(60 + 2 * 80)
 
 
 def test_failures_make_the_others_dearer(made):
     made.propose(0).end(0, 100).propose(1).end(1, 50, state="failed")
-    assert time_left(made.situation(Wanted(3, 0)), 1).seconds == pytest.approx(2 * 150)
+    assert time_left(made.situation(PlannedWork(3, 0)), 1).seconds == pytest.approx(2 * 150)
 
 
 def test_with_rungs_everyone_counts_with_its_share(made):
     made.propose(0).rung(0, 0, 0.1, 20).propose(1).rung(1, 0, 0.1, 30).study.append("started", 1, attempt=2)
     made.end(1, 215)
-    now = made.situation(Wanted(4, 0), rungs=Rungs((0.1, 1.0), 2))
+    now = made.situation(PlannedWork(4, 0), rungs=Rungs((0.1, 1.0), 2))
     full = (20 + 215) / (0.1 + 1.0)
-    assert seconds_of_one(now) == pytest.approx(full)
+    assert full_run_seconds(now) == pytest.approx(full)
     assert time_left(now, 1).seconds == pytest.approx((4 - 1.1) * full)
-    assert done_so_far(now).candidates == (pytest.approx(1.1), 4.0)
+    assert study_progress(now).candidates == (pytest.approx(1.1), 4.0)
 
 
 def test_references_and_their_seeds_alone(made):
     made.propose(0, origin="reference", label="a", in_space=False).end(0, 60)
     seeds = Seeds(1, 0, references=3)
-    now = made.situation(Wanted(0, 2), seeds=seeds)
-    done = done_so_far(now)
-    assert (done.done, done.of, done.references, done.reference_seeds) == (1, 6, (1, 2), (0, 4))
+    now = made.situation(PlannedWork(0, 2), seeds=seeds)
+    done = study_progress(now)
+    assert (done.done, done.total, done.references, done.reference_seeds) == (1, 6, (1, 2), (0, 4))
     assert time_left(now, 1).seconds == pytest.approx(60 + 4 * 60)
     assert time_left(now, 4).seconds == pytest.approx(60 + 60)  # the seeds wait for the second reference
     made.propose(1, origin="reference", label="b", in_space=False).end(1, 100)
     made.propose(2, origin="replicate", of=0, seed=2).end(2, 70).propose(3, origin="replicate", of=1, seed=2)
-    now = made.situation(Wanted(0, 2), seeds=seeds)
+    now = made.situation(PlannedWork(0, 2), seeds=seeds)
     full = (60 + 100 + 70) / 3
-    assert done_so_far(now).reference_seeds == (1, 4)
+    assert study_progress(now).reference_seeds == (1, 4)
     assert time_left(now, 1).seconds == pytest.approx(full + 60 + 100)  # the one under way, and each one's third
-    shown = Watch(made.study.folder).look()
-    assert shown.front.size == 0 and shown.front.volume is None
-    means = {row.label: (row.seeds, row.values["bleu"]) for row in shown.front.rows}
+    shown = StudyWatcher(made.study.folder).snapshot()
+    assert shown.front.size == 0 and shown.front.hypervolume is None
+    means = {row.label: (row.seeds, row.values["bleu"]) for row in shown.front.members}
     assert means == {"a": (2, 10.0), "b": (1, 10.0)}
 
 
 def test_a_reference_that_something_else_has_trained_gets_its_seeds_from_it(made):
     made.propose(0, origin="imported").end(0, 60).propose(1, origin="reference", label="a", state="duplicate", of=0)
     made.propose(2).end(2, 80)
-    now = made.situation(Wanted(1, 1), seeds=Seeds(1, 0, references=3))
-    assert done_so_far(now).reference_seeds == (0, 2) and done_so_far(now).share < 1
+    now = made.situation(PlannedWork(1, 1), seeds=Seeds(1, 0, references=3))
+    assert study_progress(now).reference_seeds == (0, 2) and study_progress(now).share < 1
     assert time_left(now, 1).seconds == pytest.approx(2 * 60)
     made.propose(3, origin="replicate", of=0, seed=2).end(3, 60)
-    now = made.situation(Wanted(1, 1), seeds=Seeds(1, 0, references=3))
-    assert (done_so_far(now).reference_seeds, done_so_far(now).front_seeds) == ((1, 2), (0, 0))
+    now = made.situation(PlannedWork(1, 1), seeds=Seeds(1, 0, references=3))
+    assert (study_progress(now).reference_seeds, study_progress(now).front_seeds) == ((1, 2), (0, 0))
 
 
 def test_further_seeds_of_the_front_are_an_upper_limit(made):
     made.propose(0).end(0, 100)
-    eta = time_left(made.situation(Wanted(2, 0), seeds=Seeds(3, 4)), 2)
+    eta = time_left(made.situation(PlannedWork(2, 0), seeds=Seeds(3, 4)), 2)
     assert (eta.seconds, eta.front_seeds) == (pytest.approx(100 + 200), pytest.approx(200))
     made.propose(1).end(1, 100).propose(2, origin="replicate", of=0, seed=2)
-    now = made.situation(Wanted(5, 0), seeds=Seeds(3, 4))
+    now = made.situation(PlannedWork(5, 0), seeds=Seeds(3, 4))
     assert time_left(now, 2).seconds == pytest.approx(200)  # nothing of the search goes on beside further seeds
-    assert done_so_far(now).front_seeds == (1, 4)
+    assert study_progress(now).front_seeds == (1, 4)
 
 
 def test_nothing_wanted_is_no_division_by_zero(tmp_path):
     made = Made(tmp_path, trials=0)
     made.owned(candidates=0, references=0)
-    shown = Watch(tmp_path).look()
-    assert (shown.done.share, shown.done.of, shown.eta.seconds) == (0.0, 0.0, None)
+    shown = StudyWatcher(tmp_path).snapshot()
+    assert (shown.progress.share, shown.progress.total, shown.eta.seconds) == (0.0, 0.0, None)
     assert "0% · 0 of 0 trainings" in drawn(shown, 80)
 
 
 def test_many_parts_are_shared_out_at_once():
-    assert handed_out([1.0] * 20_001, 2) == pytest.approx(10_000.5)
-    assert handed_out([], 3) == 0 and handed_out([5.0, 3.0, 3.0], 2) == 6.0
+    assert makespan([1.0] * 20_001, 2) == pytest.approx(10_000.5)
+    assert makespan([], 3) == 0 and makespan([5.0, 3.0, 3.0], 2) == 6.0
 
 
 def test_a_resumed_study_has_what_its_last_start_wants(made):
     made.propose(0).end(0, 10)
-    assert Watch(made.study.folder).look().done.candidates == (1.0, 6.0)
-    made.owned(candidates=9, references=0)
-    shown = Watch(made.study.folder).look()
-    assert shown.done.candidates == (1.0, 9.0) and shown.eta.seconds == pytest.approx(4 * 10)
+    assert StudyWatcher(made.study.folder).snapshot().progress.candidates == (1.0, 6.0)
+    made.exclusive(candidates=9, references=0)
+    shown = StudyWatcher(made.study.folder).snapshot()
+    assert shown.progress.candidates == (1.0, 9.0) and shown.eta.seconds == pytest.approx(4 * 10)

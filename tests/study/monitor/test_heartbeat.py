@@ -10,23 +10,23 @@ import pytest
 from scalesearch.errors import UserError
 from scalesearch.files import DiskFullError
 from scalesearch.study.monitor import heartbeat
-from scalesearch.study.monitor.heartbeat import FINISHED, RUNNING, STOPPED, UNKNOWN, Heartbeat, owner_of
+from scalesearch.study.monitor.heartbeat import FINISHED, RUNNING, STOPPED, UNKNOWN, Heartbeat, read_owner
 from scalesearch.study.monitor.render import describe_owner
 
 
 def test_the_heartbeat_lives_and_says_how_the_study_ended(tmp_path):
-    assert owner_of(tmp_path).state == UNKNOWN
+    assert read_owner(tmp_path).state == UNKNOWN
     facts = {"workers": 3, "where": "here", "candidates": 5, "references": 1}
-    with Heartbeat(tmp_path, facts, renew=0.01).kept() as beat:
-        first = (tmp_path / heartbeat.FILE).stat().st_mtime_ns
-        owner = owner_of(tmp_path, clock=lambda: 0.0)
-        assert (owner.state, owner.process, owner.workers, owner.candidates) == (RUNNING, os.getpid(), 3, 5)
-        while (tmp_path / heartbeat.FILE).stat().st_mtime_ns <= first:
+    with Heartbeat(tmp_path, facts, interval=0.01).running_study() as beat:
+        first = (tmp_path / heartbeat.OWNER_FILE).stat().st_mtime_ns
+        owner = read_owner(tmp_path, clock=lambda: 0.0)
+        assert (owner.state, owner.pid, owner.workers, owner.candidates) == (RUNNING, os.getpid(), 3, 5)
+        while (tmp_path / heartbeat.OWNER_FILE).stat().st_mtime_ns <= first:
             time.sleep(0.01)
         assert "last sign of life 0 s" in describe_owner(owner)
         assert beat.finish("5 candidates trained") == "5 candidates trained"
-    owner = owner_of(tmp_path)
-    assert (owner.state, owner.reason, owner.over) == (FINISHED, "5 candidates trained", True)
+    owner = read_owner(tmp_path)
+    assert (owner.state, owner.reason, owner.is_over) == (FINISHED, "5 candidates trained", True)
 
 
 @pytest.mark.parametrize(("error", "words"), [
@@ -34,14 +34,14 @@ def test_the_heartbeat_lives_and_says_how_the_study_ended(tmp_path):
     (DiskFullError("no room"), "no room"), (RuntimeError(), "RuntimeError"),
 ])
 def test_a_study_that_is_cut_off_says_why(tmp_path, error, words):
-    with pytest.raises(type(error)), Heartbeat(tmp_path, {}).kept():
+    with pytest.raises(type(error)), Heartbeat(tmp_path, {}).running_study():
         raise error
-    assert (owner_of(tmp_path).state, owner_of(tmp_path).reason) == (STOPPED, words)
+    assert (read_owner(tmp_path).state, read_owner(tmp_path).reason) == (STOPPED, words)
 
 
 def test_a_heartbeat_that_cannot_be_written_stops_nothing(tmp_path):
     (tmp_path / "file").write_text("no folder")
-    with Heartbeat(tmp_path / "file", {}).kept() as beat:
+    with Heartbeat(tmp_path / "file", {}).running_study() as beat:
         assert beat.finish("done") == "done"
     assert (tmp_path / "file").read_text() == "no folder"
 
@@ -49,16 +49,16 @@ def test_a_heartbeat_that_cannot_be_written_stops_nothing(tmp_path):
 def test_a_dead_process_has_stopped_and_a_silent_machine_is_named(made):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    file = made.study.folder / heartbeat.FILE
-    made.owned(process=ended.pid, machine=heartbeat.machine())
+    file = made.study.folder / heartbeat.OWNER_FILE
+    made.exclusive(process=ended.pid, machine=heartbeat.machine_id())
     os.utime(file, (1000, 1000))
     # With a fresh sign of life it may only be out of sight.
-    assert owner_of(made.study.folder, clock=lambda: 1009.0).state == RUNNING
-    owner = owner_of(made.study.folder, clock=lambda: 1010.0)
+    assert read_owner(made.study.folder, clock=lambda: 1009.0).state == RUNNING
+    owner = read_owner(made.study.folder, clock=lambda: 1010.0)
     assert owner.state == STOPPED and owner.reason == f"its process {ended.pid} has died"
-    made.owned()
+    made.exclusive()
     os.utime(file, (1000, 1000))
-    owner = owner_of(made.study.folder, clock=lambda: 1120.0)
-    assert owner.state == RUNNING and not owner.over and owner.reason == "no sign of life for 120 s"
+    owner = read_owner(made.study.folder, clock=lambda: 1120.0)
+    assert owner.state == RUNNING and not owner.is_over and owner.reason == "no sign of life for 120 s"
     file.write_text("{")
-    assert owner_of(made.study.folder).state == UNKNOWN
+    assert read_owner(made.study.folder).state == UNKNOWN

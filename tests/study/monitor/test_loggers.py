@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from scalesearch.study.monitor.loggers import Logger, MLflow, TensorBoard, make_loggers, own_uri
+from scalesearch.study.monitor.loggers import Logger, MLflow, TensorBoard, make_loggers, mlflow_uri
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import State
 from tests.errors import refuses
@@ -17,11 +17,11 @@ class Files(Logger):
     def file(self, trial):
         return self.study.folder / "files" / f"{trial.number}.json"
 
-    def has(self, trial):
+    def is_logged(self, trial):
         return self.file(trial).exists()
 
-    def write(self, trial, params, points):
-        assert not self.has(trial), "it is logged already"
+    def write_trial(self, trial, params, points):
+        assert not self.is_logged(trial), "it is logged already"
         self.file(trial).parent.mkdir(exist_ok=True)
         self.file(trial).write_text(json.dumps([params, points]))
 
@@ -48,7 +48,7 @@ def of_tensorboard(study):
 def of_mlflow(study):
     from mlflow import MlflowClient
 
-    client = MlflowClient(own_uri(study))
+    client = MlflowClient(mlflow_uri(study))
     found = {}
     for run in client.search_runs([client.get_experiment_by_name(study.meta.name).experiment_id]):
         points = [(name, one.value, one.step) for name in run.data.metrics
@@ -67,7 +67,7 @@ def test_each_complete_trial_is_logged_once_over_all_runs(tmp_path, monkeypatch,
     for trials in (3, 4, 4):
         logger = kind(StudyDir(tmp_path).load(), pytest.fail)
         make_driver(tmp_path, make_plan(trials), view=logger).run()
-    found, done = read(logger.study), StudyDir(tmp_path).load().trials.having(State.COMPLETE)
+    found, done = read(logger.study), StudyDir(tmp_path).load().trials.with_state(State.COMPLETE)
     assert sorted(found) == [trial.number for trial in done] and len(done) == 4
     for trial in done:
         params, points = found[trial.number]
@@ -87,7 +87,7 @@ def test_a_tool_that_fails_is_told_once_and_its_copy_is_made_later(tmp_path):
 
     told = []
     make_driver(tmp_path, make_plan(3), view=Broken(make_study(tmp_path), told.append)).run()
-    assert len(told) == 1 and "the server" in told[0] and len(StudyDir(tmp_path).load().trials.having("complete")) == 3
+    assert len(told) == 1 and "the server" in told[0] and len(StudyDir(tmp_path).load().trials.with_state("complete")) == 3
     logger = Files(StudyDir(tmp_path).load(), pytest.fail)
     assert len(of_files(logger.study)) == 3
 

@@ -11,17 +11,17 @@ import pytest
 from scipy.stats import spearmanr
 
 from scalesearch.schedule.rungs import Rungs
-from scalesearch.study.config.objectives import objective
-from scalesearch.study.config.rows import Reference
+from scalesearch.study.config.fixed_architectures import FixedArchitecture
+from scalesearch.study.config.objectives import parse_objective
 from scalesearch.study.config.sections import Seeds
-from scalesearch.study.executors.worker import Progress
+from scalesearch.study.executors.worker import ProgressFile
 from scalesearch.study.monitor import snapshot
 from scalesearch.study.monitor.heartbeat import FINISHED
-from scalesearch.study.monitor.render import Plain
+from scalesearch.study.monitor.render import ChangePrinter
 from scalesearch.study.monitor.running import running_teacher
-from scalesearch.study.monitor.snapshot import Watch
-from scalesearch.study.results.results import load
-from scalesearch.study.trials.event_log import sealed
+from scalesearch.study.monitor.snapshot import StudyWatcher
+from scalesearch.study.results.results import load_results
+from scalesearch.study.trials.event_log import encode_event
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.study_meta import TeacherMeta
 from scalesearch.study.trials.trial import State
@@ -44,24 +44,24 @@ def tree(folder):
 def test_what_is_found_is_what_the_results_say(tmp_path):
     make_driver(tmp_path, make_plan(8)).run()
     before = tree(tmp_path)
-    shown, results = Watch(tmp_path).look(), load(tmp_path)
+    shown, results = StudyWatcher(tmp_path).snapshot(), load_results(tmp_path)
     assert tree(tmp_path) == before
-    assert shown.counts["complete"] == 8 and shown.counts["infeasible"] > 0 and shown.training == ()
+    assert shown.counts["complete"] == 8 and shown.counts["infeasible"] > 0 and shown.running == ()
     assert shown.front.size == len(results.front)
-    assert {row.trial for row in shown.front.rows} <= set(results.front["trial"])
-    assert shown.front.volume.value == pytest.approx(results.hypervolume()[0])
-    assert list(shown.front.volume.corner.values()) == results.hypervolume()[1]
-    assert [row.values["bleu"] for row in shown.front.rows] == sorted(
-        (row.values["bleu"] for row in shown.front.rows), reverse=True)
+    assert {row.trial for row in shown.front.members} <= set(results.front["trial"])
+    assert shown.front.hypervolume.value == pytest.approx(results.hypervolume()[0])
+    assert list(shown.front.hypervolume.reference_point.values()) == results.hypervolume()[1]
+    assert [row.values["bleu"] for row in shown.front.members] == sorted(
+        (row.values["bleu"] for row in shown.front.members), reverse=True)
     assert json.loads(json.dumps(shown.to_json()))["done"]["candidates"] == [8.0, 6.0]
 
 
 def test_what_may_not_stand_on_the_front_still_counts_as_the_worst(made):
     made.propose(0, origin="reference", label="a", in_space=False).end(0, 5, bleu=1.0, params=9000.0)
     made.propose(1).end(1, 5, bleu=20.0, params=1000.0).propose(2).end(2, 5, bleu=30.0, params=2000.0)
-    volume = Watch(made.study.folder).look().front.volume
-    assert volume.corner == pytest.approx({"bleu": 1 - 0.1 * 29, "params.total": 9000 + 0.1 * 8000})
-    assert list(volume.corner.values()) == pytest.approx(load(made.study.folder).hypervolume()[1])
+    volume = StudyWatcher(made.study.folder).snapshot().front.hypervolume
+    assert volume.reference_point == pytest.approx({"bleu": 1 - 0.1 * 29, "params.total": 9000 + 0.1 * 8000})
+    assert list(volume.reference_point.values()) == pytest.approx(load_results(made.study.folder).hypervolume()[1])
 
 
 @pytest.mark.parametrize(("names", "main"), [
@@ -69,47 +69,47 @@ def test_what_may_not_stand_on_the_front_still_counts_as_the_worst(made):
     (("chrf", "params.total"), "chrf"),
 ])
 def test_a_study_without_the_tasks_metric_is_ordered_by_another(names, main, tmp_path):
-    made = Made(tmp_path, objectives=tuple(objective(name, "min") for name in names))
+    made = Made(tmp_path, objectives=tuple(parse_objective(name, "min") for name in names))
     made.propose(0)
     made.study.append("ended", 0, state="complete", values=dict.fromkeys(names, 1.0), wall_seconds=1, reason="")
-    shown = Watch(made.study.folder).look()
-    assert (shown.front.main, shown.front.size) == (main, 1)
+    shown = StudyWatcher(made.study.folder).snapshot()
+    assert (shown.front.main_objective, shown.front.size) == (main, 1)
 
 
 def test_the_latest_change_of_the_hypervolume_by_hand(made):
     for number, (bleu, params) in enumerate([(10, 1000), (20, 2000), (15, 2500)]):
         made.propose(number).end(number, 5, bleu, params)
-    volume = Watch(made.study.folder).look().front.volume
+    volume = StudyWatcher(made.study.folder).snapshot().front.hypervolume
     # The corner is a tenth of each range beyond the worst: BLEU 10 - 1, params 2500 + 150.
-    assert volume.corner == {"bleu": pytest.approx(9), "params.total": pytest.approx(2650)}
+    assert volume.reference_point == {"bleu": pytest.approx(9), "params.total": pytest.approx(2650)}
     first, second = (10 - 9) * (2650 - 1000), (20 - 10) * (2650 - 2000)
     assert volume.value == pytest.approx(first + second) and volume.gain == pytest.approx(second)
     events = [json.loads(line) for line in (made.study.folder / "events.jsonl").read_text().splitlines()]
     (when,) = [event["time"] for event in events if (event["event"], event["trial"]) == ("ended", 1)]
-    assert volume.trial == 1 and volume.when == datetime.fromisoformat(when).timestamp()
+    assert volume.trial == 1 and volume.ended_at == datetime.fromisoformat(when).timestamp()
 
 
 def test_a_front_shows_both_its_ends(made):
     for number in range(20):
         made.propose(number).end(number, 5, bleu=number + 1, params=1000 * (number + 1))
-    found = Watch(made.study.folder).look().front
-    assert found.size == 20 and len(found.rows) == 6
-    assert (found.rows[0].trial, found.rows[-1].trial) == (19, 0)
+    found = StudyWatcher(made.study.folder).snapshot().front
+    assert found.size == 20 and len(found.members) == 6
+    assert (found.members[0].trial, found.members[-1].trial) == (19, 0)
 
 
 def test_what_is_in_training_is_shown_with_its_pace(made):
     made.propose(0, label="big", origin="reference", in_space=False).propose(1)
     place = made.working(0, step=100, share=0.25, loss=4.5, seconds=30, validation={"valid_loss": 4.25})
-    shown = Watch(made.study.folder).look()
-    one, other = shown.training
-    assert (one.kind, one.name, one.step, one.steps, one.loss, one.valid) == ("reference", "big", 100, 400, 4.5, 4.25)
-    assert one.seconds_left == pytest.approx(90) and one.full_seconds == pytest.approx(120)
-    assert (one.doing, one.host, one.params, one.macs) == ("training", "here", 1000, 9000)
-    assert (other.doing, other.seconds_left, other.kind) == ("waiting", None, "candidate")
+    shown = StudyWatcher(made.study.folder).snapshot()
+    one, other = shown.running
+    assert (one.type, one.name, one.step, one.steps, one.loss, one.validation_loss) == ("reference", "big", 100, 400, 4.5, 4.25)
+    assert one.seconds_left == pytest.approx(90) and one.full_run_seconds == pytest.approx(120)
+    assert (one.status, one.host, one.params, one.macs) == ("training", "here", 1000, 9000)
+    assert (other.status, other.seconds_left, other.type) == ("waiting", None, "candidate")
     made.study.append("started", 1, attempt=2)
-    assert [one.attempt for one in Watch(made.study.folder).look().training] == [1, 2]
+    assert [one.attempt for one in StudyWatcher(made.study.folder).snapshot().running] == [1, 2]
     os.utime(place / "lease.json", (1, 1))
-    assert "no sign of life for" in Watch(made.study.folder).look().training[0].words
+    assert "no sign of life for" in StudyWatcher(made.study.folder).snapshot().running[0].status_text
 
 
 def test_a_rung_is_told_from_the_end(tmp_path):
@@ -118,13 +118,13 @@ def test_a_rung_is_told_from_the_end(tmp_path):
         made.propose(number).rung(number, 0, 0.1, 10, loss=3.0 - number)
     made.study.append("started", 2, attempt=2)
     made.working(2, step=60, share=0.15, seconds=15)
-    shown = Watch(tmp_path).look()
-    assert [(one.rung, one.until, one.attempt) for one in shown.training] == [(2, 0.3, 1)]
-    assert shown.training[0].seconds_left == pytest.approx(15) and shown.training[0].full_seconds == pytest.approx(100)
+    shown = StudyWatcher(tmp_path).snapshot()
+    assert [(one.rung, one.pause_share, one.attempt) for one in shown.running] == [(2, 0.3, 1)]
+    assert shown.running[0].seconds_left == pytest.approx(15) and shown.running[0].full_run_seconds == pytest.approx(100)
     first, second, end = shown.rungs
-    assert (first.reached, first.went_on, first.paused, first.best) == (3, 1, 2, 1.0)
-    assert (second.reached, second.best, end.reached, end.share) == (0, None, 0, 1.0)
-    assert shown.done.done == pytest.approx(0.1 + 0.1 + 0.15)
+    assert (first.reached, first.promoted, first.paused, first.best_loss) == (3, 1, 2, 1.0)
+    assert (second.reached, second.best_loss, end.reached, end.share) == (0, None, 0, 1.0)
+    assert shown.progress.done == pytest.approx(0.1 + 0.1 + 0.15)
 
 
 @pytest.mark.parametrize("way, sign", [("max", -1), ("min", 1)])
@@ -133,23 +133,23 @@ def test_what_a_rung_says_of_the_end_is_a_rank_correlation(way, sign):
     losses = [rng.choice([1.0, 2.0, 3.0, rng.random()]) for _ in range(20)]
     values = [sign * (loss + rng.random()) for loss in losses]
     expected = spearmanr(losses, values).statistic * sign
-    assert snapshot._told(list(zip(losses, values)), way) == pytest.approx(expected) and expected > 0.5
-    assert snapshot._told(list(zip(losses, values))[:4], way) is None and snapshot._told([(1.0, 2.0)] * 9, way) is None
+    assert snapshot._rank_correlation(list(zip(losses, values)), way) == pytest.approx(expected) and expected > 0.5
+    assert snapshot._rank_correlation(list(zip(losses, values))[:4], way) is None and snapshot._rank_correlation([(1.0, 2.0)] * 9, way) is None
 
 
 def test_the_rungs_of_a_study_that_ended(tmp_path):
     driver = make_driver(tmp_path, make_plan(8, rungs=RUNGS), work=work)
-    driver.study.revise(rungs=RUNGS)
+    driver.study.update_meta(rungs=RUNGS)
     driver.run()
-    rows, trials = Watch(tmp_path).look().rungs, StudyDir(tmp_path).load().trials
+    rows, trials = StudyWatcher(tmp_path).snapshot().rungs, StudyDir(tmp_path).load().trials
     assert rows[0].reached == sum(bool(trial.rungs) for trial in trials)
-    assert rows[-1].reached == len(trials.having(State.COMPLETE)) and rows[1].went_on == rows[-1].reached
-    assert all(row.reached == row.went_on + row.paused for row in rows[:-1])
+    assert rows[-1].reached == len(trials.with_state(State.COMPLETE)) and rows[1].promoted == rows[-1].reached
+    assert all(row.reached == row.promoted + row.paused for row in rows[:-1])
 
 
 def test_the_teacher_is_followed_from_its_beginning_to_its_end(tmp_path):
     made = Made(tmp_path, teacher=TeacherMeta("abc"))
-    assert Watch(tmp_path).look().teacher.stage == "waiting"
+    assert StudyWatcher(tmp_path).snapshot().teacher.stage == "waiting"
     learning, made_of = {"kind": "update", "share": 0.25, "eta_seconds": 60}, {"kind": "decode", "done": 3, "of": 4}
     for place, stage, facts in ((tmp_path / "teacher", "training", learning),
                                 (tmp_path / "teacher" / "corpus", "translating", made_of)):
@@ -157,18 +157,18 @@ def test_the_teacher_is_followed_from_its_beginning_to_its_end(tmp_path):
         (place / "job.json").write_text("{}")
         (place / "lease.json").write_text(json.dumps({"host": "here", "process": 7}))
         (place / "progress.json").write_text(json.dumps(facts))
-        found = Watch(tmp_path).look().teacher
+        found = StudyWatcher(tmp_path).snapshot().teacher
         assert (found.stage, found.share) == (stage, 0.25 if stage == "training" else 0.75)
-        assert ("0:01:00 left" if stage == "training" else "3 of 4") in found.words
+        assert ("0:01:00 left" if stage == "training" else "3 of 4") in found.status_text
     (tmp_path / "teacher" / "corpus" / "result.json").write_text(json.dumps({"state": "complete", "pairs": 5000}))
-    assert running_teacher(StudyDir(tmp_path).look()).words == "has translated 5,000 sentences"
+    assert running_teacher(StudyDir(tmp_path).read_meta()).status_text == "has translated 5,000 sentences"
     (tmp_path / "teacher" / "corpus" / "result.json").unlink()
     (tmp_path / "teacher" / "result.json").write_text(json.dumps({"state": "failed", "reason": "diverged"}))
     assert running_teacher(made.study).stage == "failed"
 
 
 def test_the_last_validation_outlives_the_next_update(tmp_path):
-    progress = Progress(tmp_path, every=0.0)
+    progress = ProgressFile(tmp_path, every=0.0)
     for facts in ({"kind": "validation", "step": 50, "valid_loss": 4.5}, {"kind": "update", "step": 60, "loss": 4.0}):
         progress(facts)
     assert progress.read().loss == 4.0 and progress.read().validation.valid_loss == 4.5
@@ -182,22 +182,22 @@ def test_half_written_files_are_waited_for(made):
     place = made.working(0, share=0.5)
     (place / "progress.json").write_text('{"kind": "upd')
     whole = made.study.log.file.read_bytes()
-    last = sealed({"line": 3, "event": "ended", "trial": 0, "time": "2026-01-01T00:00:00.000+00:00",
+    last = encode_event({"line": 3, "event": "ended", "trial": 0, "time": "2026-01-01T00:00:00.000+00:00",
                    "state": "complete", "values": {"bleu": 9.0, "params.total": 1000.0}, "wall_seconds": 3.0})
     made.study.log.file.write_bytes(whole + last[:40])
-    watch = Watch(made.study.folder)
-    shown = watch.look()
-    assert shown.training[0].doing == "starting" and shown.counts["complete"] == 0 and not shown.problem
+    watch = StudyWatcher(made.study.folder)
+    shown = watch.snapshot()
+    assert shown.running[0].status == "starting" and shown.counts["complete"] == 0 and not shown.problem
     with made.study.log.file.open("ab") as file:
         file.write(last[40:])
-    assert watch.look().counts["complete"] == 1
+    assert watch.snapshot().counts["complete"] == 1
 
 
 def test_only_what_was_appended_is_read_and_another_log_from_its_beginning(made):
     made.propose(0).end(0, 3)
-    watch = Watch(made.study.folder)
-    watch.look()
-    read, events = watch.follower._at, watch.study.trials.events
+    watch = StudyWatcher(made.study.folder)
+    watch.snapshot()
+    read, events = watch.follower._offset, watch.study.trials.events
     watch.follower.update()
     assert read == made.study.log.file.stat().st_size and watch.study.trials.events == events
     damaged = bytearray(made.study.log.file.read_bytes())
@@ -205,11 +205,11 @@ def test_only_what_was_appended_is_read_and_another_log_from_its_beginning(made)
     with made.study.log.file.open("r+b") as file:  # what was read already is not looked at again
         file.write(damaged)
     made.propose(1)
-    assert watch.look().counts["pending"] == 1 and watch.follower._at > read
+    assert watch.snapshot().counts["pending"] == 1 and watch.follower._offset > read
     made.study.log.file.unlink()
     made.study.trials = Trials()
     made.propose(0)
-    shown = watch.look()
+    shown = watch.snapshot()
     assert (shown.counts["pending"], shown.counts["complete"], shown.front.size) == (1, 0, 0)
 
 
@@ -217,25 +217,25 @@ def test_a_line_that_cannot_be_read_is_said_and_tried_again(made):
     made.propose(0)
     whole = made.study.log.file.read_bytes()
     made.study.log.file.write_bytes(whole + b"\0\0\0\n")
-    watch = Watch(made.study.folder)
-    assert "events.jsonl:3: a damaged line" in watch.look().problem and watch.look().counts["pending"] == 1
+    watch = StudyWatcher(made.study.folder)
+    assert "events.jsonl:3: a damaged line" in watch.snapshot().problem and watch.snapshot().counts["pending"] == 1
     with made.study.log.file.open("r+b") as file:
         file.truncate(len(whole))
     made.end(0, 3)
-    shown = watch.look()
+    shown = watch.snapshot()
     assert not shown.problem and shown.counts["complete"] == 1
 
 
 def test_a_folder_without_a_study_or_that_was_taken_away_is_said(tmp_path, made):
     with refuses("no-study"):
-        Watch(tmp_path / "none")
-    watch = Watch(made.study.folder)
+        StudyWatcher(tmp_path / "none")
+    watch = StudyWatcher(made.study.folder)
     (made.study.folder / "study.json").write_text("{")
     with refuses("not-a-study", "study.json"):
-        watch.look()
+        watch.snapshot()
     (made.study.folder / "study.json").unlink()
     with refuses("no-study"):
-        watch.look()
+        watch.snapshot()
 
 
 # -- what people see
@@ -249,7 +249,7 @@ def test_the_screen_fits_and_says_everything(tmp_path, width):
     made.propose(1).rung(1, 0, 0.1, 12).propose(2, label=None)
     made.working(2, step=40, share=0.075, loss=5.5, seconds=6)
     made.study.append("crashed", 2, attempt=1, reason="the machine " + 30 * "very " + "far away is gone")
-    shown = Watch(tmp_path).look()
+    shown = StudyWatcher(tmp_path).snapshot()
     text = drawn(shown, width, 60)
     assert all(len(line) <= width for line in (*text.splitlines(), *drawn(shown, width).splitlines()))
     for words in ("running on far, process 1, for 0:01:05", "of 7 trainings · about",
@@ -267,25 +267,25 @@ def test_named_architectures_without_a_search_are_called_rows(tmp_path):
     made.owned(candidates=0, references=2)
     made.propose(0, origin="reference", label="small").end(0, 100, bleu=12.5)
     made.propose(1, origin="reference", label="large").working(1, step=40, share=0.1, loss=5.5, seconds=6)
-    text = drawn(Watch(tmp_path).look(), 80)
+    text = drawn(StudyWatcher(tmp_path).snapshot(), 80)
     assert "1.1 of 2 rows · 0 of 2 rows' further seeds" in text and "large" in text and "reference" not in text
 
 
 def test_a_low_terminal_leaves_workers_out_and_says_how_many(made):
     for number in range(30):
         made.propose(number)
-    shown = Watch(made.study.folder).look()
+    shown = StudyWatcher(made.study.folder).snapshot()
     text = drawn(shown, 100, 30)
     assert "more" in text and len(text.splitlines()) <= 30
     assert "more" not in drawn(shown, 100)
 
 
 def test_plain_lines_tell_each_change_once(made):
-    made.owned(candidates=8, references=0)
-    watch, plain = Watch(made.study.folder), Plain()
+    made.exclusive(candidates=8, references=0)
+    watch, plain = StudyWatcher(made.study.folder), ChangePrinter()
 
     def lines():
-        shown = watch.look()
+        shown = watch.snapshot()
         return plain.lines(shown, tuple(watch.follower.events))
 
     made.propose(0)
@@ -295,13 +295,13 @@ def test_plain_lines_tell_each_change_once(made):
         made.propose(number).end(number, 5, bleu=number)
     found = lines()
     assert len(found) == 16 and "trial 0 complete after 5 wall seconds" in found[0] and "8 of 8 trainings" in found[-1]
-    made.owned(state=FINISHED, reason="8 candidates trained", candidates=8, references=0)
+    made.exclusive(state=FINISHED, reason="8 candidates trained", candidates=8, references=0)
     assert lines() == ["finished: 8 candidates trained"]
-    assert plain.end(watch.look())[1].startswith("trial 0: bleu 10")
+    assert plain.end(watch.snapshot())[1].startswith("trial 0: bleu 10")
 
 
 def test_a_reference_outside_the_space_is_shown_where_nobody_stands_on_the_front(tmp_path):
-    reference = Reference("outside", architecture_of({"width": 16, "depth": 1, "kind": "plain"}))
+    reference = FixedArchitecture("outside", architecture_of({"width": 16, "depth": 1, "kind": "plain"}))
     make_driver(tmp_path, replace(make_plan(0), references=(reference,))).run()
-    text = drawn(Watch(tmp_path).look(), 100)
+    text = drawn(StudyWatcher(tmp_path).snapshot(), 100)
     assert "References so far, by bleu" in text and "0 outside" in text

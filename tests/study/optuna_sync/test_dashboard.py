@@ -9,12 +9,12 @@ from urllib.request import urlopen
 
 import pytest
 
-from scalesearch.study.executors.ray_services import answers
-from scalesearch.study.optuna_sync.attributes import Exported, attributes
-from scalesearch.study.results.results import load
+from scalesearch.study.executors.ray_services import is_listening
+from scalesearch.study.optuna_sync.attributes import TrialExporter, user_attributes
+from scalesearch.study.results.results import load_results
 from tests.processes import HANG, wait_until
 from tests.study.fakes import OBJECTIVES, FakeSpace, architecture_of, exported, make_driver, make_plan
-from tests.study.pages import Reference, references_only
+from tests.study.pages import FixedArchitecture, references_only
 
 STATES = {"complete": "Complete", "infeasible": "Pruned", "failed": "Fail"}
 COMMAND = "import sys; from optuna_dashboard._cli import main; sys.exit(main())"  # what `optuna-dashboard` runs
@@ -36,7 +36,7 @@ def dashboard(storage):
     server = subprocess.Popen([sys.executable, "-c", COMMAND, "--port", str(port), "--quiet", str(storage)],
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        wait_until(lambda: answers("127.0.0.1", port), server)
+        wait_until(lambda: is_listening("127.0.0.1", port), server)
         yield ask
     finally:
         server.terminate()
@@ -48,9 +48,9 @@ def words(attrs):
 
 
 def test_the_dashboard_shows_the_study_that_we_show(tmp_path):
-    reference = Reference("as large as it gets", architecture_of(LARGE), LARGE)
+    reference = FixedArchitecture("as large as it gets", architecture_of(LARGE), LARGE)
     make_driver(tmp_path, make_plan(8, most=20000, references=(reference,))).run()
-    results = load(tmp_path)
+    results = load_results(tmp_path)
     with dashboard(tmp_path / "optuna.journal") as ask:
         one, = ask("studies")["study_summaries"]
         found = ask(f"studies/{one['study_id']}")
@@ -60,7 +60,7 @@ def test_the_dashboard_shows_the_study_that_we_show(tmp_path):
     for there in found["trials"]:
         said = words(there["user_attrs"])
         trial = results.study.trials[int(said["trial"])]
-        outcome = results.study.trials.outcome(trial)
+        outcome = results.study.trials.resolve_duplicate(trial)
         assert there["state"] == STATES[outcome.state] and said.get("label") == trial.label
         assert {one["name"]: one["param_external_value"] for one in there["params"]} == \
             {name: str(value) for name, value in trial.params.items()}
@@ -69,7 +69,7 @@ def test_the_dashboard_shows_the_study_that_we_show(tmp_path):
         if outcome.state == "complete":
             assert there["values"] == [outcome.values[objective.name] for objective in OBJECTIVES]
     best = {int(words(there["user_attrs"])["trial"]) for there in found["best_trials"]}
-    assert {results.study.trials.outcome(results.study.trials[number]).number for number in best} == \
+    assert {results.study.trials.resolve_duplicate(results.study.trials[number]).number for number in best} == \
         set(results.front["trial"])
 
 
@@ -91,15 +91,15 @@ def test_references_from_outside_the_space_are_not_in_the_copy(tmp_path):
 
 def test_answers_are_shown_as_they_are():
     sheet = {"width": 24, "depth": 4, "kind": "gated", "slope": 1.5}
-    params, shapes = Exported(FakeSpace(), OBJECTIVES).params(sheet)
+    params, shapes = TrialExporter(FakeSpace(), OBJECTIVES).params(sheet)
     assert params == sheet
     assert (shapes["depth"].low, shapes["depth"].high) == (1, 8) and shapes["kind"].choices == ("plain", "gated")
 
 
 def test_a_trial_says_its_costs_and_by_how_much_it_misses_a_limit(tmp_path):
     make_driver(tmp_path, make_plan(3, most=2000)).run()
-    for trial in load(tmp_path).study.trials:
-        said = attributes(trial)
+    for trial in load_results(tmp_path).study.trials:
+        said = user_attributes(trial)
         missed = {name: value for name, value in said.items() if name.startswith("misses ")}
         assert missed == {f"misses {name}": slack for name, slack in trial.constraints.items()} and len(missed) == 2
         assert said["feasible"] == all(value <= 0 for value in missed.values()) and said["trial"] == trial.number

@@ -11,8 +11,8 @@ import optuna
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from scalesearch.study.monitor.console import Lines
-from scalesearch.study.optuna_sync.attributes import NUMBER, STATES, Exported
+from scalesearch.study.monitor.console import LineConsole
+from scalesearch.study.optuna_sync.attributes import EXPORT_STATES, TRIAL_NUMBER_ATTR, TrialExporter
 from scalesearch.study.optuna_sync.export import MAX_WAIT, MIN_WAIT, OptunaExport
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State
@@ -38,11 +38,11 @@ def name_of(folder, name, identity=None):
 
 def same(trials, study, names=tuple(objective.name for objective in OBJECTIVES)):
     """Holds Optuna's trials against ours: the same ones, with their parameters, states, values, constraints."""
-    there = {trial.user_attrs[NUMBER]: trial for trial in study.trials}
+    there = {trial.user_attrs[TRIAL_NUMBER_ATTR]: trial for trial in study.trials}
     assert len(there) == len(study.trials) and sorted(there) == [trial.number for trial in trials]
     for trial in trials:
-        outcome, theirs = trials.outcome(trial), there[trial.number]
-        assert theirs.state == STATES[trial.state if trial.state == State.INFEASIBLE else outcome.state]
+        outcome, theirs = trials.resolve_duplicate(trial), there[trial.number]
+        assert theirs.state == EXPORT_STATES[trial.state if trial.state == State.INFEASIBLE else outcome.state]
         assert dict(theirs.constraints) == trial.constraints and set(theirs.params) == set(trial.params)
         if outcome.state == State.COMPLETE:
             assert theirs.values == [outcome.values[name] for name in names]
@@ -98,7 +98,7 @@ def test_two_studies_share_a_database_and_the_same_name_of_another_is_refused(se
     same(drivers[0].trials, load(server, "one"))
 
 
-class Log(Lines):
+class Log(LineConsole):
     """What a person would have read."""
 
     def __init__(self):
@@ -153,7 +153,7 @@ def test_a_server_that_stays_away_is_named_at_the_end_and_a_resumed_study_brings
     with refuses("storage-unreachable", "postgresql://ann:***@/", place="storage:") as error:
         make_driver(folder, make_plan(6), storage=server.url)
     assert "secret" not in str(error.value) and "--set storage=embedded" in str(error.value)
-    assert len(StudyDir(folder).load().trials.having(State.COMPLETE)) == 4
+    assert len(StudyDir(folder).load().trials.with_state(State.COMPLETE)) == 4
     server.start()
     driver = make_driver(folder, make_plan(4), storage=server.url)
     same(driver.trials, load(server, "away"))
@@ -185,10 +185,10 @@ class Away:
     @property
     def numbers(self):
         """Of our trials that it holds, in its order."""
-        return [trial.user_attrs[NUMBER] for trial in self.study.trials]
+        return [trial.user_attrs[TRIAL_NUMBER_ATTR] for trial in self.study.trials]
 
     def export_of(self, made):
-        return OptunaExport(made.study, Exported(FakeSpace(), OBJECTIVES), self.connect, "here", self.said.append,
+        return OptunaExport(made.study, TrialExporter(FakeSpace(), OBJECTIVES), self.connect, "here", self.said.append,
                             lambda: self.now)
 
 
@@ -289,8 +289,8 @@ def test_a_storage_that_does_not_answer_holds_nobody_up(tmp_path):
     def work(folder):
         calls.append(folder)
         if len(calls) == 1:
-            add = driver.export._optuna.add_trial
-            driver.export._optuna.add_trial = lambda trial: waited.append(last.wait(60)) or add(trial)
+            add = driver.export._optuna_study.add_trial
+            driver.export._optuna_study.add_trial = lambda trial: waited.append(last.wait(60)) or add(trial)
         if len(calls) == 5:
             last.set()
         fake_work(folder)
@@ -306,7 +306,7 @@ def test_an_embedded_storage_that_cannot_be_written_stops_no_training_either(tmp
     def work(folder):
         calls.append(folder)
         if len(calls) == 2:
-            driver.export._optuna._storage._backend.append_logs = full
+            driver.export._optuna_study._storage._backend.append_logs = full
         fake_work(folder)
 
     def full(lines):
@@ -315,7 +315,7 @@ def test_an_embedded_storage_that_cannot_be_written_stops_no_training_either(tmp
     driver = make_driver(tmp_path, make_plan(4), work, view=log)
     assert driver.run() == "4 candidates trained" and len(log.having("No space left on device")) == 1
     same(driver.trials, exported(driver))
-    assert not driver.trials.having(State.PENDING, State.FAILED)
+    assert not driver.trials.with_state(State.PENDING, State.FAILED)
 
 
 def test_what_a_killed_writer_left_in_the_folder_holds_nobody_up(tmp_path, monkeypatch):

@@ -9,27 +9,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalesearch.pareto.noise import t_quantile
-from scalesearch.study.config.objectives import objective
+from scalesearch.study.config.objectives import parse_objective
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.replicates.allocation import (
     CHALLENGER,
     NEIGHBOURS,
-    Order,
-    level,
-    next_training,
+    FrontOrder,
+    interval_confidence,
+    next_replicate,
 )
 from tests.study.fakes import OBJECTIVES
 from tests.study.noisy import again, confirmed, drawn, replicated
 
-TWO = (objective("loss", "min"), *OBJECTIVES)
+TWO = (parse_objective("loss", "min"), *OBJECTIVES)
 truths = st.lists(st.floats(0, 40, width=32), min_size=1, max_size=7)
 budgets = st.builds(Seeds, st.integers(1, 4), st.integers(0, 8), st.sampled_from([0.8, 0.9, 0.95]))
 
 
 def chosen(candidates, objectives, seeds):
     """Number of the candidate that is trained next, and of its further seed."""
-    candidate = next_training(candidates, objectives, seeds)
-    return candidate and (candidate.number, candidate.tried)
+    candidate = next_replicate(candidates, objectives, seeds)
+    return candidate and (candidate.number, candidate.started_seeds)
 
 
 def one(number, cost, *bleu, **more):
@@ -41,9 +41,9 @@ def one(number, cost, *bleu, **more):
 def test_never_more_than_is_allowed_nor_one_that_was_surely_worse(truth, seeds, sd, rng):
     rng = random.Random(rng)
     candidates, asked = drawn(truth, sd, rng), []
-    while (chosen := next_training(candidates, OBJECTIVES, seeds)) is not None:
-        order = Order(candidates, OBJECTIVES, seeds)
-        in_doubt = {number for pair in order.comparisons if not pair.settled for number in (pair.first, pair.second)}
+    while (chosen := next_replicate(candidates, OBJECTIVES, seeds)) is not None:
+        order = FrontOrder(candidates, OBJECTIVES, seeds)
+        in_doubt = {number for pair in order.comparisons if not pair.is_resolved for number in (pair.first, pair.second)}
         assert chosen.number in {*order.front, *in_doubt}
         old = candidates[chosen.number]
         assert chosen is old
@@ -71,17 +71,17 @@ def test_large_separations_are_settled_with_one_more_seed_of_each_member(members
     candidates, asked = confirmed([*drawn(truth, 0.01, rng), *worse], [*truth, -500, -500, -500], 0.01, rng,
                                   Seeds(4, 30))
     assert Counter(chosen.number for chosen in asked) == dict.fromkeys(range(members), 1)
-    assert Order(candidates, OBJECTIVES, Seeds(4, 30)).settled
+    assert FrontOrder(candidates, OBJECTIVES, Seeds(4, 30)).is_resolved
 
 
 @pytest.mark.parametrize(("seeds", "trainings"), [(Seeds(3, 3), 3), (Seeds(3, 50), 4), (Seeds(5, 50), 8)])
 def test_equal_candidates_stop_at_what_is_allowed(seeds, trainings):
     candidates, asked = [one(0, 1.0, 20.0), one(1, 2.0, 20.1)], 0
-    while (chosen := next_training(candidates, OBJECTIVES, seeds)) is not None:
+    while (chosen := next_replicate(candidates, OBJECTIVES, seeds)) is not None:
         old, asked = candidates[chosen.number], asked + 1
-        score = 20.0 + 0.1 * chosen.number + 0.5 * (-1) ** chosen.tried
+        score = 20.0 + 0.1 * chosen.number + 0.5 * (-1) ** chosen.started_seeds
         candidates[chosen.number] = again(old, score)
-    assert asked == trainings and not Order(candidates, OBJECTIVES, seeds).settled
+    assert asked == trainings and not FrontOrder(candidates, OBJECTIVES, seeds).is_resolved
 
 
 def test_every_member_gets_a_second_seed_first_the_most_doubtful_before_the_others():
@@ -90,32 +90,32 @@ def test_every_member_gets_a_second_seed_first_the_most_doubtful_before_the_othe
     front[1] = one(1, 2.0, 20.0, 20.1)
     assert chosen(front, OBJECTIVES, Seeds(3, 9)) == (2, 1)
     front[2] = one(2, 3.0, 20.5, 20.6)
-    assert {next_training(front, OBJECTIVES, Seeds(3, 9)).number} <= {0, 3}
+    assert {next_replicate(front, OBJECTIVES, Seeds(3, 9)).number} <= {0, 3}
 
 
 def test_who_joins_the_front_because_another_fell_gets_a_second_seed_too():
     """The winner's curse: trial 1 was lucky once."""
     candidates = [one(0, 1.0, 10.0, 10.1), one(1, 2.0, 31.0, 20.0), one(2, 3.0, 30.0)]
-    assert Order(candidates, OBJECTIVES, Seeds(3, 9)).front == (0, 1, 2)
+    assert FrontOrder(candidates, OBJECTIVES, Seeds(3, 9)).front == (0, 1, 2)
     assert chosen(candidates, OBJECTIVES, Seeds(3, 9)) == (2, 1)
 
 
 def test_the_least_settled_pair_gets_a_seed_and_of_the_two_the_one_with_fewer():
     candidates = [one(0, 1.0, 10.0, 10.4), one(1, 2.0, 20.0, 20.4, 20.2), one(2, 3.0, 20.5, 20.7)]
-    order = Order(candidates, OBJECTIVES, Seeds(4, 9))
-    assert [(pair.kind, pair.first, pair.second, pair.settled) for pair in order.comparisons] == [
+    order = FrontOrder(candidates, OBJECTIVES, Seeds(4, 9))
+    assert [(pair.type, pair.first, pair.second, pair.is_resolved) for pair in order.comparisons] == [
         (NEIGHBOURS, 0, 1, True), (NEIGHBOURS, 1, 2, False)]
     assert chosen(candidates, OBJECTIVES, Seeds(4, 9)) == (2, 2)
     candidates[2] = one(2, 3.0, 20.5, 20.7, pending=1)
     assert chosen(candidates, OBJECTIVES, Seeds(4, 9)) == (1, 3), "what is under way counts as had"
-    assert next_training(candidates, OBJECTIVES, Seeds(3, 9)) is None
+    assert next_replicate(candidates, OBJECTIVES, Seeds(3, 9)) is None
 
 
 def test_a_candidate_within_noise_of_the_front_is_a_challenger_and_a_clearly_worse_one_is_not():
     candidates = [one(0, 1.0, 20.0, 21.0), one(1, 2.0, 20.2), one(2, 2.0, 2.0)]
-    order = Order(candidates, OBJECTIVES, Seeds(2, 9))
+    order = FrontOrder(candidates, OBJECTIVES, Seeds(2, 9))
     assert order.front == (0,)
-    assert [(pair.kind, pair.first, pair.second) for pair in order.comparisons] == [(CHALLENGER, 0, 1)]
+    assert [(pair.type, pair.first, pair.second) for pair in order.comparisons] == [(CHALLENGER, 0, 1)]
     assert chosen(candidates, OBJECTIVES, Seeds(2, 9)) == (1, 1)
 
 
@@ -123,65 +123,65 @@ def test_while_second_seeds_are_under_way_a_free_worker_waits():
     candidates = [one(0, 1.0, 10.0, pending=1), one(1, 2.0, 20.0)]
     assert chosen(candidates, OBJECTIVES, Seeds(3, 9)) == (1, 1)
     candidates[1] = one(1, 2.0, 20.0, 20.5)
-    assert next_training(candidates, OBJECTIVES, Seeds(3, 9)) is None
+    assert next_replicate(candidates, OBJECTIVES, Seeds(3, 9)) is None
     candidates[0] = one(0, 1.0, 10.0, failed=1)
     assert chosen(candidates, OBJECTIVES, Seeds(3, 9)) == (0, 2), "a seed that failed is not tried again"
     candidates[0] = one(0, 1.0, 10.0, failed=2)
-    assert next_training(candidates, OBJECTIVES, Seeds(3, 9)) is None, "the pair is settled by the other's noise"
+    assert next_replicate(candidates, OBJECTIVES, Seeds(3, 9)) is None, "the pair is settled by the other's noise"
 
 
 def test_differences_and_intervals_are_those_of_student():
     candidates = [one(0, 1.0, 10.0, 12.0), one(1, 2.0, 13.0, 14.0, 15.0)]
-    (pair,) = Order(candidates, OBJECTIVES, Seeds(3, 9)).comparisons
+    (pair,) = FrontOrder(candidates, OBJECTIVES, Seeds(3, 9)).comparisons
     (difference,) = pair.differences
     sd = math.sqrt((2 * 1 + 2 * 1) / 3)  # squares 1, 1 and 1, 0, 1 over 1 + 2 degrees of freedom
     assert difference.value == 3.0
-    assert difference.half == pytest.approx(t_quantile(0.95, 3) * sd * math.sqrt(1 / 2 + 1 / 3))
+    assert difference.half_width == pytest.approx(t_quantile(0.95, 3) * sd * math.sqrt(1 / 2 + 1 / 3))
     assert t_quantile(0.95, 3) == pytest.approx(3.1824, abs=1e-4)
-    assert pair.settled == (difference.half < 3.0) and not pair.settled
+    assert pair.is_resolved == (difference.half_width < 3.0) and not pair.is_resolved
 
 
 def test_several_measured_objectives_share_the_level_and_a_pair_needs_one_sure_advantage_each_way():
     def two(number, cost, *scores):
         return replicated(number, {"params.total": cost}, *({"loss": a, "bleu": b} for a, b in scores))
 
-    assert level(TWO, Seeds(3, 9, 0.9)) == pytest.approx(1 - 0.1 / 2 / 2)
+    assert interval_confidence(TWO, Seeds(3, 9, 0.9)) == pytest.approx(1 - 0.1 / 2 / 2)
     cheap, dear = two(0, 1.0, (3.0, 20.0), (3.01, 20.1)), two(1, 2.0, (2.0, 20.0), (2.01, 20.2))
-    order = Order([cheap, dear], TWO, Seeds(3, 9))
-    assert order.front == (0, 1) and order.settled and set(order.noise) == {"loss", "bleu"}
-    assert not Order([cheap, two(1, 2.0, (2.9, 20.0), (3.05, 20.2))], TWO, Seeds(3, 9)).settled
+    order = FrontOrder([cheap, dear], TWO, Seeds(3, 9))
+    assert order.front == (0, 1) and order.is_resolved and set(order.noise) == {"loss", "bleu"}
+    assert not FrontOrder([cheap, two(1, 2.0, (2.9, 20.0), (3.05, 20.2))], TWO, Seeds(3, 9)).is_resolved
     # The dearer loses in loss, surely, and wins in BLEU by what may be noise: the cheaper may dominate it.
-    order = Order([cheap, two(1, 2.0, (4.0, 20.05), (4.01, 20.15))], TWO, Seeds(3, 9))
-    assert order.front == (0, 1) and not order.settled
+    order = FrontOrder([cheap, two(1, 2.0, (4.0, 20.05), (4.01, 20.15))], TWO, Seeds(3, 9))
+    assert order.front == (0, 1) and not order.is_resolved
 
 
 def test_where_costs_alone_decide_nothing_is_in_doubt():
-    objectives = (*OBJECTIVES, objective("macs.total", "min"))
+    objectives = (*OBJECTIVES, parse_objective("macs.total", "min"))
     fewer = replicated(0, {"params.total": 1.0, "macs.total": 9.0}, {"bleu": 20.0}, {"bleu": 20.1})
     faster = replicated(1, {"params.total": 2.0, "macs.total": 3.0}, {"bleu": 20.0}, {"bleu": 20.1})
-    order = Order([fewer, faster], objectives, Seeds(3, 9))
-    assert order.front == (0, 1) and order.comparisons == () and order.settled
+    order = FrontOrder([fewer, faster], objectives, Seeds(3, 9))
+    assert order.front == (0, 1) and order.comparisons == () and order.is_resolved
 
 
 def test_objectives_that_are_all_measured_are_ordered_by_the_first_that_is_minimised():
-    objectives = (objective("latency", "min"), objective("bleu", "max"))
+    objectives = (parse_objective("latency", "min"), parse_objective("bleu", "max"))
     made = [replicated(number, {}, *({"latency": 5.0 - number + wobble, "bleu": 20.0 - number + wobble}
             for wobble in (0, 0.01))) for number in range(3)]
-    order = Order(made, objectives, Seeds(3, 9))
-    assert order.front == (2, 1, 0) and order.settled
+    order = FrontOrder(made, objectives, Seeds(3, 9))
+    assert order.front == (2, 1, 0) and order.is_resolved
     assert [(pair.first, pair.second) for pair in order.comparisons] == [(2, 1), (1, 0)]
 
 
 def test_seeds_that_were_had_count_as_looks_also_where_they_are_no_longer_allowed():
     candidates = [one(0, 1.0, 10.0, 12.0, 11.0), one(1, 2.0, 13.0, 14.0)]
-    levels = {Order(candidates, OBJECTIVES, seeds).level for seeds in (Seeds(1, 0), Seeds(3, 9))}
+    levels = {FrontOrder(candidates, OBJECTIVES, seeds).level for seeds in (Seeds(1, 0), Seeds(3, 9))}
     assert levels == {0.95}
 
 
 def test_nothing_is_asked_for_without_candidates_or_measured_objectives():
-    assert next_training([], OBJECTIVES, Seeds(3, 9)) is None
-    assert next_training([one(0, 1.0, 20.0)], OBJECTIVES[1:], Seeds(3, 9)) is None
-    assert Order([], OBJECTIVES, Seeds(3, 9)).settled
+    assert next_replicate([], OBJECTIVES, Seeds(3, 9)) is None
+    assert next_replicate([one(0, 1.0, 20.0)], OBJECTIVES[1:], Seeds(3, 9)) is None
+    assert FrontOrder([], OBJECTIVES, Seeds(3, 9)).is_resolved
 
 
 @pytest.mark.parametrize(("truth", "seeds"), [
@@ -197,11 +197,11 @@ def test_false_orders_are_no_more_frequent_than_the_confidence_says(truth, seeds
     rng, pairs, called, off, lost = random.Random(7), 0, 0, 0, 0
     for _ in range(600):
         candidates, _ = confirmed(drawn(truth, 1.0, rng), truth, 1.0, rng, seeds)
-        order = Order(candidates, OBJECTIVES, seeds)
-        neighbours = [pair for pair in order.comparisons if pair.kind == NEIGHBOURS]
-        doubtful = {pair.second for pair in order.comparisons if pair.kind == CHALLENGER}
+        order = FrontOrder(candidates, OBJECTIVES, seeds)
+        neighbours = [pair for pair in order.comparisons if pair.type == NEIGHBOURS]
+        doubtful = {pair.second for pair in order.comparisons if pair.type == CHALLENGER}
         pairs += len(neighbours)
-        called += sum(pair.settled and truth[pair.second] <= truth[pair.first] for pair in neighbours)
+        called += sum(pair.is_resolved and truth[pair.second] <= truth[pair.first] for pair in neighbours)
         outside = [number for number in range(len(truth)) if number not in order.front]
         off += len(outside)
         lost += sum(number not in doubtful and all(truth[member] < truth[number] for member in order.front
@@ -214,5 +214,5 @@ def test_what_differs_by_several_deviations_is_mostly_found():
     rng, truth, settled = random.Random(7), [0.0, 4.0, 8.0, 12.0], 0
     for _ in range(100):
         candidates, _ = confirmed(drawn(truth, 1.0, rng), truth, 1.0, rng, Seeds(3, 8))
-        settled += Order(candidates, OBJECTIVES, Seeds(3, 8)).settled
+        settled += FrontOrder(candidates, OBJECTIVES, Seeds(3, 8)).is_resolved
     assert settled > 70

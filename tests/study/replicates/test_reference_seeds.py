@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from scalesearch.study.config.rows import Reference
+from scalesearch.study.config.fixed_architectures import FixedArchitecture
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.replicates.summary import propose_replicate
-from scalesearch.study.results.results import load
+from scalesearch.study.results.results import load_results
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State, Trial
 from tests.study.fakes import META, OBJECTIVES, architecture_of, make_driver, make_plan
 from tests.study.noisy import noisy_work
 
 ROWS = {"base": {"width": 8, "depth": 1, "kind": "plain"}, "far": {"width": 64, "depth": 4, "kind": "plain"}}
-NAMED = tuple(Reference(name, architecture_of(one), one if name == "base" else None) for name, one in ROWS.items())
+NAMED = tuple(FixedArchitecture(name, architecture_of(one), one if name == "base" else None) for name, one in ROWS.items())
 
 
 def seeds_of(driver):
@@ -50,20 +50,20 @@ def test_they_take_nothing_from_the_front(tmp_path, trials):
 
 def test_the_noise_of_one_over_the_budget_counts_in_table_and_verdict(tmp_path):
     make_driver(tmp_path, make_plan(2, references=NAMED, seeds=Seeds(1, 0, references=3)), work=noisy_work).run()
-    found = load(tmp_path)
+    found = load_results(tmp_path)
     base, far = (found.study.trials[number] for number in (0, 1))
-    assert base.eligible and not far.feasible
-    noise = found.verdict.order.noise["bleu"]
+    assert base.is_eligible and not far.is_feasible
+    noise = found.seed_analysis.front_order.noise["bleu"]
     assert (noise.df, noise.n_candidates) == (4, 2)
     halves = {row["trial"]: row["bleu.half"] for row in found.table.to_dict("records") if row["seeds"] == 3}
-    assert halves == {number: noise.interval_half_width(found.verdict.confidence, 3) for number in (0, 1)}
+    assert halves == {number: noise.interval_half_width(found.seed_analysis.confidence, 3) for number in (0, 1)}
 
 
 def test_one_that_was_trained_before_under_another_name_has_its_seeds_as_well(tmp_path):
     searched = make_driver(tmp_path, make_plan(6), work=noisy_work)
     searched.run()
     known = next(one for one in searched.trials if one.origin == Origin.SAMPLER and one.state == State.COMPLETE)
-    late = Reference("late", architecture_of(known.params), known.params)
+    late = FixedArchitecture("late", architecture_of(known.params), known.params)
     plan = make_plan(6, references=(late,), seeds=Seeds(1, 0, references=3))
     driver = make_driver(tmp_path, plan, work=noisy_work)
     driver.run()
@@ -85,11 +85,11 @@ def test_further_trainings_of_a_recipe_that_is_not_the_best_any_more_count(tmp_p
     study = StudyDir(tmp_path)
     study.create(META, "study: fake\n", "width: 8\n")
     costs = {"params.total": 5.0}
-    one = Trial(0, State.COMPLETE, origin=Origin.SAMPLER, architecture="a", tuned={"recipe.lr": 1}, costs=costs,
+    one = Trial(0, State.COMPLETE, origin=Origin.SAMPLER, architecture="a", recipe_params={"recipe.lr": 1}, costs=costs,
                 values={"bleu": 20.0, **costs})
-    other = replace(one, number=1, tuned={"recipe.lr": 2}, values={"bleu": 30.0, **costs})
-    again = replace(one, number=2, origin=Origin.REPLICATE, of=0, seed=2)
+    other = replace(one, number=1, recipe_params={"recipe.lr": 2}, values={"bleu": 30.0, **costs})
+    again = replace(one, number=2, origin=Origin.REPLICATE, original=0, seed=2)
     for trial in (one, other, again):
         study.propose(trial)
     assert propose_replicate(study, OBJECTIVES, Seeds(3, 1), 1) is None
-    assert propose_replicate(study, OBJECTIVES, Seeds(3, 2), 1).of == 1
+    assert propose_replicate(study, OBJECTIVES, Seeds(3, 2), 1).original == 1

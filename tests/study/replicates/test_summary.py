@@ -19,18 +19,18 @@ from rich.console import Console
 
 from scalesearch.pareto.noise import pool_noise
 from scalesearch.samplers.trial_history import values_by_seed
-from scalesearch.study.config.objectives import objective
-from scalesearch.study.config.rows import Reference
+from scalesearch.study.config.fixed_architectures import FixedArchitecture
+from scalesearch.study.config.objectives import parse_objective
 from scalesearch.study.config.sections import Seeds
-from scalesearch.study.executors.base import Crashed, Done, Runner
-from scalesearch.study.executors.worker import finish
-from scalesearch.study.monitor.console import Lines, Screen
-from scalesearch.study.optuna_sync.view import SearchStudy
+from scalesearch.study.executors.base import JobCrashed, JobDone, Runner
+from scalesearch.study.executors.worker import finish_job
+from scalesearch.study.monitor.console import LineConsole, LiveConsole
+from scalesearch.study.optuna_sync.search_study import SearchStudy
 from scalesearch.study.replicates.allocation import NEIGHBOURS
-from scalesearch.study.replicates.summary import MIN_DF, Verdict
-from scalesearch.study.results.choice import choose
-from scalesearch.study.results.publish import publish
-from scalesearch.study.results.results import load
+from scalesearch.study.replicates.summary import MIN_DF, SeedAnalysis
+from scalesearch.study.results.publish import write_outputs
+from scalesearch.study.results.results import load_results
+from scalesearch.study.results.selection import select_trial
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State
 from tests.processes import ended, wait_until
@@ -47,7 +47,7 @@ def make(folder, plan=None, work=noisy_work, **more):
 
 def either(folder):
     """Trains to a rung or to the end."""
-    finish(Path(folder), lambda place, job: rung_result(place, job) if "until" in job else noisy_result(place, job))
+    finish_job(Path(folder), lambda place, job: rung_result(place, job) if "until" in job else noisy_result(place, job))
 
 
 def facts(trials):
@@ -60,7 +60,7 @@ def folder(tmp_path_factory):
     """A finished study; its file's word on seeds is noted as ``study run`` notes it."""
     where = tmp_path_factory.mktemp("seeds") / "fake"
     driver = make(where)
-    driver.study.revise(seeds=driver.plan.seeds)
+    driver.study.update_meta(seeds=driver.plan.seeds)
     (where / "reason").write_text(driver.run())
     return where
 
@@ -69,7 +69,7 @@ def test_samplers_see_what_every_seed_came_to(folder):
     trials = StudyDir(folder).load().trials
     shown = SearchStudy(FakeSpace(), OBJECTIVES, trials).study.trials
     for trial in (one for one in trials.candidates() if one.state == State.COMPLETE):
-        seeds = [one for one in trials.replicates() if one.of == trial.number and one.state == State.COMPLETE]
+        seeds = [one for one in trials.replicates() if one.original == trial.number and one.state == State.COMPLETE]
         values = [[one.values[name] for name in ("bleu", "params.total")] for one in (trial, *seeds)]
         assert [list(each) for each in values_by_seed(shown[trial.number])] == values
     assert any(len(values_by_seed(one)) > 1 for one in shown if one.values)
@@ -81,16 +81,16 @@ def test_the_search_comes_first_and_then_the_front_with_seeds_of_its_own(folder)
     assert origins.count("sampler") == 6 and 2 <= origins.count(Origin.REPLICATE) <= 8
     assert origins == sorted(origins, key=lambda origin: origin == Origin.REPLICATE), "not before the search is over"
     for trial in trials.replicates():
-        first = trials[trial.of]
+        first = trials[trial.original]
         assert (trial.architecture, trial.costs, trial.params) == (first.architecture, first.costs, first.params)
-        again = [other.seed for other in trials.replicates() if other.of == trial.of]
+        again = [other.seed for other in trials.replicates() if other.original == trial.original]
         assert again == list(range(2, 2 + len(again))) and len(again) <= 2
         job = json.loads((folder / "trials" / trial.folder / "job.json").read_text())
-        assert (job["job"], job["of"], job["seed"], job["trial"]) == ("replicate", trial.of, trial.seed, trial.number)
+        assert (job["job"], job["of"], job["seed"], job["trial"]) == ("replicate", trial.original, trial.seed, trial.number)
         record = StudyDir(folder).load().record(trial)
-        assert (record["origin"], record["of"], record["seed"]) == (Origin.REPLICATE, trial.of, trial.seed)
+        assert (record["origin"], record["of"], record["seed"]) == (Origin.REPLICATE, trial.original, trial.seed)
         drawn = luck(first.architecture, trial.seed, 1.0)
-        assert record["values"]["bleu"] == pytest.approx(score(first.answers) + drawn)
+        assert record["values"]["bleu"] == pytest.approx(score(first.config) + drawn)
     assert set(trained(folder).values()) == {1}
 
 
@@ -123,7 +123,7 @@ def test_a_restart_after_every_event_ends_as_if_there_had_been_none(tmp_path, pl
     for _ in range(400):
         driver = make(tmp_path / "cut", plan, either)
         driver.recover()
-        if not (driver._dispatch() or driver.trials.having(State.PENDING)):
+        if not (driver._dispatch() or driver.trials.with_state(State.PENDING)):
             break
         driver.runner.poll(0.1)  # trains one; that it has ended is never heard
     assert whole.trials.replicates() and facts(driver.trials) == facts(whole.trials)
@@ -167,7 +167,7 @@ class Shuffled(Runner):
             return []
         job = self.jobs.pop(self.rng.randrange(len(self.jobs)))
         noisy_work(str(job.folder))
-        return [Done(job)]
+        return [JobDone(job)]
 
     def stop(self, grace=10.0):
         self.jobs.clear()
@@ -198,13 +198,13 @@ def test_seeds_may_be_asked_for_once_a_study_is_over(tmp_path):
 
 def test_a_reference_on_the_front_is_trained_again_and_one_from_elsewhere_is_not(tmp_path):
     good = {"width": 8, "depth": 1, "kind": "plain"}
-    references = (Reference("small", architecture_of(good), good),
-                  Reference("foreign", architecture_of({"width": 9, "depth": 3, "kind": "plain"})))
+    references = (FixedArchitecture("small", architecture_of(good), good),
+                  FixedArchitecture("foreign", architecture_of({"width": 9, "depth": 3, "kind": "plain"})))
     driver = make(tmp_path, seeded_plan(3, references=references))
     driver.run()
     again = driver.trials.replicates()
     assert {trial.label for trial in again if trial.of == 0} == {"small"} and 1 not in {trial.of for trial in again}
-    table = load(tmp_path).table
+    table = load_results(tmp_path).table
     assert table.loc[table["label"] == "small", "seeds"].tolist() == [1 + sum(trial.of == 0 for trial in again)]
 
 
@@ -215,27 +215,27 @@ def test_a_seed_that_fails_costs_its_place_and_is_told(tmp_path):
         def poll(self, timeout):
             job = self.jobs[0]
             if json.loads((job.folder / "job.json").read_text()).get("seed") == 2:
-                return [Crashed(self.jobs.pop(0), "it diverged", again=False)]
+                return [JobCrashed(self.jobs.pop(0), "it diverged", can_retry=False)]
             return super().poll(timeout)
 
     driver = make(tmp_path, seeded_plan(6, seeds=Seeds(3, 6)), runner=Failing(0))
     reason = driver.run()
-    lost = driver.trials.having(State.FAILED)
+    lost = driver.trials.with_state(State.FAILED)
     assert lost and all(trial.origin == Origin.REPLICATE and trial.seed == 2 for trial in lost)
     assert len(driver.trials.replicates()) <= 6 and reason.startswith("6 candidates trained, then ")
-    notes = "\n".join(load(tmp_path).notes())
+    notes = "\n".join(load_results(tmp_path).notes())
     assert f"Trial {lost[0].of} failed with seed 2 (it diverged), which its mean does not hold." in notes
 
 
 def test_the_table_holds_means_and_their_noise_and_no_seed_as_a_candidate(folder):
-    results, trials = load(folder), StudyDir(folder).load().trials
+    results, trials = load_results(folder), StudyDir(folder).load().trials
     assert len(results.table) == len(trials.candidates())
     rows, samples = results.table.set_index("trial"), []
     for trial in trials.candidates():
         if trial.state != State.COMPLETE:
             assert pd.isna(rows.loc[trial.number, "seeds"]) and pd.isna(rows.loc[trial.number, "bleu.half"])
             continue
-        scores = [trial.values["bleu"], *(t.values["bleu"] for t in trials.replicates() if t.of == trial.number)]
+        scores = [trial.values["bleu"], *(t.values["bleu"] for t in trials.replicates() if t.original == trial.number)]
         samples.append(scores)
         row = rows.loc[trial.number]
         assert row["seeds"] == len(scores) and row["bleu"] == pytest.approx(np.mean(scores))
@@ -245,12 +245,12 @@ def test_the_table_holds_means_and_their_noise_and_no_seed_as_a_candidate(folder
     noise = pool_noise(samples)
     halves = [noise.interval_half_width(0.9, len(sample)) for sample in samples]
     assert rows["bleu.half"].dropna().tolist() == pytest.approx(halves)
-    assert sorted(results.front["trial"]) == sorted(results.verdict.order.front)
+    assert sorted(results.front["trial"]) == sorted(results.seed_analysis.front_order.front)
 
 
 def test_seeds_have_a_file_from_which_mean_and_deviation_can_be_had_again(folder, tmp_path):
-    results = load(folder)
-    files = publish(results, tmp_path)
+    results = load_results(folder)
+    files = write_outputs(results, tmp_path)
     assert [file.name for file in files][:3] == ["front.csv", "all.csv", "seeds.csv"]
     every, table = pd.read_csv(tmp_path / "seeds.csv"), pd.read_csv(tmp_path / "all.csv").set_index("trial")
     assert (every.loc[every["trial"] == every["of"], "seed"] == 1).all()
@@ -260,17 +260,17 @@ def test_seeds_have_a_file_from_which_mean_and_deviation_can_be_had_again(folder
 
 
 def test_words_say_what_is_beyond_noise_and_what_within(folder):
-    results = load(folder)
-    verdict = results.verdict
-    order, said = verdict.order, verdict.sentences()
-    settled = "is settled" if order.settled else "is not settled"
+    results = load_results(folder)
+    verdict = results.seed_analysis
+    order, said = verdict.front_order, verdict.sentences()
+    settled = "is settled" if order.is_resolved else "is not settled"
     assert said[0].startswith(f"Who is on the front {settled}, at 90 % for each comparison (intervals of 95 %")
-    neighbours = [pair for pair in order.comparisons if pair.kind == NEIGHBOURS]
+    neighbours = [pair for pair in order.comparisons if pair.type == NEIGHBOURS]
     assert len(neighbours) >= 2
     for pair, line in zip(neighbours, said[1:]):
         assert line.startswith(f"  trial {pair.first} (bleu ") and f" and trial {pair.second} (bleu " in line
-        assert line.endswith(", beyond noise" if pair.settled else ", within noise")
-    beside = [pair for pair in order.comparisons if pair.kind != NEIGHBOURS]
+        assert line.endswith(", beyond noise" if pair.is_resolved else ", within noise")
+    beside = [pair for pair in order.comparisons if pair.type != NEIGHBOURS]
     assert all(f"trial {pair.second} (bleu " in "\n".join(said) for pair in beside)
     assert any(line.startswith("  off the front, but within noise of it: ") for line in said) == bool(beside)
     ties = [line for line in said if line.startswith("The order of the members' scores is not settled")]
@@ -280,10 +280,10 @@ def test_words_say_what_is_beyond_noise_and_what_within(folder):
     assert "have further seeds, and their scores are means" in notes and "± is the 90 % interval" in notes
     assert "one seed a candidate" not in notes
     found = verdict.to_json()
-    assert found["settled"] == order.settled and found["noise"]["bleu"]["df"] == found["trainings"]
+    assert found["settled"] == order.is_resolved and found["noise"]["bleu"]["df"] == found["trainings"]
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     ended = (folder / "reason").read_text()
-    words = "the members of the front are settled" if order.settled else "still within noise"
+    words = "the members of the front are settled" if order.is_resolved else "still within noise"
     assert ended.startswith(f"6 candidates trained, then {found['trainings']} with further seeds; ") and words in ended
 
 
@@ -299,18 +299,18 @@ class Some(list):
 
 def verdict_of(*candidates, objectives):
     trials = Some(trial for one in candidates for trial in (one.first, *(
-        replace(trial, origin=Origin.REPLICATE, of=one.number) for trial in one.further)))
-    return Verdict(trials, replace(META, objectives=objectives, seeds=Seeds(2, 9)))
+        replace(trial, origin=Origin.REPLICATE, of=one.number) for trial in one.replicates)))
+    return SeedAnalysis(trials, replace(META, objectives=objectives, seeds=Seeds(2, 9)))
 
 
 def test_an_order_that_noise_may_have_made_is_not_called_settled():
     """Members that cost less of one thing and more of another are both on the front, whatever their scores are."""
-    objectives = (*OBJECTIVES, objective("macs.total", "min"))
+    objectives = (*OBJECTIVES, parse_objective("macs.total", "min"))
     one = replicated(0, {"params.total": 1, "macs.total": 9}, {"bleu": 25.6}, {"bleu": 27.2})
     other = replicated(1, {"params.total": 9, "macs.total": 1}, {"bleu": 23.4})
     verdict = verdict_of(one, other, objectives=objectives)
     said = "\n".join(verdict.sentences())
-    assert verdict.order.settled and verdict.to_json()["settled"] and not verdict.to_json()["order_settled"]
+    assert verdict.front_order.is_resolved and verdict.to_json()["settled"] and not verdict.to_json()["order_settled"]
     assert "Who is on the front is settled" in said and "trials 1 and 0 (bleu +3" in said
     assert "known by 1 degree of freedom" in said and "settled" in said.partition("order of the members")[2]
 
@@ -321,7 +321,7 @@ def test_a_noise_of_few_degrees_of_freedom_comes_with_a_caution(df):
                   for at in range(df)]
     verdict = verdict_of(*candidates, objectives=OBJECTIVES)
     said = "\n".join(verdict.sentences())
-    assert verdict.order.df == df and ("Caution" in said) == (df < MIN_DF)
+    assert verdict.front_order.df == df and ("Caution" in said) == (df < MIN_DF)
     assert "order of the members' scores" not in said
 
 
@@ -332,7 +332,7 @@ def test_words_on_the_order_follow_from_the_intervals(truth, sd, seed):
     scores = [[{"bleu": rng.gauss(mean, sd)} for _ in range(rng.randint(1, 3))] for mean in truth]
     candidates = [replicated(at, {"params.total": at}, *sample) for at, sample in enumerate(scores)]
     verdict = verdict_of(*candidates, objectives=OBJECTIVES)
-    order, said = verdict.order, "\n".join(verdict.sentences())
+    order, said = verdict.front_order, "\n".join(verdict.sentences())
     members = [next(one for one in candidates if one.number == number) for number in order.front]
     members.sort(key=lambda one: (one.value("bleu"), one.number))
     near = [(one.number, other.number) for one, other in pairwise(members) if other.value("bleu") - one.value("bleu")
@@ -342,12 +342,12 @@ def test_words_on_the_order_follow_from_the_intervals(truth, sd, seed):
 
 
 def test_export_takes_the_first_seed_of_the_best_mean_or_the_seed_that_is_asked_for(folder):
-    results = load(folder)
-    number, why = choose(results, "bleu", None)
+    results = load_results(folder)
+    number, why = select_trial(results, "bleu", None)
     assert number == results.front.loc[results.front["bleu"].astype(float).idxmax(), "trial"]
     assert why.endswith("; the weights are those of seed 1)") and "±" in why
     again = results.study.trials.replicates()[0]
-    assert choose(results, None, again.number) == (again.number, f"trial {again.of} with seed {again.seed}, as asked")
+    assert select_trial(results, None, again.number) == (again.number, f"trial {again.original} with seed {again.seed}, as asked")
 
 
 def test_people_see_which_seed_of_which_trial_is_trained(tmp_path):
@@ -359,8 +359,8 @@ def test_people_see_which_seed_of_which_trial_is_trained(tmp_path):
         noisy_work(folder)
 
     console = Console(file=io.StringIO(), width=110)
-    driver = make(tmp_path, view=Lines(said.append), work=work)
-    screen = Screen(driver.study)
+    driver = make(tmp_path, view=LineConsole(said.append), work=work)
+    screen = LiveConsole(driver.study)
     driver.run()
     first = driver.trials.replicates()[0]
     begun = f"trial {first.number} [seed 2 of trial {first.of}] ({first.architecture}) in training"
@@ -370,8 +370,8 @@ def test_people_see_which_seed_of_which_trial_is_trained(tmp_path):
 
 def test_infeasible_proposals_are_no_candidates_for_seeds(folder):
     trials = StudyDir(folder).load().trials
-    trained_again = {trial.of for trial in trials.replicates()}
-    assert not trained_again & {trial.number for trial in trials.having(State.INFEASIBLE)}
+    trained_again = {trial.original for trial in trials.replicates()}
+    assert not trained_again & {trial.number for trial in trials.with_state(State.INFEASIBLE)}
 
 
 def test_rungs_and_seeds_together_train_the_seeds_to_the_end(tmp_path):

@@ -20,13 +20,13 @@ from scalesearch.library import find_file
 from scalesearch.report.labels import readable
 from scalesearch.schedule.rungs import Rungs
 from scalesearch.space import read_space
-from scalesearch.study.results.page.cost_ledgers import config_of, modules_of
-from scalesearch.study.results.page.facts import Facts
-from scalesearch.study.results.page.front import costs_of, history
+from scalesearch.study.results.page.cost_breakdowns import architecture_text, module_costs
+from scalesearch.study.results.page.facts import PageFacts
+from scalesearch.study.results.page.front import cost_choices, hypervolume_history
 from scalesearch.study.results.page.importance import MIN_TRIALS, QUANTILE, importances
 from scalesearch.study.results.page.render import render, write_page
-from scalesearch.study.results.results import load
-from scalesearch.study.trials.evaluator import flat
+from scalesearch.study.results.results import load_results
+from scalesearch.study.trials.evaluator import flatten_costs
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import State, Trial
 from tests.errors import refuses
@@ -50,14 +50,14 @@ def page(folder):
 
 
 def test_the_page_is_well_formed_and_fetches_nothing(page):
-    assert page.wrong == [] and set(page.ids) >= SECTIONS
+    assert page.report_problem == [] and set(page.ids) >= SECTIONS
     assert "://" not in re.sub(r'xmlns(:xlink)?="[^"]*"', "", page.file.read_text())
     assert len(page.alts()) >= 8 and all(page.alts())
 
 
 def test_every_finished_trial_has_a_row_and_links_to_its_files(page, folder):
-    results = load(folder)
-    for trial in results.study.trials.having(State.COMPLETE):
+    results = load_results(folder)
+    for trial in results.study.trials.with_state(State.COMPLETE):
         assert f"trial-{trial.number}" in page.ids
         for name in ("architecture.yaml", "record.json"):
             assert f"trials/{trial.folder}/{name}" in page.hrefs
@@ -66,7 +66,7 @@ def test_every_finished_trial_has_a_row_and_links_to_its_files(page, folder):
 
 
 def test_every_cost_can_stand_across_and_links_lead_to_ledger_and_curve(page, folder):
-    results = load(folder)
+    results = load_results(folder)
     across = {found["data-x"] for tag, found in page.tags if tag == "figure" and "data-x" in found}
     assert across >= {"params.total", "macs.total", "flops.total", "memory.weights"}
     boxes = [found for tag, found in page.tags if tag == "input" and found.get("type") == "checkbox"]
@@ -81,7 +81,7 @@ def test_every_cost_can_stand_across_and_links_lead_to_ledger_and_curve(page, fo
 
 
 def test_the_best_member_the_budget_and_the_gain_stand_at_the_head_and_members_come_first(page, folder):
-    front = load(folder).front
+    front = load_results(folder).front
     best = front.loc[front["bleu"].astype(float).idxmax()]
     assert f"Best on the front: trial {best['trial']}" in page.text and "over the best reference, " in page.text
     assert "Budget: params.total <= 6,000." in page.text
@@ -95,7 +95,7 @@ def test_every_objective_that_is_a_cost_has_its_figure():
     table = pd.DataFrame({"params.total": [1, 2], "artefact.bytes": [3, 4], "load.mean": [1.0, 2.0], "bleu": [1, 2]})
     goals = {"bleu": "max", "artefact.bytes": "min"}
     facts = SimpleNamespace(results=SimpleNamespace(objectives=goals), done=table)
-    assert costs_of(facts) == (["artefact.bytes", "params.total"], [])
+    assert cost_choices(facts) == (["artefact.bytes", "params.total"], [])
 
 
 @pytest.mark.parametrize(("value", "words"), [(2.23618e14, "2.23618 · 10¹⁴"), (1234.5, "1,234.5"), (0.0, "0"),
@@ -117,25 +117,25 @@ def test_letters_of_every_figure_can_be_read_on_a_phone(tmp_path):
 
 
 def test_a_page_that_stands_alone_links_to_no_file(folder, tmp_path):
-    alone = Page(write_page(load(folder), tmp_path / "alone.html", alone=True))
+    alone = Page(write_page(load_results(folder), tmp_path / "alone.html", alone=True))
     assert alone.wrong == [] and alone.hrefs and all(href.startswith(("#", "data:")) for href in alone.hrefs)
 
 
 def test_every_failure_and_every_missed_limit_is_there(page, folder):
-    trials = load(folder).study.trials
-    failed = trials.having(State.FAILED)
+    trials = load_results(folder).study.trials
+    failed = trials.with_state(State.FAILED)
     assert failed and page.text.count(FAULT) == len(failed)
-    refused = trials.having(State.INFEASIBLE)
+    refused = trials.with_state(State.INFEASIBLE)
     assert refused and f"{len(refused):,} proposals were infeasible" in page.text and "params.total" in page.text
 
 
 def test_marks_lie_where_the_points_are_drawn(page, folder):
-    results = load(folder)
+    results = load_results(folder)
     text = page.file.read_text().partition('<figure id="front-params-total-bleu"')[2]
     places = re.findall(r'<use [^>]*x="([\d.]+)" y="([\d.]+)"', text.partition("</svg>")[0])
     drawn = [(float(x), float(y)) for x, y in places]
     marks = json.loads(re.search(r'<script type="application/json">(.*?)</script>', text)[1])
-    done = {trial.number: trial for trial in results.study.trials.having(State.COMPLETE)}
+    done = {trial.number: trial for trial in results.study.trials.with_state(State.COMPLETE)}
     assert {trial for trial, _, _ in marks} == set(done)
     for trial, words, ((x, y),) in marks:
         assert min(abs(x - at) + abs(y - up) for at, up in drawn) < 0.2
@@ -154,20 +154,20 @@ def test_numbers_name_protocol_signature_and_hash(page, folder):
     for words in ("forward: 10 source, 10 target tokens, vocabulary 100", "sig|v:1", "abc", "a synthetic corpus",
                   "one seed a candidate", f"{MIN_TRIALS} feasible finished trials are needed"):
         assert words in page.text
-    front = load(folder).front.iloc[0]
+    front = load_results(folder).front.iloc[0]
     assert f"{int(front['params.total']):,}" in page.text
 
 
 def test_the_same_study_gives_the_same_page_wherever_it_lies(folder, tmp_path):
-    one, other = (write_page(load(folder), tmp_path / name / "a b.html") for name in "xy")
+    one, other = (write_page(load_results(folder), tmp_path / name / "a b.html") for name in "xy")
     assert one.read_bytes() == other.read_bytes()
-    assert page_of(folder, tmp_path / "elsewhere.html").wrong == []
+    assert page_of(folder, tmp_path / "elsewhere.html").report_problem == []
 
 
 def test_the_last_hypervolume_is_that_of_the_front(folder, page):
-    facts = Facts(load(folder), folder)
+    facts = PageFacts(load_results(folder), folder)
     now, corner = facts.results.hypervolume()
-    trials, volumes = zip(*history(facts, corner))
+    trials, volumes = zip(*hypervolume_history(facts, corner))
     assert volumes[-1] == pytest.approx(now) and f"{readable(now)} after" in page.text
     assert np.all(np.diff(volumes) >= 0) and trials[-1].spent > 0
 
@@ -175,7 +175,7 @@ def test_the_last_hypervolume_is_that_of_the_front(folder, page):
 def test_a_study_without_anything_finished_says_so(tmp_path):
     make_driver(tmp_path, make_plan(1))
     page = page_of(tmp_path)
-    assert page.wrong == [] and set(page.ids) >= SECTIONS
+    assert page.report_problem == [] and set(page.ids) >= SECTIONS
     for words in ("No trial is finished yet", "No feasible trial is finished yet", "No training has failed"):
         assert words in page.text
 
@@ -185,7 +185,7 @@ def test_a_running_study_says_that_it_is_running(tmp_path):
     ended = [at for at, line in enumerate(events) if json.loads(line)["event"] == "ended"]
     (tmp_path / "events.jsonl").write_text("".join(events[: ended[3]]))
     page = page_of(tmp_path)
-    assert page.wrong == [] and "Some trials are not finished" in page.text and "pending" in page.text
+    assert page.report_problem == [] and "Some trials are not finished" in page.text and "pending" in page.text
 
 
 def test_rungs_are_counted_and_their_losses_shown(tmp_path):
@@ -193,9 +193,9 @@ def test_rungs_are_counted_and_their_losses_shown(tmp_path):
     make_driver(tmp_path, make_plan(8, rungs=rungs), work=rung_work).run()
     revise(tmp_path, rungs=rungs)
     page = page_of(tmp_path)
-    passed = sum(bool(trial.rungs) for trial in load(tmp_path).study.trials)
-    assert page.wrong == [] and "Rungs of successive halving" in page.text and f"1 10% {passed} " in page.text
-    early = {trial.number for trial in load(tmp_path).study.trials.having(State.PAUSED)}
+    passed = sum(bool(trial.rungs) for trial in load_results(tmp_path).study.trials)
+    assert page.report_problem == [] and "Rungs of successive halving" in page.text and f"1 10% {passed} " in page.text
+    early = {trial.number for trial in load_results(tmp_path).study.trials.with_state(State.PAUSED)}
     assert early and "stopped at a rung: cost alone is known" in page.text
     assert early == {number for marks in page.marks for number, words, _ in marks if "stopped at a rung" in words}
 
@@ -203,15 +203,15 @@ def test_rungs_are_counted_and_their_losses_shown(tmp_path):
 def test_further_seeds_come_with_their_verdict(tmp_path):
     make_driver(tmp_path, seeded_plan(), noisy_work).run()
     revise(tmp_path, seeds=SEEDS)
-    page, results = page_of(tmp_path), load(tmp_path)
-    assert page.wrong == [] and "replicates: trainings with further seeds" in page.text and "±" in page.text
-    for line in results.verdict.sentences():
+    page, results = page_of(tmp_path), load_results(tmp_path)
+    assert page.report_problem == [] and "replicates: trainings with further seeds" in page.text and "±" in page.text
+    for line in results.seed_analysis.sentences():
         assert " ".join(line.split()) in page.text
 
 
 def test_a_study_that_searches_nothing_shows_what_it_trained_and_no_more(tmp_path):
-    page, results = page_of(references_only(tmp_path)), load(tmp_path)
-    assert page.wrong == [] and set(page.ids) >= {"front", "named", "trials", "curves", "costs", "provenance"}
+    page, results = page_of(references_only(tmp_path)), load_results(tmp_path)
+    assert page.report_problem == [] and set(page.ids) >= {"front", "named", "trials", "curves", "costs", "provenance"}
     assert not set(page.ids) & {"hyperparameters", "importance", "hypervolume"}
     for words in ("2 architectures that the study file names", "Score against cost", "No training has failed"):
         assert words in page.text
@@ -222,15 +222,15 @@ def test_a_study_that_searches_nothing_shows_what_it_trained_and_no_more(tmp_pat
 
 def test_a_table_of_rows_has_a_front_and_nothing_about_parameters(tmp_path):
     revise(references_only(tmp_path, params={}, most=20000), kind="ablation", base=HOSTILE)
-    page, results = page_of(tmp_path), load(tmp_path)
-    assert page.wrong == [] and set(page.ids) >= {"front", "named", "hypervolume"} and len(results.front) == 2
+    page, results = page_of(tmp_path), load_results(tmp_path)
+    assert page.report_problem == [] and set(page.ids) >= {"front", "named", "hypervolume"} and len(results.front) == 2
     assert not set(page.ids) & {"hyperparameters", "importance"} and "infeasible" not in page.text
     assert f"difference to {HOSTILE}" in page.text and {"costs-0", "costs-1"} <= set(page.ids)
 
 
 def test_named_architectures_are_compared_with_the_first(tmp_path):
-    page, results = page_of(references_only(tmp_path)), load(tmp_path)
-    small, large = (trial.values["bleu"] for trial in results.study.trials.having(State.COMPLETE))
+    page, results = page_of(references_only(tmp_path)), load_results(tmp_path)
+    small, large = (trial.values["bleu"] for trial in results.study.trials.with_state(State.COMPLETE))
     assert f"{large - small:+.2f} ± –" in page.text and f"{small:.2f}" in page.text
     assert "No row has a second seed" in page.text and "#trial-0" in page.hrefs
 
@@ -239,7 +239,7 @@ def test_named_architectures_are_compared_with_the_first_that_is_finished(tmp_pa
     sheets = {"fails": {"width": 8, "depth": 8, "kind": "plain"}, "one": {"width": 16, "depth": 2, "kind": "plain"},
               "two": {"width": 24, "depth": 2, "kind": "plain"}}
     page = page_of(references_only(tmp_path, sheets))
-    assert page.wrong == [] and "difference to one" in page.text and "Not finished: fails" in page.text
+    assert page.report_problem == [] and "difference to one" in page.text and "Not finished: fails" in page.text
 
 
 def test_a_row_that_the_study_file_no_longer_names_is_not_in_the_table(tmp_path):
@@ -247,7 +247,7 @@ def test_a_row_that_the_study_file_no_longer_names_is_not_in_the_table(tmp_path)
     sheets["the same"] = sheets["a"]
     revise(references_only(tmp_path, sheets, params={}), rows=("a", "c", "the same"))
     page = page_of(tmp_path)
-    assert page.wrong == [] and "3 named architectures" in page.text and "#trial-1" not in page.hrefs
+    assert page.report_problem == [] and "3 named architectures" in page.text and "#trial-1" not in page.hrefs
     assert "1 named architecture duplicated an architecture that was there already" in page.text
 
 
@@ -262,7 +262,7 @@ def test_figures_of_its_own_stand_under_their_titles_with_ids_of_their_own(folde
     axes.annotate("framed, with an arrow", (1, 3), (1.5, 3.5), arrowprops={"arrowstyle": "-"}, bbox={"pad": 1})
     mine = (("Law & order", figure, "BLEU by <size>."), ("Law & order", figure, "The same."))
     file = tmp_path / "page.html"
-    file.write_text(render(Facts(load(folder), figures=mine)))
+    file.write_text(render(PageFacts(load_results(folder), figures=mine)))
     page = Page(file)
     assert page.wrong == [] and "figures" in page.ids and page.text.count("Law & order") == 2
     assert "BLEU by <size>." in page.text and "Law & order. BLEU by <size>." in page.alts()
@@ -274,16 +274,16 @@ def test_the_ledger_of_a_trained_candidate_is_that_of_its_architecture_file(tmp_
     bill = evaluate_cost(architecture.block, load_protocol({"name": "forward", "source": 10, "target": 10, "vocab": 100}))
     study = StudyDir(tmp_path)
     study.create(META, "study: fake\n", "width: 8\n")
-    trial = Trial(0, State.COMPLETE, architecture=architecture.id, costs=flat(bill))
+    trial = Trial(0, State.COMPLETE, architecture=architecture.id, costs=flatten_costs(bill))
     study.trial_folder(trial).mkdir(parents=True)
-    assert config_of(study, trial) == "" and modules_of(study, trial) == ()
+    assert architecture_text(study, trial) == "" and module_costs(study, trial) == ()
     (study.trial_folder(trial) / "architecture.yaml").write_text(architecture.to_yaml())
-    found = modules_of(study, trial)
-    assert "width: 512" in config_of(study, trial)
+    found = module_costs(study, trial)
+    assert "width: 512" in architecture_text(study, trial)
     assert sum(row.params for row in found if row.level == 0) == bill["params.total"]
     assert sum(row.macs for row in found if row.level == 0) == bill["macs.total"]
     other = replace(trial, costs={**trial.costs, "macs.total": trial.costs["macs.total"] + 1})
-    assert modules_of(study, other) == ()
+    assert module_costs(study, other) == ()
 
 
 def test_importance_finds_the_question_that_decides():
@@ -328,4 +328,4 @@ def test_the_verb_writes_beside_the_study_or_where_it_is_told(tmp_path):
     with refuses("cannot-write"):  # by the option, before any work
         call(command, ["report", str(tmp_path / "fake"), "--to", str(tmp_path)], catch_exceptions=False)
     with refuses("is-a-folder"):
-        write_page(load(tmp_path / "fake"), tmp_path)
+        write_page(load_results(tmp_path / "fake"), tmp_path)

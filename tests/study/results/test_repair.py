@@ -22,7 +22,7 @@ from tests.study.engine.test_promotion import RUNGS, work
 from tests.study.fakes import make_driver, make_plan
 from tests.study.made import Made
 
-PLAN = make_plan(5, rungs=RUNGS, seeds=Seeds(most=2, trials=2))
+PLAN = make_plan(5, rungs=RUNGS, seeds=Seeds(max_per_candidate=2, extra_runs=2))
 READING = (["status"], ["status", "--json"], ["front"], ["front", "--csv", "--all"], ["watch", "--once"])
 STRANGE = (None, "word", -1, 1e308, [], {}, [[[]]], True, 10**30, "\ud800", "x" * 1000)
 
@@ -32,10 +32,10 @@ def whole(tmp_path_factory):
     """A finished study, with one trial whose worker has left what nobody collected."""
     folder = tmp_path_factory.mktemp("whole") / "study"
     driver = make_driver(folder, PLAN, work, kind="local", storage=False)
-    driver.study.revise(rungs=RUNGS, seeds=PLAN.seeds)
+    driver.study.update_meta(rungs=RUNGS, seeds=PLAN.seeds)
     driver.run()
     study = StudyDir(folder).load()
-    last = max(study.trials.having(State.COMPLETE), key=lambda trial: trial.number)
+    last = max(study.trials.with_state(State.COMPLETE), key=lambda trial: trial.number)
     lines = study.log.lines()
     study.log.file.write_bytes(b"".join(lines[:-1]))
     place = study.trial_folder(last)
@@ -52,7 +52,7 @@ def study(whole, tmp_path):
 
 
 def finished(folder):
-    return {trial.number: trial for trial in StudyDir(folder).load().trials.having(State.COMPLETE)}
+    return {trial.number: trial for trial in StudyDir(folder).load().trials.with_state(State.COMPLETE)}
 
 
 def swap(lines):
@@ -119,7 +119,7 @@ def test_a_damaged_result_is_put_aside_and_trained_again(tmp_path):
     driver = make_driver(tmp_path, make_plan(2), storage=False)
     driver._dispatch()
     driver.runner.poll(0.1)
-    (trial,) = driver.trials.having(State.PENDING)
+    (trial,) = driver.trials.with_state(State.PENDING)
     (driver.study.trial_folder(trial) / "result.json").write_text('{"state": "complete", "metrics": 3}')
     again = make_driver(tmp_path, make_plan(2), storage=False)
     assert again.run() == "2 candidates trained" and again.trials[trial.number].crashes == 1

@@ -6,11 +6,11 @@ import pandas as pd
 import pytest
 
 from scalesearch.pareto.front import pareto_front
-from scalesearch.study.config.objectives import objective
-from scalesearch.study.config.rows import Reference
-from scalesearch.study.results.choice import choose
-from scalesearch.study.results.publish import publish
-from scalesearch.study.results.results import load
+from scalesearch.study.config.fixed_architectures import FixedArchitecture
+from scalesearch.study.config.objectives import parse_objective
+from scalesearch.study.results.publish import write_outputs
+from scalesearch.study.results.results import load_results
+from scalesearch.study.results.selection import select_trial
 from scalesearch.tasks import METRICS
 from tests.errors import refuses
 from tests.study.fakes import architecture_of, make_driver, make_plan
@@ -20,12 +20,12 @@ from tests.study.fakes import architecture_of, make_driver, make_plan
 def folder(tmp_path_factory):
     where = tmp_path_factory.mktemp("study")
     large = {"width": 64, "depth": 4, "kind": "plain"}
-    make_driver(where, make_plan(10, references=(Reference("large", architecture_of(large), large),))).run()
+    make_driver(where, make_plan(10, references=(FixedArchitecture("large", architecture_of(large), large),))).run()
     return where
 
 
 def test_the_front_is_that_of_the_finished_feasible_candidates(folder):
-    results = load(folder)
+    results = load_results(folder)
     done = results.table[(results.table["state"] == "complete") & results.table["feasible"]]
     on_front = pareto_front(done[["bleu", "params.total"]].to_numpy(float), ["max", "min"])
     assert sorted(results.front["trial"]) == sorted(done["trial"][on_front])
@@ -34,11 +34,11 @@ def test_the_front_is_that_of_the_finished_feasible_candidates(folder):
 
 
 def test_all_files_are_written_and_the_same_again(folder, tmp_path):
-    results = load(folder)
-    files = publish(results, tmp_path / "one")
+    results = load_results(folder)
+    files = write_outputs(results, tmp_path / "one")
     assert [file.name for file in files] == ["front.csv", "all.csv", "bleu-vs-params.png", "bleu-vs-params.svg",
                                              "bleu-vs-macs.png", "bleu-vs-macs.svg"]
-    for one, other in zip(files, publish(load(folder), tmp_path / "two")):
+    for one, other in zip(files, write_outputs(load_results(folder), tmp_path / "two")):
         assert one.read_bytes() == other.read_bytes()
     assert pd.read_csv(files[0])["trial"].tolist() == results.front["trial"].tolist()
 
@@ -46,21 +46,21 @@ def test_all_files_are_written_and_the_same_again(folder, tmp_path):
 def test_what_was_never_trained_has_its_answers_in_the_same_columns(tmp_path):
     """Answers hold constants and canonical names, which the parameters alone do not."""
     plan = make_plan(10, most=2000)
-    plain = plan.evaluator.space.answer
+    plain = plan.evaluator.space.sample
 
     def with_a_constant(ask):
         answers = plain(ask)
         answers["norm"] = "pre"
         return answers
 
-    plan.evaluator.space.answer = with_a_constant
+    plan.evaluator.space.sample = with_a_constant
     make_driver(tmp_path, plan).run()
-    table = load(tmp_path).table
+    table = load_results(tmp_path).table
     assert {"infeasible", "complete"} <= set(table["state"]) and set(table["answer.norm"]) == {"pre"}
 
 
 def test_notes_name_protocol_synthetic_corpus_signature_and_seed(folder):
-    notes = "\n".join(load(folder).notes())
+    notes = "\n".join(load_results(folder).notes())
     for words in ("protocol forward, 10 source and 10 target tokens", "synthetic", "sig|v:1", "seed 1"):
         assert words in notes
 
@@ -68,8 +68,8 @@ def test_notes_name_protocol_synthetic_corpus_signature_and_seed(folder):
 @pytest.mark.parametrize(("metric", "words"), [("tokenised_bleu", "Tokenised BLEU: multi-bleu"), ("bleu", "BLEU: 13a"),
                                                ("loss", "BLEU: 13a")])
 def test_the_signature_is_of_the_metric_that_the_study_chooses_by(folder, metric, words):
-    results = load(folder)
-    goals = (objective(metric, "min" if metric == "loss" else "max"), objective("params.total", "min"))
+    results = load_results(folder)
+    goals = (parse_objective(metric, "min" if metric == "loss" else "max"), parse_objective("params.total", "min"))
     results.study.meta = replace(results.study.meta, objectives=goals)
     signed = {"metrics": {"bleu_signature": "13a", "tokenised_bleu_signature": "multi-bleu", "decode": "greedy"}}
     vars(results)["_first_record"] = signed
@@ -79,37 +79,37 @@ def test_the_signature_is_of_the_metric_that_the_study_chooses_by(folder, metric
 
 
 def test_the_hypervolume_names_its_reference_point(folder):
-    value, corner = load(folder).hypervolume()
-    table = load(folder).table
+    value, corner = load_results(folder).hypervolume()
+    table = load_results(folder).table
     done = table[table["state"] == "complete"]
     assert value > 0 and corner[0] < done["bleu"].min() and corner[1] > done["params.total"].max()
 
 
 def test_nothing_is_chosen_where_nothing_is_finished(made):
     with refuses("nothing-finished", made.study.folder):
-        choose(load(made.study.folder), None, None)
+        select_trial(load_results(made.study.folder), None, None)
 
 
 def test_export_takes_the_best_or_the_given_one(folder):
-    results = load(folder)
+    results = load_results(folder)
     rows = results.front.set_index("trial")
-    assert choose(results, "bleu", None)[0] == rows["bleu"].idxmax()
-    assert choose(results, "params.total", None) == (
+    assert select_trial(results, "bleu", None)[0] == rows["bleu"].idxmax()
+    assert select_trial(results, "params.total", None) == (
         rows["params.total"].idxmin(), f"best params.total of the front ({rows['params.total'].min():,})")
-    assert choose(results, None, None)[1] == f"best bleu of the front ({rows['bleu'].max():.2f})"
-    assert choose(results, None, int(rows.index[1])) == (rows.index[1], "as asked")
+    assert select_trial(results, None, None)[1] == f"best bleu of the front ({rows['bleu'].max():.2f})"
+    assert select_trial(results, None, int(rows.index[1])) == (rows.index[1], "as asked")
     with refuses("unknown-objective", "blue"):
-        choose(results, "blue", None)
+        select_trial(results, "blue", None)
     with refuses("no-such-trial", 999):
-        choose(results, None, 999)
+        select_trial(results, None, 999)
     results.front["test.bleu"] = results.front["bleu"]
     with refuses("chosen-on-test", "test.bleu", "by bleu"):
-        choose(results, "test.bleu", None)
+        select_trial(results, "test.bleu", None)
 
 
 def test_a_study_that_has_only_begun_can_be_read(tmp_path):
     driver = make_driver(tmp_path, make_plan(1))
-    results = load(tmp_path)
+    results = load_results(tmp_path)
     assert results.front.empty and results.hypervolume() is None and results.signature == ""
-    assert [file.name for file in publish(results)] == ["front.csv", "all.csv"]
+    assert [file.name for file in write_outputs(results)] == ["front.csv", "all.csv"]
     assert len(driver.trials) == 0

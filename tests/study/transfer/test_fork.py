@@ -9,9 +9,9 @@ import pytest
 
 from scalesearch.cli.main import main
 from scalesearch.space import read_space
-from scalesearch.study.executors.worker import finish
-from scalesearch.study.results.results import load
-from scalesearch.study.trials.compatibility import trained_otherwise
+from scalesearch.study.executors.worker import finish_job
+from scalesearch.study.results.results import load_results
+from scalesearch.study.trials.compatibility import training_differences
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.study_meta import TeacherMeta
 from scalesearch.study.trials.trial import Origin, State
@@ -45,7 +45,7 @@ def quick(folder):
         loss = 10 / (answers["width"] + answers["encoder.depth"])
         return {"state": "complete", "seconds": 1.0, "metrics": {"loss": loss, "bleu": 100 - loss, "split": "valid"}}
 
-    finish(Path(folder), run)
+    finish_job(Path(folder), run)
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def state(folder):
 def test_a_changed_space_is_refused_with_the_command_that_forks_and_that_command_does(call):
     call("s.yaml")
     before, old = state("old"), StudyDir(Path("old")).load()
-    most = sorted(trial.costs["params.total"] for trial in old.trials.having(State.COMPLETE))[4]
+    most = sorted(trial.costs["params.total"] for trial in old.trials.with_state(State.COMPLETE))[4]
     change = ("--set", "space.width=20 | 24 | 28 | 32", "--set", f"budget=params.total <= {most}")
     said = call("s.yaml", "--resume", "--trials", "9", *change, status=2)
     assert "since this study began, the space and the limits changed. Undo that" in said
@@ -95,41 +95,41 @@ def test_a_changed_space_is_refused_with_the_command_that_forks_and_that_command
     assert state("old") == before
     assert set(seen.splitlines()) >= {line for line in said.splitlines() if "not trial" in line or "From old" in line}
 
-    fit = [trial for trial in old.trials.having(State.COMPLETE) if trial.costs["params.total"] <= most]
+    fit = [trial for trial in old.trials.with_state(State.COMPLETE) if trial.costs["params.total"] <= most]
     taken = [trial for trial in new.trials if trial.source]
     assert [trial.architecture for trial in taken] == [trial.architecture for trial in fit] and len(fit) >= 2
-    assert f"{len(fit)} of {len(old.trials.having(State.COMPLETE, State.FAILED))} candidates are taken over" in said
-    over = [trial for trial in old.trials.having(State.COMPLETE) if trial not in fit]
-    failed = old.trials.having(State.FAILED)
+    assert f"{len(fit)} of {len(old.trials.with_state(State.COMPLETE, State.FAILED))} candidates are taken over" in said
+    over = [trial for trial in old.trials.with_state(State.COMPLETE) if trial not in fit]
+    failed = old.trials.with_state(State.FAILED)
     for some, why in ((over, f"not params.total <= {most} (by "), (failed, "it failed: the loss is not finite")):
         assert some and all(f"not trial {t.number} ({t.architecture}): {why}" in said for t in some)
 
     for trial, was in zip(taken, fit):
         record, before_ = new.record(trial), old.record(was)
-        assert trial.values == was.values and trial.in_space == (trial.answers["width"] == 32)
-        assert record["space"] == before_["space"] == old.meta.space != new.meta.space
+        assert trial.values == was.values and trial.is_in_space == (trial.config["width"] == 32)
+        assert record["space"] == before_["space"] == old.meta.space_hash != new.meta.space_hash
         assert record["source"] == {"study": "forked", "id": old.meta.id, "trial": was.number,
-                                    "folder": str(old.trial_folder(was).resolve()), "space": old.meta.space}
+                                    "folder": str(old.trial_folder(was).resolve()), "space": old.meta.space_hash}
         assert {key: record[key] for key in ("recipe", "seed", "data", "metrics", "versions")} == {
             key: before_[key] for key in ("recipe", "seed", "data", "metrics", "versions")}
         assert (new.trial_folder(trial) / "architecture.yaml").read_text() == (
             old.trial_folder(was) / "architecture.yaml").read_text()
     assert [t.label for t in taken if t.origin == Origin.REFERENCE] == ["small"]
     assert sum(t.state == State.COMPLETE and t.origin == Origin.SAMPLER for t in new.trials) == 9
-    known = [trial.architecture for trial in new.trials.having(State.COMPLETE, State.FAILED)]
+    known = [trial.architecture for trial in new.trials.with_state(State.COMPLETE, State.FAILED)]
     assert len(known) == len(set(known)) and new.meta.name == "old-2"
     assert new.meta.forked_from["trials"] == len(fit)
-    assert len(load(Path("old-2")).front)
+    assert len(load_results(Path("old-2")).front)
 
     again = call("s.yaml", "--out", "old-2", "--resume", "--trials", "10", *change)
     assert "10 candidates trained" in again
-    assert {new.record(t)["study"] for t in StudyDir(Path("old-2")).load().trials.having(State.COMPLETE)} == {"old-2"}
+    assert {new.record(t)["study"] for t in StudyDir(Path("old-2")).load().trials.with_state(State.COMPLETE)} == {"old-2"}
 
 
 def test_replicates_go_along_with_the_trial_that_they_repeat(call):
     call("s.yaml", "--trials", "4", "--set", "seeds={most: 2, trials: 9}")
     old = StudyDir(Path("old")).load()
-    firsts = {trial.of for trial in old.trials.replicates()}
+    firsts = {trial.original for trial in old.trials.replicates()}
     least = min(old.trials[number].costs["params.total"] for number in firsts)
     most = max(old.trials[number].costs["params.total"] for number in firsts) - 1
     said = call("s.yaml", "--trials", "4", "--set", f"budget=params.total <= {most}", "--fork", "new")
@@ -139,9 +139,9 @@ def test_replicates_go_along_with_the_trial_that_they_repeat(call):
     for trial in again:
         was = old.trials[trial.source["trial"]]
         assert (trial.seed, trial.values) == (was.seed, was.values) and new.record(trial)["seed"] == was.seed
-        assert new.trials[trial.of].architecture == trial.architecture == old.trials[was.of].architecture
-        assert trial.label == new.trials[trial.of].label
-    assert len(load(Path("new")).seeds) == 2 * len(again)
+        assert new.trials[trial.original].architecture == trial.architecture == old.trials[was.original].architecture
+        assert trial.label == new.trials[trial.original].label
+    assert len(load_results(Path("new")).seeds) == 2 * len(again)
 
 
 def test_an_objective_that_the_records_hold_already_is_taken_from_them(call):
@@ -150,10 +150,10 @@ def test_an_objective_that_the_records_hold_already_is_taken_from_them(call):
     assert "the objectives and the cost protocol changed" in call("s.yaml", "--resume", *more, status=2)
     call("s.yaml", *more, "--fork", "new")
     old, new = StudyDir(Path("old")).load(), StudyDir(Path("new")).load()
-    done = new.trials.having(State.COMPLETE)
-    assert [trial.architecture for trial in done] == [trial.architecture for trial in old.trials.having(State.COMPLETE)]
+    done = new.trials.with_state(State.COMPLETE)
+    assert [trial.architecture for trial in done] == [trial.architecture for trial in old.trials.with_state(State.COMPLETE)]
     for trial in done:
-        was = old.record(old.trials.first(trial.architecture))
+        was = old.record(old.trials.first_with_identity(trial.architecture))
         assert trial.values == {"bleu": was["metrics"]["bleu"], "macs.total": float(trial.costs["macs.total"])}
         assert trial.costs["macs.total"] > was["costs"]["macs.total"]
 
@@ -187,12 +187,12 @@ def test_a_field_that_the_recipe_has_had_only_since_changes_nothing(call):
     for file in old.folder.glob("trials/*/record.json"):
         del (text := json.loads(file.read_text()))["recipe"]["subword_dropout"]
         file.write_text(json.dumps(text))
-    old.revise(recipe={key: value for key, value in old.meta.recipe.items() if key != "subword_dropout"})
+    old.update_meta(recipe={key: value for key, value in old.meta.recipe.items() if key != "subword_dropout"})
     assert "training recipe" in call("s.yaml", "--resume", "--set", "recipe.subword_dropout=0.1", status=2)
     call("s.yaml", "--resume", "--trials", "2")
     call("s.yaml", "--fork", "new", "--trials", "3")
-    done = StudyDir(Path("new")).load().trials.having(State.COMPLETE)
-    assert sum(trial.source is not None for trial in done) == len(old.load().trials.having(State.COMPLETE)) > 1
+    done = StudyDir(Path("new")).load().trials.with_state(State.COMPLETE)
+    assert sum(trial.source is not None for trial in done) == len(old.load().trials.with_state(State.COMPLETE)) > 1
 
 
 def test_nor_does_one_of_the_teachers_recipe(call):
@@ -201,7 +201,7 @@ def test_nor_does_one_of_the_teachers_recipe(call):
     earlier = {key: value for key, value in meta.recipe.items() if key != "subword_dropout"}
     before, same, other = (replace(meta, teacher=TeacherMeta("id", recipe=recipe)) for recipe in (
         earlier, meta.recipe, {**meta.recipe, "subword_dropout": 0.1}))
-    assert trained_otherwise(before, same) == [] and trained_otherwise(before, other) == ["the teacher"]
+    assert training_differences(before, same) == [] and training_differences(before, other) == ["the teacher"]
 
 
 def test_where_a_fork_may_go(call):

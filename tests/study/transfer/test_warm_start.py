@@ -9,20 +9,20 @@ import pytest
 
 from scalesearch.schedule.rungs import Rungs, find_promotable
 from scalesearch.space.syntax.parameters import IntRange
-from scalesearch.study.config.objectives import objective
-from scalesearch.study.config.rows import Reference
-from scalesearch.study.config.sections import WARM_FILE, WarmSpec
-from scalesearch.study.optuna_sync.attributes import NUMBER
-from scalesearch.study.results.results import load
+from scalesearch.study.config.fixed_architectures import FixedArchitecture
+from scalesearch.study.config.objectives import parse_objective
+from scalesearch.study.config.sections import WARM_START_FILE, WarmStartSpec
+from scalesearch.study.optuna_sync.attributes import TRIAL_NUMBER_ATTR
+from scalesearch.study.results.results import load_results
 from scalesearch.study.transfer.imports import import_trial
-from scalesearch.study.transfer.warm_start import begin, choose
+from scalesearch.study.transfer.warm_start import apply_warm_start, choose_warm_start
 from scalesearch.study.trials.study_dir import StudyDir
-from scalesearch.study.trials.trial import Kind, Origin, State
+from scalesearch.study.trials.trial import EventType, Origin, State
 from tests.errors import refuses
 from tests.study.engine.test_driver import trained
 from tests.study.fakes import META, FakeSpace, architecture_of, make_driver, make_plan
 
-SHARED = {**META.shared, "recipe": {"steps": 9, "threads": 1, "measure": "none"}}
+SHARED = {**META.record_fields, "recipe": {"steps": 9, "threads": 1, "measure": "none"}}
 OTHERS = {
     "data": {"data": {"hash": "other"}},
     "recipe": {"recipe": {"steps": 10}},
@@ -42,15 +42,15 @@ def old(tmp_path_factory):
 def warm(folder, old, plan, most=3, said=None, spec=None):
     """A driver whose study in ``folder`` begins with what ``old`` has found."""
     study = StudyDir(folder)
-    if not study.begun():
+    if not study.has_started():
         study.create(replace(META, name="new"), "study: new\n", "width: 8\n")
     study.load()
-    plan = begin(study, spec or WarmSpec((str(old),)), plan, most, (said if said is not None else []).append)
+    plan = apply_warm_start(study, spec or WarmStartSpec((str(old),)), plan, most, (said if said is not None else []).append)
     return make_driver(folder, plan, kind="local")
 
 
 def finished(folder):
-    return StudyDir(folder).load().trials.having(State.COMPLETE)
+    return StudyDir(folder).load().trials.with_state(State.COMPLETE)
 
 
 def test_the_same_training_is_not_done_again(old, tmp_path):
@@ -60,9 +60,9 @@ def test_the_same_training_is_not_done_again(old, tmp_path):
                     "first."]
     assert driver.run() == "4 candidates trained"
     trials = driver.trials
-    mine = [trial for trial in trials.having(State.COMPLETE) if trial.origin == Origin.IMPORTED]
+    mine = [trial for trial in trials.with_state(State.COMPLETE) if trial.origin == Origin.IMPORTED]
     assert [(t.architecture, t.values) for t in mine] == [(t.architecture, t.values) for t in finished(old)]
-    new = [trial for trial in trials.having(State.COMPLETE) if trial.origin.charged]
+    new = [trial for trial in trials.with_state(State.COMPLETE) if trial.origin.charged]
     assert len(new) == 4 and not {t.architecture for t in new} & {t.architecture for t in mine}
     # What lies in the folder of a taken one is the other study's training.
     assert all(trained(tmp_path)[t.folder] == 1 for t in (*mine, *new)) and not any(t.attempts for t in mine)
@@ -70,7 +70,7 @@ def test_the_same_training_is_not_done_again(old, tmp_path):
 
 def test_what_was_taken_stands_on_the_front_and_says_where_it_is_from(old, tmp_path):
     warm(tmp_path, old, make_plan(1, shared={**SHARED, "study": "new"})).run()
-    results = load(tmp_path)
+    results = load_results(tmp_path)
     theirs = StudyDir(old).load()
     number = finished(tmp_path)[0].number
     record = results.study.record(results.study.trials[number])
@@ -80,9 +80,9 @@ def test_what_was_taken_stands_on_the_front_and_says_where_it_is_from(old, tmp_p
         theirs.trial_folder(theirs.trials[source["trial"]]).resolve())
     assert theirs.trials[source["trial"]].architecture == record["architecture"]
     assert record["metrics"]["bleu"] == record["values"]["bleu"]
-    assert set(load(old).front["id"]) - set(results.front["id"]) <= {  # only where something new dominates it
+    assert set(load_results(old).front["id"]) - set(results.front["id"]) <= {  # only where something new dominates it
         trial.architecture for trial in finished(tmp_path) if trial.origin == Origin.IMPORTED}
-    assert len(results.front) >= len(load(old).front)
+    assert len(results.front) >= len(load_results(old).front)
 
 
 @pytest.mark.parametrize("what", OTHERS)
@@ -94,29 +94,29 @@ def test_where_scores_are_on_another_scale_the_front_is_trained_first(old, tmp_p
     driver.run()
     trials = list(driver.trials)
     assert [trial.origin for trial in trials[:3]] == [Origin.ENQUEUED] * 3
-    assert {trial.architecture for trial in trials[:3]} <= set(load(old).front["id"])
-    assert len(driver.trials.having(State.COMPLETE)) == 5  # they are among the study's own five
+    assert {trial.architecture for trial in trials[:3]} <= set(load_results(old).front["id"])
+    assert len(driver.trials.with_state(State.COMPLETE)) == 5  # they are among the study's own five
     assert all(trained(tmp_path)[trial.folder] == 1 for trial in trials[:3])
 
 
 def test_recipes_that_train_alike_count_as_the_same(old, tmp_path):
     shared = {**SHARED, "recipe": {"steps": 9, "threads": 4, "measure": "latency", "name": "mine"}}
-    assert len(choose(WarmSpec((str(old),)), make_plan(4, shared=shared), 3).imported) == 12
+    assert len(choose_warm_start(WarmStartSpec((str(old),)), make_plan(4, shared=shared), 3).imported) == 12
 
 
 def test_a_metric_that_nobody_measured_has_to_be_measured_here(old):
-    plan = make_plan(4, shared=SHARED, objectives=(objective("latency", "min"), objective("params.total", "min")))
-    found = choose(WarmSpec((str(old),)), plan, 2)
-    assert not found.imported and len(found.first) == 2 and found.other == ("other metrics",)
+    plan = make_plan(4, shared=SHARED, objectives=(parse_objective("latency", "min"), parse_objective("params.total", "min")))
+    found = choose_warm_start(WarmStartSpec((str(old),)), plan, 2)
+    assert not found.imported and len(found.enqueued) == 2 and found.differences == ("other metrics",)
 
 
 def test_limits_and_spaces_of_this_study_decide(old):
     tight = make_plan(4, most=1500, shared=SHARED)
     fits = [trial for trial in finished(old) if trial.costs["params.total"] <= 1500]
-    found = choose(WarmSpec((str(old),)), tight, 3)
+    found = choose_warm_start(WarmStartSpec((str(old),)), tight, 3)
     assert {known.architecture for known in found.imported} == {trial.architecture for trial in fits}
     assert 0 < len(fits) < 12
-    assert found.left == {"miss a limit of this study": 12 - len(fits)}
+    assert found.skipped == {"miss a limit of this study": 12 - len(fits)}
 
     class Narrow(FakeSpace):
         def answer(self, ask):
@@ -126,23 +126,23 @@ def test_limits_and_spaces_of_this_study_decide(old):
     plan = make_plan(4, shared=SHARED)
     plan.evaluator.space = Narrow()
     inside = [trial for trial in finished(old) if trial.params["width"] <= 24]
-    found = choose(WarmSpec((str(old),)), plan, 3)
+    found = choose_warm_start(WarmStartSpec((str(old),)), plan, 3)
     assert {known.architecture for known in found.imported} == {trial.architecture for trial in inside}
-    assert found.left == {"do not fit this space": 12 - len(inside)} and 0 < len(inside) < 12
+    assert found.skipped == {"do not fit this space": 12 - len(inside)} and 0 < len(inside) < 12
 
 
 def test_two_studies_give_each_network_once(old, tmp_path):
     twin = tmp_path / "twin"
     shutil.copytree(old, twin)
-    found = choose(WarmSpec((str(old), str(twin))), make_plan(4, shared=SHARED), 3)
+    found = choose_warm_start(WarmStartSpec((str(old), str(twin))), make_plan(4, shared=SHARED), 3)
     assert len(found.imported) == len({known.architecture for known in found.imported}) == 12
-    assert found.left == {"are known already": 12}
+    assert found.skipped == {"are known already": 12}
 
 
 def test_as_many_are_trained_first_as_the_file_says(old):
     plan = make_plan(4, shared={**SHARED, "study_seed": 2})
-    assert len(choose(WarmSpec((str(old),), most=1), plan, 3).first) == 1
-    assert not choose(WarmSpec((str(old),), most=0), plan, 3).first
+    assert len(choose_warm_start(WarmStartSpec((str(old),), max_candidates=1), plan, 3).enqueued) == 1
+    assert not choose_warm_start(WarmStartSpec((str(old),), max_candidates=0), plan, 3).enqueued
 
 
 @pytest.mark.parametrize("shared", [SHARED, {**SHARED, "study_seed": 2}])
@@ -171,7 +171,7 @@ def test_a_kill_while_taking_over_takes_the_rest_later(old, tmp_path, monkeypatc
     with pytest.raises(KeyboardInterrupt):
         warm(tmp_path, old, make_plan(4, shared=SHARED))
     monkeypatch.undo()
-    assert len(study.load().trials) == 5 and (tmp_path / WARM_FILE).is_file()
+    assert len(study.load().trials) == 5 and (tmp_path / WARM_START_FILE).is_file()
     warm(tmp_path, old, make_plan(4, shared=SHARED))
     assert [trial.architecture for trial in finished(tmp_path)] == [trial.architecture for trial in finished(old)]
 
@@ -179,9 +179,9 @@ def test_a_kill_while_taking_over_takes_the_rest_later(old, tmp_path, monkeypatc
 def test_what_is_gone_before_it_was_taken_is_told(old, tmp_path):
     gone = tmp_path / "gone"
     shutil.copytree(old, gone)
-    known = choose(WarmSpec((str(gone),)), make_plan(4, shared=SHARED), 3)
+    known = choose_warm_start(WarmStartSpec((str(gone),)), make_plan(4, shared=SHARED), 3)
     (tmp_path / "new").mkdir()
-    (tmp_path / "new" / WARM_FILE).write_text(json.dumps(known.to_json()))
+    (tmp_path / "new" / WARM_START_FILE).write_text(json.dumps(known.to_json()))
     shutil.rmtree(gone)
     with refuses("parent-gone"):
         warm(tmp_path / "new", gone, make_plan(4, shared=SHARED))
@@ -190,17 +190,17 @@ def test_what_is_gone_before_it_was_taken_is_told(old, tmp_path):
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"imported": [{}], "first": [], "left": {}, "other": []}'])
 def test_what_was_chosen_and_is_damaged_is_named(old, tmp_path, text):
     make_driver(tmp_path, make_plan(0))
-    (tmp_path / WARM_FILE).write_text(text)
-    with refuses("file-damaged", WARM_FILE):
+    (tmp_path / WARM_START_FILE).write_text(text)
+    with refuses("file-damaged", WARM_START_FILE):
         warm(tmp_path, old, make_plan(4, shared=SHARED))
 
 
 def test_a_record_that_is_damaged_where_it_is_imported_from_is_named(old, tmp_path):
     twin = tmp_path / "twin"
     shutil.copytree(old, twin)
-    known = choose(WarmSpec((str(twin),)), make_plan(4, shared=SHARED), 3)
+    known = choose_warm_start(WarmStartSpec((str(twin),)), make_plan(4, shared=SHARED), 3)
     make_driver(tmp_path / "new", make_plan(0))
-    (tmp_path / "new" / WARM_FILE).write_text(json.dumps(known.to_json()))
+    (tmp_path / "new" / WARM_START_FILE).write_text(json.dumps(known.to_json()))
     (Path(known.imported[0].source["folder"]) / "record.json").write_text("{")
     with refuses("file-damaged", "record.json"):
         warm(tmp_path / "new", twin, make_plan(4, shared=SHARED))
@@ -208,7 +208,7 @@ def test_a_record_that_is_damaged_where_it_is_imported_from_is_named(old, tmp_pa
 
 def test_a_reference_that_is_known_already_lends_its_label(old, tmp_path):
     best = max(finished(old), key=lambda trial: trial.values["bleu"])
-    reference = Reference("theirs", architecture_of(best.answers), best.params)
+    reference = FixedArchitecture("theirs", architecture_of(best.config), best.params)
     driver = warm(tmp_path, old, make_plan(1, shared=SHARED, references=(reference,)))
     driver.run()
     labelled = [trial for trial in driver.trials if trial.label == "theirs"]
@@ -223,25 +223,25 @@ def test_what_was_imported_takes_no_ones_place_on_a_rung(old, tmp_path):
     for number in range(2):
         announced = plan.evaluator.evaluate({"width": 8 * (number + 1), "depth": 1, "kind": "plain"})
         driver.search.add(driver.study.propose(replace(announced, number=imported + number)))
-        driver._append(Kind.RUNG, driver.trials[imported + number], loss=1.0 + number)
+        driver._append(EventType.RUNG, driver.trials[imported + number], loss=1.0 + number)
     history = driver.search.history()
     assert imported == 12 and len(history) == 14
-    assert find_promotable(history, plan.rungs, plan.objectives).user_attrs[NUMBER] == imported
+    assert find_promotable(history, plan.rungs, plan.objectives).user_attrs[TRIAL_NUMBER_ATTR] == imported
 
 
 def test_what_a_fork_has_brought_along_is_not_taken_twice_and_hides_nothing(old, tmp_path):
     study, plan = StudyDir(tmp_path / "fork"), make_plan(4, shared=SHARED)
     study.create(replace(META, name="new"), "study: new\n", "width: 8\n")
-    for trial in choose(WarmSpec((str(old),)), plan, 3).imported[:4]:
-        import_trial(study, replace(trial, origin=Origin.IMPORTED), plan.shared)
+    for trial in choose_warm_start(WarmStartSpec((str(old),)), plan, 3).imported[:4]:
+        import_trial(study, replace(trial, origin=Origin.IMPORTED), plan.record_fields)
     driver = warm(tmp_path / "fork", old, plan)
     taken = [trial.identity for trial in driver.trials.of(Origin.IMPORTED)]
     assert len(taken) == len(set(taken)) == 12
     again = make_plan(4, shared={**SHARED, "study_seed": 2})
     study, carried = StudyDir(tmp_path / "other"), replace(finished(old)[0], origin=Origin.ENQUEUED)
     study.create(replace(META, name="new"), "study: new\n", "width: 8\n")
-    source = choose(WarmSpec((str(old),)), plan, 3).imported[0].source
-    import_trial(study, replace(carried, source=source), again.shared)
+    source = choose_warm_start(WarmStartSpec((str(old),)), plan, 3).imported[0].source
+    import_trial(study, replace(carried, source=source), again.record_fields)
     driver = warm(tmp_path / "other", old, again, most=3)
     driver.run()
     assert len([one for one in driver.trials.of(Origin.ENQUEUED) if one.source is None]) == 3
@@ -252,5 +252,5 @@ def test_what_the_costs_of_this_study_refuse_is_left_out_as_infeasible(old):
     evaluate = plan.evaluator.evaluate
     plan.evaluator.evaluate = lambda params: replace(evaluate(params), state=State.INFEASIBLE, architecture=None,
                                                      constraints={"artefact": 1.0}, reason="cannot be held")
-    found = choose(WarmSpec((str(old),)), plan, 3)
-    assert not found.imported and found.left == {"miss a limit of this study": 12}
+    found = choose_warm_start(WarmStartSpec((str(old),)), plan, 3)
+    assert not found.imported and found.skipped == {"miss a limit of this study": 12}

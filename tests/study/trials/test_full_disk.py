@@ -96,7 +96,7 @@ def test_a_worker_without_room_stops_the_study_and_is_no_fault_of_its_candidate(
         make_driver(tmp_path, make_plan(2), work=full).run()
     again = make_driver(tmp_path, make_plan(2))
     assert again.run() == "2 candidates trained"
-    assert [trial.crashes for trial in again.trials.having("complete")] == [0, 0]
+    assert [trial.crashes for trial in again.trials.with_state("complete")] == [0, 0]
 
 
 def test_people_are_told_how_to_go_on(tmp_path):

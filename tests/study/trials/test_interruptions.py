@@ -41,13 +41,13 @@ def test_a_signal_with_two_ray_workers_saves_both_and_the_resumed_study_goes_on_
     assert status == 128 + number and "Traceback" not in out + err
     assert "scalesearch study run found --resume" in out
     store = StudyDir(folder / "found").load()
-    stopped = [store.trial_folder(trial) for trial in store.trials.having("pending")]
+    stopped = [store.trial_folder(trial) for trial in store.trials.with_state("pending")]
     assert len(stopped) == 2 and not list(folder.glob("found/trials/*/lease.json"))
     assert all((place / "checkpoint.pt").exists() and not (place / "result.json").exists() for place in stopped)
     said = call(folder, "study", "run", "tiny.yaml", "--resume", "--backend", "ray", "--workers", "2", *MORE)
     assert "1 candidates trained" in said
     again = StudyDir(folder / "found").load()
-    assert len(again.trials.having(State.COMPLETE)) == 2  # the reference, and the candidate
+    assert len(again.trials.with_state(State.COMPLETE)) == 2  # the reference, and the candidate
     for place in stopped:
         record = json.loads((place / "record.json").read_text())
         assert record["steps"] == 400 and record["attempts"] == 2

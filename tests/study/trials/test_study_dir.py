@@ -22,11 +22,11 @@ def test_a_second_owner_is_told_who_the_first_is_and_a_dead_one_is_none(tmp_path
     command = [sys.executable, "-c", HOLD, str(tmp_path)]
     first = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert first.stdout.readline() == "mine\n"
-    with refuses("study-running", first.pid), StudyDir(tmp_path).owned():
+    with refuses("study-running", first.pid), StudyDir(tmp_path).exclusive():
         pass
     first.kill()
     first.communicate()
-    with StudyDir(tmp_path).owned():
+    with StudyDir(tmp_path).exclusive():
         assert (tmp_path / ".owner").read_text().startswith(f"process {os.getpid()} ")
 
 

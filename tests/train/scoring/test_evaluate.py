@@ -104,13 +104,13 @@ def test_the_mean_of_the_last_and_of_the_best(tmp_path, kind: str, steps: list[i
 
 
 def test_a_loss_per_character_and_bleu_are_of_the_text_whatever_the_vocabulary(corpus, tmp_path) -> None:
-    characters = sum(len(line) + 1 for line in corpus.valid.target_text)
+    characters = sum(len(line) + 1 for line in corpus.validation_loss.target_text)
     for vocab in (60, 100):
         other = load_corpus(replace(corpus.spec, vocab=vocab), tmp_path)
         tokens = len(other.validation.target_ids.flat) + len(other.validation)
         assert tokens_per_character(other, "valid") * characters == pytest.approx(tokens)
         again = other.tokenizer.decode(other.validation.target_ids)
-        assert again == corpus.valid.target_text
+        assert again == corpus.validation_loss.target_text
         assert bleu_chrf_scores(again, other.validation.target_text)["bleu"] == pytest.approx(100)
 
 

@@ -95,11 +95,11 @@ def test_with_last_maps_of_zero_every_branch_gives_zero_and_can_learn(seed: int)
         if path in normed or (isinstance(node.block, Mixer | FFN) and node not in first and not inside):
             node.register_forward_hook(lambda one, _, y: seen.append((one, y)))
     model(torch.tensor([[5, 6, 7]]), torch.tensor([[2, 8, 9]])).log_softmax(-1)[..., 5].sum().backward()
-    ends = [(node, y) for node, y in seen if isinstance(node.block, MultiPath) or node.block.ends]
+    ends = [(node, y) for node, y in seen if isinstance(node.block, MultiPath) or node.block.completed_search_runs]
     assert ends and all(not y.any() for _, y in ends)
     learning = [weight.grad is not None and bool(weight.grad.any()) for node, _ in ends
                 for name, weight in node.named_parameters()
-                if name.split(".")[0] in ("merge", *getattr(node.block, "ends", ()))]
+                if name.split(".")[0] in ("merge", *getattr(node.block, "completed_search_runs", ()))]
     assert any(learning) or not learning
 
 

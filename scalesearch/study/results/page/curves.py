@@ -5,34 +5,34 @@ from collections import Counter
 from matplotlib.collections import LineCollection
 
 from scalesearch.report.figures.style import FRONT, REFERENCE, REST, panel
-from scalesearch.study.monitor.snapshot import rung_rows
-from scalesearch.study.results.page.facts import Facts, name_of
-from scalesearch.study.results.page.parts import Cell, Part, Section, fold, number, table, text
-from scalesearch.study.results.page.svg import Mark, picture
+from scalesearch.study.monitor.snapshot import rung_summaries
+from scalesearch.study.results.page.elements import PageSection, Part, TableCell, fold, number, table, text
+from scalesearch.study.results.page.facts import PageFacts, trial_name
+from scalesearch.study.results.page.svg import PlotMark, picture
 from scalesearch.study.trials.trial import State, Trial
 
-LOSS = {"valid_loss": "Validation loss (nats per token)",
+LOSS_LABELS = {"valid_loss": "Validation loss (nats per token)",
         "valid_loss_per_char": "Validation loss (nats per character)"}
 TRAINING_LOSS = "Training loss (nats per token)"
 
 
-def section(facts: Facts) -> Section:
+def curves_section(facts: PageFacts) -> PageSection:
     """The curves, and the table of rungs where there are any."""
-    shown = facts.drawn
+    shown = facts.curve_trials
     rungs = "; crosses: losses at the rungs" if any(one.rungs for one in shown) else ""
-    colors = "; blue: on the front; orange: references" if facts.ranked else ""
-    title = LOSS[facts.loss]
+    colors = "; blue: on the front; orange: references" if facts.has_front else ""
+    title = LOSS_LABELS[facts.loss]
     caption = f"{title} of {len(shown)} trials, each with its first seed{colors}{rungs}."
     parts = [_picture(facts, facts.loss, title, caption) if shown else text("No validation has been recorded yet.")]
     if any(one.number in facts.curves["train_loss"] for one in shown):
         caption = (f"{TRAINING_LOSS}, label smoothing included where the recipe has it; mean since the validation "
                    "before.")
         parts.append(fold("Training loss", [_picture(facts, "train_loss", TRAINING_LOSS, caption)]))
-    return Section("curves", "Training curves", [*parts, *([_rungs(facts)] if facts.meta.rungs.n_pauses else [])])
+    return PageSection("curves", "Training curves", [*parts, *([_rungs(facts)] if facts.meta.rungs.n_pauses else [])])
 
 
-def _picture(facts: Facts, key: str, title: str, caption: str) -> Part:
-    trials, every = facts.drawn, facts.curves[key]
+def _picture(facts: PageFacts, key: str, title: str, caption: str) -> Part:
+    trials, every = facts.curve_trials, facts.curves[key]
     curves = [(one, every[one.number]) for one in trials if one.number in every]
     with panel() as (figure, axes):
         styles = [_style(facts, one) for one, _ in curves]
@@ -48,31 +48,31 @@ def _picture(facts: Facts, key: str, title: str, caption: str) -> Part:
                 axes.scatter(x, y, s=14, c=colors, marker=marker, linewidths=0.9, zorder=4)
         axes.autoscale_view()
         axes.set(xlabel="Updates", ylabel=title)
-    ends = "; ".join(f"{name_of(one)} {points[-1][1]:.3f}" for one, points in curves if one.number in facts.members)
+    ends = "; ".join(f"{trial_name(one)} {points[-1][1]:.3f}" for one, points in curves if one.number in facts.front_members)
     alt = f"{title} over updates of {len(trials)} trials. Last losses of the front: {ends or 'none'}."
-    marks = [Mark(one.number, name_of(one), axes, points) for one, points in curves]
+    marks = [PlotMark(one.number, trial_name(one), axes, points) for one, points in curves]
     return picture(figure, key.replace("_", "-"), alt, caption, marks)
 
 
-def _style(facts: Facts, trial: Trial) -> tuple[str, float, int]:
+def _style(facts: PageFacts, trial: Trial) -> tuple[str, float, int]:
     """Colour, width and order of a curve."""
-    if trial.number in facts.members:
+    if trial.number in facts.front_members:
         return FRONT, 1.5, 3
     return (REFERENCE, 1.1, 2) if trial.label else (REST, 0.7, 1)
 
 
-def _rungs(facts: Facts) -> Part:
+def _rungs(facts: PageFacts) -> Part:
     """Trials that reached each rung, that were promoted from it, and the losses there."""
-    trials = [one for one in facts.own if one.rungs]
-    told = rung_rows(facts.trials, facts.meta)
+    trials = [one for one in facts.candidates if one.rungs]
+    told = rung_summaries(facts.trials, facts.meta)
     reached = Counter(at for one in trials for at in range(len(one.rungs)))
     rows = []
     for at, share in enumerate(facts.meta.rungs.shares[:-1]):
         losses = [one.rungs[at].loss for one in trials if len(one.rungs) > at]
         promoted = sum(len(one.rungs) > at + 1 or (len(one.rungs) == at + 1 and one.state != State.PAUSED)
                        for one in trials)
-        rows.append([at + 1, Cell(f"{share:.0%}", share), reached[at], promoted,
+        rows.append([at + 1, TableCell(f"{share:.0%}", share), reached[at], promoted,
                      *(number(best(losses, default=None), ".3f") for best in (min, max)),
-                     number(told[at].told, "+.2f")])
+                     number(told[at].rank_correlation, "+.2f")])
     headings = ["rung", "share of a training", "reached", "promoted", "best loss", "worst loss", "order as at the end"]
-    return table(headings, rows, f"Rungs of successive halving; losses: {LOSS[facts.loss].lower()}.", "rungs-table")
+    return table(headings, rows, f"Rungs of successive halving; losses: {LOSS_LABELS[facts.loss].lower()}.", "rungs-table")

@@ -8,29 +8,29 @@ from scalesearch.report.figures.plot import stopped, tradeoff
 from scalesearch.report.figures.style import FRONT, panel
 from scalesearch.report.labels import label, protocol_words, readable
 from scalesearch.report.table import COSTS, HALF, cell, summary, trial_name
-from scalesearch.study.monitor.gain import describe_gain, read_gain
-from scalesearch.study.results.page.curves import LOSS
-from scalesearch.study.results.page.facts import Facts, Finished
-from scalesearch.study.results.page.parts import Part, Section, fold, text
-from scalesearch.study.results.page.svg import Mark, picture
+from scalesearch.study.monitor.expected_gain import describe_gain, read_gain
+from scalesearch.study.results.page.curves import LOSS_LABELS
+from scalesearch.study.results.page.elements import PageSection, Part, fold, text
+from scalesearch.study.results.page.facts import FinishedRun, PageFacts
+from scalesearch.study.results.page.svg import PlotMark, picture
 from scalesearch.tasks import EFFICIENCY_METRICS
 
 MAX_MARKS = 600  # points with a text each; more would make the file large
-USUAL = ("params.total", "macs.total")
-GROUPS = ("params", "macs", "flops", "memory")
+DEFAULT_COSTS = ("params.total", "macs.total")
+COST_GROUPS = ("params", "macs", "flops", "memory")
 
 
-def costs_of(facts: Facts) -> tuple[list[str], list[str]]:
+def cost_choices(facts: PageFacts) -> tuple[list[str], list[str]]:
     """The costs that are shown first, and the others: objectives, or of a study without any the usual ones, first.
 
     Costs that no finished trial has, or that are 0 for all of them, are neither.
     """
     names = dict.fromkeys([*facts.results.objectives, *COSTS, *EFFICIENCY_METRICS])
     goals = facts.results.objectives
-    known = [name for name in names if name in EFFICIENCY_METRICS or ("." in name and (name in goals or _group(name) in GROUPS))]
+    known = [name for name in names if name in EFFICIENCY_METRICS or ("." in name and (name in goals or _group(name) in COST_GROUPS))]
     first = [name for name in known if name in goals]
-    first += [name for name in USUAL if _group(name) not in map(_group, first)]
-    there = [name for name in known if name in facts.done and (facts.done[name].astype(float).fillna(0) != 0).any()]
+    first += [name for name in DEFAULT_COSTS if _group(name) not in map(_group, first)]
+    there = [name for name in known if name in facts.finished_rows and (facts.finished_rows[name].astype(float).fillna(0) != 0).any()]
     return [name for name in first if name in there], [name for name in there if name not in first]
 
 
@@ -38,24 +38,24 @@ def _group(name: str) -> str:
     return name.partition(".")[0]
 
 
-def section(facts: Facts) -> Section:
+def front_section(facts: PageFacts) -> PageSection:
     """The figures; those against what is no objective are folded, until a reader with a script chooses among all."""
-    title = "Pareto front" if facts.ranked else "Score against cost"
-    if facts.done.empty:
-        return Section("front", title, [text("No trial is finished yet, so there is no front." if facts.searched else
+    title = "Pareto front" if facts.has_front else "Score against cost"
+    if facts.finished_rows.empty:
+        return PageSection("front", title, [text("No trial is finished yet, so there is no front." if facts.is_search else
                                              "No training is finished.")])
-    first, others = costs_of(facts)
+    first, others = cost_choices(facts)
     goals = ", ".join(f"{name} ({way})" for name, way in facts.results.objectives.items())
-    head = f"{len(facts.members)} of {len(facts.done)} finished trials are on the front of {goals}." if facts.ranked \
-        else f"{len(facts.done)} architectures that the study file names."
+    head = f"{len(facts.front_members)} of {len(facts.finished_rows)} finished trials are on the front of {goals}." if facts.has_front \
+        else f"{len(facts.finished_rows)} architectures that the study file names."
     parts = [text(head), ("chooser", [(name, _short(name), name in first) for name in (*first, *others)]),
-             *_panels(facts, first, facts.main, "front-panels")]
+             *_panel_parts(facts, first, facts.main_metric, "front-panels")]
     if others:
-        parts.append(fold("Against the other costs", _panels(facts, others, facts.main), "front-others"))
-    reported = f"test.{facts.main}"
-    if reported in facts.done and facts.done[reported].notna().any():
-        parts.append(fold(f"By {reported}, which was not looked at in choosing", _panels(facts, first, reported)))
-    return Section("front", title, parts)
+        parts.append(fold("Against the other costs", _panel_parts(facts, others, facts.main_metric), "front-others"))
+    reported = f"test.{facts.main_metric}"
+    if reported in facts.finished_rows and facts.finished_rows[reported].notna().any():
+        parts.append(fold(f"By {reported}, which was not looked at in choosing", _panel_parts(facts, first, reported)))
+    return PageSection("front", title, parts)
 
 
 def _short(name: str) -> str:
@@ -63,56 +63,56 @@ def _short(name: str) -> str:
     return label(name).removesuffix(" per sentence pair").removesuffix(", float32)").replace(" (bytes", "")
 
 
-def _panels(facts: Facts, costs: list[str], metric: str, key: str | None = None) -> list[Part]:
-    bars = " Bars: intervals of means over seeds, by pooled noise." if f"{metric}.half" in facts.done else ""
+def _panel_parts(facts: PageFacts, costs: list[str], metric: str, key: str | None = None) -> list[Part]:
+    bars = " Bars: intervals of means over seeds, by pooled noise." if f"{metric}.half" in facts.finished_rows else ""
     words = f"{label(metric)} against each cost; {protocol_words(facts.meta.protocol)}.{bars}"
     return [("panels", ([_picture(facts, cost, metric) for cost in costs], key)), ("caption", words)]
 
 
-def _picture(facts: Facts, x: str, y: str) -> Part:
-    done = facts.done[facts.done[x].notna() & facts.done[y].notna()]
+def _picture(facts: PageFacts, x: str, y: str) -> Part:
+    done = facts.finished_rows[facts.finished_rows[x].notna() & facts.finished_rows[y].notna()]
     done = done.sort_values("front", kind="stable").tail(MAX_MARKS)  # the front's marks lie on top
     figure = tradeoff(facts.results.table, facts.results.subject, x, y, named=False)  # they show on hover
     words = {y: label(y), x: label(x)}
     shown = [name for name in ("trial", "label", "seeds", x, y, x + HALF, y + HALF) if name in done]
-    marks = [Mark(row["trial"], summary(row, words), figure.axes[0], [(float(row[x]), float(row[y]))])
+    marks = [PlotMark(row["trial"], summary(row, words), figure.axes[0], [(float(row[x]), float(row[y]))])
              for row in done[shown].to_dict("records")]
     table, axes = facts.results.table, figure.axes[0]
     for at, height in stopped(table, axes, x, y)[-MAX_MARKS:].items():
         row = table.loc[at]
-        words_of = f"{trial_name(row)}; stopped at a rung; {LOSS[facts.loss]} {row['rung_loss']:.3f}; {label(x)} "
-        marks.append(Mark(int(row["trial"]), words_of + cell(row, x), axes, [(float(row[x]), float(height))]))
+        words_of = f"{trial_name(row)}; stopped at a rung; {LOSS_LABELS[facts.loss]} {row['rung_loss']:.3f}; {label(x)} "
+        marks.append(PlotMark(int(row["trial"]), words_of + cell(row, x), axes, [(float(row[x]), float(height))]))
     title = f"{label(y)} against {label(x, facts.meta.protocol)}"
     best = facts.results.front
     best = best.dropna(subset=[x, y]) if len(best) else best
     members = "; ".join(summary(row, {y: y, x: x}) for _, row in best.iterrows())
     return picture(figure, f"front-{x}-{y}".replace(".", "-").replace("_", "-"),
-                   f"Scatter plot of {title} for {len(facts.done)} trials. On the front: {members or 'none'}.",
+                   f"Scatter plot of {title} for {len(facts.finished_rows)} trials. On the front: {members or 'none'}.",
                    "", marks, cost=x)
 
 
-def history(facts: Facts, corner: list[float]) -> list[tuple[Finished, float]]:
+def hypervolume_history(facts: PageFacts, reference_point: list[float]) -> list[tuple[FinishedRun, float]]:
     """Each finished trial that changed the hypervolume, and the last one, with the hypervolume from it on."""
     directions = list(facts.results.objectives.values())
     best = np.empty((0, len(directions)))
-    steps: list[tuple[Finished, float]] = []
-    for one in facts.finished:
+    steps: list[tuple[FinishedRun, float]] = []
+    for one in facts.finished_runs:
         both = np.vstack([best, one.values])
         best = both[pareto_front(both, directions)]
-        volume = hypervolume(best, corner, directions)
-        if not steps or volume != steps[-1][1] or one is facts.finished[-1]:
+        volume = hypervolume(best, reference_point, directions)
+        if not steps or volume != steps[-1][1] or one is facts.finished_runs[-1]:
             steps.append((one, volume))
     return steps
 
 
-def growth(facts: Facts) -> Section | None:
+def hypervolume_figure(facts: PageFacts) -> PageSection | None:
     """The figure and its reference point; None where nothing was searched and nothing can be on a front."""
     found = facts.results.hypervolume()
-    if found is None or not facts.finished:
+    if found is None or not facts.finished_runs:
         empty = text("No feasible trial is finished yet, so there is no hypervolume.")
-        return Section("hypervolume", "Hypervolume", [empty]) if facts.searched else None
+        return PageSection("hypervolume", "Hypervolume", [empty]) if facts.is_search else None
     now, corner = found
-    steps = history(facts, corner)
+    steps = hypervolume_history(facts, corner)
     panels = []
     for key, words in (("hours", "Hours since the study began"), ("spent", "Worker-hours of training, validation and "
                                                                             "decoding")):
@@ -126,13 +126,13 @@ def growth(facts: Facts) -> Section | None:
         end = f"{readable(steps[-1][1])} after {getattr(steps[-1][0], key):.2f}"
         panels.append(picture(figure, f"hypervolume-{key}", f"Hypervolume over {words.lower()}: {end}.", ""))
     last = steps[-1][0]
-    spent = f"{last.hours:.2f} hours since the study began and {last.spent:.2f} worker-hours"
+    spent = f"{last.hours:.2f} hours since the study began and {last.training_hours:.2f} worker-hours"
     point = ", ".join(f"{name} {readable(value)}" for name, value in zip(facts.results.objectives, corner))
     caption = (f"In the product of the objectives' units, against the reference point {point}: the worst value of each "
                "objective over all finished trials, and a tenth of their range beyond it. The curve counts each trial "
                "with its first seed, and replicates as time spent; the number above is of means over seeds.")
     gain = read_gain(facts.results.study.folder)
     ahead = f" {describe_gain(gain).capitalize()}." if gain else ""
-    return Section("hypervolume", "Hypervolume", [
-        text(f"{readable(now)} after {len(facts.finished)} trials, {spent}.{ahead}"),
+    return PageSection("hypervolume", "Hypervolume", [
+        text(f"{readable(now)} after {len(facts.finished_runs)} trials, {spent}.{ahead}"),
         ("panels", (panels, None)), ("caption", caption)])

@@ -17,15 +17,15 @@ from scalesearch.blocks.sizes import is_number
 from scalesearch.report.figures.style import FRONT, INK, WIDTH, canvas, name_in
 from scalesearch.report.labels import brief, direction, label
 from scalesearch.report.table import eligible
-from scalesearch.study.results.page.facts import Facts, params_of
-from scalesearch.study.results.page.parts import Part, Section, text
+from scalesearch.study.results.page.elements import PageSection, Part, text
+from scalesearch.study.results.page.facts import PageFacts, shown_params
 from scalesearch.study.results.page.svg import picture
 
 Params = Mapping[str, Any]
 QUANTILE = 0.25
 MIN_TRIALS = 20  # PED-ANOVA needs five in its best quarter
-DRAWS = 20  # bootstrap resamples of the trials
-CELLS, MIN_SET, MIN_WIDTH = 50, 2, 0.5 / 1.64  # of a range; trials that have a value; of a kernel, in cells (Optuna's)
+BOOTSTRAP_SAMPLES = 20  # bootstrap resamples of the trials
+MAX_CELLS, MIN_SET, MIN_WIDTH = 50, 2, 0.5 / 1.64  # of a range; trials that have a value; of a kernel, in cells (Optuna's)
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def importances(params: Sequence[Params], losses: Sequence[float]) -> list[Impor
     values, every = np.array(losses, dtype=float), np.arange(len(params))
     whole = _shares(axes.values(), values, every)
     draws = [_shares(axes.values(), values, rows)
-             for rows in np.random.default_rng(0).integers(len(params), size=(DRAWS, len(params)))]
+             for rows in np.random.default_rng(0).integers(len(params), size=(BOOTSTRAP_SAMPLES, len(params)))]
     low, high = np.quantile(draws, [0.05, 0.95], axis=0)
     found = [Importance(name, float(whole[at]), float(low[at]), float(high[at]), int((axis.cells >= 0).sum()))
              for at, (name, axis) in enumerate(axes.items())]
@@ -76,7 +76,7 @@ def _axes(params: Sequence[Params]) -> dict[str, _Axis]:
         if all(map(is_number, values)):
             low, high = min(values), max(values)
             whole = all(isinstance(value, int) for value in values)
-            size = min(int(high - low) + 1, CELLS) if whole else CELLS
+            size = min(int(high - low) + 1, MAX_CELLS) if whole else MAX_CELLS
             if low < high:
                 places = (np.array(values, dtype=float) - low) / ((high - low) / (size - 1))
                 cells[rows] = np.clip(np.ceil(places - 0.5), 0, size - 1)
@@ -131,28 +131,28 @@ def _density(counts: NDArray[np.int64], ordered: bool) -> NDArray[np.float64]:
     return estimate
 
 
-def section(facts: Facts) -> Section | None:
+def importance_section(facts: PageFacts) -> PageSection | None:
     """The figure, or how many trials are missing; None where nothing was sampled."""
-    return Section("importance", "Hyperparameter importance", [_body(facts)], "Importance") if facts.searched else None
+    return PageSection("importance", "Hyperparameter importance", [_body(facts)], "Importance") if facts.is_search else None
 
 
-def _body(facts: Facts) -> Part:
-    sign = -1.0 if direction(facts.main) == "max" else 1.0
-    done = facts.done
+def _body(facts: PageFacts) -> Part:
+    sign = -1.0 if direction(facts.main_metric) == "max" else 1.0
+    done = facts.finished_rows
     rows = done[eligible(done)]
-    pairs = [(params_of(facts.trials[int(trial)]), sign * float(score)) for trial, score in
-             zip(rows["trial"], rows[facts.main])]
+    pairs = [(shown_params(facts.trials[int(trial)]), sign * float(score)) for trial, score in
+             zip(rows["trial"], rows[facts.main_metric])]
     pairs = [(params, loss) for params, loss in pairs
              if params and set(params) <= facts.sampled and np.isfinite(loss)]
     if len(pairs) < MIN_TRIALS:
         return text(f"{MIN_TRIALS} feasible finished trials are needed to say which hyperparameters decide "
-                     f"{facts.main}; there are {len(pairs)}.")
+                     f"{facts.main_metric}; there are {len(pairs)}.")
     found = importances([params for params, _ in pairs], [loss for _, loss in pairs])
     return _picture(facts, found, len(pairs)) if found else \
         text("All finished trials have the same hyperparameters or the same score.")
 
 
-def _picture(facts: Facts, found: list[Importance], trials: int) -> Part:
+def _picture(facts: PageFacts, found: list[Importance], trials: int) -> Part:
     with canvas(WIDTH, 0.9 + 0.24 * len(found)) as (figure, (axes,)):
         places = np.arange(len(found))[::-1]
         values = np.array([one.value for one in found])
@@ -161,12 +161,12 @@ def _picture(facts: Facts, found: list[Importance], trials: int) -> Part:
         axes.errorbar(values, places, xerr=reach, fmt="none", ecolor=INK, elinewidth=0.8, capsize=2)
         axes.set_yticks(places, [name_in(one.name) + (f" ({one.trials})" if one.trials < trials else "")
                                  for one in found])
-        axes.set_xlabel(f"Share of the importance for {label(facts.main)}")
+        axes.set_xlabel(f"Share of the importance for {label(facts.main_metric)}")
         axes.set_xlim(left=0)
         axes.to_grid(False, axis="y")
     words = "; ".join(f"{one.name} {one.value:.2f} ({one.low:.2f} to {one.high:.2f})" for one in found)
     some = " In brackets: trials that have it, where not all do." if any(one.trials < trials for one in found) else ""
     caption = (f"PED-ANOVA (Optuna) over {trials} feasible finished trials: how differently the best quarter by "
-               f"{label(facts.main)} chose each hyperparameter. Lines: 90 % of {DRAWS} bootstrap resamples.{some} It "
+               f"{label(facts.main_metric)} chose each hyperparameter. Lines: 90 % of {BOOTSTRAP_SAMPLES} bootstrap resamples.{some} It "
                "says what goes with a high score among the trials, and the search did not sample at random.")
     return picture(figure, "importance-figure", f"Bar chart of importances: {words}.", caption)

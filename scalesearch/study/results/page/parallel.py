@@ -18,100 +18,100 @@ from scalesearch.blocks.sizes import is_number
 from scalesearch.report.figures.style import INK, name_in, panel
 from scalesearch.report.labels import brief, direction, label
 from scalesearch.report.table import HALF, summary
-from scalesearch.study.results.page.facts import Facts, params_of
-from scalesearch.study.results.page.parts import Part, Section, text
-from scalesearch.study.results.page.svg import Mark, picture
+from scalesearch.study.results.page.elements import PageSection, Part, text
+from scalesearch.study.results.page.facts import PageFacts, shown_params
+from scalesearch.study.results.page.svg import PlotMark, picture
 
 MAX_AXES = 12  # more cannot be read
-ROW, BAR = 0.42, 0.5  # inches of an axis with its words, and of the scale of colours above them
-MAX_LETTERS = 60  # of all words below an axis
+ROW_HEIGHT, BAR_HEIGHT = 0.42, 0.5  # inches of an axis with its words, and of the scale of colours above them
+MAX_LABEL_LETTERS = 60  # of all words below an axis
 # Without the ends of the scale, which a dark or a light page would swallow.
 COLORS = ListedColormap(matplotlib.colormaps["viridis"](np.linspace(0.2, 0.9, 256)))
-FEW = 6  # numbers up to which each is a tick
-UNSET = -0.12  # where a line passes beside the axis of a hyperparameter that its trial does not have
+MAX_TICKS = 6  # numbers up to which each is a tick
+UNSET_POSITION = -0.12  # where a line passes beside the axis of a hyperparameter that its trial does not have
 
 
-class Coordinate(NamedTuple):
+class ParallelAxis(NamedTuple):
     """One axis: a hyperparameter, each trial's place on it (n,), 0 to 1, and its ticks as (place, words)."""
 
     name: str
-    places: list[float]
+    positions: list[float]
     ticks: list[tuple[float, str]]
 
 
-def coordinate(name: str, values: Sequence[Any]) -> Coordinate:
+def parallel_axis(name: str, values: Sequence[Any]) -> ParallelAxis:
     """Axis of a hyperparameter: numbers to scale, words evenly spaced; a value of None is unset."""
     known = [value for value in values if value is not None]
     if all(map(is_number, known)):
         low, high = min(known), max(known)
         places = {brief(value): (value - low) / (high - low) if high > low else 0.5 for value in sorted(known)}
-        ticks = list(places) if len(places) <= FEW else [brief(low), brief(high)]
+        ticks = list(places) if len(places) <= MAX_TICKS else [brief(low), brief(high)]
     else:
         ticks = sorted({brief(value) for value in known})
         places = {words: at / max(1, len(ticks) - 1) for at, words in enumerate(ticks)}
-    crossed = [UNSET if value is None else places[brief(value)] for value in values]
-    return Coordinate(name, crossed, [(places[words], words) for words in ticks])
+    crossed = [UNSET_POSITION if value is None else places[brief(value)] for value in values]
+    return ParallelAxis(name, crossed, [(places[words], words) for words in ticks])
 
 
-def coordinates(facts: Facts, rows: pd.DataFrame) -> list[Coordinate]:
+def parallel_axes(facts: PageFacts, rows: pd.DataFrame) -> list[ParallelAxis]:
     """The hyperparameters in which ``rows`` differ, in the space's order; those that all have come first."""
-    params = [params_of(facts.trials[int(number)]) for number in rows["trial"]]
+    params = [shown_params(facts.trials[int(number)]) for number in rows["trial"]]
     names = dict.fromkeys(name for one in params for name in one if name in facts.sampled)
-    found = [coordinate(name, [one.get(name) for one in params]) for name in names
+    found = [parallel_axis(name, [one.get(name) for one in params]) for name in names
              if len({brief(one.get(name)) for one in params}) > 1]
-    return sorted(found, key=lambda one: UNSET in one.places)
+    return sorted(found, key=lambda one: UNSET_POSITION in one.positions)
 
 
-def section(facts: Facts) -> Section | None:
+def parallel_section(facts: PageFacts) -> PageSection | None:
     """The figure, or why there is none; None where nothing was sampled."""
-    if not facts.searched:
+    if not facts.is_search:
         return None
-    rows = facts.done[[bool(params_of(facts.trials[int(number)])) for number in facts.done["trial"]]]
-    axes = coordinates(facts, rows) if len(rows) > 1 else []
-    return Section("hyperparameters", "Hyperparameters", [_picture(facts, rows, axes) if axes else text(
+    rows = facts.finished_rows[[bool(shown_params(facts.trials[int(number)])) for number in facts.finished_rows["trial"]]]
+    axes = parallel_axes(facts, rows) if len(rows) > 1 else []
+    return PageSection("hyperparameters", "Hyperparameters", [_picture(facts, rows, axes) if axes else text(
         "Fewer than two finished trials differ in any hyperparameter.")])
 
 
-def _picture(facts: Facts, rows: pd.DataFrame, every: list[Coordinate]) -> Part:
+def _picture(facts: PageFacts, rows: pd.DataFrame, every: list[ParallelAxis]) -> Part:
     shown, left_out = every[:MAX_AXES], [one.name for one in every[MAX_AXES:]]
-    scores = rows[facts.main].to_numpy(dtype=float)
+    scores = rows[facts.main_metric].to_numpy(dtype=float)
     scale = Normalize(scores.min(), scores.max())
-    with panel(BAR + ROW * len(shown), (0.1, 0.1, 0.1, BAR)) as (figure, axes):
+    with panel(BAR_HEIGHT + ROW_HEIGHT * len(shown), (0.1, 0.1, 0.1, BAR_HEIGHT)) as (figure, axes):
         spots = _draw(axes, shown, scores, scale, rows["trial"].tolist(), facts)
-        bar = axes.inset_axes((0.5, len(shown) - 0.5 + 0.1 / ROW, 0.5, 0.1 / ROW), transform=axes.transData)
+        bar = axes.inset_axes((0.5, len(shown) - 0.5 + 0.1 / ROW_HEIGHT, 0.5, 0.1 / ROW_HEIGHT), transform=axes.transData)
         figure.colorbar(ScalarMappable(scale, COLORS), cax=bar, orientation="horizontal", ticklocation="top")
-        axes.annotate(label(facts.main), (0.48, len(shown) - 0.5 + 0.1 / ROW), fontsize=8, ha="right",
+        axes.annotate(label(facts.main_metric), (0.48, len(shown) - 0.5 + 0.1 / ROW_HEIGHT), fontsize=8, ha="right",
                       annotation_clip=False)
-    columns = [name for name in (facts.main, facts.main + HALF) if name in rows]
-    marks = [Mark(int(row["trial"]), summary(row, {facts.main: facts.main}), axes, list(zip(*spots[at])))
+    columns = [name for name in (facts.main_metric, facts.main_metric + HALF) if name in rows]
+    marks = [PlotMark(int(row["trial"]), summary(row, {facts.main_metric: facts.main_metric}), axes, list(zip(*spots[at])))
              for at, row in enumerate(rows[["trial", "label", "seeds", *columns]].to_dict("records"))]
-    best = facts.trials[int(rows["trial"].iloc[(scores if direction(facts.main) == "max" else -scores).argmax()])]
-    params = ", ".join(f"{name} {brief(value)}" for name, value in params_of(best).items() if name in facts.sampled)
-    caption = (f"{len(rows)} finished trials, each a line downwards, coloured by {label(facts.main)}; thick: on the "
+    best = facts.trials[int(rows["trial"].iloc[(scores if direction(facts.main_metric) == "max" else -scores).argmax()])]
+    params = ", ".join(f"{name} {brief(value)}" for name, value in shown_params(best).items() if name in facts.sampled)
+    caption = (f"{len(rows)} finished trials, each a line downwards, coloured by {label(facts.main_metric)}; thick: on the "
                "front; left of an axis: not set." + (f" Not shown: {', '.join(left_out)}." if left_out else ""))
     alt = (f"Parallel coordinates of {len(rows)} trials over {', '.join(one.name for one in shown)}; the best, trial "
            f"{best.number}: {params}.")
     return picture(figure, "parallel", alt, caption, marks)
 
 
-def _draw(axes: Axes, shown: list[Coordinate], scores: Any, scale: Normalize, numbers: list[int], facts: Facts) -> Any:
+def _draw(axes: Axes, shown: list[ParallelAxis], scores: Any, scale: Normalize, numbers: list[int], facts: PageFacts) -> Any:
     """Draws axes and lines from the top downwards; returns where each line crosses each axis (n, 2, axes)."""
     down = np.arange(len(shown))[::-1]
     jitter = 0.008 * (np.array(numbers)[:, None] % 5 - 2)  # so that equal trials are seen beside each other
-    across = np.array([one.places for one in shown]).T + jitter
-    order = np.argsort(scores if direction(facts.main) == "max" else -scores, kind="stable")  # the best on top
-    best = np.isin(np.array(numbers)[order], facts.members)
+    across = np.array([one.positions for one in shown]).T + jitter
+    order = np.argsort(scores if direction(facts.main_metric) == "max" else -scores, kind="stable")  # the best on top
+    best = np.isin(np.array(numbers)[order], facts.front_members)
     lines = [np.column_stack([across[at], down]) for at in order]
     faint = min(0.55, 60 / len(lines))
     axes.add_collection(LineCollection(lines, colors=COLORS(scale(scores[order])), linewidths=np.where(best, 2.0, 0.8),
                                        alpha=np.where(best, 0.95, faint), zorder=2))
-    axes.set(xlim=(UNSET - 0.04, 1.04), ylim=(-0.5, len(shown) - 0.5))
+    axes.set(xlim=(UNSET_POSITION - 0.04, 1.04), ylim=(-0.5, len(shown) - 0.5))
     box = {"facecolor": "#ffffff", "edgecolor": "none", "alpha": 0.75, "pad": 0.6}
     for place, one in zip(down, shown):
         axes.plot([0, 1], [place, place], color=INK, linewidth=0.6)
-        axes.annotate(name_in(one.name), (UNSET - 0.03, place), (0, 3), textcoords="offset points", fontsize=8,
+        axes.annotate(name_in(one.name), (UNSET_POSITION - 0.03, place), (0, 3), textcoords="offset points", fontsize=8,
                       weight="bold", bbox=box, zorder=5)
-        letters = MAX_LETTERS // len(one.ticks)
+        letters = MAX_LABEL_LETTERS // len(one.ticks)
         for at, words in one.ticks:
             short = words if len(words) <= letters else f"{words[:letters - 1]}…"
             axes.annotate(name_in(short), (at, place), (0, -3), textcoords="offset points", fontsize=8, va="top",

@@ -12,72 +12,81 @@ from scalesearch.errors import UserError
 from scalesearch.files import write_text
 from scalesearch.report.labels import direction, heading
 from scalesearch.report.table import summary
-from scalesearch.study.config.rows import SCALING
-from scalesearch.study.results.page import accounts, cost_ledgers, curves, fair, front, importance, parallel, trials
-from scalesearch.study.results.page.facts import Facts
-from scalesearch.study.results.page.parts import Part, Section
+from scalesearch.study.config.fixed_architectures import SCALING
+from scalesearch.study.results.page import (
+    cost_breakdowns,
+    curves,
+    fairness,
+    front,
+    importance,
+    parallel,
+    summary_tables,
+    trials,
+)
+from scalesearch.study.results.page.elements import PageSection, Part
+from scalesearch.study.results.page.facts import PageFacts
 from scalesearch.study.results.page.svg import picture
 from scalesearch.study.results.results import Results
 from scalesearch.study.trials.trial import State
 
 
-def figures(facts: Facts) -> Section | None:
+def study_figures_section(facts: PageFacts) -> PageSection | None:
     """The figures that the study has of its own, such as a scaling study's laws; None where it has none."""
     parts: list[Part] = []
     for at, (title, figure, caption) in enumerate(facts.figures):
         parts += [("heading", title), picture(figure, f"own-{at}", f"{title}. {caption}", caption)]
-    return Section("figures", "Figures of this study", parts) if parts else None
+    return PageSection("figures", "Figures of this study", parts) if parts else None
 
 
-SECTIONS: tuple[Callable[[Facts], Section | None], ...] = (
-    front.section, accounts.named, figures, trials.section, accounts.reliability, fair.section, front.core_lr_factor,
-    parallel.section, importance.section, curves.section, cost_ledgers.section, accounts.failures, accounts.provenance,
+PAGE_SECTIONS: tuple[Callable[[PageFacts], PageSection | None], ...] = (
+    front.front_section, summary_tables.named_architectures_section, study_figures_section, trials.trials_section, summary_tables.reliability_section, fairness.fairness_section, front.core_lr_factor,
+    parallel.parallel_section, importance.importance_section, curves.curves_section, cost_breakdowns.cost_section, summary_tables.failures_section, summary_tables.provenance_section,
 )
-STATES = {State.COMPLETE: "complete", State.PENDING: "running or queued", State.PAUSED: "paused",
+STATE_WORDS = {State.COMPLETE: "complete", State.PENDING: "running or queued", State.PAUSED: "paused",
           State.FAILED: "failed", State.INFEASIBLE: "infeasible", State.DUPLICATE: "duplicates"}
 
 
-def render(facts: Facts) -> str:
+def render(facts: PageFacts) -> str:
     """The whole file; every text in it is escaped."""
     loader = PackageLoader("scalesearch.study.results.page", "")
     templates = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True,
                             undefined=StrictUndefined, keep_trailing_newline=True)
-    sections = [one for section in SECTIONS if (one := section(facts)) is not None]
+    sections = [one for section in PAGE_SECTIONS if (one := section(facts)) is not None]
     return templates.get_template("page.html").render(
-        title=f"Study {facts.meta.name}", tiles=_tiles(facts), notes=[*_best(facts), *facts.results.notes()[:2]],
-        sections=sections, unfinished=bool(facts.trials.having(State.PENDING)))
+        title=f"Study {facts.meta.name}", tiles=_headline_counts(facts), notes=[*_best_member_lines(facts), *facts.results.notes()[:2]],
+        sections=sections, unfinished=bool(facts.trials.with_state(State.PENDING)))
 
 
-def _best(facts: Facts) -> list[str]:
+def _best_member_lines(facts: PageFacts) -> list[str]:
     """The front's best member, its gain over the best reference, and the budget."""
-    front, sign = facts.results.front, -1 if direction(facts.main) == "max" else 1
+    front, sign = facts.results.front, -1 if direction(facts.main_metric) == "max" else 1
     limits = re.sub(r"(?<![\w.])\d{4,}(?![\w.])", lambda found: f"{int(found[0]):,}", "; ".join(facts.meta.limits))
     lines = [f"Budget: {limits}."] if limits else []
-    if not len(front) or front[facts.main].isna().all():
+    if not len(front) or front[facts.main_metric].isna().all():
         return lines
-    row = front.loc[(sign * front[facts.main].astype(float)).idxmin()]
-    shown = {name: heading(name) for name in dict.fromkeys([facts.main, *facts.results.objectives])}
-    others = facts.done[facts.done["label"].notna() & (facts.done["trial"] != row["trial"])]
+    row = front.loc[(sign * front[facts.main_metric].astype(float)).idxmin()]
+    shown = {name: heading(name) for name in dict.fromkeys([facts.main_metric, *facts.results.objectives])}
+    others = facts.finished_rows[facts.finished_rows["label"].notna() & (facts.finished_rows["trial"] != row["trial"])]
     gain = ""
     if len(others):
-        other = others.loc[(sign * others[facts.main].astype(float)).idxmin()]
-        gain = f"; {row[facts.main] - other[facts.main]:+.2f} over the best reference, {other['label']}"
+        other = others.loc[(sign * others[facts.main_metric].astype(float)).idxmin()]
+        gain = f"; {row[facts.main_metric] - other[facts.main_metric]:+.2f} over the best reference, {other['label']}"
     return [f"Best on the front: {summary(row, shown)}{gain}.", *lines]
 
 
-def _tiles(facts: Facts) -> list[tuple[int, str]]:
+def _headline_counts(facts: PageFacts) -> list[tuple[int, str]]:
     """What is counted at the head of the page."""
-    counts = Counter(one.state for one in facts.own)
-    tiles = [(counts[state], words) for state, words in STATES.items() if counts[state] or state == State.COMPLETE]
+    counts = Counter(one.state for one in facts.candidates)
+    tiles = [(counts[state], words) for state, words in STATE_WORDS.items() if counts[state] or state == State.COMPLETE]
     replicates = sum(one.state == State.COMPLETE for one in facts.trials.replicates())
-    members = [(len(facts.members), "on the front")] * facts.ranked
+    members = [(len(facts.front_members), "on the front")] * facts.has_front
     return tiles + [(replicates, "replicates")] * (replicates > 0) + members
 
 
 
-def own_figures(results: Results) -> tuple[tuple[str, Figure, str], ...]:
+def study_figures(results: Results) -> tuple[tuple[str, Figure, str], ...]:
     """Title, figure and caption of each figure of a scaling study; none of another study, or of nothing finished."""
-    if results.study.meta.kind != SCALING:
+    if results.study.meta.type != SCALING:
         return ()
     from scalesearch.report.scaling.figures import curves, laws  # which other studies need not load
     from scalesearch.report.scaling.tables import sheets
@@ -107,5 +116,5 @@ def write_page(results: Results, to: Path, alone: bool = False) -> Path:
     if to.is_dir():
         raise UserError(f"--to {to}: this is a folder; give the page's file, such as {to / 'report.html'}",
                         code="is-a-folder")
-    write_text(to, render(Facts(results, None if alone else to.parent, own_figures(results))))
+    write_text(to, render(PageFacts(results, None if alone else to.parent, study_figures(results))))
     return to

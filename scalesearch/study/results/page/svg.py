@@ -12,15 +12,15 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from scalesearch.report.figures.style import FRONT, GRID, INK, lay_out, styled
-from scalesearch.study.results.page.parts import Part, Picture
+from scalesearch.study.results.page.elements import Part, Picture
 
 # Colours of a figure that follow the reader's light or dark theme.
-THEME = {"#000000": "var(--ink)", INK: "var(--ink)", "#ffffff": "var(--page)", GRID: "var(--grid)",
+CSS_COLORS = {"#000000": "var(--ink)", INK: "var(--ink)", "#ffffff": "var(--page)", GRID: "var(--grid)",
          FRONT.lower(): "var(--front)", "#8a3a6a": "var(--over)"}
 NO_METADATA: Any = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # would name addresses on the network
 
 
-class Mark(NamedTuple):
+class PlotMark(NamedTuple):
     """A point or a line of a trial, in data coordinates of ``axes``, and what it shows on hover."""
 
     trial: int
@@ -29,7 +29,7 @@ class Mark(NamedTuple):
     points: Sequence[tuple[float, float]]
 
 
-def picture(figure: Figure, key: str, alt: str, caption: str, marks: Sequence[Mark] = (), **rest: Any) -> Part:
+def picture(figure: Figure, key: str, alt: str, caption: str, marks: Sequence[PlotMark] = (), **rest: Any) -> Part:
     """``figure`` as a part of the page; ``rest``: further attributes of :class:`Picture`.
 
     ``key`` is its id, with which all ids within the SVG begin, so that no two figures share one.
@@ -43,7 +43,7 @@ def picture(figure: Figure, key: str, alt: str, caption: str, marks: Sequence[Ma
         figure.savefig(text, format="svg", transparent=True, metadata=NO_METADATA)
     svg = text.getvalue()
     svg = svg[svg.index("<svg"):]
-    for color, variable in THEME.items():
+    for color, variable in CSS_COLORS.items():
         svg = svg.replace(color, variable)
     placed = [_placed(mark, figure.bbox.height) for mark in marks]
     return "picture", Picture(Markup(svg), key, alt, caption, placed, **rest)
@@ -56,7 +56,7 @@ def _patches(figure: Figure) -> list[Artist]:
     return [patch for patch in found if patch is not None]
 
 
-def _placed(mark: Mark, height: float) -> list[Any]:
+def _placed(mark: PlotMark, height: float) -> list[Any]:
     """A mark in SVG coordinates, whose y axis points down, to a tenth of a point."""
     spots = mark.axes.transData.transform(np.asarray(mark.points, dtype=float)) * (1, -1) + (0, height)
     return [mark.trial, mark.text, spots.round(1).tolist()]

@@ -7,24 +7,24 @@ import pandas as pd
 from scalesearch.blocks.sizes import is_number
 from scalesearch.report.labels import brief, heading, protocol_words
 from scalesearch.report.table import cell, differing, reported
-from scalesearch.study.results.page.facts import Facts, name_of
-from scalesearch.study.results.page.parts import MISSING, Cell, Link, Section, number, text
-from scalesearch.study.results.page.parts import table as table_of
+from scalesearch.study.results.page.elements import MISSING_CELL, PageLink, PageSection, TableCell, number, text
+from scalesearch.study.results.page.elements import table as table_of
+from scalesearch.study.results.page.facts import PageFacts, trial_name
 from scalesearch.study.trials.trial import State, Trial
 
 MAX_PARAMS = 12  # columns of hyperparameters
 
 
-def section(facts: Facts) -> Section:
+def trials_section(facts: PageFacts) -> PageSection:
     """All trials but those that were infeasible or duplicates."""
     table = facts.results.table
     rows = table[~table["state"].isin([State.INFEASIBLE, State.DUPLICATE])]
     rows = rows.sort_values("front", ascending=False, kind="stable")  # members first
     if rows.empty:
-        return Section("trials", "Trials", [text("No trial has been started yet.")])
-    metrics, params = _metrics(facts), differing(rows, facts.sampled, MAX_PARAMS)
+        return PageSection("trials", "Trials", [text("No trial has been started yet.")])
+    metrics, params = _metric_columns(facts), differing(rows, facts.sampled, MAX_PARAMS)
     rungs = bool(facts.meta.rungs.n_pauses)
-    headings = ["trial", "state", *["front"] * facts.ranked, *map(heading, metrics), "seeds", "training seconds",
+    headings = ["trial", "state", *["front"] * facts.has_front, *map(heading, metrics), "seeds", "training seconds",
                 *["loss at rungs"] * rungs, *(name.partition(".")[2] for name in params), "files"]
     records = rows.to_dict("records")
     cells = [_row(facts, row, metrics, params, rungs) for row in records]
@@ -32,39 +32,39 @@ def section(facts: Facts) -> Section:
                    "class": "front" if row["front"] else None} for row in records]
     caption = (f"{len(rows)} trials; costs under {protocol_words(facts.meta.protocol)}. Click a heading to "
                "sort. Training seconds are the updates alone, of the first seed.")
-    states = [*[("front", "on the front")] * facts.ranked, *((state, state) for state in sorted(set(rows["state"])))]
-    return Section("trials", "Trials", [("filter", states),
+    states = [*[("front", "on the front")] * facts.has_front, *((state, state) for state in sorted(set(rows["state"])))]
+    return PageSection("trials", "Trials", [("filter", states),
                                         table_of(headings, cells, caption, "trials-table", attributes)])
 
 
-def _metrics(facts: Facts) -> list[str]:
+def _metric_columns(facts: PageFacts) -> list[str]:
     """The columns of scores and costs: the objectives, the main metric and its test score, params, MACs."""
     table = facts.results.table
-    names = dict.fromkeys([*facts.results.objectives, facts.main, *reported(table, [facts.main]), "params.total",
+    names = dict.fromkeys([*facts.results.objectives, facts.main_metric, *reported(table, [facts.main_metric]), "params.total",
                            "macs.total"])
     return [name for name in names if name in table]
 
 
-def _row(facts: Facts, row: Any, metrics: list[str], params: list[str], rungs: bool) -> list[Any]:
+def _row(facts: PageFacts, row: Any, metrics: list[str], params: list[str], rungs: bool) -> list[Any]:
     trial = facts.trials[int(row["trial"])]
     losses = trial.losses
-    at_rungs = Cell(", ".join(f"{loss:.3f}" for loss in losses), losses[-1]) if losses else MISSING
-    return [Cell(name_of(trial).removeprefix("trial "), trial.number, left=True),
-            Cell(trial.state, trial.state, css=trial.state),
-            *[Cell("yes" if row["front"] else "", "1" if row["front"] else "0")] * facts.ranked,
-            *(MISSING if pd.isna(row[column]) else Cell(cell(row, column), float(row[column])) for column in metrics),
+    at_rungs = TableCell(", ".join(f"{loss:.3f}" for loss in losses), losses[-1]) if losses else MISSING_CELL
+    return [TableCell(trial_name(trial).removeprefix("trial "), trial.number, left=True),
+            TableCell(trial.state, trial.state, css=trial.state),
+            *[TableCell("yes" if row["front"] else "", "1" if row["front"] else "0")] * facts.has_front,
+            *(MISSING_CELL if pd.isna(row[column]) else TableCell(cell(row, column), float(row[column])) for column in metrics),
             number(row["seeds"]), number(row["training_seconds"], ",.1f"), *[at_rungs] * rungs,
-            *(_param(row[column]) for column in params), Cell("", links=links_of(facts, trial))]
+            *(_param(row[column]) for column in params), TableCell("", links=trial_links(facts, trial))]
 
 
-def _param(value: Any) -> Cell:
+def _param(value: Any) -> TableCell:
     plain = is_number(value) and pd.notna(value)
-    return Cell(brief(value), value if plain else brief(value))
+    return TableCell(brief(value), value if plain else brief(value))
 
 
-def links_of(facts: Facts, trial: Trial) -> list[Link]:
+def trial_links(facts: PageFacts, trial: Trial) -> list[PageLink]:
     """Links to a trial's files, as far as there are any, and to its costs and its curve on this page."""
     number = trial.number
-    return [*(Link(name, address) for name, address in facts.links(trial).items()),
-            *[Link("costs", f"#costs-{number}")] * (number in facts.itemised),
-            *[Link("curve", "#curves", number)] * (number in facts.plotted)]
+    return [*(PageLink(name, address) for name, address in facts.links(trial).items()),
+            *[PageLink("costs", f"#costs-{number}")] * (number in facts.itemized),
+            *[PageLink("curve", "#curves", number)] * (number in facts.plotted_numbers)]

@@ -7,20 +7,20 @@ import msgspec
 
 from scalesearch.files import try_read_json
 
-FILE = "gain.json"
+GAIN_FILE = "gain.json"
 
 
 @dataclass(frozen=True)
-class Gain:
+class ExpectedGain:
     """Expected growth of the front's hypervolume, a share of what it is.
 
     Attributes:
-        complete: trials that had been trained to their end.
-        trainings: so many more, each to its end. mean, low, high: growth by them, and its 90 % interval.
+        completed_trials: trials that had been trained to their end.
+        full_runs: so many more, each to its end. mean, low, high: growth by them, and its 90 % interval.
     """
 
-    complete: int
-    trainings: int
+    completed_trials: int
+    full_runs: int
     mean: float
     low: float
     high: float
@@ -30,13 +30,13 @@ class Gain:
         return msgspec.to_builtins(self)
 
 
-def read_gain(folder: Path) -> Gain | None:
+def read_gain(folder: Path) -> ExpectedGain | None:
     """The latest forecast; None where there is none."""
-    return try_read_json(folder / FILE, Gain)
+    return try_read_json(folder / GAIN_FILE, ExpectedGain)
 
 
-def describe_gain(gain: Gain) -> str:
+def describe_gain(gain: ExpectedGain) -> str:
     """The forecast in words."""
-    more = f"{gain.trainings} more trainings are" if gain.trainings > 1 else "one more training is"
+    more = f"{gain.full_runs} more trainings are" if gain.full_runs > 1 else "one more training is"
     return (f"{more} expected to enlarge the hypervolume by {gain.mean:.2%} (90 % interval {gain.low:.2%} to "
-            f"{gain.high:.2%}, after {gain.complete} trials)")
+            f"{gain.high:.2%}, after {gain.completed_trials} trials)")

@@ -26,15 +26,15 @@ from filelock import FileLock, Timeout
 from ray._private import ray_constants, services
 from ray._raylet import AuthenticationTokenLoader, Config
 
-SLOW = 120.0  # seconds that a busy machine may take to start a node, of which Ray itself waits 30
-TOKEN = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+NODE_START_TIMEOUT = 120.0  # seconds that a busy machine may take to start a node, of which Ray itself waits 30
+TOKEN_VARIABLES = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 
 
 @contextmanager
-def private() -> Iterator[str]:
+def private_ray_folder() -> Iterator[str]:
     """A stretch in which Ray may be started in the folder that is given, for this process alone."""
     with ExitStack() as stack:
-        folder = stack.enter_context(_claimed(_root()))
+        folder = stack.enter_context(_locked_folder(_root()))
         token = os.open(folder / "auth_token", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(token, "w") as file:
             file.write(secrets.token_hex(32))
@@ -52,10 +52,10 @@ def _root() -> Path:
 
 
 @contextmanager
-def _claimed(root: Path) -> Iterator[Path]:
+def _locked_folder(root: Path) -> Iterator[Path]:
     """A new folder that is this process's; it is gone afterwards, and so are those of processes that have died."""
     with FileLock(root / ".lock"):  # nobody sweeps what is made and not yet locked
-        sweep(root)
+        remove_stale_rays(root)
         folder = Path(tempfile.mkdtemp(dir=root, prefix="ray-"))
         lock = FileLock(folder / ".lock")
         lock.acquire()
@@ -66,17 +66,17 @@ def _claimed(root: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def sweep(root: Path) -> None:
+def remove_stale_rays(root: Path) -> None:
     """Ends the processes and removes the folders that Rays of dead processes have left."""
     for folder in root.glob("ray-*"):
         with suppress(OSError, Timeout), FileLock(folder / ".lock", timeout=0):
-            for process in _left(folder):
+            for process in _stale_processes(folder):
                 with suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _left(folder: Path) -> list[int]:
+def _stale_processes(folder: Path) -> list[int]:
     """Ray's processes that work in ``folder``, by their command lines; a worker's title is in place of its own."""
     inside, token = os.fsencode(folder / "r"), b"RAY_AUTH_TOKEN_PATH=" + os.fsencode(folder / "auth_token") + b"\0"
     found = []
@@ -91,29 +91,29 @@ def _left(folder: Path) -> list[int]:
 @contextmanager
 def _environment(token: Path) -> Iterator[None]:
     """A stretch in which Ray, which has read its environment already, starts with this token and on the loopback."""
-    before, cluster = {name: os.environ.pop(name, None) for name in TOKEN}, ray_constants.ENABLE_RAY_CLUSTER
+    before, cluster = {name: os.environ.pop(name, None) for name in TOKEN_VARIABLES}, ray_constants.ENABLE_RAY_CLUSTER
     os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
     ray_constants.ENABLE_RAY_CLUSTER = False  # what Ray itself does on systems where it knows no clusters
-    _read_again()
+    _reload_ray_constants()
     try:
         yield
     finally:
-        for name in TOKEN:
+        for name in TOKEN_VARIABLES:
             os.environ.pop(name, None)
         os.environ |= {name: value for name, value in before.items() if value is not None}
         ray_constants.ENABLE_RAY_CLUSTER = cluster
-        _read_again()
+        _reload_ray_constants()
 
 
-def _read_again() -> None:
+def _reload_ray_constants() -> None:
     Config.initialize("")
     AuthenticationTokenLoader.instance().reset_cache()
 
 
 @contextmanager
-def patient() -> Iterator[None]:
+def patient_start() -> Iterator[None]:
     """A stretch in which Ray waits ``SLOW`` seconds for the node that it starts."""
-    asked, limit = services.get_node, time.monotonic() + SLOW
+    asked, limit = services.get_node, time.monotonic() + NODE_START_TIMEOUT
 
     def wait(*node: Any) -> Any:
         while True:

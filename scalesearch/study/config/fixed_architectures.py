@@ -12,27 +12,27 @@ from scalesearch.space import Space
 from scalesearch.space.assembly.architecture import ModelSpec
 
 SEARCH, GRID, ABLATION, SCALING = "search", "grid", "ablation", "scaling"
-KINDS = (SEARCH, GRID, ABLATION, SCALING)
-LARGEST, NONE = "largest", "none"
-MOST = 10_000  # rows: each is a training
+STUDY_TYPES = (SEARCH, GRID, ABLATION, SCALING)
+HOLD_OUT_LARGEST, NONE_WORD = "largest", "none"
+MAX_ARCHITECTURES = 10_000  # rows: each is a training
 
 
 @dataclass(frozen=True)
-class Reference:
+class FixedArchitecture:
     """Named architecture: a reference of a search, or a row.
 
-    ``params`` are its parameters where the study's space could have proposed it, else None. ``recipe`` are the params
+    ``params`` are its parameters where the study's space could have proposed it, else None. ``recipe_params`` are the params
     of its answers to the recipe's questions.
     """
 
     label: str
     architecture: ModelSpec
     params: Mapping[str, object] | None = None
-    recipe: Mapping[str, object] = field(default_factory=dict)
+    recipe_params: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Rows:
+class ArchitectureSet:
     """Rows of a study, in the order of its file.
 
     Attributes:
@@ -40,49 +40,49 @@ class Rows:
         space: what the rows begin with; that of the first one where they are files.
         rules: of a scaling study, rule to its steps, the smallest first and the base not among them.
         held_out: of each rule, which size its fit is checked by: ``largest`` or ``none``.
-        left_out: rows that miss a limit of the study, and the reason; they are not trained.
+        excluded: rows that miss a limit of the study, and the reason; they are not trained.
     """
 
-    kind: str
-    rows: tuple[Reference, ...]
+    type: str
+    architectures: tuple[FixedArchitecture, ...]
     base: str
     space: Space | None = None
     rules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    held_out: str = LARGEST
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    held_out: str = HOLD_OUT_LARGEST
+    excluded: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, object]:
         """JSON for ``study.json``."""
-        data = {"kind": self.kind, "rows": [row.label for row in self.rows], "base": self.base}
-        if self.kind == SCALING:
+        data = {"kind": self.type, "rows": [row.label for row in self.architectures], "base": self.base}
+        if self.type == SCALING:
             rules = {rule: list(steps) for rule, steps in self.rules.items()}
             data["scaling"] = {"base": self.base, "rules": rules, "held_out": self.held_out}
-        return data | ({"left_out": dict(self.left_out)} if self.left_out else {})
+        return data | ({"left_out": dict(self.excluded)} if self.excluded else {})
 
-    def within(self, misses: Callable[[ModelSpec], str]) -> "Rows":
-        """Rows that are trained under limits. ``misses`` says which limits an architecture misses, or an empty text.
+    def filter_by_limits(self, violations_of: Callable[[ModelSpec], str]) -> "ArchitectureSet":
+        """Rows that are trained under limits. ``violations_of`` says which limits an architecture misses, or an empty text.
 
         Raises:
             UserError: nothing is left.
         """
-        if not self.rows:
+        if not self.architectures:
             assert self.space is not None, "every combination of a space"
-            fitting = every_combination(self.space, lambda architecture: not misses(architecture))
-            return replace(self, rows=fitting, base=fitting[0].label)
-        reasons = {row.label: misses(row.architecture) for row in self.rows}
-        rows = tuple(row for row in self.rows if not reasons[row.label])
+            fitting = enumerate_architectures(self.space, lambda architecture: not violations_of(architecture))
+            return replace(self, architectures=fitting, base=fitting[0].label)
+        reasons = {row.label: violations_of(row.architecture) for row in self.architectures}
+        rows = tuple(row for row in self.architectures if not reasons[row.label])
         if not rows:
             first, reason = next(iter(reasons.items()))
-            raise UserError(f"budget: none of the {len(self.rows)} rows meets it; {first}: {reason}", key="budget",
+            raise UserError(f"budget: none of the {len(self.architectures)} rows meets it; {first}: {reason}", key="budget",
                             code="budget-unmet")
-        if self.kind != GRID and reasons[self.base]:
+        if self.type != GRID and reasons[self.base]:
             raise UserError(f"budget: the base misses it: {reasons[self.base]}; every row is compared with the base",
                             key="budget", code="base-misses-budget")
         base = rows[0].label if reasons[self.base] else self.base
-        return replace(self, rows=rows, base=base, left_out={name: why for name, why in reasons.items() if why})
+        return replace(self, architectures=rows, base=base, excluded={name: why for name, why in reasons.items() if why})
 
 
-def every_combination(space: Space, fits: Callable[[ModelSpec], bool]) -> tuple[Reference, ...]:
+def enumerate_architectures(space: Space, fits: Callable[[ModelSpec], bool]) -> tuple[FixedArchitecture, ...]:
     """Makes a row for each distinct network of ``space`` that can be built and ``fits``.
 
     It is named by the answers that differ.
@@ -91,13 +91,13 @@ def every_combination(space: Space, fits: Callable[[ModelSpec], bool]) -> tuple[
         UserError: they are endless or more than a study trains, or there is none.
     """
     size = space.n_configurations()
-    if size is None or size > MOST:
+    if size is None or size > MAX_ARCHITECTURES:
         count = "without end, since it holds a continuous range" if size is None else f"{size:,}"
         raise UserError(f"space: a grid trains every combination, and this space's are {count}; a grid of at most "
-                        f"{MOST:,} is trained. Close some parameters, or search it (kind: search)", key="space",
+                        f"{MAX_ARCHITECTURES:,} is trained. Close some parameters, or search it (kind: search)", key="space",
                         code="grid-too-large")
-    names = short_names([path for path, _ in space.parameters()])
-    rows: dict[str, Reference] = {}
+    names = shorten_paths([path for path, _ in space.parameters()])
+    rows: dict[str, FixedArchitecture] = {}
     for answers in space.enumerate():
         try:
             architecture = space.architecture(answers)
@@ -105,14 +105,14 @@ def every_combination(space: Space, fits: Callable[[ModelSpec], bool]) -> tuple[
             continue
         if architecture.id not in rows and fits(architecture):
             label = ", ".join(f"{names[path]} {value}" for path, value in answers.params.items())
-            rows[architecture.id] = Reference(label or space.name, architecture, dict(answers.params))
+            rows[architecture.id] = FixedArchitecture(label or space.name, architecture, dict(answers.params))
     if not rows:
         raise UserError(f"budget: none of the space's {size:,} combinations can be built and meets it", key="budget",
                         code="budget-unmet")
     return tuple(rows.values())
 
 
-def short_names(paths: list[str]) -> dict[str, str]:
+def shorten_paths(paths: list[str]) -> dict[str, str]:
     """Each path by as many of its last words as tell it from the others."""
     found = {}
     for path in paths:

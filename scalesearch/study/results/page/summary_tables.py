@@ -8,88 +8,98 @@ from typing import Any
 from scalesearch.report.ablation import UNKNOWN
 from scalesearch.report.labels import label, protocol_words
 from scalesearch.report.proxies import PROXIES
-from scalesearch.study.results.page.facts import Facts, name_of
-from scalesearch.study.results.page.parts import MISSING, Cell, Link, Part, Section, fold, number, table, text
-from scalesearch.study.results.page.trials import links_of
+from scalesearch.study.results.page.elements import (
+    MISSING_CELL,
+    PageLink,
+    PageSection,
+    Part,
+    TableCell,
+    fold,
+    number,
+    table,
+    text,
+)
+from scalesearch.study.results.page.facts import PageFacts, trial_name
+from scalesearch.study.results.page.trials import trial_links
 from scalesearch.study.trials.trial import State, Trial
 
-BLOCKS = {"Recipe": "recipe", "Versions": "versions", "Data": "data", "Protocol": "protocol"}
+PROVENANCE_BLOCKS = {"Recipe": "recipe", "Versions": "versions", "Data": "data", "Protocol": "protocol"}
 
 
-def named(facts: Facts) -> Section | None:
+def named_architectures_section(facts: PageFacts) -> PageSection | None:
     """The named architectures and their differences to the base; None where there are not two to compare."""
-    found = facts.named
+    found = facts.architecture_table
     if found is None or len(found.rows) < 2:
         return None
     texts = found.texts()
     rows = []
     for row, cells in zip(found.rows, texts.itertuples(index=False)):
         keys = (row.params, row.macs, row.score, row.seeds, row.difference)
-        rows.append([_linked(facts, row.name), *(MISSING if cell == UNKNOWN else Cell(cell, key)
+        rows.append([_linked(facts, row.name), *(MISSING_CELL if cell == UNKNOWN else TableCell(cell, key)
                                                  for cell, key in zip(cells[1:], keys))])
     headings = [label(name) if name == found.metric else name for name in texts]
     caption = f"{len(rows)} named architectures; costs under {protocol_words(facts.meta.protocol)}."
-    return Section("named", "Named architectures", [table(headings, rows, caption, "named-table"),
+    return PageSection("named", "Named architectures", [table(headings, rows, caption, "named-table"),
                                                     text(*found.notes())])
 
 
-def _linked(facts: Facts, name: str) -> Cell:
+def _linked(facts: PageFacts, name: str) -> TableCell:
     """The name, with a link to its row in the table of trials."""
     untrained = (State.INFEASIBLE, State.DUPLICATE)
-    trial = next((one for one in facts.own if one.label == name and one.state not in untrained), None)
-    return Cell("", links=[Link(name, f"#trial-{trial.number}")]) if trial else Cell(name)
+    trial = next((one for one in facts.candidates if one.label == name and one.state not in untrained), None)
+    return TableCell("", links=[PageLink(name, f"#trial-{trial.number}")]) if trial else TableCell(name)
 
 
-def reliability(facts: Facts) -> Section:
+def reliability_section(facts: PageFacts) -> PageSection:
     """The verdict on the front's order, every replicate, and whether early measurements rank as the final score."""
-    return Section("reliability", "Seed noise and early measurements",
+    return PageSection("reliability", "Seed noise and early measurements",
                    [("heading", "Noise between seeds"), *_seeds(facts),
                     ("heading", "Early measurements against the final score"), _proxies(facts)])
 
 
-def _seeds(facts: Facts) -> list[Part]:
+def _seeds(facts: PageFacts) -> list[Part]:
     replicates = facts.trials.replicates()
     if not replicates:
         return [text("Each trial was trained with one seed: differences within the noise of a seed are no order.")]
     measured = [name for name in facts.results.objectives if "." not in name]
-    rows = [[one.of, one.seed, one.state, *(number((one.values or {}).get(name), ".2f") for name in measured)]
+    rows = [[one.original, one.seed, one.state, *(number((one.values or {}).get(name), ".2f") for name in measured)]
             for one in replicates]
-    verdict = facts.results.verdict.sentences()
+    verdict = facts.results.seed_analysis.sentences()
     return [text(*verdict or ["Replicates are under way; the noise is not known yet."]),
             table(["trial", "seed", "state", *measured], rows, f"{len(rows)} replicates: trainings with further seeds.",
                   "seeds-table")]
 
 
-def _proxies(facts: Facts) -> Part:
+def _proxies(facts: PageFacts) -> Part:
     found = facts.results.proxies()
     if not found.correlations:
         return text(*found.lines()[:1] if found.too_few else ["No early measurement differs between trials."])
     rows = [[PROXIES.get(one.proxy, one.proxy), number(one.rho, "+.2f"),
-             Cell(f"{one.low:+.2f} to {one.high:+.2f}", one.low), one.trials, "yes" if one.significant else "no"]
+             TableCell(f"{one.low:+.2f} to {one.high:+.2f}", one.low), one.trials, "yes" if one.significant else "no"]
             for one in found.correlations]
     caption = (f"Spearman's rank correlation with the final {found.metric}, with its 95 % interval "
                "(Fieller et al., 1957).")
     return table(["measurement", "rho", "95 % interval", "trials", "beyond chance"], rows, caption, "proxies-table")
 
 
-def failures(facts: Facts) -> Section:
+def failures_section(facts: PageFacts) -> PageSection:
     """Failed trainings one by one, infeasible proposals by the constraint that they violate."""
-    failed, infeasible = facts.trials.having(State.FAILED), facts.trials.having(State.INFEASIBLE)
-    duplicates = len(facts.trials.having(State.DUPLICATE))
+    failed, infeasible = facts.trials.with_state(State.FAILED), facts.trials.with_state(State.INFEASIBLE)
+    duplicates = len(facts.trials.with_state(State.DUPLICATE))
     parts = [_failed(facts, failed) if failed else text("No training has failed.")]
-    if infeasible or facts.searched:
+    if infeasible or facts.is_search:
         parts.append(_infeasible(infeasible) if infeasible else text("No proposal was infeasible."))
     if duplicates:
-        what = ("proposal" if facts.searched else "named architecture") + "s" * (duplicates > 1)
+        what = ("proposal" if facts.is_search else "named architecture") + "s" * (duplicates > 1)
         parts.append(text(f"{duplicates} {what} duplicated an architecture that was there already; it was not trained "
                           "again."))
-    title = "Failures and infeasible proposals" if infeasible or facts.searched else "Failures"
-    return Section("failures", title, parts, "Failures")
+    title = "Failures and infeasible proposals" if infeasible or facts.is_search else "Failures"
+    return PageSection("failures", title, parts, "Failures")
 
 
-def _failed(facts: Facts, failed: Sequence[Trial]) -> Part:
-    rows = [[Cell(name_of(one), one.number, left=True), Cell(one.reason or "the reason is not known", css="failed"),
-             Cell("", links=links_of(facts, one))] for one in failed]
+def _failed(facts: PageFacts, failed: Sequence[Trial]) -> Part:
+    rows = [[TableCell(trial_name(one), one.number, left=True), TableCell(one.reason or "the reason is not known", css="failed"),
+             TableCell("", links=trial_links(facts, one))] for one in failed]
     return table(["trial", "reason", "files"], rows, f"{len(failed)} failed trainings.", "failures-table")
 
 
@@ -102,18 +112,18 @@ def _infeasible(infeasible: Sequence[Trial]) -> Part:
     return table(["constraint", "proposals that violate it"], counts.most_common(), caption, "infeasible-table")
 
 
-def provenance(facts: Facts) -> Section:
+def provenance_section(facts: PageFacts) -> PageSection:
     """What it takes to make the numbers again: notes, then everything in study.json, then the study's files."""
     meta = facts.meta.to_json()
-    blocks = {title: meta.get(key) for title, key in BLOCKS.items()} | {"All of study.json": meta}
-    links = [Link(name, address) for name, address in facts.links().items()]
-    return Section("provenance", "Provenance", [
+    blocks = {title: meta.get(key) for title, key in PROVENANCE_BLOCKS.items()} | {"All of study.json": meta}
+    links = [PageLink(name, address) for name, address in facts.links().items()]
+    return PageSection("provenance", "Provenance", [
         text(*facts.results.notes()), ("names", _main(facts, meta)),
         *(_block(title, value) for title, value in blocks.items() if value),
         *[("heading", "Files"), ("links", links)] * bool(links)])
 
 
-def _main(facts: Facts, meta: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _main(facts: PageFacts, meta: Mapping[str, Any]) -> list[tuple[str, Any]]:
     rows, subject = facts.results.table, facts.results.subject
     used = {name: ", ".join(sorted({str(value) for value in rows[name].dropna()})) for name in ("device", "dtype")}
     found = {**{key: meta[key] for key in ("name", "id", "created")}, "space (hash)": meta["space"],

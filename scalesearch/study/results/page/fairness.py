@@ -5,31 +5,31 @@ from typing import Any
 from scalesearch.report.fairness import words
 from scalesearch.report.figures.fairness import heatmap
 from scalesearch.report.intervals import Interval
-from scalesearch.study.results.audit import findings
-from scalesearch.study.results.page.facts import Facts
-from scalesearch.study.results.page.parts import MISSING, Cell, Section, number, table, text
+from scalesearch.study.results.audit import audit_findings
+from scalesearch.study.results.page.elements import MISSING_CELL, PageSection, TableCell, number, table, text
+from scalesearch.study.results.page.facts import PageFacts
 from scalesearch.study.results.page.svg import picture
 
-CAPTION = "Validation loss above the least of its architecture, by recipe. What was stopped early counts as far " \
+RATES_CAPTION = "Validation loss above the least of its architecture, by recipe. What was stopped early counts as far " \
     "behind at its end as it was there."
 
 
-def section(facts: Facts) -> Section | None:
+def fairness_section(facts: PageFacts) -> PageSection | None:
     """What the audit has found so far; None where the study has none."""
-    found = findings(facts.results)
+    found = audit_findings(facts.results)
     if found is None:
         return None
     if not found.regrets:
-        return Section("fairness", "Fairness of the recipe", [text(*found.lines())])
+        return PageSection("fairness", "Fairness of the recipe", [text(*found.lines())])
     regrets = [[one.architecture, number(one.loss, ".3g"), number(one.score, ".3g"), words(one.best),
                 "yes" if one.at_the_edge else "no"] for one in found.regrets]
     kinds = [[one.name, one.architectures, _cell(one.regret), _cell(one.difference), "yes" if one.unfair else "no"]
              for one in found.kinds]
     recipes = [[words(one.option), _cell(one.regret), number(one.tau, ".2f")] for one in found.alternatives]
     figure = heatmap(found)
-    return Section("fairness", "Fairness of the recipe", [
+    return PageSection("fairness", "Fairness of the recipe", [
         text(*found.lines()),
-        *([picture(figure, "fairness-losses", CAPTION + " The numbers stand in the tables below.", CAPTION)]
+        *([picture(figure, "fairness-losses", RATES_CAPTION + " The numbers stand in the tables below.", RATES_CAPTION)]
           if figure else []),
         table(["architecture", "regret (loss)", f"regret ({found.metric})", "best", "at the edge"], regrets,
               "What each architecture loses by the study's recipe.", "fairness-regrets"),
@@ -40,4 +40,4 @@ def section(facts: Facts) -> Section | None:
 
 
 def _cell(value: Interval | None) -> Any:
-    return MISSING if value is None else Cell(str(value), value.value)
+    return MISSING_CELL if value is None else TableCell(str(value), value.value)

@@ -18,11 +18,11 @@ from optuna.trial import FrozenTrial, TrialState
 from scalesearch.pareto.objective import Objective
 from scalesearch.samplers.encoding import encode_params, suggest_params
 from scalesearch.samplers.trial_history import ARCHITECTURE, COMPUTE, COSTS, PAUSED, REPLICATES, RUNGS
-from scalesearch.study.optuna_sync.attributes import NUMBER
+from scalesearch.study.optuna_sync.attributes import TRIAL_NUMBER_ATTR
 from scalesearch.study.trials.trial import Origin, Params, State, Trial
-from scalesearch.study.trials.trials import Trials, full_seconds
+from scalesearch.study.trials.trials import Trials, full_run_cpu_seconds
 
-STATES = {State.COMPLETE: TrialState.COMPLETE, State.FAILED: TrialState.FAIL, State.INFEASIBLE: TrialState.PRUNED,
+OPTUNA_STATES = {State.COMPLETE: TrialState.COMPLETE, State.FAILED: TrialState.FAIL, State.INFEASIBLE: TrialState.PRUNED,
           State.DUPLICATE: TrialState.FAIL}  # others are RUNNING
 DIRECTIONS = {"min": "minimize", "max": "maximize"}
 
@@ -34,23 +34,23 @@ class SearchStudy:
         space: asks the parameters.
         objectives: of the study.
         trials: what has happened so far.
-        priced: whether trials say what CPU time they take, since that is what the search has a limit of.
+        has_compute_limit: whether trials say what CPU time they take, since that is what the search has a limit of.
     """
 
-    def __init__(self, space: Any, objectives: tuple[Objective, ...], trials: Trials, priced: bool = False) -> None:
-        self.space, self.objectives, self.trials, self.priced = space, objectives, trials, priced
+    def __init__(self, space: Any, objectives: tuple[Objective, ...], trials: Trials, has_compute_limit: bool = False) -> None:
+        self.space, self.objectives, self.trials, self.has_compute_limit = space, objectives, trials, has_compute_limit
         self.storage = InMemoryStorage()
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.study = optuna.create_study(directions=[DIRECTIONS[one.direction] for one in objectives],
                                          storage=self.storage)
-        self._there: dict[int, int] = {}  # our number to Optuna's
-        self._outside: dict[int, tuple[Trial, FrozenTrial]] = {}
-        self._again: dict[int | None, list[Any]] = {}  # what replicates came to, by the trial that they repeat
+        self._optuna_numbers: dict[int, int] = {}  # our number to Optuna's
+        self._trials_outside_space: dict[int, tuple[Trial, FrozenTrial]] = {}
+        self._replicate_values: dict[int | None, list[Any]] = {}  # what replicates came to, by the trial that they repeat
         for trial in trials.replicates():
             if trial.state == State.COMPLETE:
-                self._again.setdefault(trial.of, []).append(_values(trial, objectives))
+                self._replicate_values.setdefault(trial.original, []).append(_values(trial, objectives))
         for trial in trials.candidates():
-            if trial.in_space:
+            if trial.is_in_space:
                 self.add(trial)
 
     def ask(self, sampler: BaseSampler) -> tuple[optuna.Trial, Params]:
@@ -60,14 +60,14 @@ class SearchStudy:
             Exhausted: the sampler has nothing left to propose.
         """
         self.study.sampler = sampler
-        number = len(self._all())
+        number = len(self._optuna_trials())
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # what is experimental in Optuna is our business, not the user's
                 asked = self.study.ask()
                 return asked, suggest_params(self.space, asked).params
         except BaseException:
-            for left in self._all()[number:]:  # the search ends here; nobody is to take it for one in training
+            for left in self._optuna_trials()[number:]:  # the search ends here; nobody is to take it for one in training
                 self.study.tell(left.number, state=TrialState.FAIL)
             raise
 
@@ -76,57 +76,57 @@ class SearchStudy:
         self.study.enqueue_trial(encode_params(self.space, params)[0])
         return self.ask(RandomSampler())[0]
 
-    def add(self, trial: Trial, asked: optuna.Trial | None = None) -> None:
-        """Adds an evaluated ``trial``. ``asked`` is Optuna's own where a sampler proposed it."""
-        if asked is None:
-            self._there[trial.number] = len(self._all())
+    def add(self, trial: Trial, optuna_trial: optuna.Trial | None = None) -> None:
+        """Adds an evaluated ``trial``. ``optuna_trial`` is Optuna's own where a sampler proposed it."""
+        if optuna_trial is None:
+            self._optuna_numbers[trial.number] = len(self._optuna_trials())
             shown = self._frozen(trial)
-            if trial.number in self._again:
-                shown.set_user_attr(REPLICATES, self._again[trial.number])
+            if trial.number in self._replicate_values:
+                shown.set_user_attr(REPLICATES, self._replicate_values[trial.number])
             self.study.add_trial(shown)
             return
-        self._there[trial.number] = asked.number
+        self._optuna_numbers[trial.number] = optuna_trial.number
         for name, slack in trial.constraints.items():
-            asked.set_constraint(name, slack)
+            optuna_trial.set_constraint(name, slack)
         self.update(trial)
 
     def update(self, trial: Trial) -> None:
         """Updates the state of ``trial``. Replicates, and references from outside the space, are ignored."""
-        if trial.number not in self._there:
+        if trial.number not in self._optuna_numbers:
             return
-        number = self._there[trial.number]
+        number = self._optuna_numbers[trial.number]
         for name, value in self._attributes(trial).items():
-            self.storage.set_trial_user_attr(self._all()[number]._trial_id, name, value)
-        if trial.state in STATES:
-            self.study.tell(number, state=STATES[trial.state], values=_values(trial, self.objectives))
+            self.storage.set_trial_user_attr(self._optuna_trials()[number]._trial_id, name, value)
+        if trial.state in OPTUNA_STATES:
+            self.study.tell(number, state=OPTUNA_STATES[trial.state], values=_values(trial, self.objectives))
 
     def history(self) -> list[FrozenTrial]:
         """Every candidate, references from outside the space included, as the scheduler reads it."""
-        return self._all() + [self._shown(trial) for trial in self.trials.of(Origin.REFERENCE) if not trial.in_space]
+        return self._optuna_trials() + [self._shown(trial) for trial in self.trials.with_origin(Origin.REFERENCE) if not trial.is_in_space]
 
-    def _all(self) -> list[FrozenTrial]:
+    def _optuna_trials(self) -> list[FrozenTrial]:
         return self.study.get_trials(deepcopy=False)
 
     def _shown(self, trial: Trial) -> FrozenTrial:
-        if self._outside.get(trial.number, (None,))[0] is not trial:
+        if self._trials_outside_space.get(trial.number, (None,))[0] is not trial:
             shown = self._frozen(trial)
             shown.number = -1 - trial.number  # apart from the study's own
-            self._outside[trial.number] = trial, shown
-        return self._outside[trial.number][1]
+            self._trials_outside_space[trial.number] = trial, shown
+        return self._trials_outside_space[trial.number][1]
 
     def _frozen(self, trial: Trial) -> FrozenTrial:
         """``trial`` in Optuna's words."""
         params, distributions = encode_params(self.space, trial.params) if trial.params else ({}, {})
-        return optuna.create_trial(state=STATES.get(trial.state, TrialState.RUNNING),
+        return optuna.create_trial(state=OPTUNA_STATES.get(trial.state, TrialState.RUNNING),
                                    values=_values(trial, self.objectives), params=params, distributions=distributions,
                                    user_attrs=self._attributes(trial), constraints=dict(trial.constraints))
 
     def _attributes(self, trial: Trial) -> dict[str, Any]:
         """User attributes that samplers and the scheduler read."""
         exact = {one.name: trial.costs[one.name] for one in self.objectives if not one.is_measured and trial.costs}
-        told = {NUMBER: trial.number, ARCHITECTURE: trial.identity, COSTS: exact, RUNGS: list(trial.losses),
+        told = {TRIAL_NUMBER_ATTR: trial.number, ARCHITECTURE: trial.identity, COSTS: exact, RUNGS: list(trial.losses),
                 PAUSED: trial.state == State.PAUSED}
-        return told | ({COMPUTE: full_seconds(trial)} if self.priced else {})
+        return told | ({COMPUTE: full_run_cpu_seconds(trial)} if self.has_compute_limit else {})
 
 
 def _values(trial: Trial, objectives: tuple[Objective, ...]) -> list[float] | None:

@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def choose(results: Results, best: str | None, trial: int | None, under: str | None = None) -> tuple[int, str]:
-    """Chooses the trial to export: the given one, or the front's best by ``best``. Returns its number and the reason.
+def select_trial(results: Results, objective: str | None, trial: int | None, condition: str | None = None) -> tuple[int, str]:
+    """Chooses the trial to export: the given one, or the front's best by ``objective``. Returns its number and the reason.
 
-    ``best`` is a metric or cost; unless given, the first objective. ``under`` is a condition such as
+    ``objective`` is a metric or cost; unless given, the first objective. ``condition`` is a condition such as
     ``params.decoder <= 1M and bleu >= 30``: then it is the best of all eligible candidates that meet it. Of a candidate
     with several seeds it is the first training, since the best by its score would be the luckiest; the others are to be
     had by their own numbers.
 
     Raises:
-        UserError: nothing like that is there, or ``best`` is a score on test.
+        UserError: nothing like that is there, or ``objective`` is a score on test.
     """
     from scalesearch.report.conditions import meeting
     from scalesearch.report.table import cell
@@ -31,24 +31,24 @@ def choose(results: Results, best: str | None, trial: int | None, under: str | N
         chosen = results.study.trials.get(trial)
         if chosen is None or chosen.state != State.COMPLETE:
             raise UserError(f"trial {trial} is not a finished candidate of this study", code="no-such-trial")
-        again = f"trial {chosen.of} with seed {chosen.seed}, " if chosen.origin == Origin.REPLICATE else ""
+        again = f"trial {chosen.original} with seed {chosen.seed}, " if chosen.origin == Origin.REPLICATE else ""
         return trial, f"{again}as asked"
-    name = best or next(iter(results.objectives))
+    name = objective or next(iter(results.objectives))
     if name.startswith("test."):
         raise UserError(f"--best {name}: what is chosen by its test scores has no test score left to report. Choose by "
                         f"{name.removeprefix('test.')}, which is of the validation text, or name a trial",
                         code="chosen-on-test")
-    rows, among = (results.front, "the front") if under is None else (_eligible(results), f"those with {under}")
+    rows, among = (results.front, "the front") if condition is None else (_eligible(results), f"those with {condition}")
     if not len(results.finished):
         raise UserError(f"{results.study.folder}: no candidate is finished yet, so there is nothing to choose",
                         code="nothing-finished")
     if name not in rows.columns or not len(rows):
         raise UserError(f"there is no {name} on the front; it has {', '.join(results.objectives)}",
                         code="unknown-objective")
-    rows = rows if under is None else meeting(rows, under)
+    rows = rows if condition is None else meeting(rows, condition)
     rows = rows[rows[name].notna()]
     if not len(rows):
-        what = f"has {name}" if under is None else f"meets {under}"
+        what = f"has {name}" if condition is None else f"meets {condition}"
         raise UserError(f"no finished candidate {what}", code="nothing-meets")
     low = results.objectives.get(name, direction(name)) == "min"
     values: Any = rows[name].astype(float)

@@ -6,12 +6,12 @@ import pytest
 from rich.console import Console
 
 from scalesearch.report.ablation import ablation
+from scalesearch.study.config.fixed_architectures import FixedArchitecture, shorten_paths
 from scalesearch.study.config.reader import read_study
-from scalesearch.study.config.rows import Reference, short_names
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.engine.dry_run import dry_run
 from scalesearch.study.engine.run import launch
-from scalesearch.study.results.results import load
+from scalesearch.study.results.results import load_results
 from scalesearch.study.results.tables import table_of
 from scalesearch.study.trials.trial import State
 from tests.corpora import DATA
@@ -21,7 +21,7 @@ from tests.study.noisy import noisy_work
 
 pytestmark = pytest.mark.usefixtures("beside_a_text")
 ROWS = [{"width": width, "depth": 1, "kind": "plain"} for width in (8, 16, 16)]
-PLAN = make_plan(0, references=tuple(Reference(f"row {at}", architecture_of(one), {}) for at, one in enumerate(ROWS)))
+PLAN = make_plan(0, references=tuple(FixedArchitecture(f"row {at}", architecture_of(one), {}) for at, one in enumerate(ROWS)))
 FILE = f"""\
 study: rows
 kind: ablation
@@ -37,7 +37,7 @@ def test_rows_are_trained_and_nothing_is_proposed(tmp_path):
     driver = make_driver(tmp_path, PLAN)
     assert driver.run() == "3 of 3 rows trained"
     assert [trial.state for trial in driver.trials] == [State.COMPLETE, State.COMPLETE, State.DUPLICATE]
-    assert all(trial.in_space for trial in driver.trials), "they may stand on the front"
+    assert all(trial.is_in_space for trial in driver.trials), "they may stand on the front"
     copy = driver.search.study.trials
     assert [trial.state.name for trial in copy] == ["COMPLETE", "COMPLETE", "FAIL"] and not copy[0].params
 
@@ -56,14 +56,14 @@ def test_when_no_row_trains_the_study_stops_early(tmp_path):
     def failing(folder):
         raise RuntimeError("the loss is not a number")
 
-    plan = make_plan(0, references=tuple(Reference(str(width), architecture_of({**ROWS[0], "width": width}), {})
+    plan = make_plan(0, references=tuple(FixedArchitecture(str(width), architecture_of({**ROWS[0], "width": width}), {})
                                          for width in range(8, 64, 8)), attempts=1)
     with refuses("too-many-failed", "first 3"):
         make_driver(tmp_path, plan, work=failing).run()
 
 
 def test_short_names_tell_paths_apart():
-    found = short_names(["width", "encoder.depth", "decoder.depth", "encoder.ffn.hidden"])
+    found = shorten_paths(["width", "encoder.depth", "decoder.depth", "encoder.ffn.hidden"])
     assert found == {"width": "width", "encoder.depth": "encoder.depth", "decoder.depth": "decoder.depth",
                      "encoder.ffn.hidden": "hidden"}
 
@@ -79,7 +79,7 @@ def trained(tmp_path_factory, beside_a_text):
 
 
 def test_a_run_ends_in_a_table_of_exact_costs(trained):
-    results = load(trained[0])
+    results = load_results(trained[0])
     table = table_of(results, "bleu")
     assert [row.name for row in table.rows] == ["base", "encoder.depth: 2", "width: 32"]
     spec = read_study(trained[1])
@@ -93,7 +93,7 @@ def test_rows_may_be_added_and_seeds_raised_but_not_changed(trained):
     folder, file = trained
     more = "changes=[{encoder.depth: 2}, {width: 32}, {width: 48}]"
     launch(read_study(file, [more, "seeds=2"], folder), True, Console(quiet=True))
-    table = table_of(load(folder), "bleu")
+    table = table_of(load_results(folder), "bleu")
     assert {row.name: row.seeds for row in table.rows} == {"base": 2, "encoder.depth: 2": 2, "width: 32": 2,
                                                           "width: 48": 2}
     with refuses("study-changed", "`width: 32`"):
@@ -102,7 +102,7 @@ def test_rows_may_be_added_and_seeds_raised_but_not_changed(trained):
     with refuses("study-changed", "the kind of study"):
         launch(read_study(file.parent / _searching(file), [], folder), True, Console(quiet=True))
     launch(read_study(file, ["changes=[{encoder.depth: 2}]", "seeds=2"], folder), True, Console(quiet=True))
-    left = table_of(load(folder), "bleu")
+    left = table_of(load_results(folder), "bleu")
     assert [row.name for row in left.rows] == ["base", "encoder.depth: 2"], "what the file no longer names is left out"
 
 
@@ -119,9 +119,9 @@ def test_rows_beyond_the_budget_are_not_trained(tmp_path):
     base = found.trials[0].costs["params.total"]
     file.write_text(FILE + f"budget: params.total <= {base}\n")
     found = dry_run(read_study(file))
-    assert [one.label for one in found.trained] == ["base"]
-    assert set(found.spec.rows.left_out) == {"encoder.depth: 2", "width: 32"}
-    assert found.trainings == 1 and "not params.total" in found.to_json()["left_out"]["width: 32"]
+    assert [one.label for one in found.trials_to_train] == ["base"]
+    assert set(found.spec.architectures.excluded) == {"encoder.depth: 2", "width: 32"}
+    assert found.planned_runs == 1 and "not params.total" in found.to_json()["left_out"]["width: 32"]
     file.write_text(FILE + f"budget: params.total < {base}\n")
     with refuses("budget-unmet", 3, key="budget"):
         dry_run(read_study(file))
@@ -144,4 +144,4 @@ def test_the_table_of_references_still_wants_names():
 def test_a_row_has_the_whole_name_of_its_file(tmp_path):
     (tmp_path / "s.yaml").write_text("study: s\nkind: grid\nrows: [found/plain-1.28m]\nrecipe: quick\n"
                                      "objectives: { bleu: max }\ndata: builtin\n")
-    assert [one.label for one in read_study(tmp_path / "s.yaml").rows.rows] == ["plain-1.28m"]
+    assert [one.label for one in read_study(tmp_path / "s.yaml").architectures.architectures] == ["plain-1.28m"]

@@ -88,7 +88,7 @@ def test_nobody_without_the_token_can_use_it_and_nothing_listens_beyond_this_mac
 
 def test_what_dead_rays_have_left_is_swept_and_a_living_one_is_not(tmp_path):
     pytest.importorskip("ray")
-    from scalesearch.study.executors.ray_private import sweep
+    from scalesearch.study.executors.ray_local import remove_stale_rays
 
     dead, alive = tmp_path / "ray-dead", tmp_path / "ray-alive"
     sleep = [sys.executable, "-c", "import time; time.sleep(1000)"]
@@ -101,7 +101,7 @@ def test_what_dead_rays_have_left_is_swept_and_a_living_one_is_not(tmp_path):
                              stdout=subprocess.PIPE)
     try:
         owner.stdout.readline()
-        sweep(tmp_path)
+        remove_stale_rays(tmp_path)
         wait_until(lambda: agents[0].poll() is not None)
         assert not dead.exists() and alive.exists()
         assert agents[1].poll() is None and stranger.poll() is None
@@ -113,17 +113,17 @@ def test_what_dead_rays_have_left_is_swept_and_a_living_one_is_not(tmp_path):
 
 def test_a_folder_that_somebody_else_has_made_is_not_used(tmp_path, monkeypatch):
     pytest.importorskip("ray")
-    from scalesearch.study.executors import ray_private
+    from scalesearch.study.executors import ray_local
 
-    monkeypatch.setattr(ray_private.tempfile, "gettempdir", lambda: str(tmp_path))
-    monkeypatch.setattr(ray_private.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(ray_local.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(ray_local.tempfile, "tempdir", str(tmp_path))
     theirs = tmp_path / f"scalesearch-{os.getuid()}"
     theirs.mkdir(mode=0o777)
     theirs.chmod(0o777)
-    own = ray_private._root()
+    own = ray_local._root()
     assert own != theirs and stat.S_IMODE(own.stat().st_mode) == 0o700
     theirs.rmdir()
-    assert ray_private._root() == theirs and stat.S_IMODE(theirs.stat().st_mode) == 0o700
+    assert ray_local._root() == theirs and stat.S_IMODE(theirs.stat().st_mode) == 0o700
 
 
 def test_a_ray_that_cannot_be_started_leaves_nothing(monkeypatch):

@@ -17,16 +17,16 @@ from scalesearch.blocks.sizes import is_number
 Part = tuple[str, Any]
 
 
-class Section(NamedTuple):
+class PageSection(NamedTuple):
     """A section of the page: its id, heading and parts, and its name in the menu if not the heading."""
 
     key: str
     title: str
     parts: Sequence[Part]
-    short: str = ""
+    menu_title: str = ""
 
 
-class Link(NamedTuple):
+class PageLink(NamedTuple):
     """A link; ``trial``: whose marks in the figures it highlights."""
 
     text: str
@@ -35,12 +35,12 @@ class Link(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """A table cell.
 
     Attributes:
         text: what is shown.
-        key: number or text to sort by; rows without one come last. A number is set to the right.
+        sort_key: number or text to sort by; rows without one come last. A number is set to the right.
         left: set a number to the left.
         css: class of the text.
         indent: depth of the text in a tree.
@@ -48,33 +48,33 @@ class Cell:
     """
 
     text: object
-    key: Any = None
+    sort_key: Any = None
     left: bool = False
     css: str | None = None
     indent: int = 0
-    links: Sequence[Link] = ()
+    links: Sequence[PageLink] = ()
 
     @property
     def align(self) -> str | None:
         """CSS class by which a number, or its absence, is set to the right."""
-        return "number" + " left" * self.left if is_number(self.key) or self is MISSING else None
+        return "number" + " left" * self.left if is_number(self.sort_key) or self is MISSING_CELL else None
 
 
-MISSING = Cell("–")
+MISSING_CELL = TableCell("–")
 
 
-def number(value: Any, form: str = ",") -> Cell:
+def number(value: Any, form: str = ",") -> TableCell:
     """Cell of a number in the format ``form``; a dash for None and NaN."""
-    return MISSING if value is None or pd.isna(value) else Cell(format(value, form), value)
+    return MISSING_CELL if value is None or pd.isna(value) else TableCell(format(value, form), value)
 
 
 def table(headings: Sequence[str], rows: Iterable[Iterable[Any]], caption: str, key: str,
           attributes: Sequence[Mapping[str, Any]] = ()) -> Part:
-    """Sortable table: text as it is, numbers with separators, gaps as dashes, a :class:`Cell` as it says.
+    """Sortable table: text as it is, numbers with separators, gaps as dashes, a :class:`TableCell` as it says.
 
     ``key``: its id; ``attributes``: HTML attributes of each row.
     """
-    cells = [[value if isinstance(value, Cell) else Cell(value, value or None) if isinstance(value, str) else
+    cells = [[value if isinstance(value, TableCell) else TableCell(value, value or None) if isinstance(value, str) else
               number(value) for value in row] for row in rows]
     return "table", {"headings": headings, "rows": cells, "caption": caption, "key": key, "attributes": attributes}
 

@@ -10,30 +10,30 @@ from scalesearch.errors import UserError
 from scalesearch.report.figures.style import panel
 from scalesearch.report.labels import conventions, protocol_words
 from scalesearch.space import read_space
-from scalesearch.study.results.page.facts import Facts, name_of
-from scalesearch.study.results.page.parts import MISSING, Cell, Part, Section, fold, table, text
+from scalesearch.study.results.page.elements import MISSING_CELL, PageSection, Part, TableCell, fold, table, text
+from scalesearch.study.results.page.facts import PageFacts, trial_name
 from scalesearch.study.results.page.svg import picture
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Trial
 
-SECTIONS = {"embedding": "#0072B2", "encoder": "#E69F00", "decoder": "#009E73", "output": "#CC79A7"}  # their colours
-QUANTITIES = {"params": "unique weights; a tied table counts once, where it is first used",
+SECTION_COLORS = {"embedding": "#0072B2", "encoder": "#E69F00", "decoder": "#009E73", "output": "#CC79A7"}  # their colours
+QUANTITY_CAPTIONS = {"params": "unique weights; a tied table counts once, where it is first used",
               "macs": "multiply-accumulates of one sentence pair; the embedding's look-up is free",
               "flops": "those of one sentence pair"}
-MEMORY = {"weights": "weights", "cache": "key-value cache", "activations": "training activations"}
+MEMORY_LABELS = {"weights": "weights", "cache": "key-value cache", "activations": "training activations"}
 MAX_BARS = 40
-LEVELS = 3  # of the tree of modules: down to a layer's parts
+MAX_MODULE_DEPTH = 3  # of the tree of modules: down to a layer's parts
 
 
-def section(facts: Facts) -> Section:
+def cost_section(facts: PageFacts) -> PageSection:
     """A figure of shares, a table of exact numbers for each quantity, and the modules of each trial."""
-    title = "Cost ledgers of the front" if facts.searched else "Cost ledgers"
-    trials = [facts.trials[number] for number in facts.itemised]
+    title = "Cost ledgers of the front" if facts.is_search else "Cost ledgers"
+    trials = [facts.trials[number] for number in facts.itemized]
     if not trials:
-        return Section("costs", title, [text("No trial is on the front yet." if facts.searched else
+        return PageSection("costs", title, [text("No trial is on the front yet." if facts.is_search else
                                              "No training is finished yet.")])
-    params, macs, flops = (_table(facts, trials, quantity) for quantity in QUANTITIES)
-    return Section("costs", title, [
+    params, macs, flops = (_table(facts, trials, quantity) for quantity in QUANTITY_CAPTIONS)
+    return PageSection("costs", title, [
         *_pictures(facts, trials[:MAX_BARS]), params, macs, fold("FLOPs by section", [flops]), _memory(facts, trials),
         ("heading", "Module by module"), *(_modules(facts, trial) for trial in trials)], "Cost ledgers")
 
@@ -42,81 +42,81 @@ def _amount(trial: Trial, quantity: str, name: str = "total") -> int:
     return int(trial.costs.get(f"{quantity}.{name}", 0))
 
 
-def _share(value: int, total: int) -> Cell:
-    return Cell(f"{value:,} ({value / total:.0%})" if total else "0", value)
+def _share(value: int, total: int) -> TableCell:
+    return TableCell(f"{value:,} ({value / total:.0%})" if total else "0", value)
 
 
-def _table(facts: Facts, trials: Sequence[Trial], quantity: str) -> Part:
+def _table(facts: PageFacts, trials: Sequence[Trial], quantity: str) -> Part:
     rows = []
     for trial in trials:
         total = _amount(trial, quantity)
-        rows.append([Cell(name_of(trial), trial.number, left=True),
-                     *(_share(_amount(trial, quantity, name), total) for name in SECTIONS), total])
-    caption = (f"{quantity}: {QUANTITIES[quantity]}; {protocol_words(facts.meta.protocol)}; "
+        rows.append([TableCell(trial_name(trial), trial.number, left=True),
+                     *(_share(_amount(trial, quantity, name), total) for name in SECTION_COLORS), total])
+    caption = (f"{quantity}: {QUANTITY_CAPTIONS[quantity]}; {protocol_words(facts.meta.protocol)}; "
                f"{conventions(facts.meta.protocol)}.")
-    return table(["trial", *SECTIONS, "total"], rows, caption, f"costs-{quantity}")
+    return table(["trial", *SECTION_COLORS, "total"], rows, caption, f"costs-{quantity}")
 
 
-def _memory(facts: Facts, trials: Sequence[Trial]) -> Part:
-    rows = [[Cell(name_of(trial), trial.number, left=True),
-             *(_mebibytes(trial.costs.get(f"memory.{name}")) for name in MEMORY)] for trial in trials]
+def _memory(facts: PageFacts, trials: Sequence[Trial]) -> Part:
+    rows = [[TableCell(trial_name(trial), trial.number, left=True),
+             *(_mebibytes(trial.costs.get(f"memory.{name}")) for name in MEMORY_LABELS)] for trial in trials]
     target = facts.meta.protocol["target"] or "the protocol's"
     caption = (f"memory: MiB in float32; the key-value cache after {target} target tokens; "
                "an estimate of what one sentence pair keeps for the backward pass.")
-    return table(["trial", *MEMORY.values()], rows, caption, "costs-memory")
+    return table(["trial", *MEMORY_LABELS.values()], rows, caption, "costs-memory")
 
 
-def _mebibytes(size: float | None) -> Cell:
-    return MISSING if size is None else Cell(f"{size / 2**20:,.2f}", size)
+def _mebibytes(size: float | None) -> TableCell:
+    return MISSING_CELL if size is None else TableCell(f"{size / 2**20:,.2f}", size)
 
 
-def _modules(facts: Facts, trial: Trial) -> Part:
+def _modules(facts: PageFacts, trial: Trial) -> Part:
     """The modules of one trial, how often its weights are used, and its architecture file."""
     params, macs = _amount(trial, "params"), _amount(trial, "macs")
-    modules = enumerate(modules_of(facts.results.study, trial))
-    rows = [[Cell(row.path.rpartition(".")[2], at, left=True, indent=row.level), _share(row.params, params),
+    modules = enumerate(module_costs(facts.results.study, trial))
+    rows = [[TableCell(row.path.rpartition(".")[2], at, left=True, indent=row.level), _share(row.params, params),
              _share(row.macs, macs), "" if row.calls is None else row.calls] for at, row in modules]
     parts = [table(["module", "params", "MACs", "calls a pass"], rows,
-                   f"{name_of(trial)}: a module's numbers include all beneath it; the layers of a stack are summed.",
+                   f"{trial_name(trial)}: a module's numbers include all beneath it; the layers of a stack are summed.",
                    f"costs-{trial.number}-modules") if rows else
              text("Its architecture file no longer gives the costs that it was judged by, so there are no modules.")]
     load = {name: value for name, value in trial.costs.items() if name.startswith("load.")}
     if load:
         parts.append(text(f"Uses of a weight in a pass: {load['load.mean']:.3g} on average, {load['load.min']:.3g} to "
                           f"{load['load.max']:.3g}; balance (Jain's index) {load['load.balance']:.3g}."))
-    if config := config_of(facts.results.study, trial):
+    if config := architecture_text(facts.results.study, trial):
         parts.append(fold("architecture.yaml", [("code", config)]))
-    return fold(f"{name_of(trial)}: {params:,} params, {macs:,} MACs", parts, f"costs-{trial.number}")
+    return fold(f"{trial_name(trial)}: {params:,} params, {macs:,} MACs", parts, f"costs-{trial.number}")
 
 
-def _pictures(facts: Facts, trials: Sequence[Trial]) -> list[Part]:
+def _pictures(facts: PageFacts, trials: Sequence[Trial]) -> list[Part]:
     """Bars of params and of MACs, side by side, and what they are of."""
     panels, places = [], np.arange(len(trials))[::-1]
     for quantity, words in (("params", "Params (millions)"), ("macs", "MACs of a sentence pair (millions)")):
         with panel(0.9 + 0.22 * len(trials), (0.55, 0.5, 0.1, 0.3)) as (figure, axes):
             left = np.zeros(len(trials))
-            for name, color in SECTIONS.items():
+            for name, color in SECTION_COLORS.items():
                 values = np.array([_amount(trial, quantity, name) for trial in trials]) / 1e6
                 axes.barh(places, values, left=left, color=color, height=0.7, label=name)
                 left += values
             axes.to_grid(False, axis="y")
             axes.set_yticks(places, [str(trial.number) for trial in trials])
             axes.set(xlabel=words, ylabel="Trial")
-            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(SECTIONS), borderaxespad=0.3)
+            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(SECTION_COLORS), borderaxespad=0.3)
         alt = "; ".join(f"trial {trial.number}: " + ", ".join(f"{name} {_amount(trial, quantity, name):,}"
-                                                              for name in (*SECTIONS, "total")) for trial in trials)
+                                                              for name in (*SECTION_COLORS, "total")) for trial in trials)
         panels.append(picture(figure, f"costs-figure-{quantity}", f"Bars of {quantity} by section. {alt}.", ""))
-    who = "The front from the cheapest" if facts.searched else "Each finished trial"
+    who = "The front from the cheapest" if facts.is_search else "Each finished trial"
     return [("panels", (panels, None)), ("caption", f"{who}; {protocol_words(facts.meta.protocol)}.")]
 
 
-def config_of(study: StudyDir, trial: Trial) -> str:
+def architecture_text(study: StudyDir, trial: Trial) -> str:
     """The text of the candidate's architecture file; empty where there is none."""
     file = study.trial_folder(trial) / "architecture.yaml"
     return file.read_text() if file.is_file() else ""
 
 
-def modules_of(study: StudyDir, trial: Trial) -> tuple[ModuleCost, ...]:
+def module_costs(study: StudyDir, trial: Trial) -> tuple[ModuleCost, ...]:
     """Rows of the candidate's cost. There are none where its file no longer gives the trained architecture."""
     file = study.trial_folder(trial) / "architecture.yaml"
     try:
@@ -125,4 +125,4 @@ def modules_of(study: StudyDir, trial: Trial) -> tuple[ModuleCost, ...]:
         return ()
     price = evaluate_cost(architecture.block, load_protocol(study.meta.protocol).for_candidates(architecture.config))
     same = all(price[name] == trial.costs.get(name) for name in ("params.total", "macs.total"))
-    return tuple(module_costs(price, LEVELS)) if same else ()
+    return tuple(module_costs(price, MAX_MODULE_DEPTH)) if same else ()
