@@ -24,7 +24,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from scalesearch.api.files import read_data
+from scalesearch.api.files import read_data_spec
 from scalesearch.cost.latency_model import DecodingSetup
 from scalesearch.data import DataSpec, load_corpus
 from scalesearch.export.base import ArtifactDecoder
@@ -118,7 +118,7 @@ def written(given: argparse.Namespace, vocab: int, name: str, quantise: str) -> 
     """An artefact of the architecture with random weights; the trained folder is kept."""
     trained, folder = given.out / f"random-{vocab}", given.out / f"{vocab}-{name}-{quantise}"
     if not trained.exists():
-        corpus = load_corpus(replace(read_data(given.data)[0], vocab=vocab))
+        corpus = load_corpus(replace(read_data_spec(given.data)[0], vocab=vocab))
         architecture = read_space(find_file(given.architecture, "spaces")).single_architecture()
         describe_training(trained, architecture, corpus, Recipe(steps=1))
         write_weights(trained / WEIGHTS_FILE, build_model(architecture.block, vocab=corpus.tokenizer.vocab_size).state_dict())

@@ -1383,8 +1383,8 @@ def syncs(figures: Figures, given: argparse.Namespace) -> None:
             subject.update(ids, RATE)
             with Syncs() as seen:
                 subject._passes((2, 8))
-            if seen.found:
-                figures.put(name, seen.found)
+            if seen.feasibility:
+                figures.put(name, seen.feasibility)
             else:
                 clean.append(name)
             figures.put("clean", len(clean))

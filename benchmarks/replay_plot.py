@@ -16,9 +16,9 @@ def draw(tables: dict[str, list[Any]], cost: str, compute: float, stem: Path) ->
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    from scalesearch.report.figures.style import STYLE, save
+    from scalesearch.report.figures.style import RC_PARAMS, save_figure
 
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(RC_PARAMS):
         figure = Figure(figsize=(0.6 + 2.9 * len(tables), 3.2), layout="constrained")
         FigureCanvasAgg(figure)
         panels = figure.subplots(1, len(tables), sharey=True, squeeze=False)[0]
@@ -27,7 +27,7 @@ def draw(tables: dict[str, list[Any]], cost: str, compute: float, stem: Path) ->
         panels[0].set_ylabel(f"Hypervolume not yet found (%; BLEU, {cost})")
         figure.supxlabel("Training compute (mean full trainings)", fontsize=9)
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=5, frameon=False)
-    save(figure, stem)
+    save_figure(figure, stem)
 
 
 def _panel(axes: Any, name: str, found: list[Any], compute: float) -> None:

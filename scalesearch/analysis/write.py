@@ -17,7 +17,16 @@ from scalesearch.analysis.heads import MIN_DIVERSITY, HeadRow
 from scalesearch.analysis.run import Analysis
 from scalesearch.analysis.tokens import TokenRow
 from scalesearch.files import write_json, write_text
-from scalesearch.report.figures.style import COLORS, DASHED, FRONT, INK, REST, canvas, save, styled
+from scalesearch.report.figures.style import (
+    COLORS,
+    DASHED_LINE,
+    DOMINATED_COLOR,
+    FRONT_COLOR,
+    TEXT_COLOR,
+    figure_style,
+    new_figure,
+    save_figure,
+)
 from scalesearch.report.text_tables import to_csv
 
 MARKERS = "osD^vP"
@@ -43,7 +52,7 @@ def write_analysis(analysis: Analysis, header: Mapping[str, Any], folder: Path) 
             paths.append(folder / f"{name}.csv")
             write_text(paths[-1], to_csv(pd.DataFrame(map(asdict, rows), dtype=object)))
     for name, figure in draw_figures(analysis).items():
-        paths += save(figure, folder / name)
+        paths += save_figure(figure, folder / name)
     for file in earlier - set(paths):
         file.unlink(missing_ok=True)
     return paths
@@ -52,7 +61,7 @@ def write_analysis(analysis: Analysis, header: Mapping[str, Any], folder: Path) 
 def draw_figures(analysis: Analysis) -> dict[str, Figure]:
     """By the name of the file; of a measure that found nothing there is none."""
     drawn: dict[str, Figure] = {}
-    with styled():
+    with figure_style():
         if any(row.diversity is not None for row in analysis.heads):
             drawn["heads"] = _heads(analysis.heads)
         if any(row.uniformity is not None for row in analysis.tokens):
@@ -71,9 +80,9 @@ def draw_figures(analysis: Analysis) -> dict[str, Figure]:
 def _heads(rows: Sequence[HeadRow]) -> Figure:
     figure, (axes,) = _panels(1)
     _lines(axes, [(f"{row.stack} {row.part} (H={row.heads})", row.layer, row.diversity) for row in rows])
-    axes.axhline(MIN_DIVERSITY, color=REST, linewidth=0.8, linestyle=DASHED)
+    axes.axhline(MIN_DIVERSITY, color=DOMINATED_COLOR, linewidth=0.8, linestyle=DASHED_LINE)
     for bound in sorted({row.max_diversity for row in rows}):
-        axes.axhline(bound, color=REST, linewidth=0.8, linestyle=(0, (1, 2)))
+        axes.axhline(bound, color=DOMINATED_COLOR, linewidth=0.8, linestyle=(0, (1, 2)))
     axes.set_ylabel("Head diversity D (dashed: heads alike,\ndotted: orthogonal)")
     return figure
 
@@ -96,7 +105,7 @@ def _ffn(rows: Sequence[FFNRow]) -> Figure:
 
 
 def _panels(count: int) -> tuple[Figure, list[Axes]]:
-    with canvas(1.2 + 4 * count, 3.4, columns=count) as (figure, panels):
+    with new_figure(1.2 + 4 * count, 3.4, columns=count) as (figure, panels):
         for axes in panels:
             axes.set_xlabel("Layer")
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -115,14 +124,14 @@ def _lines(axes: Axes, points: Sequence[tuple[str, int, float | None]], legend: 
 
 def _bars(names: list[str], values: list[Any], label: str, title: str) -> Figure:
     """Horizontal bars, the first on top."""
-    with canvas(5.6, 0.9 + 0.17 * len(names)) as (figure, (axes,)):
+    with new_figure(5.6, 0.9 + 0.17 * len(names)) as (figure, (axes,)):
         places = range(len(names))
-        axes.barh(places, values, color=FRONT, height=0.7)
+        axes.barh(places, values, color=FRONT_COLOR, height=0.7)
         axes.set_yticks(places, names)
         axes.invert_yaxis()
         axes.margins(y=0.01)
         axes.xaxis.set_major_locator(MaxNLocator("auto", integer=all(isinstance(value, int) for value in values)))
         axes.set_xlabel(label)
-        axes.set_title(title, fontsize=9, color=INK, loc="left")
+        axes.set_title(title, fontsize=9, color=TEXT_COLOR, loc="left")
         axes.to_grid(False, axis="y")
     return figure

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scalesearch.api.html import Shown, dressed
-from scalesearch.api.words import in_python
+from scalesearch.api.display import Displayable, as_subclass
+from scalesearch.api.error_messages import python_error_messages
 from scalesearch.cost import CostBreakdown, Protocol, evaluate_cost, load_protocol
 from scalesearch.cost.tables import make_cost_tables, memory_line
 from scalesearch.errors import UserError
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
     from scalesearch.nn import Seq2SeqModel
 
-LEAST_WORDS = 5  # the four that every vocabulary starts with, and one
-LENGTHS = ("source", "target", "vocab", "artefact", "latency")  # what a protocol may have anew
+MIN_VOCAB_SIZE = 5  # the four that every vocabulary starts with, and one
+PROTOCOL_OVERRIDES = ("source", "target", "vocab", "artefact", "latency")  # what a protocol may have anew
 
 
 @dataclass(frozen=True, repr=False)
 class Architecture(assembly.ModelSpec):
     """One network: ``config``, ``block``, ``id`` and the ``protocol`` of its space."""
 
-    @in_python()
-    def cost(self, protocol: str | Protocol | None = None, **lengths: int | str) -> Costs:
+    @python_error_messages()
+    def cost(self, protocol: str | Protocol | None = None, **overrides: int | str) -> Costs:
         """Params, MACs, FLOPs and memory, exactly, under a named protocol.
 
         Args:
@@ -39,9 +39,9 @@ class Architecture(assembly.ModelSpec):
         Raises:
             UserError: there is no such protocol, or a length below 1.
         """
-        return dressed(Costs, evaluate_cost(self.block, named_protocol(self.protocol, protocol, lengths).with_vocab(self.vocab)))
+        return as_subclass(Costs, evaluate_cost(self.block, resolve_protocol(self.protocol, protocol, overrides).with_vocab(self.vocab)))
 
-    @in_python()
+    @python_error_messages()
     def module(self, seed: int = 1, *, vocab: int | None = None, init: str = "xavier",
                device: str | torch.device = "cpu") -> Seq2SeqModel:
         """The network as an ``nn.Module`` with fresh weights.
@@ -57,10 +57,10 @@ class Architecture(assembly.ModelSpec):
 
         from scalesearch.nn import build_model
 
-        if vocab is not None and (not isinstance(vocab, int) or vocab < LEAST_WORDS):
-            raise UserError(f"vocab: expected a whole number of at least {LEAST_WORDS}, found {vocab!r}",
+        if vocab is not None and (not isinstance(vocab, int) or vocab < MIN_VOCAB_SIZE):
+            raise UserError(f"vocab: expected a whole number of at least {MIN_VOCAB_SIZE}, found {vocab!r}",
                             code="bad-value")
-        words = int(named_protocol(self.protocol).with_vocab(self.vocab).vocab_size) if vocab is None else vocab
+        words = int(resolve_protocol(self.protocol).with_vocab(self.vocab).vocab_size) if vocab is None else vocab
         try:
             torch.empty(0, device=device)
         except (RuntimeError, AssertionError) as error:  # as torch says that it has no such device
@@ -71,30 +71,30 @@ class Architecture(assembly.ModelSpec):
         return f"<Architecture {self.id}, {self.cost()['params.total']:,} params>"
 
 
-class Costs(Shown, CostBreakdown):
+class Costs(Displayable, CostBreakdown):
     """What an architecture costs: ``costs["params.total"]`` is an exact int, ``costs.values`` has all by name."""
 
     def to_dict(self) -> dict[str, Any]:
         """Costs by quantity and section, with the protocol and its conventions, as JSON values."""
         return {**self.to_json(), "conventions": self.protocol.conventions}
 
-    def _parts(self) -> Iterator[Table | str]:
+    def _display_parts(self) -> Iterator[Table | str]:
         yield from make_cost_tables(self)
         yield memory_line(self)
         yield from self.protocol.weight_work_lines(self.values["macs.once"])
         yield f"protocol {self.protocol} · {self.protocol.conventions}"
 
 
-def named_protocol(settings: Mapping[str, Any], protocol: str | Protocol | None = None,
-                   lengths: Mapping[str, int | str] | None = None) -> Protocol:
+def resolve_protocol(settings: Mapping[str, Any], protocol: str | Protocol | None = None,
+                   overrides: Mapping[str, int | str] | None = None) -> Protocol:
     """The protocol of a space's ``settings``, or another by name; with some ``LENGTHS`` given anew.
 
     Raises:
         UserError: no such protocol or length.
     """
-    for name in lengths or {}:
-        if name not in LENGTHS:
-            raise UserError(f"{name}: a protocol has no such length; {suggest_match(name, LENGTHS)}", code="unknown-argument")
+    for name in overrides or {}:
+        if name not in PROTOCOL_OVERRIDES:
+            raise UserError(f"{name}: a protocol has no such length; {suggest_match(name, PROTOCOL_OVERRIDES)}", code="unknown-argument")
     if isinstance(protocol, Protocol):
         settings, protocol = protocol.settings, None
-    return load_protocol(settings, name=protocol, **(lengths or {}))
+    return load_protocol(settings, name=protocol, **(overrides or {}))

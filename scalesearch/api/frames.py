@@ -9,13 +9,13 @@ from typing import Any
 import pandas as pd
 from rich.table import Table
 
-from scalesearch.api.html import as_table, to_html, to_text
-from scalesearch.report.labels import unit
-from scalesearch.report.table import architectures, filled, texts
+from scalesearch.api.display import frame_to_table, to_html, to_text
+from scalesearch.report.labels import column_unit
+from scalesearch.report.table import architecture_lines, drop_empty_columns, format_trials
 from scalesearch.study.results.results import Results
 
 
-class Front(pd.DataFrame):  # type: ignore[misc]
+class FrontFrame(pd.DataFrame):  # type: ignore[misc]
     """The front of a study, shown as a table for people; what is made of it are plain frames."""
 
     _internal_names = [*pd.DataFrame._internal_names, "_shown"]
@@ -32,31 +32,31 @@ class Front(pd.DataFrame):  # type: ignore[misc]
         return to_html(self._shown)
 
 
-def front_of(results: Results) -> Front:
+def front_frame(results: Results) -> FrontFrame:
     """The front of a study."""
-    found = Front(_filled(results, results.front))
-    found.attrs = attributes(results, found)
+    found = FrontFrame(_filled(results, results.front))
+    found.attrs = frame_attributes(results, found)
     found._shown = [*front_parts(results)]
     return found
 
 
-def trials_of(results: Results) -> pd.DataFrame:
+def all_trials_frame(results: Results) -> pd.DataFrame:
     """Every trial of a study."""
     found = _filled(results, results.table).copy()
-    found.attrs = attributes(results, found)
+    found.attrs = frame_attributes(results, found)
     return found
 
 
 def _filled(results: Results, table: pd.DataFrame) -> pd.DataFrame:
     """``table`` without the columns that hold nothing; the objectives stay."""
-    kept = {*filled(table).columns, *results.objectives}
+    kept = {*drop_empty_columns(table).columns, *results.objectives}
     return table[[name for name in table if name in kept]]
 
 
-def attributes(results: Results, frame: pd.DataFrame) -> dict[str, Any]:
+def frame_attributes(results: Results, frame: pd.DataFrame) -> dict[str, Any]:
     """What the numbers of a frame mean: study, objectives, protocol, signature, seed, and the units of its columns."""
     meta = results.study.meta
-    units = {str(name): word for name in frame if (word := unit(str(name)))}
+    units = {str(name): word for name in frame if (word := column_unit(str(name)))}
     return {"study": meta.name, "objectives": results.objectives, "protocol": dict(meta.protocol),
             "signature": results.signature, "seed": meta.seed, "units": units}
 
@@ -64,8 +64,8 @@ def attributes(results: Results, frame: pd.DataFrame) -> dict[str, Any]:
 def front_parts(results: Results) -> Iterator[Table | str]:
     """The front as a table, with its architectures and what its numbers mean."""
     title = f"Front of {results.study.meta.name}: {len(results.front)} of {len(results.finished)} trained candidates"
-    yield as_table(texts(results.front, results.objectives), title=title, lines=True)
-    yield from architectures(results.front, results.params)
+    yield frame_to_table(format_trials(results.front, results.objectives), title=title, lines=True)
+    yield from architecture_lines(results.front, results.params)
     yield from results.notes()
     yield from results.seed_analysis.sentences()
     if volume := results.hypervolume():
@@ -73,7 +73,7 @@ def front_parts(results: Results) -> Iterator[Table | str]:
         yield f"Hypervolume {volume[0]:.6g} against the reference point {corner}."
 
 
-def parts_of(results: Results) -> Iterator[Table | str]:
+def study_parts(results: Results) -> Iterator[Table | str]:
     """How far a study is, and its front."""
     states = Counter(str(trial.state) for trial in results.study.trials.candidates())
     counted = ", ".join(f"{count} {state}" for state, count in states.most_common()) or "nothing proposed yet"

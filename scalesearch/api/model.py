@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.api.architecture import Architecture
-from scalesearch.api.files import Given, data_spec, load_data, load_recipe
-from scalesearch.api.html import Shown, dressed
+from scalesearch.api.display import Displayable, as_subclass
+from scalesearch.api.error_messages import python_error_messages
+from scalesearch.api.files import ConfigSource, load_data, load_data_spec, load_recipe
 from scalesearch.api.space import space
-from scalesearch.api.words import in_python
 from scalesearch.errors import UserError
 from scalesearch.files import read_json
 from scalesearch.space import read_space
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from scalesearch.nn import Seq2SeqModel as Module
     from scalesearch.train import Recipe, Result
 
-Lines = str | Path | Sequence[str]
-ARTEFACT, WEIGHTS = "artefact.json", "model.safetensors"
+TextSource = str | Path | Sequence[str]
+ARTIFACT_FILE, WEIGHTS_FILE = "artefact.json", "model.safetensors"
 
 
-@in_python()
-def train(architecture: str | Path | Plain, data: Given | DataSpec = "builtin",
-          recipe: Given | Recipe = "quick", out: str | Path | None = None, *, seed: int = 1,
+@python_error_messages()
+def train(architecture: str | Path | Plain, data: ConfigSource | DataSpec = "builtin",
+          recipe: ConfigSource | Recipe = "quick", out: str | Path | None = None, *, seed: int = 1,
           resume: bool = True, processes: int = 1, report: Callable[[dict[str, Any]], None] | None = None) -> Model:
     """Trains an architecture and scores it; the same call goes on with a training that was interrupted.
 
@@ -70,7 +70,7 @@ def train(architecture: str | Path | Plain, data: Given | DataSpec = "builtin",
     return Model(folder)
 
 
-@in_python()
+@python_error_messages()
 def load(folder: str | Path) -> Model | Study:
     """The model, or the study, in a folder that scalesearch has made.
 
@@ -82,28 +82,28 @@ def load(folder: str | Path) -> Model | Study:
         from scalesearch.api.study import Study
 
         return Study(place)
-    if (place / ARTEFACT).is_file() or (place / WEIGHTS).is_file():
+    if (place / ARTIFACT_FILE).is_file() or (place / WEIGHTS_FILE).is_file():
         return Model(place)
     raise UserError(f"{folder}: no finished training, artefact or study is here", help="give a folder that "
                     "`ss.train`, `model.export` or `study.run` has written", code="no-checkpoint")
 
 
 @dataclass(frozen=True, repr=False)
-class Model(Shown):
+class Model(Displayable):
     """A finished training or an exported artefact; what it needs is read when it is asked for.
 
     Attributes:
         folder: that it is in.
-        why: it was chosen of a study, in words.
+        selection_reason: it was chosen of a study, in words.
     """
 
     folder: Path
-    why: str = ""
+    selection_reason: str = ""
 
     @cached_property
     def architecture(self) -> Architecture:
         """What was trained."""
-        return dressed(Architecture, read_space(self.folder / "architecture.yaml").single_architecture())
+        return as_subclass(Architecture, read_space(self.folder / "architecture.yaml").single_architecture())
 
     @cached_property
     def result(self) -> Result | None:
@@ -113,16 +113,16 @@ class Model(Shown):
         return Result.read(self.folder)
 
     @cached_property
-    def artefact(self) -> Artifact | None:
+    def artifact(self) -> Artifact | None:
         """What was exported and verified; None of a training."""
         from scalesearch.export.export import Artifact
 
-        return read_json(self.folder / ARTEFACT, Artifact) if (self.folder / ARTEFACT).is_file() else None
+        return read_json(self.folder / ARTIFACT_FILE, Artifact) if (self.folder / ARTIFACT_FILE).is_file() else None
 
     @property
     def metrics(self) -> dict[str, Any]:
         """Scores of the training, with their signatures."""
-        return self.result.metrics if self.result else dict(self.artefact.provenance if self.artefact else {})
+        return self.result.metrics if self.result else dict(self.artifact.provenance if self.artifact else {})
 
     def module(self) -> Module:
         """The trained ``nn.Module``, in eval mode on the CPU."""
@@ -131,7 +131,7 @@ class Model(Shown):
         model: Module = read_checkpoint(self.folder).model
         return model
 
-    @in_python()
+    @python_error_messages()
     def translate(self, lines: str | Sequence[str], *, beam: int | None = None, length_penalty: float | None = None
                   ) -> list[str]:
         """The best translation of each line, in the same order; that of an empty line is empty.
@@ -141,14 +141,14 @@ class Model(Shown):
         """
         return self._best(self._translator(beam, length_penalty), [lines] if isinstance(lines, str) else lines)
 
-    @in_python()
-    def score(self, source: Lines, target: Lines, *, beam: int | None = None, length_penalty: float | None = None,
-              samples: int = 1000) -> dict[str, dict[str, Any]]:
+    @python_error_messages()
+    def score(self, source: TextSource, target: TextSource, *, beam: int | None = None, length_penalty: float | None = None,
+              resamples: int = 1000) -> dict[str, dict[str, Any]]:
         """Metrics on any text, with 95 % intervals by bootstrap where the task is translation.
 
         Args:
             source, target: files whose lines translate each other, or their lines.
-            samples: of the bootstrap.
+            resamples: of the bootstrap.
 
         Returns:
             metric to ``score``, ``mean``, ``half`` width of the interval, ``p`` (None) and ``signature``; of BLEU also
@@ -158,18 +158,18 @@ class Model(Shown):
 
         translator = self._translator(beam, length_penalty)
         texts = translator.normalize_texts(*_pairs(source, target))
-        return score_translations([translator], [self._best(translator, texts.source)], texts, samples)[0]
+        return score_translations([translator], [self._best(translator, texts.source)], texts, resamples)[0]
 
-    @in_python(to="format")
-    def export(self, format: str, out: str | Path | None = None, *, quantise: str | None = None,
-               data: Given | DataSpec | None = None, sentences: int = 1000,
+    @python_error_messages(to="format")
+    def export(self, format: str, out: str | Path | None = None, *, quantize: str | None = None,
+               data: ConfigSource | DataSpec | None = None, sentences: int = 1000,
                threads: int = 1) -> Model:
         """The model as an artefact of another runtime, verified against it; opened again as a model.
 
         Args:
             format: ctranslate2, onnx, huggingface or torch.
             out: folder to write, ``export-NAME-FORMAT`` if not given.
-            quantise: none, int8, int16 or bf16; the format's own, if not given.
+            quantize: none, int8, int16 or bf16; the format's own, if not given.
             data: of whose validation text the first ``sentences`` are verified on; the training's own, if not given.
 
         Raises:
@@ -178,35 +178,35 @@ class Model(Shown):
         from scalesearch.export.export import export_training
 
         folder = Path(out or f"export-{self.folder.resolve().name}-{format}")
-        spec = None if data is None else data_spec(data)
-        export_training(self.folder, folder, format, quantise, spec, sentences, threads, self.why or str(self.folder))
-        return Model(folder, self.why)
+        spec = None if data is None else load_data_spec(data)
+        export_training(self.folder, folder, format, quantize, spec, sentences, threads, self.selection_reason or str(self.folder))
+        return Model(folder, self.selection_reason)
 
     @cached_property
-    def _opened(self) -> Translator:
+    def _cached_translator(self) -> Translator:
         from scalesearch.export.translator import Translator
 
         return Translator(self.folder)
 
     def _translator(self, beam: int | None, length_penalty: float | None) -> Translator:
-        self._opened.decoding = self._opened.resolve_decoding(beam, length_penalty)
-        return self._opened
+        self._cached_translator.decoding = self._cached_translator.resolve_decoding(beam, length_penalty)
+        return self._cached_translator
 
     def _best(self, translator: Translator, lines: Sequence[str]) -> list[str]:
         return [best for _, ((best, _), *_) in translator(lines)]
 
-    def _parts(self) -> Iterator[Table | str]:
+    def _display_parts(self) -> Iterator[Table | str]:
         from scalesearch.train.score_tables import protocol_lines, score_table
 
-        yield f"architecture {self.architecture.id} in {self.folder}" + f": {self.why}" * bool(self.why)
+        yield f"architecture {self.architecture.id} in {self.folder}" + f": {self.selection_reason}" * bool(self.selection_reason)
         if self.result:
             yield score_table(self.result.metrics)
             yield from protocol_lines(self.result)
-        elif self.artefact:
-            yield from self.artefact.summary_lines()
+        elif self.artifact:
+            yield from self.artifact.summary_lines()
 
 
-def _pairs(source: Lines, target: Lines) -> tuple[Sequence[str], Sequence[str]]:
+def _pairs(source: TextSource, target: TextSource) -> tuple[Sequence[str], Sequence[str]]:
     """The lines of two sides. Raises UserError where they are not as many, or a file cannot be read."""
     from scalesearch.data.sources import read_pairs
 

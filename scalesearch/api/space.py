@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scalesearch.api.architecture import Architecture, named_protocol
-from scalesearch.api.html import Shown, dressed
-from scalesearch.api.questions import Answered, Feasible
-from scalesearch.api.words import in_python
+from scalesearch.api.architecture import Architecture, resolve_protocol
+from scalesearch.api.display import Displayable, as_subclass
+from scalesearch.api.error_messages import python_error_messages
+from scalesearch.api.queries import FeasibilityResult, SolveResult
 from scalesearch.library import find_file
 from scalesearch.space import Space, read_space
 from scalesearch.space.binding.config_reader import flatten
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scalesearch.cost import Protocol
 
 Budgets = str | Sequence[str]
-Sizes = str | Sequence[str] | Mapping[str, str | Sequence[int] | None]
+SizeRanges = str | Sequence[str] | Mapping[str, str | Sequence[int] | None]
 
 
 def space(source: str | Path | Mapping[str, Any] | Space | SearchSpace) -> SearchSpace:
@@ -52,51 +52,51 @@ def space(source: str | Path | Mapping[str, Any] | Space | SearchSpace) -> Searc
 
 
 @dataclass(frozen=True, repr=False)
-class SearchSpace(Shown):
+class SearchSpace(Displayable):
     """A search space: the architectures that may be proposed.
 
     Attributes:
-        form: the space of the language, :class:`scalesearch.space.Space`.
+        definition: the space of the language, :class:`scalesearch.space.Space`.
     """
 
-    form: Space
+    definition: Space
 
     @property
     def name(self) -> str:
         """What the space calls itself."""
-        return self.form.name
+        return self.definition.name
 
     @property
     def size(self) -> int | None:
         """Number of answer sheets; None where a range is continuous, or they are too many to be counted."""
         try:
-            return self.form.n_configurations()
+            return self.definition.n_configurations()
         except UncountableSpaceError:
             return None
 
     @property
     def parameters(self) -> dict[str, str]:
         """Each open choice with its values."""
-        return {name: str(parameter) for name, parameter in self.form.parameters()}
+        return {name: str(parameter) for name, parameter in self.definition.parameters()}
 
     @property
     def budgets(self) -> dict[str, str]:
         """Name to condition."""
-        return {name: constraint.text for name, constraint in self.form.budgets.items()}
+        return {name: constraint.text for name, constraint in self.definition.budgets.items()}
 
-    @in_python()
-    def set(self, answers: Mapping[str, Any] | None = None, /, **more: Any) -> SearchSpace:
+    @python_error_messages()
+    def set(self, values: Mapping[str, Any] | None = None, /, **more_values: Any) -> SearchSpace:
         """This space with some keys given anew; keys with dots stand in a mapping.
 
         Example:
             >>> space("transformer").set({"encoder.depth": "2 | 4"}, width=256).parameters
             {'encoder.depth': '2 | 4'}
         """
-        given = dict(flat({**(answers or {}), **more}))
-        return SearchSpace(self.form.with_overrides(given)) if given else self
+        given = dict(flatten_values({**(values or {}), **more_values}))
+        return SearchSpace(self.definition.with_overrides(given)) if given else self
 
-    @in_python()
-    def architecture(self, answers: Mapping[str, Any] | None = None, /, **more: Any) -> Architecture:
+    @python_error_messages()
+    def architecture(self, values: Mapping[str, Any] | None = None, /, **more_values: Any) -> Architecture:
         """The one architecture with these answers.
 
         Raises:
@@ -106,7 +106,7 @@ class SearchSpace(Shown):
             >>> space("transformer").architecture({"encoder.depth": 2}, width=128).cost()["params.encoder"]
             396544
         """
-        return dressed(Architecture, self.set(answers, **more).form.single_architecture())
+        return as_subclass(Architecture, self.set(values, **more_values).definition.single_architecture())
 
     def sample(self, seed: int = 0) -> Architecture:
         """A random architecture that can be built and meets the space's constraints.
@@ -116,43 +116,43 @@ class SearchSpace(Shown):
             >>> one == space("slim").sample(3)
             True
         """
-        return self._picked("random", seed)
+        return self._pick("random", seed)
 
     def smallest(self) -> Architecture:
         """The architecture with the fewest params; of a space too large to search, of 2,000 random ones."""
-        return self._picked("smallest", 0)
+        return self._pick("smallest", 0)
 
     def largest(self) -> Architecture:
         """The architecture with the most params; of a space too large to search, of 2,000 random ones."""
-        return self._picked("largest", 0)
+        return self._pick("largest", 0)
 
-    @in_python()
-    def _picked(self, way: str, seed: int) -> Architecture:
+    @python_error_messages()
+    def _pick(self, method: str, seed: int) -> Architecture:
         from scalesearch.feasible.pick import pick_candidate
 
-        answers, _ = pick_candidate(self.form, way, seed, named_protocol(self.form.protocol))
-        return dressed(Architecture, self.form.architecture(answers), protocol=self.form.protocol)
+        answers, _ = pick_candidate(self.definition, method, seed, resolve_protocol(self.definition.protocol))
+        return as_subclass(Architecture, self.definition.architecture(answers), protocol=self.definition.protocol)
 
-    @in_python()
-    def feasible(self, budget: Budgets = (), protocol: str | Protocol | None = None, *, draws: int = 4000,
-                 seed: int = 1, **lengths: int | str) -> Feasible:
+    @python_error_messages()
+    def feasible(self, budget: Budgets = (), protocol: str | Protocol | None = None, *, samples: int = 4000,
+                 seed: int = 1, **overrides: int | str) -> FeasibilityResult:
         """What of the space fits a budget, exactly wherever it can be counted.
 
         Args:
             budget: names of the space's budgets, or conditions; all that it names, if not given.
             protocol, lengths: as of :meth:`Architecture.cost`.
-            draws, seed: of the random candidates where it cannot be counted.
+            samples, seed: of the random candidates where it cannot be counted.
         """
-        return Feasible.ask(self.form, budget, named_protocol(self.form.protocol, protocol, lengths), draws, seed)
+        return FeasibilityResult.compute(self.definition, budget, resolve_protocol(self.definition.protocol, protocol, overrides), samples, seed)
 
-    @in_python()
-    def solve(self, goal: str, budget: Budgets = (), each: Sizes | None = None,
-              protocol: str | Protocol | None = None, *, step: int = 1, **lengths: int | str) -> Answered:
+    @python_error_messages()
+    def solve(self, goal: str, budget: Budgets = (), for_each: SizeRanges | None = None,
+              protocol: str | Protocol | None = None, *, step: int = 1, **overrides: int | str) -> SolveResult:
         """The largest or smallest size within a budget: ``max width``, ``min encoder.depth``.
 
         Args:
             budget: names of the space's budgets, or conditions.
-            each: sizes for each of which to ask, such as ``{"encoder.depth": "1..6"}``; of keys alone, or with
+            for_each: sizes for each of which to ask, such as ``{"encoder.depth": "1..6"}``; of keys alone, or with
                 None, those of the space.
             step: of the values, where the space gives none.
 
@@ -166,46 +166,46 @@ class SearchSpace(Shown):
         from scalesearch.whatif import solve
         from scalesearch.whatif.free_sizes import parse_sizes
 
-        chosen = named_protocol(self.form.protocol, protocol, lengths)
-        return Answered(solve(self.form, goal, budget, parse_sizes(self.form, each or {}), chosen, step), chosen)
+        chosen = resolve_protocol(self.definition.protocol, protocol, overrides)
+        return SolveResult(solve(self.definition, goal, budget, parse_sizes(self.definition, for_each or {}), chosen, step), chosen)
 
-    @in_python()
-    def trade(self, keys: str | Sequence[str], hold: Budgets, each: Sizes | None = None,
-              protocol: str | Protocol | None = None, *, of: Architecture | None = None,
-              **lengths: int | str) -> Answered:
+    @python_error_messages()
+    def trade(self, keys: str | Sequence[str], hold: Budgets, for_each: SizeRanges | None = None,
+              protocol: str | Protocol | None = None, *, reference: Architecture | None = None,
+              **overrides: int | str) -> SolveResult:
         """Pairs of sizes that keep costs as they are: ``trade("encoder.depth, width", "macs.total within 1%")``.
 
         Args:
-            of: whose costs to keep; without it, those of the space as it is.
+            reference: whose costs to keep; without it, those of the space as it is.
         """
         from scalesearch.whatif import find_trade_offs
         from scalesearch.whatif.free_sizes import parse_sizes
 
         named = [key.strip() for key in keys.split(",")] if isinstance(keys, str) else list(keys)
         holds = [hold] if isinstance(hold, str) else list(hold)
-        chosen, sizes = named_protocol(self.form.protocol, protocol, lengths), parse_sizes(self.form, each or {})
-        return Answered(find_trade_offs(self.form, named, holds, of.config if of else None, (), chosen, sizes), chosen)
+        chosen, sizes = resolve_protocol(self.definition.protocol, protocol, overrides), parse_sizes(self.definition, for_each or {})
+        return SolveResult(find_trade_offs(self.definition, named, holds, reference.config if reference else None, (), chosen, sizes), chosen)
 
     def to_yaml(self) -> str:
         """The space as a file, with defaults and full names."""
-        return self.form.to_yaml()
+        return self.definition.to_yaml()
 
-    def _parts(self) -> Iterator[Table | str]:
-        yield f"{self.name or 'a space without a name'}: {size_words(len(self.form.parameters()), size_of(self.form))}"
-        rows = [(name, parameter, parameter.count()) for name, parameter in self.form.parameters()]
+    def _display_parts(self) -> Iterator[Table | str]:
+        yield f"{self.name or 'a space without a name'}: {format_space_size(len(self.definition.parameters()), space_size_or_reason(self.definition))}"
+        rows = [(name, parameter, parameter.count()) for name, parameter in self.definition.parameters()]
         if rows:
-            yield parameters_table(rows)
-        yield from (f"where {one.text}" for one in self.form.constraints)
+            yield make_parameters_table(rows)
+        yield from (f"where {one.text}" for one in self.definition.constraints)
         yield from (f"budget {name}: {text}" for name, text in self.budgets.items())
-        yield f"protocol {named_protocol(self.form.protocol)}"
+        yield f"protocol {resolve_protocol(self.definition.protocol)}"
 
 
-def flat(answers: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def flatten_values(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Keys with dots and the texts of their values, of answers that may be nested."""
-    return ((key, format_value(value)) for key, value in flatten(answers))
+    return ((key, format_value(value)) for key, value in flatten(values))
 
 
-def size_of(space: Space) -> int | str:
+def space_size_or_reason(space: Space) -> int | str:
     """How many answer sheets there are, or why that is not known."""
     try:
         size = space.n_configurations()
@@ -214,13 +214,13 @@ def size_of(space: Space) -> int | str:
     return "endless: a range is continuous" if size is None else size
 
 
-def size_words(count: int, size: int | str) -> str:
+def format_space_size(n_parameters: int, size: int | str) -> str:
     """``7 parameters, 392 answer sheets``."""
     sheets = f"{size:,} answer sheet{'s' * (size != 1)}" if isinstance(size, int) else size
-    return f"{count} parameter{'s' * (count != 1)}, {sheets}"
+    return f"{n_parameters} parameter{'s' * (n_parameters != 1)}, {sheets}"
 
 
-def parameters_table(rows: Iterable[tuple[str, object, int | None]]) -> Table:
+def make_parameters_table(rows: Iterable[tuple[str, object, int | None]]) -> Table:
     """Name, values and their number of each parameter."""
     cells = [(name, str(values), "∞" if count is None else f"{count:,}") for name, values, count in rows]
     return make_table(("parameter", "values", "count"), cells, (0, 1))

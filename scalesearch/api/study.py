@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from scalesearch.api.html import Shown
+from scalesearch.api.display import Displayable
+from scalesearch.api.error_messages import python_error_messages
 from scalesearch.api.model import Model
-from scalesearch.api.space import SearchSpace, flat
-from scalesearch.api.words import in_python
+from scalesearch.api.space import SearchSpace, flatten_values
 from scalesearch.errors import UserError
 from scalesearch.library import find_file, require_packages
 from scalesearch.space import Space
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from scalesearch.study.trials.callback import Callback
 
 
-@in_python()
+@python_error_messages()
 def study(source: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | None = None, /, *,
-          out: str | Path | None = None, **more: Any) -> Study:
+          out: str | Path | None = None, **more_settings: Any) -> Study:
     """The study that a file, the name of a shipped one, or a mapping of its keys describes; nothing is run yet.
 
     Args:
@@ -51,7 +51,7 @@ def study(source: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | 
         return Study(Path(source))
     from scalesearch.study.config.reader import limit_to_one_worker, parse_study, read_study
 
-    given = dict(flat({**(settings or {}), **more}))
+    given = dict(flatten_values({**(settings or {}), **more_settings}))
     sets, folder = [f"{key}={value}" for key, value in given.items()], None if out is None else Path(out)
     if isinstance(source, Mapping):
         text = yaml.dump(dict(source), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
@@ -68,7 +68,7 @@ class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
-    def other(self, data: Any) -> Any:
+    def represent_any(self, data: Any) -> Any:
         if isinstance(data, Space | SearchSpace):
             return yaml.compose(data.to_yaml(), Loader=yaml.SafeLoader)
         if isinstance(data, Path):
@@ -79,11 +79,11 @@ class _Dumper(yaml.SafeDumper):
                         code="no-text")
 
 
-_Dumper.add_multi_representer(object, _Dumper.other)  # of what YAML has no form for
+_Dumper.add_multi_representer(object, _Dumper.represent_any)  # of what YAML has no form for
 
 
 @dataclass(frozen=True, repr=False)
-class Study(Shown):
+class Study(Displayable):
     """A study: what it is to do, and what its folder holds by now.
 
     Attributes:
@@ -94,7 +94,7 @@ class Study(Shown):
     folder: Path
     spec: StudySpec | None = None
 
-    @in_python()
+    @python_error_messages()
     def run(self, callbacks: Sequence[Callback] = (), *, resume: bool = True, fork: str | Path | None = None,
             measure: float = 0.0, quiet: bool = False) -> Study:
         """Runs the study to its end; the same call goes on with one that was interrupted.
@@ -142,17 +142,17 @@ class Study(Shown):
 
     def front(self) -> pd.DataFrame:
         """The trials that no other dominates, from the cheapest; units of its columns are in ``attrs["units"]``."""
-        from scalesearch.api.frames import front_of
+        from scalesearch.api.frames import front_frame
 
-        return front_of(self.results)
+        return front_frame(self.results)
 
     def trials(self) -> pd.DataFrame:
         """One row a trial, with its state; units of its columns are in ``attrs["units"]``."""
-        from scalesearch.api.frames import trials_of
+        from scalesearch.api.frames import all_trials_frame
 
-        return trials_of(self.results)
+        return all_trials_frame(self.results)
 
-    @in_python()
+    @python_error_messages()
     def plot(self, x: str | None = None, y: str | None = None) -> Figure:
         """A figure of a metric against a cost, with front, other trials, budget and references.
 
@@ -164,7 +164,7 @@ class Study(Shown):
             UserError: no trial is finished, or has no such number.
         """
         require_packages("pandas", "matplotlib")
-        from scalesearch.report.figures.plot import tradeoff
+        from scalesearch.report.figures.plot import plot_tradeoff
         from scalesearch.study.results.publish import plotted_costs
 
         results = self.results
@@ -174,16 +174,16 @@ class Study(Shown):
             if name not in table or not table.loc[table["state"] == "complete", name].notna().any():
                 raise UserError(f"{self.folder}: no finished trial has a {name}, so there is nothing to plot",
                                 code="nothing-finished")
-        figure: Figure = tradeoff(table, results.subject, x, y)
+        figure: Figure = plot_tradeoff(table, results.subject, x, y)
         vars(figure)["_repr_png_"] = lambda: _png(figure)  # a notebook shows it without pyplot
         return figure
 
-    @in_python()
-    def best(self, objective: str | None = None, under: str | None = None) -> Model:
+    @python_error_messages()
+    def best(self, objective: str | None = None, constraint: str | None = None) -> Model:
         """The model of the best trial of the front by a metric or cost; the first objective, if not given.
 
         Args:
-            under: a condition over costs, answers and scores on valid, such as ``params.total <= 2M``; then it is the
+            constraint: a condition over costs, answers and scores on valid, such as ``params.total <= 2M``; then it is the
                 best of all eligible trials that meet it.
 
         Raises:
@@ -192,7 +192,7 @@ class Study(Shown):
         from scalesearch.study.results.selection import select_trial
 
         results = self.results
-        number, why = select_trial(results, objective, None, under)
+        number, why = select_trial(results, objective, None, constraint)
         return Model(results.study.trial_folder(results.study.trials[number]), f"trial {number}, {why}")
 
     def model(self, trial: int) -> Model:
@@ -203,19 +203,19 @@ class Study(Shown):
         select_trial(results, None, trial)
         return Model(results.study.trial_folder(results.study.trials[trial]), f"trial {trial}")
 
-    @in_python()
-    def report(self, to: str | Path | None = None, *, alone: bool = False) -> Path:
+    @python_error_messages()
+    def report(self, to: str | Path | None = None, *, standalone: bool = False) -> Path:
         """Writes one HTML page of everything found so far; returns its file, ``report.html`` if not given.
 
         Args:
-            alone: without links to the study's files, for a page that is sent elsewhere.
+            standalone: without links to the study's files, for a page that is sent elsewhere.
         """
         require_packages("optuna", "pandas", "matplotlib")
         from scalesearch.study.results.page.render import write_page
 
-        return write_page(self.results, Path(to) if to else self.folder / "report.html", alone)
+        return write_page(self.results, Path(to) if to else self.folder / "report.html", standalone)
 
-    def _parts(self) -> Iterator[Table | str]:
+    def _display_parts(self) -> Iterator[Table | str]:
         if not (self.folder / "study.json").is_file():
             yield f"study {self.spec.name if self.spec else ''} in {self.folder}: not begun"
             if self.spec:
@@ -223,15 +223,15 @@ class Study(Shown):
                 yield f"{ways}; {self.spec.trials_text if self.spec.architectures is None else f'{len(self.spec.architectures.architectures)} rows'}"
                 yield f"recipe: {self.spec.recipe.describe()}"
             return
-        from scalesearch.api.frames import parts_of
+        from scalesearch.api.frames import study_parts
 
-        yield from parts_of(self.results)
+        yield from study_parts(self.results)
 
 
 def _png(figure: Figure) -> bytes:
-    from scalesearch.report.figures.style import styled
+    from scalesearch.report.figures.style import figure_style
 
     file = BytesIO()
-    with styled():
+    with figure_style():
         figure.savefig(file, format="png", dpi=120)
     return file.getvalue()

@@ -20,49 +20,49 @@ if TYPE_CHECKING:
     from scalesearch.space.syntax.diagnostics import Problem
 
 
-REFUSALS = "refusals.ctranslate2"  # of the one format that does not take everything
+CTRANSLATE2_REFUSALS = "refusals.ctranslate2"  # of the one format that does not take everything
 
 
 @dataclass(frozen=True)
-class Share:
-    """How many candidates meet something, of those that could be asked; a ``share`` of None where none could."""
+class PassRate:
+    """How many candidates meet something, of those that could be asked; a ``rate`` of None where none could."""
 
-    text: str
-    met: int
-    of: int
-    share: float | None
+    condition: str
+    n_passed: int
+    n_tested: int
+    rate: float | None
 
     @classmethod
-    def count(cls, text: str, met: Sequence[bool | None]) -> Share:
+    def from_results(cls, condition: str, results: Sequence[bool | None]) -> PassRate:
         """Counts candidates; None is one that could not be asked."""
-        hits, asked = sum(map(bool, met)), sum(one is not None for one in met)
-        return cls(text, hits, asked, hits / asked if asked else None)
+        hits, asked = sum(map(bool, results)), sum(one is not None for one in results)
+        return cls(condition, hits, asked, hits / asked if asked else None)
 
 
 @dataclass(frozen=True)
-class Report:
+class SpaceCheckReport:
     """What ``check`` found out; ``size`` is a text where it is endless or not counted."""
 
     name: str
     hash: str
     size: int | str
-    dimensions: list[dict[str, Any]]
+    parameters: list[dict[str, Any]]
     protocol: dict[str, Any]
-    samples: int
+    n_samples: int
     seed: int
-    built: Share
-    where: list[Share]
-    budgets: list[Share]
-    exportable: list[Share]
-    all: Share
-    unbuildable: dict[str, int]
+    buildable: PassRate
+    constraints: list[PassRate]
+    budgets: list[PassRate]
+    exportable: list[PassRate]
+    all_conditions: PassRate
+    build_errors: dict[str, int]
     problems: list[Problem]
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``; ``size`` is null where it is endless or not counted."""
-        shares = {"built": asdict(self.built), "where": [asdict(share) for share in self.where],
+        shares = {"built": asdict(self.buildable), "where": [asdict(share) for share in self.constraints],
                   "budgets": [asdict(share) for share in self.budgets],
-                  "exportable": [asdict(share) for share in self.exportable], "all": asdict(self.all)}
+                  "exportable": [asdict(share) for share in self.exportable], "all": asdict(self.all_conditions)}
         size = self.size if isinstance(self.size, int) else None
         return {**vars(self), **shares, "size": size, "problems": [problem.to_json() for problem in self.problems]}
 
@@ -82,7 +82,7 @@ def command(file: str, settings: tuple[str, ...], samples: int, seed: int, expor
 
     try:
         with Console(stderr=True).status("counting answer sheets, trying candidates …"):
-            report = examine(load_space(file, settings), samples, seed, exportable)
+            report = check_space(load_space(file, settings), samples, seed, exportable)
     except UserError as error:
         if not as_json:
             raise
@@ -91,7 +91,7 @@ def command(file: str, settings: tuple[str, ...], samples: int, seed: int, expor
     if as_json:
         print_json(report.to_json())
         raise SystemExit(2 if report.problems else 0)
-    show(report)
+    print_report(report)
     if report.problems:
         raise ConfigError(report.problems)
 
@@ -102,36 +102,36 @@ def problems_json(error: UserError, file: str) -> list[dict[str, Any]]:
     return [problem.to_json() for problem in getattr(error, "problems", ())] or [unplaced]
 
 
-def examine(space: Space, samples: int, seed: int, exportable: bool = False) -> Report:
-    """Describes ``space`` and tries ``samples`` random candidates on its constraints and budgets."""
-    from scalesearch.api.space import size_of
+def check_space(space: Space, n_samples: int, seed: int, exportable: bool = False) -> SpaceCheckReport:
+    """Describes ``space`` and tries ``n_samples`` random candidates on its constraints and budgets."""
+    from scalesearch.api.space import space_size_or_reason
     from scalesearch.cost import load_protocol
     from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_costs
     from scalesearch.feasible.limits import cost_names
 
     rng, dimensions = random.Random(seed), space.parameters()
-    samples = samples if dimensions else min(1, samples)  # of a space that leaves nothing open, there is one
-    sheets = [space.sample(rng) for _ in range(samples)]
+    n_samples = n_samples if dimensions else min(1, n_samples)  # of a space that leaves nothing open, there is one
+    sheets = [space.sample(rng) for _ in range(n_samples)]
     named = [(c.text, c) for c in space.constraints] + [(f"{name}: {c.text}", c) for name, c in space.budgets.items()]
-    costs = {*cost_names(constraint for _, constraint in named), *[REFUSALS] * exportable}
+    costs = {*cost_names(constraint for _, constraint in named), *[CTRANSLATE2_REFUSALS] * exportable}
     candidates = evaluate_costs([CostedCandidate.from_param_values(sheet) for sheet in sheets], load_protocol(space.protocol), costs)
     built = [candidate.costs is not None for candidate in candidates]
     met = [[_holds(constraint, candidate) for candidate in candidates] for _, constraint in named]
-    shares = [Share.count(text, one) for (text, _), one in zip(named, met)]
-    problems = [_unmet(constraint, [c for c, one in zip(candidates, answers) if one is not None])
-                for (_, constraint), answers, share in zip(named, met, shares) if share.of and not share.met]
+    shares = [PassRate.from_results(text, one) for (text, _), one in zip(named, met)]
+    problems = [_never_satisfied(constraint, [c for c, one in zip(candidates, answers) if one is not None])
+                for (_, constraint), answers, share in zip(named, met, shares) if share.n_tested and not share.n_passed]
     every = [all(one is not False for one in (ok, *answers)) for ok, *answers in zip(built, *met)]
     asked = [{"name": name, "values": str(p), "count": p.count()} for name, p in dimensions]
     reasons = [_reason(space, sheet) for sheet, ok in zip(sheets, built) if not ok]
     unbuildable = Counter(map(str, reasons))
     problems += [_never_built(space, reasons)] if reasons and not any(built) else []
-    taken = [bool(one.costs and one.costs[REFUSALS] == 0) for one in candidates] if exportable else []
-    formats = [Share.count("exportable to ctranslate2", taken), Share.count("exportable to onnx, huggingface, torch",
+    taken = [bool(one.costs and one.costs[CTRANSLATE2_REFUSALS] == 0) for one in candidates] if exportable else []
+    formats = [PassRate.from_results("exportable to ctranslate2", taken), PassRate.from_results("exportable to onnx, huggingface, torch",
                                                                             built)] if exportable else []
     split = len(space.constraints)
-    return Report(space.name, space.hash, size_of(space), asked, space.protocol, samples, seed,
-                  Share.count("can be built", built), shares[:split], shares[split:], formats,
-                  Share.count("passes everything", every), dict(unbuildable), problems)
+    return SpaceCheckReport(space.name, space.hash, space_size_or_reason(space), asked, space.protocol, n_samples, seed,
+                  PassRate.from_results("can be built", built), shares[:split], shares[split:], formats,
+                  PassRate.from_results("passes everything", every), dict(unbuildable), problems)
 
 
 def _holds(constraint: Constraint, candidate: CostedCandidate) -> bool | None:
@@ -160,7 +160,7 @@ def _never_built(space: Space, reasons: Sequence[UnbuildableError]) -> Problem:
     return space.problem_of(next(error for error in reasons if error.key == path), f"{built} be built: ")
 
 
-def _unmet(constraint: Constraint, candidates: Iterable[CostedCandidate]) -> Problem:
+def _never_satisfied(constraint: Constraint, candidates: Iterable[CostedCandidate]) -> Problem:
     """The complaint that none of the ``candidates`` meets the constraint, and by how much the nearest misses it."""
     from scalesearch.space.syntax.diagnostics import Problem
 
@@ -168,10 +168,10 @@ def _unmet(constraint: Constraint, candidates: Iterable[CostedCandidate]) -> Pro
     several = f"none of the {len(tried):,} random candidates satisfies"
     subject = several if len(tried) > 1 else "the only candidate does not satisfy"
     nearest = min(tried, key=lambda candidate: constraint.violation(candidate.__getitem__))
-    return Problem(constraint.position, f"{subject} this constraint", _miss(constraint, nearest), code="never-true")
+    return Problem(constraint.position, f"{subject} this constraint", _distance_to_limit(constraint, nearest), code="never-true")
 
 
-def _miss(constraint: Constraint, candidate: CostedCandidate) -> str | None:
+def _distance_to_limit(constraint: Constraint, candidate: CostedCandidate) -> str | None:
     """How far ``candidate`` is away, where a constraint compares something with a number."""
     from scalesearch.space.syntax.evaluator import EvaluationError, evaluate
     from scalesearch.space.syntax.expressions import Compare, format_expr, keys_of
@@ -200,23 +200,23 @@ def _number(number: int | float) -> str:
 # -- for people
 
 
-def show(report: Report) -> None:
+def print_report(report: SpaceCheckReport) -> None:
     """Prints the report as tables."""
-    from scalesearch.api.space import parameters_table, size_words
+    from scalesearch.api.space import format_space_size, make_parameters_table
 
     sound = "" if report.problems else " is sound"
-    size = size_words(len(report.dimensions), report.size)
+    size = format_space_size(len(report.parameters), report.size)
     print_text(f"{report.name or 'a space without a name'}{sound}: {size}", style="bold")
-    if report.dimensions:
-        print_text(parameters_table((d["name"], d["values"], d["count"]) for d in report.dimensions))
-    if report.samples:
+    if report.parameters:
+        print_text(make_parameters_table((d["name"], d["values"], d["count"]) for d in report.parameters))
+    if report.n_samples:
         sizes = ", ".join(f"{key} {value}" for key, value in report.protocol.items() if key != "name")
         protocol = f"{report.protocol['name']}{f' ({sizes})' if sizes else ''}"
-        tried = f"{report.samples:,} random candidates (seed {report.seed})" if report.dimensions else "the candidate"
+        tried = f"{report.n_samples:,} random candidates (seed {report.seed})" if report.parameters else "the candidate"
         print_text(f"{tried}, protocol {protocol}")
         print_text(make_table(("constraint", "share"), [
-            (share.text, "—" if share.share is None else f"{share.share:.1%}")
-            for share in (report.built, *report.where, *report.budgets, report.all, *report.exportable)
+            (share.condition, "—" if share.rate is None else f"{share.rate:.1%}")
+            for share in (report.buildable, *report.constraints, *report.budgets, report.all_conditions, *report.exportable)
         ]))
-    for text, count in sorted(report.unbuildable.items(), key=lambda item: -item[1])[:3]:
+    for text, count in sorted(report.build_errors.items(), key=lambda item: -item[1])[:3]:
         print_text(f"cannot be built ({count}×): {text}")

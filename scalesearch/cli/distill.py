@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scalesearch.api.files import data_spec
-from scalesearch.cli.options import Output, json_option, print_json, progress_bars
+from scalesearch.api.files import load_data_spec
+from scalesearch.cli.options import OutputPath, json_option, print_json, progress_bars
 from scalesearch.cli.translate import search_options
 from scalesearch.errors import UserError
 from scalesearch.files import write_text
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.command(name="distill")
 @click.argument("teachers", nargs=-1, required=True, metavar="TEACHER...")
 @click.option("--data", required=True, metavar="FILE", help="The data file whose training text is translated.")
-@click.option("--out", required=True, type=Output(), metavar="PREFIX",
+@click.option("--out", required=True, type=OutputPath(), metavar="PREFIX",
               help="Writes PREFIX.SOURCE and PREFIX.TARGET, and PREFIX.yaml, the data file to train on.")
 @search_options
 @json_option
@@ -37,8 +37,8 @@ def command(teachers: tuple[str, ...], data: str, out: Path, beam: int | None, l
     from scalesearch.export.translator import Translator
     from scalesearch.train.scoring.distill import write_distilled_data
 
-    spec = data_spec(data)
-    learned = data_file(spec, out, distilled=str(out.resolve()))
+    spec = load_data_spec(data)
+    learned = student_data_file(spec, out, distilled=str(out.resolve()))
     search = Translator(teachers, beam, length_penalty, batch).decoding
     with progress_bars("What is done is kept; the same command goes on from there.") as tell:
         said = write_distilled_data(list(map(Path, teachers)), spec, out, search, partial(tell, "translating"))
@@ -50,7 +50,7 @@ def command(teachers: tuple[str, ...], data: str, out: Path, beam: int | None, l
         print_text(f"{said['pairs']:,} pairs ({search.description}): {', '.join(files)}")
 
 
-def data_file(spec: DataSpec, out: Path, **learned: str) -> tuple[Path, str]:
+def student_data_file(spec: DataSpec, out: Path, **teacher_keys: str) -> tuple[Path, str]:
     """``out``.yaml and the text of a data file: what is ``learned`` from is new, everything else as it was.
 
     Raises:
@@ -59,7 +59,7 @@ def data_file(spec: DataSpec, out: Path, **learned: str) -> tuple[Path, str]:
     import yaml
 
     file = out.with_name(f"{out.name}.yaml")
-    text: str = yaml.safe_dump(spec.to_json() | learned, sort_keys=False)
+    text: str = yaml.safe_dump(spec.to_json() | teacher_keys, sort_keys=False)
     if file.exists() and file.read_text("utf-8", errors="replace") != text:
         raise UserError(f"{file} is there already, and is another file than the one that would be written; give "
                         "another --out", code="already-exists")

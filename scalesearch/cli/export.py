@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from scalesearch.api.files import data_spec
-from scalesearch.cli.options import THREADS, Output, json_option, print_json
+from scalesearch.api.files import load_data_spec
+from scalesearch.cli.options import THREAD_COUNT, OutputPath, json_option, print_json
 from scalesearch.errors import UserError
 from scalesearch.export.formats import FORMAT_CLASSES, get_format
 from scalesearch.library import require_packages
 from scalesearch.terminal import print_text
 
-QUANTISATIONS = ("none", "int8", "int16", "bf16")
+QUANTIZATIONS = ("none", "int8", "int16", "bf16")
 
 
 @click.command(name="export")
@@ -23,15 +23,15 @@ QUANTISATIONS = ("none", "int8", "int16", "bf16")
 @click.option("--under", metavar="LIMITS", help="The best of all that meet these, such as 'bleu >= 30': costs, answers "
               "and scores on valid.")
 @click.option("--to", "name", required=True, type=click.Choice(list(FORMAT_CLASSES)), help="Format of the artefact.")
-@click.option("--quantize", "quantise", type=click.Choice(QUANTISATIONS),
+@click.option("--quantize", "quantise", type=click.Choice(QUANTIZATIONS),
               help="The format's own, if not given; none is float32.")
-@click.option("--out", type=Output(folder=True), help="Folder to write (export-NAME-FORMAT, if not given).")
+@click.option("--out", type=OutputPath(is_folder=True), help="Folder to write (export-NAME-FORMAT, if not given).")
 @click.option("--data", metavar="FILE", help="A data file, or `builtin`, to verify on, if not the training's own.")
 @click.option("--sentences", default=1000, show_default=True, type=click.IntRange(1),
               help="Validation sentences to verify on.")
-@click.option("--threads", default=1, show_default=True, type=THREADS, help="To verify with.")
+@click.option("--threads", default=1, show_default=True, type=THREAD_COUNT, help="To verify with.")
 @json_option
-def command(model: str, trial: int | None, best: str | None, under: str | None, name: str, quantise: str | None,
+def command(model: str, trial: int | None, best: str | None, under: str | None, format: str, quantize: str | None,
             out: Path | None, data: str | None, sentences: int, threads: int, as_json: bool) -> None:
     """Write a study's best candidate, its trial TRIAL, or a finished training as an artefact of a format.
 
@@ -41,12 +41,12 @@ def command(model: str, trial: int | None, best: str | None, under: str | None, 
     from scalesearch.export.export import export_training
 
     source, label, why = _chosen(model, trial, best, under)
-    target = out or Path(f"export-{label}-{name}")
-    if data is not None and not get_format(name).has_decoder:
-        raise UserError(f"--to {name} holds the training's own files, so nothing is verified: leave --data out",
+    target = out or Path(f"export-{label}-{format}")
+    if data is not None and not get_format(format).has_decoder:
+        raise UserError(f"--to {format} holds the training's own files, so nothing is verified: leave --data out",
                         code="options-conflict")
-    spec = None if data is None else data_spec(data)
-    found = export_training(source, target, name, quantise, spec, sentences, threads, why)
+    spec = None if data is None else load_data_spec(data)
+    found = export_training(source, target, format, quantize, spec, sentences, threads, why)
     if as_json:
         print_json({**vars(found), "folder": str(target)})
         return
@@ -65,7 +65,7 @@ def _chosen(model: str, trial: int | None, best: str | None, under: str | None) 
                             code="options-conflict")
         return Path(model), Path(model).resolve().name, model
     require_packages("optuna", "pandas")
-    from scalesearch.cli.study.show import load_study
+    from scalesearch.cli.study.shared import load_study
     from scalesearch.study.results.selection import select_trial
 
     if trial is not None and (best, under) != (None, None):

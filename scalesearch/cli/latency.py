@@ -12,10 +12,10 @@ from typing import Any
 
 import click
 
-from scalesearch.cli.export import QUANTISATIONS
+from scalesearch.cli.export import QUANTIZATIONS
 from scalesearch.cli.options import (
-    THREADS,
-    Output,
+    THREAD_COUNT,
+    OutputPath,
     json_option,
     load_space,
     print_json,
@@ -28,7 +28,7 @@ from scalesearch.errors import UserError
 from scalesearch.export.formats import FORMAT_CLASSES
 from scalesearch.terminal import make_table, print_text
 
-MIB = 1 << 20
+BYTES_PER_MIB = 1 << 20
 
 
 @click.group(name="latency")
@@ -36,17 +36,17 @@ def command() -> None:
     """Latency of artefacts: measured, and predicted before anything is trained."""
 
 
-def setup_options(verb: Callable[..., Any]) -> Callable[..., Any]:
+def decoding_options(command_function: Callable[..., Any]) -> Callable[..., Any]:
     """How artefacts decode while they are measured: ``setup``, and ``rounds``."""
 
-    @functools.wraps(verb)
+    @functools.wraps(command_function)
     def gathered(**options: Any) -> Any:
-        return verb(setup=DecodingSetup(*(options.pop(name) for name in ("batch", "beam", "source", "target", "threads"))),
+        return command_function(setup=DecodingSetup(*(options.pop(name) for name in ("batch", "beam", "source", "target", "threads"))),
                     **options)
 
     for option in (
         click.option("--rounds", default=20, show_default=True, type=click.IntRange(4), help="Of all, in turn."),
-        click.option("--threads", default=1, show_default=True, type=THREADS, help="And cores."),
+        click.option("--threads", default=1, show_default=True, type=THREAD_COUNT, help="And cores."),
         click.option("--target", default=30, show_default=True, type=click.IntRange(2),
                      help="Tokens of every translation."),
         click.option("--source", default=30, show_default=True, type=click.IntRange(2),
@@ -58,21 +58,21 @@ def setup_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     return gathered
 
 
-def format_options(verb: Callable[..., Any]) -> Callable[..., Any]:
+def format_options(command_function: Callable[..., Any]) -> Callable[..., Any]:
     """``--to`` and ``--quantize``."""
-    verb = click.option("--quantize", "quantise", type=click.Choice(QUANTISATIONS), help="The format's own, if not "
-                        "given.")(verb)
+    command_function = click.option("--quantize", "quantise", type=click.Choice(QUANTIZATIONS), help="The format's own, if not "
+                        "given.")(command_function)
     return click.option("--to", "name", default="ctranslate2", show_default=True, type=click.Choice(list(FORMAT_CLASSES)),
-                        help="Format of what is no artefact yet.")(verb)
+                        help="Format of what is no artefact yet.")(command_function)
 
 
 @command.command()
 @click.argument("models", nargs=-1, required=True, metavar="MODEL_OR_ARTEFACT...")
 @format_options
-@setup_options
+@decoding_options
 @click.option("--memory", is_flag=True, help="Also the peak memory of each artefact, in a process of its own.")
 @json_option
-def measure(models: tuple[str, ...], name: str, quantise: str | None, setup: DecodingSetup, rounds: int, memory: bool,
+def measure(models: tuple[str, ...], format_name: str, quantize: str | None, setup: DecodingSetup, rounds: int, memory: bool,
             as_json: bool) -> None:
     """Measure latency in ms a sentence, of all in turn, on cores of their own.
 
@@ -86,7 +86,7 @@ def measure(models: tuple[str, ...], name: str, quantise: str | None, setup: Dec
     found: dict[str, list[latency.WallAndCpuTime]] = {model: [] for model in models}
     decoders, words, peaks, formats, versions = {}, {}, {}, dict[str, str](), dict[str, str]()
     with ExitStack() as stack:
-        folders = {model: stack.enter_context(_artefact(Path(model), name, quantise)) for model in models}
+        folders = {model: stack.enter_context(_artifact_folder(Path(model), format_name, quantize)) for model in models}
         with latency.pinned_threads(setup.threads) as cores:
             for model, folder in folders.items():
                 described, decoders[model] = open_artifact(folder, setup.threads)
@@ -111,7 +111,7 @@ def measure(models: tuple[str, ...], name: str, quantise: str | None, setup: Dec
     headings = ("", "format", "p50 ms", "p90 ms", "CPU ms", "", *("peak MiB", "own MiB") * memory)
     print_text(make_table(headings, [
         (model, _format(one), *(f"{one[key]:.3g}" for key in ("p50", "p90", "cpu")), "unsteady" * one["unsteady"],
-         *(f"{one[key] / MIB:,.1f}" for key in ("peak", "own") if memory)) for model, one in results.items()],
+         *(f"{one[key] / BYTES_PER_MIB:,.1f}" for key in ("peak", "own") if memory)) for model, one in results.items()],
         left_columns=(0, 1)))
     print_text(f"ms a sentence: {setup}; {rounds} rounds on {device['processor']}, core {', '.join(map(str, cores)) or 'any'}"
         + "".join(f"; {package} {number}" for package, number in versions.items()))
@@ -124,7 +124,7 @@ def _format(one: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def _artefact(folder: Path, name: str, quantise: str | None) -> Iterator[Path]:
+def _artifact_folder(folder: Path, name: str, quantise: str | None) -> Iterator[Path]:
     """The artefact in ``folder``, or one that is made for now of the training in it."""
     from scalesearch.export.export import ARTIFACT_FILE, write_description
     from scalesearch.export.formats import check_exportable, get_format, resolve_quantization
@@ -151,11 +151,11 @@ def _artefact(folder: Path, name: str, quantise: str | None) -> Iterator[Path]:
 @click.option("--measurements", default=40, show_default=True, type=click.IntRange(9), help="Artefacts to fit.")
 @click.option("--held-out", default=0, show_default=True, type=click.IntRange(0),
               help="More artefacts, measured in the same rounds, on which the fit is tested.")
-@setup_options
+@decoding_options
 @click.option("--clock", type=click.Choice(("wall", "cpu")), default="wall", show_default=True,
               help="Whose median is predicted; cpu on a machine that others use, too.")
 @seed_option(0, "Of the random candidates.")
-@click.option("--out", required=True, type=Output(), metavar="FIT.json", help="File to write; work goes on beside it.")
+@click.option("--out", required=True, type=OutputPath(), metavar="FIT.json", help="File to write; work goes on beside it.")
 @json_option
 def calibrate_latency(file: str, settings: tuple[str, ...], vocab: int | None, name: str, quantise: str | None,
               measurements: int, held_out: int, setup: DecodingSetup, rounds: int, clock: str, seed: int, out: Path,

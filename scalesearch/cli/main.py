@@ -15,7 +15,7 @@ from scalesearch.errors import UserError
 from scalesearch.signals import SignalInterrupt, interrupt_on_signal
 from scalesearch.terminal import escape_control_characters
 
-VERBS = {
+COMMANDS = {
     "check": ("check", "Validate a space file; say how large it is and what passes its constraints."),
     "cost": ("calculator.cost", "Params, MACs, FLOPs and memory of an architecture, exactly."),
     "feasible": ("calculator.feasible",
@@ -38,29 +38,29 @@ class LazyGroup(click.Group):
     """Lists its verbs without importing them: ``--help`` stays fast, and torch waits until it is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in VERBS:
+        if name not in COMMANDS:
             return None
-        return importlib.import_module(f"scalesearch.cli.{VERBS[name][0]}").command
+        return importlib.import_module(f"scalesearch.cli.{COMMANDS[name][0]}").command
 
     def invoke(self, ctx: click.Context) -> object:
         """Runs the verb. Whoever reads what it prints may stop reading: to click that would be a failure."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            if not _abandoned(sys.stdout):
+            if not _reader_closed(sys.stdout):
                 raise
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else what is still to be written fails
             ctx.exit(0)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
-            formatter.write_dl([(name, help_) for name, (_, help_) in VERBS.items()])
+            formatter.write_dl([(name, help_) for name, (_, help_) in COMMANDS.items()])
 
 
-def _abandoned(stream: TextIO) -> bool:
+def _reader_closed(stream: TextIO) -> bool:
     """Whether a stream is a pipe that nobody reads any more."""
     pipe = select.poll()
     pipe.register(stream.fileno(), 0)

@@ -20,26 +20,26 @@ if TYPE_CHECKING:
     from scalesearch.space import Space
     from scalesearch.space.assembly.architecture import ModelSpec
 
-THREADS = click.IntRange(1, 1024)
-LENGTHS = ("protocol", "source", "target", "vocab", "artefact", "latency")
+THREAD_COUNT = click.IntRange(1, 1024)
+PROTOCOL_OPTIONS = ("protocol", "source", "target", "vocab", "artefact", "latency")
 set_option = click.option("--set", "settings", multiple=True, metavar="KEY=VALUE",
                           help="Answer or change a key: --set encoder.depth=12.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value instead.")
 
 
-class Output(click.Path):
-    """Where a verb writes: a file, or a ``folder``; that it can is found with the options, before any work."""
+class OutputPath(click.Path):
+    """Where a verb writes: a file, or a ``is_folder``; that it can is found with the options, before any work."""
 
-    def __init__(self, folder: bool = False) -> None:
-        super().__init__(file_okay=not folder, dir_okay=folder, path_type=Path)
-        self.folder = folder
+    def __init__(self, is_folder: bool = False) -> None:
+        super().__init__(file_okay=not is_folder, dir_okay=is_folder, path_type=Path)
+        self.is_folder = is_folder
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         from scalesearch.files import why_not_writable
 
         option = param.opts[0] if param else "output"
         try:
-            reason = why_not_writable(Path(value), self.folder)
+            reason = why_not_writable(Path(value), self.is_folder)
         except (OSError, ValueError) as error:  # a name that is too long, or holds a NUL
             reason = getattr(error, "strerror", None) or str(error)
         if reason:
@@ -57,7 +57,7 @@ def protocol_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def gathered(**options: Any) -> Any:
-        lengths = {name: options.pop(name) for name in LENGTHS}
+        lengths = {name: options.pop(name) for name in PROTOCOL_OPTIONS}
         return command(lengths={"name": lengths.pop("protocol"), **lengths}, **options)
 
     for option in (
@@ -72,7 +72,7 @@ def protocol_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return gathered
 
 
-def pairs(settings: tuple[str, ...], option: str = "--set") -> dict[str, str]:
+def parse_settings(settings: tuple[str, ...], option: str = "--set") -> dict[str, str]:
     """``("a.b=c", …)`` as a mapping."""
     for setting in settings:
         if "=" not in setting:
@@ -85,7 +85,7 @@ def load_space(file: str, settings: tuple[str, ...]) -> Space:
     """The space in ``file`` (a path, or the name of a shipped one), changed by ``settings``."""
     from scalesearch.api.space import space
 
-    return space(file).set(pairs(settings)).form
+    return space(file).set(parse_settings(settings)).definition
 
 
 def load_architecture(file: str, settings: tuple[str, ...] = ()) -> tuple[Space, ModelSpec]:
@@ -114,7 +114,7 @@ def write_csv(result: Any, file: str) -> None:
         raise UserError(f"--csv {file}: {error.strerror or error}", code="cannot-write") from None
 
 
-def once_lines(costs: Mapping[str, CostBreakdown]) -> list[str]:
+def weight_only_macs_lines(costs: Mapping[str, CostBreakdown]) -> list[str]:
     """What each architecture computes on weights alone, which its total may leave out."""
     return [name + ": " * bool(name) + line for name, cost in costs.items()
             for line in cost.protocol.weight_work_lines(cost["macs.once"])]
@@ -132,8 +132,8 @@ def print_json(value: Any) -> None:
 
 
 @contextmanager
-def progress_bars(stopped: str = "") -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on standard error for each thing that is counted; ``stopped``: what Ctrl-C has left, and how to go on."""
+def progress_bars(interrupt_message: str = "") -> Iterator[Callable[[str, int, int], None]]:
+    """A bar on standard error for each thing that is counted; ``interrupt_message``: what Ctrl-C has left, and how to go on."""
     from rich.progress import Progress
 
     console = open_console(stderr=True)
@@ -148,6 +148,6 @@ def progress_bars(stopped: str = "") -> Iterator[Callable[[str, int, int], None]
         try:
             yield tell
         except KeyboardInterrupt:
-            if stopped:
-                console.print(stopped)
+            if interrupt_message:
+                console.print(interrupt_message)
             raise

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 HEADINGS = ("paper", "table", "row", "quantity", "printed", "recomputed", "verdict",
             "non-embedding", "params", "GFLOPs")
-STYLES = {"equal": "green", "rounding": "yellow", "no fit": "red"}
+VERDICT_STYLES = {"equal": "green", "rounding": "yellow", "no fit": "red"}
 
 
 @click.command(name="reference")
@@ -26,7 +26,7 @@ def command(paper: str | None, as_json: bool) -> None:
     """Rows of the papers' tables: printed, recomputed under the paper's own protocol, and under a common one."""
     from scalesearch.reference import COMMON_PROTOCOL, PAPERS, excluded_rows, load_reported_costs, recompute
 
-    chosen = PAPERS if paper is None else (_known(paper, PAPERS),)
+    chosen = PAPERS if paper is None else (_check_paper(paper, PAPERS),)
     found = {name: [recompute(row) for row in load_reported_costs(name)] for name in chosen}
     if as_json:
         entries = [entry for listed in found.values() for entry in listed]
@@ -38,7 +38,7 @@ def command(paper: str | None, as_json: bool) -> None:
         _show(found)
 
 
-def _known(paper: str, papers: tuple[str, ...]) -> str:
+def _check_paper(paper: str, papers: tuple[str, ...]) -> str:
     """``paper`` as it is called here. Raises UserError with a suggestion."""
     import difflib
 
@@ -83,7 +83,7 @@ def _cells(entry: RecomputedCost) -> list[Any]:
 
     row, common = entry.reported, entry.common_cost
     return [row.paper, row.table, row.model_name, row.quantity, row.reported_text, f"{entry.recomputed:,}",
-            Text(str(entry.agreement), STYLES[entry.agreement.name]),
+            Text(str(entry.agreement), VERDICT_STYLES[entry.agreement.name]),
             *(f"{common[key]:,}" for key in ("params.non_embedding", "params.total")),
             f"{common['flops.total'] / 1e9:.3f}"]  # fmt: skip
 
@@ -93,12 +93,12 @@ def _remarks(entries: list[RecomputedCost]) -> None:
     places: dict[str, list[str]] = {}
     for entry in entries:
         for text in filter(None, (f"no fit: {entry.mismatch_reason}" if entry.mismatch_reason else "", entry.reported.note)):
-            places.setdefault(text, []).append(f"{_place(entry.reported.table)}, {entry.reported.model_name}")
+            places.setdefault(text, []).append(f"{_table_name(entry.reported.table)}, {entry.reported.model_name}")
     for text, where in places.items():
         print_text(f"{'; '.join(dict.fromkeys(where))}: {text}")
     if places:
         print_text("")
 
 
-def _place(table: str) -> str:
+def _table_name(table: str) -> str:
     return f"table {table}" if table.isdigit() else table

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scalesearch.cli.options import json_option, print_json
-from scalesearch.cli.translate import counted, search_options
+from scalesearch.cli.translate import search_options, translate_with_progress
 from scalesearch.errors import UserError
 from scalesearch.terminal import make_table, print_text
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from scalesearch.export.translator import Translator
     from scalesearch.tasks import Task
 
-SHORT = 0.975  # brevity penalty that takes a point of BLEU 40
+MIN_BREVITY_PENALTY = 0.975  # brevity penalty that takes a point of BLEU 40
 
 
 @click.command(name="score")
@@ -28,7 +28,7 @@ SHORT = 0.975  # brevity penalty that takes a point of BLEU 40
 @click.option("--samples", default=1000, show_default=True, type=click.IntRange(10), help="Bootstrap resamples.")
 @json_option
 def command(models: tuple[str, ...], source: Path, target: Path, beam: int | None, length_penalty: float | None,
-            batch: int, ensemble: bool, samples: int, as_json: bool) -> None:
+            batch: int, ensemble: bool, resamples: int, as_json: bool) -> None:
     """Score the trainings, or artefacts, in the folders MODEL on files whose lines translate each other; .gz as well.
 
     Translations are scored with sacreBLEU's 95 % intervals by bootstrap, and of several models, each is tested against
@@ -41,11 +41,11 @@ def command(models: tuple[str, ...], source: Path, target: Path, beam: int | Non
     opened = [Translator(model, beam, length_penalty, batch) for model in models]
     if ensemble and len(models) > 1:
         opened.append(Translator(models, beam, length_penalty, batch))
-    _check_alike(opened)
+    _check_same_task(opened)
     pairs = read_pairs((source, target), "test", False)
     low, texts = opened[0].checkpoint.is_lowercase, opened[0].normalize_texts(pairs.source, pairs.target)
-    found = [[best for _, ((best, _), *_) in counted(model, texts.source, len(texts.source))] for model in opened]
-    rows = score_translations(opened, found, texts, samples)
+    found = [[best for _, ((best, _), *_) in translate_with_progress(model, texts.source, len(texts.source))] for model in opened]
+    rows = score_translations(opened, found, texts, resamples)
     notes = _without_intervals(opened[0].task)
     notes += [f"{model.folder}: {model.accuracy_note}" for model in opened if model.accuracy_note]
     if as_json:
@@ -60,7 +60,7 @@ def command(models: tuple[str, ...], source: Path, target: Path, beam: int | Non
     _show(names, rows, [*said, *notes, *_brevity(names, rows)])
 
 
-def _check_alike(opened: list[Translator]) -> None:
+def _check_same_task(opened: list[Translator]) -> None:
     """Checks that models can be scored against the same references. Raises UserError."""
     for model in opened[1:]:
         for what in ("task", "lowercase", "tokenised"):
@@ -84,7 +84,7 @@ def _brevity(names: list[str], rows: list[dict[str, Any]]) -> list[str]:
     return [f"{name}: {1 - bleu['length_ratio']:.1%} shorter than the references, for which BLEU has "
             f"{bleu['brevity_penalty']:.3f} as a factor; with a beam, a higher --length-penalty makes them longer"
             for name, bleu in ((name, row.get("bleu", {})) for name, row in zip(names, rows))
-            if bleu.get("brevity_penalty", 1) < SHORT]
+            if bleu.get("brevity_penalty", 1) < MIN_BREVITY_PENALTY]
 
 
 def _show(names: list[str], rows: list[dict[str, Any]], notes: list[str]) -> None:

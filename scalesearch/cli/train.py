@@ -9,7 +9,7 @@ import click
 
 from scalesearch.api.files import load_data, load_recipe
 from scalesearch.api.progress import training_bar
-from scalesearch.cli.options import Output, json_option, load_architecture, print_json, seed_option, set_option
+from scalesearch.cli.options import OutputPath, json_option, load_architecture, print_json, seed_option, set_option
 from scalesearch.errors import UserError
 from scalesearch.signals import SignalInterrupt
 from scalesearch.terminal import escape_control_characters, open_console, print_text
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from scalesearch.space.assembly.architecture import ModelSpec
     from scalesearch.train import Recipe, Result
 
-HELD = ("result.json", "checkpoint.pt")  # that a training has been in a folder
-DESCRIPTION = ("architecture.yaml", "tokenizer.model", "recipe.json", "data.json", "snapshots", "model.safetensors")
+TRAINING_FILES = ("result.json", "checkpoint.pt")  # that a training has been in a folder
+DESCRIPTION_FILES = ("architecture.yaml", "tokenizer.model", "recipe.json", "data.json", "snapshots", "model.safetensors")
 
 
 @click.command(name="train")
@@ -33,7 +33,7 @@ DESCRIPTION = ("architecture.yaml", "tokenizer.model", "recipe.json", "data.json
 @click.option("--recipe", default="quick", show_default=True, metavar="NAME|FILE",
               help="A preset (quick, short, base, transformer-tiny, partialformer, edgeformer, anthe) or a YAML file; "
                    "--set recipe.lr=1e-3 changes a key, of which docs/reference/recipe.md has all.")
-@click.option("--out", required=True, type=Output(folder=True), help="Folder for the result.")
+@click.option("--out", required=True, type=OutputPath(is_folder=True), help="Folder for the result.")
 @seed_option(1, "Of first weights, order of batches and dropout.")
 @click.option("--processes", default=1, show_default=True, type=click.IntRange(1),
               help="That share each update: CPU processes, or with a GPU each. Cores are shared out among them.")
@@ -58,7 +58,7 @@ def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str
     corpus = load_data(data, how, chosen.vocab)
     if resume:
         _check_same(chosen, corpus, how, seed, processes, out)
-    _introduce(console, chosen.id, corpus, how, out)
+    _print_header(console, chosen.id, corpus, how, out)
     try:
         with training_bar(console) as report:
             result = train(chosen, corpus, how, out, seed=seed, report=report, resume=resume,
@@ -78,13 +78,13 @@ def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str
 
 def _check_folder(out: Path, resume: bool) -> None:
     """A folder that holds a training is only used again on purpose, and one that holds something else not at all."""
-    held = [name for name in HELD if (out / name).exists()]
+    held = [name for name in TRAINING_FILES if (out / name).exists()]
     if held and not resume:
         raise UserError(f"{out}: holds a training already ({', '.join(held)}). "
                         "Go on with --resume, or give another folder with --out", code="training-exists")
     # What a training that was stopped before its first save may have left is no matter, nor are hidden files.
     names = sorted(path.name for path in out.iterdir()) if out.is_dir() else []
-    others = [name for name in names if not name.startswith(".") and name not in DESCRIPTION]
+    others = [name for name in names if not name.startswith(".") and name not in DESCRIPTION_FILES]
     if others and not held:
         shown = ", ".join(others[:4]) + (", …" if len(others) > 4 else "")
         raise UserError(f"{out}: holds other files ({shown}). Choose an empty or a new folder with --out",
@@ -104,7 +104,7 @@ def _check_same(chosen: ModelSpec, corpus: Corpus, recipe: Recipe, seed: int, pr
         checkpoint.check_identity(state["identity"], wanted, out)
 
 
-def _introduce(console: Console, identity: str, corpus: Corpus, recipe: Recipe, out: Path) -> None:
+def _print_header(console: Console, identity: str, corpus: Corpus, recipe: Recipe, out: Path) -> None:
     kind = " (synthetic: its scores compare architectures, nothing else)" if corpus.is_synthetic else ""
     unit = "pairs" if corpus.train.window_overlap is None else "windows"
     print_text(f"architecture {identity} · {corpus.name}{kind}: {len(corpus.train):,} {unit}, "

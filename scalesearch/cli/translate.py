@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli.options import Output
+from scalesearch.cli.options import OutputPath
 from scalesearch.errors import UserError
 from scalesearch.files import write_atomic
 from scalesearch.terminal import open_console, print_text
@@ -39,7 +39,7 @@ def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @search_options
 @click.option("--nbest", default=1, show_default=True, type=click.IntRange(1),
               help="So many translations a line, at most --beam: NUMBER, SCORE and TRANSLATION with tabs between.")
-@click.option("--output", type=Output(), help="File to write, whole or not at all.")
+@click.option("--output", type=OutputPath(), help="File to write, whole or not at all.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line instead.")
 def command(models: tuple[str, ...], beam: int | None, length_penalty: float | None, batch: int, nbest: int,
             output: Path | None, as_json: bool) -> None:
@@ -56,7 +56,7 @@ def command(models: tuple[str, ...], beam: int | None, length_penalty: float | N
         print_text(f"note: {translator.accuracy_note}", open_console(stderr=True), style="dim")
 
     def texts() -> Iterator[str]:
-        for number, (source, found) in enumerate(counted(translator, _lines()), 1):
+        for number, (source, found) in enumerate(translate_with_progress(translator, _lines()), 1):
             yield _object(source, found, nbest) if as_json else _plain(number, found, nbest)
 
     if output is not None:
@@ -66,7 +66,7 @@ def command(models: tuple[str, ...], beam: int | None, length_penalty: float | N
         click.echo(text)
 
 
-def counted(translator: Translator, lines: Iterable[str], total: int | None = None
+def translate_with_progress(translator: Translator, lines: Iterable[str], total: int | None = None
             ) -> Iterator[tuple[str, Translations]]:
     """Lines with their translations; a bar counts them on standard error.
 

@@ -13,34 +13,34 @@ import pandas as pd
 
 from scalesearch.errors import UserError
 from scalesearch.pareto.noise import CONFIDENCE, Noise, format_percent, pool_noise, sample_std
-from scalesearch.report.records import Record, cost_of, named, scores_of, trained_by
+from scalesearch.report.records import Record, get_cost, labeled_records, scores_over_seeds, training_trial
 from scalesearch.report.text_tables import one_line, to_latex, to_markdown
 
-UNKNOWN = "–"
+MISSING_CELL = "–"
 
 
 @dataclass(frozen=True)
-class Row:
+class AblationRow:
     """One architecture.
 
     Attributes:
         name: as the study file has it.
         params, macs: exact, by the study's protocol.
-        seeds: trainings that the score is the mean of.
+        n_seeds: trainings that the score is the mean of.
         score: the mean.
         sd: the sample standard deviation between seeds; None of one seed.
         difference: of the means, to the base.
-        half: half the interval of the difference; 0 of the base, None where the noise is unknown.
+        half_width: half the interval of the difference; 0 of the base, None where the noise is unknown.
     """
 
     name: str
     params: int
     macs: int
-    seeds: int
+    n_seeds: int
     score: float
     sd: float | None
     difference: float
-    half: float | None
+    half_width: float | None
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,13 @@ class Ablation:
     """
 
     metric: str
-    rows: tuple[Row, ...]
+    rows: tuple[AblationRow, ...]
     confidence: float
     noise: Noise
     unfinished: tuple[str, ...] = ()
 
     def frame(self) -> pd.DataFrame:
-        """One row an architecture, with the fields of :class:`Row`."""
+        """One row an architecture, with the fields of :class:`AblationRow`."""
         return pd.DataFrame([asdict(row) for row in self.rows])
 
     def to_json(self) -> dict[str, Any]:
@@ -70,16 +70,16 @@ class Ablation:
                 "noise": {"sd": self.noise.sd, "df": self.noise.df} if self.noise.is_known else None,
                 "rows": [asdict(row) for row in self.rows], "unfinished": list(self.unfinished)}
 
-    def texts(self) -> pd.DataFrame:
+    def format_cells(self) -> pd.DataFrame:
         """The table as text."""
         return pd.DataFrame([self._texts(row) for row in self.rows])
 
-    def _texts(self, row: Row) -> dict[str, str]:
-        half = UNKNOWN if row.half is None else f"{row.half:.2f}"
+    def _texts(self, row: AblationRow) -> dict[str, str]:
+        half = MISSING_CELL if row.half_width is None else f"{row.half_width:.2f}"
         return {"name": row.name, "params": f"{row.params:,}", "MACs": f"{row.macs:,}",
                 self.metric: f"{row.score:.2f}" + (f" ± {row.sd:.2f}" if row.sd is not None else ""),
-                "seeds": str(row.seeds),
-                f"difference to {self.rows[0].name}": UNKNOWN if row is self.rows[0] else
+                "seeds": str(row.n_seeds),
+                f"difference to {self.rows[0].name}": MISSING_CELL if row is self.rows[0] else
                 f"{row.difference:+.2f} ± {half}"}
 
     def notes(self) -> list[str]:
@@ -93,14 +93,14 @@ class Ablation:
 
     def to_markdown(self) -> str:
         """Markdown table, then the notes."""
-        return "\n".join([to_markdown(self.texts()), "", *self.notes()]) + "\n"
+        return "\n".join([to_markdown(self.format_cells()), "", *self.notes()]) + "\n"
 
     def to_latex(self) -> str:
         """LaTeX table, then the notes as comments."""
-        return to_latex(self.texts()) + "".join(f"% {one_line(note)}\n" for note in self.notes())
+        return to_latex(self.format_cells()) + "".join(f"% {one_line(note)}\n" for note in self.notes())
 
 
-def ablation(records: Iterable[Record], metric: str, base: str | None = None,
+def build_ablation(records: Iterable[Record], metric: str, base: str | None = None,
              confidence: float = CONFIDENCE) -> Ablation:
     """Table of all labelled records of a study, replicates among them; ``base``: a label, the first by default.
 
@@ -108,7 +108,7 @@ def ablation(records: Iterable[Record], metric: str, base: str | None = None,
         UserError: nothing is labelled, there is no such base, or it has no finished training.
     """
     every = list(records)
-    rows = named(every)
+    rows = labeled_records(every)
     first = base or next(iter(rows), None)
     if first is None:
         raise UserError("the study has no named architecture to compare: name some under `reference`. `scalesearch "
@@ -116,18 +116,18 @@ def ablation(records: Iterable[Record], metric: str, base: str | None = None,
     if first not in rows:
         raise UserError(f"--base {first}: the study has no architecture of that name; it has {', '.join(rows)}",
                         code="unknown-architecture")
-    samples = {name: scores_of(record, every, metric) for name, record in rows.items()}
+    samples = {name: scores_over_seeds(record, every, metric) for name, record in rows.items()}
     if not samples[first]:
         raise UserError(f"{first}: the base has no finished training with a {metric} yet", code="base-unfinished")
-    noise = pool_noise({trained_by(rows[name]): sample for name, sample in samples.items()}.values())  # duplicates once
+    noise = pool_noise({training_trial(rows[name]): sample for name, sample in samples.items()}.values())  # duplicates once
     order = [first, *(name for name in rows if name != first)]
 
-    def row(name: str) -> Row:
+    def row(name: str) -> AblationRow:
         record, sample, own = rows[name], samples[name], samples[first]
-        same = trained_by(record) == trained_by(rows[first])
+        same = training_trial(record) == training_trial(rows[first])
         half = 0.0 if same else noise.interval_half_width(confidence, len(sample), len(own)) if noise.is_known else None
         mean = float(np.mean(sample))
-        return Row(name, int(cost_of(record, "params.total")), int(cost_of(record, "macs.total")), len(sample), mean,
+        return AblationRow(name, int(get_cost(record, "params.total")), int(get_cost(record, "macs.total")), len(sample), mean,
                    sample_std(sample), 0.0 if same else mean - float(np.mean(own)), half)
 
     return Ablation(metric, tuple(row(name) for name in order if samples[name]), confidence, noise,

@@ -14,77 +14,83 @@ import numpy as np
 
 from scalesearch.files import replace_non_finite
 from scalesearch.pareto.noise import CONFIDENCE, format_percent
-from scalesearch.report.intervals import Interval, difference, kendall, mean, tau
+from scalesearch.report.intervals import (
+    ConfidenceInterval,
+    kendall_tau,
+    kendall_tau_interval,
+    mean_interval,
+    welch_interval,
+)
 
-Option = tuple[str, float]  # a rule of rates, and the rate as a multiple of the study's
+RecipeOption = tuple[str, float]  # a rule of rates, and the rate as a multiple of the study's
 
 
 @dataclass(frozen=True)
-class Training:
+class AuditRun:
     """One architecture trained by one recipe.
 
     Attributes:
-        kinds: what it is, such as ``norm post``.
-        rule, factor: how rates follow sizes, and the rate as a multiple of the study's.
+        groups: what it is, such as ``norm post``.
+        rule, rate_factor: how rates follow sizes, and the rate as a multiple of the study's.
         loss: validation loss at the end in nats a character, infinite where training failed; None where it was stopped,
             or is not done.
         score: the study's metric; None without one.
-        rung: validation loss where the worse rates were stopped; None where it has not come there.
+        rung_loss: validation loss where the worse rates were stopped; None where it has not come there.
     """
 
     architecture: str
-    kinds: tuple[str, ...]
+    groups: tuple[str, ...]
     rule: str
-    factor: float
+    rate_factor: float
     loss: float | None = None
     score: float | None = None
-    rung: float | None = None
+    rung_loss: float | None = None
 
     @property
-    def option(self) -> Option:
+    def option(self) -> RecipeOption:
         """Rule and rate."""
-        return self.rule, self.factor
+        return self.rule, self.rate_factor
 
 
 @dataclass(frozen=True)
 class Regret:
     """What an architecture loses by the study's recipe: in the metric and in validation loss, 0 where it is its best.
 
-    ``best`` is the option of least loss; ``at_the_edge``: it is the lowest or highest rate, so more may be lost.
-    ``by_option``: the same of every option, for losses; of one that was stopped as far as can be told.
+    ``best_option`` is the option of least loss; ``is_best_at_edge``: it is the lowest or highest rate, so more may be lost.
+    ``loss_regret_by_option``: the same of every option, for losses; of one that was stopped as far as can be told.
     """
 
     architecture: str
-    kinds: tuple[str, ...]
-    loss: float
-    score: float | None
-    best: Option
-    at_the_edge: bool
-    by_option: tuple[tuple[Option, float], ...] = ()
+    groups: tuple[str, ...]
+    loss_regret: float
+    score_regret: float | None
+    best_option: RecipeOption
+    is_best_at_edge: bool
+    loss_regret_by_option: tuple[tuple[RecipeOption, float], ...] = ()
 
 
 @dataclass(frozen=True)
-class Kind:
-    """Mean regret (loss) of a kind, and its difference to that of all others; ``unfair``: that is above 0 for sure."""
+class GroupRegret:
+    """Mean regret (loss) of a kind, and its difference to that of all others; ``is_disadvantaged``: that is above 0 for sure."""
 
     name: str
-    architectures: int
-    regret: Interval
-    difference: Interval | None
+    n_architectures: int
+    mean_regret: ConfidenceInterval
+    difference_to_others: ConfidenceInterval | None
 
     @property
-    def unfair(self) -> bool:
+    def is_disadvantaged(self) -> bool:
         """Whether the recipe puts it at a disadvantage, beyond chance."""
-        return self.difference is not None and self.difference.low is not None and self.difference.low > 0
+        return self.difference_to_others is not None and self.difference_to_others.low is not None and self.difference_to_others.low > 0
 
 
 @dataclass(frozen=True)
 class Alternative:
     """One recipe for all: its mean regret (loss), and Kendall's tau of its order with that of the best recipes."""
 
-    option: Option
-    regret: Interval
-    tau: float | None
+    option: RecipeOption
+    mean_regret: ConfidenceInterval
+    kendall_tau: float | None
 
 
 @dataclass(frozen=True)
@@ -93,38 +99,38 @@ class Fairness:
 
     Attributes:
         metric: of the scores.
-        own: the study's recipe.
+        study_option: the study's recipe.
         regrets: of each architecture, the largest first.
-        tau: Kendall's, between the order by the study's recipe and the order by the best, in the metric.
-        kinds: the most disadvantaged first.
+        kendall_tau: Kendall's, between the order by the study's recipe and the order by the best, in the metric.
+        groups: the most disadvantaged first.
         alternatives: the fairest first.
         confidence: of all intervals; those of differences between kinds are Bonferroni's.
     """
 
     metric: str
-    own: Option
+    study_option: RecipeOption
     regrets: tuple[Regret, ...]
-    tau: Interval | None
-    kinds: tuple[Kind, ...]
+    kendall_tau: ConfidenceInterval | None
+    groups: tuple[GroupRegret, ...]
     alternatives: tuple[Alternative, ...]
     confidence: float = CONFIDENCE
 
     def to_json(self) -> dict[str, Any]:
         """JSON of all fields; what is infinite is None."""
-        made: dict[str, Any] = replace_non_finite({**asdict(self), "unfair": [kind.name for kind in self.kinds if kind.unfair]})
+        made: dict[str, Any] = replace_non_finite({**asdict(self), "unfair": [kind.name for kind in self.groups if kind.is_disadvantaged]})
         return made
 
     def lines(self) -> list[str]:
         """The findings in sentences."""
         if not self.regrets:
             return ["No architecture has been trained by the study's recipe and another one yet."]
-        losses = [regret.loss for regret in self.regrets]
-        scores = [regret.score for regret in self.regrets if regret.score is not None]
+        losses = [regret.loss_regret for regret in self.regrets]
+        scores = [regret.score_regret for regret in self.regrets if regret.score_regret is not None]
         in_score = f", {np.mean(scores):.3g} in {self.metric}" if scores else ""
-        edge = sum(regret.at_the_edge for regret in self.regrets)
-        unfair = [f"{kind.name} ({kind.difference} more than others)" for kind in self.kinds if kind.unfair]
-        known = f"Kendall's tau between its order and that of the best recipes: {self.tau}, " \
-                f"{format_percent(self.confidence)} interval." if self.tau else "Too few architectures for an order."
+        edge = sum(regret.is_best_at_edge for regret in self.regrets)
+        unfair = [f"{kind.name} ({kind.difference_to_others} more than others)" for kind in self.groups if kind.is_disadvantaged]
+        known = f"Kendall's tau between its order and that of the best recipes: {self.kendall_tau}, " \
+                f"{format_percent(self.confidence)} interval." if self.kendall_tau else "Too few architectures for an order."
         return [f"The study's recipe costs its {len(losses)} architectures {np.mean(losses):.3g} of validation loss "
                 f"(nats a character) on average{in_score}; at most {losses[0]:.3g} ({self.regrets[0].architecture}).",
                 known,
@@ -135,75 +141,75 @@ class Fairness:
     def _fairest(self) -> list[str]:
         if not self.alternatives:
             return []
-        best, own = self.alternatives[0], next((one for one in self.alternatives if one.option == self.own), None)
-        beside = "" if own is None or own is best else f"; the study's has {own.regret}"
-        return [f"The fairest single recipe: {words(best.option)}, mean regret {best.regret}{beside}."]
+        best, own = self.alternatives[0], next((one for one in self.alternatives if one.option == self.study_option), None)
+        beside = "" if own is None or own is best else f"; the study's has {own.mean_regret}"
+        return [f"The fairest single recipe: {describe_option(best.option)}, mean regret {best.mean_regret}{beside}."]
 
 
-def words(option: Option) -> str:
+def describe_option(option: RecipeOption) -> str:
     """An option in words."""
     return f"{option[1]:g} times the study's rate, rule {option[0]}"
 
 
-def fairness(trainings: Iterable[Training], own: Option, metric: str, direction: str,
+def assess_fairness(runs: Iterable[AuditRun], study_option: RecipeOption, metric: str, direction: str,
              confidence: float = CONFIDENCE) -> Fairness:
-    """What ``trainings`` say of the recipe ``own``; architectures without a finished training by it are left out.
+    """What ``runs`` say of the recipe ``study_option``; architectures without a finished training by it are left out.
 
     Args:
         direction: ``min`` or ``max`` of the metric.
     """
-    by_name: dict[str, list[Training]] = {}
-    for one in trainings:
+    by_name: dict[str, list[AuditRun]] = {}
+    for one in runs:
         by_name.setdefault(one.architecture, []).append(one)
-    every = [each for each in by_name.values() if _of(each, own) is not None and len(each) > 1]
+    every = [each for each in by_name.values() if _of(each, study_option) is not None and len(each) > 1]
     sign = 1.0 if direction == "min" else -1.0
-    regrets = sorted((_regret(each, own, sign) for each in every), key=lambda one: -one.loss)
-    return Fairness(metric, own, tuple(regrets), _tau(every, own, sign, confidence),
+    regrets = sorted((_regret(each, study_option, sign) for each in every), key=lambda one: -one.loss_regret)
+    return Fairness(metric, study_option, tuple(regrets), _tau(every, study_option, sign, confidence),
                     tuple(_kinds(regrets, confidence)), tuple(_alternatives(every, confidence)), confidence)
 
 
-def _of(each: Iterable[Training], option: Option) -> Training | None:
+def _of(each: Iterable[AuditRun], option: RecipeOption) -> AuditRun | None:
     return next((one for one in each if one.option == option and one.loss is not None), None)
 
 
-def _regret(each: Sequence[Training], own: Option, sign: float) -> Regret:
+def _regret(each: Sequence[AuditRun], own: RecipeOption, sign: float) -> Regret:
     mine, done = _of(each, own), [one for one in each if one.loss is not None]
     assert mine is not None and mine.loss is not None, "others are left out"
     best = min(done, key=lambda one: (one.loss, one.option != own))
     scores = [one.score * sign for one in done if one.score is not None]
-    factors = [one.factor for one in each if one.rule == best.rule]
+    factors = [one.rate_factor for one in each if one.rule == best.rule]
     lost = mine.loss - best.loss if best.loss is not None and np.isfinite(best.loss) else 0.0
-    return Regret(mine.architecture, mine.kinds, lost, None if mine.score is None else mine.score * sign - min(scores),
-                  best.option, len(factors) > 1 and best.factor in (min(factors), max(factors)),
+    return Regret(mine.architecture, mine.groups, lost, None if mine.score is None else mine.score * sign - min(scores),
+                  best.option, len(factors) > 1 and best.rate_factor in (min(factors), max(factors)),
                   tuple((option, loss - best.loss) for option, loss in final_losses(each).items()
                         if best.loss is not None and np.isfinite(best.loss)))
 
 
-def _tau(rows: Sequence[Sequence[Training]], own: Option, sign: float, confidence: float) -> Interval | None:
+def _tau(rows: Sequence[Sequence[AuditRun]], own: RecipeOption, sign: float, confidence: float) -> ConfidenceInterval | None:
     """Kendall's tau with a percentile bootstrap over architectures; what failed by the study's recipe is last."""
     pairs = []
     for each in rows:
         mine, scores = _of(each, own), [one.score * sign for one in each if one.score is not None]
         if mine is not None and scores:
             pairs.append((np.inf if mine.score is None else mine.score * sign, min(scores)))
-    return tau(np.array(pairs, float).reshape(-1, 2), confidence)
+    return kendall_tau_interval(np.array(pairs, float).reshape(-1, 2), confidence)
 
 
-def _kinds(regrets: Sequence[Regret], confidence: float) -> list[Kind]:
-    finite = [regret for regret in regrets if np.isfinite(regret.loss)]
+def _kinds(regrets: Sequence[Regret], confidence: float) -> list[GroupRegret]:
+    finite = [regret for regret in regrets if np.isfinite(regret.loss_regret)]
     groups: dict[tuple[bool, ...], list[str]] = {}  # kinds of the same architectures are one question, not several
-    for name in dict.fromkeys(kind for regret in finite for kind in regret.kinds):
-        groups.setdefault(tuple(name in one.kinds for one in finite), []).append(name)
-    split = {", ".join(names): ([one.loss for one, there in zip(finite, inside) if there],
-                                [one.loss for one, there in zip(finite, inside) if not there])
+    for name in dict.fromkeys(kind for regret in finite for kind in regret.groups):
+        groups.setdefault(tuple(name in one.groups for one in finite), []).append(name)
+    split = {", ".join(names): ([one.loss_regret for one, there in zip(finite, inside) if there],
+                                [one.loss_regret for one, there in zip(finite, inside) if not there])
              for inside, names in groups.items()}
     level = 1 - (1 - confidence) / max(1, len(split))
-    found = [Kind(name, len(inside), mean(inside, confidence), difference(inside, outside, level))
+    found = [GroupRegret(name, len(inside), mean_interval(inside, confidence), welch_interval(inside, outside, level))
              for name, (inside, outside) in split.items()]
-    return sorted(found, key=lambda kind: (not kind.unfair, -kind.regret.value))
+    return sorted(found, key=lambda kind: (not kind.is_disadvantaged, -kind.mean_regret.value))
 
 
-def _alternatives(rows: Sequence[Sequence[Training]], confidence: float) -> list[Alternative]:
+def _alternatives(rows: Sequence[Sequence[AuditRun]], confidence: float) -> list[Alternative]:
     """Every option that all architectures were trained by, at least as far as the rung."""
     losses = [final_losses(each) for each in rows]
     options = [option for option in (losses[0] if losses else ()) if all(option in one for one in losses)]
@@ -212,18 +218,18 @@ def _alternatives(rows: Sequence[Sequence[Training]], confidence: float) -> list
     for option in options:
         mine = [one[option] for one in losses]
         table = np.column_stack([mine, best])
-        found.append(Alternative(option, mean([a - b if np.isfinite(b) else 0.0 for a, b in zip(mine, best)],
-                                              confidence), kendall(table)))
-    return sorted(found, key=lambda one: one.regret.value)
+        found.append(Alternative(option, mean_interval([a - b if np.isfinite(b) else 0.0 for a, b in zip(mine, best)],
+                                              confidence), kendall_tau(table)))
+    return sorted(found, key=lambda one: one.mean_regret.value)
 
 
-def final_losses(each: Sequence[Training]) -> Mapping[Option, float]:
+def final_losses(runs: Sequence[AuditRun]) -> Mapping[RecipeOption, float]:
     """Loss of an architecture by option; one that was stopped is as far behind at the end as it was at the rung."""
-    found = {one.option: one.loss for one in each if one.loss is not None}
-    for one in each:
-        done = [(other.rung, other.loss) for other in each
-                if other.rule == one.rule and other.loss is not None and other.rung is not None]
-        if one.loss is None and one.rung is not None and done:
+    found = {one.option: one.loss for one in runs if one.loss is not None}
+    for one in runs:
+        done = [(other.rung_loss, other.loss) for other in runs
+                if other.rule == one.rule and other.loss is not None and other.rung_loss is not None]
+        if one.loss is None and one.rung_loss is not None and done:
             rung, loss = min(done)
-            found[one.option] = loss + max(0.0, one.rung - rung)
+            found[one.option] = loss + max(0.0, one.rung_loss - rung)
     return found

@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 
 from scalesearch.pareto.noise import pool_noise
 
-DRAWS = 2000  # of the bootstrap
-FEWEST = 3  # rows that have an order worth a correlation
+N_RESAMPLES = 2000  # of the bootstrap
+MIN_ROWS_FOR_TAU = 3  # rows that have an order worth a correlation
 
 
 @dataclass(frozen=True)
-class Interval:
+class ConfidenceInterval:
     """A mean or a correlation with its interval, which is None where too few are known."""
 
     value: float
@@ -24,39 +24,39 @@ class Interval:
         return f"{self.value:.3g}" + ("" if self.low is None else f" ({self.low:.3g} to {self.high:.3g})")
 
 
-def mean(values: Sequence[float], confidence: float) -> Interval:
+def mean_interval(values: Sequence[float], confidence: float) -> ConfidenceInterval:
     """Mean with Student's interval."""
     value = float(np.mean(values))
     if len(values) < 2 or not np.isfinite(value):
-        return Interval(value)
+        return ConfidenceInterval(value)
     half = pool_noise([values]).interval_half_width(confidence, len(values))
-    return Interval(value, value - half, value + half)
+    return ConfidenceInterval(value, value - half, value + half)
 
 
-def difference(one: Sequence[float], other: Sequence[float], confidence: float) -> Interval | None:
+def welch_interval(first: Sequence[float], second: Sequence[float], confidence: float) -> ConfidenceInterval | None:
     """Difference of the means, with Welch's interval; None where either has no value."""
-    if not one or not other:
+    if not first or not second:
         return None
-    value = float(np.mean(one) - np.mean(other))
-    if len(one) < 2 or len(other) < 2 or np.std(one) + np.std(other) < 1e-12:
-        return Interval(value)
+    value = float(np.mean(first) - np.mean(second))
+    if len(first) < 2 or len(second) < 2 or np.std(first) + np.std(second) < 1e-12:
+        return ConfidenceInterval(value)
     from scipy import stats
 
-    between = stats.ttest_ind(one, other, equal_var=False).confidence_interval(confidence)
-    return Interval(value, float(between.low), float(between.high))
+    between = stats.ttest_ind(first, second, equal_var=False).confidence_interval(confidence)
+    return ConfidenceInterval(value, float(between.low), float(between.high))
 
 
-def tau(table: NDArray[np.float64], confidence: float, seed: int = 0) -> Interval | None:
-    """:func:`kendall` with a percentile bootstrap over the rows, from ``seed``."""
-    if (value := kendall(table)) is None:
+def kendall_tau_interval(table: NDArray[np.float64], confidence: float, seed: int = 0) -> ConfidenceInterval | None:
+    """:func:`kendall_tau` with a percentile bootstrap over the rows, from ``seed``."""
+    if (value := kendall_tau(table)) is None:
         return None
-    low, high = np.quantile(bootstrapped(table, seed), [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Interval(value, float(low), float(high))
+    low, high = np.quantile(bootstrap_kendall_taus(table, seed), [(1 - confidence) / 2, (1 + confidence) / 2])
+    return ConfidenceInterval(value, float(low), float(high))
 
 
-def kendall(table: NDArray[np.float64]) -> float | None:
+def kendall_tau(table: NDArray[np.float64]) -> float | None:
     """Kendall's tau-b of the two columns; None of fewer than three rows, or where a column is constant."""
-    if len(table) < FEWEST:
+    if len(table) < MIN_ROWS_FOR_TAU:
         return None
     from scipy import stats  # half a second, for which only audits have to wait
 
@@ -64,10 +64,10 @@ def kendall(table: NDArray[np.float64]) -> float | None:
     return None if np.isnan(value) else value
 
 
-def bootstrapped(table: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
+def bootstrap_kendall_taus(table: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
     """Kendall's tau-b of tables of rows drawn with replacement, from the signs of all pairs; constant ones left out."""
     one, other = (np.sign(column[:, None] - column[None]) for column in np.where(np.isinf(table), 1e300, table).T)
-    counts = np.random.default_rng(seed).multinomial(len(table), np.full(len(table), 1 / len(table)), DRAWS)
+    counts = np.random.default_rng(seed).multinomial(len(table), np.full(len(table), 1 / len(table)), N_RESAMPLES)
     pairs = [np.einsum("di,ij,dj->d", counts, signs, counts, optimize=True)
              for signs in (one * other, one * one, other * other)]
     there = (pairs[1] > 0) & (pairs[2] > 0)

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 Record = Mapping[str, Any]
-TEST = "test."  # before the name of a metric: its score on the test split
+TEST_PREFIX = "test."  # before the name of a metric: its score on the test split
 
 
-def loss_name(answers: Mapping[str, Any] | None) -> str:
+def validation_loss_name(config: Mapping[str, Any] | None) -> str:
     """Name of the validation loss by which a study's candidates compare: per character where vocabularies differ."""
-    return "valid_loss_per_char" if "vocab" in (answers or {}) else "valid_loss"
+    return "valid_loss_per_char" if "vocab" in (config or {}) else "valid_loss"
 
 
 def is_replicate(record: Record) -> bool:
@@ -21,51 +21,51 @@ def is_replicate(record: Record) -> bool:
     return record.get("origin") == "replicate"
 
 
-def named(records: Iterable[Record]) -> dict[str, Record]:
+def labeled_records(records: Iterable[Record]) -> dict[str, Record]:
     """Label to record of each named architecture, in their order; no replicates."""
     return {str(one["label"]): one for one in records if one.get("label") and not is_replicate(one)}
 
 
-def trained_by(record: Record) -> int:
+def training_trial(record: Record) -> int:
     """The trial that trained its architecture: another one for a duplicate."""
     return int(record["of"] if record["state"] == "duplicate" else record["trial"])
 
 
-def replicates_of(trial: int, records: Iterable[Record]) -> list[Record]:
+def find_replicates(trial: int, records: Iterable[Record]) -> list[Record]:
     """The records of the replicates of ``trial``."""
     return [one for one in records if is_replicate(one) and one.get("of") == trial]
 
 
-def cost_of(record: Record, name: str) -> Any:
+def get_cost(record: Record, name: str) -> Any:
     """A cost such as ``params.total``; None if the record has none of that name."""
     return (record.get("costs") or {}).get(name)
 
 
-def score_of(record: Record, metric: str) -> Any:
+def get_score(record: Record, metric: str) -> Any:
     """A score such as ``bleu``, or ``test.bleu`` on the test split; None if the record has none of that name."""
     metrics = record.get("metrics") or {}
-    if metric.startswith(TEST):
-        return (metrics.get("test") or {}).get(metric.removeprefix(TEST))
+    if metric.startswith(TEST_PREFIX):
+        return (metrics.get("test") or {}).get(metric.removeprefix(TEST_PREFIX))
     score = metrics.get(metric)
     return (record.get("values") or {}).get(metric) if score is None else score
 
 
-def scores_there(record: Record) -> list[str]:
+def score_names(record: Record) -> list[str]:
     """The names of all scores of a record."""
     metrics = record.get("metrics") or {}
-    pairs = [*metrics.items(), *((TEST + name, value) for name, value in (metrics.get("test") or {}).items())]
+    pairs = [*metrics.items(), *((TEST_PREFIX + name, value) for name, value in (metrics.get("test") or {}).items())]
     return [name for name, value in pairs if isinstance(value, int | float)]
 
 
-def scores_of(record: Record, records: Sequence[Record], metric: str) -> list[float]:
+def scores_over_seeds(record: Record, records: Sequence[Record], metric: str) -> list[float]:
     """The scores of all finished trainings of a record's architecture."""
-    trial = trained_by(record)
-    trainings = [*(one for one in records if one["trial"] == trial), *replicates_of(trial, records)]
-    found = [score_of(one, metric) for one in trainings if one["state"] == "complete"]
+    trial = training_trial(record)
+    trainings = [*(one for one in records if one["trial"] == trial), *find_replicates(trial, records)]
+    found = [get_score(one, metric) for one in trainings if one["state"] == "complete"]
     return [float(score) for score in found if score is not None]
 
 
-def proxies_of(record: Record) -> dict[str, float | None]:
+def early_measurements(record: Record) -> dict[str, float | None]:
     """Early measurements by column: the first loss, and zero-cost proxies (see train/proxies.py)."""
     zero_cost = (record.get("metrics") or {}).get("proxies") or {}
     return {"proxy.first_loss": _first_loss(record), **{f"proxy.{name}": value for name, value in zero_cost.items()}}
@@ -77,4 +77,4 @@ def _first_loss(record: Record) -> float | None:
         return float(record["rungs"][0]["loss"]) if record["rungs"] else None  # a reference passes none
     curve = record.get("curve") or []
     first = curve[0] if len(curve) > 1 else None
-    return first.get(loss_name(record.get("answers"))) if isinstance(first, Mapping) else None
+    return first.get(validation_loss_name(record.get("answers"))) if isinstance(first, Mapping) else None

@@ -4,12 +4,12 @@ import pandas as pd
 
 from scalesearch.terminal import escape_control_characters
 
-FORMULA = ("=", "+", "-", "@", "\t")  # what spreadsheets run begins with one of these
+FORMULA_PREFIXES = ("=", "+", "-", "@", "\t")  # what spreadsheets run begins with one of these
 
 
-def to_markdown(texts: pd.DataFrame, left: int = 1) -> str:
-    """Markdown table of cells that are text; the first ``left`` columns are set to the left."""
-    align = ["left" if at < left else "right" for at in range(texts.shape[1])]
+def to_markdown(texts: pd.DataFrame, n_left_aligned: int = 1) -> str:
+    """Markdown table of cells that are text; the first ``n_left_aligned`` columns are set to the left."""
+    align = ["left" if at < n_left_aligned else "right" for at in range(texts.shape[1])]
     cells = texts.map(_in_markdown).rename(columns=_in_markdown)
     return str(cells.to_markdown(index=False, colalign=align, disable_numparse=True))
 
@@ -41,7 +41,7 @@ def _in_csv(value: object) -> object:
     if not isinstance(value, str):
         return value
     text = escape_control_characters(value)
-    return f"'{text}" if text.startswith(FORMULA) and not _is_number(text) else text
+    return f"'{text}" if text.startswith(FORMULA_PREFIXES) and not _is_number(text) else text
 
 
 def _is_number(text: str) -> bool:

@@ -29,7 +29,7 @@ def suggest_params(space: Any, trial: Any) -> Any:
         name, distribution = encode_parameter(space, path, parameter)
         return from_param(parameter, candidate.suggest_value(trial, name, distribution))
 
-    return space.answer(ask)
+    return space.solution(ask)
 
 
 def encode_params(space: Any, param_values: Any) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
@@ -47,7 +47,7 @@ def encode_params(space: Any, param_values: Any) -> tuple[dict[str, Any], dict[s
         params[name], distributions[name] = to_param(parameter, given[path]), its
         return given[path]
 
-    space.answer(replay)
+    space.solution(replay)
     return params, distributions
 
 
@@ -57,7 +57,7 @@ def decode_params(space: Any, params: Mapping[str, Any]) -> Any:
     Raises:
         KeyError: a parameter that the space asks for is missing.
     """
-    return space.answer(
+    return space.solution(
         lambda path, parameter: from_param(parameter, params[encode_parameter(space, path, parameter)[0]]))
 
 

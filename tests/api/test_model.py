@@ -28,7 +28,7 @@ def model(place: Path) -> Model:
 
 
 def test_a_training_is_there_with_its_scores(model, place):
-    assert model.metrics["bleu"] >= 0 and model.result.steps == 12 and model.artefact is None
+    assert model.metrics["bleu"] >= 0 and model.result.steps == 12 and model.artifact is None
     assert model.architecture.id == ss.space(SMALL).sample(1).id and model.architecture.id in repr(model)
     assert "BLEU" in model._repr_html_()
     assert sum(weight.numel() for weight in model.module().parameters()) == model.result.params
@@ -65,7 +65,7 @@ def test_scores_are_those_of_files_or_of_lines(model, place):
 
 def test_an_artefact_is_a_model_again(model, place):
     made = model.export("torch", place / "artefact", data=place / "data.yaml")
-    assert made.artefact.format == "torch" and ss.load(place / "artefact").translate("two cats") == \
+    assert made.artifact.format == "torch" and ss.load(place / "artefact").translate("two cats") == \
         model.translate("two cats")
     assert made.metrics
     with refuses("already-exists", "artefact", "out="):

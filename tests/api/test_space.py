@@ -35,8 +35,8 @@ def test_a_file_a_text_a_name_and_python_forms_are_one_space(small):
              "decoder": {"depth": 1, "heads": 2, "ffn": ffn},
              "cost": {"protocol": {"source": 8, "target": 8, "vocab": 60}, "budgets": {"tiny": "params.total <= 12k"}}}
     spaces = [ss.space(one) for one in (small, str(small), SMALL)]
-    spaces += [ss.space(spaces[0]), ss.space(spaces[0].form)]
-    assert {one.form.hash for one in spaces} == {spaces[0].form.hash}
+    spaces += [ss.space(spaces[0]), ss.space(spaces[0].definition)]
+    assert {one.definition.hash for one in spaces} == {spaces[0].definition.hash}
     assert ss.space(forms).size == spaces[0].size == 6 and ss.space(forms).budgets == spaces[0].budgets
     assert ss.space("slim").name == "slim" and ss.space("slim").size is None
     assert spaces[0].parameters == {"width": "16 | 24 | 32", "encoder.depth": "1 | 2"}
@@ -46,7 +46,7 @@ def test_keys_are_given_by_name_with_dots_and_nested(small):
     space = ss.space(small)
     ways = [space.architecture({"encoder.depth": 2}, width=24), space.architecture(width=24, encoder={"depth": 2}),
             space.set(width=24).architecture({"encoder.depth": "2"})]
-    assert len({one.id for one in ways}) == 1 and space.set().form is space.form
+    assert len({one.id for one in ways}) == 1 and space.set().definition is space.definition
     assert ss.space(ways[0].to_yaml()).architecture().id == ways[0].id
 
 
@@ -80,7 +80,7 @@ def test_what_fits_is_that_of_the_command_line(small):
     assert json.loads(json.dumps(mine.to_dict())).items() <= {**theirs, "near": []}.items()
     assert mine.count == theirs["distinct_fitting"] and mine.share == theirs["share"] and 0 < mine.share < 1
     assert mine.front()["params.non_embedding"].tolist() == [one["params.non_embedding"] for one in theirs["front"]]
-    assert {"parameter", "answer", "share"} <= set(mine.values) and "broken" in mine.reasons and len(mine.sample)
+    assert {"parameter", "answer", "share"} <= set(mine.value_shares) and "broken" in mine.violations and len(mine.sampled_candidates)
     assert ss.space(small).feasible(["params.total <= 12k"], vocab=61).count is not None
 
 
@@ -121,7 +121,7 @@ def test_what_is_wrong_is_said_at_its_place(small):
 def test_numbers_that_cannot_be_are_refused(small):
     space = ss.space(small)
     with refuses("below-one", "draws"):
-        space.feasible("params.total <= 1M", draws=-5)
+        space.feasible("params.total <= 1M", samples=-5)
     with refuses("bad-value", "vocab", "-3"):
         space.smallest().module(vocab=-3)
     for device in ("cuda:99", "nowhere"):
@@ -134,7 +134,7 @@ def test_numbers_that_cannot_be_are_refused(small):
 
 def test_keys_alone_have_the_sizes_of_the_space():
     space = ss.space({"width": "8 | 16", "encoder": {"heads": 1}, "decoder": {"heads": 1}})
-    rows = [list(space.solve("max encoder.depth", "params.total <= 1M", each=each).frame()["width"])
+    rows = [list(space.solve("max encoder.depth", "params.total <= 1M", for_each=each).frame()["width"])
             for each in ("width", ["width"], {"width": None}, {"width": "8 | 16"})]
     assert rows == [[8, 16]] * 4
 

@@ -52,7 +52,7 @@ def test_a_mapping_is_the_file_that_it_stands_for(beside_a_text):
     for key in ("name", "out", "space", "data", "recipe", "objectives", "trials", "seed", "proposer"):
         assert getattr(mine, key) == getattr(theirs, key), key
     assert mine.budget.text == theirs.budget.text
-    again = ss.study({**KEYS, "recipe": mine.recipe, "data": mine.data, "space": KEYS["space"].form})
+    again = ss.study({**KEYS, "recipe": mine.recipe, "data": mine.data, "space": KEYS["space"].definition})
     assert again.spec.recipe == mine.recipe and again.spec.data == mine.data
 
 

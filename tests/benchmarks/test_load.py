@@ -34,7 +34,7 @@ def calls(verb: str, folder: Path) -> int:
 
 @pytest.mark.parametrize("verb", MOST)
 def test_a_further_trial_costs_few_calls(verb, studies, monkeypatch):
-    monkeypatch.setattr("scalesearch.cli.study.show.MAX_PROXIES", 0)  # as of a large study
+    monkeypatch.setattr("scalesearch.cli.study.shared.MAX_TRIALS_FOR_PROXIES", 0)  # as of a large study
     calls(verb, studies[SMALL])  # what is imported is imported
     counted = [calls(verb, folder) for folder in studies.values()]
     assert (counted[1] - counted[0]) / (LARGE - SMALL) < MOST[verb]

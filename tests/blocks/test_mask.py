@@ -20,14 +20,14 @@ def test_with_zeros_it_changes_nothing() -> None:
     plain.load_state_dict({name: value for name, value in masked.state_dict().items() if "mask" not in name})
     # What a query says to all keys alike the softmax does not see: without distances content alone does nothing.
     assert torch.allclose(masked(x, None, None), plain(x, None, None), atol=1e-6)
-    masked.core.mask.places.distance.data.uniform_(-2, 2)
+    masked.core.mask.positions.distance.data.uniform_(-2, 2)
     assert not torch.allclose(masked(x, None, None), plain(x, None, None), atol=1e-3)
 
 
 def test_it_is_of_content_distance_and_head() -> None:
     mask, x = build_module(DynamicMask(8, 2, 2, SRC, SRC)), torch.randn(1, 5, 8)
-    mask.places.distance.data = torch.tensor([-3.0, -200.0, 5.0, 0.5])
-    mask.places.head.data = torch.tensor([0.0, 1.0])
+    mask.positions.distance.data = torch.tensor([-3.0, -200.0, 5.0, 0.5])
+    mask.positions.head.data = torch.tensor([0.0, 1.0])
     found, content = mask(x, 5), mask.content(x)[0, :, 0]
     places = {-2: -3.0, -1: -200.0, 0: 0.0, 1: 5.0, 2: 0.5}
     for head, query, key in ((h, t, s) for h in range(2) for t in range(5) for s in range(5)):

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from scalesearch.cli.main import app
 from scalesearch.errors import UserError
-from scalesearch.report.figures.style import canvas, name_in, save
+from scalesearch.report.figures.style import figure_text, new_figure, save_figure
 from scalesearch.report.text_tables import to_csv, to_latex, to_markdown
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.executors.worker import finish_job
@@ -68,14 +68,14 @@ def test_no_cell_is_a_formula_or_breaks_its_row(text):
 def test_figures_draw_every_name_as_it_is(tmp_path, seed):
     rng = Random(seed)
     texts = ["".join(rng.choices(PARTS, k=rng.randint(1, 4))) for _ in range(20)]
-    with canvas(6, 6) as (figure, (axes,)):
+    with new_figure(6, 6) as (figure, (axes,)):
         for at, text in enumerate(texts):
-            axes.plot([0, 1], [at, at], label=name_in(text))
-            axes.annotate(name_in(text), (0, at))
-        axes.set_yticks(range(len(texts)), map(name_in, texts))
-        assert len(axes.legend().get_texts()) == sum(bool(name_in(text)) for text in texts)
+            axes.plot([0, 1], [at, at], label=figure_text(text))
+            axes.annotate(figure_text(text), (0, at))
+        axes.set_yticks(range(len(texts)), map(figure_text, texts))
+        assert len(axes.legend().get_texts()) == sum(bool(figure_text(text)) for text in texts)
     assert isinstance(figure, Figure)
-    for file in save(figure, tmp_path / "names"):
+    for file in save_figure(figure, tmp_path / "names"):
         assert file.stat().st_size > 1000
     ElementTree.parse(tmp_path / "names.svg")
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scalesearch.api.files import load_recipe, read_data
+from scalesearch.api.files import load_recipe, read_data_spec
 from scalesearch.errors import UserError
 from scalesearch.space import Space, read_space
 from scalesearch.study.config.reader import read_study
@@ -27,7 +27,7 @@ READERS = {
     "space": read_and_draw,
     "study": read_study,
     "recipe": lambda path: load_recipe(str(path), ()),
-    "data": lambda path: read_data(str(path)),
+    "data": lambda path: read_data_spec(str(path)),
 }
 SOUND = {
     "space": (ROOT / "spaces" / "edge.yaml").read_text(encoding="utf-8"),

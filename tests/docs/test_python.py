@@ -9,7 +9,7 @@ import pytest
 import scalesearch as ss
 from scalesearch.api.architecture import Architecture, Costs
 from scalesearch.api.model import Model
-from scalesearch.api.questions import Answered, Feasible
+from scalesearch.api.queries import FeasibilityResult, SolveResult
 from scalesearch.api.space import SearchSpace
 from scalesearch.api.study import Study
 from tests.docs.blocks import ROOT, blocks
@@ -47,7 +47,7 @@ def test_the_page_names_everything():
     text = (ROOT / PAGE).read_text(encoding="utf-8")
     code = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`]+`|```.*?```", text, flags=re.S))))
     assert [name for name in ss.__all__ if name not in code] == []
-    for kind in (SearchSpace, Architecture, Costs, Feasible, Answered, Model, Study):
+    for kind in (SearchSpace, Architecture, Costs, FeasibilityResult, SolveResult, Model, Study):
         own = [name for name, _ in inspect.getmembers(kind) if not name.startswith("_")]
         own += getattr(kind, "__dataclass_fields__", ())
         lost = sorted({name for name in own if name not in code} - {"ask", "space", "entries"})

@@ -137,7 +137,7 @@ def test_an_update_waits_for_nothing(optimizer, batch):
     engine.update([batch], 1e-3)  # the first one of soap looks whether its gradients are finite
     with Waits() as waits:
         loss = engine.update([batch], 1e-3)
-    assert waits.count == 0, waits.found
+    assert waits.count == 0, waits.feasibility
     with Waits() as waits:
         loss.item()
     assert waits.count == 1
@@ -150,7 +150,7 @@ def test_an_adaptive_softmax_waits_once_a_band():
     engine = Engine(build_model(found.block, vocab=VOCAB), Recipe(steps=10), CPU)
     with Waits() as waits:
         engine.update([BATCH], 1e-3)
-    assert waits.found == {"nonzero": 2}
+    assert waits.feasibility == {"nonzero": 2}
 
 
 def test_greedy_waits_once_a_step_and_less_where_that_is_asked_for():
@@ -169,4 +169,4 @@ def test_a_beam_waits_twice_a_step():
     made, source = model(5, vocab=12), sources(5, 1, vocab=12)
     with Waits() as waits:
         found = beam_search(made, source, beam=3, max_length=9)
-    assert waits.count <= 2 * (int(found.lengths.max()) + 1) + 6, waits.found  # and a few before and where rows leave
+    assert waits.count <= 2 * (int(found.lengths.max()) + 1) + 6, waits.feasibility  # and a few before and where rows leave

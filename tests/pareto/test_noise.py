@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalesearch.pareto.noise import Noise, decimals_for_interval, format_percent, pool_noise, sample_std, t_quantile
-from scalesearch.report.table import mean_text
+from scalesearch.report.table import format_mean
 
 samples = st.lists(st.lists(st.floats(-50, 50, width=32), min_size=1, max_size=5), max_size=6)
 
@@ -55,7 +55,7 @@ def test_one_score_has_no_spread_of_its_own():
     (812.4, 53.0, 3, "812 ± 53 (3)"), (20.0, 0.0, 2, "20.00 ± 0.00 (2)"), (29.67, 2.2, 1, "29.7 ± 2.2 (1)"),
 ])
 def test_a_mean_is_written_to_the_digits_that_count(value, half, seeds, text):
-    assert mean_text(value, half, seeds) == text
+    assert format_mean(value, half, seeds) == text
 
 
 def test_percentages_are_not_rounded_to_something_else():

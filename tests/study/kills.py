@@ -420,7 +420,7 @@ def summary(kills):
     groups = sorted({(kill.kind, kill.backend) for kill in kills})
     for kind, backend in [*groups, ("sum", "")]:
         some = [k for k in kills if (k.kind, k.backend) == (kind, backend)] if backend else list(kills)
-        found = ", ".join(f"{name} {count}" for name, count in Counter(k.found for k in some).most_common())
+        found = ", ".join(f"{name} {count}" for name, count in Counter(k.feasibility for k in some).most_common())
         rows.append(f"{kind:14} {backend:10} {len(some):5} {sum(k.pids for k in some):9} "
                     f"{sum(len(k.losses) for k in some):6} {sum(len(k.duplicates) for k in some):10} "
                     f"{sum(k.down for k in some):12} {_middle([k.back for k in some]):>14} "

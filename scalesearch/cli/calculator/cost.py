@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scalesearch.cli.options import (
-    Output,
+    OutputPath,
     json_option,
     load_architecture,
     load_space,
-    once_lines,
     print_costs,
     protocol_options,
     set_option,
+    weight_only_macs_lines,
 )
 from scalesearch.errors import UserError
 from scalesearch.space.syntax.parameters import format_constant as as_text
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 @click.option("--against", multiple=True, metavar="KEY=VALUE;…", help="Beside FILE: it with other keys. Repeatable.")
 @click.option("--sweep", "sweeps", multiple=True, metavar="KEY=VALUES",
               help="Table over width='128..512 step 64', encoder.ffn='relu | geglu'; source, target, length, vocab.")
-@click.option("--plot", type=Output(), help="Draw the sweep, as PNG and SVG.")
-@click.option("--csv", type=Output(), help="Write the sweep or the comparison.")
+@click.option("--plot", type=OutputPath(), help="Draw the sweep, as PNG and SVG.")
+@click.option("--csv", type=OutputPath(), help="Write the sweep or the comparison.")
 @click.option("--cite", "cited", is_flag=True, help="Closed forms: keys in place of sizes, S, T, V for lengths.")
 @click.option("--levels", type=click.IntRange(1, 5), default=2, show_default=True, help="Depth of the table.")
 @click.option("--verify", "verified", is_flag=True, help="Count again with PyTorch's counter and with fvcore.")
@@ -46,33 +46,33 @@ if TYPE_CHECKING:
 @click.option("--smallest", is_flag=True, help="Its candidate with the fewest weights.")
 @click.option("--largest", is_flag=True, help="Its candidate with the most.")
 @json_option
-def command(files: tuple[str, ...], settings: tuple[str, ...], lengths: dict[str, Any], against: tuple[str, ...],
-            sweeps: tuple[str, ...], plot: str | None, csv: str | None, cited: bool, levels: int, verified: bool,
+def command(files: tuple[str, ...], settings: tuple[str, ...], protocol_overrides: dict[str, Any], against: tuple[str, ...],
+            sweeps: tuple[str, ...], plot: str | None, csv: str | None, formula: bool, levels: int, verify: bool,
             seed: int | None, smallest: bool, largest: bool, as_json: bool) -> None:
     """Params, MACs, FLOPs (2 · MACs) and memory of the architecture in FILE, exactly, under a named protocol.
 
     Several FILEs are set side by side, each compared with the first.
     """
-    from scalesearch.cli.calculator import what_if
+    from scalesearch.cli.calculator import cost_views
 
     beside = len(files) + len(against) > 1
-    _check_options(beside, bool(sweeps), cited, verified, plot, csv)
-    if cited and (lengths["artefact"] or lengths["latency"]):
+    _check_options(beside, bool(sweeps), formula, verify, plot, csv)
+    if formula and (protocol_overrides["artefact"] or protocol_overrides["latency"]):
         raise UserError("--cite has no closed forms of artefacts: leave --artefact and --latency out",
                         code="options-conflict")
     asked = {"random": seed is not None, "smallest": smallest, "largest": largest}
     ways = [way for way, given in asked.items() if given]
-    if len(ways) > 1 or (ways and (beside or sweeps or cited)):
+    if len(ways) > 1 or (ways and (beside or sweeps or formula)):
         raise UserError("--random, --smallest and --largest choose one candidate of one FILE: give one of them, and no "
                         "other view", code="options-conflict")
     if beside:
-        what_if.show_comparison(files, settings, against, lengths, levels, csv, as_json)
+        cost_views.print_comparison(files, settings, against, protocol_overrides, levels, csv, as_json)
     elif sweeps:
-        what_if.show_sweep(files[0], settings, sweeps, lengths, plot, csv, as_json)
-    elif cited:
-        what_if.show_formulas(files[0], settings, lengths, levels, as_json)
+        cost_views.print_sweep(files[0], settings, sweeps, protocol_overrides, plot, csv, as_json)
+    elif formula:
+        cost_views.print_formulas(files[0], settings, protocol_overrides, levels, as_json)
     else:
-        _one(files[0], settings, lengths, levels, verified, "".join(ways), seed or 0, as_json)
+        _one(files[0], settings, protocol_overrides, levels, verify, "".join(ways), seed or 0, as_json)
 
 
 def _check_options(beside: bool, swept: bool, cited: bool, verified: bool, plot: str | None, csv: str | None) -> None:
@@ -146,7 +146,7 @@ def _print(result: CostBreakdown, architecture: ModelSpec, levels: int, checks: 
         print_text(table)
     if picked:
         print_text(make_table(("key", "answer"), picked["params"].items(), (0, 1), f"Chosen: {picked['how']}"))
-    print_text("\n".join([memory, *once_lines({"": result}), f"architecture {architecture.id} · protocol {protocol} · "
+    print_text("\n".join([memory, *weight_only_macs_lines({"": result}), f"architecture {architecture.id} · protocol {protocol} · "
                    f"{protocol.conventions}"]))
 
 

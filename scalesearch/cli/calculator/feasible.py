@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scalesearch.cli.options import (
-    Output,
+    OutputPath,
     json_option,
     load_architecture,
     load_space,
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
 @protocol_options
 @click.option("--near", metavar="ARCHITECTURE", help="The nearest candidates of the space that fit.")
 @click.option("--reference", "references", multiple=True, metavar="ARCHITECTURE", help="A named point of the figure.")
-@click.option("--plot", "folder", type=Output(folder=True), help="Write figures (PNG, SVG).")
-@click.option("--csv", type=Output(folder=True), help="Write the tables as CSV.")
+@click.option("--plot", "folder", type=OutputPath(is_folder=True), help="Write figures (PNG, SVG).")
+@click.option("--csv", type=OutputPath(is_folder=True), help="Write the tables as CSV.")
 @click.option("--draws", type=click.IntRange(100), default=4000, show_default=True,
               help="Candidates drawn for the figure, and for the share where a space cannot be counted.")
 @seed_option(1, "Of the random candidates.")
 @json_option
-def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...], lengths: dict[str, Any], near: str | None,
-            references: tuple[str, ...], folder: Path | None, csv: Path | None, draws: int, seed: int,
+def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...], protocol_overrides: dict[str, Any], near: str | None,
+            references: tuple[str, ...], plot_folder: Path | None, csv: Path | None, samples: int, seed: int,
             as_json: bool) -> None:
     """How many candidates of the space in FILE fit a budget, which answers leave room, what binds, and the best shapes.
 
     Exact wherever the space can be counted section by section (it says so); elsewhere the share of random draws, with
     a 95 % interval.
     """
-    if folder is not None:
+    if plot_folder is not None:
         require_packages("matplotlib")
     from scalesearch.cost import load_protocol
     from scalesearch.feasible import tables
@@ -59,7 +59,7 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...], leng
     from scalesearch.space.syntax.parameters import format_constant as written
 
     space = load_space(file, settings)
-    protocol = load_protocol(space.protocol, **lengths)
+    protocol = load_protocol(space.protocol, **protocol_overrides)
     limits = select_budgets(space, budgets)
     named = [_point(name, protocol) for name in references]
     start = ProjectedCandidate(space, load_architecture(near)[1].config) if near else None  # before the long work
@@ -69,13 +69,13 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...], leng
         listed = ", ".join(f"{name} {'-' if old is None else old} → {new}" for name, (old, new) in moved.items())
         print_text(f"{near} is not of this space; the search starts from the nearest answers that are: {listed}")
     with open_console(stderr=True).status("…") as status:
-        found = analyze_feasibility(space, protocol, limits, draws, seed, lambda text: status.update(to_rich_text(text)))
+        found = analyze_feasibility(space, protocol, limits, samples, seed, lambda text: status.update(to_rich_text(text)))
         status.update("looking around")
         around = find_nearest(start, protocol, limits, (*DEFAULT_FRONT_COSTS, tables.WEIGHT_WORK_COST)) if start else []
         found = replace(found, notes=[*found.notes, *tables.weight_work_lines(found, protocol)])
     if csv:
         _write_tables(found, csv)
-    files = _plot(found, protocol, limits, named, folder) if folder else []
+    files = _plot(found, protocol, limits, named, plot_folder) if plot_folder else []
     if as_json:
         record = tables.to_json(found, around)
         record |= {"protocol": protocol.to_json(), "budgets": [limit.text for limit in limits]}
@@ -117,12 +117,12 @@ def _plot(found: FeasibilityReport, protocol: Protocol, limits: tuple[Constraint
           named: list[tuple[float, float, str]], folder: Path) -> list[Path]:
     from scalesearch.feasible.limits import upper_bounds
     from scalesearch.feasible.report import DEFAULT_FRONT_COSTS
-    from scalesearch.report.figures.population import plane, shares
-    from scalesearch.report.figures.style import save
+    from scalesearch.report.figures.population import plot_cost_plane, plot_feasible_shares
+    from scalesearch.report.figures.style import save_figure
 
     front = [(float(p.costs[DEFAULT_FRONT_COSTS[1]]), float(p.costs[DEFAULT_FRONT_COSTS[0]])) for p in found.front]
     folder.mkdir(parents=True, exist_ok=True)
-    figure = plane(found.sample, front, upper_bounds(limits), protocol.to_json(), named)
-    written = save(figure, folder / "plane")
+    figure = plot_cost_plane(found.sample, front, upper_bounds(limits), protocol.to_json(), named)
+    written = save_figure(figure, folder / "plane")
     asked = (found.value_shares.groupby("parameter").size() > 1).any()  # or there is no share to draw
-    return written + (save(shares(found.value_shares, found.exact), folder / "shares") if asked else [])
+    return written + (save_figure(plot_feasible_shares(found.value_shares, found.exact), folder / "shares") if asked else [])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scalesearch.cli.options import (
-    Output,
+    OutputPath,
     json_option,
     load_architecture,
     load_space,
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 @click.option("--trade", metavar="KEY,KEY", help="List the pairs of these sizes that keep what --hold says.")
 @click.option("--hold", "holds", multiple=True, metavar="TOLERANCE", help="'macs.total within 1%', joined by 'and'.")
 @click.option("--of", "reference", metavar="FILE", help="Hold the costs of this architecture, not of FILE itself.")
-@click.option("--csv", type=Output(), help="Write the table.")
+@click.option("--csv", type=OutputPath(), help="Write the table.")
 @json_option
-def command(file: str, goal: str | None, settings: tuple[str, ...], lengths: dict[str, Any],
-            budgets: tuple[str, ...], each: tuple[str, ...], step: int, trade: str | None, holds: tuple[str, ...],
+def command(file: str, goal: str | None, settings: tuple[str, ...], protocol_overrides: dict[str, Any],
+            budgets: tuple[str, ...], for_each: tuple[str, ...], step: int, trade: str | None, holds: tuple[str, ...],
             reference: str | None, csv: str | None, as_json: bool) -> None:
     """The largest or smallest size of the architecture in FILE that is within a budget: GOAL is 'max KEY' or 'min KEY'.
 
@@ -58,8 +58,8 @@ def command(file: str, goal: str | None, settings: tuple[str, ...], lengths: dic
 
     space = load_space(file, settings)
     ranges = parse_sizes(space, {key.strip(): text if said else None for key, said, text in
-                              (one.partition("=") for one in each)})
-    protocol = load_protocol(space.protocol, **lengths)
+                              (one.partition("=") for one in for_each)})
+    protocol = load_protocol(space.protocol, **protocol_overrides)
     answer: Solutions | TradeOffs
     if trade is not None:
         of = load_architecture(reference)[1].config if reference else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from scalesearch.cli.options import json_option, print_json
-from scalesearch.cli.study.show import reading
+from scalesearch.cli.study.shared import with_results
 from scalesearch.errors import UserError
 from scalesearch.library import require_packages
 from scalesearch.terminal import make_table, open_console, print_text
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@reading
+@with_results
 @click.option("--architectures", default=12, show_default=True, type=click.IntRange(2), help="How many, spread over "
               "costs and kinds.")
 @click.option("--rates", default="0.25,0.5,1,2,4", show_default=True, help="Multiples of each trial's learning rate.")
@@ -88,10 +88,10 @@ def _show_plan(plan: AuditPlan) -> None:
 
 
 def _show(found: Fairness) -> None:
-    from scalesearch.report.fairness import words
+    from scalesearch.report.fairness import describe_option
 
     print_text(make_table(("architecture", "regret (loss)", f"regret ({found.metric})", "best"), [
-        (one.architecture, f"{one.loss:.3g}", "" if one.score is None else f"{one.score:.3g}", words(one.best))
+        (one.architecture, f"{one.loss_regret:.3g}", "" if one.score_regret is None else f"{one.score_regret:.3g}", describe_option(one.best_option))
         for one in found.regrets]))
     for line in found.lines():
         print_text(line)

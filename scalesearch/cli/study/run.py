@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli.options import Output, json_option, print_json
-from scalesearch.cli.study.show import as_json_of, show_front, show_proxies, show_scaling, show_table, wrote
+from scalesearch.cli.options import OutputPath, json_option, print_json
+from scalesearch.cli.study.shared import (
+    print_ablation,
+    print_front,
+    print_proxies,
+    print_scaling,
+    print_written_files,
+    results_to_json,
+)
 from scalesearch.errors import UserError
 from scalesearch.library import require_packages
 from scalesearch.signals import SignalInterrupt, interrupt_on_signal
@@ -30,9 +37,9 @@ if TYPE_CHECKING:
 @click.option("--workers", type=click.IntRange(1), help="Candidates to train at a time; more than one needs Ray.")
 @click.option("--backend", type=click.Choice(["inprocess", "ray"]), help="Where to train.")
 @click.option("--address", help="Of a running Ray cluster to train on: HOST:PORT, or auto.")
-@click.option("--out", type=Output(folder=True), help="The study's folder, in place of runs/NAME.")
+@click.option("--out", type=OutputPath(is_folder=True), help="The study's folder, in place of runs/NAME.")
 @click.option("--resume", is_flag=True, help="Go on with a study that was begun.")
-@click.option("--fork", type=Output(folder=True), help="Go on in this folder, with what still counts of a study "
+@click.option("--fork", type=OutputPath(is_folder=True), help="Go on in this folder, with what still counts of a study "
               "whose space, budget or objectives have changed.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done; train and write nothing.")
 @click.option("--measure", type=click.FloatRange(0, 600), default=20.0, show_default=True, metavar="SECONDS",
@@ -78,7 +85,7 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
             return
         _run(spec, resume, console, fork, measure)
     except StudyChangedError as error:
-        shown = f"{error}\n  {_command_of(fork_folder(spec.out))}" if error.can_fork else str(error)
+        shown = f"{error}\n  {_command_of(free_fork_folder(spec.out))}" if error.can_fork else str(error)
         raise UserError(shown, code=error.code) from None
     except UserError as error:
         raise with_position(error, spec) from None
@@ -88,7 +95,7 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
         _report(fork or spec.out, console, as_json)
 
 
-def fork_folder(folder: Path) -> Path:
+def free_fork_folder(folder: Path) -> Path:
     """The first of ``folder-2``, ``folder-3``, … that is free."""
     return next(place for number in itertools.count(2) if not (place := Path(f"{folder}-{number}")).exists())
 
@@ -124,20 +131,20 @@ def _report(folder: Path, console: Console, as_json: bool) -> None:
     from scalesearch.study.results.results import load_results
 
     results = load_results(folder)
-    files, found = write_outputs(results), as_json_of(results)
+    files, found = write_outputs(results), results_to_json(results)
     if results.study.meta.architectures is not None:
-        more, own = _report_rows(results, None if as_json else console)
+        more, own = _report_architectures(results, None if as_json else console)
         files, found = more + files, found | own
     elif not as_json:
-        show_front(results, console)
-        show_proxies(results, console)
+        print_front(results, console)
+        print_proxies(results, console)
     if as_json:
         print_json(found | {"files": [str(file) for file in files]})
     else:
-        wrote(files, console)
+        print_written_files(files, console)
 
 
-def _report_rows(results: Results, console: Console | None) -> tuple[list[Path], dict[str, Any]]:
+def _report_architectures(results: Results, console: Console | None) -> tuple[list[Path], dict[str, Any]]:
     """Writes what is made of a study's rows, and shows it on ``console``: their table, or how scores grow."""
     if results.study.meta.type == "scaling":
         from scalesearch.report.scaling.tables import to_json
@@ -145,11 +152,11 @@ def _report_rows(results: Results, console: Console | None) -> tuple[list[Path],
 
         study = scaling_of(results)
         if console is not None:
-            show_scaling(study, console)
+            print_scaling(study, console)
         return write_scaling(study, results.study.folder), {"scaling": to_json(study)}
     from scalesearch.study.results.tables import table_of, write_table
 
     table = table_of(results, results.main_metric)
     if console is not None:
-        show_table(results, table, console)
+        print_ablation(results, table, console)
     return write_table(table, results.study.folder), {"table": table.to_json()}

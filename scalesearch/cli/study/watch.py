@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from scalesearch.cli.options import json_option, print_json
-from scalesearch.cli.study.show import console_for_once, folder_of, study_argument
+from scalesearch.cli.study.shared import find_study_folder, snapshot_console, study_argument
 from scalesearch.terminal import open_console, print_text
 
 if TYPE_CHECKING:
@@ -35,14 +35,14 @@ def watch(study: str, every: float, once: bool, wait: bool | None, out: Path | N
     """
     from scalesearch.study.monitor.snapshot import StudyWatcher
 
-    watched = StudyWatcher(folder_of(study, out))
+    watched = StudyWatcher(find_study_folder(study, out))
     if as_json:
         print_json(watched.snapshot().to_json())
         return
     if once:
         from scalesearch.study.monitor.render import render_snapshot
 
-        console = console_for_once()
+        console = snapshot_console()
         console.print(render_snapshot(watched.snapshot(), console.width))
         return
     console = open_console()

@@ -11,15 +11,15 @@ from matplotlib.text import Annotation, Text
 from matplotlib.transforms import Bbox
 
 # Offsets from the point in points, in the order of preference: a reader looks to the right first.
-PLACES = [(8, 0, "left", "center"), (6, 6, "left", "bottom"), (6, -6, "left", "top"), (-8, 0, "right", "center"),
+LABEL_OFFSETS = [(8, 0, "left", "center"), (6, 6, "left", "bottom"), (6, -6, "left", "top"), (-8, 0, "right", "center"),
           (-6, 6, "right", "bottom"), (-6, -6, "right", "top"), (0, 9, "center", "bottom"), (0, -9, "center", "top"),
           (16, 14, "left", "bottom"), (16, -14, "left", "top"), (-16, 14, "right", "bottom"),
           (-16, -14, "right", "top"), (0, 22, "center", "bottom"), (0, -22, "center", "top")]
-STRIDE = 6.0  # pixels between the points that stand for a line
-FAR = 10  # points of offset from which a line leads from the label to its point
+LINE_POINT_SPACING = 6.0  # pixels between the points that stand for a line
+MIN_LEADER_OFFSET = 10  # points of offset from which a line leads from the label to its point
 
 
-def place(axes: Axes, labels: Sequence[tuple[float, float, str]], points: Sequence[tuple[float, float]]
+def place_labels(axes: Axes, labels: Sequence[tuple[float, float, str]], points: Sequence[tuple[float, float]]
           ) -> list[Annotation]:
     """Writes each (x, y, text) beside its point, where it covers least; call it after the limits are set.
 
@@ -36,8 +36,8 @@ def place(axes: Axes, labels: Sequence[tuple[float, float, str]], points: Sequen
     placed = []
     for x, y, text in sorted(labels):
         best, best_box, least = None, None, np.inf
-        for dx, dy, across, up in PLACES:
-            arrow = {"arrowstyle": "-", "linewidth": 0.5, "color": "#777777"} if max(abs(dx), abs(dy)) > FAR else None
+        for dx, dy, across, up in LABEL_OFFSETS:
+            arrow = {"arrowstyle": "-", "linewidth": 0.5, "color": "#777777"} if max(abs(dx), abs(dy)) > MIN_LEADER_OFFSET else None
             note = axes.annotate(text, (x, y), (dx, dy), textcoords="offset points", ha=across, va=up, fontsize=8,
                                  zorder=6, arrowprops=arrow)
             note.update_positions(renderer)
@@ -60,7 +60,7 @@ def place(axes: Axes, labels: Sequence[tuple[float, float, str]], points: Sequen
 def _along(line: Line2D) -> np.ndarray:
     """Points a few pixels apart on a drawn line, in display coordinates."""
     vertices = np.asarray(line.get_transform().transform_path(line.get_path()).vertices, dtype=float)
-    spots = [np.linspace(a, b, max(2, int(np.hypot(*(b - a)) / STRIDE))) for a, b in pairwise(vertices)]
+    spots = [np.linspace(a, b, max(2, int(np.hypot(*(b - a)) / LINE_POINT_SPACING))) for a, b in pairwise(vertices)]
     return np.vstack([np.empty((0, 2)), *spots])
 
 

@@ -9,33 +9,41 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalesearch.pareto.noise import format_percent
-from scalesearch.report.figures.style import COLORS, DASHED, INK, canvas, log_sizes, name_in, upright
-from scalesearch.report.labels import describe
-from scalesearch.report.scaling.laws import Fit, Forecast, HeldOut
+from scalesearch.report.figures.style import (
+    COLORS,
+    DASHED_LINE,
+    TEXT_COLOR,
+    figure_text,
+    new_figure,
+    set_log_size_ticks,
+    y_axis_label,
+)
+from scalesearch.report.labels import axis_label
+from scalesearch.report.scaling.laws import HoldoutCheck, LawFit, LawPrediction
 from scalesearch.report.scaling.study import Curve, ScalingStudy
 
 MARKERS = "osD^vP"  # one less than colours, so that 42 rules differ in one or the other
-LINES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
-POINTS = 200  # of a curve
-ROW = 0.19  # inches, of a legend
-PANEL = 4.2  # inches
-COLUMNS, WIDE, HIGH, NAME = 3, 2.2, 2.1, 30  # panels beside each other, inches of one, letters in a line of its title
+LINE_STYLES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
+N_CURVE_POINTS = 200  # of a curve
+LEGEND_ROW_HEIGHT = 0.19  # inches, of a legend
+PANEL_WIDTH = 4.2  # inches
+MAX_COLUMNS, LAW_PANEL_WIDTH, LAW_PANEL_HEIGHT, TITLE_LINE_LENGTH = 3, 2.2, 2.1, 30  # panels beside each other, inches of one, letters in a line of its title
 
 
-def curves(study: ScalingStudy) -> Figure | None:
+def plot_means(study: ScalingStudy) -> Figure | None:
     """A panel a cost: score against size, a line a rule through the means; None before a second size is finished."""
-    if not any(len(curve.rows) > 1 for curve in study.curves):
+    if not any(len(curve.architectures) > 1 for curve in study.curves):
         return None
-    with canvas(PANEL * len(study.costs), 3.3, columns=len(study.costs), sharey=True) as (figure, panels):
+    with new_figure(PANEL_WIDTH * len(study.costs), 3.3, columns=len(study.costs), sharey=True) as (figure, panels):
         for axes, cost in zip(panels, study.costs):
-            for curve, color, mark, line in zip(study.of(cost).values(), cycle(COLORS), cycle(MARKERS), cycle(LINES)):
+            for curve, color, mark, line in zip(study.curves_for(cost).values(), cycle(COLORS), cycle(MARKERS), cycle(LINE_STYLES)):
                 _means(axes, study, curve, color, mark, line)
-            base = next((row for row in study.rows if row.label == study.base and cost in row.cost), None)
+            base = next((row for row in study.finished if row.label == study.base and cost in row.costs), None)
             if base is not None:
-                name = "base" if study.base == "base" else f"base ({name_in(study.base)})"
-                axes.plot([base.cost[cost]], [base.mean], "*", color=INK, markersize=9, zorder=5, label=name)
+                name = "base" if study.base == "base" else f"base ({figure_text(study.base)})"
+                axes.plot([base.costs[cost]], [base.mean_score], "*", color=TEXT_COLOR, markersize=9, zorder=5, label=name)
             _size_axis(axes)
-            axes.set_xlabel(describe(cost, study.meta["protocol"]))
+            axes.set_xlabel(axis_label(cost, study.meta["protocol"]))
         panels[0].set_ylabel(_score(study))
         interval = f"bars: {format_percent(study.confidence)} interval of the mean, pooled noise"
         bars = interval if study.noise.is_known else ""
@@ -45,79 +53,79 @@ def curves(study: ScalingStudy) -> Figure | None:
 
 def _means(axes: Axes, study: ScalingStudy, curve: Curve, color: str, marker: str, line: object) -> None:
     """The means of one rule, with the interval of each where the noise between seeds is known."""
-    sizes, means = [row.cost[curve.cost] for row in curve.rows], [row.mean for row in curve.rows]
+    sizes, means = [row.costs[curve.cost] for row in curve.architectures], [row.mean_score for row in curve.architectures]
     noise = study.noise
     halves = None
     if noise.is_known:
-        halves = [noise.interval_half_width(study.confidence, len(row.scores)) for row in curve.rows]
+        halves = [noise.interval_half_width(study.confidence, len(row.scores)) for row in curve.architectures]
     axes.errorbar(sizes, means, yerr=halves, color=color, marker=marker, markersize=4, linestyle=line, linewidth=1.2,
-                  elinewidth=0.8, capsize=2, capthick=0.8, label=name_in(curve.rule))
+                  elinewidth=0.8, capsize=2, capthick=0.8, label=figure_text(curve.rule))
 
 
 def _score(study: ScalingStudy) -> str:
     """The axis of the score."""
     meta = study.meta
-    return upright(describe(study.metric, meta["protocol"]), meta["data"]["name"], bool(meta.get("synthetic")))
+    return y_axis_label(axis_label(study.metric, meta["protocol"]), meta["data"]["name"], bool(meta.get("synthetic")))
 
 
-def laws(study: ScalingStudy, cost: str) -> Figure | None:
+def plot_laws(study: ScalingStudy, cost: str) -> Figure | None:
     """The laws against ``cost`` with their bands and checks, each to its next size; None where there is none."""
-    found = study.of(cost)
+    found = study.curves_for(cost)
     fits = {rule: curve.fit for rule, curve in found.items() if curve.fit is not None}
     if not fits:
         return None
-    ahead = {rule: [curve.ahead.size] for rule, curve in found.items() if curve.ahead is not None}
-    held = {rule: curve.held for rule, curve in found.items() if curve.held is not None}
-    return law_panels(fits, describe(cost, study.meta["protocol"]), _score(study), ahead, held)
+    ahead = {rule: [curve.next_prediction.size] for rule, curve in found.items() if curve.next_prediction is not None}
+    held = {rule: curve.holdout_check for rule, curve in found.items() if curve.holdout_check is not None}
+    return plot_law_panels(fits, axis_label(cost, study.meta["protocol"]), _score(study), ahead, held)
 
 
-def law_panels(rules: Mapping[str, Fit], x: str, y: str, ahead: Mapping[str, Sequence[float]],
-               held: Mapping[str, HeldOut]) -> Figure:
+def plot_law_panels(fits: Mapping[str, LawFit], x_label: str, y_label: str, next_sizes: Mapping[str, Sequence[float]],
+               holdout_checks: Mapping[str, HoldoutCheck]) -> Figure:
     """Score against size, a panel a rule: bands of several laws in one would hide each other.
 
     Args:
-        rules: at least one. x, y: the axes' labels.
-        ahead: by rule, sizes beyond those trained; forecasts are drawn there, with the interval of one training.
-        held: by rule, the check by a size that the fit had not seen: what was measured, and the interval.
+        fits: at least one. x, y: the axes' labels.
+        next_sizes: by rule, sizes beyond those trained; forecasts are drawn there, with the interval of one training.
+        holdout_checks: by rule, the check by a size that the fit had not seen: what was measured, and the interval.
     """
-    columns = min(len(rules), COLUMNS)
-    lines = -(-len(rules) // columns)
-    with canvas(max(3.4, WIDE * columns), HIGH * lines + 0.4, lines, columns, sharex=True, sharey=True) as made:
+    columns = min(len(fits), MAX_COLUMNS)
+    lines = -(-len(fits) // columns)
+    with new_figure(max(3.4, LAW_PANEL_WIDTH * columns), LAW_PANEL_HEIGHT * lines + 0.4, lines, columns, sharex=True, sharey=True) as made:
         figure, panels = made
-        for axes, (rule, fit), color, marker in zip(panels, rules.items(), cycle(COLORS), cycle(MARKERS)):
-            check = held.get(rule)
-            _law(axes, fit, rule, color, marker, [*ahead.get(rule, ()), *([check.forecast.size] if check else [])])
-            for size in ahead.get(rule, ()):
-                _forecast(axes, fit.forecast(size), color, "next size: one training")
+        for axes, (rule, fit), color, marker in zip(panels, fits.items(), cycle(COLORS), cycle(MARKERS)):
+            check = holdout_checks.get(rule)
+            _law(axes, fit, rule, color, marker, [*next_sizes.get(rule, ()), *([check.prediction.size] if check else [])])
+            for size in next_sizes.get(rule, ()):
+                _forecast(axes, fit.predict(size), color, "next size: one training")
             if check:
-                _forecast(axes, check.forecast, INK, "largest size, predicted from the others")
-                axes.plot([check.forecast.size], [check.score], "o", color=INK, markersize=7, markerfacecolor="none",
+                _forecast(axes, check.prediction, TEXT_COLOR, "largest size, predicted from the others")
+                axes.plot([check.prediction.size], [check.measured_score], "o", color=TEXT_COLOR, markersize=7, markerfacecolor="none",
                           markeredgewidth=1.1, label="measured there", zorder=6)
             _size_axis(axes)
             axes.tick_params(labelbottom=True)
-        for axes in panels[len(rules):]:
+        for axes in panels[len(fits):]:
             axes.remove()
-        figure.supylabel(y, fontsize="medium")
-        sure = format_percent(next(iter(rules.values())).confidence)
+        figure.supylabel(y_label, fontsize="medium")
+        sure = format_percent(next(iter(fits.values())).confidence)
         # The label of the horizontal axis stands in the legend, where a common one would.
-        _legend(figure, panels[0], f"{x}\n\nbands and bars: {sure} intervals", 2)
+        _legend(figure, panels[0], f"{x_label}\n\nbands and bars: {sure} intervals", 2)
     return figure
 
 
-def _law(axes: Axes, fit: Fit, rule: str, color: str, marker: str, extra: Sequence[float]) -> None:
+def _law(axes: Axes, fit: LawFit, rule: str, color: str, marker: str, extra: Sequence[float]) -> None:
     """Trainings, curve and band, as far as ``extra`` sizes; the curve is dashed where nothing was trained."""
     last = float(fit.sizes.max())
-    sizes = np.geomspace(min(*fit.sizes, *extra), max(last, *extra), POINTS)
+    sizes = np.geomspace(min(*fit.sizes, *extra), max(last, *extra), N_CURVE_POINTS)
     inside = sizes <= last
-    axes.fill_between(sizes, *fit.band(sizes), color=color, alpha=0.15, linewidth=0)
+    axes.fill_between(sizes, *fit.interval_at(sizes), color=color, alpha=0.15, linewidth=0)
     axes.plot(sizes[inside], fit.law(sizes[inside]), color=color, linewidth=1.3, label="power law and its band")
-    axes.plot(sizes[~inside], fit.law(sizes[~inside]), color=color, linewidth=1.3, linestyle=DASHED)
+    axes.plot(sizes[~inside], fit.law(sizes[~inside]), color=color, linewidth=1.3, linestyle=DASHED_LINE)
     axes.plot(fit.sizes, fit.scores, marker, color=color, markersize=4, label="trainings")
-    exponent = f"exponent {fit.law.c:.2f}" if fit.identified else "exponent not identified"
-    axes.set_title(f"{fill(name_in(rule), NAME)}\n({exponent})", fontsize="small")
+    exponent = f"exponent {fit.law.c:.2f}" if fit.is_identified else "exponent not identified"
+    axes.set_title(f"{fill(figure_text(rule), TITLE_LINE_LENGTH)}\n({exponent})", fontsize="small")
 
 
-def _forecast(axes: Axes, found: Forecast, color: str, label: str) -> None:
+def _forecast(axes: Axes, found: LawPrediction, color: str, label: str) -> None:
     # The law is fitted more finely than those that the interval is of, so it can lie beyond a narrow one.
     reach = [[max(0.0, found.score - found.training_low)], [max(0.0, found.training_high - found.score)]]
     axes.errorbar([found.size], [found.score], yerr=reach, fmt="_", color=color, capsize=3, linewidth=1, label=label)
@@ -137,11 +145,11 @@ def _legend(figure: Figure, axes: Axes, title: str, most: int) -> None:
             break
         made.remove()
     rows = -(-len(labels) // columns) + (title.count("\n") + 1 if title else 0)
-    figure.set_size_inches(figure.get_figwidth(), figure.get_figheight() + ROW * rows)
+    figure.set_size_inches(figure.get_figwidth(), figure.get_figheight() + LEGEND_ROW_HEIGHT * rows)
 
 
 def _size_axis(axes: Axes) -> None:
     """A logarithmic axis with as many ticks within a decade as can be read; call it after all is drawn."""
     axes.set_xscale("log")
     low, high = axes.get_xlim()
-    log_sizes(axes.xaxis, (1.0, 2.0, 5.0) if high > 8 * low else (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))
+    set_log_size_ticks(axes.xaxis, (1.0, 2.0, 5.0) if high > 8 * low else (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))

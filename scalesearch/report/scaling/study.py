@@ -13,12 +13,29 @@ from typing import Any
 from scalesearch.errors import UserError
 from scalesearch.pareto.noise import CONFIDENCE, Noise
 from scalesearch.report.records import Record
-from scalesearch.report.scaling.laws import PARAMETERS, Choice, Fit, Forecast, HeldOut, fit, held_out, rank, too_few
-from scalesearch.report.scaling.rows import Row, Slope, costs_of, noise_of, per_million, rows_of
+from scalesearch.report.scaling.architectures import (
+    ScaledArchitecture,
+    Slope,
+    collect_architectures,
+    pool_seed_noise,
+    select_costs,
+    slope_per_million,
+)
+from scalesearch.report.scaling.laws import (
+    N_LAW_PARAMETERS,
+    HoldoutCheck,
+    LawFit,
+    LawPrediction,
+    RankedRule,
+    check_largest_size,
+    describe_shortage,
+    fit_power_law,
+    rank_rules,
+)
 
-KIND, LARGEST, PARAMS = "scaling", "largest", "params.total"
-NEEDED = f"a law takes at least {PARAMETERS + 1} of {PARAMETERS}"
-REQUESTED, BUDGET, REACHED = "requested", "budget", "reached"  # where a size comes from that rules are ranked at
+SCALING_TYPE, HELD_OUT_LARGEST, TOTAL_PARAMS = "scaling", "largest", "params.total"
+MIN_RUNS_TEXT = f"a law takes at least {N_LAW_PARAMETERS + 1} of {N_LAW_PARAMETERS}"
+SIZE_REQUESTED, SIZE_OF_BUDGET, SIZE_REACHED = "requested", "budget", "reached"  # where a size comes from that rules are ranked at
 
 
 @dataclass(frozen=True)
@@ -26,45 +43,45 @@ class Curve:
     """One rule against one cost.
 
     Attributes:
-        rows: with a score, the base first, then in the order of the study file.
-        fit: to all their trainings; None where there are too few, and ``why`` says so.
-        held: the check by the largest size; None where there is none, and ``unchecked`` says why.
-        ahead: forecast for the next size (:func:`next_size`).
+        architectures: with a score, the base first, then in the order of the study file.
+        fit: to all their trainings; None where there are too few, and ``no_fit_reason`` says so.
+        holdout_check: the check by the largest size; None where there is none, and ``no_check_reason`` says why.
+        next_prediction: forecast for the next size (:func:`next_size`).
     """
 
     rule: str
     cost: str
-    rows: tuple[Row, ...]
-    fit: Fit | None = None
-    why: str = ""
-    held: HeldOut | None = None
-    unchecked: str = ""
-    ahead: Forecast | None = None
+    architectures: tuple[ScaledArchitecture, ...]
+    fit: LawFit | None = None
+    no_fit_reason: str = ""
+    holdout_check: HoldoutCheck | None = None
+    no_check_reason: str = ""
+    next_prediction: LawPrediction | None = None
 
     @property
-    def points(self) -> list[tuple[float, float]]:
+    def size_score_pairs(self) -> list[tuple[float, float]]:
         """(size, score) of every training; those of rows with one architecture once."""
-        apart = {row.trial: row for row in reversed(self.rows)}
-        return [(row.cost[self.cost], score) for row in self.rows if apart[row.trial] is row for score in row.scores]
+        apart = {row.trial: row for row in reversed(self.architectures)}
+        return [(row.costs[self.cost], score) for row in self.architectures if apart[row.trial] is row for score in row.scores]
 
     @property
     def sizes(self) -> list[float]:
         """The size of every training."""
-        return [size for size, _ in self.points]
+        return [size for size, _ in self.size_score_pairs]
 
 
 @dataclass(frozen=True)
-class Gain:
-    """Score per million parameters of a row, since the base and since the row ``before`` it on its curve.
+class SlopesPerMillion:
+    """Score per million parameters of a row, since the base and since the row ``previous_label`` it on its curve.
 
     A slope is None where both have as many parameters, or the base is not finished.
     """
 
     rule: str
     label: str
-    before: str
-    since_base: Slope | None
-    since_before: Slope | None
+    previous_label: str
+    slope_from_base: Slope | None
+    slope_from_previous: Slope | None
 
 
 @dataclass(frozen=True)
@@ -72,34 +89,34 @@ class Ranking:
     """The rules at one size of one cost, the best first.
 
     Attributes:
-        by: where the size comes from: ``requested``, ``budget``, or ``reached`` by every rule with a law.
-        outside: rules for which the size lies outside of what was trained, and the end that it lies beyond.
-        missed: rules whose law failed its check. unranked: rules without a law.
+        size_source: where the size comes from: ``requested``, ``budget``, or ``reached`` by every rule with a law.
+        extrapolated_rules: rules for which the size lies outside of what was trained, and the end that it lies beyond.
+        failed_check_rules: rules whose law failed its check. unranked: rules without a law.
     """
 
     cost: str
     size: float
-    by: str
-    choices: tuple[Choice, ...]
-    outside: Mapping[str, float]
-    missed: tuple[str, ...]
-    unranked: tuple[str, ...]
+    size_source: str
+    ranked_rules: tuple[RankedRule, ...]
+    extrapolated_rules: Mapping[str, float]
+    failed_check_rules: tuple[str, ...]
+    unranked_rules: tuple[str, ...]
     confidence: float
 
     @property
-    def first(self) -> Choice:
+    def best_rule(self) -> RankedRule:
         """The rule that is best in most draws."""
-        return max(self.choices, key=lambda choice: choice.best)
+        return max(self.ranked_rules, key=lambda choice: choice.best_share)
 
     @property
-    def threshold(self) -> float:
+    def best_share_threshold(self) -> float:
         """Share of draws that makes a rule the best: 0 is then outside the interval of the difference."""
         return 0.5 + self.confidence / 2
 
     @property
-    def decided(self) -> bool:
+    def is_decided(self) -> bool:
         """Whether one rule can be called the best."""
-        return len(self.choices) > 1 and self.first.best >= self.threshold
+        return len(self.ranked_rules) > 1 and self.best_rule.best_share >= self.best_share_threshold
 
 
 @dataclass(frozen=True)
@@ -109,8 +126,8 @@ class ScalingStudy:
     Attributes:
         costs: that scores are drawn against.
         rules: rule to its labels, without the base's.
-        rows, unfinished: those with a score and the others, in the order of the study file.
-        curves, gains, rankings: by cost, then by rule.
+        finished, unfinished: those with a score and the others, in the order of the study file.
+        curves, slopes, rankings: by cost, then by rule.
         meta: study.json. teacher: whom the rows learned from, in words; empty without.
     """
 
@@ -120,62 +137,62 @@ class ScalingStudy:
     base: str
     costs: tuple[str, ...]
     rules: Mapping[str, tuple[str, ...]]
-    rows: tuple[Row, ...]
-    unfinished: tuple[Row, ...]
+    finished: tuple[ScaledArchitecture, ...]
+    unfinished: tuple[ScaledArchitecture, ...]
     noise: Noise
     curves: tuple[Curve, ...]
-    gains: tuple[Gain, ...]
+    slopes: tuple[SlopesPerMillion, ...]
     rankings: tuple[Ranking, ...]
     confidence: float
     meta: Mapping[str, Any]
     signature: str = ""
     teacher: str = ""
 
-    def of(self, cost: str) -> dict[str, Curve]:
+    def curves_for(self, cost: str) -> dict[str, Curve]:
         """Rule to its curve against ``cost``."""
         return {curve.rule: curve for curve in self.curves if curve.cost == cost}
 
-    def rules_of(self, label: str) -> tuple[str, ...]:
+    def rules_containing(self, label: str) -> tuple[str, ...]:
         """The rules that a row belongs to; none of the base."""
         return tuple(rule for rule, labels in self.rules.items() if label in labels)
 
 
-def scaling_study(records: Iterable[Record], meta: Mapping[str, Any], metric: str, direction: str,
-                  confidence: float = CONFIDENCE, at: Sequence[tuple[str, float]] = (), signature: str = "",
+def analyze_scaling(records: Iterable[Record], meta: Mapping[str, Any], metric: str, direction: str,
+                  confidence: float = CONFIDENCE, ranking_sizes: Sequence[tuple[str, float]] = (), signature: str = "",
                   teacher: str = "") -> ScalingStudy:
     """Results of a study's records by its rules; the study may be unfinished.
 
     Args:
         meta: its study.json.
         metric: the score, such as ``bleu`` or ``test.bleu``.
-        at: costs and sizes to rank the rules at; the budget's, or what all rules have reached, unless given.
+        ranking_sizes: costs and sizes to rank the rules at; the budget's, or what all rules have reached, unless given.
 
     Raises:
         UserError: it is no scaling study, or there is no such metric or cost.
     """
-    plan = plan_of(meta)
+    plan = read_scaling_plan(meta)
     base, rules = str(plan["base"]), {str(rule): tuple(labels) for rule, labels in plan["rules"].items()}
     every = list(records)
-    costs = costs_of(meta, every, [cost for cost, _ in at])
+    costs = select_costs(meta, every, [cost for cost, _ in ranking_sizes])
     labels = dict.fromkeys([base, *meta.get("rows", ()), *(label for steps in rules.values() for label in steps)])
-    rows = rows_of(every, labels, metric, costs, meta.get("left_out") or {})
+    rows = collect_architectures(every, labels, metric, costs, meta.get("left_out") or {})
     done = {row.label: row for row in rows if row.scores}
-    noise = noise_of(done.values())
+    noise = pool_seed_noise(done.values())
     paths = {rule: [done[label] for label in (base, *steps) if label in done] for rule, steps in rules.items()}
-    check = plan.get("held_out", LARGEST) == LARGEST
-    curves = tuple(_fitted(Curve(rule, cost, tuple(row for row in path if cost in row.cost)), direction, confidence,
+    check = plan.get("held_out", HELD_OUT_LARGEST) == HELD_OUT_LARGEST
+    curves = tuple(_fitted(Curve(rule, cost, tuple(row for row in path if cost in row.costs)), direction, confidence,
                            check) for cost in costs for rule, path in paths.items())
     gains = tuple(gain for rule, path in paths.items() for gain in _gains(rule, path, base, noise, confidence))
     rankings = tuple(ranking for cost in costs for ranking in _rankings(
-        cost, [curve for curve in curves if curve.cost == cost], meta.get("bounds") or {}, at, confidence))
+        cost, [curve for curve in curves if curve.cost == cost], meta.get("bounds") or {}, ranking_sizes, confidence))
     return ScalingStudy(str(meta.get("name", "")), metric, direction, base, costs, rules, tuple(done.values()),
                         tuple(row for row in rows if not row.scores), noise, curves, gains, rankings, confidence, meta,
                         signature, teacher)
 
 
-def plan_of(meta: Mapping[str, Any]) -> Mapping[str, Any]:
+def read_scaling_plan(meta: Mapping[str, Any]) -> Mapping[str, Any]:
     """Base, rules and check. Raises UserError where it is another kind of study."""
-    if meta.get("kind") != KIND or not meta.get("scaling"):
+    if meta.get("kind") != SCALING_TYPE or not meta.get("scaling"):
         raise UserError(f"{meta.get('name', 'the study')}: is no scaling study but of the kind "
                         f"{meta.get('kind', 'search')}; a scaling study's file says `kind: scaling`, with a base and "
                         "rules by which it grows", code="other-kind")
@@ -191,24 +208,24 @@ def next_size(sizes: Iterable[float]) -> float:
 
 def _fitted(bare: Curve, direction: str, confidence: float, check: bool) -> Curve:
     """``bare`` with its law, check and forecast, or the reasons why there are none."""
-    sizes, scores = bare.sizes, [score for _, score in bare.points]
-    if few := too_few(sizes):
-        return replace(bare, why=f"there are {few}, where {NEEDED}", unchecked="there is no law")
-    law = fit(sizes, scores, direction, confidence)
-    left = too_few([size for size in sizes if size < max(sizes)])
+    sizes, scores = bare.sizes, [score for _, score in bare.size_score_pairs]
+    if few := describe_shortage(sizes):
+        return replace(bare, no_fit_reason=f"there are {few}, where {MIN_RUNS_TEXT}", no_check_reason="there is no law")
+    law = fit_power_law(sizes, scores, direction, confidence)
+    left = describe_shortage([size for size in sizes if size < max(sizes)])
     unchecked = "the study file asks for no check" if not check else \
-        f"{left} are left without the largest, where {NEEDED}" if left else ""
-    held = None if unchecked else held_out(sizes, scores, direction=direction, confidence=confidence)
-    return replace(bare, fit=law, held=held, unchecked=unchecked, ahead=law.forecast(next_size(sizes)))
+        f"{left} are left without the largest, where {MIN_RUNS_TEXT}" if left else ""
+    held = None if unchecked else check_largest_size(sizes, scores, direction=direction, confidence=confidence)
+    return replace(bare, fit=law, holdout_check=held, no_check_reason=unchecked, next_prediction=law.predict(next_size(sizes)))
 
 
-def _gains(rule: str, path: Sequence[Row], base: str, noise: Noise, confidence: float) -> list[Gain]:
-    def slope(first: Row, last: Row) -> Slope | None:
-        return per_million((first.cost[PARAMS], last.cost[PARAMS]), (first.mean, last.mean), noise,
+def _gains(rule: str, path: Sequence[ScaledArchitecture], base: str, noise: Noise, confidence: float) -> list[SlopesPerMillion]:
+    def slope(first: ScaledArchitecture, last: ScaledArchitecture) -> Slope | None:
+        return slope_per_million((first.costs[TOTAL_PARAMS], last.costs[TOTAL_PARAMS]), (first.mean_score, last.mean_score), noise,
                            (len(first.scores), len(last.scores)), confidence)
 
     start = path[0] if path and path[0].label == base else None
-    return [Gain(rule, row.label, before.label, slope(start, row) if start else None, slope(before, row))
+    return [SlopesPerMillion(rule, row.label, before.label, slope(start, row) if start else None, slope(before, row))
             for before, row in pairwise(path)]
 
 
@@ -219,17 +236,17 @@ def _rankings(cost: str, curves: Sequence[Curve], bounds: Mapping[str, float], a
     if not fits:
         return []
     if at:
-        places = [(size, REQUESTED) for name, size in at if name == cost]
+        places = [(size, SIZE_REQUESTED) for name, size in at if name == cost]
     elif cost in bounds:
-        places = [(float(bounds[cost]), BUDGET)]
+        places = [(float(bounds[cost]), SIZE_OF_BUDGET)]
     else:
-        places = [(min(float(found.sizes.max()) for found in fits.values()), REACHED)]
-    missed = tuple(curve.rule for curve in curves if curve.held is not None and not curve.held.inside)
+        places = [(min(float(found.sizes.max()) for found in fits.values()), SIZE_REACHED)]
+    missed = tuple(curve.rule for curve in curves if curve.holdout_check is not None and not curve.holdout_check.is_inside_interval)
     unranked = tuple(curve.rule for curve in curves if curve.fit is None)
     ends = {rule: (float(found.sizes.min()), float(found.sizes.max())) for rule, found in fits.items()}
 
     def ranking(size: float, by: str) -> Ranking:
         beyond = {rule: min(max(size, low), high) for rule, (low, high) in ends.items() if not low <= size <= high}
-        return Ranking(cost, size, by, tuple(rank(fits, size)), beyond, missed, unranked, confidence)
+        return Ranking(cost, size, by, tuple(rank_rules(fits, size)), beyond, missed, unranked, confidence)
 
     return [ranking(size, by) for size, by in places]

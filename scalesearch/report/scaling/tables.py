@@ -8,95 +8,95 @@ from typing import Any
 import pandas as pd
 
 from scalesearch.pareto.noise import format_percent
-from scalesearch.report.labels import costs_line
-from scalesearch.report.scaling.laws import DRAWS, Fit
-from scalesearch.report.scaling.rows import Row
-from scalesearch.report.scaling.study import Curve, Ranking, ScalingStudy
-from scalesearch.report.scaling.words import (
-    FROM,
-    UNKNOWN,
-    amount,
-    cost_word,
-    estimate,
-    interval,
-    of_law,
-    places,
-    score,
-    sentences,
-    share,
-    slope,
+from scalesearch.report.labels import describe_costs
+from scalesearch.report.scaling.architectures import ScaledArchitecture
+from scalesearch.report.scaling.formatting import (
+    MISSING_CELL,
+    SIZE_SOURCE_LABELS,
+    cost_name,
+    format_estimate,
+    format_interval,
+    format_prediction,
+    format_score,
+    format_share,
+    format_size,
+    format_slope,
+    ranking_sentences,
+    score_decimals,
 )
+from scalesearch.report.scaling.laws import N_RESAMPLES, LawFit
+from scalesearch.report.scaling.study import Curve, Ranking, ScalingStudy
 from scalesearch.report.text_tables import to_markdown as markdown_table
 
 
 @dataclass(frozen=True)
-class Sheet:
-    """One table of text: title, cells, the number of columns set to the left, and sentences ``below`` it."""
+class TitledTable:
+    """One table of text: title, cells, the number of columns set to the left, and sentences ``footnotes`` it."""
 
     title: str
-    texts: pd.DataFrame
-    left: int = 2
-    below: tuple[str, ...] = ()
+    cells: pd.DataFrame
+    n_left_aligned: int = 2
+    footnotes: tuple[str, ...] = ()
 
 
-def sheets(study: ScalingStudy) -> list[Sheet]:
+def scaling_tables(study: ScalingStudy) -> list[TitledTable]:
     """Sizes, laws, checks, next sizes, score a million, and the rules at each size; no empty ones."""
     metric, curves = study.metric, study.curves
     found = [
-        Sheet("Sizes", pd.DataFrame([_size(study, row) for row in study.rows])),
-        Sheet("Laws", pd.DataFrame([_law(metric, curve) for curve in curves])),
-        Sheet("Checks: the largest size, predicted from the others", pd.DataFrame([
-            _against(curve, curve.held.forecast.size) | _check(metric, curve) for curve in curves if curve.held])),
-        Sheet("The next size", pd.DataFrame([
-            _against(curve, curve.ahead.size) | {"law": of_law(metric, curve.ahead), "one training": interval(
-                metric, curve.ahead.training_low, curve.ahead.training_high)} for curve in curves if curve.ahead])),
-        Sheet(f"{metric} per million parameters", pd.DataFrame([
-            {"rule": gain.rule, "row": gain.label, "since the base": slope(gain.since_base),
-             "since the size before": slope(gain.since_before)} for gain in study.gains])),
+        TitledTable("Sizes", pd.DataFrame([_size(study, row) for row in study.finished])),
+        TitledTable("Laws", pd.DataFrame([_law(metric, curve) for curve in curves])),
+        TitledTable("Checks: the largest size, predicted from the others", pd.DataFrame([
+            _against(curve, curve.holdout_check.prediction.size) | _check(metric, curve) for curve in curves if curve.holdout_check])),
+        TitledTable("The next size", pd.DataFrame([
+            _against(curve, curve.next_prediction.size) | {"law": format_prediction(metric, curve.next_prediction), "one training": format_interval(
+                metric, curve.next_prediction.training_low, curve.next_prediction.training_high)} for curve in curves if curve.next_prediction])),
+        TitledTable(f"{metric} per million parameters", pd.DataFrame([
+            {"rule": gain.rule, "row": gain.label, "since the base": format_slope(gain.slope_from_base),
+             "since the size before": format_slope(gain.slope_from_previous)} for gain in study.slopes])),
         *(_ranked(study, ranking) for ranking in study.rankings)]
-    return [sheet for sheet in found if len(sheet.texts)]
+    return [sheet for sheet in found if len(sheet.cells)]
 
 
 def _against(curve: Curve, size: float | None = None) -> dict[str, str]:
-    return {"rule": curve.rule, "against": cost_word(curve.cost)} | ({"size": amount(size)} if size else {})
+    return {"rule": curve.rule, "against": cost_name(curve.cost)} | ({"size": format_size(size)} if size else {})
 
 
-def _size(study: ScalingStudy, row: Row) -> dict[str, str]:
-    digits = places(study.metric, study.noise.standard_error(len(row.scores)) if study.noise.is_known else math.inf)
-    costs = {cost_word(cost): f"{row.cost[cost]:,.0f}" if cost in row.cost else UNKNOWN for cost in study.costs}
-    mean = f"{row.mean:z.{digits}f}" + (f" ± {row.sd:.{digits}f}" if row.sd is not None else "")
-    return {"row": row.label, "rules": ", ".join(study.rules_of(row.label)) or "base", **costs, study.metric: mean,
+def _size(study: ScalingStudy, row: ScaledArchitecture) -> dict[str, str]:
+    digits = score_decimals(study.metric, study.noise.standard_error(len(row.scores)) if study.noise.is_known else math.inf)
+    costs = {cost_name(cost): f"{row.costs[cost]:,.0f}" if cost in row.costs else MISSING_CELL for cost in study.costs}
+    mean = f"{row.mean_score:z.{digits}f}" + (f" ± {row.sd:.{digits}f}" if row.sd is not None else "")
+    return {"row": row.label, "rules": ", ".join(study.rules_containing(row.label)) or "base", **costs, study.metric: mean,
             "seeds": str(len(row.scores))}
 
 
 def _law(metric: str, curve: Curve) -> dict[str, str]:
     counts = _against(curve) | {"trainings": str(len(curve.sizes)), "sizes": str(len(set(curve.sizes)))}
     if curve.fit is None:
-        return counts | dict.fromkeys(("exponent", "sd", "identified"), UNKNOWN)
-    low, high = curve.fit.exponent
+        return counts | dict.fromkeys(("exponent", "sd", "identified"), MISSING_CELL)
+    low, high = curve.fit.exponent_interval
     return counts | {"exponent": f"{curve.fit.law.c:.2f} ({low:.2f} to {high:.2f})",
-                     "sd": score(metric, curve.fit.sd, curve.fit.sd), "identified": _yes(curve.fit.identified)}
+                     "sd": format_score(metric, curve.fit.sd, curve.fit.sd), "identified": _yes(curve.fit.is_identified)}
 
 
 def _check(metric: str, curve: Curve) -> dict[str, str]:
-    assert curve.held is not None
-    found, measured = curve.held.forecast, curve.held.score
+    assert curve.holdout_check is not None
+    found, measured = curve.holdout_check.prediction, curve.holdout_check.measured_score
     low, high = found.training_low, found.training_high
-    return {"predicted": estimate(metric, found.score, low, high),
-            "measured": score(metric, measured, (high - low) / 2), "inside": _yes(curve.held.inside)}
+    return {"predicted": format_estimate(metric, found.score, low, high),
+            "measured": format_score(metric, measured, (high - low) / 2), "inside": _yes(curve.holdout_check.is_inside_interval)}
 
 
 def _yes(holds: bool) -> str:
     return "yes" if holds else "NO"
 
 
-def _ranked(study: ScalingStudy, ranking: Ranking) -> Sheet:
-    curves = study.of(ranking.cost)
-    texts = pd.DataFrame([{"rule": choice.rule, "law": of_law(study.metric, choice.forecast),
-                           "best in": share(choice.best), "trained up to": amount(max(curves[choice.rule].sizes))}
-                          for choice in ranking.choices])
-    title = f"The rules at {amount(ranking.size)} {cost_word(ranking.cost)} ({FROM[ranking.by]})"
-    return Sheet(title, texts, 1, tuple(sentences(study, ranking)))
+def _ranked(study: ScalingStudy, ranking: Ranking) -> TitledTable:
+    curves = study.curves_for(ranking.cost)
+    texts = pd.DataFrame([{"rule": choice.rule, "law": format_prediction(study.metric, choice.prediction),
+                           "best in": format_share(choice.best_share), "trained up to": format_size(max(curves[choice.rule].sizes))}
+                          for choice in ranking.ranked_rules])
+    title = f"The rules at {format_size(ranking.size)} {cost_name(ranking.cost)} ({SIZE_SOURCE_LABELS[ranking.size_source]})"
+    return TitledTable(title, texts, 1, tuple(ranking_sentences(study, ranking)))
 
 
 def notes(study: ScalingStudy) -> list[str]:
@@ -107,7 +107,7 @@ def notes(study: ScalingStudy) -> list[str]:
 def _conditions(study: ScalingStudy) -> list[str]:
     data = study.meta["data"]
     synthetic = " (a synthetic corpus: scores on it compare architectures, and say nothing of real text)"
-    return [costs_line(study.meta["protocol"]),
+    return [describe_costs(study.meta["protocol"]),
             f"Data: {data['name']}, hash {data['hash']}{synthetic if study.meta.get('synthetic') else ''}.",
             *([study.teacher] if study.teacher else []),
             *([f"{study.metric}: {study.signature}"] if study.signature else [])]
@@ -123,7 +123,7 @@ def _meaning(study: ScalingStudy) -> list[str]:
         f"A law is {study.metric} = a {sign} b · size^-c, c the exponent, by least squares over all trainings of a "
         "rule, the base's among them. That scores follow a power law is an assumption; only the checks test it, and "
         "no interval holds what lies beyond it, such as data that runs out.",
-        f"Intervals of a law: {DRAWS:,} bootstrap draws of its trainings, {sure}, each for itself. They are of the "
+        f"Intervals of a law: {N_RESAMPLES:,} bootstrap draws of its trainings, {sure}, each for itself. They are of the "
         "law, and where it says so of one training; of the mean of as many as were left out in a check, which a law "
         f"that holds fails in {format_percent(1 - study.confidence)} of studies.",
         "The next size is the largest one times the ratio of the two largest.",
@@ -139,9 +139,9 @@ def _missing(study: ScalingStudy) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for curve in study.curves:
         for reason in _reasons(curve):
-            reasons.setdefault(reason, []).append(f"{curve.rule} against {cost_word(curve.cost)}")
-    undone = [f"{row.label}: {row.why}" for row in study.unfinished]
-    again = [f"{row.label} ({row.missing})" for row in study.rows if row.missing]
+            reasons.setdefault(reason, []).append(f"{curve.rule} against {cost_name(curve.cost)}")
+    undone = [f"{row.label}: {row.missing_reason}" for row in study.unfinished]
+    again = [f"{row.label} ({row.n_missing_replicates})" for row in study.finished if row.n_missing_replicates]
     return [*(f"{reason}: {', '.join(curves)}." for reason, curves in reasons.items()),
             *([f"Without a score, and so in no law: {'; '.join(undone)}."] if undone else []),
             *([f"Replicates without a score: {', '.join(again)}."] if again else [])]
@@ -150,13 +150,13 @@ def _missing(study: ScalingStudy) -> list[str]:
 def _reasons(curve: Curve) -> list[str]:
     """Why there is no law, or it says little."""
     if curve.fit is None:
-        return [f"No law, since {curve.why}"]
-    return [*([] if curve.fit.identified else [f"Exponent not identified, since {_unidentified(curve.fit)}"]),
-            *([f"Not checked, since {curve.unchecked}"] if curve.unchecked else [])]
+        return [f"No law, since {curve.no_fit_reason}"]
+    return [*([] if curve.fit.is_identified else [f"Exponent not identified, since {_unidentified(curve.fit)}"]),
+            *([f"Not checked, since {curve.no_check_reason}"] if curve.no_check_reason else [])]
 
 
-def _unidentified(fit: Fit) -> str:
-    if fit.law.identified:
+def _unidentified(fit: LawFit) -> str:
+    if fit.law.is_identified:
         return "its interval reaches an end of what is tried, where scores grow like a logarithm or level off at once"
     if fit.law.b <= 0:
         return "scores do not get better with size"
@@ -167,17 +167,17 @@ def to_markdown(study: ScalingStudy) -> str:
     """All tables and notes."""
     parts = [f"# {study.name}: {study.metric} by size"]
     if study.unfinished:
-        parts.append(f"{len(study.unfinished)} of {len(study.rows) + len(study.unfinished)} rows have no score; see "
+        parts.append(f"{len(study.unfinished)} of {len(study.finished) + len(study.unfinished)} rows have no score; see "
                      "the notes.")
-    for sheet in sheets(study):
-        parts += [f"## {sheet.title}", markdown_table(sheet.texts, sheet.left), *sheet.below]
+    for sheet in scaling_tables(study):
+        parts += [f"## {sheet.title}", markdown_table(sheet.cells, sheet.n_left_aligned), *sheet.footnotes]
     return "\n\n".join([*parts, "## Notes", "\n".join(f"- {note}" for note in notes(study))]) + "\n"
 
 
-def frame(study: ScalingStudy) -> pd.DataFrame:
+def scaling_frame(study: ScalingStudy) -> pd.DataFrame:
     """One row a (cost, rule, row), the base in each, with what the law says there; the unfinished without a score."""
-    rows = [_point(curve, row) for curve in study.curves for row in curve.rows]
-    rows += [{"cost": cost, "rule": rule, "label": row.label, "size": row.cost.get(cost), "seeds": 0, "note": row.why}
+    rows = [_point(curve, row) for curve in study.curves for row in curve.architectures]
+    rows += [{"cost": cost, "rule": rule, "label": row.label, "size": row.costs.get(cost), "seeds": 0, "note": row.missing_reason}
              for cost in study.costs for rule, steps in study.rules.items() for row in study.unfinished
              if row.label in (study.base, *steps)]
     columns = ["cost", "rule", "label", "trial", "size", "seeds", "score", "sd", "law", "law_low", "law_high", "note"]
@@ -185,13 +185,13 @@ def frame(study: ScalingStudy) -> pd.DataFrame:
     return table.astype({"trial": "Int64"})
 
 
-def _point(curve: Curve, row: Row) -> dict[str, Any]:
-    size = row.cost[curve.cost]
+def _point(curve: Curve, row: ScaledArchitecture) -> dict[str, Any]:
+    size = row.costs[curve.cost]
     found = {"cost": curve.cost, "rule": curve.rule, "label": row.label, "trial": row.trial, "size": size,
-             "seeds": len(row.scores), "score": row.mean, "sd": row.sd}
+             "seeds": len(row.scores), "score": row.mean_score, "sd": row.sd}
     if curve.fit is None:
         return found
-    low, high = curve.fit.band(size)[:, 0].tolist()
+    low, high = curve.fit.interval_at(size)[:, 0].tolist()
     return found | {"law": float(curve.fit.law(size)), "law_low": low, "law_high": high}
 
 
@@ -204,21 +204,21 @@ def to_json(study: ScalingStudy) -> dict[str, Any]:
         "protocol": meta["protocol"], "data": meta["data"], "synthetic": bool(meta.get("synthetic")),
         "signature": study.signature,
         "noise": {"sd": noise.sd, "df": noise.df, "rows": noise.n_candidates} if noise.is_known else None,
-        "rows": [asdict(row) | {"rules": list(study.rules_of(row.label)), "mean": row.mean, "sd": row.sd}
-                 for row in study.rows],
-        "unfinished": [{"label": row.label, "why": row.why, "cost": dict(row.cost)} for row in study.unfinished],
+        "rows": [asdict(row) | {"rules": list(study.rules_containing(row.label)), "mean": row.mean_score, "sd": row.sd}
+                 for row in study.finished],
+        "unfinished": [{"label": row.label, "why": row.missing_reason, "cost": dict(row.costs)} for row in study.unfinished],
         "curves": [_curve_json(curve) for curve in study.curves],
-        "per_million": [asdict(gain) for gain in study.gains],
-        "rankings": [asdict(ranking) | {"decided": ranking.decided, "first": ranking.first.rule,
-                                        "sentences": sentences(study, ranking)} for ranking in study.rankings],
+        "per_million": [asdict(gain) for gain in study.slopes],
+        "rankings": [asdict(ranking) | {"decided": ranking.is_decided, "first": ranking.best_rule.rule,
+                                        "sentences": ranking_sentences(study, ranking)} for ranking in study.rankings],
         "notes": notes(study),
     }
 
 
 def _curve_json(curve: Curve) -> Mapping[str, Any]:
-    law = curve.fit and {**curve.fit.law.to_json(), "exponent_interval": list(curve.fit.exponent),
-                         "identified": curve.fit.identified, "sd": curve.fit.sd, "df": curve.fit.df}
-    held = curve.held and {**asdict(curve.held), "error": curve.held.error, "inside": curve.held.inside}
-    return {"rule": curve.rule, "cost": curve.cost, "labels": [row.label for row in curve.rows],
-            "sizes": curve.sizes, "scores": [score for _, score in curve.points], "why": curve.why,
-            "unchecked": curve.unchecked, "law": law, "held_out": held, "next": curve.ahead and asdict(curve.ahead)}
+    law = curve.fit and {**curve.fit.law.to_json(), "exponent_interval": list(curve.fit.exponent_interval),
+                         "identified": curve.fit.is_identified, "sd": curve.fit.sd, "df": curve.fit.df}
+    held = curve.holdout_check and {**asdict(curve.holdout_check), "error": curve.holdout_check.error, "inside": curve.holdout_check.is_inside_interval}
+    return {"rule": curve.rule, "cost": curve.cost, "labels": [row.label for row in curve.architectures],
+            "sizes": curve.sizes, "scores": [score for _, score in curve.size_score_pairs], "why": curve.no_fit_reason,
+            "unchecked": curve.no_check_reason, "law": law, "held_out": held, "next": curve.next_prediction and asdict(curve.next_prediction)}

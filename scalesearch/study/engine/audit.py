@@ -8,7 +8,7 @@ from msgspec import to_builtins
 
 from scalesearch.errors import UserError
 from scalesearch.files import DiskFullError, write_json
-from scalesearch.report.fairness import Fairness, Training, words
+from scalesearch.report.fairness import AuditRun, Fairness, describe_option
 from scalesearch.study.executors.base import CRASH_DISK_FULL, CRASH_FAULT, JobCrashed, Runner, TrainingJob
 from scalesearch.study.results.audit import (
     AUDIT_FOLDER,
@@ -69,7 +69,7 @@ class _AuditRunner:
         self.metric, self.job_template = results.study.meta.main_metric, study_job(results.study)
         self.numbers = {(member.folder, option): at for at, (member, option) in enumerate(
             (member, option) for member in plan.architectures for option in plan.options)}
-        self.running: dict[int, Training] = {}
+        self.running: dict[int, AuditRun] = {}
         self.crashes: Counter[int] = Counter()
 
     def run(self) -> None:
@@ -80,7 +80,7 @@ class _AuditRunner:
                 if isinstance(event, JobCrashed):
                     self._crashed(event)
                 self.report(f"{self._stretches_done()} of at most {self.plan.stretches} stretches of training; last: "
-                          f"{training.architecture}, {words(training.option)}")
+                          f"{training.architecture}, {describe_option(training.option)}")
 
     def _submit(self) -> bool:
         """Gives work to idle workers; returns whether there was any."""
@@ -116,4 +116,4 @@ class _AuditRunner:
         """Stretches of training that are behind."""
         there = [one for member in self.plan.architectures
                  for one in runs_of_architecture(self.plan, member, self.study.folder, self.metric)]
-        return sum((one.rung is not None) + (one.loss is not None) for one in there)
+        return sum((one.rung_loss is not None) + (one.loss is not None) for one in there)

@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial
 
 from scalesearch.errors import UserError
 from scalesearch.files import DiskFullError, read_json, write_json, write_text
-from scalesearch.report.records import loss_name
+from scalesearch.report.records import validation_loss_name
 from scalesearch.samplers.candidate_sampler import CandidateSampler
 from scalesearch.schedule.rungs import START_TRIAL, Scheduler
 from scalesearch.study.config.objectives import objective_values
@@ -204,7 +204,7 @@ class Driver:
         try:
             result = read_json(file, Result)
             metrics = result.metrics
-            loss = metrics.get(loss_name(trial.config))
+            loss = metrics.get(validation_loss_name(trial.config))
             rung = None if file.name == RESULT_FILE else msgspec.convert({**metrics, "loss": loss}, Rung)
         except (UserError, ValueError) as damaged:
             file.replace(file.with_suffix(".damaged"))

@@ -14,7 +14,7 @@ from scalesearch.data.sources import fingerprint_text
 from scalesearch.errors import UserError
 from scalesearch.files import why_not_writable
 from scalesearch.pareto.noise import format_percent
-from scalesearch.report.labels import brief
+from scalesearch.report.labels import format_value
 from scalesearch.space.assembly.architecture import ModelSpec, assemble
 from scalesearch.space.schema.cost_names import OWN_VOCABULARY
 from scalesearch.study.config.sections import WARM_START_FILE
@@ -163,7 +163,7 @@ class DryRun:
         for trial in self.trials:
             costs = [format_number(trial.costs[f"{what}.total"]) if trial.costs else "" for what in ("params", "macs")]
             fate = trial.reason or ("trained" if trial.number in trained else "duplicate of another")
-            recipe = (brief(trial.recipe_params.get(key, "")) for key in asked)
+            recipe = (format_value(trial.recipe_params.get(key, "")) for key in asked)
             rows.append([*[trial.label] * named, *costs, trial.architecture or "", *recipe, fate])
         left = [at for at, heading in enumerate(headings) if heading not in ("params", "MACs")]
         return make_table(headings, rows, left, "Rows" if named else "The first proposals", has_box=True)

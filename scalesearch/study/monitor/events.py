@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from scalesearch.errors import UserError
-from scalesearch.report.records import loss_name
+from scalesearch.report.records import validation_loss_name
 from scalesearch.study.monitor.format import format_clock, format_number
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import EventType, Origin, State, Trial, TrialEvent
@@ -88,7 +88,7 @@ def describe_event(event_type: EventType, trial: Trial) -> str:
             label += f" [seed {trial.seed} of trial {trial.original}]" if trial.origin == Origin.REPLICATE else ""
             return f"trial {trial.number}{label} ({trial.architecture}) in training{again}"
         case EventType.RUNG:
-            per = "token" if loss_name(trial.config) == "valid_loss" else "character"
+            per = "token" if validation_loss_name(trial.config) == "valid_loss" else "character"
             return (f"trial {trial.number} is paused at rung {len(trial.rungs)}: validation loss "
                     f"{trial.losses[-1]:.3f} nats per {per}")
         case EventType.CRASHED:

@@ -17,7 +17,7 @@ import numpy as np
 
 from scalesearch.errors import UserError
 from scalesearch.files import read_json, try_read_json
-from scalesearch.report.fairness import Fairness, Option, Training, fairness
+from scalesearch.report.fairness import AuditRun, Fairness, RecipeOption, assess_fairness
 from scalesearch.study.executors.worker import rung_file
 from scalesearch.study.results.results import Results
 from scalesearch.study.trials.record import JobFile
@@ -80,12 +80,12 @@ class AuditPlan:
     reference_sizes: Mapping[str, int | None]
 
     @property
-    def study_option(self) -> Option:
+    def study_option(self) -> RecipeOption:
         """The study's recipe."""
         return self.rule, 1.0
 
     @property
-    def options(self) -> list[Option]:
+    def options(self) -> list[RecipeOption]:
         """Rules and rates that each member is trained by."""
         rules = dict.fromkeys((self.rule, *self.settings.rules))
         return [(rule, rate) for rule in rules for rate in self.settings.rates]
@@ -117,26 +117,26 @@ class AuditPlan:
         """CPU time that all of it takes at most, by what the members' own trainings have taken."""
         return self.full_runs_per_architecture * sum(member.cpu_seconds for member in self.architectures)
 
-    def recipe(self, member: AuditedArchitecture, option: Option) -> Recipe:
+    def recipe(self, member: AuditedArchitecture, option: RecipeOption) -> Recipe:
         """The recipe of one training. Raises UserError where a rule does not go with it."""
         (rule, factor), lr = option, member.recipe["lr"]
         other = {} if rule == self.rule else {"rule": rule, "at": lr["at"] if lr["at"]["width"] else self.reference_sizes}
         return Recipe.from_mapping(shorten_recipe({**member.recipe, "lr": {**lr, "base": lr["base"] * factor, **other}},
                                              self.settings.budget_share))
 
-    def run_folder(self, folder: Path, member: AuditedArchitecture, option: Option) -> Path:
+    def run_folder(self, folder: Path, member: AuditedArchitecture, option: RecipeOption) -> Path:
         """Folder of one training, in the study's ``folder``."""
         return folder / AUDIT_FOLDER / member.folder / f"{option[0]}-{option[1]:g}"
 
-    def due_runs(self, trainings: Sequence[Training]) -> Iterator[tuple[Training, bool]]:
+    def due_runs(self, trainings: Sequence[AuditRun]) -> Iterator[tuple[AuditRun, bool]]:
         """Yields what is to be trained (on) of one member, and whether to its end."""
         for rule in dict.fromkeys(one.rule for one in trainings):
             rates = [one for one in trainings if one.rule == rule]
-            begun = [one for one in rates if one.rung is not None or one.loss is not None]
+            begun = [one for one in rates if one.rung_loss is not None or one.loss is not None]
             if self.settings.early_stop_share < 1 and len(begun) < len(rates):
                 yield from ((one, False) for one in rates if one not in begun)
                 continue
-            best = sorted(rates, key=lambda one: math.inf if one.rung is None else one.rung)[:self.settings.kept_rates]
+            best = sorted(rates, key=lambda one: math.inf if one.rung_loss is None else one.rung_loss)[:self.settings.kept_rates]
             yield from ((one, True) for one in rates if one.loss is None and (
                 self.settings.early_stop_share >= 1 or one in best or one.option == self.study_option))
 
@@ -238,16 +238,16 @@ def read_plan(folder: Path) -> AuditPlan | None:
     return read_json(file, AuditPlan) if file.is_file() else None
 
 
-def runs_of_architecture(plan: AuditPlan, member: AuditedArchitecture, folder: Path, metric: str) -> list[Training]:
+def runs_of_architecture(plan: AuditPlan, member: AuditedArchitecture, folder: Path, metric: str) -> list[AuditRun]:
     """What ``folder``, the study's, holds of the trainings of one member."""
-    return [_training(plan.run_folder(folder, member, option), Training(member.folder, member.groups, *option), metric)
+    return [_training(plan.run_folder(folder, member, option), AuditRun(member.folder, member.groups, *option), metric)
             for option in plan.options]
 
 
-def _training(place: Path, training: Training, metric: str) -> Training:
+def _training(place: Path, training: AuditRun, metric: str) -> AuditRun:
     rung, result = try_read_json(place / rung_file(0), Result), try_read_json(place / RESULT_FILE, Result)
     loss = rung.metrics.get("valid_loss_per_char") if rung else None
-    training = replace(training, rung=loss if rung is None else math.inf if loss is None else float(loss))
+    training = replace(training, rung_loss=loss if rung is None else math.inf if loss is None else float(loss))
     if result is None:
         return training
     loss, score = result.metrics.get("valid_loss_per_char"), result.metrics.get(metric)
@@ -265,7 +265,7 @@ def audit_findings(results: Results, plan: AuditPlan | None = None) -> Fairness 
     main = next(one for one in study.meta.objectives if one.name == study.meta.main_objective)
     done = [replace(one, architecture=_name(study.trials[member.trial])) for member in plan.architectures
             for one in runs_of_architecture(plan, member, study.folder, main.name)]
-    return fairness(done, plan.study_option, main.name, main.direction, results.seed_analysis.confidence)
+    return assess_fairness(done, plan.study_option, main.name, main.direction, results.seed_analysis.confidence)
 
 
 def _name(trial: Trial) -> str:

@@ -17,22 +17,22 @@ def write_outputs(results: Results, folder: Path | None = None) -> list[Path]:
 
     The tables are front.csv and all.csv, and where any candidate has several seeds, seeds.csv with every training.
     """
-    from scalesearch.report.table import filled
+    from scalesearch.report.table import drop_empty_columns
     from scalesearch.report.text_tables import to_csv
 
     place = folder or results.study.folder
     files = []
     for name, rows in (("front.csv", results.front), ("all.csv", results.table),
                        *([("seeds.csv", results.seeds)] if len(results.seeds) else [])):
-        write_text(place / name, to_csv(filled(rows)))
+        write_text(place / name, to_csv(drop_empty_columns(rows)))
         files.append(place / name)
     return files + write_figures(results, place)
 
 
 def write_figures(results: Results, folder: Path) -> list[Path]:
     """A figure of the main metric against each cost."""
-    from scalesearch.report.figures.plot import tradeoff
-    from scalesearch.report.figures.style import save
+    from scalesearch.report.figures.plot import plot_tradeoff
+    from scalesearch.report.figures.style import save_figure
 
     y = results.main_metric
     if not np.any((results.table["state"] == State.COMPLETE) & results.table[y].notna()):
@@ -42,7 +42,7 @@ def write_figures(results: Results, folder: Path) -> list[Path]:
     for name in (y, reported) if reported in results.table and results.table[reported].notna().any() else (y,):
         for x in plotted_costs(results):
             stem = f"{name.replace('.', '-')}-vs-{_short(x)}"
-            files += save(tradeoff(results.table, results.subject, x, name), folder / stem)
+            files += save_figure(plot_tradeoff(results.table, results.subject, x, name), folder / stem)
     return files
 
 

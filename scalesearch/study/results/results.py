@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.hypervolume import default_reference_point, hypervolume
-from scalesearch.report.labels import costs_line, once
+from scalesearch.report.labels import describe_costs, weight_only_lines
 from scalesearch.study.replicates.replicated import ReplicatedTrial
 from scalesearch.study.replicates.summary import SeedAnalysis, completed_candidates
 from scalesearch.study.trials.record import Record, TeacherFacts, describe_teacher_facts
@@ -29,7 +29,7 @@ from scalesearch.tasks import METRICS
 if TYPE_CHECKING:
     import pandas as pd
 
-    from scalesearch.report.figures.plot import Subject
+    from scalesearch.report.figures.plot import FigureContext
     from scalesearch.report.proxies import ProxyCorrelations
 
 
@@ -53,9 +53,9 @@ class Results:
     @cached_property
     def table(self) -> pd.DataFrame:
         """One row a candidate (see ``report.table.frame``)."""
-        from scalesearch.report.table import frame
+        from scalesearch.report.table import trials_frame
 
-        return frame(self.records, self.objectives, self.seed_analysis.confidence)
+        return trials_frame(self.records, self.objectives, self.seed_analysis.confidence)
 
     @cached_property
     def _records_of_front(self) -> list[dict[str, Any]]:
@@ -70,9 +70,9 @@ class Results:
     @cached_property
     def front(self) -> pd.DataFrame:
         """The rows that nothing dominates, from the cheapest."""
-        from scalesearch.report.table import frame, front_rows
+        from scalesearch.report.table import select_front, trials_frame
 
-        return front_rows(frame(self._records_of_front, self.objectives, self.seed_analysis.confidence), self.objectives)
+        return select_front(trials_frame(self._records_of_front, self.objectives, self.seed_analysis.confidence), self.objectives)
 
     @cached_property
     def seeds(self) -> pd.DataFrame:
@@ -90,12 +90,12 @@ class Results:
         return dict(self.study.meta.directions)
 
     @property
-    def subject(self) -> Subject:
+    def subject(self) -> FigureContext:
         """Subject of its figures."""
-        from scalesearch.report.figures.plot import Subject
+        from scalesearch.report.figures.plot import FigureContext
 
         meta = self.study.meta
-        return Subject(self.objectives, meta.protocol, meta.bounds, meta.data.name, meta.synthetic,
+        return FigureContext(self.objectives, meta.protocol, meta.bounds, meta.data.name, meta.synthetic,
                        self.signature, self.seed_analysis.confidence)
 
     @property
@@ -156,9 +156,9 @@ class Results:
 
     def proxies(self) -> ProxyCorrelations:
         """Whether early measurements rank the finished trials as their score does."""
-        from scalesearch.report.proxies import proxy_correlations
+        from scalesearch.report.proxies import compute_proxy_correlations
 
-        return proxy_correlations(self.table, self.main_metric)
+        return compute_proxy_correlations(self.table, self.main_metric)
 
     def hypervolume(self) -> tuple[float, list[float]] | None:
         """Hypervolume of the front, and its reference point beyond the worst complete candidates. None before any."""
@@ -177,8 +177,8 @@ class Results:
         """Notes for reading the numbers: protocol, corpus, signature, seed."""
         meta = self.study.meta
         synthetic = " (a synthetic corpus: scores on it compare candidates, and say nothing of real translation)"
-        lines = [costs_line(meta.protocol),
-                 *once(meta.protocol, *self.macs_once),
+        lines = [describe_costs(meta.protocol),
+                 *weight_only_lines(meta.protocol, *self.macs_once),
                  f"Data: {meta.data.name}, hash {meta.data.hash}{synthetic if meta.synthetic else ''}.",
                  "Chosen by scores on valid; what is called test was not looked at in choosing.",
                  *self.seed_analysis.notes(meta.seed)]
@@ -210,10 +210,10 @@ def _values(candidates: Collection[ReplicatedTrial], names: list[str]) -> NDArra
 
 def _seed_rows(records: list[dict[str, Any]], objectives: dict[str, str]) -> pd.DataFrame:
     """Every training of the candidates that have several, candidate by candidate."""
-    from scalesearch.report.table import replicate_rows
+    from scalesearch.report.table import replicates_frame
 
     several = {record["of"] for record in records if record["origin"] == Origin.REPLICATE}
     first = [{**record, "origin": Origin.REPLICATE, "of": record["trial"]} for record in records
              if record["trial"] in several]
-    rows = replicate_rows([*first, *records], objectives)
+    rows = replicates_frame([*first, *records], objectives)
     return rows.sort_values(["of", "trial"], kind="stable").reset_index(drop=True) if len(rows) else rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.errors import UserError
-from scalesearch.report.labels import direction
+from scalesearch.report.labels import better_direction
 from scalesearch.study.results.results import Results
 from scalesearch.study.trials.trial import Origin, State
 
@@ -24,8 +24,8 @@ def select_trial(results: Results, objective: str | None, trial: int | None, con
     Raises:
         UserError: nothing like that is there, or ``objective`` is a score on test.
     """
-    from scalesearch.report.conditions import meeting
-    from scalesearch.report.table import cell
+    from scalesearch.report.table import format_cell
+    from scalesearch.report.trial_filter import filter_trials
 
     if trial is not None:
         chosen = results.study.trials.get(trial)
@@ -45,24 +45,24 @@ def select_trial(results: Results, objective: str | None, trial: int | None, con
     if name not in rows.columns or not len(rows):
         raise UserError(f"there is no {name} on the front; it has {', '.join(results.objectives)}",
                         code="unknown-objective")
-    rows = rows if condition is None else meeting(rows, condition)
+    rows = rows if condition is None else filter_trials(rows, condition)
     rows = rows[rows[name].notna()]
     if not len(rows):
         what = f"has {name}" if condition is None else f"meets {condition}"
         raise UserError(f"no finished candidate {what}", code="nothing-meets")
-    low = results.objectives.get(name, direction(name)) == "min"
+    low = results.objectives.get(name, better_direction(name)) == "min"
     values: Any = rows[name].astype(float)
     at = values.idxmin() if low else values.idxmax()
     row, seed = rows.loc[at], results.study.meta.seed
     weights = f"; the weights are those of seed {seed}" if row["seeds"] > 1 else ""
-    return int(row["trial"]), f"best {name} of {among} ({cell(row, name)}{weights})"
+    return int(row["trial"]), f"best {name} of {among} ({format_cell(row, name)}{weights})"
 
 
 def _eligible(results: Results) -> pd.DataFrame:
     """The rows of the table that may be on the front, each with all its costs."""
-    from scalesearch.report.table import eligible
+    from scalesearch.report.table import eligible_mask
 
-    rows = results.table[eligible(results.table)]
+    rows = results.table[eligible_mask(results.table)]
     costs = [results.study.trials[trial].costs for trial in rows["trial"]]
     more = sorted({name for one in costs for name in one}.difference(rows.columns))
     return rows.assign(**{name: [one.get(name) for one in costs] for name in more})

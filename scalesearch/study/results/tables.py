@@ -6,10 +6,10 @@ from typing import Any
 
 from scalesearch.files import write_json, write_text
 from scalesearch.pareto.noise import CONFIDENCE
-from scalesearch.report.ablation import Ablation, ablation
-from scalesearch.report.labels import direction
-from scalesearch.report.scaling.study import ScalingStudy, plan_of, scaling_study
-from scalesearch.report.scaling.tables import frame, to_json, to_markdown
+from scalesearch.report.ablation import Ablation, build_ablation
+from scalesearch.report.labels import better_direction
+from scalesearch.report.scaling.study import ScalingStudy, analyze_scaling, read_scaling_plan
+from scalesearch.report.scaling.tables import scaling_frame, to_json, to_markdown
 from scalesearch.report.text_tables import to_csv
 from scalesearch.study.results.results import Results
 from scalesearch.study.trials.record import describe_teacher_facts
@@ -23,7 +23,7 @@ def table_of(results: Results, metric: str, base: str | None = None, confidence:
     Raises:
         UserError: nothing has a name, there is no such base, or it has no finished training.
     """
-    return ablation(records_of(results), metric, base or results.study.meta.base, confidence)
+    return build_ablation(records_of(results), metric, base or results.study.meta.base, confidence)
 
 
 def records_of(results: Results) -> list[dict[str, Any]]:
@@ -53,9 +53,9 @@ def scaling_of(results: Results, metric: str | None = None, at: Sequence[tuple[s
         UserError: it is no scaling study, or there is no such metric or cost.
     """
     meta, records = results.study.meta.to_json(), results.records
-    plan_of(meta)
+    read_scaling_plan(meta)
     name = metric or results.main_metric
-    return scaling_study(records, meta, name, results.objectives.get(name, direction(name)),
+    return analyze_scaling(records, meta, name, results.objectives.get(name, better_direction(name)),
                          confidence or results.seed_analysis.confidence, at, _signature(results, records, name),
                          describe_teacher_facts(results.teacher) if results.teacher else "")
 
@@ -70,16 +70,16 @@ def _signature(results: Results, records: Sequence[Mapping[str, Any]], metric: s
 
 def write_scaling(study: ScalingStudy, folder: Path) -> list[Path]:
     """Writes scaling.md, .csv, .json, and figures of means and laws; returns the paths."""
-    from scalesearch.report.figures.style import save
-    from scalesearch.report.scaling.figures import curves, laws
+    from scalesearch.report.figures.style import save_figure
+    from scalesearch.report.scaling.figures import plot_laws, plot_means
 
     files = [folder / f"scaling.{ending}" for ending in ("md", "csv", "json")]
     write_text(files[0], to_markdown(study))
-    write_text(files[1], to_csv(frame(study)))
+    write_text(files[1], to_csv(scaling_frame(study)))
     write_json(files[2], to_json(study))
-    figures = {"curves": curves(study)} | {cost.removesuffix(".total").replace(".", "-").replace("_", "-"):
-                                           laws(study, cost) for cost in study.costs}
+    figures = {"curves": plot_means(study)} | {cost.removesuffix(".total").replace(".", "-").replace("_", "-"):
+                                           plot_laws(study, cost) for cost in study.costs}
     for stem, figure in figures.items():
         if figure is not None:
-            files += save(figure, folder / f"scaling-{stem}")
+            files += save_figure(figure, folder / f"scaling-{stem}")
     return files

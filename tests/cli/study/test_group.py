@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from scalesearch.cli.study.group import command
-from scalesearch.report.labels import brief
+from scalesearch.report.labels import format_value
 from tests.errors import refuses
 from tests.study.fakes import make_driver, make_plan
 from tests.study.noisy import noisy_work, seeded_plan
@@ -131,7 +131,7 @@ def test_the_front_on_a_narrow_terminal_has_every_member_with_its_architecture(f
     words = " ".join(shown.split())
     for row in rows:
         assert f"trial {row['trial']}: " in words
-        answers = [f"{name.removeprefix('answer.')} {brief(row[name])}" for name in names if brief(row[name]) != "–"]
+        answers = [f"{name.removeprefix('answer.')} {format_value(row[name])}" for name in names if format_value(row[name]) != "–"]
         assert [answer for answer in answers if answer not in words] == []
 
 

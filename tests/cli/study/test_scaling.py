@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from scalesearch.cli.study.group import command
-from scalesearch.cli.study.tables import size_at
+from scalesearch.cli.study.tables import parse_cost_size
 from scalesearch.errors import UserError
 from scalesearch.study.config.fixed_architectures import FixedArchitecture
 from scalesearch.study.config.sections import Seeds
@@ -104,8 +104,8 @@ def test_what_cannot_be_told_is_refused(finished, tmp_path):
                                   "params.total=-2M", "params.total=1..2", "params.total=yes"])
 def test_a_place_is_a_cost_and_a_size(text):
     with refuses("not-cost-and-size"):
-        size_at(text)
-    assert size_at("params.total=2M") == ("params.total", 2e6) and size_at(" macs.total = 1.5G ")[1] == 1.5e9
+        parse_cost_size(text)
+    assert parse_cost_size("params.total=2M") == ("params.total", 2e6) and parse_cost_size(" macs.total = 1.5G ")[1] == 1.5e9
 
 
 def test_the_budget_is_where_rules_are_ranked(finished):

@@ -48,7 +48,7 @@ class Watching:
         if size:
             fcntl.ioctl(ends[1], termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
         environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
-        self.process = subprocess.Popen([*WATCH, str(made.study.folder), "--every", "0.1", *options],
+        self.process = subprocess.Popen([*WATCH, str(made.study.is_folder), "--every", "0.1", *options],
                                         stdin=subprocess.DEVNULL, stdout=ends[1], stderr=subprocess.STDOUT,
                                         preexec_fn=in_the_background, env={**environment, "TERM": "xterm"})
         os.close(ends[1])
@@ -83,7 +83,7 @@ def test_once_for_people_and_machines_writes_nothing(tmp_path):
 
 
 def test_what_is_in_training_as_json(running):
-    found = json.loads(call(running.study.folder, "--json"))
+    found = json.loads(call(running.study.is_folder, "--json"))
     assert found["owner"]["host"] == "far" and found["owner"]["silent"] < 60
     assert [(one["trial"], one["step"], one["share"]) for one in found["training"]] == [(0, 100, 0.25)]
     assert found["eta"]["seconds"] == pytest.approx(3 * 120)  # five of them on two workers, one of which has 90 s to go
@@ -92,10 +92,10 @@ def test_what_is_in_training_as_json(running):
 
 def test_status_says_who_runs_it_and_what_is_in_training(running):
     running.study.update_meta(teacher={"architecture": "abc"})
-    result = CliRunner().invoke(command, ["status", str(running.study.folder)], catch_exceptions=False)
+    result = CliRunner().invoke(command, ["status", str(running.study.is_folder)], catch_exceptions=False)
     assert "running on far, process 1" in result.output and "Teacher: waiting" in result.output
     assert "0.2 of 6 candidates" in result.output and "100 of 400" in result.output
-    result = CliRunner().invoke(command, ["status", str(running.study.folder), "--json"], catch_exceptions=False)
+    result = CliRunner().invoke(command, ["status", str(running.study.is_folder), "--json"], catch_exceptions=False)
     found = json.loads(result.output)
     assert (found["owner"]["process"], found["training"][0]["trial"]) == (1, 0)
     assert found["teacher_at_work"]["stage"] == "waiting"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scalesearch.report.figures.style import upright
+from scalesearch.report.figures.style import y_axis_label
 
 
 @pytest.mark.parametrize(("what", "corpus", "synthetic", "words"), [
@@ -12,4 +12,4 @@ from scalesearch.report.figures.style import upright
      "Tokenised BLEU (valid)\non multi30k en-de (distilled, mixed)"),
 ])
 def test_an_upright_axis_is_labelled_in_lines_that_fit_along_it(what, corpus, synthetic, words):
-    assert upright(what, corpus, synthetic) == words
+    assert y_axis_label(what, corpus, synthetic) == words

@@ -81,7 +81,7 @@ def test_a_constraint_over_a_key_that_does_not_exist_does_not_apply():
     space = small(
         "width: 4\nencoder.ffn: relu | none\nwhere:\n  - encoder.ffn.relu.hidden >= 100\n  - encoder.ffn.hidden < 5\n"
     )
-    none, relu = (space.answer(lambda name, parameter, pick=pick: pick) for pick in ("none", "relu"))
+    none, relu = (space.solution(lambda name, parameter, pick=pick: pick) for pick in ("none", "relu"))
     assert space.violated_constraints(none) == []
     assert [found.text for found in space.violated_constraints(relu)] == [found.text for found in space.where]
     assert space.where[0].violation(none.__getitem__) == 0.0

@@ -5,7 +5,7 @@ import json
 import pytest
 from rich.console import Console
 
-from scalesearch.report.ablation import ablation
+from scalesearch.report.ablation import build_ablation
 from scalesearch.study.config.fixed_architectures import FixedArchitecture, shorten_paths
 from scalesearch.study.config.reader import read_study
 from scalesearch.study.config.sections import Seeds
@@ -94,7 +94,7 @@ def test_rows_may_be_added_and_seeds_raised_but_not_changed(trained):
     more = "changes=[{encoder.depth: 2}, {width: 32}, {width: 48}]"
     launch(read_study(file, [more, "seeds=2"], folder), True, Console(quiet=True))
     table = table_of(load_results(folder), "bleu")
-    assert {row.name: row.seeds for row in table.rows} == {"base": 2, "encoder.depth: 2": 2, "width: 32": 2,
+    assert {row.name: row.n_seeds for row in table.rows} == {"base": 2, "encoder.depth: 2": 2, "width: 32": 2,
                                                           "width: 48": 2}
     with refuses("study-changed", "`width: 32`"):
         other = "changes=[{name: 'width: 32', set: {width: 40}}]"
@@ -138,7 +138,7 @@ def test_a_fork_of_rows_is_refused(trained, tmp_path):
 
 def test_the_table_of_references_still_wants_names():
     with refuses("no-named-architecture"):
-        ablation([], "bleu")
+        build_ablation([], "bleu")
 
 
 def test_a_row_has_the_whole_name_of_its_file(tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scalesearch.cli.main import main
-from scalesearch.report.fairness import Training
+from scalesearch.report.fairness import AuditRun
 from scalesearch.space import read_space
 from scalesearch.study.engine.audit import load_or_make_plan, run_audit
 from scalesearch.study.executors.local import InProcessRunner
@@ -149,7 +149,7 @@ def test_a_training_that_breaks_counts_as_failed_and_stops_nothing(call):
 
     found = run_audit(results, plan, InProcessRunner(breaks), str)
     assert len(found.regrets) == 4
-    assert found.alternatives[-1].option == ("none", 2.0) and found.alternatives[-1].regret.value == math.inf
+    assert found.alternatives[-1].option == ("none", 2.0) and found.alternatives[-1].mean_regret.value == math.inf
 
 
 def test_what_cannot_be_audited_is_said(call):
@@ -168,7 +168,7 @@ def test_a_real_audit_of_a_tiny_study(call, monkeypatch):
 
     call("audit", "found", "--architectures", "2", "--rates", "1,4", "--share", "0.1", "--until", "0.5", by=train_job)
     found = audit_findings(load_results(Path("found")))
-    assert len(found.regrets) == 2 and all(one.loss >= 0 and math.isfinite(one.loss) for one in found.regrets)
+    assert len(found.regrets) == 2 and all(one.loss_regret >= 0 and math.isfinite(one.loss_regret) for one in found.regrets)
     for result in Path("found/audit").glob("*/*/result.json"):
         assert json.loads(result.read_text())["steps"] == 4
 
@@ -214,13 +214,13 @@ def test_the_chosen_are_spread_over_sizes_and_kinds():
 
 def test_the_worse_rates_stop_and_the_study_s_goes_on():
     plan = AuditPlan(AuditSettings(), (), "none", {})
-    blank = [Training("a", (), "none", rate) for rate in plan.settings.rates]
+    blank = [AuditRun("a", (), "none", rate) for rate in plan.settings.rates]
     assert list(plan.due_runs(blank)) == [(one, False) for one in blank]
-    rungs = [replace(one, rung=loss) for one, loss in zip(blank, (1.0, 2.0, 9.0, 3.0, 5.0))]
+    rungs = [replace(one, rung_loss=loss) for one, loss in zip(blank, (1.0, 2.0, 9.0, 3.0, 5.0))]
     assert list(plan.due_runs(rungs[:4] + blank[4:])) == [(blank[4], False)]
-    assert [one.factor for one, whole in plan.due_runs(rungs) if whole] == [0.25, 0.5, 1.0, 2.0]
+    assert [one.rate_factor for one, whole in plan.due_runs(rungs) if whole] == [0.25, 0.5, 1.0, 2.0]
     done = [replace(one, loss=1.0) for one in rungs]
-    assert list(plan.due_runs(done)) == [] and [one.factor for one, _ in plan.due_runs([*done[:2], *rungs[2:]])] == [1.0, 2.0]
+    assert list(plan.due_runs(done)) == [] and [one.rate_factor for one, _ in plan.due_runs([*done[:2], *rungs[2:]])] == [1.0, 2.0]
     whole = replace(plan, settings=AuditSettings(early_stop_share=1.0))
     assert list(whole.due_runs(blank)) == [(one, True) for one in blank]
 

@@ -13,8 +13,8 @@ from scalesearch.cost import evaluate_cost, load_protocol
 from scalesearch.data import DataSpec, Tokenizer
 from scalesearch.errors import UserError
 from scalesearch.lowering import MAX_SOURCE_TOKENS
-from scalesearch.report.labels import conventions, describe, protocol_words
-from scalesearch.report.records import proxies_of
+from scalesearch.report.labels import axis_label, format_protocol, protocol_conventions
+from scalesearch.report.records import early_measurements
 from scalesearch.space import read_space
 from scalesearch.space.schema.cost_names import OWN_VOCABULARY
 from scalesearch.study.config.reader import read_study
@@ -118,7 +118,7 @@ def test_rungs_and_curves_compare_losses_per_character(folder):
     assert not facts.curves["train_loss"]
     record = results.study.record(paused[0]) or {"answers": paused[0].config, "rungs": None, "curve": [
         {"valid_loss": 1, "valid_loss_per_char": 2}, {}]}
-    assert proxies_of({**record, "rungs": None, "curve": [{"valid_loss": 1, "valid_loss_per_char": 2}, {}]}) == {
+    assert early_measurements({**record, "rungs": None, "curve": [{"valid_loss": 1, "valid_loss_per_char": 2}, {}]}) == {
         "proxy.first_loss": 2}
 
 
@@ -132,9 +132,9 @@ def test_lengths_are_the_rounded_means_of_what_a_model_reads(folder, monkeypatch
         means = [np.mean([len(rows[i]) + 1 for i in range(len(rows))]) for rows in (train.source_ids, train.target_ids)]
         assert np.abs(np.array(pair) - means).max() <= 0.5
     assert found["lengths"]["48"] > found["lengths"]["60"]  # a smaller vocabulary makes longer sentences
-    said = protocol_words(found)
+    said = format_protocol(found)
     assert all(f"{size}: {source} and {target}" in said for size, (source, target) in found["lengths"].items())
-    assert "own vocabularies" in said and "own vocabularies" in describe("params.total", found) and conventions(found)
+    assert "own vocabularies" in said and "own vocabularies" in axis_label("params.total", found) and protocol_conventions(found)
     without = STUDY.replace("  vocab: 48 | 60\n", "").replace("vocab: 52, ", "")
     plain = dry_run(read(without.replace("test: test }", "test: test, vocab: 48 }"))).evaluator.protocol
     assert [plain.source, plain.target] == found["lengths"]["48"] and plain.vocab == 48

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from scalesearch.cli.main import main
 from scalesearch.cost import find_protocol
-from scalesearch.report.table import frame
+from scalesearch.report.table import trials_frame
 from scalesearch.space.binding.config_reader import ConfigReader
 from scalesearch.space.syntax.diagnostics import SourceText
 from scalesearch.space.syntax.yaml_reader import parse_yaml
@@ -128,7 +128,7 @@ def test_the_front_has_each_architecture_at_most_once_and_with_its_best_recipe(t
             return []
 
     order = FrontOrder(front_candidates(Fixed(made), OBJECTIVES), OBJECTIVES, META.seeds)
-    table = frame([{**one.to_json(), "metrics": {"bleu": one.values["bleu"]}} for one in made], META.directions)
+    table = trials_frame([{**one.to_json(), "metrics": {"bleu": one.values["bleu"]}} for one in made], META.directions)
     for members in (list(order.front), list(table.loc[table["front"], "trial"])):
         shown = [made[number] for number in members]
         assert sorted(one.architecture for one in shown) == sorted(f"a{one}" for one in wanted)

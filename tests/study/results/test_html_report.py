@@ -17,7 +17,7 @@ from optuna.importance import PedAnovaImportanceEvaluator
 from scalesearch.cli.study.group import command
 from scalesearch.cost import evaluate_cost, load_protocol
 from scalesearch.library import find_file
-from scalesearch.report.labels import readable
+from scalesearch.report.labels import format_scientific
 from scalesearch.schedule.rungs import Rungs
 from scalesearch.space import read_space
 from scalesearch.study.results.page.cost_breakdowns import architecture_text, module_costs
@@ -101,7 +101,7 @@ def test_every_objective_that_is_a_cost_has_its_figure():
 @pytest.mark.parametrize(("value", "words"), [(2.23618e14, "2.23618 · 10¹⁴"), (1234.5, "1,234.5"), (0.0, "0"),
                                               (1.5e-7, "1.5 · 10⁻⁷")])
 def test_numbers_are_as_people_write_them(value, words):
-    assert readable(value) == words
+    assert format_scientific(value) == words
 
 
 def test_letters_of_every_figure_can_be_read_on_a_phone(tmp_path):
@@ -168,7 +168,7 @@ def test_the_last_hypervolume_is_that_of_the_front(folder, page):
     facts = PageFacts(load_results(folder), folder)
     now, corner = facts.results.hypervolume()
     trials, volumes = zip(*hypervolume_history(facts, corner))
-    assert volumes[-1] == pytest.approx(now) and f"{readable(now)} after" in page.text
+    assert volumes[-1] == pytest.approx(now) and f"{format_scientific(now)} after" in page.text
     assert np.all(np.diff(volumes) >= 0) and trials[-1].spent > 0
 
 

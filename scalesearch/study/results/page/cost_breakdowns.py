@@ -7,8 +7,8 @@ import numpy as np
 from scalesearch.cost import evaluate_cost, load_protocol
 from scalesearch.cost.modules import ModuleCost, module_costs
 from scalesearch.errors import UserError
-from scalesearch.report.figures.style import panel
-from scalesearch.report.labels import conventions, protocol_words
+from scalesearch.report.figures.style import fixed_size_panel
+from scalesearch.report.labels import format_protocol, protocol_conventions
 from scalesearch.space import read_space
 from scalesearch.study.results.page.elements import MISSING_CELL, PageSection, Part, TableCell, fold, table, text
 from scalesearch.study.results.page.facts import PageFacts, trial_name
@@ -52,8 +52,8 @@ def _table(facts: PageFacts, trials: Sequence[Trial], quantity: str) -> Part:
         total = _amount(trial, quantity)
         rows.append([TableCell(trial_name(trial), trial.number, left=True),
                      *(_share(_amount(trial, quantity, name), total) for name in SECTION_COLORS), total])
-    caption = (f"{quantity}: {QUANTITY_CAPTIONS[quantity]}; {protocol_words(facts.meta.protocol)}; "
-               f"{conventions(facts.meta.protocol)}.")
+    caption = (f"{quantity}: {QUANTITY_CAPTIONS[quantity]}; {format_protocol(facts.meta.protocol)}; "
+               f"{protocol_conventions(facts.meta.protocol)}.")
     return table(["trial", *SECTION_COLORS, "total"], rows, caption, f"costs-{quantity}")
 
 
@@ -93,7 +93,7 @@ def _pictures(facts: PageFacts, trials: Sequence[Trial]) -> list[Part]:
     """Bars of params and of MACs, side by side, and what they are of."""
     panels, places = [], np.arange(len(trials))[::-1]
     for quantity, words in (("params", "Params (millions)"), ("macs", "MACs of a sentence pair (millions)")):
-        with panel(0.9 + 0.22 * len(trials), (0.55, 0.5, 0.1, 0.3)) as (figure, axes):
+        with fixed_size_panel(0.9 + 0.22 * len(trials), (0.55, 0.5, 0.1, 0.3)) as (figure, axes):
             left = np.zeros(len(trials))
             for name, color in SECTION_COLORS.items():
                 values = np.array([_amount(trial, quantity, name) for trial in trials]) / 1e6
@@ -107,7 +107,7 @@ def _pictures(facts: PageFacts, trials: Sequence[Trial]) -> list[Part]:
                                                               for name in (*SECTION_COLORS, "total")) for trial in trials)
         panels.append(picture(figure, f"costs-figure-{quantity}", f"Bars of {quantity} by section. {alt}.", ""))
     who = "The front from the cheapest" if facts.is_search else "Each finished trial"
-    return [("panels", (panels, None)), ("caption", f"{who}; {protocol_words(facts.meta.protocol)}.")]
+    return [("panels", (panels, None)), ("caption", f"{who}; {format_protocol(facts.meta.protocol)}.")]
 
 
 def architecture_text(study: StudyDir, trial: Trial) -> str:

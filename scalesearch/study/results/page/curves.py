@@ -4,7 +4,7 @@ from collections import Counter
 
 from matplotlib.collections import LineCollection
 
-from scalesearch.report.figures.style import FRONT, REFERENCE, REST, panel
+from scalesearch.report.figures.style import DOMINATED_COLOR, FRONT_COLOR, REFERENCE_COLOR, fixed_size_panel
 from scalesearch.study.monitor.snapshot import rung_summaries
 from scalesearch.study.results.page.elements import PageSection, Part, TableCell, fold, number, table, text
 from scalesearch.study.results.page.facts import PageFacts, trial_name
@@ -34,7 +34,7 @@ def curves_section(facts: PageFacts) -> PageSection:
 def _picture(facts: PageFacts, key: str, title: str, caption: str) -> Part:
     trials, every = facts.curve_trials, facts.curves[key]
     curves = [(one, every[one.number]) for one in trials if one.number in every]
-    with panel() as (figure, axes):
+    with fixed_size_panel() as (figure, axes):
         styles = [_style(facts, one) for one, _ in curves]
         order = sorted(range(len(curves)), key=lambda at: styles[at][2])  # a collection is drawn much faster than lines
         axes.add_collection(LineCollection([curves[at][1] for at in order], colors=[styles[at][0] for at in order],
@@ -57,8 +57,8 @@ def _picture(facts: PageFacts, key: str, title: str, caption: str) -> Part:
 def _style(facts: PageFacts, trial: Trial) -> tuple[str, float, int]:
     """Colour, width and order of a curve."""
     if trial.number in facts.front_members:
-        return FRONT, 1.5, 3
-    return (REFERENCE, 1.1, 2) if trial.label else (REST, 0.7, 1)
+        return FRONT_COLOR, 1.5, 3
+    return (REFERENCE_COLOR, 1.1, 2) if trial.label else (DOMINATED_COLOR, 0.7, 1)
 
 
 def _rungs(facts: PageFacts) -> Part:

@@ -14,8 +14,8 @@ from urllib.parse import quote
 import pandas as pd
 from matplotlib.figure import Figure
 
-from scalesearch.report.ablation import Ablation, ablation
-from scalesearch.report.records import loss_name, named, scores_of
+from scalesearch.report.ablation import Ablation, build_ablation
+from scalesearch.report.records import labeled_records, scores_over_seeds, validation_loss_name
 from scalesearch.study.results.results import Results
 from scalesearch.study.results.tables import records_of
 from scalesearch.study.trials.study_meta import StudyMeta
@@ -117,11 +117,11 @@ class PageFacts:
         They are compared with the base that the study names, or else the first that is finished.
         """
         records = records_of(self.results)
-        labels = [label for label, record in named(records).items() if scores_of(record, records, self.main_metric)]
-        if not labels or len(named(records)) < 2:
+        labels = [label for label, record in labeled_records(records).items() if scores_over_seeds(record, records, self.main_metric)]
+        if not labels or len(labeled_records(records)) < 2:
             return None
         base = self.meta.base if self.meta.base in labels else labels[0]
-        return ablation(records, self.main_metric, base, self.results.seed_analysis.confidence)
+        return build_ablation(records, self.main_metric, base, self.results.seed_analysis.confidence)
 
     @cached_property
     def finished_runs(self) -> list[FinishedRun]:
@@ -142,7 +142,7 @@ class PageFacts:
     @cached_property
     def loss(self) -> str:
         """The validation loss by which trials compare."""
-        return next((loss_name(trial.config) for trial in self.candidates if trial.config), "valid_loss")
+        return next((validation_loss_name(trial.config) for trial in self.candidates if trial.config), "valid_loss")
 
     @cached_property
     def curves(self) -> dict[str, dict[int, list[tuple[float, float]]]]:

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from scalesearch.report.fairness import words
-from scalesearch.report.figures.fairness import heatmap
-from scalesearch.report.intervals import Interval
+from scalesearch.report.fairness import describe_option
+from scalesearch.report.figures.fairness import plot_regrets
+from scalesearch.report.intervals import ConfidenceInterval
 from scalesearch.study.results.audit import audit_findings
 from scalesearch.study.results.page.elements import MISSING_CELL, PageSection, TableCell, number, table, text
 from scalesearch.study.results.page.facts import PageFacts
@@ -21,12 +21,12 @@ def fairness_section(facts: PageFacts) -> PageSection | None:
         return None
     if not found.regrets:
         return PageSection("fairness", "Fairness of the recipe", [text(*found.lines())])
-    regrets = [[one.architecture, number(one.loss, ".3g"), number(one.score, ".3g"), words(one.best),
-                "yes" if one.at_the_edge else "no"] for one in found.regrets]
-    kinds = [[one.name, one.architectures, _cell(one.regret), _cell(one.difference), "yes" if one.unfair else "no"]
-             for one in found.kinds]
-    recipes = [[words(one.option), _cell(one.regret), number(one.tau, ".2f")] for one in found.alternatives]
-    figure = heatmap(found)
+    regrets = [[one.architecture, number(one.loss_regret, ".3g"), number(one.score_regret, ".3g"), describe_option(one.best_option),
+                "yes" if one.is_best_at_edge else "no"] for one in found.regrets]
+    kinds = [[one.name, one.n_architectures, _cell(one.mean_regret), _cell(one.difference_to_others), "yes" if one.is_disadvantaged else "no"]
+             for one in found.groups]
+    recipes = [[describe_option(one.option), _cell(one.mean_regret), number(one.kendall_tau, ".2f")] for one in found.alternatives]
+    figure = plot_regrets(found)
     return PageSection("fairness", "Fairness of the recipe", [
         text(*found.lines()),
         *([picture(figure, "fairness-losses", RATES_CAPTION + " The numbers stand in the tables below.", RATES_CAPTION)]
@@ -39,5 +39,5 @@ def fairness_section(facts: PageFacts) -> PageSection | None:
               "Single recipes, the fairest first.", "fairness-recipes")], "Fairness")
 
 
-def _cell(value: Interval | None) -> Any:
+def _cell(value: ConfidenceInterval | None) -> Any:
     return MISSING_CELL if value is None else TableCell(str(value), value.value)

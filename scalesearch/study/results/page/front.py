@@ -4,10 +4,10 @@ import numpy as np
 
 from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.hypervolume import hypervolume
-from scalesearch.report.figures.plot import stopped, tradeoff
-from scalesearch.report.figures.style import FRONT, panel
-from scalesearch.report.labels import label, protocol_words, readable
-from scalesearch.report.table import COSTS, HALF, cell, summary, trial_name
+from scalesearch.report.figures.plot import plot_tradeoff, stopped_heights
+from scalesearch.report.figures.style import FRONT_COLOR, fixed_size_panel
+from scalesearch.report.labels import format_protocol, format_scientific, one_line_label
+from scalesearch.report.table import COST_COLUMNS, HALF_WIDTH_SUFFIX, format_cell, summarize_trial, trial_name
 from scalesearch.study.monitor.expected_gain import describe_gain, read_gain
 from scalesearch.study.results.page.curves import LOSS_LABELS
 from scalesearch.study.results.page.elements import PageSection, Part, fold, text
@@ -25,7 +25,7 @@ def cost_choices(facts: PageFacts) -> tuple[list[str], list[str]]:
 
     Costs that no finished trial has, or that are 0 for all of them, are neither.
     """
-    names = dict.fromkeys([*facts.results.objectives, *COSTS, *EFFICIENCY_METRICS])
+    names = dict.fromkeys([*facts.results.objectives, *COST_COLUMNS, *EFFICIENCY_METRICS])
     goals = facts.results.objectives
     known = [name for name in names if name in EFFICIENCY_METRICS or ("." in name and (name in goals or _group(name) in COST_GROUPS))]
     first = [name for name in known if name in goals]
@@ -60,32 +60,32 @@ def front_section(facts: PageFacts) -> PageSection:
 
 def _short(name: str) -> str:
     """``Non-embedding parameters``, ``Multiply-accumulates``: without unit and protocol."""
-    return label(name).removesuffix(" per sentence pair").removesuffix(", float32)").replace(" (bytes", "")
+    return one_line_label(name).removesuffix(" per sentence pair").removesuffix(", float32)").replace(" (bytes", "")
 
 
 def _panel_parts(facts: PageFacts, costs: list[str], metric: str, key: str | None = None) -> list[Part]:
     bars = " Bars: intervals of means over seeds, by pooled noise." if f"{metric}.half" in facts.finished_rows else ""
-    words = f"{label(metric)} against each cost; {protocol_words(facts.meta.protocol)}.{bars}"
+    words = f"{one_line_label(metric)} against each cost; {format_protocol(facts.meta.protocol)}.{bars}"
     return [("panels", ([_picture(facts, cost, metric) for cost in costs], key)), ("caption", words)]
 
 
 def _picture(facts: PageFacts, x: str, y: str) -> Part:
     done = facts.finished_rows[facts.finished_rows[x].notna() & facts.finished_rows[y].notna()]
     done = done.sort_values("front", kind="stable").tail(MAX_MARKS)  # the front's marks lie on top
-    figure = tradeoff(facts.results.table, facts.results.subject, x, y, named=False)  # they show on hover
-    words = {y: label(y), x: label(x)}
-    shown = [name for name in ("trial", "label", "seeds", x, y, x + HALF, y + HALF) if name in done]
-    marks = [PlotMark(row["trial"], summary(row, words), figure.axes[0], [(float(row[x]), float(row[y]))])
+    figure = plot_tradeoff(facts.results.table, facts.results.subject, x, y, label_front=False)  # they show on hover
+    words = {y: one_line_label(y), x: one_line_label(x)}
+    shown = [name for name in ("trial", "label", "seeds", x, y, x + HALF_WIDTH_SUFFIX, y + HALF_WIDTH_SUFFIX) if name in done]
+    marks = [PlotMark(row["trial"], summarize_trial(row, words), figure.axes[0], [(float(row[x]), float(row[y]))])
              for row in done[shown].to_dict("records")]
     table, axes = facts.results.table, figure.axes[0]
-    for at, height in stopped(table, axes, x, y)[-MAX_MARKS:].items():
+    for at, height in stopped_heights(table, axes, x, y)[-MAX_MARKS:].items():
         row = table.loc[at]
-        words_of = f"{trial_name(row)}; stopped at a rung; {LOSS_LABELS[facts.loss]} {row['rung_loss']:.3f}; {label(x)} "
-        marks.append(PlotMark(int(row["trial"]), words_of + cell(row, x), axes, [(float(row[x]), float(height))]))
-    title = f"{label(y)} against {label(x, facts.meta.protocol)}"
+        words_of = f"{trial_name(row)}; stopped at a rung; {LOSS_LABELS[facts.loss]} {row['rung_loss']:.3f}; {one_line_label(x)} "
+        marks.append(PlotMark(int(row["trial"]), words_of + format_cell(row, x), axes, [(float(row[x]), float(height))]))
+    title = f"{one_line_label(y)} against {one_line_label(x, facts.meta.protocol)}"
     best = facts.results.front
     best = best.dropna(subset=[x, y]) if len(best) else best
-    members = "; ".join(summary(row, {y: y, x: x}) for _, row in best.iterrows())
+    members = "; ".join(summarize_trial(row, {y: y, x: x}) for _, row in best.iterrows())
     return picture(figure, f"front-{x}-{y}".replace(".", "-").replace("_", "-"),
                    f"Scatter plot of {title} for {len(facts.finished_rows)} trials. On the front: {members or 'none'}.",
                    "", marks, cost=x)
@@ -116,23 +116,23 @@ def hypervolume_figure(facts: PageFacts) -> PageSection | None:
     panels = []
     for key, words in (("hours", "Hours since the study began"), ("spent", "Worker-hours of training, validation and "
                                                                             "decoding")):
-        with panel(3.2) as (figure, axes):
+        with fixed_size_panel(3.2) as (figure, axes):
             axes.step([getattr(one, key) for one, _ in steps], [volume for _, volume in steps], where="post",
-                      color=FRONT, linewidth=1.4, marker="o", markersize=3)
+                      color=FRONT_COLOR, linewidth=1.4, marker="o", markersize=3)
             axes.set(xlabel=words, ylabel="Hypervolume")
             axes.set_xlim(left=0)
             axes.set_ylim(bottom=0)
-            axes.yaxis.set_major_formatter(lambda value, _: readable(value))
-        end = f"{readable(steps[-1][1])} after {getattr(steps[-1][0], key):.2f}"
+            axes.yaxis.set_major_formatter(lambda value, _: format_scientific(value))
+        end = f"{format_scientific(steps[-1][1])} after {getattr(steps[-1][0], key):.2f}"
         panels.append(picture(figure, f"hypervolume-{key}", f"Hypervolume over {words.lower()}: {end}.", ""))
     last = steps[-1][0]
     spent = f"{last.hours:.2f} hours since the study began and {last.training_hours:.2f} worker-hours"
-    point = ", ".join(f"{name} {readable(value)}" for name, value in zip(facts.results.objectives, corner))
+    point = ", ".join(f"{name} {format_scientific(value)}" for name, value in zip(facts.results.objectives, corner))
     caption = (f"In the product of the objectives' units, against the reference point {point}: the worst value of each "
                "objective over all finished trials, and a tenth of their range beyond it. The curve counts each trial "
                "with its first seed, and replicates as time spent; the number above is of means over seeds.")
     gain = read_gain(facts.results.study.folder)
     ahead = f" {describe_gain(gain).capitalize()}." if gain else ""
     return PageSection("hypervolume", "Hypervolume", [
-        text(f"{readable(now)} after {len(facts.finished_runs)} trials, {spent}.{ahead}"),
+        text(f"{format_scientific(now)} after {len(facts.finished_runs)} trials, {spent}.{ahead}"),
         ("panels", (panels, None)), ("caption", caption)])

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalesearch.blocks.sizes import is_number
-from scalesearch.report.figures.style import FRONT, INK, WIDTH, canvas, name_in
-from scalesearch.report.labels import brief, direction, label
-from scalesearch.report.table import eligible
+from scalesearch.report.figures.style import FIGURE_WIDTH, FRONT_COLOR, TEXT_COLOR, figure_text, new_figure
+from scalesearch.report.labels import better_direction, format_value, one_line_label
+from scalesearch.report.table import eligible_mask
 from scalesearch.study.results.page.elements import PageSection, Part, text
 from scalesearch.study.results.page.facts import PageFacts, shown_params
 from scalesearch.study.results.page.svg import picture
@@ -82,8 +82,8 @@ def _axes(params: Sequence[Params]) -> dict[str, _Axis]:
                 cells[rows] = np.clip(np.ceil(places - 0.5), 0, size - 1)
                 axes[name] = _Axis(cells, size, True)
         else:
-            words = sorted({brief(value) for value in values})
-            cells[rows] = [words.index(brief(value)) for value in values]
+            words = sorted({format_value(value) for value in values})
+            cells[rows] = [words.index(format_value(value)) for value in values]
             if len(words) > 1:
                 axes[name] = _Axis(cells, len(words), False)
     return axes
@@ -137,9 +137,9 @@ def importance_section(facts: PageFacts) -> PageSection | None:
 
 
 def _body(facts: PageFacts) -> Part:
-    sign = -1.0 if direction(facts.main_metric) == "max" else 1.0
+    sign = -1.0 if better_direction(facts.main_metric) == "max" else 1.0
     done = facts.finished_rows
-    rows = done[eligible(done)]
+    rows = done[eligible_mask(done)]
     pairs = [(shown_params(facts.trials[int(trial)]), sign * float(score)) for trial, score in
              zip(rows["trial"], rows[facts.main_metric])]
     pairs = [(params, loss) for params, loss in pairs
@@ -153,20 +153,20 @@ def _body(facts: PageFacts) -> Part:
 
 
 def _picture(facts: PageFacts, found: list[Importance], trials: int) -> Part:
-    with canvas(WIDTH, 0.9 + 0.24 * len(found)) as (figure, (axes,)):
+    with new_figure(FIGURE_WIDTH, 0.9 + 0.24 * len(found)) as (figure, (axes,)):
         places = np.arange(len(found))[::-1]
         values = np.array([one.value for one in found])
         reach = np.array([[max(0.0, one.value - one.low), max(0.0, one.high - one.value)] for one in found]).T
-        axes.barh(places, values, color=FRONT, height=0.6)
-        axes.errorbar(values, places, xerr=reach, fmt="none", ecolor=INK, elinewidth=0.8, capsize=2)
-        axes.set_yticks(places, [name_in(one.name) + (f" ({one.trials})" if one.trials < trials else "")
+        axes.barh(places, values, color=FRONT_COLOR, height=0.6)
+        axes.errorbar(values, places, xerr=reach, fmt="none", ecolor=TEXT_COLOR, elinewidth=0.8, capsize=2)
+        axes.set_yticks(places, [figure_text(one.name) + (f" ({one.trials})" if one.trials < trials else "")
                                  for one in found])
-        axes.set_xlabel(f"Share of the importance for {label(facts.main_metric)}")
+        axes.set_xlabel(f"Share of the importance for {one_line_label(facts.main_metric)}")
         axes.set_xlim(left=0)
         axes.to_grid(False, axis="y")
     words = "; ".join(f"{one.name} {one.value:.2f} ({one.low:.2f} to {one.high:.2f})" for one in found)
     some = " In brackets: trials that have it, where not all do." if any(one.trials < trials for one in found) else ""
     caption = (f"PED-ANOVA (Optuna) over {trials} feasible finished trials: how differently the best quarter by "
-               f"{label(facts.main_metric)} chose each hyperparameter. Lines: 90 % of {BOOTSTRAP_SAMPLES} bootstrap resamples.{some} It "
+               f"{one_line_label(facts.main_metric)} chose each hyperparameter. Lines: 90 % of {BOOTSTRAP_SAMPLES} bootstrap resamples.{some} It "
                "says what goes with a high score among the trials, and the search did not sample at random.")
     return picture(figure, "importance-figure", f"Bar chart of importances: {words}.", caption)

@@ -15,9 +15,9 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import ListedColormap, Normalize
 
 from scalesearch.blocks.sizes import is_number
-from scalesearch.report.figures.style import INK, name_in, panel
-from scalesearch.report.labels import brief, direction, label
-from scalesearch.report.table import HALF, summary
+from scalesearch.report.figures.style import TEXT_COLOR, figure_text, fixed_size_panel
+from scalesearch.report.labels import better_direction, format_value, one_line_label
+from scalesearch.report.table import HALF_WIDTH_SUFFIX, summarize_trial
 from scalesearch.study.results.page.elements import PageSection, Part, text
 from scalesearch.study.results.page.facts import PageFacts, shown_params
 from scalesearch.study.results.page.svg import PlotMark, picture
@@ -44,12 +44,12 @@ def parallel_axis(name: str, values: Sequence[Any]) -> ParallelAxis:
     known = [value for value in values if value is not None]
     if all(map(is_number, known)):
         low, high = min(known), max(known)
-        places = {brief(value): (value - low) / (high - low) if high > low else 0.5 for value in sorted(known)}
-        ticks = list(places) if len(places) <= MAX_TICKS else [brief(low), brief(high)]
+        places = {format_value(value): (value - low) / (high - low) if high > low else 0.5 for value in sorted(known)}
+        ticks = list(places) if len(places) <= MAX_TICKS else [format_value(low), format_value(high)]
     else:
-        ticks = sorted({brief(value) for value in known})
+        ticks = sorted({format_value(value) for value in known})
         places = {words: at / max(1, len(ticks) - 1) for at, words in enumerate(ticks)}
-    crossed = [UNSET_POSITION if value is None else places[brief(value)] for value in values]
+    crossed = [UNSET_POSITION if value is None else places[format_value(value)] for value in values]
     return ParallelAxis(name, crossed, [(places[words], words) for words in ticks])
 
 
@@ -58,7 +58,7 @@ def parallel_axes(facts: PageFacts, rows: pd.DataFrame) -> list[ParallelAxis]:
     params = [shown_params(facts.trials[int(number)]) for number in rows["trial"]]
     names = dict.fromkeys(name for one in params for name in one if name in facts.sampled)
     found = [parallel_axis(name, [one.get(name) for one in params]) for name in names
-             if len({brief(one.get(name)) for one in params}) > 1]
+             if len({format_value(one.get(name)) for one in params}) > 1]
     return sorted(found, key=lambda one: UNSET_POSITION in one.positions)
 
 
@@ -76,18 +76,18 @@ def _picture(facts: PageFacts, rows: pd.DataFrame, every: list[ParallelAxis]) ->
     shown, left_out = every[:MAX_AXES], [one.name for one in every[MAX_AXES:]]
     scores = rows[facts.main_metric].to_numpy(dtype=float)
     scale = Normalize(scores.min(), scores.max())
-    with panel(BAR_HEIGHT + ROW_HEIGHT * len(shown), (0.1, 0.1, 0.1, BAR_HEIGHT)) as (figure, axes):
+    with fixed_size_panel(BAR_HEIGHT + ROW_HEIGHT * len(shown), (0.1, 0.1, 0.1, BAR_HEIGHT)) as (figure, axes):
         spots = _draw(axes, shown, scores, scale, rows["trial"].tolist(), facts)
         bar = axes.inset_axes((0.5, len(shown) - 0.5 + 0.1 / ROW_HEIGHT, 0.5, 0.1 / ROW_HEIGHT), transform=axes.transData)
         figure.colorbar(ScalarMappable(scale, COLORS), cax=bar, orientation="horizontal", ticklocation="top")
-        axes.annotate(label(facts.main_metric), (0.48, len(shown) - 0.5 + 0.1 / ROW_HEIGHT), fontsize=8, ha="right",
+        axes.annotate(one_line_label(facts.main_metric), (0.48, len(shown) - 0.5 + 0.1 / ROW_HEIGHT), fontsize=8, ha="right",
                       annotation_clip=False)
-    columns = [name for name in (facts.main_metric, facts.main_metric + HALF) if name in rows]
-    marks = [PlotMark(int(row["trial"]), summary(row, {facts.main_metric: facts.main_metric}), axes, list(zip(*spots[at])))
+    columns = [name for name in (facts.main_metric, facts.main_metric + HALF_WIDTH_SUFFIX) if name in rows]
+    marks = [PlotMark(int(row["trial"]), summarize_trial(row, {facts.main_metric: facts.main_metric}), axes, list(zip(*spots[at])))
              for at, row in enumerate(rows[["trial", "label", "seeds", *columns]].to_dict("records"))]
-    best = facts.trials[int(rows["trial"].iloc[(scores if direction(facts.main_metric) == "max" else -scores).argmax()])]
-    params = ", ".join(f"{name} {brief(value)}" for name, value in shown_params(best).items() if name in facts.sampled)
-    caption = (f"{len(rows)} finished trials, each a line downwards, coloured by {label(facts.main_metric)}; thick: on the "
+    best = facts.trials[int(rows["trial"].iloc[(scores if better_direction(facts.main_metric) == "max" else -scores).argmax()])]
+    params = ", ".join(f"{name} {format_value(value)}" for name, value in shown_params(best).items() if name in facts.sampled)
+    caption = (f"{len(rows)} finished trials, each a line downwards, coloured by {one_line_label(facts.main_metric)}; thick: on the "
                "front; left of an axis: not set." + (f" Not shown: {', '.join(left_out)}." if left_out else ""))
     alt = (f"Parallel coordinates of {len(rows)} trials over {', '.join(one.name for one in shown)}; the best, trial "
            f"{best.number}: {params}.")
@@ -99,7 +99,7 @@ def _draw(axes: Axes, shown: list[ParallelAxis], scores: Any, scale: Normalize, 
     down = np.arange(len(shown))[::-1]
     jitter = 0.008 * (np.array(numbers)[:, None] % 5 - 2)  # so that equal trials are seen beside each other
     across = np.array([one.positions for one in shown]).T + jitter
-    order = np.argsort(scores if direction(facts.main_metric) == "max" else -scores, kind="stable")  # the best on top
+    order = np.argsort(scores if better_direction(facts.main_metric) == "max" else -scores, kind="stable")  # the best on top
     best = np.isin(np.array(numbers)[order], facts.front_members)
     lines = [np.column_stack([across[at], down]) for at in order]
     faint = min(0.55, 60 / len(lines))
@@ -108,13 +108,13 @@ def _draw(axes: Axes, shown: list[ParallelAxis], scores: Any, scale: Normalize, 
     axes.set(xlim=(UNSET_POSITION - 0.04, 1.04), ylim=(-0.5, len(shown) - 0.5))
     box = {"facecolor": "#ffffff", "edgecolor": "none", "alpha": 0.75, "pad": 0.6}
     for place, one in zip(down, shown):
-        axes.plot([0, 1], [place, place], color=INK, linewidth=0.6)
-        axes.annotate(name_in(one.name), (UNSET_POSITION - 0.03, place), (0, 3), textcoords="offset points", fontsize=8,
+        axes.plot([0, 1], [place, place], color=TEXT_COLOR, linewidth=0.6)
+        axes.annotate(figure_text(one.name), (UNSET_POSITION - 0.03, place), (0, 3), textcoords="offset points", fontsize=8,
                       weight="bold", bbox=box, zorder=5)
         letters = MAX_LABEL_LETTERS // len(one.ticks)
         for at, words in one.ticks:
             short = words if len(words) <= letters else f"{words[:letters - 1]}…"
-            axes.annotate(name_in(short), (at, place), (0, -3), textcoords="offset points", fontsize=8, va="top",
+            axes.annotate(figure_text(short), (at, place), (0, -3), textcoords="offset points", fontsize=8, va="top",
                           ha="left" if at < 0.1 else "right" if at > 0.9 else "center", bbox=box, zorder=5)
     axes.axis("off")
     return np.stack([across, np.broadcast_to(down, across.shape)], axis=1)

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 
 from scalesearch.errors import UserError
 from scalesearch.files import write_text
-from scalesearch.report.labels import direction, heading
-from scalesearch.report.table import summary
+from scalesearch.report.labels import better_direction, column_heading
+from scalesearch.report.table import summarize_trial
 from scalesearch.study.config.fixed_architectures import SCALING
 from scalesearch.study.results.page import (
     cost_breakdowns,
@@ -59,19 +59,19 @@ def render(facts: PageFacts) -> str:
 
 def _best_member_lines(facts: PageFacts) -> list[str]:
     """The front's best member, its gain over the best reference, and the budget."""
-    front, sign = facts.results.front, -1 if direction(facts.main_metric) == "max" else 1
+    front, sign = facts.results.front, -1 if better_direction(facts.main_metric) == "max" else 1
     limits = re.sub(r"(?<![\w.])\d{4,}(?![\w.])", lambda found: f"{int(found[0]):,}", "; ".join(facts.meta.limits))
     lines = [f"Budget: {limits}."] if limits else []
     if not len(front) or front[facts.main_metric].isna().all():
         return lines
     row = front.loc[(sign * front[facts.main_metric].astype(float)).idxmin()]
-    shown = {name: heading(name) for name in dict.fromkeys([facts.main_metric, *facts.results.objectives])}
+    shown = {name: column_heading(name) for name in dict.fromkeys([facts.main_metric, *facts.results.objectives])}
     others = facts.finished_rows[facts.finished_rows["label"].notna() & (facts.finished_rows["trial"] != row["trial"])]
     gain = ""
     if len(others):
         other = others.loc[(sign * others[facts.main_metric].astype(float)).idxmin()]
         gain = f"; {row[facts.main_metric] - other[facts.main_metric]:+.2f} over the best reference, {other['label']}"
-    return [f"Best on the front: {summary(row, shown)}{gain}.", *lines]
+    return [f"Best on the front: {summarize_trial(row, shown)}{gain}.", *lines]
 
 
 def _headline_counts(facts: PageFacts) -> list[tuple[int, str]]:
@@ -88,17 +88,17 @@ def study_figures(results: Results) -> tuple[tuple[str, Figure, str], ...]:
     """Title, figure and caption of each figure of a scaling study; none of another study, or of nothing finished."""
     if results.study.meta.type != SCALING:
         return ()
-    from scalesearch.report.scaling.figures import curves, laws  # which other studies need not load
-    from scalesearch.report.scaling.tables import sheets
+    from scalesearch.report.scaling.figures import plot_laws, plot_means  # which other studies need not load
+    from scalesearch.report.scaling.tables import scaling_tables
     from scalesearch.study.results.tables import scaling_of
 
     try:
         study = scaling_of(results)
     except UserError:  # nothing is finished
         return ()
-    followed = " ".join(line for sheet in sheets(study) for line in sheet.below)  # which rule to follow
-    figures = [("How scores grow", curves(study), followed)]
-    figures += [(f"Laws against {cost}", laws(study, cost), "A power law a rule, its band as far as the next size; the "
+    followed = " ".join(line for sheet in scaling_tables(study) for line in sheet.footnotes)  # which rule to follow
+    figures = [("How scores grow", plot_means(study), followed)]
+    figures += [(f"Laws against {cost}", plot_laws(study, cost), "A power law a rule, its band as far as the next size; the "
                "ring is the score at the largest size, the black bar what the others predict there.")
               for cost in study.costs]
     return tuple((title, figure, caption) for title, figure, caption in figures if figure is not None)

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scalesearch.report.ablation import UNKNOWN
-from scalesearch.report.labels import label, protocol_words
-from scalesearch.report.proxies import PROXIES
+from scalesearch.report.ablation import MISSING_CELL
+from scalesearch.report.labels import format_protocol, one_line_label
+from scalesearch.report.proxies import PROXY_LABELS
 from scalesearch.study.results.page.elements import (
     MISSING_CELL,
     PageLink,
@@ -31,14 +31,14 @@ def named_architectures_section(facts: PageFacts) -> PageSection | None:
     found = facts.architecture_table
     if found is None or len(found.rows) < 2:
         return None
-    texts = found.texts()
+    texts = found.format_cells()
     rows = []
     for row, cells in zip(found.rows, texts.itertuples(index=False)):
-        keys = (row.params, row.macs, row.score, row.seeds, row.difference)
-        rows.append([_linked(facts, row.name), *(MISSING_CELL if cell == UNKNOWN else TableCell(cell, key)
+        keys = (row.params, row.macs, row.score, row.n_seeds, row.difference)
+        rows.append([_linked(facts, row.name), *(MISSING_CELL if cell == MISSING_CELL else TableCell(cell, key)
                                                  for cell, key in zip(cells[1:], keys))])
-    headings = [label(name) if name == found.metric else name for name in texts]
-    caption = f"{len(rows)} named architectures; costs under {protocol_words(facts.meta.protocol)}."
+    headings = [one_line_label(name) if name == found.metric else name for name in texts]
+    caption = f"{len(rows)} named architectures; costs under {format_protocol(facts.meta.protocol)}."
     return PageSection("named", "Named architectures", [table(headings, rows, caption, "named-table"),
                                                     text(*found.notes())])
 
@@ -73,9 +73,9 @@ def _seeds(facts: PageFacts) -> list[Part]:
 def _proxies(facts: PageFacts) -> Part:
     found = facts.results.proxies()
     if not found.correlations:
-        return text(*found.lines()[:1] if found.too_few else ["No early measurement differs between trials."])
-    rows = [[PROXIES.get(one.proxy, one.proxy), number(one.rho, "+.2f"),
-             TableCell(f"{one.low:+.2f} to {one.high:+.2f}", one.low), one.trials, "yes" if one.significant else "no"]
+        return text(*found.lines()[:1] if found.has_too_few_trials else ["No early measurement differs between trials."])
+    rows = [[PROXY_LABELS.get(one.proxy, one.proxy), number(one.rho, "+.2f"),
+             TableCell(f"{one.low:+.2f} to {one.high:+.2f}", one.low), one.n_trials, "yes" if one.is_significant else "no"]
             for one in found.correlations]
     caption = (f"Spearman's rank correlation with the final {found.metric}, with its 95 % interval "
                "(Fieller et al., 1957).")
@@ -130,7 +130,7 @@ def _main(facts: PageFacts, meta: Mapping[str, Any]) -> list[tuple[str, Any]]:
              "data (hash)": f"{meta['data']['name']}, {meta['data']['hash']}", "seed": meta["seed"],
              "objectives": _plain(meta["objectives"]),
              "constraints": "; ".join(meta["limits"]) or _plain(meta["bounds"]),
-             "costs": protocol_words(subject.protocol), "metrics (signature)": subject.signature,
+             "costs": format_protocol(subject.protocol), "metrics (signature)": subject.signature,
              **{key: _plain(meta[key]) for key in ("sampler", "rungs", "seeds", "teacher")}, "devices": used["device"],
              "precision": used["dtype"]}
     return [(name, value) for name, value in found.items() if value not in (None, "")]

@@ -11,12 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from scalesearch.report.figures.style import FRONT, GRID, INK, lay_out, styled
+from scalesearch.report.figures.style import FRONT_COLOR, GRID_COLOR, TEXT_COLOR, figure_style, freeze_layout
 from scalesearch.study.results.page.elements import Part, Picture
 
 # Colours of a figure that follow the reader's light or dark theme.
-CSS_COLORS = {"#000000": "var(--ink)", INK: "var(--ink)", "#ffffff": "var(--page)", GRID: "var(--grid)",
-         FRONT.lower(): "var(--front)", "#8a3a6a": "var(--over)"}
+CSS_COLORS = {"#000000": "var(--ink)", TEXT_COLOR: "var(--ink)", "#ffffff": "var(--page)", GRID_COLOR: "var(--grid)",
+         FRONT_COLOR.lower(): "var(--front)", "#8a3a6a": "var(--over)"}
 NO_METADATA: Any = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # would name addresses on the network
 
 
@@ -34,9 +34,9 @@ def picture(figure: Figure, key: str, alt: str, caption: str, marks: Sequence[Pl
 
     ``key`` is its id, with which all ids within the SVG begin, so that no two figures share one.
     """
-    with styled({"svg.fonttype": "none", "svg.hashsalt": key}):
+    with figure_style({"svg.fonttype": "none", "svg.hashsalt": key}):
         figure.set_dpi(72)  # of SVG's user units, so that marks lie where the drawing does
-        lay_out(figure)
+        freeze_layout(figure)
         for at, artist in enumerate([*figure.findobj(), *_patches(figure)]):
             artist.set_gid(f"{key}-{at}")
         text = StringIO()

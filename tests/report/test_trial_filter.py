@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
-from scalesearch.report.conditions import meeting
-from scalesearch.report.labels import unit
+from scalesearch.report.labels import column_unit
+from scalesearch.report.trial_filter import filter_trials
 from tests.errors import refuses
 
 ROWS = pd.DataFrame({"trial": [0, 1, 2], "bleu": [29.0, 31.0, None], "params.total": [1000, 2000, 3000],
@@ -18,7 +18,7 @@ ROWS = pd.DataFrame({"trial": [0, 1, 2], "bleu": [29.0, 31.0, None], "params.tot
     ("1000 <= params.total <= 2000 and norm != post", [0]), ("params.total / 0 > 1", []),
 ])
 def test_rows_that_meet_a_condition(condition, trials):
-    assert meeting(ROWS, condition)["trial"].tolist() == trials
+    assert filter_trials(ROWS, condition)["trial"].tolist() == trials
 
 
 @pytest.mark.parametrize(("condition", "code", "parts"), [
@@ -27,7 +27,7 @@ def test_rows_that_meet_a_condition(condition, trials):
 ])
 def test_what_is_no_condition_is_refused(condition, code, parts):
     with refuses(code, *parts, place="condition"):
-        meeting(ROWS, condition)
+        filter_trials(ROWS, condition)
 
 
 @pytest.mark.parametrize(("column", "words"), [
@@ -38,4 +38,4 @@ def test_what_is_no_condition_is_refused(condition, code, parts):
     ("answer.width", ""), ("trial", ""), ("front", ""), ("state", ""), ("artefact.bytes", "bytes"),
 ])
 def test_units_of_columns(column, words):
-    assert unit(column) == words
+    assert column_unit(column) == words

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 import scalesearch as ss
-from scalesearch.api.html import Shown, to_html
+from scalesearch.api.display import Displayable, to_html
 from scalesearch.terminal import make_table
 from tests.api.spaces import SMALL
 
@@ -65,4 +65,4 @@ def test_the_width_is_that_of_the_terminal(monkeypatch):
 
 def test_a_value_says_what_it_consists_of():
     with pytest.raises(NotImplementedError):
-        repr(Shown())
+        repr(Displayable())

@@ -5,7 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scalesearch.cli.options import load_architecture, load_space, once_lines, pairs, print_costs, write_csv
+from scalesearch.cli.options import (
+    load_architecture,
+    load_space,
+    parse_settings,
+    print_costs,
+    weight_only_macs_lines,
+    write_csv,
+)
 from scalesearch.errors import UserError
 from scalesearch.library import require_packages
 from scalesearch.space.schema.cost_names import OWN_VOCABULARY
@@ -17,15 +24,15 @@ if TYPE_CHECKING:
 
     from scalesearch.whatif import Citation, CostComparison, Sweep
 
-SHOWN = 60  # rows of a sweep that a terminal is given
-PLAIN = {"none", "off", "own", "nothing", "matrices", "euler", "auto", "solved", False}  # not worth a mention
+MAX_SWEEP_ROWS = 60  # rows of a sweep that a terminal is given
+DEFAULT_VALUES = {"none", "off", "own", "nothing", "matrices", "euler", "auto", "solved", False}  # not worth a mention
 
 
 # -- side by side
 
 
-def show_comparison(files: tuple[str, ...], settings: tuple[str, ...], against: tuple[str, ...],
-                    lengths: dict[str, Any], levels: int, csv: str | None, as_json: bool) -> None:  # fmt: skip
+def print_comparison(files: tuple[str, ...], settings: tuple[str, ...], against: tuple[str, ...],
+                    protocol_overrides: dict[str, Any], levels: int, csv: str | None, as_json: bool) -> None:  # fmt: skip
     """Prints what ``files``, and the first with ``against``, cost under one protocol: the first file's."""
     from scalesearch.cost import evaluate_cost, load_protocol
     from scalesearch.cost.tables import artifact_lines
@@ -40,7 +47,7 @@ def show_comparison(files: tuple[str, ...], settings: tuple[str, ...], against: 
         loaded[change] = load_architecture(files[0], (*settings, *changes))
     space, _ = next(iter(loaded.values()))
     own = {"vocab": OWN_VOCABULARY} if any(one.vocab for _, one in loaded.values()) else {}
-    protocol = load_protocol({**space.protocol, **own}, **lengths)
+    protocol = load_protocol({**space.protocol, **own}, **protocol_overrides)
     for _, one in loaded.values():
         protocol.with_vocab(one.vocab)  # refuses one that lacks a vocabulary where others have their own
     comparison = compare_costs({name: evaluate_cost(one.block, protocol) for name, (_, one) in loaded.items()}, levels)
@@ -54,7 +61,7 @@ def show_comparison(files: tuple[str, ...], settings: tuple[str, ...], against: 
         return
     for quantity, words in (("params", "params"), ("macs", "MACs")):
         print_text(_differences(comparison, quantity, words), wide_console())
-    for line in once_lines(comparison.costs):
+    for line in weight_only_macs_lines(comparison.costs):
         print_text(line)
     for name, result in comparison.costs.items():
         for line in artifact_lines(result):
@@ -88,14 +95,14 @@ def _differences(comparison: CostComparison, quantity: str, words: str) -> Table
 # -- a sweep
 
 
-def show_sweep(file: str, settings: tuple[str, ...], sweeps: tuple[str, ...], lengths: dict[str, Any], plot: str | None,
+def print_sweep(file: str, settings: tuple[str, ...], sweeps: tuple[str, ...], protocol_overrides: dict[str, Any], plot: str | None,
                csv: str | None, as_json: bool) -> None:  # fmt: skip
     """Prints costs for every combination of the values in ``sweeps``; draws and writes them where asked."""
     from scalesearch.cost import load_protocol
     from scalesearch.whatif import sweep_costs
 
     space = load_space(file, settings)
-    table = sweep_costs(space, pairs(sweeps, "--sweep"), load_protocol(space.protocol, **lengths))
+    table = sweep_costs(space, parse_settings(sweeps, "--sweep"), load_protocol(space.protocol, **protocol_overrides))
     drawn = _draw(table, Path(plot)) if plot else []
     if csv:
         write_csv(table, csv)
@@ -116,12 +123,12 @@ def _show_sweep(table: Sweep, drawn: list[Path]) -> None:
     varied = [name for name, all_ in values.items() if len(all_) > 1 or None in all_ or len(table.rows) == 1]
     headings = (*table.keys, *(name.replace("_", "-") for name in varied))
     rows = [[*(_value(row[key]) for key in table.keys),
-             *(_number(row[name]) for name in varied)] for row in table.rows[:SHOWN]]
+             *(_number(row[name]) for name in varied)] for row in table.rows[:MAX_SWEEP_ROWS]]
     print_text(make_table(headings, rows, left_columns=()), wide_console())
     for name in (name for name in table.columns if name not in varied and table.rows[0][name]):
         print_text(f"{name} is {_number(table.rows[0][name])} throughout")
-    if len(table.rows) > SHOWN:
-        print_text(f"… {len(table.rows) - SHOWN:,} more rows: --csv FILE or --json has them all\n")
+    if len(table.rows) > MAX_SWEEP_ROWS:
+        print_text(f"… {len(table.rows) - MAX_SWEEP_ROWS:,} more rows: --csv FILE or --json has them all\n")
     if "vocab" in table.keys and table.protocol.vocab != OWN_VOCABULARY and all(one.length != "vocab" for one in table.crossings):
         print_text("shapes follow from the vocabulary here: no crossing over V is given")
     for line in (*table.crossings, *(f"drew {path}" for path in drawn)):
@@ -139,8 +146,8 @@ def _value(value: Any) -> str:
 
 def _draw(table: Sweep, path: Path) -> list[Path]:
     require_packages("matplotlib")
-    from scalesearch.report.figures.style import save
-    from scalesearch.report.figures.sweep import curves
+    from scalesearch.report.figures.style import save_figure
+    from scalesearch.report.figures.sweep import plot_sweep
     from scalesearch.whatif.crossings import ATTENTION, OUTPUT
 
     words = {OUTPUT: "output over encoder + decoder", ATTENTION: "attention over half"}
@@ -148,7 +155,7 @@ def _draw(table: Sweep, path: Path) -> list[Path]:
     marks = {low: f"{words[crossing.part]} from {low:,}" for crossing in table.crossings
              if crossing.length == table.keys[0] for low, _ in crossing.ranges if low > 1}
     try:
-        return save(curves(table.frame(), table.keys, table.protocol.to_json(), marks), stem)
+        return save_figure(plot_sweep(table.frame(), table.keys, table.protocol.to_json(), marks), stem)
     except OSError as error:
         raise UserError(f"--plot {path}: {error.strerror or error}", code="cannot-write") from None
 
@@ -156,13 +163,13 @@ def _draw(table: Sweep, path: Path) -> list[Path]:
 # -- formulas
 
 
-def show_formulas(file: str, settings: tuple[str, ...], lengths: dict[str, Any], levels: int, as_json: bool) -> None:
+def print_formulas(file: str, settings: tuple[str, ...], protocol_overrides: dict[str, Any], levels: int, as_json: bool) -> None:
     """Prints the closed forms of params and MACs, by section (``levels`` 1) or by module."""
     from scalesearch.cost import load_protocol
     from scalesearch.whatif import citation
 
     space, architecture = load_architecture(file, settings)
-    protocol = load_protocol(space.protocol, **lengths).with_vocab(architecture.vocab)
+    protocol = load_protocol(space.protocol, **protocol_overrides).with_vocab(architecture.vocab)
     citation = cite(space, architecture.config, protocol, levels)
     if as_json:
         print_costs(citation.to_json() | {"architecture": architecture.to_json()}, citation.protocol)
@@ -188,7 +195,7 @@ def _names(citation: Citation) -> list[str]:
 
 def _notes(citation: Citation) -> list[str]:
     held = [f"{key} {'yes' if value is True else 'no' if value is False else value}"
-            for key, value in citation.held_sizes.items() if not (isinstance(value, str | bool) and value in PLAIN)]
+            for key, value in citation.held_sizes.items() if not (isinstance(value, str | bool) and value in DEFAULT_VALUES)]
     notes = [f"held fixed: {', '.join(held)}"]
     if citation.numbers:
         many = f"{citation.numbers} numbers stand" if citation.numbers > 1 else "1 number stands"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.api.files import read_data
-from scalesearch.cli.options import Output, json_option, print_json
+from scalesearch.api.files import read_data_spec
+from scalesearch.cli.options import OutputPath, json_option, print_json
 from scalesearch.errors import UserError
 from scalesearch.library import require_packages
 from scalesearch.terminal import make_table, print_text, wide_console
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from scalesearch.train.checkpoint import Checkpoint
 
 SPLITS = ("train", "valid", "test")
-HEADS = {"stack": "", "layer": "d", "part": "", "heads": "d", "diversity": ".4f", "diversity_sentence": ".4f",
+HEAD_COLUMNS = {"stack": "", "layer": "d", "part": "", "heads": "d", "diversity": ".4f", "diversity_sentence": ".4f",
          "silent": ".1%"}
-TOKENS = {"stack": "", "layer": "d", "uniformity": "+.4f", "uniformity_absolute": ".4f"}
-FFN = {"stack": "", "layer": "d", "part": "", "hidden": ",d", "n_act": ",.1f", "r_act": ".1%", "params": ",d",
+TOKEN_COLUMNS = {"stack": "", "layer": "d", "uniformity": "+.4f", "uniformity_absolute": ".4f"}
+FFN_COLUMNS = {"stack": "", "layer": "d", "part": "", "hidden": ",d", "n_act": ",.1f", "r_act": ".1%", "params": ",d",
        "eta_ffn": ".3g", "params_with_gate": ",d", "eta_ffn_with_gate": ".3g"}
-LOADS = {"group": "", "params": ",d", "load": "d", "share": ".1%"}
-GRADIENTS = {"group": "", "params": ",d", "norm": ".3g", "relative": ".3g", "rms": ".3g"}
+LOAD_COLUMNS = {"group": "", "params": ",d", "load": "d", "share": ".1%"}
+GRADIENT_COLUMNS = {"group": "", "params": ",d", "norm": ".3g", "relative": ".3g", "rms": ".3g"}
 
 
 @click.command(name="analyse")
@@ -37,7 +37,7 @@ GRADIENTS = {"group": "", "params": ",d", "norm": ".3g", "relative": ".3g", "rms
 @click.option("--data", required=True, metavar="FILE", help="A YAML file that says what to read, or `builtin`.")
 @click.option("--split", "split_name", default="valid", show_default=True, type=click.Choice(SPLITS))
 @click.option("--sentences", default=500, show_default=True, type=click.IntRange(1), help="The first so many.")
-@click.option("--to", "folder", type=Output(folder=True),
+@click.option("--to", "folder", type=OutputPath(is_folder=True),
               help="Write CSV files, figures (PNG and SVG) and analysis.json there.")
 @json_option
 def command(checkpoint: Path, data: str, split_name: str, sentences: int, folder: Path | None, as_json: bool) -> None:
@@ -84,12 +84,12 @@ def _corpus(name: str, found: Checkpoint, folder: Path) -> Corpus:
     from scalesearch.data import load_corpus
     from scalesearch.train.checkpoint import TOKENIZER_FILE
 
-    spec, section = read_data(name)
+    spec, section = read_data_spec(name)
     if spec.task != found.task:
         raise UserError(f"{name}: is for the task {spec.task}, the checkpoint was trained for {found.task}. "
                         f"Name data with `task: {found.task}`", code="other-task")
     own = replace(spec, tokenizer=str((folder / TOKENIZER_FILE).resolve()), vocab=None, lowercase=found.is_lowercase)
-    with section.naming():
+    with section.locate_errors():
         return load_corpus(own, base=section.file.parent)
 
 
@@ -106,12 +106,12 @@ def _show(result: Analysis, subject: str, smoothing: float) -> None:
     console, pull = wide_console(), result.gradients
     load = ", ".join(f"{name.removeprefix('load.')} {value:.3f}" for name, value in result.load.items())
     tables = (
-        ("Head diversity: e⁻¹ = 0.368 if all heads are alike, e^(-1/H) if orthogonal", result.heads, HEADS),
-        ("Token uniformity: mean correlation of a sentence's tokens, 1 if all are alike", result.tokens, TOKENS),
-        ("Active units of feed-forward networks: a token, of hidden ones, per parameter", result.ffn, FFN),
-        (f"Uses of parameter groups a pass: {load}", result.loads, LOADS),
+        ("Head diversity: e⁻¹ = 0.368 if all heads are alike, e^(-1/H) if orthogonal", result.heads, HEAD_COLUMNS),
+        ("Token uniformity: mean correlation of a sentence's tokens, 1 if all are alike", result.tokens, TOKEN_COLUMNS),
+        ("Active units of feed-forward networks: a token, of hidden ones, per parameter", result.ffn, FFN_COLUMNS),
+        (f"Uses of parameter groups a pass: {load}", result.loads, LOAD_COLUMNS),
         (f"Gradient of the mean loss ({pull.loss:.4f} nats a token, label smoothing {smoothing:g}), norm "
-         f"{pull.norm:.4g}", pull.rows, GRADIENTS),
+         f"{pull.norm:.4g}", pull.rows, GRADIENT_COLUMNS),
     )
     for title, rows, columns in tables:
         if rows:

@@ -3,7 +3,7 @@
 import pytest
 
 import scalesearch as ss
-from scalesearch.api.words import in_python, translate
+from scalesearch.api.error_messages import options_to_arguments, python_error_messages
 from scalesearch.errors import UserError
 
 
@@ -20,11 +20,11 @@ from scalesearch.errors import UserError
     ("a - b, a -- b", "a - b, a -- b"),
 ])
 def test_options_become_arguments(said, wanted):
-    assert translate(said, {}) == wanted
+    assert options_to_arguments(said, {}) == wanted
 
 
 def test_message_help_and_text_of_an_error_are_translated():
-    @in_python(to="format")
+    @python_error_messages(to="format")
     def call():
         raise UserError("--to onnx cannot", help="choose --out", code="x")
 

@@ -26,36 +26,36 @@ if TYPE_CHECKING:
     from scalesearch.study.trials.trial import Trial
 
 
-MAX_PROXIES = 2000  # finished candidates of which `study status` still says how early measurements rank them
+MAX_TRIALS_FOR_PROXIES = 2000  # finished candidates of which `study status` still says how early measurements rank them
 
 # -- finding a study
 
 
-def reading(verb: Callable[..., None]) -> Any:
+def with_results(command_function: Callable[..., None]) -> Any:
     """Arguments of a verb that reads a study: it is called with the study's ``results``."""
 
-    @functools.wraps(verb)
+    @functools.wraps(command_function)
     def read(study: str, out: Path | None, **options: Any) -> None:
         gc.set_threshold(50_000, 20, 100)  # hardly any of what is loaded and drawn is garbage: a tenth less time
-        verb(load_study(study, out), **options)
+        command_function(load_study(study, out), **options)
 
     return study_argument(read)
 
 
-def study_argument(verb: Any) -> Any:
+def study_argument(command_function: Any) -> Any:
     """STUDY_OR_FOLDER and ``--out``."""
-    verb = click.option("--out", type=click.Path(path_type=Path), help="The study's folder, if not runs/NAME.")(verb)
-    return click.argument("study", metavar="STUDY_OR_FOLDER")(verb)
+    command_function = click.option("--out", type=click.Path(path_type=Path), help="The study's folder, if not runs/NAME.")(command_function)
+    return click.argument("study", metavar="STUDY_OR_FOLDER")(command_function)
 
 
 def load_study(study: str, out: Path | None = None) -> Results:
     """The results of a study's folder, or of a study file's."""
     from scalesearch.study.results.results import load_results
 
-    return load_results(folder_of(study, out))
+    return load_results(find_study_folder(study, out))
 
 
-def folder_of(study: str, out: Path | None) -> Path:
+def find_study_folder(study: str, out: Path | None) -> Path:
     """The study's folder: the one that is given, or where the study file STUDY puts it.
 
     Raises:
@@ -77,25 +77,25 @@ def folder_of(study: str, out: Path | None) -> Path:
 # -- for people
 
 
-def console_for_once() -> Console:
+def snapshot_console() -> Console:
     """A console for a screen that is printed once: as wide as the terminal, in a pipe wide enough for whole lines."""
     console = open_console()
     return console if console.is_terminal or "COLUMNS" in os.environ else wide_console()
 
 
-def show_front(results: Results, console: Console) -> None:
+def print_front(results: Results, console: Console) -> None:
     from scalesearch.api.frames import front_parts
 
     for part in front_parts(results):
         print_text(part, console)
 
 
-def show_trial(results: Results, number: int, console: Console) -> None:
+def print_trial(results: Results, number: int, console: Console) -> None:
     """Prints everything of one trial."""
-    from scalesearch.report.labels import costs_line
+    from scalesearch.report.labels import describe_costs
     from scalesearch.space.binding.config_reader import flatten
 
-    trial = trial_of(results, number)
+    trial = get_trial(results, number)
     record = results.study.record(trial) or {}
     again = [f"{one.number} (seed {one.seed}, {one.state})" for one in results.study.trials.replicates()
              if one.original == number]
@@ -114,12 +114,12 @@ def show_trial(results: Results, number: int, console: Console) -> None:
                  if value not in (None, "")]
         if cells:
             print_text(make_table((f"{title} {number}" if title == "Trial" else title, ""), cells, (0, 1)), console)
-    print_text(costs_line(results.study.meta.protocol), console)
+    print_text(describe_costs(results.study.meta.protocol), console)
     folder = results.study.trial_folder(trial)
     print_text(f"Files: {folder}" if folder.is_dir() else "It has no files.", console)
 
 
-def trial_of(results: Results, number: int) -> Trial:
+def get_trial(results: Results, number: int) -> Trial:
     """Trial ``number`` of a study. Raises UserError where there is none."""
     trial = results.study.trials.get(number)
     if trial is None:
@@ -128,38 +128,38 @@ def trial_of(results: Results, number: int) -> Trial:
     return trial
 
 
-def show_proxies(results: Results, console: Console) -> None:
-    if len(results.finished) > MAX_PROXIES:  # each of their records would be read
+def print_proxies(results: Results, console: Console) -> None:
+    if len(results.finished) > MAX_TRIALS_FOR_PROXIES:  # each of their records would be read
         print_text("Whether early measurements rank the candidates: see `scalesearch study report`, or status --json", console)
         return
     for line in results.proxies().lines():
         print_text(line, console)
 
 
-def show_table(results: Results, table: Ablation, console: Console | None = None) -> None:
+def print_ablation(results: Results, table: Ablation, console: Console | None = None) -> None:
     """Prints the table of a study's rows, with what its numbers mean."""
-    from scalesearch.api.html import as_table
+    from scalesearch.api.display import frame_to_table
 
     kind = "References" if results.study.meta.architectures is None else "Rows"
-    print_text(as_table(table.texts(), title=f"{kind} of {results.study.meta.name}"), console)
+    print_text(frame_to_table(table.format_cells(), title=f"{kind} of {results.study.meta.name}"), console)
     for line in table.notes():
         print_text(line, console)
 
 
-def show_scaling(study: ScalingStudy, console: Console | None = None) -> None:
+def print_scaling(study: ScalingStudy, console: Console | None = None) -> None:
     """Prints the tables of a scaling study, with what their numbers mean."""
-    from scalesearch.api.html import as_table
-    from scalesearch.report.scaling.tables import notes, sheets
+    from scalesearch.api.display import frame_to_table
+    from scalesearch.report.scaling.tables import notes, scaling_tables
 
-    for sheet in sheets(study):
-        print_text(as_table(sheet.texts, left=range(sheet.left), title=sheet.title, lines=True), console)
-        for line in sheet.below:
+    for sheet in scaling_tables(study):
+        print_text(frame_to_table(sheet.cells, left=range(sheet.n_left_aligned), title=sheet.title, lines=True), console)
+        for line in sheet.footnotes:
             print_text(line, console)
     for line in notes(study):
         print_text(line, console)
 
 
-def wrote(files: Iterable[Path], console: Console | None = None) -> None:
+def print_written_files(files: Iterable[Path], console: Console | None = None) -> None:
     """Says which files were written."""
     print_text(f"Written: {', '.join(map(str, files))}", console)
 
@@ -167,23 +167,23 @@ def wrote(files: Iterable[Path], console: Console | None = None) -> None:
 # -- for machines
 
 
-def with_lost(results: Results, rows: pd.DataFrame) -> pd.DataFrame:
-    """``rows``, each saying whether its trial has lost its record: ``lost``."""
-    return rows.assign(lost=rows["trial"].isin(results.trials_without_record))
+def add_lost_column(results: Results, trials: pd.DataFrame) -> pd.DataFrame:
+    """``trials``, each saying whether its trial has lost its record: ``lost``."""
+    return trials.assign(lost=trials["trial"].isin(results.trials_without_record))
 
 
-def rows_json(results: Results, rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """``rows`` as JSON values."""
-    found: list[dict[str, Any]] = json.loads(with_lost(results, rows).to_json(orient="records"))
+def trials_to_json(results: Results, trials: pd.DataFrame) -> list[dict[str, Any]]:
+    """``trials`` as JSON values."""
+    found: list[dict[str, Any]] = json.loads(add_lost_column(results, trials).to_json(orient="records"))
     return found
 
 
-def as_json_of(results: Results) -> dict[str, Any]:
+def results_to_json(results: Results) -> dict[str, Any]:
     volume, meta = results.hypervolume(), results.study.meta
     return {"study": meta.name, "folder": str(results.study.folder), "objectives": results.objectives,
             "protocol": meta.protocol, "data": meta.to_json()["data"], "synthetic": meta.synthetic,
             "bleu_signature": results.signature, "seed": meta.seed, "seeds": results.seed_analysis.to_json(),
             "teacher": results.teacher, "lost": results.trials_without_record,
             "counts": dict(Counter(str(trial.state) for trial in results.study.trials.candidates()).most_common()),
-            "front": rows_json(results, results.front), "proxies": results.proxies().to_json(),
+            "front": trials_to_json(results, results.front), "proxies": results.proxies().to_json(),
             "hypervolume": None if volume is None else {"value": volume[0], "reference": volume[1]}}

@@ -23,25 +23,25 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 T = TypeVar("T")
-STYLE = "white-space: pre-wrap; text-align: "
+CELL_STYLE = "white-space: pre-wrap; text-align: "
 
 
-class Shown:
+class Displayable:
     """Base class of values that consist of tables and lines of text."""
 
-    def _parts(self) -> Iterable[Table | str]:
+    def _display_parts(self) -> Iterable[Table | str]:
         raise NotImplementedError
 
     def __rich__(self) -> Group:
         from rich.console import Group
 
-        return Group(*(to_rich_text(part) if isinstance(part, str) else part for part in self._parts()))
+        return Group(*(to_rich_text(part) if isinstance(part, str) else part for part in self._display_parts()))
 
     def __repr__(self) -> str:
-        return to_text(self._parts())
+        return to_text(self._display_parts())
 
     def _repr_html_(self) -> str:
-        return to_html(self._parts())
+        return to_html(self._display_parts())
 
 
 def to_text(parts: Iterable[Table | str]) -> str:
@@ -64,34 +64,34 @@ def to_html(parts: Iterable[Table | str]) -> str:
 
 
 def _line(text: str) -> str:
-    return f'<div style="{STYLE}left">{_text(text)}</div>'
+    return f'<div style="{CELL_STYLE}left">{_text(text)}</div>'
 
 
 def _table(table: Table) -> str:
-    heads = "".join(f'<th style="{STYLE}{column.justify}">{_text(column.header)}</th>' for column in table.columns)
+    heads = "".join(f'<th style="{CELL_STYLE}{column.justify}">{_text(column.header)}</th>' for column in table.columns)
     rows = zip(*(column.cells for column in table.columns))
     sides = [column.justify for column in table.columns]
     body = "".join(f"<tr>{''.join(_cell(cell, side, str(row.style)) for cell, side in zip(cells, sides))}</tr>"
                    for cells, row in zip(rows, table.rows))
-    title = f'<caption style="{STYLE}left">{_text(table.title)}</caption>' if table.title else ""
+    title = f'<caption style="{CELL_STYLE}left">{_text(table.title)}</caption>' if table.title else ""
     after = _line(str(table.caption)) if table.caption else ""
     return f"<table>{title}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>{after}"
 
 
 def _cell(cell: Any, side: str, style: str) -> str:
     bold = "; font-weight: bold" if style == "bold" else ""
-    return f'<td style="{STYLE}{side}{bold}">{_text(cell)}</td>'
+    return f'<td style="{CELL_STYLE}{side}{bold}">{_text(cell)}</td>'
 
 
 def _text(value: Any) -> str:
     return escape(escape_control_characters(value))
 
 
-def as_table(cells: Any, **options: Any) -> Table:
+def frame_to_table(cells: Any, **options: Any) -> Table:
     """The table of a frame of texts."""
     return make_table(cells.columns, cells.itertuples(index=False), **options)
 
 
-def dressed(kind: type[T], value: Any, **more: Any) -> T:
-    """``value``, a dataclass, as its subclass ``kind`` that shows itself."""
-    return kind(**{one.name: getattr(value, one.name) for one in fields(value)} | more)
+def as_subclass(subclass: type[T], value: Any, **extra_fields: Any) -> T:
+    """``value``, a dataclass, as its subclass ``subclass`` that shows itself."""
+    return subclass(**{one.name: getattr(value, one.name) for one in fields(value)} | extra_fields)

@@ -12,13 +12,13 @@ from scalesearch.errors import UserError
 P = ParamSpec("P")
 T = TypeVar("T")
 # A command stays as it is; an option may be what an error is of, or have its value behind it.
-OPTION = re.compile(r"`(?!--)[^`]*`|--set: |--set (?=[\w{])|"
+OPTION_PATTERN = re.compile(r"`(?!--)[^`]*`|--set: |--set (?=[\w{])|"
                     r"--(?P<name>[a-z][a-z-]*)(?P<place>: )?(?P<value>[ =](?=['\"\d]))?")
-SHOWN = re.compile(r"^( *)(--([a-z-]+) )(.*\n)( *)(?=\^)", re.M)  # what was given, with a mark below its place
-RENAMED = {"resume": "resume=True", "quantize": "quantise", "for": "each"}
+QUOTED_OPTION_PATTERN = re.compile(r"^( *)(--([a-z-]+) )(.*\n)( *)(?=\^)", re.M)  # what was given, with a mark below its place
+OPTION_TO_ARGUMENT = {"resume": "resume=True", "quantize": "quantise", "for": "each"}
 
 
-def in_python(**renamed: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+def python_error_messages(**renamed: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Decorator of functions whose UserErrors name arguments; ``renamed``: of options that have another name here."""
     def decorated(call: Callable[P, T]) -> Callable[P, T]:
         @functools.wraps(call)
@@ -26,8 +26,8 @@ def in_python(**renamed: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
             try:
                 return call(*args, **kwargs)
             except UserError as error:
-                error.message = translate(error.message, renamed)
-                error.help = error.help and translate(error.help, renamed)
+                error.message = options_to_arguments(error.message, renamed)
+                error.help = error.help and options_to_arguments(error.help, renamed)
                 error.args = (error.message,)
                 raise
 
@@ -36,7 +36,7 @@ def in_python(**renamed: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     return decorated
 
 
-def translate(text: str, renamed: dict[str, str]) -> str:
+def options_to_arguments(text: str, renamed: dict[str, str]) -> str:
     """``text`` with arguments in place of options.
 
     Example:
@@ -47,7 +47,7 @@ def translate(text: str, renamed: dict[str, str]) -> str:
         name = found["name"]
         if name is None:
             return "" if found[0].startswith("--") else found[0]
-        known = (RENAMED | renamed).get(name, name.replace("-", "_"))
+        known = (OPTION_TO_ARGUMENT | renamed).get(name, name.replace("-", "_"))
         return f"{known}: " if found["place"] else known if "=" in known else f"{known}="
 
     def given(found: re.Match[str]) -> str:
@@ -55,4 +55,4 @@ def translate(text: str, renamed: dict[str, str]) -> str:
         word = "" if name == "set" else f"{renamed.get(name, name)}="
         return f"{indent}{word}{text}{blanks[len(option) - len(word) :]}"
 
-    return OPTION.sub(argument, SHOWN.sub(given, text))
+    return OPTION_PATTERN.sub(argument, QUOTED_OPTION_PATTERN.sub(given, text))
