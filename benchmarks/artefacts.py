@@ -2,10 +2,11 @@
 
     python benchmarks/artefacts.py TRAINED [--sentences 256] [--rounds 5] [--artefacts DIRECTORY]
 
-Exports TRAINED as CTranslate2 and ONNX, in float32 and int8, and decodes validation sentences with each and with the
-model itself, in float32 and in bf16: sentences a CPU-second in batches of 64 of like length, and milliseconds of CPU
-time a sentence in batches of one. One thread. The median and the range of rounds in which all take turns. BLEU of all
-translations stands beside, since a decoder that says something else is no faster one.
+Exports TRAINED as CTranslate2 and ONNX, in float32 and int8, and decodes validation sentences with
+each and with the model itself, in float32 and in bf16: sentences a CPU-second in batches of 64 of
+like length, and milliseconds of CPU time a sentence in batches of one. One thread. The median and
+the range of rounds in which all take turns. BLEU of all translations stands beside, since a decoder
+that says something else is no faster one.
 """
 
 import argparse
@@ -42,12 +43,14 @@ class Autocast(TorchDecoder):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("trained", type=Path)
     parser.add_argument("--sentences", type=int, default=256)
     parser.add_argument("--single", type=int, default=48, help="sentences in batches of one")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--artefacts", type=Path, default=Path("runs/artefacts"), help="kept, and taken if there")
+    parser.add_argument("--artefacts", type=Path, default=Path("runs/artefacts"),
+                        help="kept, and taken if there")
     given = parser.parse_args()
     torch.set_num_threads(1)
     trained = read_checkpoint(given.trained)
@@ -58,16 +61,20 @@ def main() -> None:
     batches = [rows[at:at + 64] for at in range(0, len(rows), 64)]
     singles = [[row] for row in rows[::max(1, len(rows) // given.single)]]
     took: dict[str, list[tuple[float, float]]] = {name: [] for name in decoders}
-    for _ in track(range(given.rounds + 1), "rounds", console=Console(stderr=True)):  # the first warms up
+    # the first warms up
+    for _ in track(range(given.rounds + 1), "rounds", console=Console(stderr=True)):
         for name, decoder in decoders.items():
-            took[name].append((seconds(decoder, trained, batches), seconds(decoder, trained, singles)))
+            took[name].append((seconds(decoder, trained, batches),
+                               seconds(decoder, trained, singles)))
     said = {name: scored(decoder, trained, sample) for name, decoder in decoders.items()}
     Console(width=120).print(table(took, said, len(rows), len(singles)))
 
 
-def opened(trained: Checkpoint, sample: VerificationSample, folder: Path) -> dict[str, ArtifactDecoder]:
+def opened(trained: Checkpoint, sample: VerificationSample, folder: Path) -> dict[
+        str, ArtifactDecoder]:
     """The model's own decoders, and those of its artefacts."""
-    made: dict[str, ArtifactDecoder] = {"ours, float32": TorchDecoder(trained.model), "ours, bf16": Autocast(trained.model)}
+    made: dict[str, ArtifactDecoder] = {"ours, float32": TorchDecoder(trained.model),
+                                        "ours, bf16": Autocast(trained.model)}
     for name, quantise in ARTEFACTS:
         place = folder / f"{trained.folder.name}-{name}-{quantise}"
         if not place.exists():
@@ -93,7 +100,8 @@ def scored(decoder: ArtifactDecoder, trained: Checkpoint, sample: VerificationSa
     task = TASKS[trained.task]
     rows = source_rows(sample.split)
     ids = decoder.greedy(rows, length_limits(trained.model, padded(rows)).tolist())
-    return task.score(list(trained.tokenizer.decode(ids)), sample.texts, sample.spec)[task.main_metric]
+    return task.score(list(trained.tokenizer.decode(ids)), sample.texts,
+                      sample.spec)[task.main_metric]
 
 
 def source_rows(split: Split) -> Rows:
@@ -101,15 +109,17 @@ def source_rows(split: Split) -> Rows:
     return [[*map(int, row), EOS] for row in split.source_ids]
 
 
-def table(took: dict[str, list[tuple[float, float]]], said: dict[str, float], sentences: int, singles: int) -> Table:
-    made = Table("decoder", "sentences / CPU-s, batch 64", "times ours", "CPU-ms a sentence, batch 1", "times ours",
-                 "BLEU", box=None)
+def table(took: dict[str, list[tuple[float, float]]], said: dict[str, float], sentences: int,
+          singles: int) -> Table:
+    made = Table("decoder", "sentences / CPU-s, batch 64", "times ours",
+                 "CPU-ms a sentence, batch 1", "times ours", "BLEU", box=None)
     first: list[float] = []
     for name, rounds in took.items():
-        many, one = ([sentences / a for a, _ in rounds[1:]], [1000 * b / singles for _, b in rounds[1:]])
+        many = [sentences / a for a, _ in rounds[1:]]
+        one = [1000 * b / singles for _, b in rounds[1:]]
         first = first or [median(many), median(one)]
-        made.add_row(name, spread(many), f"{median(many) / first[0]:.2f}", spread(one), f"{first[1] / median(one):.2f}",
-                     f"{said[name]:.2f}")
+        made.add_row(name, spread(many), f"{median(many) / first[0]:.2f}", spread(one),
+                     f"{first[1] / median(one):.2f}", f"{said[name]:.2f}")
     return made
 
 

@@ -2,9 +2,10 @@
 
     python benchmarks/cost_many.py [--rows 2000000] [--rounds 3]
 
-Two families: a dense Transformer of free depths, widths, heads and FFN sizes; and one with tensor chains, shared layers
-and conditional variants (gates, FFN kinds, H-SoftPOS), whose candidates come mixed. Params and MACs by the selectors
-listed; candidates a second of wall time on all cores, and of CPU time. The counters build each model on meta first.
+Two families: a dense Transformer of free depths, widths, heads and FFN sizes; and one with tensor
+chains, shared layers and conditional variants (gates, FFN kinds, H-SoftPOS), whose candidates come
+mixed. Params and MACs by the selectors listed; candidates a second of wall time on all cores, and
+of CPU time. The counters build each model on meta first.
 """
 
 import argparse
@@ -24,14 +25,14 @@ from scalesearch.nn import build_model
 from scalesearch.nn.verify import flop_counter_macs, fvcore_macs
 from scalesearch.space.assembly.architecture import assemble
 
-NAMES = ("params.total", "params.non_embedding", "params.encoder", "params.decoder", "params.embedding",
-         "macs.total", "macs.encoder", "macs.decoder", "macs.output")
+NAMES = ("params.total", "params.non_embedding", "params.encoder", "params.decoder",
+         "params.embedding", "macs.total", "macs.encoder", "macs.decoder", "macs.output")
 PROTOCOL = find_protocol("forward", 30, 30, 32000)
-PLAIN: dict[str, Any] = {
-    "model": "encoder-decoder", "norm": "pre", "embedding.tie": "all", "embedding.positions": "sinusoidal",
-    "embedding.max_length": 1024, "share.norms": "own", "share.biases": "follow", "decoder.interleaved": False,
-    "tensor_chain.apply": "auto", "tensor_chain.bond": "solved", "tensor_chain.length": 2,
-}
+PLAIN: dict[str, Any] = {"model": "encoder-decoder", "norm": "pre", "embedding.tie": "all",
+                         "embedding.positions": "sinusoidal", "embedding.max_length": 1024,
+                         "share.norms": "own", "share.biases": "follow",
+                         "decoder.interleaved": False, "tensor_chain.apply": "auto",
+                         "tensor_chain.bond": "solved", "tensor_chain.length": 2}
 
 
 def dense(rows: int, rng: np.random.Generator) -> dict[str, Any]:
@@ -39,9 +40,9 @@ def dense(rows: int, rng: np.random.Generator) -> dict[str, Any]:
     found = PLAIN | {"width": rng.integers(64, 1024, rows)}
     for stack in ("encoder", "decoder"):
         heads = rng.integers(1, 17, rows)
-        found |= {f"{stack}.depth": rng.integers(1, 25, rows), f"{stack}.heads": heads, f"{stack}.score_heads": heads,
-                  f"{stack}.head_dim": rng.integers(8, 129, rows), f"{stack}.ffn": "relu",
-                  f"{stack}.ffn.hidden": rng.integers(64, 4096, rows)}
+        found |= {f"{stack}.depth": rng.integers(1, 25, rows), f"{stack}.heads": heads,
+                  f"{stack}.score_heads": heads, f"{stack}.head_dim": rng.integers(8, 129, rows),
+                  f"{stack}.ffn": "relu", f"{stack}.ffn.hidden": rng.integers(64, 4096, rows)}
     return found
 
 
@@ -54,11 +55,13 @@ def mixed(rows: int, rng: np.random.Generator) -> list[tuple[dict[str, Any], int
         head_dim = 64
         for stack in ("encoder", "decoder"):
             heads = rng.integers(1, 17, part)
-            a |= {f"{stack}.heads": heads, f"{stack}.score_heads": heads, f"{stack}.head_dim": head_dim}
+            a |= {f"{stack}.heads": heads, f"{stack}.score_heads": heads,
+                  f"{stack}.head_dim": head_dim}
         a["width"] = a["encoder.heads"] * head_dim
         a["share.encoder.ffn"] = ("own", "cycle(2)")[kind & 1]
         a["share.encoder.attention"] = ("one", "cycle(4)")[kind & 1]
-        a |= {"encoder.gate": ("none", "QgV")[kind >> 1 & 1], "encoder.ffn": ("relu", "swiglu")[kind >> 1 & 1]}
+        a |= {"encoder.gate": ("none", "QgV")[kind >> 1 & 1],
+              "encoder.ffn": ("relu", "swiglu")[kind >> 1 & 1]}
         a["tensor_chain.attention"] = rng.choice([0.05, 0.1, 0.2, 0.4], part)
         a["tensor_chain.length"] = 2 + (kind >> 2 & 1)
         a |= {"tensor_chain.ffn": rng.choice([0.05, 0.1, 0.2, 0.4], part)} if kind >> 3 & 1 else {}
@@ -71,42 +74,52 @@ def mixed(rows: int, rng: np.random.Generator) -> list[tuple[dict[str, Any], int
 
 def timed(run: Callable[[], object], rounds: int) -> tuple[float, float]:
     """Median wall and CPU seconds."""
-    walls, cpus = [], []
+    walls = []
+    cpus = []
     for _ in range(rounds):
-        wall, cpu = time.perf_counter(), time.process_time()
+        wall = time.perf_counter()
+        cpu = time.process_time()
         run()
         walls.append(time.perf_counter() - wall)
         cpus.append(time.process_time() - cpu)
     return statistics.median(walls), statistics.median(cpus)
 
 
-def one_by_one(population: list[tuple[dict[str, Any], int]], counter: Callable[[Any, Any], int], count: int) -> float:
+def one_by_one(population: list[tuple[dict[str, Any], int]], counter: Callable[[Any, Any], int],
+               count: int) -> float:
     """Wall seconds a candidate of building and counting PyTorch modules."""
     start = time.perf_counter()
     for n in range(count):
         a, rows = population[n % len(population)]
-        drawn = {key: value[n % rows].item() if isinstance(value, np.ndarray) else value for key, value in a.items()}
-        model = build_model(assemble(drawn).block, vocab=PROTOCOL.vocab, device="meta").eval().requires_grad_(False)
+        drawn = {key: value[n % rows].item() if isinstance(value, np.ndarray) else value
+                 for key, value in a.items()}
+        model = build_model(assemble(drawn).block, vocab=PROTOCOL.vocab,
+                            device="meta").eval().requires_grad_(False)
         ids = tuple(torch.zeros(1, 30, dtype=torch.long, device="meta") for _ in range(2))
         counter(model, ids)
     return (time.perf_counter() - start) / count
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--counted", type=int, default=10, help="candidates for the counters")
     given = parser.parse_args()
     rng = np.random.default_rng(1)
-    families = {"dense": [(dense(given.rows, rng), given.rows)], "chains, sharing, variants": mixed(given.rows, rng)}
+    families = {"dense": [(dense(given.rows, rng), given.rows)],
+                "chains, sharing, variants": mixed(given.rows, rng)}
     table = Table(title=f"{given.rows:,} candidates, {len(NAMES)} selectors, {PROTOCOL}", box=None)
-    for heading in ("family", "ours / s", "ours / CPU s", "FlopCounterMode / s", "ratio", "fvcore / s", "ratio "):
+    for heading in ("family", "ours / s", "ours / CPU s", "FlopCounterMode / s", "ratio",
+                    "fvcore / s", "ratio "):
         table.add_column(heading, justify="right" if heading != "family" else "left")
     for name, population in families.items():
-        wall, cpu = timed(lambda p=population: [evaluate_costs(a, rows, PROTOCOL, NAMES) for a, rows in p], given.rounds)
+        wall, cpu = timed(lambda p=population: [evaluate_costs(a, rows, PROTOCOL, NAMES)
+                                                for a, rows in p], given.rounds)
         ours = given.rows / wall
-        peers = [1 / one_by_one(population, counter, given.eligible_trials) for counter in (flop_counter_macs, fvcore_macs)]
+        peers = [1 / one_by_one(population, counter, given.eligible_trials)
+                 for counter in (flop_counter_macs, fvcore_macs)]
         cells = [cell for peer in peers for cell in (f"{peer:.1f}", f"{ours / peer:,.0f}x")]
         table.add_row(name, f"{ours:,.0f}", f"{given.rows / cpu:,.0f}", *cells)
     Console(width=140).print(table)

@@ -2,8 +2,9 @@
 
     python benchmarks/cost_one.py [--candidates 5]
 
-For each candidate: time from answers to MACs and params (ours), and from the built model on the meta device to the
-counter's total (theirs; building the model is timed apart). Every line also says whether the totals are equal.
+For each candidate: time from answers to MACs and params (ours), and from the built model on the
+meta device to the counter's total (theirs; building the model is timed apart). Every line also says
+whether the totals are equal.
 """
 
 import argparse
@@ -20,7 +21,9 @@ from scalesearch.nn.verify import flop_counter_macs, fvcore_macs
 from scalesearch.space import read_space
 from scalesearch.space.assembly.architecture import assemble
 
-S, T, V = 30, 30, 32000
+S = 30
+T = 30
+V = 32000
 
 
 def timed(call: Callable[[], Any], repeats: int) -> tuple[float, Any]:
@@ -35,7 +38,8 @@ def timed(call: Callable[[], Any], repeats: int) -> tuple[float, Any]:
 
 def measure(answers: dict[str, Any]) -> dict[str, tuple[float, Any]]:
     """Seconds and total of each counter for one candidate."""
-    protocol, block = find_protocol("forward", S, T, V), assemble(answers).block
+    protocol = find_protocol("forward", S, T, V)
+    block = assemble(answers).block
     inputs = tuple(torch.zeros(1, n, dtype=torch.long, device="meta") for n in (S, T))
     model = build_model(block, vocab=V, device="meta").eval()
     return {
@@ -57,11 +61,10 @@ def main() -> None:
         rows = measure(dict(space.with_overrides({"encoder.depth": str(6 + extra)}).resolve(lambda path, parameter: None)))
         for name, (seconds, _) in rows.items():
             totals.setdefault(name, []).append(seconds)
-        ours, torchs = rows["scalesearch"][1]["macs.total"], rows["FlopCounterMode"][1]
-        print(
-            f"{6 + extra}-6: ours {ours:,} MACs, FlopCounterMode {torchs:,} (equal: {ours == torchs}),"
-            f" fvcore {rows['fvcore'][1]:,} (adds 5 a LayerNorm element)"
-        )
+        ours = rows["scalesearch"][1]["macs.total"]
+        torchs = rows["FlopCounterMode"][1]
+        print(f"{6 + extra}-6: ours {ours:,} MACs, FlopCounterMode {torchs:,} (equal: "
+              f"{ours == torchs}), fvcore {rows['fvcore'][1]:,} (adds 5 a LayerNorm element)")
     base = statistics.median(totals["scalesearch"])
     print(f"\nmedian of {arguments.candidates} candidates, one thread, S={S} T={T} V={V}")
     for name, seconds in totals.items():

@@ -2,13 +2,14 @@
 
     python benchmarks/driver_overhead.py [--workers 64] [--trials 500] [--seconds 60]
 
-The driver is the real one: a space of Transformers under a budget, the proposer, the event log and records with their
-syncs to the disk, Optuna's copy. Its workers are simulated: a full training takes --seconds on average (each candidate
-its own 0.7 to 1.3 of that) on a clock that goes on by what the driver really takes, and jumps to the next end of a
-training whenever the driver waits. A worker is idle from the end of its training until the driver has given it another.
-The first trainings and the last, when there is nothing left to give, are not counted: the window is from the first end
-of a training to the last start of one. --clock own counts the driver's CPU time and its waits for the disk instead of
-wall time, for a machine where others are at work too.
+The driver is the real one: a space of Transformers under a budget, the proposer, the event log and
+records with their syncs to the disk, Optuna's copy. Its workers are simulated: a full training
+takes --seconds on average (each candidate its own 0.7 to 1.3 of that) on a clock that goes on by
+what the driver really takes, and jumps to the next end of a training whenever the driver waits. A
+worker is idle from the end of its training until the driver has given it another. The first
+trainings and the last, when there is nothing left to give, are not counted: the window is from the
+first end of a training to the last start of one. --clock own counts the driver's CPU time and its
+waits for the disk instead of wall time, for a machine where others are at work too.
 """
 
 import argparse
@@ -65,12 +66,19 @@ class Simulated(Runner):
     """Workers on a clock of their own."""
 
     def __init__(self, slots: int, seconds: float, rungs: Rungs, real: "Clock") -> None:
-        self.slots, self._seconds, self._rungs, self._real = slots, seconds, rungs, real
+        self.slots = slots
+        self._seconds = seconds
+        self._rungs = rungs
+        self._real = real
         self._ahead = 0.0  # simulated seconds that were jumped over
         self._ends: list[tuple[float, int, TrainingJob, float]] = []
         self._free: list[float] = []  # when a worker became free
-        self.thinking, self.idle, self.worst, self.starts = 0.0, 0.0, 0.0, 0
-        self.marks: list[tuple[float, float, float]] = []  # when a job started: the clock, idle so far, thinking so far
+        self.thinking = 0.0
+        self.idle = 0.0
+        self.worst = 0.0
+        self.starts = 0
+        # when a job started: the clock, idle so far, thinking so far
+        self.marks: list[tuple[float, float, float]] = []
         self._polled = real()
 
     def clock(self) -> float:
@@ -79,7 +87,8 @@ class Simulated(Runner):
 
     def submit(self, job: TrainingJob) -> None:
         """A free worker begins."""
-        now, took = self.clock(), self._takes(job)
+        now = self.clock()
+        took = self._takes(job)
         if self._free:
             waited = now - heapq.heappop(self._free)
             self.idle, self.worst = self.idle + waited, max(self.worst, waited)
@@ -118,51 +127,66 @@ def leave(job: TrainingJob, rungs: Rungs) -> None:
     quality = float(np.random.default_rng(job.trial).normal(25 + job.trial % 40 / 8, 1.0))
     share = said.get("until", 1.0)
     metrics = {"bleu": quality, "valid_loss": (60 - quality) / 10 / share**0.1, "share": share}
-    state, name = ("paused", f"rung-{said['rung']}.json") if "rung" in said else ("complete", "result.json")
-    curve = [{"step": step, "train_loss": 4.0, "valid_loss": 3.5, "seconds": 1.0} for step in range(0, 2000, 100)]
-    write_json(job.folder / name, {"state": state, "metrics": metrics, "seconds": 60.0, "curve": curve})
+    state, name = ("paused", f"rung-{said['rung']}.json") if "rung" in said else (
+        "complete", "result.json")
+    curve = [{"step": step, "train_loss": 4.0, "valid_loss": 3.5, "seconds": 1.0}
+             for step in range(0, 2000, 100)]
+    write_json(job.folder / name,
+               {"state": state, "metrics": metrics, "seconds": 60.0, "curve": curve})
 
 
 class Clock:
     """Seconds: wall time, or of a busy machine what the driver itself takes: CPU time and waits for the disk."""
 
     def __init__(self, kind: str) -> None:
-        self.synced, self._wall, self._fsync = 0.0, kind == "wall", os.fsync
+        self.synced = 0.0
+        self._wall = kind == "wall"
+        self._fsync = os.fsync
         os.fsync = self._sync  # type: ignore[assignment]
 
     def __call__(self) -> float:
         return time.monotonic() if self._wall else time.process_time() + self.synced
 
     def _sync(self, handle: int) -> None:
-        wall, cpu = time.monotonic(), time.process_time()
+        wall = time.monotonic()
+        cpu = time.process_time()
         self._fsync(handle)
         self.synced += time.monotonic() - wall - (time.process_time() - cpu)
 
 
-def measure(folder: Path, kind: str, rungs: Rungs, given: argparse.Namespace, clock: Clock) -> Simulated:
+def measure(folder: Path, kind: str, rungs: Rungs, given: argparse.Namespace,
+            clock: Clock) -> Simulated:
     """A study run to its end in a new folder."""
     (folder / "overhead.yaml").write_text(STUDY)
-    spec = replace(read_study(folder / "overhead.yaml", (f"trials={given.trials}", f"proposer={kind}")),
-                   rungs=rungs, out=folder / "study")
+    spec = replace(read_study(folder / "overhead.yaml",
+                              (f"trials={given.trials}", f"proposer={kind}")), rungs=rungs,
+                   out=folder / "study")
     ready = prepare_study(spec, load_data(spec), None)
-    study, runner = open_study(ready), Simulated(given.workers, given.seconds, rungs, clock)
-    export = open_export(spec.storage, study, TrialExporter(spec.space, spec.objectives), spec.objectives, print)
+    study = open_study(ready)
+    runner = Simulated(given.workers, given.seconds, rungs, clock)
+    export = open_export(spec.storage, study, TrialExporter(spec.space, spec.objectives),
+                         spec.objectives, print)
     Driver(ready.plan, study, build_sampler(spec, ready.evaluator), runner, export).run()
     return runner
 
 
 def row(runner: Simulated, given: argparse.Namespace) -> str:
     """The figures of one study."""
-    first, last = runner.marks[given.workers], runner.marks[-1]
-    span, starts = last[0] - first[0], len(runner.marks) - given.workers
-    idle, thought = last[1] - first[1], last[2] - first[2]
+    first = runner.marks[given.workers]
+    last = runner.marks[-1]
+    span = last[0] - first[0]
+    starts = len(runner.marks) - given.workers
+    idle = last[1] - first[1]
+    thought = last[2] - first[2]
     full = given.trials * (1 - given.workers / len(runner.marks))
-    return (f"{starts:8} {thought / starts:12.3f} {thought / full:12.3f} {thought / full / given.seconds:9.2%} "
-            f"{1 - idle / (span * given.workers):9.2%} {runner.worst:10.2f}")
+    return (f"{starts:8} {thought / starts:12.3f} {thought / full:12.3f} "
+            f"{thought / full / given.seconds:9.2%} {1 - idle / (span * given.workers):9.2%} "
+            f"{runner.worst:10.2f}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=64)
     parser.add_argument("--trials", type=int, default=500)
     parser.add_argument("--seconds", type=float, default=60.0)
@@ -170,15 +194,19 @@ def main() -> None:
     parser.add_argument("--proposers", nargs="+", default=["local", "tpe"])
     parser.add_argument("--rungs", choices=["off", "on", "both"], default="both")
     given = parser.parse_args()
-    clock, both = Clock(given.clock), [NO_RUNGS, Rungs.geometric()]
+    clock = Clock(given.clock)
+    both = [NO_RUNGS, Rungs.geometric()]
     ladders = {"off": both[:1], "on": both[1:], "both": both}[given.rungs]
-    print(f"{given.workers} simulated workers, {given.trials} full trainings of {given.seconds:g} s\n")
-    print(f"{'':14} {'starts':>8} {'s a start':>12} {'s a trial':>12} {'of 60 s':>9} {'busy':>9} {'longest s':>10}")
+    print(f"{given.workers} simulated workers, {given.trials} full trainings of {given.seconds:g} "
+          "s\n")
+    print(f"{'':14} {'starts':>8} {'s a start':>12} {'s a trial':>12} {'of 60 s':>9} {'busy':>9} "
+          f"{'longest s':>10}")
     for kind in given.proposers:
         for rungs in ladders:
             with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
                 runner = measure(Path(folder), kind, rungs, given, clock)
-            print(f"{kind + (', rungs' if rungs.n_pauses else ''):14} {row(runner, given)}", flush=True)
+            print(f"{kind + (', rungs' if rungs.n_pauses else ''):14} {row(runner, given)}",
+                  flush=True)
 
 
 if __name__ == "__main__":

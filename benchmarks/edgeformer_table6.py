@@ -1,15 +1,17 @@
 """EdgeFormer's Table 6 here: bytes on disk, packed, peak memory and latency of its artefacts, float and int8.
 
-    python benchmarks/edgeformer_table6.py --data FILE [--vocab 2000 8000] [--rounds 20] [--out runs/table6]
+    python benchmarks/edgeformer_table6.py --data FILE [--vocab 2000 8000] [--rounds 20] [--out
+    runs/table6]
         [--trained FOLDER FOLDER]
 
-The architecture at its printed size (Adapter-LA, width 512), with random weights: none of these depends on what was
-learned. FILE gives the tokenizers, one for each --vocab. Latency is of one sentence of 30 source and 30 target
-tokens, greedy, on one pinned core, all artefacts in turn; memory of a process of its own that opens the artefact
-and decodes that sentence. Packed is xz, as a download would be. Printed, for vocabularies of 32k, 8k and 2k on two
-cores of a Xeon E-2288G by onnxruntime in int8: 28, 15 and 11 MB as 7-zip archives, 60, 47 and 42 MB of memory at
-the peak. BLEU depends on what was learned: a second table has that of the trainings in --trained, of a smaller
-EdgeFormer, exported the same ways and verified on their validation text.
+The architecture at its printed size (Adapter-LA, width 512), with random weights: none of these
+depends on what was learned. FILE gives the tokenizers, one for each --vocab. Latency is of one
+sentence of 30 source and 30 target tokens, greedy, on one pinned core, all artefacts in turn;
+memory of a process of its own that opens the artefact and decodes that sentence. Packed is xz, as a
+download would be. Printed, for vocabularies of 32k, 8k and 2k on two cores of a Xeon E-2288G by
+onnxruntime in int8: 28, 15 and 11 MB as 7-zip archives, 60, 47 and 42 MB of memory at the peak.
+BLEU depends on what was learned: a second table has that of the trainings in --trained, of a
+smaller EdgeFormer, exported the same ways and verified on their validation text.
 """
 
 import argparse
@@ -69,64 +71,79 @@ class Row:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="builtin", help="a data file, or builtin")
     parser.add_argument("--vocab", type=int, nargs="+", default=[2000, 8000])
     parser.add_argument("--architecture", default="reference/edgeformer-adapter")
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--trained", type=Path, nargs="*", default=[], help="trainings whose BLEU to show")
+    parser.add_argument("--trained", type=Path, nargs="*", default=[],
+                        help="trainings whose BLEU to show")
     parser.add_argument("--out", type=Path, default=Path("runs/table6"))
     given = parser.parse_args()
     rows = [written(given, vocab, *kind) for vocab in given.vocab for kind in KINDS]
     setup = DecodingSetup(batch=1, beam=1, source=30, target=30, threads=1)
     with pinned_threads(1):
-        decoders: dict[str, ArtifactDecoder] = {str(row.folder): open_artifact(row.folder)[1] for row in rows}
+        decoders: dict[str, ArtifactDecoder] = {
+            str(row.folder): open_artifact(row.folder)[1] for row in rows}
         words = {str(row.folder): row.vocab for row in rows}
         times = list(measure_rounds(decoders, words, setup, given.rounds))
-    made = Table("vocab", "artefact", "MB", "xz MB", "peak MB", "own MB", "p50 ms", "CPU ms", "", box=None)
+    made = Table("vocab", "artefact", "MB", "xz MB", "peak MB", "own MB", "p50 ms", "CPU ms", "",
+                 box=None)
     for row in rows:
         found = LatencyStatistics.from_times([one[str(row.folder)] for one in times])
         memory = measure_peak_memory(row.folder, setup)
         made.add_row(str(row.vocab), f"{row.artefact.format} {row.artefact.quantization}",
                      f"{sum(row.artefact.bytes.values()) / MB:.2f}", f"{row.packed / MB:.2f}",
-                     f"{memory['peak'] / MB:.0f}", f"{memory['own'] / MB:.1f}", f"{found.p50:.1f}", f"{found.cpu:.1f}",
-                     "unsteady" * found.is_unstable)
+                     f"{memory['peak'] / MB:.0f}", f"{memory['own'] / MB:.1f}", f"{found.p50:.1f}",
+                     f"{found.cpu:.1f}", "unsteady" * found.is_unstable)
     console = Console(width=120)
     console.print(made)
-    console.print(f"{given.architecture}, random weights; {setup}; {given.rounds} rounds; {describe_device(1)['processor']}")
+    console.print(f"{given.architecture}, random weights; {setup}; {given.rounds} rounds; "
+                  f"{describe_device(1)['processor']}")
     if given.trained:
         console.print(scores(given))
 
 
 def scores(given: argparse.Namespace) -> Table:
     """BLEU of the trainings and of their artefacts, greedy, on their validation text."""
-    made = Table("training", "vocab", "artefact", "MB", "BLEU of the model", "of the artefact", "different", box=None)
+    made = Table("training", "vocab", "artefact", "MB", "BLEU of the model", "of the artefact",
+                 "different", box=None)
     for trained, (name, quantise) in product(given.trained, KINDS):
-        model, folder = read_checkpoint(trained), given.out / f"{trained.name}-{name}-{quantise}"
-        sample = VerificationSample.from_data(model, DataSpec.from_mapping(read_json(trained / DATA_FILE, dict)["spec"]).with_absolute_paths(), 1000)
+        model = read_checkpoint(trained)
+        folder = given.out / f"{trained.name}-{name}-{quantise}"
+        sample = VerificationSample.from_data(
+            model,
+            DataSpec.from_mapping(read_json(trained / DATA_FILE,
+                                            dict)["spec"]).with_absolute_paths(), 1000)
         shutil.rmtree(folder, ignore_errors=True)
         artefact = export_model(model, folder, get_format(name), quantise, sample)
         found = artefact.verification
         mine = found["float" if quantise == "none" else "quantised"]
         made.add_row(trained.name, str(model.tokenizer.vocab_size), f"{name} {quantise}",
-                     f"{sum(artefact.bytes.values()) / MB:.2f}", f"{found['model']['bleu']:.2f}", f"{mine['bleu']:.2f}",
-                     f"{mine['different']} of {found['sentences']}")
+                     f"{sum(artefact.bytes.values()) / MB:.2f}", f"{found['model']['bleu']:.2f}",
+                     f"{mine['bleu']:.2f}", f"{mine['different']} of {found['sentences']}")
     return made
 
 
 def written(given: argparse.Namespace, vocab: int, name: str, quantise: str) -> Row:
     """An artefact of the architecture with random weights; the trained folder is kept."""
-    trained, folder = given.out / f"random-{vocab}", given.out / f"{vocab}-{name}-{quantise}"
+    trained = given.out / f"random-{vocab}"
+    folder = given.out / f"{vocab}-{name}-{quantise}"
     if not trained.exists():
         corpus = load_corpus(replace(read_data_spec(given.data)[0], vocab=vocab))
         architecture = read_space(find_file(given.architecture, "spaces")).single_architecture()
         describe_training(trained, architecture, corpus, Recipe(steps=1))
-        write_weights(trained / WEIGHTS_FILE, build_model(architecture.block, vocab=corpus.tokenizer.vocab_size).state_dict())
-    model, format = read_checkpoint(trained), get_format(name)
+        write_weights(trained / WEIGHTS_FILE,
+                      build_model(architecture.block,
+                                  vocab=corpus.tokenizer.vocab_size).state_dict())
+    model = read_checkpoint(trained)
+    format = get_format(name)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     format.write(model, folder, quantise)
-    return Row(model.tokenizer.vocab_size, folder, write_description(model, folder, format, quantise))
+    return Row(model.tokenizer.vocab_size, folder,
+               write_description(model, folder, format, quantise))
 
 
 if __name__ == "__main__":

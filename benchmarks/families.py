@@ -1,9 +1,11 @@
 """The three families and a plain Transformer, each with about a million weights in its layers, trained alike.
 
-    python benchmarks/families.py --data FILE [--cpu-minutes 5] [--seeds 1 2] [--out runs/families] [FAMILY ...]
+    python benchmarks/families.py --data FILE [--cpu-minutes 5] [--seeds 1 2] [--out runs/families]
+    [FAMILY ...]
 
-Same data, recipe, CPU-minutes and seeds; one thread. A run that was interrupted goes on. The table has what each
-costs and what came of it; with one recipe for all it shows that each family trains, and is no ranking of the papers.
+Same data, recipe, CPU-minutes and seeds; one thread. A run that was interrupted goes on. The table
+has what each costs and what came of it; with one recipe for all it shows that each family trains,
+and is no ranking of the papers.
 """
 
 import argparse
@@ -21,12 +23,13 @@ from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.train import Recipe, Result, train
 
 FAMILIES = ["small/plain", "small/partialformer", "small/anthe", "small/edgeformer"]
-HEADINGS = ("family", "layers' params", "params", "MMACs", "updates", "tokens / CPU s", "valid loss", "BLEU valid",
-            "BLEU test", "failed")
+HEADINGS = ("family", "layers' params", "params", "MMACs", "updates", "tokens / CPU s",
+            "valid loss", "BLEU valid", "BLEU test", "failed")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("families", nargs="*", default=FAMILIES, metavar="FAMILY")
     parser.add_argument("--data", default="builtin", help="a data file, or builtin")
     parser.add_argument("--cpu-minutes", type=float, default=5.0)
@@ -34,21 +37,25 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--max-tokens", type=int, default=768)
     parser.add_argument("--dropout", type=float, default=0.0)
-    parser.add_argument("--length", type=int, default=15, help="of the protocol's source and target")
+    parser.add_argument("--length", type=int, default=15,
+                        help="of the protocol's source and target")
     parser.add_argument("--out", type=Path, default=Path("runs/families"))
     given = parser.parse_args()
     torch.set_num_threads(1)
     corpus = corpus_of(given)
-    recipe = Recipe(cpu_minutes=given.cpu_minutes, lr=given.lr, max_tokens=given.max_tokens, dropout=given.dropout,
-                    beam=5, threads=1)
+    recipe = Recipe(cpu_minutes=given.cpu_minutes, lr=given.lr, max_tokens=given.max_tokens,
+                    dropout=given.dropout, beam=5, threads=1)
     console = Console(width=160)
-    console.print(f"{recipe.describe()}; seeds {given.seeds}; S=T={given.length}, V={corpus.tokenizer.vocab_size:,}")
+    console.print(f"{recipe.describe()}; seeds {given.seeds}; S=T={given.length}, "
+                  f"V={corpus.tokenizer.vocab_size:,}")
     rows = []
     for name in given.families:
         architecture = load_architecture(name, ())[1]
         folders = {seed: given.out / f"{name.replace('/', '-')}-seed{seed}" for seed in given.seeds}
-        results = [train(architecture, corpus, recipe, folder, seed) for seed, folder in folders.items()]
-        rows.append((name, *facts(architecture, results, corpus.tokenizer.vocab_size, given.length)))
+        results = [train(architecture, corpus, recipe, folder, seed)
+                   for seed, folder in folders.items()]
+        rows.append((name,
+                     *facts(architecture, results, corpus.tokenizer.vocab_size, given.length)))
         console.print(*rows[-1])
     table = Table(*HEADINGS, box=None)
     for row in rows:
@@ -66,9 +73,11 @@ def facts(architecture: Any, results: list[Result], vocab: int, length: int) -> 
         return [*costs, *["-"] * 5, results[0].reason]
     metrics = [result.metrics for result in done]
     found = [[result.steps for result in done], [result.tokens_per_cpu_second for result in done],
-             [m["valid_loss"] for m in metrics], [m["bleu"] for m in metrics], [m["test"]["bleu"] for m in metrics]]
+             [m["valid_loss"] for m in metrics], [m["bleu"] for m in metrics],
+             [m["test"]["bleu"] for m in metrics]]
     digits = (0, 0, 3, 2, 2)
-    return [*costs, *(over_seeds(values, n) for values, n in zip(found, digits)), str(len(results) - len(done))]
+    return [*costs, *(over_seeds(values, n) for values, n in zip(found, digits)),
+            str(len(results) - len(done))]
 
 
 def over_seeds(values: list[float], digits: int) -> str:

@@ -2,10 +2,11 @@
 
     python benchmarks/family_speed.py [--data FILE] [--rounds 5] [--updates 6] [FAMILY ...]
 
-A FAMILY is an architecture file or a shipped name (small/partialformer, small/anthe and small/edgeformer unless
-given). The plain one beside it has its width, depths and tying; the hidden size of its feed-forward networks makes the
-MACs equal. Both take turns in one process, one thread; the ratios are of medians of target tokens a CPU-second in
-training, and of sentences of --length tokens, 64 at once, decoded greedily in float32 from random weights.
+A FAMILY is an architecture file or a shipped name (small/partialformer, small/anthe and
+small/edgeformer unless given). The plain one beside it has its width, depths and tying; the hidden
+size of its feed-forward networks makes the MACs equal. Both take turns in one process, one thread;
+the ratios are of medians of target tokens a CPU-second in training, and of sentences of --length
+tokens, 64 at once, decoded greedily in float32 from random weights.
 """
 
 import argparse
@@ -34,10 +35,13 @@ class Contestant:
     """One architecture in our engine, an update at a time."""
 
     def __init__(self, architecture: Any, corpus: Corpus, given: argparse.Namespace) -> None:
-        recipe = Recipe(steps=10**6, max_tokens=given.max_tokens, device="cpu", precision=given.precision)
+        recipe = Recipe(steps=10**6, max_tokens=given.max_tokens, device="cpu",
+                        precision=given.precision)
         hardware = Hardware.from_recipe(recipe)
-        model = build_model(architecture.block, vocab=corpus.tokenizer.vocab_size, dropout=DropoutRates(given.dropout))
-        self.engine, self.feed = Engine(model.train(), recipe, hardware), BatchStream(corpus.train, given.max_tokens, 1)
+        model = build_model(architecture.block, vocab=corpus.tokenizer.vocab_size,
+                            dropout=DropoutRates(given.dropout))
+        self.engine = Engine(model.train(), recipe, hardware)
+        self.feed = BatchStream(corpus.train, given.max_tokens, 1)
         self.speeds: list[float] = []
         self.decoding: list[float] = []
         self.untrained = build_model(architecture.block, vocab=corpus.tokenizer.vocab_size).eval()
@@ -49,7 +53,8 @@ class Contestant:
         self.decoding.append(len(source) / (time.process_time() - start))
 
     def round(self, updates: int) -> None:
-        tokens, start = 0, time.process_time()
+        tokens = 0
+        start = time.process_time()
         for _ in range(updates):
             batches = self.feed.take(1)
             self.engine.update(batches, 1e-4)
@@ -81,7 +86,8 @@ def plain_like(architecture: Any, vocab: int, length: int) -> Any:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("families", nargs="*", default=FAMILIES, metavar="FAMILY")
     parser.add_argument("--data", default="builtin", help="a data file, or builtin")
     for name, value in (("rounds", 5), ("updates", 6), ("max-tokens", 1024), ("length", 15)):
@@ -91,7 +97,8 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     corpus = corpus_of(given)
-    table = Table(title=f"{given.max_tokens} tokens a batch, dropout {given.dropout:g}, one thread", box=None)
+    table = Table(title=f"{given.max_tokens} tokens a batch, dropout {given.dropout:g}, one thread",
+                  box=None)
     headings = ("family", "MMACs", "plain MMACs", "tokens / CPU s", "plain", "plain / family",
                 "sentences / CPU s", "plain", "plain / family")
     for heading in headings:
@@ -106,7 +113,8 @@ def compare(family: Any, corpus: Corpus, given: argparse.Namespace) -> list[str]
     vocab = corpus.tokenizer.vocab_size
     pair = [family, plain_like(family, vocab, given.length)]
     protocol = find_protocol("forward", given.length, given.length, vocab)
-    macs = [f"{evaluate_cost(architecture.block, protocol)['macs.total'] / 1e6:.2f}" for architecture in pair]
+    macs = [f"{evaluate_cost(architecture.block, protocol)['macs.total'] / 1e6:.2f}"
+            for architecture in pair]
     contestants = [Contestant(architecture, corpus, given) for architecture in pair]
     source = torch.randint(4, vocab, (64, given.length), generator=torch.Generator().manual_seed(1))
     for _ in range(given.rounds + 1):

@@ -1,11 +1,13 @@
 # ruff: noqa: E402 - the time of the imports is measured
 """Measures designs that train small models faster on one GPU: CUDA graphs, packing, start-up, memory.
 
-    python benchmarks/gpu_designs.py --out gpu_designs.json [--device cpu] [--seconds 220] [--only NAME ...]
+    python benchmarks/gpu_designs.py --out gpu_designs.json [--device cpu] [--seconds 220] [--only
+    NAME ...]
 
-Every experiment runs in its own process with a time limit and writes its figures as soon as it has them. The prototypes
-(``StaticTrainer`` and the optimizers below) are what the trainer would need; they are not part of the package.
-With ``--device cpu`` everything runs except capture and MPS, at small sizes.
+Every experiment runs in its own process with a time limit and writes its figures as soon as it has
+them. The prototypes (``StaticTrainer`` and the optimizers below) are what the trainer would need;
+they are not part of the package. With ``--device cpu`` everything runs except capture and MPS, at
+small sizes.
 """
 
 from __future__ import annotations
@@ -63,7 +65,8 @@ from scalesearch.train.updates.parametrization import weight_scales
 
 PACKAGE_IMPORTED = time.time()
 
-ROWS, WIDTH = 64, 32  # 2,048 tokens (padded) on each side
+ROWS = 64
+WIDTH = 32  # 2,048 tokens (padded) on each side
 RATE = 1e-3
 Shape = tuple[int, int]
 
@@ -80,17 +83,20 @@ def architecture(name: str = "small/plain", **params: Any) -> Any:
 
 def plain(width: int = 128, hidden: int = 256) -> Any:
     """The 3-3 encoder-decoder of ``small/plain`` at another width."""
-    return architecture(width=width, encoder__ffn__relu__hidden=hidden, decoder__ffn__relu__hidden=hidden)
+    return architecture(width=width, encoder__ffn__relu__hidden=hidden,
+                        decoder__ffn__relu__hidden=hidden)
 
 
 def model_of(given: Any, vocab: int, dropout: float, seed: int = 1) -> Any:
     """Its model on the CPU, in training mode."""
-    return build_model(given.block, vocab=vocab, seed=seed, dropout=DropoutRates(dropout, dropout, 0.0)).train()
+    return build_model(given.block, vocab=vocab, seed=seed,
+                       dropout=DropoutRates(dropout, dropout, 0.0)).train()
 
 
 def recipe_of(device: str, precision: str, **changes: Any) -> Recipe:
     """The package's recipe with few changes. On a GPU, ``fp32`` means TF32 products."""
-    known = {"steps": 20, "max_tokens": ROWS * WIDTH, "device": device, "precision": precision, "beam": 1}
+    known = {"steps": 20, "max_tokens": ROWS * WIDTH, "device": device, "precision": precision,
+             "beam": 1}
     return Recipe(**(known | changes))
 
 
@@ -116,11 +122,13 @@ class WeightedCrossEntropy(torch.autograd.Function):
     """The package's label-smoothed loss with a weight per row (0 at padding) instead of a selection of rows."""
 
     @staticmethod
-    def forward(ctx: Any, hidden: Any, matrix: Any, bias: Any, labels: Any, smoothing: float, weights: Any) -> Any:
+    def forward(ctx: Any, hidden: Any, matrix: Any, bias: Any, labels: Any, smoothing: float,
+                weights: Any) -> Any:
         """Returns the sum of the weighted losses of (N, d) states, labels (N,), weights (N,)."""
         kind = hidden.device.type
         low = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
-        x, w = hidden.to(low), matrix.to(low)
+        x = hidden.to(low)
+        w = matrix.to(low)
         grads = _OutputGradients(x, matrix, bias)
         total = matrix.new_zeros(())
         column_weights = weights[:, None]
@@ -138,22 +146,27 @@ class WeightedCrossEntropy(torch.autograd.Function):
             p *= column_weights[rows]
             grads.add(x[rows], w, p, rows)
         if smoothing:
-            share, column = smoothing / len(matrix), matrix.sum(0)
+            share = smoothing / len(matrix)
+            column = matrix.sum(0)
             states = (x * column_weights).sum(0, dtype=matrix.dtype)
             count = weights.sum()
-            total -= share * (column @ states if bias is None else column @ states + count * bias.sum())
+            total -= share * (column @ states if bias is None
+                              else column @ states + count * bias.sum())
             grads.hidden -= (column_weights * (share * column)).to(grads.hidden.dtype)
             grads.weight -= share * states
             if grads.bias is not None:
                 grads.bias -= share * count
-        ctx.grads, ctx.dtype = grads, hidden.dtype
+        ctx.grads = grads
+        ctx.dtype = hidden.dtype
         return total
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
         """Scales the gradients that the forward pass has formed."""
-        grads, ctx.grads = ctx.grads, None
-        hidden, weight, bias = (None if g is None else g.mul_(grad) for g in (grads.hidden, grads.weight, grads.bias))
+        grads = ctx.grads
+        ctx.grads = None
+        hidden, weight, bias = (None if g is None else g.mul_(grad)
+                                for g in (grads.hidden, grads.weight, grads.bias))
         return hidden.to(ctx.dtype), weight, bias, None, None, None
 
 
@@ -169,8 +182,10 @@ class CapturableMuon(CapturableStep, Muon):
 
     def update_weights(self, weights: list[Any], group: Mapping[str, Any]) -> None:
         """Changes weights of one shape."""
-        matrices = _as_matrices(torch.stack(self._nesterov_momenta(weights, group["momentum"])), group["matrices"])
-        steps = orthogonalize(matrices, self.dtype) * (-group["lr"] * UPDATE_RMS * max(matrices.shape[1:]) ** 0.5)
+        matrices = _as_matrices(torch.stack(self._nesterov_momenta(weights, group["momentum"])),
+                                group["matrices"])
+        steps = orthogonalize(matrices, self.dtype) * (
+            -group["lr"] * UPDATE_RMS * max(matrices.shape[1:]) ** 0.5)
         torch._foreach_add_(weights, list(steps.view(len(weights), *weights[0].shape).unbind()))
 
 
@@ -184,7 +199,8 @@ class CapturableSoap(CapturableStep, Soap):
             super().update_weights(weights, group)
             state["updates"] = torch.zeros((), dtype=torch.float64, device=weights[0].device)
             return
-        gradients = _as_matrices(torch.stack([weight.grad for weight in weights]), group["matrices"])
+        gradients = _as_matrices(torch.stack([weight.grad for weight in weights]),
+                                 group["matrices"])
         steps = self._update_directions(state, gradients, group["momentum"]) * -group["lr"]
         torch._foreach_add_(weights, list(steps.view(len(weights), *weights[0].shape).unbind()))
 
@@ -213,14 +229,20 @@ class CapturableSoap(CapturableStep, Soap):
 
 
 class StaticTrainer:
-    """Updates on static tensors. ``mode``: ``eager``, ``passes`` or ``update`` (what is captured as a CUDA graph).
+    """Updates on static tensors.
+
+    ``mode``: ``eager``, ``passes`` or ``update`` (what is captured as a CUDA graph).
 
     On a CPU the captured function is called instead of a replay.
     """
 
-    def __init__(self, model: Any, recipe: Recipe, hardware: Hardware, mode: str, places: int = ROWS * WIDTH,
-                 tensor_rate: bool | None = None, kind: str = "adamw") -> None:
-        self.model, self.recipe, self.hardware, self.mode = model, recipe, hardware, mode
+    def __init__(self, model: Any, recipe: Recipe, hardware: Hardware, mode: str,
+                 places: int = ROWS * WIDTH, tensor_rate: bool | None = None,
+                 kind: str = "adamw") -> None:
+        self.model = model
+        self.recipe = recipe
+        self.hardware = hardware
+        self.mode = mode
         self.device = hardware.device
         self.cuda = self.device.type == "cuda"
         model.set_attention(hardware.attention_kernel)
@@ -233,7 +255,8 @@ class StaticTrainer:
         self.graphs: dict[Any, Any] = {}
         self.pool: Any = None
         self.side: Any = None
-        self.warmups, self.lean = 3, False
+        self.warmups = 3
+        self.lean = False
         self.states = lambda source, target: model.decode(target, model.encode(source))
         self.updates = 0
         self.notes: dict[Any, str] = {}
@@ -242,22 +265,26 @@ class StaticTrainer:
                 weight.grad = torch.zeros_like(weight)
 
     def _optimizers(self, kind: str) -> list[Any]:
-        made = build_optimizers(self.model, self.recipe, weight_scales(self.model, self.recipe), self.hardware.uses_bf16)
+        made = build_optimizers(self.model, self.recipe, weight_scales(self.model, self.recipe),
+                                self.hardware.uses_bf16)
         if not self.tensor_rate:
             return made
         found = []
         for optimizer in made:
-            groups = [{"params": group["params"], "scale": group["scale"], "weight_decay": group["weight_decay"],
+            groups = [{"params": group["params"], "scale": group["scale"],
+                       "weight_decay": group["weight_decay"],
                        "lr": torch.zeros((), device=self.device),
                        **({"matrices": group["matrices"]} if "matrices" in group else {})}
                       for group in optimizer.param_groups]
             if isinstance(optimizer, torch.optim.AdamW):
                 betas = (self.recipe.beta1, self.recipe.beta2)
-                found.append(torch.optim.AdamW(groups, lr=torch.tensor(1.0), betas=betas, eps=self.recipe.eps,
-                                               fused=True, capturable=self.cuda))
+                found.append(
+                    torch.optim.AdamW(groups, lr=torch.tensor(1.0), betas=betas,
+                                      eps=self.recipe.eps, fused=True, capturable=self.cuda))
             else:
                 made_of = {"muon": CapturableMuon, "soap": CapturableSoap}[kind]
-                found.append(made_of(groups, self.hardware.uses_bf16, lr=1.0, momentum=self.recipe.momentum,
+                found.append(made_of(groups, self.hardware.uses_bf16, lr=1.0,
+                                     momentum=self.recipe.momentum,
                                      weight_decay=self.recipe.weight_decay))
         return found
 
@@ -299,7 +326,8 @@ class StaticTrainer:
         weights = (labels != PAD).float()
         with self.hardware.autocast():
             terms = self.model.terms(self.states(source, target).flatten(0, 1), labels)
-            total = sum(WeightedCrossEntropy.apply(*term, self.recipe.label_smoothing, weights) for term in terms)
+            total = sum(WeightedCrossEntropy.apply(*term, self.recipe.label_smoothing, weights)
+                        for term in terms)
         loss = total / weights.sum()
         loss.backward()
         self.loss.copy_(loss.detach())
@@ -335,7 +363,8 @@ class StaticTrainer:
     def capture(self, function: Callable[..., None], *arguments: Any) -> Any:
         """A graph of one call; weights, optimizer states and generators are as before."""
         before = self.state()
-        self.side = side = self.side or torch.cuda.Stream()  # one for all shapes: each stream has its cuBLAS workspace
+        # one for all shapes: each stream has its cuBLAS workspace
+        self.side = side = self.side or torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(self.warmups):
@@ -369,7 +398,8 @@ class StaticTrainer:
 
     def state(self) -> tuple[list[Any], Any]:
         """Copies of weights and states, and the generator's state."""
-        return [t.clone() for t in self.tensors()], torch.cuda.get_rng_state() if self.cuda else torch.get_rng_state()
+        return ([t.clone() for t in self.tensors()],
+                torch.cuda.get_rng_state() if self.cuda else torch.get_rng_state())
 
     def restore(self, state: tuple[list[Any], Any]) -> None:
         """Restores :meth:`state` in place; tensors that did not exist then become zero."""
@@ -390,7 +420,8 @@ class Figures:
     """Figures of one experiment; every change is written to a file at once."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.values = path, {}
+        self.path = path
+        self.values = {}
 
     def put(self, *keys_and_value: Any) -> None:
         """Stores a value under nested keys."""
@@ -408,8 +439,10 @@ class Figures:
             yield
         except Exception as error:
             lines = "".join(traceback.format_exception(error)).splitlines()
-            frames = [line.strip() for line in lines if "scalesearch" in line or "gpu_designs" in line]
-            self.put(*keys, "error", {"what": " ".join(str(error).split())[:600], "at": frames[-6:]})
+            frames = [line.strip()
+                      for line in lines if "scalesearch" in line or "gpu_designs" in line]
+            self.put(*keys, "error",
+                     {"what": " ".join(str(error).split())[:600], "at": frames[-6:]})
 
 
 def wait(device: str) -> None:
@@ -423,12 +456,17 @@ def rounded(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def in_turns(device: str, runs: Mapping[str, Callable[[int], Any]], rounds: int, seconds: float) -> dict[str, Any]:
-    """Runs timed in turns; a run takes the number of the update. ``host_ms``: time to issue an update to an idle GPU.
+def in_turns(device: str, runs: Mapping[str, Callable[[int], Any]], rounds: int,
+             seconds: float) -> dict[str, Any]:
+    """Runs timed in turns; a run takes the number of the update.
+
+    ``host_ms``: time to issue an update to an idle GPU.
 
     Every turn takes about ``seconds``.
     """
-    counts, found, host = {}, {name: [] for name in runs}, {name: [] for name in runs}
+    counts = {}
+    found = {name: [] for name in runs}
+    host = {name: [] for name in runs}
     for name, run in runs.items():
         for number in range(4):
             run(number)
@@ -450,7 +488,8 @@ def in_turns(device: str, runs: Mapping[str, Callable[[int], Any]], rounds: int,
                 run(number)
             wait(device)
             found[name].append((time.perf_counter() - start) / counts[name])
-    return {name: {"updates/s": rounded(1 / statistics.median(times)), "ms": rounded(1e3 * statistics.median(times)),
+    return {name: {"updates/s": rounded(1 / statistics.median(times)),
+                   "ms": rounded(1e3 * statistics.median(times)),
                    "host_ms": rounded(1e3 * statistics.median(host[name])), "rounds": len(times),
                    "spread": rounded((max(times) - min(times)) / statistics.median(times))}
             for name, times in found.items()}
@@ -487,16 +526,18 @@ def updates(figures: Figures, given: argparse.Namespace) -> None:
     """Equality with the package's updates, then updates per second in turns."""
     device = given.device
     cuda = device == "cuda"
-    batches = [random_batch(ROWS if cuda else 4, WIDTH if cuda else 8, 1000, seed) for seed in range(8)]
-    other = [random_batch(ROWS // 2 if cuda else 2, 2 * WIDTH if cuda else 16, 1000, seed) for seed in range(2)]
+    batches = [random_batch(ROWS if cuda else 4, WIDTH if cuda else 8, 1000, seed)
+               for seed in range(8)]
+    other = [random_batch(ROWS // 2 if cuda else 2, 2 * WIDTH if cuda else 16, 1000, seed)
+             for seed in range(2)]
     small = plain()
 
     def trainer(mode: str, precision: str, dropout: float, **more: Any) -> Any:
         recipe = recipe_of(device, precision)
         hardware = Hardware.from_recipe(recipe)
         model = model_of(small, 1000, dropout).to(device)
-        return Engine(model, recipe, hardware) if mode == "package" else StaticTrainer(model, recipe, hardware, mode,
-                                                                                       **more)
+        return Engine(model, recipe, hardware) if mode == "package" else StaticTrainer(
+            model, recipe, hardware, mode, **more)
 
     def weights_after(subject: Any, sequence: list[Batch]) -> list[Any]:
         losses = []
@@ -507,12 +548,14 @@ def updates(figures: Figures, given: argparse.Namespace) -> None:
                 losses.append(subject.update(stacked(batch, device), RATE * (number + 1)).clone())
         return [weight.detach().clone() for weight in subject.parameters] + losses
 
-    variants = {"static, eager": ("eager", {}), "static, eager, tensor rate": ("eager", {"tensor_rate": True}),
+    variants = {"static, eager": ("eager", {}),
+                "static, eager, tensor rate": ("eager", {"tensor_rate": True}),
                 "passes captured": ("passes", {}), "update captured": ("update", {})}
     sequence = [batches[0], other[0], batches[1]]
     for precision in ("exact", "bf16") if cuda else ("fp32",):
         with figures.guarded("gradients", precision):
-            one, static = (trainer(mode, precision.replace("exact", "fp32"), 0.0) for mode in ("package", "eager"))
+            one, static = (trainer(mode, precision.replace("exact", "fp32"), 0.0)
+                           for mode in ("package", "eager"))
             if precision == "exact":
                 torch.set_float32_matmul_precision("highest")
             one.model.zero_grad(set_to_none=True)
@@ -530,11 +573,14 @@ def updates(figures: Figures, given: argparse.Namespace) -> None:
                     if precision == "exact":
                         torch.set_float32_matmul_precision("highest")
                     found[name] = weights_after(subject, sequence)
-                    figures.put("equality", precision, name, "from package", apart(found[name], found["package"]))
+                    figures.put("equality", precision, name, "from package",
+                                apart(found[name], found["package"]))
                     base = "static, eager, tensor rate"
                     if base in found and name != base:
-                        figures.put("equality", precision, name, f"from {base}", apart(found[name], found[base]))
-                    figures.put("equality", precision, name, "losses", [float(x) for x in found[name][-3:]])
+                        figures.put("equality", precision, name, f"from {base}",
+                                    apart(found[name], found[base]))
+                    figures.put("equality", precision, name, "losses",
+                                [float(x) for x in found[name][-3:]])
     with figures.guarded("dropout"):
         precision = "bf16" if cuda else "fp32"
         for precision in ("fp32", "bf16") if cuda else ("fp32",):
@@ -543,7 +589,8 @@ def updates(figures: Figures, given: argparse.Namespace) -> None:
                 torch.manual_seed(7)
                 mode, more = variants[name]
                 found[name] = weights_after(trainer(mode, precision, 0.1, **more), sequence)
-            figures.put("dropout", precision, "captured from eager, same seed", apart(*found.values()))
+            figures.put("dropout", precision, "captured from eager, same seed",
+                        apart(*found.values()))
             subject = trainer("update", precision, 0.1)
             ids = stacked(batches[0], device)
             subject.update(ids, RATE)
@@ -557,8 +604,10 @@ def updates(figures: Figures, given: argparse.Namespace) -> None:
                     subject.restore((state[0], random))
                 subject.update(ids, RATE)
                 runs.append([t.clone() for t in subject.tensors()])
-            figures.put("dropout", precision, "two replays from the same weights", apart(runs[0], runs[1]))
-            figures.put("dropout", precision, "replay after restoring weights and generator", apart(runs[0], runs[2]))
+            figures.put("dropout", precision, "two replays from the same weights",
+                        apart(runs[0], runs[1]))
+            figures.put("dropout", precision, "replay after restoring weights and generator",
+                        apart(runs[0], runs[2]))
     rates: dict[str, Any] = {}
     for precision in ("fp32", "bf16") if cuda else ("fp32",):
         with figures.guarded("speed", precision):
@@ -579,13 +628,17 @@ def updates(figures: Figures, given: argparse.Namespace) -> None:
             rates[precision] = in_turns(device, runs, 3, 0.5 if cuda else 0.05)
             figures.put("speed", precision, rates[precision])
             if cuda:
-                figures.put("kernels", precision, "package", kernels(lambda r=runs: r["package"](0)))
-                figures.put("kernels", precision, "update captured", kernels(lambda r=runs: r["update captured"](0)))
+                figures.put("kernels", precision, "package",
+                            kernels(lambda r=runs: r["package"](0)))
+                figures.put("kernels", precision, "update captured",
+                            kernels(lambda r=runs: r["update captured"](0)))
     with figures.guarded("shapes"):
-        shapes = [(ROWS * WIDTH // width, width) for width in ((32, 8, 16, 24, 40, 48, 56, 64) if cuda else (8, 16))]
+        shapes = [(ROWS * WIDTH // width, width)
+                  for width in ((32, 8, 16, 24, 40, 48, 56, 64) if cuda else (8, 16))]
         for lean, warmups in ((False, 3), (False, 1), (True, 1)):
             subject = trainer("update", "fp32", 0.1)
-            subject.lean, subject.warmups = lean, warmups
+            subject.lean = lean
+            subject.warmups = warmups
             wait(device)
             before = torch.cuda.memory_reserved() if cuda else 0
             seconds = []
@@ -595,14 +648,19 @@ def updates(figures: Figures, given: argparse.Namespace) -> None:
                 wait(device)
                 seconds.append(rounded(time.perf_counter() - start))
             name = f"{'lean' if lean else 'torch.cuda.graph'}, {warmups} warm-ups"
-            figures.put("shapes", name, {"seconds_per_shape": seconds, "shapes": len(shapes), "reserved_MiB":
-                                         (torch.cuda.memory_reserved() - before) / 2**20 if cuda else 0})
+            figures.put("shapes", name,
+                        {"seconds_per_shape": seconds, "shapes": len(shapes),
+                         "reserved_MiB": (torch.cuda.memory_reserved() - before) / 2**20 if cuda
+                         else 0})
         many = [stacked(random_batch(*shape, 1000, 1), device) for shape in shapes]
         package = trainer("package", "fp32", 0.1)
         ragged = [random_batch(*shape, 1000, 1) for shape in shapes]
-        figures.put("shapes", "speed, one after the other", in_turns(device, {
-            "package": lambda n: package.update([ragged[n % len(ragged)]], RATE),
-            "update captured": lambda n: subject.update(many[n % len(many)], RATE)}, 2, 0.5 if cuda else 0.05))
+        figures.put(
+            "shapes", "speed, one after the other",
+            in_turns(device,
+                     {"package": lambda n: package.update([ragged[n % len(ragged)]], RATE),
+                      "update captured": lambda n: subject.update(many[n % len(many)], RATE)}, 2,
+                     0.5 if cuda else 0.05))
 
 
 # -- B: many processes
@@ -619,11 +677,13 @@ def worker(figures: Figures, given: argparse.Namespace) -> None:
     wait(device)
     stages["context"] = time.time() - start
     start = time.time()
-    batches = [random_batch(ROWS if device == "cuda" else 4, WIDTH, given.vocab, seed) for seed in range(8)]
+    batches = [random_batch(ROWS if device == "cuda" else 4, WIDTH, given.vocab, seed)
+               for seed in range(8)]
     pinned = [stacked(batch, device) for batch in batches]
     block = plain(given.width, given.hidden)
     graph = StaticTrainer(model_of(block, given.vocab, 0.1).to(device), recipe, hardware, "update")
-    graph.lean, graph.warmups = True, 1
+    graph.lean = True
+    graph.warmups = 1
     graph.update(pinned[0], RATE)
     wait(device)
     stages["first captured update"] = time.time() - start
@@ -645,12 +705,15 @@ def worker(figures: Figures, given: argparse.Namespace) -> None:
             print("{}", flush=True)
         elif word in runs:
             at, seconds = map(float, arguments)
-            run, count, events = runs[word], 0, []
+            run = runs[word]
+            count = 0
+            events = []
             for number in range(3):
                 run(number)
             wait(device)
             time.sleep(max(0.0, at - time.time()))
-            start, used = time.perf_counter(), time.process_time()
+            start = time.perf_counter()
+            used = time.process_time()
             while time.perf_counter() - start < seconds:
                 for number in range(10):
                     run(number)
@@ -662,7 +725,8 @@ def worker(figures: Figures, given: argparse.Namespace) -> None:
                         events.pop(0).synchronize()
             wait(device)
             print(json.dumps({"rate": count / (time.perf_counter() - start),
-                              "cores": (time.process_time() - used) / (time.perf_counter() - start)}), flush=True)
+                              "cores": (time.process_time() - used)
+                              / (time.perf_counter() - start)}), flush=True)
 
 
 @contextlib.contextmanager
@@ -670,21 +734,24 @@ def mps() -> Iterator[dict[str, str]]:
     """Context with an MPS daemon of our own in a private directory; gives the environment of its clients."""
     with tempfile.TemporaryDirectory(prefix="mps") as folder:
         environment = {f"CUDA_MPS_{name}_DIRECTORY": folder for name in ("PIPE", "LOG")}
-        subprocess.run(["nvidia-cuda-mps-control", "-d"], env=os.environ | environment, check=True, timeout=30)
+        subprocess.run(["nvidia-cuda-mps-control", "-d"], env=os.environ | environment, check=True,
+                       timeout=30)
         try:
             yield environment
         finally:
             with contextlib.suppress(subprocess.SubprocessError):
-                subprocess.run(["nvidia-cuda-mps-control"], input="quit\n", env=os.environ | environment, text=True,
-                               timeout=20, stdout=subprocess.DEVNULL)
+                subprocess.run(["nvidia-cuda-mps-control"], input="quit\n",
+                               env=os.environ | environment, text=True, timeout=20,
+                               stdout=subprocess.DEVNULL)
 
 
 @contextlib.contextmanager
-def pool(count: int, given: argparse.Namespace, environment: Mapping[str, str], vocab: int) -> Iterator[Any]:
+def pool(count: int, given: argparse.Namespace, environment: Mapping[str, str],
+         vocab: int) -> Iterator[Any]:
     """Context with so many workers; gives a function that sends each its line and returns what they answer."""
-    command = [sys.executable, __file__, "--child", "worker", "--device", given.device, "--precision",
-               given.precision, "--vocab", str(vocab), "--width", str(given.width), "--hidden", str(given.hidden),
-               "--out", os.devnull]
+    command = [sys.executable, __file__, "--child", "worker", "--device", given.device,
+               "--precision", given.precision, "--vocab", str(vocab), "--width", str(given.width),
+               "--hidden", str(given.hidden), "--out", os.devnull]
     threads = {"OMP_NUM_THREADS": "1"}
     several = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                 env=os.environ | threads | environment) for _ in range(count)]
@@ -709,15 +776,19 @@ def packing(figures: Figures, given: argparse.Namespace) -> None:
     cuda = given.device == "cuda"
     counts, seconds = ((1, 4, 8, 16), 1.2) if cuda else ((1, 2), 0.2)
 
-    def measure(name: str, environment: Mapping[str, str], plan: list[tuple[str, int, bool]]) -> None:
+    def measure(name: str, environment: Mapping[str, str],
+                plan: list[tuple[str, int, bool]]) -> None:
         start = time.time()
-        with pool(max(count for _, count, _ in plan), given, environment, given.vocab) as (ask, stages):
+        with pool(max(count for _, count, _ in plan), given, environment, given.vocab) as (
+                ask, stages):
             figures.put(name, "seconds until all are ready", rounded(time.time() - start))
-            figures.put(name, "stages of a worker, median", {
-                stage: rounded(statistics.median(one[stage] for one in stages)) for stage in stages[0]})
+            figures.put(name, "stages of a worker, median",
+                        {stage: rounded(statistics.median(one[stage] for one in stages))
+                         for stage in stages[0]})
             if cuda:
-                used = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"],
-                                      capture_output=True, text=True, check=False).stdout.split()
+                used = subprocess.run(["nvidia-smi", "--query-gpu=memory.used",
+                                       "--format=csv,noheader,nounits"], capture_output=True,
+                                      text=True, check=False).stdout.split()
                 figures.put(name, "MiB used by all workers", used)
             pinned = False
             for word, count, pin in plan:
@@ -742,18 +813,22 @@ def packing(figures: Figures, given: argparse.Namespace) -> None:
 
 def streams(figures: Figures, given: argparse.Namespace) -> None:
     """Several captured models in one process: a stream each, and as parallel branches of one graph."""
-    device, cuda = given.device, given.device == "cuda"
+    device = given.device
+    cuda = given.device == "cuda"
     recipe = recipe_of(device, given.precision)
     hardware = Hardware.from_recipe(recipe)
     block = plain(given.width, given.hidden)
-    pinned = [stacked(random_batch(ROWS if cuda else 4, WIDTH, given.vocab, seed), device) for seed in range(8)]
+    pinned = [stacked(random_batch(ROWS if cuda else 4, WIDTH, given.vocab, seed), device)
+              for seed in range(8)]
     several = []
     for count in (1, 2, 4, 8, 16) if cuda else (1, 2):
         with figures.guarded(f"{count} streams"):
             while len(several) < count:
-                made = StaticTrainer(model_of(block, given.vocab, 0.1, seed=len(several)).to(device), recipe, hardware,
-                                     "update")
-                made.lean, made.warmups = True, 1
+                made = StaticTrainer(
+                    model_of(block, given.vocab, 0.1, seed=len(several)).to(device), recipe,
+                    hardware, "update")
+                made.lean = True
+                made.warmups = 1
                 made.update(pinned[0], RATE)
                 several.append((made, torch.cuda.Stream() if cuda else None))
             wait(device)
@@ -764,12 +839,14 @@ def streams(figures: Figures, given: argparse.Namespace) -> None:
                         one.update(pinned[number % 8], RATE)
 
             found = in_turns(device, {"turn": turn}, 2, 0.4 if cuda else 0.05)["turn"]
-            figures.put(f"{count} streams", {"updates/s": rounded(count * found["updates/s"]), "host_ms of all":
-                                             found["host_ms"]})
+            figures.put(f"{count} streams",
+                        {"updates/s": rounded(count * found["updates/s"]),
+                         "host_ms of all": found["host_ms"]})
             if not cuda or count < 4:
                 continue
         with figures.guarded(f"{count} branches of one graph"):
-            graph, main = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+            graph = torch.cuda.CUDAGraph()
+            main = torch.cuda.Stream()
             torch.cuda.synchronize()
             with torch.cuda.stream(main):
                 graph.capture_begin(capture_error_mode="thread_local")
@@ -783,22 +860,27 @@ def streams(figures: Figures, given: argparse.Namespace) -> None:
                         main.wait_stream(stream)
                 finally:
                     graph.capture_end()
-            found = in_turns(device, {"turn": lambda n, graph=graph: graph.replay_values()}, 2, 0.4)["turn"]
-            figures.put(f"{count} branches of one graph", {"updates/s": rounded(count * found["updates/s"])})
+            found = in_turns(device, {"turn": lambda n, graph=graph: graph.replay_values()}, 2,
+                             0.4)["turn"]
+            figures.put(f"{count} branches of one graph",
+                        {"updates/s": rounded(count * found["updates/s"])})
 
 
 def host_wait(figures: Figures, given: argparse.Namespace) -> None:
     """CPU seconds per second while a process waits for the device, by the number of updates that it is ahead."""
-    device, cuda = given.device, given.device == "cuda"
+    device = given.device
+    cuda = given.device == "cuda"
     recipe = recipe_of(device, given.precision)
-    subject = StaticTrainer(model_of(plain(given.width, given.hidden), given.vocab, 0.1).to(device), recipe,
-                            Hardware.from_recipe(recipe), "update")
+    subject = StaticTrainer(model_of(plain(given.width, given.hidden), given.vocab, 0.1).to(device),
+                            recipe, Hardware.from_recipe(recipe), "update")
     ids = stacked(random_batch(ROWS if cuda else 4, WIDTH, given.vocab, 1), device)
     subject.update(ids, RATE)
     for ahead in (1, 2, 4, 10, 20):
         for copied in (True, False):
             wait(device)
-            start, used, count = time.perf_counter(), time.process_time(), 0
+            start = time.perf_counter()
+            used = time.process_time()
+            count = 0
             while time.perf_counter() - start < (1.0 if cuda else 0.1):
                 for _ in range(ahead):
                     if copied or not cuda:
@@ -812,8 +894,9 @@ def host_wait(figures: Figures, given: argparse.Namespace) -> None:
                     event.synchronize()
             wait(device)
             seconds = time.perf_counter() - start
-            figures.put(f"{ahead} ahead, {'batches copied' if copied else 'replays alone'}", {
-                "updates/s": rounded(count / seconds), "cores": rounded((time.process_time() - used) / seconds)})
+            figures.put(f"{ahead} ahead, {'batches copied' if copied else 'replays alone'}",
+                        {"updates/s": rounded(count / seconds),
+                         "cores": rounded((time.process_time() - used) / seconds)})
 
 
 # -- C: start-up
@@ -821,7 +904,8 @@ def host_wait(figures: Figures, given: argparse.Namespace) -> None:
 
 def stages_to_first_update(device: str) -> dict[str, float]:
     """Seconds of each stage from here to some updates, a captured one as the first."""
-    found, last = {}, time.time()
+    found = {}
+    last = time.time()
 
     def mark(name: str) -> None:
         nonlocal last
@@ -846,7 +930,8 @@ def stages_to_first_update(device: str) -> dict[str, float]:
     mark("first eager update")
     eager.update(ids[0], RATE)
     mark("second eager update")
-    subject.lean, subject.warmups = True, 1
+    subject.lean = True
+    subject.warmups = 1
     for number, one in enumerate(ids):
         subject.update(one, RATE)
         mark(f"capture of shape {number + 1}")
@@ -859,7 +944,8 @@ def stages(figures: Figures, given: argparse.Namespace) -> None:
     """Stages of a process that was started for this."""
     before = {"python": STARTED - given.started_at, "import torch": TORCH_IMPORTED - STARTED,
               "import scalesearch": PACKAGE_IMPORTED - TORCH_IMPORTED}
-    found = {name: rounded(value) for name, value in before.items()} | stages_to_first_update(given.device)
+    found = {name: rounded(value)
+             for name, value in before.items()} | stages_to_first_update(given.device)
     found["since start"] = rounded(time.time() - given.started_at)
     print(json.dumps(found), flush=True)
 
@@ -878,16 +964,17 @@ def startup(figures: Figures, given: argparse.Namespace) -> None:
     for number in range(2):
         with figures.guarded(f"new process {number + 1}"):
             start = time.time()
-            command = [sys.executable, __file__, "--child", "stages", "--device", given.device, "--out", os.devnull,
-                       "--since", str(start)]
+            command = [sys.executable, __file__, "--child", "stages", "--device", given.device,
+                       "--out", os.devnull, "--since", str(start)]
             told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
             found = json.loads(told.stdout.splitlines()[-1])
-            figures.put(f"new process {number + 1}", {**found, "end": rounded(time.time() - start
-                                                                              - found["since start"])})
+            figures.put(f"new process {number + 1}",
+                        {**found, "end": rounded(time.time() - start - found["since start"])})
     with figures.guarded("forkserver"):
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["torch", "numpy", "torch._dynamo", "scalesearch.train.updates.engine",
-                                        "scalesearch.cost", "scalesearch.space.space", "gpu_designs"])
+        context.set_forkserver_preload(["torch", "numpy", "torch._dynamo",
+                                        "scalesearch.train.updates.engine", "scalesearch.cost",
+                                        "scalesearch.space.space", "gpu_designs"])
         for number in range(3):
             receiver, sender = context.Pipe(duplex=False)
             start = time.time()
@@ -899,7 +986,8 @@ def startup(figures: Figures, given: argparse.Namespace) -> None:
             figures.put("forkserver", f"process {number + 1}", {**found, "end": rounded(
                 time.time() - start - found["since start"])})
     with figures.guarded("forkserver, 8 together"):
-        start, several = time.time(), []
+        start = time.time()
+        several = []
         for _ in range(8 if given.device == "cuda" else 2):
             receiver, sender = context.Pipe(duplex=False)
             process = context.Process(target=forked, args=(time.time(), given.device, sender))
@@ -909,25 +997,30 @@ def startup(figures: Figures, given: argparse.Namespace) -> None:
         found = [receiver.recv() for _, receiver in several]
         for process, _ in several:
             process.join()
-        figures.put("forkserver, 8 together", {name: rounded(statistics.median(one[name] for one in found))
-                                               for name in found[0]} | {"all": rounded(time.time() - start)})
+        figures.put("forkserver, 8 together",
+                    {name: rounded(statistics.median(one[name] for one in found))
+                     for name in found[0]} | {"all": rounded(time.time() - start)})
 
 
 # -- D: memory
 
 
-MEMORY = [("small/plain", {}), ("small/partialformer", {}), ("small/anthe", {}), ("small/edgeformer", {}),
-          ("found/conv-2.54m", {}), ("reference/delight-d128", {}), ("reference/mega", {}), ("transformer", {})]
+MEMORY = [("small/plain", {}), ("small/partialformer", {}), ("small/anthe", {}),
+          ("small/edgeformer", {}), ("found/conv-2.54m", {}), ("reference/delight-d128", {}),
+          ("reference/mega", {}), ("transformer", {})]
 
 
 def memory(figures: Figures, given: argparse.Namespace) -> None:
     """Predicted bytes of an update against the allocator's peak, eager and captured."""
-    device, cuda, vocab = given.device, given.device == "cuda", 8000
+    device = given.device
+    cuda = given.device == "cuda"
+    vocab = 8000
     rows, width = (ROWS, WIDTH) if cuda else (2, 8)
     if cuda:
         free = torch.cuda.mem_get_info()[0]
         torch.cuda.synchronize()
-        figures.put("context", {"total MiB": torch.cuda.mem_get_info()[1] / 2**20, "free MiB": free / 2**20})
+        figures.put("context",
+                    {"total MiB": torch.cuda.mem_get_info()[1] / 2**20, "free MiB": free / 2**20})
     for name, params in MEMORY:
         for precision in ("fp32", "bf16") if cuda else ("fp32",):
             with figures.guarded(name, precision):
@@ -937,29 +1030,33 @@ def memory(figures: Figures, given: argparse.Namespace) -> None:
                 weights = 4 * whole["params.total"]
                 states = rows * at_once["memory.activations"]
                 n = min(rows * width, CHUNK_ROWS_GPU)
-                predicted = {"weights": weights, "gradients": weights, "moments": 2 * weights, "activations": states,
-                             "logits": 4 * n * vocab}
+                predicted = {"weights": weights, "gradients": weights, "moments": 2 * weights,
+                             "activations": states, "logits": 4 * n * vocab}
                 figures.put(name, precision, "predicted", predicted)
                 recipe = recipe_of(device, precision)
                 hardware = Hardware.from_recipe(recipe)
                 if not cuda:
-                    StaticTrainer(model_of(architecture(name), vocab, 0.1), recipe, hardware, "eager", rows * width
-                                  ).update(stacked(random_batch(rows, width, vocab, 1), device), RATE)
+                    StaticTrainer(model_of(architecture(name), vocab, 0.1), recipe, hardware,
+                                  "eager", rows * width).update(
+                        stacked(random_batch(rows, width, vocab, 1), device), RATE)
                     continue
                 ids = stacked(random_batch(rows, width, vocab, 1), device)
                 for mode in ("eager", "update"):
                     torch.cuda.empty_cache()
                     base = torch.cuda.memory_allocated()
                     reserved = torch.cuda.memory_reserved()
-                    subject = StaticTrainer(model_of(architecture(name), vocab, 0.1).to(device), recipe, hardware, mode)
-                    subject.lean, subject.warmups = True, 1
+                    subject = StaticTrainer(model_of(architecture(name), vocab, 0.1).to(device),
+                                            recipe, hardware, mode)
+                    subject.lean = True
+                    subject.warmups = 1
                     found = {}
                     if mode == "eager":
                         subject.update(ids, RATE)
                         subject.model.zero_grad(set_to_none=True)
                         torch.cuda.synchronize()
                         still = torch.cuda.memory_allocated()
-                        source, target = ids[0].to(device), ids[1].to(device)
+                        source = ids[0].to(device)
+                        target = ids[1].to(device)
                         with hardware.autocast():
                             hidden = subject.model.decode(target, subject.model.encode(source))
                         found["activations"] = torch.cuda.memory_allocated() - still
@@ -985,32 +1082,39 @@ def memory(figures: Figures, given: argparse.Namespace) -> None:
 
 def widths(figures: Figures, given: argparse.Namespace) -> None:
     """TF32 and bf16 at each width under graphs, and the share of one large product's speed."""
-    device, cuda, vocab = given.device, given.device == "cuda", 8000
+    device = given.device
+    cuda = given.device == "cuda"
+    vocab = 8000
     peaks = {}
     for precision, dtype in (("bf16", torch.bfloat16), ("fp32", torch.float32)):
         torch.set_float32_matmul_precision("high")
         side = 8192 if cuda else 512
         a = torch.randn(side, side, device=device, dtype=dtype)
-        peaks[precision] = 2 * side**3 / (in_turns(device, {"product": lambda n, a=a: a @ a}, 3, 0.1)["product"]["ms"]
-                                          / 1e3)
+        peaks[precision] = 2 * side**3 / (
+            in_turns(device, {"product": lambda n, a=a: a @ a}, 3, 0.1)["product"]["ms"] / 1e3)
         figures.put("peak", precision, f"{peaks[precision] / 1e12:.4g} TFLOP/s")
         del a
-    for width, hidden, rows in ((128, 256, 64), (256, 1024, 64), (512, 2048, 64), (512, 2048, 256), (128, 256, 256)):
+    for width, hidden, rows in ((128, 256, 64), (256, 1024, 64), (512, 2048, 64), (512, 2048, 256),
+                                (128, 256, 256)):
         if not cuda and width > 128:
             continue
         with figures.guarded(f"width {width}, {rows * WIDTH} tokens"):
             block = plain(width, hidden)
-            macs = evaluate_cost(block.block, find_protocol("forward", WIDTH, WIDTH, vocab))["macs.total"] * rows
-            runs, ids = {}, stacked(random_batch(rows, WIDTH, vocab, 1), device)
+            macs = evaluate_cost(block.block,
+                                 find_protocol("forward", WIDTH, WIDTH, vocab))["macs.total"] * rows
+            runs = {}
+            ids = stacked(random_batch(rows, WIDTH, vocab, 1), device)
             for precision in ("fp32", "bf16"):
                 recipe = recipe_of(device, precision)
-                subject = StaticTrainer(model_of(block, vocab, 0.1).to(device), recipe, Hardware.from_recipe(recipe), "update",
-                                        rows * WIDTH)
-                subject.lean, subject.warmups = True, 1
+                subject = StaticTrainer(model_of(block, vocab, 0.1).to(device), recipe,
+                                        Hardware.from_recipe(recipe), "update", rows * WIDTH)
+                subject.lean = True
+                subject.warmups = 1
                 runs[precision] = lambda n, s=subject, ids=ids: s.update(ids, RATE)
                 runs[precision](0)
             if (width, rows) != (128, 256):
-                package = Engine(model_of(block, vocab, 0.1).to(device), recipe, Hardware.from_recipe(recipe))
+                package = Engine(model_of(block, vocab, 0.1).to(device), recipe,
+                                 Hardware.from_recipe(recipe))
                 batch = random_batch(rows, WIDTH, vocab, 1)
                 runs["package, bf16"] = lambda n, e=package, b=batch: e.update([b], RATE)
             found = in_turns(device, runs, 2, 0.4 if cuda else 0.05)
@@ -1049,15 +1153,19 @@ def compiled(figures: Figures, given: argparse.Namespace) -> None:
 
 def matrix_optimizers(figures: Figures, given: argparse.Namespace) -> None:
     """Muon and SOAP with tensors for rate and count: equality with the package's, then speed captured."""
-    device, cuda = given.device, given.device == "cuda"
-    batches = [random_batch(ROWS if cuda else 4, WIDTH if cuda else 8, 1000, seed) for seed in range(4)]
+    device = given.device
+    cuda = given.device == "cuda"
+    batches = [random_batch(ROWS if cuda else 4, WIDTH if cuda else 8, 1000, seed)
+               for seed in range(4)]
     pinned = [stacked(batch, device) for batch in batches]
     for kind in ("adamw", "muon", "soap"):
         for precision in ("fp32",):
             with figures.guarded(kind, precision):
                 recipe = recipe_of(device, precision, optimizer=kind, weight_decay=0.01)
                 hardware = Hardware.from_recipe(recipe)
-                steps, found, runs = (13 if cuda else 12), {}, {}
+                steps = 13 if cuda else 12
+                found = {}
+                runs = {}
                 for name in ("package", "eager", "captured"):
                     with figures.guarded(kind, precision, name):
                         model = model_of(plain(), 1000, 0.0).to(device)
@@ -1065,20 +1173,25 @@ def matrix_optimizers(figures: Figures, given: argparse.Namespace) -> None:
                             subject: Any = Engine(model, recipe, hardware)
                             runs[name] = lambda n, s=subject: s.update([batches[n % 4]], RATE)
                         else:
-                            subject = StaticTrainer(model, recipe, hardware, "eager", kind=kind, tensor_rate=True)
+                            subject = StaticTrainer(
+                                model, recipe, hardware, "eager", kind=kind, tensor_rate=True)
                             runs[name] = lambda n, s=subject: s.update(pinned[n % 4], RATE)
                         for number in range(steps):
-                            if number == 1 and name == "captured":  # SOAP's first update only makes its bases
+                            # SOAP's first update only makes its bases
+                            if number == 1 and name == "captured":
                                 subject.mode = "update"
                             runs[name](number)
                         found[name] = [weight.detach().clone() for weight in subject.parameters]
                         if name != "package":
-                            figures.put(kind, precision, name, "from package", apart(found[name], found["package"]))
+                            figures.put(kind, precision, name, "from package",
+                                        apart(found[name], found["package"]))
                         if name == "captured":
-                            figures.put(kind, precision, name, "from eager", apart(found[name], found["eager"]))
+                            figures.put(kind, precision, name, "from eager",
+                                        apart(found[name], found["eager"]))
                         if subject_notes := getattr(subject, "notes", None):
                             figures.put(kind, precision, name, "notes", subject_notes)
-                figures.put(kind, precision, "speed", in_turns(device, runs, 2, 0.4 if cuda else 0.05))
+                figures.put(kind, precision, "speed",
+                            in_turns(device, runs, 2, 0.4 if cuda else 0.05))
 
 
 # -- obstacles
@@ -1106,15 +1219,18 @@ class Cases:
     def __init__(self) -> None:
         self.batch = random_batch(ROWS, WIDTH, 1000, 1)
         self.hardware = Hardware.from_recipe(recipe_of("cuda", "fp32"))
-        self.ids = [self.hardware.to_device(a) for a in (self.batch.source, self.batch.target_in, self.batch.target_out)]
+        self.ids = [self.hardware.to_device(a)
+                    for a in (self.batch.source, self.batch.target_in, self.batch.target_out)]
 
     def _engine(self, **changes: Any) -> Engine:
-        made = Engine(model_of(plain(), 1000, 0.1).to("cuda"), recipe_of("cuda", "fp32", **changes), self.hardware)
+        made = Engine(model_of(plain(), 1000, 0.1).to("cuda"), recipe_of("cuda", "fp32", **changes),
+                      self.hardware)
         made.update([self.batch], RATE)
         return made
 
     def _matrices(self, kind: str) -> Any:
-        return next(o for o in self._engine(optimizer=kind).optimizers if isinstance(o, MatrixOptimizer))
+        return next(
+            o for o in self._engine(optimizer=kind).optimizers if isinstance(o, MatrixOptimizer))
 
     def copy_of_a_batch(self) -> Any:
         """hardware.py:95, page-locked memory made for every array."""
@@ -1134,7 +1250,8 @@ class Cases:
         engine.model.zero_grad(set_to_none=True)
 
         def passes() -> None:
-            hidden = engine.model.decode(target, engine.model.encode(source)).flatten(0, 1).index_select(0, places)
+            hidden = engine.model.decode(
+                target, engine.model.encode(source)).flatten(0, 1).index_select(0, places)
             (term,) = engine.model.terms(hidden, labels.flatten().index_select(0, places))
             (cross_entropy(*term, 0.1) / 100).backward()
 
@@ -1143,7 +1260,8 @@ class Cases:
     def clipping(self) -> Any:
         """engine.py:66."""
         engine = self._engine()
-        return bool(attempt(lambda: torch.nn.utils.clip_grad_norm_(engine.parameters, 1.0, foreach=True)))
+        return bool(
+            attempt(lambda: torch.nn.utils.clip_grad_norm_(engine.parameters, 1.0, foreach=True)))
 
     def adamw(self) -> Any:
         """optimizers.py:54, fused and not capturable."""
@@ -1155,7 +1273,8 @@ class Cases:
         for group in engine.optimizers[0].param_groups:
             group["capturable"] = True
             for weight in group["params"]:
-                engine.optimizers[0].state[weight]["step"] = engine.optimizers[0].state[weight]["step"].to("cuda")
+                engine.optimizers[0].state[weight]["step"] = engine.optimizers[0].state[weight][
+                    "step"].to("cuda")
         graph = attempt(engine.optimizers[0].step)
         for group in engine.optimizers[0].param_groups:
             group["lr"] = 0.0
@@ -1217,11 +1336,13 @@ class Cases:
 
     def adaptive_softmax(self) -> Any:
         """embedding.py:191."""
-        given = architecture("small/plain", embedding="{adaptive: {cutoffs: [100, 400], factor: 2}}")
+        given = architecture("small/plain",
+                             embedding="{adaptive: {cutoffs: [100, 400], factor: 2}}")
         model, (source, target, labels) = model_of(given, 1000, 0.1).to("cuda"), self.ids
 
         def passes() -> None:
-            terms = model.terms(model.decode(target, model.encode(source)).flatten(0, 1), labels.flatten())
+            terms = model.terms(model.decode(target, model.encode(source)).flatten(0, 1),
+                                labels.flatten())
             sum(WeightedCrossEntropy.apply(*term, 0.1, torch.ones(len(term[3]), device="cuda"))
                 for term in terms).backward()
 
@@ -1229,8 +1350,8 @@ class Cases:
 
     def restored_optimizer(self) -> Any:
         """engine.py:90, whether tensors of a captured update are the same ones after load_state_dict."""
-        subject = StaticTrainer(model_of(plain(), 1000, 0.0).to("cuda"), recipe_of("cuda", "fp32"), self.hardware,
-                                "update")
+        subject = StaticTrainer(model_of(plain(), 1000, 0.0).to("cuda"), recipe_of("cuda", "fp32"),
+                                self.hardware, "update")
         subject.update(stacked(self.batch, "cuda"), RATE)
         before = {t.data_ptr() for t in subject.tensors()} | {
             g["lr"].data_ptr() for o in subject.optimizers for g in o.param_groups}
@@ -1238,19 +1359,25 @@ class Cases:
             optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
         after = {t.data_ptr() for t in subject.tensors()} | {
             g["lr"].data_ptr() for o in subject.optimizers for g in o.param_groups}
-        return {"tensors": len(before), "at the same address after load_state_dict": len(before & after)}
+        return {"tensors": len(before),
+                "at the same address after load_state_dict": len(before & after)}
 
     def memory_runs_out(self) -> Any:
         """engine.py:133-147, out of memory in a capture: which error, and whether the process goes on."""
-        recipe, ids = recipe_of("cuda", "fp32"), stacked(self.batch, "cuda")
-        small = StaticTrainer(model_of(plain(), 1000, 0.1).to("cuda"), recipe, self.hardware, "update")
+        recipe = recipe_of("cuda", "fp32")
+        ids = stacked(self.batch, "cuda")
+        small = StaticTrainer(model_of(plain(), 1000, 0.1).to("cuda"), recipe, self.hardware,
+                              "update")
         small.update(ids, RATE)
-        big = StaticTrainer(model_of(plain(), 1000, 0.1).to("cuda"), recipe, self.hardware, "update", 2**16)
+        big = StaticTrainer(model_of(plain(), 1000, 0.1).to("cuda"), recipe, self.hardware,
+                            "update", 2**16)
         big.update(ids, RATE)
-        big.warmups, big.pool = 0, None
+        big.warmups = 0
+        big.pool = None
         torch.cuda.empty_cache()
         total = torch.cuda.get_device_properties(0).total_memory
-        torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 300 * 2**20) / total)
+        torch.cuda.set_per_process_memory_fraction(
+            (torch.cuda.memory_reserved() + 300 * 2**20) / total)
         found: dict[str, Any] = {}
         try:
             big.update(stacked(random_batch(2048, WIDTH, 1000, 1), "cuda"), RATE)
@@ -1283,9 +1410,11 @@ def case(figures: Figures, given: argparse.Namespace) -> None:
     try:
         found = getattr(Cases(), given.case)()
     except Exception as error:
-        frames = [f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)
+        frames = [f"{Path(f.filename).name}:{f.lineno}"
+                  for f in traceback.extract_tb(error.__traceback__)
                   if "scalesearch/" in f.filename or "optim/" in f.filename]
-        found = {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}", "at": frames[-3:]}
+        found = {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}",
+                 "at": frames[-3:]}
     print(json.dumps(found), flush=True)
     os._exit(0)  # a broken capture may hang at the end of the process
 
@@ -1295,42 +1424,48 @@ def obstacles(figures: Figures, given: argparse.Namespace) -> None:
     if given.device == "cpu":
         figures.put("skipped", "capture needs a GPU")
         return
-    several = {name: subprocess.Popen([sys.executable, __file__, "--child", "case", "--case", name, "--out",
-                                       os.devnull], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-               for name in CASES}
+    several = {name: subprocess.Popen([sys.executable, __file__, "--child", "case", "--case", name,
+                                       "--out", os.devnull], stdout=subprocess.PIPE,
+                                      stderr=subprocess.DEVNULL, text=True) for name in CASES}
     end = time.time() + 38
     for name, process in several.items():
         try:
             said = process.communicate(timeout=max(0.5, end - time.time()))[0].splitlines()
-            figures.put(name, {"of": (getattr(Cases, name).__doc__ or "").strip(),
-                               "found": json.loads(said[-1]) if said else f"exit {process.returncode}"})
+            figures.put(name,
+                        {"of": (getattr(Cases, name).__doc__ or "").strip(),
+                         "found": json.loads(said[-1]) if said else f"exit {process.returncode}"})
         except subprocess.TimeoutExpired:
             process.kill()
             figures.put(name, "no answer in time")
 
 
-FAMILIES = ["small/plain", "small/partialformer", "small/anthe", "small/edgeformer", "found/conv-2.54m",
-            "found/conv-rotary-2.54m", "reference/delight-d128", "reference/mega", "reference/dman",
-            "reference/multi-path", "reference/subformer-waist", "reference/evolved", "reference/lite-d200",
-            "reference/mute", "reference/mat", "reference/edgeformer-prompt", "reference/edgeformer-adapter",
+FAMILIES = ["small/plain", "small/partialformer", "small/anthe", "small/edgeformer",
+            "found/conv-2.54m", "found/conv-rotary-2.54m", "reference/delight-d128",
+            "reference/mega", "reference/dman", "reference/multi-path", "reference/subformer-waist",
+            "reference/evolved", "reference/lite-d200", "reference/mute", "reference/mat",
+            "reference/edgeformer-prompt", "reference/edgeformer-adapter",
             "reference/partialformer-6-6-d400-h24-16", "reference/partialformer-relative-scores",
-            "reference/partialformer-decoder-only", "reference/universal-d1024", "reference/anthe-b"]
+            "reference/partialformer-decoder-only", "reference/universal-d1024",
+            "reference/anthe-b"]
 
 
 def families(figures: Figures, given: argparse.Namespace) -> None:
     """One captured update of other architectures against the same update eager, and the seconds of the capture."""
-    device, cuda = given.device, given.device == "cuda"
+    device = given.device
+    cuda = given.device == "cuda"
     recipe = recipe_of(device, "fp32")
     hardware = Hardware.from_recipe(recipe)
     ids = stacked(random_batch(8 if cuda else 2, 16 if cuda else 8, 1000, 1), device)
     for name in FAMILIES:
         with figures.guarded(name):
-            found, seconds = [], 0.0
+            found = []
+            seconds = 0.0
             for mode in ("eager", "update"):
                 torch.manual_seed(3)
                 model = model_of(architecture(name), 1000, 0.1).to(device)
                 subject = StaticTrainer(model, recipe, hardware, mode, tensor_rate=True)
-                subject.lean, subject.warmups = True, 1
+                subject.lean = True
+                subject.warmups = 1
                 start = time.time()
                 subject.update(ids, RATE)
                 subject.update(ids, RATE)
@@ -1344,14 +1479,15 @@ def families(figures: Figures, given: argparse.Namespace) -> None:
 class Syncs(torch.utils._python_dispatch.TorchDispatchMode):
     """Records operations whose result the host waits for, or whose shape depends on data."""
 
-    NAMES = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "is_nonzero", "equal", "lift_fresh",
-             "_linalg_check_errors", "repeat_interleave.Tensor", "bincount", "item")
+    NAMES = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "is_nonzero", "equal",
+             "lift_fresh", "_linalg_check_errors", "repeat_interleave.Tensor", "bincount", "item")
 
     def __init__(self) -> None:
         super().__init__()
         self.found: dict[str, str] = {}
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (),
+                           kwargs: Any = None) -> Any:
         name = str(function).removeprefix("aten.")
         masks = name.startswith("index.Tensor") and any(
             i is not None and i.dtype in (torch.bool, torch.uint8) for i in args[1])
@@ -1375,10 +1511,12 @@ def syncs(figures: Figures, given: argparse.Namespace) -> None:
         except Exception:
             continue  # a space with free parameters
         with figures.guarded(name):
-            if evaluate_cost(block.block, find_protocol("forward", 8, 8, 64))["params.total"] > 60e6:
+            if evaluate_cost(block.block,
+                             find_protocol("forward", 8, 8, 64))["params.total"] > 60e6:
                 figures.put(name, "skipped: large")
                 continue
-            subject = StaticTrainer(model_of(block, 64, 0.0), recipe, hardware, "eager", 16, tensor_rate=True)
+            subject = StaticTrainer(model_of(block, 64, 0.0), recipe, hardware, "eager", 16,
+                                    tensor_rate=True)
             ids = stacked(random_batch(2, 8, 64, 1), "cpu")
             subject.update(ids, RATE)
             with Syncs() as seen:
@@ -1393,21 +1531,22 @@ def syncs(figures: Figures, given: argparse.Namespace) -> None:
 # -- the runner
 
 EXPERIMENTS: dict[str, tuple[Callable[[Figures, argparse.Namespace], None], float]] = {
-    "updates": (updates, 65), "obstacles": (obstacles, 42), "families": (families, 90), "memory": (memory, 60),
-    "packing": (packing, 85), "matrix_optimizers": (matrix_optimizers, 30), "startup": (startup, 45),
-    "streams": (streams, 30), "host_wait": (host_wait, 20), "widths": (widths, 40), "compiled": (compiled, 60),
-    "syncs": (syncs, 400)}
+    "updates": (updates, 65), "obstacles": (obstacles, 42), "families": (families, 90),
+    "memory": (memory, 60), "packing": (packing, 85), "matrix_optimizers": (matrix_optimizers, 30),
+    "startup": (startup, 45), "streams": (streams, 30), "host_wait": (host_wait, 20),
+    "widths": (widths, 40), "compiled": (compiled, 60), "syncs": (syncs, 400)}
 TOGETHER = ("obstacles", "families", "memory")  # not timed, so they share the device
 HIDDEN = {"worker": worker, "stages": stages, "case": case}
 
 
 def machine() -> dict[str, Any]:
     """What the figures are of."""
-    found = {"torch": torch.__version__, "cuda": torch.version.cuda, "python": platform.python_version(),
-             "cores": len(os.sched_getaffinity(0))}
+    found = {"torch": torch.__version__, "cuda": torch.version.cuda,
+             "python": platform.python_version(), "cores": len(os.sched_getaffinity(0))}
     with contextlib.suppress(OSError):
-        told = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version,clocks.sm,memory.used,compute_mode",
-                               "--format=csv,noheader"], capture_output=True, text=True, check=False)
+        told = subprocess.run(
+            ["nvidia-smi", "--query-gpu=name,driver_version,clocks.sm,memory.used,compute_mode",
+             "--format=csv,noheader"], capture_output=True, text=True, check=False)
         found["gpu"] = told.stdout.strip()
     return found
 
@@ -1418,12 +1557,13 @@ def run_all(given: argparse.Namespace) -> None:
     report: dict[str, Any] = {"machine": machine(), "device": given.device}
     with tempfile.TemporaryDirectory(prefix="designs") as scratch:
         def start(name: str) -> tuple[Any, Path, Path]:
-            file, log = Path(scratch) / f"{name}.json", Path(scratch) / f"{name}.log"
-            command = [sys.executable, __file__, "--child", name, "--device", given.device, "--precision",
-                       given.precision, "--vocab", str(given.vocab), "--width", str(given.width), "--hidden",
-                       str(given.hidden), "--out", str(file)]
-            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log.open("w"), stderr=subprocess.STDOUT,
-                                       text=True, start_new_session=True)
+            file = Path(scratch) / f"{name}.json"
+            log = Path(scratch) / f"{name}.log"
+            command = [sys.executable, __file__, "--child", name, "--device", given.device,
+                       "--precision", given.precision, "--vocab", str(given.vocab), "--width",
+                       str(given.width), "--hidden", str(given.hidden), "--out", str(file)]
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log.open("w"),
+                                       stderr=subprocess.STDOUT, text=True, start_new_session=True)
             return process, file, log
 
         children: dict[str, tuple[Any, Path, Path]] = {}
@@ -1449,7 +1589,8 @@ def run_all(given: argparse.Namespace) -> None:
                 code = "out of time"
             with contextlib.suppress(OSError, ValueError):
                 found = json.loads(file.read_text("utf-8"))
-            report[name] = {"seconds": round(time.time() - began, 1), "exit": code, "figures": found}
+            report[name] = {"seconds": round(time.time() - began, 1), "exit": code,
+                            "figures": found}
             if code != 0:
                 report[name]["log"] = log.read_text("utf-8", "replace")[-2500:]
             given.out.write_text(json.dumps(report, indent=1), "utf-8")
@@ -1483,21 +1624,26 @@ def run_all(given: argparse.Namespace) -> None:
 
 def main() -> None:
     """Runs all experiments, or one as a child; see the module."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("gpu_designs.json"))
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--seconds", type=float, default=220, help="time limit of all experiments together")
-    parser.add_argument("--only", nargs="+", choices=EXPERIMENTS, default=[n for n in EXPERIMENTS if n != "syncs"])
+    parser.add_argument("--seconds", type=float, default=220,
+                        help="time limit of all experiments together")
+    parser.add_argument("--only", nargs="+", choices=EXPERIMENTS,
+                        default=[n for n in EXPERIMENTS if n != "syncs"])
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32",
                         help="of packing, streams and host_wait")
     parser.add_argument("--vocab", type=int, default=1000, help="of packing, streams and host_wait")
     parser.add_argument("--width", type=int, default=128, help="of packing, streams and host_wait")
-    parser.add_argument("--hidden", type=int, default=256, help="of the feed-forward networks there")
+    parser.add_argument("--hidden", type=int, default=256,
+                        help="of the feed-forward networks there")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--case", choices=CASES, help=argparse.SUPPRESS)
     parser.add_argument("--since", type=float, default=0.0, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # so that a daemon of ours is ended
+    # so that a daemon of ours is ended
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))
     if given.child is None:
         given.out.parent.mkdir(parents=True, exist_ok=True)
         run_all(given)

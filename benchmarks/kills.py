@@ -2,13 +2,14 @@
 
     PYTHONPATH=. python benchmarks/kills.py [--seed 1] [--folder FOLDER]
 
-Run at the root of a checkout. One study of the tests' space (training is a sleep in small steps, with checkpoints),
-with rungs and two workers; more than fifty kills -9, by process id, of a worker, the driver, Ray's raylet, Ray's
-control service (gcs_server), of a node of a cluster with all that runs on it, and of all processes at once; and stops
-by SIGSTOP for some seconds. Two thirds of them are under Ray, the others are under plain worker processes, which start
-sooner. Every result that was on disk at a kill must be there unchanged at the end, must
-be recorded once, and must not have been trained again. "Driver down" are drivers that ended though they were not hit;
-"back after" is the time until the log went on, median and most; "orphans gone" that until a dead driver's were.
+Run at the root of a checkout. One study of the tests' space (training is a sleep in small steps,
+with checkpoints), with rungs and two workers; more than fifty kills -9, by process id, of a worker,
+the driver, Ray's raylet, Ray's control service (gcs_server), of a node of a cluster with all that
+runs on it, and of all processes at once; and stops by SIGSTOP for some seconds. Two thirds of them
+are under Ray, the others are under plain worker processes, which start sooner. Every result that
+was on disk at a kill must be there unchanged at the end, must be recorded once, and must not have
+been trained again. "Driver down" are drivers that ended though they were not hit; "back after" is
+the time until the log went on, median and most; "orphans gone" that until a dead driver's were.
 """
 
 import argparse
@@ -32,8 +33,8 @@ from tests.study.kills import (
     summary,
 )
 
-BY_RAY = {WORKER: 10, RAYLET: 5, CONTROL: 5, "worker stopped": 10, "driver stopped": 5, "raylet stopped": 3, DRIVER: 2,
-          ALL: 2}
+BY_RAY = {WORKER: 10, RAYLET: 5, CONTROL: 5, "worker stopped": 10, "driver stopped": 5,
+          "raylet stopped": 3, DRIVER: 2, ALL: 2}
 BY_CLUSTER = {NODE: 8, WORKER: 2, DRIVER: 1}
 BY_PROCESSES = {WORKER: 12, "worker stopped": 4, "driver stopped": 2, DRIVER: 5, ALL: 4}
 
@@ -48,7 +49,8 @@ def fifty(folder: Path, seed: int) -> Killed:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path)
     given = parser.parse_args()

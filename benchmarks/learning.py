@@ -1,12 +1,14 @@
 """CPU-minutes that two recipes take to a loss and a BLEU on valid, seed by seed, interleaved in one process.
 
-    python benchmarks/learning.py --data FILE --recipes today.yaml best.yaml --bleu 30 35 [--seeds 1 2 3]
-        [--architecture small/plain] [--set width=256] [--first 400] [--most 6400] [--out runs/learning]
+    python benchmarks/learning.py --data FILE --recipes today.yaml best.yaml --bleu 30 35 [--seeds 1
+    2 3]
+        [--architecture small/plain] [--set width=256] [--first 400] [--most 6400] [--out
+        runs/learning]
 
-A budget that is doubled until a training under it ends at the goal: where rates fall to zero at the end, no shorter way
-of finding out is fair. Between the last budget below the goal and the first at it, updates and CPU-minutes are
-interpolated on a logarithmic scale. One thread; what is done is kept, and a run that was interrupted goes on. The test
-is Welch's, of the logarithms of CPU-minutes.
+A budget that is doubled until a training under it ends at the goal: where rates fall to zero at the
+end, no shorter way of finding out is fair. Between the last budget below the goal and the first at
+it, updates and CPU-minutes are interpolated on a logarithmic scale. One thread; what is done is
+kept, and a run that was interrupted goes on. The test is Welch's, of the logarithms of CPU-minutes.
 """
 
 import argparse
@@ -49,9 +51,11 @@ class Goal:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="builtin", help="a data file, or builtin")
-    parser.add_argument("--recipes", nargs=2, required=True, help="files or presets; their budgets are replaced")
+    parser.add_argument("--recipes", nargs=2, required=True,
+                        help="files or presets; their budgets are replaced")
     parser.add_argument("--architecture", default="small/plain")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--bleu", type=float, nargs="*", default=[])
@@ -62,24 +66,31 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/learning"))
     given = parser.parse_args()
     torch.set_num_threads(1)
-    corpus, architecture = corpus_of(given), load_architecture(given.architecture, given.set)[1]
-    goals = [*(Goal("bleu", value) for value in given.bleu), *(Goal("valid_loss", value) for value in given.loss)]
+    corpus = corpus_of(given)
+    architecture = load_architecture(given.architecture, given.set)[1]
+    goals = [*(Goal("bleu", value) for value in given.bleu),
+             *(Goal("valid_loss", value) for value in given.loss)]
     recipes = {name: load_recipe(name, ()) for name in given.recipes}
-    console, done = Console(width=160), {}
+    console = Console(width=160)
+    done = {}
     budget = given.first
     while budget <= given.most:
         for seed, (name, recipe) in itertools.product(given.seeds, recipes.items()):
             ended = done.setdefault((name, seed), [])
             if all(any(goal.reached(result) for result in ended) for goal in goals):
                 continue
-            found = train(architecture, corpus, under(recipe, budget), folder(given.out, name, seed, budget), seed)
+            found = train(architecture, corpus, under(recipe, budget),
+                          folder(given.out, name, seed, budget), seed)
             if found.state != "complete":
-                console.print(f"{Path(name).stem}, seed {seed}, {budget} updates: {found.state}, {found.reason}")
+                console.print(f"{Path(name).stem}, seed {seed}, {budget} updates: {found.state}, "
+                              f"{found.reason}")
                 continue
             ended.append(found)
-            minutes, scores = found.cpu_seconds / 60, found.metrics
-            console.print(f"{Path(name).stem}, seed {seed}, {budget} updates: {minutes:.2f} CPU-minutes, "
-                          f"BLEU {scores['bleu']:.2f}, valid loss {scores['valid_loss']:.4f}")
+            minutes = found.cpu_seconds / 60
+            scores = found.metrics
+            console.print(f"{Path(name).stem}, seed {seed}, {budget} updates: {minutes:.2f} "
+                          f"CPU-minutes, BLEU {scores['bleu']:.2f}, valid loss "
+                          f"{scores['valid_loss']:.4f}")
         budget *= 2
     console.print(table(given.recipes, given.seeds, goals, done))
 
@@ -99,17 +110,19 @@ def to_goal(goal: Goal, ended: list[Result]) -> dict[str, float] | None:
     at = next((i for i, result in enumerate(ended) if goal.reached(result)), None)
     if at is None:
         return None
-    spent = [{"cpu_minutes": result.cpu_seconds / 60, "steps": result.steps, "tokens": result.tokens,
-              "minutes": result.seconds / 60} for result in ended]
+    spent = [{"cpu_minutes": result.cpu_seconds / 60, "steps": result.steps,
+              "tokens": result.tokens, "minutes": result.seconds / 60} for result in ended]
     if at == 0:
         return spent[0]
-    short, beyond = -goal.excess(ended[at - 1]), goal.excess(ended[at])
+    short = -goal.excess(ended[at - 1])
+    beyond = goal.excess(ended[at])
     share = short / (short + beyond)
-    return {name: math.exp((1 - share) * math.log(spent[at - 1][name]) + share * math.log(spent[at][name]))
-            for name in MEASURES}
+    return {name: math.exp((1 - share) * math.log(spent[at - 1][name])
+                           + share * math.log(spent[at][name])) for name in MEASURES}
 
 
-def table(names: list[str], seeds: list[int], goals: list[Goal], done: dict[tuple[str, int], list[Result]]) -> Table:
+def table(names: list[str], seeds: list[int], goals: list[Goal],
+          done: dict[tuple[str, int], list[Result]]) -> Table:
     """Geometric means over seeds of what each goal took, and the ratio of the two recipes."""
     spent = (name.replace("_", "-") for name in MEASURES)
     made = Table("goal", "recipe", "seeds", *spent, "times fewer", "p", box=None)
@@ -118,11 +131,13 @@ def table(names: list[str], seeds: list[int], goals: list[Goal], done: dict[tupl
         for name in names:
             took = [spent for seed in seeds if (spent := to_goal(goal, done[name, seed]))]
             logs.append([math.log(spent["cpu_minutes"]) for spent in took])
-            means = [f"{math.exp(fmean(math.log(spent[m]) for spent in took)):,.2f}" if took else "" for m in MEASURES]
+            means = [f"{math.exp(fmean(math.log(spent[m]) for spent in took)):,.2f}" if took else ""
+                     for m in MEASURES]
             ratio = p = ""
             if len(logs) == 2 and all(logs):
                 ratio = f"{math.exp(fmean(logs[0]) - fmean(logs[1])):.2f}"
-                p = f"{ttest_ind(*logs, equal_var=False).pvalue:.4f}" if min(map(len, logs)) > 1 else ""
+                p = f"{ttest_ind(*logs, equal_var=False).pvalue:.4f}" if min(
+                    map(len, logs)) > 1 else ""
             made.add_row(str(goal), Path(name).stem, str(len(took)), *means, ratio, p)
     return made
 

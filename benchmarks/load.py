@@ -1,11 +1,12 @@
 """What a study costs to look at, and what a proposal in a large one costs: CPU-seconds and memory.
 
-``python benchmarks/load.py [TRIALS …]`` makes studies of so many trials (4, 1,000, 5,000 and 20,000 unless given) in a
-temporary folder and prints a table: the report of those up to 1,000, status and front of the larger, and a proposal.
-``--proposals SPACE …`` prints only what a proposal costs in each of the spaces, after 50 to 20,000 trials unless TRIALS
-are given. Trials are drawn from ``spaces/edge.yaml``, or those spaces, and billed; their scores are invented. Over half
-are finished, with records as large as real ones are; the others are infeasible or duplicates. Verbs run in processes of
-their own, with Python's bytecode cached as by an installation.
+``python benchmarks/load.py [TRIALS …]`` makes studies of so many trials (4, 1,000, 5,000 and 20,000
+unless given) in a temporary folder and prints a table: the report of those up to 1,000, status and
+front of the larger, and a proposal. ``--proposals SPACE …`` prints only what a proposal costs in
+each of the spaces, after 50 to 20,000 trials unless TRIALS are given. Trials are drawn from
+``spaces/edge.yaml``, or those spaces, and billed; their scores are invented. Over half are
+finished, with records as large as real ones are; the others are infeasible or duplicates. Verbs run
+in processes of their own, with Python's bytecode cached as by an installation.
 """
 
 import argparse
@@ -39,27 +40,34 @@ from scalesearch.study.trials.study_meta import DataFacts, StudyMeta
 from scalesearch.study.trials.trial import State, Trial
 from scalesearch.train.result import Result
 
-OBJECTIVES = (parse_objective("bleu", "max"), parse_objective("params.total", "min"), parse_objective("macs.total", "min"))
-COUNTS, REPORTED = (4, 1_000, 5_000, 20_000), 1_000  # trials; those up to which the report is made
+OBJECTIVES = (parse_objective("bleu", "max"), parse_objective("params.total", "min"),
+              parse_objective("macs.total", "min"))
+COUNTS = (4, 1_000, 5_000, 20_000)
+REPORTED = 1_000  # trials; those up to which the report is made
 PROPOSED = (50, 200, 1_000, 5_000, 20_000)  # trials after which --proposals asks
 ASKED = 5  # proposals of which the median is shown
 DRAWN = 400  # different architectures: their numbers are what counts here
-CURVE = [{"step": step, "tokens": step * 4000, "cpu_seconds": 1.5 * step, "seconds": 0.5 * step, "lr": 1e-3,
-          "train_loss": 4.0, "valid_loss": 3.5, "bleu": None} for step in range(0, 2000, 100)]
+CURVE = [{"step": step, "tokens": step * 4000, "cpu_seconds": 1.5 * step, "seconds": 0.5 * step,
+          "lr": 1e-3, "train_loss": 4.0, "valid_loss": 3.5, "bleu": None}
+         for step in range(0, 2000, 100)]
 
 
 def evaluator(name: str = "edge") -> Evaluator:
     """The evaluator of a shipped space under its own limits."""
     space = read_space(find_file(name, "spaces"))
-    return Evaluator(space, load_protocol({**space.protocol, "vocab": 8000}), collect_limits(space, None))
+    return Evaluator(space, load_protocol({**space.protocol, "vocab": 8000}),
+                     collect_limits(space, None))
 
 
 def make(folder: Path, count: int, billed: list[Trial], given: Evaluator) -> None:
     """Writes a study of ``count`` trials into ``folder``."""
-    meta = StudyMeta(id="load", name="load", created=utc_now(), space_hash="s", protocol=given.protocol.to_json(),
-                     objectives=OBJECTIVES, recipe={}, seed=1, data=DataFacts("none", "0"), synthetic=True,
-                     total_trials=count, limits=(), bounds={}, versions={})
-    study, rng, lines = StudyDir(folder), random.Random(1), list[bytes]()
+    meta = StudyMeta(id="load", name="load", created=utc_now(), space_hash="s",
+                     protocol=given.protocol.to_json(), objectives=OBJECTIVES, recipe={}, seed=1,
+                     data=DataFacts("none", "0"), synthetic=True, total_trials=count, limits=(),
+                     bounds={}, versions={})
+    study = StudyDir(folder)
+    rng = random.Random(1)
+    lines = list[bytes]()
     study.create(meta, "study: load\n", given.space.to_yaml())
 
     def log(**event: object) -> None:
@@ -68,30 +76,35 @@ def make(folder: Path, count: int, billed: list[Trial], given: Evaluator) -> Non
     for number in range(count):
         trial = replace(billed[number % len(billed)], number=number, architecture=f"{number:012x}")
         ends = trial.is_feasible and number % 3 != 0
-        state = State.PENDING if ends else State.INFEASIBLE if not trial.is_feasible else State.DUPLICATE
+        state = (State.PENDING if ends else State.INFEASIBLE if not trial.is_feasible
+                 else State.DUPLICATE)
         log(event="proposed", **replace(trial, state=state).to_json())
         if not ends:
             continue
         bleu = 30 - 1e7 / trial.costs["params.total"] + rng.gauss(0, 1)
-        end = {"state": State.COMPLETE, "wall_seconds": 900.0, "values": {
-            one.name: bleu if one.is_measured else float(trial.costs[one.name]) for one in OBJECTIVES}}
+        end = {"state": State.COMPLETE, "wall_seconds": 900.0,
+               "values": {one.name: bleu if one.is_measured else float(trial.costs[one.name])
+                          for one in OBJECTIVES}}
         log(event="started", trial=number, attempt=1)
         log(event="ended", trial=number, **end)
-        result = Result("complete", metrics={"bleu": bleu, "split": "valid"}, curve=CURVE, total_seconds=900.0)
+        result = Result("complete", metrics={"bleu": bleu, "split": "valid"}, curve=CURVE,
+                        total_seconds=900.0)
         place = study.trial_folder(trial)
         place.mkdir(parents=True)
-        (place / "record.json").write_text(json.dumps(make_record(replace(trial, **end), meta.record_fields, result)))
+        (place / "record.json").write_text(
+            json.dumps(make_record(replace(trial, **end), meta.record_fields, result)))
     study.log.file.write_bytes(b"".join(lines))
 
 
 def cost_of(cache: str, *arguments: str) -> tuple[float, float]:
     """(CPU-seconds, MiB at most) of a command in a process of its own; ``cache``: folder of its bytecode."""
-    code = ("import resource, subprocess, sys; done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL); "
-            "used = resource.getrusage(resource.RUSAGE_CHILDREN); "
+    code = ("import resource, subprocess, sys; done = subprocess.run(sys.argv[1:], "
+            "stdout=subprocess.DEVNULL); used = resource.getrusage(resource.RUSAGE_CHILDREN); "
             "print(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, done.returncode)")
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": cache}
-    said = subprocess.run([sys.executable, "-c", code, sys.executable, "-m", "scalesearch", *arguments], check=True,
-                          capture_output=True, text=True, env=environment).stdout.split()
+    said = subprocess.run([sys.executable, "-c", code, sys.executable, "-m", "scalesearch",
+                           *arguments], check=True, capture_output=True, text=True,
+                          env=environment).stdout.split()
     assert said[2] == "0", arguments
     return float(said[0]), float(said[1])
 
@@ -99,11 +112,13 @@ def cost_of(cache: str, *arguments: str) -> tuple[float, float]:
 def proposal(folder: Path, given: Evaluator) -> tuple[float, float]:
     """(CPU-seconds, MiB at most of this process) of a proposal of ``bayes``, the study being open.
 
-    The median of ASKED, after two with which what is remembered of the trials and the first sheets are made.
+    The median of ASKED, after two with which what is remembered of the trials and the first sheets
+    are made.
     """
     trials = StudyDir(folder).load().trials
     search = SearchStudy(given.space, OBJECTIVES, trials)
-    sampler = make_sampler(SamplerSpec("bayes"), given.suggest_params, partial(given.candidate_facts, objectives=OBJECTIVES),
+    sampler = make_sampler(SamplerSpec("bayes"), given.suggest_params,
+                           partial(given.candidate_facts, objectives=OBJECTIVES),
                            given.feasible_region, OBJECTIVES)
     taken = []
     for _ in range(2 + ASKED):
@@ -124,20 +139,22 @@ def proposals(names: list[str], counts: list[int]) -> None:
     """Prints what a proposal costs in each space, after each number of trials."""
     rows = []
     for name in names:
-        given, cells = evaluator(name), []
+        given = evaluator(name)
+        cells = []
         billed = drawn(given)
         for count in counts:
             with tempfile.TemporaryDirectory() as where:
                 make(Path(where) / "load", count, billed, given)
                 cells.append(proposal(Path(where) / "load", given)[0])
         rows.append((name, *cells))
-    print(tabulate(rows, ["CPU-seconds a proposal after", *(f"{count:,}" for count in counts)], tablefmt="github",
-                   floatfmt=".2f"))
+    print(tabulate(rows, ["CPU-seconds a proposal after", *(f"{count:,}" for count in counts)],
+                   tablefmt="github", floatfmt=".2f"))
 
 
 def main(counts: list[int]) -> None:
     """Prints the table of a space's studies."""
-    given, rows = evaluator(), []
+    given = evaluator()
+    rows = []
     billed = drawn(given)
     for count in counts:
         with tempfile.TemporaryDirectory() as where:
@@ -147,13 +164,16 @@ def main(counts: list[int]) -> None:
                 run()  # fills the cache
                 rows.append((f"{count:,}", f"study {verb}", *run()))
             if count != COUNTS[0]:
-                rows.append((f"{count:,}", "a proposal of bayes", *proposal(Path(where) / "load", given)))
-    print(tabulate(rows, ["trials", "what", "CPU-seconds", "MiB"], tablefmt="github", disable_numparse=[0],
-                   floatfmt=("", "", ".2f", ".0f"), colalign=("right", "left", "right", "right")))
+                rows.append((f"{count:,}", "a proposal of bayes",
+                             *proposal(Path(where) / "load", given)))
+    print(tabulate(rows, ["trials", "what", "CPU-seconds", "MiB"], tablefmt="github",
+                   disable_numparse=[0], floatfmt=("", "", ".2f", ".0f"),
+                   colalign=("right", "left", "right", "right")))
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("counts", nargs="*", type=int, metavar="TRIALS")
     parser.add_argument("--proposals", nargs="+", metavar="SPACE")
     asked = parser.parse_args()

@@ -1,10 +1,12 @@
 """What share of the processor's matrix-product peak a training step reaches, and where the rest of its time goes.
 
-    python benchmarks/matmul_peak.py [--data FILE] [--width 512 --depth 6 --heads 8 --hidden 2048] [--max-tokens 4096]
+    python benchmarks/matmul_peak.py [--data FILE] [--width 512 --depth 6 --heads 8 --hidden 2048]
+    [--max-tokens 4096]
 
-One thread. The peak is that of 2048 x 2048 x 2048, measured between the steps. A step's multiply-adds are the trials's
-(``scalesearch.cost``) at each batch's padded lengths, times three: backward takes two products for each forward one.
-The output matrix is counted for real target tokens, since it is run on no others.
+One thread. The peak is that of 2048 x 2048 x 2048, measured between the steps. A step's
+multiply-adds are the trials's (``scalesearch.cost``) at each batch's padded lengths, times three:
+backward takes two products for each forward one. The output matrix is counted for real target
+tokens, since it is run on no others.
 """
 
 import argparse
@@ -29,27 +31,31 @@ from scalesearch.train.updates.engine import Engine
 
 SIDE = 2048
 # Groups of PyTorch's operators, by the first that matches an operator's name.
-GROUPS = {
-    "matrix products": ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::_scaled_dot", "mkldnn"),
-    "softmax": ("aten::_softmax", "aten::logsumexp"),
-    "dropout's random numbers": ("aten::random_", "aten::bernoulli", "aten::native_dropout"),
-    "norms": ("aten::native_layer_norm",),
-    "copies and casts": ("aten::copy_", "aten::cat", "aten::clone", "aten::_to_copy", "aten::index_select"),
-    "optimiser": ("aten::_fused_adam", "aten::_foreach", "aten::linalg_vector_norm"),
-    "activations, sums, scaling": ("aten::add", "aten::mul", "aten::div", "aten::sum", "aten::relu", "aten::threshold",
-                                   "aten::exp", "aten::sub", "aten::fill_", "aten::zero_"),
-}
+GROUPS = {"matrix products": ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm",
+                              "aten::_scaled_dot", "mkldnn"),
+          "softmax": ("aten::_softmax", "aten::logsumexp"),
+          "dropout's random numbers": ("aten::random_", "aten::bernoulli", "aten::native_dropout"),
+          "norms": ("aten::native_layer_norm",),
+          "copies and casts": ("aten::copy_", "aten::cat", "aten::clone", "aten::_to_copy",
+                               "aten::index_select"),
+          "optimiser": ("aten::_fused_adam", "aten::_foreach", "aten::linalg_vector_norm"),
+          "activations, sums, scaling": ("aten::add", "aten::mul", "aten::div", "aten::sum",
+                                         "aten::relu", "aten::threshold", "aten::exp", "aten::sub",
+                                         "aten::fill_", "aten::zero_")}
 
 
 class Step:
     """Our engine at one precision, an update at a time; what it did and the CPU-seconds that took."""
 
-    def __init__(self, architecture: Any, corpus: Any, given: argparse.Namespace, precision: str) -> None:
+    def __init__(self, architecture: Any, corpus: Any, given: argparse.Namespace,
+                 precision: str) -> None:
         recipe = Recipe(steps=10**6, max_tokens=given.max_tokens, device="cpu", precision=precision)
         hardware = Hardware.from_recipe(recipe)
-        self.block, self.vocab = architecture.block, corpus.tokenizer.vocab_size
+        self.block = architecture.block
+        self.vocab = corpus.tokenizer.vocab_size
         model = build_model(self.block, vocab=self.vocab, dropout=DropoutRates(given.dropout))
-        self.engine, self.feed = Engine(model.train(), recipe, hardware), BatchStream(corpus.train, given.max_tokens, 1)
+        self.engine = Engine(model.train(), recipe, hardware)
+        self.feed = BatchStream(corpus.train, given.max_tokens, 1)
 
     def update(self) -> tuple[float, int, int]:
         """CPU-seconds of one update, its multiply-adds and its target tokens."""
@@ -60,8 +66,10 @@ class Step:
 
     def _macs(self, batch: Batch) -> int:
         """Of one forward pass over all places of a batch, softmax over real target tokens only."""
-        full, one = (evaluate_cost(self.block, find_protocol("forward", batch.source.shape[1], batch.target_in.shape[1], vocab))
-                     ["macs.total"] for vocab in (self.vocab, 1))
+        full, one = (
+            evaluate_cost(self.block,
+                          find_protocol("forward", batch.source.shape[1], batch.target_in.shape[1],
+                                        vocab)) ["macs.total"] for vocab in (self.vocab, 1))
         output = (full - one) * self.vocab // (self.vocab - 1)
         return len(batch) * (full - output) + output * batch.tokens // batch.target_in.shape[1]
 
@@ -104,8 +112,10 @@ def main() -> None:
     sizes = ["heads", "depth", "ffn.relu.hidden"]
     settings = [f"{stack}.{key}={getattr(given, key.split('.')[-1])}" for key in sizes
                 for stack in ("encoder", "decoder")]
-    architecture = load_architecture("transformer", (f"width={given.width}", "norm=pre", *settings))[1]
-    corpus, table = corpus_of(given), Table(box=None)
+    architecture = load_architecture("transformer",
+                                     (f"width={given.width}", "norm=pre", *settings))[1]
+    corpus = corpus_of(given)
+    table = Table(box=None)
     table.title = (f"{given.depth}-{given.depth} layers, width {given.width}, FFN {given.hidden}, "
                    f"{given.max_tokens} tokens a batch, one thread")
     for heading in ("", "peak GFLOP/s", "step GFLOP/s", "share", "tokens / CPU s"):
@@ -114,7 +124,9 @@ def main() -> None:
         step = Step(architecture, corpus, given, precision)
         table.add_row(precision, *measured(step, precision, given.rounds))
         shares = profiled(step, given.profiled)
-        print(f"{precision}: " + ", ".join(f"{group} {share:.0%}" for group, share in shares.items() if share >= 0.005))
+        print(f"{precision}: "
+              + ", ".join(f"{group} {share:.0%}"
+                          for group, share in shares.items() if share >= 0.005))
     Console().print(table)
 
 
@@ -122,14 +134,18 @@ def measured(step: Step, precision: str, rounds: int) -> list[str]:
     """Peak and updates in turns: the row's cells, of medians."""
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     peak(dtype), step.update()
-    peaks, speeds, tokens = [], [], []
+    peaks = []
+    speeds = []
+    tokens = []
     for _ in range(rounds):
         peaks.append(peak(dtype))
         cpu, macs, said = step.update()
         speeds.append(macs / cpu)
         tokens.append(said / cpu)
-    best, ours = statistics.median(peaks), statistics.median(speeds)
-    return [f"{2e-9 * best:,.0f}", f"{2e-9 * ours:,.0f}", f"{ours / best:.0%}", f"{statistics.median(tokens):,.0f}"]
+    best = statistics.median(peaks)
+    ours = statistics.median(speeds)
+    return [f"{2e-9 * best:,.0f}", f"{2e-9 * ours:,.0f}", f"{ours / best:.0%}",
+            f"{statistics.median(tokens):,.0f}"]
 
 
 if __name__ == "__main__":

@@ -3,9 +3,10 @@
     scalesearch study run table-grammar
     python benchmarks/own_tables.py runs/table-grammar        # writes benchmarks/tables/table-grammar.csv
 
-A table is one candidate a row: its answers, what it costs, its scores, the CPU-seconds of its updates, and its
-validation loss, a character where vocabularies differ, at equal distances of training, the last at the end. Its space
-and the goal that is measured are those of the study file of its name.
+A table is one candidate a row: its answers, what it costs, its scores, the CPU-seconds of its
+updates, and its validation loss, a character where vocabularies differ, at equal distances of
+training, the last at the end. Its space and the goal that is measured are those of the study file
+of its name.
 """
 
 import argparse
@@ -30,7 +31,8 @@ from scalesearch.study.trials.trial import State
 FOLDER = Path(__file__).parent / "tables"
 MARK = "# scalesearch table"
 ASKED = "asked "  # before the name of a parameter
-COMPUTE = {"cpu": "CPU-seconds of updates", "macs": "multiply-accumulates: updates times macs.total"}
+COMPUTE = {"cpu": "CPU-seconds of updates",
+           "macs": "multiply-accumulates: updates times macs.total"}
 
 
 def is_own(file: Path) -> bool:
@@ -48,12 +50,15 @@ def export(folder: Path, to: Path) -> Path:
     results = load_results(folder)
     trials = results.study.trials.with_state(State.COMPLETE, State.FAILED)
     if len(trials) < results.study.meta.total_trials:
-        raise UserError(f"{folder}: {len(trials)} of {results.study.meta.total_trials} candidates are trained; a table "
-                        "needs all of them: go on with `scalesearch study run … --resume`", code="study-unfinished")
+        raise UserError(f"{folder}: {len(trials)} of {results.study.meta.total_trials} candidates "
+                        "are trained; a table needs all of them: go on with `scalesearch study run "
+                        "… --resume`", code="study-unfinished")
     records = [record for trial in trials if (record := results.study.record(trial))]
-    loss = "valid_loss" if len({record["params"].get("vocab") for record in records}) == 1 else "valid_loss_per_char"
+    loss = "valid_loss" if len({record["params"].get("vocab")
+                                for record in records}) == 1 else "valid_loss_per_char"
     table = pd.DataFrame([_line(record, loss) for record in records])
-    text = _head(results, records[0]) + table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    text = _head(results, records[0]) + table.to_csv(
+        index=False, float_format="%.6g", lineterminator="\n")
     file = to / f"{results.study.meta.name}.csv"
     write_text(file, text)
     return file
@@ -61,17 +66,21 @@ def export(folder: Path, to: Path) -> Path:
 
 def _head(results: Results, first: dict[str, Any]) -> str:
     """What must be known to read the numbers."""
-    meta, said = results.study.meta, first.get("metrics") or {}
+    meta = results.study.meta
+    said = first.get("metrics") or {}
     recipe = {name: value for name, value in meta.recipe.items() if value is not None}
-    facts = {"study": meta.name, "space": meta.space_hash, "data": f"{meta.data.name} {meta.data.hash}",
-             "seed": meta.seed, "bleu": f"{said.get('bleu_signature')}, {said.get('decode')}, {said.get('split')}",
-             "device": f"{first.get('device')}, {first.get('dtype')}", "protocol": json.dumps(meta.protocol),
-             "recipe": json.dumps(recipe), "versions": json.dumps(first["versions"])}
+    facts = {"study": meta.name, "space": meta.space_hash,
+             "data": f"{meta.data.name} {meta.data.hash}", "seed": meta.seed,
+             "bleu": f"{said.get('bleu_signature')}, {said.get('decode')}, {said.get('split')}",
+             "device": f"{first.get('device')}, {first.get('dtype')}",
+             "protocol": json.dumps(meta.protocol), "recipe": json.dumps(recipe),
+             "versions": json.dumps(first["versions"])}
     return "".join([MARK + "\n", *(f"# {name}: {value}\n" for name, value in facts.items())])
 
 
 def _line(record: dict[str, Any], loss: str) -> dict[str, Any]:
-    cost, metrics = record["costs"], record.get("metrics") or {}
+    cost = record["costs"]
+    metrics = record.get("metrics") or {}
     return {
         **{ASKED + name: value for name, value in record["params"].items()},
         **{f"{group}.{part}": cost[f"{group}.{part}"] for group in ("params", "macs")
@@ -90,13 +99,16 @@ def read(file: Path, costs: Sequence[str], compute: str = "cpu") -> Table:
         UserError: it does not belong to the space that its study file has now, or lacks a column.
     """
     text = file.read_text()
-    facts = dict(line[2:].split(": ", 1) for line in text.splitlines() if line.startswith("# ") and ": " in line)
+    facts = dict(line[2:].split(": ", 1)
+                 for line in text.splitlines() if line.startswith("# ") and ": " in line)
     study = read_study(find_file(facts["study"], "studies"))
-    space, goal = study.space, next(one for one in study.objectives if one.is_measured)
+    space = study.space
+    goal = next(one for one in study.objectives if one.is_measured)
     objectives = (goal, *(Objective(cost, "min", False) for cost in costs))
     if space.hash != facts["space"]:
-        raise UserError(f"{file}: made of space {facts['space']}, and {facts['study']}.yaml now holds {space.hash}; "
-                        "train that again, or take back the change", code="other-space")
+        raise UserError(f"{file}: made of space {facts['space']}, and {facts['study']}.yaml now "
+                        f"holds {space.hash}; train that again, or take back the change",
+                        code="other-space")
     lines = pd.read_csv(io.StringIO(text), comment="#", keep_default_na=False).to_dict("records")
     missing = [objective.name for objective in objectives if objective.name not in lines[0]]
     if missing:
@@ -105,10 +117,12 @@ def read(file: Path, costs: Sequence[str], compute: str = "cpu") -> Table:
 
 
 def _row(line: dict[str, Any], objectives: tuple[Objective, ...], compute: str, space: Any) -> Row:
-    given = {name.removeprefix(ASKED): str(value) for name, value in line.items() if name.startswith(ASKED)}
+    given = {name.removeprefix(ASKED): str(value)
+             for name, value in line.items() if name.startswith(ASKED)}
     failed = str(line["failed"]) == "True"
     spent = line["cpu_seconds"] if compute == "cpu" else line["steps"] * line["macs.total"]
-    values = {objective.name: 0.0 if failed else float(line[objective.name]) for objective in objectives}
+    values = {objective.name: 0.0 if failed else float(line[objective.name])
+              for objective in objectives}
     curve = tuple(map(float, str(line["curve"]).split()))
     return Row(_answers(given, space), values, curve, float(spent), failed=failed)
 
@@ -129,8 +143,10 @@ def _same(value: Any, text: str) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study", type=Path, help="the folder of a study that trained its whole space")
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", type=Path,
+                        help="the folder of a study that trained its whole space")
     parser.add_argument("--to", type=Path, default=FOLDER, help="the folder of tables")
     given = parser.parse_args()
     try:

@@ -1,9 +1,11 @@
 """A plain PyTorch loop around ``torch.nn.Transformer``: what one writes in an afternoon, to measure ours against.
 
-Same tokens, batches, shape, learning rates and budget; one Adam, one cross-entropy over all logits, no averaging.
+Same tokens, batches, shape, learning rates and budget; one Adam, one cross-entropy over all logits,
+no averaging.
 
     python benchmarks/plain_loop.py --cpu-minutes 5                      # the built-in corpus
-    python benchmarks/plain_loop.py --data multi30k.yaml --cpu-minutes 5  # then BLEU, greedy, on the test split
+    python benchmarks/plain_loop.py --data multi30k.yaml --cpu-minutes 5  # then BLEU, greedy, on
+    the test split
 """
 
 import argparse
@@ -24,14 +26,16 @@ from scalesearch.tasks.translation import bleu_chrf_scores
 class Plain(nn.Module):
     """Tied embeddings, sinusoidal positions, ``nn.Transformer``."""
 
-    def __init__(self, vocab: int, width: int, depth: int, heads: int, hidden: int, dropout: float) -> None:
+    def __init__(self, vocab: int, width: int, depth: int, heads: int, hidden: int,
+                 dropout: float) -> None:
         super().__init__()
         self.width = width
         self.table = nn.Embedding(vocab, width, padding_idx=PAD)
         nn.init.normal_(self.table.weight, std=width**-0.5)
         self.core = nn.Transformer(width, heads, depth, depth, hidden, dropout, batch_first=True)
         self.dropout = nn.Dropout(dropout)
-        angles = torch.arange(512)[:, None] * torch.exp(torch.arange(0, width, 2) * (-math.log(10000.0) / width))
+        angles = torch.arange(512)[:, None] * torch.exp(
+            torch.arange(0, width, 2) * (-math.log(10000.0) / width))
         self.register_buffer("positions", torch.stack([angles.sin(), angles.cos()], -1).flatten(1))
 
     def embed(self, ids: Tensor) -> Tensor:
@@ -39,7 +43,8 @@ class Plain(nn.Module):
 
     def decode(self, target: Tensor, memory: Tensor, padding: Tensor) -> Tensor:
         mask = torch.triu(torch.ones(target.shape[1], target.shape[1], dtype=torch.bool), 1)
-        return self.core.decoder(self.embed(target), memory, tgt_mask=mask, memory_key_padding_mask=padding)
+        return self.core.decoder(self.embed(target), memory, tgt_mask=mask,
+                                 memory_key_padding_mask=padding)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         padding = source == PAD
@@ -63,22 +68,31 @@ class Plain(nn.Module):
 class Trainer:
     """The loop, an update at a time; ``position`` is the share of the budget that is used up."""
 
-    def __init__(self, corpus: Corpus, shape: dict[str, Any], lr: float, max_tokens: int, seed: int = 1) -> None:
+    def __init__(self, corpus: Corpus, shape: dict[str, Any], lr: float, max_tokens: int,
+                 seed: int = 1) -> None:
         torch.manual_seed(seed)
-        self.corpus, self.lr, self.max_tokens, self.seed = corpus, lr, max_tokens, seed
+        self.corpus = corpus
+        self.lr = lr
+        self.max_tokens = max_tokens
+        self.seed = seed
         self.model = Plain(corpus.tokenizer.vocab_size, **shape).train()
         self.adam = torch.optim.Adam(self.model.parameters(), betas=(0.9, 0.98), eps=1e-9)
-        self.epoch, self.queue, self.tokens, self.cpu = 0, [], 0, 0.0
+        self.epoch = 0
+        self.queue = []
+        self.tokens = 0
+        self.cpu = 0.0
 
     def update(self, position: float) -> None:
         start = time.process_time()
         if not self.queue:
-            self.queue = list(reversed(training_batches(self.corpus.train, self.max_tokens, self.seed, self.epoch)))
+            self.queue = list(reversed(training_batches(self.corpus.train, self.max_tokens,
+                                                        self.seed, self.epoch)))
             self.epoch += 1
         batch = self.queue.pop()
         logits = self.model(torch.from_numpy(batch.source), torch.from_numpy(batch.target_in))
         target = torch.from_numpy(batch.target_out)
-        loss = cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD, label_smoothing=0.1)
+        loss = cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD,
+                             label_smoothing=0.1)
         self.adam.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
@@ -105,9 +119,11 @@ def rate(position: float, warmup: float = 0.06) -> float:
 
 def options() -> argparse.ArgumentParser:
     """What both benchmarks understand."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="builtin", help="a data file, or builtin")
-    for name, value in (("width", 256), ("depth", 3), ("heads", 4), ("hidden", 512), ("max-tokens", 1024)):
+    for name, value in (("width", 256), ("depth", 3), ("heads", 4), ("hidden", 512),
+                        ("max-tokens", 1024)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--dropout", type=float, default=0.1)
     return parser
@@ -133,8 +149,8 @@ def main() -> None:
     while trainer.cpu < 60 * given.cpu_minutes:
         trainer.update(trainer.cpu / (60 * given.cpu_minutes))
     speed = trainer.tokens / trainer.cpu
-    print(f"nn.Transformer: {trainer.tokens:,} target tokens in {trainer.cpu:.0f} CPU s ({speed:,.0f}/s); "
-          f"BLEU {trainer.bleu():.2f} greedy on test")
+    print(f"nn.Transformer: {trainer.tokens:,} target tokens in {trainer.cpu:.0f} CPU s "
+          f"({speed:,.0f}/s); BLEU {trainer.bleu():.2f} greedy on test")
 
 
 if __name__ == "__main__":

@@ -2,10 +2,11 @@
 
     python benchmarks/pool.py edge flagship papers slim --seeds 6 --trials 15 25 40
 
-On shipped spaces under no budget, with invented scores: they grow with the logarithms of params and macs, each word
-adds what a hash of it says, and each number has a best value. Printed is the hypervolume after so many trials, as a
-share of the box around all that either search or 300 random sheets have, and the difference of the two, paired: mean
-and standard error over seeds, each of which is another score.
+On shipped spaces under no budget, with invented scores: they grow with the logarithms of params and
+macs, each word adds what a hash of it says, and each number has a best value. Printed is the
+hypervolume after so many trials, as a share of the box around all that either search or 300 random
+sheets have, and the difference of the two, paired: mean and standard error over seeds, each of
+which is another score.
 """
 
 import argparse
@@ -56,8 +57,9 @@ def values(trial: Trial, seed: int) -> tuple[float, float, float]:
 
 def search(given: Evaluator, region: FeasibleRegion, seed: int, trials: int) -> Table:
     """(trials, objectives) values that ``bayes`` finds."""
-    sampler = make_sampler(SamplerSpec("bayes", {}, seed), given.suggest_params, partial(given.candidate_facts, objectives=OBJECTIVES),
-                           region, OBJECTIVES)
+    sampler = make_sampler(SamplerSpec("bayes", {}, seed), given.suggest_params,
+                           partial(given.candidate_facts, objectives=OBJECTIVES), region,
+                           OBJECTIVES)
     study = optuna.create_study(directions=["maximize", "minimize", "minimize"], sampler=sampler)
     for _ in range(trials):
         asked = study.ask()
@@ -67,7 +69,8 @@ def search(given: Evaluator, region: FeasibleRegion, seed: int, trials: int) -> 
 
 def compare(name: str, seeds: int, marks: Sequence[int]) -> None:
     """Prints the hypervolumes of both searches in one space."""
-    given, rng = evaluator(name), random.Random(0)
+    given = evaluator(name)
+    rng = random.Random(0)
     drawn = [given.evaluate(given.space.sample(rng).params) for _ in range(RANDOM)]
     found = []
     for seed in range(1, seeds + 1):
@@ -76,17 +79,19 @@ def compare(name: str, seeds: int, marks: Sequence[int]) -> None:
         others = np.array([values(trial, seed) for trial in drawn if trial.feasible])
         found.append(_shares(tables, np.vstack([*tables, others]), marks))
     without, many = np.array(found).transpose(1, 0, 2)
-    for title, table in (("one by one", without), ("many at a time", many), ("difference", many - without)):
+    for title, table in (("one by one", without), ("many at a time", many),
+                         ("difference", many - without)):
         error = table.std(0, ddof=1) / len(table) ** 0.5 if len(table) > 1 else table[0] * math.nan
-        print(f"{name:10} {title:15}", *(f"{mean:.3f} ± {its:.3f}" for mean, its in zip(table.mean(0), error)),
-              flush=True)
+        print(f"{name:10} {title:15}",
+              *(f"{mean:.3f} ± {its:.3f}" for mean, its in zip(table.mean(0), error)), flush=True)
 
 
 def _shares(tables: Sequence[Table], everything: Table, marks: Sequence[int]) -> list[list[float]]:
     box = _losses(everything)
-    low, size = box.min(0), np.ptp(box, axis=0)
-    return [[hypervolume((_losses(table[:mark]) - low) / size, [BEYOND] * 3, ["min"] * 3) for mark in marks]
-            for table in tables]
+    low = box.min(0)
+    size = np.ptp(box, axis=0)
+    return [[hypervolume((_losses(table[:mark]) - low) / size, [BEYOND] * 3, ["min"] * 3)
+             for mark in marks] for table in tables]
 
 
 def _losses(table: Table) -> Table:
@@ -94,7 +99,8 @@ def _losses(table: Table) -> Table:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("spaces", nargs="+")
     parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--trials", type=int, nargs="+", default=[15, 25, 40])

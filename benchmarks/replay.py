@@ -1,17 +1,19 @@
 """Replays searches on tables of Transformers that were really trained: how soon is the front found?
 
     python benchmarks/replay.py --seeds 20 --ends 5 10 20 40
-    python benchmarks/replay.py --tables FOLDER --seeds 20 --compute 40 --plot replay --json replay.json
+    python benchmarks/replay.py --tables FOLDER --seeds 20 --compute 40 --plot replay --json
+    replay.json
 
-Tables: our own (own_tables.py), unless a FOLDER of published ones is given (nmt_tables.py). Printed is the regret, the
-share of the table's best hypervolume of (BLEU or the goal of its study, params) that a search has not found, in per
-cent, as mean and standard error over seeds. ``--ends``: of searches that end after so many full trainings, know that,
-and are charged as a study charges them, a training alike whatever its size. ``--compute``: along one endless search,
-after so much compute (updates times params, or CPU-seconds, in units of the table's mean full training) and after so
-many candidates begun.
-`plain` are Optuna's samplers as they are, over every combination of the options as ordinals, told unlisted combinations
-as infeasible; no search is charged for those, nor for proposing what it has. `cheapest` goes by params.
-``--anchor TOOL PYTHON`` adds a search of another tool, by an interpreter that has it.
+Tables: our own (own_tables.py), unless a FOLDER of published ones is given (nmt_tables.py). Printed
+is the regret, the share of the table's best hypervolume of (BLEU or the goal of its study, params)
+that a search has not found, in per cent, as mean and standard error over seeds. ``--ends``: of
+searches that end after so many full trainings, know that, and are charged as a study charges them,
+a training alike whatever its size. ``--compute``: along one endless search, after so much compute
+(updates times params, or CPU-seconds, in units of the table's mean full training) and after so many
+candidates begun. `plain` are Optuna's samplers as they are, over every combination of the options
+as ordinals, told unlisted combinations as infeasible; no search is charged for those, nor for
+proposing what it has. `cheapest` goes by params. ``--anchor TOOL PYTHON`` adds a search of another
+tool, by an interpreter that has it.
 """
 
 import argparse
@@ -46,8 +48,8 @@ SEARCHES = {
     **{name: (name, FULL) for name in ("grid", "local", "bayes")},
     **{f"{name} + rungs": (name, LADDER) for name in SAMPLER_NAMES},
 }
-USUAL = ("plain random", "cheapest", "plain tpe", "plain nsga2", "bayes", "random + rungs", "cheapest + rungs",
-         "tpe + rungs", "nsga2 + rungs", "bayes + rungs")
+USUAL = ("plain random", "cheapest", "plain tpe", "plain nsga2", "bayes", "random + rungs",
+         "cheapest + rungs", "tpe + rungs", "nsga2 + rungs", "bayes + rungs")
 YARDSTICK = "plain tpe"
 NEARLY = (0.95, 0.99)  # of the best hypervolume
 MARKS = (5, 10, 20, 40, 80, 160)
@@ -60,7 +62,8 @@ class Search:
     name: str
     traces: list[Trace]
 
-    def regrets(self, column: str, at: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
+    def regrets(self, column: str,
+                at: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
         """(seeds, places) regret in per cent where a trace's ``column`` has come to each of ``at``."""
         return np.array([[100 * (1 - _volume(trace, getattr(trace, column), place)) for place in at]
                          for trace in self.traces])
@@ -76,32 +79,37 @@ def at_ends(table: Table, given: argparse.Namespace, ends: list[int]) -> None:
     print(f"  {'':16}", *(f"{end:>14}" for end in ends))
     for name in given.searches:
         kind, rungs = SEARCHES[name]
-        show_line(name, np.array([[
-            _left(Replay(table, kind and SamplerSpec(kind, {}, seed), rungs, given.workers).run(trials=end))
-            for end in ends] for seed in seeds_of(given)]))
+        show_line(name,
+                  np.array([[_left(Replay(table, kind and SamplerSpec(kind, {}, seed), rungs,
+                                          given.workers).run(trials=end)) for end in ends]
+                            for seed in seeds_of(given)]))
     for anchor, python in given.anchor:
-        show_line(TITLES[anchor], regrets(table, LADDER.shares, anchor, python, seeds_of(given), ends))
+        show_line(TITLES[anchor],
+                  regrets(table, LADDER.shares, anchor, python, seeds_of(given), ends))
 
 
 def foretold(table: Table, given: argparse.Namespace, ends: list[int]) -> None:
     """Prints how often the gain of --forecast further trainings was inside the forecast's 90 % interval."""
     for name in given.searches:
         kind, rungs = SEARCHES[name]
-        lines = [line for seed in seeds_of(given) for end in ends
-                 if (line := _forecast(Replay(table, SamplerSpec(kind, {}, seed), rungs), end, given.forecast))]
+        lines = [line for seed in seeds_of(given)
+                 for end in ends
+                 if (line := _forecast(Replay(table, SamplerSpec(kind, {}, seed), rungs), end,
+                                       given.forecast))]
         if lines:
             low, mean, high, real = np.array(lines).T
             inside = ((low <= real) & (real <= high)).mean()
-            print(f"  {name:16} {len(lines)} forecasts: {inside:.0%} inside, {(real > high).mean():.0%} above, "
-                  f"{(real < low).mean():.0%} below; mean foretold {mean.mean():.1%}, real {real.mean():.1%}",
-                  flush=True)
+            print(f"  {name:16} {len(lines)} forecasts: {inside:.0%} inside, "
+                  f"{(real > high).mean():.0%} above, {(real < low).mean():.0%} below; mean "
+                  f"foretold {mean.mean():.1%}, real {real.mean():.1%}", flush=True)
 
 
 def _forecast(search: Replay, end: int, further: int) -> tuple[float, float, float, float] | None:
     """Low, mean, high and what came of it, from ``end`` full trainings on; None where nothing is foretold."""
     search.run(trials=end)
     sampler: Any = search.study.sampler
-    foretold, found = sampler.forecast_gain(search.trials, further), sampler.acquisition_after(search.trials)
+    foretold = sampler.forecast_gain(search.trials, further)
+    found = sampler.acquisition_after(search.trials)
     if foretold is None:
         return None
     gains = found[0].improvement
@@ -123,7 +131,8 @@ def _left(trace: Trace) -> float:
 
 def show_line(name: str, regrets: NDArray[np.float64]) -> None:
     """Prints mean and standard error of (seeds, places)."""
-    errors = regrets.std(0, ddof=1) / np.sqrt(len(regrets)) if len(regrets) > 1 else np.zeros(regrets.shape[1])
+    errors = regrets.std(0, ddof=1) / np.sqrt(len(regrets)) if len(regrets) > 1 else np.zeros(
+        regrets.shape[1])
     cells = [f"{mean:.2f} ± {error:.2f}" for mean, error in zip(regrets.mean(0), errors)]
     print(f"  {name:16}", *(f"{cell:>14}" for cell in cells), flush=True)
 
@@ -139,9 +148,11 @@ def searches(table: Table, names: list[str], seeds: range, workers: int, compute
         kind, rungs = SEARCHES[name]
         traces = []
         for seed in seeds:
-            replay = Replay(table, kind and SamplerSpec(kind, {}, seed), rungs, workers, priced=priced)
+            replay = Replay(table, kind and SamplerSpec(kind, {}, seed), rungs, workers,
+                            priced=priced)
             found = replay.run(compute=compute * mean)
-            traces.append(Trace(found.compute / mean, found.hypervolume, found.ended, found.has_started))
+            traces.append(Trace(found.compute / mean, found.hypervolume, found.ended,
+                                found.has_started))
         yield Search(name, traces)
 
 
@@ -161,19 +172,21 @@ def show_nearly(found: list[Search], rows: int, share: float) -> None:
         if len(came) < len(search.traces):
             half = len(search.traces) // 2
             median = f", median {sorted(came)[half]:.1f}" if len(came) > half else ""
-            print(f"  {search.name:16} {len(came)} of {len(search.traces)} seeds came there{median}")
+            print(
+                f"  {search.name:16} {len(came)} of {len(search.traces)} seeds came there{median}")
             continue
         error = np.std(came, ddof=1) / np.sqrt(len(came)) if len(came) > 1 else 0.0
         all_did = len(yard) == len(search.traces)
-        against = f", {np.mean(yard) / np.mean(came):.2f} times less than {YARDSTICK}" if all_did else ""
-        print(f"  {search.name:16} {np.mean(came):6.1f} ± {error:.1f} = {np.mean(came) / rows:.1%} of the table's, "
-              f"worst seed {max(came) / rows:.1%}{against}")
+        against = (f", {np.mean(yard) / np.mean(came):.2f} times less than {YARDSTICK}" if all_did
+                   else "")
+        print(f"  {search.name:16} {np.mean(came):6.1f} ± {error:.1f} = {np.mean(came) / rows:.1%} "
+              f"of the table's, worst seed {max(came) / rows:.1%}{against}")
 
 
 def _to(search: Search, share: float) -> list[float]:
     """Compute until ``share`` of the best hypervolume, of each seed that came there."""
-    return [float(trace.compute[int(np.argmax(trace.hypervolume >= share))]) for trace in search.traces
-            if (trace.hypervolume >= share).any()]
+    return [float(trace.compute[int(np.argmax(trace.hypervolume >= share))])
+            for trace in search.traces if (trace.hypervolume >= share).any()]
 
 
 def show_ratios(found: list[Search], marks: list[int]) -> None:
@@ -181,7 +194,8 @@ def show_ratios(found: list[Search], marks: list[int]) -> None:
     yard = next((search for search in found if search.name == YARDSTICK), None)
     if yard is None:
         return
-    print(f"  compute to the mean regret that {YARDSTICK} has at so many full trainings, as a share of its own")
+    print(f"  compute to the mean regret that {YARDSTICK} has at so many full trainings, as a "
+          "share of its own")
     places = np.geomspace(0.05, marks[-1], 400)
     for search in found:
         mean = search.regrets("compute", places).mean(0)
@@ -196,14 +210,15 @@ def replay(file: Path, given: argparse.Namespace) -> list[Search]:
     """Runs and prints every search on the table in ``file``."""
     table, said = _table(file, given)
     names = ", ".join(objective.name for objective in table.objectives)
-    print(f"\n{file.stem}: {len(table.rows)} models{said}, objectives {names}, {given.seeds} seeds, "
-          f"from {given.first_seed}, {given.workers} workers; its front has {table.front} models, the best of which "
-          f"has {table.share:.0%} of the hypervolume", flush=True)
+    print(f"\n{file.stem}: {len(table.rows)} models{said}, objectives {names}, {given.seeds} "
+          f"seeds, from {given.first_seed}, {given.workers} workers; its front has {table.front} "
+          f"models, the best of which has {table.share:.0%} of the hypervolume", flush=True)
     if given.completed_search_runs:
         print("  regret in % of searches that end after so many full trainings")
         (foretold if given.forecast else at_ends)(table, given, given.completed_search_runs)
         return []
-    found = list(searches(table, given.searches, seeds_of(given), given.workers, given.compute, given.has_compute_limit))
+    found = list(searches(table, given.searches, seeds_of(given), given.workers, given.compute,
+                          given.has_compute_limit))
     marks = [mark for mark in MARKS if mark <= given.compute] or [max(1, int(given.compute))]
     print("  regret in % after compute of so many full trainings")
     show(found, "compute", marks)
@@ -222,34 +237,46 @@ def _table(file: Path, given: argparse.Namespace) -> tuple[Table, str]:
         return own_tables.read(file, costs, given.compute_in), f" ({given.compute_in})"
     rungs = any(SEARCHES[name][1].n_pauses for name in given.searches)
     bleu = Objective("bleu", "max", True)
-    table, without = read(file, (bleu, *(Objective(cost, "min", False) for cost in given.costs)), rungs)
+    table, without = read(file, (bleu, *(Objective(cost, "min", False) for cost in given.costs)),
+                          rungs)
     return table, f" ({without} left out: repeated, or without a curve)" if without else ""
 
 
 def as_json(tables: dict[str, list[Search]]) -> str:
     """Every trace."""
     kept = [{"table": name, "search": search.name, "seed": seed, "compute": trace.compute.tolist(),
-             "volume": trace.hypervolume.tolist(), "ended": trace.ended.tolist(), "begun": trace.has_started.tolist()}
-            for name, found in tables.items() for search in found for seed, trace in enumerate(search.traces, 1)]
+             "volume": trace.hypervolume.tolist(), "ended": trace.ended.tolist(),
+             "begun": trace.has_started.tolist()} for name, found in tables.items()
+            for search in found for seed, trace in enumerate(search.traces, 1)]
     return json.dumps(kept)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tables", type=Path, default=own_tables.FOLDER, help="a folder of tables, or one .csv")
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", type=Path, default=own_tables.FOLDER,
+                        help="a folder of tables, or one .csv")
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--first-seed", type=int, default=1, help="those from 1 to 10 were used to choose by")
+    parser.add_argument("--first-seed", type=int, default=1,
+                        help="those from 1 to 10 were used to choose by")
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--ends", type=int, nargs="+", metavar="TRAININGS", help="full trainings that searches have")
-    parser.add_argument("--forecast", type=int, default=0, metavar="TRAININGS",
-                        help="with --ends: from there, is the gain of so many more inside its interval?")
-    parser.add_argument("--anchor", nargs=2, action="append", default=[], metavar=("TOOL", "PYTHON"),
+    parser.add_argument("--ends", type=int, nargs="+", metavar="TRAININGS",
+                        help="full trainings that searches have")
+    parser.add_argument(
+        "--forecast", type=int, default=0, metavar="TRAININGS",
+        help="with --ends: from there, is the gain of so many more inside its interval?")
+    parser.add_argument("--anchor", nargs=2, action="append", default=[],
+                        metavar=("TOOL", "PYTHON"),
                         help=f"with --ends: {', '.join(ANCHORS)}, and an interpreter that has it")
-    parser.add_argument("--compute", type=float, default=80.0, help="full trainings' worth of compute")
-    parser.add_argument("--priced", action="store_true", help="tell searches what each training took")
-    parser.add_argument("--costs", nargs="+", default=["params"], choices=["params", "macs", "seconds"],
-                        help="the other goals: params, macs (own tables), seconds (published tables)")
-    parser.add_argument("--compute-in", default="cpu", choices=own_tables.COMPUTE, help="of own tables: cpu or macs")
+    parser.add_argument("--compute", type=float, default=80.0,
+                        help="full trainings' worth of compute")
+    parser.add_argument("--priced", action="store_true",
+                        help="tell searches what each training took")
+    parser.add_argument(
+        "--costs", nargs="+", default=["params"], choices=["params", "macs", "seconds"],
+        help="the other goals: params, macs (own tables), seconds (published tables)")
+    parser.add_argument("--compute-in", default="cpu", choices=own_tables.COMPUTE,
+                        help="of own tables: cpu or macs")
     parser.add_argument("--searches", nargs="+", default=list(USUAL), choices=SEARCHES)
     parser.add_argument("--plot", type=Path, metavar="STEM", help="draw STEM.png and STEM.svg")
     parser.add_argument("--json", type=Path, help="write every trace here")
@@ -257,7 +284,8 @@ def main() -> None:
     try:
         files = sorted(given.tables.glob("*.csv")) if given.tables.is_dir() else [given.tables]
         if not files:
-            raise UserError(f"{given.tables}: there is no table, NAME.csv, in this folder", code="no-table")
+            raise UserError(f"{given.tables}: there is no table, NAME.csv, in this folder",
+                            code="no-table")
         tables = {file.stem: replay(file, given) for file in files}
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

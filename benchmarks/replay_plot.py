@@ -26,7 +26,8 @@ def draw(tables: dict[str, list[Any]], cost: str, compute: float, stem: Path) ->
             _panel(axes, name, found, compute)
         panels[0].set_ylabel(f"Hypervolume not yet found (%; BLEU, {cost})")
         figure.supxlabel("Training compute (mean full trainings)", fontsize=9)
-        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=5, frameon=False)
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=5,
+                      frameon=False)
     save_figure(figure, stem)
 
 
@@ -37,7 +38,8 @@ def _panel(axes: Any, name: str, found: list[Any], compute: float) -> None:
         low, middle, high = np.percentile(search.regrets("compute", places), [25, 50, 75], axis=0)
         axes.plot(places, np.maximum(middle, 0.01), color=color, linewidth=1.4, label=search.name,
                   linestyle="-" if "rungs" in search.name else (0, (4, 2)))
-        axes.fill_between(places, np.maximum(low, 0.01), np.maximum(high, 0.01), color=color, alpha=0.15, linewidth=0)
+        axes.fill_between(places, np.maximum(low, 0.01), np.maximum(high, 0.01), color=color,
+                          alpha=0.15, linewidth=0)
     axes.set(xscale="log", yscale="log", title=name, ylim=(0.05, 110), xlim=(0.5, compute))
     axes.to_grid(True, color="#e6e6e6", linewidth=0.6)
     axes.set_axisbelow(True)

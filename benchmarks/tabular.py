@@ -1,7 +1,7 @@
 """Searches replayed on tables of candidates that were really trained: no training, the same decisions.
 
-Workers are simulated: a candidate keeps one busy for as much compute as its training took; the next decision falls
-when the first of them is free.
+Workers are simulated: a candidate keeps one busy for as much compute as its training took; the next
+decision falls when the first of them is free.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ class Listed:
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._parameters: list[tuple[str, Parameter]] = [
-            (name, Choice(tuple(sorted({row.answers[name] for row in rows}, key=_order)))) for name in rows[0].answers]
+            (name, Choice(tuple(sorted({row.answers[name] for row in rows}, key=_order))))
+            for name in rows[0].answers]
 
     def dimensions(self) -> list[tuple[str, Parameter]]:
         """The parameters: one for each column."""
@@ -116,23 +117,28 @@ class Table:
         UserError: not one training succeeded, or two rows answer alike.
     """
 
-    def __init__(self, rows: Sequence[Row], objectives: Sequence[Objective], space: Any = None) -> None:
+    def __init__(self, rows: Sequence[Row], objectives: Sequence[Objective],
+                 space: Any = None) -> None:
         if all(row.failed for row in rows):
-            raise UserError("a table to replay needs at least one training that succeeded", code="nothing-trained")
-        self.rows, self.objectives = list(rows), tuple(objectives)
+            raise UserError("a table to replay needs at least one training that succeeded",
+                            code="nothing-trained")
+        self.rows = list(rows)
+        self.objectives = tuple(objectives)
         self._at = {candidate_key(row.answers): number for number, row in enumerate(self.rows)}
         if len(self._at) < len(self.rows):
-            raise UserError("a table to replay has one row for each combination of answers, and some of these repeat",
-                            code="rows-repeat")
+            raise UserError("a table to replay has one row for each combination of answers, and "
+                            "some of these repeat", code="rows-repeat")
         self.space = space or Listed(self.rows)
         values = self.values(number for number, row in enumerate(self.rows) if not row.failed)
         span = np.ptp(values, axis=0)
         worst = np.where([g.direction == "min" for g in objectives], values.max(0), values.min(0))
-        self.corner = worst + np.array([g.sign for g in objectives]) * 0.01 * np.where(span > 0, span, 1)
+        self.corner = worst + np.array(
+            [g.sign for g in objectives]) * 0.01 * np.where(span > 0, span, 1)
         self.best = self.volume(values)
         on_front = values[pareto_front(values, [one.direction for one in objectives])]
         self.front = len(on_front)
-        self.share = max(self.volume(one[None]) for one in on_front) / self.best  # of the best row alone
+        # of the best row alone
+        self.share = max(self.volume(one[None]) for one in on_front) / self.best
 
     def find(self, answers: Mapping[str, Any]) -> int | None:
         """The row with these answers."""
@@ -144,7 +150,8 @@ class Table:
         if row is None:
             return CandidateFacts([None] * len(self.objectives), {LISTED: 1.0})
         values = self.rows[row].values
-        exact = [None if objective.is_measured else values[objective.name] for objective in self.objectives]
+        exact = [None if objective.is_measured else values[objective.name]
+                 for objective in self.objectives]
         return CandidateFacts(exact, {LISTED: 0.0}, str(row))
 
     def values(self, rows: Any) -> NDArray[np.float64]:
@@ -155,7 +162,8 @@ class Table:
     def volume(self, values: NDArray[np.float64]) -> float:
         """Hypervolume up to the table's worst values and 1 % of their range beyond."""
         ways = [one.direction for one in self.objectives]
-        return hypervolume(values[pareto_front(values, ways)], list(self.corner), ways) if len(values) else 0.0
+        return hypervolume(values[pareto_front(values, ways)], list(self.corner),
+                           ways) if len(values) else 0.0
 
 
 def _order(value: Any) -> tuple[bool, Any]:
@@ -182,8 +190,8 @@ class CheapestFirst(CandidateSampler):
 
     def __init__(self, table: Table, seed: int) -> None:
         cost = next(one.name for one in table.objectives if not one.is_measured)
-        super().__init__(define=partial(suggest_params, table.space), facts=table.known, objectives=table.objectives,
-                         seed=seed)
+        super().__init__(define=partial(suggest_params, table.space), facts=table.known,
+                         objectives=table.objectives, seed=seed)
         rows = sorted(table.rows, key=lambda row: row.values[cost])
         self.sheets = [Candidate(*encode_params(table.space, row.answers)) for row in rows]
 
@@ -202,15 +210,20 @@ class Replay:
         priced: whether the search is told what each training took.
     """
 
-    def __init__(self, table: Table, spec: SamplerSpec | None, rungs: Rungs, workers: int = 1, asks: int = 1000,
-                 priced: bool = False) -> None:
-        self.table, self.workers, self.rungs, self.asks, self.priced = table, workers, rungs, asks, priced
-        self.define, self.known = partial(suggest_params, table.space), FactsCache(table.known)
+    def __init__(self, table: Table, spec: SamplerSpec | None, rungs: Rungs, workers: int = 1,
+                 asks: int = 1000, priced: bool = False) -> None:
+        self.table = table
+        self.workers = workers
+        self.rungs = rungs
+        self.asks = asks
+        self.priced = priced
+        self.define = partial(suggest_params, table.space)
+        self.known = FactsCache(table.known)
         sampler = CheapestFirst(table, 1) if spec is None else (
             make_sampler(spec, self.define, self.known, None, table.objectives, rungs.shares))
         self.scheduler = Scheduler(rungs, table.objectives, sampler.acquisition_values)
-        self.study = optuna.create_study(directions=[DIRECTIONS[one.direction] for one in table.objectives],
-                                         sampler=sampler)
+        self.study = optuna.create_study(
+            directions=[DIRECTIONS[one.direction] for one in table.objectives], sampler=sampler)
         self.spent = self.trainings = 0.0
         self.trials_left = math.inf
         self.rows: dict[int, int] = {}  # of the trials that were begun
@@ -224,11 +237,13 @@ class Replay:
         """Of the study so far."""
         return self.study.get_trials(deepcopy=False)
 
-    def run(self, evaluations: int | None = None, compute: float = math.inf, trials: float = math.inf) -> Trace:
+    def run(self, evaluations: int | None = None, compute: float = math.inf,
+            trials: float = math.inf) -> Trace:
         """Search until so many candidates were begun, so much compute was spent, or the table is exhausted.
 
         Args:
-            trials: full trainings, whatever their size, which is what a study charges; the search knows this end.
+            trials: full trainings, whatever their size, which is what a study charges; the search
+                knows this end.
         """
         self.trials_left = trials
         busy: list[tuple[float, int]] = []
@@ -278,15 +293,19 @@ class Replay:
                 self.rows[trial.number], self._open[trial.number] = int(known.identity), trial
                 trial.set_user_attr(ARCHITECTURE, known.identity)
                 trial.set_user_attr(LOSS_UNIT, self.table.rows[int(known.identity)].unit)
-                trial.set_user_attr(COSTS, {one.name: value for one, value in zip(self.table.objectives, known.values)
-                                            if value is not None})
+                trial.set_user_attr(COSTS,
+                                    {one.name: value
+                                     for one, value in zip(self.table.objectives, known.values)
+                                     if value is not None})
                 return trial
-            self.study.tell(trial, state=TrialState.FAIL if known.is_feasible else TrialState.PRUNED)
+            self.study.tell(trial,
+                            state=TrialState.FAIL if known.is_feasible else TrialState.PRUNED)
         return None
 
     def _begin(self, number: int) -> float:
         """Puts a candidate in training; what that costs."""
-        row, rung = self.table.rows[self.rows[number]], len(rung_losses(self.trials[number]))
+        row = self.table.rows[self.rows[number]]
+        rung = len(rung_losses(self.trials[number]))
         self._open[number].set_user_attr(PAUSED, False)
         self.trainings += self.rungs.budget_to_rung(rung)
         cost = row.spent(self._share(rung)) - (row.spent(self._share(rung - 1)) if rung else 0.0)
@@ -298,12 +317,14 @@ class Replay:
         return self.rungs.shares[rung] if rung < self.rungs.n_pauses else math.inf
 
     def _end(self, number: int) -> None:
-        row, trial = self.table.rows[self.rows[number]], self._open[number]
+        row = self.table.rows[self.rows[number]]
+        trial = self._open[number]
         losses = list(rung_losses(self.trials[number]))
         share = self._share(len(losses))
         losses.append(row.loss(share))
         if row.ended(share):
-            # Past rungs that it never came to, its loss stays what it was: it counts as having passed them.
+            # Past rungs that it never came to, its loss stays what it was: it counts as having
+            # passed them.
             losses += [row.loss(math.inf)] * (len(self.rungs.shares) - len(losses))
         trial.set_user_attr(RUNGS, losses)
         if self.priced:
@@ -314,5 +335,6 @@ class Replay:
             values = None if row.failed else [row.values[one.name] for one in self.table.objectives]
             self.study.tell(trial, values, state=TrialState.FAIL if row.failed else None)
             self._ended.append(self.rows[number])
-        volume = self.table.volume(self.table.values(n for n in self._ended if not self.table.rows[n].failed))
+        volume = self.table.volume(
+            self.table.values(n for n in self._ended if not self.table.rows[n].failed))
         self._steps.append((self.spent, volume / self.table.best, len(self._ended), len(self.rows)))

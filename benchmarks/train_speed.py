@@ -2,8 +2,8 @@
 
     python benchmarks/train_speed.py [--data FILE] [--rounds 5] [--updates 6]
 
-Same shape, batches, dropout and optimiser settings, one thread. Prints target tokens a CPU-second: the median of
-the rounds, and the lowest and highest.
+Same shape, batches, dropout and optimiser settings, one thread. Prints target tokens a CPU-second:
+the median of the rounds, and the lowest and highest.
 """
 
 import statistics
@@ -27,13 +27,18 @@ class Ours:
     """Our engine, an update at a time, with its own count of tokens and CPU-seconds."""
 
     def __init__(self, corpus: Corpus, shape: dict[str, Any], max_tokens: int) -> None:
-        recipe = Recipe(steps=10**6, max_tokens=max_tokens, device="cpu", precision="fp32", dropout=shape["dropout"])
+        recipe = Recipe(steps=10**6, max_tokens=max_tokens, device="cpu", precision="fp32",
+                        dropout=shape["dropout"])
         hardware = Hardware.from_recipe(recipe)
-        # nn.Transformer drops attention weights and activations at the same rate, so ours does here too.
+        # nn.Transformer drops attention weights and activations at the same rate, so ours does here
+        # too.
         rates = DropoutRates(shape["dropout"], shape["dropout"], shape["dropout"])
-        model = build_model(_architecture(shape).block, vocab=corpus.tokenizer.vocab_size, seed=1, dropout=rates)
-        self.engine, self.feed = Engine(model.train(), recipe, hardware), BatchStream(corpus.train, max_tokens, 1)
-        self.tokens, self.cpu = 0, 0.0
+        model = build_model(_architecture(shape).block, vocab=corpus.tokenizer.vocab_size, seed=1,
+                            dropout=rates)
+        self.engine = Engine(model.train(), recipe, hardware)
+        self.feed = BatchStream(corpus.train, max_tokens, 1)
+        self.tokens = 0
+        self.cpu = 0.0
 
     def update(self, position: float) -> None:
         start = time.process_time()
@@ -56,13 +61,16 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=6)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    corpus, shape = corpus_of(given), shape_of(given)
-    contestants = {"torch.nn.Transformer, plain loop": Trainer(corpus, shape, 1e-4, given.max_tokens),
-                   "scalesearch": Ours(corpus, shape, given.max_tokens)}
+    corpus = corpus_of(given)
+    shape = shape_of(given)
+    contestants = {
+        "torch.nn.Transformer, plain loop": Trainer(corpus, shape, 1e-4, given.max_tokens),
+        "scalesearch": Ours(corpus, shape, given.max_tokens)}
     speeds: dict[str, list[float]] = {name: [] for name in contestants}
     for turn in range(given.rounds + 1):
         for name, contestant in contestants.items():
-            contestant.tokens, contestant.cpu = 0, 0.0
+            contestant.tokens = 0
+            contestant.cpu = 0.0
             for _ in range(given.effective_window):
                 contestant.update(0.5)
             if turn:  # the first warms up
@@ -80,7 +88,8 @@ def show(speeds: dict[str, list[float]], given: Any) -> None:
     base = statistics.median(next(iter(speeds.values())))
     for name, found in speeds.items():
         middle = statistics.median(found)
-        table.add_row(name, *(f"{value:,.0f}" for value in (middle, min(found), max(found))), f"{middle / base:.2f}")
+        table.add_row(name, *(f"{value:,.0f}" for value in (middle, min(found), max(found))),
+                      f"{middle / base:.2f}")
     Console().print(table)
 
 

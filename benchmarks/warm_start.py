@@ -1,10 +1,12 @@
 """Seconds from the start of a candidate to its first update, in a worker that has imported everything and has its data.
 
-    python benchmarks/warm_start.py [--data FILE] [--rounds 3] [--max-tokens 1024] [ARCHITECTURE ...]
+    python benchmarks/warm_start.py [--data FILE] [--rounds 3] [--max-tokens 1024] [ARCHITECTURE
+    ...]
 
-One thread, CPU-seconds. The stages are those of ``scalesearch.train.train``: read the architecture, build and
-initialise, causality check, engine and optimiser, plan and pad the first batch, first update; ``save`` is the first
-checkpoint, which comes before the update so that a divergence has something to go back to.
+One thread, CPU-seconds. The stages are those of ``scalesearch.train.train``: read the architecture,
+build and initialise, causality check, engine and optimiser, plan and pad the first batch, first
+update; ``save`` is the first checkpoint, which comes before the update so that a divergence has
+something to go back to.
 """
 
 import argparse
@@ -50,34 +52,43 @@ class Watch:
 
 def start(name: str, corpus: Corpus, recipe: Recipe, folder: Path) -> dict[str, float]:
     """CPU-seconds of each stage of one candidate."""
-    watch, vocab = Watch(), corpus.tokenizer.vocab_size
+    watch = Watch()
+    vocab = corpus.tokenizer.vocab_size
     architecture = watch("read", lambda: load_architecture(name, ())[1])
-    hardware, rates = Hardware.from_recipe(recipe), DropoutRates(recipe.dropout)
+    hardware = Hardware.from_recipe(recipe)
+    rates = DropoutRates(recipe.dropout)
     model = watch("build", lambda: build_model(architecture.block, vocab=vocab, dropout=rates))
     watch("causality", lambda: check_causality(model, vocab))
     engine = watch("engine", lambda: Engine(model.train(), recipe, hardware))
-    watch("save", lambda: save_state(folder, {"model": model.state_dict(), "optimizer": engine.state()["optimizer"]}))
+    watch("save",
+          lambda: save_state(folder,
+                             {"model": model.state_dict(),
+                              "optimizer": engine.state()["optimizer"]}))
     batches = watch("batch", lambda: BatchStream(corpus.train, recipe.max_tokens, 1).take(1))
     watch("update", lambda: float(engine.update(batches, 1e-4)))
     return watch.spent
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("candidates", nargs="*", default=CANDIDATES, metavar="ARCHITECTURE")
     parser.add_argument("--data", default="builtin", help="a data file, or builtin")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--max-tokens", type=int, default=1024)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    corpus, recipe = corpus_of(given), Recipe(steps=1, max_tokens=given.max_tokens, device="cpu")
+    corpus = corpus_of(given)
+    recipe = Recipe(steps=1, max_tokens=given.max_tokens, device="cpu")
     found: dict[str, list[dict[str, float]]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
-        start(given.candidates[0], corpus, recipe, Path(folder))  # the worker's first candidate is what warms it
+        # the worker's first candidate is what warms it
+        start(given.candidates[0], corpus, recipe, Path(folder))
         for _ in range(given.rounds):
             for name in given.candidates:
                 found[name].append(start(name, corpus, recipe, Path(folder)))
-    table = Table(title=f"CPU-seconds to the first update, {given.max_tokens} tokens a batch, one thread", box=None)
+    table = (Table(title=f"CPU-seconds to the first update, {given.max_tokens} tokens a batch, one "
+                   "thread", box=None))
     for heading in ("architecture", *STAGES, "all"):
         table.add_column(heading, justify="left" if heading == "architecture" else "right")
     for name, rounds in found.items():

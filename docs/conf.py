@@ -5,8 +5,10 @@ from pathlib import Path
 
 project = "scalesearch"
 author = copyright = "The scalesearch team"
-version = release = re.search(r'"(.+)"', (Path(__file__).parents[1] / "scalesearch/__init__.py").read_text("utf-8")
-                              .partition("__version__")[2])[1]
+version = release = re.search(
+    r'"(.+)"',
+    (Path(__file__).parents[1]
+     / "scalesearch/__init__.py").read_text("utf-8") .partition("__version__")[2])[1]
 extensions = ["myst_parser"]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4  # as GitHub makes them of headings

@@ -5,8 +5,9 @@
     space = ss.space("small.yaml")
     space.architecture(width=128).cost()
 
-Every name is imported on first use. ``space``, ``study`` and ``train`` are packages as well as functions:
-``ss.space("slim")`` calls :func:`scalesearch.api.space.space`, and ``scalesearch.space`` has the class ``Space``.
+Every name is imported on first use. ``space``, ``study`` and ``train`` are packages as well as
+functions: ``ss.space("slim")`` calls :func:`scalesearch.api.space.space`, and ``scalesearch.space``
+has the class ``Space``.
 """
 
 import sys
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from scalesearch.study.trials.callback import Callback
 
 __version__ = "0.2.0"
-__all__ = ["Callback", "Computed", "OneOf", "Range", "UserError", "Variants", "When", "__version__", "load", "samplers",
-           "space", "study", "train"]
+__all__ = ["Callback", "Computed", "OneOf", "Range", "UserError", "Variants", "When", "__version__",
+           "load", "samplers", "space", "study", "train"]
 
 _CALLABLE_PACKAGES = {"space": "api.space", "study": "api.study", "train": "api.model"}
 _LAZY_IMPORTS = {"Callback": "study.trials.callback", "UserError": "errors", "load": "api.model",

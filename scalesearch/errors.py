@@ -8,20 +8,26 @@ class UserError(Exception):
     """Something the user gave is wrong; the message says what, where, and what would be right.
 
     Attributes:
-        code: which error it is, in kebab-case (``study-exists``), for programs and tests: a message may be reworded, a
-            code stays. One code may have several messages that mean the same. Every ``raise`` names one, or its class
+        code: which error it is, in kebab-case (``study-exists``), for programs and tests: a message
+            may be reworded, a
+            code stays. One code may have several messages that mean the same. Every ``raise`` names
+            one, or its class
             does. People do not see it; ``--json`` shows it.
         message: what is wrong.
         help: what would be right, where the message does not say so.
-        key: of a study, recipe or data file, whose value is at fault; ``data.train`` of one inside another.
+        key: of a study, recipe or data file, whose value is at fault; ``data.train`` of one inside
+            another.
     """
 
     code = ""  # a subclass that stands for one error has its code here
 
-    def __init__(self, message: str = "", *, code: str = "", help: str | None = None, key: str | None = None) -> None:
+    def __init__(self, message: str = "", *, code: str = "", help: str | None = None,
+                 key: str | None = None) -> None:
         super().__init__(message)
         self.code = code or type(self).code
-        self.message, self.help, self.key = message, help, key
+        self.message = message
+        self.help = help
+        self.key = key
 
     def __str__(self) -> str:
         return f"{self.message}; {self.help}" if self.help else str(self.message)

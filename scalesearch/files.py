@@ -18,26 +18,32 @@ from scalesearch.errors import UserError
 
 T = TypeVar("T")
 MAX_NAME_BYTES = 200  # bytes; file systems take 255, and some names get an ending
-STANDARD_STREAM_HANDLES = {"/dev/stdout": 1, "/dev/stderr": 2}  # handles of this process, with their own place in a file
-DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # disk full, quota used up, larger than a file may be
+# handles of this process, with their own place in a file
+STANDARD_STREAM_HANDLES = {"/dev/stdout": 1, "/dev/stderr": 2}
+# disk full, quota used up, larger than a file may be
+DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class DiskFullError(UserError):
-    """There is no room for a file; what stood in its place before is untouched. Passes once there is room."""
+    """There is no room for a file; what stood in its place before is untouched.
+
+    Passes once there is room.
+    """
 
     code = "disk-full"
 
 
 def is_valid_file_name(text: str) -> bool:
     """Whether ``text`` can name a file or a folder, and none elsewhere: it is no path."""
-    return text.strip() not in ("", ".", "..") and text.isprintable() and not set(text) & set("/\\") and \
-        len(text.encode()) <= MAX_NAME_BYTES
+    return (text.strip() not in ("", ".", "..") and text.isprintable()
+            and not set(text) & set("/\\") and len(text.encode()) <= MAX_NAME_BYTES)
 
 
 def write_atomic(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write ``path`` through ``write(handle)``: to a temporary file beside it, synced, then renamed over it.
 
-    A link stays one, and its target is written; pipes and character devices are written to, not replaced.
+    A link stays one, and its target is written; pipes and character devices are written to, not
+    replaced.
 
     Raises:
         DiskFull: there is no room; ``path`` is as it was, and nothing else is left.
@@ -62,18 +68,19 @@ def _is_stream(path: Path) -> bool:
 def _write_to_stream(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     mode = path.stat().st_mode
     if stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
-        raise UserError(f"{path}: is a {'disk' if stat.S_ISBLK(mode) else 'socket'}, not a file; name a file",
-                        code="not-a-file")
+        raise UserError(f"{path}: is a {'disk' if stat.S_ISBLK(mode) else 'socket'}, not a file; "
+                        "name a file", code="not-a-file")
     whole = BytesIO()
     write(whole)
     own = STANDARD_STREAM_HANDLES.get(str(path))
     try:  # without blocking, opening fails where nobody reads a pipe
-        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK) if own is None else os.dup(own)
+        handle = os.open(path,
+                         os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK) if own is None else os.dup(own)
     except OSError as error:
         if error.errno != errno.ENXIO:
             raise
-        raise UserError(f"{path}: is a pipe that nobody reads; name a file, or start its reader first",
-                        code="not-a-file") from None
+        raise UserError(f"{path}: is a pipe that nobody reads; name a file, or start its reader "
+                        "first", code="not-a-file") from None
     os.set_blocking(handle, True)
     with os.fdopen(handle, "wb") as file:
         file.write(whole.getvalue())
@@ -215,8 +222,9 @@ def read_json(path: Path, type_: type[T]) -> T:
     try:
         return msgspec.convert(json.loads(read_regular(path), parse_constant=lambda _: None), type_)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: {error}; the file was changed, or the disk damaged it. Restore it",
-                        code="file-damaged") from None
+        raise UserError(
+            f"{path}: {error}; the file was changed, or the disk damaged it. Restore it",
+            code="file-damaged") from None
 
 
 def try_read_json(path: Path, type_: type[T]) -> T | None:

@@ -38,17 +38,19 @@ def find_file(name: str, category: str) -> Path:
     for candidate in (folder / name, folder / f"{name}.yaml", folder.parent / name):
         if candidate.is_file():
             return candidate
-    shipped = sorted(str(path.relative_to(folder).with_suffix("")) for path in folder.rglob("*.yaml"))
+    shipped = sorted(str(path.relative_to(folder).with_suffix(""))
+                     for path in folder.rglob("*.yaml"))
     near = difflib.get_close_matches(name, shipped, 1)
     hint = f" Did you mean {near[0]}?" if near else ""
-    raise UserError(f"{name}: no such file.{hint} The {category} that come with scalesearch: {_format_names(shipped) or 'none'}",
-                    code="no-such-file")
+    raise UserError(f"{name}: no such file.{hint} The {category} that come with scalesearch: "
+                    f"{_format_names(shipped) or 'none'}", code="no-such-file")
 
 
 def _format_names(names: list[str]) -> str:
     """Names, those in a folder (``reference/…``) as one with their number."""
     folders = Counter(name.partition("/")[0] for name in names if "/" in name)
-    return ", ".join([*(name for name in names if "/" not in name), *(f"{f}/… ({n})" for f, n in folders.items())])
+    return ", ".join([*(name for name in names if "/" not in name),
+                      *(f"{f}/… ({n})" for f, n in folders.items())])
 
 
 def install_command(extra: str) -> str:
@@ -72,4 +74,5 @@ def require_packages(*packages: str) -> None:
     """Raises UserError where an optional package is missing."""
     for package in packages:
         if importlib.util.find_spec(package) is None:
-            raise UserError(f"{package} is not installed: {install_command('study')}", code="package-missing")
+            raise UserError(f"{package} is not installed: {install_command('study')}",
+                            code="package-missing")

@@ -1,7 +1,8 @@
 """Ctrl-C and SIGTERM, whatever this process has inherited.
 
-A background job of a script is born with SIGINT ignored, and so is everything that it starts; Python then installs no
-handler, and neither a signal nor ``_thread.interrupt_main`` has any effect. So handlers are installed explicitly.
+A background job of a script is born with SIGINT ignored, and so is everything that it starts;
+Python then installs no handler, and neither a signal nor ``_thread.interrupt_main`` has any effect.
+So handlers are installed explicitly.
 """
 
 import signal
@@ -34,7 +35,8 @@ class SignalInterrupt(KeyboardInterrupt):
 class StopRequest:
     """A request to stop, set by the first signal and looked at where everything can be saved.
 
-    A second Ctrl-C stops at once; Ctrl-C after SIGTERM does not, since a group of processes may get both.
+    A second Ctrl-C stops at once; Ctrl-C after SIGTERM does not, since a group of processes may get
+    both.
     """
 
     def __init__(self) -> None:

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 MIN_TABLE_WIDTH = 160  # columns of a table that does not fold
-# Control characters but tab and newline, what reorders a line, and halves of characters, which cannot be encoded.
-CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# Control characters but tab and newline, what reorders a line, and halves of characters, which
+# cannot be encoded.
+CONTROL_CHARACTERS = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def escape_control_characters(text: object) -> str:
@@ -22,22 +24,26 @@ def escape_control_characters(text: object) -> str:
     return CONTROL_CHARACTERS.sub(lambda found: ascii(found[0])[1:-1], str(text))
 
 
-def open_console(stderr: bool = False, width: int | None = None, file: IO[str] | None = None) -> Console:
+def open_console(stderr: bool = False, width: int | None = None,
+                 file: IO[str] | None = None) -> Console:
     """A console that reads no markup, and writes out whatever would steer the terminal."""
     from rich.console import Console
     from rich.segment import Segment
 
     class PlainConsole(Console):
         def on_broken_pipe(self) -> None:
-            with suppress(SystemExit):  # rich leaves with 1: a reader that has enough, such as head, is no error
+            # rich leaves with 1: a reader that has enough, such as head, is no error
+            with suppress(SystemExit):
                 super().on_broken_pipe()
             raise SystemExit(0)
 
         def render(self, *args: Any, **options: Any) -> Iterable[Segment]:
             for segment in super().render(*args, **options):
-                yield segment if segment.control else Segment(escape_control_characters(segment.text), segment.style)
+                yield segment if segment.control else Segment(
+                    escape_control_characters(segment.text), segment.style)
 
-    return PlainConsole(stderr=stderr, width=width, file=file, markup=False, emoji=False, highlight=False)
+    return PlainConsole(stderr=stderr, width=width, file=file, markup=False, emoji=False,
+                        highlight=False)
 
 
 def print_text(text: Any, console: Console | None = None, style: str | None = None) -> None:
@@ -57,7 +63,8 @@ def wide_console() -> Console:
 
 
 def make_table(headings: Iterable[Any], rows: Iterable[Sequence[Any]], left_columns: Collection[int] = (0,),
-               title: str | None = None, has_box: bool = False, row_styles: Sequence[str] = ()) -> Table:  # fmt: skip
+               # fmt: skip
+               title: str | None = None, has_box: bool = False, row_styles: Sequence[str] = ()) -> Table:
     """A table of texts; numbers that do not fit are folded, never cut.
 
     Args:
@@ -68,9 +75,11 @@ def make_table(headings: Iterable[Any], rows: Iterable[Sequence[Any]], left_colu
     from rich import box
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", box=box.HEAVY_HEAD if has_box else None, header_style="bold")
+    table = Table(title=title, title_justify="left", box=box.HEAVY_HEAD if has_box else None,
+                  header_style="bold")
     for at, heading in enumerate(headings):
-        table.add_column(to_rich_text(heading), justify="left" if at in left_columns else "right", overflow="fold")
+        table.add_column(to_rich_text(heading), justify="left" if at in left_columns else "right",
+                         overflow="fold")
     for at, cells in enumerate(rows):
         table.add_row(*map(to_rich_text, cells), style=row_styles[at] if row_styles else None)
     return table
@@ -79,7 +88,8 @@ def make_table(headings: Iterable[Any], rows: Iterable[Sequence[Any]], left_colu
 def format_duration(seconds: float) -> str:
     """``1:23``, or with hours ``1:02:03``."""
     minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
+    return (f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60
+            else f"{minutes}:{rest:02}")
 
 
 def to_rich_text(cell: Any) -> Text:

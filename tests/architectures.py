@@ -19,15 +19,19 @@ def answers(**changes: Any) -> dict[str, Any]:
         "decoder.interleaved": False,
     }
     for stack in ("encoder", "decoder"):
-        base |= {f"{stack}.depth": 2, f"{stack}.heads": 2, f"{stack}.head_dim": 4, f"{stack}.score_heads": 2}
+        base |= {f"{stack}.depth": 2, f"{stack}.heads": 2, f"{stack}.head_dim": 4,
+                 f"{stack}.score_heads": 2}
         base |= {f"{stack}.ffn": "relu", f"{stack}.ffn.hidden": 16}
     return base | {path.replace("__", "."): value for path, value in changes.items()}
 
 
-def transformer(width: int, encoder: int, decoder: int, hidden: int | None = None, **changes: Any) -> ModelSpec:
+def transformer(width: int, encoder: int, decoder: int, hidden: int | None = None,
+                **changes: Any) -> ModelSpec:
     """A post-norm Transformer with 8 heads and FFN of 4 · width, all embeddings one."""
-    sizes: dict[str, Any] = {"width": width, "norm": "post", "encoder.depth": encoder, "decoder.depth": decoder}
+    sizes: dict[str, Any] = {"width": width, "norm": "post", "encoder.depth": encoder,
+                             "decoder.depth": decoder}
     for stack in ("encoder", "decoder"):
         sizes |= {f"{stack}.heads": 8, f"{stack}.score_heads": 8, f"{stack}.head_dim": width // 8}
         sizes |= {f"{stack}.ffn.hidden": hidden or 4 * width}
-    return assemble(answers() | sizes | {path.replace("__", "."): value for path, value in changes.items()})
+    return assemble(answers() | sizes
+                    | {path.replace("__", "."): value for path, value in changes.items()})

@@ -12,14 +12,16 @@ from scalesearch.cli.main import app
 from scalesearch.errors import UserError
 from scalesearch.terminal import CONTROL_CHARACTERS
 
-CPU_SECONDS, BYTES = 10.0, 1 << 30
+CPU_SECONDS = 10.0
+BYTES = 1 << 30
 
 
 @contextmanager
 def bounded(what: object = "") -> Iterator[None]:
     """A stretch that takes neither more than ten CPU-seconds nor another gigabyte of memory."""
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
-    before, start = _peak(), time.process_time()
+    before = _peak()
+    start = time.process_time()
     yield
     assert time.process_time() - start < CPU_SECONDS, what
     assert _peak() - before < BYTES, what
@@ -42,6 +44,7 @@ def answered(*arguments: object, text: str | bytes = "") -> Result:
         case OSError(filename=str()):  # which the command turns into a message
             pass
         case error:
-            assert isinstance(error, SystemExit | None) and result.exit_code in (0, 1), (arguments, result.exc_info)
+            assert isinstance(error, SystemExit | None) and result.exit_code in (0, 1), (
+                arguments, result.exc_info)
     assert not CONTROL_CHARACTERS.search(result.output.replace("\r", "")), arguments
     return result

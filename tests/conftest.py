@@ -1,7 +1,8 @@
 """Fixtures of several folders; helpers that are no fixtures stand in modules beside this one.
 
-``architectures`` answers for spaces, ``corpora`` small texts, ``processes`` commands and processes; below ``study``
-``fakes`` drivers over a space that trains in no time, ``made`` studies written by hand, ``noisy`` scores with noise.
+``architectures`` answers for spaces, ``corpora`` small texts, ``processes`` commands and processes;
+below ``study`` ``fakes`` drivers over a space that trains in no time, ``made`` studies written by
+hand, ``noisy`` scores with noise.
 """
 
 import os
@@ -13,8 +14,10 @@ import pytest
 
 from tests.corpora import write_text
 
-os.environ["OMP_NUM_THREADS"] = "1"  # before PyTorch is loaded, and for every process that tests start
-os.environ["SCALESEARCH_MEASURE"] = "0"  # studies of tests are forecast where that is what is tested
+# before PyTorch is loaded, and for every process that tests start
+os.environ["OMP_NUM_THREADS"] = "1"
+# studies of tests are forecast where that is what is tested
+os.environ["SCALESEARCH_MEASURE"] = "0"
 
 
 @pytest.fixture(scope="module")

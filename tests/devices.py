@@ -8,14 +8,16 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-# Operations whose results the host has to know: their shape or their value depends on data of the device.
-WAITS = {"_local_scalar_dense", "is_nonzero", "item", "nonzero", "nonzero_numpy", "equal", "masked_select", "_unique2",
-         "unique_dim", "unique_consecutive", "bincount"}
+# Operations whose results the host has to know: their shape or their value depends on data of the
+# device.
+WAITS = {"_local_scalar_dense", "is_nonzero", "item", "nonzero", "nonzero_numpy", "equal",
+         "masked_select", "_unique2", "unique_dim", "unique_consecutive", "bincount"}
 READS = {torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.cpu}
 
 
 COPIES = {"_to_copy", "copy_"}
-DEVICE = torch.device("meta")  # the one name of a device, but cpu, that PyTorch takes without such a device
+# the one name of a device, but cpu, that PyTorch takes without such a device
+DEVICE = torch.device("meta")
 
 
 class Held(torch.Tensor):
@@ -23,8 +25,9 @@ class Held(torch.Tensor):
 
     @staticmethod
     def __new__(cls, held):
-        return torch.Tensor._make_wrapper_subclass(cls, held.shape, strides=held.stride(), dtype=held.dtype,
-                                                   storage_offset=held.storage_offset(), device=DEVICE)
+        return torch.Tensor._make_wrapper_subclass(
+            cls, held.shape, strides=held.stride(), dtype=held.dtype,
+            storage_offset=held.storage_offset(), device=DEVICE)
 
     def __init__(self, held):
         self.held = held
@@ -46,7 +49,8 @@ class Held(torch.Tensor):
 class OnDevice(TorchDispatchMode):
     """A device besides the CPU, by its rules alone: what is on it is computed on the CPU, with all values.
 
-    Raises AssertionError at the first operation whose tensors are on both; scalars may be anywhere, as CUDA has it.
+    Raises AssertionError at the first operation whose tensors are on both; scalars may be anywhere,
+    as CUDA has it.
     """
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -57,7 +61,8 @@ class OnDevice(TorchDispatchMode):
         if away and func.overloadpacket.__name__ not in COPIES:
             for one in given:
                 if one.dim() and not isinstance(one, Held):
-                    raise AssertionError(f"{func}: a tensor {tuple(one.shape)} on {one.device}, not on the device")
+                    raise AssertionError(f"{func}: a tensor {tuple(one.shape)} on {one.device}, "
+                                         "not on the device")
         stays = bool(away)
         if kwargs.get("device") is not None:
             stays, kwargs["device"] = kwargs["device"] == DEVICE, torch.device("cpu")
@@ -65,12 +70,14 @@ class OnDevice(TorchDispatchMode):
         result = func(*args, **kwargs)
         if not stays:
             return result
-        return tree_map_only(torch.Tensor, lambda one: away[id(one)] if id(one) in away else Held(one), result)
+        return tree_map_only(torch.Tensor,
+                             lambda one: away[id(one)] if id(one) in away else Held(one), result)
 
 
 def to_device(model):
     """A copy of ``model`` on :data:`DEVICE`."""
-    moved, tied = copy.deepcopy(model), {}
+    moved = copy.deepcopy(model)
+    tied = {}
     for part in moved.modules():
         for name, weight in part._parameters.items():
             if weight is not None:
@@ -102,9 +109,11 @@ class Waits(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         """Runs one operation, and counts it where it waits."""
         name = func.overloadpacket.__name__
-        by_mask = name.startswith("index") and any(isinstance(one, torch.Tensor) and one.dtype == torch.bool
-                                                   for one in tree_leaves(args[1:2]))
-        if name in WAITS or by_mask or (name == "repeat_interleave" and func._overloadname == "Tensor"):
+        by_mask = name.startswith("index") and any(
+            isinstance(one, torch.Tensor) and one.dtype == torch.bool
+            for one in tree_leaves(args[1:2]))
+        if name in WAITS or by_mask or (name == "repeat_interleave"
+                                        and func._overloadname == "Tensor"):
             self.found[name] += 1
         return func(*args, **(kwargs or {}))
 

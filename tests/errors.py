@@ -9,8 +9,8 @@ from scalesearch.errors import UserError
 
 
 @contextmanager
-def refuses(code: str, *parts: object, key: str | None = None, place: str | None = None) -> Iterator[
-        pytest.ExceptionInfo[UserError]]:
+def refuses(code: str, *parts: object, key: str | None = None,
+            place: str | None = None) -> Iterator[pytest.ExceptionInfo[UserError]]:
     """Expects a UserError.
 
     Args:

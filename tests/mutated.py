@@ -2,10 +2,14 @@
 
 from hypothesis import strategies as st
 
-SIGNS = [*"|=:*&-#{}[]()'\"<>.,%!?@`\\ \n\t0i~", "\x85", "\u2028", "漢", "\x07", "\ufeff", "..", "**", "//"]
-WORDS = [" if ", " else ", "- ", ": ", "one of", "<<: ", "&ffn ", "*ffn", "= ", "---\n", "null", "1e999", "width"]
-YAML = ["2001-99-99", "!!python/name:os.system ", '"\\U99999999"', '"\\ud800"', "9" * 5000, "[" * 99, "%YAML 9.9\n"]
-PIECES = st.sampled_from([*SIGNS, *WORDS, *YAML, "cycle(", "not ", "10M", "\r", ".nan", "-.inf", "0x1F", "1:30"])
+SIGNS = [*"|=:*&-#{}[]()'\"<>.,%!?@`\\ \n\t0i~", "\x85", "\u2028", "漢", "\x07", "\ufeff", "..",
+         "**", "//"]
+WORDS = [" if ", " else ", "- ", ": ", "one of", "<<: ", "&ffn ", "*ffn", "= ", "---\n", "null",
+         "1e999", "width"]
+YAML = ["2001-99-99", "!!python/name:os.system ", '"\\U99999999"', '"\\ud800"', "9" * 5000,
+        "[" * 99, "%YAML 9.9\n"]
+PIECES = st.sampled_from([*SIGNS, *WORDS, *YAML, "cycle(", "not ", "10M", "\r", ".nan", "-.inf",
+                          "0x1F", "1:30"])
 
 
 @st.composite

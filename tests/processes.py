@@ -24,9 +24,11 @@ def in_the_background() -> None:
 
 def start(folder: Path, *arguments: object) -> subprocess.Popen[str]:
     """``scalesearch ARGUMENTS`` in ``folder``, with a cache of its own there."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(folder / "cache"), "COLUMNS": "160"}
-    return subprocess.Popen([sys.executable, "-m", "scalesearch", *map(str, arguments)], cwd=folder, env=environment,
-                            text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=in_the_background)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(folder / "cache"),
+                   "COLUMNS": "160"}
+    return subprocess.Popen([sys.executable, "-m", "scalesearch", *map(str, arguments)], cwd=folder,
+                            env=environment, text=True, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, preexec_fn=in_the_background)
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
@@ -45,7 +47,8 @@ def call(folder: Path, *arguments: object, status: int = 0) -> str:
     return out + err
 
 
-def wait_until(condition: Callable[[], object], process: subprocess.Popen[str] | None = None) -> None:
+def wait_until(condition: Callable[[], object],
+               process: subprocess.Popen[str] | None = None) -> None:
     """Waits for ``condition``; fails where ``process``, which is to bring it about, has ended before."""
     limit = time.monotonic() + HANG
     while not condition():
@@ -54,9 +57,11 @@ def wait_until(condition: Callable[[], object], process: subprocess.Popen[str] |
         time.sleep(0.01)
 
 
-def within(folder: Path, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+def within(folder: Path, *arguments: object,
+           **environment: str) -> subprocess.CompletedProcess[str]:
     """``scalesearch ARGUMENTS`` in ``folder``, but within this process, which has loaded everything already."""
-    out, err = io.StringIO(), io.StringIO()
+    out = io.StringIO()
+    err = io.StringIO()
     environment = {"XDG_CACHE_HOME": str(folder / "cache"), "COLUMNS": "160"} | environment
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.chdir(folder)
@@ -65,7 +70,8 @@ def within(folder: Path, *arguments: object, **environment: str) -> subprocess.C
         patch.setattr(sys, "argv", ["scalesearch", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             main()
-    return subprocess.CompletedProcess(arguments, int(ended.value.code or 0), out.getvalue(), err.getvalue())
+    return subprocess.CompletedProcess(arguments, int(ended.value.code or 0), out.getvalue(),
+                                       err.getvalue())
 
 
 def command(folder: Path, *arguments: object, status: int = 0) -> str:

@@ -21,7 +21,8 @@ def calls() -> Iterator[tuple[str, ast.Call, str]]:
     for path, tree in TREES.items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
-                yield f"{path.relative_to(ROOT)}:{node.lineno}", node, ast.unparse(node.func).rpartition(".")[2]
+                yield f"{path.relative_to(ROOT)}:{node.lineno}", node, ast.unparse(
+                    node.func).rpartition(".")[2]
 
 
 def test_every_user_error_names_a_code() -> None:
@@ -42,21 +43,27 @@ def test_a_class_of_errors_stands_for_one_code() -> None:
                for tree in TREES.values() for node in ast.walk(tree)
                if isinstance(node, ast.ClassDef) and "UserError" in map(ast.unparse, node.bases)}
     assert len(classes) > 5
-    assert [name for name, body in classes.items() if not any(line.startswith("code = ") for line in body)] == [
-        "SpaceErrors"], "which has that of its first problem"
+    assert [name
+            for name, body in classes.items()
+            if not any(line.startswith("code = ")
+                       for line in body)] == ["SpaceErrors"], "which has that of its first problem"
 
 
-@pytest.mark.parametrize("error", [
-    UserError("wrong", code="no-study", key="data", help="right"), UnbuildableError("width", "too small"),
-    ConfigError([Problem(SourcePosition(SourceText("a.yaml", "width: x"), 0, 7, 8), "not a number", code="bad-value")]),
-    ConfigError(message="a.yaml: gone", code="no-such-file"),
-])
+@pytest.mark.parametrize(
+    "error",
+    [UserError("wrong", code="no-study", key="data", help="right"),
+     UnbuildableError("width", "too small"),
+     ConfigError([Problem(SourcePosition(SourceText("a.yaml", "width: x"), 0, 7, 8), "not a number",
+                          code="bad-value")]),
+     ConfigError(message="a.yaml: gone", code="no-such-file")])
 def test_a_code_survives_the_way_back_from_a_worker(error: UserError) -> None:
     again = pickle.loads(pickle.dumps(error))
-    assert (type(again), again.code, str(again)) == (type(error), error.code, str(error)) and error.code
+    assert (type(again), again.code, str(again)) == (
+        type(error), error.code, str(error)) and error.code
 
 
 def test_problems_lend_their_code_to_the_error_and_to_json() -> None:
     place = SourcePosition(SourceText("a.yaml", "wdith: 4"), 0, 0, 5)
     error = ConfigError([Problem(place, "unknown key `wdith`", code="unknown-key")])
-    assert error.code == error.problems[0].to_json()["code"] == "unknown-key" and "unknown-key" not in str(error)
+    assert error.code == error.problems[0].to_json()[
+        "code"] == "unknown-key" and "unknown-key" not in str(error)

@@ -54,8 +54,10 @@ def test_no_room_is_said_as_that_and_leaves_what_was_there(tmp_path: Path) -> No
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
     try:
-        for place, kept in ((path, "what was there is untouched"), (tmp_path / "new", "nothing was left there")):
-            for write in (lambda file: torch.save(torch.zeros(10_000), file), lambda file: file.write(bytes(30_000))):
+        for place, kept in ((path, "what was there is untouched"),
+                            (tmp_path / "new", "nothing was left there")):
+            for write in (lambda file: torch.save(torch.zeros(10_000), file),
+                          lambda file: file.write(bytes(30_000))):
                 with refuses("disk-full", place.name, kept):
                     write_atomic(place, write)
     finally:
@@ -65,7 +67,9 @@ def test_no_room_is_said_as_that_and_leaves_what_was_there(tmp_path: Path) -> No
 
 def test_a_link_stays_one_and_its_target_is_written(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    target, link, dangling = tmp_path / "folder" / "target", tmp_path / "link", tmp_path / "dangling"
+    target = tmp_path / "folder" / "target"
+    link = tmp_path / "link"
+    dangling = tmp_path / "dangling"
     target.write_text("old")
     link.symlink_to(target)
     dangling.symlink_to(Path("folder") / "new")
@@ -76,8 +80,11 @@ def test_a_link_stays_one_and_its_target_is_written(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path / "folder")) == ["new", "target"]
 
 
-def test_what_is_written_survives_a_power_cut_with_the_folders_made_for_it(tmp_path: Path, monkeypatch) -> None:
-    file, synced, sync = tmp_path / "new" / "newer" / "file", [], os.fsync
+def test_what_is_written_survives_a_power_cut_with_the_folders_made_for_it(
+        tmp_path: Path, monkeypatch) -> None:
+    file = tmp_path / "new" / "newer" / "file"
+    synced = []
+    sync = os.fsync
 
     def noted(handle: int) -> None:
         sync(handle)
@@ -115,7 +122,8 @@ def test_a_device_stays_one(tmp_path: Path) -> None:
 
 
 def test_standard_output_is_written_to_even_where_it_is_a_file(tmp_path: Path) -> None:
-    code = "print('one', flush=True); from scalesearch.files import *; write_text(Path('/dev/stdout'), 'two'); print()"
+    code = ("print('one', flush=True); from scalesearch.files import *; "
+            "write_text(Path('/dev/stdout'), 'two'); print()")
     with (tmp_path / "out").open("w") as file:
         subprocess.run([sys.executable, "-c", code], stdout=file, check=True)
     assert (tmp_path / "out").read_text().split() == ["one", "two"]

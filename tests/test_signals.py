@@ -19,7 +19,8 @@ def in_the_background():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         yield
-        assert [signal.getsignal(number) for number in STOP_SIGNALS] == [signal.SIG_IGN] * 2  # as they were
+        # as they were
+        assert [signal.getsignal(number) for number in STOP_SIGNALS] == [signal.SIG_IGN] * 2
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -91,8 +92,8 @@ def test_any_command_stops_in_the_background(number, status, tmp_path):
         sys.argv = ["scalesearch", "wait"]
         main.main()
     """)
-    process = subprocess.Popen([sys.executable, "-c", command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                               text=True)
+    process = subprocess.Popen([sys.executable, "-c", command], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline() == "waiting\n"
     process.send_signal(number)
     code, _, err = ended(process)

@@ -1,6 +1,7 @@
 """CPU time of every test, processes it has waited for included: ``pytest -p tools.cpu_times --cpu=45``.
 
-Wall-clock time on a shared machine says little. A fixture's time counts for the first test that needs it.
+Wall-clock time on a shared machine says little. A fixture's time counts for the first test that
+needs it.
 """
 
 import os
@@ -15,7 +16,8 @@ TIMES = pytest.StashKey[dict[str, float]]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds ``--cpu``."""
-    parser.addoption("--cpu", type=int, default=45, metavar="N", help="show the N tests of most CPU time")
+    parser.addoption("--cpu", type=int, default=45, metavar="N",
+                     help="show the N tests of most CPU time")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,7 +1,8 @@
 """Figures of the code of any git revision: ``python tools/figures.py [REVISION …]`` prints a column for each.
 
-They are read from the revision's files by Python's parser: nothing is checked out, nothing runs. Which types a
-candidate passes through is a matter of reading instead; :data:`TYPES` states it for 623782a and for now.
+They are read from the revision's files by Python's parser: nothing is checked out, nothing runs.
+Which types a candidate passes through is a matter of reading instead; :data:`TYPES` states it for
+623782a and for now.
 """
 
 import ast
@@ -16,10 +17,13 @@ from pathlib import Path, PurePosixPath
 from tabulate import tabulate
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGE, STUDY, TESTS = "scalesearch/", "scalesearch/study/", "tests/"
+PACKAGE = "scalesearch/"
+STUDY = "scalesearch/study/"
+TESTS = "tests/"
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 UNTYPED = ("dict", "Mapping")
-# The study's own types between a space file and the front that hold a candidate, dicts of a fixed form counted.
+# The study's own types between a space file and the front that hold a candidate, dicts of a fixed
+# form counted.
 TYPES = {
     "before": ("params", "Answers", "Architecture", "Cost", "bill.Candidate", "Seen", "Start", "Trial", "event", "Job",
                "Result", "record", "row", "confirm.Candidate", "facts.Candidate", "FrozenTrial",
@@ -28,7 +32,9 @@ TYPES = {
         "Answers",  # what the space asked and was answered; params are those that a sampler chose
         "Architecture",  # what can be built of them
         "Cost",  # what that costs
-        "Trial",  # all that a study knows; as JSON it is the event and, with the result, the record and the row
+        # all that a study knows; as JSON it is the event and, with the result, the record and the
+        # row
+        "Trial",
         "Result",  # what its training left
         "FrozenTrial",  # Optuna's, made anew from trials whenever a study is opened
     ),
@@ -53,11 +59,13 @@ def files_of(revision: str) -> dict[str, str]:
 def figures(files: Mapping[str, str]) -> dict[str, str]:
     """Name to figure, of the Python files of a repository."""
     package = {path: text for path, text in files.items() if path.startswith(PACKAGE)}
-    trees = {path: ast.parse(text) for path, text in files.items() if path.startswith((PACKAGE, TESTS))}
+    trees = {path: ast.parse(text)
+             for path, text in files.items() if path.startswith((PACKAGE, TESTS))}
     lines = {path: text.count("\n") for path, text in package.items()}
     tests = [tree for path, tree in trees.items() if path.startswith(TESTS)]
     folders = Counter(str(PurePosixPath(path).parent) for path in package)
-    functions = {f"{path}:{name}": length for path in package for name, length in _functions(trees[path])}
+    functions = {f"{path}:{name}": length for path in package
+                 for name, length in _functions(trees[path])}
     rooms = Counter[str]()
     for path, count in sorted(lines.items()):
         rooms[path.split("/")[1]] += count
@@ -84,14 +92,16 @@ def _functions(tree: ast.AST) -> Iterator[tuple[str, int]]:
 
 def _untyped(tree: ast.AST) -> int:
     """How often a mapping of names to anything is written as a type."""
-    return sum(isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in UNTYPED
-               and ast.unparse(node.slice).strip("()") == "str, Any" for node in ast.walk(tree))
+    return sum(isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name)
+               and node.value.id in UNTYPED and ast.unparse(node.slice).strip("()") == "str, Any"
+               for node in ast.walk(tree))
 
 
 def _prose(tree: ast.AST) -> int:
     """How many ``pytest.raises`` compare the message."""
     return sum(isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.raises"
-               and any(keyword.arg == "match" for keyword in node.keywords) for node in ast.walk(tree))
+               and any(keyword.arg == "match" for keyword in node.keywords)
+               for node in ast.walk(tree))
 
 
 def _largest(sizes: Mapping[str, int]) -> str:
@@ -102,7 +112,8 @@ def _largest(sizes: Mapping[str, int]) -> str:
 def table(revisions: Iterable[str]) -> str:
     """The figures of several revisions side by side, in Markdown."""
     columns = {revision: figures(files_of(revision)) for revision in revisions}
-    names = sorted({name for column in columns.values() for name in column}, key=lambda name: (name[0] == "–", name))
+    names = sorted({name for column in columns.values() for name in column},
+                   key=lambda name: (name[0] == "–", name))
     rows = [[name, *(column.get(name, "–") for column in columns.values())] for name in names]
     return tabulate(rows, ["", *columns], tablefmt="github", disable_numparse=True)
 

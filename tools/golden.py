@@ -3,15 +3,18 @@
     python -m tools.golden                  # compare the package with the golden files
     python -m tools.golden --write          # accept new names: rewrite the golden files, unless anything else changed
     python -m tools.golden --write --force  # accept every change
-    python -m tools.golden --quick [FOLDER] # compare the scores of the quick study (minutes); with --write, store them
+    python -m tools.golden --quick [FOLDER] # compare the scores of the quick study (minutes); with
+    --write, store them
                                             # for this kind of CPU
 
-The files store the configurations themselves, so the results do not depend on samplers. Parameter values are stored
-by position, in the order of ``Space.dimensions()``: renamed parameters keep their values. Mappings are not sorted: a
-renamed key stays in its line of the file. Only the ``keys`` in models.json are read by name: rename them there first.
+The files store the configurations themselves, so the results do not depend on samplers. Parameter
+values are stored by position, in the order of ``Space.dimensions()``: renamed parameters keep their
+values. Mappings are not sorted: a renamed key stays in its line of the file. Only the ``keys`` in
+models.json are read by name: rename them there first.
 
-Values that start with ``=`` are digests without names (:func:`structure`). A rename changes neither these nor numbers.
-Other digests and strings depend on names, as do the sizes of exported models, which contain the names of weights.
+Values that start with ``=`` are digests without names (:func:`structure`). A rename changes neither
+these nor numbers. Other digests and strings depend on names, as do the sizes of exported models,
+which contain the names of weights.
 """
 
 import argparse
@@ -48,15 +51,23 @@ from scalesearch.train.hardware import read_cpuinfo
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "tests" / "golden"
 QUICK = FOLDER / "quick.json"
-OPEN, MODELS, SEED, VOCAB = 40, 16, 1, 16  # configurations per open space, random models, seed, their vocabulary
-IN_FULL = ("spaces/slim.yaml", "spaces/small/partialformer.yaml")  # spaces whose first configuration is shown
+OPEN = 40
+MODELS = 16
+SEED = 1
+VOCAB = 16  # configurations per open space, random models, seed, their vocabulary
+# spaces whose first configuration is shown
+IN_FULL = ("spaces/slim.yaml", "spaces/small/partialformer.yaml")
 KEYS_SHOWN = 5  # random models with their checkpoint keys in full; the others have a digest
-HEADLINE = ("params.total", "macs.total", "memory.cache", "memory.activations")  # shown; the others are in a digest
+# shown; the others are in a digest
+HEADLINE = ("params.total", "macs.total", "memory.cache", "memory.activations")
 FORMATS = ("torch", "ctranslate2-int8", "onnx-int8", "huggingface-none")
 
-# The study of `study.json`: a reference, a rung, a duplicate and two trials, on sixty pairs of sentences.
-TEXT = {"en": ("one red dog", "the old house", "a big tree stands here", "two cats", "the dog sees the cat"),
-        "de": ("ein roter Hund", "das alte Haus", "ein großer Baum steht hier", "zwei Katzen", "der Hund sieht ihn")}
+# The study of `study.json`: a reference, a rung, a duplicate and two trials, on sixty pairs of
+# sentences.
+TEXT = {"en": ("one red dog", "the old house", "a big tree stands here", "two cats",
+               "the dog sees the cat"),
+        "de": ("ein roter Hund", "das alte Haus", "ein großer Baum steht hier", "zwei Katzen",
+               "der Hund sieht ihn")}
 PAIRS = {"train": 60, "val": 8, "test": 8}
 STUDY = """
 study: golden
@@ -77,16 +88,19 @@ trials: 2
 workers: 1
 backend: inprocess
 """
-FILES = ("study.json", "command.json", "space.yaml", "events.jsonl", "trials/0001-*/architecture.yaml",
-         "trials/000?-*/job.json", "trials/000?-*/rung-0.json", "trials/000?-*/result.json",
-         "trials/0001-*/record.json", "trials/0001-*/data.json")
-# Values of these keys differ between runs or machines and are replaced by `<KEY>`; so are the folder and versions in
+FILES = ("study.json", "command.json", "space.yaml", "events.jsonl",
+         "trials/0001-*/architecture.yaml", "trials/000?-*/job.json", "trials/000?-*/rung-0.json",
+         "trials/000?-*/result.json", "trials/0001-*/record.json", "trials/0001-*/data.json")
+# Values of these keys differ between runs or machines and are replaced by `<KEY>`; so are the
+# folder and versions in
 # texts. Other floats in the study's files are compared within TOLERANCE.
-MEASURED = {"time", "created", "ended", "id", "crc", "seconds", "cpu_seconds", "wall_seconds", "total_seconds",
-            "total_cpu_seconds", "tokens_per_cpu_second", "device", "versions"}
+MEASURED = {"time", "created", "ended", "id", "crc", "seconds", "cpu_seconds", "wall_seconds",
+            "total_seconds", "total_cpu_seconds", "tokens_per_cpu_second", "device", "versions"}
 TOLERANCE = 1e-3  # relative; losses after three updates by other kernels differ by less than 1e-4
-# The quick study with a budget in updates instead of CPU time, in one process: no score depends on speed.
-QUICK_STUDY = ({"recipe.steps": 800, "recipe.cpu_minutes": "none"}, {"backend": "inprocess", "workers": 1})
+# The quick study with a budget in updates instead of CPU time, in one process: no score depends on
+# speed.
+QUICK_STUDY = ({"recipe.steps": 800, "recipe.cpu_minutes": "none"},
+               {"backend": "inprocess", "workers": 1})
 
 
 def costs(architecture: Any, settings: Any, exported: bool) -> dict[str, Any]:
@@ -94,13 +108,15 @@ def costs(architecture: Any, settings: Any, exported: bool) -> dict[str, Any]:
     own = load_protocol(settings).for_candidates(architecture.answers)
     sized = own.with_vocab(architecture.vocab)
     breakdown = evaluate_cost(architecture.block, own)
-    values = {**breakdown.values, **breakdown.load_balance, "refusals.ctranslate2": breakdown["refusals.ctranslate2"]}
+    values = {**breakdown.values, **breakdown.load_balance,
+              "refusals.ctranslate2": breakdown["refusals.ctranslate2"]}
     for name in PROTOCOLS:
         protocol = find_protocol(name, vocab=sized.vocab)
         values[f"macs.total, {name}"] = evaluate_cost(architecture.block, protocol)["macs.total"]
     for name in FORMATS if exported else ():
         try:
-            values[f"bytes, {name}"] = evaluate_cost(architecture.block, replace(sized, artifact=name))["artefact.bytes"]
+            values[f"bytes, {name}"] = evaluate_cost(
+                architecture.block, replace(sized, artifact=name))["artefact.bytes"]
         except UnbuildableError:
             values[f"bytes, {name}"] = None
     return values
@@ -110,14 +126,16 @@ def model_facts(architecture: Any, shown: bool = True) -> dict[str, Any]:
     """Checkpoint keys with shapes, sums of logits and of each scheme's initial weights, in float64."""
     model = build_model(architecture.block, vocab=VOCAB, seed=SEED, dtype=torch.float64).eval()
     state = {name: list(weight.shape) for name, weight in model.state_dict().items()}
-    source, target = torch.tensor([[5, 6, 7, 8, 2], [9, 4, 2, 0, 0]]), torch.tensor([[1, 4, 5, 6], [1, 7, 8, 9]])
+    source = torch.tensor([[5, 6, 7, 8, 2], [9, 4, 2, 0, 0]])
+    target = torch.tensor([[1, 4, 5, 6], [1, 7, 8, 9]])
     with torch.no_grad():
         logits = model(source, target)
-    schemes = {name: build_model(architecture.block, vocab=VOCAB, init=name, seed=SEED, dtype=torch.float64)
-               for name in INIT_SCHEMES}
+    schemes = {name: build_model(architecture.block, vocab=VOCAB, init=name, seed=SEED,
+                                 dtype=torch.float64) for name in INIT_SCHEMES}
     weights = {name: torch.cat([weight.flatten() for weight in initialized.state_dict().values()])
                for name, initialized in schemes.items()}
-    keys = {"state": state} if shown else {"keys": digest("\n".join(state)), "shapes": structure(state)}
+    keys = {"state": state} if shown else {"keys": digest("\n".join(state)),
+                                           "shapes": structure(state)}
     return {"id": architecture.id, **keys, "logits": sums(logits),
             "schemes": {name: sums(flat) for name, flat in weights.items()}}
 
@@ -128,16 +146,20 @@ def run_study(folder: Path) -> None:
 
 
 def quick_scores(folder: Path) -> list[dict[str, Any]]:
-    """Scores of the quick study's trials. Trials that are complete in ``folder`` are not trained again."""
+    """Scores of the quick study's trials.
+
+    Trials that are complete in ``folder`` are not trained again.
+    """
     changed, settings = QUICK_STUDY
     scalesearch.study("quick", changed, out=folder, **settings).run(quiet=True)
     rows = []
     for file in sorted(folder.glob("trials/*/result.json")):
         result = json.loads(file.read_text())
         metrics = result["metrics"]
-        rows.append({"architecture": result["architecture_id"], "params": result["params"], "steps": result["steps"],
-                     "validation BLEU": metrics["bleu"], "validation loss": metrics["valid_loss"],
-                     "test BLEU": metrics["test"]["bleu"], "train loss": result["curve"][-1]["train_loss"]})
+        rows.append({"architecture": result["architecture_id"], "params": result["params"],
+                     "steps": result["steps"], "validation BLEU": metrics["bleu"],
+                     "validation loss": metrics["valid_loss"], "test BLEU": metrics["test"]["bleu"],
+                     "train loss": result["curve"][-1]["train_loss"]})
     return rows
 
 
@@ -150,7 +172,8 @@ def space_facts(file: Path, stored: dict[str, Any] | None) -> tuple[dict[str, An
         samples = [space.sample(rng).params for _ in range(OPEN if names else 1)]
         stored = {"rows": [[params.get(name) for name in names] for params in samples]}
     full = f"{file.relative_to(ROOT)}" in IN_FULL
-    lists: dict[str, list[Any]] = {key: [] for key in ("ids", "texts", "structures", "values", "costs")}
+    lists: dict[str,
+                list[Any]] = {key: [] for key in ("ids", "texts", "structures", "values", "costs")}
     cost_names: list[str] = []
     first: dict[str, Any] = {}
     for row in stored["rows"]:
@@ -159,18 +182,22 @@ def space_facts(file: Path, stored: dict[str, Any] | None) -> tuple[dict[str, An
         architecture = space.architecture(answers)
         text = architecture.to_yaml()
         lists["ids"].append(architecture.id)
-        lists["texts"].append(digest(text))  # of the canonical configuration, as an architecture file
+        # of the canonical configuration, as an architecture file
+        lists["texts"].append(digest(text))
         lists["structures"].append(structure(canonical_config(architecture.block)))
         lists["values"].append(structure(dict(answers)))
         sizes = costs(architecture, space.protocol, exported=not first)
         if not first:
-            first = {"costs": [value for name, value in sizes.items() if names or name.startswith("bytes")]}
-            first |= {"yaml": text.splitlines(), "canonical": canonical_config(architecture.block)} if full else {}
+            first = {"costs": [value
+                               for name, value in sizes.items()
+                               if names or name.startswith("bytes")]}
+            first |= {"yaml": text.splitlines(),
+                      "canonical": canonical_config(architecture.block)} if full else {}
             cost_names = list(sizes)
         without_bytes = [size for name, size in sizes.items() if not name.startswith("bytes")]
         lists["costs"].append([*(sizes[name] for name in HEADLINE), structure(without_bytes)])
-    facts = {"hash": space.hash, "yaml": digest(space.to_yaml()), "parameters": names, "rows": stored["rows"],
-             **lists, "first": first}
+    facts = {"hash": space.hash, "yaml": digest(space.to_yaml()), "parameters": names,
+             "rows": stored["rows"], **lists, "first": first}
     return facts, cost_names
 
 
@@ -186,11 +213,15 @@ def configurations(stored: dict[str, Any] | None) -> dict[str, Any]:
 def models(stored: dict[str, Any] | None) -> dict[str, Any]:
     """Checkpoints, initial weights and logits of random small models, and of the papers' small ones."""
     keys, rows = (stored["keys"], stored["rows"]) if stored else sample_models()
-    candidates = [{key: value for key, value in zip(keys, row, strict=True) if value is not None} for row in rows]
-    papers = (ROOT / "spaces" / "small" / f"{name}.yaml" for name in ("anthe", "edgeformer", "partialformer", "plain"))
-    facts = [model_facts(assemble(candidate), number < KEYS_SHOWN) for number, candidate in enumerate(candidates)]
+    candidates = [{key: value for key, value in zip(keys, row, strict=True) if value is not None}
+                  for row in rows]
+    papers = (ROOT / "spaces" / "small" / f"{name}.yaml"
+              for name in ("anthe", "edgeformer", "partialformer", "plain"))
+    facts = [model_facts(assemble(candidate), number < KEYS_SHOWN)
+             for number, candidate in enumerate(candidates)]
     return {"keys": keys, "rows": rows, "random": facts,
-            "papers": {file.stem: model_facts(read_space(file).single_architecture()) for file in papers}}
+            "papers": {file.stem: model_facts(read_space(file).single_architecture())
+                       for file in papers}}
 
 
 def sample_models() -> tuple[list[str], list[list[Any]]]:
@@ -203,18 +234,21 @@ def sample_models() -> tuple[list[str], list[list[Any]]]:
 
 def study_files(stored: dict[str, Any] | None = None) -> dict[str, Any]:
     """Files of a tiny study after its end."""
-    with tempfile.TemporaryDirectory() as place, patch.dict(os.environ, {"XDG_CACHE_HOME": f"{place}/golden/cache"}):
+    with tempfile.TemporaryDirectory() as place, patch.dict(
+            os.environ, {"XDG_CACHE_HOME": f"{place}/golden/cache"}):
         folder = Path(place).resolve() / "golden"
         folder.mkdir()
         for split, count in PAIRS.items():
             for side, lines in TEXT.items():
-                (folder / f"{split}.{side}").write_text("".join(f"{lines[i % 5]} {i}\n" for i in range(count)))
+                (folder / f"{split}.{side}").write_text(
+                    "".join(f"{lines[i % 5]} {i}\n" for i in range(count)))
         (folder / "study.yaml").write_text(STUDY.lstrip())
         with chdir(folder):
             run_study(folder)
         out = folder / "out"
         files = sorted({file for pattern in FILES for file in out.glob(pattern)})
-        return {str(file.relative_to(out)): normalized(content(file), str(folder)) for file in files}
+        return {str(file.relative_to(out)): normalized(content(file), str(folder))
+                for file in files}
 
 
 PARTS: dict[str, Callable[[Any], dict[str, Any]]] = {
@@ -233,8 +267,8 @@ def content(file: Path) -> Any:
 def normalized(value: Any, folder: str) -> Any:
     """``value`` without what is measured, and with ``folder`` and versions in strings replaced."""
     if isinstance(value, dict):
-        return {key: f"<{key}>" if key in MEASURED and inner not in (None, {}) else normalized(inner, folder)
-                for key, inner in value.items()}
+        return {key: f"<{key}>" if key in MEASURED and inner not in (None, {})
+                else normalized(inner, folder) for key, inner in value.items()}
     if isinstance(value, list):
         return [normalized(inner, folder) for inner in value]
     if isinstance(value, float):
@@ -246,7 +280,8 @@ def normalized(value: Any, folder: str) -> Any:
 def sums(weight: torch.Tensor) -> list[float]:
     """Sums of absolute values, unweighted and weighted by position."""
     flat = weight.detach().double().abs().flatten()
-    return [float(f"{total.item():.10g}") for total in (flat.sum(), flat @ torch.linspace(1, 2, len(flat)).double())]
+    return [float(f"{total.item():.10g}")
+            for total in (flat.sum(), flat @ torch.linspace(1, 2, len(flat)).double())]
 
 
 def digest(text: str) -> str:
@@ -271,7 +306,8 @@ def structure(value: Any) -> str:
     return "=" + digest(json.dumps(plain(value)))
 
 
-def differences(old: Any, new: Any, tolerance: float = 0.0, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+def differences(old: Any, new: Any, tolerance: float = 0.0,
+                path: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Place, old and new value of everything that differs; mappings are compared in their order."""
     if isinstance(old, dict) and isinstance(new, dict) and len(old) == len(new):
         for (key, old_value), (new_key, new_value) in zip(old.items(), new.items()):
@@ -295,10 +331,12 @@ def is_name(old: Any, new: Any) -> bool:
 
 def dumped(value: Any, indent: str = "") -> str:
     """JSON with short or flat values on one line."""
-    items = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+    items = list(
+        value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
     line = json.dumps(value, ensure_ascii=False)
     scalars = isinstance(value, list) and not any(isinstance(item, dict | list) for item in items)
-    if not items or len(indent + line) <= 110 or (scalars and max(len(str(item)) for item in items) <= 30):
+    if not items or len(indent + line) <= 110 or (
+            scalars and max(len(str(item)) for item in items) <= 30):
         return line
     deeper = indent + " "
     if isinstance(value, dict):
@@ -351,7 +389,8 @@ def processor() -> str:
     facts = read_cpuinfo()
     bf16 = [flag for flag in ("amx_bf16", "avx512_bf16") if flag in facts.get("flags", "").split()]
     capability = torch.backends.cpu.get_cpu_capability()
-    return ", ".join([facts.get("vendor_id", "unknown"), capability, *bf16, f"torch {torch.__version__}"])
+    return ", ".join([facts.get("vendor_id", "unknown"), capability, *bf16,
+                      f"torch {torch.__version__}"])
 
 
 def quick(folder: Path, write: bool) -> int:
@@ -366,16 +405,19 @@ def quick(folder: Path, write: bool) -> int:
         print(f"no scores are stored for {cpu}, only for {'; '.join(stored)}")
         return 1
     texts = [dumped(rows).splitlines() for rows in (stored[cpu], scores)]
-    print("\n".join(difflib.unified_diff(*texts, "stored", "computed", lineterm="")) or "identical scores")
+    print("\n".join(difflib.unified_diff(*texts, "stored", "computed", lineterm=""))
+          or "identical scores")
     return int(texts[0] != texts[1])
 
 
 def main() -> int:
     """Compare, or write."""
     parser = argparse.ArgumentParser(description="Compare the package with tests/golden.")
-    parser.add_argument("--write", action="store_true", help="write new names into the golden files")
+    parser.add_argument("--write", action="store_true",
+                        help="write new names into the golden files")
     parser.add_argument("--force", action="store_true", help="write other changes, too")
-    parser.add_argument("--quick", nargs="?", const="", metavar="FOLDER", help="scores of the quick study instead")
+    parser.add_argument("--quick", nargs="?", const="", metavar="FOLDER",
+                        help="scores of the quick study instead")
     options = parser.parse_args()
     if options.quick is not None:
         with tempfile.TemporaryDirectory() as place:

@@ -36,7 +36,9 @@ def violations(path: str, text: str) -> Iterator[Violation]:
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", spaced)
     lowered = spaced.lower()
     words = set(WORD.findall(lowered))
-    single = {rule: pattern for rule, pattern in SINGLE_WORDS.items() if any(is_match(rule, word) for word in words)}
+    single = {rule: pattern
+              for rule, pattern in SINGLE_WORDS.items()
+              if any(is_match(rule, word) for word in words)}
     for rules, searched in ((single, lowered), (PHRASES, lowered), (PROSE, text)):
         for rule, pattern in rules.items():
             for match in pattern.finditer(searched):
@@ -45,7 +47,8 @@ def violations(path: str, text: str) -> Iterator[Violation]:
                     yield path, number, rule, match[0].strip()
     if path.endswith(".py"):
         for number, name in variables(ast.parse(text)):
-            if name in VARIABLES and not any(allow.search(f"{path}: {lines[number - 1]}") for allow in allowed):
+            if name in VARIABLES and not any(allow.search(f"{path}: {lines[number - 1]}")
+                                             for allow in allowed):
                 yield path, number, "variables are named after what they hold", name
 
 
@@ -65,7 +68,8 @@ def shape_counts(files: Mapping[str, str]) -> Counter[str]:
     for path, text in files.items():
         if not path.endswith(".py") or not path.startswith("scalesearch/"):
             continue
-        counts["lines over 100 characters"] += sum(len(line) > MAX_LENGTH for line in text.split("\n"))
+        counts["lines over 100 characters"] += sum(
+            len(line) > MAX_LENGTH for line in text.split("\n"))
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.ClassDef):
                 classes[node.name] += 1
@@ -74,7 +78,8 @@ def shape_counts(files: Mapping[str, str]) -> Counter[str]:
                 counts["tuple assignments"] += 1
             elif isinstance(node, ast.FunctionDef) and "forward" in node.name:
                 counts["`Any` parameters of forward functions"] += sum(
-                    isinstance(arg.annotation, ast.Name) and arg.annotation.id == "Any" for arg in node.args.args)
+                    isinstance(arg.annotation, ast.Name) and arg.annotation.id == "Any"
+                    for arg in node.args.args)
     counts["class names defined more than once"] = sum(count > 1 for count in classes.values())
     return counts
 
@@ -82,10 +87,14 @@ def shape_counts(files: Mapping[str, str]) -> Counter[str]:
 def files_at(revision: str | None) -> dict[str, str]:
     """Path to text of the tracked Python and Markdown files, now or at a revision."""
     if revision is None:
-        listing = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
-        names = [name for name in listing.split("\n") if name.endswith((".py", ".md")) and (ROOT / name).exists()]
+        listing = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True,
+                                 text=True).stdout
+        names = [name
+                 for name in listing.split("\n")
+                 if name.endswith((".py", ".md")) and (ROOT / name).exists()]
         return {name: (ROOT / name).read_text() for name in names}
-    archive = subprocess.run(["git", "archive", revision], cwd=ROOT, check=True, capture_output=True).stdout
+    archive = subprocess.run(["git", "archive", revision], cwd=ROOT, check=True,
+                             capture_output=True).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as members:
         return {member.name: members.extractfile(member).read().decode()  # type: ignore[union-attr]
                 for member in members if member.isfile() and member.name.endswith((".py", ".md"))}
@@ -112,7 +121,8 @@ VARIABLES = frozenset(RULES["variables"]["names"])
 
 def main() -> int:
     """Print violations or counts."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--counts", action="store_true", help="print a table of counts")
     parser.add_argument("--at", metavar="REVISION", help="count in a git revision")
     parser.add_argument("paths", nargs="*", help="only files whose path starts with one of these")
@@ -121,7 +131,8 @@ def main() -> int:
     if options.counts:
         areas = {"package": ("scalesearch/",), "tests": ("tests/",), "docs": ("docs/", "README.md")}
         counts = {area: Counter(rule for path, text in files.items() if path.startswith(prefixes)
-                                for _, _, rule, _ in violations(path, text)) for area, prefixes in areas.items()}
+                                for _, _, rule, _ in violations(path, text))
+                  for area, prefixes in areas.items()}
         rules = [*WORDS, *PROSE, "variables are named after what they hold"]
         rows = [[rule, *(counts[area][rule] for area in areas)] for rule in rules]
         rows.append(["sum", *(counts[area].total() for area in areas)])

@@ -2,8 +2,9 @@
 
     python -m tools.mutations [NAME ...]
 
-Run at the root of a checkout; NAME is a part of a file's path. Every mutation is made in a copy of the files that git
-tracks, where the tests that should fail are run. Exits with 1 where one was missed, or its text is no longer there.
+Run at the root of a checkout; NAME is a part of a file's path. Every mutation is made in a copy of
+the files that git tracks, where the tests that should fail are run. Exits with 1 where one was
+missed, or its text is no longer there.
 """
 
 import os
@@ -90,7 +91,8 @@ def main(names: list[str]) -> int:
         outcomes = []
         for one in chosen:
             outcomes.append(try_mutation(copy, one))
-            print(f"{outcomes[-1]:6}  {one.file}: {one.old.strip()!r} -> {one.new.strip()!r}", flush=True)
+            print(f"{outcomes[-1]:6}  {one.file}: {one.old.strip()!r} -> {one.new.strip()!r}",
+                  flush=True)
     caught = outcomes.count("caught")
     print(f"{caught} of {len(outcomes)} caught")
     return len(outcomes) - caught
@@ -115,8 +117,9 @@ def try_mutation(copy: Path, one: Mutation) -> str:
 
 def first_failure(copy: Path, tests: list[str]) -> list[str]:
     """The first of ``tests``, files or folders, that fails, or all where the run is cut off; none where all pass."""
-    done = subprocess.run([sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests], cwd=copy,
-                          env={**os.environ, "PYTHONPATH": str(copy)}, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider",
+                           *tests], cwd=copy, env={**os.environ, "PYTHONPATH": str(copy)},
+                          capture_output=True, text=True)
     found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
     return [found[1]] if found else tests if done.returncode else []
 

@@ -2,7 +2,8 @@
 
     python tools/notebooks.py [NAME…]           # all of them, if none is named
 
-The cells of a notebook run in one namespace, in an empty folder. Tests run them too, and write nothing.
+The cells of a notebook run in one namespace, in an empty folder. Tests run them too, and write
+nothing.
 """
 
 import ast
@@ -35,8 +36,10 @@ def run(notebook: dict[str, Any]) -> Iterator[tuple[dict[str, Any], list[dict[st
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
                 value = _value_of("".join(cell["source"]), names)
-            stream = [{"name": "stdout", "output_type": "stream", "text": _lines(printed.getvalue())}]
-            yield cell, stream * bool(printed.getvalue()) + ([] if value is None else [_shown(value)])
+            stream = [{"name": "stdout", "output_type": "stream",
+                       "text": _lines(printed.getvalue())}]
+            yield cell, stream * bool(printed.getvalue()) + (
+                [] if value is None else [_shown(value)])
 
 
 def _value_of(code: str, names: dict[str, Any]) -> Any:
@@ -70,7 +73,8 @@ def main(names: list[str]) -> None:
         notebook = read(file)
         with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):
             for count, (cell, outputs) in enumerate(run(notebook), 1):
-                numbered = [{"execution_count": count, **one} if "data" in one else one for one in outputs]
+                numbered = [{"execution_count": count, **one} if "data" in one else one
+                            for one in outputs]
                 cell |= {"execution_count": count, "outputs": numbered}
         write_text(file, json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
 

@@ -48,10 +48,12 @@ their paper does elsewhere. Nothing here is tuned until it fits.
 
 def command_line() -> str:
     """The text of the page of all verbs."""
-    return "\n".join([COMMANDS, *(line for path, verb in verbs(app, ()) for line in section(path, verb))])
+    return "\n".join([COMMANDS,
+                      *(line for path, verb in verbs(app, ()) for line in section(path, verb))])
 
 
-def verbs(group: click.Group, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+def verbs(group: click.Group,
+          path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     """Each command beneath ``group``, with the words that name it."""
     context = click.Context(group)
     for name in group.list_commands(context):
@@ -70,7 +72,8 @@ def section(path: tuple[str, ...], verb: click.Command) -> list[str]:
     rows = [_row(*record) for one in verb.params if (record := one.get_help_record(context))]
     table = ["", "| option | meaning |", "|---|---|", *rows] if rows else []
     name = " ".join(path)
-    return [f"## {name}", "", f"`scalesearch {name} {usage}`", "", _plain(verb.help or "").strip(), *table, ""]
+    return [f"## {name}", "", f"`scalesearch {name} {usage}`", "", _plain(verb.help or "").strip(),
+            *table, ""]
 
 
 def _row(option: str, meaning: str) -> str:
@@ -91,12 +94,14 @@ def _plain(text: str) -> str:
 def errata() -> str:
     """The text of the page of numbers that do not come out."""
     entries = (recompute(row) for paper in PAPERS for row in load_reported_costs(paper))
-    return ERRATA + "".join(f"{_erratum(one)}\n" for one in entries if one.agreement.name == "no fit")
+    return ERRATA + "".join(f"{_erratum(one)}\n"
+                            for one in entries if one.agreement.name == "no fit")
 
 
 def _erratum(entry: RecomputedCost) -> str:
     row = entry.reported
-    cells = (f"{row.paper} {row.table}", row.model_name, f"`{row.quantity}`", row.reported_text, f"{entry.recomputed:,}", entry.mismatch_reason)
+    cells = (f"{row.paper} {row.table}", row.model_name, f"`{row.quantity}`", row.reported_text,
+             f"{entry.recomputed:,}", entry.mismatch_reason)
     return f"| {' | '.join(cells)} |"
 
 
@@ -185,7 +190,8 @@ def main() -> None:
     """Writes the pages, or with --check says which are stale (exit status 1)."""
     if "--check" in sys.argv[1:]:
         found = stale()
-        print(f"stale: {', '.join(found)}; run python tools/pages.py" if found else "the pages are current")
+        print(f"stale: {', '.join(found)}; run python tools/pages.py" if found
+              else "the pages are current")
         raise SystemExit(bool(found))
     for name, text in PAGES.items():
         (DOCS / name).write_text(text(), "utf-8")

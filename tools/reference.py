@@ -22,15 +22,19 @@ A value is a constant, alternatives (`64 | 128`), a range (`1..8 step 2`, `1..8 
 also under a condition (`2 | 3 if length > 1 else 1`). Besides the keys below, a file has `space` (its name), `notes`,
 `where` (a list of conditions over keys and costs) and `cost` (`protocol` and named `budgets`). Costs are
 """
-PAGES = {
-    "space-language": ("Space language", OF_A_SPACE + ", ".join(f"`{name}`" for name in COST_NAMES)
-                       + "; protocols are " + ", ".join(f"`{name}`" for name in PROTOCOL_NAMES) + ".", default_schema),
-    "study-file": ("Study file", "`data` and `recipe` hold the keys of a [data file](data-file.md) and of a "
-                   "[recipe](recipe.md), `space` those of the [space language](space-language.md).", lambda: STUDY_SCHEMA),
-    "recipe": ("Recipe", "A preset's name, or keys that are laid over `preset: NAME`. Presets: "
-               + ", ".join(f"`{name}`" for name in PRESETS) + ".", lambda: RECIPE_SCHEMA),
-    "data-file": ("Data file", "Keys at the top of the file, or beneath `data:`.", lambda: DATA_SCHEMA),
-}
+PAGES = {"space-language": ("Space language",
+                            OF_A_SPACE + ", ".join(f"`{name}`" for name in COST_NAMES)
+                            + "; protocols are " + ", ".join(f"`{name}`" for name in PROTOCOL_NAMES)
+                            + ".", default_schema),
+         "study-file": ("Study file",
+                        "`data` and `recipe` hold the "
+                        "keys of a [data file](data-file.md) and of a [recipe](recipe.md), `space` "
+                        "those of the [space language](space-language.md).", lambda: STUDY_SCHEMA),
+         "recipe": ("Recipe",
+                    "A preset's name, or keys that are laid over `preset: NAME`. Presets: "
+                    + ", ".join(f"`{name}`" for name in PRESETS) + ".", lambda: RECIPE_SCHEMA),
+         "data-file": ("Data file", "Keys at the top of the file, or beneath `data:`.",
+                       lambda: DATA_SCHEMA)}
 ELSEWHERE = {"data": DATA_SCHEMA, "recipe": RECIPE_SCHEMA}  # schemas with a page of their own
 
 
@@ -38,9 +42,11 @@ def page(name: str) -> str:
     """The text of one page."""
     title, words, schema = PAGES[name]
     note = "Written by `python tools/reference.py` from the schema that reads the file."
-    head = [f"# {title}", "", note, "", words, "", "| key | meaning | values | unit | default | elsewhere called |",
+    head = [f"# {title}", "", note, "", words, "",
+            "| key | meaning | values | unit | default | elsewhere called |",
             "|---|---|---|---|---|---|"]
-    return "\n".join([*head, *(" | ".join(["", *map(_cell, row), ""]).strip() for row in rows(schema()))]) + "\n"
+    return "\n".join(
+        [*head, *(" | ".join(["", *map(_cell, row), ""]).strip() for row in rows(schema()))]) + "\n"
 
 
 def rows(group: SchemaGroup, path: str = "") -> Iterator[tuple[str, ...]]:
@@ -51,9 +57,10 @@ def rows(group: SchemaGroup, path: str = "") -> Iterator[tuple[str, ...]]:
             yield _field(here, child)
             yield from rows(child.items, f"{here}[]") if child.items else ()
             continue
-        choice = f"one of {_words(child.variants)}" if child.variants else "keys" if not child.shorthand_key else \
-            f"keys; in short, its `{child.shorthand_key}`"
-        default = child.default_variant or ("must be given" if child.required else "none" if child.optional else "")
+        choice = (f"one of {_words(child.variants)}" if child.variants else "keys"
+                  if not child.shorthand_key else f"keys; in short, its `{child.shorthand_key}`")
+        default = child.default_variant or ("must be given" if child.required else "none"
+                                            if child.optional else "")
         yield f"`{here}`", child.doc, choice, "", _default(default), _words(child.synonyms)
         yield from rows(child, here) if path or ELSEWHERE.get(name) is None else ()
     for name, variant in group.variants.items():
@@ -63,8 +70,10 @@ def rows(group: SchemaGroup, path: str = "") -> Iterator[tuple[str, ...]]:
 
 
 def _field(path: str, field: SchemaField) -> tuple[str, ...]:
-    default = ("may be left out" if field.optional else "must be given") if field.default is None else field.default
-    return f"`{path}`", field.doc, describe_field(field), field.unit, _default(default), _words(field.synonyms)
+    default = ("may be left out" if field.optional
+               else "must be given") if field.default is None else field.default
+    return f"`{path}`", field.doc, describe_field(field), field.unit, _default(default), _words(
+        field.synonyms)
 
 
 def _default(text: str) -> str:
@@ -83,14 +92,17 @@ def _cell(text: str) -> str:
 def stale() -> list[str]:
     """Names of the pages that are not as the schemas would have them."""
     files = {name: FOLDER / f"{name}.md" for name in PAGES}
-    return [name for name, file in files.items() if not file.is_file() or file.read_text("utf-8") != page(name)]
+    return [name
+            for name, file in files.items()
+            if not file.is_file() or file.read_text("utf-8") != page(name)]
 
 
 def main() -> None:
     """Writes the pages, or with --check says which are stale (exit status 1)."""
     if "--check" in sys.argv[1:]:
         found = stale()
-        print(f"stale: {', '.join(found)}; run python tools/reference.py" if found else "the pages are current")
+        print(f"stale: {', '.join(found)}; run python tools/reference.py" if found
+              else "the pages are current")
         raise SystemExit(bool(found))
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name in PAGES:

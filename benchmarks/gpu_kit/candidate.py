@@ -15,13 +15,16 @@ def main(seconds: float) -> None:
     """Counts updates after a warm-up and the end of the input, with a wait for the device every tenth."""
     kit = Kit(folder=None)
     recipe = kit.recipe(precision="auto")
-    engine, given = Engine(model("small/plain").to(kit.device).train(), recipe, Hardware.from_recipe(recipe)), batch(64, 32)
+    engine = Engine(model("small/plain").to(kit.device).train(), recipe,
+                    Hardware.from_recipe(recipe))
+    given = batch(64, 32)
     for _ in range(5):
         engine.update([given], 1e-4)
     kit.wait()
     print("ready", flush=True)
     sys.stdin.read()
-    start, count = time.perf_counter(), 0
+    start = time.perf_counter()
+    count = 0
     while time.perf_counter() - start < seconds:
         loss = engine.update([given], 1e-4)
         count += 1

@@ -66,17 +66,20 @@ class Kit:
 
     folder: Path
     quick: bool = False
-    device: torch.device = field(default_factory=lambda: torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    device: torch.device = field(
+        default_factory=lambda: torch.device("cuda" if torch.cuda.is_available() else "cpu"))
     figures: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
     def corpus(self) -> Corpus:
         """Built-in text."""
-        return load_corpus(DataSpec(builtin="grammar", pairs=3000 if self.quick else 10_000, vocab=VOCAB), self.folder)
+        return load_corpus(DataSpec(builtin="grammar", pairs=3000 if self.quick else 10_000,
+                                    vocab=VOCAB), self.folder)
 
     def recipe(self, **changes: Any) -> Recipe:
         """A short recipe for the device."""
-        known = {"steps": 20, "max_tokens": 512, "device": self.device.type, "precision": "fp32", "beam": 1}
+        known = {"steps": 20, "max_tokens": 512, "device": self.device.type, "precision": "fp32",
+                 "beam": 1}
         return Recipe(**(known | changes))
 
     def hardware(self, device: torch.device | None = None, bf16: bool = False) -> Hardware:
@@ -100,8 +103,8 @@ class Kit:
 
 
 FAMILIES = ("small/plain", "small/partialformer", "small/anthe", "small/edgeformer")
-SECOND_TIER = ("reference/subformer-waist", "reference/evolved", "reference/delight-d128", "reference/lite-d200",
-               "reference/mega", "reference/dman", "reference/multi-path",
+SECOND_TIER = ("reference/subformer-waist", "reference/evolved", "reference/delight-d128",
+               "reference/lite-d200", "reference/mega", "reference/dman", "reference/multi-path",
                "small/plain with matrices.ffn=kronecker and matrices.attention=low_rank",
                "small/plain with matrices.ffn=group and matrices.attention=group")
 
@@ -110,12 +113,15 @@ def architecture(name: str) -> Any:
     """A shipped architecture, or one with other answers."""
     file, _, changes = name.partition(" with ")
     space = read_space(find_file(file, "spaces"))
-    return space.with_overrides(dict(one.split("=") for one in changes.split(" and "))).single_architecture() if changes else space.single_architecture()
+    return (space.with_overrides(dict(one.split("=")
+                                      for one in changes.split(" and "))).single_architecture()
+            if changes else space.single_architecture())
 
 
 def model(name: str, vocab: int = VOCAB, seed: int = 1, dropout: float = 0.0) -> Any:
     """Its model, on the CPU; in training it drops so many residuals, attention weights and activations."""
-    return build_model(architecture(name).block, vocab=vocab, seed=seed, dropout=DropoutRates(dropout, dropout, dropout))
+    return build_model(architecture(name).block, vocab=vocab, seed=seed,
+                       dropout=DropoutRates(dropout, dropout, dropout))
 
 
 def batch(rows: int = 8, length: int = 12, vocab: int = VOCAB, seed: int = 0) -> Batch:
@@ -129,7 +135,8 @@ def batch(rows: int = 8, length: int = 12, vocab: int = VOCAB, seed: int = 0) ->
 
 def far(one: torch.Tensor, other: torch.Tensor) -> float:
     """Greatest difference, relative to the greatest entry."""
-    one, other = one.detach().double().cpu(), other.detach().double().cpu()
+    one = one.detach().double().cpu()
+    other = other.detach().double().cpu()
     return float((one - other).abs().max() / other.abs().max().clamp(min=1e-12))
 
 

@@ -16,27 +16,37 @@ SHORT = ("--set", "trials=2", "--set", "recipe.steps=20", "--set", "data.pairs=2
 
 
 def study(kit: Kit, out: str, *changes: str) -> dict[str, Any]:
-    """Runs ``studies/gpu.yaml``, and says how it ended. Raises :class:`Wrong` where any training failed."""
+    """Runs ``studies/gpu.yaml``, and says how it ended.
+
+    Raises :class:`Wrong` where any training failed.
+    """
     folder = kit.folder / out
-    command = [sys.executable, "-m", "scalesearch", "study", "run", "gpu", "--out", str(folder), *changes]
+    command = [sys.executable, "-m", "scalesearch", "study", "run", "gpu", "--out", str(folder),
+               *changes]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         error = running.communicate(timeout=SECONDS)[1]
     except subprocess.TimeoutExpired:
-        running.send_signal(signal.SIGTERM)  # it stops Ray's workers, which would hold the device else
+        # it stops Ray's workers, which would hold the device else
+        running.send_signal(signal.SIGTERM)
         error = f"stopped after {SECONDS} s. {running.communicate(timeout=60)[1]}"
     finally:
         running.kill()
     if running.returncode:
-        raise Wrong(f"{' '.join(command[2:])}: exit status {running.returncode}: {error.strip()[-500:]}")
+        raise Wrong(f"{' '.join(command[2:])}: exit status {running.returncode}: "
+                    f"{error.strip()[-500:]}")
     return ended(folder)
 
 
 def ended(folder: Path) -> dict[str, Any]:
-    """Devices and times of a study's trainings. Raises :class:`Wrong` where one failed, or none was complete."""
+    """Devices and times of a study's trainings.
+
+    Raises :class:`Wrong` where one failed, or none was complete.
+    """
     records = [json.loads(file.read_text()) for file in sorted(folder.glob("trials/*/record.json"))]
     if failed := [one["reason"] for one in records if one["state"] != "complete"]:
-        raise Wrong(f"{len(failed)} of {len(records)} trainings failed, the first with: {failed[0]}")
+        raise Wrong(
+            f"{len(failed)} of {len(records)} trainings failed, the first with: {failed[0]}")
     if not records:
         raise Wrong("nothing was trained")
     return {"trained": len(records), "devices": sorted({one["device"] for one in records}),
@@ -52,10 +62,12 @@ def from_space_to_front(kit: Kit) -> Figures:
 @check()
 def two_on_a_device(kit: Kit) -> Figures:
     """Two candidates share a device through Ray, at the same time."""
-    found = study(kit, "shared", *SHORT, "--set", "recipe.steps=200", "--set", "backend=ray", "--set", "workers=2",
-                  "--set", "resources.gpus_per_trial=0.5")
-    events = [json.loads(line) for line in (kit.folder / "shared/events.jsonl").read_text().splitlines()]
-    began, ended = ([one["time"] for one in events if one["event"] == event] for event in ("started", "ended"))
+    found = study(kit, "shared", *SHORT, "--set", "recipe.steps=200", "--set", "backend=ray",
+                  "--set", "workers=2", "--set", "resources.gpus_per_trial=0.5")
+    events = [json.loads(line)
+              for line in (kit.folder / "shared/events.jsonl").read_text().splitlines()]
+    began, ended = ([one["time"] for one in events if one["event"] == event]
+                    for event in ("started", "ended"))
     if max(began) > min(ended):
         raise Wrong(f"one ended at {min(ended)}, before the other began at {max(began)}")
     return found
@@ -64,5 +76,5 @@ def two_on_a_device(kit: Kit) -> Figures:
 @check(gpus=2)
 def one_on_two_devices(kit: Kit) -> Figures:
     """Two processes with a GPU each share a candidate's updates, by NCCL."""
-    return study(kit, "nccl", *SHORT, "--set", "resources.processes_per_trial=2", "--set", "resources.gpus_per_trial=1",
-                 "--set", "backend=ray")
+    return study(kit, "nccl", *SHORT, "--set", "resources.processes_per_trial=2", "--set",
+                 "resources.gpus_per_trial=1", "--set", "backend=ray")

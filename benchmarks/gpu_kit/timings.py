@@ -40,7 +40,8 @@ def timed(kit: Kit, run: Callable[[], Any], times: int) -> float:
     return statistics.median(found)
 
 
-def in_turns(kit: Kit, runs: Mapping[str, Callable[[], Any]], rounds: int, times: int = 1) -> dict[str, float]:
+def in_turns(kit: Kit, runs: Mapping[str, Callable[[], Any]], rounds: int,
+             times: int = 1) -> dict[str, float]:
     """Median over the rounds of a run's wall seconds, each round the mean of so many; one round before to warm up."""
     found: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(rounds + 1):
@@ -63,7 +64,8 @@ def peak(kit: Kit, dtype: torch.dtype) -> float:
 
 
 def _engine(kit: Kit, size: str, compiled: bool, **how: Any) -> tuple[Engine, Any]:
-    known = {"precision": "auto" if kit.device.type == "cuda" else "fp32", "compile": "yes" if compiled else "no"}
+    known = {"precision": "auto" if kit.device.type == "cuda" else "fp32",
+             "compile": "yes" if compiled else "no"}
     recipe = kit.recipe(**(known | how))
     tokens = TOKENS[size] // (16 if kit.quick else 1)
     given = batch(rows=tokens // LENGTH, length=LENGTH)
@@ -79,11 +81,13 @@ def training(kit: Kit) -> Figures:
         for compiled in (False,) if kit.device.type == "cpu" else (False, True):
             engine, given = _engine(kit, size, compiled)
             seconds = timed(kit, lambda: engine.update([given], 1e-4), 3 if kit.quick else 10)  # noqa: B023
-            price = evaluate_cost(engine.model.block, find_protocol("forward", LENGTH, LENGTH, VOCAB))
+            price = evaluate_cost(engine.model.block,
+                                  find_protocol("forward", LENGTH, LENGTH, VOCAB))
             dtype = torch.bfloat16 if engine.hardware.uses_bf16 else torch.float32
             flops = 3 * 2 * price["macs.total"] * len(given) / seconds
             found[f"{size}, {'compiled' if compiled else 'eager'}"] = {
-                "target tokens / s": round(given.tokens / seconds), "share of peak": round(flops / peak(kit, dtype), 4)}
+                "target tokens / s": round(given.tokens / seconds),
+                "share of peak": round(flops / peak(kit, dtype), 4)}
     return found
 
 
@@ -115,7 +119,8 @@ def waiting_for_python(kit: Kit) -> Figures:
             engine.update([given], 1e-4)
             kit.wait()
         busy = sum(event.self_device_time_total for event in seen.key_averages()) / 1e6
-        found[size] = {"idle share": round(max(0.0, 1 - busy / seconds), 3), "ms an update": round(1e3 * seconds, 2)}
+        found[size] = {"idle share": round(max(0.0, 1 - busy / seconds), 3),
+                       "ms an update": round(1e3 * seconds, 2)}
     return found
 
 
@@ -125,8 +130,10 @@ def cuda_graph(kit: Kit) -> Figures:
     subject = model("small/plain").to(kit.device).train()
     for part in subject.modules():
         part.training = False  # dropout draws anew in a graph only through its own generator
-    given, tensor = batch(rows=128, length=LENGTH), kit.hardware().tensor
-    source, target = tensor(given.source), tensor(given.target_in)
+    given = batch(rows=128, length=LENGTH)
+    tensor = kit.hardware().tensor
+    source = tensor(given.source)
+    target = tensor(given.target_in)
 
     def step() -> None:
         subject.zero_grad(set_to_none=False)
@@ -142,7 +149,8 @@ def cuda_graph(kit: Kit) -> Figures:
     with torch.cuda.graph(graph):
         step()
     found = in_turns(kit, {"eager": step, "graph": graph.replay_values}, 5, 2)
-    return {f"{name} ms": 1e3 * seconds for name, seconds in found.items()} | {"ratio": found["eager"] / found["graph"]}
+    return {f"{name} ms": 1e3 * seconds
+            for name, seconds in found.items()} | {"ratio": found["eager"] / found["graph"]}
 
 
 @check()
@@ -167,7 +175,10 @@ MPS = "nvidia-cuda-mps-control"
 
 @contextlib.contextmanager
 def mps(folder: Path) -> Iterator[dict[str, str]]:
-    """Context with a service of our own; gives the environment of its clients. Raises Skipped where none starts."""
+    """Context with a service of our own; gives the environment of its clients.
+
+    Raises Skipped where none starts.
+    """
     environment = {f"CUDA_MPS_{name}_DIRECTORY": str(folder) for name in ("PIPE", "LOG")}
     try:
         subprocess.run([MPS, "-d"], env=os.environ | environment, check=True, timeout=30)
@@ -177,7 +188,8 @@ def mps(folder: Path) -> Iterator[dict[str, str]]:
         yield environment
     finally:
         with contextlib.suppress(subprocess.SubprocessError):
-            subprocess.run([MPS], input="quit\n", env=os.environ | environment, text=True, timeout=60)
+            subprocess.run([MPS], input="quit\n", env=os.environ | environment, text=True,
+                           timeout=60)
 
 
 def _share(found: dict[str, Any], name: str, count: int, environment: Mapping[str, str]) -> None:
@@ -186,13 +198,15 @@ def _share(found: dict[str, Any], name: str, count: int, environment: Mapping[st
     found[name] = {"updates / s in all": round(sum(rates), 2), "each": round(sum(rates) / count, 2)}
 
 
-def _together(command: list[str], count: int, seconds: float, environment: Mapping[str, str] = {}) -> list[str]:
+def _together(command: list[str], count: int, seconds: float,
+              environment: Mapping[str, str] = {}) -> list[str]:
     """What ``count`` processes of one command print from the moment that all are ready; none is left behind.
 
     Raises Wrong where one fails or hangs.
     """
-    several = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                text=True, env=os.environ | environment) for _ in range(count)]
+    several = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True, env=os.environ | environment)
+               for _ in range(count)]
     late = threading.Event()
 
     def stop() -> None:
@@ -226,11 +240,14 @@ def several_in_one_process(kit: Kit) -> Figures:
     count = 2 if kit.quick else 8
     several = [model("small/plain", seed=seed).to(kit.device).eval() for seed in range(count)]
     weights, buffers = torch.func.stack_module_state(several)
-    given, tensor = batch(rows=16, length=LENGTH), kit.hardware().tensor
-    source, target = tensor(given.source), tensor(given.target_in)
+    given = batch(rows=16, length=LENGTH)
+    tensor = kit.hardware().tensor
+    source = tensor(given.source)
+    target = tensor(given.target_in)
 
     def loss(own: Any, kept: Any) -> torch.Tensor:
-        return torch.func.functional_call(several[0], (own, kept), (source, target)).logsumexp(-1).mean()
+        return torch.func.functional_call(several[0], (own, kept),
+                                          (source, target)).logsumexp(-1).mean()
 
     def apart() -> None:
         for one in several:
@@ -238,8 +255,10 @@ def several_in_one_process(kit: Kit) -> Figures:
             one(source, target).logsumexp(-1).mean().backward()
 
     together = torch.func.vmap(torch.func.grad(loss))
-    one, other = timed(kit, apart, 3), timed(kit, lambda: together(weights, buffers), 3)
-    return {"candidates": count, "apart ms": 1e3 * one, "together ms": 1e3 * other, "ratio": one / other}
+    one = timed(kit, apart, 3)
+    other = timed(kit, lambda: together(weights, buffers), 3)
+    return {"candidates": count, "apart ms": 1e3 * one, "together ms": 1e3 * other,
+            "ratio": one / other}
 
 
 @check(gpus=0)
@@ -249,9 +268,10 @@ def decoding_speed(kit: Kit) -> Figures:
     subject = model("small/plain").to(kit.device).eval()
     subject.set_attention(hardware.attention_kernel)
     source = torch.from_numpy(batch(rows=16 if kit.quick else 256, length=20).source).to(kit.device)
-    runs = {"greedy, a look each step": lambda: greedy_search(subject, source, compaction_interval=1),
-            "greedy, each eighth": lambda: greedy_search(subject, source, compaction_interval=8),
-            "beam 5": lambda: beam_search(subject, source)}
+    runs = {
+        "greedy, a look each step": lambda: greedy_search(subject, source, compaction_interval=1),
+        "greedy, each eighth": lambda: greedy_search(subject, source, compaction_interval=8),
+        "beam 5": lambda: beam_search(subject, source)}
     with hardware.autocast():
         tokens = int(greedy_search(subject, source).lengths.sum())
         return {name: round(tokens / timed(kit, run, 3)) for name, run in runs.items()}
@@ -264,7 +284,8 @@ def beside_a_plain_loop(kit: Kit) -> Figures:
     table = torch.nn.Embedding(VOCAB, 128).to(kit.device)
     adam = torch.optim.Adam([*core.parameters(), *table.parameters()], 1e-4)
     rows = (512 if kit.quick else 4096) // LENGTH
-    given, tensor = batch(rows=rows, length=LENGTH), kit.hardware().tensor
+    given = batch(rows=rows, length=LENGTH)
+    tensor = kit.hardware().tensor
     source, target, labels = map(tensor, (given.source, given.target_in, given.target_out))
     mask = torch.nn.Transformer.generate_square_subsequent_mask(LENGTH, device=kit.device)
 
@@ -272,11 +293,13 @@ def beside_a_plain_loop(kit: Kit) -> Figures:
         adam.zero_grad()
         inputs = (torch.nn.functional.dropout(table(ids), 0.1) for ids in (source, target))
         logits = core(*inputs, tgt_mask=mask) @ table.weight.t()
-        torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=0).backward()
+        torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(),
+                                          ignore_index=0).backward()
         adam.step()
 
     subject = model("small/plain", dropout=0.1).to(kit.device).train()
     engine = Engine(subject, kit.recipe(), kit.hardware())
-    found = in_turns(kit, {"scalesearch": lambda: engine.update([given], 1e-4), "plain loop": plain}, 5, 2)
+    found = in_turns(
+        kit, {"scalesearch": lambda: engine.update([given], 1e-4), "plain loop": plain}, 5, 2)
     return {name: round(given.tokens / seconds) for name, seconds in found.items()} | {
         "ratio": found["plain loop"] / found["scalesearch"]}

@@ -2,7 +2,8 @@
 
     PYTHON botorch_gp.py IN.npz OUT.npz
 
-Of each task N the file has xN (known points, columns), yN and newN; out come meanN and spreadN, without noise.
+Of each task N the file has xN (known points, columns), yN and newN; out come meanN and spreadN,
+without noise.
 """
 
 import sys
@@ -20,7 +21,8 @@ warnings.filterwarnings("ignore")
 
 def predicted(x: np.ndarray, y: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation at ``new``."""
-    model = SingleTaskGP(torch.from_numpy(x), torch.from_numpy(y)[:, None], outcome_transform=Standardize(1))
+    model = SingleTaskGP(torch.from_numpy(x), torch.from_numpy(y)[:, None],
+                         outcome_transform=Standardize(1))
     fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
     with torch.no_grad():
         posterior = model.posterior(torch.from_numpy(new))
@@ -29,7 +31,8 @@ def predicted(x: np.ndarray, y: np.ndarray, new: np.ndarray) -> tuple[np.ndarray
 
 def main() -> None:
     torch.set_num_threads(1)
-    tasks, found = np.load(sys.argv[1]), {}
+    tasks = np.load(sys.argv[1])
+    found = {}
     for task in range(sum(name.startswith("new") for name in tasks)):
         mean, spread = predicted(tasks[f"x{task}"], tasks[f"y{task}"], tasks[f"new{task}"])
         found |= {f"mean{task}": mean, f"spread{task}": spread}

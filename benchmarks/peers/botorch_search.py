@@ -1,7 +1,7 @@
 """BoTorch on a table: qLogEHVI with the costs given exactly, or qLogNEHVI, which learns them.
 
-It begins with six random rows, fits SingleTaskGP to each goal that is learned after every training, and takes of all
-rows that are left the one of the largest acquisition, over 64 samples.
+It begins with six random rows, fits SingleTaskGP to each goal that is learned after every training,
+and takes of all rows that are left the one of the largest acquisition, over 64 samples.
 """
 
 from typing import Any
@@ -18,13 +18,15 @@ def search(task: Task, seed: int) -> Done:
     import torch
 
     torch.manual_seed(seed)
-    x, y = torch.from_numpy(task["x"]), torch.from_numpy(task["y"])
+    x = torch.from_numpy(task["x"])
+    y = torch.from_numpy(task["y"])
     done = np.random.default_rng(seed).permutation(len(x))[:BEGIN].tolist()
     while len(done) < min(int(task["count"]), len(x)):
         gain, wide = (_exact if str(task["way"]) == "exact" else _learnt)(task, x, y, done, seed)
         left = [row for row in range(len(x)) if row not in set(done)]
         with torch.no_grad():
-            done.append(left[int(torch.cat([gain(part[:, None]) for part in wide[left].split(128)]).argmax())])
+            done.append(left[int(torch.cat([gain(part[:, None])
+                                            for part in wide[left].split(128)]).argmax())])
     return [(row, len(task["shares"]) - 1) for row in done]
 
 
@@ -51,11 +53,14 @@ def _exact(task: Task, x: Any, y: Any, done: list[int], seed: int) -> tuple[Any,
 
     goal = int(np.flatnonzero(task["measured"])[0])
     costs = [at for at in range(y.shape[1]) if at != goal]
-    order, wide = [goal, *costs], torch.cat([x, y[:, costs]], 1)
+    order = [goal, *costs]
+    wide = torch.cat([x, y[:, costs]], 1)
     corner = torch.from_numpy(task["corner"])[order]
-    model = _fitted(wide[done], y[done, goal], input_transform=FilterFeatures(torch.arange(x.shape[1])))
+    model = _fitted(wide[done], y[done, goal],
+                    input_transform=FilterFeatures(torch.arange(x.shape[1])))
     exact = GenericDeterministicModel(lambda given: given[..., x.shape[1]:], num_outputs=len(costs))
-    both, front = ModelList(model, exact), NondominatedPartitioning(ref_point=corner, Y=y[done][:, order])
+    both = ModelList(model, exact)
+    front = NondominatedPartitioning(ref_point=corner, Y=y[done][:, order])
     sampler = get_sampler(both.posterior(wide[:1]), torch.Size([SAMPLES]), seed=seed)
     return qLogExpectedHypervolumeImprovement(both, corner.tolist(), front, sampler), wide
 
@@ -69,8 +74,8 @@ def _learnt(task: Task, x: Any, y: Any, done: list[int], seed: int) -> tuple[Any
 
     models = ModelListGP(*(_fitted(x[done], y[done, at]) for at in range(y.shape[1])))
     sampler = get_sampler(models.posterior(x[:1]), torch.Size([SAMPLES]), seed=seed)
-    return qLogNoisyExpectedHypervolumeImprovement(models, task["corner"].tolist(), x[done], sampler,
-                                                   prune_baseline=True), x
+    return qLogNoisyExpectedHypervolumeImprovement(
+        models, task["corner"].tolist(), x[done], sampler, prune_baseline=True), x
 
 
 if __name__ == "__main__":

@@ -15,15 +15,19 @@ def search(task: Task, seed: int) -> Done:
 
     torch.manual_seed(seed)
     np.random.seed(seed)  # noqa: NPY002  # which it draws from
-    names, goals = [f"q{at}" for at in range(len(task["options"]))], task["y"].shape[1]
-    space = DesignSpace().parse([{"name": name, "type": "num", "lb": 0, "ub": max(1, int(count) - 1)}
+    names = [f"q{at}" for at in range(len(task["options"]))]
+    goals = task["y"].shape[1]
+    space = DesignSpace().parse([{"name": name, "type": "num", "lb": 0,
+                                  "ub": max(1, int(count) - 1)}
                                  for name, count in zip(names, task["options"])])
-    made = GeneralBO(space, num_obj=goals, num_constr=0, rand_sample=BEGIN, ref_point=-task["corner"][None])
+    made = GeneralBO(space, num_obj=goals, num_constr=0, rand_sample=BEGIN,
+                     ref_point=-task["corner"][None])
     done: list[int] = []
     while len(done) < min(int(task["count"]), len(task["y"])):
         asked = made.suggest()
         row = nearest(task, asked[names].to_numpy(float)[0], done)
-        made.observe(pd.DataFrame(task["codes"][row][None].astype(float), columns=names), -task["y"][row][None])
+        made.observe(pd.DataFrame(task["codes"][row][None].astype(float), columns=names),
+                     -task["y"][row][None])
         done.append(row)
     return [(row, len(task["shares"]) - 1) for row in done]
 

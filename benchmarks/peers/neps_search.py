@@ -1,7 +1,8 @@
 """NePS on a table by ask and tell: its qLogNEHVI, MO-Hyperband, MOASHA, and PriMO without informative priors.
 
-Goals are normalised to 0 to 1, the smaller the better. At a rung the measured goal is the loss there, normalised over
-the rung's losses in the table. PriMO's priors are the middle of the space for each goal.
+Goals are normalised to 0 to 1, the smaller the better. At a rung the measured goal is the loss
+there, normalised over the rung's losses in the table. PriMO's priors are the middle of the space
+for each goal.
 """
 
 import logging
@@ -27,7 +28,8 @@ def search(task: Task, seed: int) -> Done:
     torch.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002  # which it draws from, as from the two others
-    way, levels = str(task["way"]), len(task["shares"])
+    way = str(task["way"])
+    levels = len(task["shares"])
     names = [f"q{at}" for at in range(len(task["options"]))]
     sizes = [int(count) for count in task["options"]]
     params = {name: HPOInteger(0, max(1, 2 * (count - 1))) for name, count in zip(names, sizes)}
@@ -37,10 +39,14 @@ def search(task: Task, seed: int) -> Done:
                                                 reference_point=(REFERENCE,) * task["y"].shape[1])
     else:
         space = SearchSpace(params | {"budget": HPOInteger(1, steps[-1], is_fidelity=True)})
-        middle = {f"goal{at}": dict(zip(names, [count - 1 for count in sizes])) for at in range(task["y"].shape[1])}
+        middle = {f"goal{at}": dict(zip(names, [count - 1 for count in sizes]))
+                  for at in range(task["y"].shape[1])}
         more = {"prior_centers": middle} if way == "primo" else {}
         made = getattr(algorithms, way)(space, **more)
-    neps, rows, found, idle = AskAndTell(made), dict[str, int](), Done(), 0
+    neps = AskAndTell(made)
+    rows = dict[str, int]()
+    found = Done()
+    idle = 0
     while _spent(task, found) < task["count"] and idle < IDLE:
         trial = neps.ask()
         number, _, _ = str(trial.id).partition("_rung_")
@@ -48,7 +54,8 @@ def search(task: Task, seed: int) -> Done:
         if number not in rows:
             if len(rows) == len(task["y"]):
                 break
-            rows[number] = nearest(task, [trial.config[name] / 2 for name in names], list(rows.values()))
+            rows[number] = nearest(task, [trial.config[name] / 2 for name in names],
+                                   list(rows.values()))
         idle = idle + 1 if (rows[number], level) in found else 0
         if not idle:
             found.append((rows[number], level))
@@ -61,7 +68,8 @@ def _losses(task: Task, row: int, level: int) -> list[float]:
     worse = -task["y"].astype(float)
     if level < len(task["shares"]) - 1:
         worse[:, task["measured"]] = task["losses"][:, level : level + 1]
-    low, high = np.nanmin(worse, 0), np.nanmax(worse, 0)
+    low = np.nanmin(worse, 0)
+    high = np.nanmax(worse, 0)
     return [float(one) for one in (worse[row] - low) / np.where(high > low, high - low, 1)]
 
 

@@ -23,15 +23,18 @@ class System:
     def __init__(self, job: dict[str, Any]) -> None:
         torch.set_num_threads(1)
         corpus = load_data(job["data"])
-        recipe = Recipe(steps=10**6, max_tokens=job["max_tokens"], precision=job["precision"], device="cpu")
+        recipe = Recipe(steps=10**6, max_tokens=job["max_tokens"], precision=job["precision"],
+                        device="cpu")
         self.hardware = Hardware.from_recipe(recipe)
         inner = job["dropout"] if job["inner_dropout"] else 0.0
         self.model = build_model(architecture(job).block, vocab=corpus.tokenizer.vocab_size, seed=1,
                            dropout=DropoutRates(job["dropout"], inner, inner))
         self.engine = Engine(self.model.train(), recipe, self.hardware)
-        self.feed, self.length = BatchStream(corpus.train, job["max_tokens"], 1), job["length"]
-        self.source = torch.tensor([[*map(int, line.split()), EOS]
-                                    for line in Path(job["folder"], "sources").read_text().splitlines()])
+        self.feed = BatchStream(corpus.train, job["max_tokens"], 1)
+        self.length = job["length"]
+        self.source = torch.tensor(
+            [[*map(int, line.split()), EOS]
+             for line in Path(job["folder"], "sources").read_text().splitlines()])
         self.sentence_by_sentence = job["batch"] == 1
 
     def update(self) -> int:
@@ -54,7 +57,9 @@ class Forced:
     """A model that does not end a sentence before ``length`` tokens."""
 
     def __init__(self, model: Any, length: int) -> None:
-        self.model, self.length, self.said = model, length, 0
+        self.model = model
+        self.length = length
+        self.said = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.model, name)
@@ -74,7 +79,9 @@ class Forced:
 def architecture(job: dict[str, Any]) -> Any:
     """A pre-norm Transformer of the job's sizes, all embeddings tied."""
     sizes = {"depth": "depth", "heads": "heads", "ffn.relu.hidden": "hidden"}
-    settings = [f"{stack}.{key}={job[name]}" for stack in ("encoder", "decoder") for key, name in sizes.items()]
-    return load_architecture("transformer", (f"width={job['width']}", "norm=pre", "embedding.tie=all", *settings))[1]
+    settings = [f"{stack}.{key}={job[name]}" for stack in ("encoder", "decoder")
+                for key, name in sizes.items()]
+    return load_architecture(
+        "transformer", (f"width={job['width']}", "norm=pre", "embedding.tie=all", *settings))[1]
 
 

@@ -18,8 +18,10 @@ class System:
         self.job = job
         if not (folder / "model.bin").exists():
             _save(job, folder)
-        self.translator = ctranslate2.Translator(str(folder), compute_type=job["precision"], intra_threads=1)
-        self.sources = [[*line.split(), "</s>"] for line in Path(job["folder"], "sources").read_text().splitlines()]
+        self.translator = ctranslate2.Translator(
+            str(folder), compute_type=job["precision"], intra_threads=1)
+        self.sources = [[*line.split(), "</s>"]
+                        for line in Path(job["folder"], "sources").read_text().splitlines()]
 
     def decode(self, beam: int) -> list[int]:
         """Tokens of each translation."""
@@ -33,7 +35,8 @@ class System:
 def _save(job: dict[str, Any], folder: Path) -> None:
     weights = dict(np.load(Path(job["folder"], "weights.npz")))
     spec = TransformerSpec.from_config((job["depth"], job["depth"]), job["heads"], pre_norm=True)
-    words = SPECIAL + Path(job["folder"], "vocabulary").read_text().split("\n")[: len(weights["table"]) - 4]
+    words = SPECIAL + Path(job["folder"],
+                           "vocabulary").read_text().split("\n")[: len(weights["table"]) - 4]
     spec.register_source_vocabulary(words)
     spec.register_target_vocabulary(words)
     for stack, side in ((spec.encoder, "encoder"), (spec.decoder, "decoder")):
@@ -56,7 +59,8 @@ def _fill(stack: Any, side: str, weights: dict[str, Any]) -> None:
         own = "attention" if side == "encoder" else "self_attention"
         _attention(layer.self_attention, f"{here}.{own}", weights, (("query", "key", "value"),))
         if side == "decoder":
-            _attention(layer.attention, f"{here}.cross_attention", weights, (("query",), ("key", "value")))
+            _attention(layer.attention, f"{here}.cross_attention", weights,
+                       (("query",), ("key", "value")))
         _norm(layer.ffn.layer_norm, f"{here}.ffn_norm", weights)
         for spec, name in ((layer.ffn.linear_0, "up"), (layer.ffn.linear_1, "down")):
             _linear(spec, [f"{here}.ffn.{name}"], weights)
@@ -64,7 +68,8 @@ def _fill(stack: Any, side: str, weights: dict[str, Any]) -> None:
         stack.projection.weight = weights["table"]
 
 
-def _attention(spec: Any, path: str, weights: dict[str, Any], groups: tuple[tuple[str, ...], ...]) -> None:
+def _attention(spec: Any, path: str, weights: dict[str, Any],
+               groups: tuple[tuple[str, ...], ...]) -> None:
     _norm(spec.layer_norm, f"{path}_norm", weights)
     for linear, group in zip(spec.linear, (*groups, ("out",)), strict=True):
         _linear(linear, [f"{path}.{name}" for name in group], weights)
@@ -76,4 +81,5 @@ def _linear(spec: Any, paths: list[str], weights: dict[str, Any]) -> None:
 
 
 def _norm(spec: Any, path: str, weights: dict[str, Any]) -> None:
-    spec.gamma, spec.beta = weights[f"{path}.weight"], weights[f"{path}.bias"]
+    spec.gamma = weights[f"{path}.weight"]
+    spec.beta = weights[f"{path}.bias"]

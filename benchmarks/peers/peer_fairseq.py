@@ -1,7 +1,8 @@
 """fairseq 0.12.2: its task, batches, model, criterion and ``Trainer``, and its ``SequenceGenerator``.
 
-On Python 3.11 its command line does not start: dataclasses with mutable defaults (fairseq's and Hydra's) are refused.
-They are accepted if hashable, so those two packages' dataclasses are made so here; nothing else is changed.
+On Python 3.11 its command line does not start: dataclasses with mutable defaults (fairseq's and
+Hydra's) are refused. They are accepted if hashable, so those two packages' dataclasses are made so
+here; nothing else is changed.
 """
 
 import dataclasses
@@ -35,18 +36,22 @@ class System:
 
     def __init__(self, job: dict[str, Any]) -> None:
         torch.set_num_threads(1)
-        self.length, self.batch = job["length"], job["batch"]
+        self.length = job["length"]
+        self.batch = job["batch"]
         arguments = _arguments(job)
         parser = options.get_training_parser()
-        cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, input_args=arguments))
-        self.cfg, self.task = cfg, tasks.setup_task(cfg.task)
+        cfg = convert_namespace_to_omegaconf(
+            options.parse_args_and_arch(parser, input_args=arguments))
+        self.cfg = cfg
+        self.task = tasks.setup_task(cfg.task)
         self.task.load_dataset("train")
         self.model = self.task.build_model(cfg.model)
         self.trainer = Trainer(cfg, self.task, self.model, self.task.build_criterion(cfg.criterion))
         self.samples = self._samples()
         self.ready_to_generate = False
         lines = Path(job["folder"], "sources").read_text().splitlines()
-        self.sources = [self.task.source_dictionary.encode_line(line, add_if_not_exist=False).long() for line in lines]
+        self.sources = [self.task.source_dictionary.encode_line(line, add_if_not_exist=False).long()
+                        for line in lines]
 
     def _samples(self) -> Any:
         self.trainer.get_train_iterator(epoch=1)
@@ -67,8 +72,10 @@ class System:
             self.model.eval()
             self.model.prepare_for_inference_(self.cfg)
             self.ready_to_generate = True
-        settings = Namespace(beam=beam, max_len_a=0, max_len_b=self.length, min_len=self.length, lenpen=1.0)
-        generator, found = self.task.build_generator([self.model], settings), []
+        settings = Namespace(beam=beam, max_len_a=0, max_len_b=self.length, min_len=self.length,
+                             lenpen=1.0)
+        generator = self.task.build_generator([self.model], settings)
+        found = []
         for start in range(0, len(self.sources), self.batch):
             piece = self.sources[start : start + self.batch]
             data = self.task.build_dataset_for_inference(piece, [len(line) for line in piece])
@@ -80,8 +87,9 @@ class System:
 def _arguments(job: dict[str, Any]) -> list[str]:
     """What the command line of ``fairseq-train`` would be."""
     inner = job["dropout"] if job["inner_dropout"] else 0.0
-    sizes = [f"--{stack}-{name}={job[key]}" for stack in ("encoder", "decoder") for name, key in
-             (("embed-dim", "width"), ("ffn-embed-dim", "hidden"), ("attention-heads", "heads"), ("layers", "depth"))]
+    sizes = [f"--{stack}-{name}={job[key]}" for stack in ("encoder", "decoder")
+             for name, key in (("embed-dim", "width"), ("ffn-embed-dim", "hidden"),
+                               ("attention-heads", "heads"), ("layers", "depth"))]
     return [
         job["folder"], "--dataset-impl=raw", "--source-lang=src", "--target-lang=tgt", "--arch=transformer", *sizes,
         "--encoder-normalize-before", "--decoder-normalize-before", "--share-all-embeddings",

@@ -1,7 +1,7 @@
 """JoeyNMT 2.3.0: its dataset, token batches, model, ``TrainManager`` step and search.
 
-Its step is called as its loop calls it (loss, clipping, Adam). Modules that only other tokenizers, plots and logs need
-may be missing: an empty one stands in for each.
+Its step is called as its loop calls it (loss, clipping, Adam). Modules that only other tokenizers,
+plots and logs need may be missing: an empty one stands in for each.
 """
 
 import importlib.util
@@ -12,7 +12,8 @@ from unittest.mock import MagicMock
 
 for _name in ("subword_nmt", "matplotlib", "tensorboard"):
     if importlib.util.find_spec(_name) is None:
-        for _module in (_name, f"{_name}.apply_bpe", f"{_name}.pyplot", f"{_name}.backends.backend_pdf"):
+        for _module in (_name, f"{_name}.apply_bpe", f"{_name}.pyplot",
+                        f"{_name}.backends.backend_pdf"):
             sys.modules[_module] = MagicMock()
 
 import torch  # noqa: E402
@@ -45,12 +46,14 @@ class System:
             epoch += 1
 
     def _iter(self, data: Any, size: int, kind: str, seed: int, shuffle: bool) -> Any:
-        return data.make_iter(size, kind, seed=seed, shuffle=shuffle, num_workers=0, device=torch.device("cpu"),
-                              eos_index=self.model.eos_index, pad_index=self.model.pad_index)
+        return data.make_iter(size, kind, seed=seed, shuffle=shuffle, num_workers=0,
+                              device=torch.device("cpu"), eos_index=self.model.eos_index,
+                              pad_index=self.model.pad_index)
 
     def update(self) -> int:
         """One step; its target tokens."""
-        batch, manager = next(self.batches), self.manager
+        batch = next(self.batches)
+        manager = self.manager
         manager._train_step(batch)
         manager.clip_grad_fun(parameters=self.model.parameters())
         manager.optimizer.step()
@@ -60,19 +63,23 @@ class System:
     def decode(self, beam: int) -> list[int]:
         """Tokens of each translation."""
         self.model.eval()
-        length, lengths = self.job["length"], []
+        length = self.job["length"]
+        lengths = []
         for batch in self._iter(self.test_data, self.job["batch"], "sentence", 1, False):
-            rows, _, _ = search(self.model, batch, length, beam, 1.0, min_output_length=length, autocast=self.autocast)
+            rows, _, _ = search(self.model, batch, length, beam, 1.0, min_output_length=length,
+                                autocast=self.autocast)
             lengths += [len(row) for row in rows]
         return lengths
 
 
 def _config(job: dict[str, Any]) -> dict[str, Any]:
     """What a configuration file would say."""
-    side = {"level": "word", "lowercase": False, "max_length": 1000, "voc_file": f"{job['folder']}/vocabulary"}
+    side = {"level": "word", "lowercase": False, "max_length": 1000,
+            "voc_file": f"{job['folder']}/vocabulary"}
     stack = {"type": "transformer", "num_layers": job["depth"], "num_heads": job["heads"],
-             "embeddings": {"embedding_dim": job["width"], "scale": True, "dropout": job["dropout"]},
-             "hidden_size": job["width"], "ff_size": job["hidden"], "dropout": job["dropout"], "layer_norm": "pre"}
+             "embeddings": {"embedding_dim": job["width"], "scale": True,
+                            "dropout": job["dropout"]}, "hidden_size": job["width"],
+             "ff_size": job["hidden"], "dropout": job["dropout"], "layer_norm": "pre"}
     return {
         "name": "peer", "joeynmt_version": "2.3.0", "model_dir": f"{job['folder']}/joeynmt", "use_cuda": False,
         "fp16": job["precision"] == "bf16", "random_seed": 1,

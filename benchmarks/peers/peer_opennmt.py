@@ -32,12 +32,14 @@ class System:
 
     def __init__(self, job: dict[str, Any]) -> None:
         torch.set_num_threads(1)
-        self.job, self.opt = job, _options(job)
+        self.job = job
+        self.opt = _options(job)
         _, self.vocabs, self.transforms = _init_train(self.opt)
         self.model = build_model(self.opt, self.opt, self.vocabs, None, -1)
         optimizer = Optimizer.from_opt(self.model, self.opt)
         self.trainer = build_trainer(self.opt, -1, self.model, self.vocabs, optimizer)
-        data = build_dynamic_dataset_iter(self.opt, self.transforms, self.vocabs, task=CorpusTask.TRAIN, device_id=-1)
+        data = build_dynamic_dataset_iter(self.opt, self.transforms, self.vocabs,
+                                          task=CorpusTask.TRAIN, device_id=-1)
         self.batches = self.trainer._accum_batches(data)
         self.stats = Statistics(), Statistics()
         self.lines = Path(job["folder"], "sources").read_text().splitlines()
@@ -54,15 +56,17 @@ class System:
         self.model.eval()
         parser = ArgumentParser()
         translate_opts(parser)
-        length, size = self.job["length"], self.job["batch"]
+        length = self.job["length"]
+        size = self.job["batch"]
         opt = parser.parse_args([
             "-model", "none", "-src", "none", f"-beam_size={beam}", f"-min_length={length}", f"-max_length={length}",
             f"-batch_size={size}", "-batch_type=sents", "-gpu=-1"])  # fmt: skip
-        opt.transforms, opt.data_task = [], "seq2seq"
-        translator = Translator.from_opt(self.model, self.vocabs, opt, self.opt, GNMTGlobalScorer.from_opt(opt),
-                                         report_score=False)
-        data = build_dynamic_dataset_iter(opt, self.transforms, self.vocabs, task=CorpusTask.INFER, src=self.lines,
-                                          device_id=-1)
+        opt.transforms = []
+        opt.data_task = "seq2seq"
+        translator = Translator.from_opt(self.model, self.vocabs, opt, self.opt,
+                                         GNMTGlobalScorer.from_opt(opt), report_score=False)
+        data = build_dynamic_dataset_iter(opt, self.transforms, self.vocabs, task=CorpusTask.INFER,
+                                          src=self.lines, device_id=-1)
         lengths = []
         with torch.no_grad():
             for batch, _ in data:
@@ -75,7 +79,8 @@ def _options(job: dict[str, Any]) -> Any:
     """What the command line of ``onmt_train`` would make."""
     folder = job["folder"]
     config = Path(folder, "opennmt.yaml")
-    config.write_text(f"data: {{corpus: {{path_src: {folder}/joey-train.src, path_tgt: {folder}/joey-train.tgt}}}}\n")
+    config.write_text(f"data: {{corpus: {{path_src: {folder}/joey-train.src, path_tgt: "
+                      f"{folder}/joey-train.tgt}}}}\n")
     inner = job["dropout"] if job["inner_dropout"] else 0.0
     parser = ArgumentParser()
     train_opts(parser)

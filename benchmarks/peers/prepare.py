@@ -20,15 +20,18 @@ def prepare(job: dict[str, Any]) -> int:
 
     Text is the pieces' ids, blanks between them: whoever splits at blanks has our tokenisation.
     """
-    folder, corpus = Path(job["folder"]), load_data(job["data"])
+    folder = Path(job["folder"])
+    corpus = load_data(job["data"])
     folder.mkdir(parents=True, exist_ok=True)
     words = [str(i) for i in range(SPECIALS, corpus.tokenizer.vocab_size)]
     (folder / "vocabulary").write_text("\n".join(words) + "\n")
     for side in ("src", "tgt"):
         (folder / f"dict.{side}.txt").write_text("".join(f"{word} 1\n" for word in words))
-    for name in ("joey-train", "train.src-tgt"):  # as JoeyNMT (and OpenNMT-py) and as fairseq name files
+    # as JoeyNMT (and OpenNMT-py) and as fairseq name files
+    for name in ("joey-train", "train.src-tgt"):
         _write(folder / name, corpus.train)
-    (folder / "sources").write_text("\n".join(sources(corpus, job["length"], job["sentences"])) + "\n")
+    (folder / "sources").write_text("\n".join(sources(corpus, job["length"], job["sentences"]))
+                                    + "\n")
     (folder / "joey-test.src").write_text((folder / "sources").read_text())
     return _weights(job, corpus)
 

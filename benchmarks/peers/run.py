@@ -1,12 +1,14 @@
 """Training and decoding speed and memory, ours against the toolkits', in turns: the same pieces, sizes and batches.
 
-    python benchmarks/peers/run.py --data FILE --peers-python PATH [--systems A,B] [--rounds 5] [--seconds 8] [--json]
+    python benchmarks/peers/run.py --data FILE --peers-python PATH [--systems A,B] [--rounds 5]
+    [--seconds 8] [--json]
 
-Each system is a process of its own with one thread, and all wait while one works. A toolkit is run by the interpreter
-``--peers-python`` through its own model, loss, optimiser, batching and search (``peer_*.py`` say what had to be done
-to make it start). Speeds are target tokens, or sentences, a CPU-second: the median of the rounds, after one to warm up.
-Ratios are to the fastest toolkit, which for training excludes nn.Transformer loops and for decoding CTranslate2, which
-is listed beside it. Decoding starts from first weights and is made to say exactly as many tokens as it has read.
+Each system is a process of its own with one thread, and all wait while one works. A toolkit is run
+by the interpreter ``--peers-python`` through its own model, loss, optimiser, batching and search
+(``peer_*.py`` say what had to be done to make it start). Speeds are target tokens, or sentences, a
+CPU-second: the median of the rounds, after one to warm up. Ratios are to the fastest toolkit, which
+for training excludes nn.Transformer loops and for decoding CTranslate2, which is listed beside it.
+Decoding starts from first weights and is made to say exactly as many tokens as it has read.
 """
 
 import argparse
@@ -42,7 +44,8 @@ class System:
 
     name: str
     process: Any
-    speeds: dict[str, list[float]] = field(default_factory=lambda: {measure: [] for measure in MEASURES})
+    speeds: dict[str,
+                 list[float]] = field(default_factory=lambda: {measure: [] for measure in MEASURES})
     peaks: dict[str, float] = field(default_factory=dict)
     error: str = ""
 
@@ -51,10 +54,12 @@ class System:
         module, precision, _ = SYSTEMS[name]
         python = sys.executable if module == "ours" else peers
         job = json.dumps(job | {"precision": precision})
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
+                                    "CUDA_VISIBLE_DEVICES": ""}
         log = open(Path(json.loads(job)["folder"], f"{name}.log"), "w")  # noqa: SIM115
-        process = subprocess.Popen([python, str(HERE / "worker.py"), module, job], stdin=subprocess.PIPE, text=True,
-                                   stdout=subprocess.PIPE, stderr=log, env=environment)
+        process = subprocess.Popen([python, str(HERE / "worker.py"), module, job],
+                                   stdin=subprocess.PIPE, text=True, stdout=subprocess.PIPE,
+                                   stderr=log, env=environment)
         system = cls(name, process)
         system._read()
         return system
@@ -87,7 +92,8 @@ class System:
         """
         found = self.ask(do="decode", beam=beam)
         if found and abs(found["tokens"] / found["sentences"] - length) > 1:
-            sys.exit(f"{self.name}: {found['tokens'] / found['sentences']:.1f} tokens a sentence, not {length}")
+            sys.exit(f"{self.name}: {found['tokens'] / found['sentences']:.1f} tokens a sentence, "
+                     f"not {length}")
         if found and warm:
             self.speeds["greedy" if beam == 1 else "beam"].append(found["sentences"] / found["cpu"])
 
@@ -103,7 +109,8 @@ def measure(systems: list[System], given: argparse.Namespace) -> None:
             if SYSTEMS[system.name][2]:
                 system.train(given.seconds if turn else 0.01, turn > 0)
     for system in systems:
-        system.peaks["train"] = system.ask(do="peak").get("mib", 0.0) if SYSTEMS[system.name][2] else 0.0
+        system.peaks["train"] = system.ask(do="peak").get("mib", 0.0) if SYSTEMS[
+            system.name][2] else 0.0
     for turn in range(given.decode_rounds + 1):
         for system in systems:
             for beam in (1, 5) if turn else (1,):
@@ -116,12 +123,15 @@ def summary(systems: list[System]) -> list[dict[str, Any]]:
     """A row a system: speeds, ratios to the best toolkit, peaks."""
     rows = []
     for system in systems:
-        row: dict[str, Any] = {"system": system.name, "error": system.error.strip().splitlines()[-1:]}
+        row: dict[str, Any] = {"system": system.name,
+                               "error": system.error.strip().splitlines()[-1:]}
         for name in MEASURES:
-            best = max((other.speed(name) or 0 for other in systems if other.name in TOOLKITS), default=0)
+            best = max((other.speed(name) or 0 for other in systems if other.name in TOOLKITS),
+                       default=0)
             speed = system.speed(name)
             spread = [min(system.speeds[name]), max(system.speeds[name])] if speed else None
-            row[name] = {"speed": speed, "spread": spread, "ratio": speed / best if speed and best else None}
+            row[name] = {"speed": speed, "spread": spread,
+                         "ratio": speed / best if speed and best else None}
         rows.append(row | {"peak_mib": system.peaks})
     return rows
 
@@ -152,17 +162,22 @@ def _cell(value: float | None, form: str) -> str:
 
 def options() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="builtin", help="a data file, or builtin")
-    parser.add_argument("--peers-python", default=sys.executable, help="the interpreter that has the toolkits")
+    parser.add_argument("--peers-python", default=sys.executable,
+                        help="the interpreter that has the toolkits")
     parser.add_argument("--systems", default=",".join(SYSTEMS))
-    for name, value in (("width", 256), ("depth", 3), ("heads", 4), ("hidden", 1024), ("max-tokens", 4096),
-                        ("rounds", 5), ("decode-rounds", 3), ("length", 30), ("batch", 64), ("sentences", 64)):
+    for name, value in (("width", 256), ("depth", 3), ("heads", 4), ("hidden", 1024),
+                        ("max-tokens", 4096), ("rounds", 5), ("decode-rounds", 3), ("length", 30),
+                        ("batch", 64), ("sentences", 64)):
         parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("--seconds", type=float, default=8.0, help="of CPU time a round of training")
+    parser.add_argument("--seconds", type=float, default=8.0,
+                        help="of CPU time a round of training")
     parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--inner-dropout", action=argparse.BooleanOptionalAction, default=True,
-                        help="drop attention weights and activations too (JoeyNMT always drops both)")
+    parser.add_argument(
+        "--inner-dropout", action=argparse.BooleanOptionalAction, default=True,
+        help="drop attention weights and activations too (JoeyNMT always drops both)")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 
@@ -184,11 +199,12 @@ def main() -> None:
                 system.process.wait()
         for system in systems:
             if system.error:
-                print(system.error, Path(folder, f"{system.name}.log").read_text()[-1500:], file=sys.stderr)
+                print(system.error, Path(folder, f"{system.name}.log").read_text()[-1500:],
+                      file=sys.stderr)
     rows = summary(systems)
-    title = (f"{given.depth}-{given.depth} layers, width {given.width}, FFN {given.hidden}, {params / 1e6:.1f} M "
-             f"params; {given.max_tokens} tokens a batch, dropout {given.dropout:g}; "
-             f"{given.batch} x {given.length} tokens out")
+    title = (f"{given.depth}-{given.depth} layers, width {given.width}, FFN {given.hidden}, "
+             f"{params / 1e6:.1f} M params; {given.max_tokens} tokens a batch, dropout "
+             f"{given.dropout:g}; {given.batch} x {given.length} tokens out")
     print(json.dumps({"setting": title, "systems": rows})) if given.json else show(rows, title)
 
 

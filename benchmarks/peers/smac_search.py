@@ -17,21 +17,26 @@ def search(task: Task, seed: int) -> Done:
     from smac.runhistory.dataclasses import TrialInfo, TrialValue
 
     logging.disable(logging.CRITICAL)
-    halves = [[at / 2 for at in range(2 * int(count) - 1)] for count in task["options"]]  # between: was not asked
-    space, names = ConfigurationSpace(seed=seed), [f"q{at}" for at in range(len(halves))]
+    # between: was not asked
+    halves = [[at / 2 for at in range(2 * int(count) - 1)] for count in task["options"]]
+    space = ConfigurationSpace(seed=seed)
+    names = [f"q{at}" for at in range(len(halves))]
     space.add([OrdinalHyperparameter(name, places) for name, places in zip(names, halves)])
     done: list[int] = []
     with tempfile.TemporaryDirectory() as folder:
         goals = [f"goal{at}" for at in range(task["y"].shape[1])]
         scenario = Scenario(space, objectives=goals, deterministic=True, n_trials=10**6, seed=seed,
                             output_directory=folder)
-        smac = Facade(scenario, lambda config, seed: 0, multi_objective_algorithm=ParEGO(scenario), overwrite=True,
-                      initial_design=Facade.get_initial_design(scenario, n_configs=BEGIN), logging_level=False)
+        smac = Facade(scenario, lambda config, seed: 0, multi_objective_algorithm=ParEGO(scenario),
+                      overwrite=True,
+                      initial_design=Facade.get_initial_design(scenario, n_configs=BEGIN),
+                      logging_level=False)
         while len(done) < min(int(task["count"]), len(task["y"])):
             asked = smac.ask()
             row = nearest(task, [asked.config[name] for name in names], done)
             config = Configuration(space, values=dict(zip(names, map(float, task["codes"][row]))))
-            smac.tell(TrialInfo(config, seed=asked.seed), TrialValue(cost=(-task["y"][row]).tolist()), save=False)
+            smac.tell(TrialInfo(config, seed=asked.seed),
+                      TrialValue(cost=(-task["y"][row]).tolist()), save=False)
             done.append(row)
     return [(row, len(task["shares"]) - 1) for row in done]
 

@@ -2,10 +2,11 @@
 
     python worker.py MODULE JOB
 
-``MODULE`` has a class ``System``, made from ``JOB`` (a JSON object). Asked ``{"do": "train", "seconds": s}`` it answers
-with the target tokens and the CPU-seconds of updates; ``{"do": "decode", "beam": k}`` with sentences, generated tokens
-and CPU-seconds; ``{"do": "peak"}`` with the most memory since the last such question, in MiB. Needs only the standard
-library, so that it runs in any toolkit's environment.
+``MODULE`` has a class ``System``, made from ``JOB`` (a JSON object). Asked ``{"do": "train",
+"seconds": s}`` it answers with the target tokens and the CPU-seconds of updates; ``{"do": "decode",
+"beam": k}`` with sentences, generated tokens and CPU-seconds; ``{"do": "peak"}`` with the most
+memory since the last such question, in MiB. Needs only the standard library, so that it runs in any
+toolkit's environment.
 """
 
 import importlib

@@ -9,10 +9,11 @@ Of one network, per token:
   30 times the weights of its small network. So there are two: ``eta_ffn`` counts the network alone,
   ``eta_ffn_with_gate`` the gate of the heads as well. Elsewhere the two are equal.
 
-A unit is active where its pre-activation is above zero, (batch, positions, hidden) or (batch, positions, H, r ·
-head_dim): with ReLU, where its output is. GELU and SiLU have the same sign; of a gated network (GEGLU, SwiGLU) it is
-the gate's pre-activation. Parameters are all those that the network uses, biases and weights of other layers that it
-shares among them. A network that is called twice a pass (interleaved decoders) has the mean over both calls.
+A unit is active where its pre-activation is above zero, (batch, positions, hidden) or (batch,
+positions, H, r · head_dim): with ReLU, where its output is. GELU and SiLU have the same sign; of a
+gated network (GEGLU, SwiGLU) it is the gate's pre-activation. Parameters are all those that the
+network uses, biases and weights of other layers that it shares among them. A network that is called
+twice a pass (interleaved decoders) has the mean over both calls.
 """
 
 from __future__ import annotations
@@ -63,9 +64,10 @@ class FFNProbe(Probe):
     def row(self) -> FFNRow:
         """Means over all that ran."""
         n = self.active_units.value
-        ratios = [n / by if n is not None and by else None for by in (self.hidden_size, self.params, self.params_with_gate)]
-        return FFNRow(self.layer.stack, self.layer.number, self.part, self.hidden_size, n, ratios[0], self.params,
-                      self.params_with_gate, ratios[1], ratios[2])
+        ratios = [n / by if n is not None and by else None
+                  for by in (self.hidden_size, self.params, self.params_with_gate)]
+        return FFNRow(self.layer.stack, self.layer.number, self.part, self.hidden_size, n,
+                      ratios[0], self.params, self.params_with_gate, ratios[1], ratios[2])
 
 
 def ffn_probes(model: Seq2SeqModel) -> list[FFNProbe]:
@@ -80,14 +82,18 @@ def count_active_units(pre_activations: Tensor) -> Tensor:
 
 def count_params(module: Module | None) -> int:
     """Weights that a module uses, wherever they are kept."""
-    nodes = [] if module is None else [node for node in module.modules() if isinstance(node, Module)]
+    nodes = [] if module is None else [node
+                                       for node in module.modules() if isinstance(node, Module)]
     return sum(weight.numel() for node in nodes for _, weight in node.weights())
 
 
 def _networks(layer: LayerInfo) -> Iterator[FFNProbe]:
-    gates: dict[str, Any] = {f"{path}.ffn": getattr(node, "gate", None) for path, node in layer.modules_of_type(PartialFFN)}
+    gates: dict[str,
+                Any] = {f"{path}.ffn": getattr(node, "gate", None)
+                        for path, node in layer.modules_of_type(PartialFFN)}
     for path, node in layer.modules_of_type(FFN):
         if node.block.units is not None:  # type: ignore[attr-defined]
             params = count_params(node)
             before: Any = node.get_submodule(node.block.units)  # type: ignore[attr-defined]
-            yield FFNProbe(layer, before, "output", path, params, params + count_params(gates.get(path)))
+            yield FFNProbe(layer, before, "output", path, params,
+                           params + count_params(gates.get(path)))

@@ -1,17 +1,19 @@
 """How often each group of parameters is used, and how strongly the loss pulls at it.
 
-Load and balance are the cost ledger's own (:mod:`scalesearch.cost.load`): they follow from the architecture, no data is
-needed. Of gradients, the loss is the mean cross-entropy of the sample's target tokens, (1 / N) Σ_n -log p(y_n), without
-dropout and with the label smoothing that is asked for. Of a group with weights θ_g of which there are p:
+Load and balance are the cost ledger's own (:mod:`scalesearch.cost.load`): they follow from the
+architecture, no data is needed. Of gradients, the loss is the mean cross-entropy of the sample's
+target tokens, (1 / N) Σ_n -log p(y_n), without dropout and with the label smoothing that is asked
+for. Of a group with weights θ_g of which there are p:
 
 - ``norm`` = ‖∂L/∂θ_g‖₂; squares over all groups add up to that of the whole gradient;
 - ``relative`` = ‖∂L/∂θ_g‖₂ / ‖θ_g‖₂, which does not change with the unit that weights are in;
 - ``rms`` = ‖∂L/∂θ_g‖₂ / √p, a single weight's, for groups of unlike size.
 
-There a group is what one part of the layer that owns them holds (an attention, a feed-forward network, a norm), or
-outside the layers an embedding, a norm, A^G, the output. A shared weight's gradient is the sum over its uses, and is
-counted at its owner. None of the three papers defines this measure; EdgeFormer (section 3.2) argues from how much each
-group is trained, which it states as load.
+There a group is what one part of the layer that owns them holds (an attention, a feed-forward
+network, a norm), or outside the layers an embedding, a norm, A^G, the output. A shared weight's
+gradient is the sum over its uses, and is counted at its owner. None of the three papers defines
+this measure; EdgeFormer (section 3.2) argues from how much each group is trained, which it states
+as load.
 """
 
 from __future__ import annotations
@@ -70,12 +72,14 @@ def compute_loads(block: Block) -> tuple[list[LoadRow], Mapping[str, float]]:
     return rows, load_balance(block)
 
 
-def compute_gradients(engine: Engine, split: Split, smoothing: float, max_tokens: int) -> GradientAnalysis:
+def compute_gradients(engine: Engine, split: Split, smoothing: float,
+                      max_tokens: int) -> GradientAnalysis:
     """Gradients of the mean loss on ``split``; the model is left in eval mode and without gradients."""
     model = engine.model.eval()
     model.zero_grad(set_to_none=True)
     batches = eval_batches(split, max_tokens)
-    tokens, total = sum(batch.tokens for batch in batches), 0.0
+    tokens = sum(batch.tokens for batch in batches)
+    total = 0.0
     for batch in batches:
         loss: Any = engine.loss_sum(batch, smoothing) / tokens
         loss.backward()
@@ -106,7 +110,8 @@ def _row(name: str, parameters: list[Tensor]) -> GradientRow:
     size = sum(p.numel() for p in parameters)
     norm = _norm([p.grad for p in parameters if p.grad is not None])
     weights = _norm([p.detach() for p in parameters])
-    return GradientRow(name, size, norm, weights, norm / weights if weights else None, norm / math.sqrt(size))
+    return GradientRow(name, size, norm, weights, norm / weights if weights else None,
+                       norm / math.sqrt(size))
 
 
 def _norm(tensors: list[Tensor]) -> float:

@@ -2,18 +2,21 @@
 
     D = exp(-(1 / H²) Σ_i Σ_j |O_i · O_j| / (‖O_i‖ ‖O_j‖)),   i, j = 1 … H, the terms i = j among them
 
-averaged over samples. Larger is more diverse. All heads alike, or opposite, give e⁻¹ ≈ 0.368, whatever H; orthogonal
-ones e^(-1/H), 0.882 for 8 heads and 0.967 for 30: values at different H are not on one scale, so H stands beside them.
+averaged over samples. Larger is more diverse. All heads alike, or opposite, give e⁻¹ ≈ 0.368,
+whatever H; orthogonal ones e^(-1/H), 0.882 for 8 heads and 0.967 for 30: values at different H are
+not on one scale, so H stands beside them.
 
-The paper leaves open what O_i is, and where it is taken. Both readings of the first are given, the first is our choice:
+The paper leaves open what O_i is, and where it is taken. Both readings of the first are given, the
+first is our choice:
 
 - ``diversity``: O_i is head i's output at one position, (head_dim,); the mean over a sentence's positions that are no
   padding, then over sentences.
 - ``diversity_sentence``: O_i is head i's output over the whole sentence, (positions · head_dim,).
 
-It is taken where the heads are joined, before the output map: after A_i V_i in a Transformer, after a gate there is
-(PartialFormer's FFN and gate within heads, Anthe's across two sequences). A hard gate can make a head zero, which then
-has no direction: its cosines count as 0, with itself too, so D may pass e^(-1/H). ``silent`` says how often that is so.
+It is taken where the heads are joined, before the output map: after A_i V_i in a Transformer, after
+a gate there is (PartialFormer's FFN and gate within heads, Anthe's across two sequences). A hard
+gate can make a head zero, which then has no direction: its cosines count as 0, with itself too, so
+D may pass e^(-1/H). ``silent`` says how often that is so.
 """
 
 from __future__ import annotations
@@ -32,8 +35,11 @@ MIN_DIVERSITY = math.exp(-1)  # of equal heads
 
 @dataclass(frozen=True)
 class HeadRow:
-    """One attention. ``silent_share``: share of (position, head) pairs whose output is zero. ``max_diversity``: e^(-1/H), of
-    orthogonal heads."""
+    """One attention.
+
+    ``silent_share``: share of (position, head) pairs whose output is zero. ``max_diversity``:
+    e^(-1/H), of orthogonal heads.
+    """
 
     stack: str
     layer: int
@@ -64,8 +70,9 @@ class HeadProbe(Probe):
 
     def row(self) -> HeadRow:
         """Means over all that ran."""
-        return HeadRow(self.layer.stack, self.layer.number, self.part, self.heads, self.diversity_by_position.value,
-                       self.diversity_by_sentence.value, self.silent_share.value, math.exp(-1 / self.heads))
+        return HeadRow(self.layer.stack, self.layer.number, self.part, self.heads,
+                       self.diversity_by_position.value, self.diversity_by_sentence.value,
+                       self.silent_share.value, math.exp(-1 / self.heads))
 
 
 def head_probes(model: Seq2SeqModel) -> list[HeadProbe]:

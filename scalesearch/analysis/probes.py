@@ -1,7 +1,7 @@
 """Forward hooks that measure a model while it runs; they return nothing, so that no output changes.
 
-A probe names the module that it hooks; :func:`attached_probes` hands it the module's inputs or outputs, with the positions that
-are no padding.
+A probe names the module that it hooks; :func:`attached_probes` hands it the module's inputs or
+outputs, with the positions that are no padding.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ class TokenMasks:
         """One teacher-forced pass: ``source`` (B, S) and ``target`` (B, T) ids, the target as the decoder reads it."""
         self.by_stack["encoder"], here = source != PAD, target != PAD
         memory = model.encode(source)
-        if isinstance(model.block, DecoderOnly):  # its one stack reads the source, padded in front, and then the target
+        # its one stack reads the source, padded in front, and then the target
+        if isinstance(model.block, DecoderOnly):
             here = torch.cat([~memory.bias, here], 1)
         self.by_stack["decoder"] = here
         model.decode(target, memory)
@@ -96,7 +97,8 @@ def find_layers(model: Seq2SeqModel) -> list[LayerInfo]:
     for path, node in model.named_modules():
         stack = path.split(".")[0]
         if isinstance(node, Module) and isinstance(node.block, LayerBlock) and stack in STACKS:
-            found.append(LayerInfo(stack, 1 + sum(layer.stack == stack for layer in found), path, node))
+            found.append(LayerInfo(stack, 1 + sum(layer.stack == stack for layer in found), path,
+                                   node))
     return found
 
 
@@ -111,7 +113,9 @@ def attached_probes(probes: Iterable[Probe], masks: TokenMasks) -> Iterator[None
 
 def _hook(probe: Probe, real: TokenMasks) -> Any:
     def take(module: Any, args: tuple[Any, ...], output: Tensor | None = None) -> None:
-        probe.record((args[0] if output is None else output).detach(), real.by_stack[probe.layer.stack])
+        probe.record((args[0] if output is None else output).detach(),
+                     real.by_stack[probe.layer.stack])
 
-    add = probe.module.register_forward_pre_hook if probe.hook_side == "input" else probe.module.register_forward_hook
+    add = (probe.module.register_forward_pre_hook if probe.hook_side == "input"
+           else probe.module.register_forward_hook)
     return add(take)

@@ -47,30 +47,34 @@ class Analysis:
         rows = {name: [asdict(row) for row in found] for name, found in self.tables().items()}
         load = {name.removeprefix("load."): value for name, value in self.load.items()}
         return {**rows, "load": {**load, "groups": rows["load"]},
-                "gradients": {"loss": self.gradients.loss, "norm": self.gradients.norm, "groups": rows["gradients"]}}
+                "gradients": {"loss": self.gradients.loss, "norm": self.gradients.norm,
+                              "groups": rows["gradients"]}}
 
 
 def analyze_model(model: Seq2SeqModel, block: Block, split: Split, recipe: Recipe) -> Analysis:
     """The measures of ``model``, made from ``block``, on the pairs of ``split``, in fp32 and without dropout.
 
-    ``recipe``: the loss's label smoothing is that of the training, and the device is the one it asks for.
+    ``recipe``: the loss's label smoothing is that of the training, and the device is the one it
+    asks for.
     """
     plain = replace(recipe, precision="fp32", compile="no")
     hardware = Hardware.from_recipe(plain)
     model.eval().to(hardware.device).set_attention(hardware.attention_kernel)
-    heads, tokens, ffn = retry_with_smaller_batches(lambda max_tokens: _measure(model, split, hardware, max_tokens), BATCH_TOKENS)
+    heads, tokens, ffn = retry_with_smaller_batches(
+        lambda max_tokens: _measure(model, split, hardware, max_tokens), BATCH_TOKENS)
     pull = retry_with_smaller_batches(
-        lambda max_tokens: compute_gradients(Engine(model, plain, hardware), split, recipe.label_smoothing, max_tokens), BATCH_TOKENS
-    )
+        lambda max_tokens: compute_gradients(Engine(model, plain, hardware), split,
+                                             recipe.label_smoothing, max_tokens), BATCH_TOKENS)
     groups, load = compute_loads(block)
-    return Analysis([probe.row() for probe in heads], [probe.row() for probe in tokens], [probe.row() for probe in ffn],
-                    groups, load, pull)
+    return Analysis([probe.row() for probe in heads], [probe.row() for probe in tokens],
+                    [probe.row() for probe in ffn], groups, load, pull)
 
 
 def take_sentences(split: Split, sentences: int) -> Split:
     """The first ``sentences`` pairs, or windows of a text."""
     first = np.arange(min(sentences, len(split)))
-    return Split(split.source_ids.take(first), split.target_ids.take(first), lambda: split.texts, split.window_overlap)
+    return Split(split.source_ids.take(first), split.target_ids.take(first), lambda: split.texts,
+                 split.window_overlap)
 
 
 def _measure(model: Seq2SeqModel, split: Split, hardware: Hardware, max_tokens: int
@@ -79,5 +83,6 @@ def _measure(model: Seq2SeqModel, split: Split, hardware: Hardware, max_tokens: 
     real = TokenMasks()
     with attached_probes(chain(*probes), real), torch.no_grad():
         for batch in eval_batches(split, max_tokens):
-            real.run_model(model, hardware.to_device(batch.source), hardware.to_device(batch.target_in))
+            real.run_model(model, hardware.to_device(batch.source),
+                           hardware.to_device(batch.target_in))
     return probes

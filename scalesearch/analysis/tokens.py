@@ -1,16 +1,18 @@
 """How alike the tokens of a sentence become, layer by layer: token uniformity (PartialFormer, appendix H).
 
-The paper names Pearson's correlation and no more. Here: of a layer's output X (positions, d) each token is centred over
-its d features, c_t = x_t - mean(x_t), and
+The paper names Pearson's correlation and no more. Here: of a layer's output X (positions, d) each
+token is centred over its d features, c_t = x_t - mean(x_t), and
 
     ρ_ts = c_t · c_s / (‖c_t‖ ‖c_s‖)
 
-is averaged over all pairs t ≠ s of tokens that are no padding, then over sentences of two tokens or more. 1 is all
-tokens alike (up to scale and shift); lower is better. Two readings: ``uniformity`` takes ρ with its sign, which is our
-choice, ``uniformity_absolute`` without. A token all of whose features are equal has no direction: its ρ count as 0.
+is averaged over all pairs t ≠ s of tokens that are no padding, then over sentences of two tokens or
+more. 1 is all tokens alike (up to scale and shift); lower is better. Two readings: ``uniformity``
+takes ρ with its sign, which is our choice, ``uniformity_absolute`` without. A token all of whose
+features are equal has no direction: its ρ count as 0.
 
-Layer 0 is what the first layer is given. A layer that is evaluated several times a pass (ODE solvers) has the mean over
-its evaluations. With pre-norm, outputs are those of the residual stream, before any norm.
+Layer 0 is what the first layer is given. A layer that is evaluated several times a pass (ODE
+solvers) has the mean over its evaluations. With pre-norm, outputs are those of the residual stream,
+before any norm.
 """
 
 from __future__ import annotations
@@ -70,6 +72,7 @@ def token_uniformity(states: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
     correlation = unit @ unit.transpose(1, 2)
     others = ~torch.eye(correlation.shape[1], dtype=torch.bool, device=x.device)
     count = real.sum(1)
-    kept, pairs = count > 1, (count * (count - 1)).clamp(min=1)
+    kept = count > 1
+    pairs = (count * (count - 1)).clamp(min=1)
     means = [(kind * others).sum((1, 2)) / pairs for kind in (correlation, correlation.abs())]
     return means[0][kept], means[1][kept]

@@ -37,7 +37,8 @@ def write_analysis(analysis: Analysis, header: Mapping[str, Any], folder: Path) 
     """Write everything into ``folder``, made if need be; files of an earlier analysis are replaced.
 
     Args:
-        header: what the analysis is of, as JSON values; stands in ``analysis.json`` before the measures.
+        header: what the analysis is of, as JSON values; stands in ``analysis.json`` before the
+            measures.
 
     Returns:
         The paths of what was written.
@@ -69,17 +70,19 @@ def draw_figures(analysis: Analysis) -> dict[str, Figure]:
         if any(row.n_act is not None for row in analysis.ffn):
             drawn["ffn"] = _ffn(analysis.ffn)
         if analysis.loads:
-            drawn["load"] = _bars([row.group for row in analysis.loads], [row.load for row in analysis.loads],
-                                  "Uses a pass", f"balance {analysis.load['load.balance']:.3f}")
+            drawn["load"] = _bars([row.group for row in analysis.loads],
+                                  [row.load for row in analysis.loads], "Uses a pass",
+                                  f"balance {analysis.load['load.balance']:.3f}")
         rows = analysis.gradients.rows
-        drawn["gradients"] = _bars([row.group for row in rows], [row.norm for row in rows], "Gradient norm",
-                                   f"whole gradient {analysis.gradients.norm:.3g}")
+        drawn["gradients"] = _bars([row.group for row in rows], [row.norm for row in rows],
+                                   "Gradient norm", f"whole gradient {analysis.gradients.norm:.3g}")
     return drawn
 
 
 def _heads(rows: Sequence[HeadRow]) -> Figure:
     figure, (axes,) = _panels(1)
-    _lines(axes, [(f"{row.stack} {row.part} (H={row.heads})", row.layer, row.diversity) for row in rows])
+    _lines(axes,
+           [(f"{row.stack} {row.part} (H={row.heads})", row.layer, row.diversity) for row in rows])
     axes.axhline(MIN_DIVERSITY, color=DOMINATED_COLOR, linewidth=0.8, linestyle=DASHED_LINE)
     for bound in sorted({row.max_diversity for row in rows}):
         axes.axhline(bound, color=DOMINATED_COLOR, linewidth=0.8, linestyle=(0, (1, 2)))
@@ -112,12 +115,15 @@ def _panels(count: int) -> tuple[Figure, list[Axes]]:
     return figure, panels
 
 
-def _lines(axes: Axes, points: Sequence[tuple[str, int, float | None]], legend: bool = True) -> None:
+def _lines(axes: Axes, points: Sequence[tuple[str, int, float | None]],
+           legend: bool = True) -> None:
     """One line a name, over layers."""
-    for index, name in enumerate(dict.fromkeys(name for name, _, value in points if value is not None)):
-        mine = [(layer, value) for other, layer, value in points if other == name and value is not None]
-        axes.plot(*zip(*mine), marker=MARKERS[index % len(MARKERS)], color=COLORS[index % len(COLORS)],
-                  markersize=4, linewidth=1.2, label=name)
+    for index, name in enumerate(
+            dict.fromkeys(name for name, _, value in points if value is not None)):
+        mine = [(layer, value)
+                for other, layer, value in points if other == name and value is not None]
+        axes.plot(*zip(*mine), marker=MARKERS[index % len(MARKERS)],
+                  color=COLORS[index % len(COLORS)], markersize=4, linewidth=1.2, label=name)
     if legend:
         axes.legend(loc="best")
 
@@ -130,7 +136,8 @@ def _bars(names: list[str], values: list[Any], label: str, title: str) -> Figure
         axes.set_yticks(places, names)
         axes.invert_yaxis()
         axes.margins(y=0.01)
-        axes.xaxis.set_major_locator(MaxNLocator("auto", integer=all(isinstance(value, int) for value in values)))
+        axes.xaxis.set_major_locator(
+            MaxNLocator("auto", integer=all(isinstance(value, int) for value in values)))
         axes.set_xlabel(label)
         axes.set_title(title, fontsize=9, color=TEXT_COLOR, loc="left")
         axes.to_grid(False, axis="y")

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from scalesearch.nn import Seq2SeqModel
 
 MIN_VOCAB_SIZE = 5  # the four that every vocabulary starts with, and one
-PROTOCOL_OVERRIDES = ("source", "target", "vocab", "artefact", "latency")  # what a protocol may have anew
+# what a protocol may have anew
+PROTOCOL_OVERRIDES = ("source", "target", "vocab", "artefact", "latency")
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,13 +34,18 @@ class Architecture(assembly.ModelSpec):
         """Params, MACs, FLOPs and memory, exactly, under a named protocol.
 
         Args:
-            protocol: forward, decode, decode-uncached, edgeformer or delight; the space's own, if not given.
-            lengths: source, target (tokens), vocab (entries), artefact, latency, in place of the protocol's.
+            protocol: forward, decode, decode-uncached, edgeformer or delight; the space's own, if
+                not given.
+            lengths: source, target (tokens), vocab (entries), artefact, latency, in place of the
+                protocol's.
 
         Raises:
             UserError: there is no such protocol, or a length below 1.
         """
-        return as_subclass(Costs, evaluate_cost(self.block, resolve_protocol(self.protocol, protocol, overrides).with_vocab(self.vocab)))
+        return as_subclass(Costs,
+                           evaluate_cost(self.block,
+                                         resolve_protocol(self.protocol, protocol,
+                                                          overrides).with_vocab(self.vocab)))
 
     @python_error_messages()
     def module(self, seed: int = 1, *, vocab: int | None = None, init: str = "xavier",
@@ -58,13 +64,15 @@ class Architecture(assembly.ModelSpec):
         from scalesearch.nn import build_model
 
         if vocab is not None and (not isinstance(vocab, int) or vocab < MIN_VOCAB_SIZE):
-            raise UserError(f"vocab: expected a whole number of at least {MIN_VOCAB_SIZE}, found {vocab!r}",
-                            code="bad-value")
-        words = int(resolve_protocol(self.protocol).with_vocab(self.vocab).vocab_size) if vocab is None else vocab
+            raise UserError(f"vocab: expected a whole number of at least {MIN_VOCAB_SIZE}, found "
+                            f"{vocab!r}", code="bad-value")
+        words = (int(resolve_protocol(self.protocol).with_vocab(self.vocab).vocab_size)
+                 if vocab is None else vocab)
         try:
             torch.empty(0, device=device)
         except (RuntimeError, AssertionError) as error:  # as torch says that it has no such device
-            raise UserError(f"device {str(device)!r}: {str(error).splitlines()[0]}", code="no-device") from None
+            raise UserError(f"device {str(device)!r}: {str(error).splitlines()[0]}",
+                            code="no-device") from None
         return build_model(self.block, vocab=words, init=init, seed=seed, device=device)
 
     def __repr__(self) -> str:
@@ -94,7 +102,9 @@ def resolve_protocol(settings: Mapping[str, Any], protocol: str | Protocol | Non
     """
     for name in overrides or {}:
         if name not in PROTOCOL_OVERRIDES:
-            raise UserError(f"{name}: a protocol has no such length; {suggest_match(name, PROTOCOL_OVERRIDES)}", code="unknown-argument")
+            raise UserError(f"{name}: a protocol has no such length; "
+                            f"{suggest_match(name, PROTOCOL_OVERRIDES)}", code="unknown-argument")
     if isinstance(protocol, Protocol):
-        settings, protocol = protocol.settings, None
+        settings = protocol.settings
+        protocol = None
     return load_protocol(settings, name=protocol, **(overrides or {}))

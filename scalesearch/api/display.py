@@ -35,7 +35,8 @@ class Displayable:
     def __rich__(self) -> Group:
         from rich.console import Group
 
-        return Group(*(to_rich_text(part) if isinstance(part, str) else part for part in self._display_parts()))
+        return Group(*(to_rich_text(part) if isinstance(part, str) else part
+                       for part in self._display_parts()))
 
     def __repr__(self) -> str:
         return to_text(self._display_parts())
@@ -47,7 +48,8 @@ class Displayable:
 def to_text(parts: Iterable[Table | str]) -> str:
     """Tables as text, as wide as the terminal."""
     written = StringIO()
-    console = open_console(file=written, width=shutil.get_terminal_size((MIN_TABLE_WIDTH, 24)).columns)
+    console = open_console(file=written,
+                           width=shutil.get_terminal_size((MIN_TABLE_WIDTH, 24)).columns)
     for part in parts:
         print_text(part, console)
     return "\n".join(line.rstrip() for line in written.getvalue().splitlines()).rstrip()
@@ -68,12 +70,15 @@ def _line(text: str) -> str:
 
 
 def _table(table: Table) -> str:
-    heads = "".join(f'<th style="{CELL_STYLE}{column.justify}">{_text(column.header)}</th>' for column in table.columns)
+    heads = "".join(f'<th style="{CELL_STYLE}{column.justify}">{_text(column.header)}</th>'
+                    for column in table.columns)
     rows = zip(*(column.cells for column in table.columns))
     sides = [column.justify for column in table.columns]
-    body = "".join(f"<tr>{''.join(_cell(cell, side, str(row.style)) for cell, side in zip(cells, sides))}</tr>"
-                   for cells, row in zip(rows, table.rows))
-    title = f'<caption style="{CELL_STYLE}left">{_text(table.title)}</caption>' if table.title else ""
+    body = "".join(
+        f"<tr>{''.join(_cell(cell, side, str(row.style)) for cell, side in zip(cells, sides))}</tr>"
+        for cells, row in zip(rows, table.rows))
+    title = (f'<caption style="{CELL_STYLE}left">{_text(table.title)}</caption>' if table.title
+             else "")
     after = _line(str(table.caption)) if table.caption else ""
     return f"<table>{title}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>{after}"
 

@@ -14,7 +14,8 @@ T = TypeVar("T")
 # A command stays as it is; an option may be what an error is of, or have its value behind it.
 OPTION_PATTERN = re.compile(r"`(?!--)[^`]*`|--set: |--set (?=[\w{])|"
                     r"--(?P<name>[a-z][a-z-]*)(?P<place>: )?(?P<value>[ =](?=['\"\d]))?")
-QUOTED_OPTION_PATTERN = re.compile(r"^( *)(--([a-z-]+) )(.*\n)( *)(?=\^)", re.M)  # what was given, with a mark below its place
+# what was given, with a mark below its place
+QUOTED_OPTION_PATTERN = re.compile(r"^( *)(--([a-z-]+) )(.*\n)( *)(?=\^)", re.M)
 OPTION_TO_ARGUMENT = {"resume": "resume=True", "quantize": "quantise", "for": "each"}
 
 

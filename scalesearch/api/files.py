@@ -35,12 +35,16 @@ class ConfigSection:
     positions: dict[str, SourcePosition] = field(default_factory=dict)
 
     def parse(self, schema: SchemaGroup, settings: Sequence[str] = ()) -> Any:
-        """What ``schema`` makes of it, changed by settings such as ``recipe.lr=1e-3``. Raises UserError."""
+        """What ``schema`` makes of it, changed by settings such as ``recipe.lr=1e-3``.
+
+        Raises UserError.
+        """
         from scalesearch.space.binding.config_reader import ConfigReader, apply_override
         from scalesearch.space.syntax.diagnostics import ConfigError
         from scalesearch.space.syntax.nodes import MappingNode, ScalarNode
 
-        file = MappingNode(self.node.position, ((ScalarNode(self.node.position, self.name), self.node),))
+        file = MappingNode(self.node.position,
+                           ((ScalarNode(self.node.position, self.name), self.node),))
         whole = replace(schema, fields={self.name: schema})
         for setting in settings:
             file = apply_override(file, whole, setting)
@@ -49,7 +53,8 @@ class ConfigSection:
         value = reader.read(node)
         if reader.problems:
             raise ConfigError(reader.problems)
-        self.positions = {f"{self.name}.{key}": place for key, place in reader.positions.items()} | {self.name: node.display_position}
+        self.positions = ({f"{self.name}.{key}": place for key, place in reader.positions.items()}
+                          | {self.name: node.display_position})
         return value
 
     @contextmanager
@@ -67,7 +72,8 @@ def read_section(file: Path, name: str, hint: str) -> ConfigSection:
     """What ``file`` says, beneath ``name:`` if it has that.
 
     Raises:
-        UserError: missing, not text, not YAML (with its place) or empty; ``hint`` says what could be given.
+        UserError: missing, not text, not YAML (with its place) or empty; ``hint`` says what could
+            be given.
     """
     from scalesearch.space.syntax.diagnostics import ConfigError, SourceText
     from scalesearch.space.syntax.yaml_reader import parse_yaml, read_text
@@ -103,7 +109,8 @@ def load_recipe(source: ConfigSource | Recipe, settings: tuple[str, ...] = ()) -
         keys = source if isinstance(source, Mapping) else {"preset": source}
         section = ConfigSection(Path("recipe"), "recipe", to_node("recipe", keys))
     else:
-        section = read_section(Path(source), "recipe", f"The presets are {', '.join(PRESETS)}; or give a file")
+        section = read_section(Path(source), "recipe",
+                               f"The presets are {', '.join(PRESETS)}; or give a file")
     recipe: Recipe = section.parse(RECIPE_SCHEMA, settings)
     return recipe
 

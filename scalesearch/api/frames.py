@@ -63,20 +63,23 @@ def frame_attributes(results: Results, frame: pd.DataFrame) -> dict[str, Any]:
 
 def front_parts(results: Results) -> Iterator[Table | str]:
     """The front as a table, with its architectures and what its numbers mean."""
-    title = f"Front of {results.study.meta.name}: {len(results.front)} of {len(results.finished)} trained candidates"
+    title = (f"Front of {results.study.meta.name}: {len(results.front)} of {len(results.finished)} "
+             "trained candidates")
     yield frame_to_table(format_trials(results.front, results.objectives), title=title, lines=True)
     yield from architecture_lines(results.front, results.params)
     yield from results.notes()
     yield from results.seed_analysis.sentences()
     if volume := results.hypervolume():
-        corner = ", ".join(f"{name} {value:,.6g}" for name, value in zip(results.objectives, volume[1]))
+        corner = ", ".join(f"{name} {value:,.6g}"
+                           for name, value in zip(results.objectives, volume[1]))
         yield f"Hypervolume {volume[0]:.6g} against the reference point {corner}."
 
 
 def study_parts(results: Results) -> Iterator[Table | str]:
     """How far a study is, and its front."""
     states = Counter(str(trial.state) for trial in results.study.trials.candidates())
-    counted = ", ".join(f"{count} {state}" for state, count in states.most_common()) or "nothing proposed yet"
+    counted = ", ".join(f"{count} {state}"
+                        for state, count in states.most_common()) or "nothing proposed yet"
     yield f"study {results.study.meta.name} in {results.study.folder}: {counted}"
     if len(results.finished):
         yield from front_parts(results)

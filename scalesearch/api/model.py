@@ -29,13 +29,15 @@ if TYPE_CHECKING:
     from scalesearch.train import Recipe, Result
 
 TextSource = str | Path | Sequence[str]
-ARTIFACT_FILE, WEIGHTS_FILE = "artefact.json", "model.safetensors"
+ARTIFACT_FILE = "artefact.json"
+WEIGHTS_FILE = "model.safetensors"
 
 
 @python_error_messages()
 def train(architecture: str | Path | Plain, data: ConfigSource | DataSpec = "builtin",
           recipe: ConfigSource | Recipe = "quick", out: str | Path | None = None, *, seed: int = 1,
-          resume: bool = True, processes: int = 1, report: Callable[[dict[str, Any]], None] | None = None) -> Model:
+          resume: bool = True, processes: int = 1,
+          report: Callable[[dict[str, Any]], None] | None = None) -> Model:
     """Trains an architecture and scores it; the same call goes on with a training that was interrupted.
 
     Args:
@@ -56,15 +58,16 @@ def train(architecture: str | Path | Plain, data: ConfigSource | DataSpec = "bui
     from scalesearch.train.training import train as run
 
     chosen = architecture if isinstance(architecture, Plain) else space(architecture).architecture()
-    how, folder = load_recipe(recipe), Path(out or f"runs/model-{chosen.id}")
+    how = load_recipe(recipe)
+    folder = Path(out or f"runs/model-{chosen.id}")
     if not resume and (folder / "result.json").exists():
-        raise UserError(f"{folder}: holds a training already; go on with it (resume=True), or give another folder",
-                        code="training-exists")
+        raise UserError(f"{folder}: holds a training already; go on with it (resume=True), or give "
+                        "another folder", code="training-exists")
     check_decoder(how, chosen.block)
     corpus = load_data(data, how, chosen.vocab)
     with training_bar(open_console(stderr=True)) as bar:
-        result = run(chosen, corpus, how, folder, seed=seed, report=report or bar, resume=resume, processes=processes,
-                     open_artifact=artifact_decoder)
+        result = run(chosen, corpus, how, folder, seed=seed, report=report or bar, resume=resume,
+                     processes=processes, open_artifact=artifact_decoder)
     if result.state != "complete":
         raise UserError(f"{folder}: {result.reason}", code="training-failed")
     return Model(folder)
@@ -84,8 +87,9 @@ def load(folder: str | Path) -> Model | Study:
         return Study(place)
     if (place / ARTIFACT_FILE).is_file() or (place / WEIGHTS_FILE).is_file():
         return Model(place)
-    raise UserError(f"{folder}: no finished training, artefact or study is here", help="give a folder that "
-                    "`ss.train`, `model.export` or `study.run` has written", code="no-checkpoint")
+    raise UserError(f"{folder}: no finished training, artefact or study is here",
+                    help="give a folder that `ss.train`, `model.export` or `study.run` has written",
+                    code="no-checkpoint")
 
 
 @dataclass(frozen=True, repr=False)
@@ -103,7 +107,8 @@ class Model(Displayable):
     @cached_property
     def architecture(self) -> Architecture:
         """What was trained."""
-        return as_subclass(Architecture, read_space(self.folder / "architecture.yaml").single_architecture())
+        return as_subclass(Architecture,
+                           read_space(self.folder / "architecture.yaml").single_architecture())
 
     @cached_property
     def result(self) -> Result | None:
@@ -117,12 +122,14 @@ class Model(Displayable):
         """What was exported and verified; None of a training."""
         from scalesearch.export.export import Artifact
 
-        return read_json(self.folder / ARTIFACT_FILE, Artifact) if (self.folder / ARTIFACT_FILE).is_file() else None
+        return read_json(self.folder / ARTIFACT_FILE,
+                         Artifact) if (self.folder / ARTIFACT_FILE).is_file() else None
 
     @property
     def metrics(self) -> dict[str, Any]:
         """Scores of the training, with their signatures."""
-        return self.result.metrics if self.result else dict(self.artifact.provenance if self.artifact else {})
+        return self.result.metrics if self.result else dict(
+            self.artifact.provenance if self.artifact else {})
 
     def module(self) -> Module:
         """The trained ``nn.Module``, in eval mode on the CPU."""
@@ -132,18 +139,20 @@ class Model(Displayable):
         return model
 
     @python_error_messages()
-    def translate(self, lines: str | Sequence[str], *, beam: int | None = None, length_penalty: float | None = None
-                  ) -> list[str]:
+    def translate(self, lines: str | Sequence[str], *, beam: int | None = None,
+                  length_penalty: float | None = None) -> list[str]:
         """The best translation of each line, in the same order; that of an empty line is empty.
 
         Args:
             beam, length_penalty: of the search; as the model was scored, if not given.
         """
-        return self._best(self._translator(beam, length_penalty), [lines] if isinstance(lines, str) else lines)
+        return self._best(self._translator(beam, length_penalty),
+                          [lines] if isinstance(lines, str) else lines)
 
     @python_error_messages()
-    def score(self, source: TextSource, target: TextSource, *, beam: int | None = None, length_penalty: float | None = None,
-              resamples: int = 1000) -> dict[str, dict[str, Any]]:
+    def score(self, source: TextSource, target: TextSource, *, beam: int | None = None,
+              length_penalty: float | None = None, resamples: int = 1000) -> dict[
+            str, dict[str, Any]]:
         """Metrics on any text, with 95 % intervals by bootstrap where the task is translation.
 
         Args:
@@ -151,14 +160,16 @@ class Model(Displayable):
             resamples: of the bootstrap.
 
         Returns:
-            metric to ``score``, ``mean``, ``half`` width of the interval, ``p`` (None) and ``signature``; of BLEU also
+            metric to ``score``, ``mean``, ``half`` width of the interval, ``p`` (None) and
+            ``signature``; of BLEU also
             ``brevity_penalty`` and ``length_ratio``.
         """
         from scalesearch.export.translator import score_translations
 
         translator = self._translator(beam, length_penalty)
         texts = translator.normalize_texts(*_pairs(source, target))
-        return score_translations([translator], [self._best(translator, texts.source)], texts, resamples)[0]
+        return score_translations([translator], [self._best(translator, texts.source)], texts,
+                                  resamples)[0]
 
     @python_error_messages(to="format")
     def export(self, format: str, out: str | Path | None = None, *, quantize: str | None = None,
@@ -170,16 +181,19 @@ class Model(Displayable):
             format: ctranslate2, onnx, huggingface or torch.
             out: folder to write, ``export-NAME-FORMAT`` if not given.
             quantize: none, int8, int16 or bf16; the format's own, if not given.
-            data: of whose validation text the first ``sentences`` are verified on; the training's own, if not given.
+            data: of whose validation text the first ``sentences`` are verified on; the training's
+                own, if not given.
 
         Raises:
-            UserError: the folder is there, the format cannot hold the architecture, or a package is missing.
+            UserError: the folder is there, the format cannot hold the architecture, or a package is
+                missing.
         """
         from scalesearch.export.export import export_training
 
         folder = Path(out or f"export-{self.folder.resolve().name}-{format}")
         spec = None if data is None else load_data_spec(data)
-        export_training(self.folder, folder, format, quantize, spec, sentences, threads, self.selection_reason or str(self.folder))
+        export_training(self.folder, folder, format, quantize, spec, sentences, threads,
+                        self.selection_reason or str(self.folder))
         return Model(folder, self.selection_reason)
 
     @cached_property
@@ -189,7 +203,8 @@ class Model(Displayable):
         return Translator(self.folder)
 
     def _translator(self, beam: int | None, length_penalty: float | None) -> Translator:
-        self._cached_translator.decoding = self._cached_translator.resolve_decoding(beam, length_penalty)
+        self._cached_translator.decoding = self._cached_translator.resolve_decoding(
+            beam, length_penalty)
         return self._cached_translator
 
     def _best(self, translator: Translator, lines: Sequence[str]) -> list[str]:
@@ -207,7 +222,10 @@ class Model(Displayable):
 
 
 def _pairs(source: TextSource, target: TextSource) -> tuple[Sequence[str], Sequence[str]]:
-    """The lines of two sides. Raises UserError where they are not as many, or a file cannot be read."""
+    """The lines of two sides.
+
+    Raises UserError where they are not as many, or a file cannot be read.
+    """
     from scalesearch.data.sources import read_pairs
 
     files = [Path(side) for side in (source, target) if isinstance(side, str | Path)]
@@ -216,6 +234,7 @@ def _pairs(source: TextSource, target: TextSource) -> tuple[Sequence[str], Seque
         return pairs.source, pairs.target
     if files or len(source) != len(target):  # type: ignore[arg-type]
         found = "a file and a list" if files else f"{len(source)} and {len(target)} lines"  # type: ignore[arg-type]
-        raise UserError(f"source and target: {found}; give two files, or two lists of as many lines",
-                        code="unequal-lines")
+        raise UserError(
+            f"source and target: {found}; give two files, or two lists of as many lines",
+            code="unequal-lines")
     return source, target  # type: ignore[return-value]

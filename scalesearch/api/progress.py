@@ -17,8 +17,8 @@ def training_bar(console: Console) -> Iterator[Any]:
     """A progress bar, fed by the trainer's reports, that begins with the first; validations are printed above it."""
     from rich.progress import BarColumn, Progress, TextColumn
 
-    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"), \
-        TextColumn("{task.fields[facts]}")
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn(
+        "{task.percentage:>3.0f}%"), TextColumn("{task.fields[facts]}")
     progress = Progress(*columns, console=console)
     task = progress.add_task("training", total=1.0, facts="")
 
@@ -30,7 +30,8 @@ def training_bar(console: Console) -> Iterator[Any]:
             progress.print(_line(event))
         elif event["kind"] == "decode":
             done = event["done"] / event["of"]
-            progress.update(task, description="translating", completed=done, facts=f"{event['done']} sentences")
+            progress.update(task, description="translating", completed=done,
+                            facts=f"{event['done']} sentences")
 
     try:
         yield report
@@ -40,8 +41,10 @@ def training_bar(console: Console) -> Iterator[Any]:
 
 
 def _facts(event: dict[str, Any]) -> str:
-    left = "" if event["eta_seconds"] is None else f" · {format_duration(event['eta_seconds'])} left"
-    return f"update {event['step']:,} · loss {event['loss']:.3f} · {event['tokens_per_second']:,.0f} tokens/s{left}"
+    left = "" if event[
+        "eta_seconds"] is None else f" · {format_duration(event['eta_seconds'])} left"
+    return (f"update {event['step']:,} · loss {event['loss']:.3f} · "
+            f"{event['tokens_per_second']:,.0f} tokens/s{left}")
 
 
 def _line(event: dict[str, Any]) -> str:
@@ -50,5 +53,5 @@ def _line(event: dict[str, Any]) -> str:
     train = "-" if event["train_loss"] is None else f"{event['train_loss']:.3f}"
     scores = [f" · {METRICS[name].words} {event[name]:.1f}" for name in METRICS
               if event.get(name) is not None and name != "loss"]
-    return (f"update {event['step']:>7,} · {format_duration(event['cpu_seconds']):>6} CPU · train {train} "
-            f"· valid {event['valid_loss']:.3f}{''.join(scores)}")
+    return (f"update {event['step']:>7,} · {format_duration(event['cpu_seconds']):>6} CPU · train "
+            f"{train} · valid {event['valid_loss']:.3f}{''.join(scores)}")

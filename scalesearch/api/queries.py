@@ -24,7 +24,8 @@ class FeasibilityResult(Displayable):
     """What of a space fits a budget.
 
     Attributes:
-        feasibility: counts, shares, frames, front and extremes; see :class:`scalesearch.feasible.report.FeasibilityReport`.
+        feasibility: counts, shares, frames, front and extremes; see
+            :class:`scalesearch.feasible.report.FeasibilityReport`.
         budgets: the conditions.
     """
 
@@ -34,8 +35,12 @@ class FeasibilityResult(Displayable):
     protocol: Protocol
 
     @classmethod
-    def compute(cls, space: Space, budget: str | Sequence[str], protocol: Protocol, samples: int, seed: int) -> FeasibilityResult:
-        """Counts what of ``space`` fits, or estimates it. Raises UserError for no budget, a wrong one, or no draw."""
+    def compute(cls, space: Space, budget: str | Sequence[str], protocol: Protocol, samples: int,
+                seed: int) -> FeasibilityResult:
+        """Counts what of ``space`` fits, or estimates it.
+
+        Raises UserError for no budget, a wrong one, or no draw.
+        """
         from scalesearch.feasible import tables
         from scalesearch.feasible.limits import select_budgets
         from scalesearch.feasible.report import analyze_feasibility
@@ -76,14 +81,15 @@ class FeasibilityResult(Displayable):
         """Most params outside the embedding for the fewest MACs: costs and parameters of each such candidate."""
         import pandas as pd
 
-        return pd.DataFrame([{**point.costs, **point.param_values.params} for point in self.feasibility.front])
+        return pd.DataFrame([{**point.costs, **point.param_values.params}
+                             for point in self.feasibility.front])
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as JSON values."""
         from scalesearch.feasible.tables import to_json
 
-        return {**to_json(self.feasibility), "budgets": list(self.budgets), "protocol": self.protocol.to_json(),
-                "conventions": self.protocol.conventions}
+        return {**to_json(self.feasibility), "budgets": list(self.budgets),
+                "protocol": self.protocol.to_json(), "conventions": self.protocol.conventions}
 
     def _display_parts(self) -> Iterator[Table | str]:
         from scalesearch.feasible.tables import render_report
@@ -112,9 +118,10 @@ class SolveResult(Displayable):
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as JSON values."""
-        found = {"solutions": [one.to_json() for one in self.solution]} if isinstance(self.solution, tuple) else \
-            self.solution.to_json()
-        return {**found, "protocol": self.protocol.to_json(), "conventions": self.protocol.conventions}
+        found = {"solutions": [one.to_json() for one in self.solution]} if isinstance(
+            self.solution, tuple) else self.solution.to_json()
+        return {**found, "protocol": self.protocol.to_json(),
+                "conventions": self.protocol.conventions}
 
     def _display_parts(self) -> Iterator[Table | str]:
         from scalesearch.whatif.tables import render_solutions, render_trades

@@ -96,17 +96,20 @@ class SearchSpace(Displayable):
         return SearchSpace(self.definition.with_overrides(given)) if given else self
 
     @python_error_messages()
-    def architecture(self, values: Mapping[str, Any] | None = None, /, **more_values: Any) -> Architecture:
+    def architecture(self, values: Mapping[str, Any] | None = None, /,
+                     **more_values: Any) -> Architecture:
         """The one architecture with these answers.
 
         Raises:
-            UserError: they leave something open, are not of the space, or no network can be built of them.
+            UserError: they leave something open, are not of the space, or no network can be built
+                of them.
 
         Example:
             >>> space("transformer").architecture({"encoder.depth": 2}, width=128).cost()["params.encoder"]
             396544
         """
-        return as_subclass(Architecture, self.set(values, **more_values).definition.single_architecture())
+        return as_subclass(Architecture,
+                           self.set(values, **more_values).definition.single_architecture())
 
     def sample(self, seed: int = 0) -> Architecture:
         """A random architecture that can be built and meets the space's constraints.
@@ -130,12 +133,14 @@ class SearchSpace(Displayable):
     def _pick(self, method: str, seed: int) -> Architecture:
         from scalesearch.feasible.pick import pick_candidate
 
-        answers, _ = pick_candidate(self.definition, method, seed, resolve_protocol(self.definition.protocol))
-        return as_subclass(Architecture, self.definition.architecture(answers), protocol=self.definition.protocol)
+        answers, _ = pick_candidate(self.definition, method, seed,
+                                    resolve_protocol(self.definition.protocol))
+        return as_subclass(Architecture, self.definition.architecture(answers),
+                           protocol=self.definition.protocol)
 
     @python_error_messages()
-    def feasible(self, budget: Budgets = (), protocol: str | Protocol | None = None, *, samples: int = 4000,
-                 seed: int = 1, **overrides: int | str) -> FeasibilityResult:
+    def feasible(self, budget: Budgets = (), protocol: str | Protocol | None = None, *,
+                 samples: int = 4000, seed: int = 1, **overrides: int | str) -> FeasibilityResult:
         """What of the space fits a budget, exactly wherever it can be counted.
 
         Args:
@@ -143,21 +148,26 @@ class SearchSpace(Displayable):
             protocol, lengths: as of :meth:`Architecture.cost`.
             samples, seed: of the random candidates where it cannot be counted.
         """
-        return FeasibilityResult.compute(self.definition, budget, resolve_protocol(self.definition.protocol, protocol, overrides), samples, seed)
+        return FeasibilityResult.compute(
+            self.definition, budget,
+            resolve_protocol(self.definition.protocol, protocol, overrides), samples, seed)
 
     @python_error_messages()
     def solve(self, goal: str, budget: Budgets = (), for_each: SizeRanges | None = None,
-              protocol: str | Protocol | None = None, *, step: int = 1, **overrides: int | str) -> SolveResult:
+              protocol: str | Protocol | None = None, *, step: int = 1,
+              **overrides: int | str) -> SolveResult:
         """The largest or smallest size within a budget: ``max width``, ``min encoder.depth``.
 
         Args:
             budget: names of the space's budgets, or conditions.
-            for_each: sizes for each of which to ask, such as ``{"encoder.depth": "1..6"}``; of keys alone, or with
+            for_each: sizes for each of which to ask, such as ``{"encoder.depth": "1..6"}``; of keys
+                alone, or with
                 None, those of the space.
             step: of the values, where the space gives none.
 
         Raises:
-            UserError: the space leaves something else open, the key is no size, or nothing limits it.
+            UserError: the space leaves something else open, the key is no size, or nothing limits
+                it.
 
         Example:
             >>> space("transformer").solve("max width", "params.total <= 10M", step=8).value
@@ -167,7 +177,9 @@ class SearchSpace(Displayable):
         from scalesearch.whatif.free_sizes import parse_sizes
 
         chosen = resolve_protocol(self.definition.protocol, protocol, overrides)
-        return SolveResult(solve(self.definition, goal, budget, parse_sizes(self.definition, for_each or {}), chosen, step), chosen)
+        return SolveResult(solve(self.definition, goal, budget,
+                                 parse_sizes(self.definition, for_each or {}), chosen, step),
+                           chosen)
 
     @python_error_messages()
     def trade(self, keys: str | Sequence[str], hold: Budgets, for_each: SizeRanges | None = None,
@@ -183,8 +195,11 @@ class SearchSpace(Displayable):
 
         named = [key.strip() for key in keys.split(",")] if isinstance(keys, str) else list(keys)
         holds = [hold] if isinstance(hold, str) else list(hold)
-        chosen, sizes = resolve_protocol(self.definition.protocol, protocol, overrides), parse_sizes(self.definition, for_each or {})
-        return SolveResult(find_trade_offs(self.definition, named, holds, reference.config if reference else None, (), chosen, sizes), chosen)
+        chosen = resolve_protocol(self.definition.protocol, protocol, overrides)
+        sizes = parse_sizes(self.definition, for_each or {})
+        return SolveResult(find_trade_offs(self.definition, named, holds,
+                                           reference.config if reference else None, (), chosen,
+                                           sizes), chosen)
 
     def to_yaml(self) -> str:
         """The space as a file, with defaults and full names."""
@@ -192,7 +207,8 @@ class SearchSpace(Displayable):
 
     def _display_parts(self) -> Iterator[Table | str]:
         yield f"{self.name or 'a space without a name'}: {format_space_size(len(self.definition.parameters()), space_size_or_reason(self.definition))}"
-        rows = [(name, parameter, parameter.count()) for name, parameter in self.definition.parameters()]
+        rows = [(name, parameter, parameter.count())
+                for name, parameter in self.definition.parameters()]
         if rows:
             yield make_parameters_table(rows)
         yield from (f"where {one.text}" for one in self.definition.constraints)
@@ -222,5 +238,6 @@ def format_space_size(n_parameters: int, size: int | str) -> str:
 
 def make_parameters_table(rows: Iterable[tuple[str, object, int | None]]) -> Table:
     """Name, values and their number of each parameter."""
-    cells = [(name, str(values), "∞" if count is None else f"{count:,}") for name, values, count in rows]
+    cells = [(name, str(values), "∞" if count is None else f"{count:,}")
+             for name, values, count in rows]
     return make_table(("parameter", "values", "count"), cells, (0, 1))

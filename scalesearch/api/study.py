@@ -36,7 +36,8 @@ def study(source: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | 
 
     Args:
         source: a folder of a study is opened as :func:`load_results` does.
-        settings, more: keys in place of the file's, such as ``{"recipe.steps": 500}`` or ``trials=4``.
+        settings, more: keys in place of the file's, such as ``{"recipe.steps": 500}`` or
+            ``trials=4``.
         out: the study's folder, in place of ``runs/NAME``.
 
     Raises:
@@ -52,9 +53,11 @@ def study(source: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | 
     from scalesearch.study.config.reader import limit_to_one_worker, parse_study, read_study
 
     given = dict(flatten_values({**(settings or {}), **more_settings}))
-    sets, folder = [f"{key}={value}" for key, value in given.items()], None if out is None else Path(out)
+    sets = [f"{key}={value}" for key, value in given.items()]
+    folder = None if out is None else Path(out)
     if isinstance(source, Mapping):
-        text = yaml.dump(dict(source), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
+        text = yaml.dump(dict(source), Dumper=_Dumper, sort_keys=False, allow_unicode=True,
+                         width=1000)
         spec = parse_study(text, Path("<python>"), sets, folder)
     else:
         spec = read_study(find_file(str(source), "studies"), sets, folder)
@@ -75,8 +78,8 @@ class _Dumper(yaml.SafeDumper):
             return self.represent_str(str(data))
         if isinstance(data, Mapping) or hasattr(data, "to_json"):
             return self.represent_dict(dict(data) if isinstance(data, Mapping) else data.to_json())
-        raise UserError(f"{data!r} has no meaning in a study; use numbers, texts, lists, mappings and spaces",
-                        code="no-text")
+        raise UserError(f"{data!r} has no meaning in a study; use numbers, texts, lists, mappings "
+                        "and spaces", code="no-text")
 
 
 _Dumper.add_multi_representer(object, _Dumper.represent_any)  # of what YAML has no form for
@@ -95,8 +98,8 @@ class Study(Displayable):
     spec: StudySpec | None = None
 
     @python_error_messages()
-    def run(self, callbacks: Sequence[Callback] = (), *, resume: bool = True, fork: str | Path | None = None,
-            measure: float = 0.0, quiet: bool = False) -> Study:
+    def run(self, callbacks: Sequence[Callback] = (), *, resume: bool = True,
+            fork: str | Path | None = None, measure: float = 0.0, quiet: bool = False) -> Study:
         """Runs the study to its end; the same call goes on with one that was interrupted.
 
         Args:
@@ -122,13 +125,15 @@ class Study(Displayable):
                 begun = Study(self.folder.absolute(), read_started_study(self.folder))
                 return begun.run(callbacks, resume=resume, fork=place, measure=measure, quiet=quiet)
         spec = self.spec
-        require_packages("optuna", "pandas", "matplotlib", *(["ray"] if spec.backend == "ray" else []))
+        require_packages("optuna", "pandas", "matplotlib",
+                         *(["ray"] if spec.backend == "ray" else []))
         from scalesearch.study.config.reader import with_position
         from scalesearch.study.engine.run import launch
         from scalesearch.terminal import open_console
 
         try:
-            launch(spec, resume, open_console(file=StringIO() if quiet else None), place, measure, callbacks)
+            launch(spec, resume, open_console(file=StringIO() if quiet else None), place, measure,
+                   callbacks)
         except UserError as error:
             raise with_position(error, spec) from None
         return Study(place or self.folder, spec)
@@ -168,12 +173,13 @@ class Study(Displayable):
         from scalesearch.study.results.publish import plotted_costs
 
         results = self.results
-        x, y = x or plotted_costs(results)[0], y or results.main_metric
+        x = x or plotted_costs(results)[0]
+        y = y or results.main_metric
         table = results.table
         for name in (x, y):
             if name not in table or not table.loc[table["state"] == "complete", name].notna().any():
-                raise UserError(f"{self.folder}: no finished trial has a {name}, so there is nothing to plot",
-                                code="nothing-finished")
+                raise UserError(f"{self.folder}: no finished trial has a {name}, so there is "
+                                "nothing to plot", code="nothing-finished")
         figure: Figure = plot_tradeoff(table, results.subject, x, y)
         vars(figure)["_repr_png_"] = lambda: _png(figure)  # a notebook shows it without pyplot
         return figure
@@ -183,7 +189,8 @@ class Study(Displayable):
         """The model of the best trial of the front by a metric or cost; the first objective, if not given.
 
         Args:
-            constraint: a condition over costs, answers and scores on valid, such as ``params.total <= 2M``; then it is the
+            constraint: a condition over costs, answers and scores on valid, such as ``params.total
+                <= 2M``; then it is the
                 best of all eligible trials that meet it.
 
         Raises:
@@ -193,7 +200,8 @@ class Study(Displayable):
 
         results = self.results
         number, why = select_trial(results, objective, None, constraint)
-        return Model(results.study.trial_folder(results.study.trials[number]), f"trial {number}, {why}")
+        return Model(results.study.trial_folder(results.study.trials[number]),
+                     f"trial {number}, {why}")
 
     def model(self, trial: int) -> Model:
         """The model of a finished trial, by its number."""

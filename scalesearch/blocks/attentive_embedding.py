@@ -19,10 +19,10 @@ from scalesearch.blocks.seq2seq import mask_bias
 class AttentiveEmbedding(Block):
     """A narrow ``table``, an attention layer over its rows, and maps to ``d``; inputs as :class:`TokenEmbedding`'s.
 
-    W₂ relu(W₁ x + b₁) + b₂ without a residual, of x = ``layer``(√r · table[token] + position) of r features; a norm
-    is of x under norms before, else of the result. In a decoder the layer sees earlier tokens alone, and keeps keys and
-    values of its own.
-    ``tied_table``: the path of the table that this one is.
+    W₂ relu(W₁ x + b₁) + b₂ without a residual, of x = ``layer``(√r · table[token] + position) of r
+    features; a norm is of x under norms before, else of the result. In a decoder the layer sees
+    earlier tokens alone, and keeps keys and values of its own. ``tied_table``: the path of the
+    table that this one is.
     """
 
     d: Size
@@ -39,22 +39,29 @@ class AttentiveEmbedding(Block):
         return self.layer.mixer.d
 
     def parts(self) -> Mapping[str, Block | Use]:
-        rank, over = self.rank, self.over
+        rank = self.rank
+        over = self.over
         parts: dict[str, Block | Use] = {"table": Use(self.table, tied=self.tied_table)}
         if self.positions == "learned":
             parts["position"] = PositionTable(rank, self.max_length)
-        norm = NORM_CLASSES[self.layer.norm_kind](rank if self.layer.norm == "pre" else self.d, over)
+        norm = NORM_CLASSES[self.layer.norm_kind](
+            rank if self.layer.norm == "pre" else self.d, over)
         maps = {"up": Linear(rank, rank, over), "down": Linear(rank, self.d, over)}
         return parts | {"layer": self.layer, "norm": norm, **maps}
 
-    def forward(self, module: Any, tokens: Any, positions: Any, cache: Any = None, present: Any = None) -> Any:
+    def forward(self, module: Any, tokens: Any, positions: Any, cache: Any = None,
+                present: Any = None) -> Any:
         x = module.table(tokens) * self.rank**0.5
         if self.positions != "none":
-            x = x + (module.position(positions) if self.positions == "learned" else sinusoidal_positions(positions, self.rank, x.dtype))
+            x = x + (module.position(positions) if self.positions == "learned"
+                     else sinusoidal_positions(positions, self.rank, x.dtype))
         x = dropout(x, module.rates.residual, module.training)
-        x = module.layer(x, *self._attention_masks(tokens, 0 if cache is None else cache.length, x.dtype), None, None, None, cache)
+        x = module.layer(
+            x, *self._attention_masks(tokens, 0 if cache is None else cache.length, x.dtype), None,
+            None, None, cache)
         before = self.layer.norm == "pre"
-        x = dropout(module.down(module.up(module.norm(x) if before else x).relu()), module.rates.residual, module.training)
+        x = dropout(module.down(module.up(module.norm(x) if before else x).relu()),
+                    module.rates.residual, module.training)
         return x if before else module.norm(x)
 
     def _attention_masks(self, tokens: Any, past: int, dtype: Any) -> tuple[Any, Any]:

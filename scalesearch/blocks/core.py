@@ -1,8 +1,9 @@
 """The bill of materials: blocks, their statements about themselves, and the walk over them.
 
-A *leaf* states its weight shapes, its loop nests and its operation. A *composite* states its parts and how they
-meet. Costs are folds over :func:`iterate_cost_lines`; modules are built from the same statements by :mod:`scalesearch.nn`.
-Sizes are ints; where only costs are asked for, int64 arrays of one shape may stand in their place.
+A *leaf* states its weight shapes, its loop nests and its operation. A *composite* states its parts
+and how they meet. Costs are folds over :func:`iterate_cost_lines`; modules are built from the same
+statements by :mod:`scalesearch.nn`. Sizes are ints; where only costs are asked for, int64 arrays of
+one shape may stand in their place.
 """
 
 from __future__ import annotations
@@ -19,14 +20,17 @@ Size: TypeAlias = int
 Axis: TypeAlias = str
 Extent: TypeAlias = Size | Axis
 
-# Axes: lengths that a protocol binds, pass by pass. A teacher-forced pass binds SRC = MEMORY = SRC_KEYS = S and
-# TGT = KEYS = T; a cached decoding step binds TGT = 1, KEYS = t and MEMORY = 0 (cross keys are already there).
+# Axes: lengths that a protocol binds, pass by pass. A teacher-forced pass binds SRC = MEMORY =
+# SRC_KEYS = S and
+# TGT = KEYS = T; a cached decoding step binds TGT = 1, KEYS = t and MEMORY = 0 (cross keys are
+# already there).
 SRC = "src"  # source positions that go through the encoder
 CROSS_MEMORY = "memory"  # source positions projected to cross-attention keys and values
 SRC_KEYS = "src_keys"  # source positions that a target position attends to
 TGT = "tgt"  # target positions that go through the decoder and the output projection
 TGT_KEYS = "keys"  # target positions that a target position attends to
-SEQ = "seq"  # decoder-only models: source and target positions, one after the other, through the stack
+# decoder-only models: source and target positions, one after the other, through the stack
+SEQ = "seq"
 SEQ_KEYS = "seq_keys"  # decoder-only models: positions that a position attends to
 VOCAB = "vocab"
 
@@ -40,10 +44,11 @@ Axes: TypeAlias = tuple[Axis, ...]
 class LoopNest:
     """A loop nest run once a call; ``operation`` is its innermost step.
 
-    ``mac``: a multiply-add of a matrix product. ``bias``: one bias addition. ``norm``: one element normalised.
-    ``mix``: a multiply-add across heads, of attention scores (a convention may leave it out).
-    ``once``: a multiply-add on weights alone, the same for every batch: folded away before inference.
-    ``cache``: one number kept for the next decoding step. ``activation``: one number kept for the backward pass.
+    ``mac``: a multiply-add of a matrix product. ``bias``: one bias addition. ``norm``: one element
+    normalised. ``mix``: a multiply-add across heads, of attention scores (a convention may leave it
+    out). ``once``: a multiply-add on weights alone, the same for every batch: folded away before
+    inference. ``cache``: one number kept for the next decoding step. ``activation``: one number
+    kept for the backward pass.
     """
 
     loops: Shape
@@ -77,9 +82,10 @@ class Block:
     def initialization(self, name: str) -> str:
         """The kind of initial value of the weight ``name``.
 
-        ``scheme``: as the initialisation scheme draws matrices and biases. ``heads``: so for each of the first extent.
-        ``table``: N(0, 1/d). ``tokens``: the same, with zeros for padding. ``cores``, ``table cores``: of a chain that
-        stands for a matrix or a table. ``one``, ``zero``.
+        ``scheme``: as the initialisation scheme draws matrices and biases. ``heads``: so for each
+        of the first extent. ``table``: N(0, 1/d). ``tokens``: the same, with zeros for padding.
+        ``cores``, ``table cores``: of a chain that stands for a matrix or a table. ``one``,
+        ``zero``.
         """
         return "scheme"
 
@@ -144,7 +150,8 @@ class Tie:
 class Repeat(Block):
     """A stack of ``depth`` calls of one layer; ``ties`` share weights, and do not overlap.
 
-    ``distinct_layers``: all layers, where their sizes differ; ``layer`` is then the first of them, and ``depth`` an int.
+    ``distinct_layers``: all layers, where their sizes differ; ``layer`` is then the first of them,
+    and ``depth`` an int.
     """
 
     layer: Block
@@ -169,8 +176,8 @@ class CostLine:
     loop_nests: Sequence[LoopNest]
 
 
-def iterate_cost_lines(node: Block, path: str = "", vocab: Size | None = None, calls: Size = 1, copies: Size = 1,
-         tie: tuple[Size, Tie] | None = None) -> Iterator[CostLine]:
+def iterate_cost_lines(node: Block, path: str = "", vocab: Size | None = None, calls: Size = 1,
+                       copies: Size = 1, tie: tuple[Size, Tie] | None = None) -> Iterator[CostLine]:
     """Yield the lines of the bill beneath ``node``, repeated layers as counts.
 
     Args:
@@ -182,34 +189,45 @@ def iterate_cost_lines(node: Block, path: str = "", vocab: Size | None = None, c
         if node.distinct_layers:
             yield from _walk_each(node, path, vocab, calls, copies)
             return
-        layer, depth, ties = node.layer, node.depth, {one.part: one for one in node.ties}
+        layer = node.layer
+        depth = node.depth
+        ties = {one.part: one for one in node.ties}
         if work := layer.loop_nests():
             yield CostLine(path, layer, calls * depth, {}, {}, work)
     else:
-        layer, depth, ties = node if vocab is None else node.bind_vocabulary(vocab), 1, {}
-        weights, work = layer.weights(), layer.loop_nests()
+        layer = node if vocab is None else node.bind_vocabulary(vocab)
+        depth = 1
+        ties = {}
+        weights = layer.weights()
+        work = layer.loop_nests()
         if weights or work:
-            counts = {name: copies if tie is None or tie[1].excludes(path, name) else tie[0] for name in weights}
+            counts = {name: copies if tie is None or tie[1].excludes(path, name) else tie[0]
+                      for name in weights}
             yield CostLine(path, layer, calls, counts, weights, work)
     for name, part in layer.parts().items():
         use = part if isinstance(part, Use) else Use(part)
         if isinstance(node, Repeat):
             tie = (copies * ties[name].schedule.unique(depth), ties[name]) if name in ties else None
         count = copies * depth if use.tied is None else 0
-        yield from iterate_cost_lines(use.block, join_path(path, name), vocab, calls * depth * use.calls, count, tie)
+        yield from iterate_cost_lines(use.block, join_path(path, name), vocab,
+                                      calls * depth * use.calls, count, tie)
 
 
-def _walk_each(node: Repeat, path: str, vocab: Size | None, calls: Size, copies: Size) -> Iterator[CostLine]:
+def _walk_each(node: Repeat, path: str, vocab: Size | None, calls: Size,
+               copies: Size) -> Iterator[CostLine]:
     """Yield the lines of layers whose sizes differ, one layer after the other; shared weights at their owner's."""
     ties = {one.part: one for one in node.ties}
     for number, layer in enumerate(node.distinct_layers):
         if work := layer.loop_nests():
             yield CostLine(join_path(path, str(number)), layer, calls, {}, {}, work)
         for name, part in layer.parts().items():
-            use, tie = part if isinstance(part, Use) else Use(part), ties.get(name)
-            owned = tie is None or tie.schedule.canonical_groups(len(node.distinct_layers))[number] == number
-            yield from iterate_cost_lines(use.block, join_path(path, f"{number}.{name}"), vocab, calls * use.calls,
-                            copies if use.tied is None else 0, None if tie is None else (copies * owned, tie))
+            use = part if isinstance(part, Use) else Use(part)
+            tie = ties.get(name)
+            owned = tie is None or tie.schedule.canonical_groups(
+                len(node.distinct_layers))[number] == number
+            yield from iterate_cost_lines(use.block, join_path(path, f"{number}.{name}"), vocab,
+                                          calls * use.calls, copies if use.tied is None else 0,
+                                          None if tie is None else (copies * owned, tie))
 
 
 def join_path(path: str, name: str) -> str:
@@ -220,11 +238,13 @@ def join_path(path: str, name: str) -> str:
 def canonical_config(value: Any, depth: Size | None = None) -> Any:
     """A JSON value that is equal for equal networks: kinds, sizes, ties as owner lists.
 
-    Schedules become the layers' groups, so ``cycle(4)`` over four layers is the same as sharing nothing.
+    Schedules become the layers' groups, so ``cycle(4)`` over four layers is the same as sharing
+    nothing.
     """
     if isinstance(value, Repeat):
         ties = [canonical_config(tie, value.depth) for tie in value.ties]
-        return ["Repeat", canonical_config(value.distinct_layers or value.layer), value.depth, [tie for tie in ties if tie is not None]]
+        return ["Repeat", canonical_config(value.distinct_layers or value.layer), value.depth,
+                [tie for tie in ties if tie is not None]]
     if isinstance(value, Tie):
         assert depth is not None
         groups = value.schedule.canonical_groups(depth)
@@ -232,7 +252,8 @@ def canonical_config(value: Any, depth: Size | None = None) -> Any:
     if isinstance(value, Block | Use | LinearFactory):
         mine = {f.metadata.get("identity", f.name): getattr(value, f.name) for f in fields(value)  # type: ignore[arg-type]
                 if getattr(value, f.name) != f.metadata.get("plain", MISSING)}
-        return [type(value).__name__, {name: canonical_config(inner) for name, inner in mine.items()}]
+        return [type(value).__name__,
+                {name: canonical_config(inner) for name, inner in mine.items()}]
     if isinstance(value, tuple | list):
         return [canonical_config(item) for item in value]
     return value

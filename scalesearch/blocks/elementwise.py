@@ -1,23 +1,25 @@
 """Dropout, sums and products of activations, faster on a CPU than PyTorch's own kernels.
 
-Of 2^20 bf16 numbers on one core (Zen 5, PyTorch 2.13): dropout took 6.8 ms, of which 5.6 to draw its noise one number
-at a time; a sum of fp32 and bf16 took 3.2 ms, and 0.3 once both were fp32. Under autocast every residual is such a sum.
-A comparison and its result as bf16 took 1.3 ms, the same by arithmetic on integers 0.1.
+Of 2^20 bf16 numbers on one core (Zen 5, PyTorch 2.13): dropout took 6.8 ms, of which 5.6 to draw
+its noise one number at a time; a sum of fp32 and bf16 took 3.2 ms, and 0.3 once both were fp32.
+Under autocast every residual is such a sum. A comparison and its result as bf16 took 1.3 ms, the
+same by arithmetic on integers 0.1.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-VALUES_PER_INT64, INT16_RANGE = 4, 2**16  # 16-bit numbers in an int64, and how many there are
+VALUES_PER_INT64 = 4
+INT16_RANGE = 2**16  # 16-bit numbers in an int64, and how many there are
 NOISE_CHUNK = 2**15  # int64 of noise at a time: what a core's own cache holds through all passes
 
 
 def dropout(x: Any, rate: float, training: bool) -> Any:
     """Dropout of ``x``: each number 0 with probability ``rate``, else divided by 1 - ``rate``.
 
-    On a CPU from 16 random bits a number, so that the probability is ``rate`` rounded to a multiple of 2^-16 (and the
-    divisor goes by what it was rounded to).
+    On a CPU from 16 random bits a number, so that the probability is ``rate`` rounded to a multiple
+    of 2^-16 (and the divisor goes by what it was rounded to).
     """
     import torch
 
@@ -33,13 +35,16 @@ def _scaled_mask(size: int, dropped: int, dtype: Any) -> Any:
     """A mask (size,): 0 with probability ``dropped`` / 2^16, else LANE / (LANE - dropped)."""
     import torch
 
-    scale, most = INT16_RANGE / (INT16_RANGE - dropped), dropped - INT16_RANGE // 2 - 1  # the largest 16-bit number that drops
+    scale = INT16_RANGE / (INT16_RANGE - dropped)
+    most = dropped - INT16_RANGE // 2 - 1  # the largest 16-bit number that drops
     noise: Any = torch.empty(-(-size // VALUES_PER_INT64), dtype=torch.int64)
     bits = noise.view(torch.int16)
     for piece in noise.split(NOISE_CHUNK):
-        kept = piece.random_(-(2**63), None).view(torch.int16).clamp_(most, most + 1).sub_(most)  # 0 or 1
+        # 0 or 1
+        kept = piece.random_(-(2**63), None).view(torch.int16).clamp_(most, most + 1).sub_(most)
         if dtype == torch.bfloat16:
-            kept.mul_(int(torch.tensor(scale, dtype=dtype).view(torch.int16)))  # to the 16 bits of 0 or the scale
+            # to the 16 bits of 0 or the scale
+            kept.mul_(int(torch.tensor(scale, dtype=dtype).view(torch.int16)))
     return bits[:size].view(dtype) if dtype == torch.bfloat16 else bits[:size].to(dtype).mul_(scale)
 
 
@@ -49,7 +54,8 @@ def autocast_input(x: Any) -> Any:
 
     device = x.device.type
     # Named devices: asking about others, such as meta, is an error.
-    if device not in ("cpu", "cuda") or not torch.is_autocast_enabled(device) or x.dtype != torch.float32:
+    if device not in ("cpu",
+                      "cuda") or not torch.is_autocast_enabled(device) or x.dtype != torch.float32:
         return x
     return x.to(torch.get_autocast_dtype(device))
 

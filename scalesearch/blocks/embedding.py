@@ -28,7 +28,8 @@ SOFTPOS_KERNEL = 3  # of H-SoftPOS
 class TokenEmbedding(Block):
     """√d · table[token] + position, then dropout (Vaswani et al. 2017, 3.4 and 3.5).
 
-    Token ids and their positions, both (batch, length), to (batch, length, d). ``table`` looks tokens up.
+    Token ids and their positions, both (batch, length), to (batch, length, d). ``table`` looks
+    tokens up.
     """
 
     d: Size
@@ -45,7 +46,8 @@ class TokenEmbedding(Block):
             parts["position"] = PositionTable(self.d, self.max_length)
         return parts
 
-    def forward(self, module: Any, tokens: Any, positions: Any, cache: Any = None, present: Any = None) -> Any:
+    def forward(self, module: Any, tokens: Any, positions: Any, cache: Any = None,
+                present: Any = None) -> Any:
         x = module.table(tokens) * self.d**0.5 if self.scaled else module.table(tokens)
         if self.positions == "learned":
             x = x + module.position(positions)
@@ -59,14 +61,18 @@ def sinusoidal_positions(positions: Any, d: int, dtype: Any) -> Any:
     import torch
 
     half = (d + 1) // 2
-    rates = torch.exp(torch.arange(half, device=positions.device) * (-9.210340371976184 / max(half - 1, 1)))
+    rates = torch.exp(torch.arange(half, device=positions.device)
+                      * (-9.210340371976184 / max(half - 1, 1)))
     angles = positions.unsqueeze(-1) * rates
     return torch.cat([angles.sin(), angles.cos()], -1)[..., :d].to(dtype)
 
 
 @block
 class FactorizedEmbedding(Block):
-    """``table`` looks up ``rank`` features, a matrix without bias makes them ``d`` (Lan et al. 2020, ALBERT)."""
+    """``table`` looks up ``rank`` features, a matrix without bias makes them ``d`` (Lan et al.
+
+    2020, ALBERT).
+    """
 
     d: Size
     rank: Size
@@ -90,8 +96,10 @@ class FactorizedOutput(Block):
     vocab: Extent = field(default=VOCAB, metadata={"plain": VOCAB})
 
     def parts(self) -> Mapping[str, Block | Use]:
-        return {"down": Use(TransposedLinear(self.d, self.rank, (TGT,)), tied=f"{self.tied_table}.up"),
-                "table": Use(Linear(self.rank, self.vocab, (TGT,), bias=False), tied=f"{self.tied_table}.table")}
+        return {"down": Use(TransposedLinear(self.d, self.rank, (TGT,)),
+                            tied=f"{self.tied_table}.up"),
+                "table": Use(Linear(self.rank, self.vocab, (TGT,), bias=False),
+                             tied=f"{self.tied_table}.table")}
 
     def forward(self, module: Any, x: Any) -> Any:
         return module.table(module.down(x))
@@ -106,7 +114,8 @@ class FrequencyBands(Block):
     """Bands of ever rarer tokens, with rows of ``d``, ``d`` / ``factor``, ``d`` / ``factor``² … features.
 
     For adaptive input and softmax (Baevski & Auli 2019; Grave et al. 2017); ids go by frequency.
-    PartialFormer's language models have bands ending at 20,000 and 60,000 and a factor of 4 (Table 20).
+    PartialFormer's language models have bands ending at 20,000 and 60,000 and a factor of 4 (Table
+    20).
     """
 
     d: Size
@@ -121,12 +130,16 @@ class FrequencyBands(Block):
         """(first token, one past the last, width) of every band that the vocabulary reaches."""
         assert isinstance(self.vocab, int), "bind the vocabulary first"
         edges = [0, *(cut for cut in self.cutoffs if cut < self.vocab), self.vocab]
-        return [(a, b, maximum(1, self.d // self.factor**i)) for i, (a, b) in enumerate(pairwise(edges))]
+        return [(a, b, maximum(1, self.d // self.factor**i))
+                for i, (a, b) in enumerate(pairwise(edges))]
 
 
 @block
 class AdaptiveEmbedding(FrequencyBands):
-    """Token ids (…) to (…, d). Every band looks up every token, and the right one is kept: shapes stay the same."""
+    """Token ids (…) to (…, d).
+
+    Every band looks up every token, and the right one is kept: shapes stay the same.
+    """
 
     over: Axes = ()
 
@@ -145,7 +158,8 @@ class AdaptiveEmbedding(FrequencyBands):
 
         looked_up: Any = None
         for i, (first, end, _) in enumerate(self.bands()):
-            rows = getattr(module, f"up{i}")(getattr(module, f"table{i}")((tokens - first).clamp(0, end - first - 1)))
+            rows = getattr(module, f"up{i}")(
+                getattr(module, f"table{i}")((tokens - first).clamp(0, end - first - 1)))
             inside = (tokens >= first)[..., None]
             looked_up = rows if looked_up is None else torch.where(inside, rows, looked_up)
         return looked_up
@@ -164,24 +178,29 @@ class AdaptiveOutput(FrequencyBands):
         parts: dict[str, Block | Use] = {}
         bands = self.bands()
         for i, (first, end, width) in enumerate(bands):
-            ties = [None, None] if self.tied_table is None else [f"{self.tied_table}.{name}{i}" for name in ("up", "table")]
+            ties = [None, None] if self.tied_table is None else [
+                f"{self.tied_table}.{name}{i}" for name in ("up", "table")]
             parts[f"down{i}"] = Use(TransposedLinear(self.d, width, (TGT,)), tied=ties[0])
             parts[f"table{i}"] = Use(Linear(width, end - first, (TGT,), bias=False), tied=ties[1])
-        return parts | ({"clusters": Linear(self.d, len(bands) - 1, (TGT,), bias=False)} if len(bands) > 1 else {})
+        return parts | ({"clusters": Linear(self.d, len(bands) - 1, (TGT,), bias=False)}
+                        if len(bands) > 1 else {})
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        return [LoopNest((TGT, self.vocab), "activation")] if len(self.bands()) > 1 else []  # all bands' beside each one's
+        # all bands' beside each one's
+        return [LoopNest((TGT, self.vocab), "activation")] if len(self.bands()) > 1 else []
 
     def forward(self, module: Any, x: Any) -> Any:
         import torch
 
         bands = self.bands()
-        scores = [getattr(module, f"table{i}")(getattr(module, f"down{i}")(x)) for i in range(len(bands))]
+        scores = [getattr(module, f"table{i}")(getattr(module, f"down{i}")(x))
+                  for i in range(len(bands))]
         if len(bands) == 1:
             return scores[0]
         head = torch.cat([scores[0], module.clusters(x)], -1).log_softmax(-1)
         first = scores[0].shape[-1]
-        tails = [head[..., first + i, None] + tail.log_softmax(-1) for i, tail in enumerate(scores[1:])]
+        tails = [head[..., first + i, None] + tail.log_softmax(-1)
+                 for i, tail in enumerate(scores[1:])]
         return torch.cat([head[..., :first], *tails], -1)
 
     def terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
@@ -190,15 +209,18 @@ class AdaptiveOutput(FrequencyBands):
 
         bands = self.bands()
         size = bands[0][1]
-        # The first band's two factors as one matrix, beside the bands' own vectors: one softmax over both.
-        weight, head = m.table0.weight @ m.down0.weight.t(), target
+        # The first band's two factors as one matrix, beside the bands' own vectors: one softmax
+        # over both.
+        weight = m.table0.weight @ m.down0.weight.t()
+        head = target
         tails = []
         for i, (first, end, _) in enumerate(bands[1:]):
             inside = (target >= first) & (target < end)
             head = torch.where(inside, size + i, head)
             rows = inside.nonzero()[:, 0]  # on a GPU the host waits here, once a band
             states = getattr(m, f"down{i + 1}")(hidden.index_select(0, rows))
-            tails.append((states, getattr(m, f"table{i + 1}").weight, None, target.index_select(0, rows) - first))
+            tails.append((states, getattr(m, f"table{i + 1}").weight, None,
+                          target.index_select(0, rows) - first))
         weight = torch.cat([weight, m.clusters.weight]) if len(bands) > 1 else weight
         return [(hidden, weight, None, head), *(term for term in tails if len(term[3]))]
 
@@ -209,10 +231,10 @@ class SoftPOS(Block):
 
     [X₁, S₁, X₂, S₂, …] for ``levels`` levels, d features together.
 
-    X₁ is a table of d - (2 · levels - 1) · width features with sinusoidal positions, X_{m+1} a causal convolution of
-    X_m (kernel 3, dilation 2^(m-1)) with ``width`` features, and S_m = softmax(first ``roles`` features of X_m) W_m.
-    Padding is zero to the convolutions, so that it never reaches a token after it. Learned positions, where asked for,
-    are added to the whole.
+    X₁ is a table of d - (2 · levels - 1) · width features with sinusoidal positions, X_{m+1} a
+    causal convolution of X_m (kernel 3, dilation 2^(m-1)) with ``width`` features, and S_m =
+    softmax(first ``roles`` features of X_m) W_m. Padding is zero to the convolutions, so that it
+    never reaches a token after it. Learned positions, where asked for, are added to the whole.
     """
 
     d: Size
@@ -241,14 +263,17 @@ class SoftPOS(Block):
         for level in range(self.levels - 1):
             convolution = self._convolution(level)
             parts[f"next{level}"] = convolution
-            if SRC not in self.over:  # an encoder's source is read once, and nothing of it kept for later steps
+            # an encoder's source is read once, and nothing of it kept for later steps
+            if SRC not in self.over:
                 parts[f"store{level}"] = StateCache(convolution.receptive_past * convolution.d_in)
-        return parts | ({"position": PositionTable(self.d, self.max_length)} if self.positions == "learned" else {})
+        return parts | ({"position": PositionTable(self.d, self.max_length)}
+                        if self.positions == "learned" else {})
 
     def loop_nests(self) -> Sequence[LoopNest]:
         return [LoopNest((*self.over, self.levels * self.roles), "activation")]  # of the softmax
 
-    def forward(self, module: Any, tokens: Any, positions: Any, cache: Any = None, present: Any = None) -> Any:
+    def forward(self, module: Any, tokens: Any, positions: Any, cache: Any = None,
+                present: Any = None) -> Any:
         import torch
 
         table = module.table(tokens)

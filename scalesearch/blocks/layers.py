@@ -1,7 +1,7 @@
 """Layers: sub-layers in turn or in parallel, each step of them with a residual and a norm.
 
-Pre-norm: x + f(norm(x)). Post-norm: norm(x + f(x)). In parallel: f is the sum of several. A step's norm is named after
-its first sub-layer (``attention_norm``).
+Pre-norm: x + f(norm(x)). Post-norm: norm(x + f(x)). In parallel: f is the sum of several. A step's
+norm is named after its first sub-layer (``attention_norm``).
 """
 
 from __future__ import annotations
@@ -30,17 +30,22 @@ SublayerOrder: TypeAlias = tuple[tuple[str, ...], ...]  # steps, each of the wor
 def apply_residual(m: Any, norm: str, normalize: Any, x: Any, f: Callable[[Any], Any]) -> Any:
     """One residual sub-layer; ``norm`` is ``pre`` or ``post``."""
     if norm == "pre":
-        return add_promoted(x, dropout(f(autocast_input(normalize(x))), m.rates.residual, m.training))
+        return add_promoted(x,
+                            dropout(f(autocast_input(normalize(x))), m.rates.residual, m.training))
     return normalize(add_promoted(x, dropout(f(autocast_input(x)), m.rates.residual, m.training)))
 
 
 @block
 class Layer(Block):
-    """Sub-layers in some order: (batch, positions, d) to the same. Their words are those of ``share:``.
+    """Sub-layers in some order: (batch, positions, d) to the same.
 
-    ``sublayer_order``: where it is not the ``default_order`` one. A word again is a part of its own, NAME_2, but for ``ffn_again``.
-    ``multi_path``: several of a part in its place, or of the whole layer: these have one first norm if it is pre-norm.
-    ``extra_sublayers``: further sub-layers by their words. ``parallel_mixer``: what stands for ``mixer`` in steps of several sub-layers.
+    Their words are those of ``share:``.
+
+    ``sublayer_order``: where it is not the ``default_order`` one. A word again is a part of its
+    own, NAME_2, but for ``ffn_again``. ``multi_path``: several of a part in its place, or of the
+    whole layer: these have one first norm if it is pre-norm. ``extra_sublayers``: further
+    sub-layers by their words. ``parallel_mixer``: what stands for ``mixer`` in steps of several
+    sub-layers.
     """
 
     mixer: Mixer
@@ -49,7 +54,8 @@ class Layer(Block):
     norm_kind: str = norm_type_field()
     sublayer_order: SublayerOrder = field(default=(), kw_only=True, metadata={"plain": ()})
     multi_path: MultiPathConfig | None = field(default=None, kw_only=True, metadata={"plain": None})
-    extra_sublayers: tuple[tuple[str, Mixer], ...] = field(default=(), kw_only=True, metadata={"plain": ()})
+    extra_sublayers: tuple[tuple[str, Mixer], ...] = field(
+        default=(), kw_only=True, metadata={"plain": ()})
     parallel_mixer: Mixer | None = field(default=None, kw_only=True, metadata={"plain": None})
 
     default_order: ClassVar[SublayerOrder]
@@ -69,7 +75,8 @@ class Layer(Block):
     def part_names(self) -> Mapping[str, list[str]]:
         """Name in ``share:`` to names of parts."""
         parts = [part for step in self.steps for part in step]
-        return {slot: list(dict.fromkeys(name for of, name in parts if of == slot)) for slot in self.sublayers}
+        return {slot: list(dict.fromkeys(name for of, name in parts if of == slot))
+                for slot in self.sublayers}
 
     @cached_property
     def steps(self) -> list[list[tuple[str, str]]]:
@@ -82,7 +89,8 @@ class Layer(Block):
                 slot = "ffn" if word == SECOND_FFN else word
                 counts[slot] += word == slot
                 if slot in self.sublayers:
-                    name, number = self.sublayers[slot][0], counts[slot]
+                    name = self.sublayers[slot][0]
+                    number = counts[slot]
                     step.append((slot, name if number == 1 else f"{name}_{number}"))
             steps += [step] if step else []
         return steps
@@ -96,7 +104,8 @@ class Layer(Block):
     def path_names(self) -> list[str]:
         """The names of the paths of the whole layer, or one that is empty."""
         paths = self.multi_path
-        return [""] if paths is None or paths.target != "layer" else list(MultiPath(None, paths.count).branches)
+        return [""] if paths is None or paths.target != "layer" else list(
+            MultiPath(None, paths.count).branches)
 
     @cached_property
     def _parallel_parts(self) -> set[str]:
@@ -106,7 +115,8 @@ class Layer(Block):
     def _merge(self) -> PathMerge:
         assert self.multi_path is not None
         norms = self.norm_kind if self.multi_path.norm else ""
-        return PathMerge(self.mixer.d, (self.mixer.queries,), self.multi_path.count, self.multi_path.merge, norms)
+        return PathMerge(self.mixer.d, (self.mixer.queries,), self.multi_path.count,
+                         self.multi_path.merge, norms)
 
     def _part(self, slot: str, name: str) -> Any:
         """The block of a part: what stands under the word ``slot``, or several paths of it."""
@@ -119,54 +129,65 @@ class Layer(Block):
     def parts(self) -> Mapping[str, Block | Use]:
         calls = Counter(name for step in self.steps for _, name in step)
         norms = Counter(step[0][1] for step in self.steps)
-        norm, count = NORM_CLASSES[self.norm_kind](self.mixer.d, (self.mixer.queries,)), len(self.path_names)
+        norm = NORM_CLASSES[self.norm_kind](self.mixer.d, (self.mixer.queries,))
+        count = len(self.path_names)
         parts: dict[str, Block | Use] = {}
         for slot, names in self.part_names.items():
             for name in names:
                 parts[name] = Use(self._part(slot, name), calls[name])
-                if name in norms and (count == 1 or (self.norm == "pre" and name == self.steps[0][0][1])):
-                    parts[f"{name}_norm"] = Use(norm, 1 + (norms[name] - 1) * count)  # the first step's is of all paths
+                if name in norms and (count == 1
+                                      or (self.norm == "pre" and name == self.steps[0][0][1])):
+                    # the first step's is of all paths
+                    parts[f"{name}_norm"] = Use(norm, 1 + (norms[name] - 1) * count)
                 elif name in norms:
                     parts[f"{name}_norm"] = Use(MultiPath(norm, count), norms[name])
         return parts | ({"merge": Use(self._merge())} if count > 1 else {})
 
     def loop_nests(self) -> Sequence[LoopNest]:
         """What sub-layers with one input say each, put right: it is kept if one reads it in place, outputs as a sum."""
-        d, count, kept = self.mixer.d, len(self.path_names), []
+        d = self.mixer.d
+        count = len(self.path_names)
+        kept = []
         for number, step in enumerate(self.steps):
             parts = [self._part(*part) for part in step]
             readers = parts * (1 if number else count)  # paths of a layer begin with one input
             if len(readers) > 1:
-                copied = sum(d * part.copies for part in readers) - d * reduce(and_, (part.copies for part in readers))
+                copied = sum(d * part.copies for part in readers) - d * reduce(
+                    and_, (part.copies for part in readers))
                 summed = count * d * (len(parts) - 1)
-                kept.append(LoopNest((self.mixer.queries, (count if number else 1) * copied - summed), "activation"))
+                kept.append(LoopNest((self.mixer.queries,
+                                      (count if number else 1) * copied - summed), "activation"))
         return kept
 
-    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, carried_scores: Any = None, memory: Any = None,
-                memory_bias: Any = None, cache: Any = None) -> Any:
+    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, carried_scores: Any = None,
+                memory: Any = None, memory_bias: Any = None, cache: Any = None) -> Any:
         """``token_mask``, ``bias`` and ``cache`` as a mixer takes them; ``memory`` of a cross-attention, and its bias.
 
         ``carried_scores`` takes scores from layer to layer, where attention has residual scores.
         """
         def applied(unit: str, slot: str, name: str, y: Any) -> Any:
-            part, scores = _path_module(module, name, unit), select_path(unit, (carried_scores,))[0]
+            part = _path_module(module, name, unit)
+            scores = select_path(unit, (carried_scores,))[0]
             if slot == "ffn":
                 return part(y)
             if slot != "cross":
                 return part(y, token_mask, bias, cache, scores)
             if cache is None or cache.groups is None:
                 return part(y, None, memory_bias, cache, scores, memory)
-            return cache.groups.rows(part(cache.groups.to_grid(y), None, memory_bias, cache, scores, memory))
+            return cache.groups.rows(part(cache.groups.to_grid(y), None, memory_bias, cache, scores,
+                                          memory))
 
         states = dict.fromkeys(self.path_names, x)
         for number, step in enumerate(self.steps):
             name = f"{step[0][1]}_norm"
-            first = getattr(module, name)(x) if self.norm == "pre" and number == 0 else None  # once for all paths
+            # once for all paths
+            first = getattr(module, name)(x) if self.norm == "pre" and number == 0 else None
             for unit, state in states.items():
                 def together(y: Any, unit: str = unit, step: list[tuple[str, str]] = step) -> Any:
                     return reduce(add_promoted, (applied(unit, *part, y) for part in step))
 
-                normalise = _path_module(module, name, unit) if first is None else lambda _, first=first: first
+                normalise = _path_module(module, name,
+                                         unit) if first is None else lambda _, first=first: first
                 states[unit] = apply_residual(module, self.norm, normalise, state, together)
         return module.merge(x, list(states.values())) if len(states) > 1 else states[""]
 
@@ -188,7 +209,8 @@ class EncoderLayer(Layer):
 class DecoderLayer(Layer):
     """A causal mixer, cross-attention unless decoder-only, feed-forward; (batch, target, d) to the same.
 
-    ``interleaved`` calls the one feed-forward network, and its norm, after each of the two (EdgeFormer, section 3.1).
+    ``interleaved`` calls the one feed-forward network, and its norm, after each of the two
+    (EdgeFormer, section 3.1).
     """
 
     mixer: Mixer = identity_field("self_attention")
@@ -196,16 +218,19 @@ class DecoderLayer(Layer):
     interleaved: bool = False
 
     default_order: ClassVar[SublayerOrder] = (("self",), ("cross",), ("ffn",))
-    interleaved_order: ClassVar[SublayerOrder] = (("self",), ("ffn",), ("cross",), (SECOND_FFN,))  # of interleaved ones
+    # of interleaved ones
+    interleaved_order: ClassVar[SublayerOrder] = (("self",), ("ffn",), ("cross",), (SECOND_FFN,))
 
     @property
     def sublayers(self) -> Mapping[str, tuple[str, Mixer | FFN]]:
-        cross = {} if self.cross_attention is None else {"cross": ("cross_attention", self.cross_attention)}
+        cross = {} if self.cross_attention is None else {
+            "cross": ("cross_attention", self.cross_attention)}
         return {"self": (f"self_{self.mixer.part_name}", self.mixer), **cross, **super().sublayers}
 
     @property
     def effective_order(self) -> SublayerOrder:
-        return self.sublayer_order or (self.interleaved_order if self.interleaved else self.default_order)
+        return self.sublayer_order or (self.interleaved_order if self.interleaved
+                                       else self.default_order)
 
 
 def _path_module(m: Any, name: str, unit: str) -> Any:

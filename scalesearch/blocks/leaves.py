@@ -1,4 +1,7 @@
-"""Leaves: weight shapes, loop nests and operation, side by side. Tensors are (batch, positions, features)."""
+"""Leaves: weight shapes, loop nests and operation, side by side.
+
+Tensors are (batch, positions, features).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,8 @@ class Linear(Block):
         return [product, *added, LoopNest((*self.over, self.d_out), "activation")]
 
     def forward(self, module: Any, x: Any) -> Any:
-        return module.linear(x, "product", lambda: (module.weight, module.bias if self.bias else None))
+        return module.linear(x, "product",
+                             lambda: (module.weight, module.bias if self.bias else None))
 
     def softmax_terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
         """Softmax terms of an output layer, whose losses add up: (states, matrix, bias, targets)."""
@@ -55,7 +59,8 @@ class TransposedLinear(Block):
         return {"weight": (self.d_in, self.d_out)}
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        return [LoopNest((*self.over, self.d_in, self.d_out)), LoopNest((*self.over, self.d_out), "activation")]
+        return [LoopNest((*self.over, self.d_in, self.d_out)),
+                LoopNest((*self.over, self.d_out), "activation")]
 
     def forward(self, module: Any, x: Any) -> Any:
         return module.linear(x, "product", lambda: (module.weight.t(), None))
@@ -107,8 +112,8 @@ class PositionTable(Block):
 class MatMul(Block):
     """x y of activations, (…, rows, n_in) and (…, n_in, n_out); ``over`` are the loops outside, the rows among them.
 
-    ``extra_keys``: so many more keys than the axis says; keys are ``n_out``, or ``n_in`` with ``keys_are_inner``. ``saved_for_backward``: whether
-    the backward pass needs the product.
+    ``extra_keys``: so many more keys than the axis says; keys are ``n_out``, or ``n_in`` with
+    ``keys_are_inner``. ``saved_for_backward``: whether the backward pass needs the product.
     """
 
     over: Shape
@@ -119,10 +124,13 @@ class MatMul(Block):
     saved_for_backward: bool = True
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        more = (self.extra_keys, self.n_out) if self.keys_are_inner else (self.n_in, self.extra_keys)
+        more = (self.extra_keys, self.n_out) if self.keys_are_inner else (
+            self.n_in, self.extra_keys)
         pairs = [(self.n_in, self.n_out), *([more] if is_set(self.extra_keys) else [])]
-        kept = [] if not self.saved_for_backward else [(self.n_out,)] if self.keys_are_inner else [(keys,) for _, keys in pairs]
-        return [*(LoopNest((*self.over, *pair)) for pair in pairs), *(LoopNest((*self.over, *n), "activation") for n in kept)]
+        kept = [] if not self.saved_for_backward else [(self.n_out,)] if self.keys_are_inner else [
+            (keys,) for _, keys in pairs]
+        return [*(LoopNest((*self.over, *pair)) for pair in pairs),
+                *(LoopNest((*self.over, *n), "activation") for n in kept)]
 
     def forward(self, module: Any, x: Any, y: Any) -> Any:
         return x @ y
@@ -132,9 +140,10 @@ class MatMul(Block):
 class FusedAttention(Block):
     """softmax(q kᵀ / √head_dim + bias) v, with the loop nests of its two products.
 
-    q is (batch, heads, queries, head_dim), k (batch, heads, keys, head_dim), v (batch, heads, keys, value_dim). The
-    full square is counted, masked or not. The module's ``kernel`` says how it runs: ``fused``
-    (scaled_dot_product_attention) or ``products`` (two batched matrix products); the result is the same.
+    q is (batch, heads, queries, head_dim), k (batch, heads, keys, head_dim), v (batch, heads, keys,
+    value_dim). The full square is counted, masked or not. The module's ``kernel`` says how it runs:
+    ``fused`` (scaled_dot_product_attention) or ``products`` (two batched matrix products); the
+    result is the same.
     """
 
     heads: Size
@@ -148,7 +157,8 @@ class FusedAttention(Block):
         seen = (self.keys, self.extra_keys) if is_set(self.extra_keys) else (self.keys,)
         squares = [(self.heads, self.queries, keys) for keys in seen]
         kept = LoopNest((self.heads, self.queries, self.value_dim), "activation")
-        products = [LoopNest((*square, dim)) for square in squares for dim in (self.head_dim, self.value_dim)]
+        products = [LoopNest((*square, dim)) for square in squares
+                    for dim in (self.head_dim, self.value_dim)]
         return [*products, *(LoopNest(square, "activation") for square in squares), kept]
 
     def forward(self, module: Any, q: Any, k: Any, v: Any, bias: Any) -> Any:
@@ -174,13 +184,16 @@ class Convolution(Block):
     bias: bool = True
 
     def weights(self) -> Mapping[str, Shape]:
-        return {"weight": (self.d_out, self.d_in, self.width)} | ({"bias": (self.d_out,)} if self.bias else {})
+        return {"weight": (self.d_out, self.d_in, self.width)} | (
+            {"bias": (self.d_out,)} if self.bias else {})
 
     def loop_nests(self) -> Sequence[LoopNest]:
         product = LoopNest((*self.over, self.width, self.d_in, self.d_out))
         added = [LoopNest((*self.over, self.d_out), "bias")] if self.bias else []
-        taps, weight = self.width * self.d_in, self.width * self.d_in * self.d_out  # both are copied for the product
-        kept = (LoopNest((*self.over, self.d_out + taps), "activation"), LoopNest((weight,), "activation"))
+        taps = self.width * self.d_in
+        weight = self.width * self.d_in * self.d_out  # both are copied for the product
+        kept = (LoopNest((*self.over, self.d_out + taps), "activation"),
+                LoopNest((weight,), "activation"))
         return [product, *added, *kept]
 
     @property
@@ -192,11 +205,15 @@ class Convolution(Block):
         import torch
         from torch.nn.functional import pad
 
-        seen = pad(x, (0, 0, self.receptive_past, 0)) if cache is None else cache.append_window(module, x, self.receptive_past)
-        # As one product: PyTorch's convolution is slower at such sizes, and cannot be traced without data.
-        taps = [seen[:, k * self.dilation : k * self.dilation + x.shape[1]] for k in range(self.width)]
+        seen = pad(x, (0, 0, self.receptive_past, 0)) if cache is None else cache.append_window(
+            module, x, self.receptive_past)
+        # As one product: PyTorch's convolution is slower at such sizes, and cannot be traced
+        # without data.
+        taps = [seen[:, k * self.dilation : k * self.dilation + x.shape[1]]
+                for k in range(self.width)]
         return module.linear(torch.cat(taps, -1), "product",
-                        lambda: (module.weight.transpose(1, 2).flatten(1), module.bias if self.bias else None))
+                             lambda: (module.weight.transpose(1, 2).flatten(1),
+                                      module.bias if self.bias else None))
 
 
 @block

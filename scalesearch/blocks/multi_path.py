@@ -20,8 +20,8 @@ MERGE_METHODS = ("mean", "sum", "weighted", "gated")
 class PathMerge(Block):
     """Paths of (batch, positions, d) to one: their mean, sum, or a sum with weights.
 
-    ``weighted``: free weights, a mean's at first. ``gated``: softmax(W x + b) at each position of the paths' input.
-    ``norm_type``: the kind of a norm at the end of each path, or none.
+    ``weighted``: free weights, a mean's at first. ``gated``: softmax(W x + b) at each position of
+    the paths' input. ``norm_type``: the kind of a norm at the end of each path, or none.
     """
 
     d: Size
@@ -43,7 +43,8 @@ class PathMerge(Block):
 
     def parts(self) -> Mapping[str, Block | Use]:
         gate = {"gate": Linear(self.d, self.count, self.over)} if self.method == "gated" else {}
-        return {**{name: NORM_CLASSES[self.norm_type](self.d, self.over) for name in self.path_norms}, **gate}
+        return {**{name: NORM_CLASSES[self.norm_type](self.d, self.over)
+                   for name in self.path_norms}, **gate}
 
     def loop_nests(self) -> Sequence[LoopNest]:
         """Kept besides the paths' outputs: their sum, in whose place they are where no weight meets them."""
@@ -54,9 +55,11 @@ class PathMerge(Block):
         if self.norm_type:
             paths = [getattr(module, name)(path) for name, path in zip(self.path_norms, paths)]
         if self.method == "weighted":
-            paths = [multiply_promoted(path, weight + 1 / self.count) for path, weight in zip(paths, module.weight)]
+            paths = [multiply_promoted(path, weight + 1 / self.count)
+                     for path, weight in zip(paths, module.weight)]
         elif self.method == "gated":
-            paths = [multiply_promoted(path, share) for path, share in zip(paths, module.gate(x).softmax(-1).split(1, -1))]
+            paths = [multiply_promoted(path, share)
+                     for path, share in zip(paths, module.gate(x).softmax(-1).split(1, -1))]
         total = reduce(add_promoted, paths)
         return total / self.count if self.method == "mean" else total
 
@@ -95,12 +98,14 @@ class MultiPath(Block):
         return [LoopNest((*self.over, self.merge.d * spared * self.path.copies), "activation")]
 
     def forward(self, module: Any, x: Any, *context: Any) -> Any:
-        return module.merge(x, [getattr(module, name)(x, *select_path(name, context)) for name in self.branches])
+        return module.merge(
+            x, [getattr(module, name)(x, *select_path(name, context)) for name in self.branches])
 
 
 def select_path(name: str, context: tuple[Any, ...]) -> tuple[Any, ...]:
     """``context`` of one path: scores are carried from layer to layer by path."""
-    return tuple(one.setdefault(name, {}) if name and isinstance(one, dict) else one for one in context)
+    return tuple(one.setdefault(name, {}) if name and isinstance(one, dict) else one
+                 for one in context)
 
 
 @block
@@ -114,12 +119,14 @@ class MultiPathConfig(Block):
 
     def without_ffn(self) -> MultiPathConfig | None:
         """The same of a layer without feed-forward networks."""
-        return None if self.target == "ffn" else replace(self, target="attention") if self.target == "sublayer" else self
+        return None if self.target == "ffn" else replace(
+            self, target="attention") if self.target == "sublayer" else self
 
     def wrap(self, part: Any, slot: str, merge: PathMerge) -> Any:
         """The part of a layer under the word ``slot``, several times if it is to be."""
         if self.target == "layer":
             return MultiPath(part, self.count)
-        kind = "ffn" if slot == "ffn" else "attention" if slot in ("attention", "self", "cross") else "sublayer"
+        kind = "ffn" if slot == "ffn" else "attention" if slot in (
+            "attention", "self", "cross") else "sublayer"
         meant = self.target in ("sublayer", kind)
         return MultiPath(part, self.count, merge) if meant else part

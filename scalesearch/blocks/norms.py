@@ -24,7 +24,9 @@ class LayerNorm(Block):
         return "one" if name == "weight" else "zero"
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        return [LoopNest((*self.over, self.d), "norm"), LoopNest((*self.over, self.d + 2), "activation")]  # mean and deviation
+        # mean and deviation
+        return [LoopNest((*self.over, self.d), "norm"),
+                LoopNest((*self.over, self.d + 2), "activation")]
 
     def forward(self, module: Any, x: Any) -> Any:
         from torch.nn.functional import layer_norm
@@ -36,7 +38,8 @@ class LayerNorm(Block):
 class RMSNorm(Block):
     """Division by the root of the mean square of ``d`` features, with a gain (Zhang and Sennrich 2019).
 
-    PyTorch has no fused kernel of it for CPUs: there it keeps ``d`` more numbers than a layer norm, and takes longer.
+    PyTorch has no fused kernel of it for CPUs: there it keeps ``d`` more numbers than a layer norm,
+    and takes longer.
     """
 
     d: Size
@@ -50,7 +53,9 @@ class RMSNorm(Block):
         return "one"
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        return [LoopNest((*self.over, self.d), "norm"), LoopNest((*self.over, 2 * self.d + 1), "activation")]  # normalised, too
+        # normalised, too
+        return [LoopNest((*self.over, self.d), "norm"),
+                LoopNest((*self.over, 2 * self.d + 1), "activation")]
 
     def forward(self, module: Any, x: Any) -> Any:
         from torch.nn.functional import rms_norm

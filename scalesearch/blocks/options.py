@@ -25,23 +25,26 @@ class Option:
 
     def __post_init__(self) -> None:
         if self.type not in OPTION_TYPES:
-            raise ValueError(f"an option's kind is one of {', '.join(OPTION_TYPES)}, not {self.type}")
+            raise ValueError(f"an option's kind is one of {', '.join(OPTION_TYPES)}, not "
+                             f"{self.type}")
         if self.type == "word" and not self.choices:
             raise ValueError("an option of kind word says its words: among=(…)")
 
 
-def option_field(default: str, *, type: str = "size", choices: tuple[Any, ...] = (), minimum: int | None = None,
-           maximum: int | None = None, doc: str = "") -> Any:
+def option_field(default: str, *, type: str = "size", choices: tuple[Any, ...] = (),
+                 minimum: int | None = None, maximum: int | None = None, doc: str = "") -> Any:
     """A block field that is a key of the space language.
 
     Args:
-        default: its value where none is given, in the language: ``"4"``, ``"yes"``, ``"= 4 * width"``.
+        default: its value where none is given, in the language: ``"4"``, ``"yes"``, ``"= 4 *
+            width"``.
         type: ``size`` (a whole number), ``number``, ``word`` or ``flag`` (a bool).
         choices: the legal words, or the only legal sizes.
         minimum, maximum: bounds of a size, both included; 1 and none unless said.
         doc: one line for help texts and the reference.
     """
-    return field(metadata={"option": Option(default, type, choices, minimum, maximum, doc)}, kw_only=True)
+    return field(metadata={"option": Option(default, type, choices, minimum, maximum, doc)},
+                 kw_only=True)
 
 
 def identity_field(identity: str) -> Any:

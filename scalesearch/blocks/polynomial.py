@@ -1,8 +1,9 @@
 """Polynomials over columns: the sizes of a whole population in place of one int.
 
-A block's arithmetic on sizes is sums and products, so its cost comes out as a polynomial in the population's columns:
-a handful of monomials, whatever the number of layers, that NumPy evaluates chunk by chunk. What is not a polynomial
-(a minimum, the bond of a chain) becomes a column of its own.
+A block's arithmetic on sizes is sums and products, so its cost comes out as a polynomial in the
+population's columns: a handful of monomials, whatever the number of layers, that NumPy evaluates
+chunk by chunk. What is not a polynomial (a minimum, the bond of a chain) becomes a column of its
+own.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class PopulationColumns:
         for name, number in polys.items():
             if isinstance(number, int):
                 self._check(name, Polynomial(self, {(): number}))
-        arrays = {name: np.empty(self.num_candidates, np.int64) for name, p in polys.items() if isinstance(p, Polynomial)}
+        arrays = {name: np.empty(self.num_candidates, np.int64)
+                  for name, p in polys.items() if isinstance(p, Polynomial)}
         for name in arrays:
             self._check(name, polys[name])
         for start in range(0, self.num_candidates, CHUNK_ROWS):
@@ -64,19 +66,23 @@ class PopulationColumns:
             products: dict[Monomial, NDArray[np.int64]] = {}
             for name, array in arrays.items():
                 array[part] = self._sum(polys[name], part, products)
-        return {name: arrays[name] if name in arrays else np.broadcast_to(p, self.num_candidates) for name, p in polys.items()}
+        return {name: arrays[name] if name in arrays else np.broadcast_to(p, self.num_candidates)
+                for name, p in polys.items()}
 
-    def _sum(self, poly: Polynomial, part: slice, products: dict[Monomial, NDArray[np.int64]]) -> Any:
+    def _sum(self, poly: Polynomial, part: slice,
+             products: dict[Monomial, NDArray[np.int64]]) -> Any:
         total: Any = poly.terms.get((), 0)
         for key, factor in poly.terms.items():
             if key:
                 total = total + factor * self._product(key, part, products)
         return total
 
-    def _product(self, key: Monomial, part: slice, products: dict[Monomial, NDArray[np.int64]]) -> NDArray[np.int64]:
+    def _product(self, key: Monomial, part: slice,
+                 products: dict[Monomial, NDArray[np.int64]]) -> NDArray[np.int64]:
         if key not in products:
             last = self.arrays[key[-1]][part]
-            products[key] = last if len(key) == 1 else self._product(key[:-1], part, products) * last
+            products[key] = last if len(key) == 1 else self._product(
+                key[:-1], part, products) * last
         return products[key]
 
     def _check(self, name: str, poly: Polynomial) -> None:
@@ -88,14 +94,15 @@ class PopulationColumns:
                 product *= self.max_abs(column)
             most += product
         if most > INT64_MAX:
-            raise CostOverflowError(f"{name} may reach {most:.3g}, which 64 bits do not hold; smaller sizes, lengths or "
-                           "vocabularies do")
+            raise CostOverflowError(f"{name} may reach {most:.3g}, which 64 bits do not hold; "
+                                    "smaller sizes, lengths or vocabularies do")
 
     def max_abs(self, column: int) -> int:
         """The largest absolute value in a column."""
         if column not in self._max_abs:
             array = self.arrays[column]
-            self._max_abs[column] = max(abs(int(array.max())), abs(int(array.min()))) if len(array) else 0
+            self._max_abs[column] = max(abs(int(array.max())),
+                                        abs(int(array.min()))) if len(array) else 0
         return self._max_abs[column]
 
 
@@ -118,7 +125,8 @@ class Polynomial:
     dtype = np.dtype(np.int64)
 
     def __init__(self, columns: PopulationColumns, terms: dict[Monomial, int]) -> None:
-        self.columns, self.terms = columns, terms
+        self.columns = columns
+        self.terms = terms
 
     def values(self) -> NDArray[np.int64]:
         """One number for each candidate."""
@@ -136,7 +144,8 @@ class Polynomial:
 
     def __add__(self, other: Any) -> Any:
         if isinstance(other, int):
-            return Polynomial(self.columns, {**self.terms, (): self.terms.get((), 0) + other}) if other else self
+            return Polynomial(self.columns,
+                              {**self.terms, (): self.terms.get((), 0) + other}) if other else self
         right = self._as_polynomial(other)
         if right is None:
             return self.values() + other
@@ -158,7 +167,9 @@ class Polynomial:
 
     def __mul__(self, other: Any) -> Any:
         if isinstance(other, int):
-            return Polynomial(self.columns, {key: factor * other for key, factor in self.terms.items()} if other else {})
+            return Polynomial(self.columns,
+                              {key: factor * other for key, factor in self.terms.items()} if other
+                              else {})
         right = self._as_polynomial(other)
         if right is None:
             return self.values() * other
@@ -182,7 +193,8 @@ class Polynomial:
         if right is None:
             return self.values() // other
         exact = _divide_exactly(self, right)
-        return exact if exact is not None else self.columns.variable(self.values() // right.values())
+        return exact if exact is not None else self.columns.variable(
+            self.values() // right.values())
 
     def __rfloordiv__(self, other: Any) -> Any:
         return self.columns.variable(other // self.values())
@@ -203,9 +215,12 @@ class Polynomial:
     def __rtruediv__(self, other: Any) -> Any:
         return other / self.values()
 
-    __lt__, __le__ = _comparison(np.less), _comparison(np.less_equal)
-    __gt__, __ge__ = _comparison(np.greater), _comparison(np.greater_equal)
-    __eq__, __ne__ = _comparison(np.equal), _comparison(np.not_equal)
+    __lt__ = _comparison(np.less)
+    __le__ = _comparison(np.less_equal)
+    __gt__ = _comparison(np.greater)
+    __ge__ = _comparison(np.greater_equal)
+    __eq__ = _comparison(np.equal)
+    __ne__ = _comparison(np.not_equal)
     __hash__ = None  # type: ignore[assignment]
 
     def __bool__(self) -> bool:
@@ -227,7 +242,8 @@ def _divide_exactly(left: Polynomial, right: Polynomial) -> Polynomial | None:
     if len(right.terms) != 1:
         return None
     ((divisor, factor),) = right.terms.items()
-    below, terms = Counter(divisor), {}
+    below = Counter(divisor)
+    terms = {}
     for key, coefficient in left.terms.items():
         if coefficient % factor or not below <= Counter(key):
             return None

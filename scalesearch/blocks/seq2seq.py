@@ -1,6 +1,7 @@
 """Whole models: encoder-decoder and decoder-only, with one interface (encode, decode, logits).
 
-Nothing but shapes and operations is here: :class:`scalesearch.nn.model.Seq2SeqModel` gives them a user's interface.
+Nothing but shapes and operations is here: :class:`scalesearch.nn.model.Seq2SeqModel` gives them a
+user's interface.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from scalesearch.blocks.core import PAD, SEQ, TGT, Block, LoopNest, Use, block
 from scalesearch.blocks.elementwise import autocast_input
 from scalesearch.blocks.stacks import BottleneckStack, Stack
 
-TYING_MODES = ("none", "decoder", "all")  # nothing; target table and output matrix; the source table too
+# nothing; target table and output matrix; the source table too
+TYING_MODES = ("none", "decoder", "all")
 
 
 @block
@@ -28,7 +30,10 @@ class Embeddings(Block):
 
 @block
 class EncoderDecoder(Block):
-    """A sequence-to-sequence Transformer. ``output`` makes states scores of the vocabulary's tokens."""
+    """A sequence-to-sequence Transformer.
+
+    ``output`` makes states scores of the vocabulary's tokens.
+    """
 
     embedding: Embeddings
     encoder: Stack | BottleneckStack
@@ -46,7 +51,8 @@ class EncoderDecoder(Block):
         """
         import torch
 
-        states = m.embedding.source(source, torch.arange(source.shape[1], device=source.device)[None])
+        states = m.embedding.source(source,
+                                    torch.arange(source.shape[1], device=source.device)[None])
         present = source != PAD
         hidden = autocast_input(mask_bias(~present[:, None, None, :], states.dtype))
         return autocast_input(m.encoder(states, present, hidden)), hidden
@@ -55,10 +61,12 @@ class EncoderDecoder(Block):
         """Token ids (batch, T) that follow those in ``cache`` to states (batch, T, d)."""
         import torch
 
-        past, length = (0 if cache is None else cache.length), target.shape[1]
+        past = 0 if cache is None else cache.length
+        length = target.shape[1]
         steps = torch.arange(past + length, device=target.device)
         x = m.embedding.target(target, steps[None, past:], cache)
-        causal = autocast_input(mask_bias(steps[None, :] > steps[past:, None], x.dtype)) if length > 1 else None
+        causal = autocast_input(mask_bias(steps[None, :] > steps[past:, None],
+                                          x.dtype)) if length > 1 else None
         x = m.decoder(x, None, causal, memory, memory_bias, cache)
         if cache is not None:
             cache.length += length
@@ -83,7 +91,8 @@ class DecoderOnly(Block):
     def encode(self, m: Any, source: Any) -> tuple[Any, Any]:
         """Move the source's padding to its front; the stack reads it before the target.
 
-        So the target follows the source's last token, as convolutions and relative positions need it.
+        So the target follows the source's last token, as convolutions and relative positions need
+        it.
         """
         import torch
 
@@ -127,8 +136,10 @@ class ModelSection(Block):
 def mask_bias(hidden: Any, dtype: Any) -> Any:
     """A bias for attention scores: very low where ``hidden``, zero elsewhere.
 
-    Not minus infinity: a row that is hidden throughout (a source of padding alone) must not become NaN.
+    Not minus infinity: a row that is hidden throughout (a source of padding alone) must not become
+    NaN.
     """
     import torch
 
-    return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, torch.finfo(dtype).min / 2)
+    return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(
+        hidden, torch.finfo(dtype).min / 2)

@@ -106,7 +106,8 @@ def map_values(x: Any, function: Callable[[int], Any]) -> Any:
     import numpy as np
 
     x = evaluate_size(x)
-    low, high = int(x.min()), int(x.max())
+    low = int(x.min())
+    high = int(x.max())
     if high - low > MAX_LOOKUP_RANGE:
         values, where = np.unique(x, return_inverse=True)
         result = np.array([function(value.item()) for value in values])[where]
@@ -116,7 +117,8 @@ def map_values(x: Any, function: Callable[[int], Any]) -> Any:
         table = np.empty((high - low + 1, *first.shape[1:]), first.dtype)
         table[there - low] = first
         result = table[x - low]
-    return tuple(np.ascontiguousarray(column) for column in result.T) if result.ndim == 2 else result
+    return tuple(np.ascontiguousarray(column)
+                 for column in result.T) if result.ndim == 2 else result
 
 
 def square_root(x: Any) -> Any:
@@ -132,7 +134,8 @@ def memoize(x: Any, key_parts: tuple[Any, ...], compute: Callable[[], Any]) -> A
     """``compute()``, memoised with the population of ``x`` if it has one."""
     if not hasattr(x, "terms"):
         return compute()
-    known, key = x.columns.memo, (*key_parts, size_key(x))
+    known = x.columns.memo
+    key = (*key_parts, size_key(x))
     if key not in known:
         known[key] = compute()
     return known[key]

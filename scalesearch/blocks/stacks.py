@@ -1,7 +1,8 @@
 """Stacks of layers, with A^G, step signals, solvers or a waist of their own.
 
-Solvers apply a layer's change F(x) = layer(x) - x: Euler's step, or the ODE Transformer's of higher order (Li et al.
-2022). Evaluations share the layer's weights: they cost multiply-adds and no parameters.
+Solvers apply a layer's change F(x) = layer(x) - x: Euler's step, or the ODE Transformer's of higher
+order (Li et al. 2022). Evaluations share the layer's weights: they cost multiply-adds and no
+parameters.
 """
 
 from __future__ import annotations
@@ -65,9 +66,9 @@ SOLVERS = {"euler": OdeSolver(1, lambda m, layer, x: layer(x)), "rk2": OdeSolver
 class Stack(Block):
     """Layers in turn, and a last norm where the layers are pre-norm and ``final_norm``.
 
-    ``global_scores``: A^G, added to the scores of every self-attention (PartialFormer). ``step_signals``: a sinusoid of the layer's
-    number is added before each layer (Universal Transformer). ``solver``: how a layer's change is applied (ODE
-    Transformer): ``euler`` as ever.
+    ``global_scores``: A^G, added to the scores of every self-attention (PartialFormer).
+    ``step_signals``: a sinusoid of the layer's number is added before each layer (Universal
+    Transformer). ``solver``: how a layer's change is applied (ODE Transformer): ``euler`` as ever.
     """
 
     layers: Repeat
@@ -87,29 +88,37 @@ class Stack(Block):
         return bool(self.layer.norm == "pre" and self.final_norm)
 
     def parts(self) -> Mapping[str, Block | Use]:
-        main, solver = self.layer.main, SOLVERS[self.solver]
+        main = self.layer.main
+        solver = SOLVERS[self.solver]
         parts: dict[str, Block | Use] = {"layers": Use(self.layers, solver.evaluations)}
         if self.global_scores is not None:
             parts["scores"] = self.global_scores
         if solver.gated:
             parts["gate"] = Use(Linear(2 * main.d, 1, (main.queries,)), self.layers.depth)
-        return parts | ({"norm": NORM_CLASSES[self.layer.norm_kind](main.d, (main.queries,))} if self.has_final_norm else {})
+        return parts | ({"norm": NORM_CLASSES[self.layer.norm_kind](main.d, (main.queries,))}
+                        if self.has_final_norm else {})
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        main = self.layer.main  # a learned solver keeps both changes, twice, and what is left of the gate
+        # a learned solver keeps both changes, twice, and what is left of the gate
+        main = self.layer.main
         kept = LoopNest((main.queries, self.layers.depth, 4 * main.d + 1), "activation")
         return [kept] if SOLVERS[self.solver].gated else []
 
     def forward(self, module: Any, x: Any, present: Any, bias: Any, *context: Any) -> Any:
-        """``present`` and ``bias`` as a mixer takes them. ``context``: of a decoder (memory, its bias, cache)."""
+        """``present`` and ``bias`` as a mixer takes them.
+
+        ``context``: of a decoder (memory, its bias, cache).
+        """
         if self.global_scores is not None:
             scores = module.scores(x, *context[2:])
             bias = scores if bias is None else add_promoted(bias, scores)
-        x = run_layers(module, module.layers, x, (present, bias, {}, *context), self.step_signals, self.solver)
+        x = run_layers(module, module.layers, x, (present, bias, {}, *context), self.step_signals,
+                       self.solver)
         return module.norm(x) if self.has_final_norm else x
 
 
-def run_layers(m: Any, layers: Any, x: Any, context: tuple[Any, ...], steps: bool, solver: str, first: int = 0) -> Any:
+def run_layers(m: Any, layers: Any, x: Any, context: tuple[Any, ...], steps: bool, solver: str,
+               first: int = 0) -> Any:
     """``x`` through ``layers``, of which the first is number ``first`` of its stack."""
     advance: Callable[..., Any] = SOLVERS[solver].advance
     for index, layer in enumerate(layers, first):
@@ -122,7 +131,8 @@ def step_signal(index: int, x: Any) -> Any:
     """The sinusoid of layer ``index`` (Dehghani et al. 2019, eq. 6), (d,)."""
     import torch
 
-    place = torch.full((), index, device=x.device)  # filled there: torch.tensor copies from the host, which waits
+    # filled there: torch.tensor copies from the host, which waits
+    place = torch.full((), index, device=x.device)
     return sinusoidal_positions(place, x.shape[-1], x.dtype)
 
 
@@ -130,7 +140,8 @@ def step_signal(index: int, x: Any) -> Any:
 class BottleneckStack(Block):
     """A stack whose layers between first and last have another width (Subformer, Reid et al. 2021).
 
-    An affine map and a norm lead into the middle, and out of it. ``middle`` is a repeated layer of the middle's width.
+    An affine map and a norm lead into the middle, and out of it. ``middle`` is a repeated layer of
+    the middle's width.
     """
 
     first: Repeat
@@ -150,18 +161,24 @@ class BottleneckStack(Block):
         return bool(self.layer.norm == "pre" and self.final_norm)
 
     def parts(self) -> Mapping[str, Block | Use]:
-        outer, over, norm = self.layer.main.d, (self.layer.main.queries,), NORM_CLASSES[self.layer.norm_kind]
+        outer = self.layer.main.d
+        over = (self.layer.main.queries,)
+        norm = NORM_CLASSES[self.layer.norm_kind]
         inner: Size = self.middle.layer.main.d  # type: ignore[attr-defined]
-        parts = {"first": self.first, "enter": Linear(outer, inner, over), "enter_norm": norm(inner, over),
-                 "middle": self.middle, "leave": Linear(inner, outer, over), "leave_norm": norm(outer, over),
+        parts = {"first": self.first, "enter": Linear(outer, inner, over),
+                 "enter_norm": norm(inner, over), "middle": self.middle,
+                 "leave": Linear(inner, outer, over), "leave_norm": norm(outer, over),
                  "last": self.last}
         return parts | ({"norm": norm(outer, over)} if self.has_final_norm else {})
 
     def forward(self, module: Any, x: Any, present: Any, bias: Any, *context: Any) -> Any:
         """As :meth:`Stack.forward`; scores are carried within first, middle and last alone."""
-        x = run_layers(module, module.first, x, (present, bias, {}, *context), self.step_signals, "euler")
+        x = run_layers(module, module.first, x, (present, bias, {}, *context), self.step_signals,
+                       "euler")
         x = module.enter_norm(module.enter(x))
-        x = run_layers(module, module.middle, x, (present, bias, {}, *context), self.step_signals, "euler", 1)
+        x = run_layers(module, module.middle, x, (present, bias, {}, *context), self.step_signals,
+                       "euler", 1)
         x = module.leave_norm(module.leave(x))
-        x = run_layers(module, module.last, x, (present, bias, {}, *context), self.step_signals, "euler", 1 + self.middle.depth)
+        x = run_layers(module, module.last, x, (present, bias, {}, *context), self.step_signals,
+                       "euler", 1 + self.middle.depth)
         return module.norm(x) if self.has_final_norm else x

@@ -1,7 +1,7 @@
 """Schedules of weight sharing within a stack; layers and groups count from 0.
 
-A schedule is a value. ``groups(depth)`` gives each layer its group; ``unique(depth)`` is their number. The first layer
-of a group owns its weights.
+A schedule is a value. ``groups(depth)`` gives each layer its group; ``unique(depth)`` is their
+number. The first layer of a group owns its weights.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from scalesearch.blocks.sizes import map_values
 class SharingSchedule:
     """An assignment of layers to groups that share weights; a subclass defines ``groups``."""
 
-    argument_counts: tuple[int, int | None] = (0, 0)  # how many ints the language takes: at least, at most
+    # how many ints the language takes: at least, at most
+    argument_counts: tuple[int, int | None] = (0, 0)
 
     def groups(self, depth: int) -> list[int]:
         """The group of each layer, as the schedule numbers them."""
@@ -80,7 +81,10 @@ class CycleSharing(GroupCountSchedule):
 
 @dataclass(frozen=True)
 class SequenceSharing(GroupCountSchedule):
-    """Consecutive layers share: 0 0 1 1 2 2 (Takase & Kiyono 2021). Earlier groups take the remainder."""
+    """Consecutive layers share: 0 0 1 1 2 2 (Takase & Kiyono 2021).
+
+    Earlier groups take the remainder.
+    """
 
     def groups(self, depth: int) -> list[int]:
         count = min(self.group_count, depth)
@@ -118,7 +122,8 @@ class ExplicitSharing(SharingSchedule):
         return list(self.group_of_layer)
 
     def validate(self, depth: int) -> str | None:
-        return None if len(self.group_of_layer) == depth else f"lists {len(self.group_of_layer)} layers, but there are {depth}"
+        return (None if len(self.group_of_layer) == depth
+                else f"lists {len(self.group_of_layer)} layers, but there are {depth}")
 
 
 @dataclass(frozen=True)
@@ -151,7 +156,8 @@ class LoadSharing(GroupSizeSchedule):
     """Groups of given loads, dealt in turn: ``load(6, 6)`` is 0 1 0 1 … (EdgeFormer, Table 3; ``6-6`` for short)."""
 
     def groups(self, depth: int) -> list[int]:
-        left, dealt = list(self.group_sizes), []
+        left = list(self.group_sizes)
+        dealt = []
         while any(left):
             for group, load in enumerate(left):
                 if load:

@@ -35,7 +35,8 @@ class PassRate:
     @classmethod
     def from_results(cls, condition: str, results: Sequence[bool | None]) -> PassRate:
         """Counts candidates; None is one that could not be asked."""
-        hits, asked = sum(map(bool, results)), sum(one is not None for one in results)
+        hits = sum(map(bool, results))
+        asked = sum(one is not None for one in results)
         return cls(condition, hits, asked, hits / asked if asked else None)
 
 
@@ -60,21 +61,27 @@ class SpaceCheckReport:
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``; ``size`` is null where it is endless or not counted."""
-        shares = {"built": asdict(self.buildable), "where": [asdict(share) for share in self.constraints],
+        shares = {"built": asdict(self.buildable),
+                  "where": [asdict(share) for share in self.constraints],
                   "budgets": [asdict(share) for share in self.budgets],
-                  "exportable": [asdict(share) for share in self.exportable], "all": asdict(self.all_conditions)}
+                  "exportable": [asdict(share) for share in self.exportable],
+                  "all": asdict(self.all_conditions)}
         size = self.size if isinstance(self.size, int) else None
-        return {**vars(self), **shares, "size": size, "problems": [problem.to_json() for problem in self.problems]}
+        return {**vars(self), **shares, "size": size,
+                "problems": [problem.to_json() for problem in self.problems]}
 
 
 @click.command("check")
 @click.argument("file")
 @set_option
-@click.option("--samples", default=1000, show_default=True, type=click.IntRange(min=0), help="Random candidates.")
+@click.option("--samples", default=1000, show_default=True, type=click.IntRange(min=0),
+              help="Random candidates.")
 @seed_option(0, "Of the random candidates.")
-@click.option("--exportable", is_flag=True, help="Also say what share each format of `scalesearch export` takes.")
+@click.option("--exportable", is_flag=True,
+              help="Also say what share each format of `scalesearch export` takes.")
 @json_option
-def command(file: str, settings: tuple[str, ...], samples: int, seed: int, exportable: bool, as_json: bool) -> None:
+def command(file: str, settings: tuple[str, ...], samples: int, seed: int, exportable: bool,
+            as_json: bool) -> None:
     """Validate the space FILE; say how large it is and what share of samples passes each constraint."""
     from rich.console import Console
 
@@ -98,45 +105,58 @@ def command(file: str, settings: tuple[str, ...], samples: int, seed: int, expor
 
 def problems_json(error: UserError, file: str) -> list[dict[str, Any]]:
     """What is wrong with ``file``, for machines: each problem with its place, or the message where there is none."""
-    unplaced = {"file": file, "line": None, "column": None, "code": error.code, "message": str(error), "help": None}
+    unplaced = {"file": file, "line": None, "column": None, "code": error.code,
+                "message": str(error), "help": None}
     return [problem.to_json() for problem in getattr(error, "problems", ())] or [unplaced]
 
 
-def check_space(space: Space, n_samples: int, seed: int, exportable: bool = False) -> SpaceCheckReport:
+def check_space(space: Space, n_samples: int, seed: int,
+                exportable: bool = False) -> SpaceCheckReport:
     """Describes ``space`` and tries ``n_samples`` random candidates on its constraints and budgets."""
     from scalesearch.api.space import space_size_or_reason
     from scalesearch.cost import load_protocol
     from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_costs
     from scalesearch.feasible.limits import cost_names
 
-    rng, dimensions = random.Random(seed), space.parameters()
-    n_samples = n_samples if dimensions else min(1, n_samples)  # of a space that leaves nothing open, there is one
+    rng = random.Random(seed)
+    dimensions = space.parameters()
+    # of a space that leaves nothing open, there is one
+    n_samples = n_samples if dimensions else min(1, n_samples)
     sheets = [space.sample(rng) for _ in range(n_samples)]
-    named = [(c.text, c) for c in space.constraints] + [(f"{name}: {c.text}", c) for name, c in space.budgets.items()]
-    costs = {*cost_names(constraint for _, constraint in named), *[CTRANSLATE2_REFUSALS] * exportable}
-    candidates = evaluate_costs([CostedCandidate.from_param_values(sheet) for sheet in sheets], load_protocol(space.protocol), costs)
+    named = [(c.text, c) for c in space.constraints] + [
+        (f"{name}: {c.text}", c) for name, c in space.budgets.items()]
+    costs = {*cost_names(constraint for _, constraint in named),
+             *[CTRANSLATE2_REFUSALS] * exportable}
+    candidates = evaluate_costs([CostedCandidate.from_param_values(sheet) for sheet in sheets],
+                                load_protocol(space.protocol), costs)
     built = [candidate.costs is not None for candidate in candidates]
     met = [[_holds(constraint, candidate) for candidate in candidates] for _, constraint in named]
     shares = [PassRate.from_results(text, one) for (text, _), one in zip(named, met)]
-    problems = [_never_satisfied(constraint, [c for c, one in zip(candidates, answers) if one is not None])
-                for (_, constraint), answers, share in zip(named, met, shares) if share.n_tested and not share.n_passed]
+    problems = [_never_satisfied(constraint,
+                                 [c for c, one in zip(candidates, answers) if one is not None])
+                for (_, constraint), answers, share in zip(named, met, shares)
+                if share.n_tested and not share.n_passed]
     every = [all(one is not False for one in (ok, *answers)) for ok, *answers in zip(built, *met)]
     asked = [{"name": name, "values": str(p), "count": p.count()} for name, p in dimensions]
     reasons = [_reason(space, sheet) for sheet, ok in zip(sheets, built) if not ok]
     unbuildable = Counter(map(str, reasons))
     problems += [_never_built(space, reasons)] if reasons and not any(built) else []
-    taken = [bool(one.costs and one.costs[CTRANSLATE2_REFUSALS] == 0) for one in candidates] if exportable else []
-    formats = [PassRate.from_results("exportable to ctranslate2", taken), PassRate.from_results("exportable to onnx, huggingface, torch",
-                                                                            built)] if exportable else []
+    taken = [bool(one.costs and one.costs[CTRANSLATE2_REFUSALS] == 0)
+             for one in candidates] if exportable else []
+    formats = [PassRate.from_results("exportable to ctranslate2", taken),
+               PassRate.from_results("exportable to onnx, huggingface, torch",
+                                     built)] if exportable else []
     split = len(space.constraints)
-    return SpaceCheckReport(space.name, space.hash, space_size_or_reason(space), asked, space.protocol, n_samples, seed,
-                  PassRate.from_results("can be built", built), shares[:split], shares[split:], formats,
-                  PassRate.from_results("passes everything", every), dict(unbuildable), problems)
+    return SpaceCheckReport(
+        space.name, space.hash, space_size_or_reason(space), asked, space.protocol, n_samples, seed,
+        PassRate.from_results("can be built", built), shares[:split], shares[split:], formats,
+        PassRate.from_results("passes everything", every), dict(unbuildable), problems)
 
 
 def _holds(constraint: Constraint, candidate: CostedCandidate) -> bool | None:
     """Whether it holds; None where it is over costs, and no network can be built."""
-    return None if constraint.costs and candidate.costs is None else constraint.is_satisfied(candidate.__getitem__)
+    return None if constraint.costs and candidate.costs is None else constraint.is_satisfied(
+        candidate.__getitem__)
 
 
 def _reason(space: Space, sheet: Any) -> UnbuildableError:
@@ -156,8 +176,10 @@ def _reason(space: Space, sheet: Any) -> UnbuildableError:
 def _never_built(space: Space, reasons: Sequence[UnbuildableError]) -> Problem:
     """The complaint that none of the candidates can be built, at the key that is at fault most often."""
     path = Counter(error.key for error in reasons).most_common(1)[0][0]
-    built = f"none of the {len(reasons):,} random candidates can" if len(reasons) > 1 else "the only candidate cannot"
-    return space.problem_of(next(error for error in reasons if error.key == path), f"{built} be built: ")
+    built = f"none of the {len(reasons):,} random candidates can" if len(
+        reasons) > 1 else "the only candidate cannot"
+    return space.problem_of(next(error for error in reasons if error.key == path),
+                            f"{built} be built: ")
 
 
 def _never_satisfied(constraint: Constraint, candidates: Iterable[CostedCandidate]) -> Problem:
@@ -168,7 +190,8 @@ def _never_satisfied(constraint: Constraint, candidates: Iterable[CostedCandidat
     several = f"none of the {len(tried):,} random candidates satisfies"
     subject = several if len(tried) > 1 else "the only candidate does not satisfy"
     nearest = min(tried, key=lambda candidate: constraint.violation(candidate.__getitem__))
-    return Problem(constraint.position, f"{subject} this constraint", _distance_to_limit(constraint, nearest), code="never-true")
+    return Problem(constraint.position, f"{subject} this constraint",
+                   _distance_to_limit(constraint, nearest), code="never-true")
 
 
 def _distance_to_limit(constraint: Constraint, candidate: CostedCandidate) -> str | None:
@@ -190,7 +213,8 @@ def _distance_to_limit(constraint: Constraint, candidate: CostedCandidate) -> st
     away = abs(value - limit)
     share = f" ({away / abs(limit):,.1%})" if limit else ""
     miss = f"{_number(away)}{share} {'above' if value > limit else 'below'} {_number(limit)}"
-    return f"the nearest candidate has {format_expr(side)} = {_number(value)}: {miss if away else 'just not enough'}"
+    return (f"the nearest candidate has {format_expr(side)} = {_number(value)}: "
+            f"{miss if away else 'just not enough'}")
 
 
 def _number(number: int | float) -> str:
@@ -208,15 +232,18 @@ def print_report(report: SpaceCheckReport) -> None:
     size = format_space_size(len(report.parameters), report.size)
     print_text(f"{report.name or 'a space without a name'}{sound}: {size}", style="bold")
     if report.parameters:
-        print_text(make_parameters_table((d["name"], d["values"], d["count"]) for d in report.parameters))
+        print_text(make_parameters_table((d["name"], d["values"], d["count"])
+                                         for d in report.parameters))
     if report.n_samples:
-        sizes = ", ".join(f"{key} {value}" for key, value in report.protocol.items() if key != "name")
+        sizes = ", ".join(f"{key} {value}"
+                          for key, value in report.protocol.items() if key != "name")
         protocol = f"{report.protocol['name']}{f' ({sizes})' if sizes else ''}"
-        tried = f"{report.n_samples:,} random candidates (seed {report.seed})" if report.parameters else "the candidate"
+        tried = (f"{report.n_samples:,} random candidates (seed {report.seed})" if report.parameters
+                 else "the candidate")
         print_text(f"{tried}, protocol {protocol}")
-        print_text(make_table(("constraint", "share"), [
-            (share.condition, "—" if share.rate is None else f"{share.rate:.1%}")
-            for share in (report.buildable, *report.constraints, *report.budgets, report.all_conditions, *report.exportable)
-        ]))
+        print_text(make_table(("constraint", "share"),
+                              [(share.condition, "—" if share.rate is None else f"{share.rate:.1%}")
+                               for share in (report.buildable, *report.constraints, *report.budgets,
+                                             report.all_conditions, *report.exportable)]))
     for text, count in sorted(report.build_errors.items(), key=lambda item: -item[1])[:3]:
         print_text(f"cannot be built ({count}×): {text}")

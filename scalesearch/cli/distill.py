@@ -21,18 +21,21 @@ if TYPE_CHECKING:
 
 @click.command(name="distill")
 @click.argument("teachers", nargs=-1, required=True, metavar="TEACHER...")
-@click.option("--data", required=True, metavar="FILE", help="The data file whose training text is translated.")
-@click.option("--out", required=True, type=OutputPath(), metavar="PREFIX",
-              help="Writes PREFIX.SOURCE and PREFIX.TARGET, and PREFIX.yaml, the data file to train on.")
+@click.option("--data", required=True, metavar="FILE",
+              help="The data file whose training text is translated.")
+@click.option(
+    "--out", required=True, type=OutputPath(), metavar="PREFIX",
+    help="Writes PREFIX.SOURCE and PREFIX.TARGET, and PREFIX.yaml, the data file to train on.")
 @search_options
 @json_option
-def command(teachers: tuple[str, ...], data: str, out: Path, beam: int | None, length_penalty: float | None, batch: int,
-            as_json: bool) -> None:
+def command(teachers: tuple[str, ...], data: str, out: Path, beam: int | None,
+            length_penalty: float | None, batch: int, as_json: bool) -> None:
     """Sequence-level distillation: translate the training text with the training in the folder TEACHER.
 
-    Several teachers translate together, each next token by the mean of their probabilities; they share a vocabulary.
-    Students are then trained on PREFIX.yaml, whose vocabulary, validation and test text stay those of the real data.
-    Run again, it goes on where it was stopped; where teacher, text or search have changed, it refuses.
+    Several teachers translate together, each next token by the mean of their probabilities; they
+    share a vocabulary. Students are then trained on PREFIX.yaml, whose vocabulary, validation and
+    test text stay those of the real data. Run again, it goes on where it was stopped; where
+    teacher, text or search have changed, it refuses.
     """
     from scalesearch.export.translator import Translator
     from scalesearch.train.scoring.distill import write_distilled_data
@@ -41,7 +44,8 @@ def command(teachers: tuple[str, ...], data: str, out: Path, beam: int | None, l
     learned = student_data_file(spec, out, distilled=str(out.resolve()))
     search = Translator(teachers, beam, length_penalty, batch).decoding
     with progress_bars("What is done is kept; the same command goes on from there.") as tell:
-        said = write_distilled_data(list(map(Path, teachers)), spec, out, search, partial(tell, "translating"))
+        said = write_distilled_data(list(map(Path, teachers)), spec, out, search,
+                                    partial(tell, "translating"))
     write_text(*learned)
     files = [*(f"{out}.{suffix}" for suffix in spec.suffixes), str(learned[0])]
     if as_json:
@@ -61,6 +65,6 @@ def student_data_file(spec: DataSpec, out: Path, **teacher_keys: str) -> tuple[P
     file = out.with_name(f"{out.name}.yaml")
     text: str = yaml.safe_dump(spec.to_json() | teacher_keys, sort_keys=False)
     if file.exists() and file.read_text("utf-8", errors="replace") != text:
-        raise UserError(f"{file} is there already, and is another file than the one that would be written; give "
-                        "another --out", code="already-exists")
+        raise UserError(f"{file} is there already, and is another file than the one that would be "
+                        "written; give another --out", code="already-exists")
     return file, text

@@ -41,28 +41,32 @@ def decoding_options(command_function: Callable[..., Any]) -> Callable[..., Any]
 
     @functools.wraps(command_function)
     def gathered(**options: Any) -> Any:
-        return command_function(setup=DecodingSetup(*(options.pop(name) for name in ("batch", "beam", "source", "target", "threads"))),
-                    **options)
+        return command_function(
+            setup=DecodingSetup(*(options.pop(name)
+                                  for name in ("batch", "beam", "source", "target", "threads"))),
+            **options)
 
-    for option in (
-        click.option("--rounds", default=20, show_default=True, type=click.IntRange(4), help="Of all, in turn."),
-        click.option("--threads", default=1, show_default=True, type=THREAD_COUNT, help="And cores."),
-        click.option("--target", default=30, show_default=True, type=click.IntRange(2),
-                     help="Tokens of every translation."),
-        click.option("--source", default=30, show_default=True, type=click.IntRange(2),
-                     help="Tokens of every source, EOS among them."),
-        click.option("--beam", default=1, show_default=True, type=click.IntRange(1)),
-        click.option("--batch", default=1, show_default=True, type=click.IntRange(1), help="Sentences at once."),
-    ):
+    for option in (click.option("--rounds", default=20, show_default=True, type=click.IntRange(4),
+                                help="Of all, in turn."),
+                   click.option("--threads", default=1, show_default=True, type=THREAD_COUNT,
+                                help="And cores."),
+                   click.option("--target", default=30, show_default=True, type=click.IntRange(2),
+                                help="Tokens of every translation."),
+                   click.option("--source", default=30, show_default=True, type=click.IntRange(2),
+                                help="Tokens of every source, EOS among them."),
+                   click.option("--beam", default=1, show_default=True, type=click.IntRange(1)),
+                   click.option("--batch", default=1, show_default=True, type=click.IntRange(1),
+                                help="Sentences at once.")):
         gathered = option(gathered)
     return gathered
 
 
 def format_options(command_function: Callable[..., Any]) -> Callable[..., Any]:
     """``--to`` and ``--quantize``."""
-    command_function = click.option("--quantize", "quantise", type=click.Choice(QUANTIZATIONS), help="The format's own, if not "
-                        "given.")(command_function)
-    return click.option("--to", "name", default="ctranslate2", show_default=True, type=click.Choice(list(FORMAT_CLASSES)),
+    command_function = click.option("--quantize", "quantise", type=click.Choice(QUANTIZATIONS),
+                                    help="The format's own, if not given.")(command_function)
+    return click.option("--to", "name", default="ctranslate2", show_default=True,
+                        type=click.Choice(list(FORMAT_CLASSES)),
                         help="Format of what is no artefact yet.")(command_function)
 
 
@@ -70,10 +74,11 @@ def format_options(command_function: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("models", nargs=-1, required=True, metavar="MODEL_OR_ARTEFACT...")
 @format_options
 @decoding_options
-@click.option("--memory", is_flag=True, help="Also the peak memory of each artefact, in a process of its own.")
+@click.option("--memory", is_flag=True,
+              help="Also the peak memory of each artefact, in a process of its own.")
 @json_option
-def measure(models: tuple[str, ...], format_name: str, quantize: str | None, setup: DecodingSetup, rounds: int, memory: bool,
-            as_json: bool) -> None:
+def measure(models: tuple[str, ...], format_name: str, quantize: str | None, setup: DecodingSetup,
+            rounds: int, memory: bool, as_json: bool) -> None:
     """Measure latency in ms a sentence, of all in turn, on cores of their own.
 
     A trained folder is measured as the format of --to, without being verified.
@@ -84,9 +89,14 @@ def measure(models: tuple[str, ...], format_name: str, quantize: str | None, set
     from scalesearch.files import read_json
 
     found: dict[str, list[latency.WallAndCpuTime]] = {model: [] for model in models}
-    decoders, words, peaks, formats, versions = {}, {}, {}, dict[str, str](), dict[str, str]()
+    decoders = {}
+    words = {}
+    peaks = {}
+    formats = dict[str, str]()
+    versions = dict[str, str]()
     with ExitStack() as stack:
-        folders = {model: stack.enter_context(_artifact_folder(Path(model), format_name, quantize)) for model in models}
+        folders = {model: stack.enter_context(_artifact_folder(Path(model), format_name, quantize))
+                   for model in models}
         with latency.pinned_threads(setup.threads) as cores:
             for model, folder in folders.items():
                 described, decoders[model] = open_artifact(folder, setup.threads)
@@ -101,20 +111,25 @@ def measure(models: tuple[str, ...], format_name: str, quantize: str | None, set
                     for model, pair in times.items():
                         found[model].append(pair)
         if memory:
-            peaks = {model: latency.measure_peak_memory(folder, setup) for model, folder in folders.items()}
+            peaks = {model: latency.measure_peak_memory(folder, setup)
+                     for model, folder in folders.items()}
     results = {model: {"format": formats[model], "computed": decoders[model].compute_type or None,
-                       **asdict(latency.LatencyStatistics.from_times(times)), **peaks.get(model, {})} for model, times in found.items()}
+                       **asdict(latency.LatencyStatistics.from_times(times)),
+                       **peaks.get(model, {})} for model, times in found.items()}
     device = latency.describe_device(setup.threads) | {"pinned": cores, "versions": versions}
     if as_json:
         print_json({"setup": asdict(setup), "device": device, "measured": results})
         return
     headings = ("", "format", "p50 ms", "p90 ms", "CPU ms", "", *("peak MiB", "own MiB") * memory)
-    print_text(make_table(headings, [
-        (model, _format(one), *(f"{one[key]:.3g}" for key in ("p50", "p90", "cpu")), "unsteady" * one["unsteady"],
-         *(f"{one[key] / BYTES_PER_MIB:,.1f}" for key in ("peak", "own") if memory)) for model, one in results.items()],
-        left_columns=(0, 1)))
-    print_text(f"ms a sentence: {setup}; {rounds} rounds on {device['processor']}, core {', '.join(map(str, cores)) or 'any'}"
-        + "".join(f"; {package} {number}" for package, number in versions.items()))
+    print_text(
+        make_table(headings,
+                   [(model, _format(one), *(f"{one[key]:.3g}" for key in ("p50", "p90", "cpu")),
+                     "unsteady" * one["unsteady"],
+                     *(f"{one[key] / BYTES_PER_MIB:,.1f}" for key in ("peak", "own") if memory))
+                    for model, one in results.items()], left_columns=(0, 1)))
+    print_text(f"ms a sentence: {setup}; {rounds} rounds on {device['processor']}, core "
+               f"{', '.join(map(str, cores)) or 'any'}"
+               + "".join(f"; {package} {number}" for package, number in versions.items()))
 
 
 def _format(one: Mapping[str, Any]) -> str:
@@ -133,7 +148,8 @@ def _artifact_folder(folder: Path, name: str, quantise: str | None) -> Iterator[
     if (folder / ARTIFACT_FILE).is_file():
         yield folder
         return
-    trained, format = read_checkpoint(folder), get_format(name)
+    trained = read_checkpoint(folder)
+    format = get_format(name)
     quantisation = resolve_quantization(format, quantise)
     check_exportable(format, trained.architecture.block, quantisation)
     format.package_versions()
@@ -148,37 +164,41 @@ def _artifact_folder(folder: Path, name: str, quantise: str | None) -> Iterator[
 @set_option
 @click.option("--vocab", type=int, metavar="V", help="Vocabulary size, if not the space's.")
 @format_options
-@click.option("--measurements", default=40, show_default=True, type=click.IntRange(9), help="Artefacts to fit.")
+@click.option("--measurements", default=40, show_default=True, type=click.IntRange(9),
+              help="Artefacts to fit.")
 @click.option("--held-out", default=0, show_default=True, type=click.IntRange(0),
               help="More artefacts, measured in the same rounds, on which the fit is tested.")
 @decoding_options
 @click.option("--clock", type=click.Choice(("wall", "cpu")), default="wall", show_default=True,
               help="Whose median is predicted; cpu on a machine that others use, too.")
 @seed_option(0, "Of the random candidates.")
-@click.option("--out", required=True, type=OutputPath(), metavar="FIT.json", help="File to write; work goes on beside it.")
+@click.option("--out", required=True, type=OutputPath(), metavar="FIT.json",
+              help="File to write; work goes on beside it.")
 @json_option
-def calibrate_latency(file: str, settings: tuple[str, ...], vocab: int | None, name: str, quantise: str | None,
-              measurements: int, held_out: int, setup: DecodingSetup, rounds: int, clock: str, seed: int, out: Path,
-              as_json: bool) -> None:
+def calibrate_latency(file: str, settings: tuple[str, ...], vocab: int | None, name: str,
+                      quantise: str | None, measurements: int, held_out: int, setup: DecodingSetup,
+                      rounds: int, clock: str, seed: int, out: Path, as_json: bool) -> None:
     """Fit a predictor of latency for the space SPACE, from artefacts with random weights.
 
-    `protocol: {latency: FIT.json}` then makes latency.predicted a cost of every candidate. Stopped, it goes on where it
-    was when it is run again.
+    `protocol: {latency: FIT.json}` then makes latency.predicted a cost of every candidate. Stopped,
+    it goes on where it was when it is run again.
     """
     from scalesearch.cost import load_protocol
     from scalesearch.export.calibration import CalibrationSettings, calibrate_latency, summarize_fit
     from scalesearch.export.formats import get_format, resolve_quantization
 
-    format, space = get_format(name), load_space(file, settings)
+    format = get_format(name)
+    space = load_space(file, settings)
     if not format.has_decoder:
-        raise UserError(f"--to {format.name} holds a training's own files; give another format", code="not-exportable")
+        raise UserError(f"--to {format.name} holds a training's own files; give another format",
+                        code="not-exportable")
     quantisation = resolve_quantization(format, quantise)
     if clock == "cpu" and setup.threads > 1:
-        raise UserError("--clock cpu counts the time of all threads, which is no latency; give --threads 1",
-                        code="options-conflict")
+        raise UserError("--clock cpu counts the time of all threads, which is no latency; give "
+                        "--threads 1", code="options-conflict")
     protocol = load_protocol(space.protocol, vocab=vocab)
-    job = CalibrationSettings(space.name, space.hash, name, quantisation, measurements, held_out, rounds, seed, clock, setup,
-              protocol.settings)
+    job = CalibrationSettings(space.name, space.hash, name, quantisation, measurements, held_out,
+                              rounds, seed, clock, setup, protocol.settings)
     with progress_bars() as tell:
         fit = calibrate_latency(space, protocol, format, job, out, tell)
     if as_json:

@@ -16,22 +16,30 @@ from scalesearch.signals import SignalInterrupt, interrupt_on_signal
 from scalesearch.terminal import escape_control_characters
 
 COMMANDS = {
-    "check": ("check", "Validate a space file; say how large it is and what passes its constraints."),
+    "check": ("check",
+              "Validate a space file; say how large it is and what passes its constraints."),
     "cost": ("calculator.cost", "Params, MACs, FLOPs and memory of an architecture, exactly."),
     "feasible": ("calculator.feasible",
-                 "What of a space fits a budget, exactly where it can be counted; what binds; the best shapes."),
-    "reference": ("reference", "What three papers print of their models, recomputed, and on one ruler."),
-    "solve": ("calculator.solve", "The largest size within a budget, and trades between sizes, exactly."),
+                 "What of a space fits a budget, exactly where it can be counted; what binds; the "
+                 "best shapes."),
+    "reference": ("reference",
+                  "What three papers print of their models, " "recomputed, and on one ruler."),
+    "solve": ("calculator.solve",
+              "The largest size within a budget, and trades between sizes, exactly."),
     "train": ("train", "Train one architecture on a parallel corpus."),
-    "distill": ("distill", "A teacher's translations of the training text, as a corpus for students."),
-    "soften": ("soften", "A teacher's probabilities at every place of the training pairs, for students."),
+    "distill": ("distill",
+                "A teacher's " "translations of the training text, as a corpus for students."),
+    "soften": ("soften",
+               "A teacher's probabilities at every place of the training pairs, for students."),
     "translate": ("translate", "Translate lines from standard input with a trained checkpoint."),
     "score": ("score", "Score trained checkpoints on any files, with intervals and paired tests."),
-    "analyse": ("analyse", "Heads, tokens, activations, load and gradients of a trained checkpoint."),
-    "export": ("export", "A study's best model, or a training, as an artefact that other runtimes load."),
-    "latency": ("latency", "Latency and peak memory of artefacts; a predictor of it for a whole space."),
-    "study": ("study.group", "Search a space for its Pareto front; show and plot it."),
-}
+    "analyse": ("analyse",
+                "Heads, tokens, activations, load and gradients of a trained checkpoint."),
+    "export": ("export",
+               "A study's best model, or a training, as an artefact that other runtimes load."),
+    "latency": ("latency",
+                "Latency and peak memory of artefacts; a predictor of it for a whole space."),
+    "study": ("study.group", "Search a space for its Pareto front; show and plot it.")}
 
 
 class LazyGroup(click.Group):
@@ -46,13 +54,17 @@ class LazyGroup(click.Group):
         return importlib.import_module(f"scalesearch.cli.{COMMANDS[name][0]}").command
 
     def invoke(self, ctx: click.Context) -> object:
-        """Runs the verb. Whoever reads what it prints may stop reading: to click that would be a failure."""
+        """Runs the verb.
+
+        Whoever reads what it prints may stop reading: to click that would be a failure.
+        """
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
             if not _reader_closed(sys.stdout):
                 raise
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else what is still to be written fails
+            # else what is still to be written fails
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(0)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -76,9 +88,11 @@ def app() -> None:
 def main() -> None:
     """Entry point of the ``scalesearch`` command.
 
-    Exits with 0, 1 where a training failed, 2 where the user has to change something, 130 on Ctrl-C, 143 on SIGTERM.
+    Exits with 0, 1 where a training failed, 2 where the user has to change something, 130 on
+    Ctrl-C, 143 on SIGTERM.
     """
-    atexit.register(gc.freeze)  # else Python looks for garbage in all that is loaded: a fifth of what a report takes
+    # else Python looks for garbage in all that is loaded: a fifth of what a report takes
+    atexit.register(gc.freeze)
     try:
         with interrupt_on_signal():
             sys.exit(app(prog_name="scalesearch", standalone_mode=False))

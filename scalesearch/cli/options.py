@@ -43,13 +43,15 @@ class OutputPath(click.Path):
         except (OSError, ValueError) as error:  # a name that is too long, or holds a NUL
             reason = getattr(error, "strerror", None) or str(error)
         if reason:
-            raise UserError(f"{option} {value!s}: {reason}".replace("\0", "\\0"), code="cannot-write")
+            raise UserError(f"{option} {value!s}: {reason}".replace("\0", "\\0"),
+                            code="cannot-write")
         return super().convert(value, param, ctx)
 
 
 def seed_option(default: int, help: str) -> Callable[..., Any]:
     """``--seed``, within what every generator takes."""
-    return click.option("--seed", type=click.IntRange(0, MAX_SEED), default=default, show_default=True, help=help)
+    return click.option("--seed", type=click.IntRange(0, MAX_SEED), default=default,
+                        show_default=True, help=help)
 
 
 def protocol_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,13 +63,15 @@ def protocol_options(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(lengths={"name": lengths.pop("protocol"), **lengths}, **options)
 
     for option in (
-        click.option("--latency", metavar="FIT.json", help="Of latency.predicted: see `scalesearch latency`."),
-        click.option("--artefact", metavar="FORMAT", help="Of artefact.bytes, such as ctranslate2-int8."),
-        click.option("--vocab", type=int, metavar="V", help="Vocabulary size."),
-        click.option("--target", type=int, metavar="T", help="Target tokens a sentence."),
-        click.option("--source", type=int, metavar="S", help="Source tokens a sentence."),
-        click.option("--protocol", metavar="NAME", help="forward, decode, decode-uncached, edgeformer or delight."),
-    ):
+            click.option("--latency", metavar="FIT.json",
+                         help="Of latency.predicted: see `scalesearch latency`."),
+            click.option("--artefact", metavar="FORMAT",
+                         help="Of artefact.bytes, such as ctranslate2-int8."),
+            click.option("--vocab", type=int, metavar="V", help="Vocabulary size."),
+            click.option("--target", type=int, metavar="T", help="Target tokens a sentence."),
+            click.option("--source", type=int, metavar="S", help="Source tokens a sentence."),
+            click.option("--protocol", metavar="NAME",
+                         help="forward, decode, decode-uncached, edgeformer or delight.")):
         gathered = option(gathered)
     return gathered
 
@@ -76,9 +80,10 @@ def parse_settings(settings: tuple[str, ...], option: str = "--set") -> dict[str
     """``("a.b=c", …)`` as a mapping."""
     for setting in settings:
         if "=" not in setting:
-            raise UserError(f"{option} {setting}: write KEY=VALUE, for example {option} encoder.depth=12",
-                            code="not-key-value")
-    return {key.strip(): value.strip() for key, _, value in (setting.partition("=") for setting in settings)}
+            raise UserError(f"{option} {setting}: write KEY=VALUE, for example {option} "
+                            "encoder.depth=12", code="not-key-value")
+    return {key.strip(): value.strip()
+            for key, _, value in (setting.partition("=") for setting in settings)}
 
 
 def load_space(file: str, settings: tuple[str, ...]) -> Space:

@@ -20,7 +20,8 @@ VERDICT_STYLES = {"equal": "green", "rounding": "yellow", "no fit": "red"}
 
 
 @click.command(name="reference")
-@click.option("--paper", metavar="NAME", help="partialformer, anthe, edgeformer or second-tier; else all.")
+@click.option("--paper", metavar="NAME",
+              help="partialformer, anthe, edgeformer or second-tier; else all.")
 @json_option
 def command(paper: str | None, as_json: bool) -> None:
     """Rows of the papers' tables: printed, recomputed under the paper's own protocol, and under a common one."""
@@ -32,8 +33,8 @@ def command(paper: str | None, as_json: bool) -> None:
         entries = [entry for listed in found.values() for entry in listed]
         rest = {name: [dict(item) for item in excluded_rows(name)] for name in chosen}
         counts = {name: _counts(listed) for name, listed in found.items()}
-        print_costs({"common": COMMON_PROTOCOL.to_json(), "verdicts": counts, "rows": [e.to_json() for e in entries],
-                     "left_out": rest}, COMMON_PROTOCOL)
+        print_costs({"common": COMMON_PROTOCOL.to_json(), "verdicts": counts,
+                     "rows": [e.to_json() for e in entries], "left_out": rest}, COMMON_PROTOCOL)
     else:
         _show(found)
 
@@ -46,8 +47,8 @@ def _check_paper(paper: str, papers: tuple[str, ...]) -> str:
     if name in papers:
         return name
     near = difflib.get_close_matches(name, papers, 1, 0.4)
-    raise UserError(f"--paper {paper}: there are {', '.join(papers)}" + (f"; did you mean {near[0]}?" if near else ""),
-                    code="unknown-paper")
+    raise UserError(f"--paper {paper}: there are {', '.join(papers)}"
+                    + ("; did you mean " f"{near[0]}?" if near else ""), code="unknown-paper")
 
 
 def _counts(entries: list[RecomputedCost]) -> dict[str, int]:
@@ -63,25 +64,29 @@ def _show(found: dict[str, list[RecomputedCost]]) -> None:
 
     console = open_console() if open_console().is_terminal else wide_console()
     for entries in found.values():
-        print_text(make_table(HEADINGS, map(_cells, entries), left_columns=(0, 1, 2, 3, 6)), console)
+        print_text(make_table(HEADINGS, map(_cells, entries), left_columns=(0, 1, 2, 3, 6)),
+                   console)
         _remarks(entries)
     every = [entry for entries in found.values() for entry in entries]
     shown = ", ".join(f"{count} {name}" for name, count in _counts(every).items())
     protocols = dict.fromkeys(f"{e.reported.paper}: {e.reported.protocol.name}" for e in every)
     print_text(f"{len(every)} printed numbers: {shown}")
-    print_text(f"equal: to the nearest at the printed digits; rounding: cut or rounded up, where the paper does so "
-        f"elsewhere; no fit: not by the reading used (some remarks name another that fits)\n"
-        f"recomputed under the papers' own protocols ({', '.join(protocols)}; lengths and vocabularies with --json)\n"
-        f"common columns: protocol {COMMON_PROTOCOL}, {COMMON_PROTOCOL.conventions}; "
-        f"a decoder alone reads S + T tokens")
-    for line in COMMON_PROTOCOL.weight_work_lines(*(entry.common_cost["macs.once"] for entry in every)):
+    print_text("equal: to the nearest at the printed digits; rounding: cut or rounded up, where "
+               "the paper does so elsewhere; no fit: not by the reading used (some remarks name "
+               "another that fits)\nrecomputed under the papers' own protocols "
+               f"({', '.join(protocols)}; lengths and vocabularies with --json)\ncommon columns: "
+               f"protocol {COMMON_PROTOCOL}, {COMMON_PROTOCOL.conventions}; a decoder alone reads "
+               "S + T tokens")
+    for line in COMMON_PROTOCOL.weight_work_lines(
+            *(entry.common_cost["macs.once"] for entry in every)):
         print_text(f"of these, {line}")
 
 
 def _cells(entry: RecomputedCost) -> list[Any]:
     from rich.text import Text
 
-    row, common = entry.reported, entry.common_cost
+    row = entry.reported
+    common = entry.common_cost
     return [row.paper, row.table, row.model_name, row.quantity, row.reported_text, f"{entry.recomputed:,}",
             Text(str(entry.agreement), VERDICT_STYLES[entry.agreement.name]),
             *(f"{common[key]:,}" for key in ("params.non_embedding", "params.total")),
@@ -92,8 +97,11 @@ def _remarks(entries: list[RecomputedCost]) -> None:
     """Prints what is known of entries that do not fit, and what else of others; each remark once."""
     places: dict[str, list[str]] = {}
     for entry in entries:
-        for text in filter(None, (f"no fit: {entry.mismatch_reason}" if entry.mismatch_reason else "", entry.reported.note)):
-            places.setdefault(text, []).append(f"{_table_name(entry.reported.table)}, {entry.reported.model_name}")
+        for text in filter(None,
+                           (f"no fit: {entry.mismatch_reason}" if entry.mismatch_reason else "",
+                            entry.reported.note)):
+            places.setdefault(text, []).append(
+                f"{_table_name(entry.reported.table)}, " f"{entry.reported.model_name}")
     for text, where in places.items():
         print_text(f"{'; '.join(dict.fromkeys(where))}: {text}")
     if places:

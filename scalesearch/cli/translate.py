@@ -38,16 +38,18 @@ def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @search_options
 @click.option("--nbest", default=1, show_default=True, type=click.IntRange(1),
-              help="So many translations a line, at most --beam: NUMBER, SCORE and TRANSLATION with tabs between.")
+              help="So many translations a line, at most --beam: NUMBER, SCORE and TRANSLATION "
+              "with tabs between.")
 @click.option("--output", type=OutputPath(), help="File to write, whole or not at all.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line instead.")
-def command(models: tuple[str, ...], beam: int | None, length_penalty: float | None, batch: int, nbest: int,
-            output: Path | None, as_json: bool) -> None:
+def command(models: tuple[str, ...], beam: int | None, length_penalty: float | None, batch: int,
+            nbest: int, output: Path | None, as_json: bool) -> None:
     """Translate each line of standard input with the training, or the exported artefact, in the folder MODEL.
 
-    One line comes out for each that goes in, in the same order; an empty one stays empty. With --json, a line is an
-    object with source, translation and score, and of several translations all of them under nbest. Several trainings
-    translate together, each next token by the mean of their probabilities; they share a vocabulary.
+    One line comes out for each that goes in, in the same order; an empty one stays empty. With
+    --json, a line is an object with source, translation and score, and of several translations all
+    of them under nbest. Several trainings translate together, each next token by the mean of their
+    probabilities; they share a vocabulary.
     """
     from scalesearch.export.translator import Translator
 
@@ -76,9 +78,11 @@ def translate_with_progress(translator: Translator, lines: Iterable[str], total:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     hidden = not sys.stderr.isatty() or sys.stdout.isatty()
-    columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TextColumn("lines")
+    columns = TextColumn("{task.description}",
+                         markup=False), BarColumn(), MofNCompleteColumn(), TextColumn("lines")
     with Progress(*columns, console=Console(stderr=True), disable=hidden) as progress:
-        task = progress.add_task(f"{translator.folder}: {translator.decoding.description}", total=total)
+        task = progress.add_task(f"{translator.folder}: {translator.decoding.description}",
+                                 total=total)
         for some in translator.translate_chunks(lines):
             yield from some
             sys.stdout.flush()
@@ -93,10 +97,11 @@ def _lines() -> Iterator[str]:
     """
     from scalesearch.data.files import MAX_LINE_BYTES
 
-    for number, line in enumerate(iter(lambda: sys.stdin.buffer.readline(MAX_LINE_BYTES + 1), b""), 1):
+    for number, line in enumerate(iter(lambda: sys.stdin.buffer.readline(MAX_LINE_BYTES + 1), b""),
+                                  1):
         if len(line) > MAX_LINE_BYTES:
-            raise UserError(f"standard input, line {number}: more than {MAX_LINE_BYTES:,} bytes, which are no sentence",
-                            code="line-too-long")
+            raise UserError(f"standard input, line {number}: more than {MAX_LINE_BYTES:,} bytes, "
+                            "which are no sentence", code="line-too-long")
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
@@ -107,10 +112,13 @@ def _lines() -> Iterator[str]:
 def _plain(number: int, found: Translations, nbest: int) -> str:
     if nbest == 1:
         return found[0][0]
-    return "\n".join(f"{number}\t{'' if score is None else f'{score:.4f}'}\t{text}" for text, score in found)
+    return "\n".join(f"{number}\t{'' if score is None else f'{score:.4f}'}\t{text}"
+                     for text, score in found)
 
 
 def _object(source: str, found: Translations, nbest: int) -> str:
     (text, score), *_ = found
-    several = {"nbest": [{"translation": text, "score": score} for text, score in found]} if nbest > 1 else {}
-    return json.dumps({"source": source, "translation": text, "score": score, **several}, ensure_ascii=False)
+    several = {"nbest": [{"translation": text, "score": score}
+                         for text, score in found]} if nbest > 1 else {}
+    return json.dumps({"source": source, "translation": text, "score": score, **several},
+                      ensure_ascii=False)

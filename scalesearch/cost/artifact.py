@@ -1,8 +1,8 @@
 """Bytes of the files that a model is exported as: weights, shared ones once, their scales, and the vocabulary.
 
-Weights and scales are exact; heads of files, graphs, code and the vocabulary's text are estimated, to under 1 % of the
-whole from a million weights on. What is copied beside them (a record, the tokenizer where a format has a vocabulary of
-its own) is not counted.
+Weights and scales are exact; heads of files, graphs, code and the vocabulary's text are estimated,
+to under 1 % of the whole from a million weights on. What is copied beside them (a record, the
+tokenizer where a format has a vocabulary of its own) is not counted.
 """
 
 from __future__ import annotations
@@ -21,20 +21,34 @@ from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.space.syntax.diagnostics import UnbuildableError
 
 FLOAT32_BYTES = 4
-# Of sentencepiece BPE models of 1,000 to 8,000 pieces (Multi30k En-De, the built-in corpus), within 3 %.
-PIECE_BYTES_AT_1000, PIECE_BYTES_PER_DOUBLING = 4.74, 0.83  # bytes of a piece at 1,000 pieces, and more for each doubling
+# Of sentencepiece BPE models of 1,000 to 8,000 pieces (Multi30k En-De, the built-in corpus), within
+# 3 %.
+PIECE_BYTES_AT_1000 = 4.74
+PIECE_BYTES_PER_DOUBLING = 0.83  # bytes of a piece at 1,000 pieces, and more for each doubling
 PIECE_HEADER_BYTES = 9.05  # score and lengths of a piece in a sentencepiece model
 TENSOR_HEADER_BYTES = 75  # of a tensor in a safetensors file, beside its name
-BUNDLED_CODE_BYTES, CODE_BYTES_PER_LEAF_TYPE = 65500, 1980  # bundled code, settings and model card: of any model, and of a kind of leaf
-# Bytes of both ONNX graphs: of any model, of a weight's entry, of a product of integers, of a leaf's call, of a chain's
-# that is applied core by core. Fitted to 50 random draws, ten each from `papers`, `edgeformer`, `transformer`, `slim`
-# and `edge`, float and int8; of a draw that was left out 6 % off in the mean, 3 % in the median, 36 % at most.
-ONNX_GRAPH_BYTES, ONNX_WEIGHT_ENTRY_BYTES, ONNX_INTEGER_MATMUL_BYTES, ONNX_LEAF_BYTES, ONNX_CHAIN_CORE_BYTES = 2239, 73, 190, 983, 3933
-ONNX_LEAF_BYTES_BY_CLASS = {"AdaptiveTable": 0, "Added": 247, "Attention": 776, "ChainEmbedding": 8160, "Convolution": 1731,
-         "DecoderOnly": 1858, "Embedding": 0, "FusedAttention": 1535, "GEGLU": 0, "HeadMixer": 1502,
-         "KeyValueCache": 940, "LayerNorm": 0, "Linear": 193, "MatMul": 43, "PartialFFN": 0, "PositionTable": 178,
-         "RelativeKeys": 326, "RowCache": 0, "Scores": 0, "SelfGated": 0, "SoftPOS": 0, "SwiGLU": 907}
-QUANTIZED_LEAF_TYPES, MIN_QUANTIZED_SIZE = (Linear, Embedding, PositionTable, RelativeKeys), 1024  # what int8 quantises, and from which size
+BUNDLED_CODE_BYTES = 65500
+# bundled code, settings and model card: of any model, and of a kind of leaf
+CODE_BYTES_PER_LEAF_TYPE = 1980
+# Bytes of both ONNX graphs: of any model, of a weight's entry, of a product of integers, of a
+# leaf's call, of a chain's
+# that is applied core by core. Fitted to 50 random draws, ten each from `papers`, `edgeformer`,
+# `transformer`, `slim`
+# and `edge`, float and int8; of a draw that was left out 6 % off in the mean, 3 % in the median, 36
+# % at most.
+ONNX_GRAPH_BYTES = 2239
+ONNX_WEIGHT_ENTRY_BYTES = 73
+ONNX_INTEGER_MATMUL_BYTES = 190
+ONNX_LEAF_BYTES = 983
+ONNX_CHAIN_CORE_BYTES = 3933
+ONNX_LEAF_BYTES_BY_CLASS = {"AdaptiveTable": 0, "Added": 247, "Attention": 776,
+                            "ChainEmbedding": 8160, "Convolution": 1731, "DecoderOnly": 1858,
+                            "Embedding": 0, "FusedAttention": 1535, "GEGLU": 0, "HeadMixer": 1502,
+                            "KeyValueCache": 940, "LayerNorm": 0, "Linear": 193, "MatMul": 43,
+                            "PartialFFN": 0, "PositionTable": 178, "RelativeKeys": 326,
+                            "RowCache": 0, "Scores": 0, "SelfGated": 0, "SoftPOS": 0, "SwiGLU": 907}
+QUANTIZED_LEAF_TYPES = (Linear, Embedding, PositionTable, RelativeKeys)
+MIN_QUANTIZED_SIZE = 1024  # what int8 quantises, and from which size
 
 
 def artifact_bytes(block: Block, protocol: Protocol) -> Size:
@@ -50,7 +64,8 @@ def artifact_bytes(block: Block, protocol: Protocol) -> Size:
 
 def torch_bytes(block: Block, protocol: Protocol, quantization: str) -> Size:
     """Of ``model.safetensors`` in float32 and ``tokenizer.model``."""
-    return _safetensors(block, protocol, FLOAT32_BYTES, 0) + _vocabulary_bytes(protocol, lambda words: mean_piece_bytes(words) + PIECE_HEADER_BYTES)
+    return _safetensors(block, protocol, FLOAT32_BYTES, 0) + _vocabulary_bytes(
+        protocol, lambda words: mean_piece_bytes(words) + PIECE_HEADER_BYTES)
 
 
 def _safetensors(block: Block, protocol: Protocol, bytes_per_number: int, prefix: int) -> Size:
@@ -59,15 +74,18 @@ def _safetensors(block: Block, protocol: Protocol, bytes_per_number: int, prefix
     for line in iterate_cost_lines(block, vocab=protocol.shared_vocab):
         for name, shape in line.weights.items():
             head = TENSOR_HEADER_BYTES + prefix + len(line.path) + len(name)
-            total = total + line.weight_copies[name] * (bytes_per_number * weight_numel(shape, protocol) + head)
+            total = total + line.weight_copies[name] * (
+                bytes_per_number * weight_numel(shape, protocol) + head)
     return total
 
 
 def huggingface_bytes(block: Block, protocol: Protocol, quantization: str) -> Size:
     """Of weights, ``tokenizer.json``, the code, which is estimated from the kinds of leaf, settings and model card."""
     kinds = {type(line.block) for line in iterate_cost_lines(block, vocab=protocol.shared_vocab)}
-    weights = _safetensors(block, protocol, UNQUANTIZED_ELEMENT_BYTES.get(quantization, FLOAT32_BYTES), len("model."))
-    return weights + BUNDLED_CODE_BYTES + CODE_BYTES_PER_LEAF_TYPE * len(kinds) + _vocabulary_bytes(protocol, tokenizer_json_entry_bytes)
+    weights = _safetensors(
+        block, protocol, UNQUANTIZED_ELEMENT_BYTES.get(quantization, FLOAT32_BYTES), len("model."))
+    return weights + BUNDLED_CODE_BYTES + CODE_BYTES_PER_LEAF_TYPE * len(kinds) + _vocabulary_bytes(
+        protocol, tokenizer_json_entry_bytes)
 
 
 def tokenizer_json_entry_bytes(vocab_size: int) -> float:
@@ -79,16 +97,26 @@ def onnx_bytes(block: Block, protocol: Protocol, quantization: str) -> Size:
     """Of ``weights.bin``, and of both graphs, estimated from the leaves that run and from the weights they name."""
     total: Size = ONNX_GRAPH_BYTES
     for line in iterate_cost_lines(block, vocab=protocol.shared_vocab):
-        total = total + line.calls * (select_where(line.block.applies_cores, ONNX_CHAIN_CORE_BYTES, ONNX_LEAF_BYTES) if isinstance(line.block, ChainLinearBase)
-                                      else ONNX_LEAF_BYTES_BY_CLASS.get(type(line.block).__name__, ONNX_LEAF_BYTES))
+        total = total + line.calls * (
+            select_where(line.block.applies_cores, ONNX_CHAIN_CORE_BYTES, ONNX_LEAF_BYTES)
+            if isinstance(line.block, ChainLinearBase)
+            else ONNX_LEAF_BYTES_BY_CLASS.get(type(line.block).__name__, ONNX_LEAF_BYTES))
         for name, shape in line.weights.items():
             size = weight_numel(shape, protocol)
-            stored: Size = map_values(size, lambda numbers: FLOAT32_BYTES * numbers + _alignment_padding(FLOAT32_BYTES * numbers))
-            if quantization == "int8" and len(shape) == 2 and isinstance(line.block, QUANTIZED_LEAF_TYPES):
+            stored: Size = map_values(size,
+                                      lambda numbers: FLOAT32_BYTES * numbers
+                                      + _alignment_padding(FLOAT32_BYTES * numbers))
+            if quantization == "int8" and len(shape) == 2 and isinstance(
+                    line.block, QUANTIZED_LEAF_TYPES):
                 rows = weight_numel(shape[:1], protocol)
-                scales = map_values(rows, lambda rows: FLOAT32_BYTES * rows + _alignment_padding(FLOAT32_BYTES * rows))
+                scales = map_values(rows,
+                                    lambda rows: FLOAT32_BYTES * rows
+                                    + _alignment_padding(FLOAT32_BYTES * rows))
                 integers = size >= MIN_QUANTIZED_SIZE
-                stored = select_where(integers, map_values(size, lambda numbers: numbers + _alignment_padding(numbers)) + scales, stored)
+                stored = select_where(
+                    integers,
+                    map_values(size, lambda numbers: numbers + _alignment_padding(numbers))
+                    + scales, stored)
                 total = total + select_where(integers, line.calls * ONNX_INTEGER_MATMUL_BYTES, 0)
             total = total + line.weight_copies[name] * (stored + ONNX_WEIGHT_ENTRY_BYTES)
     return total
@@ -118,14 +146,18 @@ def ctranslate2_bytes(block: Block, protocol: Protocol, quantization: str) -> Si
     total: Size = CONFIG_BYTES + len(made.scalars) * SCALAR_HEADER_BYTES
     stored: dict[Hashable, str] = {}
     for variable in sorted(made.variables, key=lambda one: one.name):
-        shape, first = variable.shape, stored.setdefault((len(variable.shape), variable.sharing_key), variable.name)
+        shape = variable.shape
+        first = stored.setdefault((len(variable.shape), variable.sharing_key), variable.name)
         if first != variable.name:
             total = total + len(variable.name) + len(first) + 6
             continue
-        each, a_row, fixed_part = QUANTIZED_ELEMENT_BYTES[quantization] if variable.is_quantized else (UNQUANTIZED_ELEMENT_BYTES.get(quantization, 4), 0, 0)
-        head = len(variable.name) + 8 + 4 * len(shape) + (len(variable.name) + 20) * bool(a_row or fixed_part)
+        each, a_row, fixed_part = (QUANTIZED_ELEMENT_BYTES[quantization] if variable.is_quantized
+                                   else (UNQUANTIZED_ELEMENT_BYTES.get(quantization, 4), 0, 0))
+        head = len(variable.name) + 8 + 4 * len(shape) + (
+            len(variable.name) + 20) * bool(a_row or fixed_part)
         total = total + math.prod(shape) * each + shape[0] * a_row + fixed_part + head
-    return total + _vocabulary_bytes(protocol, lambda words: mean_piece_bytes(words) + json_piece_overhead_bytes(words))
+    return total + _vocabulary_bytes(
+        protocol, lambda words: mean_piece_bytes(words) + json_piece_overhead_bytes(words))
 
 
 def json_piece_overhead_bytes(vocab_size: int) -> float:
@@ -133,8 +165,13 @@ def json_piece_overhead_bytes(vocab_size: int) -> float:
     return 7.64 + 0.23 * math.log2(max(vocab_size, 2) / 1000)
 
 
-CONFIG_BYTES, SCALAR_HEADER_BYTES = 260, 45  # bytes of config.json and the model's head, and of a number among the variables
-QUANTIZED_ELEMENT_BYTES = {"int8": (1, 4, 0), "int16": (2, 0, 4), "bf16": (2, 0, 0), "none": (4, 0, 0)}  # a number, a row, all
+CONFIG_BYTES = 260
+# bytes of config.json and the model's head, and of a number among the variables
+SCALAR_HEADER_BYTES = 45
+# a number, a row, all
+QUANTIZED_ELEMENT_BYTES = {"int8": (1, 4, 0), "int16": (2, 0, 4), "bf16": (2, 0, 0),
+                           "none": (4, 0, 0)}
 UNQUANTIZED_ELEMENT_BYTES = {"bf16": 2}  # a number of what is not quantised; others 4
 FORMATS: dict[str, Callable[[Block, Protocol, str], Size]] = {
-    "torch": torch_bytes, "ctranslate2": ctranslate2_bytes, "huggingface": huggingface_bytes, "onnx": onnx_bytes}
+    "torch": torch_bytes, "ctranslate2": ctranslate2_bytes, "huggingface": huggingface_bytes,
+    "onnx": onnx_bytes}

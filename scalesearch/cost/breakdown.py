@@ -1,7 +1,7 @@
 """The ledger of a model's costs: weights and work of every leaf, and their sums.
 
-Exact integers throughout. A leaf's work is a sum of monomials in the protocol's axes, so the same ledger answers for
-any protocol.
+Exact integers throughout. A leaf's work is a sum of monomials in the protocol's axes, so the same
+ledger answers for any protocol.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class LeafCost:
 class CostBreakdown:
     """Costs of an architecture under a protocol; ``cost["params.total"]`` is an exact int.
 
-    ``cost["load.balance"]`` and its like say how evenly shared weights are used: see :mod:`scalesearch.cost.load`.
+    ``cost["load.balance"]`` and its like say how evenly shared weights are used: see
+    :mod:`scalesearch.cost.load`.
     """
 
     protocol: Protocol
@@ -57,19 +58,25 @@ class CostBreakdown:
     @cached_property
     def latency(self) -> Mapping[str, float]:
         """``latency.predicted``, ms a sentence, where the protocol has a fit."""
-        return {"latency.predicted": predict_latency(self.block, self.protocol)} if self.protocol.latency_model_path else {}
+        return ({"latency.predicted": predict_latency(self.block, self.protocol)}
+                if self.protocol.latency_model_path else {})
 
     def __getitem__(self, name: str) -> int | float:
         if name == "artefact.bytes" and name not in self.values:
-            raise UserError("artefact.bytes: of which format?", help=f"protocol: {{artefact: …}} or --artefact, one of "
-                            f"{', '.join(ARTIFACT_FORMATS)}", code="no-artefact")
-        if name == "refusals.ctranslate2":  # parts that this format cannot hold: 0 where it takes the architecture
+            raise UserError("artefact.bytes: of which format?",
+                            help=f"protocol: {{artefact: …}} "
+                            f"or --artefact, one of {', '.join(ARTIFACT_FORMATS)}",
+                            code="no-artefact")
+        # parts that this format cannot hold: 0 where it takes the architecture
+        if name == "refusals.ctranslate2":
             return len(find_unsupported_parts(self.block))
         if name == "latency.predicted" and not self.latency:
-            raise UserError("latency.predicted: by which fit?", help="protocol: {latency: FIT.json} or --latency; "
-                            "`scalesearch latency calibrate` writes one", code="no-fit")
-        return (self.load_balance if name.startswith("load.") else self.latency if name.startswith("latency.") else
-                self.values)[name]
+            raise UserError("latency.predicted: by which fit?",
+                            help="protocol: {latency: "
+                            "FIT.json} or --latency; `scalesearch latency calibrate` writes one",
+                            code="no-fit")
+        return (self.load_balance if name.startswith("load.") else self.latency
+                if name.startswith("latency.") else self.values)[name]
 
     def to_json(self) -> dict[str, Any]:
         """``params``, ``macs``, ``flops``, ``memory`` (bytes) and ``load`` by section, and the protocol."""
@@ -77,26 +84,32 @@ class CostBreakdown:
         for name, value in {**self.values, **self.load_balance, **self.latency}.items():
             group, _, section = name.partition(".")
             nested.setdefault(group, {})[section] = value
-        return nested | {"refusals": {"ctranslate2": self["refusals.ctranslate2"]}, "protocol": self.protocol.to_json()}
+        return nested | {"refusals": {"ctranslate2": self["refusals.ctranslate2"]},
+                         "protocol": self.protocol.to_json()}
 
 
 def evaluate_cost(block: Block, protocol: Protocol) -> CostBreakdown:
     """Params, MACs, FLOPs and memory of ``block`` under ``protocol``.
 
-    FLOPs are two for each multiply-add, and one for each other step that a protocol counts (of norms, of biases).
+    FLOPs are two for each multiply-add, and one for each other step that a protocol counts (of
+    norms, of biases).
 
-    ``macs.once`` is work on weights alone, such as contracting a tensor chain: done once for a batch in training and
-    once and for all for inference. It stands beside the total, unless the protocol counts it.
+    ``macs.once`` is work on weights alone, such as contracting a tensor chain: done once for a
+    batch in training and once and for all for inference. It stands beside the total, unless the
+    protocol counts it.
     """
     lines = list(iterate_cost_lines(block, vocab=protocol.shared_vocab))
     entries = tuple(_leaf_cost(line, protocol) for line in lines if _has_cost(line))
     values: dict[str, int] = {}
     for quantity in ("params", "macs"):
-        values |= _by_section(quantity, ((entry.path, getattr(entry, quantity)) for entry in entries))
+        values |= _by_section(quantity,
+                              ((entry.path, getattr(entry, quantity)) for entry in entries))
     single = protocol.work_weights.keys() & set(ELEMENTWISE_WORK)
-    others = _by_section("others", ((line.path, _steps(line, protocol, single)) for line in lines)) if single else {}
+    others = _by_section(
+        "others", ((line.path, _steps(line, protocol, single)) for line in lines)) if single else {}
     for section in COST_PARTS:
-        values[f"flops.{section}"] = 2 * values[f"macs.{section}"] - others.get(f"others.{section}", 0)
+        values[f"flops.{section}"] = 2 * values[f"macs.{section}"] - others.get(
+            f"others.{section}", 0)
     once = training_protocol(protocol)
     values["macs.once"] = sum(work_steps(line, "once", once) for line in lines)
     values |= _memory(lines, values["params.total"], once)
@@ -111,13 +124,16 @@ def _has_cost(line: CostLine) -> bool:
 
 
 def _leaf_cost(line: CostLine, protocol: Protocol) -> LeafCost:
-    params = sum(line.weight_copies[name] * weight_numel(shape, protocol) for name, shape in line.weights.items())
-    return LeafCost(line.path, type(line.block).__name__, line.calls, params, _steps(line, protocol, protocol.work_weights))
+    params = sum(line.weight_copies[name] * weight_numel(shape, protocol)
+                 for name, shape in line.weights.items())
+    return LeafCost(line.path, type(line.block).__name__, line.calls, params,
+                    _steps(line, protocol, protocol.work_weights))
 
 
 def _steps(line: CostLine, protocol: Protocol, work_types: Iterable[str]) -> Size:
     """Steps of these kinds of work, as many for each as the protocol weighs it."""
-    return sum(protocol.work_weights[kind] * work_steps(line, kind, protocol) for kind in work_types)
+    return sum(protocol.work_weights[kind] * work_steps(line, kind, protocol)
+               for kind in work_types)
 
 
 def work_steps(line: CostLine, work_type: str, protocol: Protocol) -> Size:
@@ -140,7 +156,8 @@ def _by_section(quantity: str, items: Iterable[tuple[str, Size]]) -> dict[str, i
     sums: dict[str, int] = defaultdict(int)
     for path, value in items:
         section = path.split(".", 1)[0]
-        sums[section] = sums[section] + value  # not in place: a population's sizes are arrays that others hold, too
+        # not in place: a population's sizes are arrays that others hold, too
+        sums[section] = sums[section] + value
     total = sum(sums.values())
     by_name = {"total": total, "non_embedding": total - sums["embedding"]} | sums
     return {f"{quantity}.{section}": by_name.get(section, 0) for section in COST_PARTS}
@@ -148,6 +165,7 @@ def _by_section(quantity: str, items: Iterable[tuple[str, Size]]) -> dict[str, i
 
 def _memory(lines: list[CostLine], params: Size, forward_protocol: Protocol) -> dict[str, int]:
     """Bytes in float32: weights; the key-value cache after T tokens; an estimate of what backward keeps."""
-    kept = {kind: sum(work_steps(line, kind, forward_protocol) for line in lines) for kind in ("cache", "activation")}
+    kept = {kind: sum(work_steps(line, kind, forward_protocol) for line in lines)
+            for kind in ("cache", "activation")}
     numbers = {"weights": params, "cache": kept["cache"], "activations": kept["activation"]}
     return {f"memory.{name}": FLOAT32_BYTES * count for name, count in numbers.items()}

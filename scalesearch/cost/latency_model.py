@@ -29,8 +29,8 @@ class DecodingSetup:
     threads: int = 1
 
     def __str__(self) -> str:
-        return (f"batch {self.batch}, beam {self.beam}, {self.source} source and {self.target} target tokens, "
-                f"{self.threads} thread{'s' * (self.threads > 1)}")
+        return (f"batch {self.batch}, beam {self.beam}, {self.source} source and {self.target} "
+                f"target tokens, {self.threads} thread{'s' * (self.threads > 1)}")
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ class LatencyModel:
         without: the same, fitted without each of the measured in turn.
         residuals: |measured / predicted - 1| of each by the weights fitted without it.
         candidates: identity, parameters, times in ms a sentence, prediction without it.
-        others: the same of artefacts that were measured with them and not fitted, and their 90 % intervals.
+        others: the same of artefacts that were measured with them and not fitted, and their 90 %
+            intervals.
         left_out: draws that the format cannot hold.
     """
 
@@ -75,32 +76,42 @@ class LatencyModel:
     @property
     def id(self) -> str:
         """Hash of everything that decides a prediction."""
-        said = {key: value for key, value in asdict(self).items() if key not in ("candidates", "others", "space")}
+        said = {key: value
+                for key, value in asdict(self).items()
+                if key not in ("candidates", "others", "space")}
         return blake2b(repr(said).encode(), digest_size=6).hexdigest()
 
     def __str__(self) -> str:
-        return (f"{self.artefact}, {self.setup}, {self.clock} time, {self.device.get('processor', 'unknown device')}; "
-                f"fit {self.id} of {len(self.residuals)} artefacts, held-out error {self.mean_relative_error:.1%}")
+        return (f"{self.artefact}, {self.setup}, {self.clock} time, "
+                f"{self.device.get('processor', 'unknown device')}; fit {self.id} of "
+                f"{len(self.residuals)} artefacts, held-out error {self.mean_relative_error:.1%}")
 
     def predict(self, features: NDArray[np.float64]) -> Any:
         """ms a sentence of features (…, features); the same to the bit for one candidate and for many."""
-        total = sum(column * weight for column, weight in zip(np.moveaxis(features, -1, 0), self.weights))
+        total = sum(column * weight
+                    for column, weight in zip(np.moveaxis(features, -1, 0), self.weights))
         return total if np.ndim(total) else float(total)
 
     def prediction_interval(self, features: NDArray[np.float64]) -> tuple[float, float]:
-        """The 90 % interval of one candidate (jackknife+, Barber et al. 2021, with relative residuals).
+        """The 90 % interval of one candidate (jackknife+, Barber et al.
+
+        2021, with relative residuals).
 
         Infinite above where fewer than nine were measured.
         """
         return jackknife_plus_interval(np.array(self.without) @ features, np.array(self.residuals))
 
 
-def jackknife_plus_interval(leave_one_out_predictions: NDArray[np.float64], residuals: NDArray[np.float64]) -> tuple[float, float]:
+def jackknife_plus_interval(leave_one_out_predictions: NDArray[np.float64],
+                            residuals: NDArray[np.float64]) -> tuple[float, float]:
     """The interval from predictions that leave one out each, and the relative residual of that one."""
     count = len(residuals)
-    low, high = math.floor(MISCOVERAGE * (count + 1)), math.ceil((1 - MISCOVERAGE) * (count + 1))
-    below, above = np.sort(leave_one_out_predictions * (1 - residuals)), np.sort(leave_one_out_predictions * (1 + residuals))
-    return max(0.0, float(below[low - 1])) if low else 0.0, float(above[high - 1]) if high <= count else math.inf
+    low = math.floor(MISCOVERAGE * (count + 1))
+    high = math.ceil((1 - MISCOVERAGE) * (count + 1))
+    below = np.sort(leave_one_out_predictions * (1 - residuals))
+    above = np.sort(leave_one_out_predictions * (1 + residuals))
+    return max(0.0, float(below[low - 1])) if low else 0.0, float(
+        above[high - 1]) if high <= count else math.inf
 
 
 @lru_cache
@@ -109,13 +120,15 @@ def load_latency_model(path: str) -> LatencyModel:
     try:
         fit = read_json(Path(path), LatencyModel)
     except FileNotFoundError:
-        raise UserError(f"latency: there is no file {path}", help="`scalesearch latency calibrate` writes one",
-                        code="no-fit") from None
+        raise UserError(f"latency: there is no file {path}",
+                        help="`scalesearch latency calibrate` writes one", code="no-fit") from None
     except UserError as error:
-        raise UserError(f"latency: {path} is no fit: {error.message.removeprefix(f'{path}: ').partition(';')[0]}",
+        raise UserError(f"latency: {path} is no fit: "
+                        f"{error.message.removeprefix(f'{path}: ').partition(';')[0]}",
                         help="`scalesearch latency calibrate` writes one", code="no-fit") from None
     size = len(fit.features)
-    if {len(fit.weights), *map(len, fit.without)} != {size} or len(fit.without) != len(fit.residuals):
-        raise UserError(f"{path}: {size} features, and weights of another number; the file was changed",
-                        code="file-damaged")
+    if {len(fit.weights),
+        *map(len, fit.without)} != {size} or len(fit.without) != len(fit.residuals):
+        raise UserError(f"{path}: {size} features, and weights of another number; the file was "
+                        "changed", code="file-damaged")
     return fit

@@ -1,8 +1,9 @@
 """Load and balance of parameter groups (EdgeFormer, section 3.2).
 
-A group is the matrices of one part (an attention, a feed-forward network) of the layers that share them; biases and
-norms are left out. Its load l is how many times a pass uses it, its size p how many weights it has. The mean is
-R = Σ p l / Σ p, and the balance is Jain's index (Σ p l)² / (Σ p · Σ p l²): 1 where all loads are equal.
+A group is the matrices of one part (an attention, a feed-forward network) of the layers that share
+them; biases and norms are left out. Its load l is how many times a pass uses it, its size p how
+many weights it has. The mean is R = Σ p l / Σ p, and the balance is Jain's index (Σ p l)² / (Σ p ·
+Σ p l²): 1 where all loads are equal.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def load_balance(root: Block) -> Mapping[str, float]:
     pairs = [(size, load) for size, load in _size_and_load_by_group(root).values() if is_set(size)]
     if not pairs:
         return dict.fromkeys(LOAD_COST_NAMES, 1.0)
-    total, used = sum(p for p, _ in pairs), sum(p * n for p, n in pairs)
+    total = sum(p for p, _ in pairs)
+    used = sum(p * n for p, n in pairs)
     mean = used / total
     loads = [n for _, n in pairs]
     balance = mean * mean / (sum(p * n**2 for p, n in pairs) / total)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from scalesearch.cost.breakdown import CostBreakdown
 
-COLLAPSED_MODULE = "layers"  # a stack's layers stand for the stack: "encoder.layers.ffn" is shown as "encoder.ffn"
+# a stack's layers stand for the stack: "encoder.layers.ffn" is shown as "encoder.ffn"
+COLLAPSED_MODULE = "layers"
 
 
 @dataclass(frozen=True)
@@ -32,10 +33,12 @@ def _rows(cost: CostBreakdown, prefix: tuple[str, ...], max_level: int) -> Itera
         path = tuple(name for name in entry.path.split(".") if name != COLLAPSED_MODULE)
         if path[: len(prefix)] == prefix and len(path) > len(prefix):
             leaf = len(path) == len(prefix) + 1
-            children.setdefault(path[len(prefix)], []).append((entry.params, entry.macs, entry.calls, leaf))
+            children.setdefault(path[len(prefix)],
+                                []).append((entry.params, entry.macs, entry.calls, leaf))
     for name, entries in children.items():
         params, macs, calls, leaves = (sum(column) for column in zip(*entries))
         path = (*prefix, name)
-        yield ModuleCost(len(prefix), ".".join(path), params, macs, calls if leaves == len(entries) == 1 else None)
+        yield ModuleCost(len(prefix), ".".join(path), params, macs,
+                         calls if leaves == len(entries) == 1 else None)
         if len(path) < max_level:
             yield from _rows(cost, path, max_level)

@@ -1,8 +1,9 @@
 """Costs of populations: the ledger, run once for all candidates of one structure.
 
-Candidates are answers of which some are arrays, one number for each candidate (ints as int64, ratios as float64); the
-other answers they share. Their sizes go through the very blocks and the very ledger that cost one candidate, as
-polynomials over the population's columns (see :mod:`scalesearch.blocks.polynomial`), and come out as arrays of exact ints.
+Candidates are answers of which some are arrays, one number for each candidate (ints as int64,
+ratios as float64); the other answers they share. Their sizes go through the very blocks and the
+very ledger that cost one candidate, as polynomials over the population's columns (see
+:mod:`scalesearch.blocks.polynomial`), and come out as arrays of exact ints.
 """
 
 from __future__ import annotations
@@ -49,21 +50,27 @@ def evaluate_costs(
         values: of every key: one value for all, or an array of ``n_candidates`` numbers.
         names: selectors such as ``params.non_embedding`` or ``load.balance``.
         build: what is costed, by default the whole network.
-        inspect_block: called with the block of every structure, and its candidates' places; it may raise Split.
+        inspect_block: called with the block of every structure, and its candidates' places; it may
+            raise Split.
 
     Raises:
         Overflow: a cost may not fit 64 bits.
     """
     wanted = tuple(names)
-    costs = {name: np.full(n_candidates, UNBUILDABLE_COST, float if name.startswith(FRACTIONAL_COST_PREFIXES) else np.int64) for name in wanted}
+    costs = {name: np.full(n_candidates, UNBUILDABLE_COST,
+                           float if name.startswith(FRACTIONAL_COST_PREFIXES) else np.int64)
+             for name in wanted}
     built = np.zeros(n_candidates, bool)
     job = _CostEvaluation(protocol, wanted, costs, built, build, inspect_block)
-    parts = [slice(start, min(start + MAX_CANDIDATES_PER_BATCH, n_candidates)) for start in range(0, n_candidates, MAX_CANDIDATES_PER_BATCH)]
+    parts = [slice(start, min(start + MAX_CANDIDATES_PER_BATCH, n_candidates))
+             for start in range(0, n_candidates, MAX_CANDIDATES_PER_BATCH)]
     if len(parts) == 1:
         job.run(dict(select_candidates(values, parts[0])), np.arange(n_candidates))
         return costs, built
-    with ThreadPoolExecutor(os.cpu_count()) as pool:  # NumPy lets go of the interpreter in long operations
-        runs = [pool.submit(job.run, dict(select_candidates(values, part)), np.arange(part.start, part.stop)) for part in parts]
+    # NumPy lets go of the interpreter in long operations
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        runs = [pool.submit(job.run, dict(select_candidates(values, part)),
+                            np.arange(part.start, part.stop)) for part in parts]
         for run in runs:
             run.result()
     return costs, built

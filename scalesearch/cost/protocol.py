@@ -1,7 +1,8 @@
 """Protocols: the lengths, passes and kinds of work for which a cost is stated.
 
-A protocol is a list of passes, each binding the blocks' axes, and a weight for each kind of work. All a ledger needs
-of it is the sum over passes of a product of axes, so a protocol is a function from monomials to ints.
+A protocol is a list of passes, each binding the blocks' axes, and a weight for each kind of work.
+All a ledger needs of it is the sum over passes of a product of axes, so a protocol is a function
+from monomials to ints.
 """
 
 from __future__ import annotations
@@ -24,19 +25,27 @@ from scalesearch.space.schema.cost_names import ARTIFACT_FORMATS, OWN_VOCABULARY
 Pass = Mapping[Axis, int]  # axes that are not named are 0: that part of the model does not run
 
 
-DEFAULT_WORK_WEIGHTS = {"mac": 1, "mix": 1}  # what counts as a multiply-accumulate, unless a convention says otherwise
+# what counts as a multiply-accumulate, unless a convention says otherwise
+DEFAULT_WORK_WEIGHTS = {"mac": 1, "mix": 1}
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """A named convention at given lengths. ``work_weights`` weighs the kinds of work that its MACs include.
+    """A named convention at given lengths.
+
+    ``work_weights`` weighs the kinds of work that its MACs include.
 
     Attributes:
-        vocab: entries, or ``own`` where each candidate says its own; the blocks of such ones have no such axis.
-        lengths_by_vocab: vocabulary to (source, target), where lengths follow from it; costs are then of :meth:`of` alone.
-        artifact: format and quantisation of which ``artefact.bytes`` are; None: the bill has no such cost.
-        latency_model_path: file of the fit that makes ``latency.predicted``; None: the bill has no such cost.
-        max_source_length: source tokens that the artefact must take, where it holds a table of positions (CTranslate2's).
+        vocab: entries, or ``own`` where each candidate says its own; the blocks of such ones have
+            no such axis.
+        lengths_by_vocab: vocabulary to (source, target), where lengths follow from it; costs are
+            then of :meth:`of` alone.
+        artifact: format and quantisation of which ``artefact.bytes`` are; None: the bill has no
+            such cost.
+        latency_model_path: file of the fit that makes ``latency.predicted``; None: the bill has no
+            such cost.
+        max_source_length: source tokens that the artefact must take, where it holds a table of
+            positions (CTranslate2's).
     """
 
     name: str
@@ -44,7 +53,8 @@ class Protocol:
     target: int
     vocab: int | str
     passes: tuple[Pass, ...] = field(repr=False)
-    work_weights: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULT_WORK_WEIGHTS), repr=False)
+    work_weights: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULT_WORK_WEIGHTS),
+                                            repr=False)
     lengths_by_vocab: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     artifact: str | None = None
     latency_model_path: str | None = None
@@ -65,10 +75,14 @@ class Protocol:
 
     @property
     def vocab_size(self) -> Size:
-        """The vocabulary's size where a weight has that axis. Raises UserError where there is none for all."""
+        """The vocabulary's size where a weight has that axis.
+
+        Raises UserError where there is none for all.
+        """
         if isinstance(self.vocab, str):
-            raise UserError("the architecture has no vocabulary of its own, as the space has", help="answer it: "
-                            "--set vocab=8k, in a study file under set:", code="vocab-missing")
+            raise UserError("the architecture has no vocabulary of its own, as the space has",
+                            help="answer it: --set vocab=8k, in a study file under set:",
+                            code="vocab-missing")
         return self.vocab
 
     @property
@@ -83,17 +97,24 @@ class Protocol:
             UserError: it has none, and the protocol leaves it to each architecture.
         """
         size = self.vocab_size if vocab is None else vocab
-        source, target = self.lengths_by_vocab[size] if self.lengths_by_vocab else (self.source, self.target)
+        source, target = self.lengths_by_vocab[size] if self.lengths_by_vocab else (
+            self.source, self.target)
         return self.with_lengths(source, target, size)
 
     def with_lengths(self, source: int, target: int, vocab: Size | str) -> Protocol:
         """This protocol at these lengths, with this vocabulary."""
         made = find_protocol(self.name, source, target, vocab)
-        return replace(made, work_weights=self.work_weights, artifact=self.artifact, latency_model_path=self.latency_model_path, max_source_length=self.max_source_length)
+        return replace(made, work_weights=self.work_weights, artifact=self.artifact,
+                       latency_model_path=self.latency_model_path,
+                       max_source_length=self.max_source_length)
 
     def for_candidates(self, values: Mapping[str, Any]) -> Protocol:
-        """The protocol of candidates with these answers. Raises Split where their lengths differ."""
-        return self.with_vocab(require_single_value(values["vocab"])) if self.lengths_by_vocab else self
+        """The protocol of candidates with these answers.
+
+        Raises Split where their lengths differ.
+        """
+        return self.with_vocab(
+            require_single_value(values["vocab"])) if self.lengths_by_vocab else self
 
     @property
     def settings(self) -> dict[str, int | str | None]:
@@ -105,23 +126,31 @@ class Protocol:
 
     def to_json(self) -> dict[str, Any]:
         """Name, lengths, and what the MACs include."""
-        by_vocab = {"lengths": {str(size): list(pair) for size, pair in self.lengths_by_vocab.items()}} if self.lengths_by_vocab else {}
+        by_vocab = ({"lengths": {str(size): list(pair)
+                                 for size, pair in self.lengths_by_vocab.items()}}
+                    if self.lengths_by_vocab else {})
         fit = {"fit": self.latency_model_summary} if self.latency_model_summary else {}
-        return {**self.settings, "passes": len(self.passes), "counts": dict(self.work_weights), **by_vocab, **fit}
+        return {**self.settings, "passes": len(self.passes), "counts": dict(self.work_weights),
+                **by_vocab, **fit}
 
     @property
     def latency_model_summary(self) -> str:
         """Device, runtime and fit of predicted latencies, in words; empty where there are none."""
-        return str(load_latency_model(self.latency_model_path)) if self.latency_model_path and Path(self.latency_model_path).is_file() else ""
+        return str(load_latency_model(self.latency_model_path)) if self.latency_model_path and Path(
+            self.latency_model_path).is_file() else ""
 
     @property
     def conventions(self) -> str:
         """How MACs become FLOPs, and what is left out: in words that stand under every table of costs."""
         counted = [f"{kind} elements" for kind in self.work_weights if kind in ELEMENTWISE_WORK]
-        flops = f"flops = 2 · macs, {' and '.join(counted)} not doubled" if counted else "flops = 2 · macs"
-        rest = [words for kind, words in (("norm", "norms"), ("bias", "biases"), ("mix", "products across heads"))
+        flops = (f"flops = 2 · macs, {' and '.join(counted)} not doubled" if counted
+                 else "flops = 2 · macs")
+        rest = [words
+                for kind, words in (("norm", "norms"), ("bias", "biases"),
+                                    ("mix", "products across " "heads"))
                 if not self.work_weights.get(kind)]
-        kept = "; cross keys and values are kept from token to token" if self.name == "decode-uncached" else ""
+        kept = ("; cross keys and values are kept from token to token"
+                if self.name == "decode-uncached" else "")
         return f"{flops}; left out: softmax, activations, residual sums, {', '.join(rest)}{kept}"
 
     def weight_work_lines(self, *work: int) -> list[str]:
@@ -130,15 +159,18 @@ class Protocol:
             return []
         counted = "in the total as well" if self.work_weights.get("once") else "not in the total"
         most = f"{'up to ' * (len(set(work)) > 1)}{max(work):,}"
-        return [f"macs.once {most}: work on weights alone, once a batch in training and once and for all for "
-                f"inference; {counted}"]
+        return [f"macs.once {most}: work on weights alone, once a batch in training and once and "
+                f"for all for inference; {counted}"]
 
     def __str__(self) -> str:
-        extra = [f", +{n} per {kind} element" for kind, n in self.work_weights.items() if kind in ELEMENTWISE_WORK]
-        lengths = [f"S={source}, T={target}, V={size}" for size, (source, target) in self.lengths_by_vocab.items()]
+        extra = [f", +{n} per {kind} element"
+                 for kind, n in self.work_weights.items() if kind in ELEMENTWISE_WORK]
+        lengths = [f"S={source}, T={target}, V={size}"
+                   for size, (source, target) in self.lengths_by_vocab.items()]
         said = " | ".join(lengths) or f"S={self.source}, T={self.target}, V={self.vocab}"
         rough = ESTIMATE_NOTES.get(str(self.artifact).partition("-")[0], "")
-        room = f" of up to {self.max_source_length:,} source tokens" if self.max_source_length != MAX_SOURCE_TOKENS else ""
+        room = (f" of up to {self.max_source_length:,} source tokens"
+                if self.max_source_length != MAX_SOURCE_TOKENS else "")
         artefact = f", artefact {self.artifact}{room}{rough}" if self.artifact else ""
         return f"{self.name} ({said}{''.join(extra)}{artefact}{f'; latency of {self.latency_model_summary}' if self.latency_model_summary else ''})"
 
@@ -148,7 +180,8 @@ def weight_numel(shape: Shape, protocol: Protocol) -> Size:
     return math.prod(protocol.vocab_size if isinstance(extent, str) else extent for extent in shape)
 
 
-ESTIMATE_NOTES = {"onnx": ", its graphs estimated", "huggingface": ", its code estimated"}  # beside the weights' bytes
+# beside the weights' bytes
+ESTIMATE_NOTES = {"onnx": ", its graphs estimated", "huggingface": ", its code estimated"}
 ELEMENTWISE_WORK = ("bias", "norm")  # kinds of work that are no multiply-adds, one step an element
 
 
@@ -197,18 +230,19 @@ PROTOCOLS: dict[str, _Convention] = {
     "decode": _Convention(_cached_decoding),
     # The decoder re-run on every prefix.
     "decode-uncached": _Convention(lambda s, t: _uncached_decoding(s, t, False)),
-    # EdgeFormer's "FLOPS": MACs of a teacher-forced pass of one sentence pair, work on weights alone included, plus 5
+    # EdgeFormer's "FLOPS": MACs of a teacher-forced pass of one sentence pair, work on weights
+    # alone included, plus 5
     # for each LayerNorm element.
     "edgeformer": _Convention(_teacher_forced, (30, 30, 32768), {**DEFAULT_WORK_WEIGHTS, "once": 1, "norm": 5}),
-    # DeLighT's and PartialFormer's MACs: the decoder and its cross keys and values re-run on every prefix, biases
+    # DeLighT's and PartialFormer's MACs: the decoder and its cross keys and values re-run on every
+    # prefix, biases
     # counted, products across heads not.
     "delight": _Convention(lambda s, t: _uncached_decoding(s, t, True), (20, 20, 34040), {"mac": 1, "bias": 1}),
 }
 
 
-def find_protocol(
-    name: str = "forward", source: int | None = None, target: int | None = None, vocab: int | str | None = None
-) -> Protocol:
+def find_protocol(name: str = "forward", source: int | None = None, target: int | None = None,
+                  vocab: int | str | None = None) -> Protocol:
     """The protocol ``name`` at given lengths (tokens) and vocabulary (which may be ``own``), or at its own.
 
     Raises:
@@ -217,14 +251,16 @@ def find_protocol(
     if name not in PROTOCOLS:
         near = difflib.get_close_matches(name, PROTOCOLS, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise UserError(f"protocol {name}: there are {', '.join(PROTOCOLS)}{hint}", code="unknown-protocol")
+        raise UserError(f"protocol {name}: there are {', '.join(PROTOCOLS)}{hint}",
+                        code="unknown-protocol")
     convention = PROTOCOLS[name]
     s, t, size = convention.defaults
     s, t = (given if given is not None else own for given, own in ((source, s), (target, t)))
     v = size if vocab is None else vocab
     for what, value in (("source", s), ("target", t), ("vocab", v)):
         if isinstance(value, int) and value < 1:
-            raise UserError(f"protocol {name}: {what} is {value}; it must be at least 1", code="below-one")
+            raise UserError(f"protocol {name}: {what} is {value}; it must be at least 1",
+                            code="below-one")
     return Protocol(name, s, t, v, convention.passes(s, t), convention.work_weights)
 
 
@@ -235,17 +271,23 @@ def load_protocol(settings: Mapping[str, Any], **overrides: int | str | None) ->
         UserError: no such protocol, a length below 1, or a vocabulary for a space that has its own.
     """
     given = {key: value for key, value in overrides.items() if value is not None}
-    if settings.get("vocab") == OWN_VOCABULARY and given.get("vocab", OWN_VOCABULARY) != OWN_VOCABULARY:
-        raise UserError(f"the vocabulary is {given['vocab']} here, and the space has its own, under `vocab`",
-                        help="leave this one out, or answer that one (--set vocab=…)", code="given-twice")
+    if settings.get("vocab") == OWN_VOCABULARY and given.get(
+            "vocab", OWN_VOCABULARY) != OWN_VOCABULARY:
+        raise UserError(
+            f"the vocabulary is {given['vocab']} here, and the space has its own, " "under `vocab`",
+            help="leave this one out, or answer that one (--set vocab=…)", code="given-twice")
     chosen = {**settings, **given}
-    made = find_protocol(chosen.get("name", "forward"), *(chosen.get(key) for key in ("source", "target", "vocab")))
+    made = find_protocol(chosen.get("name", "forward"),
+                         *(chosen.get(key) for key in ("source", "target", "vocab")))
     if (artefact := chosen.get("artefact")) not in (None, *ARTIFACT_FORMATS):
-        raise UserError(f"artefact {artefact}: there are {', '.join(ARTIFACT_FORMATS)}", code="unknown-artefact")
+        raise UserError(f"artefact {artefact}: there are {', '.join(ARTIFACT_FORMATS)}",
+                        code="unknown-artefact")
     table = str(artefact).startswith("ctranslate2")
     made = replace(made, artifact=artefact, latency_model_path=chosen.get("latency"),
-                   max_source_length=chosen.get("longest", MAX_SOURCE_TOKENS) if table else MAX_SOURCE_TOKENS)
-    pairs = {int(size): (source, target) for size, (source, target) in chosen.get("lengths", {}).items()}
+                   max_source_length=chosen.get("longest", MAX_SOURCE_TOKENS) if table
+                   else MAX_SOURCE_TOKENS)
+    pairs = {int(size): (source, target)
+             for size, (source, target) in chosen.get("lengths", {}).items()}
     return replace(made, lengths_by_vocab=pairs) if pairs else made
 
 

@@ -21,37 +21,41 @@ def make_cost_tables(result: CostBreakdown, max_level: int = 2) -> tuple[Table, 
 
 def _modules(result: CostBreakdown, max_level: int) -> Table:
     listed = module_costs(result, max_level)
-    cells = [("  " * row.level + row.path.rsplit(".", 1)[-1], "" if row.calls is None else row.calls,
-              f"{row.params:,}", _share(row.params, result["params.total"]),
-              f"{row.macs:,}", _share(row.macs, result["macs.total"])) for row in listed]
+    cells = [("  " * row.level + row.path.rsplit(".", 1)[-1],
+              "" if row.calls is None else row.calls, f"{row.params:,}",
+              _share(row.params, result["params.total"]), f"{row.macs:,}",
+              _share(row.macs, result["macs.total"])) for row in listed]
     styles = ["" if row.level else "bold" for row in listed]
     return make_table(("module", "calls", "params", "%", "MACs", "%"), cells, row_styles=styles)
 
 
 def _totals(result: CostBreakdown) -> Table:
-    return make_table(("", *QUANTITIES), [
-        (section.replace("_", "-"), *(f"{result[f'{quantity}.{section}']:,}" for quantity in QUANTITIES))
-        for section in COST_PARTS
-    ])
+    return make_table(("", *QUANTITIES),
+                      [(section.replace("_", "-"),
+                        *(f"{result[f'{quantity}.{section}']:,}" for quantity in QUANTITIES))
+                       for section in COST_PARTS])
 
 
 def memory_line(result: CostBreakdown) -> str:
     """Bytes of weights, cache and activations, with the artefact's and the predicted latency where there are any."""
-    held = ", ".join(f"{name} {result[f'memory.{name}'] / 2**20:,.1f} MiB" for name in ("weights", "cache"))
+    held = ", ".join(f"{name} {result[f'memory.{name}'] / 2**20:,.1f} MiB"
+                     for name in ("weights", "cache"))
     kept = result["memory.activations"] / 2**20
-    first = f"memory in float32: {held}; a sentence's activations in training: about {kept:,.1f} MiB"
+    first = (f"memory in float32: {held}; a sentence's activations in training: about {kept:,.1f} "
+             "MiB")
     return "\n".join([first, *artifact_lines(result)])
 
 
 def artifact_lines(result: CostBreakdown) -> list[str]:
     """Bytes and predicted latency of the artefact that the protocol names; none where it names none."""
-    artefact, lines = result.protocol.artifact, list[str]()
+    artefact = result.protocol.artifact
+    lines = list[str]()
     if artefact:
         lines.append(f"artefact.bytes {result['artefact.bytes']:,} of {artefact}")
     if result.latency:
         low, high = latency_interval(result.block, result.protocol)
-        lines.append(f"latency.predicted {result['latency.predicted']:.3g} ms a sentence (90 %: {low:.3g} to "
-                     f"{high:.3g})")
+        lines.append(f"latency.predicted {result['latency.predicted']:.3g} ms a sentence (90 %: "
+                     f"{low:.3g} to {high:.3g})")
     return lines
 
 

@@ -17,5 +17,6 @@ from scalesearch.data.split import BOS, EOS, PAD, UNK, RaggedArray, Split
 from scalesearch.data.split_files import FilePair
 from scalesearch.data.tokenizer import Tokenizer
 
-__all__ = ["BOS", "EOS", "PAD", "UNK", "Batch", "Batches", "Corpus", "DataSpec", "BatchStream", "FilePair", "RaggedArray", "Split",
-           "Tokenizer", "training_batches", "retokenize", "default_cache", "eval_batches", "load_corpus", "make_batch", "restore_order"]
+__all__ = ["BOS", "EOS", "PAD", "UNK", "Batch", "Batches", "Corpus", "DataSpec", "BatchStream",
+           "FilePair", "RaggedArray", "Split", "Tokenizer", "training_batches", "retokenize",
+           "default_cache", "eval_batches", "load_corpus", "make_batch", "restore_order"]

@@ -66,7 +66,10 @@ class BatchStream:
 
     def __init__(self, split: Split, max_tokens: int, seed: int,
                  make_epoch_split: Callable[[int], Split] | None = None) -> None:
-        self.split, self.max_tokens, self.seed, self.make_epoch_split = split, max_tokens, seed, make_epoch_split
+        self.split = split
+        self.max_tokens = max_tokens
+        self.seed = seed
+        self.make_epoch_split = make_epoch_split
         self.epoch = self.index = 0
         self._batches: Batches | None = None
 
@@ -76,7 +79,9 @@ class BatchStream:
 
     def seek(self, epoch: int, index: int) -> None:
         """Moves to a position."""
-        self.epoch, self.index, self._batches = epoch, index, None
+        self.epoch = epoch
+        self.index = index
+        self._batches = None
 
     def _next(self) -> Batch:
         if self._batches is None:
@@ -89,11 +94,13 @@ class BatchStream:
         return batch
 
 
-def training_batches(split: Split, max_tokens: int = 4096, seed: int = 1, epoch: int = 0) -> Batches:
+def training_batches(split: Split, max_tokens: int = 4096, seed: int = 1,
+                     epoch: int = 0) -> Batches:
     """Batches of one epoch in random order: every pair once; the arguments alone decide it.
 
-    ``max_tokens`` bounds B · max(S, T), the places of the wider side with its padding and its EOS or BOS (the
-    convention of fairseq's ``--max-tokens``); a single pair longer than that is a batch of its own.
+    ``max_tokens`` bounds B · max(S, T), the places of the wider side with its padding and its EOS
+    or BOS (the convention of fairseq's ``--max-tokens``); a single pair longer than that is a batch
+    of its own.
 
     Which pairs of the same length meet in a batch changes from epoch to epoch.
 
@@ -101,9 +108,11 @@ def training_batches(split: Split, max_tokens: int = 4096, seed: int = 1, epoch:
         UserError: a bound below 1.
     """
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, epoch])))
-    # Pairs of one length lie in order of how much longer the source is, which saves padding on the narrower side. A
+    # Pairs of one length lie in order of how much longer the source is, which saves padding on the
+    # narrower side. A
     # little noise there, and the direction drawn anew, mix companions at a cost of 2 % padding.
-    longer, skew = _max_lengths(split), split.source_ids.lengths - split.target_ids.lengths
+    longer = _max_lengths(split)
+    skew = split.source_ids.lengths - split.target_ids.lengths
     skew = skew + rng.uniform(-_LENGTH_JITTER, _LENGTH_JITTER, len(skew))
     # Up and down in turn, so that neighbours of unequal length are alike too.
     turn = longer + int(rng.integers(2))
@@ -114,8 +123,9 @@ def training_batches(split: Split, max_tokens: int = 4096, seed: int = 1, epoch:
 def eval_batches(split: Split, max_tokens: int = 4096) -> Batches:
     """Batches for scoring or decoding: every pair once, sorted by source length.
 
-    The longest come first, so that memory runs out at once or not at all. The bound is that of :func:`training_batches`; for
-    decoding, where the target's length is not known, it counts the reference.
+    The longest come first, so that memory runs out at once or not at all. The bound is that of
+    :func:`training_batches`; for decoding, where the target's length is not known, it counts the
+    reference.
     """
     order = np.lexsort((split.target_ids.lengths, split.source_ids.lengths))[::-1]
     return Batches(split, _split_order(order, _max_lengths(split), max_tokens))
@@ -130,17 +140,21 @@ def restore_order(indices: Sequence[IntArray], results: Sequence[Sequence[T]]) -
 
 def make_batch(split: Split, indices: IntArray) -> Batch:
     """Makes a padded batch of the pairs, or windows, at ``indices``."""
-    source, target = split.source_ids, split.target_ids
+    source = split.source_ids
+    target = split.target_ids
     if split.window_overlap is None:
         return Batch(source.pad(indices, suffix_id=EOS), target.pad(indices, prefix_id=BOS),
                      target.pad(indices, suffix_id=EOS), np.asarray(indices),
                      split.soft_targets and split.soft_targets.batch(split, np.asarray(indices)))
-    # Of windows the source is EOS alone; tokens that the window before has too are read and not scored.
-    tokens, indices = target.pad(indices), np.asarray(indices)
+    # Of windows the source is EOS alone; tokens that the window before has too are read and not
+    # scored.
+    tokens = target.pad(indices)
+    indices = np.asarray(indices)
     read = np.concatenate([np.full((len(tokens), 1), BOS), tokens[:, :-1]], 1)
     labels = tokens.copy()
     labels[indices > 0, : split.window_overlap] = PAD
-    return Batch(np.full((len(tokens), 1), EOS), np.where(tokens == PAD, PAD, read), labels, indices)
+    return Batch(np.full((len(tokens), 1), EOS), np.where(tokens == PAD, PAD, read), labels,
+                 indices)
 
 
 def _max_lengths(split: Split) -> IntArray:
@@ -151,8 +165,11 @@ def _max_lengths(split: Split) -> IntArray:
 def _split_order(order: IntArray, max_lengths: IntArray, max_tokens: int) -> list[IntArray]:
     """Cuts an order into runs, each as long as the bound allows."""
     if max_tokens < 1:
-        raise UserError(f"a batch needs room for at least 1 token, not {max_tokens}", code="below-one")
-    lengths, runs, start = max_lengths[order], [], 0
+        raise UserError(f"a batch needs room for at least 1 token, not {max_tokens}",
+                        code="below-one")
+    lengths = max_lengths[order]
+    runs = []
+    start = 0
     while start < len(order):
         # The first sentence's length alone says that more than this many cannot fit.
         window = lengths[start : start + max(1, max_tokens // int(lengths[start]))]

@@ -1,7 +1,10 @@
-"""Soft targets: what a teacher finds probable at every place of the training pairs (Hinton et al. 2015).
+"""Soft targets: what a teacher finds probable at every place of the training pairs (Hinton et al.
 
-A file of records, one a target token (the end mark among them) in the order of the pairs, each the teacher's ``top``
-likeliest tokens and their probabilities, which sum to 1; beside it FILE.json says which corpus and teacher they are of.
+2015).
+
+A file of records, one a target token (the end mark among them) in the order of the pairs, each the
+teacher's ``top`` likeliest tokens and their probabilities, which sum to 1; beside it FILE.json says
+which corpus and teacher they are of.
 """
 
 from dataclasses import dataclass
@@ -51,47 +54,57 @@ class SoftTargets:
     """Soft targets of a split, memory-mapped; ``metadata`` say what they are of."""
 
     def __init__(self, records: NDArray[np.void], metadata: SoftTargetMetadata) -> None:
-        self.records, self.metadata = records, metadata
+        self.records = records
+        self.metadata = metadata
 
     @classmethod
     def read(cls, file: Path, corpus: str, split: Split, vocab_size: int) -> "SoftTargets":
         """Reads those of ``split``, of the corpus whose hash and size of vocabulary are given.
 
         Raises:
-            UserError: there is no such file, it is of other pairs or another vocabulary, or it is not whole.
+            UserError: there is no such file, it is of other pairs or another vocabulary, or it is
+                not whole.
         """
         try:
             facts = read_metadata(file)
             size = file.stat().st_size
         except OSError as error:
-            raise UserError(f"data: soft_targets: {error.filename}: {error.strerror}", key="data.soft_targets",
-                            help="make it with `scalesearch soften`", code="no-soft-targets") from None
+            raise UserError(f"data: soft_targets: {error.filename}: {error.strerror}",
+                            key="data.soft_targets", help="make it with `scalesearch soften`",
+                            code="no-soft-targets") from None
         if facts["corpus"] != corpus:
-            raise UserError(f"data: soft_targets: {file} is of other pairs or another vocabulary than these data's",
-                            key="data.soft_targets", help="make it anew with `scalesearch soften`, from a teacher of "
-                            "this vocabulary and for these data", code="soft-targets-of-other-data")
+            raise UserError(f"data: soft_targets: {file} is of other pairs or another vocabulary "
+                            "than these data's", key="data.soft_targets",
+                            help="make it anew with "
+                            "`scalesearch soften`, from a teacher of this vocabulary and for these "
+                            "data", code="soft-targets-of-other-data")
         top = facts["top"]
         whole = top > 0 and size == record_offsets(split)[-1] * top * record_dtype(1).itemsize
         records = np.asarray(np.memmap(file, record_dtype(top), "r")) if whole else None
         if records is None or not _is_valid(records, vocab_size):
-            raise UserError(f"data: soft_targets: {file} is not finished, or damaged", key="data.soft_targets",
-                            help="run `scalesearch soften` again, which goes on; if it ends and this stays, delete it",
-                            code="soft-targets-unfinished")
+            raise UserError(
+                f"data: soft_targets: {file} is not finished, or damaged", key="data.soft_targets",
+                help="run `scalesearch soften` again, which "
+                "goes on; if it ends and this stays, delete it", code="soft-targets-unfinished")
         return cls(records, facts)
 
     def batch(self, split: Split, indices: IntArray) -> SoftTargetBatch:
         """Those of the pairs of ``split`` at ``indices``."""
-        first, lengths = record_offsets(split)[indices], split.target_ids.lengths[indices] + 1
+        first = record_offsets(split)[indices]
+        lengths = split.target_ids.lengths[indices] + 1
         columns = np.arange(int(lengths.max(initial=0)))
         inside = columns < lengths[:, None]
-        return SoftTargetBatch.from_records(self.records[(first[:, None] + columns)[inside]], inside)
+        return SoftTargetBatch.from_records(self.records[(first[:, None] + columns)[inside]],
+                                            inside)
 
 
 def _is_valid(records: NDArray[np.void], vocab: int) -> bool:
     """Whether they hold tokens, and probabilities that sum to 1: zeros after a crash do not."""
-    ids, probabilities = records["ids"], records["probabilities"]
+    ids = records["ids"]
+    probabilities = records["probabilities"]
     apart = np.abs(probabilities.sum(1, dtype=np.float32) - 1).max()
-    return bool(ids.min() >= 0 and ids.max() < vocab and probabilities.min() >= 0 and apart < _SUM_TOLERANCE)
+    return bool(ids.min() >= 0 and ids.max() < vocab and probabilities.min() >= 0
+                and apart < _SUM_TOLERANCE)
 
 
 def record_offsets(split: Split) -> IntArray:

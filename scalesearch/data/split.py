@@ -14,7 +14,10 @@ from scalesearch.tasks.edits import Edits
 if TYPE_CHECKING:
     from scalesearch.data.soft_targets import SoftTargets
 
-PAD, UNK, BOS, EOS = 0, 1, 2, 3  # the token ids that every vocabulary starts with
+PAD = 0
+UNK = 1
+BOS = 2
+EOS = 3  # the token ids that every vocabulary starts with
 IntArray = NDArray[Any]
 GoldEdits = list[tuple[Edits, ...]]
 
@@ -22,7 +25,8 @@ GoldEdits = list[tuple[Edits, ...]]
 class RaggedArray:
     """Rows of different lengths in one flat array, which may be memory-mapped.
 
-    ``flat`` is (total,) int32, ``offsets`` (rows + 1,) int64; row i is ``flat[offsets[i]:offsets[i + 1]]``.
+    ``flat`` is (total,) int32, ``offsets`` (rows + 1,) int64; row i is ``flat[offsets[i]:offsets[i
+    + 1]]``.
     """
 
     def __init__(self, flat: IntArray, offsets: IntArray) -> None:
@@ -56,7 +60,8 @@ class RaggedArray:
         The last one reaches the end.
         """
         stream = np.full(len(self.flat) + len(self), EOS, np.int32)
-        stream[np.arange(len(self.flat)) + np.repeat(np.arange(len(self)), self.lengths)] = self.flat
+        stream[np.arange(len(self.flat))
+               + np.repeat(np.arange(len(self)), self.lengths)] = self.flat
         count = 1 + max(0, -(-(len(stream) - size) // stride))
         starts = stride * np.arange(count)
         return RaggedArray(stream, _offsets(np.array([len(stream)])))._gather(
@@ -68,10 +73,12 @@ class RaggedArray:
         shift = np.repeat(starts - offsets[:-1], lengths)
         return RaggedArray(self.flat[np.arange(offsets[-1]) + shift], offsets)
 
-    def pad(self, indices: IntArray, prefix_id: int | None = None, suffix_id: int | None = None) -> IntArray:
+    def pad(self, indices: IntArray, prefix_id: int | None = None,
+            suffix_id: int | None = None) -> IntArray:
         """Matrix (B, L), int64, of the rows at ``indices``, 0 (PAD) on the right.
 
-        Where given, the id ``prefix_id`` goes in front of each row and the id ``suffix_id`` behind it.
+        Where given, the id ``prefix_id`` goes in front of each row and the id ``suffix_id`` behind
+        it.
         """
         chosen = self.take(indices)
         first = int(prefix_id is not None)
@@ -107,9 +114,10 @@ class Split:
 
     The text is read on first use: training needs none.
 
-    Of text alone, ``target_ids`` holds windows of one stream of tokens, EOS among them, and ``source_ids`` empty rows.
-    ``window_overlap`` is then the number of tokens that each window but the first repeats of the one before, to be read and
-    not scored; of sentence pairs it is None. ``soft``: a teacher's probabilities at every place of the targets.
+    Of text alone, ``target_ids`` holds windows of one stream of tokens, EOS among them, and
+    ``source_ids`` empty rows. ``window_overlap`` is then the number of tokens that each window but
+    the first repeats of the one before, to be read and not scored; of sentence pairs it is None.
+    ``soft``: a teacher's probabilities at every place of the targets.
     """
 
     def __init__(self, source_ids: RaggedArray, target_ids: RaggedArray, texts: Callable[[], Texts],
@@ -121,20 +129,25 @@ class Split:
         self.soft_targets: SoftTargets | None = None
 
     @classmethod
-    def from_lists(cls, source_ids: Sequence[Sequence[int]], target_ids: Sequence[Sequence[int]] | None = None,
-           source_text: list[str] | None = None, target_text: list[str] | None = None) -> "Split":
+    def from_lists(cls, source_ids: Sequence[Sequence[int]],
+                   target_ids: Sequence[Sequence[int]] | None = None,
+                   source_text: list[str] | None = None,
+                   target_text: list[str] | None = None) -> "Split":
         """Makes a split in memory; targets and text that are not given are empty."""
         target_ids = [[]] * len(source_ids) if target_ids is None else target_ids
         if len(source_ids) != len(target_ids):
             raise ValueError(f"{len(source_ids)} source and {len(target_ids)} target sentences")
         blank = [""] * len(source_ids)
-        return cls.from_rows(RaggedArray.from_lists(source_ids), RaggedArray.from_lists(target_ids), source_text or blank, target_text or blank)
+        return cls.from_rows(RaggedArray.from_lists(source_ids), RaggedArray.from_lists(target_ids),
+                             source_text or blank, target_text or blank)
 
     @classmethod
-    def from_rows(cls, source_ids: RaggedArray, target_ids: RaggedArray, source_text: list[str], target_text: list[str],
-                gold: GoldEdits | None = None, window_overlap: int | None = None) -> "Split":
+    def from_rows(cls, source_ids: RaggedArray, target_ids: RaggedArray, source_text: list[str],
+                  target_text: list[str], gold: GoldEdits | None = None,
+                  window_overlap: int | None = None) -> "Split":
         """Makes a split of rows and text in memory."""
-        return cls(source_ids, target_ids, partial(Texts, source_text, target_text, gold), window_overlap)
+        return cls(source_ids, target_ids, partial(Texts, source_text, target_text, gold),
+                   window_overlap)
 
     @cached_property
     def texts(self) -> Texts:

@@ -8,7 +8,8 @@ from scalesearch.space.schema.types import ReportNodeError
 from scalesearch.space.syntax.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 M2_ENDINGS = (".m2", ".m2.gz")
-PARTS_SYNTAX = "a path (for pairs without the ending), `{source: FILE, target: FILE}`, or a list of these"
+PARTS_SYNTAX = ("a path (for pairs without the ending), `{source: FILE, target: FILE}`, or a list "
+                "of these")
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,13 @@ class FilePair:
 
     def to_json(self) -> dict[str, Any]:
         """Mapping as in a data file."""
-        return {"source": self.source, "target": [self.target, *self.references] if self.references else self.target}
+        return {"source": self.source,
+                "target": [self.target, *self.references] if self.references else self.target}
 
     def map_paths(self, function: Callable[[str], str]) -> "FilePair":
         """Copy with ``function`` applied to each path."""
-        return FilePair(function(self.source), function(self.target), tuple(map(function, self.references)))
+        return FilePair(function(self.source), function(self.target),
+                        tuple(map(function, self.references)))
 
     def __str__(self) -> str:
         return f"{self.source} + {self.target}"
@@ -52,7 +55,8 @@ def _part(item: Node, complain: ReportNodeError) -> SplitPart | None:
     if isinstance(item, ScalarNode) and item.text.strip():
         return item.text
     if isinstance(item, MappingNode) and {key.text for key, _ in item} == {"source", "target"}:
-        source, target = _texts(item.get("source")), _texts(item.get("target"))
+        source = _texts(item.get("source"))
+        target = _texts(item.get("target"))
         if len(source) == 1 and target:
             return FilePair(source[0], target[0], target[1:])
     complain(item, f"expected {PARTS_SYNTAX}", None)

@@ -1,1 +1,4 @@
-"""Trained models as files that other runtimes load: one format a file. May import ``train``, ``lowering`` and below."""
+"""Trained models as files that other runtimes load: one format a file.
+
+May import ``train``, ``lowering`` and below.
+"""

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from scalesearch.train.checkpoint import Checkpoint
     from scalesearch.train.scoring.evaluate import DecodingOptions, Translations
 
-RankedHypotheses = list[tuple[list[int], float | None]]  # hypotheses of one sentence, the best first: ids, and a score if known
+# hypotheses of one sentence, the best first: ids, and a score if known
+RankedHypotheses = list[tuple[list[int], float | None]]
 
 
 class ExportFormat(ABC):
@@ -28,7 +29,8 @@ class ExportFormat(ABC):
         quantizations: as ``--quantize`` takes them, the default first; ``none`` is float32.
         packages: that writing and opening need.
         install_extra: that installs them.
-        has_decoder: whether an artefact is verified by its translations; else it holds the very weights.
+        has_decoder: whether an artefact is verified by its translations; else it holds the very
+            weights.
     """
 
     name: str
@@ -61,12 +63,15 @@ class ExportFormat(ABC):
 class ArtifactDecoder(ABC):
     """An artefact that decodes.
 
-    ``rows`` are source ids as an encoder reads them, EOS last and without padding; a translation has neither BOS nor
-    EOS, and at most its ``limits``' number of tokens. PAD and BOS are never chosen.
+    ``rows`` are source ids as an encoder reads them, EOS last and without padding; a translation
+    has neither BOS nor EOS, and at most its ``limits``' number of tokens. PAD and BOS are never
+    chosen.
 
     Attributes:
-        accuracy_note: what on this machine makes its translations worse than elsewhere; empty if nothing does.
-        compute_type: type of its products on this machine, where the runtime chooses it; else empty.
+        accuracy_note: what on this machine makes its translations worse than elsewhere; empty if
+            nothing does.
+        compute_type: type of its products on this machine, where the runtime chooses it; else
+            empty.
     """
 
     accuracy_note = compute_type = ""
@@ -76,7 +81,8 @@ class ArtifactDecoder(ABC):
         """The likeliest token at each step, as :func:`scalesearch.nn.decode.greedy_search` chooses it."""
 
     @abstractmethod
-    def beam_search(self, rows: list[list[int]], limits: list[int], search: DecodingOptions) -> list[RankedHypotheses]:
+    def beam_search(self, rows: list[list[int]], limits: list[int],
+                    search: DecodingOptions) -> list[RankedHypotheses]:
         """The ``search.nbest`` best of a beam search."""
 
     @abstractmethod
@@ -105,7 +111,8 @@ class ArtifactDecoder(ABC):
                 found.append(self.beam_search(rows, most, search))
         return restore_order(batches.indices_by_batch, found)
 
-    def translate(self, split: Split, trained: Checkpoint, search: DecodingOptions) -> list[Translations]:
+    def translate(self, split: Split, trained: Checkpoint,
+                  search: DecodingOptions) -> list[Translations]:
         """The translations of each source sentence, detokenised, in the split's order."""
         rows = self.decode(split, trained.model, search)
         texts = iter(trained.tokenizer.decode(ids for row in rows for ids, _ in row))

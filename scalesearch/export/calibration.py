@@ -1,7 +1,8 @@
 """Calibration of a latency predictor: artefacts of architectures spread over a space, measured, and a fit of them.
 
-Work in progress lies in ``FIT.json.work``: an artefact a folder, and ``times.jsonl``, a round a line; a second run
-goes on there. The weights of a fit are no less than 0 and least in squares of relative errors.
+Work in progress lies in ``FIT.json.work``: an artefact a folder, and ``times.jsonl``, a round a
+line; a second run goes on there. The weights of a fit are no less than 0 and least in squares of
+relative errors.
 """
 
 from __future__ import annotations
@@ -81,14 +82,16 @@ class PlaceholderVocabulary:
         return [(special.get(at, f"w{at}"), 0.0) for at in range(self.vocab_size)]
 
 
-def calibrate_latency(space: Space, protocol: Protocol, format: ExportFormat, settings: CalibrationSettings, out: Path,
-              progress: CalibrationProgress = lambda what, done, of: None) -> LatencyModel:
+def calibrate_latency(space: Space, protocol: Protocol, format: ExportFormat,
+                      settings: CalibrationSettings, out: Path,
+                      progress: CalibrationProgress = lambda what, done, of: None) -> LatencyModel:
     """Measures artefacts of ``space`` and writes a fit of their latencies to ``out``.
 
     Raises:
         UserError: too few can be exported, or ``out`` was begun with other settings.
     """
-    versions, work = format.package_versions(), out.with_name(f"{out.name}.work")
+    versions = format.package_versions()
+    work = out.with_name(f"{out.name}.work")
     chosen, left_out = select_candidates(space, protocol, format, settings)
     _create_work_folder(work, settings)
     with pinned_threads(settings.decoding_setup.threads):
@@ -101,7 +104,8 @@ def calibrate_latency(space: Space, protocol: Protocol, format: ExportFormat, se
             progress("artefacts", at + 1, len(chosen))
         times = _read_finished_rounds(work)
         words = {name: one.vocab_size for name, one in chosen.items()}
-        for found in measure_rounds(decoders, words, settings.decoding_setup, settings.n_rounds, len(times)):
+        for found in measure_rounds(decoders, words, settings.decoding_setup, settings.n_rounds,
+                                    len(times)):
             times.append(found)
             with (work / "times.jsonl").open("a") as file:
                 file.write(json.dumps(found) + "\n")
@@ -117,8 +121,8 @@ def _create_work_folder(work: Path, job: CalibrationSettings) -> None:
     before = try_read_json(work / "job.json", dict[str, Any])
     if before is not None and before != said:
         differ = ", ".join(key for key in said if before.get(key) != said[key])
-        raise UserError(f"{work}: begun with another {differ}; give the same settings to go on, or remove it",
-                        code="other-calibration")
+        raise UserError(f"{work}: begun with another {differ}; give the same settings to go on, or "
+                        "remove it", code="other-calibration")
     work.mkdir(parents=True, exist_ok=True)
     write_json(work / "job.json", said)
 
@@ -126,20 +130,24 @@ def _create_work_folder(work: Path, job: CalibrationSettings) -> None:
 def _read_finished_rounds(work: Path) -> list[dict[str, WallAndCpuTime]]:
     """Rounds that were measured before; one that was cut off does not count."""
     file = work / "times.jsonl"
-    whole = [line for line in file.read_text().splitlines(True) if line.endswith("\n")] if file.exists() else []
+    whole = ([line for line in file.read_text().splitlines(True) if line.endswith("\n")]
+             if file.exists() else [])
     if file.exists():
         file.write_text("".join(whole))
     return [json.loads(line) for line in whole]
 
 
-def _write_artifact(candidate: CalibrationCandidate, format: ExportFormat, job: CalibrationSettings, folder: Path) -> None:
+def _write_artifact(candidate: CalibrationCandidate, format: ExportFormat, job: CalibrationSettings,
+                    folder: Path) -> None:
     """An artefact of random weights; the folder is there once it is whole."""
     model = build_model(candidate.architecture.block, vocab=candidate.vocab_size).eval()
     part = folder.with_name(f".{folder.name}")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir()
-    trained = Checkpoint(model, cast(Tokenizer, PlaceholderVocabulary(candidate.vocab_size)), candidate.architecture, False,
-                         max(job.decoding_setup.source, job.decoding_setup.target), Recipe(steps=1), "translation")
+    trained = Checkpoint(model, cast(Tokenizer, PlaceholderVocabulary(candidate.vocab_size)),
+                         candidate.architecture, False,
+                         max(job.decoding_setup.source, job.decoding_setup.target), Recipe(steps=1),
+                         "translation")
     format.write(trained, part, job.quantization)
     part.rename(folder)
 
@@ -147,13 +155,17 @@ def _write_artifact(candidate: CalibrationCandidate, format: ExportFormat, job: 
 # -- which architectures
 
 
-def select_candidates(space: Space, protocol: Protocol, format: ExportFormat, job: CalibrationSettings) -> tuple[dict[str, CalibrationCandidate], int]:
+def select_candidates(space: Space, protocol: Protocol, format: ExportFormat,
+                      job: CalibrationSettings) -> tuple[dict[str, CalibrationCandidate], int]:
     """Architectures by id, those to be fitted first, and how many draws were left out.
 
-    They are far from each other in the logarithms of their features; those that are held out are drawn from the rest.
+    They are far from each other in the logarithms of their features; those that are held out are
+    drawn from the rest.
     """
     count = job.n_fitted + job.n_held_out
-    rng, found, left_out = random.Random(job.seed), dict[str, CalibrationCandidate](), 0
+    rng = random.Random(job.seed)
+    found = dict[str, CalibrationCandidate]()
+    left_out = 0
     for _ in range(SAMPLES_PER_MEASUREMENT * count):
         one = _sample_candidate(space, protocol, job, rng)
         if one is None:
@@ -163,9 +175,10 @@ def select_candidates(space: Space, protocol: Protocol, format: ExportFormat, jo
         else:
             found.setdefault(one.architecture.id, one)
     if len(found) < count:
-        raise UserError(f"{job.space}: {len(found)} of {SAMPLES_PER_MEASUREMENT * count:,} random candidates differ, can be "
-                        f"built, meet the space's constraints and are taken by {format.name}; {count} are "
-                        "to be measured", help="measure fewer, or widen the space", code="too-few")
+        raise UserError(f"{job.space}: {len(found)} of {SAMPLES_PER_MEASUREMENT * count:,} random "
+                        "candidates differ, can be built, meet the space's constraints and are "
+                        f"taken by {format.name}; {count} are to be measured",
+                        help="measure fewer, or widen the space", code="too-few")
     names = list(found)
     logs = np.log1p(np.stack([one.features for one in found.values()]))
     scale = logs.std(0)
@@ -174,7 +187,8 @@ def select_candidates(space: Space, protocol: Protocol, format: ExportFormat, jo
     return {names[at]: found[names[at]] for at in (*spread, *others)}, left_out
 
 
-def _sample_candidate(space: Space, protocol: Protocol, job: CalibrationSettings, rng: random.Random) -> CalibrationCandidate | None:
+def _sample_candidate(space: Space, protocol: Protocol, job: CalibrationSettings,
+                      rng: random.Random) -> CalibrationCandidate | None:
     """A random candidate that meets the space's constraints; its features are 0 where its format refuses it."""
     try:
         architecture = space.architecture(space.sample(rng))
@@ -182,14 +196,16 @@ def _sample_candidate(space: Space, protocol: Protocol, job: CalibrationSettings
         bill = evaluate_cost(architecture.block, mine)
     except UserError:
         return None
-    if not all(one.is_satisfied(lambda name: bill[name] if name in COST_NAMES else architecture.config[name])
-               for one in space.constraints):
+    if not all(one.is_satisfied(lambda name: bill[name] if name in COST_NAMES
+                                else architecture.config[name]) for one in space.constraints):
         return None
     try:
-        found = compute_features(architecture.block, f"{job.format}-{job.quantization}", job.decoding_setup, mine)
+        found = compute_features(architecture.block, f"{job.format}-{job.quantization}",
+                                 job.decoding_setup, mine)
     except UserError:
         found = {}
-    return CalibrationCandidate(architecture, mine.vocab_size, np.array([found.get(name, 0) for name in FEATURE_NAMES], float))
+    return CalibrationCandidate(architecture, mine.vocab_size,
+                                np.array([found.get(name, 0) for name in FEATURE_NAMES], float))
 
 
 def farthest_points(points: FloatArray, count: int) -> list[int]:
@@ -205,18 +221,22 @@ def farthest_points(points: FloatArray, count: int) -> list[int]:
 # -- the fit
 
 
-def fit_latency_model(candidates: Mapping[str, CalibrationCandidate], times: list[dict[str, WallAndCpuTime]], job: CalibrationSettings, versions: dict[str, str],
-           n_rejected: int) -> LatencyModel:
+def fit_latency_model(candidates: Mapping[str, CalibrationCandidate],
+                      times: list[dict[str, WallAndCpuTime]], job: CalibrationSettings,
+                      versions: dict[str, str], n_rejected: int) -> LatencyModel:
     """The fit of what was measured."""
     found = {name: LatencyStatistics.from_times([tuple(one[name]) for one in times]) for name in candidates}  # type: ignore[misc]
     wanted = np.array([one.cpu if job.clock == "cpu" else one.p50 for one in found.values()])
-    values, count = np.stack([one.features for one in candidates.values()]), job.n_fitted
+    values = np.stack([one.features for one in candidates.values()])
+    count = job.n_fitted
     weights, without, predicted = leave_one_out_fit(values[:count], wanted[:count])
     rows = [{"id": name, "answers": dict(one.architecture.answers), **asdict(found[name]),
              "features": one.features.tolist()} for name, one in candidates.items()]
-    fit = LatencyModel(f"{job.format}-{job.quantization}", job.decoding_setup, job.clock, job.protocol["vocab"],
-              describe_device(job.decoding_setup.threads), versions, list(FEATURE_NAMES), weights.tolist(), without.tolist(),
-              np.abs(wanted[:count] / predicted - 1).tolist(), job.space, job.seed, job.n_rounds, n_rejected)
+    fit = LatencyModel(f"{job.format}-{job.quantization}", job.decoding_setup, job.clock,
+                       job.protocol["vocab"], describe_device(job.decoding_setup.threads), versions,
+                       list(FEATURE_NAMES), weights.tolist(), without.tolist(),
+                       np.abs(wanted[:count] / predicted - 1).tolist(), job.space, job.seed,
+                       job.n_rounds, n_rejected)
     fit.candidates.extend(row | {"held_out": float(said)} for row, said in zip(rows, predicted))
     for row, value in zip(rows[count:], values[count:]):
         low, high = fit.prediction_interval(value)
@@ -224,10 +244,12 @@ def fit_latency_model(candidates: Mapping[str, CalibrationCandidate], times: lis
     return fit
 
 
-def leave_one_out_fit(values: FloatArray, targets: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def leave_one_out_fit(
+        values: FloatArray, targets: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Weights (features,), those without each row (rows, features), and predictions of each row by the latter."""
     rows = np.arange(len(values))
-    without = np.stack([nonnegative_least_squares(values[rows != at], targets[rows != at]) for at in rows])
+    without = np.stack([nonnegative_least_squares(values[rows != at], targets[rows != at])
+                        for at in rows])
     predicted = np.maximum((values * without).sum(1), np.finfo(float).tiny)
     return nonnegative_least_squares(values, targets), without, predicted
 
@@ -247,14 +269,17 @@ def summarize_fit(fit: LatencyModel) -> Iterator[str]:
     times = [one["p50"] for one in fit.candidates]
     yield str(fit)
     yield (f"p50 {min(times):.3g} to {max(times):.3g} ms a sentence; {fit.rounds} rounds, "
-           f"{sum(one['unsteady'] for one in fit.candidates)} of {len(times)} unsteady; {fit.left_out} draws left out, "
-           "which the format cannot hold")
+           f"{sum(one['unsteady'] for one in fit.candidates)} of {len(times)} unsteady; "
+           f"{fit.left_out} draws left out, which the format cannot hold")
     if fit.others:
-        wanted, said, low, high = (np.array([one[key] for one in fit.others])
-                                   for key in ("cpu" if fit.clock == "cpu" else "p50", "held_out", "low", "high"))
-        errors, inside = np.abs(said / wanted - 1), (low <= wanted) & (wanted <= high)
-        yield (f"{len(wanted)} others, not fitted: error {errors.mean():.1%} in the mean, {np.median(errors):.1%} in "
-               f"the median; {inside.mean():.0%} lie in their 90 % intervals")
+        wanted, said, low, high = (
+            np.array([one[key] for one in fit.others])
+            for key in ("cpu" if fit.clock == "cpu" else "p50", "held_out", "low", "high"))
+        errors = np.abs(said / wanted - 1)
+        inside = (low <= wanted) & (wanted <= high)
+        yield (f"{len(wanted)} others, not fitted: error {errors.mean():.1%} in the mean, "
+               f"{np.median(errors):.1%} in the median; {inside.mean():.0%} lie in their 90 % "
+               "intervals")
     for name, weight in zip(fit.features, fit.weights):
         if weight:
             yield f"  {name}: {weight:.3g} ms each"

@@ -1,7 +1,8 @@
 """Latency of artefacts, measured side by side; and the peak memory of one, in a process of its own.
 
-All are decoded in turn, round by round and every other round backwards, so that what slows the machine down for a
-while slows down all of them. Sources have one length and translations another, whatever a model would say.
+All are decoded in turn, round by round and every other round backwards, so that what slows the
+machine down for a while slows down all of them. Sources have one length and translations another,
+whatever a model would say.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from scalesearch.export.base import ArtifactDecoder
 
 WARM_UP_ROUNDS = 2  # rounds that do not count
 MAX_HALF_DIFFERENCE = 0.03  # by how much two halves of the rounds may differ
-INSTRUCTION_SETS = ("sse4_2", "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx_vnni", "amx_int8", "asimd", "asimddp", "i8mm")
+INSTRUCTION_SETS = ("sse4_2", "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx_vnni",
+                    "amx_int8", "asimd", "asimddp", "i8mm")
 ReadSeconds = Callable[[], float]
 WallAndCpuTime = tuple[float, float]  # wall and CPU time of one decoding, in ms a sentence
 
@@ -54,7 +56,8 @@ class LatencyStatistics:
         """The latency that three or more rounds say."""
         wall, cpu = zip(*times)
         # Pairs of rounds: in both halves as many went forwards as backwards.
-        one, other = (statistics.median(wall[at] for at in range(len(wall)) if at // 2 % 2 == half) for half in (0, 1))
+        one, other = (statistics.median(wall[at] for at in range(len(wall)) if at // 2 % 2 == half)
+                      for half in (0, 1))
         p90 = statistics.quantiles(wall, n=10, method="inclusive")[-1]
         return cls(statistics.median(wall), p90, statistics.median(cpu), len(wall),
                    abs(one - other) > MAX_HALF_DIFFERENCE * min(one, other))
@@ -66,7 +69,8 @@ def pinned_threads(threads: int) -> Iterator[list[int]]:
     import torch
 
     before = os.sched_getaffinity(0) if hasattr(os, "sched_setaffinity") else set()
-    cores, others = sorted(before)[-threads:], torch.get_num_threads()  # the first has most of the system's own work
+    cores = sorted(before)[-threads:]
+    others = torch.get_num_threads()  # the first has most of the system's own work
     torch.set_num_threads(threads)
     if before:
         os.sched_setaffinity(0, cores)
@@ -80,8 +84,10 @@ def pinned_threads(threads: int) -> Iterator[list[int]]:
 
 def random_sources(setup: DecodingSetup, vocab_size: int, seed: int = 1) -> list[list[int]]:
     """Random source rows, EOS last."""
-    rng, first = Random(seed), max(PAD, UNK, BOS, EOS) + 1
-    return [[*(rng.randrange(first, vocab_size) for _ in range(setup.source - 1)), EOS] for _ in range(setup.batch)]
+    rng = Random(seed)
+    first = max(PAD, UNK, BOS, EOS) + 1
+    return [[*(rng.randrange(first, vocab_size) for _ in range(setup.source - 1)), EOS]
+            for _ in range(setup.batch)]
 
 
 def check_target_length(name: str, model: Any, setup: DecodingSetup) -> None:
@@ -89,12 +95,15 @@ def check_target_length(name: str, model: Any, setup: DecodingSetup) -> None:
     model.check_length(setup.source)
     room = model.max_target_length(setup.source)
     if room is not None and setup.target > room:
-        raise UserError(f"{name}: {setup.target} target tokens, but it has learned positions for {room}; ask for fewer "
-                        "(--target)", code="too-long")
+        raise UserError(f"{name}: {setup.target} target tokens, but it has learned positions for "
+                        f"{room}; ask for fewer (--target)", code="too-long")
 
 
-def measure_rounds(decoders: Mapping[str, ArtifactDecoder], vocab_sizes: Mapping[str, int], setup: DecodingSetup, n_rounds: int, n_done: int = 0,
-           clocks: tuple[ReadSeconds, ReadSeconds] = (time.perf_counter, time.process_time)) -> Iterator[dict[str, WallAndCpuTime]]:
+def measure_rounds(decoders: Mapping[str, ArtifactDecoder], vocab_sizes: Mapping[str, int],
+                   setup: DecodingSetup, n_rounds: int, n_done: int = 0,
+                   clocks: tuple[ReadSeconds, ReadSeconds] = (time.perf_counter,
+                                                              time.process_time)) -> Iterator[
+        dict[str, WallAndCpuTime]]:
     """Yields the times of each round of all ``decoders``, which were opened in :func:`pinned_threads`.
 
     Args:
@@ -120,8 +129,9 @@ def describe_device(threads: int) -> dict[str, Any]:
 
     facts = read_cpuinfo()
     there = facts.get("flags", facts.get("Features", "")).split()
-    return {"processor": processor_name(), "architecture": platform.machine(), "sets": [one for one in INSTRUCTION_SETS if one in there],
-            "cores": os.cpu_count(), "threads": threads, "system": platform.system()}
+    return {"processor": processor_name(), "architecture": platform.machine(),
+            "sets": [one for one in INSTRUCTION_SETS if one in there], "cores": os.cpu_count(),
+            "threads": threads, "system": platform.system()}
 
 
 def measure_peak_memory(folder: Path, setup: DecodingSetup) -> dict[str, int]:
@@ -133,10 +143,10 @@ def measure_peak_memory(folder: Path, setup: DecodingSetup) -> dict[str, int]:
     Raises:
         UserError: the process failed.
     """
-    made = subprocess.run([sys.executable, "-m", "scalesearch.export.peak_memory", str(folder), json.dumps(asdict(setup))],
-                          capture_output=True, text=True, check=False)
+    made = subprocess.run([sys.executable, "-m", "scalesearch.export.peak_memory", str(folder),
+                           json.dumps(asdict(setup))], capture_output=True, text=True, check=False)
     if made.returncode:
-        raise UserError(f"{folder}: its memory could not be measured: {made.stderr.strip().splitlines()[-1:]}",
-                        code="not-measured")
+        raise UserError(f"{folder}: its memory could not be measured: "
+                        f"{made.stderr.strip().splitlines()[-1:]}", code="not-measured")
     found: dict[str, int] = json.loads(made.stdout)
     return found

@@ -13,12 +13,14 @@ from scalesearch.files import read_json
 from scalesearch.train.scoring.measure import read_peak_resident, reset_peak_memory
 
 if __name__ == "__main__":
-    folder, setup = Path(sys.argv[1]), DecodingSetup(**json.loads(sys.argv[2]))
+    folder = Path(sys.argv[1])
+    setup = DecodingSetup(**json.loads(sys.argv[2]))
     for package in get_format(read_json(folder / ARTIFACT_FILE, Artifact).format).packages:
         importlib.import_module(package)
     reset_peak_memory()
     before = read_peak_resident()[0]
     with pinned_threads(setup.threads):
         described, decoder = open_artifact(folder, setup.threads)
-        decoder.decode_fixed_length(random_sources(setup, described.tokenizer.vocab_size), setup.target, setup.beam)
+        decoder.decode_fixed_length(random_sources(setup, described.tokenizer.vocab_size),
+                                    setup.target, setup.beam)
     print(json.dumps({"peak": read_peak_resident()[0], "own": read_peak_resident()[0] - before}))

@@ -30,7 +30,8 @@ def resolve_decoder_format(recipe: Recipe) -> tuple[ExportFormat, str] | None:
     try:
         format.package_versions()
     except UserError as error:
-        raise UserError(f"decode_with: {error.message}", key="recipe.decode_with", code=error.code) from None
+        raise UserError(f"decode_with: {error.message}", key="recipe.decode_with",
+                        code=error.code) from None
     return format, quantise
 
 

@@ -26,9 +26,10 @@ CONSTANT_TENSORS: Mapping[str, Callable[[ConstantTensor], Tensor]] = {
     "zeros": lambda source: torch.zeros(source.shape),
     "ones": lambda source: torch.ones(source.shape),
     "identity": lambda source: torch.eye(*source.shape),
-    "sinusoid": lambda source: sinusoidal_positions(torch.arange(source.shape[0]), source.shape[1], torch.float32),
-    "step": lambda source: sinusoidal_positions(torch.tensor(source.index), source.shape[0], torch.float32),
-}
+    "sinusoid": lambda source: sinusoidal_positions(torch.arange(source.shape[0]), source.shape[1],
+                                                    torch.float32),
+    "step": lambda source: sinusoidal_positions(torch.tensor(source.index), source.shape[0],
+                                                torch.float32)}
 
 
 def evaluate_source(source: TensorExpression, weights: Mapping[str, Any]) -> Tensor:
@@ -41,8 +42,10 @@ def evaluate_source(source: TensorExpression, weights: Mapping[str, Any]) -> Ten
             return CONSTANT_TENSORS[kind](source)
         case TransposedMatrix(of):
             return evaluate_source(of, weights).t()
-        case MatrixProduct(left, right):  # in float64: a product of three factors is to be as near as the model's
-            return (evaluate_source(left, weights).double() @ evaluate_source(right, weights).double()).float()
+        # in float64: a product of three factors is to be as near as the model's
+        case MatrixProduct(left, right):
+            return (evaluate_source(left, weights).double()
+                    @ evaluate_source(right, weights).double()).float()
         case TensorSum(parts):
             first, *rest = (evaluate_source(part, weights) for part in parts)
             return sum(rest, first)
@@ -56,4 +59,5 @@ def evaluate_source(source: TensorExpression, weights: Mapping[str, Any]) -> Ten
         case BlockDiagonal(of):
             return torch.block_diag(*evaluate_source(of, weights))
         case ContractedChain(cores, parts, rows):
-            return cores.matrix([evaluate_source(part, weights).double() for part in parts])[0, :rows, :, 0].float()
+            return cores.matrix(
+                [evaluate_source(part, weights).double() for part in parts])[0, :rows, :, 0].float()

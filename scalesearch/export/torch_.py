@@ -27,7 +27,8 @@ class TorchFormat(ExportFormat):
 
     def write(self, trained: Checkpoint, folder: Path, quantization: str) -> None:
         assert trained.folder is not None
-        shutil.copytree(trained.folder, folder, ignore=shutil.ignore_patterns(".*", "progress.*"), dirs_exist_ok=True)
+        shutil.copytree(trained.folder, folder, ignore=shutil.ignore_patterns(".*", "progress.*"),
+                        dirs_exist_ok=True)
 
     def open_decoder(self, folder: Path, threads: int) -> ArtifactDecoder:
         return TorchDecoder(read_checkpoint(folder).model)
@@ -42,9 +43,10 @@ class TorchDecoder(ArtifactDecoder):
     def greedy(self, source_ids: list[list[int]], max_lengths: list[int]) -> list[list[int]]:
         return greedy_search(self.model, _padded(source_ids), torch.tensor(max_lengths)).best_ids()
 
-    def beam_search(self, rows: list[list[int]], limits: list[int], search: DecodingOptions) -> list[RankedHypotheses]:
-        found = beam_search(self.model, _padded(rows), search.beam, search.length_penalty, torch.tensor(limits),
-                            search.n_best)
+    def beam_search(self, rows: list[list[int]], limits: list[int],
+                    search: DecodingOptions) -> list[RankedHypotheses]:
+        found = beam_search(self.model, _padded(rows), search.beam, search.length_penalty,
+                            torch.tensor(limits), search.n_best)
         return [[(ids, score) for ids, score in row] for row in found.ranked()]
 
     def decode_fixed_length(self, rows: list[list[int]], length: int, beam: int) -> None:

@@ -1,8 +1,8 @@
 """Random candidates within a budget, by construction: from a space taken apart, without rejecting anything.
 
-The chances are those of answering parameter by parameter (uniform, or log-uniform where the space says so) and drawing
-again until the budget is met; only that nothing is drawn in vain: first a cell, then a left side, weighed by all the
-right sides that fit with it, then one of those.
+The chances are those of answering parameter by parameter (uniform, or log-uniform where the space
+says so) and drawing again until the budget is met; only that nothing is drawn in vain: first a
+cell, then a left side, weighed by all the right sides that fit with it, then one of those.
 """
 
 from __future__ import annotations
@@ -42,12 +42,14 @@ class BudgetSampler:
         names = tuple(dict.fromkeys(bound.name for bound in bounds)) or ("params.total",)
         self.parameters = parameters_by_name(space)
         self.counter = FeasibleCounter(Decomposition(space, protocol, names), bounds)
-        self.parts, self.bounds = self.counter.decomposition.parts, bounds
+        self.parts = self.counter.decomposition.parts
+        self.bounds = bounds
         spine = set(self.parts[SHARED_PART].parameters)
         self.row_probabilities = {name: self._chances(part, set() if name == SHARED_PART else spine)
                         for name, part in self.parts.items()}
         self.cumulative_weights = np.cumsum(self._weights())
-        self.feasible_share = float(self.cumulative_weights[-1]) if len(self.cumulative_weights) else 0.0
+        self.feasible_share = float(
+            self.cumulative_weights[-1]) if len(self.cumulative_weights) else 0.0
 
     def sample(self, rng: random.Random) -> dict[str, Any] | None:
         """A sheet's answers by parameter; None where nothing meets the bounds."""
@@ -55,10 +57,12 @@ class BudgetSampler:
             return None
         cell = self.counter.cells[_sample_index(self.cumulative_weights, rng)]
         room = self._slack_by_row(cell.left)
-        mine = _sample_index(np.cumsum(self._lefts[cell.left] * self._weighted_index(cell.right).weight_within(room)), rng)
+        mine = _sample_index(np.cumsum(self._lefts[cell.left]
+                                       * self._weighted_index(cell.right).weight_within(room)), rng)
         fits = (self.counter.bounded_costs("right", cell.right, self.bounds) <= room[mine]).all(1)
         theirs = _sample_index(np.cumsum(self._rights[cell.right] * fits), rng)
-        rest = _sample_index(np.cumsum(self.row_probabilities[REMAINING_PART][cell.valid_rest_rows]), rng)
+        rest = _sample_index(
+            np.cumsum(self.row_probabilities[REMAINING_PART][cell.valid_rest_rows]), rng)
         return dict(self.counter.candidate_at(cell, mine, theirs, rest).param_values.params)
 
     @cached_property
@@ -67,7 +71,8 @@ class BudgetSampler:
 
     @cached_property
     def _lefts(self) -> list[Probabilities]:
-        return [self.row_probabilities[LEFT_SECTION][group.valid_rows[0]] for group in self.counter.left_groups]
+        return [self.row_probabilities[LEFT_SECTION][group.valid_rows[0]]
+                for group in self.counter.left_groups]
 
     @cached_property
     def _rights(self) -> list[Probabilities]:
@@ -82,19 +87,24 @@ class BudgetSampler:
     def _weights(self) -> Probabilities:
         """(cells,) the chance that a draw of the whole space is of that cell and meets the bounds."""
         cells = self.counter.cells
-        weights = np.array([cell.is_allowed * self.row_probabilities[SHARED_PART][cell.spine_row] * self.row_probabilities[REMAINING_PART][cell.valid_rest_rows].sum()
-                          for cell in cells])
+        weights = np.array([cell.is_allowed * self.row_probabilities[SHARED_PART][cell.spine_row]
+                            * self.row_probabilities[REMAINING_PART][cell.valid_rest_rows].sum()
+                            for cell in cells])
         by_right: dict[int, dict[int, list[int]]] = {}
         for place in np.flatnonzero(weights).tolist():
-            by_right.setdefault(cells[place].right, {}).setdefault(cells[place].left, []).append(place)
+            by_right.setdefault(cells[place].right, {}).setdefault(
+                cells[place].left, []).append(place)
         for right, lefts in by_right.items():
-            weighed = self._weighted_index(right)  # a hundred bytes a row: kept no longer than needed
+            # a hundred bytes a row: kept no longer than needed
+            weighed = self._weighted_index(right)
             for left, places in lefts.items():
-                weights[places] *= float(self._lefts[left] @ weighed.weight_within(self._slack_by_row(left)))
+                weights[places] *= float(self._lefts[left]
+                                         @ weighed.weight_within(self._slack_by_row(left)))
         return weights
 
     def _weighted_index(self, right: int) -> DominanceIndex:
-        return DominanceIndex(self.counter.bounded_costs("right", right, self.bounds), self._rights[right])
+        return DominanceIndex(self.counter.bounded_costs("right", right, self.bounds),
+                              self._rights[right])
 
     def _slack_by_row(self, left: int) -> NDArray[np.int64]:
         """(rows, bounds) what each good left row leaves."""
@@ -105,7 +115,8 @@ class BudgetSampler:
         chances = np.ones(len(part))
         for column, name in enumerate(part.parameters):
             if name not in elsewhere:
-                chance = np.append(value_probabilities(self.parameters[name]), 1.0)  # the last is UNASKED's, which is -1
+                # the last is UNASKED's, which is -1
+                chance = np.append(value_probabilities(self.parameters[name]), 1.0)
                 chances *= chance[part.value_indices[:, column]]
         return chances
 

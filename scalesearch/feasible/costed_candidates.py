@@ -28,7 +28,8 @@ class CostedCandidate:
     @classmethod
     def from_param_values(cls, answers: ParamValues) -> CostedCandidate:
         """The candidate that a sheet describes, without its costs."""
-        return cls(dict(answers), next((f"{key}: {reason}" for key, reason in answers.infeasible_values), None))
+        return cls(dict(answers),
+                   next((f"{key}: {reason}" for key, reason in answers.infeasible_values), None))
 
     def __getitem__(self, name: str) -> Any:
         """A cost or an answer; raises KeyError for neither, as constraints want it."""
@@ -36,7 +37,8 @@ class CostedCandidate:
 
     def satisfies(self, limits: Iterable[Constraint]) -> bool:
         """Whether it can be built and is within every limit."""
-        return self.costs is not None and all(limit.is_satisfied(self.__getitem__) for limit in limits)
+        return self.costs is not None and all(
+            limit.is_satisfied(self.__getitem__) for limit in limits)
 
     def max_violation(self, limits: Iterable[Constraint]) -> float:
         """The largest slack of the limits: at most 0 where it meets all, else how far it is off."""
@@ -57,15 +59,18 @@ class IndexedCandidate:
         return self.space.resolve(lambda name, parameter: parameter.values()[self.value_indices[name]])  # type: ignore[index]
 
 
-def evaluate_costs(candidates: Sequence[CostedCandidate], protocol: Protocol, names: Iterable[str]) -> list[CostedCandidate]:
+def evaluate_costs(candidates: Sequence[CostedCandidate], protocol: Protocol,
+                   names: Iterable[str]) -> list[CostedCandidate]:
     """The candidates with the costs ``names``, exactly; those that cannot be built stay without."""
-    wanted, result = tuple(dict.fromkeys(names)), list(candidates)
+    wanted = tuple(dict.fromkeys(names))
+    result = list(candidates)
     groups: dict[Any, list[int]] = {}
     for index, candidate in enumerate(candidates):
         if candidate.error is None:
             groups.setdefault(_structure(candidate), []).append(index)
     for members in groups.values():
-        for index, costs in zip(members, _evaluate_group([candidates[i] for i in members], protocol, wanted)):
+        for index, costs in zip(
+                members, _evaluate_group([candidates[i] for i in members], protocol, wanted)):
             fault = None if costs is not None else "cannot be built"
             result[index] = replace(candidates[index], error=fault, costs=costs)
     return result
@@ -74,24 +79,27 @@ def evaluate_costs(candidates: Sequence[CostedCandidate], protocol: Protocol, na
 def _structure(candidate: CostedCandidate) -> tuple[Any, ...]:
     """Everything but the numbers, and which keys are numbers of which kind."""
     answers = candidate.config.items()
-    return tuple((key, type(value) if type(value) in (int, float) else str(value)) for key, value in answers)
+    return tuple((key, type(value) if type(value) in (int, float) else str(value))
+                 for key, value in answers)
 
 
-def _evaluate_group(members: list[CostedCandidate], protocol: Protocol, names: tuple[str, ...]) -> list[Costs | None]:
+def _evaluate_group(members: list[CostedCandidate], protocol: Protocol,
+                    names: tuple[str, ...]) -> list[Costs | None]:
     answers: dict[str, Any] = {}
     sheets = [member.config for member in members]
     try:
         for key, value in sheets[0].items():
             column = [sheet[key] for sheet in sheets] if type(value) in (int, float) else []
             differs = any(other != value for other in column)
-            answers[key] = np.array(column, np.int64 if isinstance(value, int) else float) if differs else value
+            answers[key] = np.array(
+                column, np.int64 if isinstance(value, int) else float) if differs else value
     except OverflowError:  # a number of more than 64 bits
         return [_evaluate_single(sheet, protocol, names) for sheet in sheets]
     return evaluate_table_costs(answers, sheets, protocol, names)
 
 
-def evaluate_table_costs(values: Mapping[str, Any], configs: Sequence[Mapping[str, Any]], protocol: Protocol,
-                names: tuple[str, ...]) -> list[Costs | None]:
+def evaluate_table_costs(values: Mapping[str, Any], configs: Sequence[Mapping[str, Any]],
+                         protocol: Protocol, names: tuple[str, ...]) -> list[Costs | None]:
     """The costs of candidates of one structure: ``values`` has arrays of what ``configs`` differ in."""
     try:
         columns, built = evaluate_costs(values, len(configs), protocol, names)
@@ -101,7 +109,8 @@ def evaluate_table_costs(values: Mapping[str, Any], configs: Sequence[Mapping[st
     return [dict(zip(names, row)) if ok else None for ok, *row in rows]
 
 
-def _evaluate_single(param_values: Mapping[str, Any], protocol: Protocol, names: tuple[str, ...]) -> Costs | None:
+def _evaluate_single(param_values: Mapping[str, Any], protocol: Protocol,
+                     names: tuple[str, ...]) -> Costs | None:
     try:
         bill = evaluate_cost(build_blocks(param_values)[1], protocol.for_candidates(param_values))
     except UnbuildableError:

@@ -28,29 +28,39 @@ class WaveletMatrix:
         for bit in range(max(len(ranks) - 1, 1).bit_length() - 1, -1, -1):
             zero = (ranks >> bit) & 1 == 0
             before = running_sums(zero, np.int32)
-            self.levels.append((bit, before, int(before[-1]), None if weights is None else running_sums(weights[zero])))
+            self.levels.append((bit, before, int(before[-1]),
+                                None if weights is None else running_sums(weights[zero])))
             ranks = np.concatenate([ranks[zero], ranks[~zero]])
             weights = None if weights is None else np.concatenate([weights[zero], weights[~zero]])
 
     def weight_below(self, prefix: IntArray, rank: IntArray) -> NDArray[Any]:
         """The weight of those of the first ``prefix`` ranks that are below ``rank``."""
-        low, high, below = np.zeros_like(prefix), prefix.copy(), np.zeros(len(prefix), self.total.dtype)
+        low = np.zeros_like(prefix)
+        high = prefix.copy()
+        below = np.zeros(len(prefix), self.total.dtype)
         for bit, before, zeros, weights in self.levels:
             one = (rank >> bit) & 1 == 1
-            a, b = before[low], before[high]
+            a = before[low]
+            b = before[high]
             below += np.where(one, b - a if weights is None else weights[b] - weights[a], 0)
-            low, high = np.where(one, zeros + low - a, a), np.where(one, zeros + high - b, b)
+            low = np.where(one, zeros + low - a, a)
+            high = np.where(one, zeros + high - b, b)
         return np.where(rank >= 1 << len(self.levels), self.total[prefix], below)
 
     def kth_smallest(self, prefix: IntArray, k: IntArray) -> IntArray:
         """The ``k``-th smallest (from 0) of the first ``prefix`` ranks; ``k`` must be below ``prefix``."""
-        low, high, k, smallest = np.zeros_like(prefix), prefix.copy(), k.copy(), np.zeros_like(prefix)
+        low = np.zeros_like(prefix)
+        high = prefix.copy()
+        k = k.copy()
+        smallest = np.zeros_like(prefix)
         for bit, before, zeros, _ in self.levels:
-            a, b = before[low], before[high]
+            a = before[low]
+            b = before[high]
             one = k >= b - a
             k = np.where(one, k - (b - a), k)
             smallest |= np.where(one, 1 << bit, 0)
-            low, high = np.where(one, zeros + low - a, a), np.where(one, zeros + high - b, b)
+            low = np.where(one, zeros + low - a, a)
+            high = np.where(one, zeros + high - b, b)
         return smallest
 
 
@@ -68,18 +78,21 @@ class DominanceIndex:
     """
 
     def __init__(self, points: IntArray, weights: NDArray[Any] | None = None) -> None:
-        self.points, self.weights = points, np.ones(len(points), np.int64) if weights is None else weights
+        self.points = points
+        self.weights = np.ones(len(points), np.int64) if weights is None else weights
         if points.shape[1] not in (1, 2):
             return
         order = np.argsort(points[:, 0], kind="stable")
-        self.first, ordered = points[order, 0], self.weights[order]
+        self.first = points[order, 0]
+        ordered = self.weights[order]
         self.sums = running_sums(ordered)
         if points.shape[1] == 2:
             second = points[order, 1]
             by_second = np.argsort(second, kind="stable")
             ranks = np.empty(len(second), np.int64)
             ranks[by_second] = np.arange(len(second))
-            self.second, self.wavelet = second[by_second], WaveletMatrix(ranks, None if weights is None else ordered)
+            self.second = second[by_second]
+            self.wavelet = WaveletMatrix(ranks, None if weights is None else ordered)
 
     def weight_within(self, upper_bounds: IntArray) -> NDArray[Any]:
         """(n,) the weight of all points that are at most ``upper_bounds`` (n, k) in every number.
@@ -88,7 +101,8 @@ class DominanceIndex:
             TooMany: more than two numbers and too many pairs to compare.
         """
         if len(upper_bounds) > QUERIES_PER_BATCH and upper_bounds.shape[1] <= 2:
-            return np.concatenate([self.weight_within(upper_bounds[at : at + QUERIES_PER_BATCH]) for at in range(0, len(upper_bounds), QUERIES_PER_BATCH)])
+            return np.concatenate([self.weight_within(upper_bounds[at : at + QUERIES_PER_BATCH])
+                                   for at in range(0, len(upper_bounds), QUERIES_PER_BATCH)])
         if not upper_bounds.shape[1]:
             return np.full(len(upper_bounds), self.weights.sum())
         if upper_bounds.shape[1] > 2:
@@ -96,11 +110,13 @@ class DominanceIndex:
         prefix = np.searchsorted(self.first, upper_bounds[:, 0], side="right")
         if upper_bounds.shape[1] == 1:
             return self.sums[prefix]
-        return self.wavelet.weight_below(prefix, np.searchsorted(self.second, upper_bounds[:, 1], side="right"))
+        return self.wavelet.weight_below(
+            prefix, np.searchsorted(self.second, upper_bounds[:, 1], side="right"))
 
     def _one_by_one(self, room: IntArray) -> NDArray[Any]:
         if len(room) * len(self.points) > MAX_PAIRS:
-            raise TooManyCandidatesError(f"more than two budgets over {len(room):,} x {len(self.points):,} combinations")
+            raise TooManyCandidatesError(f"more than two budgets over {len(room):,} x "
+                                         f"{len(self.points):,} combinations")
         within = np.empty(len(room), self.weights.dtype)
         step = max(1, 4_000_000 // max(1, len(self.points)))
         for start in range(0, len(room), step):
@@ -121,12 +137,14 @@ def find_largest_partner(left: IntArray, right: IntArray, bounds: IntArray) -> t
     room = bounds[None, :] - left
     order = np.argsort(right[:, 1], kind="stable")
     first = right[order, 0]
-    by_first = np.lexsort((-right[order, 1], first))  # of equals, the one with the smallest second number comes last
+    # of equals, the one with the smallest second number comes last
+    by_first = np.lexsort((-right[order, 1], first))
     ranks = np.empty(len(first), np.int64)
     ranks[by_first] = np.arange(len(first))
     wavelet = WaveletMatrix(ranks)
     prefix = np.searchsorted(right[order, 1], room[:, 1], side="right")
-    fitting = wavelet.weight_below(prefix, np.searchsorted(first[by_first], room[:, 0], side="right"))
+    fitting = wavelet.weight_below(prefix,
+                                   np.searchsorted(first[by_first], room[:, 0], side="right"))
     some = fitting > 0
     best = wavelet.kth_smallest(prefix, np.maximum(fitting - 1, 0))
     return order[by_first[np.minimum(best, len(first) - 1)]], some
@@ -140,9 +158,14 @@ class NetworksByGroup:
 
     def __init__(self, ids: IntArray, groups: IntArray, costs: IntArray) -> None:
         order = np.lexsort((groups, ids))
-        ids, groups, costs = ids[order], groups[order], costs[order]
-        fresh = np.concatenate([[True], (ids[1:] != ids[:-1]) | (groups[1:] != groups[:-1])]) if len(ids) else ids > 0
-        ids, groups, costs = ids[fresh], groups[fresh], costs[fresh]
+        ids = ids[order]
+        groups = groups[order]
+        costs = costs[order]
+        fresh = np.concatenate(
+            [[True], (ids[1:] != ids[:-1]) | (groups[1:] != groups[:-1])]) if len(ids) else ids > 0
+        ids = ids[fresh]
+        groups = groups[fresh]
+        costs = costs[fresh]
         starts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]])) if len(ids) else ids
         often = np.diff(np.append(starts, len(ids)))
         self.costs: list[IntArray] = []

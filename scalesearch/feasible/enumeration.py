@@ -38,28 +38,33 @@ class MissingValuesError(Exception):
 
     def __init__(self, name: str, count: int) -> None:
         super().__init__(name)
-        self.name, self.count = name, count
+        self.name = name
+        self.count = count
 
 
 class ColumnarParams(ParamAssignment):
     """A sheet for many candidates: sizes are arrays, and in everything else the candidates agree.
 
-    Raises Split where they do not, Unanswered at a parameter that ``value_indices`` does not answer, Endless at a continuous
-    range.
+    Raises Split where they do not, Unanswered at a parameter that ``value_indices`` does not
+    answer, Endless at a continuous range.
     """
 
-    def __init__(self, parameter_space: ParameterSpace, value_indices: ValueIndices, numeric: frozenset[str]) -> None:
+    def __init__(self, parameter_space: ParameterSpace, value_indices: ValueIndices,
+                 numeric: frozenset[str]) -> None:
         super().__init__(parameter_space, lambda name, parameter: None)
-        self.codes, self.numeric = value_indices, numeric
+        self.codes = value_indices
+        self.numeric = numeric
 
     def request(self, name: str, parameter: Parameter) -> Any:
         if (count := parameter.count()) is None:
-            raise ContinuousRangeError(f"{name}: a continuous range has no end of values; give it a step")
+            raise ContinuousRangeError(f"{name}: a continuous range has no end of values; give it "
+                                       "a step")
         if name not in self.codes:
             raise MissingValuesError(name, count)
         self.params[name] = codes = self.codes[name]
         values: Any = parameter.values()
-        return np.asarray(values)[codes] if name in self.numeric else values[require_single_value(codes)]
+        return np.asarray(values)[codes] if name in self.numeric else values[
+            require_single_value(codes)]
 
 
 def find_numeric_parameters(space_parameters: ParameterSpace) -> frozenset[str]:
@@ -68,7 +73,8 @@ def find_numeric_parameters(space_parameters: ParameterSpace) -> frozenset[str]:
     for leaf in space_parameters.nodes:
         if leaf.field.type in ("size", "number"):
             for name, parameter in space_parameters.domains[leaf.path].parameters():
-                if not isinstance(parameter, Choice) or all(is_number(option) for option in parameter.options):
+                if not isinstance(parameter,
+                                  Choice) or all(is_number(option) for option in parameter.options):
                     names.add(name)
     return frozenset(names)
 
@@ -83,15 +89,18 @@ class CandidateTable:
     is_invalid: bool
 
 
-def enumerate_tables(space_parameters: ParameterSpace, keys: Iterable[str], max_candidates: int) -> Iterator[CandidateTable]:
+def enumerate_tables(space_parameters: ParameterSpace, keys: Iterable[str],
+                     max_candidates: int) -> Iterator[CandidateTable]:
     """Every combination of answers to what the values of ``keys`` need, by structure.
 
     Raises:
         TooMany: there are more than ``max_candidates``. Endless: a continuous range.
     """
-    wanted, numeric = list(keys), find_numeric_parameters(space_parameters)
+    wanted = list(keys)
+    numeric = find_numeric_parameters(space_parameters)
     queue: list[tuple[ValueIndices, int]] = [({}, 1)]
-    listed, filled = 1, 0
+    listed = 1
+    filled = 0
     while queue:
         codes, rows = queue.pop()
         filled += 1
@@ -104,23 +113,29 @@ def enumerate_tables(space_parameters: ParameterSpace, keys: Iterable[str], max_
         except MissingValuesError as missing:
             listed += rows * (missing.count - 1)
             if listed > max_candidates:
-                raise TooManyCandidatesError(f"more than {max_candidates:,} combinations of answers depend on each other") from None
-            queue.append((_cross_with_values(codes, rows, missing.name, missing.count), rows * missing.count))
+                raise TooManyCandidatesError(f"more than {max_candidates:,} combinations of "
+                                             "answers depend on each other") from None
+            queue.append((_cross_with_values(codes, rows, missing.name, missing.count),
+                          rows * missing.count))
         except PopulationSplitError as split:
-            queue += [select_rows(codes, split.labels == label) for label in np.unique(split.labels)]
+            queue += [select_rows(codes, split.labels == label)
+                      for label in np.unique(split.labels)]
         else:
             if bad.all() or not bad.any():
-                yield CandidateTable(answers, rows, codes, bool(sheet.infeasible) or bool(bad.any()))
+                yield CandidateTable(answers, rows, codes,
+                                     bool(sheet.infeasible) or bool(bad.any()))
             else:
                 queue += [select_rows(codes, bad), select_rows(codes, ~bad)]
 
 
-def _invalid_schedules(space_parameters: ParameterSpace, param_values: ColumnarParams, answers: Mapping[str, Any], rows: int) -> NDArray[np.bool_]:
+def _invalid_schedules(space_parameters: ParameterSpace, param_values: ColumnarParams,
+                       answers: Mapping[str, Any], rows: int) -> NDArray[np.bool_]:
     """The candidates one of whose schedules, used or not, does not fit its depth."""
     found = np.zeros(rows, bool)
     for leaf in space_parameters.nodes:
         value = param_values.typed_values.get(leaf.key)
-        if leaf.field.depth_key is None or leaf.key not in answers or not isinstance(value, ScheduleCall | tuple):
+        if leaf.field.depth_key is None or leaf.key not in answers or not isinstance(
+                value, ScheduleCall | tuple):
             continue
         if (given := param_values.value_of(leaf.field.depth_key)) is not ABSENT:
             depths = np.broadcast_to(given, rows)
@@ -130,7 +145,8 @@ def _invalid_schedules(space_parameters: ParameterSpace, param_values: ColumnarP
     return found
 
 
-def _cross_with_values(value_indices: ValueIndices, rows: int, name: str, count: int) -> ValueIndices:
+def _cross_with_values(value_indices: ValueIndices, rows: int, name: str,
+                       count: int) -> ValueIndices:
     grown = {other: np.repeat(column, count) for other, column in value_indices.items()}
     return grown | {name: np.tile(np.arange(count, dtype=np.int32), rows)}
 

@@ -16,7 +16,8 @@ from scalesearch.space import ParamValues, Space
 from scalesearch.space.parameters.constraints import Constraint
 from scalesearch.space.syntax.parameters import Parameter, format_constant
 
-N_STRATA, Z_95 = 8, 1.959963984540054
+N_STRATA = 8
+Z_95 = 1.959963984540054
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,10 @@ class Estimate:
 
     Attributes:
         strata: what the draws are equally many of.
-        value_shares: a row for each parameter and answer: how many ``sheets`` have it, and how many of them fit.
-        sample: a row for each draw that can be built: its costs, whether it ``fits``, and the limits it has ``broken``.
+        value_shares: a row for each parameter and answer: how many ``sheets`` have it, and how many
+            of them fit.
+        sample: a row for each draw that can be built: its costs, whether it ``fits``, and the
+            limits it has ``broken``.
     """
 
     share: float
@@ -37,8 +40,8 @@ class Estimate:
     sample: pd.DataFrame = field(repr=False)
 
 
-def estimate_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constraint, ...], names: tuple[str, ...], n_samples: int,
-             seed: int) -> Estimate:
+def estimate_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constraint, ...],
+                         names: tuple[str, ...], n_samples: int, seed: int) -> Estimate:
     """``n_samples`` candidates of ``space``, as many from each stratum of its most telling parameter.
 
     Args:
@@ -47,12 +50,15 @@ def estimate_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constr
     rng = random.Random(seed)
     parameter, strata = _strata(space)
     sheets = [_draw(space, rng, parameter, strata[n % len(strata)]) for n in range(n_samples)]
-    candidates = evaluate_costs([CostedCandidate.from_param_values(sheet) for sheet in sheets], protocol, names)
+    candidates = evaluate_costs([CostedCandidate.from_param_values(sheet) for sheet in sheets],
+                                protocol, names)
     limits = (*space.constraints, *budgets)
-    broken = [None if one.costs is None else [limit.text for limit in limits if not limit.is_satisfied(one.__getitem__)]
+    broken = [None if one.costs is None
+              else [limit.text for limit in limits if not limit.is_satisfied(one.__getitem__)]
               for one in candidates]
     fits = [one == [] for one in broken]
-    shares = [(sum(fits[at :: len(strata)]), len(fits[at :: len(strata)])) for at in range(len(strata))]
+    shares = [(sum(fits[at :: len(strata)]), len(fits[at :: len(strata)]))
+              for at in range(len(strata))]
     low, share, high = _interval(shares, [len(values) for values in strata])
     text = f"{len(strata)} strata of {parameter}" if parameter else "one stratum"
     rows = [{**(one.costs or {}), "fits": fit, "broken": " and ".join(over)}
@@ -84,16 +90,19 @@ def _interval(shares: list[tuple[int, int]], sizes: list[int]) -> tuple[float, f
     weights = [size / sum(sizes) for size in sizes]
     share = sum(w * hits / n for (hits, n), w in zip(shares, weights))
     middle = sum(w * (hits + 1) / (n + 2) for (hits, n), w in zip(shares, weights))
-    variance = sum(w**2 * (p := (hits + 1) / (n + 2)) * (1 - p) / n for (hits, n), w in zip(shares, weights))
+    variance = sum(w**2 * (p := (hits + 1) / (n + 2)) * (1 - p) / n
+                   for (hits, n), w in zip(shares, weights))
     half = Z_95 * math.sqrt(variance)
     return max(0.0, min(share, middle - half)), share, min(1.0, max(share, middle + half))
 
 
 def _by_value(sheets: Sequence[ParamValues], fits: Sequence[bool]) -> pd.DataFrame:
     """Parameter, answer (numbers by size), the draws that have it, and how many of them fit."""
-    rows = [(name, format_constant(value), fit) for sheet, fit in zip(sheets, fits) for name, value in sheet.params.items()]
+    rows = [(name, format_constant(value), fit) for sheet, fit in zip(sheets, fits)
+            for name, value in sheet.params.items()]
     frame = pd.DataFrame(rows, columns=["parameter", "answer", "fits"])
-    counts = frame.groupby(["parameter", "answer"], sort=False)["fits"].agg(sheets="size", fitting="sum").reset_index()
+    counts = frame.groupby(
+        ["parameter", "answer"], sort=False)["fits"].agg(sheets="size", fitting="sum").reset_index()
     by_size = counts.sort_values("answer").sort_values(
         "answer", key=lambda column: pd.to_numeric(column, errors="coerce"), kind="stable")
     return by_size.astype({"sheets": int, "fitting": int})

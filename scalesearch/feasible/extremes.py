@@ -19,7 +19,8 @@ MAX_CACHED_VALUES = 32_000_000  # costs of groups' rows, eight bytes each
 UNBOUNDED = 1 << 61
 IntArray = NDArray[np.int64]
 Caps = Mapping[str, int]  # cost to the most that is allowed
-RowClass = tuple[IntArray, IntArray, Caps]  # rows of a left and of a right group, and caps for these
+# rows of a left and of a right group, and caps for these
+RowClass = tuple[IntArray, IntArray, Caps]
 
 
 class NoExtremeError(ValueError):
@@ -29,9 +30,9 @@ class NoExtremeError(ValueError):
 class Extremes:
     """Finds candidates of a counter's space within ``bounds``.
 
-    The search is over one cost under a cap on itself and on another. Further caps are led back to these two: a bound
-    on params.total is one on params.non_embedding for all rows with the same embeddings, one on macs.encoder leaves
-    out rows of the encoder.
+    The search is over one cost under a cap on itself and on another. Further caps are led back to
+    these two: a bound on params.total is one on params.non_embedding for all rows with the same
+    embeddings, one on macs.encoder leaves out rows of the encoder.
 
     Raises:
         NotFound: bounds from below, or that cannot be led back.
@@ -54,7 +55,8 @@ class Extremes:
         """The candidate with the smallest ``name``."""
         return self._best(name, -1, self.caps)
 
-    def _best(self, name: str, sign: int, caps: Caps, other: str | None = None) -> IndexedCandidate | None:
+    def _best(self, name: str, sign: int, caps: Caps,
+              other: str | None = None) -> IndexedCandidate | None:
         """The largest ``sign`` · ``name`` within ``caps``; of equals one with the smallest ``other``."""
         choices = [other] if other else [cap for cap in caps if cap != name] or [name]
         for choice in choices:
@@ -67,16 +69,20 @@ class Extremes:
 
     def _search(self, name: str, sign: int, other: str, caps: Caps) -> IndexedCandidate | None:
         extra = [cap for cap in caps if cap not in (name, other)]
-        best, at, flip = (-UNBOUNDED, 0), None, np.array([sign, 1])
+        best = (-UNBOUNDED, 0)
+        at = None
+        flip = np.array([sign, 1])
         for place, hope in self._pairs_by_potential(name, sign, caps):
             if hope < best[0]:
                 break
             for lefts, rights, capped in self._row_classes(place, (name, other), extra, caps):
                 left, right = (self._costs(side, place, rows, (name, other))
                                for side, rows in enumerate((lefts, rights)))
-                room = np.array([capped.get(name, UNBOUNDED) if sign > 0 else UNBOUNDED, capped.get(other, UNBOUNDED)])
+                room = np.array([capped.get(name, UNBOUNDED) if sign > 0 else UNBOUNDED,
+                                 capped.get(other, UNBOUNDED)])
                 most = sign * left[:, 0] + int((sign * right[:, 0]).max())
-                able = np.flatnonzero((left[:, 1] + int(right[:, 1].min()) <= room[1]) & (most >= best[0]))
+                able = np.flatnonzero(
+                    (left[:, 1] + int(right[:, 1].min()) <= room[1]) & (most >= best[0]))
                 partner, some = find_largest_partner(left[able] * flip, right * flip, room)
                 if not some.any():
                     continue
@@ -84,7 +90,8 @@ class Extremes:
                 first = np.lexsort((total[:, 1], -sign * total[:, 0]))[0]
                 value = (sign * int(total[first, 0]), -int(total[first, 1]))
                 if value > best and (sign > 0 or -value[0] <= capped.get(name, UNBOUNDED)):
-                    best, row = value, np.flatnonzero(some)[first]
+                    best = value
+                    row = np.flatnonzero(some)[first]
                     at = place, int(lefts[able[row]]), int(rights[partner[row]])
         return None if at is None else self.candidate_at(*at)
 
@@ -98,17 +105,21 @@ class Extremes:
         for place in places[np.argsort(-hope[places], kind="stable")].tolist():
             yield place, int(hope[place])
 
-    def _row_classes(self, place: int, two: tuple[str, str], extra: list[str], caps: Caps) -> list[RowClass]:
+    def _row_classes(self, place: int, two: tuple[str, str], extra: list[str],
+                     caps: Caps) -> list[RowClass]:
         """The rows of a pair of groups in classes, for each of which caps on ``two`` costs say all that ``caps`` do."""
         sizes = [len(self._column(side, place, two[0])) for side in (0, 1)]
         pieces: list[RowClass] = [(np.arange(sizes[0]), np.arange(sizes[1]), caps)]
         for cost in extra:
-            pieces = [fine for piece in pieces for fine in self._split_by_cap(place, piece, cost, two)]
+            pieces = [fine for piece in pieces
+                      for fine in self._split_by_cap(place, piece, cost, two)]
         return [piece for piece in pieces if len(piece[0]) and len(piece[1])]
 
-    def _split_by_cap(self, place: int, piece: RowClass, cost: str, two: tuple[str, str]) -> Iterator[RowClass]:
+    def _split_by_cap(self, place: int, piece: RowClass, cost: str,
+                      two: tuple[str, str]) -> Iterator[RowClass]:
         """Leads the cap on ``cost`` back, to one of ``two`` costs or to which rows there are."""
-        rows, caps = piece[:2], piece[2]
+        rows = piece[:2]
+        caps = piece[2]
         own = [self._column(side, place, cost)[rows[side]] for side in (0, 1)]
         for side in (0, 1):  # constant on one side: a matter of the other's rows
             if len(own[side]) and (own[side] == own[side][0]).all():
@@ -131,10 +142,12 @@ class Extremes:
     @cached_property
     def _pairs(self) -> IntArray:
         """(n, 3) left group, right group and the first cell that has both, where both have good rows."""
-        some = [[bool(group.is_valid.any()) for group in groups] for groups in (self.counter.left_groups, self.counter.right_groups)]
+        some = [[bool(group.is_valid.any()) for group in groups]
+                for groups in (self.counter.left_groups, self.counter.right_groups)]
         first: dict[tuple[int, int], int] = {}
         for place, cell in enumerate(self.counter.cells):
-            if cell.is_allowed and len(cell.valid_rest_rows) and some[0][cell.left] and some[1][cell.right]:
+            if cell.is_allowed and len(cell.valid_rest_rows) and some[0][cell.left] and some[1][
+                    cell.right]:
                 first.setdefault((cell.left, cell.right), place)
         return np.array([(*pair, place) for pair, place in first.items()], np.int64).reshape(-1, 3)
 
@@ -145,7 +158,8 @@ class Extremes:
             column = self.counter.bounded_costs(*key[:2], [CostBound(name, 1, UNBOUNDED)])[:, 0]
             self._kept += len(column)
             if self._kept > MAX_CACHED_VALUES:
-                self._columns, self._kept = {}, len(column)
+                self._columns = {}
+                self._kept = len(column)
             self._columns[key] = column
         return self._columns[key]
 
@@ -160,7 +174,8 @@ class Extremes:
                 groups, where = np.unique(self._pairs[:, side], return_index=True)
                 columns = [self._column(side, place, name) for place in where.tolist()]
                 places = np.searchsorted(groups, self._pairs[:, side])
-                ends.append([np.array([end(c) for c in columns], np.int64)[places] for end in (np.min, np.max)])
+                ends.append([np.array([end(c) for c in columns], np.int64)[places]
+                             for end in (np.min, np.max)])
             self._ends[name] = ends[0][0] + ends[1][0], ends[0][1] + ends[1][1]
         return self._ends[name]
 
@@ -169,25 +184,32 @@ class Extremes:
     def front(self, maximize: str, minimize: str) -> tuple[list[IndexedCandidate], bool]:
         """Candidates within the bounds of which no other has more of ``maximize`` for no more of ``minimize``.
 
-        Where no bound is in the way, the front of a sum is made of the fronts of its parts. What only a bound puts on
-        the front lies behind candidates that are beyond it, and is found step by step.
+        Where no bound is in the way, the front of a sum is made of the fronts of its parts. What
+        only a bound puts on the front lies behind candidates that are beyond it, and is found step
+        by step.
 
         Returns:
             the points, from the cheapest, and whether all are there (the steps may end early).
         """
-        points, steps, behind = [], MAX_STEPS, False
+        points = []
+        steps = MAX_STEPS
+        behind = False
         for point in [*self._unbounded_front(maximize, minimize), None]:
-            if point is not None and any(point.costs[name] > cap for name, cap in self.caps.items()):
+            if point is not None and any(point.costs[name] > cap
+                                         for name, cap in self.caps.items()):
                 behind = True
                 continue
             if behind:
                 floor = points[-1].costs[maximize] if points else -1
-                end = self.caps.get(minimize, UNBOUNDED) if point is None else point.costs[minimize] - 1
-                while steps and (best := self._best(maximize, 1, {**self.caps, minimize: end}, minimize)):
+                end = self.caps.get(minimize,
+                                    UNBOUNDED) if point is None else point.costs[minimize] - 1
+                while steps and (
+                        best := self._best(maximize, 1, {**self.caps, minimize: end}, minimize)):
                     if best.costs[maximize] <= floor:
                         break
                     points.append(best)
-                    end, steps = best.costs[minimize] - 1, steps - 1
+                    end = best.costs[minimize] - 1
+                    steps = steps - 1
             if point is not None:
                 points.append(point)
             behind = False
@@ -196,27 +218,36 @@ class Extremes:
     def _unbounded_front(self, maximize: str, minimize: str) -> list[IndexedCandidate]:
         """The whole space's front, as far as the bound on ``minimize``, from the cheapest."""
         fronts: dict[tuple[int, int], IntArray] = {}
-        costs, where = np.zeros((0, 2), np.int64), np.zeros((0, 3), np.int64)
+        costs = np.zeros((0, 2), np.int64)
+        where = np.zeros((0, 3), np.int64)
         for place, pair in enumerate(self._pairs.tolist()):
             sides = []
             for side in (0, 1):
                 rows = fronts.get((side, pair[side]))
                 if rows is None:
                     whole = np.arange(len(self._column(side, place, maximize)))
-                    rows = fronts[side, pair[side]] = _front(self._costs(side, place, whole, (maximize, minimize)))
+                    rows = fronts[side, pair[side]] = _front(
+                        self._costs(side, place, whole, (maximize, minimize)))
                 sides.append((rows, self._costs(side, place, rows, (maximize, minimize))))
             (mine, left), (theirs, right) = sides
-            # What cannot get ahead of the front so far, even with the best of the other side, is left out.
+            # What cannot get ahead of the front so far, even with the best of the other side, is
+            # left out.
             ahead = _may_be_on_front(left, right, costs)
-            mine, left = mine[ahead], left[ahead]
-            ahead = _may_be_on_front(right, left, costs) if len(mine) else np.zeros(len(right), bool)
-            theirs, right = theirs[ahead], right[ahead]
+            mine = mine[ahead]
+            left = left[ahead]
+            ahead = _may_be_on_front(right, left, costs) if len(mine) else np.zeros(
+                len(right), bool)
+            theirs = theirs[ahead]
+            right = right[ahead]
             a, b = np.divmod(np.arange(len(mine) * len(theirs)), max(1, len(theirs)))
             costs = np.concatenate([costs, left[a] + right[b]])
-            where = np.concatenate([where, np.stack([np.full(len(a), place), mine[a], theirs[b]], 1)])
+            where = np.concatenate([where,
+                                    np.stack([np.full(len(a), place), mine[a], theirs[b]], 1)])
             kept = _front(costs)
-            costs, where = costs[kept], where[kept]
-        return [self.candidate_at(*row) for row in where[costs[:, 1] <= self.caps.get(minimize, UNBOUNDED)].tolist()]
+            costs = costs[kept]
+            where = where[kept]
+        return [self.candidate_at(*row)
+                for row in where[costs[:, 1] <= self.caps.get(minimize, UNBOUNDED)].tolist()]
 
     def candidate_at(self, pair: int, left: int, right: int) -> IndexedCandidate:
         """The candidate of one good row on each side of a pair of groups."""

@@ -18,7 +18,8 @@ _TIE_OWNERS: dict[tuple[Any, ...], int] = {}  # owners of layers, numbered as th
 def network_signature(block: Block | Use) -> tuple[str, list[Any]]:
     """What the networks have in common, and the numbers in which they may differ: one for all, or an array.
 
-    Two candidates are one network exactly when both are equal. Raises Split where ties come and go with the depth.
+    Two candidates are one network exactly when both are equal. Raises Split where ties come and go
+    with the depth.
     """
     words: list[str] = []
     numbers = [_as_int64(x) for x in _walk(block, None, words)]
@@ -46,11 +47,13 @@ class NetworkNumbering:
 
     def numbers_of(self, rows: int) -> NDArray[np.int64]:
         """(rows,) the number of the network at each place; -1 where there is none."""
-        networks, first = np.full(rows, -1, np.int64), 0
+        networks = np.full(rows, -1, np.int64)
+        first = 0
         for tables in self._kinds.values():
             places = np.concatenate([at for _, at in tables])
             sizes = [len(at) for _, at in tables]
-            columns = (_column(pieces, sizes) for pieces in zip(*(numbers for numbers, _ in tables)))
+            columns = (_column(pieces, sizes)
+                       for pieces in zip(*(numbers for numbers, _ in tables)))
             numbers = number_rows((column for column in columns if column is not None), len(places))
             networks[places] = first + numbers
             first += int(numbers.max(initial=-1)) + 1
@@ -66,18 +69,22 @@ def _column(pieces: tuple[Any, ...], sizes: list[int]) -> NDArray[np.int64] | No
 
 def number_rows(columns: Iterable[NDArray[np.int64]], rows: int) -> NDArray[np.int64]:
     """Equal rows get equal numbers."""
-    code, spread = np.zeros(rows, np.int64), 1
+    code = np.zeros(rows, np.int64)
+    spread = 1
     for column in columns:
-        low, high = int(column.min()), int(column.max())
+        low = int(column.min())
+        high = int(column.max())
         if low == high:
             continue
         if spread * (high - low + 1) >= 2**62:
             code = np.unique(code, return_inverse=True)[1]
             spread = int(code.max()) + 1
             if spread * (high - low + 1) >= 2**62:
-                column, low = np.unique(column, return_inverse=True)[1], 0
+                column = np.unique(column, return_inverse=True)[1]
+                low = 0
                 high = int(column.max())
-        code, spread = code * (high - low + 1) + (column - low), spread * (high - low + 1)
+        code = code * (high - low + 1) + (column - low)
+        spread = spread * (high - low + 1)
     numbers: NDArray[np.int64] = np.unique(code, return_inverse=True)[1]
     return numbers
 
@@ -115,4 +122,5 @@ def _tie(tie: Tie, depth: Any, words: list[str]) -> Iterator[Any]:
     if decide(map_values(depth, lambda layers: canonical(layers) == list(range(layers)))):
         return
     words.append(f"Tie {tie.part} {tie.excluded} #")
-    yield map_values(depth, lambda layers: _TIE_OWNERS.setdefault(tuple(canonical(layers)), len(_TIE_OWNERS)))
+    yield map_values(
+        depth, lambda layers: _TIE_OWNERS.setdefault(tuple(canonical(layers)), len(_TIE_OWNERS)))

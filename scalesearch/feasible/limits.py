@@ -20,7 +20,8 @@ from scalesearch.space.syntax.lexer import PATH, ValueSyntaxError
 from scalesearch.space.syntax.nodes import ScalarNode, scalar_from_text
 from scalesearch.space.syntax.value_parser import parse_expression
 
-ADDITIVE_COSTS = tuple(name for name in COST_NAMES if not name.startswith(("load.", "artefact.", "latency.")))
+ADDITIVE_COSTS = tuple(
+    name for name in COST_NAMES if not name.startswith(("load.", "artefact.", "latency.")))
 FLIPPED_OPERATORS = {"<=": ">=", "<": ">", ">=": "<=", ">": "<"}
 UPPER_BOUND_OPERATORS = ("<=", "<")
 MAX_COST = 1 << 62
@@ -38,15 +39,19 @@ def parse_budget(space: Space, node: ScalarNode) -> Constraint:
     if node.text in space.budgets:
         return space.budgets[node.text]
     if PATH.fullmatch(node.text) and "." not in node.text:
-        there = suggest_match(node.text, space.budgets) if space.budgets else "the space names none; write it out"
-        raise ConfigError([Problem(node.display_position, f"the space has no budget `{node.text}`", there, code="unknown-budget")])
+        there = suggest_match(
+            node.text, space.budgets) if space.budgets else "the space names none; write it out"
+        raise ConfigError([Problem(node.display_position, f"the space has no budget `{node.text}`",
+                                   there, code="unknown-budget")])
     problems: list[Problem] = []
 
     def complain(problem: ValueSyntaxError) -> None:
-        problems.append(Problem(node.position_of(problem.span), problem.message, problem.help, code=problem.code))
+        problems.append(Problem(node.position_of(problem.span), problem.message, problem.help,
+                                code=problem.code))
 
     try:
-        expression = NameResolver(build_index(space.schema), "", True, complain).resolve_condition(parse_expression(node.text))
+        expression = NameResolver(build_index(space.schema), "", True,
+                                  complain).resolve_condition(parse_expression(node.text))
     except ValueSyntaxError as problem:
         complain(problem)
     if problems:
@@ -61,7 +66,8 @@ def read_budgets(space: Space, texts: Sequence[str]) -> tuple[Constraint, ...]:
         SpaceErrors: an unknown cost, a number that is none, an unknown budget.
         UserError: they contradict each other or the space's constraints.
     """
-    budgets = [parse_budget(space, scalar_from_text("--budget", "--budget ", text)) for text in texts]
+    budgets = [parse_budget(space, scalar_from_text("--budget", "--budget ", text))
+               for text in texts]
     limited = tuple(part for budget in budgets for part in split_constraint(budget))
     _check_contradictions([*collect_limits(space), *limited])
     return limited
@@ -70,8 +76,10 @@ def read_budgets(space: Space, texts: Sequence[str]) -> tuple[Constraint, ...]:
 def select_budgets(space: Space, texts: Sequence[str]) -> tuple[Constraint, ...]:
     """The budgets ``texts``, or all that the space names where there are none; see :func:`read_budgets`."""
     if not (texts or space.budgets):
-        raise UserError("no budget", help="give one (--budget), such as 'params.non_embedding <= 10M and "
-                        "macs.total <= 2G', or name one in the space under cost: budgets:", code="no-budget")
+        raise UserError("no budget",
+                        help="give one (--budget), such as 'params.non_embedding <= "
+                        "10M and macs.total <= 2G', or name one in the space under cost: budgets:",
+                        code="no-budget")
     return read_budgets(space, texts or tuple(space.budgets))
 
 
@@ -85,10 +93,12 @@ def split_constraint(constraint: Constraint) -> tuple[Constraint, ...]:
     """``a and b``, and ``a <= b <= c``, as two limits: how far each is missed is then known by itself."""
     match constraint.expression:
         case Operation("and", operands):
-            return tuple(part for operand in operands for part in split_constraint(replace(constraint, expression=operand)))
+            return tuple(part for operand in operands
+                         for part in split_constraint(replace(constraint, expression=operand)))
         case Compare(first, rest) if len(rest) > 1:
             pairs = pairwise(((None, first), *rest))
-            return tuple(replace(constraint, expression=Compare(left, (right,))) for (_, left), right in pairs)
+            return tuple(replace(constraint, expression=Compare(left, (right,)))
+                         for (_, left), right in pairs)
     return (constraint,)
 
 
@@ -104,9 +114,11 @@ def cost_names(constraints: Iterable[Constraint]) -> tuple[str, ...]:
 def _parse_comparison(constraint: Constraint) -> tuple[str, str, Expr] | None:
     """Cost, comparison and what it is compared with, of a limit of that form; sides may be swapped."""
     match constraint.expression:
-        case Compare(KeyRef(_, name), ((op, other),)) if name in COST_NAMES and op in FLIPPED_OPERATORS:
+        case Compare(KeyRef(_, name),
+                     ((op, other),)) if name in COST_NAMES and op in FLIPPED_OPERATORS:
             return name, op, other
-        case Compare(other, ((op, KeyRef(_, name)),)) if name in COST_NAMES and op in FLIPPED_OPERATORS:
+        case Compare(other,
+                     ((op, KeyRef(_, name)),)) if name in COST_NAMES and op in FLIPPED_OPERATORS:
             return name, FLIPPED_OPERATORS[op], other
     return None
 
@@ -177,18 +189,22 @@ def upper_bounds(constraints: Iterable[Constraint]) -> dict[str, float]:
 
 def is_lower_bound(constraint: Constraint) -> bool:
     """Whether it is of the form ``params.total >= 1M``."""
-    return (sides := _parse_numeric_bound(constraint)) is not None and sides[1] not in UPPER_BOUND_OPERATORS
+    return (sides := _parse_numeric_bound(constraint)) is not None and sides[
+        1] not in UPPER_BOUND_OPERATORS
 
 
 def _check_contradictions(constraints: Sequence[Constraint]) -> None:
     """Complains of two limits that no number can meet together."""
-    known = [(constraint, *sides) for constraint in constraints if (sides := _parse_numeric_bound(constraint)) is not None]
+    known = [(constraint, *sides)
+             for constraint in constraints
+             if (sides := _parse_numeric_bound(constraint)) is not None]
     for one, other in combinations(known, 2):
-        (above, name, op, low), (below, same, opposite, high) = (one, other) if one[2] not in UPPER_BOUND_OPERATORS else (other, one)
+        (above, name, op, low), (below, same, opposite, high) = (
+            (one, other) if one[2] not in UPPER_BOUND_OPERATORS else (other, one))
         empty = low > high or (low == high and (op, opposite) != (">=", "<="))
         if name == same and op not in UPPER_BOUND_OPERATORS and opposite in UPPER_BOUND_OPERATORS and empty:
-            raise UserError(f"the budget contradicts itself: `{above.text}` and `{below.text}` cannot both hold",
-                            code="budgets-contradict")
+            raise UserError(f"the budget contradicts itself: `{above.text}` and `{below.text}` "
+                            "cannot both hold", code="budgets-contradict")
 
 
 # -- at a candidate
@@ -222,7 +238,8 @@ class LimitCheck:
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json`` and for frames."""
-        return {"limit": self.text, "holds": self.is_satisfied, "value": self.value, "bound": self.bound, "slack": self.slack}
+        return {"limit": self.text, "holds": self.is_satisfied, "value": self.value,
+                "bound": self.bound, "slack": self.slack}
 
 
 def check_limits(constraints: Iterable[Constraint], lookup: Lookup) -> tuple[LimitCheck, ...]:
@@ -231,13 +248,15 @@ def check_limits(constraints: Iterable[Constraint], lookup: Lookup) -> tuple[Lim
 
 
 def _check(constraint: Constraint, lookup: Lookup) -> LimitCheck:
-    holds, sides = constraint.is_satisfied(lookup), _parse_comparison(constraint)
+    holds = constraint.is_satisfied(lookup)
+    sides = _parse_comparison(constraint)
     if sides is None:
         return LimitCheck(constraint.text, holds)
     name, op, other = sides
     text = f"{name} {op} {format_expr(other)}"
     try:
-        value, bound = lookup(name), evaluate(other, lookup)
+        value = lookup(name)
+        bound = evaluate(other, lookup)
     except (EvaluationError, KeyError):
         return LimitCheck(text, holds)
     known = isinstance(bound, int | float)

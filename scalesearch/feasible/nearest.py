@@ -15,7 +15,9 @@ from scalesearch.space import ParamValues, Space
 from scalesearch.space.parameters.constraints import Constraint
 from scalesearch.space.syntax.parameters import Parameter
 
-BEAM_SIZE, MAX_CHANGES, MAX_VALUES_TRIED = 24, 4, 12  # candidates kept at each distance; answers changed; nearest values tried
+BEAM_SIZE = 24
+MAX_CHANGES = 4
+MAX_VALUES_TRIED = 12  # candidates kept at each distance; answers changed; nearest values tried
 Changes = tuple[tuple[str, Any], ...]  # parameter and new answer
 
 
@@ -33,11 +35,13 @@ class ProjectedCandidate:
 
     Attributes:
         answers: its sheet.
-        moved: parameter to what the architecture has (None: nothing of that kind) and to the legal answer in its place.
+        moved: parameter to what the architecture has (None: nothing of that kind) and to the legal
+            answer in its place.
     """
 
     def __init__(self, space: Space, config: Mapping[str, Any]) -> None:
-        self.space, self._replay = space, space.replay_values(config)
+        self.space = space
+        self._replay = space.replay_values(config)
         self._given = {name: config.get(leaf.key) for leaf in space.parameter_space.nodes
                        for name, _ in space.parameter_space.domains[leaf.path].parameters()}
         self.changed_params: dict[str, tuple[Any, Any]] = {}
@@ -78,15 +82,16 @@ class _BeamState:
     costs: Costs
 
 
-def find_nearest(start: ProjectedCandidate, protocol: Protocol, budgets: tuple[Constraint, ...], names: tuple[str, ...],
-            count: int = 5) -> list[NearbyCandidate]:
+def find_nearest(start: ProjectedCandidate, protocol: Protocol, budgets: tuple[Constraint, ...],
+                 names: tuple[str, ...], count: int = 5) -> list[NearbyCandidate]:
     """Up to ``count`` feasible candidates with the fewest changed answers; none where none is near.
 
-    A beam search: exact for one change, and keeps the candidates that miss the budgets by least beyond that. ``start``
-    itself is the first where it fits.
+    A beam search: exact for one change, and keeps the candidates that miss the budgets by least
+    beyond that. ``start`` itself is the first where it fits.
     """
     walk = _BeamSearch(start, protocol, (*start.space.constraints, *budgets), names)
-    states = [*walk.evaluate_states([((), 0)]), _BeamState((), 0, float("inf"), start.param_values, {})][:1]
+    states = [*walk.evaluate_states([((), 0)]),
+              _BeamState((), 0, float("inf"), start.param_values, {})][:1]
     fitting = [state for state in states if state.slack <= 0]
     for _ in range(MAX_CHANGES):
         around: dict[Any, tuple[Changes, int]] = {}
@@ -94,19 +99,24 @@ def find_nearest(start: ProjectedCandidate, protocol: Protocol, budgets: tuple[C
             for changed, steps in walk.neighbors(state):
                 around.setdefault(frozenset(changed), (changed, steps))
         states = walk.evaluate_states(around.values())
-        fitting += sorted((state for state in states if state.slack <= 0), key=lambda state: state.steps)
+        fitting += sorted((state for state in states if state.slack <= 0),
+                          key=lambda state: state.steps)
         if fitting:
             break
         states = sorted(states, key=lambda state: state.slack)[:BEAM_SIZE]
     old = start.param_values.params
     return [NearbyCandidate({name: (old.get(name), value) for name, value in state.changed}, state.answers,
-                 {name: state.costs[name] for name in names}) for state in fitting[:count]]  # fmt: skip
+                 # fmt: skip
+                 {name: state.costs[name] for name in names}) for state in fitting[:count]]
 
 
 class _BeamSearch:
-    def __init__(self, start: ProjectedCandidate, protocol: Protocol, limits: tuple[Constraint, ...], names: tuple[str, ...]
-                 ) -> None:
-        self.start, self.protocol, self.limits, self.names = start, protocol, limits, (*names, *cost_names(limits))
+    def __init__(self, start: ProjectedCandidate, protocol: Protocol,
+                 limits: tuple[Constraint, ...], names: tuple[str, ...]) -> None:
+        self.start = start
+        self.protocol = protocol
+        self.limits = limits
+        self.names = (*names, *cost_names(limits))
         self.dimensions = dict(start.space.parameters())
 
     def neighbors(self, state: _BeamState) -> Iterator[tuple[Changes, int]]:
@@ -118,14 +128,17 @@ class _BeamSearch:
                 continue
             at = list(values).index(value)
             near = sorted(range(len(values)), key=lambda i: abs(i - at))[1 : MAX_VALUES_TRIED + 1]
-            yield from (((*state.changed, (name, values[i])), state.steps + abs(i - at)) for i in near)
+            yield from (((*state.changed, (name, values[i])), state.steps + abs(i - at))
+                        for i in near)
 
     def evaluate_states(self, wanted: Iterable[tuple[Changes, int]]) -> list[_BeamState]:
         """Those of the changed candidates that can be built."""
         known = [(changed, steps, self._answers(dict(changed))) for changed, steps in wanted]
-        candidates = evaluate_costs([CostedCandidate.from_param_values(answers) for *_, answers in known], self.protocol, self.names)
+        candidates = evaluate_costs([CostedCandidate.from_param_values(answers)
+                                     for *_, answers in known], self.protocol, self.names)
         return [_BeamState(changed, steps, one.max_violation(self.limits), answers, one.costs)
-                for (changed, steps, answers), one in zip(known, candidates) if one.costs is not None]  # fmt: skip
+                # fmt: skip
+                for (changed, steps, answers), one in zip(known, candidates) if one.costs is not None]
 
     def _answers(self, new: Mapping[str, Any]) -> ParamValues:
         return self.start.space.resolve(lambda name, parameter: new[name] if name in new else

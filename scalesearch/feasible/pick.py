@@ -21,7 +21,8 @@ MAX_LISTED = 3_000_000  # rows of a section: some ten seconds
 SIZE_COST = "params.total"
 
 
-def pick_candidate(space: Space, criterion: str, seed: int, protocol: Protocol) -> tuple[ParamValues, str]:
+def pick_candidate(space: Space, criterion: str, seed: int,
+                   protocol: Protocol) -> tuple[ParamValues, str]:
     """A candidate that can be built and meets the space's constraints, and how it was found.
 
     Args:
@@ -37,20 +38,26 @@ def pick_candidate(space: Space, criterion: str, seed: int, protocol: Protocol) 
     if criterion == "random":
         sound = islice(sound, 1)
     if not (found := list(sound)):
-        raise UserError(f"none of {N_SAMPLES:,} random candidates can be built and meets the space's constraints; "
-                        "see what `scalesearch check` says", code="nothing-sound")
+        raise UserError(f"none of {N_SAMPLES:,} random candidates can be built and meets the "
+                        "space's constraints; see what `scalesearch check` says",
+                        code="nothing-sound")
     if criterion == "random":
         return found[0][1], f"random, seed {seed}"
     _, sheet = (min if criterion == "smallest" else max)(found, key=lambda one: one[0])
-    return sheet, f"the {criterion} of {N_SAMPLES:,} random candidates by {SIZE_COST}: the space is too large to be sure"
+    return (sheet,
+            f"the {criterion} of {N_SAMPLES:,} random candidates by {SIZE_COST}: the space is too "
+            "large to be sure")
 
 
-def _sample_valid(space: Space, protocol: Protocol, rng: random.Random) -> Iterator[tuple[int, ParamValues]]:
+def _sample_valid(space: Space, protocol: Protocol,
+                  rng: random.Random) -> Iterator[tuple[int, ParamValues]]:
     """Size and answers of those of ``DRAWS`` random candidates that can be built and meet the constraints."""
     for most in (16, N_SAMPLES - 16):  # the first few are enough where one is wanted
         sheets = [space.sample(rng) for _ in range(most)]
-        candidates = evaluate_costs([CostedCandidate.from_param_values(sheet) for sheet in sheets], protocol, (SIZE_COST, *cost_names(space.constraints)))
-        yield from ((one[SIZE_COST], sheet) for sheet, one in zip(sheets, candidates) if one.satisfies(space.constraints))
+        candidates = evaluate_costs([CostedCandidate.from_param_values(sheet) for sheet in sheets],
+                                    protocol, (SIZE_COST, *cost_names(space.constraints)))
+        yield from ((one[SIZE_COST], sheet)
+                    for sheet, one in zip(sheets, candidates) if one.satisfies(space.constraints))
 
 
 def _find_exact(space: Space, way: str, protocol: Protocol) -> ParamValues | None:
@@ -60,8 +67,10 @@ def _find_exact(space: Space, way: str, protocol: Protocol) -> ParamValues | Non
         return None
     names = tuple(dict.fromkeys([SIZE_COST, *(bound.name for bound in bounds)]))
     try:
-        search = Extremes(FeasibleCounter(Decomposition(space, protocol, names, MAX_LISTED), bounds), bounds)
-        point = search.cheapest(SIZE_COST) if way == "smallest" else search.most_expensive(SIZE_COST)
+        search = Extremes(FeasibleCounter(Decomposition(space, protocol, names, MAX_LISTED),
+                                          bounds), bounds)
+        point = search.cheapest(SIZE_COST) if way == "smallest" else search.most_expensive(
+            SIZE_COST)
     except (TooManyCandidatesError, ContinuousRangeError, NoExtremeError):
         return None
     return point and point.param_values

@@ -1,9 +1,9 @@
 """Pieces of a network that are listed apart: sections, and the halves of a stack; and which answers each is made from.
 
-What a feed-forward network adds to a stack does not depend on the mixer beside it, nor the other way round: their
-weights, their ties and their work are apart. So each half is listed beside a plain stand-in for the other, and the
-halves are joined on the answers that both depend on. A stack of 1,000 mixers and 1,000 feed-forward networks has
-2,000 structures to cost then, not a million.
+What a feed-forward network adds to a stack does not depend on the mixer beside it, nor the other
+way round: their weights, their ties and their work are apart. So each half is listed beside a plain
+stand-in for the other, and the halves are joined on the answers that both depend on. A stack of
+1,000 mixers and 1,000 feed-forward networks has 2,000 structures to cost then, not a million.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ from scalesearch.space.syntax.expressions import keys_of
 
 Config = Mapping[str, Any]
 # The plainest mixer: attention of one head of one feature.
-_PLAIN_MIXER_CONFIG = {"mixer": "attention", "local": "none", "heads": 1, "head_dim": 1, "score_heads": 1, "head_scaling": "none",
-         "key_value_heads": "off", "gate": "none", "mask": "none", "lift": "none", "cross": "attention",
-         "relative_positions": False, "rotary": False, "residual_scores": "none", "cross_gate": "none",
-         "projections": "matrices", "projection_bias": True, "parallel_heads": "off", "pg": "none"}
+_PLAIN_MIXER_CONFIG = {"mixer": "attention", "local": "none", "heads": 1, "head_dim": 1,
+                       "score_heads": 1, "head_scaling": "none", "key_value_heads": "off",
+                       "gate": "none", "mask": "none", "lift": "none", "cross": "attention",
+                       "relative_positions": False, "rotary": False, "residual_scores": "none",
+                       "cross_gate": "none", "projections": "matrices", "projection_bias": True,
+                       "parallel_heads": "off", "pg": "none"}
 _ATTENTION_SLOTS = {"encoder": ("attention",), "decoder": ("self", "cross")}
 
 
@@ -62,17 +64,16 @@ class NetworkPiece:
 
 def _without_ffn(stack: str) -> dict[str, Any]:
     """Answers of a stack that has no feed-forward network."""
-    return {f"{stack}.ffn": "none", f"share.{stack}.ffn": "own", "tensor_chain.ffn": "off", "low_rank.ffn": "off",
-            "matrices.ffn": "dense",
-            f"{stack}.interleaved": False}
+    return {f"{stack}.ffn": "none", f"share.{stack}.ffn": "own", "tensor_chain.ffn": "off",
+            "low_rank.ffn": "off", "matrices.ffn": "dense", f"{stack}.interleaved": False}
 
 
 def _plainest(stack: str) -> dict[str, Any]:
     """Answers of a stack with the plainest mixer."""
     plain = {f"{stack}.{name}": value for name, value in _PLAIN_MIXER_CONFIG.items()}
     plain |= {f"share.{stack}.{slot}": "own" for slot in _ATTENTION_SLOTS[stack]}
-    return {**plain, "tensor_chain.attention": "off", "low_rank.attention": "off", "matrices.attention": "dense",
-            "matrices.out": "dense"}
+    return {**plain, "tensor_chain.attention": "off", "low_rank.attention": "off",
+            "matrices.attention": "dense", "matrices.out": "dense"}
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,8 @@ class SectionCandidates:
     """The candidates of one section (or of the rest), one row each.
 
     Attributes:
-        value_indices: (rows, parameters) index of each answer, UNASKED where a parameter does not come up.
+        value_indices: (rows, parameters) index of each answer, UNASKED where a parameter does not
+            come up.
         parameters: their names.
         costs: (rows, selectors).
         is_valid: whether the section can be built and no constraint of its own is violated.
@@ -97,23 +99,28 @@ class SectionCandidates:
         return len(self.is_valid)
 
 
-def number_shared_values(left: SectionCandidates, right: SectionCandidates) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def number_shared_values(left: SectionCandidates,
+                         right: SectionCandidates) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Numbers of the rows of two parts, equal where the answers to the parameters that both have are."""
     common = [parameter for parameter in left.parameters if parameter in right.parameters]
-    columns = (np.concatenate([part.value_indices[:, part.parameters.index(parameter)].astype(np.int64)
-                               for part in (left, right)]) for parameter in common)
+    columns = (
+        np.concatenate([part.value_indices[:, part.parameters.index(parameter)].astype(np.int64)
+                        for part in (left, right)]) for parameter in common)
     numbers = number_rows(columns, len(left) + len(right))
     return numbers[: len(left)], numbers[len(left) :]
 
 
-def join_parts(left: SectionCandidates, right: SectionCandidates, max_rows: int) -> SectionCandidates:
+def join_parts(left: SectionCandidates, right: SectionCandidates,
+               max_rows: int) -> SectionCandidates:
     """Every row of ``left`` with every row of ``right`` that has the same answers to the parameters of both.
 
     Raises:
         TooMany: there are more than ``max_rows``.
     """
     left, right = _equal_pairs(*number_shared_values(left, right), max_rows)
-    fresh = [column for column, parameter in enumerate(right.parameters) if parameter not in left.parameters]
+    fresh = [column
+             for column, parameter in enumerate(right.parameters)
+             if parameter not in left.parameters]
     codes = np.concatenate([left.value_indices[left], right.value_indices[right][:, fresh]], 1)
     parameters = (*left.parameters, *(right.parameters[column] for column in fresh))
     good = left.is_valid[left] & right.is_valid[right]
@@ -122,13 +129,16 @@ def join_parts(left: SectionCandidates, right: SectionCandidates, max_rows: int)
     return SectionCandidates(codes, parameters, costs, good, np.where(good, identity, -1))
 
 
-def _equal_pairs(mine: NDArray[np.int64], theirs: NDArray[np.int64], max_rows: int) -> tuple[Any, Any]:
+def _equal_pairs(
+        mine: NDArray[np.int64], theirs: NDArray[np.int64], max_rows: int) -> tuple[Any, Any]:
     """Places in ``mine`` and in ``theirs`` of all pairs of equal numbers."""
     order = np.argsort(theirs, kind="stable")
-    starts, ends = np.searchsorted(theirs[order], mine, "left"), np.searchsorted(theirs[order], mine, "right")
+    starts = np.searchsorted(theirs[order], mine, "left")
+    ends = np.searchsorted(theirs[order], mine, "right")
     times = ends - starts
     if times.sum() > max_rows:
-        raise TooManyCandidatesError(f"more than {max_rows:,} combinations of answers depend on each other")
+        raise TooManyCandidatesError(f"more than {max_rows:,} combinations of answers depend on "
+                                     "each other")
     left = np.repeat(np.arange(len(mine)), times)
     within = np.arange(len(left)) - np.repeat(np.cumsum(times) - times, times)
     return left, order[np.repeat(starts, times) + within]
@@ -142,7 +152,8 @@ class UndeclaredReadError(Exception):
 
     def __init__(self, piece: object, key: str) -> None:
         super().__init__(f"{piece} is made from {key} as well")
-        self.piece, self.key = piece, key
+        self.piece = piece
+        self.key = key
 
 
 class TracingConfig(Mapping[str, Any]):
@@ -153,8 +164,12 @@ class TracingConfig(Mapping[str, Any]):
         piece: what is built, for Missed to name.
     """
 
-    def __init__(self, config: Config, keys: Container[str], space_keys: Container[str], piece: object) -> None:
-        self.answers, self.keys_given, self.known, self.piece = config, keys, space_keys, piece
+    def __init__(self, config: Config, keys: Container[str], space_keys: Container[str],
+                 piece: object) -> None:
+        self.answers = config
+        self.keys_given = keys
+        self.known = space_keys
+        self.piece = piece
 
     def __getitem__(self, key: str) -> Any:
         if key not in self.keys_given and key in self.known:
@@ -168,7 +183,8 @@ class TracingConfig(Mapping[str, Any]):
         return len(self.answers)
 
 
-def trace_keys_read(piece: NetworkPiece, samples: Iterable[ParamValues], space_keys: Container[str]) -> set[str]:
+def trace_keys_read(piece: NetworkPiece, samples: Iterable[ParamValues],
+                    space_keys: Container[str]) -> set[str]:
     """The keys that building ``piece`` reads of any of the ``samples``; of other sheets it may read more."""
     keys: set[str] = set()
     for answers in samples:

@@ -21,7 +21,8 @@ from scalesearch.space.parameters.count import UncountableSpaceError, count_conf
 from scalesearch.space.syntax.parameters import format_constant
 
 DEFAULT_FRONT_COSTS = ("params.non_embedding", "macs.total")
-MAX_LISTED_COMBINATIONS = 20_000  # combinations of answers listed only to say how many sheets there are: some two seconds
+# combinations of answers listed only to say how many sheets there are: some two seconds
+MAX_LISTED_COMBINATIONS = 20_000
 
 
 @dataclass(frozen=True)
@@ -29,15 +30,21 @@ class FeasibilityReport:
     """What fits.
 
     Attributes:
-        exact: whether everything was counted; otherwise ``inexact_reason`` says why not, and shares are those of draws.
-        n_candidates: answer sheets; None where a continuous range makes them endless, or where conditions tie
+        exact: whether everything was counted; otherwise ``inexact_reason`` says why not, and shares
+            are those of draws.
+        n_candidates: answer sheets; None where a continuous range makes them endless, or where
+            conditions tie
             too many answers together to count them.
         n_valid: of them, networks that can be built and that the space's own constraints allow.
         n_feasible: of those, within the budgets. distinct, distinct_fitting: networks, each once.
-        share, share_low, share_high: feasible share of the sheets (of draws, with a 95 % interval, unless exact).
-        value_shares: a row for each parameter and answer: parameter, answer, sheets, fitting, share, verdict.
-        violations: a row for each set of budgets that sound candidates violate: broken, count, share.
-        front: candidates with most ``AXES[0]`` for fewest ``AXES[1]``; extremes: the cheapest and dearest that fit.
+        share, share_low, share_high: feasible share of the sheets (of draws, with a 95 % interval,
+            unless exact).
+        value_shares: a row for each parameter and answer: parameter, answer, sheets, fitting,
+            share, verdict.
+        violations: a row for each set of budgets that sound candidates violate: broken, count,
+            share.
+        front: candidates with most ``AXES[0]`` for fewest ``AXES[1]``; extremes: the cheapest and
+            dearest that fit.
         sample: costs of some candidates, and whether each fits: what a figure shows.
         min_costs: where nothing fits, the least of each bounded cost that any sound candidate has.
     """
@@ -64,8 +71,9 @@ class FeasibilityReport:
     notes: list[str] = field(default_factory=list)
 
 
-def analyze_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constraint, ...], n_samples: int = 4000, seed: int = 1,
-             progress: ProgressCallback = lambda text: None) -> FeasibilityReport:
+def analyze_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constraint, ...],
+                        n_samples: int = 4000, seed: int = 1,
+                        progress: ProgressCallback = lambda text: None) -> FeasibilityReport:
     """What of ``space`` fits ``budgets`` under ``protocol``; exact where the space can be counted.
 
     Args:
@@ -74,48 +82,58 @@ def analyze_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constra
         progress: called with each step, and with the share of long ones that is done.
     """
     costly = tuple(constraint for constraint in space.constraints if constraint.costs)
-    bounds, required = as_cost_bounds(budgets), as_cost_bounds(costly)
-    names = tuple(dict.fromkeys([*DEFAULT_FRONT_COSTS, *(cost for c in (*budgets, *costly) for cost in sorted(c.costs))]))
+    bounds = as_cost_bounds(budgets)
+    required = as_cost_bounds(costly)
+    names = tuple(dict.fromkeys([*DEFAULT_FRONT_COSTS,
+                                 *(cost for c in (*budgets, *costly) for cost in sorted(c.costs))]))
     progress("drawing candidates")
     drawn = estimate_feasibility(space, protocol, budgets, names, n_samples, seed)
     try:
         if bounds is None or required is None:
             raise TooManyCandidatesError("a budget is no bound on a sum of costs")
         progress("listing sections")
-        return _exact_report(FeasibleCounter(Decomposition(space, protocol, names), bounds, required, progress), drawn, n_samples)
+        return _exact_report(FeasibleCounter(Decomposition(space, protocol, names), bounds,
+                                             required, progress), drawn, n_samples)
     except (TooManyCandidatesError, ContinuousRangeError) as reason:
         return _estimated_report(space, drawn, str(reason), n_samples)
 
 
-def _exact_report(counter: FeasibleCounter, estimate: Estimate, n_samples: int) -> FeasibilityReport:
+def _exact_report(counter: FeasibleCounter, estimate: Estimate,
+                  n_samples: int) -> FeasibilityReport:
     share = counter.n_feasible / counter.n_candidates
     notes: list[str] = []
     try:
-        reasons = [(" and ".join(broken), count) for broken, count in counter.count_violations().items()]
+        reasons = [(" and ".join(broken), count)
+                   for broken, count in counter.count_violations().items()]
     except TooManyCandidatesError as many:
-        reasons, notes = [("", counter.n_feasible)], [f"{many}: which of them binds is not counted"]
-    distinct, distinct_fitting = counter.count_distinct(counter.required), counter.count_distinct()
+        reasons = [("", counter.n_feasible)]
+        notes = [f"{many}: which of them binds is not counted"]
+    distinct = counter.count_distinct(counter.required)
+    distinct_fitting = counter.count_distinct()
     counter.progress("looking for the front and the extremes")
     front, whole, extremes = _front_and_extremes(counter, notes)
     return FeasibilityReport(True, share, share, share, _values(counter), _reasons(reasons, counter.n_valid),
                        estimate.sample.drop(columns="broken"), n_samples, estimate.strata, n_candidates=counter.n_candidates,
                        n_valid=counter.n_valid, n_feasible=counter.n_feasible, n_distinct=distinct,
                        n_distinct_feasible=distinct_fitting, front=front, is_front_complete=whole, extremes=extremes,
-                       min_costs=_min_costs(counter) if not counter.n_feasible else {}, notes=notes)  # fmt: skip
+                       # fmt: skip
+                       min_costs=_min_costs(counter) if not counter.n_feasible else {}, notes=notes)
 
 
-def _front_and_extremes(counter: FeasibleCounter, notes: list[str]) -> tuple[list[IndexedCandidate], bool, dict[str, IndexedCandidate]]:
+def _front_and_extremes(counter: FeasibleCounter, notes: list[str]) -> tuple[
+        list[IndexedCandidate], bool, dict[str, IndexedCandidate]]:
     """Front and extremes; a note where there are none."""
     extremes: dict[str, IndexedCandidate] = {}
     try:
         search = Extremes(counter, counter.bounds)
         for name in DEFAULT_FRONT_COSTS:
-            for word, point in (("least", search.cheapest(name)), ("most", search.most_expensive(name))):
+            for word, point in (("least", search.cheapest(name)),
+                                ("most", search.most_expensive(name))):
                 extremes |= {f"{word} {name}": point} if point else {}
         return *search.front(*DEFAULT_FRONT_COSTS), extremes
     except NoExtremeError as error:
-        notes.append(f"Not all extremes and no front: {error}. Upper bounds on {', on '.join(DEFAULT_FRONT_COSTS)} and on "
-                     "params.total have both.")
+        notes.append(f"Not all extremes and no front: {error}. Upper bounds on "
+                     f"{', on '.join(DEFAULT_FRONT_COSTS)} and on params.total have both.")
         return [], True, extremes
 
 
@@ -123,7 +141,8 @@ def _min_costs(counter: FeasibleCounter) -> dict[str, int]:
     """The least of each bounded cost that any sound candidate has: what a budget would have to be at least."""
     try:
         search = Extremes(counter, counter.required)
-        points = {bound.name: search.cheapest(bound.name) for bound in counter.budgets if bound.sign > 0}
+        points = {bound.name: search.cheapest(bound.name)
+                  for bound in counter.budgets if bound.sign > 0}
     except NoExtremeError:
         return {}
     return {name: point.costs[name] for name, point in points.items() if point}
@@ -135,17 +154,21 @@ def _values(counter: FeasibleCounter) -> pd.DataFrame:
     for parameter, counts in counter.count_by_value().items():
         options = dimensions[parameter].values()
         assert options is not None
-        rows += [(parameter, format_constant(options[index]), sheets, fits) for index, (sheets, fits) in sorted(counts.items())]
-    return _with_verdicts(pd.DataFrame(rows, columns=["parameter", "answer", "sheets", "fitting"]), list(dimensions), True)
+        rows += [(parameter, format_constant(options[index]), sheets, fits)
+                 for index, (sheets, fits) in sorted(counts.items())]
+    return _with_verdicts(pd.DataFrame(rows, columns=["parameter", "answer", "sheets", "fitting"]),
+                          list(dimensions), True)
 
 
 def _with_verdicts(frame: pd.DataFrame, order: list[str], exact: bool) -> pd.DataFrame:
     """With share and verdict: ``dead`` and ``always`` only of what was counted."""
     frame["share"] = frame["fitting"] / frame["sheets"]
-    words = {0.0: "dead" if exact else "none drawn fits", 1.0: "always" if exact else "all drawn fit"}
+    words = {0.0: "dead" if exact else "none drawn fits",
+             1.0: "always" if exact else "all drawn fit"}
     frame["verdict"] = [words.get(share, "") for share in frame["share"]]
     places = {name: place for place, name in enumerate(order)}
-    return frame.sort_values("parameter", key=lambda column: column.map(places), kind="stable").reset_index(drop=True)
+    return frame.sort_values("parameter", key=lambda column: column.map(places),
+                             kind="stable").reset_index(drop=True)
 
 
 def _reasons(counts: list[tuple[str, int]], n_valid: int) -> pd.DataFrame:
@@ -154,15 +177,19 @@ def _reasons(counts: list[tuple[str, int]], n_valid: int) -> pd.DataFrame:
     return frame
 
 
-def _estimated_report(space: Space, estimate: Estimate, why: str, n_samples: int) -> FeasibilityReport:
+def _estimated_report(space: Space, estimate: Estimate, why: str,
+                      n_samples: int) -> FeasibilityReport:
     try:
         sheets = count_configurations(space.parameter_space, MAX_LISTED_COMBINATIONS)
     except UncountableSpaceError:
         sheets = None
-    broken = [(str(text), int(often)) for text, often in estimate.sample["broken"].value_counts().items()]
+    broken = [(str(text), int(often))
+              for text, often in estimate.sample["broken"].value_counts().items()]
     values = _with_verdicts(estimate.value_shares, [name for name, _ in space.parameters()], False)
-    return FeasibilityReport(False, estimate.share, estimate.share_low, estimate.share_high, values, _reasons(broken, len(estimate.sample)),
-                       estimate.sample.drop(columns="broken"), n_samples, estimate.strata, why, sheets)
+    return FeasibilityReport(False, estimate.share, estimate.share_low, estimate.share_high, values,
+                             _reasons(broken, len(estimate.sample)),
+                             estimate.sample.drop(columns="broken"), n_samples, estimate.strata,
+                             why, sheets)
 
 
 def bin_values(rows: pd.DataFrame, max_rows: int) -> pd.DataFrame:
@@ -171,7 +198,8 @@ def bin_values(rows: pd.DataFrame, max_rows: int) -> pd.DataFrame:
         return rows
     bins = np.arange(len(rows)) * max_rows // len(rows)
     merged = rows.groupby(bins).agg(
-        parameter=("parameter", "first"), answer=("answer", lambda one: "..".join(dict.fromkeys(one.iloc[[0, -1]]))),
+        parameter=("parameter", "first"),
+        answer=("answer", lambda one: "..".join(dict.fromkeys(one.iloc[[0, -1]]))),
         sheets=("sheets", "sum"), fitting=("fitting", "sum"),
         verdict=("verdict", lambda one: one.iloc[0] if one.nunique() == 1 else ""))
     return merged.assign(share=merged["fitting"] / merged["sheets"])

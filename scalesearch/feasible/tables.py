@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from scalesearch.feasible.nearest import NearbyCandidate
 
 WEIGHT_WORK_COST = "macs.once"
-REPORT_JSON_FIELDS = ("exact", "why", "sheets", "sound", "fitting", "distinct", "distinct_fitting", "share", "low", "high", "draws",
-          "strata", "notes", "front_whole", "least")
-MAX_VALUE_ROWS, MAX_ROWS_PER_PARAMETER, MAX_FRONT_ROWS = 60, 8, 12  # rows of values, of one parameter's, points of the front
+REPORT_JSON_FIELDS = ("exact", "why", "sheets", "sound", "fitting", "distinct", "distinct_fitting",
+                      "share", "low", "high", "draws", "strata", "notes", "front_whole", "least")
+MAX_VALUE_ROWS = 60
+MAX_ROWS_PER_PARAMETER = 8
+MAX_FRONT_ROWS = 12  # rows of values, of one parameter's, points of the front
 
 
 def render_report(report: FeasibilityReport) -> Iterator[Table | str]:
@@ -31,8 +33,11 @@ def render_report(report: FeasibilityReport) -> Iterator[Table | str]:
         yield _front(report.front, report.is_front_complete)
     same = _shared_params([*report.extremes.values()])
     for word, point in report.extremes.items():
-        differing = ", ".join(f"{key}={text}" for key, text in _format_params(point.param_values.params).items() if key not in same)
-        yield f"{word}: " + ", ".join(f"{name} {value:,}" for name, value in point.costs.items()) + f"  ({differing})"
+        differing = ", ".join(f"{key}={text}"
+                              for key, text in _format_params(point.param_values.params).items()
+                              if key not in same)
+        yield f"{word}: " + ", ".join(f"{name} {value:,}"
+                                      for name, value in point.costs.items()) + f"  ({differing})"
     for name, value in report.min_costs.items():
         yield f"Nothing fits. The least {name} that any candidate has is {value:,}: a budget must allow that much."
     yield from report.notes
@@ -41,8 +46,10 @@ def render_report(report: FeasibilityReport) -> Iterator[Table | str]:
 def weight_work_lines(report: FeasibilityReport, protocol: Protocol) -> list[str]:
     """What the candidates that are shown compute on weights alone, where any does."""
     points = [*select_spread_points(report.front), *report.extremes.values()]
-    bills = evaluate_costs([CostedCandidate.from_param_values(point.param_values) for point in points], protocol, [WEIGHT_WORK_COST])
-    return protocol.weight_work_lines(*(bill.costs[WEIGHT_WORK_COST] for bill in bills if bill.costs))
+    bills = evaluate_costs([CostedCandidate.from_param_values(point.param_values)
+                            for point in points], protocol, [WEIGHT_WORK_COST])
+    return protocol.weight_work_lines(*(bill.costs[WEIGHT_WORK_COST]
+                                        for bill in bills if bill.costs))
 
 
 def to_json(report: FeasibilityReport, nearest: Sequence[NearbyCandidate] = ()) -> dict[str, Any]:
@@ -54,16 +61,17 @@ def to_json(report: FeasibilityReport, nearest: Sequence[NearbyCandidate] = ()) 
         "front_answers": [_format_params(p.param_values.params) for p in report.front],
         "extremes": {word: {"costs": p.costs, "params": _format_params(p.param_values.params)}
                      for word, p in report.extremes.items()},
-        "near": [{"changes": {k: [format_constant(a), format_constant(b)] for k, (a, b) in n.changes.items()}, "costs": dict(n.costs)}
-                 for n in nearest],
-    }
+        "near": [{"changes": {k: [format_constant(a), format_constant(b)]
+                              for k, (a, b) in n.changes.items()}, "costs": dict(n.costs)}
+                 for n in nearest]}
 
 
 def front_table(report: FeasibilityReport) -> pd.DataFrame:
     """The front's points, whole: a column for each cost and each parameter."""
     import pandas as pd
 
-    return pd.DataFrame([{**point.costs, **_format_params(point.param_values.params)} for point in report.front])
+    return pd.DataFrame([{**point.costs, **_format_params(point.param_values.params)}
+                         for point in report.front])
 
 
 def _format_params(params: Mapping[str, Any]) -> dict[str, str]:
@@ -75,16 +83,18 @@ def _counts(report: FeasibilityReport) -> Iterator[str]:
     """How many there are, and how many fit."""
     if report.exact:
         assert report.n_candidates and report.n_valid is not None and report.n_distinct is not None
-        yield (f"Answer sheets: {report.n_candidates:,}, exactly; {report.n_valid:,} can be built and meet the space's "
-               f"constraints. Distinct networks: {report.n_distinct:,}.")
+        yield (f"Answer sheets: {report.n_candidates:,}, exactly; {report.n_valid:,} can be built "
+               f"and meet the space's constraints. Distinct networks: {report.n_distinct:,}.")
         share = (report.n_distinct_feasible or 0) / max(1, report.n_distinct)
         yield (f"Within budget: {report.n_feasible:,} sheets ({_percent(report.share)}), "
                f"{report.n_distinct_feasible:,} distinct networks ({_percent(share)}).")
         return
-    size = f"Answer sheets: {report.n_candidates:,}, exactly" if report.n_candidates is not None else "Answer sheets not counted"
+    size = (f"Answer sheets: {report.n_candidates:,}, exactly" if report.n_candidates is not None
+            else "Answer sheets not counted")
     yield f"{size}. Networks not counted: {report.inexact_reason}."
-    yield (f"Within budget: {_percent(report.share)} of {report.n_samples:,} draws, each parameter uniform ({report.strata}); "
-           f"95 % interval {_percent(report.share_low)} to {_percent(report.share_high)}.")
+    yield (f"Within budget: {_percent(report.share)} of {report.n_samples:,} draws, each parameter "
+           f"uniform ({report.strata}); 95 % interval {_percent(report.share_low)} to "
+           f"{_percent(report.share_high)}.")
 
 
 def _percent(share: float) -> str:
@@ -109,18 +119,22 @@ def _format_violation(broken: str) -> str:
 
 def _values(report: FeasibilityReport) -> Table:
     """The feasible share of each answer; neighbouring values of long ranges are put together."""
-    share = "of its sheets" if report.exact else "share"  # of all, also those that break the space's own constraints
-    noted = report.value_shares["verdict"].any() or len(report.value_shares) > MAX_VALUE_ROWS  # else nothing stands beside the numbers
+    # of all, also those that break the space's own constraints
+    share = "of its sheets" if report.exact else "share"
+    # else nothing stands beside the numbers
+    noted = report.value_shares["verdict"].any() or len(report.value_shares) > MAX_VALUE_ROWS
     rows: list[tuple[str, ...]] = []
     for name, group in report.value_shares.groupby("parameter", sort=False):
         for at, (_, row) in enumerate(bin_values(group, MAX_ROWS_PER_PARAMETER).iterrows()):
-            rows.append((str(name) * (at == 0), str(row["answer"]), _percent(row["share"]), row["verdict"]))
+            rows.append((str(name) * (at == 0), str(row["answer"]), _percent(row["share"]),
+                         row["verdict"]))
         if len(rows) > MAX_VALUE_ROWS:
             rows.append(("…", "", "", "the rest: --csv or --json"))
             break
     headings = ("parameter", "answer", share, "")
     title = f"Feasible share by answer ({'exact' if report.exact else 'of draws'})"
-    return make_table(headings[: 3 + noted], [row[: 3 + noted] for row in rows], (0, 3), title, has_box=True)
+    return make_table(headings[: 3 + noted], [row[: 3 + noted] for row in rows], (0, 3), title,
+                      has_box=True)
 
 
 def _front(points: list[IndexedCandidate], whole: bool) -> Table:
@@ -128,7 +142,8 @@ def _front(points: list[IndexedCandidate], whole: bool) -> Table:
     names = list(points[0].costs)[:2]
     chosen = select_spread_points(points)
     same = _shared_params(chosen)
-    keys = [key for key in chosen[0].param_values.params if key not in same and key.count(".") < 2][:6]
+    keys = [key
+            for key in chosen[0].param_values.params if key not in same and key.count(".") < 2][:6]
     rows = [(*(f"{point.costs[name]:,}" for name in names), *(texts.get(key, "") for key in keys))
             for point in chosen for texts in [_format_params(point.param_values.params)]]
     title = f"Most {names[0]} for the {names[1]}: {len(chosen)} of {len(points):,} points (exact)"
@@ -148,13 +163,18 @@ def select_spread_points(points: list[IndexedCandidate]) -> list[IndexedCandidat
 def _shared_params(points: list[IndexedCandidate]) -> set[str]:
     """Parameters that have one value in all points."""
     sheets = [dict(point.param_values.params) for point in points]
-    return {key for key in (sheets[0] if sheets else ()) if all(sheet.get(key) == sheets[0][key] for sheet in sheets)}
+    return {key
+            for key in (sheets[0] if sheets else ())
+            if all(sheet.get(key) == sheets[0][key] for sheet in sheets)}
 
 
 def nearest_table(nearest: list[NearbyCandidate], name: str) -> Table:
     """The nearest candidates that fit."""
-    names = [name for name in (nearest[0].costs if nearest else ()) if any(near.costs[name] for near in nearest)]
-    changes = [[f"{key}: {format_constant(old)} → {format_constant(new)}" for key, (old, new) in near.changes.items()] for near in nearest]
+    names = [name
+             for name in (nearest[0].costs if nearest else ())
+             if any(near.costs[name] for near in nearest)]
+    changes = [[f"{key}: {format_constant(old)} → {format_constant(new)}"
+                for key, (old, new) in near.changes.items()] for near in nearest]
     rows = [(", ".join(listed) or "none: it fits", *(f"{near.costs[cost]:,}" for cost in names))
             for near, listed in zip(nearest, changes)]
     return make_table(("change", *names), rows or [("none within four changed answers",)],

@@ -1,3 +1,7 @@
-"""What other runtimes make of an architecture: structure alone, no weights. May import ``blocks``."""
+"""What other runtimes make of an architecture: structure alone, no weights.
 
-MAX_SOURCE_TOKENS = 256  # tokens of a side, as data files cut them and artefacts take them, unless told otherwise
+May import ``blocks``.
+"""
+
+# tokens of a side, as data files cut them and artefacts take them, unless told otherwise
+MAX_SOURCE_TOKENS = 256

@@ -1,8 +1,9 @@
 """CTranslate2's variables for an architecture: exact, or the reasons why there are none.
 
-What the runtime lacks becomes what it has. A sub-layer that it demands and the model has not is *neutral*: it adds
-zero. Under norms after, the norm before a neutral sub-layer only normalises, and the neutral one's has the gain and the
-bias, which is equal up to the norms' epsilon. Low rank, chains, adapters and factorised tables are contracted.
+What the runtime lacks becomes what it has. A sub-layer that it demands and the model has not is
+*neutral*: it adds zero. Under norms after, the norm before a neutral sub-layer only normalises, and
+the neutral one's has the gain and the bias, which is equal up to the norms' epsilon. Low rank,
+chains, adapters and factorised tables are contracted.
 """
 
 from __future__ import annotations
@@ -35,22 +36,27 @@ from scalesearch.lowering.variable_plan import VariablePlan
 
 NEUTRAL_HIDDEN = 8  # hidden units of a neutral feed-forward network
 NEUTRAL_HEAD_DIM = 1  # features of a neutral head
-CT2_ACTIVATION_IDS = {ReLU: 0, SwiGLU: 2, Swish: 2, SelfGated: 2, GELU: 3, GEGLU: 3}  # numbers of the runtime's enumeration
-EXTRA_TARGET_TOKENS = 12  # tokens that a translation may have beyond 3/2 of its source: 10, BOS, and what rounding takes
+# numbers of the runtime's enumeration
+CT2_ACTIVATION_IDS = {ReLU: 0, SwiGLU: 2, Swish: 2, SelfGated: 2, GELU: 3, GEGLU: 3}
+# tokens that a translation may have beyond 3/2 of its source: 10, BOS, and what rounding takes
+EXTRA_TARGET_TOKENS = 12
 
 
-def plan_variables(block: Block, vocab: Size | None, length: Size = MAX_SOURCE_TOKENS) -> VariablePlan:
+def plan_variables(block: Block, vocab: Size | None,
+                   length: Size = MAX_SOURCE_TOKENS) -> VariablePlan:
     """The variables of an architecture that has no :func:`refusals`; sizes may be a population's, depths are not.
 
     Args:
         vocab: tokens; None where the blocks hold their own.
-        length: source tokens that it must take (EOS not counted): absolute positions are a table here.
+        length: source tokens that it must take (EOS not counted): absolute positions are a table
+            here.
 
     Raises:
         Split: candidates of a population differ in a depth, or in what decides about parts.
     """
     assert isinstance(block, EncoderDecoder)
-    made, rows = VariablePlan(), (length + 1) * 3 // 2 + EXTRA_TARGET_TOKENS
+    made = VariablePlan()
+    rows = (length + 1) * 3 // 2 + EXTRA_TARGET_TOKENS
     for name, stack, embedding in (("encoder", block.encoder, block.embedding.source),
                                    ("decoder", block.decoder, block.embedding.target)):
         assert isinstance(stack, Stack) and isinstance(embedding, TokenEmbedding)
@@ -72,16 +78,19 @@ def _vocabulary_size(block: Any, vocab: Size | None) -> Size:
     return vocab
 
 
-def _embedding(made: VariablePlan, stack: str, path: str, block: TokenEmbedding, vocab: Size | None, rows: Size,
-               steps: bool) -> None:
+def _embedding(made: VariablePlan, stack: str, path: str, block: TokenEmbedding, vocab: Size | None,
+               rows: Size, steps: bool) -> None:
     name = f"{stack}/embeddings{'_0' if stack == 'encoder' else ''}/weight"
-    values = tensor_expressions.table_expression(block.table, block.tied_table or f"{path}.table", vocab)
+    values = tensor_expressions.table_expression(
+        block.table, block.tied_table or f"{path}.table", vocab)
     made.add(name, (_vocabulary_size(block, vocab), block.d), values, True)
     positions: TensorExpression
     if block.positions == "learned":
-        rows, positions = block.max_length, WeightRef(f"{path}.position.weight")
+        rows = block.max_length
+        positions = WeightRef(f"{path}.position.weight")
     else:
-        positions = ConstantTensor("sinusoid" if block.positions == "sinusoidal" else "zeros", (rows, block.d))
+        positions = ConstantTensor("sinusoid" if block.positions == "sinusoidal" else "zeros",
+                                   (rows, block.d))
     if steps:
         positions = TensorSum((positions, ConstantTensor("step", (block.d,), 0)))
     made.add(f"{stack}/position_encodings/encodings", (rows, block.d), positions)
@@ -101,14 +110,20 @@ class _Lowering:
     """One stack, layer by layer."""
 
     def __init__(self, made: VariablePlan, name: str, stack: Stack) -> None:
-        self.plan, self.name, self.stack, self.layer = made, name, stack, stack.layer
-        self.d, self.heads = self.layer.main.d, self.layer.main.score_heads
+        self.plan = made
+        self.name = name
+        self.stack = stack
+        self.layer = stack.layer
+        self.d = self.layer.main.d
+        self.heads = self.layer.main.score_heads
         self.owners = WeightOwners(f"{name}.layers", stack.layers)
         self.depth = require_single_value(stack.layers.depth)
 
     def run(self) -> None:
         """Adds all variables of the stack."""
-        post, scalars, ffn = self.layer.norm == "post", self.plan.scalars, self.layer.ffn
+        post = self.layer.norm == "post"
+        scalars = self.plan.scalars
+        ffn = self.layer.ffn
         scalars |= {f"{self.name}/num_heads": self.heads, f"{self.name}/pre_norm": not post,
                     f"{self.name}/activation": CT2_ACTIVATION_IDS.get(type(ffn), 0)}
         order = list(self._order())
@@ -118,10 +133,12 @@ class _Lowering:
             signal = ConstantTensor("step", (self.d,), sub.layer + 1) if (
                 self.stack.step_signals and ends and following is not None) else None
             self._add(sub, None if post else signal)
-            kept = post and following is not None and following.part is None  # the next one's norm has gain and bias
+            # the next one's norm has gain and bias
+            kept = post and following is not None and following.part is None
             self._norm(sub, order[:at], kept, signal if post else None)
         if self.stack.has_final_norm:
-            self._vectors(self.name, WeightRef(f"{self.name}.norm.weight"), WeightRef(f"{self.name}.norm.bias"))
+            self._vectors(self.name, WeightRef(f"{self.name}.norm.weight"),
+                          WeightRef(f"{self.name}.norm.bias"))
 
     def _at(self, sub: _Sublayer) -> Any:
         """The layer of ours that a sub-layer belongs to."""
@@ -135,8 +152,8 @@ class _Lowering:
     def _kinds(self) -> Mapping[str, str]:
         """Our words to the runtime's sub-layers, in its order.
 
-        A decoder's layer without cross-attention cannot be: where sentences end at different steps, its cache is
-        reordered.
+        A decoder's layer without cross-attention cannot be: where sentences end at different steps,
+        its cache is reordered.
         """
         if self.name == "encoder":
             return {"attention": "self_attention", "ffn": "ffn"}
@@ -151,24 +168,28 @@ class _Lowering:
             if (at := words.index(word)) <= last:
                 each.append([None] * len(words))
             each[-1][at], last = part, at
-        main = self.layer.main  # whose relative or rotary positions in the first layer would put absolute ones out
+        # whose relative or rotary positions in the first layer would put absolute ones out
+        main = self.layer.main
         if is_set(main.clip) or main.rotary:
             yield 0, [None] * len(words)
         for layer in range(self.depth):
             for parts in each:
                 yield layer, parts
 
-    def _norm(self, sub: _Sublayer, before: list[_Sublayer], plain: bool, signal: TensorExpression | None) -> None:
+    def _norm(self, sub: _Sublayer, before: list[_Sublayer], plain: bool,
+              signal: TensorExpression | None) -> None:
         part = sub.part
         layer = sub.layer
         if part is None and self.layer.norm == "post":
             real = next(one for one in reversed(before) if one.part is not None)
-            part, layer = real.part, real.layer
+            part = real.part
+            layer = real.layer
         if part is None or plain:
             shape = (self.d,)
             self._vectors(sub.name, ConstantTensor("ones", shape), ConstantTensor("zeros", shape))
         else:
-            gain, offset = (WeightRef(self.owners.owner_name(layer, f"{part}_norm", name)) for name in ("weight", "bias"))
+            gain, offset = (WeightRef(self.owners.owner_name(layer, f"{part}_norm", name))
+                            for name in ("weight", "bias"))
             self._vectors(sub.name, gain, _plus(offset, signal))
 
     def _vectors(self, name: str, gain: TensorExpression, offset: TensorExpression) -> None:
@@ -185,7 +206,8 @@ class _Lowering:
         else:
             self._attention(sub, signal)
 
-    def _linear(self, name: str, rows: Size, columns: Size, weight: TensorExpression | None, bias: TensorExpression | None) -> None:
+    def _linear(self, name: str, rows: Size, columns: Size, weight: TensorExpression | None,
+                bias: TensorExpression | None) -> None:
         self.plan.add(f"{name}/weight", (rows, columns), weight, True)
         self.plan.add(f"{name}/bias", (rows,), bias)
 
@@ -195,7 +217,8 @@ class _Lowering:
         if type(ffn) is SelfGated:
             same = ConstantTensor("identity", (self.d,))
             for name in ("linear_0", "linear_0_noact", "linear_1"):
-                self._linear(f"{sub.name}/{name}", self.d, self.d, same, signal if name == "linear_1" else None)
+                self._linear(f"{sub.name}/{name}", self.d, self.d, same,
+                             signal if name == "linear_1" else None)
             return
         assert isinstance(ffn, TwoLayerFFN | GatedFFN)
         names = {"linear_0": "up", "linear_1": "down"} if isinstance(ffn, TwoLayerFFN) else {
@@ -203,11 +226,14 @@ class _Lowering:
         for name, part in names.items():
             weight, bias = self._map(sub, maps[part], part)
             shape = (self.d, ffn.hidden) if part == "down" else (ffn.hidden, self.d)
-            self._linear(f"{sub.name}/{name}", *shape, weight, _plus(bias, signal if part == "down" else None))
+            self._linear(f"{sub.name}/{name}", *shape, weight,
+                         _plus(bias, signal if part == "down" else None))
 
     def _neutral_ffn(self, sub: _Sublayer, signal: TensorExpression | None) -> None:
-        for name, shape in (("linear_0", (NEUTRAL_HIDDEN, self.d)), ("linear_1", (self.d, NEUTRAL_HIDDEN))):
-            self._linear(f"{sub.name}/{name}", *shape, ConstantTensor("zeros", shape), signal if name == "linear_1" else None)
+        for name, shape in (("linear_0", (NEUTRAL_HIDDEN, self.d)),
+                            ("linear_1", (self.d, NEUTRAL_HIDDEN))):
+            self._linear(f"{sub.name}/{name}", *shape, ConstantTensor("zeros", shape),
+                         signal if name == "linear_1" else None)
 
     def _neutral_attention(self, sub: _Sublayer) -> None:
         width = self.heads * NEUTRAL_HEAD_DIM
@@ -219,8 +245,10 @@ class _Lowering:
 
     def _attention(self, sub: _Sublayer, signal: TensorExpression | None) -> None:
         block = self._at(sub).parts()[str(sub.part)].block
-        maps, widths = block.parts(), block.widths
-        size = block.heads * block.head_dim // block.score_heads  # of a value; queries and keys are filled up to it
+        maps = block.parts()
+        widths = block.widths
+        # of a value; queries and keys are filled up to it
+        size = block.heads * block.head_dim // block.score_heads
         scalars = {"head_dim": size, "queries_scale": map_values(block.head_dim, lambda n: n**-0.5)}
         keys = block.score_heads
         if is_set(block.kv_heads):
@@ -230,31 +258,41 @@ class _Lowering:
         for slot, heads in (("query", block.score_heads), ("key", keys), ("value", keys)):
             weight, bias = self._map(sub, maps[slot], slot, block)
             zeros = ConstantTensor("zeros", (widths[slot[0].upper()],))
-            pieces[slot] = (heads * size, *(_pad_heads(block, slot, one, heads, size) for one in (weight, bias or zeros)))
-        groups = [("query", "key", "value")] if sub.type == "self_attention" else [("query",), ("key", "value")]
+            pieces[slot] = (heads * size,
+                            *(_pad_heads(block, slot, one, heads, size)
+                              for one in (weight, bias or zeros)))
+        groups = [("query", "key", "value")] if sub.type == "self_attention" else [
+            ("query",), ("key", "value")]
         for at, slots in enumerate(groups):
             rows, weights, biases = zip(*(pieces[slot] for slot in slots))
-            self._linear(f"{sub.name}/linear_{at}", sum(rows), self.d, _joined(weights), _joined(biases))
+            self._linear(f"{sub.name}/linear_{at}", sum(rows), self.d, _joined(weights),
+                         _joined(biases))
         weight, bias = self._map(sub, maps["out"], "out", block)
-        self._linear(f"{sub.name}/linear_{len(groups)}", self.d, block.heads * block.head_dim, weight,
-                     _plus(bias, signal))
+        self._linear(f"{sub.name}/linear_{len(groups)}", self.d, block.heads * block.head_dim,
+                     weight, _plus(bias, signal))
         if block.rotary:
-            scalars |= {"rotary_dim": block.head_dim, "rotary_interleave": False, "rotary_base": ROTARY_BASE}
+            scalars |= {"rotary_dim": block.head_dim, "rotary_interleave": False,
+                        "rotary_base": ROTARY_BASE}
         if is_set(block.clip):
             shape = (2 * block.clip + 1, size)
-            weights = WeightRef(self.owners.owner_name(sub.layer, str(sub.part), "core.relative.weight"))
+            weights = WeightRef(
+                self.owners.owner_name(sub.layer, str(sub.part), "core.relative.weight"))
             wide = TransposedMatrix(HeadPadding(TransposedMatrix(weights), 1, size))
             self.plan.add(f"{sub.name}/relative_position_keys", shape, wide)
-            self.plan.add(f"{sub.name}/relative_position_values", shape, ConstantTensor("zeros", shape))
+            self.plan.add(f"{sub.name}/relative_position_values", shape,
+                          ConstantTensor("zeros", shape))
         self.plan.scalars |= {f"{sub.name}/{name}": value for name, value in scalars.items()}
 
     def _map(self, sub: _Sublayer, part: Any, slot: str, attention: Attention | None = None
              ) -> tuple[TensorExpression, TensorExpression | None]:
         """Matrix and bias of a part's linear map, with its adapter."""
-        weight, bias = tensor_expressions.matrix_expression(part, slot), tensor_expressions.bias_expression(part, slot)
+        weight = tensor_expressions.matrix_expression(part, slot)
+        bias = tensor_expressions.bias_expression(part, slot)
         assert weight is not None, "maps are checked by refusals"
         if attention is not None and slot in attention.adapters:
-            weight = TensorSum((weight, MatrixProduct(WeightRef(f"{slot}_adapter.up.weight"), WeightRef(f"{slot}_adapter.down.weight"))))
+            weight = TensorSum((weight,
+                                MatrixProduct(WeightRef(f"{slot}_adapter.up.weight"),
+                                              WeightRef(f"{slot}_adapter.down.weight"))))
         return self._owned(sub, weight), bias and self._owned(sub, bias)
 
     def _owned(self, sub: _Sublayer, source: Any) -> Any:
@@ -270,7 +308,8 @@ class _Lowering:
         return type(source)(**(vars(source) | inner))
 
 
-def _pad_heads(block: Attention, slot: str, source: TensorExpression, heads: Size, size: Size) -> TensorExpression:
+def _pad_heads(block: Attention, slot: str, source: TensorExpression, heads: Size,
+               size: Size) -> TensorExpression:
     """Rows of ``source`` by head, each head as wide as a value."""
     same = slot == "value" or is_set(block.kv_heads) or decide(block.heads == block.score_heads)
     return source if same else HeadPadding(source, heads, size)
@@ -280,5 +319,6 @@ def _joined(parts: tuple[TensorExpression, ...]) -> TensorExpression:
     return parts[0] if len(parts) == 1 else Concatenation(parts)
 
 
-def _plus(source: TensorExpression | None, signal: TensorExpression | None) -> TensorExpression | None:
+def _plus(source: TensorExpression | None,
+          signal: TensorExpression | None) -> TensorExpression | None:
     return signal if source is None else source if signal is None else TensorSum((source, signal))

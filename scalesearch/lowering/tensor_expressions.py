@@ -96,7 +96,9 @@ class BlockDiagonal:
     matrices: TensorExpression
 
 
-TensorExpression: TypeAlias = WeightRef | ConstantTensor | TransposedMatrix | MatrixProduct | TensorSum | Concatenation | HeadPadding | ContractedChain | BlockDiagonal
+TensorExpression: TypeAlias = (WeightRef | ConstantTensor | TransposedMatrix | MatrixProduct
+                               | TensorSum | Concatenation | HeadPadding | ContractedChain
+                               | BlockDiagonal)
 
 # Lookups, and outputs, that are one matrix of all tokens.
 SUPPORTED_TABLES = (Embedding, ChainEmbedding, KroneckerEmbedding, FactorizedEmbedding)
@@ -112,7 +114,8 @@ def sharing_key(source: Any) -> Hashable:
     if isinstance(source, ContractedChain):
         return "Contracted", sharing_key(source.parts)
     if hasattr(source, "__dataclass_fields__"):
-        return type(source).__name__, *(sharing_key(getattr(source, field.name)) for field in fields(source))
+        return type(source).__name__, *(sharing_key(getattr(source, field.name))
+                                        for field in fields(source))
     return source if isinstance(source, str) else size_key(source)
 
 
@@ -120,17 +123,20 @@ class WeightOwners:
     """Names of the weights of one stack's layers, by their owners."""
 
     def __init__(self, path: str, layers: Repeat) -> None:
-        self.path, self.depth = path, require_single_value(layers.depth)
+        self.path = path
+        self.depth = require_single_value(layers.depth)
         self._ties = {tie.part: tie for tie in layers.ties}
 
     def owner_name(self, layer: int, part: str, weight: str) -> str:
         """Name of the owner of ``weight`` (a path) of a layer's ``part``."""
-        tie, path = self._ties.get(part), f"{self.path}.{layer}.{part}"
+        tie = self._ties.get(part)
+        path = f"{self.path}.{layer}.{part}"
         inner, _, last = weight.rpartition(".")
         if tie is not None and not tie.excludes(inner, last):
             lent = tie.schedule
-            path = (f"{lent.path}.{lent.layers[layer]}.{lent.part}" if isinstance(lent, CrossStackTie) else
-                    f"{self.path}.{lent.owners(self.depth)[layer]}.{part}")
+            path = (f"{lent.path}.{lent.layers[layer]}.{lent.part}"
+                    if isinstance(lent, CrossStackTie)
+                    else f"{self.path}.{lent.owners(self.depth)[layer]}.{part}")
         return f"{path}.{weight}"
 
 
@@ -178,12 +184,15 @@ def bind_vocabulary(block: Block, vocab: Size | None) -> Block:
     return block if vocab is None else block.bind_vocabulary(vocab)
 
 
-def output_expressions(use: Use, vocab: Size | None) -> tuple[TensorExpression | None, TensorExpression | None]:
+def output_expressions(
+        use: Use, vocab: Size | None) -> tuple[TensorExpression | None, TensorExpression | None]:
     """Matrix (tokens, features) and bias of what makes scores of states; no matrix if it is no linear map."""
     if type(use.block) is FactorizedOutput:  # the table's two matrices, the other way round
         path = use.block.tied_table
-        return MatrixProduct(WeightRef(f"{path}.table.weight"), TransposedMatrix(WeightRef(f"{path}.up.weight"))), None
-    path, block = use.tied or "output", bind_vocabulary(use.block, vocab)
+        return MatrixProduct(WeightRef(f"{path}.table.weight"),
+                             TransposedMatrix(WeightRef(f"{path}.up.weight"))), None
+    path = use.tied or "output"
+    block = bind_vocabulary(use.block, vocab)
     return matrix_expression(block, path), bias_expression(block, path)
 
 

@@ -21,7 +21,8 @@ from scalesearch.lowering.ctranslate2 import CT2_ACTIVATION_IDS
 def find_unsupported_parts(block: Block) -> list[str]:
     """The reasons why an architecture has no exact lowering, each with the part's path; none if it has one.
 
-    They are the sections' own: those of a :class:`Section` alone are found as well, and their numbers add up.
+    They are the sections' own: those of a :class:`Section` alone are found as well, and their
+    numbers add up.
     """
     found: list[str] = []
     for name, part in block.parts().items():
@@ -50,7 +51,8 @@ def _of_stack(path: str, stack: Any) -> Iterator[str]:
         yield f"{path}: its layers have two widths, and the runtime's one"
         return
     layer = stack.layer
-    heads = [part.block.score_heads for one in stack.layers.distinct_layers for part in one.parts().values()
+    heads = [part.block.score_heads for one in stack.layers.distinct_layers
+             for part in one.parts().values()
              if isinstance(getattr(part, "block", None), Attention)]
     if any(decide(one != heads[0]) for one in heads):
         yield f"{path}: numbers of heads differ by layer, and the runtime has one for the stack"
@@ -68,7 +70,8 @@ def _of_stack(path: str, stack: Any) -> Iterator[str]:
     yield from _of_order(path, layer)
     where = f"{path}.{layer.sublayers[layer.default_order[0][0]][0]}"
     yield from _of_mixer(where, layer.main)
-    if isinstance(layer.main, Attention) and layer.norm == "post" and (is_set(layer.main.clip) or layer.main.rotary):
+    if isinstance(layer.main, Attention) and layer.norm == "post" and (
+            is_set(layer.main.clip) or layer.main.rotary):
         yield f"{where}: relative or rotary positions under norms after: the runtime then adds no absolute ones"
     if not layer.ffn.empty and type(layer.ffn) not in CT2_ACTIVATION_IDS:
         yield f"{path}.ffn: {type(layer.ffn).__name__} is no feed-forward network of the runtime"

@@ -4,4 +4,5 @@ from scalesearch.nn.build import build_model
 from scalesearch.nn.model import DecodingCache, EncoderMemory, Seq2SeqModel
 from scalesearch.nn.module import DropoutRates, Module
 
-__all__ = ["DecodingCache", "DropoutRates", "EncoderMemory", "Seq2SeqModel", "Module", "build_model"]
+__all__ = ["DecodingCache", "DropoutRates", "EncoderMemory", "Seq2SeqModel", "Module",
+           "build_model"]

@@ -23,25 +23,31 @@ from scalesearch.nn.model import SourceGroups
 
 @with_cached_weights
 def beam_search(model: Any, source: Tensor, beam: int = 5, length_penalty: float = 1.0,
-                max_length: int | Tensor | None = None, nbest: int = 1, eos: int = EOS) -> Hypotheses:
+                max_length: int | Tensor | None = None, nbest: int = 1,
+                eos: int = EOS) -> Hypotheses:
     """Beam search in which a finished hypothesis keeps its place: ``beam`` = 1 is greedy.
 
-    Score: log P(y | x) / \\|y\\|^α, with EOS counted in \\|y\\| and α = ``length_penalty`` ≥ 0 (fairseq's ``lenpen``;
-    not GNMT's ((5 + \\|y\\|) / 6)^α). A sentence is done when all its places have ended, or as soon as no unfinished
-    hypothesis can still reach its ``nbest``-th best: log P only falls, and the divisor is at most that of the
-    greatest length. That bound changes no result.
+    Score: log P(y | x) / \\|y\\|^α, with EOS counted in \\|y\\| and α = ``length_penalty`` ≥ 0
+    (fairseq's ``lenpen``; not GNMT's ((5 + \\|y\\|) / 6)^α). A sentence is done when all its places
+    have ended, or as soon as no unfinished hypothesis can still reach its ``nbest``-th best: log P
+    only falls, and the divisor is at most that of the greatest length. That bound changes no
+    result.
 
     Args:
         model: in eval mode, on the device of ``source``.
         source: (B, S) ids, PAD = 0 at the end.
-        max_length: tokens of a translation, or of each (B,), at most (:func:`longest` by default); EOS then follows.
+        max_length: tokens of a translation, or of each (B,), at most (:func:`longest` by default);
+            EOS then follows.
         nbest: how many to return, at most ``beam``.
     """
     if not (beam >= nbest >= 1 and length_penalty >= 0):
-        raise ValueError(f"beam {beam}, nbest {nbest}, penalty {length_penalty}: beam >= nbest >= 1, penalty >= 0")
-    search = _BeamSearchState(source, beam, length_penalty, length_limits(model, source, max_length), nbest, eos)
+        raise ValueError(f"beam {beam}, nbest {nbest}, penalty {length_penalty}: beam >= nbest >= "
+                         "1, penalty >= 0")
+    search = _BeamSearchState(source, beam, length_penalty,
+                              length_limits(model, source, max_length), nbest, eos)
     sources = _SourceState(model, source)
-    rows, token = search.first(), source.new_full((len(source),), BOS)
+    rows = search.first()
+    token = source.new_full((len(source),), BOS)
     for step in range(int(search.limit.max()) + 1):
         logits, norm = next_logits(model, token, sources.memory, sources.cache)
         parents, sentences, token = search.advance(step, logits, norm, rows)
@@ -56,7 +62,8 @@ class _SourceState:
     """Memory and cache of a beam search, by sentence where the model can."""
 
     def __init__(self, model: Any, source: Tensor) -> None:
-        self.memory, self.cache = model.encode(source), model.new_cache()
+        self.memory = model.encode(source)
+        self.cache = model.new_cache()
         self.first = self.memory  # of all sentences
         self.shared = getattr(model, "shares_sources", False)
         self.active_sources = torch.arange(len(source), device=source.device)
@@ -72,22 +79,30 @@ class _SourceState:
         groups = SourceGroups.from_sources(sentences)
         kept = torch.searchsorted(self.active_sources, groups.sources)
         self.cache.group(groups, kept)
-        self.memory, self.active_sources = self.memory.select(kept), groups.sources
+        self.memory = self.memory.select(kept)
+        self.active_sources = groups.sources
 
 
 class _BeamSearchState:
     """The state of a beam search: B · K places, of which ``rows`` are alive, and ended hypotheses.
 
-    A step keeps, for each place, the place it came from and its token; translations are read backwards at the end.
+    A step keeps, for each place, the place it came from and its token; translations are read
+    backwards at the end.
     """
 
-    def __init__(self, source: Tensor, beam: int, penalty: float, limit: Tensor, nbest: int, eos: int) -> None:
-        self.size, self.penalty, self.limit, self.nbest, self.eos = beam, penalty, limit, nbest, eos
+    def __init__(self, source: Tensor, beam: int, penalty: float, limit: Tensor, nbest: int,
+                 eos: int) -> None:
+        self.size = beam
+        self.penalty = penalty
+        self.limit = limit
+        self.nbest = nbest
+        self.eos = eos
         self.shortest = int(limit.min())
         shape = (len(source), beam)
         self.alive = torch.full(shape, NEG_INF, dtype=torch.float64, device=source.device)
         self.alive[:, 0] = 0.0
-        room = (len(source), beam + 1)  # the last place takes what is written of those that do not end
+        # the last place takes what is written of those that do not end
+        room = (len(source), beam + 1)
         self.scores = torch.full(room, NEG_INF, dtype=torch.float64, device=source.device)
         self.end_steps = source.new_zeros(room)  # the step at which each ended
         self.end_parents = source.new_zeros(room)  # the place that it had come to before
@@ -99,11 +114,13 @@ class _BeamSearchState:
         self.rows = torch.arange(len(self.alive), device=self.alive.device) * self.size
         return self.rows
 
-    def advance(self, step: int, logits: Tensor, norm: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def advance(self, step: int, logits: Tensor, norm: Tensor, rows: Tensor) -> tuple[
+            Tensor, Tensor, Tensor]:
         """Advance by one step from logits (R, V): rows to continue, their sentences, their tokens."""
         scores, tokens = self._candidates(step, logits, norm, rows)  # (B, K · k) each
         best, place = scores.topk(self.size, 1)
-        parent, token = place // (scores.shape[1] // self.size), tokens.gather(1, place)
+        parent = place // (scores.shape[1] // self.size)
+        token = tokens.gather(1, place)
         room = torch.arange(self.size, device=rows.device) < (self.size - self.num_ended)[:, None]
         valid = room & (best > NEG_INF)
         ending = valid & (token == self.eos)
@@ -113,9 +130,11 @@ class _BeamSearchState:
         self.history.append((parent, token))
         return self._survivors(rows, parent, token)
 
-    def _candidates(self, step: int, logits: Tensor, norm: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def _candidates(
+            self, step: int, logits: Tensor, norm: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The best continuations of every place: those of a sentence are among the best of each of its places."""
-        if step >= self.shortest:  # before, nobody can be at the limit, and asking the device would wait for it
+        # before, nobody can be at the limit, and asking the device would wait for it
+        if step >= self.shortest:
             last = step == self.limit[rows // self.size]
             only_eos = torch.full_like(logits, NEG_INF)
             only_eos[:, self.eos] = logits[:, self.eos]
@@ -141,7 +160,8 @@ class _BeamSearchState:
         bound = self.alive.amax(1) / (self.limit + 1.0) ** self.penalty
         return self.scores.topk(self.nbest, 1).values[:, -1] >= bound
 
-    def _survivors(self, rows: Tensor, parent: Tensor, token: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _survivors(
+            self, rows: Tensor, parent: Tensor, token: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         place = (self.alive.view(-1) > NEG_INF).nonzero()[:, 0]
         sentence = place // self.size
         row_of = torch.empty(self.alive.numel(), dtype=torch.long, device=rows.device)
@@ -154,7 +174,8 @@ class _BeamSearchState:
         """The finished hypotheses, the best first, read backwards from each end."""
         scores, order = self.scores.topk(self.nbest, 1)
         there = scores > NEG_INF
-        ends, place = self.end_steps.gather(1, order), self.end_parents.gather(1, order)
+        ends = self.end_steps.gather(1, order)
+        place = self.end_parents.gather(1, order)
         tokens = ends.new_zeros((*ends.shape, len(self.history)))
         for step in range(len(self.history) - 1, -1, -1):
             parent, token = self.history[step]

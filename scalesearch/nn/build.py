@@ -16,18 +16,23 @@ from scalesearch.nn.module import DropoutRates, Module
 Built = TypeVar("Built", bound=Module)
 
 
-def build_model(block: Block, *, vocab: int, init: str = "xavier", seed: int = 1, dropout: DropoutRates | None = None,
-          device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32) -> Seq2SeqModel:
+def build_model(block: Block, *, vocab: int, init: str = "xavier", seed: int = 1,
+                dropout: DropoutRates | None = None, device: str | torch.device = "cpu",
+                dtype: torch.dtype = torch.float32) -> Seq2SeqModel:
     """The model that ``block`` describes, with ``vocab`` tokens, initialised by the scheme ``init`` from ``seed``."""
-    return _initialize_module(Seq2SeqModel(block.bind_vocabulary(vocab), dropout or DropoutRates()), vocab, init, seed, device, dtype)
+    return _initialize_module(Seq2SeqModel(block.bind_vocabulary(vocab), dropout or DropoutRates()),
+                              vocab, init, seed, device, dtype)
 
 
-def build_module(block: Block, *, vocab: int = 8, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Module:
+def build_module(block: Block, *, vocab: int = 8, device: str = "cpu",
+                 dtype: torch.dtype = torch.float32) -> Module:
     """One block as a module of its own, weights drawn from the default scheme: for tests and inspection."""
-    return _initialize_module(Module(block.bind_vocabulary(vocab), DropoutRates()), vocab, "xavier", 1, device, dtype)
+    return _initialize_module(Module(block.bind_vocabulary(vocab), DropoutRates()), vocab, "xavier",
+                              1, device, dtype)
 
 
-def _initialize_module(root: Built, vocab: int, init: str, seed: int, device: str | torch.device, dtype: torch.dtype) -> Built:
+def _initialize_module(root: Built, vocab: int, init: str, seed: int, device: str | torch.device,
+                       dtype: torch.dtype) -> Built:
     _fill(root, vocab)
     _tie(root, root)
     root.to_empty(device=device).to(dtype)
@@ -37,7 +42,10 @@ def _initialize_module(root: Built, vocab: int, init: str, seed: int, device: st
 
 
 def _fill(node: Module, vocab: int) -> Module:
-    """Add weights (on the meta device) and parts to ``node``. Raises ValueError at sizes that misfit."""
+    """Add weights (on the meta device) and parts to ``node``.
+
+    Raises ValueError at sizes that misfit.
+    """
     if (wrong := node.block.validate()) is not None:
         raise ValueError(f"{type(node.block).__name__}.{wrong[0]}: {wrong[1]}")
     for name, shape in node.block.weights().items():
@@ -46,17 +54,22 @@ def _fill(node: Module, vocab: int) -> Module:
     for name, part in node.block.parts().items():
         inner = part.block if isinstance(part, Use) else part
         if isinstance(inner, Repeat):
-            layers = (inner.layer_at(number).bind_vocabulary(vocab) for number in range(inner.depth))
-            node.add_module(name, nn.ModuleList(_fill(Module(layer, node.dropout_rates), vocab) for layer in layers))
+            layers = (inner.layer_at(number).bind_vocabulary(vocab)
+                      for number in range(inner.depth))
+            node.add_module(name,
+                            nn.ModuleList(_fill(Module(layer, node.dropout_rates), vocab)
+                                          for layer in layers))
         else:
-            node.add_module(name, _fill(Module(inner.bind_vocabulary(vocab), node.dropout_rates), vocab))
+            node.add_module(name,
+                            _fill(Module(inner.bind_vocabulary(vocab), node.dropout_rates), vocab))
     return node
 
 
 def _tie(node: Module, root: Module) -> None:
     """Tie what the bill beneath ``node`` ties."""
     for name, part in node.block.parts().items():
-        inner, child = (part.block if isinstance(part, Use) else part), node.get_submodule(name)
+        inner = part.block if isinstance(part, Use) else part
+        child = node.get_submodule(name)
         if isinstance(inner, Repeat):
             for tie in inner.ties:
                 _tie_layers(child, inner.depth, tie, root)

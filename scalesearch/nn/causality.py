@@ -1,6 +1,7 @@
 """A check that a model's outputs depend on nothing they must not depend on.
 
-A gate or an embedding that leaks the future makes perplexity look wonderful, and the model worthless.
+A gate or an embedding that leaks the future makes perplexity look wonderful, and the model
+worthless.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from scalesearch.errors import UserError
 
 FIRST_TOKEN_ID = 4  # the ids below are special
 BOS = 2
-# Equal lengths are a case of their own: where S == T, a leak through a mixed-up axis has no wrong shape to betray it.
+# Equal lengths are a case of their own: where S == T, a leak through a mixed-up axis has no wrong
+# shape to betray it.
 CAUSALITY_LENGTHS = ((5, 5), (7, 4), (3, 6))
 BATCH_ROWS = 3
-MIN_LEAK_DISTANCE = 32  # positions apart at which a leak is found, whatever the blocks say of themselves
+# positions apart at which a leak is found, whatever the blocks say of themselves
+MIN_LEAK_DISTANCE = 32
 REACH_MARGIN = 8  # positions beyond the farthest that any block says it sees
 MAX_FP64_PARAMETERS = 50_000_000  # parameters; a copy in fp64 costs twice the weights
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 2e-4}
@@ -39,15 +42,16 @@ class CausalityError(UserError):
 
     def __init__(self, dependency: str, detail: str) -> None:
         super().__init__(f"causality: an output depends on {dependency}: {detail}")
-        self.dependency, self.detail = dependency, detail
+        self.dependency = dependency
+        self.detail = detail
 
 
 @torch.no_grad()
 def check_causality(model: Any, vocab: int, seed: int = 0) -> None:
     """Check that no output depends on later target tokens, other sentences or padding.
 
-    Runs a copy with noise on every weight, since a weight that starts at zero hides what flows through it. A block that
-    sees more than 32 positions at once states how many as ``past``.
+    Runs a copy with noise on every weight, since a weight that starts at zero hides what flows
+    through it. A block that sees more than 32 positions at once states how many as ``past``.
 
     Raises:
         CausalityError: it does; which of the three, and where.
@@ -60,14 +64,16 @@ def check_causality(model: Any, vocab: int, seed: int = 0) -> None:
         source = torch.randint(FIRST_TOKEN_ID, vocab, (rows, source_length), generator=generator)
         target = torch.randint(FIRST_TOKEN_ID, vocab, (rows, target_length), generator=generator)
         target[:, 0] = BOS
-        # The first lengths find out what only pretends to depend on weights alone; the others need not compute it anew.
+        # The first lengths find out what only pretends to depend on weights alone; the others need
+        # not compute it anew.
         with getattr(subject, "cached_weights", nullcontext)() if number else nullcontext():
             CausalityCase(subject, source, target, vocab, generator).check()
 
 
 def _long_length(model: Any) -> int:
     """A length beyond the reach of every block; of learned positions a quarter, for two sides and their padding."""
-    past = max((getattr(node.block, "receptive_past", 0) for node in model.modules() if hasattr(node, "block")), default=0)
+    past = max((getattr(node.block, "receptive_past", 0)
+                for node in model.modules() if hasattr(node, "block")), default=0)
     room = getattr(model, "max_length", None)
     far: int = max(MIN_LEAK_DISTANCE, past) + REACH_MARGIN
     return far if room is None else min(far, max(room // 4, 1))
@@ -86,18 +92,25 @@ def _perturbed_copy(model: Any, generator: torch.Generator) -> Any:
 
 
 class CausalityCase:
-    """A batch of unpadded sentences and the model's logits. A long one is alone: one cut and wide padding are tried."""
+    """A batch of unpadded sentences and the model's logits.
 
-    def __init__(self, model: Any, source: Tensor, target: Tensor, vocab: int, generator: torch.Generator) -> None:
-        self.model, self.source, self.target = model, source, target
-        self.vocab, self.generator = vocab, generator
+    A long one is alone: one cut and wide padding are tried.
+    """
+
+    def __init__(self, model: Any, source: Tensor, target: Tensor, vocab: int,
+                 generator: torch.Generator) -> None:
+        self.model = model
+        self.source = source
+        self.target = target
+        self.vocab = vocab
+        self.generator = generator
         self.logits = model(source, target)
         self.limit = TOLERANCE[self.logits.dtype] * float(self.logits.abs().max().clamp(min=1.0))
 
     def check(self) -> None:
         """Check all three, the future first."""
-        for sees, attempts in (("a later target token", self._later()), ("another sentence", self._others()),
-                               ("padding", self._padded())):
+        for sees, attempts in (("a later target token", self._later()),
+                               ("another sentence", self._others()), ("padding", self._padded())):
             for what, source, target, rows, length in attempts:
                 self._compare(sees, what, self.model(source, target)[:rows, :length], rows, length)
 
@@ -107,14 +120,17 @@ class CausalityCase:
         for t in range(1, length) if len(self.target) > 1 else [length // 2]:
             changed = self.target.clone()
             changed[:, t:] = self._other_than(changed[:, t:])
-            yield f"target tokens from position {t} on replaced", self.source, changed, len(changed), t
-            yield f"target cut after position {t - 1}", self.source, self.target[:, :t], len(changed), t
+            yield f"target tokens from position {t} on replaced", self.source, changed, len(
+                changed), t
+            yield f"target cut after position {t - 1}", self.source, self.target[
+                :, :t], len(changed), t
 
     def _others(self) -> Iterator[tuple[str, Tensor, Tensor, int, int]]:
         """Batches with other companions for the first sentence, and with none."""
         if len(self.target) == 1:
             return
-        source, target = self.source.clone(), self.target.clone()
+        source = self.source.clone()
+        target = self.target.clone()
         source[1:], target[1:, 1:] = self._other_than(source[1:]), self._other_than(target[1:, 1:])
         length = target.shape[1]
         yield "the other sentences replaced", source, target, 1, length
@@ -126,7 +142,8 @@ class CausalityCase:
         columns = 3 if rows > 1 else length
         wide_source, wide_target = (torch.nn.functional.pad(ids, (0, columns), value=PAD)
                                     for ids in (self.source, self.target))
-        for sides, source, target in (("the source", wide_source, self.target), ("both", wide_source, wide_target),
+        for sides, source, target in (("the source", wide_source, self.target),
+                                      ("both", wide_source, wide_target),
                                       ("the target", self.source, wide_target)):
             yield f"{columns} columns of padding added to {sides}", source, target, rows, length
 
@@ -142,5 +159,6 @@ class CausalityCase:
             return
         row, position = divmod(int(difference.nan_to_num(torch.inf).argmax()), length)
         sizes = f"S={self.source.shape[1]}, T={self.target.shape[1]}"
-        raise CausalityError(sees, f"{sizes}, {what}: the logits at position {position} of sentence {row} change by "
-                             f"{float(difference[row, position]):.3g}")
+        raise CausalityError(sees,
+                             f"{sizes}, {what}: the logits at position {position} of sentence "
+                             f"{row} change by {float(difference[row, position]):.3g}")

@@ -38,7 +38,8 @@ class Ensemble(torch.nn.Module):
         self.members = torch.nn.ModuleList(members)
 
     def _call_members(self, call: Callable[..., Any], *given: MemberStates) -> list[Any]:
-        return [call(member, *parts) for member, *parts in zip(self.members, *(each.members for each in given))]
+        return [call(member, *parts)
+                for member, *parts in zip(self.members, *(each.members for each in given))]
 
     def encode(self, source: Tensor) -> MemberStates:
         """(batch, S) token ids to the memory of each member."""
@@ -50,7 +51,8 @@ class Ensemble(torch.nn.Module):
 
     def decode(self, target: Tensor, memory: MemberStates, cache: MemberStates) -> MemberStates:
         """States (batch, T, d) of each member, whose widths may differ."""
-        return MemberStates(self._call_members(lambda member, *parts: member.decode(target, *parts), memory, cache))
+        return MemberStates(
+            self._call_members(lambda member, *parts: member.decode(target, *parts), memory, cache))
 
     def logits(self, states: MemberStates) -> Tensor:
         """Logarithms (…, V) of the mean probability, in fp32 or better."""
@@ -62,7 +64,8 @@ class Ensemble(torch.nn.Module):
         for one in logits:  # eight times as fast as from the logarithms, with no copy of them all
             total = total + one.softmax(-1, dtype=torch.promote_types(one.dtype, torch.float32))
         assert isinstance(total, Tensor), "an ensemble has members"
-        return (total / len(logits)).clamp_min(torch.finfo(total.dtype).tiny).log()  # of none is the logarithm endless
+        # of none is the logarithm endless
+        return (total / len(logits)).clamp_min(torch.finfo(total.dtype).tiny).log()
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Teacher-forced logarithms (batch, T, V) of the mean probability."""
@@ -88,7 +91,9 @@ class Ensemble(torch.nn.Module):
     @property
     def max_length(self) -> int | None:
         """The most positions of a sentence, by the member with fewest; None if unlimited."""
-        return min((most for most in self._call_members(lambda member: member.max_length) if most is not None), default=None)
+        return min((most
+                    for most in self._call_members(lambda member: member.max_length)
+                    if most is not None), default=None)
 
     def max_target_length(self, source_length: int) -> int | None:
         """The most target positions after ``source_length`` source tokens, by the member with fewest."""

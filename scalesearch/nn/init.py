@@ -24,8 +24,10 @@ def initialize(model: Module, scheme: str, seed: int) -> None:
         UserError: no such scheme.
     """
     if scheme not in INIT_SCHEMES:
-        raise UserError(f"init: {scheme}: no such scheme; there are {', '.join(INIT_SCHEMES)}", code="unknown-scheme")
-    device = next((weight.device for weight in model.parameters()), "cpu")  # a block may have no weights
+        raise UserError(f"init: {scheme}: no such scheme; there are {', '.join(INIT_SCHEMES)}",
+                        code="unknown-scheme")
+    # a block may have no weights
+    device = next((weight.device for weight in model.parameters()), "cpu")
     generator = torch.Generator(device=device).manual_seed(seed)
     with torch.no_grad():
         for path, node in model.named_modules():
@@ -54,15 +56,20 @@ def _draw(node: Module, path: str, name: str, weight: Tensor, matrix: Callable[.
 def chain_std(block: Any, start: str, path: str) -> tuple[float, float]:
     """Standard deviations of a chain's cores and of the matrix that they make, which is that of a single one."""
     cores: ChainCores = block.cores
-    rows, columns, n = math.prod(cores.input_factors), math.prod(cores.output_factors), len(cores.input_factors)
-    variance = 1 / columns if start == "table cores" else 1 / rows if path == "output" else 2 / (rows + columns)
+    rows = math.prod(cores.input_factors)
+    columns = math.prod(cores.output_factors)
+    n = len(cores.input_factors)
+    variance = 1 / columns if start == "table cores" else 1 / rows if path == "output" else 2 / (
+        rows + columns)
     return float((variance / cores.bond ** (n - 1)) ** (1 / (2 * n))), float(variance**0.5)
 
 
-def xavier_init(node: Module, path: str, name: str, weight: Tensor, generator: torch.Generator) -> None:
+def xavier_init(node: Module, path: str, name: str, weight: Tensor,
+                generator: torch.Generator) -> None:
     """Xavier-uniform matrices, zero biases; gain 1/√2 for queries, keys and values, as if one matrix.
 
-    The second matrix of an adapter starts at zero, so that a layer starts as the shared one (Hu et al. 2022).
+    The second matrix of an adapter starts at zero, so that a layer starts as the shared one (Hu et
+    al. 2022).
     """
     part = path.rsplit(".", 1)[-1]
     if name == "bias" or _is_adapter_output(path):
@@ -75,11 +82,12 @@ def xavier_init(node: Module, path: str, name: str, weight: Tensor, generator: t
         torch.nn.init.xavier_uniform_(weight, gain, generator=generator)
 
 
-def released_init(node: Module, path: str, name: str, weight: Tensor, generator: torch.Generator) -> None:
+def released_init(node: Module, path: str, name: str, weight: Tensor,
+                  generator: torch.Generator) -> None:
     """The scheme of the code released with EdgeFormer and PartialFormer (one toolkit).
 
-    Queries, keys, values and head gates Xavier with gain 1/√2; attention output Xavier with zero bias; FFNs, head
-    scaling and adapters by torch's default.
+    Queries, keys, values and head gates Xavier with gain 1/√2; attention output Xavier with zero
+    bias; FFNs, head scaling and adapters by torch's default.
     """
     part = path.rsplit(".", 1)[-1]
     if path.endswith("partial.gate") and name == "weight":
@@ -92,7 +100,8 @@ def released_init(node: Module, path: str, name: str, weight: Tensor, generator:
         torch_default_init(node, path, name, weight, generator)
 
 
-def anthe_init(node: Module, path: str, name: str, weight: Tensor, generator: torch.Generator) -> None:
+def anthe_init(node: Module, path: str, name: str, weight: Tensor,
+               generator: torch.Generator) -> None:
     """Anthe's scheme: Glorot-uniform matrices, zero biases, orthogonal role matrices (its cores are rescaled)."""
     if name == "bias":
         weight.zero_()
@@ -102,7 +111,8 @@ def anthe_init(node: Module, path: str, name: str, weight: Tensor, generator: to
         torch.nn.init.xavier_uniform_(weight, generator=generator)
 
 
-def torch_default_init(node: Module, path: str, name: str, weight: Tensor, generator: torch.Generator) -> None:
+def torch_default_init(node: Module, path: str, name: str, weight: Tensor,
+                       generator: torch.Generator) -> None:
     """Uniform in ±1/√fan_in, weights and biases alike: what ``torch.nn.Linear`` does."""
     bound = fan_in(node.block) ** -0.5
     weight.uniform_(-bound, bound, generator=generator)
@@ -122,5 +132,6 @@ def _is_adapter_output(path: str) -> bool:
     return len(parts) > 1 and parts[-1] == "up" and parts[-2].endswith("_adapter")
 
 
-INIT_SCHEMES: dict[str, Callable[..., None]] = {"xavier": xavier_init, "released": released_init, "partialformer": released_init,
-                                           "edgeformer": released_init, "anthe": anthe_init, "torch": torch_default_init}
+INIT_SCHEMES: dict[str, Callable[..., None]] = {
+    "xavier": xavier_init, "released": released_init, "partialformer": released_init,
+    "edgeformer": released_init, "anthe": anthe_init, "torch": torch_default_init}

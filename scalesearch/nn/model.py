@@ -59,14 +59,16 @@ class SourceGroups:
     def from_grid(self, y: Tensor) -> Tensor:
         """:meth:`grid` undone."""
         flat = y.reshape(-1, 1, y.shape[2])
-        return flat if len(flat) == len(self.grid_positions) else flat.index_select(0, self.grid_positions)
+        return flat if len(flat) == len(self.grid_positions) else flat.index_select(
+            0, self.grid_positions)
 
 
 class DecodingCache:
     """Keys and values of the positions decoded so far, by attention module.
 
     Attributes:
-        groups: rows by source, after :meth:`group`; what is made of sources is then kept by source, not by row.
+        groups: rows by source, after :meth:`group`; what is made of sources is then kept by source,
+            not by row.
     """
 
     def __init__(self) -> None:
@@ -90,14 +92,16 @@ class DecodingCache:
 
     def append_window(self, module: Module, rows: Tensor, past: int) -> Tensor:
         """New rows (batch, positions, d) behind the ``past`` rows before them, zero before the first."""
-        before = self.entries[module][0] if module in self.entries else rows.new_zeros(len(rows), past, rows.shape[2])
+        before = self.entries[module][0] if module in self.entries else rows.new_zeros(
+            len(rows), past, rows.shape[2])
         whole = torch.cat([before, rows], 1)
         self.entries[module] = (whole[:, whole.shape[1] - past :],)
         return whole
 
     def store_source(self, module: Module, *fresh: Tensor) -> tuple[Tensor, ...]:
         """Keep what was made of the source, once for all steps."""
-        fresh = tuple(tensor.contiguous() for tensor in fresh)  # or each step's product would make it so
+        # or each step's product would make it so
+        fresh = tuple(tensor.contiguous() for tensor in fresh)
         self.entries[module] = fresh
         self.source_modules.add(module)
         return fresh
@@ -112,18 +116,23 @@ class DecodingCache:
         """Group rows by source as ``groups`` says; of the sources so far keep those at ``kept``."""
         self.groups = groups
         for module in self.source_modules:
-            self.entries[module] = tuple(tensor.index_select(0, kept) for tensor in self.entries[module])
+            self.entries[module] = tuple(tensor.index_select(0, kept)
+                                         for tensor in self.entries[module])
 
 
 class Seq2SeqModel(Module):
-    """A whole model, encoder-decoder or decoder-only. Token ids are int64, padded at the end with 0."""
+    """A whole model, encoder-decoder or decoder-only.
+
+    Token ids are int64, padded at the end with 0.
+    """
 
     def encode(self, source: Tensor) -> EncoderMemory:
         """(batch, S) token ids to what decoding needs of them."""
         self.check_length(source.shape[1])
         return EncoderMemory(*self.block.encode(self, source))
 
-    def decode(self, target: Tensor, memory: EncoderMemory, cache: DecodingCache | None = None) -> Tensor:
+    def decode(self, target: Tensor, memory: EncoderMemory,
+               cache: DecodingCache | None = None) -> Tensor:
         """States (batch, T, d) at the positions of ``target``, which starts with the begin-of-sentence token.
 
         With a ``cache``, ``target`` holds only the tokens that it has not seen.
@@ -140,13 +149,15 @@ class Seq2SeqModel(Module):
         """Teacher-forced logits (batch, T, V)."""
         return self.logits(self.decode(target, self.encode(source)))
 
-    def softmax_terms(self, states: Tensor, target: Tensor) -> list[tuple[Tensor, Tensor, Tensor | None, Tensor]]:
+    def softmax_terms(self, states: Tensor,
+                      target: Tensor) -> list[tuple[Tensor, Tensor, Tensor | None, Tensor]]:
         """Softmax terms whose losses add up to that of ``target`` (N,) after ``states`` (N, d).
 
-        Each is (states, matrix, bias or None, targets): for losses that never hold all logits. There is one
-        but for adaptive softmax.
+        Each is (states, matrix, bias or None, targets): for losses that never hold all logits.
+        There is one but for adaptive softmax.
         """
-        terms: list[tuple[Tensor, Tensor, Tensor | None, Tensor]] = self.output.block.softmax_terms(self.output, states, target)
+        terms: list[tuple[Tensor, Tensor, Tensor | None,
+                          Tensor]] = self.output.block.softmax_terms(self.output, states, target)
         return terms
 
     @contextmanager
@@ -188,7 +199,8 @@ class Seq2SeqModel(Module):
     def max_length(self) -> int | None:
         """The most positions of a sentence (source and target if decoder-only); None if unlimited."""
         blocks: list[Any] = [getattr(node, "block", None) for node in self.embedding.modules()]
-        limits = [block.max_length for block in blocks if getattr(block, "positions", None) == "learned"]
+        limits = [block.max_length
+                  for block in blocks if getattr(block, "positions", None) == "learned"]
         return min(limits, default=None)
 
     def max_target_length(self, source_length: int) -> int | None:
@@ -199,8 +211,7 @@ class Seq2SeqModel(Module):
     def check_length(self, length: int) -> None:
         """Raises UserError where there are no learned positions for a sentence of ``length`` tokens."""
         if self.max_length is not None and length > self.max_length:
-            raise UserError(
-                f"a sentence of {length} tokens, but the model has learned positions for {self.max_length}: "
-                "raise embedding.max_length or shorten the data's max_length (window, for a language model)",
-                code="sentence-too-long"
-            )
+            raise UserError(f"a sentence of {length} tokens, but the model has learned positions "
+                            f"for {self.max_length}: raise embedding.max_length or shorten the "
+                            "data's max_length (window, for a language model)",
+                            code="sentence-too-long")

@@ -34,16 +34,21 @@ def prepack_weight(weight: Tensor) -> Tensor:
 class PackedLinear:
     """A linear map whose weights stay as they are.
 
-    Once it has served many rows its matrix is laid out as oneDNN reads it. 64 rows by 256 x 1024 then took 154 µs
-    instead of 381 in fp32, where MKL keeps to AVX2 on AMD, and 83 instead of 98 in bf16 (Zen 5, PyTorch 2.13).
+    Once it has served many rows its matrix is laid out as oneDNN reads it. 64 rows by 256 x 1024
+    then took 154 µs instead of 381 in fp32, where MKL keeps to AVX2 on AMD, and 83 instead of 98 in
+    bf16 (Zen 5, PyTorch 2.13).
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        self.weight, self.bias = autocast_input(weight), None if bias is None else autocast_input(bias)
+        self.weight = autocast_input(weight)
+        self.bias = None if bias is None else autocast_input(bias)
         self.packed: Tensor | None = None
-        cpu = weight.device.type == "cpu" and torch.backends.mkldnn.is_available() and not torch.is_grad_enabled()
-        bf16 = cpu and self.weight.dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported()
-        self.rows_until_packing = MIN_ROWS_TO_PACK if bf16 or (cpu and self.weight.dtype == torch.float32) else float("inf")
+        cpu = weight.device.type == "cpu" and torch.backends.mkldnn.is_available(
+            ) and not torch.is_grad_enabled()
+        bf16 = (cpu and self.weight.dtype == torch.bfloat16
+                and torch.ops.mkldnn._is_mkldnn_bf16_supported())
+        self.rows_until_packing = MIN_ROWS_TO_PACK if bf16 or (
+            cpu and self.weight.dtype == torch.float32) else float("inf")
 
     def __call__(self, x: Tensor) -> Tensor:
         x = autocast_input(x)
@@ -57,15 +62,20 @@ class PackedLinear:
 
 
 class Module(nn.Module):
-    """One block, run. ``rates`` is shared by all modules of a model; ``tied`` names weights that live elsewhere."""
+    """One block, run.
+
+    ``rates`` is shared by all modules of a model; ``tied`` names weights that live elsewhere.
+    """
 
     def __init__(self, block: Block, rates: DropoutRates) -> None:
         super().__init__()
         self.block = block
         self.dropout_rates = rates
         self.attention_kernel = "products"  # how fused attention runs
-        self.weight_cache: dict[str, Any] | None = None  # what of weights alone was computed, while they stay as they are
-        # A plain dict, so that a tied weight is registered, saved and counted only where it is owned.
+        # what of weights alone was computed, while they stay as they are
+        self.weight_cache: dict[str, Any] | None = None
+        # A plain dict, so that a tied weight is registered, saved and counted only where it is
+        # owned.
         self.tied_owners: dict[str, Module] = {}
 
     def forward(self, *args: Any) -> Any:
@@ -101,7 +111,8 @@ class Module(nn.Module):
         weight: Tensor = getattr(self, name)
         return weight if self.weight_cache is None else self.cached_constant(name, lambda: weight)
 
-    def linear(self, x: Tensor, name: str, weights: Callable[[], tuple[Tensor, Tensor | None]]) -> Tensor:
+    def linear(self, x: Tensor, name: str,
+               weights: Callable[[], tuple[Tensor, Tensor | None]]) -> Tensor:
         """x Wᵀ + b with the ``weights`` W and b; while the model is folded, those of the first call by ``name``."""
         if self.weight_cache is None:
             return linear(x, *weights())
@@ -114,5 +125,6 @@ class Module(nn.Module):
             yield name, getattr(self, name)
 
     def extra_repr(self) -> str:
-        shapes = [f"{name}{list(weight.shape)}{' (tied)' * (name in self.tied_owners)}" for name, weight in self.weights()]
+        shapes = [f"{name}{list(weight.shape)}{' (tied)' * (name in self.tied_owners)}"
+                  for name, weight in self.weights()]
         return f"{type(self.block).__name__}" + (f", {', '.join(shapes)}" if shapes else "")

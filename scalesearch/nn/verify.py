@@ -1,6 +1,7 @@
 """Costs from independent counters: PyTorch's parameters, and products as two tracers see them.
 
-The counters check the ledger; they never feed it. Both run on the meta device, so the model is never allocated.
+The counters check the ledger; they never feed it. Both run on the meta device, so the model is
+never allocated.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ NORM_STEPS = 5  # what fvcore counts for each element of a LayerNorm with gain a
 
 @dataclass(frozen=True)
 class CostCheck:
-    """One number of ours beside a counter's. ``explained`` is the part of ``measured`` that is no matrix product."""
+    """One number of ours beside a counter's.
+
+    ``explained`` is the part of ``measured`` that is no matrix product.
+    """
 
     quantity: str
     counter: str
@@ -45,7 +49,8 @@ def verify_costs(block: Block, source: int, target: int, vocab: int) -> list[Cos
     protocol = find_protocol("forward", source, target, vocab)
     ours = evaluate_cost(block, protocol)
     model = build_model(block, vocab=vocab, device="meta").eval().requires_grad_(False)
-    inputs = tuple(torch.zeros(1, length, dtype=torch.long, device="meta") for length in (source, target))
+    inputs = tuple(torch.zeros(1, length, dtype=torch.long, device="meta")
+                   for length in (source, target))
     norms = sum(work_steps(line, "norm", protocol) for line in iterate_cost_lines(block, vocab=vocab)
                 if isinstance(line.block, LayerNorm))  # fvcore counts no other kind
     once = ours["macs.once"]
@@ -54,7 +59,8 @@ def verify_costs(block: Block, source: int, target: int, vocab: int) -> list[Cos
     alone = f"{once:,} on weights alone, which come before inference" if once else ""
     why = f"{NORM_STEPS} for each of {norms:,} LayerNorm elements" + (f"; {alone}" if alone else "")
     return [CostCheck("params", "torch", ours["params.total"], numel),
-            CostCheck("MACs", "FlopCounterMode / 2", ours["macs.total"], flop_counter_macs(model, inputs), once, alone),
+            CostCheck("MACs", "FlopCounterMode " "/ 2", ours["macs.total"],
+                      flop_counter_macs(model, inputs), once, alone),
             CostCheck("MACs", "fvcore", ours["macs.total"], traced, NORM_STEPS * norms + once, why)]
 
 
@@ -76,7 +82,9 @@ def fvcore_macs(model: Seq2SeqModel, inputs: tuple[Tensor, ...]) -> int:
     try:
         from fvcore.nn import FlopCountAnalysis
     except ImportError as error:
-        raise UserError(f"fvcore is not installed: {install_command('verify')}", code="package-missing") from error
+        raise UserError(f"fvcore is not installed: {install_command('verify')}",
+                        code="package-missing") from error
     model.set_attention("products")
-    analysis = FlopCountAnalysis(model, inputs).unsupported_ops_warnings(False).uncalled_modules_warnings(False)
+    analysis = FlopCountAnalysis(
+        model, inputs).unsupported_ops_warnings(False).uncalled_modules_warnings(False)
     return round(analysis.tracer_warnings("none").total())

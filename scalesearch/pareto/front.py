@@ -1,7 +1,8 @@
 """Non-dominated fronts and ranks for objectives of mixed direction, by moocore.
 
-A row dominates another if it is nowhere worse and somewhere better (Deb et al., 2002, NSGA-II). Equal rows do not
-dominate each other: all of them are on the front. A row with a NaN is on no front and dominates nothing.
+A row dominates another if it is nowhere worse and somewhere better (Deb et al., 2002, NSGA-II).
+Equal rows do not dominate each other: all of them are on the front. A row with a NaN is on no front
+and dominates nothing.
 """
 
 from collections.abc import Sequence
@@ -31,7 +32,8 @@ def to_losses(values: NDArray[np.float64], directions: Sequence[str]) -> NDArray
 def pareto_front(values: NDArray[np.float64], directions: Sequence[str]) -> NDArray[np.bool_]:
     """Mask (n,) of the rows of ``values`` (n, objectives) that no other row dominates.
 
-    Mask out rows that may not be on the front, such as infeasible ones, by NaN: they then dominate nothing either.
+    Mask out rows that may not be on the front, such as infeasible ones, by NaN: they then dominate
+    nothing either.
 
     >>> pareto_front([[27.1, 1e6], [26.0, 2e6], [25.0, 5e5], [np.nan, 1e5]], ["max", "min"]).tolist()
     [True, False, True, False]

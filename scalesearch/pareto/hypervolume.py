@@ -11,7 +11,8 @@ from scalesearch.pareto.front import to_losses
 Points = NDArray[np.float64]
 
 
-def hypervolume(values: Points, reference_point: Sequence[float], directions: Sequence[str]) -> float:
+def hypervolume(values: Points, reference_point: Sequence[float],
+                directions: Sequence[str]) -> float:
     """Volume that ``values`` (n, objectives) dominate up to ``reference_point``, in the product of their units.
 
     Points that do not beat the reference point in every objective, or have a NaN, add nothing.
@@ -23,13 +24,15 @@ def hypervolume(values: Points, reference_point: Sequence[float], directions: Se
     230.0
     """
     if len(reference_point) != len(directions) or not np.isfinite(reference_point).all():
-        raise ValueError(f"a reference point needs {len(directions)} finite numbers, not {list(reference_point)}")
+        raise ValueError(f"a reference point needs {len(directions)} finite numbers, not "
+                         f"{list(reference_point)}")
     corner = to_losses(np.asarray(reference_point, dtype=float), directions)[0]
     points = to_losses(values, directions)
     return float(moocore.hypervolume(points[(points < corner).all(axis=1)], ref=corner))
 
 
-def default_reference_point(values: Points, directions: Sequence[str], margin: float = 0.1) -> list[float]:
+def default_reference_point(values: Points, directions: Sequence[str],
+                            margin: float = 0.1) -> list[float]:
     """Reference point from data: the worst value of each objective, and a share ``margin`` of its range beyond it.
 
     To compare sets, compute it over all of them together.

@@ -1,8 +1,9 @@
 """How far a score depends on the training seed, and which differences are larger than that.
 
-One variance is taken to hold for all candidates, since two or three seeds of one tell little of its own: the squared
-deviations from each candidate's own mean, summed over all candidates, over their degrees of freedom. Intervals are
-Student's, so that a variance of few degrees of freedom gives wide ones.
+One variance is taken to hold for all candidates, since two or three seeds of one tell little of its
+own: the squared deviations from each candidate's own mean, summed over all candidates, over their
+degrees of freedom. Intervals are Student's, so that a variance of few degrees of freedom gives wide
+ones.
 """
 
 import math
@@ -39,7 +40,8 @@ class Noise:
 
         Infinite where the noise is unknown.
         """
-        return t_quantile(confidence, self.df) * self.standard_error(*seeds) if self.is_known else math.inf
+        return t_quantile(confidence,
+                          self.df) * self.standard_error(*seeds) if self.is_known else math.inf
 
     def standard_error(self, *seeds: int) -> float:
         """Standard error of a mean over so many seeds, or of a difference of two means."""
@@ -59,7 +61,8 @@ def pool_noise(samples: Iterable[Sequence[float]]) -> Noise:
 @lru_cache(maxsize=1024)
 def t_quantile(confidence: float, df: int) -> float:
     """Student's t that ``confidence`` of its distribution lies within, on both sides of 0."""
-    from scipy.special import stdtrit  # a tenth of a second, for which only replicated candidates have to wait
+    # a tenth of a second, for which only replicated candidates have to wait
+    from scipy.special import stdtrit
 
     return float(stdtrit(df, 0.5 + confidence / 2))
 

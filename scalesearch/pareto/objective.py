@@ -21,7 +21,8 @@ class Objective:
 
     def __post_init__(self) -> None:
         if self.direction not in ("min", "max"):
-            raise ValueError(f"{self.name}: the direction is `min` or `max`, not `{self.direction}`")
+            raise ValueError(
+                f"{self.name}: the direction is `min` or `max`, not `{self.direction}`")
 
     @property
     def sign(self) -> int:

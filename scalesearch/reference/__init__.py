@@ -10,4 +10,5 @@ from scalesearch.reference.recompute import (
 )
 from scalesearch.reference.reported_costs import PAPERS, ReportedCost, excluded_rows, load_reported_costs
 
-__all__ = ["COMMON_PROTOCOL", "PAPERS", "AGREEMENT_LEVELS", "RecomputedCost", "ReportedCost", "Agreement", "classify_agreement", "excluded_rows", "load_reported_costs", "recompute"]
+__all__ = ["COMMON_PROTOCOL", "PAPERS", "AGREEMENT_LEVELS", "RecomputedCost", "ReportedCost",
+           "Agreement", "classify_agreement", "excluded_rows", "load_reported_costs", "recompute"]

@@ -27,7 +27,8 @@ class Agreement:
     """How a printed number and an exact one agree.
 
     Args:
-        name: ``equal`` (rounded to the nearest), ``rounding`` (cut or rounded up, as the paper does elsewhere) or
+        name: ``equal`` (rounded to the nearest), ``rounding`` (cut or rounded up, as the paper does
+            elsewhere) or
             ``no fit``.
         rounding_mode: the rounding that gives the printed digits; ``None`` where none does.
     """
@@ -39,13 +40,15 @@ class Agreement:
         return f"{self.name} ({self.rounding_mode})" if self.name == "rounding" else self.name
 
 
-def classify_agreement(reported_text: str, exact: int, other_roundings: Collection[str] = ()) -> Agreement:
+def classify_agreement(reported_text: str, exact: int,
+                       other_roundings: Collection[str] = ()) -> Agreement:
     """The verdict on ``reported_text`` (``68M``, ``1.84G``), where ``other_roundings`` are the paper's other ways of rounding.
 
     >>> str(judge("62M", 62_176_320)), str(judge("36M", 36_694_044, ["floor"])), str(judge("37M", 41_049_988))
     ('equal', 'rounding (floor)', 'no fit')
     """
-    for by in ("nearest", *(name for name in ROUNDINGS if name in other_roundings and name != "nearest")):
+    for by in ("nearest",
+               *(name for name in ROUNDINGS if name in other_roundings and name != "nearest")):
         if round_like(exact, reported_text, by) == reported_text:
             return Agreement("equal" if by == "nearest" else "rounding", by)
     return Agreement("no fit", None)
@@ -56,7 +59,8 @@ def round_like(exact: int, reported_text: str, rounding_mode: str = "nearest") -
     if reported_text[-1] not in UNITS:
         return f"{exact:,}"
     digits = len(reported_text[:-1].partition(".")[2])
-    value = (Decimal(exact) / UNITS[reported_text[-1]]).quantize(Decimal(1).scaleb(-digits), ROUNDINGS[rounding_mode])
+    value = (Decimal(exact) / UNITS[reported_text[-1]]).quantize(
+        Decimal(1).scaleb(-digits), ROUNDINGS[rounding_mode])
     return f"{value}{reported_text[-1]}"
 
 
@@ -73,12 +77,15 @@ class RecomputedCost:
     def to_json(self) -> dict[str, Any]:
         """Everything, exact."""
         row = self.reported
-        return {"paper": row.paper, "table": row.table, "row": row.model_name, "file": f"reference/{row.file}",
-                "set": dict(row.settings), "layer": row.layer, "architecture": self.architecture.id,
-                "quantity": row.quantity, "protocol": row.protocol.to_json(), "printed": row.reported_text,
-                "reference": row.recomputed_text, "recomputed": self.recomputed, "verdict": self.agreement.name,
-                "rounding": self.agreement.rounding_mode, "why": self.mismatch_reason, "note": row.note,
-                "common": {name: self.common_cost[name] for name in COMPARED_COSTS} | {"protocol": self.common_cost.protocol.to_json()}}
+        return {"paper": row.paper, "table": row.table, "row": row.model_name,
+                "file": f"reference/{row.file}", "set": dict(row.settings), "layer": row.layer,
+                "architecture": self.architecture.id, "quantity": row.quantity,
+                "protocol": row.protocol.to_json(), "printed": row.reported_text,
+                "reference": row.recomputed_text, "recomputed": self.recomputed,
+                "verdict": self.agreement.name, "rounding": self.agreement.rounding_mode,
+                "why": self.mismatch_reason, "note": row.note,
+                "common": {name: self.common_cost[name] for name in COMPARED_COSTS}
+                | {"protocol": self.common_cost.protocol.to_json()}}
 
     @property
     def mismatch_reason(self) -> str:
@@ -89,9 +96,12 @@ class RecomputedCost:
 def recompute(reported: ReportedCost) -> RecomputedCost:
     """``reported`` by our ledger."""
     found = load_reference_model(reported.file, tuple(reported.settings.items()))
-    block: Block = found.block if reported.layer is None else getattr(found.block, reported.layer).layer
+    block: Block = found.block if reported.layer is None else getattr(
+        found.block, reported.layer).layer
     exact = int(evaluate_cost(block, reported.protocol)[reported.quantity])
-    return RecomputedCost(reported, found, exact, classify_agreement(reported.reported_text, exact, reported.allowed_roundings), _common(block))
+    return RecomputedCost(reported, found, exact,
+                          classify_agreement(reported.reported_text, exact,
+                                             reported.allowed_roundings), _common(block))
 
 
 @lru_cache(maxsize=256)

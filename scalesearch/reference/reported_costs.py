@@ -1,12 +1,15 @@
 """The rows of the papers' tables, read from the YAML files in `tables`.
 
-A file names the paper, its space, how it rounds, its protocol and its vocabularies; then come the rows:
+A file names the paper, its space, how it rounds, its protocol and its vocabularies; then come the
+rows:
 
-    - { table: 5, row: Transformer, file: baseline, vocab: en-fr, params.total: [62M, 62.176M], why: … }
+    - { table: 5, row: Transformer, file: baseline, vocab: en-fr, params.total: [62M, 62.176M], why:
+      … }
 
-``file`` is an architecture of ``spaces/reference``, ``set`` changes some of its keys, ``layer`` means one layer of that
-stack alone. A key with a dot is what the table prints: the printed text, and what an independent recomputation has.
-``why`` says what is known of an entry that does not fit as it is read here, ``note`` what else a reader should know.
+``file`` is an architecture of ``spaces/reference``, ``set`` changes some of its keys, ``layer``
+means one layer of that stack alone. A key with a dot is what the table prints: the printed text,
+and what an independent recomputation has. ``why`` says what is known of an entry that does not fit
+as it is read here, ``note`` what else a reader should know.
 """
 
 from __future__ import annotations
@@ -68,15 +71,20 @@ def _rows(sheet: Mapping[str, Any], entry: Mapping[str, Any]) -> Iterator[Report
     why = entry.get("why", "")
     for quantity in (key for key in entry if "." in key):
         printed, expected = entry[quantity]
-        yield ReportedCost(paper=sheet["paper"], space=sheet["space"], table=str(entry["table"]), model_name=entry["row"],
-                  file=entry["file"], settings={key: str(value) for key, value in entry.get("set", {}).items()},
-                  layer=entry.get("layer"), quantity=quantity, protocol=_protocol(sheet, entry.get("vocab")),
-                  reported_text=printed, recomputed_text=expected, allowed_roundings=tuple(sheet["rounding"]),
-                  mismatch_reason=why.get(quantity, "") if isinstance(why, Mapping) else why, note=entry.get("note", ""))
+        yield ReportedCost(paper=sheet["paper"], space=sheet["space"], table=str(entry["table"]),
+                           model_name=entry["row"], file=entry["file"],
+                           settings={key: str(value)
+                                     for key, value in entry.get("set", {}).items()},
+                           layer=entry.get("layer"), quantity=quantity,
+                           protocol=_protocol(sheet, entry.get("vocab")), reported_text=printed,
+                           recomputed_text=expected, allowed_roundings=tuple(sheet["rounding"]),
+                           mismatch_reason=why.get(quantity, "") if isinstance(why, Mapping)
+                           else why, note=entry.get("note", ""))
 
 
 def _protocol(sheet: Mapping[str, Any], vocab: str | None) -> Protocol:
-    return load_protocol(sheet["protocol"], vocab=None if vocab is None else sheet["vocabularies"][vocab])
+    return load_protocol(sheet["protocol"],
+                         vocab=None if vocab is None else sheet["vocabularies"][vocab])
 
 
 @cache

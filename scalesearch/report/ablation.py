@@ -30,7 +30,8 @@ class AblationRow:
         score: the mean.
         sd: the sample standard deviation between seeds; None of one seed.
         difference: of the means, to the base.
-        half_width: half the interval of the difference; 0 of the base, None where the noise is unknown.
+        half_width: half the interval of the difference; 0 of the base, None where the noise is
+            unknown.
     """
 
     name: str
@@ -67,8 +68,9 @@ class Ablation:
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
         return {"metric": self.metric, "base": self.rows[0].name, "confidence": self.confidence,
-                "noise": {"sd": self.noise.sd, "df": self.noise.df} if self.noise.is_known else None,
-                "rows": [asdict(row) for row in self.rows], "unfinished": list(self.unfinished)}
+                "noise": {"sd": self.noise.sd, "df": self.noise.df} if self.noise.is_known
+                else None, "rows": [asdict(row) for row in self.rows],
+                "unfinished": list(self.unfinished)}
 
     def format_cells(self) -> pd.DataFrame:
         """The table as text."""
@@ -77,17 +79,18 @@ class Ablation:
     def _texts(self, row: AblationRow) -> dict[str, str]:
         half = MISSING_CELL if row.half_width is None else f"{row.half_width:.2f}"
         return {"name": row.name, "params": f"{row.params:,}", "MACs": f"{row.macs:,}",
-                self.metric: f"{row.score:.2f}" + (f" ± {row.sd:.2f}" if row.sd is not None else ""),
-                "seeds": str(row.n_seeds),
-                f"difference to {self.rows[0].name}": MISSING_CELL if row is self.rows[0] else
-                f"{row.difference:+.2f} ± {half}"}
+                self.metric: f"{row.score:.2f}"
+                + (f" ± {row.sd:.2f}" if row.sd is not None else ""), "seeds": str(row.n_seeds),
+                f"difference to {self.rows[0].name}": MISSING_CELL if row is self.rows[0]
+                else f"{row.difference:+.2f} ± {half}"}
 
     def notes(self) -> list[str]:
         """What the numbers mean."""
-        known = (f"Noise between seeds: standard deviation {self.noise.sd:.3g}, pooled over {self.noise.n_candidates} "
-                 f"rows, {self.noise.df} degrees of freedom. Differences have {format_percent(self.confidence)} "
-                 "intervals, each for itself." if self.noise.is_known else
-                 "No row has a second seed, so no difference has an interval.")
+        known = (f"Noise between seeds: standard deviation {self.noise.sd:.3g}, pooled over "
+                 f"{self.noise.n_candidates} rows, {self.noise.df} degrees of freedom. Differences "
+                 f"have {format_percent(self.confidence)} intervals, each for itself."
+                 if self.noise.is_known
+                 else "No row has a second seed, so no difference has an interval.")
         return ["The ± of a score is the standard deviation between its seeds.", known,
                 *([f"Not finished: {', '.join(self.unfinished)}."] if self.unfinished else [])]
 
@@ -97,7 +100,8 @@ class Ablation:
 
     def to_latex(self) -> str:
         """LaTeX table, then the notes as comments."""
-        return to_latex(self.format_cells()) + "".join(f"% {one_line(note)}\n" for note in self.notes())
+        return to_latex(self.format_cells()) + "".join(
+            f"% {one_line(note)}\n" for note in self.notes())
 
 
 def build_ablation(records: Iterable[Record], metric: str, base: str | None = None,
@@ -111,24 +115,32 @@ def build_ablation(records: Iterable[Record], metric: str, base: str | None = No
     rows = labeled_records(every)
     first = base or next(iter(rows), None)
     if first is None:
-        raise UserError("the study has no named architecture to compare: name some under `reference`. `scalesearch "
-                        "study front` shows what was searched", code="no-named-architecture")
+        raise UserError("the study has no named architecture to compare: name some under "
+                        "`reference`. `scalesearch study front` shows what was searched",
+                        code="no-named-architecture")
     if first not in rows:
-        raise UserError(f"--base {first}: the study has no architecture of that name; it has {', '.join(rows)}",
-                        code="unknown-architecture")
+        raise UserError(f"--base {first}: the study has no architecture of that name; it has "
+                        f"{', '.join(rows)}", code="unknown-architecture")
     samples = {name: scores_over_seeds(record, every, metric) for name, record in rows.items()}
     if not samples[first]:
-        raise UserError(f"{first}: the base has no finished training with a {metric} yet", code="base-unfinished")
-    noise = pool_noise({training_trial(rows[name]): sample for name, sample in samples.items()}.values())  # duplicates once
+        raise UserError(f"{first}: the base has no finished training with a {metric} yet",
+                        code="base-unfinished")
+    # duplicates once
+    noise = pool_noise({training_trial(rows[name]): sample
+                        for name, sample in samples.items()}.values())
     order = [first, *(name for name in rows if name != first)]
 
     def row(name: str) -> AblationRow:
-        record, sample, own = rows[name], samples[name], samples[first]
+        record = rows[name]
+        sample = samples[name]
+        own = samples[first]
         same = training_trial(record) == training_trial(rows[first])
-        half = 0.0 if same else noise.interval_half_width(confidence, len(sample), len(own)) if noise.is_known else None
+        half = 0.0 if same else noise.interval_half_width(
+            confidence, len(sample), len(own)) if noise.is_known else None
         mean = float(np.mean(sample))
-        return AblationRow(name, int(get_cost(record, "params.total")), int(get_cost(record, "macs.total")), len(sample), mean,
-                   sample_std(sample), 0.0 if same else mean - float(np.mean(own)), half)
+        return AblationRow(name, int(get_cost(record, "params.total")),
+                           int(get_cost(record, "macs.total")), len(sample), mean,
+                           sample_std(sample), 0.0 if same else mean - float(np.mean(own)), half)
 
     return Ablation(metric, tuple(row(name) for name in order if samples[name]), confidence, noise,
                     tuple(name for name in order if not samples[name]))

@@ -21,7 +21,8 @@ class ConfidenceInterval:
     high: float | None = None
 
     def __str__(self) -> str:
-        return f"{self.value:.3g}" + ("" if self.low is None else f" ({self.low:.3g} to {self.high:.3g})")
+        return f"{self.value:.3g}" + ("" if self.low is None
+                                      else f" ({self.low:.3g} to {self.high:.3g})")
 
 
 def mean_interval(values: Sequence[float], confidence: float) -> ConfidenceInterval:
@@ -33,7 +34,8 @@ def mean_interval(values: Sequence[float], confidence: float) -> ConfidenceInter
     return ConfidenceInterval(value, value - half, value + half)
 
 
-def welch_interval(first: Sequence[float], second: Sequence[float], confidence: float) -> ConfidenceInterval | None:
+def welch_interval(first: Sequence[float], second: Sequence[float],
+                   confidence: float) -> ConfidenceInterval | None:
     """Difference of the means, with Welch's interval; None where either has no value."""
     if not first or not second:
         return None
@@ -46,11 +48,13 @@ def welch_interval(first: Sequence[float], second: Sequence[float], confidence: 
     return ConfidenceInterval(value, float(between.low), float(between.high))
 
 
-def kendall_tau_interval(table: NDArray[np.float64], confidence: float, seed: int = 0) -> ConfidenceInterval | None:
+def kendall_tau_interval(table: NDArray[np.float64], confidence: float,
+                         seed: int = 0) -> ConfidenceInterval | None:
     """:func:`kendall_tau` with a percentile bootstrap over the rows, from ``seed``."""
     if (value := kendall_tau(table)) is None:
         return None
-    low, high = np.quantile(bootstrap_kendall_taus(table, seed), [(1 - confidence) / 2, (1 + confidence) / 2])
+    low, high = np.quantile(bootstrap_kendall_taus(table, seed),
+                            [(1 - confidence) / 2, (1 + confidence) / 2])
     return ConfidenceInterval(value, float(low), float(high))
 
 
@@ -66,8 +70,10 @@ def kendall_tau(table: NDArray[np.float64]) -> float | None:
 
 def bootstrap_kendall_taus(table: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
     """Kendall's tau-b of tables of rows drawn with replacement, from the signs of all pairs; constant ones left out."""
-    one, other = (np.sign(column[:, None] - column[None]) for column in np.where(np.isinf(table), 1e300, table).T)
-    counts = np.random.default_rng(seed).multinomial(len(table), np.full(len(table), 1 / len(table)), N_RESAMPLES)
+    one, other = (np.sign(column[:, None] - column[None])
+                  for column in np.where(np.isinf(table), 1e300, table).T)
+    counts = np.random.default_rng(seed).multinomial(
+        len(table), np.full(len(table), 1 / len(table)), N_RESAMPLES)
     pairs = [np.einsum("di,ij,dj->d", counts, signs, counts, optimize=True)
              for signs in (one * other, one * one, other * other)]
     there = (pairs[1] > 0) & (pairs[2] > 0)

@@ -10,19 +10,22 @@ from scalesearch.space.schema.cost_names import OWN_VOCABULARY
 from scalesearch.tasks import EFFICIENCY_METRICS, METRICS
 
 ProtocolDict = Mapping[str, Any]
-COST_LABELS = {"params": "parameters", "macs": "multiply-accumulates per sentence pair", "flops": "FLOPs per sentence pair",
-         "memory.weights": "Weights (bytes, float32)", "memory.cache": "Key-value cache (bytes, float32)",
-         "memory.activations": "Training activations (bytes, float32)",
-         "load.mean": "Mean load (uses of a weight in a pass)",
-         "load.balance": "Balance of loads (Jain's index, 0 to 1)",
-         "load.min": "Least load (uses of a weight in a pass)",
-         "load.max": "Greatest load (uses of a weight in a pass)",
-         "artefact.bytes": "Exported files (bytes)", "latency.predicted": "Predicted latency (ms a sentence)",
-         "refusals.ctranslate2": "Parts that CTranslate2 cannot hold"}
-SECTION_LABELS = {"total": "", "non_embedding": "non-embedding ", "embedding": "embedding ", "encoder": "encoder ",
-            "decoder": "decoder ", "output": "output "}
+COST_LABELS = {"params": "parameters", "macs": "multiply-accumulates per sentence pair",
+               "flops": "FLOPs per sentence pair", "memory.weights": "Weights (bytes, float32)",
+               "memory.cache": "Key-value cache (bytes, float32)",
+               "memory.activations": "Training activations (bytes, float32)",
+               "load.mean": "Mean load (uses of a weight in a pass)",
+               "load.balance": "Balance of loads (Jain's index, 0 to 1)",
+               "load.min": "Least load (uses of a weight in a pass)",
+               "load.max": "Greatest load (uses of a weight in a pass)",
+               "artefact.bytes": "Exported files (bytes)",
+               "latency.predicted": "Predicted latency (ms a sentence)",
+               "refusals.ctranslate2": "Parts that CTranslate2 cannot hold"}
+SECTION_LABELS = {"total": "", "non_embedding": "non-embedding ", "embedding": "embedding ",
+                  "encoder": "encoder ", "decoder": "decoder ", "output": "output "}
 SHORT_LABELS = {"params": "params", "macs": "MACs", "flops": "FLOPs"}
-COLUMN_UNITS = {"tokens": "target tokens", "loss": "nats per token", "seeds": "trainings", "seconds": "seconds"}
+COLUMN_UNITS = {"tokens": "target tokens", "loss": "nats per token", "seeds": "trainings",
+                "seconds": "seconds"}
 EXTRA_COUNTS = ("norm", "bias")  # that some protocols count beside matrix products
 
 
@@ -31,7 +34,9 @@ def axis_label(name: str, protocol: ProtocolDict | None = None) -> str:
     group, _, section = name.partition(".")
     metric = name.removeprefix("test.")
     if metric in METRICS:
-        return _of_split(METRICS[metric].label, "" if metric in EFFICIENCY_METRICS else "valid" if metric == name else "test")
+        return _of_split(METRICS[metric].label,
+                         "" if metric in EFFICIENCY_METRICS else "valid" if metric == name
+                         else "test")
     if name in COST_LABELS:
         return _artifact_label(name, protocol or {}) or COST_LABELS[name]
     label = (SECTION_LABELS[section] + COST_LABELS[group]).strip()
@@ -47,7 +52,8 @@ def axis_label(name: str, protocol: ProtocolDict | None = None) -> str:
 
 def _artifact_label(name: str, protocol: ProtocolDict) -> str:
     """Label of a cost of an artefact that the protocol names; empty for others."""
-    artefact, fit = protocol.get("artefact"), protocol.get("fit")
+    artefact = protocol.get("artefact")
+    fit = protocol.get("fit")
     if name == "artefact.bytes" and artefact:
         return f"Files of {artefact} (bytes)"
     if name == "latency.predicted" and fit:
@@ -72,7 +78,8 @@ def column_unit(name: str) -> str:
     """Unit of a column of a study's table; empty where it has none, as names, states and answers."""
     plain = name.removeprefix("test.").removesuffix(".sd").removesuffix(".half")
     group = plain.partition(".")[0] if "." in plain else ""
-    words = METRICS[plain].label if plain in METRICS else COST_LABELS.get(plain) or COST_LABELS.get(group, "")
+    words = METRICS[plain].label if plain in METRICS else COST_LABELS.get(plain) or COST_LABELS.get(
+        group, "")
     inside = words.partition("(")[2].rpartition(")")[0]  # Loss (nats per token)
     return inside or words or COLUMN_UNITS.get(plain.rpartition("_")[2], "")
 
@@ -88,17 +95,21 @@ def column_heading(name: str) -> str:
 def format_protocol(protocol: ProtocolDict) -> str:
     """``protocol forward, 15 source and 15 target tokens, vocabulary 8,000``, and what else it counts."""
     counts = protocol.get("counts") or {}
-    extra = "".join(f", plus {count} per {kind} element" for kind, count in counts.items() if kind in EXTRA_COUNTS)
+    extra = "".join(f", plus {count} per {kind} element"
+                    for kind, count in counts.items() if kind in EXTRA_COUNTS)
     artefact = f"; files of {protocol['artefact']}" if protocol.get("artefact") else ""
     latency = f"; latency of {protocol['fit']}" if protocol.get("fit") else ""
-    return f"protocol {protocol['name']}, {_tokens(protocol)}, {format_vocabulary(protocol)}{extra}{artefact}{latency}"
+    return (f"protocol {protocol['name']}, {_tokens(protocol)}, "
+            f"{format_vocabulary(protocol)}{extra}{artefact}{latency}")
 
 
 def _tokens(protocol: ProtocolDict) -> str:
     if not protocol.get("lengths"):
         return f"{protocol['source']} source and {protocol['target']} target tokens"
-    pairs = (f"{int(vocab):,}: {source} and {target}" for vocab, (source, target) in protocol["lengths"].items())
-    return f"source and target tokens as the corpus has them in each vocabulary ({', '.join(pairs)})"
+    pairs = (f"{int(vocab):,}: {source} and {target}"
+             for vocab, (source, target) in protocol["lengths"].items())
+    return ("source and target tokens as the corpus has them in each vocabulary "
+            f"({', '.join(pairs)})")
 
 
 def format_vocabulary(protocol: ProtocolDict) -> str:
@@ -135,7 +146,8 @@ def better_direction(name: str) -> str:
 def format_scientific(value: float) -> str:
     """A number to six digits, as people write it: ``2.23618 · 10¹⁴``."""
     digits, _, exponent = f"{value:,.6g}".partition("e")
-    raised = str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")) if exponent else ""
+    raised = str(int(exponent)).translate(
+        str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")) if exponent else ""
     return f"{digits} · 10{raised}" if exponent else digits
 
 

@@ -1,7 +1,7 @@
 """Reads a study's records: the one place of ``report`` that knows their keys.
 
-A record is a trial's JSON. Replicates (``origin`` is ``replicate``) and duplicates say under ``of`` which trial they
-repeat.
+A record is a trial's JSON. Replicates (``origin`` is ``replicate``) and duplicates say under ``of``
+which trial they repeat.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -53,14 +53,16 @@ def get_score(record: Record, metric: str) -> Any:
 def score_names(record: Record) -> list[str]:
     """The names of all scores of a record."""
     metrics = record.get("metrics") or {}
-    pairs = [*metrics.items(), *((TEST_PREFIX + name, value) for name, value in (metrics.get("test") or {}).items())]
+    pairs = [*metrics.items(),
+             *((TEST_PREFIX + name, value) for name, value in (metrics.get("test") or {}).items())]
     return [name for name, value in pairs if isinstance(value, int | float)]
 
 
 def scores_over_seeds(record: Record, records: Sequence[Record], metric: str) -> list[float]:
     """The scores of all finished trainings of a record's architecture."""
     trial = training_trial(record)
-    trainings = [*(one for one in records if one["trial"] == trial), *find_replicates(trial, records)]
+    trainings = [*(one for one in records if one["trial"] == trial),
+                 *find_replicates(trial, records)]
     found = [get_score(one, metric) for one in trainings if one["state"] == "complete"]
     return [float(score) for score in found if score is not None]
 
@@ -68,13 +70,16 @@ def scores_over_seeds(record: Record, records: Sequence[Record], metric: str) ->
 def early_measurements(record: Record) -> dict[str, float | None]:
     """Early measurements by column: the first loss, and zero-cost proxies (see train/proxies.py)."""
     zero_cost = (record.get("metrics") or {}).get("proxies") or {}
-    return {"proxy.first_loss": _first_loss(record), **{f"proxy.{name}": value for name, value in zero_cost.items()}}
+    return {"proxy.first_loss": _first_loss(record),
+            **{f"proxy.{name}": value for name, value in zero_cost.items()}}
 
 
 def _first_loss(record: Record) -> float | None:
     """The loss at the first rung; in a study without rungs, at the first validation before the end."""
     if record.get("rungs") is not None:
-        return float(record["rungs"][0]["loss"]) if record["rungs"] else None  # a reference passes none
+        # a reference passes none
+        return float(record["rungs"][0]["loss"]) if record["rungs"] else None
     curve = record.get("curve") or []
     first = curve[0] if len(curve) > 1 else None
-    return first.get(validation_loss_name(record.get("answers"))) if isinstance(first, Mapping) else None
+    return first.get(
+        validation_loss_name(record.get("answers"))) if isinstance(first, Mapping) else None

@@ -17,7 +17,8 @@ def to_markdown(texts: pd.DataFrame, n_left_aligned: int = 1) -> str:
 def to_latex(texts: pd.DataFrame) -> str:
     """``tabular`` with the rules of the booktabs package; the first column is set to the left."""
     cells = texts.map(one_line).rename(columns=one_line)
-    style = cells.style.hide(axis="index").format(escape="latex").format_index(escape="latex", axis="columns")
+    style = cells.style.hide(axis="index").format(escape="latex").format_index(
+        escape="latex", axis="columns")
     text = style.to_latex(hrules=True, column_format="l" + "r" * (texts.shape[1] - 1))
     return str(text).replace("±", r"$\pm$").replace("–", "--")
 

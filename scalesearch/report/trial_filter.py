@@ -32,19 +32,24 @@ def filter_trials(trials: pd.DataFrame, condition: str) -> pd.DataFrame:
     try:
         expression = parse_expression(condition)
     except ValueSyntaxError as problem:
-        raise ConfigError([Problem(node.position_of(problem.span), problem.message, problem.help, code=problem.code)]) from None
+        raise ConfigError([Problem(node.position_of(problem.span), problem.message, problem.help,
+                                   code=problem.code)]) from None
     for name in _unknown(expression, trials):
-        known = [column.removeprefix(PARAM_PREFIX) for column in trials if not column.startswith("test.")]
+        known = [column.removeprefix(PARAM_PREFIX)
+                 for column in trials if not column.startswith("test.")]
         near = closest_match(name, known)
-        what = "a score on test, which chooses nothing" if name.startswith("test.") else "nothing that a candidate has"
-        raise ConfigError([Problem(node.display_position, f"`{name}` is {what}", f"did you mean `{near}`?" if near else None,
+        what = "a score on test, which chooses nothing" if name.startswith(
+            "test.") else "nothing that a candidate has"
+        raise ConfigError([Problem(node.display_position, f"`{name}` is {what}",
+                                   f"did you mean `{near}`?" if near else None,
                                    code="unknown-key")])
     return trials[[_holds(expression, row) for _, row in trials.iterrows()]]
 
 
 def _unknown(expression: Expr, rows: pd.DataFrame) -> list[str]:
     """Names that are no column of ``rows``, and no word among the answers either."""
-    words = {str(value) for column in rows if column.startswith(PARAM_PREFIX) for value in rows[column]}
+    words = {str(value) for column in rows if column.startswith(PARAM_PREFIX)
+             for value in rows[column]}
     names = [node.text for node in iter_subexpressions(expression) if isinstance(node, Name)]
     return [name for name in names if name.startswith("test.") or
             not (name in rows or PARAM_PREFIX + name in rows or name in words)]

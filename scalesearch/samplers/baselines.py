@@ -35,7 +35,9 @@ class GridSampler(CandidateSampler):
 
     def propose(self, state: SamplerState) -> Candidate | None:
         """The first sheet that no trial has."""
-        return next((sheet for sheet in self._sheets(state.define) if sheet.key not in state.candidate_keys), None)
+        return next((sheet
+                     for sheet in self._sheets(state.define)
+                     if sheet.key not in state.candidate_keys), None)
 
     def _sheets(self, define: DefineByRun) -> Iterator[Candidate]:
         if define is not self.define:

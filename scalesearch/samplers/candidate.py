@@ -1,6 +1,7 @@
 """Sheets of parameters in Optuna's words: drawing, changing and listing what a define-by-run function asks for.
 
-Which parameters are asked for may depend on the values given, so a sheet is made by running the function to its end.
+Which parameters are asked for may depend on the values given, so a sheet is made by running the
+function to its end.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from scalesearch.errors import UserError
 
 DefineByRun = Callable[[Any], Any]  # suggests everything that it needs from the trial it is given
 ValueChooser = Callable[[str, BaseDistribution], Any]
-CandidateKey = str  # which knows its hash, as a tuple does not; thousands of sheets are looked up for each proposal
+# which knows its hash, as a tuple does not; thousands of sheets are looked up for each proposal
+CandidateKey = str
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,8 @@ class CandidateTrial:
     """A trial whose suggestions ``choose_value`` makes; what a define-by-run function needs of one, without a study."""
 
     def __init__(self, choose_value: ValueChooser, number: int = 0) -> None:
-        self.choose, self.number = choose_value, number
+        self.choose = choose_value
+        self.number = number
         self.params: dict[str, Any] = {}
         self.distributions: dict[str, BaseDistribution] = {}
         self.user_attrs: dict[str, Any] = {}
@@ -53,7 +56,8 @@ class CandidateTrial:
         """A real number, as Optuna's."""
         return float(self._suggest(name, FloatDistribution(low, high, log=log, step=step)))
 
-    def suggest_int(self, name: str, low: int, high: int, *, step: int = 1, log: bool = False) -> int:
+    def suggest_int(self, name: str, low: int, high: int, *, step: int = 1,
+                    log: bool = False) -> int:
         """A whole number, as Optuna's."""
         return int(self._suggest(name, IntDistribution(low, high, log=log, step=step)))
 
@@ -67,7 +71,8 @@ class CandidateTrial:
 
     def _suggest(self, name: str, distribution: BaseDistribution) -> Any:
         if name not in self.params:
-            self.params[name], self.distributions[name] = self.choose(name, distribution), distribution
+            self.params[name], self.distributions[name] = self.choose(
+                name, distribution), distribution
         return self.params[name]
 
 
@@ -132,7 +137,8 @@ def enumerate_candidates(define: DefineByRun) -> Iterator[Candidate]:
         def choose(name: str, distribution: BaseDistribution, sizes: list[int] = sizes) -> Any:
             values = distribution_values(distribution)
             if values is None:
-                raise UserError(f"{name}: a continuous range cannot be enumerated; give it a step", code="endless")
+                raise UserError(f"{name}: a continuous range cannot be enumerated; give it a step",
+                                code="endless")
             if len(sizes) == len(script):
                 script.append(0)
             sizes.append(len(values))
@@ -154,7 +160,8 @@ def distribution_values(distribution: BaseDistribution) -> Sequence[Any] | None:
         case IntDistribution(low=low, high=high, step=step):
             return range(low, high + 1, step)
         case FloatDistribution(low=low, high=high, step=step) if step is not None:
-            return [min(float(f"{low + at * step:.12g}"), high) for at in range(round((high - low) / step) + 1)]
+            return [min(float(f"{low + at * step:.12g}"), high)
+                    for at in range(round((high - low) / step) + 1)]
     return [distribution.low] if distribution.single() else None  # type: ignore[attr-defined]
 
 
@@ -165,7 +172,8 @@ def sample_value(distribution: BaseDistribution, rng: random.Random) -> Any:
             drawn = round(math.exp(rng.uniform(math.log(low - 0.5), math.log(high + 0.5))))
             return min(max(drawn, low), high)
         case FloatDistribution(low=low, high=high, step=None, log=log):
-            real = math.exp(rng.uniform(math.log(low), math.log(high))) if log else rng.uniform(low, high)
+            real = math.exp(
+                rng.uniform(math.log(low), math.log(high))) if log else rng.uniform(low, high)
             return min(max(real, low), high)
     values = distribution_values(distribution)
     assert values is not None
@@ -175,15 +183,19 @@ def sample_value(distribution: BaseDistribution, rng: random.Random) -> Any:
 def contains(distribution: BaseDistribution, value: Any) -> bool:
     """Whether ``value`` is one of ``distribution``'s."""
     if isinstance(distribution, CategoricalDistribution):
-        return any(choice == value and type(choice) is type(value) for choice in distribution.choices)
+        return any(choice == value and type(choice) is type(value)
+                   for choice in distribution.choices)
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
-    low, high, step = distribution.low, distribution.high, distribution.step  # type: ignore[attr-defined]
+    low = distribution.low
+    high = distribution.high
+    step = distribution.step  # type: ignore[attr-defined]
     steps = (value - low) / step if step else 0.0
     return bool(low <= value <= high and abs(steps - round(steps)) < 1e-6)
 
 
-def sample_neighbor(distribution: BaseDistribution, value: Any, rng: random.Random, step_share: float) -> Any:
+def sample_neighbor(distribution: BaseDistribution, value: Any, rng: random.Random,
+                    step_share: float) -> Any:
     """Another value: of numbers one near by, at least the next one; of words any other.
 
     Args:
@@ -196,7 +208,8 @@ def sample_neighbor(distribution: BaseDistribution, value: Any, rng: random.Rand
         return value
     if isinstance(distribution, CategoricalDistribution):
         return rng.choice([choice for choice in values if choice is not value and choice != value])
-    at, last = index_of(values, value), len(values) - 1
+    at = index_of(values, value)
+    last = len(values) - 1
     step = max(1, round(abs(rng.gauss(0, step_share)) * last))
     places = [place for place in (at - step, at + step) if 0 <= place <= last]
     return values[rng.choice(places) if places else (0 if at > last - at else last)]
@@ -204,7 +217,8 @@ def sample_neighbor(distribution: BaseDistribution, value: Any, rng: random.Rand
 
 def _shift_value(distribution: Any, value: float, share: float) -> float:
     """``value`` moved by a share of its range, of the range's logarithm for log ranges."""
-    low, high = distribution.low, distribution.high
+    low = distribution.low
+    high = distribution.high
     moved = value * (high / low) ** share if distribution.log else value + share * (high - low)
     return float(min(max(moved, low), high))
 

@@ -18,7 +18,8 @@ class CandidateFacts:
     Attributes:
         values: one an objective, in the study's order; None where only running the trial tells.
         constraints: name to how far it is missed; 0 or less is met.
-        identity: of what the sheet describes: two sheets of one identity are one thing. None: as the sheet.
+        identity: of what the sheet describes: two sheets of one identity are one thing. None: as
+            the sheet.
         is_buildable: whether the sheet describes anything at all.
     """
 
@@ -60,7 +61,8 @@ class FactsCache:
 
     def for_candidate(self, candidate: Candidate) -> CandidateFacts:
         """The same of a sheet, which knows its key; of one that was :meth:`billed` no more than its values."""
-        return self._batch_facts_by_key.get(candidate.key) or self._of(candidate.key, candidate.params)
+        return self._batch_facts_by_key.get(candidate.key) or self._of(
+            candidate.key, candidate.params)
 
     def store(self, candidate: Candidate, facts: CandidateFacts) -> None:
         """Takes in what is known of a feasible sheet that was billed among many."""

@@ -35,11 +35,15 @@ if TYPE_CHECKING:
     from scalesearch.samplers.hypervolume_gp import AcquisitionValues
 
 MAX_CONSECUTIVE_REPEATS = 5  # after this many repeated proposals in a row, the next ones are random
-N_STRATIFICATION_SAMPLES = 20  # random candidates from which a stratified startup trial is chosen by cost
+# random candidates from which a stratified startup trial is chosen by cost
+N_STRATIFICATION_SAMPLES = 20
 
 
 class SpaceExhaustedError(Exception):
-    """The search space is exhausted. Raised by ``infer_relative_search_space``, at the first suggestion of a trial."""
+    """The search space is exhausted.
+
+    Raised by ``infer_relative_search_space``, at the first suggestion of a trial.
+    """
 
 
 class CandidateSampler(BaseSampler):
@@ -47,30 +51,39 @@ class CandidateSampler(BaseSampler):
 
     Args:
         define: define-by-run function that suggests all parameters of a trial, such as
-            ``partial(suggest_params, space)``. None: the parameters that all past trials share; others are random.
-        facts: exact values and constraints of a candidate before its trial runs; must be deterministic.
-        region: samples and repairs feasible candidates of ``define``; without it, samples ignore constraints.
-        objectives: in the study's order. None: read from the study; those that ``facts`` has are exact.
+            ``partial(suggest_params, space)``. None: the parameters that all past trials share;
+            others are random.
+        facts: exact values and constraints of a candidate before its trial runs; must be
+            deterministic.
+        region: samples and repairs feasible candidates of ``define``; without it, samples ignore
+            constraints.
+        objectives: in the study's order. None: read from the study; those that ``facts`` has are
+            exact.
         seed: of all proposals. None: a new seed per sampler.
-        n_startup_trials: trials with values before a model or a front is used. None: the sampler's default.
+        n_startup_trials: trials with values before a model or a front is used. None: the sampler's
+            default.
         rung_shares: shares of a full-budget run at which trials pause; the last one is 1.
     """
 
     default_n_startup_trials: ClassVar[int] = 10  # Optuna's number
-    has_stratified_startup: ClassVar[bool] = False  # whether the first trials are spread over exact costs
-    is_exhaustive: ClassVar[bool] = False  # whether it enumerates candidates and then ends the search
+    # whether the first trials are spread over exact costs
+    has_stratified_startup: ClassVar[bool] = False
+    # whether it enumerates candidates and then ends the search
+    is_exhaustive: ClassVar[bool] = False
     learns_from_infeasible: bool = False  # whether it reads infeasible trials
 
     def __init__(self, *, define: DefineByRun | None = None, facts: FactsFunction | None = None,
-                 region: FeasibleRegion | None = None, objectives: Sequence[Objective] | None = None,
-                 seed: int | None = None, n_startup_trials: int | None = None, rung_shares: Sequence[float] = (1.0,)
-                 ) -> None:
+                 region: FeasibleRegion | None = None,
+                 objectives: Sequence[Objective] | None = None, seed: int | None = None,
+                 n_startup_trials: int | None = None,
+                 rung_shares: Sequence[float] = (1.0,)) -> None:
         self.define = define
         self.region = region
         self.facts = FactsCache.of(facts if facts is not None or region is None else region.known)
         self.objectives = None if objectives is None else tuple(objectives)
         self.seed = secrets.randbits(32) if seed is None else seed
-        self.n_startup_trials = type(self).default_n_startup_trials if n_startup_trials is None else n_startup_trials
+        self.n_startup_trials = type(
+            self).default_n_startup_trials if n_startup_trials is None else n_startup_trials
         self.rung_shares = tuple(rung_shares)
         self._summaries = TrialSummaryCache(self.facts)
         self._proposed: dict[int, Candidate] = {}  # by trial, until its parameters are sampled
@@ -79,23 +92,26 @@ class CandidateSampler(BaseSampler):
         """Propose a candidate; None: no promising new one was found, and a random one is used."""
         raise NotImplementedError
 
-    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+    def infer_relative_search_space(
+            self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         define = self.define
         if define is None:
             shared = self.shared_search_space(study, trial)
             if not shared:
                 return {}
             define = define_from_distributions(shared)
-        candidate = self._proposed[trial.number] = self.next_candidate(self.make_state(study, trial, define))
+        candidate = self._proposed[trial.number] = self.next_candidate(
+            self.make_state(study, trial, define))
         return dict(candidate.distributions)
 
-    def sample_relative(self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-                        ) -> dict[str, Any]:
+    def sample_relative(self, study: Study, trial: FrozenTrial,
+                        search_space: dict[str, BaseDistribution]) -> dict[str, Any]:
         candidate = self._proposed.pop(trial.number, None)
         if not search_space:
             return {}
         if candidate is None or not set(search_space) <= set(candidate.params):
-            candidate = self.next_candidate(self.make_state(study, trial, define_from_distributions(search_space)))
+            candidate = self.next_candidate(
+                self.make_state(study, trial, define_from_distributions(search_space)))
         return {name: candidate.params[name] for name in search_space}
 
     def sample_independent(self, study: Study, trial: FrozenTrial, param_name: str,
@@ -114,9 +130,11 @@ class CandidateSampler(BaseSampler):
         past = [other for other in study.get_trials(deepcopy=False) if other.number != trial.number]
         rng = random.Random(self.seed_of(trial))
         if self.define is None or define is self.define:
-            return SamplerState(trial.number, past, define, self._summaries, self.objectives, study, rng)
+            return SamplerState(trial.number, past, define, self._summaries, self.objectives, study,
+                                rng)
         # Other parameters than those of ``self.define``: no facts are available.
-        return SamplerState(trial.number, past, define, TrialSummaryCache(FactsCache(None)), None, study, rng)
+        return SamplerState(trial.number, past, define, TrialSummaryCache(FactsCache(None)), None,
+                            study, rng)
 
     def seed_of(self, trial: FrozenTrial, name: str = "") -> int:
         """Seed (32 bits) of the proposal for ``trial``, or of one of its parameters."""
@@ -136,15 +154,18 @@ class CandidateSampler(BaseSampler):
         if self.is_exhaustive:
             candidate = self.propose(state)
             if candidate is None:
-                raise SpaceExhaustedError("everything that the space holds and its limits allow was proposed")
+                raise SpaceExhaustedError("everything that the space holds and its limits allow "
+                                          "was proposed")
             return candidate
         if self.learns_from_infeasible and state.last_is_rejected:
             repaired = self.repair(state, state.trials[-1].params)
             if repaired is not None:
                 return repaired
         stuck = state.n_recent_repeats >= MAX_CONSECUTIVE_REPEATS
-        candidate = None if stuck or not self.has_stratified_startup else self._stratified_candidate(state)
-        candidate = candidate or (None if stuck else self.propose(state)) or self.sample_random(state)
+        candidate = (None if stuck or not self.has_stratified_startup
+                     else self._stratified_candidate(state))
+        candidate = candidate or (None if stuck
+                                  else self.propose(state)) or self.sample_random(state)
         if self.learns_from_infeasible or state.facts(candidate.params).is_feasible:
             return candidate
         return self.repair(state, candidate.params) or candidate
@@ -161,13 +182,15 @@ class CandidateSampler(BaseSampler):
         region = self._region(state)
         if region is None or not params:
             return None
-        return region.repair(params, state.rng, state.identities) or region.sample_feasible(state.rng)
+        return region.repair(params, state.rng,
+                             state.identities) or region.sample_feasible(state.rng)
 
     def acquisition_values(self, trials: Sequence[FrozenTrial]) -> AcquisitionValues | None:
         """Values of paused trials and of the best new candidate; None: the scheduler promotes by losses only."""
         return None
 
-    def forecast_gain(self, trials: Sequence[FrozenTrial], n_runs: int) -> HypervolumeForecast | None:
+    def forecast_gain(self, trials: Sequence[FrozenTrial],
+                      n_runs: int) -> HypervolumeForecast | None:
         """Growth of the hypervolume expected from ``n_runs`` more full-budget runs; None: no forecast."""
         return None
 
@@ -178,7 +201,8 @@ class CandidateSampler(BaseSampler):
     def _stratified_candidate(self, state: SamplerState) -> Candidate | None:
         """Startup candidate: the first trials are the quantiles of the costs of random feasible candidates.
 
-        The startup covers the whole range of costs, from the cheapest to the most expensive candidates.
+        The startup covers the whole range of costs, from the cheapest to the most expensive
+        candidates.
         """
         n_started = len(state.identities)
         if n_started >= self.n_startup_trials:
@@ -189,5 +213,7 @@ class CandidateSampler(BaseSampler):
             return sum(math.log(max(cost, 1e-12)) for cost in costs if cost is not None)
 
         samples = [self.sample_random(state) for _ in range(N_STRATIFICATION_SAMPLES)]
-        feasible = sorted((sample for sample in samples if state.facts(sample.params).is_feasible), key=log_cost)
-        return feasible[int(len(feasible) * (n_started + 0.5) / self.n_startup_trials)] if feasible else None
+        feasible = sorted((sample for sample in samples if state.facts(sample.params).is_feasible),
+                          key=log_cost)
+        return feasible[int(len(feasible) * (n_started + 0.5)
+                            / self.n_startup_trials)] if feasible else None

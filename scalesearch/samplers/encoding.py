@@ -1,9 +1,10 @@
 """A space's parameters as Optuna's parameters, and back.
 
-Numbers that are listed one by one become ordinals: the position in the sorted list. Samplers then know that 8 lies
-between 4 and 16, and a list that grows at its end does not make old trials unreadable, as it would with categoricals.
-Optuna's parameter is named by the path. Where one path holds several parameters, depending on a condition, the later
-ones are ``path#2`` and so on, since a parameter of Optuna's has one meaning.
+Numbers that are listed one by one become ordinals: the position in the sorted list. Samplers then
+know that 8 lies between 4 and 16, and a list that grows at its end does not make old trials
+unreadable, as it would with categoricals. Optuna's parameter is named by the path. Where one path
+holds several parameters, depending on a condition, the later ones are ``path#2`` and so on, since a
+parameter of Optuna's has one meaning.
 """
 
 import math
@@ -32,7 +33,8 @@ def suggest_params(space: Any, trial: Any) -> Any:
     return space.solution(ask)
 
 
-def encode_params(space: Any, param_values: Any) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
+def encode_params(space: Any, param_values: Any) -> tuple[
+        dict[str, Any], dict[str, BaseDistribution]]:
     """Parameters and distributions of the trial that gives ``param_values``: a sheet, or parameter to answer.
 
     Raises:
@@ -58,7 +60,8 @@ def decode_params(space: Any, params: Mapping[str, Any]) -> Any:
         KeyError: a parameter that the space asks for is missing.
     """
     return space.solution(
-        lambda path, parameter: from_param(parameter, params[encode_parameter(space, path, parameter)[0]]))
+        lambda path, parameter: from_param(parameter,
+                                           params[encode_parameter(space, path, parameter)[0]]))
 
 
 def encode_parameter(space: Any, path: str, parameter: Parameter) -> tuple[str, BaseDistribution]:
@@ -81,7 +84,8 @@ def _parameters(space_parameters: Any) -> dict[str, list[Encoded]]:
     return found
 
 
-def _numbered(encoded: list[Encoded], path: str, parameter: Parameter) -> tuple[str, BaseDistribution]:
+def _numbered(
+        encoded: list[Encoded], path: str, parameter: Parameter) -> tuple[str, BaseDistribution]:
     name = f"{path}#{len(encoded) + 1}" if encoded else path
     encoded.append((parameter, name, to_distribution(parameter)))
     return encoded[-1][1:]
@@ -112,7 +116,8 @@ def from_param(parameter: Parameter, param: Any) -> Any:
         case FloatRange(step=step) if step is not None:
             return (parameter.values() or ())[param]
         case FloatRange(low, high):
-            return min(max(float(param), low), high)  # exp(log(high)) may round to a hair beyond high
+            # exp(log(high)) may round to a hair beyond high
+            return min(max(float(param), low), high)
     return param
 
 

@@ -19,21 +19,27 @@ class ExactFeasibleSampler:
     """Draws of ``space`` that meet the budgets among ``limits``.
 
     Attributes:
-        share: of draws of the whole space that meet every limit; None where some limits do not add up over a model.
+        share: of draws of the whole space that meet every limit; None where some limits do not add
+            up over a model.
     """
 
     def __init__(self, space: Space, draws: BudgetSampler, limits: Sequence[Constraint]) -> None:
-        self.space, self.draws = space, draws
-        self.share = draws.feasible_share if all(limit.costs or limit in space.constraints for limit in limits) else None
+        self.space = space
+        self.draws = draws
+        self.share = draws.feasible_share if all(
+            limit.costs or limit in space.constraints for limit in limits) else None
 
     @classmethod
-    def of(cls, space: Any, protocol: Protocol, limits: Sequence[Any]) -> ExactFeasibleSampler | None:
+    def of(cls, space: Any, protocol: Protocol,
+           limits: Sequence[Any]) -> ExactFeasibleSampler | None:
         """Takes ``space`` apart, in seconds; None where that cannot be done."""
-        if not isinstance(space, Space) or not all(isinstance(limit, Constraint) for limit in limits):
+        if not isinstance(space,
+                          Space) or not all(isinstance(limit, Constraint) for limit in limits):
             return None
         bounds = as_cost_bounds(limit for limit in limits if limit.costs)
         try:
-            return None if bounds is None else cls(space, BudgetSampler(space, protocol, bounds), limits)
+            return None if bounds is None else cls(
+                space, BudgetSampler(space, protocol, bounds), limits)
         except (TooManyCandidatesError, ContinuousRangeError):
             return None
 

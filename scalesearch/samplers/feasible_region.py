@@ -28,7 +28,8 @@ from scalesearch.samplers.candidate_facts import FactsCache, FactsFunction
 if TYPE_CHECKING:
     from scalesearch.samplers.neighbor_batch import NeighborBatchSampler
 
-N_PROBES, MIN_FEASIBLE_PROBES = 200, 5  # a region is sparse where fewer than FEW of PROBES draws are in it
+N_PROBES = 200
+MIN_FEASIBLE_PROBES = 5  # a region is sparse where fewer than FEW of PROBES draws are in it
 MAX_REJECTED = 1000  # draws of a region that is not sparse: one in 40 at least is in it
 MAX_EXACT = 50  # exact draws, of which constraints that do not add up may reject some
 MAX_WALKS = 5
@@ -36,7 +37,8 @@ MAX_EVALUATIONS = 300  # sheets looked at on one walk, at some milliseconds each
 STEP_SHARE = 0.3  # of a list of numbers: the standard deviation of a step along it
 MAX_ALTERNATIVES = 3  # words tried in the place of one
 
-Violation = tuple[bool, float, bool]  # nothing can be built; the sum of what is missed; it is known already
+# nothing can be built; the sum of what is missed; it is known already
+Violation = tuple[bool, float, bool]
 
 
 class FeasibleSource(Protocol):
@@ -53,13 +55,18 @@ class FeasibleRegion:
 
     Args:
         exact: makes exact draws of the region; gives None where the space cannot be taken apart.
-        neighbor_sampler: makes what bills many sheets together, of so many costs; gives None where that cannot be done.
+        neighbor_sampler: makes what bills many sheets together, of so many costs; gives None where
+            that cannot be done.
     """
 
     def __init__(self, define: DefineByRun, facts: FactsFunction,
                  exact: Callable[[], FeasibleSource | None] = lambda: None,
-                 neighbor_sampler: Callable[[], NeighborBatchSampler | None] = lambda: None) -> None:
-        self.define, self.known, self._exact, self._bulk = define, FactsCache.of(facts), exact, neighbor_sampler
+                 neighbor_sampler: Callable[[],
+                                            NeighborBatchSampler | None] = lambda: None) -> None:
+        self.define = define
+        self.known = FactsCache.of(facts)
+        self._exact = exact
+        self._bulk = neighbor_sampler
 
     def is_feasible(self, params: Mapping[str, Any]) -> bool:
         """Whether a sheet meets every constraint."""
@@ -68,7 +75,8 @@ class FeasibleRegion:
     @cached_property
     def is_sparse(self) -> bool:
         """Whether so little of the space is feasible that rejection is no way to draw."""
-        rng, feasible = random.Random(0), 0
+        rng = random.Random(0)
+        feasible = 0
         for _ in range(N_PROBES):
             feasible += self.is_feasible(sample_candidate(self.define, rng).params)
             if feasible >= MIN_FEASIBLE_PROBES:
@@ -103,17 +111,21 @@ class FeasibleRegion:
         starts = (sample_candidate(self.define, rng) for _ in range(MAX_WALKS))
         return next((end for start in starts if (end := self._walk(start, rng, ()))), None)
 
-    def repair(self, params: Mapping[str, Any], rng: random.Random, excluded: Collection[str] = ()) -> Candidate | None:
+    def repair(self, params: Mapping[str, Any], rng: random.Random,
+               excluded: Collection[str] = ()) -> Candidate | None:
         """A feasible sheet near ``params`` whose identity is not ``excluded``; None where none was found.
 
-        Parameter after parameter, in an order that ``rng`` decides, takes the first change that misses by less. A
-        round in which small changes do not help is followed by one of changes to either end; if that does not help
-        either, the walk ends.
+        Parameter after parameter, in an order that ``rng`` decides, takes the first change that
+        misses by less. A round in which small changes do not help is followed by one of changes to
+        either end; if that does not help either, the walk ends.
         """
         return self._walk(mutate_candidate(self.define, params, rng), rng, excluded)
 
-    def _walk(self, candidate: Candidate, rng: random.Random, taken: Collection[str]) -> Candidate | None:
-        miss, budget, wide = self._violation(candidate, taken), iter(range(MAX_EVALUATIONS)), False
+    def _walk(self, candidate: Candidate, rng: random.Random,
+              taken: Collection[str]) -> Candidate | None:
+        miss = self._violation(candidate, taken)
+        budget = iter(range(MAX_EVALUATIONS))
+        wide = False
         while any(miss):
             before = miss
             for name in rng.sample(sorted(candidate.params), len(candidate.params)):
@@ -125,12 +137,14 @@ class FeasibleRegion:
             wide = miss == before
         return candidate
 
-    def _improve(self, candidate: Candidate, miss: Violation, name: str, wide: bool, rng: random.Random,
-                 taken: Collection[str], budget: Iterator[int]) -> tuple[Candidate, Violation]:
+    def _improve(self, candidate: Candidate, miss: Violation, name: str, wide: bool,
+                 rng: random.Random, taken: Collection[str],
+                 budget: Iterator[int]) -> tuple[Candidate, Violation]:
         """The first change of ``name`` that misses by less, and by how much; else the sheet as it is."""
         if name not in candidate.params:  # an earlier change has taken the parameter away
             return candidate, miss
-        for value in alternative_values(candidate.distributions[name], candidate.params[name], wide, rng):
+        for value in alternative_values(candidate.distributions[name], candidate.params[name], wide,
+                                        rng):
             if next(budget, None) is None:
                 break
             changed = mutate_candidate(self.define, {**candidate.params, name: value}, rng)
@@ -144,7 +158,8 @@ class FeasibleRegion:
         return not known.is_buildable, known.total_violation, repeats
 
 
-def alternative_values(distribution: BaseDistribution, value: Any, wide: bool, rng: random.Random) -> list[Any]:
+def alternative_values(distribution: BaseDistribution, value: Any, wide: bool,
+                       rng: random.Random) -> list[Any]:
     """Other values to try: of numbers one below and one above, near or (``wide``) the ends; of words some others."""
     values = distribution_values(distribution)
     if values is None:
@@ -152,7 +167,8 @@ def alternative_values(distribution: BaseDistribution, value: Any, wide: bool, r
     if isinstance(distribution, CategoricalDistribution):
         rest = [choice for choice in values if choice is not value and choice != value]
         return rng.sample(rest, len(rest) if wide else min(MAX_ALTERNATIVES, len(rest)))
-    at, last = index_of(values, value), len(values) - 1
+    at = index_of(values, value)
+    last = len(values) - 1
     step = last if wide else max(1, round(abs(rng.gauss(0, STEP_SHARE)) * last))
     places = {max(0, at - step), min(last, at + step)} - {at}
     return [values[place] for place in sorted(places)]

@@ -1,4 +1,7 @@
-"""``local``: small changes to members of the front, as the evolutionary search of HAT (Wang et al. 2020)."""
+"""``local``: small changes to members of the front, as the evolutionary search of HAT (Wang et al.
+
+2020).
+"""
 
 from __future__ import annotations
 
@@ -33,19 +36,23 @@ class FrontNeighbors(CandidateSampler):
             return self.sample_random(state)
         parents = self.parents(state, 0 if state.rng.random() < FRONT_PROBABILITY else 1)
         for attempt in range(MAX_TRIES):
-            child = self.mutate(state, state.rng.choice(parents).params, 1 + attempt // 20, state.rng)
+            child = self.mutate(state, state.rng.choice(parents).params, 1 + attempt // 20,
+                                state.rng)
             if child.key not in state.candidate_keys:
                 return child
         return self.sample_random(state)
 
     def parents(self, state: SamplerState, front_rank: int) -> list[FrozenTrial]:
         """The trials of the first front, or of the second; feasible ones, where there are any."""
-        trials = [trial for trial in state.observed_trials if not is_infeasible(trial)] or state.observed_trials
+        trials = ([trial for trial in state.observed_trials if not is_infeasible(trial)]
+                  or state.observed_trials)
         table = np.array([state.predicted_values[trial.number] for trial in trials])
         rank = pareto_ranks(table, [objective.direction for objective in state.objectives])
-        return [trial for trial, its in zip(trials, rank) if its == min(front_rank, int(rank.max()))]
+        return [trial
+                for trial, its in zip(trials, rank) if its == min(front_rank, int(rank.max()))]
 
-    def mutate(self, state: SamplerState, parent: Mapping[str, Any], min_changes: int, rng: random.Random) -> Candidate:
+    def mutate(self, state: SamplerState, parent: Mapping[str, Any], min_changes: int,
+               rng: random.Random) -> Candidate:
         """A sheet with at least so many parameters of ``parent`` changed."""
         count = min_changes
         while rng.random() < SECOND_CHANGE_PROBABILITY:
@@ -53,6 +60,7 @@ class FrontNeighbors(CandidateSampler):
         changing = set(rng.sample(sorted(parent), min(count, len(parent))))
 
         def new(name: str, distribution: BaseDistribution) -> Any:
-            return sample_neighbor(distribution, parent[name], rng, STEP_SHARE) if name in changing else parent[name]
+            return sample_neighbor(distribution, parent[name], rng,
+                                   STEP_SHARE) if name in changing else parent[name]
 
         return mutate_candidate(state.define, parent, rng, new)

@@ -1,8 +1,9 @@
 """``bayes``: Bayesian optimization by expected hypervolume improvement per compute, with exact costs.
 
-Surrogates predict only the measured objectives (:mod:`scalesearch.samplers.bayes.multi_fidelity`); params, MACs and
-other costs are exact. A sampler that has to learn the costs as well spends trials on candidates that are known to be
-dominated. The acquisition function is in :mod:`scalesearch.samplers.bayes.acquisition`.
+Surrogates predict only the measured objectives (:mod:`scalesearch.samplers.bayes.multi_fidelity`);
+params, MACs and other costs are exact. A sampler that has to learn the costs as well spends trials
+on candidates that are known to be dominated. The acquisition function is in
+:mod:`scalesearch.samplers.bayes.acquisition`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ CANDIDATE_WINDOW = 32
 NEIGHBOR_BATCH_WINDOW = 16
 MAX_CACHED_CANDIDATES = 2000
 
-ParentSelector = Callable[[str], FrozenTrial]  # name of a random stream to the parent that it mutates
+# name of a random stream to the parent that it mutates
+ParentSelector = Callable[[str], FrozenTrial]
 
 
 @dataclass(frozen=True)
@@ -79,18 +81,22 @@ class HypervolumeGP(FrontNeighbors):
         acquisition, pool = after
         if not acquisition.predicts_final_values:
             return None
-        return AcquisitionValues(float(acquisition.new_values.max()) if pool else 0.0, acquisition.paused_values)
+        return AcquisitionValues(float(acquisition.new_values.max()) if pool else 0.0,
+                                 acquisition.paused_values)
 
-    def forecast_gain(self, trials: Sequence[FrozenTrial], n_runs: int) -> HypervolumeForecast | None:
+    def forecast_gain(self, trials: Sequence[FrozenTrial],
+                      n_runs: int) -> HypervolumeForecast | None:
         """Growth of the hypervolume expected from ``n_runs`` more full-budget runs; None before there is a model."""
         after = self.acquisition_after(trials)
         return after and forecast_hypervolume(after[0], n_runs)
 
-    def acquisition_after(self, trials: Sequence[FrozenTrial]) -> tuple[AcquisitionFunction, list[Candidate]] | None:
+    def acquisition_after(self, trials: Sequence[FrozenTrial]) -> tuple[
+            AcquisitionFunction, list[Candidate]] | None:
         """Acquisition function after ``trials``, with its pool; None before there is a model."""
         if self.define is None or self.objectives is None:
             return None
-        past = [trial for trial in trials if trial.number >= 0]  # the others do not belong to this Optuna study
+        # the others do not belong to this Optuna study
+        past = [trial for trial in trials if trial.number >= 0]
         state = SamplerState(len(past), past, self.define, self._summaries, self.objectives, None,
                              random.Random(self.seed_at(len(past))))
         if len(state.observed_trials) < max(self.n_startup_trials, MIN_OBSERVATIONS):
@@ -98,8 +104,8 @@ class HypervolumeGP(FrontNeighbors):
         return self._acquisition(state)
 
     def _acquisition(self, state: SamplerState) -> tuple[AcquisitionFunction, list[Candidate]]:
-        key = state.number, tuple((trial.number, trial.state, len(rung_losses(trial)), is_paused(trial))
-                                  for trial in state.trials)
+        key = state.number, tuple((trial.number, trial.state, len(rung_losses(trial)),
+                                   is_paused(trial)) for trial in state.trials)
         if self._cached_acquisition is None or self._cached_acquisition[0] != key:
             pool = self._candidate_pool(state)
             self._cached_acquisition = key, AcquisitionFunction(state, pool, self.rung_shares), pool
@@ -132,18 +138,22 @@ class HypervolumeGP(FrontNeighbors):
         facts = state.facts(candidate.params)
         return facts.is_feasible and facts.identity not in state.identities
 
-    def _children(self, state: SamplerState, select_parent: ParentSelector, per_trial: int) -> Iterator[Candidate]:
+    def _children(self, state: SamplerState, select_parent: ParentSelector,
+                  per_trial: int) -> Iterator[Candidate]:
         """Mutations of the current front, including those of the previous trial numbers."""
         for name in _names(state.number, per_trial, CANDIDATE_WINDOW):
             parent = select_parent(name)
-            yield self._make_once(state, ("child", name, parent.number), partial(self._child, state, parent))
+            yield self._make_once(state, ("child", name, parent.number),
+                                  partial(self._child, state, parent))
 
     def _chooser(self, state: SamplerState) -> ParentSelector:
         """Select a parent on the front for each name, by rendezvous hashing.
 
-        A new member of the front takes over few names, so most costs of the previous proposal can be reused.
+        A new member of the front takes over few names, so most costs of the previous proposal can
+        be reused.
         """
-        levels = [[(f":{trial.number}".encode(), trial) for trial in self.parents(state, level)] for level in (0, 1)]
+        levels = [[(f":{trial.number}".encode(), trial) for trial in self.parents(state, level)]
+                  for level in (0, 1)]
 
         def select_parent(name: str) -> FrozenTrial:
             start = zlib.crc32(f"{self.seed}:{name}".encode())
@@ -160,8 +170,8 @@ class HypervolumeGP(FrontNeighbors):
         for name in _names(state.number, per_trial, CANDIDATE_WINDOW):
             yield self._make_once(state, ("drawn", name, 0), partial(self.sample_random, state))
 
-    def _neighbor_candidates(self, state: SamplerState, select_parent: ParentSelector, bulk: NeighborBatchSampler
-                             ) -> Iterator[Candidate]:
+    def _neighbor_candidates(self, state: SamplerState, select_parent: ParentSelector,
+                             bulk: NeighborBatchSampler) -> Iterator[Candidate]:
         """Neighbors of the front, whose costs are evaluated in batches."""
         for name in _names(state.number, 1, NEIGHBOR_BATCH_WINDOW):
             parent = select_parent(f"bulk {name}")
@@ -170,11 +180,12 @@ class HypervolumeGP(FrontNeighbors):
                 if len(self._neighbor_batches) >= 4 * NEIGHBOR_BATCH_WINDOW:
                     del self._neighbor_batches[next(iter(self._neighbor_batches))]
                 rng = np.random.default_rng(zlib.crc32(f"{self.seed}:{key}".encode()))
-                self._neighbor_batches[key] = state.evaluate_candidates(bulk, parent, NEIGHBOR_BATCH_SIZE, rng)
+                self._neighbor_batches[key] = state.evaluate_candidates(
+                    bulk, parent, NEIGHBOR_BATCH_SIZE, rng)
             yield from self._neighbor_batches[key]
 
-    def _make_once(self, state: SamplerState, key: tuple[str, str, int], make: Callable[[random.Random], Candidate]
-                   ) -> Candidate:
+    def _make_once(self, state: SamplerState, key: tuple[str, str, int],
+                   make: Callable[[random.Random], Candidate]) -> Candidate:
         """The candidate that ``make`` returns for a generator seeded by ``key``; cached."""
         if state.define is not self.define:  # made for this trial alone
             return make(random.Random(f"{self.seed}:{key}"))

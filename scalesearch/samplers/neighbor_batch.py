@@ -44,15 +44,20 @@ class NeighborBatchSampler:
     """
 
     def __init__(self, space: Space, protocol: Protocol, limits: Sequence[Constraint]) -> None:
-        self.space, self.protocol, self.limits = space, protocol, limits
+        self.space = space
+        self.protocol = protocol
+        self.limits = limits
         self.numeric = find_numeric_parameters(space.parameter_space)
-        self.columns = {path: _ValueColumn(space, path, parameter) for path, parameter in parameters_by_name(space).items()
+        self.columns = {path: _ValueColumn(space, path, parameter)
+                        for path, parameter in parameters_by_name(space).items()
                         if (parameter.count() or MAX_VALUES) < MAX_VALUES}
 
     @classmethod
-    def of(cls, space: Any, protocol: Protocol, limits: Sequence[Any]) -> NeighborBatchSampler | None:
+    def of(cls, space: Any, protocol: Protocol,
+           limits: Sequence[Any]) -> NeighborBatchSampler | None:
         """As the constructor; None where sheets can only be billed one by one."""
-        if not isinstance(space, Space) or not all(isinstance(limit, Constraint) for limit in limits):
+        if not isinstance(space,
+                          Space) or not all(isinstance(limit, Constraint) for limit in limits):
             return None
         try:
             return cls(space, protocol, limits)
@@ -63,7 +68,8 @@ class NeighborBatchSampler:
                          rng: np.random.Generator) -> list[tuple[Candidate, list[float]]]:
         """Feasible sheets near ``parent``, of one structure and at most ``count``, with the costs ``names`` of each.
 
-        What has no list of values is kept as it is, and so is what is not the space's, such as a recipe's.
+        What has no list of values is kept as it is, and so is what is not the space's, such as a
+        recipe's.
         """
         given = decode_params(self.space, parent.params).params
         codes = {path: column.perturb(given[path], count, path in self.numeric, rng)
@@ -78,16 +84,20 @@ class NeighborBatchSampler:
         except (CostOverflowError, OverflowError):
             return []
         able = np.flatnonzero(built & constraints_hold(self.limits, {**answers, **costs}, rows))
-        return list(zip(self._to_candidates({path: its[able] for path, its in codes.items()}, parent),
-                        np.array([costs[name][able] for name in names], float).T.tolist() or [[]] * len(able)))
+        return list(zip(self._to_candidates({path: its[able] for path, its in codes.items()},
+                                            parent),
+                        np.array([costs[name][able] for name in names], float).T.tolist()
+                        or [[]] * len(able)))
 
-    def _of_one_structure(self, codes: ValueIndices, kept: Mapping[str, Any], rows: int, rng: np.random.Generator
-                          ) -> tuple[dict[str, Any], ValueIndices, int]:
+    def _of_one_structure(self, codes: ValueIndices, kept: Mapping[str, Any], rows: int,
+                          rng: np.random.Generator) -> tuple[dict[str, Any], ValueIndices, int]:
         """Answers, codes of what is asked, and the number, of the most candidates that have one structure, if sound."""
         while True:
             sheet = _NeighborColumns(self.space.parameter_space, codes, self.numeric, kept)
             try:
-                answers = {key: value for key in self.space.parameter_space.nodes_by_key if (value := sheet.value_of(key)) is not ABSENT}
+                answers = {key: value
+                           for key in self.space.parameter_space.nodes_by_key
+                           if (value := sheet.value_of(key)) is not ABSENT}
             except MissingValuesError as missing:  # what only another number has asked
                 codes = {**codes, missing.name: rng.integers(0, missing.count, rows, np.int32)}
             except PopulationSplitError as split:
@@ -96,7 +106,8 @@ class NeighborBatchSampler:
             else:
                 return answers, dict(sheet.params), 0 if sheet.infeasible else rows
 
-    def _to_candidates(self, codes: ValueIndices, parent: Candidate | FrozenTrial) -> list[Candidate]:
+    def _to_candidates(self, codes: ValueIndices,
+                       parent: Candidate | FrozenTrial) -> list[Candidate]:
         columns = [self.columns[path] for path in codes]
         mine = {column.name for column in self.columns.values()}
         others = {name: value for name, value in parent.params.items() if name not in mine}
@@ -110,8 +121,8 @@ class NeighborBatchSampler:
 class _NeighborColumns(ColumnarParams):
     """Sheet for many candidates, which agree in the answers ``kept``."""
 
-    def __init__(self, space_parameters: ParameterSpace, value_indices: ValueIndices, numeric: frozenset[str],
-                 kept: Mapping[str, Any]) -> None:
+    def __init__(self, space_parameters: ParameterSpace, value_indices: ValueIndices,
+                 numeric: frozenset[str], kept: Mapping[str, Any]) -> None:
         super().__init__(space_parameters, value_indices, numeric)
         self.kept = kept
 
@@ -127,12 +138,15 @@ class _ValueColumn:
         self.name, self.distribution = encode_parameter(space, path, parameter)
         self.optuna_values = [to_param(parameter, value) for value in self.values]
 
-    def perturb(self, value: Any, count: int, numeric: bool, rng: np.random.Generator) -> NDArray[np.int32]:
+    def perturb(self, value: Any, count: int, numeric: bool,
+                rng: np.random.Generator) -> NDArray[np.int32]:
         """(count,) codes: of ``value`` itself, or of numbers near it."""
-        code, last = self.values.index(value), len(self.values) - 1
+        code = self.values.index(value)
+        last = len(self.values) - 1
         if not numeric or not last:
             return np.full(count, code, np.int32)
-        step = np.maximum(1, np.abs(rng.normal(0, STEP_SHARE, count) * last).round()) * rng.choice([-1, 1], count)
+        step = np.maximum(
+            1, np.abs(rng.normal(0, STEP_SHARE, count) * last).round()) * rng.choice([-1, 1], count)
         order = np.argsort(np.array(self.values, float), kind="stable")
         moved = np.clip(int(np.flatnonzero(order == code)[0]) + step, 0, last).astype(int)
         return np.where(rng.random(count) < CHANGE_PROBABILITY, order[moved], code).astype(np.int32)

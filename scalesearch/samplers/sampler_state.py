@@ -48,16 +48,19 @@ class TrialSummaryCache:
 
     def __init__(self, facts: FactsCache) -> None:
         self.facts = facts
-        self._cache: dict[int, tuple[FrozenTrial, TrialSummary]] = {}  # by object, which a storage never changes again
+        # by object, which a storage never changes again
+        self._cache: dict[int, tuple[FrozenTrial, TrialSummary]] = {}
 
     def __call__(self, trial: FrozenTrial) -> TrialSummary:
         made = self._cache.get(id(trial))
         if made is not None and made[0] is trial:
             return made[1]
-        identity = trial.user_attrs.get(ARCHITECTURE) or (self.facts.identity(trial.params) if trial.params else "")
+        identity = trial.user_attrs.get(ARCHITECTURE) or (
+            self.facts.identity(trial.params) if trial.params else "")
         if not identity and is_complete(trial):  # from outside the space
             identity = f"trial {trial.number}"
-        summary = TrialSummary(candidate_key(trial.params), identity, is_infeasible(trial) and not is_complete(trial))
+        summary = TrialSummary(candidate_key(trial.params), identity,
+                               is_infeasible(trial) and not is_complete(trial))
         if trial.state.is_finished():
             self._cache[id(trial)] = trial, summary
         return summary
@@ -69,15 +72,22 @@ class SamplerState:
     Args:
         define: what the trial has to be told.
         summaries: of trials, with what is known of sheets before they run.
-        objectives: in the study's order; None: read from ``study``, which is needed for nothing else.
+        objectives: in the study's order; None: read from ``study``, which is needed for nothing
+            else.
         rng: of this proposal.
     """
 
-    def __init__(self, number: int, trials: Sequence[FrozenTrial], define: DefineByRun, summaries: TrialSummaryCache,
-                 objectives: Sequence[Objective] | None, study: Study | None, rng: random.Random) -> None:
-        self.number, self.trials, self.define, self.rng = number, trials, define, rng
-        self.facts, self._summaries = summaries.facts, [summaries(trial) for trial in trials]
-        self.objectives = _objectives(study, trials, self.facts) if objectives is None else tuple(objectives)
+    def __init__(self, number: int, trials: Sequence[FrozenTrial], define: DefineByRun,
+                 summaries: TrialSummaryCache, objectives: Sequence[Objective] | None,
+                 study: Study | None, rng: random.Random) -> None:
+        self.number = number
+        self.trials = trials
+        self.define = define
+        self.rng = rng
+        self.facts = summaries.facts
+        self._summaries = [summaries(trial) for trial in trials]
+        self.objectives = _objectives(study, trials,
+                                      self.facts) if objectives is None else tuple(objectives)
 
     @property
     def last_is_rejected(self) -> bool:
@@ -92,7 +102,8 @@ class SamplerState:
     @cached_property
     def observed_trials(self) -> list[FrozenTrial]:
         """Trials that have values and parameters."""
-        return [trial for trial in self.trials if trial.number in self.predicted_values and trial.params]
+        return [trial
+                for trial in self.trials if trial.number in self.predicted_values and trial.params]
 
     @cached_property
     def running_trials(self) -> list[FrozenTrial]:
@@ -107,7 +118,8 @@ class SamplerState:
     @cached_property
     def identities(self) -> Collection[str]:
         """What the trials that were not rejected described."""
-        return {summary.identity for summary in self._summaries if summary.identity and not summary.is_rejected}
+        return {summary.identity
+                for summary in self._summaries if summary.identity and not summary.is_rejected}
 
     @cached_property
     def is_repeated(self) -> list[bool]:
@@ -116,7 +128,8 @@ class SamplerState:
         identities: set[str] = set()
         repeated = []
         for its in self._summaries:
-            repeated.append((its.key in keys and its.key != "") or (its.identity in identities and its.identity != ""))
+            repeated.append((its.key in keys and its.key != "")
+                            or (its.identity in identities and its.identity != ""))
             keys.add(its.key)
             if not its.is_rejected:
                 identities.add(its.identity)
@@ -143,20 +156,26 @@ class SamplerState:
             sheets.append(sheet)
         return sheets
 
-    def exact_values(self, trial: FrozenTrial, objectives: Sequence[Objective]) -> Mapping[str, float]:
+    def exact_values(
+            self, trial: FrozenTrial, objectives: Sequence[Objective]) -> Mapping[str, float]:
         """Objective to exact value, as noted or as known."""
         noted = exact_values(trial, objectives)
-        if not trial.params or all(objective.is_measured or objective.name in noted for objective in objectives):
+        if not trial.params or all(objective.is_measured or objective.name in noted
+                                   for objective in objectives):
             return noted
         values = self.facts(trial.params).values
-        return {one.name: value for one, value in zip(objectives, values) if value is not None} | dict(noted)
+        return {one.name: value
+                for one, value in zip(objectives, values) if value is not None} | dict(noted)
 
 
-def _objectives(study: Study | None, trials: Sequence[FrozenTrial], facts: FactsCache) -> tuple[Objective, ...]:
+def _objectives(study: Study | None, trials: Sequence[FrozenTrial],
+                facts: FactsCache) -> tuple[Objective, ...]:
     """The axes of ``study``; one is measured unless ``facts`` tells it of the first sheet that can be built."""
     assert study is not None, "somebody has to say what is searched for"
     names = study.metric_names or [f"objective {at}" for at in range(len(study.directions))]
     found = (facts(trial.params) for trial in trials if trial.params)
-    exact = next((one.values for one in found if one.is_buildable and one.values), [None] * len(names))
-    return tuple(Objective(name, "max" if direction == StudyDirection.MAXIMIZE else "min", value is None)
+    exact = next((one.values for one in found if one.is_buildable and one.values),
+                 [None] * len(names))
+    return tuple(Objective(name, "max" if direction == StudyDirection.MAXIMIZE else "min",
+                           value is None)
                  for name, direction, value in zip(names, study.directions, exact))

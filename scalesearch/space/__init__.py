@@ -1,7 +1,7 @@
 """The space language: which models may be proposed.
 
-A space is a questionnaire; whatever can answer a parameter can propose a model. ``read_space`` reads a file,
-``Space.parse`` a text, ``Space.of`` Python forms; all three have one meaning.
+A space is a questionnaire; whatever can answer a parameter can propose a model. ``read_space``
+reads a file, ``Space.parse`` a text, ``Space.of`` Python forms; all three have one meaning.
 """
 
 from scalesearch.space.parameters.constraints import Constraint
@@ -12,5 +12,6 @@ from scalesearch.space.syntax.parameters import Choice, FloatRange, IntRange, Pa
 from scalesearch.space.syntax.schedules import LayerReference, ScheduleCall
 from scalesearch.space.syntax.value_parser import parse_schedule
 
-__all__ = ["ParamValues", "ScheduleCall", "Choice", "Constraint", "FloatRange", "IntRange", "Problem", "Parameter", "LayerReference",
-           "Space", "ConfigError", "UnbuildableError", "parse_schedule", "read_space"]
+__all__ = ["ParamValues", "ScheduleCall", "Choice", "Constraint", "FloatRange", "IntRange",
+           "Problem", "Parameter", "LayerReference", "Space", "ConfigError", "UnbuildableError",
+           "parse_schedule", "read_space"]

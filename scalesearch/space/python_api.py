@@ -1,6 +1,7 @@
 """Functions that write the space language: each returns the text or mapping of a file.
 
-Space.of({"width": Range(256, 512, step=64), "norm": OneOf("post", "pre"), "encoder": {"depth": Range(2, 12)}})
+Space.of({"width": Range(256, 512, step=64), "norm": OneOf("post", "pre"), "encoder": {"depth":
+Range(2, 12)}})
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,8 @@ from scalesearch.space.syntax.parameters import format_constant
 
 def Range(low: float, high: float, step: float | None = None, log: bool = False) -> str:
     """A number from ``low`` to ``high``, both included."""
-    return f"{format_constant(low)}..{format_constant(high)}" + (f" step {format_constant(step)}" if step is not None else "") + " log" * log
+    return f"{format_constant(low)}..{format_constant(high)}" + (
+        f" step {format_constant(step)}" if step is not None else "") + " log" * log
 
 
 def OneOf(*options: Any) -> str:
@@ -45,10 +47,8 @@ def format_value(value: Any) -> str:
         return f"[{', '.join(map(format_value, value))}]"
     if isinstance(value, str):
         return value
-    raise UserError(
-        f"{value!r} has no meaning in a space; use a number, a text, Range, OneOf, Variants, Computed or When",
-        code="no-text"
-    )
+    raise UserError(f"{value!r} has no meaning in a space; use a number, a text, Range, OneOf, "
+                    "Variants, Computed or When", code="no-text")
 
 
 def to_yaml(values: Mapping[str, Any]) -> str:

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 
 class Space:
-    """A search space of architectures. Made by ``read_space``, ``Space.parse`` or ``Space.of``; never changed after.
+    """A search space of architectures.
+
+    Made by ``read_space``, ``Space.parse`` or ``Space.of``; never changed after.
 
     Attributes:
         name: what the file calls itself, or an empty text.
@@ -45,9 +47,15 @@ class Space:
         """Binds ``document``. Raises SpaceErrors with every problem, ``problems`` included."""
         document = canonical_spelling(document, schema, problems)
         bound: BoundSpace = bind_space(document, schema, problems)
-        self.document, self.schema = document, schema
-        self.name, self.notes, self.parameter_space, self.root = bound.name, bound.notes, bound.parameter_space, bound.root
-        self.constraints, self.budgets, self.protocol = bound.constraints, dict(bound.budgets), dict(bound.protocol)
+        self.document = document
+        self.schema = schema
+        self.name = bound.name
+        self.notes = bound.notes
+        self.parameter_space = bound.parameter_space
+        self.root = bound.root
+        self.constraints = bound.constraints
+        self.budgets = dict(bound.budgets)
+        self.protocol = dict(bound.protocol)
 
     @classmethod
     def parse(cls, text: str, name: str = "<string>", schema: SchemaGroup | None = None) -> "Space":
@@ -66,7 +74,10 @@ class Space:
         return cls.parse(to_yaml(values), "<python>", schema)
 
     def with_overrides(self, overrides: Mapping[str, str], option: str = "--set") -> "Space":
-        """This space with some keys given anew, as by ``option``, which errors name. Raises SpaceErrors."""
+        """This space with some keys given anew, as by ``option``, which errors name.
+
+        Raises SpaceErrors.
+        """
         from scalesearch.space.binding.overrides import apply_overrides
 
         problems: list[Problem] = []
@@ -85,12 +96,14 @@ class Space:
         """
         leaves = self.parameter_space.nodes_by_key.get("vocab", [])
         try:
-            sizes = sorted({size for leaf in leaves for size in islice(whole_numbers(leaf.domain), max_sizes + 1)})
+            sizes = sorted({size for leaf in leaves
+                            for size in islice(whole_numbers(leaf.domain), max_sizes + 1)})
         except TypeError:
             sizes = []
         if len(sizes) > max_sizes or (leaves and not sizes):
-            raise UserError(f"vocab: {leaves[0].domain} is no list of at most {max_sizes} sizes, each of which takes a "
-                            "tokenizer", help="write the sizes out, as in 1k | 2k | 4k", key="space",
+            raise UserError(f"vocab: {leaves[0].domain} is no list of at most {max_sizes} sizes, "
+                            "each of which takes a tokenizer",
+                            help="write the sizes out, as in 1k | 2k | 4k", key="space",
                             code="too-many-vocabularies")
         return tuple(sizes)
 
@@ -106,7 +119,10 @@ class Space:
         return self.resolve(lambda name, parameter: parameter.sample(rng))
 
     def enumerate(self) -> Iterator[ParamValues]:
-        """Every answer sheet, in a fixed order. Raises UserError where a continuous range makes them endless."""
+        """Every answer sheet, in a fixed order.
+
+        Raises UserError where a continuous range makes them endless.
+        """
         try:
             yield from enumerate_runs(self.resolve)
         except InfiniteSpaceError as endless:
@@ -114,7 +130,10 @@ class Space:
                             code="endless") from None
 
     def n_configurations(self) -> int | None:
-        """The exact number of answer sheets; ``None`` where a range makes them endless. Raises TooTangled."""
+        """The exact number of answer sheets; ``None`` where a range makes them endless.
+
+        Raises TooTangled.
+        """
         return count_configurations(self.parameter_space)
 
     def replay_values(self, values: Mapping[str, Any]) -> SuggestFunction:
@@ -126,14 +145,16 @@ class Space:
         for leaf in self.parameter_space.nodes:
             if leaf.key in values:
                 value = _parse_json_value(leaf.field, values[leaf.key])
-                known.update(self.parameter_space.domains[leaf.path].infer_params(value, values.__getitem__) or {})
+                known.update(
+                    self.parameter_space.domains[leaf.path].infer_params(value, values.__getitem__)
+                    or {})
         if isinstance(values, ParamValues):
             known.update(values.params)
 
         def ask(name: str, parameter: Parameter) -> Any:
             if name not in known:
-                raise UserError(f"{name}: the given answers hold no legal value; expected {parameter}",
-                                code="no-legal-answer")
+                raise UserError(f"{name}: the given answers hold no legal value; expected "
+                                f"{parameter}", code="no-legal-answer")
             return known[name]
 
         return ask
@@ -149,7 +170,9 @@ class Space:
 
     def violated_constraints(self, values: Mapping[str, Any]) -> list[Constraint]:
         """The constraints over answers alone that ``values`` violate."""
-        return [one for one in self.constraints if not one.costs and not one.is_satisfied(values.__getitem__)]
+        return [one
+                for one in self.constraints
+                if not one.costs and not one.is_satisfied(values.__getitem__)]
 
     def architecture(self, values: ParamValues) -> "ModelSpec":
         """The network that ``values`` describe. Raises Unbuildable where there is none."""
@@ -168,9 +191,10 @@ class Space:
         if names:
             shown = ", ".join(names[:6]) + f" and {len(names) - 6} more" * (len(names) > 6)
             raise UserError(f"{name or self.document.position.source.name} leaves {shown} open; "
-                            "choose one value for each (--set key=value, in a study file under set:)",
-                            code="open-parameters")
-        return replace(self.architecture(self.resolve(self.replay_values({}))), protocol=self.protocol)
+                            "choose one value for each (--set key=value, in a study file under "
+                            "set:)", code="open-parameters")
+        return replace(self.architecture(self.resolve(self.replay_values({}))),
+                       protocol=self.protocol)
 
     def problem_of(self, error: UnbuildableError, message: str = "") -> Problem:
         """The problem at the key that keeps a network from being built; ``message`` comes before the reason."""
@@ -180,21 +204,26 @@ class Space:
 
     def to_yaml(self) -> str:
         """The canonical YAML, with defaults and full names; reads back to an equal space."""
-        head = {key: format_scalar(text) for key, text in (("space", self.name), ("notes", self.notes)) if text}
-        where = {"where": [format_scalar(constraint.text) for constraint in self.constraints]} if self.constraints else {}
-        return "\n".join(format_lines({**head, **canonical_tree(self.root, self.schema), **where, **self._cost()})) + "\n"
+        head = {key: format_scalar(text)
+                for key, text in (("space", self.name), ("notes", self.notes)) if text}
+        where = {"where": [format_scalar(constraint.text)
+                           for constraint in self.constraints]} if self.constraints else {}
+        return "\n".join(format_lines({**head, **canonical_tree(self.root, self.schema), **where,
+                                       **self._cost()})) + "\n"
 
     def _cost(self) -> dict[str, Any]:
         cost: dict[str, Any] = {"protocol": format_protocol(self.protocol)}
         if self.budgets:
-            cost["budgets"] = {name: format_scalar(constraint.text) for name, constraint in self.budgets.items()}
+            cost["budgets"] = {name: format_scalar(constraint.text)
+                               for name, constraint in self.budgets.items()}
         return {"cost": cost}
 
     @cached_property
     def hash(self) -> str:
         """Identifies the space: equal for equal canonical texts, whatever the file is called or notes.
 
-        Keys that say what they say by default are left out, so that a new key changes no space that does not use it.
+        Keys that say what they say by default are left out, so that a new key changes no space that
+        does not use it.
         """
         own = format_lines(_differences(canonical_tree(self.root), self._plain()))
         parts = [*own, *sorted(c.text for c in self.constraints), *format_lines(self._cost())]
@@ -219,14 +248,16 @@ class Space:
 
 def _differences(given: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str, Any]:
     """What ``given`` says otherwise than ``plain``, or beyond it."""
-    return {name: _differences(value, other) if isinstance(value, Mapping) and isinstance(other, Mapping) else value
+    return {name: _differences(value, other)
+            if isinstance(value, Mapping) and isinstance(other, Mapping) else value
             for name, value in given.items() if value != (other := plain.get(name))}
 
 
 def _parse_json_value(field: SchemaField, value: Any) -> Any:
     """The object of a JSON value; a text that is no schedule stays a text."""
     try:
-        return parse_schedule(value) if field.type == "schedule" and isinstance(value, str) else value
+        return parse_schedule(value) if field.type == "schedule" and isinstance(
+            value, str) else value
     except (ValueError, ValueSyntaxError):
         return value
 
@@ -242,7 +273,8 @@ def read_space(path: Path | str, schema: SchemaGroup | None = None) -> Space:
     """Reads a space file, by the built-in keys where no schema is given.
 
     Raises:
-        SpaceErrors: all problems of the file, each with file, line, column, the text underlined and a suggestion.
+        SpaceErrors: all problems of the file, each with file, line, column, the text underlined and
+            a suggestion.
     """
     document, problems = parse_yaml(SourceText(str(path), read_text(Path(path))))
     check_not_study(document)

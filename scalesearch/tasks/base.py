@@ -59,16 +59,22 @@ class Task:
 
     Attributes:
         name: as ``task:`` of a data file writes it.
-        file_format: of its files: ``pairs`` (line i of one file answers line i of the other), ``corrections`` (pairs, or
+        file_format: of its files: ``pairs`` (line i of one file answers line i of the other),
+            ``corrections`` (pairs, or
             M2 files of gold edits), ``text`` (one file).
         data_keys: fields of a data spec that only some tasks have, and this one does.
-        metrics: that it always has; the first is the one that validations watch. Loss, perplexity and loss per
-            character are every task's; of these only the last compares models of different vocabularies.
+        metrics: that it always has; the first is the one that validations watch. Loss, perplexity
+            and loss per
+            character are every task's; of these only the last compares models of different
+            vocabularies.
         optional_metrics: further metrics, each with the field of a data spec that asks for it.
-        score: maps hypotheses, texts and data spec to metrics with their signatures; None where nothing is generated.
-        score_loss: maps loss (nats a token), tokens, texts and data spec to metrics; None where there are no others.
+        score: maps hypotheses, texts and data spec to metrics with their signatures; None where
+            nothing is generated.
+        score_loss: maps loss (nats a token), tokens, texts and data spec to metrics; None where
+            there are no others.
         model_type: the kind of model that it needs; None for any.
-        check_options: raises UserError where a metric that the spec asks for cannot be computed here.
+        check_options: raises UserError where a metric that the spec asks for cannot be computed
+            here.
     """
 
     name: str
@@ -93,7 +99,10 @@ class Task:
         return {**self.metrics, **further, **COMMON_METRICS}
 
 
-PER_TOKEN_METRICS = {"loss": Metric("min", 0.0, "Loss (nats per token)"), "perplexity": Metric("min", 1.0, "Perplexity")}
-COMMON_METRICS = {**PER_TOKEN_METRICS, "loss_per_char": Metric("min", 0.0, "Loss per character (nats)")}
-EFFICIENCY_METRICS = {"latency": Metric("min", 0.0, "Latency (ms per sentence, one at a time, greedy)"),
-            "memory": Metric("min", 0.0, "Peak memory of training (MiB)")}
+PER_TOKEN_METRICS = {"loss": Metric("min", 0.0, "Loss (nats per token)"),
+                     "perplexity": Metric("min", 1.0, "Perplexity")}
+COMMON_METRICS = {**PER_TOKEN_METRICS,
+                  "loss_per_char": Metric("min", 0.0, "Loss per character (nats)")}
+EFFICIENCY_METRICS = {"latency": Metric("min", 0.0,
+                                        "Latency (ms per sentence, one at a time, greedy)"),
+                      "memory": Metric("min", 0.0, "Peak memory of training (MiB)")}

@@ -1,8 +1,8 @@
 """Grammatical error correction by the MaxMatch (M2) score (Dahlmeier & Ng 2012): precision, recall, F0.5 of edits.
 
-Which edits a system made is not in its output; many sets of edits lead from source to output. MaxMatch takes the set
-that agrees best with the gold edits, among those that a shortest alignment of words allows. As in the official
-scorer (release 3.2):
+Which edits a system made is not in its output; many sets of edits lead from source to output.
+MaxMatch takes the set that agrees best with the gold edits, among those that a shortest alignment
+of words allows. As in the official scorer (release 3.2):
 
 - The alignments: all of least cost when a replaced word costs 1, and all when it costs 2, in one lattice.
 - An edit covers any stretch of the lattice with at least one change and at most ``max_unchanged`` words that do not
@@ -12,8 +12,9 @@ scorer (release 3.2):
   with more correct edits; then the one with fewer edits in all.
 - Edits that put in words at the same place agree with gold ones in their order only, and each gold edit counts once.
 
-Where the official scorer finds the best set by rules of thumb (marking edges of insertions from both ends), this one
-searches all of them. A gold edit that changes nothing counts as missed, as there.
+Where the official scorer finds the best set by rules of thumb (marking edges of insertions from
+both ends), this one searches all of them. A gold edit that changes nothing counts as missed, as
+there.
 """
 
 from __future__ import annotations
@@ -28,12 +29,15 @@ from scalesearch.tasks.edits import Edits, edit_distances, extract_edits
 Vertex = tuple[int, int]  # words of the source and of the hypothesis behind it
 Step = tuple[Vertex, bool]  # where to, and whether a word changes
 Lattice = dict[Vertex, list[Step]]
-State = tuple[int, int]  # words unchanged in the edit that one is inside of, or OUTSIDE; the next gold insertion here
+# words unchanged in the edit that one is inside of, or OUTSIDE; the next gold insertion here
+State = tuple[int, int]
 Cost = tuple[int, int, int]  # minus gold edits, steps outside of them, other edits
 
 OUTSIDE_EDIT = -1
-BETA, MAX_UNCHANGED = 0.5, 2
-METRICS = {"f05": Metric("max", 100.0, "M2 F0.5"), "precision": Metric("max", 100.0, "M2 precision"),
+BETA = 0.5
+MAX_UNCHANGED = 2
+METRICS = {"f05": Metric("max", 100.0, "M2 F0.5"),
+           "precision": Metric("max", 100.0, "M2 precision"),
            "recall": Metric("max", 100.0, "M2 recall")}
 
 
@@ -46,7 +50,8 @@ class EditCounts:
     gold: int = 0
 
     def __add__(self, other: EditCounts) -> EditCounts:
-        return EditCounts(self.correct + other.correct, self.proposed + other.proposed, self.gold + other.gold)
+        return EditCounts(self.correct + other.correct, self.proposed + other.proposed,
+                          self.gold + other.gold)
 
     @property
     def precision(self) -> float:
@@ -64,16 +69,21 @@ class EditCounts:
         return (1 + beta**2) * self.correct / below if below else 1.0
 
 
-def count_edits(sources: Sequence[str], hypotheses: Sequence[str], gold: Sequence[Sequence[Edits]], beta: float = BETA,
-          max_unchanged: int = MAX_UNCHANGED) -> EditCounts:
-    """Counts of a whole text; ``gold`` holds each sentence's annotators. Words are apart by blanks."""
+def count_edits(sources: Sequence[str], hypotheses: Sequence[str], gold: Sequence[Sequence[Edits]],
+                beta: float = BETA, max_unchanged: int = MAX_UNCHANGED) -> EditCounts:
+    """Counts of a whole text; ``gold`` holds each sentence's annotators.
+
+    Words are apart by blanks.
+    """
     total = EditCounts()
     for source, hypothesis, annotators in zip(sources, hypotheses, gold, strict=True):
         words = hypothesis.split()
         lattice = alignment_lattice(source.split(), words)
-        totals = [total + count_matches(lattice, words, edits, max_unchanged) for edits in annotators]
+        totals = [total + count_matches(lattice, words, edits, max_unchanged)
+                  for edits in annotators]
         # The first of equals, as max takes it.
-        total = max(totals, key=lambda c: (c.f_score(beta), c.correct, -(c.proposed + beta**2 * c.gold)))
+        total = max(totals,
+                    key=lambda c: (c.f_score(beta), c.correct, -(c.proposed + beta**2 * c.gold)))
     return total
 
 
@@ -82,7 +92,9 @@ def alignment_lattice(source: Sequence[str], hypothesis: Sequence[str]) -> Latti
     end = len(source), len(hypothesis)
     steps: dict[Vertex, set[Step]] = {end: set()}
     for replacing in (1, 2):
-        distance, stack, seen = edit_distances(source, hypothesis, replacing), [end], {end}
+        distance = edit_distances(source, hypothesis, replacing)
+        stack = [end]
+        seen = {end}
         while stack:
             i, j = stack.pop()
             for before, cost, changed in _predecessors(i, j, source, hypothesis, replacing):
@@ -106,7 +118,8 @@ def _predecessors(i: int, j: int, source: Sequence[str], hypothesis: Sequence[st
         yield (i - 1, j - 1), replacing * changed, changed
 
 
-def count_matches(lattice: Lattice, hypothesis: Sequence[str], gold: Edits, max_unchanged: int = MAX_UNCHANGED) -> EditCounts:
+def count_matches(lattice: Lattice, hypothesis: Sequence[str], gold: Edits,
+                  max_unchanged: int = MAX_UNCHANGED) -> EditCounts:
     """Counts of one sentence against one annotator's edits."""
     matched, _, others = _LatticeSearch(lattice, hypothesis, gold, max_unchanged).find_best()
     return EditCounts(-matched, others - matched, len(gold))
@@ -115,15 +128,20 @@ def count_matches(lattice: Lattice, hypothesis: Sequence[str], gold: Edits, max_
 class _LatticeSearch:
     """Shortest path through a lattice, by dynamic programming from its first vertex to its last."""
 
-    def __init__(self, lattice: Lattice, hypothesis: Sequence[str], gold: Edits, max_unchanged: int) -> None:
-        self.lattice, self.hypothesis, self.max_unchanged = lattice, hypothesis, max_unchanged
+    def __init__(self, lattice: Lattice, hypothesis: Sequence[str], gold: Edits,
+                 max_unchanged: int) -> None:
+        self.lattice = lattice
+        self.hypothesis = hypothesis
+        self.max_unchanged = max_unchanged
         self.gold: dict[int, list[tuple[int, list[str]]]] = {}
         for edit in gold:
-            self.gold.setdefault(edit.start, []).extend((edit.end, text.split()) for text in edit.corrections)
+            self.gold.setdefault(edit.start,
+                                 []).extend((edit.end, text.split()) for text in edit.corrections)
         self.rank = _edit_ranks(gold)
 
     def find_best(self) -> Cost:
-        costs: dict[Vertex, dict[State, Cost]] = {next(iter(self.lattice)): {(OUTSIDE_EDIT, 0): (0, 0, 0)}}
+        costs: dict[Vertex,
+                    dict[State, Cost]] = {next(iter(self.lattice)): {(OUTSIDE_EDIT, 0): (0, 0, 0)}}
         here: dict[State, Cost] = {}
         for vertex in self.lattice:
             here = costs.pop(vertex)
@@ -132,7 +150,8 @@ class _LatticeSearch:
                     _relax(here, (OUTSIDE_EDIT, used), cost)  # an edit may end anywhere
             for state, cost in here.items():
                 for after, then, (matched, steps, edits) in self._moves(vertex, state):
-                    _relax(costs.setdefault(after, {}), then, (cost[0] + matched, cost[1] + steps, cost[2] + edits))
+                    _relax(costs.setdefault(after, {}), then,
+                           (cost[0] + matched, cost[1] + steps, cost[2] + edits))
         return min(here.values())
 
     def _moves(self, vertex: Vertex, state: State) -> Iterator[tuple[Vertex, State, Cost]]:
@@ -152,7 +171,8 @@ class _LatticeSearch:
     def _over_gold(self, vertex: Vertex, used: int) -> Iterator[tuple[Vertex, int]]:
         i, j = vertex
         for place, (end, words) in enumerate(self.gold.get(i, ())):
-            after, rank = (end, j + len(words)), self.rank[i][place]
+            after = (end, j + len(words))
+            rank = self.rank[i][place]
             if (rank < used and end == i) or list(self.hypothesis[j : after[1]]) != words:
                 continue
             if self._one_edit(vertex, after):
@@ -160,14 +180,16 @@ class _LatticeSearch:
 
     def _one_edit(self, start: Vertex, end: Vertex) -> bool:
         """Whether one edit can lead from ``start`` to ``end`` through the lattice."""
-        seen, stack = {(start, 0, False)}, [(start, 0, False)]
+        seen = {(start, 0, False)}
+        stack = [(start, 0, False)]
         while stack:
             vertex, unchanged, any_change = stack.pop()
             if vertex == end and any_change:
                 return True
             for after, changed in self.lattice[vertex]:
                 state = after, unchanged + (not changed), any_change or changed
-                if after[0] <= end[0] and after[1] <= end[1] and state[1] <= self.max_unchanged and state not in seen:
+                if after[0] <= end[0] and after[1] <= end[1] and state[
+                        1] <= self.max_unchanged and state not in seen:
                     seen.add(state)
                     stack.append(state)
         return False
@@ -192,7 +214,8 @@ def _relax(costs: dict[State, Cost], state: State, cost: Cost) -> None:
 def m2_scores(hypotheses: Sequence[str], texts: Texts) -> dict[str, Any]:
     """F0.5, precision and recall of edits in per cent, with a signature.
 
-    Without gold edits, those of the references count: :func:`scalesearch.tasks.edits.extract_edits`.
+    Without gold edits, those of the references count:
+    :func:`scalesearch.tasks.edits.extract_edits`.
     """
     gold = texts.gold_edits
     if gold is None:

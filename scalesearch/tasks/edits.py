@@ -35,11 +35,11 @@ class AnnotatedSentence:
 def parse_m2(lines: Sequence[str], name: str) -> list[AnnotatedSentence]:
     """Sentences of an M2 file with their edits.
 
-    Each is ``S`` and its words, then for each edit
-    ``A start end|||type|||correction||another|||required|||comment|||annotator``, then an empty line.
+    Each is ``S`` and its words, then for each edit ``A start
+    end|||type|||correction||another|||required|||comment|||annotator``, then an empty line.
 
-    Type ``noop``, or offsets of -1, is an annotator without any edit. Types and comments do not count. A sentence
-    without ``A`` lines is right.
+    Type ``noop``, or offsets of -1, is an annotator without any edit. Types and comments do not
+    count. A sentence without ``A`` lines is right.
 
     Raises:
         UserError: a line that is none of these, with its place.
@@ -62,8 +62,8 @@ def _blocks(lines: Sequence[str]) -> Iterator[list[tuple[int, str]]]:
 def _sentence(block: list[tuple[int, str]], name: str) -> AnnotatedSentence:
     (number, first), *rest = block
     if first != "S" and not first.startswith("S "):
-        raise UserError(f"{name}:{number}: an M2 file's sentence begins with `S ` and its words, not with {first!r}",
-                        code="bad-m2")
+        raise UserError(f"{name}:{number}: an M2 file's sentence begins with `S ` and its words, "
+                        f"not with {first!r}", code="bad-m2")
     words = first[1:].split()
     annotators: dict[str, list[Edit]] = {}
     for place, line in rest:
@@ -71,7 +71,8 @@ def _sentence(block: list[tuple[int, str]], name: str) -> AnnotatedSentence:
         theirs = annotators.setdefault(annotator, [])
         if edit:
             theirs.append(edit)
-    edits = [tuple(sorted(theirs, key=lambda edit: (edit.start, edit.end))) for theirs in annotators.values()]
+    edits = [tuple(sorted(theirs, key=lambda edit: (edit.start, edit.end)))
+             for theirs in annotators.values()]
     return AnnotatedSentence(" ".join(words), tuple(edits) or ((),), number)
 
 
@@ -79,15 +80,19 @@ def _edit(line: str, length: int, place: str) -> tuple[str, Edit | None]:
     """Annotator and edit of an ``A`` line, of a sentence of ``length`` words."""
     fields = line[2:].split("|||")
     offsets = fields[0].split()
-    if not line.startswith("A ") or len(fields) != 6 or len(offsets) != 2 or not all(map(_parse_integer, offsets)):
-        raise UserError(f"{place}: an edit is `A START END|||TYPE|||CORRECTION|||REQUIRED|||COMMENT|||ANNOTATOR`, "
-                        f"not {line!r}", code="bad-m2")
+    if not line.startswith("A ") or len(fields) != 6 or len(offsets) != 2 or not all(
+            map(_parse_integer, offsets)):
+        raise UserError(f"{place}: an edit is `A START "
+                        f"END|||TYPE|||CORRECTION|||REQUIRED|||COMMENT|||ANNOTATOR`, not {line!r}",
+                        code="bad-m2")
     start, end = map(int, offsets)
     if fields[1] == "noop" or (start, end) == (-1, -1):
         return fields[5], None
     if not 0 <= start <= end <= length:
-        raise UserError(f"{place}: the edit is of words {start} to {end}, but its sentence has {length}", code="bad-m2")
-    corrections = ["" if text.strip() == NO_CORRECTION else " ".join(text.split()) for text in fields[2].split("||")]
+        raise UserError(f"{place}: the edit is of words {start} to {end}, but its sentence has "
+                        f"{length}", code="bad-m2")
+    corrections = ["" if text.strip() == NO_CORRECTION else " ".join(text.split())
+                   for text in fields[2].split("||")]
     return fields[5], Edit(start, end, tuple(corrections))
 
 
@@ -97,7 +102,9 @@ def _parse_integer(text: str) -> bool:
 
 def apply_edits(source: str, edits: Edits) -> str:
     """Applies the first correction of each edit to ``source``; of overlapping edits, the first."""
-    words, corrected, done = source.split(), [], 0
+    words = source.split()
+    corrected = []
+    done = 0
     for edit in edits:
         if edit.start >= done:
             corrected += [*words[done : edit.start], *edit.corrections[0].split()]
@@ -108,9 +115,11 @@ def apply_edits(source: str, edits: Edits) -> str:
 def extract_edits(source: str, reference: str) -> Edits:
     """Edits that turn ``source`` into ``reference``, by a word alignment with the fewest changes.
 
-    A word inserted, deleted or replaced is one change; changes that touch are one edit. Words are apart by blanks.
+    A word inserted, deleted or replaced is one change; changes that touch are one edit. Words are
+    apart by blanks.
     """
-    old, new = source.split(), reference.split()
+    old = source.split()
+    new = reference.split()
     runs: list[list[int]] = []
     for i, j, width, height in _changes(old, new):
         if runs and runs[-1][1] == i and runs[-1][3] == j:
@@ -123,13 +132,16 @@ def extract_edits(source: str, reference: str) -> Edits:
 def _changes(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
     """Changes from left to right: places in ``old`` and ``new``, words on either side (0 or 1)."""
     distance = edit_distances(old, new, 1)
-    i, j, changes = len(old), len(new), []
+    i = len(old)
+    j = len(new)
+    changes = []
     while i or j:
         same = i and j and old[i - 1] == new[j - 1] and distance[i][j] == distance[i - 1][j - 1]
         replaced = i and j and distance[i][j] == distance[i - 1][j - 1] + 1
         deleted = i and distance[i][j] == distance[i - 1][j] + 1
         width, height = (1, 1) if same or replaced else (1, 0) if deleted else (0, 1)
-        i, j = i - width, j - height
+        i = i - width
+        j = j - height
         if not same:
             changes.append((i, j, width, height))
     return changes[::-1]
@@ -142,7 +154,8 @@ def edit_distances(old: Sequence[str], new: Sequence[str], replacing: int) -> li
     """
     rows = [list(range(len(new) + 1))]
     for i, word in enumerate(old, 1):
-        above, row = rows[-1], [i]
+        above = rows[-1]
+        row = [i]
         for j, other in enumerate(new, 1):
             diagonal = above[j - 1] + (0 if word == other else replacing)
             row.append(min(diagonal, above[j] + 1, row[-1] + 1))
@@ -153,15 +166,19 @@ def edit_distances(old: Sequence[str], new: Sequence[str], replacing: int) -> li
 def lowercase_edits(edits: Edits, source: str) -> Edits:
     """Edits of the lower-cased sentence, without those that only change case."""
     words = source.lower().split()
-    low = [Edit(edit.start, edit.end, tuple(text.lower() for text in edit.corrections)) for edit in edits]
-    return tuple(edit for edit in low if set(edit.corrections) != {" ".join(words[edit.start : edit.end])})
+    low = [Edit(edit.start, edit.end, tuple(text.lower() for text in edit.corrections))
+           for edit in edits]
+    return tuple(
+        edit for edit in low if set(edit.corrections) != {" ".join(words[edit.start : edit.end])})
 
 
 def edits_to_json(annotators: Sequence[Edits]) -> list[Any]:
     """Edits of a sentence's annotators as plain lists; :func:`edits_from_json` reads them back."""
-    return [[[edit.start, edit.end, list(edit.corrections)] for edit in edits] for edits in annotators]
+    return [[[edit.start, edit.end, list(edit.corrections)] for edit in edits]
+            for edits in annotators]
 
 
 def edits_from_json(value: list[Any]) -> tuple[Edits, ...]:
     """Edits of each annotator that :func:`edits_to_json` wrote."""
-    return tuple(tuple(Edit(start, end, tuple(texts)) for start, end, texts in edits) for edits in value)
+    return tuple(tuple(Edit(start, end, tuple(texts)) for start, end, texts in edits)
+                 for edits in value)

@@ -16,14 +16,16 @@ def count_words(lines: Any) -> int:
     return sum(len(line.split()) + 1 for line in lines)
 
 
-def perplexity_metrics(loss: float, tokens: int, texts: Texts, options: MetricOptions) -> dict[str, Any]:
+def perplexity_metrics(
+        loss: float, tokens: int, texts: Texts, options: MetricOptions) -> dict[str, Any]:
     """Perplexity per token and per word, with a signature.
 
-    ``loss``: mean of ``tokens`` tokens (ends of lines among them), in nats. A perplexity beyond a float is None.
+    ``loss``: mean of ``tokens`` tokens (ends of lines among them), in nats. A perplexity beyond a
+    float is None.
     """
     count = count_words(texts.target)
-    signature = (f"window:{options.window}|stride:{options.stride}|tokens:{tokens}|words:{count}, apart by blanks, "
-                 "and an end of line each")
+    signature = (f"window:{options.window}|stride:{options.stride}|tokens:{tokens}|words:{count}, "
+                 "apart by blanks, and an end of line each")
     return {"perplexity": perplexity(loss), "word_perplexity": perplexity(loss * tokens / count),
             "perplexity_signature": signature}
 
@@ -33,4 +35,5 @@ def perplexity(loss: float) -> float | None:
     return math.exp(loss) if loss < 700 else None
 
 
-TASK = Task("language-model", "text", METRICS, ("window", "stride"), score_loss=perplexity_metrics, model_type="decoder-only")
+TASK = Task("language-model", "text", METRICS, ("window", "stride"), score_loss=perplexity_metrics,
+            model_type="decoder-only")

@@ -22,12 +22,13 @@ class _WhitespaceTokenizer:
         return text.split()
 
 
-def rouge_scores(hypotheses: Sequence[str], references: Sequence[str], is_tokenized: bool = False) -> dict[str, Any]:
+def rouge_scores(hypotheses: Sequence[str], references: Sequence[str],
+                 is_tokenized: bool = False) -> dict[str, Any]:
     """Mean ROUGE F1 of summaries in per cent, with a signature (Lin 2004).
 
-    The package's own words are runs of a-z and 0-9, lower-cased and stemmed (Porter); other letters are no part of
-    any word. With ``is_tokenized``, words are what blanks part, and are neither lower-cased nor stemmed. ROUGE-L takes a
-    summary as one sentence.
+    The package's own words are runs of a-z and 0-9, lower-cased and stemmed (Porter); other letters
+    are no part of any word. With ``is_tokenized``, words are what blanks part, and are neither
+    lower-cased nor stemmed. ROUGE-L takes a summary as one sentence.
 
     Raises:
         UserError: a reference without a word, which nothing can match.
@@ -41,7 +42,8 @@ def rouge_scores(hypotheses: Sequence[str], references: Sequence[str], is_tokeni
         for name, score in scorer.score(reference, hypothesis).items():
             total[name] += 100 * score.fmeasure
     values: dict[str, Any] = {name: value / len(references) for name, value in total.items()}
-    words = "stemmer:no|words:blanks" if is_tokenized else "stemmer:porter|words:a-z0-9, lower-cased"
+    words = ("stemmer:no|words:blanks" if is_tokenized
+             else "stemmer:porter|words:a-z0-9, lower-cased")
     return values | {"rouge_signature": f"F1, mean|{words}|rouge-score:{version('rouge-score')}"}
 
 
@@ -52,19 +54,23 @@ def _score(hypotheses: Sequence[str], texts: Texts, options: MetricOptions) -> d
 
 
 def _check_script(references: Sequence[str]) -> None:
-    """Checks that most letters are a to z, the only ones that the package sees. Raises UserError."""
+    """Checks that most letters are a to z, the only ones that the package sees.
+
+    Raises UserError.
+    """
     letters = [letter for line in references for letter in line.lower() if letter.isalpha()]
     if 2 * sum(letter.isascii() for letter in letters) < len(letters):
-        raise UserError("data: ROUGE's own words are of the letters a to z, and most letters of the references are "
-                        "others: write the text with blanks between words and say `tokenised: true`", key="data",
-                        code="rouge-not-latin")
+        raise UserError("data: ROUGE's own words are of the letters a to z, and most letters of "
+                        "the references are others: write the text with blanks between words and "
+                        "say `tokenised: true`", key="data", code="rouge-not-latin")
 
 
 def _check(options: MetricOptions) -> None:
     """Checks that the package is installed. Raises UserError."""
     if importlib.util.find_spec("rouge_score") is None:
-        raise UserError("data: task: summarisation is scored by the package rouge-score, which is not installed. "
-                        f"Install it with `{install_command('tasks')}`", key="data.task", code="package-missing")
+        raise UserError("data: task: summarisation is scored by the package rouge-score, which is "
+                        f"not installed. Install it with `{install_command('tasks')}`",
+                        key="data.task", code="package-missing")
 
 
 TASK = Task("summarisation", "pairs", METRICS, ("tokenised",), score=_score, check_options=_check)

@@ -8,5 +8,5 @@ from scalesearch.testing.checks import check_costs, check_model, check_populatio
 from scalesearch.testing.random_models import random_architecture
 from scalesearch.testing.registered_blocks import check_count, check_ffn, check_mixer, check_sublayer
 
-__all__ = ["BlockSample", "check_costs", "check_population_costs", "check_count", "check_ffn", "check_sublayer",
-           "check_mixer", "check_model", "random_architecture"]
+__all__ = ["BlockSample", "check_costs", "check_population_costs", "check_count", "check_ffn",
+           "check_sublayer", "check_mixer", "check_model", "random_architecture"]

@@ -26,7 +26,8 @@ class BlockSample:
     Attributes:
         inputs: a shape for each input; None: an input that is absent.
         takes_token_ids: whether inputs are token ids.
-        extra_arguments: what else its forward takes; ``LENGTH`` stands for the number of source positions.
+        extra_arguments: what else its forward takes; ``LENGTH`` stands for the number of source
+            positions.
     """
 
     block: Block
@@ -48,7 +49,8 @@ def legal_values(option: Option, few: int = MAX_OPTION_SIZES) -> Sequence[Any]:
         return 0.5, 1.0
     low = 1 if option.minimum is None else option.minimum
     high = low + few - 1
-    return option.choices or range(low, 1 + (high if option.maximum is None else min(option.maximum, high)))
+    return option.choices or range(
+        low, 1 + (high if option.maximum is None else min(option.maximum, high)))
 
 
 def sample_valid_block(rng: Random, kind: type[Block], *given: Any) -> Block:
@@ -61,26 +63,34 @@ def sample_valid_block(rng: Random, kind: type[Block], *given: Any) -> Block:
         AssertionError: no draw fits.
     """
     for _ in range(MAX_DRAWS):
-        block = kind(*given, **{name: rng.choice(legal_values(option)) for name, option in option_fields(kind).items()})
+        block = kind(*given,
+                     **{name: rng.choice(legal_values(option))
+                        for name, option in option_fields(kind).items()})
         if block.validate() is None:
             return block
-    raise AssertionError(f"{kind.__name__}: of {MAX_DRAWS} draws of its options none fits: {block.validate()}")
+    raise AssertionError(f"{kind.__name__}: of {MAX_DRAWS} draws of its options none fits: "
+                         f"{block.validate()}")
 
 
 def random_linear_factory(rng: Random) -> LinearFactory:
     """Any site that goes with all sizes: a matrix, a tensor chain, a product of low rank, Kronecker products."""
-    chain = Chain(rng.uniform(0.05, 0.9), rng.randint(2, 4), rng.choice(["cores", "matrix", "auto"]))
-    return rng.choice([DENSE, chain, chain, LowRank(random_size(rng)), Kronecker(rank=random_size(rng))])
+    chain = Chain(rng.uniform(0.05, 0.9), rng.randint(2, 4),
+                  rng.choice(["cores", "matrix", "auto"]))
+    return rng.choice([DENSE, chain, chain, LowRank(random_size(rng)),
+                       Kronecker(rank=random_size(rng))])
 
 
 def ffn_sample(rng: Random, kind: str) -> BlockSample:
     """A feed-forward network of one kind over source positions."""
     d = random_size(rng)
-    return BlockSample(sample_valid_block(rng, FFNS[kind], d, (SRC,), random_linear_factory(rng)), ((SRC, d),))
+    return BlockSample(sample_valid_block(rng, FFNS[kind], d, (SRC,), random_linear_factory(rng)),
+                       ((SRC, d),))
 
 
 def mixer_sample(rng: Random, name: str, kinds: Mapping[str, type[Block]] = MIXERS) -> BlockSample:
     """A mixer of one kind, of an encoder or of a decoder."""
-    d, decoder = random_size(rng), rng.random() < 0.5
+    d = random_size(rng)
+    decoder = rng.random() < 0.5
     axis = TGT if decoder else SRC
-    return BlockSample(sample_valid_block(rng, kinds[name], d, axis, decoder, random_linear_factory(rng)), ((axis, d), None, None))
+    return BlockSample(sample_valid_block(rng, kinds[name], d, axis, decoder,
+                                          random_linear_factory(rng)), ((axis, d), None, None))

@@ -1,8 +1,9 @@
 """Checks of a block and of a model: its bill against what PyTorch holds and runs, to the unit, and what it computes.
 
-The counters are independent of the bill: ``numel`` of unique parameters, and ``FlopCounterMode``, which reads the
-shapes of the products as they run. Models are small enough to run in float64 on the CPU, where the counter is four
-times as fast as on the meta device, and the same passes are compared as numbers.
+The counters are independent of the bill: ``numel`` of unique parameters, and ``FlopCounterMode``,
+which reads the shapes of the products as they run. Models are small enough to run in float64 on the
+CPU, where the counter is four times as fast as on the meta device, and the same passes are compared
+as numbers.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from scalesearch.nn.module import Module
 from scalesearch.space.assembly.architecture import ModelSpec
 from scalesearch.testing.block_sample import LENGTH, BlockSample
 
-S, T, V = 5, 7, 17
+S = 5
+T = 7
+V = 17
 AXIS_LENGTHS = {"src": S, "memory": S, "src_keys": S, "tgt": T, "keys": T}
 BATCH = 3
 TOLERANCE = 1e-9  # of logits in float64
@@ -42,7 +45,8 @@ def check_costs(specimen: BlockSample, kernel: str = "products") -> None:
     Raises:
         AssertionError: they differ, or a weight has no effect.
     """
-    device = "cpu" if kernel == "products" else "meta"  # the counter passes over the CPU's own fused attention
+    # the counter passes over the CPU's own fused attention
+    device = "cpu" if kernel == "products" else "meta"
     built = build_module(specimen.block, vocab=V, device=device).requires_grad_(False)
     for node in built.modules():
         node.kernel = kernel  # type: ignore[assignment]
@@ -60,9 +64,12 @@ def check_weights_used(model: Module, output: Tensor) -> None:
     Raises:
         AssertionError: a weight that is billed is not used, or a part uses another layer's weights.
     """
-    names, weights = zip(*model.named_parameters()) if any(True for _ in model.parameters()) else ((), ())
+    names, weights = zip(*model.named_parameters()) if any(
+        True for _ in model.parameters()) else ((), ())
     grads = torch.autograd.grad(output.sum(), weights, allow_unused=True) if weights else ()
-    assert not [name for name, grad in zip(names, grads) if grad is None], f"{model.block}: weights without effect"
+    assert not [name
+                for name, grad in zip(names, grads)
+                if grad is None], f"{model.block}: weights without effect"
     for node in (node for node in model.modules() if isinstance(node, Module)):
         for name, part in node.block.parts().items():
             repeat = part.block if isinstance(part, Use) else part
@@ -76,16 +83,19 @@ def check_output_projections(specimen: BlockSample) -> None:
     Raises:
         AssertionError: it does not.
     """
-    built, ends = build_module(specimen.block, vocab=V).requires_grad_(False), specimen.block.completed_search_runs  # type: ignore[attr-defined]
+    built = build_module(specimen.block, vocab=V).requires_grad_(False)
+    ends = specimen.block.completed_search_runs  # type: ignore[attr-defined]
     for name in (name for name in ends if name.partition(".")[0] in specimen.block.parts()):
         for weight in built.get_submodule(name).parameters():
             weight.zero_()
-    assert not ends or not built(*make_inputs(specimen, "cpu")).any(), f"{specimen}: not zero with {ends} zero"
+    assert not ends or not built(
+        *make_inputs(specimen, "cpu")).any(), f"{specimen}: not zero with {ends} zero"
 
 
 def _check_tie(model: Module, layers: Any, tie: Tie, depth: int) -> None:
     for layer, owner in zip(layers, tie.schedule.canonical_groups(depth), strict=True):
-        source = model.get_submodule(owner) if isinstance(owner, str) else layers[owner].get_submodule(tie.part)
+        source = model.get_submodule(owner) if isinstance(
+            owner, str) else layers[owner].get_submodule(tie.part)
         for path, leaf in layer.get_submodule(tie.part).named_modules():
             for name in (name for name in leaf.block.weights() if not tie.excludes(path, name)):
                 own = getattr(source.get_submodule(path), name)
@@ -98,24 +108,30 @@ def check_population_costs(block: Block) -> None:
     Raises:
         AssertionError: it does not.
     """
-    protocol, columns = find_protocol("forward", S, T, V), PopulationColumns(2)
-    bill, many = evaluate_cost(block, protocol), evaluate_cost(as_columns(block, columns), protocol)
+    protocol = find_protocol("forward", S, T, V)
+    columns = PopulationColumns(2)
+    bill = evaluate_cost(block, protocol)
+    many = evaluate_cost(as_columns(block, columns), protocol)
     costs = columns.evaluate({name: many[name] for name in bill.values})
-    assert {name: list(pair) for name, pair in costs.items()} == {n: [value] * 2 for n, value in bill.values.items()}
+    assert {name: list(pair) for name, pair in costs.items()} == {
+        n: [value] * 2 for n, value in bill.values.items()}
 
 
 def check_model(architecture: ModelSpec, seed: int) -> None:
     """Check a network's bill under several protocols, and that it is one causal function.
 
-    Runs one pass, decoding step by step with a cache, and decoding with every prefix run again, all counted; step by
-    step and by either attention kernel the logits must be those of the one pass.
+    Runs one pass, decoding step by step with a cache, and decoding with every prefix run again, all
+    counted; step by step and by either attention kernel the logits must be those of the one pass.
 
     Raises:
         AssertionError, CausalityError: one of these does not hold.
     """
     rng = Random(seed)
-    s, t, vocab = rng.randint(1, 6), rng.randint(2, 6), rng.randint(8, 20)
-    ours, answers = evaluate_cost(architecture.block, find_protocol("forward", s, t, vocab)), architecture.config
+    s = rng.randint(1, 6)
+    t = rng.randint(2, 6)
+    vocab = rng.randint(8, 20)
+    ours = evaluate_cost(architecture.block, find_protocol("forward", s, t, vocab))
+    answers = architecture.config
     model = build_model(architecture.block, vocab=vocab, seed=seed, dtype=torch.float64).eval()
     assert sum(weight.numel() for weight in model.parameters()) == ours["params.total"], answers
     check_causality(model, vocab)
@@ -134,7 +150,8 @@ def check_model(architecture: ModelSpec, seed: int) -> None:
         for name, decode in (("decode", decode_stepwise), ("delight", decode_without_cache)):
             steps, flops = count_flops(lambda decode=decode: decode(model, source, target))
             protocol = replace(find_protocol(name, s, t, vocab), work_weights=DEFAULT_WORK_WEIGHTS)
-            assert flops == 4 * evaluate_cost(architecture.block, protocol)["macs.total"], (name, answers)
+            assert flops == 4 * evaluate_cost(
+                architecture.block, protocol)["macs.total"], (name, answers)
             assert _close(steps, whole), (name, answers)
         model.set_attention("fused")
         assert _close(model(source, target), whole), answers
@@ -153,14 +170,18 @@ def count_flops(run: Callable[[], Any]) -> tuple[Any, int]:
 
 def decode_stepwise(model: Seq2SeqModel, source: Tensor, target: Tensor) -> Tensor:
     """Logits (batch, T, V) of decoding token by token with a cache."""
-    memory, cache = model.encode(source), model.new_cache()
-    return torch.cat([model.logits(model.decode(step, memory, cache)) for step in target.split(1, 1)], 1)
+    memory = model.encode(source)
+    cache = model.new_cache()
+    return torch.cat([model.logits(model.decode(step, memory, cache))
+                      for step in target.split(1, 1)], 1)
 
 
 def decode_without_cache(model: Seq2SeqModel, source: Tensor, target: Tensor) -> Tensor:
     """Logits (batch, T, V) of decoding by running every prefix again."""
-    memory, lengths = model.encode(source), range(1, target.shape[1] + 1)
-    return torch.cat([model.logits(model.decode(target[:, :n], memory))[:, -1:] for n in lengths], 1)
+    memory = model.encode(source)
+    lengths = range(1, target.shape[1] + 1)
+    return torch.cat([model.logits(model.decode(target[:, :n], memory))[:, -1:] for n in lengths],
+                     1)
 
 
 def make_inputs(specimen: BlockSample, device: str) -> list[Tensor | int | None]:
@@ -168,7 +189,8 @@ def make_inputs(specimen: BlockSample, device: str) -> list[Tensor | int | None]
 
     def zeros(shape: tuple[Any, ...]) -> Tensor:
         size = (BATCH, *(AXIS_LENGTHS.get(extent, extent) for extent in shape))
-        return torch.zeros(size, dtype=torch.long if specimen.takes_token_ids else torch.float32, device=device)
+        return torch.zeros(size, dtype=torch.long if specimen.takes_token_ids else torch.float32,
+                           device=device)
 
     more = [S if value == LENGTH else value for value in specimen.extra_arguments]
     return [*(None if shape is None else zeros(shape) for shape in specimen.inputs), *more]  # type: ignore[list-item]
@@ -184,5 +206,6 @@ def as_columns(value: Any, columns: PopulationColumns) -> Any:
     for field in fields(value):
         size = getattr(value, field.name)
         varies = field.type in ("Size", "Size | None") and isinstance(size, int) and size != 0
-        changed[field.name] = columns.variable(np.array([size, size])) if varies else as_columns(size, columns)
+        changed[field.name] = columns.variable(
+            np.array([size, size])) if varies else as_columns(size, columns)
     return replace(value, **changed)

@@ -19,7 +19,8 @@ ENCODER_ONLY_KEYS = ("encoder.solver", "encoder.sublayers")  # words that decode
 SMALL_SIZES = {
     "width": "4..24 step 2",
     "norm_kind": "layer | rms",
-    # The library's file draws tied tables once in 75 networks: most chains and H-SoftPOS exclude them.
+    # The library's file draws tied tables once in 75 networks: most chains and H-SoftPOS exclude
+    # them.
     "embedding.tie": "none if embedding == h-softpos else none | decoder | all",
     "tensor_chain.layer": "off | 0.05 | 0.4 | 0.8",
     "tensor_chain.attention": "off | = layer | 0.2",
@@ -63,13 +64,17 @@ SMALL_SIZES = {
 }
 
 _TAPS = "kernel: '1..9 | ramp(1..9, 1..9)', heads: 1 | 2, glu: yes | no"
-_KINDS = {"lightweight": _TAPS, "dynamic": _TAPS, "separable": "kernel: 1..9, glu: yes | no", "average": "dims: 1..4",
+_KINDS = {"lightweight": _TAPS, "dynamic": _TAPS, "separable": "kernel: 1..9, glu: yes | no",
+          "average": "dims: 1..4",
           "mega": "dims: 1..3, head_dim: 1..4, value_dim: 1..5, clip: 1..4"}
 _JOINED = "join: split | sum | before, channels: = width // 2 if join == split else 1"
 _OTHERS = ", ".join(f"{kind}: {{ {keys} }}" for kind, keys in _KINDS.items())
-_LOCAL = ", ".join(f"{kind}: {{ {keys}, {_JOINED} }}" for kind, keys in _KINDS.items() if kind != "mega")
-MIXER_CHOICES = {f"{stack}.{key}": f"{{ one of: {{ {kinds} }} }}" for stack in ("encoder", "decoder")
-         for key, kinds in (("mixer", f"attention: {{}}, {_OTHERS}"), ("local", f"none: {{}}, {_LOCAL}"))}
+_LOCAL = ", ".join(f"{kind}: {{ {keys}, {_JOINED} }}"
+                   for kind, keys in _KINDS.items() if kind != "mega")
+MIXER_CHOICES = {f"{stack}.{key}": f"{{ one of: {{ {kinds} }} }}"
+                 for stack in ("encoder", "decoder")
+                 for key, kinds in (("mixer", f"attention: {{}}, " f"{_OTHERS}"),
+                                    ("local", f"none: {{}}, " f"{_LOCAL}"))}
 
 
 def small_space(**changes: str) -> Space:
@@ -90,21 +95,24 @@ def _small_space(mixed: bool) -> Space:
 def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -> ModelSpec:
     """Draw any architecture of ``space``, or of :func:`small_space`, with any sharing.
 
-    What cannot be built is drawn again. ``fixed`` answers are written ``encoder__depth=3`` for ``encoder.depth``.
+    What cannot be built is drawn again. ``fixed`` answers are written ``encoder__depth=3`` for
+    ``encoder.depth``.
     """
     while True:
         drawn = dict(_resolve_conflicts((space or _small_space(rng.random() < 0.4)).sample(rng)))
         if rng.random() < 0.7:
             drawn["model"] = "encoder-decoder"  # which has more that can go wrong
         if rng.random() < 0.1 and drawn["model"] == "encoder-decoder":
-            drawn |= {"embedding": "attentive", "embedding.heads": rng.randint(1, 2), "embedding.rank": 4,
-                      "matrices.embedding": "dense"}
+            drawn |= {"embedding": "attentive", "embedding.heads": rng.randint(1, 2),
+                      "embedding.rank": 4, "matrices.embedding": "dense"}
         if rng.random() < 0.25:
-            drawn |= {"encoder.sublayers": random_order(rng, "attention", "ffn"), "decoder.interleaved": False,
+            drawn |= {"encoder.sublayers": random_order(rng, "attention", "ffn"),
+                      "decoder.interleaved": False,
                       "decoder.sublayers": random_order(rng, "self", "cross", "ffn")}
         if rng.random() < 0.2:
-            drawn |= {f"{stack}.paths.{key}": rng.choice(among) for stack in ("encoder", "decoder") for key, among in (
-                ("of", PATH_TARGETS), ("count", (1, 2, 3)), ("merge", MERGE_METHODS), ("norm", (False, True)))}
+            drawn |= {f"{stack}.paths.{key}": rng.choice(among) for stack in ("encoder", "decoder")
+                      for key, among in (("of", PATH_TARGETS), ("count", (1, 2, 3)),
+                                         ("merge", MERGE_METHODS), ("norm", (False, True)))}
         drawn |= {path.replace("__", "."): value for path, value in fixed.items()}
         if rng.random() < 0.5:
             for slot in SHARED_PARTS:
@@ -115,7 +123,8 @@ def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -
             if rng.random() < 0.2 and drawn[f"{stack}.depth"] > 2:
                 drawn |= {f"{stack}.middle_width": rng.randint(2, 12), "encoder.solver": "euler",
                           f"{stack}.residual_scores": rng.choice(["none", "previous"])}
-                drawn |= {f"share.{slot}": rng.choice(["own", "sandwich"]) for slot in SHARED_PARTS if slot.startswith(stack)}
+                drawn |= {f"share.{slot}": rng.choice(["own", "sandwich"])
+                          for slot in SHARED_PARTS if slot.startswith(stack)}
         try:
             if None not in drawn.values():  # a computed size that came out below 1
                 return assemble(drawn)
@@ -125,8 +134,10 @@ def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -
 
 def _resolve_conflicts(drawn: Mapping[str, Any]) -> dict[str, Any]:
     """``drawn`` with one structure for each matrix, and lifts and groups where the width has their factors."""
-    plain = {f"matrices.{place}": "dense" for place in ("attention", "ffn", "embedding", "output")
-             if {drawn.get(f"{way}.{place}", "off") for way in ("tensor_chain", "low_rank")} != {"off"}}
+    plain = {f"matrices.{place}": "dense"
+             for place in ("attention", "ffn", "embedding", "output")
+             if {drawn.get(f"{way}.{place}", "off")
+                 for way in ("tensor_chain", "low_rank")} != {"off"}}
     if drawn.get("embedding.tie", "none") != "none":
         plain["matrices.output"] = "dense"
         if drawn["embedding"] != "plain":
@@ -140,8 +151,10 @@ def _resolve_conflicts(drawn: Mapping[str, Any]) -> dict[str, Any]:
 
 def _borrow(rng: Random, drawn: dict[str, Any]) -> None:
     """Let the decoder's mixers be the encoder's, as in EdgeFormer."""
-    lent = {path: value for path, value in drawn.items() if path.startswith("encoder.") and ".ffn" not in path}
-    drawn |= {path.replace("en", "de", 1): lent[path] for path in lent if path not in ENCODER_ONLY_KEYS}
+    lent = {path: value
+            for path, value in drawn.items() if path.startswith("encoder.") and ".ffn" not in path}
+    drawn |= {path.replace("en", "de", 1): lent[path]
+              for path in lent if path not in ENCODER_ONLY_KEYS}
     drawn |= {"decoder.pg.on": "both", "decoder.depth": rng.randint(1, 2)}
     drawn["encoder.depth"] = 2 * drawn["decoder.depth"]
     for slot in ("encoder.ffn", "decoder.ffn"):
@@ -171,5 +184,6 @@ def random_schedule(rng: Random, depth: int) -> Any:
     first = rng.randint(1, depth)
     groups = rng.randint(1, 3)
     counted = f"{first}, {depth - first}" if first < depth else f"{depth}"
-    return rng.choice(["own", "one", "sandwich", f"cycle({groups})", f"sequence({groups})", f"reverse_cycle({groups})",
-                       f"runs({counted})", f"load({counted})", [rng.randint(0, 2) for _ in range(depth)]])
+    return rng.choice(["own", "one", "sandwich", f"cycle({groups})", f"sequence({groups})",
+                       f"reverse_cycle({groups})", f"runs({counted})", f"load({counted})",
+                       [rng.randint(0, 2) for _ in range(depth)]])

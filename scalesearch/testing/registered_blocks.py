@@ -20,7 +20,9 @@ from scalesearch.testing.block_sample import MAX_OPTION_SIZES, BlockSample, ffn_
 from scalesearch.testing.checks import check_costs, check_model, check_output_projections, check_population_costs
 from scalesearch.testing.random_models import random_architecture, small_space
 
-NUM_BLOCKS, NUM_MODELS, NUM_TRIALS = 12, 6, 24  # drawn, or searched, of each kind
+NUM_BLOCKS = 12
+NUM_MODELS = 6
+NUM_TRIALS = 24  # drawn, or searched, of each kind
 STACKS = ("encoder", "decoder")
 NOT_INTERLEAVED = {"encoder": {}, "decoder": {"interleaved": "no"}}
 CHECKED_COSTS = ("params.total", "macs.total")
@@ -29,15 +31,17 @@ CHECKED_COSTS = ("params.total", "macs.total")
 def check_ffn(name: str) -> None:
     """Put the feed-forward kind ``name`` through every check that ours go through.
 
-    Blocks at random sizes and in whole models, inside heads as well if it has hidden units: billed as built, also with
-    arrays for sizes, decoded step by step as at once, causal; counted by ``feasible`` as by listing; and searched.
+    Blocks at random sizes and in whole models, inside heads as well if it has hidden units: billed
+    as built, also with arrays for sizes, decoded step by step as at once, causal; counted by
+    ``feasible`` as by listing; and searched.
 
     Raises:
         AssertionError, CausalityError: a check fails.
     """
     for seed in range(NUM_BLOCKS):
         specimen = ffn_sample(Random(seed), name)
-        units, parts = FFNS[name].hidden_part, specimen.block.parts()
+        units = FFNS[name].hidden_part
+        parts = specimen.block.parts()
         assert units is None or units in parts, f"{name}: no part {units}, which units names"
         _check_block(specimen)
     keys = option_texts(FFNS[name])
@@ -53,7 +57,8 @@ def check_ffn(name: str) -> None:
 def check_mixer(name: str) -> None:
     """Put the mixer ``name`` through every check that ours go through.
 
-    As :func:`check_ffn`; in encoders, in decoders and in decoder-only models, shared and borrowed, beside attention.
+    As :func:`check_ffn`; in encoders, in decoders and in decoder-only models, shared and borrowed,
+    beside attention.
 
     Raises:
         AssertionError, CausalityError: a check fails.
@@ -62,12 +67,16 @@ def check_mixer(name: str) -> None:
         _check_block(mixer_sample(Random(seed), name))
     keys = option_texts(MIXERS[name])
     for changes in ({f"{stack}.mixer": {name: keys} for stack in STACKS},
-                    {f"{stack}.mixer": {"one of": {"attention": {}, name: keys}} for stack in STACKS}):
+                    {f"{stack}.mixer": {"one of": {"attention": {}, name: keys}}
+                     for stack in STACKS}):
         _check_models(changes)
-    check_search(tiny_space({"mixer": {"one of": {"attention": {}, name: keys}}}), "encoder.mixer", name)
+    check_search(tiny_space({"mixer": {"one of": {"attention": {}, name: keys}}}), "encoder.mixer",
+                 name)
     few = {"one of": {"attention": {"heads": "2 | 4"}, name: option_texts(MIXERS[name], few=2)}}
-    check_count(tiny_space({"mixer": few, "depth": 2}, {"mixer": few}, model="encoder-decoder | decoder-only",
-                     share={"encoder": {"mixing": "own | one"}, "decoder": {"self": "own | encoder.mixing[1]"}}))
+    check_count(tiny_space({"mixer": few, "depth": 2}, {"mixer": few},
+                           model="encoder-decoder | decoder-only",
+                           share={"encoder": {"mixing": "own | one"},
+                                  "decoder": {"self": "own | encoder.mixing[1]"}}))
 
 
 def check_sublayer(word: str) -> None:
@@ -82,13 +91,17 @@ def check_sublayer(word: str) -> None:
         _check_block(mixer_sample(Random(seed), word, SUBLAYERS))
     spelt = option_texts(SUBLAYERS[word])
     keys = {word: spelt} if spelt else {}
-    few = {word: {key: " | ".join(text.split(" | ")[:2]) for key, text in list(spelt.items())[:4]}} if spelt else {}
-    first, none = f"[{word}, attention, ffn]", "[attention, ffn]"
-    orders = {"encoder": f"{first} | [[attention, {word}], ffn]", "decoder": f"[{word}, self, cross, ffn] | [self, "
-              f"[cross, {word}], ffn, {word}]"}
+    few = {word: {key: " | ".join(text.split(" | ")[:2])
+                  for key, text in list(spelt.items())[:4]}} if spelt else {}
+    first = f"[{word}, attention, ffn]"
+    none = "[attention, ffn]"
+    orders = {"encoder": f"{first} | [[attention, {word}], ffn]",
+              "decoder": f"[{word}, self, cross, ffn] | [self, [cross, {word}], ffn, {word}]"}
     _check_models({f"{stack}.{key}": value for stack in STACKS
-                   for key, value in {**keys, "sublayers": orders[stack], **NOT_INTERLEAVED[stack]}.items()})
-    check_search(tiny_space({"sublayers": f"{first} | {none}"} | keys), "encoder.sublayers", [word, "attention", "ffn"])
+                   for key, value in {**keys, "sublayers": orders[stack],
+                                      **NOT_INTERLEAVED[stack]}.items()})
+    check_search(tiny_space({"sublayers": f"{first} | {none}"} | keys), "encoder.sublayers",
+                 [word, "attention", "ffn"])
     check_count(tiny_space({"sublayers": f"{first} | {none}", "depth": 2, "heads": "2 | 4"} | few,
                      share={"encoder": {word: "own | one"}}))
 
@@ -107,10 +120,12 @@ def _check_models(changes: Mapping[str, Any]) -> None:
         check_model(random_architecture(Random(seed), space, model=model), seed)
 
 
-def tiny_space(encoder: Mapping[str, Any], decoder: Mapping[str, Any] | None = None, **more: Any) -> Space:
+def tiny_space(encoder: Mapping[str, Any], decoder: Mapping[str, Any] | None = None,
+               **more: Any) -> Space:
     """A small space with given keys of the stacks and of the top."""
     own = {"depth": 1, "ffn": {"relu": {"hidden": 16}}}
-    return Space.from_python({"width": "8 | 12", "encoder": own | dict(encoder), "decoder": own | dict(decoder or {})} | more)
+    return Space.from_python({"width": "8 | 12", "encoder": own | dict(encoder),
+                              "decoder": own | dict(decoder or {})} | more)
 
 
 def check_count(space: Space) -> None:
@@ -120,18 +135,21 @@ def check_count(space: Space) -> None:
         AssertionError: it does not.
     """
     protocol = find_protocol("forward", 6, 5, 40)
-    sheets, bills = 0, []
+    sheets = 0
+    bills = []
     for answers in space.enumerate():
         sheets += 1
         try:
-            architecture = None if space.violated_constraints(answers) else space.architecture(answers)
+            architecture = None if space.violated_constraints(answers) else space.architecture(
+                answers)
         except UnbuildableError:
             continue
         if architecture is not None:
             bill = evaluate_cost(architecture.block, protocol)
             bills.append((architecture.id, *(bill[name] for name in CHECKED_COSTS)))
     counter = FeasibleCounter(Decomposition(space, protocol, CHECKED_COSTS), [])
-    assert (counter.n_candidates, counter.n_valid, counter.count_distinct([])) == (sheets, len(bills), len({b[0] for b in bills}))
+    assert (counter.n_candidates, counter.n_valid, counter.count_distinct([])) == (
+        sheets, len(bills), len({b[0] for b in bills}))
 
 
 def check_search(space: Space, key: str, name: Any) -> None:
@@ -145,7 +163,8 @@ def check_search(space: Space, key: str, name: Any) -> None:
     from scalesearch.samplers.encoding import suggest_params
     from scalesearch.samplers.front_neighbors import FrontNeighbors
 
-    protocol, proposed = find_protocol("forward", 6, 5, 40), set()
+    protocol = find_protocol("forward", 6, 5, 40)
+    proposed = set()
 
     def objective(trial: optuna.Trial) -> tuple[float, ...]:
         answers = suggest_params(space, trial)
@@ -160,12 +179,14 @@ def check_search(space: Space, key: str, name: Any) -> None:
     sampler = FrontNeighbors(define=partial(suggest_params, space), seed=1, n_startup_trials=4)
     study = optuna.create_study(directions=["minimize", "maximize"], sampler=sampler)
     study.optimize(objective, n_trials=NUM_TRIALS)
-    assert proposed == {True, False}, f"{name} was proposed {'always' if True in proposed else 'never'}"
+    assert proposed == {True,
+                        False}, f"{name} was proposed {'always' if True in proposed else 'never'}"
 
 
 def option_texts(kind: type[Block], few: int = MAX_OPTION_SIZES) -> dict[str, str]:
     """The options of a block class as keys, all legal values open, but ``few`` sizes."""
-    return {name: "yes | no" if option.type == "flag" else " | ".join(map(str, legal_values(option, few)))
+    return {name: "yes | no" if option.type == "flag"
+            else " | ".join(map(str, legal_values(option, few)))
             for name, option in option_fields(kind).items()}
 
 
@@ -173,4 +194,5 @@ def to_flow_yaml(value: Mapping[str, Any] | str) -> str:
     """Keys as YAML in braces, as ``--set`` takes them."""
     if isinstance(value, str):
         return value
-    return "{ " + ", ".join(f"{key}: {to_flow_yaml(inside)}" for key, inside in value.items()) + " }"
+    return "{ " + ", ".join(f"{key}: {to_flow_yaml(inside)}"
+                            for key, inside in value.items()) + " }"

@@ -1,6 +1,7 @@
 """Training of one model: recipe, loop, checkpoints, metrics. Needs neither Ray nor Optuna.
 
-Names are imported on first use, so that the recipe of a study file is checked without loading PyTorch.
+Names are imported on first use, so that the recipe of a study file is checked without loading
+PyTorch.
 """
 
 import importlib

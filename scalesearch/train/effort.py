@@ -5,7 +5,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-UPDATES, VALIDATION, SCORING, OTHER = "updates", "validation", "scoring", "other"
+UPDATES = "updates"
+VALIDATION = "validation"
+SCORING = "scoring"
+OTHER = "other"
 TRAINING_PARTS = (UPDATES, VALIDATION, SCORING, OTHER)
 
 
@@ -36,22 +39,24 @@ def read_clocks() -> Effort:
 
 def sum_efforts(*efforts: Efforts) -> dict[str, Effort]:
     """The sum of ``efforts``, part by part."""
-    return {part: sum((each.get(part, Effort()) for each in efforts), Effort()) for part in TRAINING_PARTS}
+    return {part: sum((each.get(part, Effort()) for each in efforts), Effort())
+            for part in TRAINING_PARTS}
 
 
 class TrainingTimer:
     """Clock of a training: what its parts have taken since it began, earlier processes included.
 
-    ``updates`` is what budgets count. ``validation`` is looking at the validation text while training, ``scoring`` what
-    is measured of the final weights: translations, metrics, losses, latency. ``other`` is all the rest: building the
-    model, checking it, saving, resuming.
+    ``updates`` is what budgets count. ``validation`` is looking at the validation text while
+    training, ``scoring`` what is measured of the final weights: translations, metrics, losses,
+    latency. ``other`` is all the rest: building the model, checking it, saving, resuming.
 
     """
 
     def __init__(self, read_time: Callable[[], Effort] = read_clocks) -> None:
         self._read_time = read_time
         self._spent = dict.fromkeys(TRAINING_PARTS, Effort())
-        self._start = self._read_time()  # moved on by what is counted elsewhere: the time since then is of no part
+        # moved on by what is counted elsewhere: the time since then is of no part
+        self._start = self._read_time()
 
     @contextmanager
     def measure_part(self, name: str) -> Iterator[None]:

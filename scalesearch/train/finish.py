@@ -13,12 +13,15 @@ from scalesearch.train.scoring.evaluate import DecodeFunction, DecodingOptions, 
 from scalesearch.train.scoring.measure import measure_latency
 from scalesearch.train.updates.averaging import write_weights
 
-OpenArtifact = Callable[[Path, str], AbstractContextManager[DecodeFunction]]  # of a finished model's folder, by format
+# of a finished model's folder, by format
+OpenArtifact = Callable[[Path, str], AbstractContextManager[DecodeFunction]]
 
 
 def finish(run: TrainingRun, open_artifact: OpenArtifact | None = None) -> dict[str, Any]:
     """Averages, writes and scores the weights of ``run``; returns the metrics of the result."""
-    model, recipe, weights = run.engine.model, run.recipe, "the last"
+    model = run.engine.model
+    recipe = run.recipe
+    weights = "the last"
     if recipe.average == "last":
         run.snapshots.add(model, run.budget_used.steps)
     if run.weight_average:
@@ -27,16 +30,19 @@ def finish(run: TrainingRun, open_artifact: OpenArtifact | None = None) -> dict[
     if run.snapshots.scores_by_step:
         model.load_state_dict(run.snapshots.average())
         steps = sorted(run.snapshots.scores_by_step)
-        weights = f"mean of the {recipe.average} {len(steps)} (after updates {', '.join(map(str, steps))})"
+        weights = (f"mean of the {recipe.average} {len(steps)} (after updates "
+                   f"{', '.join(map(str, steps))})")
     write_weights(run.directory / checkpoint.WEIGHTS_FILE, model.state_dict())
-    decoding = nullcontext() if open_artifact is None or recipe.decode_with == DECODE_WITH_MODEL else open_artifact(
-        run.directory, recipe.decode_with)
+    decoding = (nullcontext() if open_artifact is None or recipe.decode_with == DECODE_WITH_MODEL
+                else open_artifact(run.directory, recipe.decode_with))
     with run.timer.measure_part(SCORING), decoding as decode:
         metrics = _score_splits(run, decode)
         if recipe.measure in ("latency", "both"):
             split = getattr(run.corpus, metrics["split"])
-            metrics |= measure_latency(model, split, run.engine.hardware, run.stop_signal.raise_if_requested)
-    return {**metrics, "weights": weights, "task": run.task.name, "synthetic": run.corpus.is_synthetic}
+            metrics |= measure_latency(model, split, run.engine.hardware,
+                                       run.stop_signal.raise_if_requested)
+    return {**metrics, "weights": weights, "task": run.task.name,
+            "synthetic": run.corpus.is_synthetic}
 
 
 def _score_splits(run: TrainingRun, decode: DecodeFunction | None) -> dict[str, Any]:
@@ -45,12 +51,15 @@ def _score_splits(run: TrainingRun, decode: DecodeFunction | None) -> dict[str, 
     chosen = "valid" if both else run.recipe.score_splits
     scores = _score_one_split(run, chosen, decode)
     known = chosen == "valid"
-    valid_loss = scores["loss"] if known else evaluate_loss(run.engine, run.corpus.validation, run.stop_signal.raise_if_requested)
-    scores |= {"split": chosen, **run.validation_losses(valid_loss), "valid_perplexity": perplexity(valid_loss)}
+    valid_loss = scores["loss"] if known else evaluate_loss(
+        run.engine, run.corpus.validation, run.stop_signal.raise_if_requested)
+    scores |= {"split": chosen, **run.validation_losses(valid_loss),
+               "valid_perplexity": perplexity(valid_loss)}
     return scores | ({"test": _score_one_split(run, "test", decode)} if both else {})
 
 
 def _score_one_split(run: TrainingRun, name: str, decode: DecodeFunction | None) -> dict[str, Any]:
     search = DecodingOptions(run.recipe.beam, run.recipe.length_penalty)
     return score_split(run.engine, run.corpus, name, search, run.stop_signal.raise_if_requested,
-                       lambda done, of: run.report({"kind": "decode", "done": done, "of": of}), decode)
+                       lambda done, of: run.report({"kind": "decode", "done": done, "of": of}),
+                       decode)

@@ -16,11 +16,15 @@ from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.errors import UserError
 from scalesearch.train.recipe import Recipe
 
-# torch.compile took 61 s of 8 updates on a CPU and was slower afterwards; on a GPU it pays back over a longer run.
-COMPILE_MIN_MINUTES, COMPILE_MIN_STEPS = 20.0, 20_000
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # names of malloc.h
+# torch.compile took 61 s of 8 updates on a CPU and was slower afterwards; on a GPU it pays back
+# over a longer run.
+COMPILE_MIN_MINUTES = 20.0
+COMPILE_MIN_STEPS = 20_000
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3  # names of malloc.h
 _FAST_BF16_FLAGS = ("amx_bf16", "avx512_bf16")
-_OUT_OF_MEMORY_MESSAGES = ("can't allocate memory", "not enough memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+_OUT_OF_MEMORY_MESSAGES = ("can't allocate memory", "not enough memory", "out of memory",
+                           "CUBLAS_STATUS_ALLOC_FAILED")
 
 
 class TrainingFailedError(Exception):
@@ -51,19 +55,22 @@ class Hardware:
         if recipe.threads is not None:
             torch.set_num_threads(recipe.threads)
         if recipe.device == "cuda" and not torch.cuda.is_available():
-            raise UserError("recipe: device: cuda is asked for, but PyTorch finds no GPU here; use auto or cpu",
-                            key="recipe.device", code="no-gpu")
+            raise UserError("recipe: device: cuda is asked for, but PyTorch finds no GPU here; use "
+                            "auto or cpu", key="recipe.device", code="no-gpu")
         cuda = recipe.device != "cpu" and torch.cuda.is_available()
         device = torch.device("cuda" if cuda else "cpu")
         if cuda:
             torch.set_float32_matmul_precision("high")  # TF32 for the products that stay fp32
-            # It plans anew for each shape, tens of milliseconds, and batches of text and steps of decoding have many.
+            # It plans anew for each shape, tens of milliseconds, and batches of text and steps of
+            # decoding have many.
             torch.backends.cuda.enable_cudnn_sdp(False)
         else:
             _keep_freed_memory()
         bf16 = has_fast_bf16(device) if recipe.precision == "auto" else recipe.precision == "bf16"
-        long = (recipe.steps or 0) >= COMPILE_MIN_STEPS or (recipe.minutes or 0) >= COMPILE_MIN_MINUTES
-        return cls(device, bf16, (cuda and long) if recipe.compile == "auto" else recipe.compile == "yes")
+        long = (recipe.steps or 0) >= COMPILE_MIN_STEPS or (
+            recipe.minutes or 0) >= COMPILE_MIN_MINUTES
+        return cls(device, bf16,
+                   (cuda and long) if recipe.compile == "auto" else recipe.compile == "yes")
 
     @property
     def dtype(self) -> str:
@@ -75,7 +82,8 @@ class Hardware:
         """Name of the device: a GPU's model, or the processor and its threads."""
         if self.device.type == "cuda":
             return torch.cuda.get_device_name(self.device)
-        return f"cpu, {torch.get_num_threads()} thread{'s' * (torch.get_num_threads() > 1)}, {processor_name()}"
+        return (f"cpu, {torch.get_num_threads()} thread{'s' * (torch.get_num_threads() > 1)}, "
+                f"{processor_name()}")
 
     @property
     def attention_kernel(self) -> str:
@@ -92,7 +100,8 @@ class Hardware:
     def to_device(self, array: np.ndarray) -> Tensor:
         """Copies ``array`` to the device; to a GPU from pinned memory, without waiting."""
         tensor = torch.from_numpy(np.ascontiguousarray(array))
-        return (tensor.pin_memory() if self.device.type == "cuda" else tensor).to(self.device, non_blocking=True)
+        return (tensor.pin_memory() if self.device.type == "cuda" else tensor).to(
+            self.device, non_blocking=True)
 
 
 def has_fast_bf16(device: torch.device) -> bool:
@@ -113,8 +122,8 @@ def check_memory(block: Any, vocab: int) -> int:
     needed = found["memory.weights"] + found["memory.activations"]
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > there:
-        raise TrainingFailedError(f"out of memory: the model alone takes {needed / 2**30:,.0f} GiB, and this machine has "
-                             f"{there / 2**30:,.0f}")
+        raise TrainingFailedError(f"out of memory: the model alone takes {needed / 2**30:,.0f} "
+                                  f"GiB, and this machine has {there / 2**30:,.0f}")
     return found["params.total"]
 
 
@@ -122,13 +131,15 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether ``error`` means that memory ran out, on a GPU or on the host."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    return isinstance(error, RuntimeError) and any(text in str(error) for text in _OUT_OF_MEMORY_MESSAGES)
+    return isinstance(error,
+                      RuntimeError) and any(text in str(error) for text in _OUT_OF_MEMORY_MESSAGES)
 
 
 def _keep_freed_memory() -> None:
     """Tells glibc to keep freed large blocks for the next update, which reuses them.
 
-    Handing them back and having them zeroed page by page took 2,000 to 15,000 page faults an update, 1-7 % of its time.
+    Handing them back and having them zeroed page by page took 2,000 to 15,000 page faults an
+    update, 1-7 % of its time.
     """
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)
@@ -147,4 +158,5 @@ def read_cpuinfo() -> dict[str, str]:
     if not facts.exists():
         return {}
     first = facts.read_text().split("\n\n")[0]
-    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
+    return {key.strip(): value.strip()
+            for key, _, value in (line.partition(":") for line in first.splitlines())}

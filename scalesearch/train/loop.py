@@ -37,23 +37,35 @@ class DivergedError(TrainingFailedError):
 class TrainingRun:
     """State of a training and its loop; ``spent`` counts updates only."""
 
-    def __init__(self, engine: Engine, corpus: Corpus, recipe: Recipe, directory: Path, seed: int, stop_signal: StopRequest,
-                 report: ReportFunction, timer: TrainingTimer) -> None:
-        self.engine, self.corpus, self.recipe, self.directory = engine, corpus, recipe, directory
-        self.stop_signal, self.report, self.timer = stop_signal, report, timer
+    def __init__(self, engine: Engine, corpus: Corpus, recipe: Recipe, directory: Path, seed: int,
+                 stop_signal: StopRequest, report: ReportFunction, timer: TrainingTimer) -> None:
+        self.engine = engine
+        self.corpus = corpus
+        self.recipe = recipe
+        self.directory = directory
+        self.stop_signal = stop_signal
+        self.report = report
+        self.timer = timer
         self.task = TASKS[corpus.spec.task]
-        anew = partial(retokenize, corpus, recipe.subword_dropout, seed) if recipe.subword_dropout else None
+        anew = partial(retokenize, corpus, recipe.subword_dropout,
+                       seed) if recipe.subword_dropout else None
         self.batch_stream = BatchStream(corpus.train, recipe.max_tokens, seed, anew)
-        self.budget_used, self.schedule = BudgetUsed(), LearningRateSchedule(recipe)
+        self.budget_used = BudgetUsed()
+        self.schedule = LearningRateSchedule(recipe)
         self.snapshots = WeightSnapshots(directory, recipe.average_count)
         window = recipe.average_every * recipe.average_count
-        if recipe.average_every < 1 <= window:  # shares that are more than all updates, no number of updates
+        # shares that are more than all updates, no number of updates
+        if recipe.average_every < 1 <= window:
             window = math.inf
-        self.weight_average = ExponentialMovingAverage(engine.model, window) if recipe.average == "ema" else None
-        self.validation_interval, self.average_interval = IntervalTrigger(recipe.validate_every), IntervalTrigger(recipe.average_every)
+        self.weight_average = ExponentialMovingAverage(
+            engine.model, window) if recipe.average == "ema" else None
+        self.validation_interval = IntervalTrigger(recipe.validate_every)
+        self.average_interval = IntervalTrigger(recipe.average_every)
         self.curve: list[dict[str, Any]] = []
         self.notes: list[str] = []
-        self.best_score, self.validations_without_improvement, self.stop_reason = math.inf, 0, ""
+        self.best_score = math.inf
+        self.validations_without_improvement = 0
+        self.stop_reason = ""
         self.loss_since_validation = [0.0, 0]  # summed loss and tokens since the last validation
         self._unread_losses: list[tuple[Tensor, int]] = []
         self.lr = self.loss = 0.0  # of the last update
@@ -98,7 +110,8 @@ class TrainingRun:
         known = last["step"] == self.budget_used.steps
         if not known:
             with self.timer.measure_part(VALIDATION), self._evaluation_weights():
-                loss = evaluate_loss(self.engine, self.corpus.validation, self.stop_signal.raise_if_requested)
+                loss = evaluate_loss(self.engine, self.corpus.validation,
+                                     self.stop_signal.raise_if_requested)
         return {**self._position(), **self.validation_losses(last["valid_loss"] if known else loss)}
 
     def _evaluation_weights(self) -> AbstractContextManager[None]:
@@ -107,7 +120,8 @@ class TrainingRun:
 
     def validation_losses(self, valid_loss: float) -> dict[str, float]:
         """The validation loss, a token and a character."""
-        return {"valid_loss": valid_loss, "valid_loss_per_char": valid_loss * self._validation_tokens_per_character}
+        return {"valid_loss": valid_loss,
+                "valid_loss_per_char": valid_loss * self._validation_tokens_per_character}
 
     @cached_property
     def _validation_tokens_per_character(self) -> float:
@@ -123,11 +137,13 @@ class TrainingRun:
         """
         state = checkpoint.load_state(self.directory) if self.lr_factor == 1 else None
         if state is None:
-            raise TrainingFailedError(f"{error} (again, after going back to a save and halving the rate)")
+            raise TrainingFailedError(f"{error} (again, after going back to a save and halving the "
+                                      "rate)")
         self._unread_losses.clear()
         self._restore_state(state)
         self.lr_factor = ROLLBACK_LR_FACTOR
-        self.notes.append(f"{error}; went back to update {self.budget_used.steps} and on with {ROLLBACK_LR_FACTOR:g} of the rate")
+        self.notes.append(f"{error}; went back to update {self.budget_used.steps} and on with "
+                          f"{ROLLBACK_LR_FACTOR:g} of the rate")
         self.save()
 
     @property
@@ -146,12 +162,15 @@ class TrainingRun:
     def _update_budget_times(self) -> None:
         """Has the budget know the time of the updates."""
         updates = self.timer.efforts()[UPDATES]
-        self.budget_used.seconds, self.budget_used.cpu_seconds = updates.seconds, updates.cpu_seconds
+        self.budget_used.seconds = updates.seconds
+        self.budget_used.cpu_seconds = updates.cpu_seconds
 
     def _update(self) -> None:
         batches = self.batch_stream.take(self.recipe.accumulate)
-        tokens, parts = sum(batch.tokens for batch in batches), self.engine.batch_splits
-        self.lr = self.lr_factor * self.schedule.learning_rate(self.budget_used.steps, self.budget_share)
+        tokens = sum(batch.tokens for batch in batches)
+        parts = self.engine.batch_splits
+        self.lr = self.lr_factor * self.schedule.learning_rate(
+            self.budget_used.steps, self.budget_share)
         self._unread_losses.append((self.engine.update(batches, self.lr), tokens))
         if self.weight_average:
             self.weight_average.update()
@@ -159,11 +178,14 @@ class TrainingRun:
         self.budget_used.tokens += tokens
         self.budget_used.pairs += sum(map(len, batches))
         if self.engine.batch_splits != parts:
-            self.notes.append(f"update {self.budget_used.steps}: out of memory; batches cut into {self.engine.batch_splits} pieces "
-                              "from there on, tokens an update unchanged")
-        # Waiting for a GPU belongs to the time of the updates that it waits for: here, not when validating.
+            self.notes.append(f"update {self.budget_used.steps}: out of memory; batches cut into "
+                              f"{self.engine.batch_splits} pieces from there on, tokens an update "
+                              "unchanged")
+        # Waiting for a GPU belongs to the time of the updates that it waits for: here, not when
+        # validating.
         validates = self.validation_interval.is_due(self.budget_used.steps, self.budget_share)
-        if self.engine.hardware.device.type == "cpu" or validates or len(self._unread_losses) >= GPU_LOSS_INTERVAL:
+        if self.engine.hardware.device.type == "cpu" or validates or len(
+                self._unread_losses) >= GPU_LOSS_INTERVAL:
             self._read_losses()
 
     def _read_losses(self) -> None:
@@ -178,8 +200,9 @@ class TrainingRun:
         first = self.budget_used.steps - len(values) + 1
         for step, (value, (_, tokens)) in enumerate(zip(values, self._unread_losses), first):
             if not math.isfinite(value):
-                raise DivergedError(f"the loss is {value} at update {step}, learning rate {self.lr:.3g}: it diverged; "
-                               "a lower lr, a longer warmup or clip_norm may help")
+                raise DivergedError(f"the loss is {value} at update {step}, learning rate "
+                                    f"{self.lr:.3g}: it diverged; a lower lr, a longer warmup or "
+                                    "clip_norm may help")
             self.loss_since_validation[0] += value * tokens
             self.loss_since_validation[1] += tokens
         self.loss = values[-1]
@@ -189,13 +212,15 @@ class TrainingRun:
 
     def _evaluate_if_due(self) -> None:
         """Validates, keeps weights and saves where that is due; a second call changes nothing."""
-        step, share = self.budget_used.steps, self.budget_share
+        step = self.budget_used.steps
+        share = self.budget_share
         if self.average_interval.is_due(step, share):
             if self.recipe.average == "last" and self._is_in_final_average(step, share):
                 self.snapshots.add(self.engine.model, step)
             self.average_interval.mark_passed(step, share)
         last = self.curve[-1]["step"] if self.curve else 0
-        if step > last and (share >= 1 or self.stop_reason or self.validation_interval.is_due(step, share)):
+        if step > last and (share >= 1 or self.stop_reason
+                            or self.validation_interval.is_due(step, share)):
             with self.timer.measure_part(VALIDATION):
                 self._validate()
             self.validation_interval.mark_passed(step, share)
@@ -211,14 +236,17 @@ class TrainingRun:
     def _validate(self) -> None:
         self._read_losses()
         with self._evaluation_weights():
-            valid_loss = evaluate_loss(self.engine, self.corpus.validation, self.stop_signal.raise_if_requested)
+            valid_loss = evaluate_loss(self.engine, self.corpus.validation,
+                                       self.stop_signal.raise_if_requested)
             score = self._validation_score() if self.recipe.validate_metric else None
-        train_loss = self.loss_since_validation[0] / self.loss_since_validation[1] if self.loss_since_validation[1] else None
+        train_loss = self.loss_since_validation[0] / self.loss_since_validation[
+            1] if self.loss_since_validation[1] else None
         if not math.isfinite(valid_loss):
-            raise DivergedError(f"the validation loss is {valid_loss} after update {self.budget_used.steps}: it diverged")
+            raise DivergedError(f"the validation loss is {valid_loss} after update "
+                                f"{self.budget_used.steps}: it diverged")
         scored = {"bleu": None} | ({} if score is None else {self.task.main_metric: score})
-        self.curve.append({**self._position(), "lr": self.lr, "train_loss": train_loss, **self.validation_losses(valid_loss),
-                           **scored})
+        self.curve.append({**self._position(), "lr": self.lr, "train_loss": train_loss,
+                           **self.validation_losses(valid_loss), **scored})
         self.loss_since_validation = [0.0, 0]
         self._track_best(valid_loss if self.recipe.monitor == "loss" else -float(score or 0))
         self.report({"kind": "validation", **self.curve[-1]})
@@ -227,7 +255,8 @@ class TrainingRun:
         """Keeps the best weights and counts validations without improvement."""
         if self.recipe.average == "best":
             self.snapshots.add(self.engine.model, self.budget_used.steps, score)
-        self.validations_without_improvement = 0 if score < self.best_score else self.validations_without_improvement + 1
+        self.validations_without_improvement = (
+            0 if score < self.best_score else self.validations_without_improvement + 1)
         self.best_score = min(self.best_score, score)
         if self.recipe.patience is not None and self.validations_without_improvement >= self.recipe.patience:
             self.stop_reason = "patience"
@@ -236,10 +265,11 @@ class TrainingRun:
         """Main metric of the task on valid; higher is better for every task that generates."""
         split = self.corpus.validation
         assert self.task.score is not None, "a recipe that validates by decoding is refused with other tasks"
-        found = translate(self.engine.model, split, self.corpus.tokenizer, self.engine.hardware, DecodingOptions(1),
-                          self.stop_signal.raise_if_requested)
+        found = translate(self.engine.model, split, self.corpus.tokenizer, self.engine.hardware,
+                          DecodingOptions(1), self.stop_signal.raise_if_requested)
         self.engine.model.train()
-        return float(self.task.score([best[0] for best, *_ in found], split.texts, self.corpus.spec)[self.task.main_metric])
+        return float(self.task.score([best[0] for best, *_ in found], split.texts,
+                                     self.corpus.spec)[self.task.main_metric])
 
     def _position(self) -> dict[str, Any]:
         spent = self.budget_used
@@ -247,7 +277,9 @@ class TrainingRun:
                 "seconds": spent.seconds, "share": self.budget_share}
 
     def _report_update(self) -> None:
-        self._reported_at, spent, share = time.monotonic(), self.budget_used, self.budget_share
+        self._reported_at = time.monotonic()
+        spent = self.budget_used
+        share = self.budget_share
         self.report({"kind": "update", **self._position(), "lr": self.lr, "loss": self.loss,
                      "tokens_per_second": spent.tokens / max(spent.seconds, 1e-9),
                      "tokens_per_cpu_second": spent.tokens / max(spent.cpu_seconds, 1e-9),
@@ -264,13 +296,19 @@ class TrainingRun:
 
     def state(self) -> dict[str, Any]:
         """State that the rest of the training depends on, as tensors and plain values."""
-        return {**self.engine.state(), "spent": asdict(self.budget_used), "warm_end": self.schedule.warmup_end_share,
-                "place": [self.batch_stream.epoch, self.batch_stream.index], "curve": self.curve, "notes": self.notes,
-                "marks": [self.validation_interval.n_passed, self.average_interval.n_passed], "window": self.loss_since_validation,
-                "progress": [self.best_score, self.validations_without_improvement, self.stop_reason], "last": [self.lr, self.loss], "scale": self.lr_factor,
-                "identity": self.identity, "mean": self.weight_average.state() if self.weight_average else None,
+        return {**self.engine.state(), "spent": asdict(self.budget_used),
+                "warm_end": self.schedule.warmup_end_share,
+                "place": [self.batch_stream.epoch, self.batch_stream.index], "curve": self.curve,
+                "notes": self.notes,
+                "marks": [self.validation_interval.n_passed, self.average_interval.n_passed],
+                "window": self.loss_since_validation,
+                "progress": [self.best_score, self.validations_without_improvement,
+                             self.stop_reason], "last": [self.lr, self.loss],
+                "scale": self.lr_factor, "identity": self.identity,
+                "mean": self.weight_average.state() if self.weight_average else None,
                 "efforts": {part: astuple(effort) for part, effort in self.timer.efforts().items()},
-                "snapshots": [{"step": step, "score": score} for step, score in self.snapshots.scores_by_step.items()]}
+                "snapshots": [{"step": step, "score": score}
+                              for step, score in self.snapshots.scores_by_step.items()]}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restores what :meth:`state` returned, in another process."""
@@ -284,10 +322,13 @@ class TrainingRun:
         if self.weight_average:
             self.weight_average.restore(state["mean"])
         self._update_budget_times()
-        self.schedule.warmup_end_share, self.curve, self.notes = state["warm_end"], state["curve"], state["notes"]
+        self.schedule.warmup_end_share = state["warm_end"]
+        self.curve = state["curve"]
+        self.notes = state["notes"]
         self.batch_stream.seek(*state["place"])
         self.validation_interval.n_passed, self.average_interval.n_passed = state["marks"]
-        self.loss_since_validation, self.lr_factor = state["window"], state["scale"]
+        self.loss_since_validation = state["window"]
+        self.lr_factor = state["scale"]
         self.best_score, self.validations_without_improvement, self.stop_reason = state["progress"]
         self.lr, self.loss = state["last"]
         self.snapshots.scores_by_step = {item["step"]: item["score"] for item in state["snapshots"]}

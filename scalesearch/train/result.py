@@ -10,7 +10,8 @@ from scalesearch.files import read_json, write_json
 from scalesearch.train.effort import Effort
 
 RESULT_FILE = "result.json"
-VERSIONED_PACKAGES = ("scalesearch", "torch", "numpy", "sentencepiece", "sacrebleu", "rouge-score", "unbabel-comet")
+VERSIONED_PACKAGES = ("scalesearch", "torch", "numpy", "sentencepiece", "sacrebleu", "rouge-score",
+                      "unbabel-comet")
 
 
 @dataclass
@@ -20,24 +21,37 @@ class Result:
     Attributes:
         state: ``complete``, ``failed``, or ``paused`` before the end of its budget.
         reason: why it failed, in words; else empty.
-        metrics: of the final weights. On the split ``split``: ``bleu`` and ``chrf`` (sacreBLEU, detokenised text)
-            with ``bleu_signature``, ``chrf_signature``, ``length_ratio`` (hypotheses to references) and ``decode`` (how
-            it was translated), ``loss`` (nats a token, EOS included, no smoothing), ``perplexity`` and
-            ``loss_per_char`` (nats a character of the reference, ends of lines included), the one of them that
-            compares vocabularies. ``valid_loss``, ``valid_loss_per_char``, ``valid_perplexity``. ``test``: the same
-            scores on test, where both were asked for. ``weights``: which weights these are. ``synthetic``: the corpus
+        metrics: of the final weights. On the split ``split``: ``bleu`` and ``chrf`` (sacreBLEU,
+            detokenised text)
+            with ``bleu_signature``, ``chrf_signature``, ``length_ratio`` (hypotheses to references)
+            and ``decode`` (how
+            it was translated), ``loss`` (nats a token, EOS included, no smoothing), ``perplexity``
+            and
+            ``loss_per_char`` (nats a character of the reference, ends of lines included), the one
+            of them that
+            compares vocabularies. ``valid_loss``, ``valid_loss_per_char``, ``valid_perplexity``.
+            ``test``: the same
+            scores on test, where both were asked for. ``weights``: which weights these are.
+            ``synthetic``: the corpus
             was generated. ``task``: whose
-            metrics these are; those of others than translation stand in place of BLEU and chrF, with signatures
-            likewise (:mod:`scalesearch.tasks`). ``latency`` (ms) and ``memory`` (MiB), where the recipe asks for them,
-            with ``latency_protocol`` and ``memory_protocol``. ``proxies``: zero-cost scores of the first weights, where
+            metrics these are; those of others than translation stand in place of BLEU and chrF,
+            with signatures
+            likewise (:mod:`scalesearch.tasks`). ``latency`` (ms) and ``memory`` (MiB), where the
+            recipe asks for them,
+            with ``latency_protocol`` and ``memory_protocol``. ``proxies``: zero-cost scores of the
+            first weights, where
             asked for.
-        curve: a mapping each validation: step, tokens, cpu_seconds, seconds, lr, train_loss, valid_loss,
-            valid_loss_per_char, bleu or the first metric of another task (of the validation split, greedy; None unless
+        curve: a mapping each validation: step, tokens, cpu_seconds, seconds, lr, train_loss,
+            valid_loss,
+            valid_loss_per_char, bleu or the first metric of another task (of the validation split,
+            greedy; None unless
             asked for).
         steps, tokens: updates, and real target tokens trained on.
-        seconds, cpu_seconds: wall-clock and CPU time (of all processes) of updates, which budgets are measured in.
+        seconds, cpu_seconds: wall-clock and CPU time (of all processes) of updates, which budgets
+            are measured in.
         total_seconds, total_cpu_seconds: with validation, decoding and saving.
-        efforts: part of the total (see :class:`.effort.Meter`) to its wall-clock and CPU time; they add up to it.
+        efforts: part of the total (see :class:`.effort.Meter`) to its wall-clock and CPU time; they
+            add up to it.
         tokens_per_cpu_second: target tokens trained on a CPU-second of updates.
         stop_reason: ``budget`` or ``patience``.
         notes: what happened on the way, such as a batch that was split for lack of memory.
@@ -79,7 +93,10 @@ class Result:
 
     @classmethod
     def read(cls, directory: Path) -> "Result | None":
-        """Reads the result in ``directory``; None if there is none. Raises UserError where it is damaged."""
+        """Reads the result in ``directory``; None if there is none.
+
+        Raises UserError where it is damaged.
+        """
         try:
             return read_json(directory / RESULT_FILE, cls)
         except FileNotFoundError:

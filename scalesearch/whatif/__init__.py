@@ -1,8 +1,8 @@
 """Inverse and what-if questions: the largest size that fits, what it trades for, costs at other sizes.
 
-``solve`` and ``trade`` look for sizes under a budget, ``compare`` sets architectures side by side, ``sweep`` tabulates
-costs over sizes and lengths, ``crossings`` says where one part overtakes another, ``cite`` gives costs as formulas.
-What each returns has ``frame()``, a pandas frame.
+``solve`` and ``trade`` look for sizes under a budget, ``compare`` sets architectures side by side,
+``sweep`` tabulates costs over sizes and lengths, ``crossings`` says where one part overtakes
+another, ``cite`` gives costs as formulas. What each returns has ``frame()``, a pandas frame.
 """
 
 from scalesearch.whatif.citation import Citation, cite
@@ -13,5 +13,6 @@ from scalesearch.whatif.solve import Solution, Solutions, solve
 from scalesearch.whatif.sweep import Sweep, sweep_costs
 from scalesearch.whatif.trade import TradeOffs, find_trade_offs
 
-__all__ = ["ModuleRow", "Citation", "CostComparison", "CostCrossing", "CostCrossings", "Formula", "Solution", "Solutions", "Sweep",
-           "TradeOffs", "cite", "compare_costs", "find_crossings", "solve", "sweep_costs", "find_trade_offs"]
+__all__ = ["ModuleRow", "Citation", "CostComparison", "CostCrossing", "CostCrossings", "Formula",
+           "Solution", "Solutions", "Sweep", "TradeOffs", "cite", "compare_costs", "find_crossings",
+           "solve", "sweep_costs", "find_trade_offs"]

@@ -1,6 +1,7 @@
 """Citations: params and MACs of every module as closed forms in the architecture's own keys, S, T and V.
 
-The ledger itself computes them: sizes, and the extents of the protocol, are polynomials instead of numbers.
+The ledger itself computes them: sizes, and the extents of the protocol, are polynomials instead of
+numbers.
 """
 
 from __future__ import annotations
@@ -31,13 +32,16 @@ class Citation:
     """Closed forms of one architecture's costs.
 
     Attributes:
-        sections: ``params.total`` and the like to formula, as the ledger names them (without flops: 2 · macs).
+        sections: ``params.total`` and the like to formula, as the ledger names them (without flops:
+            2 · macs).
         modules: path to the formulas of params and MACs, in the order of the model.
         values: what the architecture has for each name.
-        where: how names follow from others, by the file: ``encoder.head_dim`` to ``width // encoder.heads``.
+        where: how names follow from others, by the file: ``encoder.head_dim`` to ``width //
+            encoder.heads``.
         held_sizes: what is not a name: kinds, schedules and the like, as answered.
         numbers: how many different numbers stand for sizes that are no polynomial in others.
-        vocab_bound: shapes follow from the vocabulary (an adaptive table, a chain), so V is a number in params.
+        vocab_bound: shapes follow from the vocabulary (an adaptive table, a chain), so V is a
+            number in params.
     """
 
     protocol: Protocol
@@ -57,7 +61,8 @@ class Citation:
 
     def evaluate(self, name: str, **values: int) -> int:
         """The cost ``name`` with other values for some names; dots of a key are written as ``__``."""
-        return self.sections[name].evaluate({**self.values, **{key.replace("__", "."): v for key, v in values.items()}})
+        return self.sections[name].evaluate(
+            {**self.values, **{key.replace("__", "."): v for key, v in values.items()}})
 
     def frame(self) -> pd.DataFrame:
         """One row for each cost: its name, formula and value."""
@@ -67,34 +72,44 @@ class Citation:
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``."""
-        modules = {p: {"params": a.to_factored_text(), "macs": b.to_factored_text()} for p, (a, b) in self.modules.items()}
+        modules = {p: {"params": a.to_factored_text(), "macs": b.to_factored_text()}
+                   for p, (a, b) in self.modules.items()}
         return {"protocol": self.protocol.to_json(), "costs": self._records(), "modules": modules,
                 "values": {name: self.values[name] for name in self.names},
-                **{name: getattr(self, name) for name in ("where", "held", "numbers", "vocab_bound")}}
+                **{name: getattr(self, name)
+                   for name in ("where", "held", "numbers", "vocab_bound")}}
 
     def _records(self) -> dict[str, dict[str, Any]]:
-        return {n: {"formula": f.to_factored_text(), "value": f.evaluate(self.values)} for n, f in self.sections.items()}
+        return {n: {"formula": f.to_factored_text(), "value": f.evaluate(self.values)}
+                for n, f in self.sections.items()}
 
 
-def cite(space: Space, config: Mapping[str, Any], protocol: Protocol, max_level: int = 2) -> Citation:
+def cite(space: Space, config: Mapping[str, Any], protocol: Protocol,
+         max_level: int = 2) -> Citation:
     """The closed forms of what ``config``, a sheet of ``space``, cost under ``protocol``.
 
     They hold as long as kinds and schedules stay; a name stands for any size that can be built.
     """
     specs = _size_specs(space, config)
-    copies = {key: spec.expression.key for key, spec in specs.items() if _is_copy(spec, config[key], config)}
+    copies = {key: spec.expression.key
+              for key, spec in specs.items() if _is_copy(spec, config[key], config)}
     own = {key: config[key] for key in specs if key not in copies}
     symbols = SymbolTable(length_values(protocol) | own)
     sizes = {key: symbols.sizes[_origin(key, copies)] for key in specs}
-    bill = evaluate_cost(build_blocks({**config, **sizes})[1], SymbolicProtocol.from_protocol(protocol, symbols))
-    named = [*(f"{quantity}.{section}" for quantity in ("params", "macs") for section in COST_PARTS), "macs.once"]
+    bill = evaluate_cost(build_blocks({**config, **sizes})[1],
+                         SymbolicProtocol.from_protocol(protocol, symbols))
+    named = [*(f"{quantity}.{section}" for quantity in ("params", "macs")
+               for section in COST_PARTS), "macs.once"]
     sections = {name: symbols.to_formula(bill[name]) for name in named}
-    modules = {row.path: (symbols.to_formula(row.params), symbols.to_formula(row.macs)) for row in module_costs(bill, max_level)}
+    modules = {row.path: (symbols.to_formula(row.params), symbols.to_formula(row.macs))
+               for row in module_costs(bill, max_level)}
     used = set().union(*(formula.names for formula in sections.values()))
-    where = {key: str(specs[key]).removeprefix("= ") for key in own if key in used and isinstance(specs[key], ComputedDomain)}
+    where = {key: str(specs[key]).removeprefix("= ")
+             for key in own if key in used and isinstance(specs[key], ComputedDomain)}
     held = {key: value for key, value in config.items() if key not in specs}
     bound = depends_on_vocab(build_blocks(config)[1], protocol)
-    return Citation(protocol, sections, modules, symbols.values, where, held, len(symbols.numbers), bound)
+    return Citation(protocol, sections, modules, symbols.values, where, held, len(symbols.numbers),
+                    bound)
 
 
 def _size_specs(space: Space, config: Mapping[str, Any]) -> dict[str, Domain]:
@@ -105,7 +120,8 @@ def _size_specs(space: Space, config: Mapping[str, Any]) -> dict[str, Domain]:
         if there and leaf.field.type == "size" and isinstance(config.get(leaf.key), int):
             spec = leaf.domain
             while isinstance(spec, ConditionalDomain):
-                spec = spec.if_true if evaluate(spec.condition, config.__getitem__) is True else spec.if_false
+                spec = spec.if_true if evaluate(
+                    spec.condition, config.__getitem__) is True else spec.if_false
             specs[leaf.key] = spec
     return {key: specs[key] for key in config if key in specs}
 

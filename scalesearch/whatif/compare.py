@@ -41,12 +41,14 @@ class ModuleRow:
     def relative_differences(self, quantity: str) -> tuple[float | None, ...]:
         """The differences in percent of the first; None where that is 0."""
         first = getattr(self, quantity)[0]
-        return tuple(100 * difference / first if first else None for difference in self.differences(quantity))
+        return tuple(100 * difference / first if first else None
+                     for difference in self.differences(quantity))
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``."""
-        return vars(self) | {"differences": {quantity: self.differences(quantity) for quantity in QUANTITIES},
-                             "percent": {quantity: self.relative_differences(quantity) for quantity in QUANTITIES}}
+        return vars(self) | {
+            "differences": {quantity: self.differences(quantity) for quantity in QUANTITIES},
+            "percent": {quantity: self.relative_differences(quantity) for quantity in QUANTITIES}}
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,8 @@ def compare_costs(costs: Mapping[str, CostBreakdown], max_level: int = 2) -> Cos
     """Every module of any of them down to ``max_level``, in the order of the models, and the total.
 
     Args:
-        costs: by the name that each architecture is to have; the first is what the others are compared with.
+        costs: by the name that each architecture is to have; the first is what the others are
+            compared with.
 
     Raises:
         ValueError: the costs are stated under different protocols.
@@ -97,9 +100,9 @@ def compare_costs(costs: Mapping[str, CostBreakdown], max_level: int = 2) -> Cos
             at = paths.index(path) if path in paths else at + 1
             if path not in paths:
                 paths.insert(at, path)
-    modules = [
-        ModuleRow(path, *(tuple(getattr(t[path], q) if path in t else 0 for t in tables) for q in QUANTITIES))
-        for path in paths
-    ]
-    totals = (tuple(int(cost[f"{quantity}.total"]) for cost in costs.values()) for quantity in QUANTITIES)
+    modules = [ModuleRow(path,
+                         *(tuple(getattr(t[path], q) if path in t else 0 for t in tables)
+                           for q in QUANTITIES)) for path in paths]
+    totals = (tuple(int(cost[f"{quantity}.total"]) for cost in costs.values())
+              for quantity in QUANTITIES)
     return CostComparison(costs, (*modules, ModuleRow("total", *totals)))

@@ -21,8 +21,12 @@ if TYPE_CHECKING:
 
 Range = tuple[int, int | None]  # first and last length; None: without end
 LENGTH_SYMBOLS = {"source": (S,), "target": (T,), "length": (S, T), "vocab": (V,)}
-OUTPUT, LAYERS, ATTENTION, REST = "output projection", "encoder and decoder", "attention's products", "all the rest"
-PART_PHRASES = {OUTPUT: "the output projection costs", ATTENTION: "attention's products of scores and mixes cost"}
+OUTPUT = "output projection"
+LAYERS = "encoder and decoder"
+ATTENTION = "attention's products"
+REST = "all the rest"
+PART_PHRASES = {OUTPUT: "the output projection costs",
+                ATTENTION: "attention's products of scores and mixes cost"}
 PAIRS_BY_LENGTH = {"vocab": ((OUTPUT, LAYERS),)}
 DEFAULT_PAIRS = ((ATTENTION, REST), (OUTPUT, LAYERS))
 
@@ -80,21 +84,26 @@ def attention_product_macs(block: Block, protocol: Protocol) -> Size:
         for work in line.loop_nests:
             axes, size = split_loops(work.loops)
             if sum(axis != VOCAB for axis in axes) > 1:
-                total = total + size * line.calls * protocol.work_weights.get(work.operation, 0) * protocol.extent(axes)
+                total = total + size * line.calls * protocol.work_weights.get(
+                    work.operation, 0) * protocol.extent(axes)
     return total
 
 
-def find_crossings(block: Block, protocol: Protocol, lengths: Sequence[str] = ("vocab", "length")) -> CostCrossings:
+def find_crossings(block: Block, protocol: Protocol,
+                   lengths: Sequence[str] = ("vocab", "length")) -> CostCrossings:
     """Where the output projection takes over from the layers, and attention's products from all the rest.
 
     Args:
-        lengths: what varies, one at a time; the other lengths stay as in ``protocol``. ``vocab`` is left out where the
-            shapes of what works follow from it (an adaptive output, a chain): no formula holds for every V then.
+        lengths: what varies, one at a time; the other lengths stay as in ``protocol``. ``vocab`` is
+            left out where the
+            shapes of what works follow from it (an adaptive output, a chain): no formula holds for
+            every V then.
     """
     sizes = length_values(protocol)
     symbols = SymbolTable(sizes)
     symbolic = SymbolicProtocol.from_protocol(protocol, symbols)
-    bill, attention = evaluate_cost(block, symbolic), attention_product_macs(block, symbolic)
+    bill = evaluate_cost(block, symbolic)
+    attention = attention_product_macs(block, symbolic)
     parts = {OUTPUT: bill["macs.output"], LAYERS: bill["macs.encoder"] + bill["macs.decoder"],
              ATTENTION: attention, REST: bill["macs.total"] - attention}  # fmt: skip
     bound = depends_on_vocab(block, protocol, lambda leaf: leaf.loop_nests())
@@ -103,7 +112,8 @@ def find_crossings(block: Block, protocol: Protocol, lengths: Sequence[str] = ("
         held = {name: size for name, size in sizes.items() if name not in LENGTH_SYMBOLS[length]}
         for part, other in PAIRS_BY_LENGTH.get(length, DEFAULT_PAIRS):
             line = _as_univariate(symbols.to_formula(parts[part] - parts[other]), held)
-            result = CostCrossings((*result, CostCrossing(length, part, other, tuple(positive_ranges(line)), held)))
+            result = CostCrossings(
+                (*result, CostCrossing(length, part, other, tuple(positive_ranges(line)), held)))
     return result
 
 
@@ -111,7 +121,8 @@ def _as_univariate(formula: Formula, held_lengths: Mapping[str, int]) -> list[Fr
     """Coefficients, of the power 0 upwards, of a formula in which the lengths that are not ``held_lengths`` are one number."""
     powers: dict[int, Fraction] = defaultdict(Fraction)
     for names, factor in formula.terms.items():
-        powers[sum(name not in held_lengths for name in names)] += factor * math.prod(held_lengths.get(name, 1) for name in names)
+        powers[sum(name not in held_lengths for name in names)] += factor * math.prod(
+            held_lengths.get(name, 1) for name in names)
     return [powers[power] for power in range(max(powers, default=0) + 1)]
 
 
@@ -119,9 +130,11 @@ def positive_ranges(coefficients: Sequence[Fraction]) -> Iterator[Range]:
     """The ranges of whole numbers from 1 on where a polynomial is above 0; its coefficients from power 0 upwards."""
     from sympy import QQ, Poly, Symbol, ceiling, floor
 
-    poly = Poly([QQ(factor.numerator, factor.denominator) for factor in reversed(coefficients)] or [0], Symbol("n"), domain=QQ)
+    poly = Poly([QQ(factor.numerator, factor.denominator) for factor in reversed(coefficients)]
+                or [0], Symbol("n"), domain=QQ)
     roots = poly.intervals(eps=QQ(1, 2)) if poly.degree() > 0 else []
-    near = {n for (low, high), _ in roots for n in range(int(floor(low)), int(ceiling(high)) + 2) if n > 1}
+    near = {n for (low, high), _ in roots
+            for n in range(int(floor(low)), int(ceiling(high)) + 2) if n > 1}
     turns = [1, *(n for n in sorted(near) if (poly.eval(n) > 0) != (poly.eval(n - 1) > 0))]
     for low, after in itertools.zip_longest(turns, turns[1:]):
         if poly.eval(low) > 0:

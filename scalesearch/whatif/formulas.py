@@ -1,7 +1,7 @@
 """Formulas: polynomials in named sizes and lengths, with exact fractions, and the protocol that yields them.
 
-An extent is a sum over passes of a product of lengths, so it is a polynomial in S and T: it is interpolated from exact
-values at small lengths and checked at others.
+An extent is a sum over passes of a product of lengths, so it is a polynomial in S and T: it is
+interpolated from exact values at small lengths and checked at others.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ from scalesearch.blocks.sizes import evaluate_size
 from scalesearch.cost import find_protocol
 from scalesearch.cost.protocol import Protocol
 
-S, T, V = "S", "T", "V"
-CHECK_LENGTHS = ((7, 11), (12, 5))  # lengths at which an interpolated extent is compared with the protocol's
+S = "S"
+T = "T"
+V = "V"
+# lengths at which an interpolated extent is compared with the protocol's
+CHECK_LENGTHS = ((7, 11), (12, 5))
 Monomial = tuple[str, ...]  # names, sorted, each as often as its power
 
 
@@ -52,13 +55,15 @@ class Formula:
 
     def evaluate(self, values: Mapping[str, int]) -> int:
         """Its value, an exact whole number. Raises ValueError where it is none."""
-        terms = (factor * math.prod(values[name] for name in key) for key, factor in self.terms.items())
+        terms = (factor * math.prod(values[name] for name in key)
+                 for key, factor in self.terms.items())
         total = sum(terms, Fraction(0))
         if total.denominator != 1:
             raise ValueError(f"{total} is no whole number")
         return int(total)
 
-    def to_factored_text(self, outer: Callable[[str], bool] = lambda name: name.endswith(".depth")) -> str:
+    def to_factored_text(
+            self, outer: Callable[[str], bool] = lambda name: name.endswith(".depth")) -> str:
         """The text, with the names that ``outer`` picks (depths) in front of brackets."""
         groups: dict[Monomial, dict[Monomial, Fraction]] = {}
         for key, factor in self.terms.items():
@@ -89,8 +94,10 @@ def _factored_term(head: Monomial, rest: dict[Monomial, Fraction]) -> str:
     if len(inner) == 1:
         return _term(next(iter(inner.values())), outside)
     factors = list(inner.values())
-    share = Fraction(math.gcd(*(f.numerator for f in factors)), math.lcm(*(f.denominator for f in factors)))
-    return f"{_term(share, outside)} * ({Formula({key: factor / share for key, factor in inner.items()})})"
+    share = Fraction(math.gcd(*(f.numerator for f in factors)),
+                     math.lcm(*(f.denominator for f in factors)))
+    return (f"{_term(share, outside)} * "
+            f"({Formula({key: factor / share for key, factor in inner.items()})})")
 
 
 def _remove_names(key: Monomial, names: Iterable[str]) -> Monomial:
@@ -101,7 +108,8 @@ def _remove_names(key: Monomial, names: Iterable[str]) -> Monomial:
 
 
 def _powers(key: Monomial) -> list[str]:
-    return [name if key.count(name) == 1 else f"{name}^{key.count(name)}" for name in dict.fromkeys(key)]
+    return [name if key.count(name) == 1 else f"{name}^{key.count(name)}"
+            for name in dict.fromkeys(key)]
 
 
 def _term(factor: Fraction, names: list[str]) -> str:
@@ -119,28 +127,34 @@ def _term(factor: Fraction, names: list[str]) -> str:
 def extent_formula(protocol: str, axes: tuple[Axis, ...]) -> Formula:
     """The extent of ``axes`` (sorted) under the protocol of this name, for lengths of at least 1."""
     inner = tuple(axis for axis in axes if axis != VOCAB)
-    points = range(1, len(inner) + 3)  # the degree is one more than a pass's own, for the sum over passes
+    # the degree is one more than a pass's own, for the sum over passes
+    points = range(1, len(inner) + 3)
 
     def at(source: int, target: int) -> int:
         return find_protocol(protocol, source, target, 1).extent(inner)
 
     table = np.array([[at(s, t) for t in points] for s in points], dtype=object)
-    lagrange = np.array([  # of each point its polynomial that is 1 there and 0 at the others, from power 0 upwards
-        reduce(polymul, [np.array([Fraction(-m, k - m), Fraction(1, k - m)]) for m in points if m != k]) for k in points
-    ])
+    # of each point its polynomial that is 1 there and 0 at the others, from power 0 upwards
+    lagrange = np.array([reduce(polymul,
+                                [np.array([Fraction(-m, k - m), Fraction(1, k - m)])
+                                 for m in points if m != k]) for k in points])
     factors = lagrange.T @ table @ lagrange
-    polynomial = Formula.of(((S,) * s + (T,) * t, factor) for (s, t), factor in np.ndenumerate(factors))
+    polynomial = Formula.of(((S,) * s + (T,) * t, factor)
+                            for (s, t), factor in np.ndenumerate(factors))
     if any(polynomial.evaluate({S: s, T: t}) != at(s, t) for s, t in CHECK_LENGTHS):
         raise ArithmeticError(f"protocol {protocol}: {axes} is no polynomial in the lengths")
-    return Formula.of(((*key, *(V,) * (len(axes) - len(inner))), factor) for key, factor in polynomial.terms.items())
+    return Formula.of(((*key, *(V,) * (len(axes) - len(inner))), factor)
+                      for key, factor in polynomial.terms.items())
 
 
 class SymbolTable:
     """Columns of one candidate of which some have names, and its polynomials as formulas of these."""
 
     def __init__(self, values: Mapping[str, int]) -> None:
-        self.columns, self.values = PopulationColumns(1), dict(values)
-        self.sizes = {name: self.columns.variable(np.array([value], np.int64), name) for name, value in values.items()}
+        self.columns = PopulationColumns(1)
+        self.values = dict(values)
+        self.sizes = {name: self.columns.variable(np.array([value], np.int64), name)
+                      for name, value in values.items()}
         self.numbers: set[int] = set()  # what stands in formulas for columns without a name
 
     def to_poly(self, formula: Formula) -> Polynomial:
@@ -157,7 +171,8 @@ class SymbolTable:
         return Formula.of(self._monomial(key, factor) for key, factor in size.terms.items())
 
     def _monomial(self, key: tuple[int, ...], factor: int) -> tuple[list[str], int]:
-        numbers = [int(self.columns.arrays[column][0]) for column in key if column >= len(self.sizes)]
+        numbers = [int(self.columns.arrays[column][0])
+                   for column in key if column >= len(self.sizes)]
         self.numbers.update(numbers)
         factor *= math.prod(numbers)
         return [self.columns.names[column] for column in key if column < len(self.sizes)], factor
@@ -188,7 +203,10 @@ def length_values(protocol: Protocol) -> dict[str, int]:
     return {S: protocol.source, T: protocol.target, V: protocol.vocab}
 
 
-def depends_on_vocab(block: Block, protocol: Protocol, part: Callable[[Block], Any] = lambda leaf: leaf) -> bool:
+def depends_on_vocab(block: Block, protocol: Protocol,
+                     part: Callable[[Block], Any] = lambda leaf: leaf) -> bool:
     """Whether ``part`` of any leaf, besides axes over the vocabulary, changes with the vocabulary's size."""
-    one, two = ([part(line.block) for line in iterate_cost_lines(block, vocab=factor * protocol.vocab)] for factor in (1, 2))
+    one, two = ([part(line.block)
+                 for line in iterate_cost_lines(block, vocab=factor * protocol.vocab)]
+                for factor in (1, 2))
     return one != two

@@ -1,8 +1,9 @@
 """Inverse questions: the largest (or smallest) size within a budget, exactly, and which limit the next value breaks.
 
-Where the values are few enough every one of them is costed: nothing is assumed, and whether costs rise with the size
-is reported as found. Where they are more, a grid is costed; if costs rise along it, so is every value between the two
-neighbours on the grid where the answer changes; otherwise every value after all.
+Where the values are few enough every one of them is costed: nothing is assumed, and whether costs
+rise with the size is reported as found. Where they are more, a grid is costed; if costs rise along
+it, so is every value between the two neighbours on the grid where the answer changes; otherwise
+every value after all.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ class SizePoint:
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``."""
-        return {"value": self.value, "costs": dict(self.costs), "limits": [limit.to_json() for limit in self.limits]}
+        return {"value": self.value, "costs": dict(self.costs),
+                "limits": [limit.to_json() for limit in self.limits]}
 
 
 @dataclass(frozen=True)
@@ -66,10 +68,13 @@ class Solution:
         best: the answer; None where no value is within the budget.
         next: the value after it that can be built; None where the range ends first.
         changed_values: computed answers that are others than in the file, at the answer.
-        n_evaluated, n_unbuildable, n_within_budget: how many values were costed, cannot be built, are within the budget.
+        n_evaluated, n_unbuildable, n_within_budget: how many values were costed, cannot be built,
+            are within the budget.
         low, high, step: the range; a step of 0 is a list.
-        is_open_ended: the range ends only because the search does: nothing in the budget limits the size.
-        is_monotonic: whether every cost in the budget rises with the size (or stays); None where none is.
+        is_open_ended: the range ends only because the search does: nothing in the budget limits the
+            size.
+        is_monotonic: whether every cost in the budget rises with the size (or stays); None where
+            none is.
         is_exhaustive: whether every value of the range was costed.
         nearest: where no value is within the budget, the one that misses it by the least.
     """
@@ -93,10 +98,12 @@ class Solution:
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``."""
-        record = {**vars(self), "for": dict(self.fixed_sizes), "breaks": [one.text for one in self._breaks()]}
+        record = {**vars(self), "for": dict(self.fixed_sizes),
+                  "breaks": [one.text for one in self._breaks()]}
         for name in ("best", "next"):
             record[name] = record[name] and record[name].to_json()
-        return {key: value for key, value in record.items() if key not in ("given", "within", "nearest")}
+        return {key: value
+                for key, value in record.items() if key not in ("given", "within", "nearest")}
 
     def row(self) -> dict[str, Any]:
         """For a table: what was given, the value, its costs, the room left, the next value and what that breaks."""
@@ -105,7 +112,8 @@ class Solution:
             row |= self.best.costs
             row |= {f"slack {limit.text}": limit.slack for limit in self.best.limits if limit.name}
         breaks = " and ".join(limit.text for limit in self._breaks())
-        return row | {"next": self.next.value if self.next else None, "breaks": breaks, "rising": self.is_monotonic}
+        return row | {"next": self.next.value if self.next else None, "breaks": breaks,
+                      "rising": self.is_monotonic}
 
     def _breaks(self) -> tuple[LimitCheck, ...]:
         return self.next.violated_limits if self.next else ()
@@ -121,8 +129,9 @@ class Solutions(tuple[Solution, ...]):
         return pd.DataFrame([solution.row() for solution in self])
 
 
-def solve(space: Space, objective: str, budget: str | Sequence[str] = (), fixed_sizes: Mapping[str, Sequence[int]] | None = None,
-          protocol: Protocol | None = None, step: int = 1) -> Solutions:
+def solve(space: Space, objective: str, budget: str | Sequence[str] = (),
+          fixed_sizes: Mapping[str, Sequence[int]] | None = None, protocol: Protocol | None = None,
+          step: int = 1) -> Solutions:
     """The largest or smallest value of a size within the budget, for every combination of the sizes in ``fixed_sizes``.
 
     Args:
@@ -135,21 +144,25 @@ def solve(space: Space, objective: str, budget: str | Sequence[str] = (), fixed_
     """
     way, _, key = (word.strip() for word in objective.strip().partition(" "))
     if way not in ("max", "min") or not key:
-        raise UserError(f"{objective!r} is not a goal: write 'max KEY' or 'min KEY', for example 'max width'",
-                        code="no-goal")
+        raise UserError(f"{objective!r} is not a goal: write 'max KEY' or 'min KEY', for example "
+                        "'max width'", code="no-goal")
     [key] = config_keys(space, [key])
-    wanted = (*collect_limits(space), *read_budgets(space, [budget] if isinstance(budget, str) else budget))
+    wanted = (*collect_limits(space),
+              *read_budgets(space, [budget] if isinstance(budget, str) else budget))
     if not wanted:
         named = f" (the space has {', '.join(space.budgets)})" if space.budgets else ""
-        raise UserError(f"nothing limits {key}: give a budget, as in --budget 'params.total <= 10M'{named}",
-                        code="no-limit")
+        raise UserError(f"nothing limits {key}: give a budget, as in --budget 'params.total <= "
+                        f"10M'{named}", code="no-limit")
     if step < 1:
         raise UserError(f"a step of {step}: it must be at least 1", code="below-one")
     fixed_sizes = dict(fixed_sizes or {})
     if key in fixed_sizes:
-        raise UserError(f"{key} is what to solve for: it cannot be given as well", code="given-twice")
-    varied, chosen = FreeSizes(space, (key, *fixed_sizes)), protocol or load_protocol(space.protocol)
-    return Solutions(_SizeSearch(varied, way, wanted, chosen, step, dict(zip(fixed_sizes, values))).run()
+        raise UserError(f"{key} is what to solve for: it cannot be given as well",
+                        code="given-twice")
+    varied = FreeSizes(space, (key, *fixed_sizes))
+    chosen = protocol or load_protocol(space.protocol)
+    return Solutions(_SizeSearch(varied, way, wanted, chosen, step,
+                                 dict(zip(fixed_sizes, values))).run()
                      for values in itertools.product(*fixed_sizes.values()))
 
 
@@ -179,7 +192,9 @@ class _SizeSearch:
     def evaluate_costs(self, values: Sequence[int]) -> dict[int, CostedCandidate]:
         """What these values cost."""
         rows = [(value, *self.fixed_sizes.values()) for value in values]
-        return dict(zip(values, self.free_sizes.evaluate_costs(rows, self.protocol, (*COSTS_SHOWN, *self.bounded))))
+        return dict(
+            zip(values,
+                self.free_sizes.evaluate_costs(rows, self.protocol, (*COSTS_SHOWN, *self.bounded))))
 
     def _range(self) -> tuple[Sequence[int], int]:
         """The values to look at, and how far the search could go; 0 where that is the file's say."""
@@ -190,15 +205,19 @@ class _SizeSearch:
         low = max(1, int(spec.low if spec.low is not None else 1))
         lowest = -(-low // self.step) * self.step
         most = MAX_SEARCH_STEPS * self.step if spec.high is None else int(spec.high)
-        high = self._range_end(max(lowest, written_size(self.free_sizes.space, self.key) or 1), most)
+        high = self._range_end(max(lowest, written_size(self.free_sizes.space, self.key) or 1),
+                               most)
         return range(lowest, high + 1, self.step), most
 
     def _range_end(self, start: int, most: int) -> int:
         """Where the range ends: for the smallest value, at a doubling of the present one that is within the budget.
 
-        For the largest, at twice the last doubling that is not too large; at ``most`` where none is.
+        For the largest, at twice the last doubling that is not too large; at ``most`` where none
+        is.
         """
-        fine, probe, seen = 0, start, dict[int, CostedCandidate]()
+        fine = 0
+        probe = start
+        seen = dict[int, CostedCandidate]()
         while True:
             value, candidate = self._next_buildable(probe, most)
             over = candidate is not None and self._exceeds_budget(candidate)
@@ -208,7 +227,8 @@ class _SizeSearch:
                 if self.direction == "min" and candidate.satisfies(self.limits):
                     return value
             # Larger ones may cost less again; who looks for the smallest waits for that.
-            past = over and probe >= 4 * max(fine, start) and (self.direction == "max" or self._is_monotonic(seen))
+            past = over and probe >= 4 * max(fine, start) and (
+                self.direction == "max" or self._is_monotonic(seen))
             if past or probe >= most:
                 return probe if self.direction == "min" else min(2 * max(fine, start), most)
             probe = min(2 * probe, most)
@@ -231,13 +251,16 @@ class _SizeSearch:
 
     def _exceeds_budget(self, candidate: CostedCandidate) -> bool:
         """Whether it breaks a limit of costs that no larger value would mend."""
-        return not candidate.satisfies(limit for limit in self.limits if limit.costs and not is_lower_bound(limit))
+        return not candidate.satisfies(
+            limit for limit in self.limits if limit.costs and not is_lower_bound(limit))
 
     def _extended(self, values: range, most: int, candidates: dict[int, CostedCandidate]) -> range:
         """Where costs do not rise, more of the range: until twice as many values again hold nothing that fits."""
         empty = 0
-        while empty < 2 and self._is_monotonic(candidates) is False and values[-1] < most and len(values) <= MAX_EXHAUSTIVE_VALUES:
-            block = self.evaluate_costs(range(values[-1] + self.step, min(2 * values[-1], most) + 1, self.step))
+        while empty < 2 and self._is_monotonic(candidates) is False and values[
+                -1] < most and len(values) <= MAX_EXHAUSTIVE_VALUES:
+            block = self.evaluate_costs(
+                range(values[-1] + self.step, min(2 * values[-1], most) + 1, self.step))
             candidates |= block
             values = range(values[0], [*block][-1] + 1, self.step)
             empty = 0 if any(one.satisfies(self.limits) for one in block.values()) else empty + 1
@@ -249,22 +272,28 @@ class _SizeSearch:
         """A grid over a long range, and all that lies where it changes; nothing where a grid cannot be trusted."""
         stride = len(values) // GRID_SIZE
         candidates = self.evaluate_costs([*values[::stride], values[-1]])
-        if not all(map(self._is_valid, candidates.values())) or self._is_monotonic(candidates) is False:
+        if not all(map(self._is_valid,
+                       candidates.values())) or self._is_monotonic(candidates) is False:
             return {}
-        # Too small, within or too large: between the first and the last lies what is within, however little.
-        side = [(self._exceeds_budget(one), one.satisfies(self.limits)) for one in candidates.values()]
+        # Too small, within or too large: between the first and the last lies what is within,
+        # however little.
+        side = [(self._exceeds_budget(one), one.satisfies(self.limits))
+                for one in candidates.values()]
         for n in [n for n in range(len(side) - 1) if side[n] != side[n + 1]]:
             candidates |= self.evaluate_costs(values[n * stride : (n + 1) * stride])
         return dict(sorted(candidates.items()))
 
-    def _solution(self, values: Sequence[int], candidates: CandidatesByValue, open_end: bool) -> Solution:
-        built = {value: candidate for value, candidate in candidates.items() if candidate.costs is not None}
+    def _solution(self, values: Sequence[int], candidates: CandidatesByValue,
+                  open_end: bool) -> Solution:
+        built = {value: candidate
+                 for value, candidate in candidates.items() if candidate.costs is not None}
         within = [value for value, candidate in built.items() if candidate.satisfies(self.limits)]
         largest = self.direction == "max"
         best = (max if largest else min)(within, default=None)
         beyond = [v for v in built if best is not None and (v > best if largest else v < best)]
         after = (min if largest else max)(beyond, default=None)
-        nearest = None if within else min(built, key=lambda value: built[value].max_violation(self.limits), default=None)
+        nearest = None if within else min(
+            built, key=lambda value: built[value].max_violation(self.limits), default=None)
         return Solution(self.direction, self.key, self.fixed_sizes, best=self._point(best, built), next=self._point(after, built),
                         changed_values=self._changed_values(built[best]) if best is not None else {}, n_evaluated=len(candidates),
                         n_unbuildable=len(candidates) - len(built), n_within_budget=len(within), low=values[0] if values else 0,
@@ -276,17 +305,24 @@ class _SizeSearch:
     def _point(self, value: int | None, candidates_by_value: CandidatesByValue) -> SizePoint | None:
         if value is None:
             return None
-        costs = {name: cost for name, cost in (candidates_by_value[value].costs or {}).items() if cost or name != WEIGHT_WORK_COST}
-        return SizePoint(value, costs, check_limits(self.limits, candidates_by_value[value].__getitem__))
+        costs = {name: cost
+                 for name, cost in (candidates_by_value[value].costs or {}).items()
+                 if cost or name != WEIGHT_WORK_COST}
+        return SizePoint(value, costs,
+                         check_limits(self.limits, candidates_by_value[value].__getitem__))
 
     def _changed_values(self, candidate: CostedCandidate) -> dict[str, Any]:
         """Computed answers that the value has changed."""
-        own, before = candidate.config, self.free_sizes.base_config
-        return {key: own[key] for key in own if key not in self.free_sizes.keys and before.get(key) != own[key]}
+        own = candidate.config
+        before = self.free_sizes.base_config
+        return {key: own[key]
+                for key in own if key not in self.free_sizes.keys and before.get(key) != own[key]}
 
     def _is_monotonic(self, candidates: CandidatesByValue) -> bool | None:
         """Whether no cost in the budget ever falls from one value that can be built to the next."""
         if not self.bounded:
             return None
-        rows = [candidate.costs for _, candidate in sorted(candidates.items()) if candidate.costs is not None]
-        return all(one[name] <= two[name] for name in self.bounded for one, two in itertools.pairwise(rows))
+        rows = [candidate.costs
+                for _, candidate in sorted(candidates.items()) if candidate.costs is not None]
+        return all(one[name] <= two[name] for name in self.bounded
+                   for one, two in itertools.pairwise(rows))

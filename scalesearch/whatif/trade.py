@@ -69,19 +69,21 @@ class TradeOffs:
         import pandas as pd
 
         frame = pd.DataFrame(list(self.pairs), columns=[*self.keys, *self.reference])
-        percents = {f"{name} %": [percent_difference(row[name], self.reference[name]) for row in self.pairs]
-                    for name in self.reference}
+        percents = {f"{name} %": [percent_difference(row[name], self.reference[name])
+                                  for row in self.pairs] for name in self.reference}
         return frame.assign(**percents)
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``."""
-        record = {**vars(self), "hold": [str(hold) for hold in self.tolerances], "trades": [dict(row) for row in self.pairs]}
+        record = {**vars(self), "hold": [str(hold) for hold in self.tolerances],
+                  "trades": [dict(row) for row in self.pairs]}
         return {name: value for name, value in record.items() if name not in ("holds", "rows")}
 
 
 def percent_difference(value: Any, reference: Any) -> float:
     """The difference of ``value`` to ``reference`` in percent of the latter."""
-    return 100.0 * (value - reference) / reference if reference else 0.0 if value == reference else float("inf")
+    return 100.0 * (
+        value - reference) / reference if reference else 0.0 if value == reference else float("inf")
 
 
 def parse_tolerances(texts: Sequence[str]) -> tuple[CostTolerance, ...]:
@@ -90,19 +92,22 @@ def parse_tolerances(texts: Sequence[str]) -> tuple[CostTolerance, ...]:
     for text in itertools.chain.from_iterable(re.split(r"\band\b", text) for text in texts):
         match = TOLERANCE_PATTERN.fullmatch(text)
         if match is None:
-            raise UserError(f"--hold {text.strip()!r}: write a cost and a tolerance, as in 'macs.total within 1%'",
-                            code="bad-hold")
+            raise UserError(f"--hold {text.strip()!r}: write a cost and a tolerance, as in "
+                            "'macs.total within 1%'", code="bad-hold")
         if match[1] not in COST_NAMES:
-            raise UserError(f"--hold: {match[1]} is no cost; {suggest_match(match[1], COST_NAMES)}", code="unknown-cost")
+            raise UserError(f"--hold: {match[1]} is no cost; {suggest_match(match[1], COST_NAMES)}",
+                            code="unknown-cost")
         holds.append(CostTolerance(match[1], float(match[2])))
     if not holds:
-        raise UserError("nothing is held: give --hold, as in --hold 'macs.total within 1%'", code="nothing-held")
+        raise UserError("nothing is held: give --hold, as in --hold 'macs.total within 1%'",
+                        code="nothing-held")
     return tuple(holds)
 
 
-def find_trade_offs(space: Space, keys: Sequence[str], tolerances: str | Sequence[str], reference: Mapping[str, Any] | None = None,
-          budget: Sequence[str] = (), protocol: Protocol | None = None,
-          ranges: Mapping[str, Sequence[int]] | None = None) -> TradeOffs:
+def find_trade_offs(space: Space, keys: Sequence[str], tolerances: str | Sequence[str],
+                    reference: Mapping[str, Any] | None = None, budget: Sequence[str] = (),
+                    protocol: Protocol | None = None,
+                    ranges: Mapping[str, Sequence[int]] | None = None) -> TradeOffs:
     """Every pair of the sizes ``keys`` whose costs stay within ``tolerances`` of a reference.
 
     Args:
@@ -115,14 +120,17 @@ def find_trade_offs(space: Space, keys: Sequence[str], tolerances: str | Sequenc
     """
     keys = config_keys(space, keys)
     if len(set(keys)) != len(keys) or len(keys) < 2:
-        raise UserError(f"{', '.join(keys)}: a trade is between two or more different sizes", code="one-size")
+        raise UserError(f"{', '.join(keys)}: a trade is between two or more different sizes",
+                        code="one-size")
     holds = parse_tolerances([tolerances] if isinstance(tolerances, str) else tolerances)
     within = (*collect_limits(space), *read_budgets(space, budget))
     stray = [key for key in ranges or {} if key not in keys]
     if stray:
-        raise UserError(f"{stray[0]} is not traded: there are {' and '.join(keys)}", code="unknown-key")
+        raise UserError(f"{stray[0]} is not traded: there are {' and '.join(keys)}",
+                        code="unknown-key")
     chosen = protocol or load_protocol(space.protocol)
-    return _TradeOffSearch(FreeSizes(space, tuple(keys)), holds, within, chosen, dict(ranges or {})).run(reference)
+    return _TradeOffSearch(FreeSizes(space, tuple(keys)), holds, within, chosen,
+                           dict(ranges or {})).run(reference)
 
 
 @dataclass
@@ -137,31 +145,40 @@ class _TradeOffSearch:
         self.held = tuple(dict.fromkeys((*COSTS_SHOWN, *(hold.name for hold in self.tolerances))))
 
     def run(self, reference: Mapping[str, Any] | None) -> TradeOffs:
-        keys, reference = self.free_sizes.keys, self._reference(reference)
+        keys = self.free_sizes.keys
+        reference = self._reference(reference)
         ranges = [self._range(key, reference) for key in keys]
         pairs = list(itertools.product(*ranges))
         candidates = self._evaluate_pairs(pairs)
-        kept = [(dict(zip(keys, pair)), candidate.costs or {}) for pair, candidate in zip(pairs, candidates)
+        kept = [(dict(zip(keys, pair)), candidate.costs or {})
+                for pair, candidate in zip(pairs, candidates)
                 if self._is_trade_off(candidate, reference)]
         if not any(costs[WEIGHT_WORK_COST] for costs in (reference, *(costs for _, costs in kept))):
             del reference[WEIGHT_WORK_COST]
-        rows = tuple({**sizes, **{name: costs[name] for name in reference}} for sizes, costs in kept)
+        rows = tuple({**sizes, **{name: costs[name] for name in reference}}
+                     for sizes, costs in kept)
         high = {key: values[-1] for key, values in zip(keys, ranges)}
-        return TradeOffs(keys, self.tolerances, reference, rows, len(pairs), sum(c.costs is None for c in candidates), high)
+        return TradeOffs(keys, self.tolerances, reference, rows, len(pairs),
+                         sum(c.costs is None for c in candidates), high)
 
     def _evaluate_pairs(self, pairs: Sequence[tuple[int, ...]]) -> list[CostedCandidate]:
         if len(pairs) > MAX_PAIRS:
-            raise UserError(f"{len(pairs):,} combinations are more than {MAX_PAIRS:,}: narrow a size, as in --for "
-                            f"{self.free_sizes.keys[0]}=1..24", code="too-many-rows")
-        return self.free_sizes.evaluate_costs(pairs, self.protocol, (*self.held, *cost_names(self.limits)))
+            raise UserError(f"{len(pairs):,} combinations are more than {MAX_PAIRS:,}: narrow a "
+                            f"size, as in --for {self.free_sizes.keys[0]}=1..24",
+                            code="too-many-rows")
+        return self.free_sizes.evaluate_costs(
+            pairs, self.protocol, (*self.held, *cost_names(self.limits)))
 
     def _reference(self, of: Mapping[str, Any] | None) -> dict[str, Any]:
         """What is held, of another architecture or of this one as it is written."""
         if of is None:
-            free = [key for key in self.free_sizes.keys if offered_sizes(self.free_sizes.space, key) is not None]
+            free = [key
+                    for key in self.free_sizes.keys
+                    if offered_sizes(self.free_sizes.space, key) is not None]
             if free:
-                raise UserError(f"{free[0]} is left open, so no cost is held yet. Name a reference with --of, or close "
-                                f"it and give its range as --for {free[0]}=…", code="open-parameters")
+                raise UserError(f"{free[0]} is left open, so no cost is held yet. Name a reference "
+                                f"with --of, or close it and give its range as --for {free[0]}=…",
+                                code="open-parameters")
             of = self.free_sizes.base_config
         (candidate,) = evaluate_costs([CostedCandidate(of)], self.protocol, self.held)
         if candidate.costs is None:
@@ -170,8 +187,8 @@ class _TradeOffSearch:
 
     def _is_trade_off(self, candidate: CostedCandidate, reference: Mapping[str, Any]) -> bool:
         """Whether it can be built, keeps what is held and is within every limit."""
-        return candidate.satisfies(self.limits) and \
-            all(hold.is_within(candidate[hold.name], reference[hold.name]) for hold in self.tolerances)
+        return candidate.satisfies(self.limits) and all(
+            hold.is_within(candidate[hold.name], reference[hold.name]) for hold in self.tolerances)
 
     def _range(self, key: str, reference: Mapping[str, Any]) -> Sequence[int]:
         """The values of ``key``: the file's, or up to where it alone, the others at their least, costs too much."""
@@ -182,8 +199,8 @@ class _TradeOffSearch:
         while high < MAX_SEARCH_STEPS and not self._exceeds(key, high, least, reference):
             high *= 2
         if high >= MAX_SEARCH_STEPS:
-            raise UserError(f"nothing that is held limits {key}: give it a range, as in --for {key}=1..24",
-                            code="no-limit")
+            raise UserError(f"nothing that is held limits {key}: give it a range, as in --for "
+                            f"{key}=1..24", code="no-limit")
         return range(least[key], high + 1)
 
     def _given(self, key: str) -> Sequence[int] | None:
@@ -205,12 +222,16 @@ class _TradeOffSearch:
             return present[key]
         values = range(self._low(key), present[key] + 1)
         built = self._evaluate_pairs([tuple({**present, key: value}.values()) for value in values])
-        return next((value for value, one in zip(values, built) if one.costs is not None), present[key])
+        return next((value for value, one in zip(values, built) if one.costs is not None),
+                    present[key])
 
-    def _exceeds(self, key: str, value: int, least: Mapping[str, int], reference: Mapping[str, Any]) -> bool:
+    def _exceeds(self, key: str, value: int, least: Mapping[str, int],
+                 reference: Mapping[str, Any]) -> bool:
         """Whether ``value`` costs too much beside the least other sizes; if it cannot be built, the present ones."""
-        for others in (least, {other: self._current_value(other) for other in self.free_sizes.keys}):
+        for others in (least,
+                       {other: self._current_value(other) for other in self.free_sizes.keys}):
             costs = self._evaluate_pairs([tuple({**others, key: value}.values())])[0].costs
             if costs is not None:
-                return any(hold.is_exceeded(costs[hold.name], reference[hold.name]) for hold in self.tolerances)
+                return any(hold.is_exceeded(costs[hold.name], reference[hold.name])
+                           for hold in self.tolerances)
         return True

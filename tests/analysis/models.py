@@ -39,7 +39,8 @@ def sentences(count: int = 12, seed: int = 0) -> Split:
 def shuffled(split: Split, seed: int = 1) -> Split:
     order = list(range(len(split)))
     Random(seed).shuffle(order)
-    rows = [[[int(token) for token in side[i]] for i in order] for side in (split.source_ids, split.target_ids)]
+    rows = [[[int(token) for token in side[i]] for i in order]
+            for side in (split.source_ids, split.target_ids)]
     return Split.from_lists(*rows)
 
 

@@ -49,12 +49,14 @@ def architecture(request):
 
 
 def test_hooks_change_no_output_and_leaves_no_hook(architecture) -> None:
-    model, split = model_of(architecture).eval(), sentences()
+    model = model_of(architecture).eval()
+    split = sentences()
     batch = make_batch(split, range(len(split)))
     source, target = (torch.from_numpy(ids) for ids in (batch.source, batch.target_in))
     with torch.no_grad():
         before = model(source, target)
-        with attached_probes([*head_probes(model), *token_probes(model), *ffn_probes(model)], real := TokenMasks()):
+        with attached_probes([*head_probes(model), *token_probes(model), *ffn_probes(model)],
+                             real := TokenMasks()):
             real.run_model(model, source, target)
             during = model(source, target)
     assert torch.equal(before, during)
@@ -63,13 +65,15 @@ def test_hooks_change_no_output_and_leaves_no_hook(architecture) -> None:
 
 def test_every_layer_has_its_rows_within_the_bounds(architecture) -> None:
     found = analyze_model(model_of(architecture), architecture.block, sentences(), RECIPE)
-    stacks = {"encoder": architecture.answers["encoder.depth"], "decoder": architecture.answers["decoder.depth"]}
+    stacks = {"encoder": architecture.answers["encoder.depth"],
+              "decoder": architecture.answers["decoder.depth"]}
     per_layer = {"encoder": ["attention"], "decoder": ["self_attention", "cross_attention"]}
-    wanted = [(stack, layer, part) for stack, depth in stacks.items() for layer in range(1, depth + 1)
-              for part in per_layer[stack]]
+    wanted = [(stack, layer, part) for stack, depth in stacks.items()
+              for layer in range(1, depth + 1) for part in per_layer[stack]]
     assert [(row.stack, row.layer, row.part) for row in found.heads] == wanted
     for row in found.heads:
-        assert row.diversity >= MIN_DIVERSITY and (row.silent_share or row.diversity <= row.max_diversity + 1e-9)
+        assert row.diversity >= MIN_DIVERSITY and (
+            row.silent_share or row.diversity <= row.max_diversity + 1e-9)
         assert MIN_DIVERSITY <= row.diversity_sentence <= row.max_diversity + 1e-9
     assert [(row.stack, row.layer) for row in found.tokens] == [
         (stack, layer) for stack, depth in stacks.items() for layer in range(depth + 1)]
@@ -88,7 +92,8 @@ def test_the_order_of_sentences_and_how_they_are_batched_change_nothing(architec
 
 def test_heads_with_the_same_weights_are_measured_as_alike() -> None:
     architecture = assemble(answers())
-    model, split = model_of(architecture), sentences()
+    model = model_of(architecture)
+    split = sentences()
     for layer in find_layers(model):
         for _, node in layer.modules_of_type(Attention):
             width = node.block.head_dim
@@ -97,7 +102,8 @@ def test_heads_with_the_same_weights_are_measured_as_alike() -> None:
                 linear.weight.data.copy_(linear.weight.data[:width].repeat(node.block.heads, 1))
                 linear.bias.data.copy_(linear.bias.data[:width].repeat(node.block.heads))
     run(model, split, heads := head_probes(model))
-    assert [probe.row().diversity for probe in heads] == pytest.approx([MIN_DIVERSITY] * len(heads), abs=1e-5)
+    assert [probe.row().diversity for probe in heads] == pytest.approx(
+        [MIN_DIVERSITY] * len(heads), abs=1e-5)
 
 
 def test_units_behind_a_very_low_bias_are_silent() -> None:
@@ -116,7 +122,9 @@ def test_partialformers_hidden_units_are_of_all_heads_and_its_gate_is_counted_ap
     model = model_of(architecture)
     run(model, sentences(), probes := ffn_probes(model))
     row = probes[0].row()
-    heads, dk, d = 7, 32, 32
+    heads = 7
+    dk = 32
+    d = 32
     network = 2 * 4 * dk * dk + 4 * dk + dk
     assert (row.part, row.hidden) == ("attention.partial.ffn", heads * 4 * dk)
     assert (row.params, row.params_with_gate) == (network, network + d * heads * dk + heads * dk)
@@ -125,7 +133,9 @@ def test_partialformers_hidden_units_are_of_all_heads_and_its_gate_is_counted_ap
 
 def test_activations_are_those_of_the_network_itself() -> None:
     architecture = family("plain")
-    model, split, seen = model_of(architecture), sentences(), []
+    model = model_of(architecture)
+    split = sentences()
+    seen = []
     layer = model.encoder.layers[0]
     layer.ffn.down.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
     real = run(model, split, probes := ffn_probes(model))
@@ -135,12 +145,15 @@ def test_activations_are_those_of_the_network_itself() -> None:
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_gradient_norms_are_autograds(name) -> None:
-    model, split = model_of(family(name)).eval(), sentences()
+    model = model_of(family(name)).eval()
+    split = sentences()
     found = compute_gradients(engine_of(model), split, 0.1, 64)
     assert all(parameter.grad is None for parameter in model.parameters())
     batch = make_batch(split, range(len(split)))
-    source, target, out = (torch.from_numpy(x) for x in (batch.source, batch.target_in, batch.target_out))
-    loss = cross_entropy(model(source, target).flatten(0, 1), out.flatten(), ignore_index=PAD, label_smoothing=0.1)
+    source, target, out = (torch.from_numpy(x)
+                           for x in (batch.source, batch.target_in, batch.target_out))
+    loss = cross_entropy(model(source, target).flatten(0, 1), out.flatten(), ignore_index=PAD,
+                         label_smoothing=0.1)
     loss.backward()
     assert found.loss == pytest.approx(loss.item(), rel=1e-5)
     for row in found.rows:
@@ -168,13 +181,16 @@ def test_loads_are_the_ledgers_and_groups_are_named_as_gradients_are() -> None:
 
 def test_a_decoder_only_model_is_measured_over_source_and_target() -> None:
     architecture = assemble(answers(model="decoder-only"))
-    model, split = model_of(architecture), sentences()
+    model = model_of(architecture)
+    split = sentences()
     real = run(model, split, heads := head_probes(model), tokens := token_probes(model))
     lengths = split.source_ids.lengths + 1 + split.target_ids.lengths + 1
     assert sorted(real.of["decoder"].sum(1).tolist()) == sorted(lengths.tolist())
-    assert {probe.layer.stack for probe in heads} == {probe.layer.stack for probe in tokens} == {"decoder"}
+    assert {probe.layer.stack for probe in heads} == {
+        probe.layer.stack for probe in tokens} == {"decoder"}
     found = analyze_model(model, architecture.block, split, RECIPE)
-    assert close(found.to_json(), analyze_model(model, architecture.block, shuffled(split), RECIPE).to_json())
+    assert close(found.to_json(),
+                 analyze_model(model, architecture.block, shuffled(split), RECIPE).to_json())
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -184,11 +200,14 @@ def test_any_architecture_can_be_looked_into(seed) -> None:
     model = model_of(architecture)
     found = analyze_model(model, architecture.block, sentences(4, seed), RECIPE)
     json.dumps(found.to_json(), allow_nan=False)
-    assert len(found.heads) >= sum(any(layer.modules_of_type(Attention)) for layer in find_layers(model))
+    assert len(found.heads) >= sum(any(layer.modules_of_type(Attention))
+                                   for layer in find_layers(model))
     assert all(row.diversity >= MIN_DIVERSITY - 1e-9 for row in found.heads)
     assert all(0 <= row.n_act <= row.hidden for row in found.ffn)
-    assert {row.group.removesuffix(" (own)") for row in found.loads} <= {row.group for row in found.gradients.rows}
-    assert sum(row.params for row in found.gradients.rows) == sum(p.numel() for p in model.parameters())
+    assert {row.group.removesuffix(" (own)") for row in found.loads} <= {
+        row.group for row in found.gradients.rows}
+    assert sum(row.params for row in found.gradients.rows) == sum(
+        p.numel() for p in model.parameters())
 
 
 def test_a_sample_is_the_first_sentences() -> None:
@@ -198,5 +217,5 @@ def test_a_sample_is_the_first_sentences() -> None:
     assert len(take_sentences(split, 100)) == 9
     architecture = family("plain")
     found = analyze_model(model_of(architecture), architecture.block, some, RECIPE)
-    assert set(asdict(found.heads[0])) == {"stack", "layer", "part", "heads", "diversity", "diversity_sentence",
-                                          "silent", "max_diversity"}
+    assert set(asdict(found.heads[0])) == {"stack", "layer", "part", "heads", "diversity",
+                                           "diversity_sentence", "silent", "max_diversity"}

@@ -17,7 +17,8 @@ def test_heads_that_are_alike_or_opposite_are_least_diverse(heads) -> None:
     signs = torch.tensor([(-1.0) ** i for i in range(heads)], dtype=torch.float64)
     one = torch.randn(5, 1, 32, dtype=torch.float64)
     for scale in (torch.ones_like(signs), signs, signs * torch.arange(1, heads + 1)):
-        assert torch.allclose(head_diversity(one * scale[:, None]), torch.full((5,), MIN_DIVERSITY, dtype=torch.float64))
+        assert torch.allclose(head_diversity(one * scale[:, None]),
+                              torch.full((5,), MIN_DIVERSITY, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("heads", [1, 8, 30])

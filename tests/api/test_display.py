@@ -17,7 +17,8 @@ class Texts(HTMLParser):
 
     def __init__(self, page):
         super().__init__()
-        self.open, self.said = [], []
+        self.open = []
+        self.said = []
         self.feed(page)
 
     def handle_starttag(self, tag, attrs):
@@ -60,7 +61,8 @@ def test_what_a_user_wrote_is_text():
 
 def test_the_width_is_that_of_the_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
-    assert max(map(len, repr(ss.space("transformer").architecture().cost()).splitlines()[:20])) <= 60
+    assert max(map(len,
+                   repr(ss.space("transformer").architecture().cost()).splitlines()[:20])) <= 60
 
 
 def test_a_value_says_what_it_consists_of():

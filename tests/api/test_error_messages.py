@@ -7,18 +7,20 @@ from scalesearch.api.error_messages import options_to_arguments, python_error_me
 from scalesearch.errors import UserError
 
 
-@pytest.mark.parametrize(("said", "wanted"), [
-    ("give another folder with --out", "give another folder with out="),
-    ("Go on with --resume", "Go on with resume=True"),
-    ("answer it: --set vocab=8k, or", "answer it: vocab=8k, or"),
-    ("answer it with --set {name}=…", "answer it with {name}=…"),
-    ("as in --budget 'params.total <= 10M'", "as in budget='params.total <= 10M'"),
-    ("have it made by `scalesearch train --out X`", "have it made by `scalesearch train --out X`"),
-    ("--length-penalty: above 0", "length_penalty: above 0"),
-    ("--budget: no key\n  --budget param\n           ^^^^^\n", "budget: no key\n  budget=param\n         ^^^^^\n"),
-    ("--set: unknown key `widht`\n  --set widht=64\n        ^^^^^\n", "unknown key `widht`\n  widht=64\n  ^^^^^\n"),
-    ("a - b, a -- b", "a - b, a -- b"),
-])
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [("give another folder with --out", "give another folder with out="),
+     ("Go on with --resume", "Go on with resume=True"),
+     ("answer it: --set " "vocab=8k, or", "answer it: vocab=8k, or"),
+     ("answer it with --set " "{name}=…", "answer it with {name}=…"),
+     ("as in --budget " "'params.total <= 10M'", "as in budget='params.total <= 10M'"),
+     ("have it made by `scalesearch " "train --out X`",
+      "have it made by `scalesearch train --out X`"),
+     ("--length-penalty: " "above 0", "length_penalty: above 0"),
+     ("--budget: no key\n  --budget " "param\n           ^^^^^\n",
+      "budget: no key\n  budget=param\n         ^^^^^\n"),
+     ("--set: unknown " "key `widht`\n  " "--set widht=64\n        ^^^^^\n",
+      "unknown key `widht`\n  widht=64\n  ^^^^^\n"), ("a - b, a -- b", "a - b, a -- b")])
 def test_options_become_arguments(said, wanted):
     assert options_to_arguments(said, {}) == wanted
 
@@ -33,16 +35,16 @@ def test_message_help_and_text_of_an_error_are_translated():
     assert str(caught.value) == "format= onnx cannot; choose out=" and caught.value.code == "x"
 
 
-@pytest.mark.parametrize("mistake", [
-    lambda: ss.space("slim").architecture(),
-    lambda: ss.space("slim").architecture(with_=3),
-    lambda: ss.space("transformer").solve("max width"),
-    lambda: ss.space("transformer").solve("max width", "params.total <= 1M", {"encoder.depth": "x"}),
-    lambda: ss.space("transformer").trade("width", "macs.total"),
-    lambda: ss.space("slim").feasible("nothing"),
-    lambda: ss.study("quick", trails=3),
-    lambda: ss.study("quick", {"storage": "sqlite:///x.db"}).run(resume=False, fork="/nowhere/x"),
-], ids=range(8))
+@pytest.mark.parametrize(
+    "mistake",
+    [lambda: ss.space("slim").architecture(), lambda: ss.space("slim").architecture(with_=3),
+     lambda: ss.space("transformer").solve("max width"),
+     lambda: ss.space("transformer").solve("max width", "params.total <= 1M",
+                                           {"encoder.depth": "x"}),
+     lambda: ss.space("transformer").trade("width", "macs.total"),
+     lambda: ss.space("slim").feasible("nothing"), lambda: ss.study("quick", trails=3),
+     lambda: ss.study("quick", {"storage": "sqlite:///x.db"}).run(resume=False, fork="/nowhere/x")],
+    ids=range(8))
 def test_mistakes_in_python_name_no_option(mistake, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError) as caught:

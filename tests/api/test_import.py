@@ -8,28 +8,33 @@ import pytest
 
 import scalesearch as ss
 
-HEAVY = ("torch", "ray", "optuna", "pandas", "sympy", "msgspec", "numpy", "matplotlib", "rich", "yaml", "scipy")
+HEAVY = ("torch", "ray", "optuna", "pandas", "sympy", "msgspec", "numpy", "matplotlib", "rich",
+         "yaml", "scipy")
 
 
 def fresh(code: str) -> str:
     """What ``code`` prints in a process of its own."""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                          timeout=300)
     return done.stdout.strip()
 
 
 def test_the_import_loads_nothing_heavy():
-    assert fresh(f"import sys, scalesearch; print([name for name in {HEAVY} if name in sys.modules])") == "[]"
+    assert fresh(f"import sys, scalesearch; print([name for name in {HEAVY} if name in "
+                 "sys.modules])") == "[]"
 
 
 def test_a_space_and_its_costs_load_nothing_that_trains():
-    code = ("import sys, scalesearch as ss; ss.space('transformer').architecture(width=128).cost().to_dict()\n"
-            "print([name for name in ('torch', 'ray', 'optuna', 'pandas', 'matplotlib') if name in sys.modules])")
+    code = ("import sys, scalesearch as ss; "
+            "ss.space('transformer').architecture(width=128).cost().to_dict()\nprint([name for "
+            "name in ('torch', 'ray', 'optuna', 'pandas', 'matplotlib') if name in sys.modules])")
     assert fresh(code) == "[]"
 
 
 @pytest.mark.parametrize("name", ss.__all__)
 def test_every_name_is_there_in_a_fresh_process(name):
-    found = fresh(f"import scalesearch as ss; print({name!r} in dir(ss), callable(ss.{name}))").split()
+    found = fresh(
+        f"import scalesearch as ss; print({name!r} in dir(ss), callable(ss.{name}))").split()
     assert found == ["True", str(name not in ("__version__", "samplers"))]
 
 
@@ -37,14 +42,16 @@ def test_every_name_is_there_in_a_fresh_process(name):
 def test_packages_are_called_and_stay_packages(name):
     """Whichever comes first: the package, something within it, or the call."""
     code = ("import scalesearch as ss, types, inspect\n{first}\n"
-            f"front = ss.{name}\n"
-            "print(callable(front), isinstance(front, types.ModuleType), len(inspect.signature(front).parameters) > 0)")
-    for first in ("", f"import scalesearch.{name}", "import scalesearch.study.config, scalesearch.train.training"):
+            f"front = ss.{name}\nprint(callable(front), isinstance(front, types.ModuleType), "
+            "len(inspect.signature(front).parameters) > 0)")
+    for first in ("", f"import scalesearch.{name}",
+                  "import scalesearch.study.config, scalesearch.train.training"):
         assert fresh(code.format(first=first)) == "True True True"
 
 
 def test_a_call_has_the_signature_of_its_function():
-    assert list(inspect.signature(ss.train).parameters)[:4] == ["architecture", "data", "recipe", "out"]
+    assert list(
+        inspect.signature(ss.train).parameters)[:4] == ["architecture", "data", "recipe", "out"]
     from scalesearch.space import Space
 
     assert ss.space.Space is Space

@@ -12,7 +12,8 @@ from tests.api.spaces import SMALL
 from tests.corpora import write_text
 from tests.errors import refuses
 
-RECIPE = {"steps": 12, "max_tokens": 200, "lr": 5e-3, "beam": 2, "dropout": 0, "validate_every": 0.5}
+RECIPE = {"steps": 12, "max_tokens": 200, "lr": 5e-3, "beam": 2, "dropout": 0,
+          "validate_every": 0.5}
 
 
 @pytest.fixture(scope="module")
@@ -24,12 +25,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(place: Path) -> Model:
-    return ss.train(ss.space(SMALL).sample(1), place / "data.yaml", RECIPE, place / "model", report=lambda event: None)
+    return ss.train(ss.space(SMALL).sample(1), place / "data.yaml", RECIPE, place / "model",
+                    report=lambda event: None)
 
 
 def test_a_training_is_there_with_its_scores(model, place):
     assert model.metrics["bleu"] >= 0 and model.result.steps == 12 and model.artifact is None
-    assert model.architecture.id == ss.space(SMALL).sample(1).id and model.architecture.id in repr(model)
+    assert model.architecture.id == ss.space(SMALL).sample(1).id and model.architecture.id in repr(
+        model)
     assert "BLEU" in model._repr_html_()
     assert sum(weight.numel() for weight in model.module().parameters()) == model.result.params
 
@@ -46,7 +49,8 @@ def test_the_same_call_returns_what_is_trained(model, place):
 
 def test_translations_are_those_of_the_command_line(model, place):
     lines = ["the dog sees the cat", "", "one red dog"]
-    done = CliRunner().invoke(translate_verb, [str(model.folder)], input="".join(f"{line}\n" for line in lines))
+    done = CliRunner().invoke(translate_verb, [str(model.folder)],
+                              input="".join(f"{line}\n" for line in lines))
     assert model.translate(lines) == done.stdout.splitlines() and model.translate(lines)[1] == ""
     assert model.translate("one red dog") == model.translate(lines)[2:]
     assert len(model.translate(lines, beam=1, length_penalty=0.5)) == 3
@@ -65,8 +69,8 @@ def test_scores_are_those_of_files_or_of_lines(model, place):
 
 def test_an_artefact_is_a_model_again(model, place):
     made = model.export("torch", place / "artefact", data=place / "data.yaml")
-    assert made.artifact.format == "torch" and ss.load(place / "artefact").translate("two cats") == \
-        model.translate("two cats")
+    assert made.artifact.format == "torch" and ss.load(
+        place / "artefact").translate("two cats") == model.translate("two cats")
     assert made.metrics
     with refuses("already-exists", "artefact", "out="):
         model.export("torch", place / "artefact")
@@ -84,5 +88,5 @@ def test_what_is_no_model_is_refused(place, tmp_path):
 
 def test_a_training_that_fails_says_why(place, tmp_path):
     with refuses("training-failed", tmp_path / "new"):
-        ss.train(ss.space(SMALL).sample(1), place / "data.yaml", {**RECIPE, "lr": 1e30}, tmp_path / "new",
-                 report=lambda event: None)
+        ss.train(ss.space(SMALL).sample(1), place / "data.yaml", {**RECIPE, "lr": 1e30},
+                 tmp_path / "new", report=lambda event: None)

@@ -13,14 +13,17 @@ from tests.api.spaces import SMALL
 from tests.corpora import DATA
 from tests.errors import refuses
 
-KEYS = {"study": "small", "space": ss.space(SMALL), "data": yaml.safe_load(DATA), "budget": "tiny", "trials": 3,
-        "recipe": {"steps": 8, "max_tokens": 200, "lr": 5e-3, "beam": 1, "dropout": 0, "score_on": "valid"},
-        "objectives": {"bleu": "max", "params.total": "min"}, "proposer": "random"}
+KEYS = {"study": "small", "space": ss.space(SMALL), "data": yaml.safe_load(DATA), "budget": "tiny",
+        "trials": 3,
+        "recipe": {"steps": 8, "max_tokens": 200, "lr": 5e-3, "beam": 1, "dropout": 0,
+                   "score_on": "valid"}, "objectives": {"bleu": "max", "params.total": "min"},
+        "proposer": "random"}
 
 
 class Told(ss.Callback):
     def __init__(self):
-        self.ended_, self.closed = [], False
+        self.ended_ = []
+        self.closed = False
 
     def ended(self, trial):
         self.ended_.append(trial.number)
@@ -48,11 +51,14 @@ def test_callbacks_are_told(run):
 def test_a_mapping_is_the_file_that_it_stands_for(beside_a_text):
     (beside_a_text / "space.yaml").write_text(SMALL)
     (beside_a_text / "file.yaml").write_text(yaml.safe_dump({**KEYS, "space": "space.yaml"}))
-    mine, theirs = ss.study(KEYS).spec, ss.study("file.yaml").spec
-    for key in ("name", "out", "space", "data", "recipe", "objectives", "trials", "seed", "proposer"):
+    mine = ss.study(KEYS).spec
+    theirs = ss.study("file.yaml").spec
+    for key in ("name", "out", "space", "data", "recipe", "objectives", "trials", "seed",
+                "proposer"):
         assert getattr(mine, key) == getattr(theirs, key), key
     assert mine.budget.text == theirs.budget.text
-    again = ss.study({**KEYS, "recipe": mine.recipe, "data": mine.data, "space": KEYS["space"].definition})
+    again = ss.study({**KEYS, "recipe": mine.recipe, "data": mine.data,
+                      "space": KEYS["space"].definition})
     assert again.spec.recipe == mine.recipe and again.spec.data == mine.data
 
 
@@ -65,13 +71,17 @@ def test_settings_come_over_the_file(beside_a_text):
 
 
 def test_frames_know_their_units(study):
-    front, trials = study.front(), study.trials()
+    front = study.front()
+    trials = study.trials()
     assert len(trials) >= 3 and set(front["trial"]) <= set(trials["trial"])
     for frame in (front, trials):
-        assert frame.attrs["units"]["params.total"] == "parameters" and frame.attrs["units"]["bleu"] == "BLEU"
-        assert frame.attrs["units"]["memory.weights"].startswith("bytes") and "trial" not in frame.attrs["units"]
+        assert frame.attrs["units"]["params.total"] == "parameters" and frame.attrs["units"][
+            "bleu"] == "BLEU"
+        assert frame.attrs["units"]["memory.weights"].startswith(
+            "bytes") and "trial" not in frame.attrs["units"]
         assert frame.attrs["objectives"] == {"bleu": "max", "params.total": "min"}
-        assert frame.attrs["protocol"]["name"] == "forward" and set(frame.attrs["units"]) <= set(frame)
+        assert frame.attrs["protocol"]["name"] == "forward" and set(
+            frame.attrs["units"]) <= set(frame)
 
 
 def test_the_front_shows_itself_and_its_parts_are_plain_frames(study):
@@ -83,8 +93,10 @@ def test_the_front_shows_itself_and_its_parts_are_plain_frames(study):
 
 def test_a_figure_of_the_front(study):
     figure = study.plot()
-    assert isinstance(figure, matplotlib.figure.Figure) and figure._repr_png_().startswith(b"\x89PNG")
-    assert "MACs" in study.plot("macs.total").axes[0].get_xlabel() or study.plot("macs.total", "loss")
+    assert isinstance(figure,
+                      matplotlib.figure.Figure) and figure._repr_png_().startswith(b"\x89PNG")
+    assert "MACs" in study.plot("macs.total").axes[0].get_xlabel() or study.plot(
+        "macs.total", "loss")
     with refuses("nothing-finished", "params.encoder"):
         study.plot("params.encoder")
 
@@ -93,7 +105,8 @@ def test_the_best_under_a_condition(study):
     trials = study.trials().query("state == 'complete' and feasible")
     limit = int(trials["params.total"].median())
     best = study.best("bleu", under=f"params.total <= {limit}")
-    assert best.metrics["bleu"] == trials[trials["params.total"] <= limit]["bleu"].max() and "params.total" in best.why
+    assert best.metrics["bleu"] == trials[trials["params.total"]
+                                          <= limit]["bleu"].max() and "params.total" in best.why
     small = study.best("params.total", under="bleu >= 0 and norm == pre")
     assert small.architecture.cost()["params.total"] == trials["params.total"].min()
     assert study.best().metrics["bleu"] == study.front()["bleu"].max()
@@ -101,11 +114,11 @@ def test_the_best_under_a_condition(study):
     assert len(small.translate(["one red dog"])) == 1
 
 
-@pytest.mark.parametrize(("objective", "under", "code"), [
-    ("bleu", "bleu > 1000", "nothing-meets"), ("bleu", "params.totl > 1", "unknown-key"),
-    ("bleu", "bleu >", "bad-syntax"), ("bleu", "test.bleu > 1", "unknown-key"), ("test.bleu", None, "chosen-on-test"),
-    ("blue", None, "unknown-objective"),
-])
+@pytest.mark.parametrize(
+    ("objective", "under", "code"),
+    [("bleu", "bleu > 1000", "nothing-meets"), ("bleu", "params.totl > 1", "unknown-key"),
+     ("bleu", "bleu >", "bad-syntax"), ("bleu", "test.bleu > 1", "unknown-key"),
+     ("test.bleu", None, "chosen-on-test"), ("blue", None, "unknown-objective")])
 def test_what_chooses_nothing_is_refused(study, objective, under, code):
     with refuses(code):
         study.best(objective, under=under)
@@ -113,15 +126,18 @@ def test_what_chooses_nothing_is_refused(study, objective, under, code):
 
 def test_the_folder_opens_as_a_study(study):
     opened = ss.load(study.folder)
-    assert isinstance(opened, Study) and repr(opened) == repr(study) and ss.study(study.folder).folder == study.folder
+    assert isinstance(opened, Study) and repr(opened) == repr(study) and ss.study(
+        study.folder).folder == study.folder
     assert opened.report().stat().st_size > 1000
 
 
 def test_a_folder_is_enough_to_go_on_from_anywhere(study, tmp_path, monkeypatch):
-    folder, before = study.folder.absolute(), (study.folder / "events.jsonl").read_bytes()
+    folder = study.folder.absolute()
+    before = (study.folder / "events.jsonl").read_bytes()
     monkeypatch.chdir(tmp_path)
     again = ss.load(folder).run(quiet=True)
-    assert again.folder == folder and (folder / "events.jsonl").read_bytes() == before and Path.cwd() == tmp_path
+    assert again.folder == folder and (
+        folder / "events.jsonl").read_bytes() == before and Path.cwd() == tmp_path
     with refuses("study-exists"):
         ss.load(folder).run(resume=False)
 

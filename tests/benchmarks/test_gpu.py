@@ -37,7 +37,8 @@ def test_a_device_that_computes_something_else_is_found(kit, monkeypatch):
     monkeypatch.setattr(correctness, "FAMILIES", ("small/plain",))
     monkeypatch.setattr(correctness, "SECOND_TIER", ())
     assert max(CHECKS["forward_and_backward"].run(kit)["small/plain"].values()) == 0
-    true, off = correctness.gradients, iter([1.01, 1.0])  # the device comes first, then the CPU
+    true = correctness.gradients
+    off = iter([1.01, 1.0])  # the device comes first, then the CPU
 
     def wrong(*given):
         factor = next(off)
@@ -51,7 +52,8 @@ def test_a_device_that_computes_something_else_is_found(kit, monkeypatch):
 
 @pytest.mark.parametrize("spoil", [lambda weight: weight * 100, lambda weight: weight + 1e-3])
 def test_weights_that_end_elsewhere_are_found(kit, spoil, monkeypatch):
-    true, ends = correctness._end, []
+    true = correctness._end
+    ends = []
 
     def wrong(*given):
         ends.append(true(*given))
@@ -71,7 +73,8 @@ def test_a_check_leaves_the_precision_as_it_was(kit, monkeypatch):
 
 def test_a_check_that_fails_on_the_way_keeps_its_figures_and_names_every_excess(kit, monkeypatch):
     monkeypatch.setattr(correctness, "FAMILIES", ("small/plain", "small/anthe"))
-    found = gpu.run(made("bf16", lambda kit: correctness._compared(kit, correctness.FAMILIES, -1.0)), kit)
+    found = gpu.run(made("bf16",
+                         lambda kit: correctness._compared(kit, correctness.FAMILIES, -1.0)), kit)
     assert found["state"] == "wrong" and set(found["figures"]) == {"small/plain", "small/anthe"}
     assert found["why"].count("above") == 4
 
@@ -95,7 +98,8 @@ def test_a_process_that_has_lost_its_device_gives_way_to_another(kit, monkeypatc
     monkeypatch.setattr(gpu.os, "execv", replaced)
     monkeypatch.setattr(gpu, "violated_limits", lambda device: True)
     monkeypatch.setitem(CHECKS, "causality", made("causality", lambda kit: 1 / 0))
-    given = ["gpu.py", "--quick", "--only", "causality", "one_on_two_devices", "--out", str(tmp_path / "out")]
+    given = ["gpu.py", "--quick", "--only", "causality", "one_on_two_devices", "--out",
+             str(tmp_path / "out")]
     monkeypatch.setattr(sys, "argv", given)
     with pytest.raises(Away) as again:
         gpu.main()
@@ -126,7 +130,8 @@ def test_a_study_whose_trainings_failed_is_wrong(tmp_path):
         folder.mkdir(parents=True)
         (folder / "record.json").write_text(json.dumps(record | more))
         if not number:
-            assert studies.ended(tmp_path) == {"trained": 1, "devices": ["cpu"], "wall seconds": [1.0]}
+            assert studies.ended(tmp_path) == {
+                "trained": 1, "devices": ["cpu"], "wall seconds": [1.0]}
     with pytest.raises(Wrong, match="1 of 2 trainings failed, the first with: out of memory"):
         studies.ended(tmp_path)
 
@@ -144,12 +149,14 @@ def test_what_cannot_run_says_what_it_needs(kit, monkeypatch):
 
 
 def test_a_report_has_every_check_and_its_figures(kit, monkeypatch, tmp_path):
-    monkeypatch.setattr(sys, "argv", ["gpu.py", "--quick", "--only", "causality", "one_on_two_devices", "--out",
-                                      str(tmp_path / "out")])
+    monkeypatch.setattr(sys, "argv",
+                        ["gpu.py", "--quick", "--only", "causality", "one_on_two_devices", "--out",
+                         str(tmp_path / "out")])
     with pytest.raises(SystemExit) as ended:
         gpu.main()
     report = json.loads((tmp_path / "out/report.json").read_text("utf-8"))
-    assert ended.value.code == 0 and [one["name"] for one in report["checks"]] == ["causality", "one_on_two_devices"]
+    assert ended.value.code == 0 and [
+        one["name"] for one in report["checks"]] == ["causality", "one_on_two_devices"]
     page = (tmp_path / "out/report.md").read_text("utf-8")
     assert "## causality" in page and report["machine"]["torch"] in page
 
@@ -159,7 +166,8 @@ def test_candidates_that_share_a_device_were_there_at_the_same_time(kit, monkeyp
     def ran(kit, out, *changes):
         (kit.folder / out).mkdir()
         order = ("started", "started", "ended", "ended") if together else ("started", "ended") * 2
-        lines = [json.dumps({"event": event, "time": f"2026-01-01T00:00:0{at}"}) for at, event in enumerate(order)]
+        lines = [json.dumps({"event": event, "time": f"2026-01-01T00:00:0{at}"})
+                 for at, event in enumerate(order)]
         (kit.folder / out / "events.jsonl").write_text("\n".join(lines))
         return {"trained": 2}
 
@@ -172,20 +180,25 @@ def test_candidates_that_share_a_device_were_there_at_the_same_time(kit, monkeyp
 
 
 def test_no_check_begins_when_its_time_is_over(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["gpu.py", "--out", str(tmp_path), "--only", "causality", "--minutes", "0"])
+    monkeypatch.setattr(sys, "argv",
+                        ["gpu.py", "--out", str(tmp_path), "--only", "causality", "--minutes", "0"])
     with pytest.raises(SystemExit) as ended:
         gpu.main()
     (only,) = json.loads((tmp_path / "report.json").read_text("utf-8"))["checks"]
-    assert ended.value.code == 0 and only["state"] == "skipped" and "--only causality" in only["why"]
+    assert ended.value.code == 0 and only["state"] == "skipped" and "--only causality" in only[
+        "why"]
 
 
 def test_candidates_share_a_device_under_mps_and_it_is_stopped(kit, tmp_path, monkeypatch):
-    log, fake = tmp_path / "log", tmp_path / timings.MPS
-    fake.write_text(f'#!/bin/sh\necho "$@" "$CUDA_MPS_PIPE_DIRECTORY" >> {log}\n[ "$1" = -d ] || cat >> {log}\n')
+    log = tmp_path / "log"
+    fake = tmp_path / timings.MPS
+    fake.write_text(f'#!/bin/sh\necho "$@" "$CUDA_MPS_PIPE_DIRECTORY" >> {log}\n[ "$1" = -d ] || '
+                    f'cat >> {log}\n')
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     ran = []
-    monkeypatch.setattr(timings, "_decided_keys", lambda command, count, seconds, given={}: ran.append((count, dict(given)))
+    monkeypatch.setattr(timings, "_decided_keys",
+                        lambda command, count, seconds, given={}: ran.append((count, dict(given)))
                         or ["ready\n2.5\n"] * count)
     expected = {"2 processes": {"updates / s in all": 5.0, "each": 2.5}}
     assert CHECKS["sharing_under_mps"].run(kit) == expected
@@ -204,7 +217,8 @@ def test_what_runs_in_turns_is_timed_by_the_median_of_its_rounds(kit, monkeypatc
     clock = iter(range(1000))
     monkeypatch.setattr(timings.time, "perf_counter", lambda: next(clock))
     ran = []
-    found = timings.in_turns(kit, {"one": lambda: ran.append(1), "other": lambda: ran.append(2)}, 2, 4)
+    found = timings.in_turns(kit, {"one": lambda: ran.append(1), "other": lambda: ran.append(2)}, 2,
+                             4)
     assert found == {"one": 0.25, "other": 0.25} and ran == [1, 1, 1, 1, 2, 2, 2, 2] * 3
 
 

@@ -10,13 +10,15 @@ from click.testing import CliRunner
 from benchmarks.load import evaluator, make
 from scalesearch.cli.study.group import command
 
-SMALL, LARGE = 100, 400
+SMALL = 100
+LARGE = 400
 MOST = {"status": 130, "front": 120}  # calls for each further trial; each field of a trial is one
 
 
 @pytest.fixture(scope="module")
 def studies(tmp_path_factory):
-    given, rng = evaluator(), random.Random(0)
+    given = evaluator()
+    rng = random.Random(0)
     billed = [given.evaluate(given.space.sample(rng).params) for _ in range(20)]
     folders = {count: tmp_path_factory.mktemp("load") / "load" for count in (SMALL, LARGE)}
     for count, folder in folders.items():
@@ -34,7 +36,8 @@ def calls(verb: str, folder: Path) -> int:
 
 @pytest.mark.parametrize("verb", MOST)
 def test_a_further_trial_costs_few_calls(verb, studies, monkeypatch):
-    monkeypatch.setattr("scalesearch.cli.study.shared.MAX_TRIALS_FOR_PROXIES", 0)  # as of a large study
+    # as of a large study
+    monkeypatch.setattr("scalesearch.cli.study.shared.MAX_TRIALS_FOR_PROXIES", 0)
     calls(verb, studies[SMALL])  # what is imported is imported
     counted = [calls(verb, folder) for folder in studies.values()]
     assert (counted[1] - counted[0]) / (LARGE - SMALL) < MOST[verb]

@@ -46,11 +46,13 @@ def test_the_task_has_every_row_by_its_options(table):
     task = as_task(table, SHARES)
     assert len({tuple(code) for code in task["codes"].tolist()}) == len(table.rows)
     assert (task["y"] == table.values(range(len(table.rows))) * [1, -1]).all()
-    assert task["losses"].shape == (len(table.rows), len(SHARES)) and (np.diff(task["losses"]) <= 0).all()
+    assert task["losses"].shape == (len(table.rows),
+                                    len(SHARES)) and (np.diff(task["losses"]) <= 0).all()
 
 
 def test_the_nearest_row_is_the_one_asked_for_and_never_one_that_was_trained(table):
-    task, done = as_task(table, SHARES), []
+    task = as_task(table, SHARES)
+    done = []
     assert nearest(task, task["codes"][5], done) == 5
     for _ in table.rows:
         done.append(nearest(task, task["codes"][5], done))

@@ -29,8 +29,8 @@ def rows(missing=7):
         bleu = 4 * math.log(size) - 20 * (rate - 0.1) + rng.gauss(0, 1)
         length = rng.randint(4, 30)
         curve = tuple(math.exp(5 - bleu / 20 + 2 / (1 + step)) for step in range(length))
-        found.append(Row({"width": width, "depth": depth, "rate": rate}, {"bleu": bleu, "params": size}, curve,
-                         size * length, length / 15))
+        found.append(Row({"width": width, "depth": depth, "rate": rate},
+                         {"bleu": bleu, "params": size}, curve, size * length, length / 15))
     return [row for place, row in enumerate(found) if place % missing]
 
 
@@ -46,7 +46,8 @@ def test_an_exhausted_table_is_found_whole_and_paid_once(kind, rungs, workers, a
     table = Table(rows(), OBJECTIVES)
     search = Replay(table, SamplerSpec(kind, {}, 2), rungs, workers, asks=150)
     trace = search.run()
-    assert trace.volume[-1] == pytest.approx(1) and trace.ended[-1] == trace.begun[-1] == len(table.rows)
+    assert trace.volume[-1] == pytest.approx(1) and trace.ended[-1] == trace.begun[-1] == len(
+        table.rows)
     assert trace.compute[-1] == pytest.approx(sum(row.compute for row in table.rows))
     assert (np.diff(trace.compute) >= 0).all() and (np.diff(trace.volume) >= -1e-12).all()
     trained = rows_of(search, "COMPLETE")
@@ -59,13 +60,15 @@ def test_no_candidate_costs_more_than_it_did(rungs):
     search = Replay(table, SamplerSpec("local", {}, 2), rungs)
     trace = search.run(compute=0.3 * sum(row.compute for row in table.rows))
     assert trace.compute[-1] <= sum(table.rows[row].compute for row in search.rows.values())
-    assert trace.volume[-1] == pytest.approx(table.volume(table.values(rows_of(search, "COMPLETE"))) / table.best)
+    assert trace.volume[-1] == pytest.approx(table.volume(table.values(rows_of(search, "COMPLETE")))
+                                             / table.best)
 
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_the_same_seed_goes_the_same_way(workers):
     table = Table(rows(), OBJECTIVES)
-    one, same = (Replay(table, SamplerSpec("local", {}, 4), LADDERS[1], workers).run(evaluations=12) for _ in range(2))
+    one, same = (Replay(table, SamplerSpec("local", {}, 4), LADDERS[1], workers).run(evaluations=12)
+                 for _ in range(2))
     assert all(np.array_equal(a, b) for a, b in zip(vars(one).values(), vars(same).values()))
     assert one.begun[-1] == 12
 
@@ -73,7 +76,8 @@ def test_the_same_seed_goes_the_same_way(workers):
 def test_rungs_begin_more_for_the_same_compute():
     table = Table(rows(), OBJECTIVES)
     most = 0.3 * sum(row.compute for row in table.rows)
-    full, halved = (Replay(table, SamplerSpec("random", {}, 1), rungs).run(compute=most) for rungs in LADDERS[:2])
+    full, halved = (Replay(table, SamplerSpec("random", {}, 1), rungs).run(compute=most)
+                    for rungs in LADDERS[:2])
     assert halved.begun[-1] > full.begun[-1]
 
 
@@ -98,8 +102,10 @@ def test_a_failed_training_costs_and_counts_for_nothing():
 
 def test_replays_with_rungs_promote_by_the_acquisition_function(monkeypatch):
     asked = []
-    monkeypatch.setattr(HypervolumeGP, "acquisition_values", lambda self, trials: asked.append(len(trials)))
-    Replay(Table(rows(), OBJECTIVES), SamplerSpec("bayes", {}, 1), LADDERS[1], asks=50).run(evaluations=8)
+    monkeypatch.setattr(HypervolumeGP, "acquisition_values",
+                        lambda self, trials: asked.append(len(trials)))
+    Replay(Table(rows(), OBJECTIVES), SamplerSpec("bayes", {}, 1), LADDERS[1],
+           asks=50).run(evaluations=8)
     assert asked
 
 
@@ -108,7 +114,8 @@ def test_a_table_is_a_space_of_the_options_that_occur():
     assert {name: parameter.options for name, parameter in table.space.dimensions()} == {
         "width": (64, 128, 256, 512), "depth": (1, 2, 4), "rate": (0.1, 0.3)}
     there = [table.find(answers.params) for answers in table.space.enumerate()]
-    assert len(there) == 24 and sorted(row for row in there if row is not None) == list(range(len(table.rows)))
+    assert len(there) == 24 and sorted(
+        row for row in there if row is not None) == list(range(len(table.rows)))
 
 
 def test_a_table_that_cannot_be_searched_is_told():
@@ -118,10 +125,12 @@ def test_a_table_that_cannot_be_searched_is_told():
         Table([replace(row, failed=True) for row in rows()], OBJECTIVES)
 
 
-@pytest.mark.parametrize("file", sorted(Path("benchmarks/tables").glob("*.csv")), ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", sorted(Path("benchmarks/tables").glob("*.csv")),
+                         ids=lambda file: file.stem)
 def test_our_tables_belong_to_the_spaces_of_today(file, monkeypatch):
     monkeypatch.syspath_prepend("benchmarks")  # its scripts import each other
     import own_tables
 
     table = own_tables.read(file, ["params.total"])
-    assert len(table.rows) == len([line for line in file.read_text().splitlines() if line[0] != "#"]) - 1
+    assert len(table.rows) == len([line
+                                   for line in file.read_text().splitlines() if line[0] != "#"]) - 1

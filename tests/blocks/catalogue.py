@@ -71,8 +71,8 @@ CUTOFFS = [(1, 3), (2, 9), (5, 14), (8, 40)]
 Draw = Callable[[Random], BlockSample]
 
 
-def plain(kind: type[Block], *inputs: tuple[Any, ...] | None, ids: bool = False, more: tuple[object, ...] = (),
-          **given: Any) -> Draw:
+def plain(kind: type[Block], *inputs: tuple[Any, ...] | None, ids: bool = False,
+          more: tuple[object, ...] = (), **given: Any) -> Draw:
     """A function that draws blocks of a class: any flags, any sizes where a field has no default.
 
     Args:
@@ -90,7 +90,8 @@ def plain(kind: type[Block], *inputs: tuple[Any, ...] | None, ids: bool = False,
             elif value is None and field.default is MISSING:
                 values[field.name] = random_size(rng)
         block = kind(**values)
-        shapes = (None if shape is None else tuple(values.get(extent, extent) for extent in shape) for shape in inputs)
+        shapes = (None if shape is None else tuple(values.get(extent, extent) for extent in shape)
+                  for shape in inputs)
         return BlockSample(block, tuple(shapes), ids, more)
 
     return draw
@@ -101,31 +102,46 @@ def plain(kind: type[Block], *inputs: tuple[Any, ...] | None, ids: bool = False,
 
 def scores(rng: Random) -> BlockSample:
     """Scores that may be expanded over heads and relative."""
-    heads, dim, value, out = random_size(rng), random_size(rng), random_size(rng), rng.choice([0, random_size(rng)])
+    heads = random_size(rng)
+    dim = random_size(rng)
+    value = random_size(rng)
+    out = rng.choice([0, random_size(rng)])
     inputs = ((heads, SRC, dim), (heads, SRC, dim), (out or heads, SRC, value), None)
-    return BlockSample(ExplicitAttention(heads, dim, value, SRC, SRC, out, rng.choice([0, 2])), inputs)
+    return BlockSample(ExplicitAttention(heads, dim, value, SRC, SRC, out, rng.choice([0, 2])),
+                       inputs)
 
 
 def token_embedding(rng: Random) -> BlockSample:
     """Tokens' vectors with positions of any kind."""
-    d, over = random_size(rng), (SRC,)
+    d = random_size(rng)
+    over = (SRC,)
     bands = AdaptiveEmbedding(d, rng.choice(CUTOFFS), rng.randint(2, 4), over=over)
-    table = rng.choice([Embedding(d, over), FactorizedEmbedding(d, 3, over, Embedding(3, over)), bands])
-    return BlockSample(TokenEmbedding(d, over, table, rng.choice(POSITION_TYPES), 8), ((SRC,), (SRC,)), takes_token_ids=True)
+    table = rng.choice([Embedding(d, over), FactorizedEmbedding(d, 3, over, Embedding(3, over)),
+                        bands])
+    return BlockSample(TokenEmbedding(d, over, table, rng.choice(POSITION_TYPES), 8),
+                       ((SRC,), (SRC,)), takes_token_ids=True)
 
 
 def soft_positions(rng: Random) -> BlockSample:
     """An H-SoftPOS of one to three levels."""
-    levels, width, left = rng.randint(1, 3), rng.randint(1, 4), rng.randint(1, 6)
-    roles, d = rng.randint(1, min(left, width)), left + (2 * levels - 1) * width
-    block = SoftPOS(d, (SRC,), Embedding(left, (SRC,)), levels, width, roles, rng.choice(POSITION_TYPES), 8)
+    levels = rng.randint(1, 3)
+    width = rng.randint(1, 4)
+    left = rng.randint(1, 6)
+    roles = rng.randint(1, min(left, width))
+    d = left + (2 * levels - 1) * width
+    block = SoftPOS(d, (SRC,), Embedding(left, (SRC,)), levels, width, roles,
+                    rng.choice(POSITION_TYPES), 8)
     return BlockSample(block, ((SRC,), (SRC,)), takes_token_ids=True)
 
 
 def attentive(rng: Random) -> BlockSample:
     """A self-attentive embedding of an encoder."""
-    heads, norm, kind = rng.randint(1, 3), rng.choice(NORM_POSITIONS), rng.choice(list(NORM_CLASSES))
-    rank, d, over = heads * rng.randint(1, 4), random_size(rng), (SRC,)
+    heads = rng.randint(1, 3)
+    norm = rng.choice(NORM_POSITIONS)
+    kind = rng.choice(list(NORM_CLASSES))
+    rank = heads * rng.randint(1, 4)
+    d = random_size(rng)
+    over = (SRC,)
     main = Attention(rank, SRC, False, DENSE, heads, rank // heads, heads, SRC, SRC)
     layer = EncoderLayer(main, NoFFN(rank, over, DENSE), norm, norm_kind=kind)
     block = AttentiveEmbedding(d, over, Embedding(rank, over), layer, rng.choice(POSITION_TYPES), 8)
@@ -142,25 +158,24 @@ def attention(
         sizes = {"heads": heads, "head_dim": d // heads, "score_heads": heads}
         made = rng.choice([random_linear_factory(rng), IDENTITY])
         return Attention(d, axes[0], decoder, made, **sizes, **over, gate=rng.choice(GATES))
-    score_heads, expand = rng.randint(1, 3), rng.random() < 0.4
-    heads, head_dim = (rng.randint(1, 7) if expand else score_heads * rng.randint(1, 3)), random_size(rng)
+    score_heads = rng.randint(1, 3)
+    expand = rng.random() < 0.4
+    heads = rng.randint(1, 7) if expand else score_heads * rng.randint(1, 3)
+    head_dim = random_size(rng)
     shared = rng.random() < 0.3 and (expand or heads == score_heads)
-    kv_heads = rng.choice([n for n in range(1, 8) if heads % n == score_heads % n == 0]) if shared else 0
+    kv_heads = rng.choice(
+        [n for n in range(1, 8) if heads % n == score_heads % n == 0]) if shared else 0
     encoder = axes[0] == axes[2]
     adapt = rng.choice(["none", "lora", "prompt"]) if encoder else "none"
     clip = rng.choice([0, 3]) if encoder else 0
     return Attention(
-        d, axes[0], decoder, random_linear_factory(rng), heads=heads, head_dim=head_dim, score_heads=score_heads, **over,
-        expands_heads=expand,
-        kv_heads=kv_heads,
-        clip=clip,
+        d, axes[0], decoder, random_linear_factory(rng), heads=heads, head_dim=head_dim,
+        score_heads=score_heads, **over, expands_heads=expand, kv_heads=kv_heads, clip=clip,
         mask_distance=rng.choice([0, 3]) if encoder else 0,
         head_ffn=partial_ffn(rng, d, heads, head_dim, axes[0]) if rng.random() < 0.5 else None,
         adapters=tuple(rng.sample(ADAPTABLE_PARTS, 2)) if adapt == "lora" else (),
-        adapter_rank=random_size(rng),
-        prompt_length=rng.randint(1, 4) if adapt == "prompt" else 0,
-        rotary=head_dim % 2 == 0 and not cross and not clip and rng.random() < 0.5,
-    )
+        adapter_rank=random_size(rng), prompt_length=rng.randint(1, 4) if adapt == "prompt" else 0,
+        rotary=head_dim % 2 == 0 and not cross and not clip and rng.random() < 0.5)
 
 
 def cross_attention(rng: Random) -> BlockSample:
@@ -172,7 +187,8 @@ def cross_attention(rng: Random) -> BlockSample:
 def bridged(rng: Random) -> BlockSample:
     """A cross-attention at another width than its layer's, and its memory."""
     main = across(rng, random_size(rng))
-    block = ProjectedCrossAttention(random_size(rng), TGT, True, DENSE, main=main, norm_kind=rng.choice(list(NORM_CLASSES)))
+    block = ProjectedCrossAttention(random_size(rng), TGT, True, DENSE, main=main,
+                                    norm_kind=rng.choice(list(NORM_CLASSES)))
     return BlockSample(block, ((TGT, block.d), None, None, None, None, (SRC, main.d)))
 
 
@@ -180,14 +196,16 @@ def across(rng: Random, d: int) -> Mixer:
     """An attention across sequences, gated or not."""
     axes = TGT, CROSS_MEMORY, SRC_KEYS
     if rng.random() < 0.3:
-        return GatedCrossAttention(d, axes[0], True, random_linear_factory(rng), *axes[1:], random_size(rng), random_size(rng))
+        return GatedCrossAttention(d, axes[0], True, random_linear_factory(rng), *axes[1:],
+                                   random_size(rng), random_size(rng))
     return attention(rng, d, axes, cross=True)
 
 
 def table_output(rng: Random) -> BlockSample:
     """Scores by a table's cores."""
     d = rng.randint(2, 24)
-    table = rng.choice([KroneckerEmbedding(d, (), random_size(rng)), ChainEmbedding(d, (), rng.choice(RATIOS), rng.randint(2, 4))])
+    table = rng.choice([KroneckerEmbedding(d, (), random_size(rng)),
+                        ChainEmbedding(d, (), rng.choice(RATIOS), rng.randint(2, 4))])
     return BlockSample(TiedChainOutput(d, VOCAB, (TGT,), rng.random() < 0.5, table), ((TGT, d),))
 
 
@@ -200,16 +218,20 @@ def partial_ffn(rng: Random, d: int, heads: int, head_dim: int, axis: Axis) -> P
 
 def inside_heads(rng: Random) -> BlockSample:
     """Feed-forward networks inside heads, with the query stream that gates them."""
-    d, heads, dim = random_size(rng), random_size(rng), random_size(rng)
+    d = random_size(rng)
+    heads = random_size(rng)
+    dim = random_size(rng)
     return BlockSample(partial_ffn(rng, d, heads, dim, SRC), ((SRC, heads * dim), (SRC, d)))
 
 
 def mixer(rng: Random, d: int, axes: tuple[Axis, Axis, Axis], decoder: bool = True) -> Mixer:
     """Any mixer, or two side by side."""
-    join, kinds = rng.choice(["", "", *JOIN_MODES]), [name for name in MIXERS if name != "attention"]
+    join = rng.choice(["", "", *JOIN_MODES])
+    kinds = [name for name in MIXERS if name != "attention"]
     kinds = [name for name in kinds if join == "" or not MIXERS[name].has_scores]
     local = rng.randint(1, d - 1) if join == "split" and d > 1 else d
-    others = [sample_valid_block(rng, MIXERS[rng.choice(kinds)], width, axes[0], decoder, random_linear_factory(rng)) for width in (local, d)]
+    others = [sample_valid_block(rng, MIXERS[rng.choice(kinds)], width, axes[0], decoder,
+                                 random_linear_factory(rng)) for width in (local, d)]
     if join == "" or (join == "split" and d == 1):
         return rng.choice([attention(rng, d, axes, decoder), others[1]])
     main = attention(rng, d - local if join == "split" else d, axes, decoder)
@@ -218,19 +240,22 @@ def mixer(rng: Random, d: int, axes: tuple[Axis, Axis, Axis], decoder: bool = Tr
 
 def ffn(rng: Random, d: int, axis: Axis) -> Any:
     """A feed-forward network."""
-    return sample_valid_block(rng, FFNS[rng.choice(list(FFNS))], d, (axis,), random_linear_factory(rng))
+    return sample_valid_block(rng, FFNS[rng.choice(list(FFNS))], d, (axis,),
+                              random_linear_factory(rng))
 
 
 def paths(rng: Random) -> MultiPathConfig | None:
     """Several paths of anything, or none."""
-    made = MultiPathConfig(rng.choice(PATH_TARGETS), rng.randint(2, 3), rng.choice(MERGE_METHODS), rng.random() < 0.5)
+    made = MultiPathConfig(rng.choice(PATH_TARGETS), rng.randint(2, 3), rng.choice(MERGE_METHODS),
+                           rng.random() < 0.5)
     return rng.choice([None, made])
 
 
 def several(rng: Random) -> BlockSample:
     """Several feed-forward networks, merged."""
     fed = ffn_sample(rng, "relu")
-    d, count = fed.block.d, rng.randint(2, 4)
+    d = fed.block.d
+    count = rng.randint(2, 4)
     merge = PathMerge(d, (SRC,), count, rng.choice(MERGE_METHODS), rng.choice(["", *NORM_CLASSES]))
     return BlockSample(MultiPath(fed.block, count, merge), fed.inputs)
 
@@ -240,7 +265,9 @@ EVOLVED = (("self", "cross"), ("branches",), ("self", "glu"), ("cross",), ("ffn"
 
 def more(rng: Random, d: int, axis: Axis) -> tuple[tuple[str, Mixer], ...]:
     """Further sub-layers."""
-    return tuple((name, sample_valid_block(rng, kind, d, axis, axis == TGT, random_linear_factory(rng))) for name, kind in SUBLAYERS.items())
+    return tuple((name,
+                  sample_valid_block(rng, kind, d, axis, axis == TGT, random_linear_factory(rng)))
+                 for name, kind in SUBLAYERS.items())
 
 
 def layer(rng: Random) -> EncoderLayer:
@@ -248,10 +275,13 @@ def layer(rng: Random) -> EncoderLayer:
     main = mixer(rng, random_size(rng), (SRC, SRC, SRC), decoder=False)
     orders = [(), (("ffn",), ("attention",), ("ffn", "attention"), ("ffn_again",))]
     if rng.random() < 0.3:
-        return EncoderLayer(main, ffn(rng, main.d, SRC), rng.choice(NORM_POSITIONS), extra_sublayers=more(rng, main.d, SRC),
-                            sublayer_order=(("glu",), ("attention", "branches"), ("ffn",), ("branches",)), multi_path=paths(rng))
-    return EncoderLayer(main, ffn(rng, main.d, SRC), rng.choice(NORM_POSITIONS), norm_kind=rng.choice(list(NORM_CLASSES)),
-                        sublayer_order=rng.choice(orders), multi_path=paths(rng))
+        return EncoderLayer(main, ffn(rng, main.d, SRC), rng.choice(NORM_POSITIONS),
+                            extra_sublayers=more(rng, main.d, SRC),
+                            sublayer_order=(("glu",), ("attention", "branches"), ("ffn",),
+                                            ("branches",)), multi_path=paths(rng))
+    return EncoderLayer(main, ffn(rng, main.d, SRC), rng.choice(NORM_POSITIONS),
+                        norm_kind=rng.choice(list(NORM_CLASSES)), sublayer_order=rng.choice(orders),
+                        multi_path=paths(rng))
 
 
 def encoder_layer(rng: Random) -> BlockSample:
@@ -264,27 +294,34 @@ def decoder_layer(rng: Random) -> BlockSample:
     """A decoder layer, which may have no cross-attention, with its input and its memory."""
     d = random_size(rng)
     cross = across(rng, d) if rng.random() < 0.8 else None
-    order, added = rng.choice([((), ()), ((("self", "cross"), ("ffn",), ("self", "ffn_again")), ()), (EVOLVED, None)])
-    block = DecoderLayer(mixer(rng, d, (TGT, TGT, TGT_KEYS)), ffn(rng, d, TGT), rng.choice(NORM_POSITIONS), cross_attention=cross,
-                         interleaved=rng.random() < 0.5, norm_kind=rng.choice(list(NORM_CLASSES)),
-                         sublayer_order=order, extra_sublayers=more(rng, d, TGT) if added is None else added, multi_path=paths(rng))
+    order, added = rng.choice([((), ()), ((("self", "cross"), ("ffn",), ("self", "ffn_again")), ()),
+                               (EVOLVED, None)])
+    block = DecoderLayer(
+        mixer(rng, d, (TGT, TGT, TGT_KEYS)), ffn(rng, d, TGT), rng.choice(NORM_POSITIONS),
+        cross_attention=cross, interleaved=rng.random() < 0.5,
+        norm_kind=rng.choice(list(NORM_CLASSES)), sublayer_order=order,
+        extra_sublayers=more(rng, d, TGT) if added is None else added, multi_path=paths(rng))
     return BlockSample(block, ((TGT, d), None, None, None, (SRC, d), None, None))
 
 
 def stack(rng: Random) -> BlockSample:
     """A stack of up to three layers, its input and a scores bias."""
     inner = layer(rng)
-    d, own = inner.mixer.d, inner.mixer.score_shape
-    scores = GlobalScores(d, own.heads, random_size(rng), SRC, SRC, 0, False) if own and rng.random() < 0.5 else None
-    block = Stack(Repeat(inner, rng.randint(1, 3)), scores, rng.random() < 0.5, rng.choice(list(SOLVERS)),
-                  rng.random() < 0.5)
+    d = inner.mixer.d
+    own = inner.mixer.score_shape
+    scores = GlobalScores(d, own.heads, random_size(rng), SRC, SRC, 0,
+                          False) if own and rng.random() < 0.5 else None
+    block = Stack(Repeat(inner, rng.randint(1, 3)), scores, rng.random() < 0.5,
+                  rng.choice(list(SOLVERS)), rng.random() < 0.5)
     return BlockSample(block, ((SRC, d), None, (1, SRC, SRC)))
 
 
 def waisted_stack(rng: Random) -> BlockSample:
     """A stack whose middle layers have another width."""
-    outer, middle = layer(rng), layer(rng)
-    block = BottleneckStack(Repeat(outer, 1), Repeat(middle, rng.randint(1, 3)), Repeat(outer, 1), rng.random() < 0.5)
+    outer = layer(rng)
+    middle = layer(rng)
+    block = BottleneckStack(Repeat(outer, 1), Repeat(middle, rng.randint(1, 3)), Repeat(outer, 1),
+                            rng.random() < 0.5)
     return BlockSample(block, ((SRC, outer.mixer.d), None, None))
 
 
@@ -300,41 +337,38 @@ CATALOGUE: dict[str, Draw] = {
     "layer_norm": plain(LayerNorm, (SRC, "d"), over=(SRC,)),
     "rms_norm": plain(RMSNorm, (SRC, "d"), over=(SRC,)),
     "kronecker_linear": plain(KroneckerLinear, (SRC, "d_in"), over=(SRC,)),
-    "hypercomplex_linear": plain(HypercomplexLinear, (SRC, "d_in"), over=(SRC,), d_in=[2, 6], d_out=[2, 4], n=[1, 2]),
-    "group_linear": plain(GroupLinear, (SRC, "d_in"), over=(SRC,), d_in=[2, 6], d_out=[2, 4], groups=[1, 2]),
-    "mat_mul": plain(MatMul, (HEADS, TGT, "n_in"), (HEADS, "n_in", SRC_KEYS), over=(HEADS, TGT), n_out=SRC_KEYS,
-                     inner=False),
-    "fused_attention": plain(FusedAttention, ("heads", TGT, "head_dim"), ("heads", SRC_KEYS, "head_dim"),
-                             ("heads", SRC_KEYS, "value_dim"), None, queries=TGT, keys=SRC_KEYS),
-    "convolution": plain(Convolution, (SRC, "d_in"), over=(SRC,), width=range(1, 5), dilation=range(1, 4)),
+    "hypercomplex_linear": plain(HypercomplexLinear, (SRC, "d_in"), over=(SRC,), d_in=[2, 6],
+                                 d_out=[2, 4], n=[1, 2]),
+    "group_linear": plain(GroupLinear, (SRC, "d_in"), over=(SRC,), d_in=[2, 6], d_out=[2, 4],
+                          groups=[1, 2]),
+    "mat_mul": plain(MatMul, (HEADS, TGT, "n_in"), (HEADS, "n_in", SRC_KEYS), over=(HEADS, TGT),
+                     n_out=SRC_KEYS, inner=False),
+    "fused_attention": plain(FusedAttention, ("heads", TGT, "head_dim"),
+                             ("heads", SRC_KEYS, "head_dim"), ("heads", SRC_KEYS, "value_dim"),
+                             None, queries=TGT, keys=SRC_KEYS),
+    "convolution": plain(Convolution, (SRC, "d_in"), over=(SRC,), width=range(1, 5),
+                         dilation=range(1, 4)),
     "chain_linear": plain(ChainLinear, (SRC, "d_in"), d_in=range(2, 25, 2), d_out=range(2, 25, 2),
                           apply=["cores", "matrix"], **CHAINED),
     "chain_embedding": plain(ChainEmbedding, (SRC,), ids=True, **CHAINED),
     "kronecker_table": plain(KroneckerEmbedding, (SRC,), ids=True, over=(SRC,)),
-    "table_output": table_output,
-    "low_rank": plain(LowRankLinear, (SRC, "d_in"), over=(SRC,)),
+    "table_output": table_output, "low_rank": plain(LowRankLinear, (SRC, "d_in"), over=(SRC,)),
     "head_linear": plain(HeadLinear, (SRC, HEADS, "d_in"), over=(SRC, HEADS)),
     "head_mixer": plain(HeadMixing, ("heads_in", TGT, SRC_KEYS), queries=TGT, keys=SRC_KEYS),
-    "dextra": plain(DExTra, (SRC, "d_in"), over=(SRC,), inner=[8, 12], d_out=[4, 8], depth=range(1, 6),
-                    multiplier=[1.0, 2.3], groups=[1, 2, 4]),
-    "dynamic_mask": plain(DynamicMask, (SRC, "d"), more=(LENGTH,), queries=SRC, keys=SRC_KEYS, clip=range(1, 5)),
+    "dextra": plain(DExTra, (SRC, "d_in"), over=(SRC,), inner=[8, 12], d_out=[4, 8],
+                    depth=range(1, 6), multiplier=[1.0, 2.3], groups=[1, 2, 4]),
+    "dynamic_mask": plain(DynamicMask, (SRC, "d"), more=(LENGTH,), queries=SRC, keys=SRC_KEYS,
+                          clip=range(1, 5)),
     "distances": plain(RelativePositionBias, (SRC,), ids=True, more=(LENGTH,), clip=range(1, 5)),
-    "relative_keys": plain(RelativeKeys, ("heads", SRC, "head_dim"), more=(LENGTH,), queries=SRC, clip=range(1, 5)),
-    "global_scores": plain(GlobalScores, (SRC, "d"), clip=[0, 2], norm_kind=list(NORM_CLASSES), **ON_SOURCE),
+    "relative_keys": plain(RelativeKeys, ("heads", SRC, "head_dim"), more=(LENGTH,), queries=SRC,
+                           clip=range(1, 5)),
+    "global_scores": plain(GlobalScores, (SRC, "d"), clip=[0, 2], norm_kind=list(NORM_CLASSES),
+                           **ON_SOURCE),
     "adaptive_output": plain(AdaptiveOutput, (TGT, "d"), cutoffs=CUTOFFS, factor=range(2, 5)),
-    "scores": scores,
-    "token_embedding": token_embedding,
-    "soft_positions": soft_positions,
-    "attentive_embedding": attentive,
-    "attention": cross_attention,
-    "bridged": bridged,
-    "partial_ffn": inside_heads,
-    "several": several,
-    "encoder_layer": encoder_layer,
-    "decoder_layer": decoder_layer,
-    "stack": stack,
-    "waisted_stack": waisted_stack,
+    "scores": scores, "token_embedding": token_embedding, "soft_positions": soft_positions,
+    "attentive_embedding": attentive, "attention": cross_attention, "bridged": bridged,
+    "partial_ffn": inside_heads, "several": several, "encoder_layer": encoder_layer,
+    "decoder_layer": decoder_layer, "stack": stack, "waisted_stack": waisted_stack,
     **{f"ffn.{kind}": partial(ffn_sample, kind=kind) for kind in FFNS if kind != "none"},
     **{f"sublayer.{name}": partial(mixer_sample, name=name, kinds=SUBLAYERS) for name in SUBLAYERS},
-    **{f"mixer.{name}": partial(mixer_sample, name=name) for name in MIXERS if name != "attention"},
-}
+    **{f"mixer.{name}": partial(mixer_sample, name=name) for name in MIXERS if name != "attention"}}

@@ -9,7 +9,8 @@ from scalesearch.blocks.maps.linear_factories import DENSE
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.nn.build import build_module
 
-PLAIN = Attention(8, SRC, False, DENSE, heads=2, head_dim=4, score_heads=2, projected_axis=SRC, keys=SRC)
+PLAIN = Attention(8, SRC, False, DENSE, heads=2, head_dim=4, score_heads=2, projected_axis=SRC,
+                  keys=SRC)
 
 
 def hiding(last: int) -> torch.Tensor:
@@ -22,7 +23,8 @@ def hiding(last: int) -> torch.Tensor:
 def test_a_prompt_is_keys_and_values_in_front_that_no_mask_hides() -> None:
     prompted = build_module(replace(PLAIN, prompt_length=3), dtype=torch.float64)
     plain = build_module(PLAIN, dtype=torch.float64)
-    plain.load_state_dict({name: w for name, w in prompted.state_dict().items() if not name.startswith("prompt")})
+    plain.load_state_dict(
+        {name: w for name, w in prompted.state_dict().items() if not name.startswith("prompt")})
     x = torch.randn(2, 5, 8, dtype=torch.float64)
     front = prompted.prompt.weight.expand(2, -1, -1)
     bias = torch.nn.functional.pad(hiding(2), (3, 0))
@@ -31,14 +33,17 @@ def test_a_prompt_is_keys_and_values_in_front_that_no_mask_hides() -> None:
 
 
 def test_an_adapter_adds_a_low_rank_path_to_its_map() -> None:
-    adapted = build_module(replace(PLAIN, adapters=("key", "out"), adapter_rank=2), dtype=torch.float64)
+    adapted = build_module(replace(PLAIN, adapters=("key", "out"), adapter_rank=2),
+                           dtype=torch.float64)
     for adapter in (adapted.key_adapter, adapted.out_adapter):
         torch.nn.init.normal_(adapter.up.weight)
     plain = build_module(PLAIN, dtype=torch.float64)
-    plain.load_state_dict({name: w for name, w in adapted.state_dict().items() if "adapter" not in name})
+    plain.load_state_dict({name: w
+                           for name, w in adapted.state_dict().items() if "adapter" not in name})
     with torch.no_grad():
         for slot in ("key", "out"):
             adapter = getattr(adapted, f"{slot}_adapter")
             getattr(plain, slot).weight += adapter.up.weight @ adapter.down.weight
     x = torch.randn(2, 5, 8, dtype=torch.float64)
-    assert torch.allclose(adapted(x, None, hiding(1)), plain(x, None, hiding(1)), rtol=0, atol=1e-12)
+    assert torch.allclose(adapted(x, None, hiding(1)), plain(x, None, hiding(1)), rtol=0,
+                          atol=1e-12)

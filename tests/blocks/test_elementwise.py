@@ -17,7 +17,8 @@ def test_dropout_drops_its_share_and_scales_the_rest(rate: float, dtype: torch.d
     assert abs(float(dropped) - rate) < 5 * (rate * (1 - rate) / x.numel()) ** 0.5 + 2**-16
     kept = y[y != 0].unique()
     assert len(kept) == 1
-    assert float(kept) == pytest.approx(1 / (1 - rate), rel=1e-4 if dtype != torch.bfloat16 else 5e-3)
+    assert float(kept) == pytest.approx(1 / (1 - rate),
+                                        rel=1e-4 if dtype != torch.bfloat16 else 5e-3)
     assert torch.equal(x.grad, y.detach())
 
 
@@ -41,7 +42,8 @@ def test_dropout_follows_the_seed_and_does_nothing_otherwise() -> None:
 
 
 def test_mixed_sums_and_products_are_pytorchs() -> None:
-    x, y = torch.randn(6, 1, 9), torch.randn(6, 4, 9).bfloat16()
+    x = torch.randn(6, 1, 9)
+    y = torch.randn(6, 4, 9).bfloat16()
     assert torch.equal(add_promoted(x, y), x + y)
     assert torch.equal(multiply_promoted(y, x), y * x)
     assert add_promoted(y, y).dtype == torch.bfloat16

@@ -23,30 +23,36 @@ def model(own: str = "none", cross: str = "none"):
 
 @pytest.mark.parametrize("gate", NAMED)
 def test_gates_cost_no_parameters_and_see_nothing_ahead(gate: str) -> None:
-    plain, gated = model(), model(gate, gate)
+    plain = model()
+    gated = model(gate, gate)
     assert sum(w.numel() for w in plain.parameters()) == sum(w.numel() for w in gated.parameters())
     check_causality(gated, V)
 
 
 def test_every_gate_does_something() -> None:
-    source, target = torch.randint(4, V, (2, 5)), torch.randint(4, V, (2, 5))
+    source = torch.randint(4, V, (2, 5))
+    target = torch.randint(4, V, (2, 5))
     said = {}
-    for own, cross in [("none", "none"), *((g, "none") for g in NAMED), *(("none", g) for g in NAMED)]:
+    for own, cross in [("none", "none"), *((g, "none") for g in NAMED),
+                       *(("none", g) for g in NAMED)]:
         made = model(own, cross)
         made.load_state_dict(model().state_dict())
         said[own, cross] = made(source, target)
     keys = list(said)
-    same = [(a, b) for i, a in enumerate(keys) for b in keys[i + 1 :] if torch.allclose(said[a], said[b])]
+    same = [(a, b) for i, a in enumerate(keys)
+            for b in keys[i + 1 :] if torch.allclose(said[a], said[b])]
     assert not same
 
 
 def by_hand(gate: str, cross: bool, m, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """Attention with heads of 4, pair by pair of positions, straight from the definition."""
     role = {"Q": x, "K": y, "V": y}
-    gating, gated = gate[0], gate[-1]
+    gating = gate[0]
+    gated = gate[-1]
     other = next(r for r in "QKV" if r not in (gating, gated))
     aligned = not (cross and "Q" in (gating, gated))
-    queries, keys = x.shape[0], y.shape[0]
+    queries = x.shape[0]
+    keys = y.shape[0]
     made = {}
     for t in range(queries):
         for j in range(keys):
@@ -63,7 +69,8 @@ def by_hand(gate: str, cross: bool, m, x: torch.Tensor, y: torch.Tensor) -> torc
         heads = []
         for h in range(0, 8, 4):
             s = slice(h, h + 4)
-            scores = torch.stack([(made[t, j]["Q"][s] * made[t, j]["K"][s]).sum() / 2 for j in range(keys)])
+            scores = torch.stack([(made[t, j]["Q"][s] * made[t, j]["K"][s]).sum() / 2
+                                  for j in range(keys)])
             heads.append(sum(p * made[t, j]["V"][s] for j, p in enumerate(scores.softmax(0))))
         out.append(m.out(torch.cat(heads)))
     return torch.stack(out)
@@ -73,8 +80,10 @@ def by_hand(gate: str, cross: bool, m, x: torch.Tensor, y: torch.Tensor) -> torc
 @pytest.mark.parametrize("cross", [False, True])
 def test_a_gate_is_its_definition(gate: str, cross: bool) -> None:
     made = model(gate, gate)
-    attention = made.decoder.layers[0].cross_attention if cross else made.encoder.layers[0].attention
-    x, y = torch.randn(3, 8, dtype=torch.float64), torch.randn(5, 8, dtype=torch.float64)
+    attention = made.decoder.layers[0].cross_attention if cross else made.encoder.layers[
+        0].attention
+    x = torch.randn(3, 8, dtype=torch.float64)
+    y = torch.randn(5, 8, dtype=torch.float64)
     y = y if cross else x
     found = attention(x[None], None, None, None, None, y[None] if cross else None)[0]
     assert torch.allclose(found, by_hand(gate, cross, attention, x, y), rtol=0, atol=1e-12)
@@ -97,7 +106,8 @@ class ByIndex(Gating):
 def test_the_published_gate_leaks_and_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     from scalesearch.blocks.mixers.attention import Attention
 
-    honest, leaking = Attention.gating, ByIndex("QgV", True)
+    honest = Attention.gating
+    leaking = ByIndex("QgV", True)
     choose = property(lambda self: leaking if self.cross else honest.fget(self))
     monkeypatch.setattr(Attention, "gating", choose)
     with refuses("not-causal", "a later target token"):

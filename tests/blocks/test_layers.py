@@ -18,7 +18,8 @@ from scalesearch.train.updates.parametrization import weight_scales
 from tests.architectures import answers
 from tests.errors import refuses
 
-MACARON = {"encoder__sublayers": ["ffn", "attention", "ffn"], "decoder__sublayers": ["ffn", "self", "cross", "ffn"]}
+MACARON = {"encoder__sublayers": ["ffn", "attention", "ffn"],
+           "decoder__sublayers": ["ffn", "self", "cross", "ffn"]}
 WOVEN = ["self", "ffn", "cross", "ffn_again"]
 PROTOCOL = find_protocol("forward", 5, 6, 40)
 
@@ -30,11 +31,15 @@ def architecture(**changes: Any) -> ModelSpec:
 
 def test_one_order_is_one_network_however_it_is_said() -> None:
     """The numbers are those of files from before there were lists."""
-    assert architecture().id == architecture(encoder__sublayers=["attention", ["ffn"]]).id == "5532ea87340a"
-    assert architecture(decoder__interleaved=True).id == architecture(decoder__sublayers=WOVEN).id == "df355ca75b8b"
+    assert architecture().id == architecture(
+        encoder__sublayers=["attention", ["ffn"]]).id == "5532ea87340a"
+    assert architecture(decoder__interleaved=True).id == architecture(
+        decoder__sublayers=WOVEN).id == "df355ca75b8b"
     without = {"encoder__ffn": "none"}
-    assert architecture(**without, encoder__sublayers=["ffn", "attention", "ffn"]).id == architecture(**without).id
-    ids = [architecture(encoder__sublayers=order).id for order in ([["attention", "ffn"]], [["ffn", "attention"]])]
+    assert architecture(
+        **without, encoder__sublayers=["ffn", "attention", "ffn"]).id == architecture(**without).id
+    ids = [architecture(encoder__sublayers=order).id
+           for order in ([["attention", "ffn"]], [["ffn", "attention"]])]
     assert ids[0] == ids[1] != architecture().id
 
 
@@ -42,16 +47,18 @@ def test_every_network_of_a_list_has_weights_of_its_own_but_for_again() -> None:
     def params(**more: Any) -> int:
         return int(evaluate_cost(architecture(**more).block, PROTOCOL)["params.total"])
 
-    network, norm = 2 * 8 * 16 + 16 + 8, 2 * 8  # and each stack has two layers
+    network = 2 * 8 * 16 + 16 + 8
+    norm = 2 * 8  # and each stack has two layers
     assert params(**MACARON) - params() == 4 * (network + norm)
     assert params(encoder__sublayers=["attention", "ffn", "ffn_again"]) == params()
     assert params(encoder__sublayers=[["attention", "ffn"]]) == params() - 2 * norm
-    assert params(**MACARON, share__encoder__ffn="one", share__norms="follow") == params(**MACARON) - (
-        2 * network + 2 * norm)
+    assert params(**MACARON, share__encoder__ffn="one",
+                  share__norms="follow") == params(**MACARON) - (2 * network + 2 * norm)
 
 
 def test_parallel_sublayers_read_one_normed_input() -> None:
-    layer = build_model(architecture(encoder__sublayers=[["attention", "ffn"]]).block, vocab=40).encoder.layers[0].eval()
+    layer = build_model(architecture(encoder__sublayers=[["attention", "ffn"]]).block,
+                        vocab=40).encoder.layers[0].eval()
     x = torch.randn(2, 5, 8)
     y = layer.attention_norm(x)
     assert torch.allclose(layer(x, None, None), x + layer.attention(y, None, None) + layer.ffn(y))
@@ -59,7 +66,8 @@ def test_parallel_sublayers_read_one_normed_input() -> None:
 
 def test_post_norms_follow_their_step() -> None:
     made = architecture(norm="post", encoder__sublayers=["ffn", "attention", "ffn"])
-    layer, x = build_model(made.block, vocab=40).encoder.layers[0].eval(), torch.randn(2, 5, 8)
+    layer = build_model(made.block, vocab=40).encoder.layers[0].eval()
+    x = torch.randn(2, 5, 8)
     y = layer.ffn_norm(x + layer.ffn(x))
     y = layer.attention_norm(y + layer.attention(y, None, None))
     assert torch.allclose(layer(x, None, None), layer.ffn_2_norm(y + layer.ffn_2(y)))
@@ -75,9 +83,12 @@ def test_a_decoder_s_second_networks_are_the_encoder_s_second() -> None:
 
 def test_depth_scaling_counts_every_residual_branch() -> None:
     recipe = replace(Recipe(steps=1), residual_scaling="scaled")
-    for order, branches in (([["attention", "ffn"]], 2), (["ffn", "attention", "ffn", "ffn_again"], 4)):
-        found = weight_scales(build_model(architecture(encoder__sublayers=order).block, vocab=40), recipe)
-        assert found["encoder.layers.0.attention.out.weight"].init_factor == pytest.approx((2 * branches) ** -0.5)
+    for order, branches in (([["attention", "ffn"]], 2),
+                            (["ffn", "attention", "ffn", "ffn_again"], 4)):
+        found = weight_scales(build_model(architecture(encoder__sublayers=order).block, vocab=40),
+                              recipe)
+        assert found["encoder.layers.0.attention.out.weight"].init_factor == pytest.approx(
+            (2 * branches) ** -0.5)
 
 
 @pytest.mark.parametrize(("changes", "path"), [
@@ -91,7 +102,8 @@ def test_lists_that_are_no_layer_are_refused(changes: Any, path: str) -> None:
         architecture(**changes)
 
 
-@pytest.mark.parametrize("text", ["attention", "[attention, [ffn, [ffn]]]", "[attention, []]", "[attention, fn]"])
+@pytest.mark.parametrize(
+    "text", ["attention", "[attention, [ffn, [ffn]]]", "[attention, []]", "[attention, fn]"])
 def test_what_is_no_list_of_sublayers_is_a_mistake_of_the_file(text: str) -> None:
     with refuses("bad-value", place="<string>:2"):
         Space.parse(f"width: 8\nencoder: {{ sublayers: {text} }}")
@@ -102,14 +114,16 @@ def test_a_file_is_read_as_it_is_written() -> None:
     assert Space.parse(made.to_yaml()).single_architecture().id == made.id
 
 
-@pytest.mark.parametrize(("encoder", "decoder", "more"), [
-    ({"sublayers": "[attention, ffn] | [ffn, attention, ffn] | [attention, ffn, ffn_again] | [[attention, ffn]]",
-      "heads": "2 | 4", "ffn": {"one of": {"relu": {"hidden": "8 | 16"}, "none": {}}}}, {"heads": 2}, {}),
-    ({"heads": 2, "sublayers": "[attention, ffn] | [ffn, attention]"},
-     {"sublayers": "[self, cross, ffn] | [[self, cross], ffn] | [self, ffn, cross, ffn_again]", "heads": "2 | 4",
-      "interleaved": "yes | no", "ffn": {"relu": {"hidden": "8 | 16"}}},
-     {"model": "encoder-decoder | decoder-only", "share": {"decoder": {"ffn": "own | encoder.ffn[0]"}}}),
-])
+@pytest.mark.parametrize(
+    ("encoder", "decoder", "more"),
+    [({"sublayers": "[attention, ffn] | [ffn, " "attention, ffn] | [attention, ffn, "
+       "ffn_again] | [[attention, ffn]]", "heads": "2 | 4",
+       "ffn": {"one of": {"relu": {"hidden": "8 | 16"}, "none": {}}}}, {"heads": 2}, {}),
+     ({"heads": 2, "sublayers": "[attention, ffn] | [ffn, attention]"},
+      {"sublayers": "[self, cross, ffn] | [[self, cross], ffn] | [self, ffn, " "cross, ffn_again]",
+       "heads": "2 | 4", "interleaved": "yes | no", "ffn": {"relu": {"hidden": "8 | 16"}}},
+      {"model": "encoder-decoder | " "decoder-only",
+       "share": {"decoder": {"ffn": "own | encoder.ffn[0]"}}})])
 def test_counts_are_those_of_listing(encoder: Any, decoder: Any, more: Any) -> None:
     check_count(tiny_space(encoder, decoder, **more))
 
@@ -118,11 +132,13 @@ def test_ctranslate2_is_refused_where_it_has_one_after_the_other() -> None:
     assert not find_unsupported_parts(architecture(**MACARON).block)
     (why,) = find_unsupported_parts(architecture(encoder__sublayers=[["attention", "ffn"]]).block)
     assert why.startswith("encoder: sub-layers in parallel")
-    (why,) = find_unsupported_parts(architecture(norm="post", encoder__sublayers=["ffn", "attention"]).block)
+    (why,) = find_unsupported_parts(
+        architecture(norm="post", encoder__sublayers=["ffn", "attention"]).block)
     assert why.startswith("encoder: ffn comes first under norms after")
 
 
 def test_cross_attentions_of_a_layer_keep_their_own_keys() -> None:
     block = architecture(decoder__sublayers=["self", "cross", "cross", "ffn"]).block
     caches = [line for line in iterate_cost_lines(block, vocab=40) if line.path.endswith("store")]
-    assert [line.path.split(".")[2] for line in caches] == ["self_attention", "cross_attention", "cross_attention_2"]
+    assert [line.path.split(".")[2] for line in caches] == [
+        "self_attention", "cross_attention", "cross_attention_2"]

@@ -33,8 +33,10 @@ def architecture(**more: Any) -> ModelSpec:
         for name in [stack] if own else stacks:
             stacks[name][own or key] = value
     base = {"depth": 2, "heads": 2, "ffn": {"relu": {"hidden": 16}}}
-    given = {name: {key: value for key, value in (base | own).items() if key != "heads" or "mixer" not in own
-                    or name == "decoder"} for name, own in stacks.items()}
+    given = {name: {key: value
+                    for key, value in (base | own).items()
+                    if key != "heads" or "mixer" not in own or name == "decoder"}
+             for name, own in stacks.items()}
     return Space.from_python({"width": 8, **given}).single_architecture()
 
 
@@ -62,30 +64,38 @@ def test_groups_of_channels_have_taps_of_their_own() -> None:
 
 
 def test_an_average_is_its_recurrence() -> None:
-    block, x = MovingAverageMixer(3, TGT, True, DENSE, dims=4), torch.randn(2, 7, 3, dtype=torch.float64)
+    block = MovingAverageMixer(3, TGT, True, DENSE, dims=4)
+    x = torch.randn(2, 7, 3, dtype=torch.float64)
     made = build_module(block).double()
     for weight in made.parameters():
         torch.nn.init.normal_(weight)
-    leaf, state = made.average, torch.zeros(2, 3, 4, dtype=torch.float64)
-    p, a = leaf.delta.sigmoid(), leaf.alpha.sigmoid()
+    leaf = made.average
+    state = torch.zeros(2, 3, 4, dtype=torch.float64)
+    p = leaf.delta.sigmoid()
+    a = leaf.alpha.sigmoid()
     for t in range(7):
         state = (1 - p * a) * state + p * leaf.beta * x[:, t, :, None]
         y = (leaf.gamma * state).sum(-1) / 2
-        assert torch.allclose(made(x, None, None)[:, t], torch.nn.functional.silu(y + leaf.omega * x[:, t]))
+        assert torch.allclose(made(x, None, None)[:, t],
+                              torch.nn.functional.silu(y + leaf.omega * x[:, t]))
 
 
 def test_gated_attention_is_its_equations() -> None:
     """Position by position, without the moving average's own: that is tested above."""
-    block, x = Mega(4, TGT, True, DENSE, dims=2, head_dim=3, value_dim=5, clip=3), torch.randn(1, 6, 4)
+    block = Mega(4, TGT, True, DENSE, dims=2, head_dim=3, value_dim=5, clip=3)
+    x = torch.randn(1, 6, 4)
     made = build_module(block)
     for weight in made.parameters():
         torch.nn.init.normal_(weight)
-    got, silu = made(x, None, torch.full((6, 6), -torch.inf).triu(1)), torch.nn.functional.silu
-    update, inner, shared, reset = made.inward(made.average(x, None, None))[0].split([4, 4, 3, 5], -1)
+    got = made(x, None, torch.full((6, 6), -torch.inf).triu(1))
+    silu = torch.nn.functional.silu
+    update, inner, shared, reset = made.inward(made.average(x, None, None))[0].split(
+        [4, 4, 3, 5], -1)
     query, key = (silu(shared) * made.scale[n] + made.shift[n] for n in (0, 1))
     for t in range(6):
         near = [made.distances.weight[max(s - t, -2) + 2] for s in range(t + 1)]
-        scores = torch.stack([query[t] @ key[s] / 3**0.5 + near[s] for s in range(t + 1)]).softmax(0)
+        scores = torch.stack([query[t] @ key[s] / 3**0.5 + near[s]
+                              for s in range(t + 1)]).softmax(0)
         mixed = scores @ silu(made.value(x))[0, : t + 1]
         h = silu(inner[t] + made.out(silu(reset[t]) * mixed))
         assert torch.allclose(got[0, t], update[t].sigmoid() * (h - x[0, t]), atol=1e-5)
@@ -95,11 +105,14 @@ def test_gated_attention_across_sees_distances_to_where_it_stands() -> None:
     """Also step by step, and in a beam search, whose hypotheses of one source stand where positions do."""
     made = build_module(GatedCrossAttention(4, TGT, True, DENSE, CROSS_MEMORY, SRC_KEYS, 3, 2))
     torch.nn.init.normal_(made.distances.weight)
-    x, memory, cache = torch.randn(1, 3, 4), torch.randn(1, 5, 4), DecodingCache()
+    x = torch.randn(1, 3, 4)
+    memory = torch.randn(1, 5, 4)
+    cache = DecodingCache()
     whole = made(x, None, None, None, None, memory)
     for t in range(3):
         cache.length = t
-        assert torch.allclose(made(x[:, t : t + 1], None, None, cache, None, memory), whole[:, t : t + 1], atol=1e-6)
+        assert torch.allclose(made(x[:, t : t + 1], None, None, cache, None, memory),
+                              whole[:, t : t + 1], atol=1e-6)
     cache.groups = SourceGroups.from_sources(torch.tensor([0, 0]))
     beams = made(x[:, 2:].expand(1, 2, 4), None, None, cache, None, memory)
     assert torch.allclose(beams, whole[:, 2:].expand(1, 2, 4), atol=1e-6)
@@ -108,8 +121,10 @@ def test_gated_attention_across_sees_distances_to_where_it_stands() -> None:
 def test_an_average_from_both_ends_has_a_position_s_own_twice() -> None:
     made = build_module(MovingAverageMixer(1, SRC, False, DENSE, dims=1))
     with torch.no_grad():
-        for name, value in {"delta": 50.0, "alpha": 50.0, "beta": 1.0, "gamma": 1.0, "omega": 0.0}.items():
-            getattr(made.average, name).fill_(value)  # p and a are 1: nothing is left of other positions
+        for name, value in {"delta": 50.0, "alpha": 50.0, "beta": 1.0, "gamma": 1.0,
+                            "omega": 0.0}.items():
+            # p and a are 1: nothing is left of other positions
+            getattr(made.average, name).fill_(value)
     x = torch.randn(1, 5, 1)
     assert torch.allclose(made(x, None, None), torch.nn.functional.silu(2 * x))
 
@@ -117,7 +132,8 @@ def test_an_average_from_both_ends_has_a_position_s_own_twice() -> None:
 @pytest.mark.parametrize("name", OURS)
 def test_a_cache_holds_what_is_billed(name: str) -> None:
     block = architecture(decoder__mixer=name).block.decoder.layer.main  # type: ignore[attr-defined]
-    made, cache = build_module(block), DecodingCache()
+    made = build_module(block)
+    cache = DecodingCache()
     for _ in range(9):
         made(torch.randn(1, 1, 8), None, None, cache)
     held = sum(tensor.numel() for kept in cache.entries.values() for tensor in kept)
@@ -126,7 +142,8 @@ def test_a_cache_holds_what_is_billed(name: str) -> None:
 
 @pytest.mark.parametrize("changes", [{"encoder__mixer": {"lightweight": {"glu": True}}},
                                      {"encoder__local": {"dynamic": {"glu": True, "heads": 2}}}])
-def test_padding_zeroed_before_the_map_with_a_bias_is_caught(changes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_padding_zeroed_before_the_map_with_a_bias_is_caught(
+        changes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """As released: what the taps meet at padding is the bias."""
     model = build_model(architecture(**changes).block, vocab=40)
     check_causality(model, 40)
@@ -166,7 +183,8 @@ def test_a_split_that_leaves_one_of_the_two_nothing_is_the_other() -> None:
 
 def test_attention_keeps_its_share_of_the_heads() -> None:
     block = architecture(local={"average": {"channels": 4}}).block.encoder.layer.main  # type: ignore[attr-defined]
-    assert (block.main.d, block.main.heads, block.main.score_heads, block.main.head_dim) == (4, 1, 1, 4)
+    assert (
+        block.main.d, block.main.heads, block.main.score_heads, block.main.head_dim) == (4, 1, 1, 4)
     assert block.scores == block.main.scores
 
 
@@ -190,20 +208,26 @@ def test_a_loan_of_other_taps_is_refused_with_the_key() -> None:
 
 
 LOAN = {"share": {"decoder": {"self": "own | encoder.mixing[0]"}}}
-SPACES = [
-    ({"heads": "2 | 4", "local": {"lightweight": {"heads": "1 | 2", "kernel": "2 | 3", "join": "split | sum | before",
-                                                  "channels": "0 | 4 | 8"}}},
-     {"mixer": "attention | separable", "heads": 2}, LOAN),
-    ({"heads": "2 | 4", "local": {"one of": {"none": {}, "average": {"dims": "1 | 2", "join": "split | sum"},
-                                             "separable": {"kernel": "1 | 2"}}}},
-     {"mixer": "attention | separable", "heads": 2}, LOAN),
-    ({"heads": 2}, {"heads": "2 | 4", "local": {"one of": {
-        "none": {}, "dynamic": {"heads": "1 | 2", "glu": "yes | no", "join": "split | before"},
-        "average": {"dims": "1 | 2", "join": "sum"}}}}, {"model": "encoder-decoder | decoder-only"}),
-    ({"depth": 2, "mixer": "attention | lightweight | average", "local": {"one of": {
-        "none": {}, "separable": {"kernel": "2 | 3", "join": "split | sum", "channels": "0 | 4 | = width"}}}},
-     {"heads": 2}, {"share": {"encoder": {"mixing": "own | one"}}, "adapt": "nothing | bias"}),
-]
+SPACES = [({"heads": "2 | 4",
+            "local": {"lightweight": {"heads": "1 | 2", "kernel": "2 | 3",
+                                      "join": "split | sum | before", "channels": "0 | 4 | 8"}}},
+           {"mixer": "attention | separable", "heads": 2}, LOAN),
+          ({"heads": "2 | 4",
+            "local": {"one of": {"none": {}, "average": {"dims": "1 | 2", "join": "split | sum"},
+                                 "separable": {"kernel": "1 | 2"}}}},
+           {"mixer": "attention | separable", "heads": 2}, LOAN),
+          ({"heads": 2},
+           {"heads": "2 | 4",
+            "local": {"one of": {"none": {},
+                                 "dynamic": {"heads": "1 | 2", "glu": "yes | no",
+                                             "join": "split | before"},
+                                 "average": {"dims": "1 | 2", "join": "sum"}}}},
+           {"model": "encoder-decoder | decoder-only"}),
+          ({"depth": 2, "mixer": "attention | lightweight | average",
+            "local": {"one of": {"none": {},
+                                 "separable": {"kernel": "2 | 3", "join": "split | sum",
+                                               "channels": "0 | 4 | = width"}}}}, {"heads": 2},
+           {"share": {"encoder": {"mixing": "own | one"}}, "adapt": "nothing | bias"})]
 
 
 @pytest.mark.parametrize(("encoder", "decoder", "more"), SPACES)
@@ -213,7 +237,8 @@ def test_counts_are_those_of_listing(encoder: Any, decoder: Any, more: Any) -> N
 
 @pytest.mark.parametrize("name", OURS)
 def test_ctranslate2_is_refused_with_the_reason(name: str) -> None:
-    for changes in ({"encoder__mixer": name}, {"encoder__local": name})[: 1 if name == "mega" else 2]:
+    for changes in ({"encoder__mixer": name},
+                    {"encoder__local": name})[: 1 if name == "mega" else 2]:
         (why,) = find_unsupported_parts(architecture(**changes).block)
         assert why.startswith("encoder.mixing: ") and why.endswith("is no attention")
 
@@ -223,11 +248,14 @@ def test_lite_transformer_s_totals_come_out() -> None:
 
     17.3M without the table, and 1.0G with the output at 30 and 30 tokens, as EdgeFormer prints them (table 4).
     """
-    protocol, found = find_protocol("forward", 30, 30, 32768), []
+    protocol = find_protocol("forward", 30, 30, 32768)
+    found = []
     for kernel in (3, 7, 15, 31, 31, 31):
-        local = {"dynamic": {"kernel": kernel, "glu": True}}  # 4 sets of taps on half of the channels
+        # 4 sets of taps on half of the channels
+        local = {"dynamic": {"kernel": kernel, "glu": True}}
         stack = {"depth": 1, "heads": 8, "local": local, "ffn": {"relu": {"hidden": 496}}}
-        lite = Space.from_python({"width": 496, "norm": "post", "encoder": stack, "decoder": stack}).single_architecture()
+        lite = Space.from_python({"width": 496, "norm": "post", "encoder": stack,
+                                  "decoder": stack}).single_architecture()
         found.append(evaluate_cost(lite.block, protocol))
     assert sum(bill["params.encoder"] + bill["params.decoder"] for bill in found) == 17_283_616
     macs = sum(bill["macs.encoder"] + bill["macs.decoder"] for bill in found)

@@ -17,10 +17,12 @@ from scalesearch.train.updates.parametrization import weight_scales
 from tests.architectures import answers
 
 
-def architecture(of: str, merge: str = "mean", norm: bool = False, count: int = 2, **more: Any) -> ModelSpec:
+def architecture(of: str, merge: str = "mean", norm: bool = False, count: int = 2,
+                 **more: Any) -> ModelSpec:
     """A small Transformer with paths in its encoder."""
     paths = {"of": of, "count": count, "merge": merge, "norm": norm}
-    return assemble(answers(**{f"encoder__paths__{key}": value for key, value in paths.items()}, **more))
+    return assemble(answers(**{f"encoder__paths__{key}": value for key, value in paths.items()},
+                            **more))
 
 
 def layer_of(made: ModelSpec) -> Any:
@@ -29,7 +31,8 @@ def layer_of(made: ModelSpec) -> Any:
 
 @pytest.mark.parametrize("merge", ["mean", "weighted"])
 def test_alike_paths_are_one_of_them(merge: str) -> None:
-    layer, plain = layer_of(architecture("sublayer", merge, count=3)), layer_of(assemble(answers()))
+    layer = layer_of(architecture("sublayer", merge, count=3))
+    plain = layer_of(assemble(answers()))
     for name in ("attention", "ffn"):
         for path in ("path_1", "path_2", "path_3"):
             getattr(getattr(layer, name), path).load_state_dict(getattr(plain, name).state_dict())
@@ -38,22 +41,27 @@ def test_alike_paths_are_one_of_them(merge: str) -> None:
 
 
 def test_a_gate_weighs_the_paths_of_each_position() -> None:
-    ffn, x = layer_of(architecture("ffn", "gated")).ffn, torch.randn(2, 5, 8)
+    ffn = layer_of(architecture("ffn", "gated")).ffn
+    x = torch.randn(2, 5, 8)
     share = ffn.merge.gate(x).softmax(-1)
-    assert torch.allclose(ffn(x), share[..., :1] * ffn.path_1(x) + share[..., 1:] * ffn.path_2(x), atol=1e-6)
+    assert torch.allclose(ffn(x), share[..., :1] * ffn.path_1(x) + share[..., 1:] * ffn.path_2(x),
+                          atol=1e-6)
 
 
 def test_norms_stand_at_the_end_of_paths() -> None:
-    ffn, x = layer_of(architecture("ffn", "sum", norm=True)).ffn, torch.randn(2, 5, 8)
+    ffn = layer_of(architecture("ffn", "sum", norm=True)).ffn
+    x = torch.randn(2, 5, 8)
     wanted = ffn.merge.norm_1(ffn.path_1(x)) + ffn.merge.norm_2(ffn.path_2(x))
     assert torch.allclose(ffn(x), wanted, atol=1e-6)
 
 
 def test_paths_of_a_layer_begin_with_one_norm_and_go_on_apart() -> None:
     """Multi-unit layers (Yan et al. 2020): their residuals are weighted with them."""
-    layer, x = layer_of(architecture("layer", "weighted")), torch.randn(2, 5, 8)
+    layer = layer_of(architecture("layer", "weighted"))
+    x = torch.randn(2, 5, 8)
     torch.nn.init.normal_(layer.merge.weight)
-    normed, total = layer.attention_norm(x), 0
+    normed = layer.attention_norm(x)
+    total = 0
     for path, weight in zip(("path_1", "path_2"), layer.merge.weight + 0.5):
         y = x + getattr(layer.attention, path)(normed, None, None)
         total = total + weight * (y + getattr(layer.ffn, path)(getattr(layer.ffn_norm, path)(y)))
@@ -69,26 +77,29 @@ def test_one_path_is_none_and_so_are_several_of_what_is_not_there() -> None:
 
 PLAIN: dict[str, Any] = {"heads": 8, "ffn": {"relu": {"hidden": 2048}}}
 UNITS = {**PLAIN, "relative_positions": True, "relative_clip": 16}
-PRINTED = {  # MAT (Fan et al. 2020), MUTE without tables, and a reading of Multi-Path (Lin et al. 2022)
-    "MAT": ({"norm": "post"}, *[{"heads": 16, "ffn": {"relu": {"hidden": 12288}},
-                                 "paths": {"of": "attention", "count": 2}}] * 2, "params.total", 205_778_944),
-    "MUTE": ({}, {**UNITS, "paths": {"of": "layer", "count": 4, "merge": "weighted"}}, UNITS, "params.non_embedding",
-             100_928_408),
-    "Multi-Path": ({}, *[{**PLAIN, "paths": {"count": 4, "merge": "weighted", "norm": True}}] * 2, "params.total",
-                   193_364_088),
-}
+# MAT (Fan et al. 2020), MUTE without tables, and a reading of Multi-Path (Lin et al. 2022)
+PRINTED = {"MAT": ({"norm": "post"},
+                   *[{"heads": 16, "ffn": {"relu": {"hidden": 12288}},
+                      "paths": {"of": "attention", "count": 2}}] * 2, "params.total", 205_778_944),
+           "MUTE": ({}, {**UNITS, "paths": {"of": "layer", "count": 4, "merge": "weighted"}}, UNITS,
+                    "params.non_embedding", 100_928_408),
+           "Multi-Path": ({},
+                          *[{**PLAIN, "paths": {"count": 4, "merge": "weighted", "norm": True}}]
+                          * 2, "params.total", 193_364_088)}
 
 
 @pytest.mark.parametrize("name", PRINTED)
 def test_printed_totals_come_out(name: str) -> None:
     top, encoder, decoder, quantity, exact = PRINTED[name]
-    made = Space.from_python({"width": 512, **top, "encoder": encoder, "decoder": decoder}).single_architecture()
+    made = Space.from_python({"width": 512, **top, "encoder": encoder,
+                              "decoder": decoder}).single_architecture()
     assert evaluate_cost(made.block, find_protocol("forward", 30, 30, 32768))[quantity] == exact
 
 
 def test_shared_paths_keep_norms_of_their_own_unless_these_follow() -> None:
     for norms, own in (("own", True), ("follow", False)):
-        made = architecture("ffn", "weighted", norm=True, share__encoder__ffn="one", share__norms=norms)
+        made = architecture("ffn", "weighted", norm=True, share__encoder__ffn="one",
+                            share__norms=norms)
         one, other = (layer.ffn for layer in build_model(made.block, vocab=40).encoder.layers)
         assert one.path_2.up.weight is other.path_2.up.weight and one.merge.weight is other.merge.weight
         assert (one.merge.norm_1.weight is not other.merge.norm_1.weight) == own
@@ -97,29 +108,38 @@ def test_shared_paths_keep_norms_of_their_own_unless_these_follow() -> None:
 def test_a_loan_is_path_by_path() -> None:
     more = {f"decoder__paths__{key}": value for key, value in (
         ("of", "ffn"), ("count", 2), ("merge", "mean"), ("norm", False))}
-    model = build_model(architecture("ffn", **more, share__decoder__ffn="encoder.ffn[i]").block, vocab=40)
-    assert model.decoder.layers[1].ffn.path_2.up.weight is model.encoder.layers[1].ffn.path_2.up.weight
+    model = build_model(architecture("ffn", **more, share__decoder__ffn="encoder.ffn[i]").block,
+                        vocab=40)
+    assert model.decoder.layers[1].ffn.path_2.up.weight is model.encoder.layers[
+        1].ffn.path_2.up.weight
 
 
 def test_branches_begin_with_zero_where_they_are_to() -> None:
     """Where a norm comes last its gain is zero, and nothing before it: or nothing would ever have a gradient."""
     recipe = replace(Recipe(steps=1), zero_init=True)
-    inner, gain = "encoder.layers.0.ffn.path_1.down.weight", "encoder.layers.0.ffn.merge.norm_1.weight"
-    assert weight_scales(build_model(architecture("ffn").block, vocab=40), recipe)[inner].init_factor == 0
+    inner = "encoder.layers.0.ffn.path_1.down.weight"
+    gain = "encoder.layers.0.ffn.merge.norm_1.weight"
+    assert weight_scales(build_model(architecture("ffn").block, vocab=40),
+                         recipe)[inner].init_factor == 0
     found = weight_scales(build_model(architecture("ffn", norm=True).block, vocab=40), recipe)
     assert (found[inner].init_factor, found[gain].init_factor) == (1, 0)
 
 
-@pytest.mark.parametrize(("encoder", "decoder", "more"), [
-    ({"heads": "2 | 4", "paths": {"of": "attention | ffn | sublayer | layer", "count": "1 | 2", "norm": "yes | no"},
-      "ffn": {"one of": {"relu": {"hidden": "8 | 16"}, "none": {}}}}, {"heads": 2}, {}),
-    ({"heads": 2}, {"heads": "2 | 4", "paths": {"of": "sublayer | layer", "count": "1..3", "merge": "weighted | gated"},
-                    "sublayers": "[self, cross, ffn] | [self, ffn, cross, ffn_again]"},
-     {"model": "encoder-decoder | decoder-only", "norm": "pre | post"}),
-])
+@pytest.mark.parametrize(
+    ("encoder", "decoder", "more"),
+    [({"heads": "2 | 4",
+       "paths": {"of": "attention | ffn | " "sublayer | layer", "count": "1 | 2",
+                 "norm": "yes | no"},
+       "ffn": {"one of": {"relu": {"hidden": "8 | 16"}, "none": {}}}}, {"heads": 2}, {}),
+     ({"heads": 2},
+      {"heads": "2 | 4",
+       "paths": {"of": "sublayer | layer", "count": "1..3", "merge": "weighted | gated"},
+       "sublayers": "[self, cross, ffn] | [self, ffn, cross, ffn_again]"},
+      {"model": "encoder-decoder | decoder-only", "norm": "pre | post"})])
 def test_counts_are_those_of_listing(encoder: Any, decoder: Any, more: Any) -> None:
     check_count(tiny_space(encoder, decoder, **more))
 
 
 def test_ctranslate2_is_refused_with_the_reason() -> None:
-    assert "encoder: 2 paths, and the runtime has one" in find_unsupported_parts(architecture("attention").block)
+    assert "encoder: 2 paths, and the runtime has one" in find_unsupported_parts(
+        architecture("attention").block)

@@ -19,7 +19,10 @@ from scalesearch.testing import check_ffn
 
 @block
 class Grouped(FFN):
-    """Maxout over ``pieces`` (Goodfellow et al. 2013), then a map of ``groups`` groups of features, up from each."""
+    """Maxout over ``pieces`` (Goodfellow et al.
+
+    2013), then a map of ``groups`` groups of features, up from each.
+    """
 
     hidden: Size = option_field("= 4 * width", doc="hidden units")
     pieces: Size = option_field("2", maximum=4, doc="maps of which the greatest counts")
@@ -39,7 +42,8 @@ class Grouped(FFN):
 
     def forward(self, module: Any, x: Any) -> Any:
         hidden = module.up(x).unflatten(-1, (self.pieces, -1)).amax(-2)
-        hidden = dropout(getattr(hidden, self.activation)(), module.rates.activation, module.training)
+        hidden = dropout(getattr(hidden, self.activation)(), module.rates.activation,
+                         module.training)
         groups = hidden.unflatten(-1, (self.groups, -1))
         found = module.down(groups).sum(-2)
         return found + groups.mean((-1, -2))[..., None] if self.skip else found
@@ -58,21 +62,24 @@ def test_it_passes_every_check_of_ours() -> None:
 
 
 def test_sizes_that_misfit_are_a_candidate_that_cannot_be_built() -> None:
-    space = Space.from_python({"width": 8, "encoder": {"ffn": {"maxout": {"hidden": 65, "groups": "1 | 2"}}}})
+    space = Space.from_python({"width": 8,
+                               "encoder": {"ffn": {"maxout": {"hidden": 65, "groups": "1 | 2"}}}})
     sheets = {answers["encoder.ffn.groups"]: answers for answers in space.enumerate()}
     space.architecture(sheets[1])
     with pytest.raises(UnbuildableError) as caught:
         space.architecture(sheets[2])
     assert caught.value.path == "encoder.ffn.hidden"
     with pytest.raises(ValueError):
-        build_module(replace(space.architecture(sheets[1]).block.encoder.layer.ffn, groups=2), vocab=8)
+        build_module(replace(space.architecture(sheets[1]).block.encoder.layer.ffn, groups=2),
+                     vocab=8)
 
 
 def text(keys: str) -> str:
     return f"width: 8\nencoder:\n  ffn:\n    maxout:\n      {keys}\n"
 
 
-@pytest.mark.parametrize("keys", ["groups: 3", "groups: 1..4", "activation: gelu", "pieces: 5", "skip: 1"])
+@pytest.mark.parametrize("keys",
+                         ["groups: 3", "groups: 1..4", "activation: gelu", "pieces: 5", "skip: 1"])
 def test_what_an_option_does_not_allow_is_an_error_of_the_file(keys: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Space.parse(text(keys))
@@ -89,7 +96,8 @@ def test_an_installed_package_brings_its_kinds(monkeypatch: pytest.MonkeyPatch) 
         def load(self) -> None:
             monkeypatch.setitem(FFNS, "installed", Grouped)
 
-    monkeypatch.setattr(builtin, "entry_points", lambda group: [Point()] if group == "scalesearch.blocks" else [])
+    monkeypatch.setattr(builtin, "entry_points",
+                        lambda group: [Point()] if group == "scalesearch.blocks" else [])
     builtin._load_installed.cache_clear()
     space = Space.parse("width: 8\nencoder: { ffn: { installed: { hidden: 8 } } }\n")
     assert isinstance(space.single_architecture().block.encoder.layer.ffn, Grouped)

@@ -1,4 +1,7 @@
-"""A mixer of somebody else's, in one file: lightweight convolutions (Wu et al. 2019) put through every check."""
+"""A mixer of somebody else's, in one file: lightweight convolutions (Wu et al.
+
+2019) put through every check.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -28,7 +31,8 @@ class Taps(Block):
         return {"weight": (self.groups, self.kernel)}
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        return [LoopNest((*self.over, self.d, self.kernel)), LoopNest((*self.over, self.d), "activation")]
+        return [LoopNest((*self.over, self.d, self.kernel)),
+                LoopNest((*self.over, self.d), "activation")]
 
     def forward(self, module: Any, seen: Any) -> Any:
         """(batch, positions + kernel - 1, d) to (batch, positions, d)."""
@@ -44,15 +48,18 @@ class LightConv(Mixer):
     groups: Size = option_field("= width // 4", doc="sets of taps, each for some features")
 
     def validate(self) -> tuple[str, str] | None:
-        return ("groups", f"{self.groups} do not divide the width {self.d}") if self.d % self.groups else None
+        return ("groups",
+                f"{self.groups} do not divide the width {self.d}") if self.d % self.groups else None
 
     def parts(self) -> Mapping[str, Block | Use]:
         inward = self.linear_factory(self.d, 2 * self.d, self.over)
         cache = {"cache": StateCache((self.kernel - 1) * self.d)} if self.decoder else {}
         taps = Taps(self.d, self.kernel, self.groups, self.over)
-        return {"inward": inward, "taps": taps, "out": self.linear_factory(self.d, self.d, self.over), **cache}
+        return {"inward": inward, "taps": taps,
+                "out": self.linear_factory(self.d, self.d, self.over), **cache}
 
-    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None, carried_scores: Any = None) -> Any:
+    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None,
+                carried_scores: Any = None) -> Any:
         y = torch.nn.functional.glu(module.inward(x))
         y = y if token_mask is None else y * token_mask[..., None]
         past = self.kernel - 1 if self.decoder else (self.kernel - 1) // 2
@@ -75,8 +82,10 @@ def test_it_passes_every_check_of_ours() -> None:
 
 
 def test_sizes_that_misfit_and_adapters_that_have_no_place_cannot_be_built() -> None:
-    for more, adapt, path in (({"groups": 3}, "bias", "encoder.mixer.groups"), ({}, "lora", "adapt")):
-        space = Space.from_python({"width": 8, "encoder": {"mixer": {"lightconv": more}}, "adapt": adapt})
+    for more, adapt, path in (({"groups": 3}, "bias", "encoder.mixer.groups"),
+                              ({}, "lora", "adapt")):
+        space = Space.from_python({"width": 8, "encoder": {"mixer": {"lightconv": more}},
+                                   "adapt": adapt})
         with pytest.raises(UnbuildableError) as caught:
             space.single_architecture()
         assert caught.value.path == path

@@ -18,8 +18,8 @@ decoder:
   {{ depth: {depth}, middle_width: {middle}, heads: {heads}, head_dim: 4, ffn: {{ relu: {{ hidden: 8 }} }} }}
 share: {{ decoder: {{ self: {own}, cross: {cross}, ffn: {own} }}, norms: {norms} }}
 """
-USUAL = {"width": "8", "norm": "pre", "model": "encoder-decoder", "depth": "4", "middle": "12", "heads": "2",
-         "own": "sandwich", "cross": "sandwich", "norms": "own"}
+USUAL = {"width": "8", "norm": "pre", "model": "encoder-decoder", "depth": "4", "middle": "12",
+         "heads": "2", "own": "sandwich", "cross": "sandwich", "norms": "own"}
 
 
 def space(**changes):
@@ -35,8 +35,9 @@ def test_counts_are_those_of_listing():
                       own="own | sandwich", cross="own | sandwich", heads="1 | 2"))
 
 
-@pytest.mark.parametrize("changes", [{}, {"norm": "post", "cross": "own"}, {"heads": "[2, 3, 3, 1]"},
-                                     {"model": "decoder-only"}])
+@pytest.mark.parametrize("changes",
+                         [{}, {"norm": "post", "cross": "own"}, {"heads": "[2, 3, 3, 1]"},
+                          {"model": "decoder-only"}])
 def test_it_is_one_causal_function(changes):
     check_model(space(**changes).single_architecture(), 1)
 
@@ -49,7 +50,8 @@ def test_cross_attention_of_the_middle_is_at_the_width_of_the_memory():
 
 def test_decoding_keeps_as_much_of_the_source_as_without_a_waist():
     def each(middle):
-        kept = [evaluate_cost(space(middle=middle).single_architecture().block, find_protocol("decode", lengths, 7, 20))["memory.cache"]
+        kept = [evaluate_cost(space(middle=middle).single_architecture().block,
+                              find_protocol("decode", lengths, 7, 20))["memory.cache"]
                 for lengths in (5, 6)]
         return kept[1] - kept[0]
 

@@ -57,7 +57,8 @@ def plans(draw: st.DrawFn) -> tuple[SharingSchedule, int]:
     depth = draw(st.integers(1, 14))
     name = draw(st.sampled_from([*SCHEDULES, "explicit"]))
     if name == "explicit":
-        return ExplicitSharing(tuple(draw(st.lists(st.integers(0, 4), min_size=depth, max_size=depth)))), depth
+        return ExplicitSharing(
+            tuple(draw(st.lists(st.integers(0, 4), min_size=depth, max_size=depth)))), depth
     if name in ("runs", "load"):
         cuts = sorted(draw(st.sets(st.integers(1, max(depth - 1, 1)), max_size=3)) - {depth})
         bounds = [0, *cuts, depth]
@@ -70,10 +71,12 @@ def plans(draw: st.DrawFn) -> tuple[SharingSchedule, int]:
 def test_laws(drawn: tuple[SharingSchedule, int]) -> None:
     plan, depth = drawn
     assert plan.validate(depth) is None
-    groups, owners = numbered(plan, depth), plan.owners(depth)
+    groups = numbered(plan, depth)
+    owners = plan.owners(depth)
     assert len(groups) == len(owners) == depth
     assert plan.num_groups(depth) == len(set(groups)) == max(groups) + 1
-    assert all(group <= max(groups[:i], default=-1) + 1 for i, group in enumerate(groups)), "a restricted growth string"
+    assert all(group <= max(groups[:i], default=-1) + 1
+               for i, group in enumerate(groups)), "a restricted growth string"
     assert all(owners[owner] == owner <= i for i, owner in enumerate(owners))
     assert [groups[owner] for owner in owners] == groups
 

@@ -27,8 +27,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def checkpoint(data: Path) -> Path:
     """A small PartialFormer after a few updates."""
     out = data.parent / "trained"
-    done = run(train_verb, data, "small/partialformer", "--set", "width=16", "--set", "recipe.steps=4",
-               "--set", "recipe.max_tokens=200", "--set", "recipe.threads=1", "--data", data, "--out", out)
+    done = run(train_verb, data, "small/partialformer", "--set", "width=16", "--set",
+               "recipe.steps=4", "--set", "recipe.max_tokens=200", "--set", "recipe.threads=1",
+               "--data", data, "--out", out)
     assert done.exit_code == 0, done.output
     return out
 
@@ -41,8 +42,9 @@ def run(verb, data: Path, *arguments: object) -> Result:
 def test_prints_every_table(data: Path, checkpoint: Path) -> None:
     done = run(analyse_verb, data, checkpoint, "--data", data, "--split", "test", "--sentences", 5)
     assert done.exit_code == 0, done.output
-    for said in ("Head diversity", "Token uniformity", "Active units", "Uses of parameter groups", "Gradient of",
-                 "first 5 of test", "encoder.layers.0.attention", "eta ffn with gate"):
+    for said in ("Head diversity", "Token uniformity", "Active units", "Uses of parameter groups",
+                 "Gradient of", "first 5 of test", "encoder.layers.0.attention",
+                 "eta ffn with gate"):
         assert said in done.stdout
 
 
@@ -84,24 +86,29 @@ def test_bad_input_is_said(data: Path, checkpoint: Path, tmp_path: Path) -> None
         assert isinstance(done.exception, UserError) and said in str(done.exception), done.exception
 
 
-def test_a_model_that_has_diverged_is_said_to_be_one(data: Path, checkpoint: Path, tmp_path: Path) -> None:
+def test_a_model_that_has_diverged_is_said_to_be_one(
+        data: Path, checkpoint: Path, tmp_path: Path) -> None:
     gone = shutil.copytree(checkpoint, tmp_path / "gone")
     weights = load_file(gone / "model.safetensors")
-    save_file({name: value * float("nan") for name, value in weights.items()}, gone / "model.safetensors")
+    save_file({name: value * float("nan") for name, value in weights.items()},
+              gone / "model.safetensors")
     done = run(analyse_verb, data, gone, "--data", data)
     assert isinstance(done.exception, UserError) and "diverged" in str(done.exception)
 
 
 def test_a_language_model_is_looked_into_as_well(tmp_path: Path) -> None:
     for split in ("train", "val", "test"):
-        (tmp_path / f"{split}.txt").write_text("".join(f"{line} {i}\n" for i in range(12) for line in ENGLISH))
+        (tmp_path / f"{split}.txt").write_text(
+            "".join(f"{line} {i}\n" for i in range(12) for line in ENGLISH))
     file = tmp_path / "data.yaml"
-    file.write_text("data: {task: language-model, train: train.txt, valid: val.txt, test: test.txt, vocab: 60, "
-                    "window: 32}\n")
+    file.write_text("data: {task: language-model, train: train.txt, valid: val.txt, test: "
+                    "test.txt, vocab: 60, window: 32}\n")
     shape = ("model=decoder-only", "width=16", "decoder.depth=1", "decoder.heads=2")
     sets = [part for setting in shape for part in ("--set", setting)]
-    done = run(train_verb, file, "transformer", *sets, "--set", "recipe.steps=2", "--set", "recipe.max_tokens=200",
-               "--set", "recipe.threads=1", "--data", file, "--out", tmp_path / "out")
+    done = run(train_verb, file, "transformer", *sets, "--set", "recipe.steps=2", "--set",
+               "recipe.max_tokens=200", "--set", "recipe.threads=1", "--data", file, "--out",
+               tmp_path / "out")
     assert done.exit_code == 0, done.output
     found = json.loads(run(analyse_verb, file, tmp_path / "out", "--data", file, "--json").stdout)
-    assert [row["part"] for row in found["heads"]] == ["self_attention"] and found["gradients"]["norm"] > 0
+    assert [row["part"]
+            for row in found["heads"]] == ["self_attention"] and found["gradients"]["norm"] > 0

@@ -72,7 +72,9 @@ def test_a_budget_that_no_sample_meets_is_pointed_to(file):
     said = str(done.exception)
     assert f"{file}:{line}:12: none of the 20 random candidates satisfies this constraint" in said
     assert "^" * len("params.total <= 1k") in said
-    assert re.search(r"help: the nearest candidate has params.total = [\d,]+: [\d,]+ \([\d.,]+%\) above 1,000", said)
+    assert re.search(
+        r"help: the nearest candidate has params.total = [\d,]+: [\d,]+ \([\d.,]+%\) above 1,000",
+        said)
     done = CliRunner().invoke(command, [file, "--samples", "20", "--json"])
     assert done.exit_code == 2
     assert json.loads(done.stdout)["problems"][0]["line"] == line
@@ -84,7 +86,8 @@ def test_a_constraint_over_too_many_answers_to_enumerate_is_judged_by_samples(tm
                     "where:\n  - encoder.depth > width\n  - width < 1000\n")
     done = CliRunner().invoke(command, [str(path), "--samples", "50"])
     assert isinstance(done.exception, ConfigError) and "is sound" not in done.output
-    assert [(problem.position.line, problem.position.column) for problem in done.exception.problems] == [(4, 4), (5, 4)]
+    assert [(problem.position.line, problem.position.column)
+            for problem in done.exception.problems] == [(4, 4), (5, 4)]
 
 
 def test_json_of_a_bad_file_lists_its_problems(file, tmp_path):
@@ -95,10 +98,12 @@ def test_json_of_a_bad_file_lists_its_problems(file, tmp_path):
     bad = tmp_path / "bad.yaml"
     bad.write_text("width: 3\nencoder.depth: 2\ndecoder.dept: 2\n")
     done = CliRunner().invoke(command, [str(bad), "--json"])
-    places = [(found["file"], found["line"], found["column"]) for found in json.loads(done.stdout)["problems"]]
+    places = [(found["file"], found["line"], found["column"])
+              for found in json.loads(done.stdout)["problems"]]
     assert (done.exit_code, (str(bad), 3, 9) in places) == (2, True)
     done = CliRunner().invoke(command, ["no-such.yaml", "--json"])
-    assert (done.exit_code, "no such file" in json.loads(done.stdout)["problems"][0]["message"]) == (2, True)
+    assert (done.exit_code,
+            "no such file" in json.loads(done.stdout)["problems"][0]["message"]) == (2, True)
 
 
 def test_an_architecture_has_one_sheet_and_every_share_is_all_or_nothing(file):
@@ -128,12 +133,12 @@ def test_what_cannot_be_built_is_counted_with_its_reason(file):
     assert any("share.encoder.attention" in reason for reason in report["unbuildable"])
 
 
-@pytest.mark.parametrize(("text", "place", "reason"), [
-    ("width: 64\nembedding: h-softpos\n", "s.yaml:2:12: the only candidate cannot be built: embedding:",
-     "embedding.tie"),
-    ("encoder.depth: 1 | 2\nwidth: = 64 / 0\n", "s.yaml:2:8: none of the 9 random candidates can be built: width:",
-     "divides by zero"),
-])
+@pytest.mark.parametrize(
+    ("text", "place", "reason"),
+    [("width: 64\nembedding: h-softpos\n",
+      "s.yaml:2:12: the only candidate cannot be " "built: embedding:", "embedding.tie"),
+     ("encoder.depth: 1 | 2\nwidth: = 64 / 0\n",
+      "s.yaml:2:8: none of the 9 random candidates can be " "built: width:", "divides by zero")])
 def test_a_space_of_which_nothing_can_be_built_is_not_sound(tmp_path, text, place, reason):
     (tmp_path / "s.yaml").write_text(text)
     with refuses("unbuildable", place, reason):
@@ -143,12 +148,13 @@ def test_a_space_of_which_nothing_can_be_built_is_not_sound(tmp_path, text, plac
 def test_errors_reach_the_user_without_a_traceback(file):
     with refuses("unknown-key", "`encoder.depth`"):
         check(file, "--set", "encoder.dept=3")
-    done = subprocess.run([sys.executable, "-m", "scalesearch.cli.main"], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-m", "scalesearch.cli.main"], capture_output=True,
+                          text=True, check=False)
     assert done.returncode == 0
-    script = (
-        "import sys; sys.argv = ['scalesearch', 'check', 'no-such.yaml']; from scalesearch.cli.main import main; main()"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    script = ("import sys; sys.argv = ['scalesearch', 'check', 'no-such.yaml']; from "
+              "scalesearch.cli.main import main; main()")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
+                          check=False)
     assert done.returncode == 2
     assert "no-such.yaml: no such file" in done.stderr
     assert "Traceback" not in done.stderr
@@ -161,15 +167,18 @@ def test_nothing_heavy_is_imported(file):
         "app(standalone_mode=False)\n"
         "assert not {'torch', 'optuna', 'pandas', 'ray', 'matplotlib'} & set(sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", script, file], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", script, file], capture_output=True, text=True,
+                          check=False)
     assert done.returncode == 0, done.stderr
 
 
 def test_the_share_that_each_format_takes(file):
-    shares = json.loads(check(file, "--set", "encoder.gate=none | QgV", "--samples", "60", "--exportable", "--json"))
+    shares = json.loads(check(file, "--set", "encoder.gate=none | QgV", "--samples", "60",
+                              "--exportable", "--json"))
     taken, everything = shares["exportable"]
     assert taken["text"] == "exportable to ctranslate2" and 0.3 < taken["share"] < 0.7
-    assert everything["text"].startswith("exportable to onnx") and everything["share"] == shares["built"]["share"]
+    assert everything["text"].startswith("exportable to onnx") and everything["share"] == shares[
+        "built"]["share"]
     shown = check(file, "--exportable", "--samples", "20")
     assert re.search(r"exportable to ctranslate2 +100.0%", shown), shown
     assert "exportable" not in check(file, "--samples", "20")

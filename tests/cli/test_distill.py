@@ -21,39 +21,47 @@ def test_a_student_trains_on_what_the_teacher_says(tmp_path: Path) -> None:
             lines = [pair[column] + "\n" for pair in sentences(count, seed)]
             (tmp_path / f"{split}.{side}").write_text("".join(lines))
     data = tmp_path / "data.yaml"
-    data.write_text(yaml.safe_dump({"source": "en", "target": "de", "train": "train", "valid": "val", "test": "test",
-                                    "vocab": 60}))
+    data.write_text(yaml.safe_dump({"source": "en", "target": "de", "train": "train",
+                                    "valid": "val", "test": "test", "vocab": 60}))
     train(tiny(), load_data(str(data)), recipe(beam=2, length_penalty=0.3), tmp_path / "teacher")
-    given = [str(tmp_path / "teacher"), "--data", str(data), "--out", str(tmp_path / "kd"), "--json"]
+    given = [str(tmp_path / "teacher"), "--data", str(data), "--out", str(tmp_path / "kd"),
+             "--json"]
     said = CliRunner().invoke(command, given, catch_exceptions=False)
     assert said.exit_code == 0, said.output
     facts = json.loads(said.stdout)
-    assert facts["pairs"] == 60 and facts["decode"] == "beam 2, log-probability / length^0.3"  # as it was scored
+    # as it was scored
+    assert facts["pairs"] == 60 and facts["decode"] == "beam 2, log-probability / length^0.3"
     assert (tmp_path / "kd.en").read_text() == (tmp_path / "train.en").read_text()
     student = load_data(str(tmp_path / "kd.yaml"))
     real = load_data(str(data))
     assert student.validation.target_text == real.validation.target_text and student.tokenizer == real.tokenizer
     assert student.content_hash != real.content_hash and student.name.endswith("(distilled)")
-    assert student.train.target_text == [line for line in (tmp_path / "kd.de").read_text().splitlines() if line]
+    assert student.train.target_text == [
+        line for line in (tmp_path / "kd.de").read_text().splitlines() if line]
     same = [str(data) if word == str(data) else word for word in given]
     same[same.index("--out") + 1] = str(data.with_suffix(""))
     with refuses("already-exists", data.name):  # the file with the real data, which would be lost
         raise CliRunner().invoke(app, ["distill", *same]).exception
-    assert yaml.safe_load(data.read_text())["train"] == "train" and not (tmp_path / "data.en").exists()
-    data.with_name("same.yaml").write_text(yaml.safe_dump({"source": "x", "target": "x", **{
-        split: {"source": f"{split}.en", "target": f"{split}.de"} for split in ("train", "val", "test")}
-        }).replace("val:", "valid:"))
+    assert yaml.safe_load(
+        data.read_text())["train"] == "train" and not (tmp_path / "data.en").exists()
+    data.with_name("same.yaml").write_text(
+        yaml.safe_dump({"source": "x", "target": "x",
+                        **{split: {"source": f"{split}.en", "target": f"{split}.de"}
+                           for split in ("train", "val", "test")}}).replace("val:", "valid:"))
     with refuses("data-conflict", "x"):
-        raise CliRunner().invoke(app, ["distill", given[0], "--data", str(tmp_path / "same.yaml"), "--out",
-                                       str(tmp_path / "kd2")]).exception
+        raise CliRunner().invoke(app,
+                                 ["distill", given[0], "--data", str(tmp_path / "same.yaml"),
+                                  "--out", str(tmp_path / "kd2")]).exception
     again = CliRunner().invoke(app, ["distill", *given, "--length-penalty", "0.5"])
     assert again.exit_code != 0 and "another decode" in str(again.exception)
     train(tiny(), real, recipe(beam=2), tmp_path / "second", seed=2)
     two = CliRunner().invoke(app, ["distill", str(tmp_path / "second"), *given])
-    assert "decode, teacher" in str(two.exception)  # of two teachers, and with the first one's penalty
+    # of two teachers, and with the first one's penalty
+    assert "decode, teacher" in str(two.exception)
     other = [str(tmp_path / "both") if word == str(tmp_path / "kd") else word for word in given]
     two = CliRunner().invoke(command, [str(tmp_path / "second"), *other], catch_exceptions=False)
-    assert json.loads(two.stdout)["teacher"].endswith("+" + facts["teacher"]) and json.loads(two.stdout)["pairs"] == 60
+    assert json.loads(two.stdout)["teacher"].endswith(
+        "+" + facts["teacher"]) and json.loads(two.stdout)["pairs"] == 60
     (tmp_path / "kd.json").write_text("[3")
     with refuses("file-damaged", "kd.json"):
         raise CliRunner().invoke(app, ["distill", *given]).exception

@@ -19,9 +19,10 @@ from tests.train.conftest import recipe, tiny
 
 VERBS = ("train", "distill", "soften", "analyse", "study", "run")
 SIDES = [f"{split}.{side}" for split in ("train", "val", "test") for side in ("en", "de")]
-ODD_LINES = ["", " ", "\t", "\u2028", "\x85", "\x0b\x0c", "\0", "a\0b", "\x1b[2J", "\u2581", "\u2581 \u2581", "\u202e",
-             "\ufeff", "\ufffd", "\U0010ffff", "e" + "\u0301" * 500, "日本語のテキスト", "\r", "x" * 70_000,
-             "word " * 3000, "S a b", "A 0 1|||R|||x|||REQUIRED|||-NONE-|||0", "A 9 1|||R|||x", "=1+1", "[/bold]", "⁇",
+ODD_LINES = ["", " ", "\t", "\u2028", "\x85", "\x0b\x0c", "\0", "a\0b", "\x1b[2J", "\u2581",
+             "\u2581 \u2581", "\u202e", "\ufeff", "\ufffd", "\U0010ffff", "e" + "\u0301" * 500,
+             "日本語のテキスト", "\r", "x" * 70_000, "word " * 3000, "S a b",
+             "A 0 1|||R|||x|||REQUIRED|||-NONE-|||0", "A 9 1|||R|||x", "=1+1", "[/bold]", "⁇",
              "<s> </s> <unk>"]
 WHOLE = {  # contents of files that no line-wise strategy comes upon
     "empty": b"", "one end": b"\n", "blank": b" \n" * 60, "no end": b"one red dog", "one line": b"the same\n" * 20_000,
@@ -30,11 +31,14 @@ WHOLE = {  # contents of files that no line-wise strategy comes upon
     "words in a line": b"red dog " * (MAX_LINE_BYTES // 8), "a model": b"\x0a\x0b\x0a\x05<pad>\x15\0\0\0\0\x18\x03",
     "all characters": "".join(f"{chr(code)}\n" for code in range(32, 0x5000)).encode(),
 }
-PACKED = {"bomb": gzip.compress(bytes(UNCHECKED_BYTES + 1)), "lines": gzip.compress(b"a\n" * (UNCHECKED_BYTES // 2 + 1)),
-          "cut": gzip.compress(b"eins\n" * 60)[:-9], "plain": b"eins\n" * 60, "sound": gzip.compress(b"eins\n" * 60)}
+PACKED = {"bomb": gzip.compress(bytes(UNCHECKED_BYTES + 1)),
+          "lines": gzip.compress(b"a\n" * (UNCHECKED_BYTES // 2 + 1)),
+          "cut": gzip.compress(b"eins\n" * 60)[:-9], "plain": b"eins\n" * 60,
+          "sound": gzip.compress(b"eins\n" * 60)}
 PLACES = ["/dev/zero", "/dev/null", "nowhere", "."]
-OPTIONS = {"lowercase": [True], "max_length": [1, 2, 20, 10**9], "max_ratio": [1, 1.5], "limit": [1, 30, 10**9],
-           "model": ["unigram"], "coverage": [0.9, 0.9995], "name": ["[/bold]", "\x1b[2J", "$"]}
+OPTIONS = {"lowercase": [True], "max_length": [1, 2, 20, 10**9], "max_ratio": [1, 1.5],
+           "limit": [1, 30, 10**9], "model": ["unigram"], "coverage": [0.9, 0.9995],
+           "name": ["[/bold]", "\x1b[2J", "$"]}
 OF_TEXT = {"window": [2, 10**6], "stride": [1, 64]}
 TOKENIZERS = ["text/whole.model", "text/whole.model", "text/cut.model", "text/train.en", *PLACES]
 VOCABULARIES = [5, 30, 55, 60, 61, 70, 5000, 10**6]
@@ -53,9 +57,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 odd = st.one_of(st.sampled_from(ODD_LINES), st.text(max_size=20))
 ends = st.sampled_from(["\n", "\n", "\r\n", "\r", "\u2028"])
 codings = st.sampled_from(["utf-8"] * 5 + ["utf-8-sig", "utf-16", "latin-1"])
-files = st.one_of(st.sampled_from(sorted(WHOLE)), st.binary(max_size=300), st.builds(
-    lambda lines, end, coding: end.join(lines).encode(coding, "replace"), st.lists(odd, max_size=40), ends, codings))
-changes = st.tuples(st.dictionaries(st.integers(0, 59), odd, max_size=5), st.sampled_from(["\n", "\r\n"]), codings)
+files = st.one_of(st.sampled_from(sorted(WHOLE)), st.binary(max_size=300),
+                  st.builds(lambda lines, end, coding: end.join(lines).encode(coding, "replace"),
+                            st.lists(odd, max_size=40), ends, codings))
+changes = st.tuples(st.dictionaries(st.integers(0, 59), odd, max_size=5),
+                    st.sampled_from(["\n", "\r\n"]), codings)
 
 
 @st.composite
@@ -63,7 +69,8 @@ def damages(draw: Any) -> dict[str, Any]:
     """What is done to files, by name: their content, a place that they link to, or some other lines."""
     found = draw(st.dictionaries(st.sampled_from(SIDES), changes, max_size=3))
     if draw(st.integers(0, 2)) == 0:
-        found |= draw(st.dictionaries(st.sampled_from(SIDES), st.one_of(files, st.sampled_from(PLACES)), max_size=1))
+        found |= draw(st.dictionaries(st.sampled_from(SIDES),
+                                      st.one_of(files, st.sampled_from(PLACES)), max_size=1))
     if draw(st.integers(0, 7)) == 0:
         name = draw(st.sampled_from(SIDES))
         found |= {name: "nowhere", f"{name}.gz": draw(st.sampled_from(sorted(PACKED)))}
@@ -76,10 +83,12 @@ def data_files(draw: Any) -> dict[str, Any]:
     if draw(st.integers(0, 9)) == 0:
         return {"task": "translation", "builtin": "grammar", "pairs": draw(st.sampled_from(PAIRS)),
                 "vocab": draw(st.sampled_from(VOCABULARIES))}
-    task = draw(st.sampled_from(["translation"] * 4 + ["correction", "language-model", "summarisation"]))
+    task = draw(st.sampled_from(["translation"] * 4
+                                + ["correction", "language-model", "summarisation"]))
     text = task == "language-model"
     splits = {"train": "text/train", "valid": "text/val", "test": "text/test"}
-    found: dict[str, Any] = {"task": task} | {split: path + ".de" * text for split, path in splits.items()}
+    found: dict[str, Any] = {"task": task} | {
+        split: path + ".de" * text for split, path in splits.items()}
     found |= {} if text else {"source": "en", "target": "de"}
     if task == "correction" and draw(st.booleans()):
         found |= {"test": {"source": "text/test.en", "target": ["text/test.de", "text/val.de"]}}
@@ -106,7 +115,8 @@ def damaged(place: Path, damage: dict[str, Any]) -> Path:
         if isinstance(content, tuple):
             lines, end, coding = content
             kept = enumerate(file.read_text().splitlines())
-            content = "".join(lines.get(at, line) + end for at, line in kept).encode(coding, "replace")
+            content = "".join(
+                lines.get(at, line) + end for at, line in kept).encode(coding, "replace")
         file.unlink(missing_ok=True)
         file.symlink_to(content) if content in PLACES else file.write_bytes(content_of(content))
     return folder
@@ -120,17 +130,18 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def read_by(verb: str, model: Path, damage: dict[str, Any], data: dict[str, Any]) -> int:
     """Exit status of a verb that learns from, or looks into, the text that ``data`` describes."""
-    folder, only = damaged(model.parent, damage), ["--set", "model=decoder-only"] * (data["task"] == "language-model")
-    study = {"study": "s", "space": str(model / "architecture.yaml"), "data": data, "recipe": {"steps": 1}, "trials": 1,
-             "objectives": {"params.total": "min"}}
+    folder = damaged(model.parent, damage)
+    only = ["--set", "model=decoder-only"] * (data["task"] == "language-model")
+    study = {"study": "s", "space": str(model / "architecture.yaml"), "data": data,
+             "recipe": {"steps": 1}, "trials": 1, "objectives": {"params.total": "min"}}
     Path("data.yaml").write_text(json.dumps({"data": data}))
     Path("study.yaml").write_text(json.dumps(study))
     whole = (model / "tokenizer.model").read_bytes()
     (folder / "whole.model").write_bytes(whole)
     (folder / "cut.model").write_bytes(whole[: len(whole) // 2])
     options: dict[str, list[Any]] = {
-        "train": [model, "--data", "data.yaml", "--set", "recipe.steps=1", *only, "--json", "--out"],
-        "distill": [model, "--data", "data.yaml", "--json", "--out"],
+        "train": [model, "--data", "data.yaml", "--set", "recipe.steps=1", *only, "--json",
+                  "--out"], "distill": [model, "--data", "data.yaml", "--json", "--out"],
         "soften": [model, "--data", "data.yaml", "--json", "--out"],
         "analyse": [model, "--data", "data.yaml", "--sentences", 3, "--json", "--to"],
         "study": ["run", "study.yaml", "--dry-run", "--out"],
@@ -140,8 +151,8 @@ def read_by(verb: str, model: Path, damage: dict[str, Any], data: dict[str, Any]
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_sound_text_is_learned_from(place: Path, verb: str) -> None:
-    data = {"task": "translation", "source": "en", "target": "de", "train": "text/train", "valid": "text/val",
-            "test": "text/test", "vocab": 60}
+    data = {"task": "translation", "source": "en", "target": "de", "train": "text/train",
+            "valid": "text/val", "test": "text/test", "vocab": 60}
     assert read_by(verb, place / "model", {}, data) == 0
 
 
@@ -160,8 +171,10 @@ def test_any_text_is_translated_and_scored_or_refused(place: Path, examples: int
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
     @given(damages(), files)
     def check(damage: dict[str, Any], text: bytes | str) -> None:
-        folder, model = damaged(place, damage), place / "model"
-        answered("score", model, "--source", folder / "test.en", "--target", folder / "test.de", "--samples", 10)
+        folder = damaged(place, damage)
+        model = place / "model"
+        answered("score", model, "--source", folder / "test.en", "--target", folder / "test.de",
+                 "--samples", 10)
         answered("translate", model, text=content_of(text))
 
     check()

@@ -27,10 +27,10 @@ from scalesearch.terminal import CONTROL_CHARACTERS, escape_control_characters, 
 from tests.study.fakes import META, architecture_of, fake_result, make_driver, make_plan
 from tests.study.pages import Page, revise
 
-PARTS = ("$", "$\\frac{", "_", "[/bold]", "[red]", "[link=file:///x]", ":smile:", "\x1b[31m", "\x1b]0;title\x07",
-         "\x9b2J", "\r", "\n", "\t", "\x00", "\u202e", "\ud800", "=HYPERLINK(\"http://x\")", "@SUM(A1)", "+1", "-1+1",
-         "<script>", "</svg>", "-->", "|", "`", "&amp;", "%", "\\", "{x}", "{{ x }}", "日本", "a", " ", "x" * 90, "'",
-         "\"")
+PARTS = ("$", "$\\frac{", "_", "[/bold]", "[red]", "[link=file:///x]", ":smile:", "\x1b[31m",
+         "\x1b]0;title\x07", "\x9b2J", "\r", "\n", "\t", "\x00", "\u202e", "\ud800",
+         "=HYPERLINK(\"http://x\")", "@SUM(A1)", "+1", "-1+1", "<script>", "</svg>", "-->", "|",
+         "`", "&amp;", "%", "\\", "{x}", "{{ x }}", "日本", "a", " ", "x" * 90, "'", "\"")
 TEXTS = st.lists(st.sampled_from(PARTS), min_size=1, max_size=5).map("".join)
 WIDTHS = (16, 24, 32)
 
@@ -46,21 +46,26 @@ def test_nothing_that_is_printed_is_markup_or_steers_the_terminal(text):
         print_text(text, console)
         console.print(table)
     assert not CONTROL_CHARACTERS.search(caught.get())
-    assert "".join(caught.get().split()).startswith("".join(escape_control_characters(text).split()))
+    assert "".join(caught.get().split()).startswith(
+        "".join(escape_control_characters(text).split()))
 
 
 @settings(max_examples=100, deadline=None)
 @given(TEXTS)
 def test_no_cell_is_a_formula_or_breaks_its_row(text):
-    assume(text.encode("utf-8", "ignore").decode() == text)  # pandas over pyarrow holds nothing else
+    # pandas over pyarrow holds nothing else
+    assume(text.encode("utf-8", "ignore").decode() == text)
     table = pd.DataFrame({text: [text], "n": [-1.5], "m": ["-3"]})
     lines = to_csv(table)
     assert not CONTROL_CHARACTERS.search(lines)
     found = pd.read_csv(pd.io.common.StringIO(lines), dtype=str, keep_default_na=False)
     assert found.iloc[0].tolist()[1:] == ["-1.5", "-3"]
     for cell in (found.columns[0], found.iloc[0, 0]):
-        assert cell in (escape_control_characters(text), f"'{escape_control_characters(text)}") and (cell[0] not in "=+-@\t" or float(cell))
-    assert to_markdown(table[[text]]).count("\n") == 2 and "<script" not in to_markdown(table[[text]])
+        assert cell in (escape_control_characters(text),
+                        f"'{escape_control_characters(text)}") and (
+            cell[0] not in "=+-@\t" or float(cell))
+    assert to_markdown(table[[text]]).count("\n") == 2 and "<script" not in to_markdown(
+        table[[text]])
     assert len(to_latex(table[[text]]).splitlines()) == 7
 
 
@@ -84,7 +89,8 @@ def work(reason, folder):
     """Trains in no time; the wide ones fail with ``reason``."""
     def result(place, job):
         width = json.loads((place / "architecture.yaml").read_text())["width"]
-        return {"state": "failed", "reason": reason} if width == max(WIDTHS) else fake_result(place, job)
+        return {"state": "failed", "reason": reason} if width == max(WIDTHS) else fake_result(
+            place, job)
 
     finish_job(Path(folder), result)
 
@@ -93,16 +99,19 @@ def make_study(folder, texts, **changes):
     """A study of which name, labels, reasons, corpus and signature are ``texts``."""
     name, corpus, reason, *labels = texts
     sheets = [{"width": width, "depth": 2, "kind": "plain"} for width in WIDTHS]
-    named = tuple(FixedArchitecture(label, architecture_of(sheet), sheet) for label, sheet in zip(labels, sheets))
+    named = tuple(FixedArchitecture(label, architecture_of(sheet), sheet)
+                  for label, sheet in zip(labels, sheets))
     plan = make_plan(3, references=named, seeds=Seeds(1, 0, references=2))
     make_driver(folder, plan, partial(work, reason)).run()
-    revise(folder, name=name, data=replace(META.data, name=corpus), limits=(escape_control_characters(reason),), **changes)
+    revise(folder, name=name, data=replace(META.data, name=corpus),
+           limits=(escape_control_characters(reason),), **changes)
 
 
 def call(*arguments):
     """What a verb prints; fails where it ends in anything but success or an error for users."""
     result = CliRunner().invoke(app, [str(one) for one in arguments])
-    assert result.exception is None or isinstance(result.exception, UserError | SystemExit), result.exception
+    assert result.exception is None or isinstance(
+        result.exception, UserError | SystemExit), result.exception
     assert not CONTROL_CHARACTERS.search(result.output.replace("\r\n", "\n"))
     return result.output
 
@@ -114,12 +123,13 @@ def shown(text):
 
 
 def through_every_verb(folder, texts):
-    one, other = folder / "one", folder / "other"
+    one = folder / "one"
+    other = folder / "other"
     make_study(one, texts)
     labels = list(texts[3:])
     rules = {"rule " + labels[1]: labels[1:2], labels[2]: labels[2:]}
-    make_study(other, texts[::-1][:3] + texts[3:], kind="scaling", rows=tuple(labels), base=labels[0],
-               scaling={"base": labels[0], "rules": rules, "held_out": "largest"})
+    make_study(other, texts[::-1][:3] + texts[3:], kind="scaling", rows=tuple(labels),
+               base=labels[0], scaling={"base": labels[0], "rules": rules, "held_out": "largest"})
     for verb in ("status", "front", "table"):
         assert shown(texts[0]) in call("study", verb, one) or verb == "table"
         json.loads(call("study", verb, one, "--json"))
@@ -141,14 +151,16 @@ def through_every_verb(folder, texts):
     for file in folder.rglob("*.csv"):
         table = pd.read_csv(file, dtype=str, keep_default_na=False)
         cells = pd.Series([*table.columns, *table.to_numpy().ravel()])
-        assert not cells[cells.str.startswith(("=", "@"))].any() and not cells.map(CONTROL_CHARACTERS.search).any()
+        assert not cells[cells.str.startswith(("=", "@"))].any() and not cells.map(
+            CONTROL_CHARACTERS.search).any()
 
 
 def hostile(seed):
     """Six texts, each another; files that name anything hold no halves of characters."""
-    rng, parts = Random(seed), [part for part in PARTS if part != "\ud800"]
-    return [f"{number}{''.join(rng.choices(parts, k=4))}" for number in rng.sample(range(10), 4)] + [
-        f"{''.join(rng.choices(parts, k=3))}{name}" for name in "ab"]
+    rng = Random(seed)
+    parts = [part for part in PARTS if part != "\ud800"]
+    return ([f"{number}{''.join(rng.choices(parts, k=4))}" for number in rng.sample(range(10), 4)]
+            + [f"{''.join(rng.choices(parts, k=3))}{name}" for name in "ab"])
 
 
 @pytest.mark.slow
@@ -158,12 +170,14 @@ def test_two_hundred_hostile_names_go_through_every_verb(tmp_path, seed):
 
 
 def test_a_name_that_ended_a_finished_study_in_a_traceback(tmp_path):
-    texts = ["[/bold]", "corpus [red]", "$ [/bold] \x1b[31m \ud800", "a $ label", "=HYPERLINK(\"http://x\")", "_hidden"]
+    texts = ["[/bold]", "corpus [red]", "$ [/bold] \x1b[31m \ud800", "a $ label",
+             "=HYPERLINK(\"http://x\")", "_hidden"]
     through_every_verb(tmp_path, texts)
 
 
 @pytest.mark.parametrize("text", ["[/bold]", "$x", "\x1b[2J", ":smile:"])
 def test_a_space_of_any_name_can_be_looked_at(tmp_path, text):
     file = tmp_path / "space.yaml"
-    file.write_text(f"space: {json.dumps(text)}\nwidth: 32 | 64\nencoder.depth: 2\ndecoder.depth: 1\n")
+    file.write_text(f"space: {json.dumps(text)}\nwidth: 32 | 64\nencoder.depth: 2\ndecoder.depth: "
+                    "1\n")
     assert escape_control_characters(text) in call("check", file, "--samples", "10")

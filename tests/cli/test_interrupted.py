@@ -17,8 +17,9 @@ from tests.cli.test_train import SMALL
 from tests.corpora import write_text
 from tests.processes import in_the_background, wait_until
 
-RECIPE = {"steps": 60, "max_tokens": 300, "lr": 1e-3, "beam": 1, "threads": 1, "device": "cpu", "dropout": 0.1,
-          "average": "best", "average_count": 2, "validate_every": 10, "checkpoint_minutes": 60}
+RECIPE = {"steps": 60, "max_tokens": 300, "lr": 1e-3, "beam": 1, "threads": 1, "device": "cpu",
+          "dropout": 0.1, "average": "best", "average_count": 2, "validate_every": 10,
+          "checkpoint_minutes": 60}
 
 
 @pytest.fixture(scope="module")
@@ -31,11 +32,14 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def arguments(text: Path, out: Path, *more: str, **changes: Any) -> list[str]:
     """Those of the command."""
-    settings = [item for key, value in (RECIPE | changes).items() for item in ("--set", f"recipe.{key}={value}")]
-    return ["train", "transformer", "--data", str(text / "data.yaml"), *SMALL, *settings, "--out", str(out), *more]
+    settings = [item for key, value in (RECIPE | changes).items()
+                for item in ("--set", f"recipe.{key}={value}")]
+    return ["train", "transformer", "--data", str(text / "data.yaml"), *SMALL, *settings, "--out",
+            str(out), *more]
 
 
-def start(text: Path, out: Path, *more: str, most: int | None = None, **changes: Any) -> subprocess.Popen:
+def start(text: Path, out: Path, *more: str, most: int | None = None,
+          **changes: Any) -> subprocess.Popen:
     """The command, in a session of its own; ``most``: bytes that a file may have."""
     command = [sys.executable, "-m", "scalesearch", *arguments(text, out, *more, **changes)]
 
@@ -44,9 +48,10 @@ def start(text: Path, out: Path, *more: str, most: int | None = None, **changes:
         if most is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 
-    return subprocess.Popen(command, env=os.environ | {"XDG_CACHE_HOME": str(text / "cache"), "COLUMNS": "200"},
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-                            preexec_fn=born)
+    return subprocess.Popen(
+        command, env=os.environ | {"XDG_CACHE_HOME": str(text / "cache"), "COLUMNS": "200"},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=born)
 
 
 def ended(process: subprocess.Popen) -> tuple[int, str]:
@@ -61,21 +66,27 @@ def stopped(text: Path, out: Path, *more: str, number: int = signal.SIGTERM) -> 
     wait_until(lambda: list(out.glob("snapshots/*.safetensors")), process)
     os.killpg(process.pid, number)
     status, err = ended(process)
-    found = re.fullmatch(rf"{signal.Signals(number).name}: saved after (\d+) updates in .*; go on with --resume\n", err)
+    found = re.fullmatch(
+        rf"{signal.Signals(number).name}: saved after (\d+) updates in .*; go on with --resume\n",
+        err)
     assert status == 128 + number and found and 10 <= int(found[1]) < RECIPE["steps"], err
 
 
 def learned(out: Path) -> dict[str, Any]:
     """What two trainings that are the same have in common."""
     result = json.loads((out / "result.json").read_text())
-    curve = [{k: v for k, v in point.items() if not k.endswith("seconds")} for point in result["curve"]]
-    return {"weights": (out / "model.safetensors").read_bytes(), "curve": curve, "metrics": result["metrics"],
-            "state": result["state"], "steps": result["steps"], "tokens": result["tokens"], "notes": result["notes"]}
+    curve = [{k: v for k, v in point.items() if not k.endswith("seconds")}
+             for point in result["curve"]]
+    return {"weights": (out / "model.safetensors").read_bytes(), "curve": curve,
+            "metrics": result["metrics"], "state": result["state"], "steps": result["steps"],
+            "tokens": result["tokens"], "notes": result["notes"]}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("processes", "number"), [("1", signal.SIGINT), ("2", signal.SIGTERM), ("2", signal.SIGINT)])
-def test_stopped_and_resumed_is_the_uninterrupted_run_to_the_bit(text, tmp_path, processes, number) -> None:
+@pytest.mark.parametrize(("processes", "number"),
+                         [("1", signal.SIGINT), ("2", signal.SIGTERM), ("2", signal.SIGINT)])
+def test_stopped_and_resumed_is_the_uninterrupted_run_to_the_bit(
+        text, tmp_path, processes, number) -> None:
     several = ("--processes", processes)
     assert ended(start(text, tmp_path / "whole", *several)) == (0, "")
     stopped(text, tmp_path / "parts", *several, number=number)
@@ -84,7 +95,8 @@ def test_stopped_and_resumed_is_the_uninterrupted_run_to_the_bit(text, tmp_path,
     assert learned(tmp_path / "parts") == learned(tmp_path / "whole")
 
 
-def test_after_sigterm_and_a_full_disk_it_is_the_uninterrupted_run_to_the_bit(text, tmp_path) -> None:
+def test_after_sigterm_and_a_full_disk_it_is_the_uninterrupted_run_to_the_bit(
+        text, tmp_path) -> None:
     processes.command(text, *arguments(text, tmp_path / "whole"))
     out = tmp_path / "parts"
     stopped(text, out)
@@ -93,8 +105,10 @@ def test_after_sigterm_and_a_full_disk_it_is_the_uninterrupted_run_to_the_bit(te
     full = start(text, out, "--resume", most=len(good) - 1000, checkpoint_minutes=0)
     status, err = ended(full)
     assert status == 2 and "Traceback" not in err
-    assert re.search(r"checkpoint\.pt: cannot be written: File too large; what was there is untouched\. "
-                     r"Make room where .*, then run the command again with --resume: \d+ updates were done\n", err), err
+    assert re.search(
+        r"checkpoint\.pt: cannot be written: File too large; what was there is untouched\. "
+        r"Make room where .*, then run the command again with --resume: \d+ updates were done\n",
+        err), err
     assert (out / "checkpoint.pt").read_bytes() == good
     assert sorted(out.rglob("*")) == kept and not (out / "result.json").exists()
     processes.command(text, *arguments(text, out, "--resume"))

@@ -20,7 +20,8 @@ def test_ctrl_c_says_so_and_exits_with_130(monkeypatch, capsys):
     def stop():
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(entry.LazyGroup, "get_command", lambda *_: click.Command("check", callback=stop))
+    monkeypatch.setattr(entry.LazyGroup, "get_command",
+                        lambda *_: click.Command("check", callback=stop))
     assert status(monkeypatch, "check") == 130
     assert capsys.readouterr().err.strip() == "Interrupted."
 
@@ -43,7 +44,8 @@ def test_exit_statuses(monkeypatch, capsys, arguments, code, said):
 
 def test_a_budget_missed_by_all_exits_with_2_after_the_table(monkeypatch, capsys, tmp_path):
     file = tmp_path / "small.yaml"
-    file.write_text("width: 32\nencoder.depth: 1 | 2\ndecoder.depth: 1\ncost.budgets: { tiny: params.total <= 1 }\n")
+    file.write_text("width: 32\nencoder.depth: 1 | 2\ndecoder.depth: 1\ncost.budgets: { tiny: "
+                    "params.total <= 1 }\n")
     assert status(monkeypatch, "check", str(file), "--samples", "2") == 2
     captured = capsys.readouterr()
     assert "passes everything" in captured.out
@@ -69,6 +71,7 @@ def broken():
 main.LazyGroup.get_command = lambda *_: click.Command("check", callback=broken)
 main.main()
 """
-    with (tmp_path / "out").open("w") as out, Popen([sys.executable, "-c", code, "check"], stdout=out) as verb:
+    with (tmp_path / "out").open("w") as out, Popen(
+            [sys.executable, "-c", code, "check"], stdout=out) as verb:
         assert verb.wait() == 1
     assert (tmp_path / "out").read_text() == "begun\n"

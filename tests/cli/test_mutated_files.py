@@ -29,34 +29,27 @@ READERS = {
     "recipe": lambda path: load_recipe(str(path), ()),
     "data": lambda path: read_data_spec(str(path)),
 }
-SOUND = {
-    "space": (ROOT / "spaces" / "edge.yaml").read_text(encoding="utf-8"),
-    "study": (ROOT / "studies" / "multi30k.yaml").read_text(encoding="utf-8"),
-    "recipe": "recipe:\n  preset: quick\n  steps: 500\n  lr: 1e-3\n  warmup: 0\n  schedule: cosine\n  dropout: 0.1\n",
-    "data": "data:\n  source: en\n  target: de\n  train: [one, two]\n  valid: val\n  test: test\n  vocab: 2k\n",
-}
+SOUND = {"space": (ROOT / "spaces" / "edge.yaml").read_text(encoding="utf-8"),
+         "study": (ROOT / "studies" / "multi30k.yaml").read_text(encoding="utf-8"),
+         "recipe": "recipe:\n  preset: quick\n  steps: 500\n  lr: 1e-3\n  warmup: 0\n  schedule: "
+         "cosine\n  dropout: 0.1\n",
+         "data": "data:\n  source: en\n  target: de\n  train: [one, "
+         "two]\n  valid: val\n  test: test\n  vocab: 2k\n"}
 NINES = ", ".join(["*a{0}"] * 9)
 HOSTILE = {
-    "an alias bomb": "a0: &a0 [1]\n" + "".join(f"a{n + 1}: &a{n + 1} [{NINES.format(n)}]\n" for n in range(9)),
+    "an alias bomb": "a0: &a0 [1]\n"
+    + "".join(f"a{n + 1}: &a{n + 1} [{NINES.format(n)}]\n" for n in range(9)),
     "a long line": "train: " + "a" * 10_000_000,
     "many keys": "".join(f"key{n}: 1\n" for n in range(60_000)),
     "many unknown keys": "".join(f"key{n}: 1\n" for n in range(9_000)),
-    "deep nesting": "train: " + "[" * 100_000,
-    "deep mappings": "train: " + "{a: " * 20_000,
+    "deep nesting": "train: " + "[" * 100_000, "deep mappings": "train: " + "{a: " * 20_000,
     "many digits": f"steps: {'9' * 5000}\nvocab: {'9' * 5000}\nwidth: {'9' * 5000}",
     "half a character": 'train: "\\ud800"\nstudy: "\\ud800"\nspace: "\\ud800"',
-    "no character": 'train: "\\U99999999"',
-    "a version": f"%YAML {'9' * 5000}.1\n---\ntrain: 1",
+    "no character": 'train: "\\U99999999"', "a version": f"%YAML {'9' * 5000}.1\n---\ntrain: 1",
     "a tag": "train: !!python/object/apply:os.system [exit 3]\n",
-    "a date": "train: 2001-99-99\nsteps: 2001-99-99\n",
-    "a date as a key": "2001-99-99: 1",
-    "a list": "- 1\n- 2",
-    "a scalar": "1",
-    "nothing": "\n\n",
-    "two documents": "a: 1\n---\nb: 1",
-    "bytes": b"train: \xff\xfe",
-    "a zero byte": b"train: \0",
-}
+    "a date": "train: 2001-99-99\nsteps: 2001-99-99\n", "a date as a key": "2001-99-99: 1",
+    "a list": "- 1\n- 2", "a scalar": "1", "nothing": "\n\n", "two documents": "a: 1\n---\nb: 1",
+    "bytes": b"train: \xff\xfe", "a zero byte": b"train: \0"}
 
 
 def answered(kind: str, text: str | bytes, folder: Path) -> str:

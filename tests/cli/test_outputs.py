@@ -35,7 +35,8 @@ def read_options(words: list[str]) -> None:
 @pytest.mark.parametrize("words", FILES + FOLDERS, ids=" ".join)
 def test_what_cannot_be_written_is_found_with_the_options(words: list[str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    bad = [tmp_path / "file" / "inside", tmp_path / ("x" * 300), tmp_path / "nul\0", tmp_path / "file" / "a" / "b"]
+    bad = [tmp_path / "file" / "inside", tmp_path / ("x" * 300), tmp_path / "nul\0",
+           tmp_path / "file" / "a" / "b"]
     for path in [*bad, *([tmp_path] if words in FILES else [])]:
         with refuses("cannot-write"):
             read_options([*words, str(path)])
@@ -43,9 +44,12 @@ def test_what_cannot_be_written_is_found_with_the_options(words: list[str], tmp_
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
 
 
-@pytest.mark.parametrize("arguments", [["cost", "x" * 300], ["check", "x" * 300], ["study", "front", "x" * 300],
-                                       ["train", "y" * 300, "--out", "new"], ["cost", "/"], ["check", "/dev/null/x"]])
+@pytest.mark.parametrize("arguments",
+                         [["cost", "x" * 300], ["check", "x" * 300], ["study", "front", "x" * 300],
+                          ["train", "y" * 300, "--out", "new"], ["cost", "/"],
+                          ["check", "/dev/null/x"]])
 def test_what_cannot_be_read_is_one_message(arguments: list[str], tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "scalesearch", *arguments], cwd=tmp_path, capture_output=True,
-                          text=True, check=False)
-    assert done.returncode == 2 and "Traceback" not in done.stderr and done.stderr.strip(), done.stderr[-500:]
+    done = subprocess.run([sys.executable, "-m", "scalesearch", *arguments], cwd=tmp_path,
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "Traceback" not in done.stderr and done.stderr.strip(
+        ), done.stderr[-500:]

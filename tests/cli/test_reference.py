@@ -34,9 +34,12 @@ def test_json_is_exact_and_names_both_protocols() -> None:
 def test_the_common_ruler_is_the_same_for_all_papers() -> None:
     found = json.loads(run("--json"))
     assert set(found["verdicts"]) == {"partialformer", "anthe", "edgeformer", "second-tier"}
-    assert {json.dumps(row["common"]["protocol"]) for row in found["rows"]} == {json.dumps(found["common"])}
-    sixes = {row["common"]["macs.total"] for row in found["rows"] if row["row"] in ("B", "6+6 full enc, full dec")}
-    assert len(sixes) == 1, "the two papers' baselines are one network to the ruler, but for what is tied"
+    assert {json.dumps(row["common"]["protocol"])
+            for row in found["rows"]} == {json.dumps(found["common"])}
+    sixes = {row["common"]["macs.total"]
+             for row in found["rows"] if row["row"] in ("B", "6+6 full enc, " "full dec")}
+    assert len(
+        sixes) == 1, "the two papers' baselines are one network to the ruler, but for what is tied"
 
 
 def test_the_table_shows_what_does_not_fit_and_says_why() -> None:
@@ -56,12 +59,12 @@ def test_an_unknown_paper_is_a_user_error(paper: str, said: str) -> None:
 
 
 def test_it_imports_no_torch_and_exits_with_2_on_a_bad_paper() -> None:
-    code = (
-        "import sys; from scalesearch.cli.main import main; sys.argv[1:] = ['reference', '--paper', 'anthe']\n"
-        "try: main()\nexcept SystemExit as end: assert not end.code\n"
-        "heavy = {'torch', 'pandas', 'optuna', 'ray', 'matplotlib'} & set(sys.modules); assert not heavy, heavy"
-    )
+    code = ("import sys; from scalesearch.cli.main import main; sys.argv[1:] = ['reference', "
+            "'--paper', 'anthe']\ntry: main()\nexcept SystemExit as end: assert not "
+            "end.code\nheavy = {'torch', 'pandas', 'optuna', 'ray', 'matplotlib'} & "
+            "set(sys.modules); assert not heavy, heavy")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    bad = subprocess.run([sys.executable, "-m", "scalesearch", "reference", "--paper", "edge"], capture_output=True)
+    bad = subprocess.run([sys.executable, "-m", "scalesearch", "reference", "--paper", "edge"],
+                         capture_output=True)
     assert bad.returncode == 2 and b"did you mean edgeformer" in bad.stderr

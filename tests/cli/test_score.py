@@ -25,7 +25,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     where = tmp_path_factory.mktemp("scored")
     corpus = load_data(str(write_text(where)))
     for seed in (1, 2):
-        train(tiny(), corpus, recipe(steps=30, beam=3, length_penalty=0.3), where / f"model{seed}", seed=seed)
+        train(tiny(), corpus, recipe(steps=30, beam=3, length_penalty=0.3), where / f"model{seed}",
+              seed=seed)
     return where
 
 
@@ -40,7 +41,8 @@ def test_the_scores_of_a_training_come_back(place: Path) -> None:
     wanted = json.loads((place / "model1" / "result.json").read_text())["metrics"]["test"]
     assert found["decode"] == wanted["decode"] == "beam 3, log-probability / length^0.3"
     assert [found[name]["score"] for name in ("bleu", "chrf")] == [wanted["bleu"], wanted["chrf"]]
-    assert found["chrf"]["half"] > 0 and found["chrf"]["p"] is None and "bs:50" in found["bleu"]["signature"]
+    assert found["chrf"]["half"] > 0 and found["chrf"]["p"] is None and "bs:50" in found["bleu"][
+        "signature"]
 
 
 def test_models_are_tested_against_the_first(place: Path) -> None:
@@ -51,7 +53,8 @@ def test_models_are_tested_against_the_first(place: Path) -> None:
     assert again["chrf"] | {"p": None} == first["chrf"]
     shown = run(score_verb, *models[:2], *text_of(place), "--samples", "50").stdout
     assert "±" in shown and "p = " in shown and "chrF" in shown
-    assert f"1: {models[0]} (" in shown.replace("\n", "") and f"2: {models[1]} (" in shown.replace("\n", "")
+    assert f"1: {models[0]} (" in shown.replace("\n", "") and f"2: {models[1]} (" in shown.replace(
+        "\n", "")
 
 
 def test_an_ensemble_is_scored_beside_its_members(place: Path) -> None:
@@ -76,11 +79,13 @@ def test_models_of_two_vocabularies_translate_apart_alone(place: Path, tmp_path:
 
 @pytest.mark.parametrize("task, metrics", [("translation", ("bleu", "chrf", "tokenised_bleu")),
                                            ("summarisation", ("rougeL", "rouge1", "rouge2"))])
-def test_models_of_tokenised_text_are_scored_by_its_words(task: str, metrics: tuple[str, ...], tmp_path: Path) -> None:
+def test_models_of_tokenised_text_are_scored_by_its_words(
+        task: str, metrics: tuple[str, ...], tmp_path: Path) -> None:
     corpus = corpus_of(TASKS[task], tmp_path, tokenised=True)
     result = train(tiny(), corpus, recipe(steps=30), tmp_path / "model")
     sides = ["--source", str(tmp_path / "valid.a"), "--target", str(tmp_path / "valid.b")]
-    [model] = json.loads(run(score_verb, tmp_path / "model", *sides, "--samples", "10", "--json").stdout)["models"]
+    [model] = json.loads(run(score_verb, tmp_path / "model", *sides, "--samples", "10",
+                             "--json").stdout)["models"]
     assert [model[name]["score"] for name in metrics] == [result.metrics[name] for name in metrics]
     assert model["model"] and set(metrics) == model.keys() - {"model", "decode"}
     train(tiny(), corpus_of(TASKS[task], tmp_path), recipe(), tmp_path / "other")
@@ -94,36 +99,42 @@ def test_other_tasks_say_why_they_have_no_intervals(task: str, tmp_path: Path) -
     sides = ["--source", str(tmp_path / "valid.a"), "--target", str(tmp_path / "valid.b")]
     found = json.loads(run(score_verb, tmp_path / "model", *sides, "--json").stdout)
     [note], [model] = found["notes"], found["models"]
-    assert task in note and "No intervals" in note and not any("half" in model[name] for name in TASKS[task].metrics)
+    assert task in note and "No intervals" in note and not any(
+        "half" in model[name] for name in TASKS[task].metrics)
     assert all(model[name]["signature"] for name in TASKS[task].metrics)
     said = run(score_verb, tmp_path / "model", *sides).stdout
-    assert "No intervals" in said and model[next(iter(TASKS[task].metrics))]["signature"][:20] in said
+    assert "No intervals" in said and model[
+        next(iter(TASKS[task].metrics))]["signature"][:20] in said
 
 
 def test_translations_that_are_too_short_are_said_to_be(place: Path, tmp_path: Path) -> None:
     lines = (place / "test.en").read_text().splitlines()
     said = run(translate_verb, place / "model1", text="\n".join(lines)).stdout.splitlines()
-    pairs = [(line, words) for line, words in zip(lines, said) if words]  # an empty reference would be refused
+    # an empty reference would be refused
+    pairs = [(line, words) for line, words in zip(lines, said) if words]
     files = {name: tmp_path / name for name in ("source", "same", "long")}
     files["source"].write_text("".join(f"{line}\n" for line, _ in pairs))
     files["same"].write_text("".join(f"{words}\n" for _, words in pairs))
     files["long"].write_text("".join(f"{words} und {words}\n" for _, words in pairs))
 
     def shown(target: str, *more: str) -> str:
-        sides = ["--source", str(files["source"]), "--target", str(files[target]), "--samples", "10"]
+        sides = ["--source", str(files["source"]), "--target", str(files[target]), "--samples",
+                 "10"]
         done = run(score_verb, place / "model1", *sides, *more)
         assert done.exit_code == 0, done.exception
         return done.stdout
 
     [model] = json.loads(shown("long", "--json"))["models"]
     assert model["bleu"]["length_ratio"] < 0.5
-    assert f"{1 - model['bleu']['length_ratio']:.1%} shorter" in shown("long") and "shorter" not in shown("same")
+    assert f"{1 - model['bleu']['length_ratio']:.1%} shorter" in shown(
+        "long") and "shorter" not in shown("same")
 
 
 def test_files_that_do_not_match_are_refused(place: Path, tmp_path: Path) -> None:
     short = tmp_path / "short.de"
     short.write_text("eins\n")
-    said = run(score_verb, place / "model1", "--source", str(place / "test.en"), "--target", str(short))
+    said = run(score_verb, place / "model1", "--source", str(place / "test.en"), "--target",
+               str(short))
     with refuses("unequal-lines", "short.de has 1"):
         raise said.exception
 
@@ -131,7 +142,8 @@ def test_files_that_do_not_match_are_refused(place: Path, tmp_path: Path) -> Non
 def test_translate_decodes_as_the_model_was_scored(place: Path, tmp_path: Path) -> None:
     lines = (place / "test.en").read_text()
     said = run(translate_verb, place / "model1", text=lines)
-    same = run(translate_verb, place / "model1", "--beam", "3", "--length-penalty", "0.3", text=lines)
+    same = run(translate_verb, place / "model1", "--beam", "3", "--length-penalty", "0.3",
+               text=lines)
     assert said.stdout == same.stdout
     done = run(translate_verb, place / "model1", "--output", tmp_path / "out.de", text=lines)
     assert done.stdout == "" and (tmp_path / "out.de").read_text() == said.stdout
@@ -143,14 +155,17 @@ def test_several_translations_a_line(place: Path) -> None:
     rows = [row.split("\t") for row in several.splitlines()]
     best = run(translate_verb, place / "model1", text=lines).stdout.splitlines()
     assert [row[0] for row in rows] == ["1"] * 3 + ["2"] + ["3"] * 3 and rows[3] == ["2", "", ""]
-    assert [rows[0][2], "", rows[4][2]] == best and float(rows[0][1]) >= float(rows[1][1]) >= float(rows[2][1])
-    [first, *_] = run(translate_verb, place / "model1", "--nbest", "2", "--json", text=lines).stdout.splitlines()
+    assert [rows[0][2], "",
+            rows[4][2]] == best and float(rows[0][1]) >= float(rows[1][1]) >= float(rows[2][1])
+    [first, *_] = run(translate_verb, place / "model1", "--nbest", "2", "--json",
+                      text=lines).stdout.splitlines()
     assert [one["translation"] for one in json.loads(first)["nbest"]] == [rows[0][2], rows[1][2]]
     with refuses("nbest-above-beam", "beam 3"):
         raise run(translate_verb, place / "model1", "--nbest", "4", text=lines).exception
     for penalty in ("nan", "1000"):
         with refuses("bad-value", penalty, "from 0 to 10"):
-            raise run(translate_verb, place / "model1", "--length-penalty", penalty, text=lines).exception
+            raise run(translate_verb, place / "model1", "--length-penalty", penalty,
+                      text=lines).exception
 
 
 def test_lines_are_translated_in_lists_that_fit_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +173,8 @@ def test_lines_are_translated_in_lists_that_fit_memory(monkeypatch: pytest.Monke
     monkeypatch.setattr(translator, "MAX_LINES_PER_CHUNK", 3)
     given = ["12345", "12345", "1", "", "", "", "123456789012", "1"]
     groups = list(translator._chunk_lines(given))
-    assert [line for group in groups for line in group] == given and list(map(len, groups)) == [3, 3, 1, 1]
+    assert [line for group in groups for line in group] == given and list(map(len, groups)) == [
+        3, 3, 1, 1]
 
 
 def test_a_line_without_an_end_is_refused(place: Path) -> None:
@@ -170,7 +186,8 @@ def test_empty_files_and_no_beam_are_refused(place: Path, tmp_path: Path) -> Non
     (empty := tmp_path / "empty").write_text("")
     with refuses("nothing-to-score"):
         raise run(score_verb, place / "model1", "--source", empty, "--target", empty).exception
-    for ask in (lambda model: model.translate("one", beam=0), lambda model: model.score(["one"], ["eins"], beam=0),
+    for ask in (lambda model: model.translate("one", beam=0),
+                lambda model: model.score(["one"], ["eins"], beam=0),
                 lambda model: model.score(["one"], ["eins"], samples=0)):
         with refuses("below-one", "0"):
             ask(load(place / "model1"))

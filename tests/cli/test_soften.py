@@ -24,10 +24,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("soften")
     for split, count, seed in (("train", 60, 1), ("val", 10, 2), ("test", 10, 3)):
         for side, column in (("en", 0), ("de", 1)):
-            (folder / f"{split}.{side}").write_text("".join(pair[column] + "\n" for pair in sentences(count, seed)))
+            (folder / f"{split}.{side}").write_text(
+                "".join(pair[column] + "\n" for pair in sentences(count, seed)))
     file = folder / "data.yaml"
-    file.write_text(yaml.safe_dump({"source": "en", "target": "de", "train": "train", "valid": "val", "test": "test",
-                                    "vocab": 60}))
+    file.write_text(yaml.safe_dump({"source": "en", "target": "de", "train": "train",
+                                    "valid": "val", "test": "test", "vocab": 60}))
     train(tiny(), load_data(str(file)), recipe(), folder / "teacher")
     return file
 
@@ -35,18 +36,22 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_student_trains_on_what_the_teacher_finds_probable(data: Path, tmp_path: Path) -> None:
     from scalesearch.api.files import load_data
 
-    given = [str(data.parent / "teacher"), "--data", str(data), "--out", str(tmp_path / "soft"), "--top", "5", "--json"]
+    given = [str(data.parent / "teacher"), "--data", str(data), "--out", str(tmp_path / "soft"),
+             "--top", "5", "--json"]
     said = CliRunner().invoke(command, given, catch_exceptions=False)
     assert said.exit_code == 0, said.output
-    facts, real = json.loads(said.stdout), load_data(str(data))
-    assert facts["pairs"] == 60 and facts["places"] == len(real.train.target_ids.flat) + 60 and facts["top"] == 5
+    facts = json.loads(said.stdout)
+    real = load_data(str(data))
+    assert facts["pairs"] == 60 and facts["places"] == len(
+        real.train.target_ids.flat) + 60 and facts["top"] == 5
     student = load_data(facts["files"][-1])
     assert student.content_hash != real.content_hash and student.train.target_ids == real.train.target_ids
     assert any("5 likeliest" in note for note in student.notes)
-    results = {share: train(tiny(), student, recipe(soft_share=share), tmp_path / f"student-{share}")
-               for share in (0, 1)}
+    results = {share: train(tiny(), student, recipe(soft_share=share),
+                            tmp_path / f"student-{share}") for share in (0, 1)}
     hard = train(tiny(), real, recipe(), tmp_path / "hard")
-    assert [point["train_loss"] for point in results[0].curve] == [point["train_loss"] for point in hard.curve]
+    assert [point["train_loss"] for point in results[0].curve] == [
+        point["train_loss"] for point in hard.curve]
     assert results[1].curve[-1]["valid_loss"] != hard.curve[-1]["valid_loss"]
     with refuses("other-settings", "top"):
         raise CliRunner().invoke(app, ["soften", *given, "--top", "4"]).exception
@@ -55,8 +60,9 @@ def test_a_student_trains_on_what_the_teacher_finds_probable(data: Path, tmp_pat
 def test_a_softmax_in_bands_is_refused_as_a_candidate(data: Path, tmp_path: Path) -> None:
     from scalesearch.api.files import load_data
 
-    CliRunner().invoke(command, [str(data.parent / "teacher"), "--data", str(data), "--out", str(tmp_path / "soft")],
-                       catch_exceptions=False)
+    CliRunner().invoke(command,
+                       [str(data.parent / "teacher"), "--data", str(data), "--out",
+                        str(tmp_path / "soft")], catch_exceptions=False)
     banded = tiny(embedding="adaptive", embedding__cutoffs=(20,), embedding__factor=2)
     result = train(banded, load_data(str(tmp_path / "soft.yaml")), recipe(), tmp_path / "run")
     assert result.state == "failed" and "bands" in result.reason
@@ -64,29 +70,36 @@ def test_a_softmax_in_bands_is_refused_as_a_candidate(data: Path, tmp_path: Path
 
 def test_another_vocabulary_and_too_many_tokens_are_refused(data: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.yaml"
-    other.write_text(yaml.safe_dump(yaml.safe_load(data.read_text()) | {"vocab": 50} | {
-        split: str(data.parent / name) for split, name in (("train", "train"), ("valid", "val"), ("test", "test"))}))
+    other.write_text(yaml.safe_dump(yaml.safe_load(data.read_text()) | {"vocab": 50}
+                                    | {split: str(data.parent / name)
+                                       for split, name in (("train", "train"), ("valid", "val"),
+                                                           ("test", "test"))}))
     teacher = str(data.parent / "teacher")
     with refuses("teacher-of-another-vocabulary", teacher):
-        raise CliRunner().invoke(app, ["soften", teacher, "--data", str(other), "--out", "soft"]).exception
+        raise CliRunner().invoke(
+            app, ["soften", teacher, "--data", str(other), "--out", "soft"]).exception
     text = tmp_path / "text.yaml"
-    text.write_text(yaml.safe_dump({"task": "language-model"} | dict.fromkeys(("train", "valid", "test"), "x.txt")))
+    text.write_text(yaml.safe_dump({"task": "language-model"}
+                                   | dict.fromkeys(("train", "valid", "test"), "x.txt")))
     for verb in ("soften", "distill"):
         with refuses("no-pairs", "language-model", key="data.task"):
-            raise CliRunner().invoke(app, [verb, teacher, "--data", str(text), "--out", "soft"]).exception
+            raise CliRunner().invoke(
+                app, [verb, teacher, "--data", str(text), "--out", "soft"]).exception
     with refuses("out-of-range", 61):
         raise CliRunner().invoke(app, ["soften", teacher, "--data", str(data), "--out", "soft",
                                        "--top", "61"]).exception
 
 
-@pytest.mark.parametrize("verb, works", [("soften", "soften.soften_data"), ("distill", "distill.distill_data")])
-def test_ctrl_c_says_that_the_same_command_goes_on(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                                   verb: str, works: str) -> None:
+@pytest.mark.parametrize("verb, works",
+                         [("soften", "soften.soften_data"), ("distill", "distill.distill_data")])
+def test_ctrl_c_says_that_the_same_command_goes_on(
+        data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, works: str) -> None:
     def stop(*given: object) -> None:
         raise SignalInterrupt("SIGINT")
 
     monkeypatch.setattr(f"scalesearch.train.scoring.{works}", stop)
-    said = CliRunner().invoke(app, [verb, str(data.parent / "teacher"), "--data", str(data), "--out",
-                                    str(tmp_path / "out")], standalone_mode=False)
+    said = CliRunner().invoke(app,
+                              [verb, str(data.parent / "teacher"), "--data", str(data), "--out",
+                               str(tmp_path / "out")], standalone_mode=False)
     assert isinstance(said.exception, click.Abort | KeyboardInterrupt | SystemExit)
     assert "same command" in said.stderr and not said.stdout

@@ -12,8 +12,8 @@ from scalesearch.cli import translate as translate_verb
 from scalesearch.errors import UserError
 from tests.corpora import ENGLISH, write_text
 
-SMALL = ["--set", "width=16", "--set", "encoder.depth=1", "--set", "decoder.depth=1", "--set", "encoder.heads=2",
-         "--set", "decoder.heads=2"]
+SMALL = ["--set", "width=16", "--set", "encoder.depth=1", "--set", "decoder.depth=1", "--set",
+         "encoder.heads=2", "--set", "decoder.heads=2"]
 RECIPE = ["--set", "recipe.steps=6", "--set", "recipe.max_tokens=200", "--set", "recipe.threads=1"]
 
 
@@ -29,7 +29,8 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(verb, *args: str, text: str | bytes = "") -> Result:
-    return CliRunner().invoke(verb.command, [str(arg) for arg in args], input=text, catch_exceptions=True)
+    return CliRunner().invoke(verb.command, [str(arg) for arg in args], input=text,
+                              catch_exceptions=True)
 
 
 def trained(data: Path, out: Path, *more: str) -> Result:
@@ -47,8 +48,9 @@ def test_train_then_translate(data: Path, tmp_path: Path) -> None:
         plain = run(translate_verb, out, "--beam", beam, text=lines)
         assert plain.exit_code == 0
         assert len(plain.stdout.split("\n")) == 5 and plain.stdout.split("\n")[1:3] == ["", ""]
-        objects = [json.loads(line) for line in run(translate_verb, out, "--beam", beam, "--json", text=lines)
-                   .stdout.splitlines()]
+        objects = [json.loads(line)
+                   for line in run(translate_verb, out, "--beam", beam, "--json",
+                                   text=lines) .stdout.splitlines()]
         assert [item["source"] for item in objects] == lines.split("\n")[:4]
         assert [item["translation"] for item in objects] == plain.stdout.split("\n")[:4]
         assert objects[1]["score"] is None and objects[0]["score"] < 0
@@ -65,77 +67,86 @@ def test_a_folder_is_used_again_only_on_purpose(data: Path, tmp_path: Path) -> N
     first = trained(data, tmp_path / "out", "--json")
     again = trained(data, tmp_path / "out")
     assert isinstance(again.exception, UserError) and "--resume" in str(again.exception)
-    assert json.loads(trained(data, tmp_path / "out", "--json", "--resume").stdout) == json.loads(first.stdout)
+    assert json.loads(trained(data, tmp_path / "out", "--json",
+                              "--resume").stdout) == json.loads(first.stdout)
 
 
 def test_nothing_to_resume_is_said(data: Path, tmp_path: Path) -> None:
     done = trained(data, tmp_path / "out", "--json", "--resume")
     assert done.exit_code == 0
-    assert done.stderr.startswith(f"nothing to resume in {tmp_path / 'out'}; starting from the beginning\n")
+    assert done.stderr.startswith(f"nothing to resume in {tmp_path / 'out'}; starting from the "
+                                  "beginning\n")
     other = trained(data, tmp_path / "out", "--resume", "--set", "recipe.lr=1")
     assert isinstance(other.exception, UserError) and "lr.base was" in str(other.exception)
     assert "training" not in other.output.replace("holds another training", "")
 
 
 @pytest.mark.parametrize("seed", ["-1", str(2**32)])
-def test_a_seed_that_no_generator_takes_leaves_no_folder(data: Path, tmp_path: Path, seed: str) -> None:
+def test_a_seed_that_no_generator_takes_leaves_no_folder(
+        data: Path, tmp_path: Path, seed: str) -> None:
     done = trained(data, tmp_path / "out", "--seed", seed)
-    assert (done.exit_code, (tmp_path / "out").exists()) == (2, False) and "is not in the range" in done.output
+    assert (done.exit_code, (tmp_path / "out").exists()) == (
+        2, False) and "is not in the range" in done.output
 
 
 @pytest.mark.parametrize("resume", [[], ["--resume"]])
-def test_a_folder_with_other_files_is_refused(data: Path, tmp_path: Path, resume: list[str]) -> None:
+def test_a_folder_with_other_files_is_refused(
+        data: Path, tmp_path: Path, resume: list[str]) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "notes.txt").write_text("mine")
     done = trained(data, out, *resume)
-    assert isinstance(done.exception, UserError) and "(notes.txt). Choose an empty" in str(done.exception)
-    (out / "notes.txt").rename(out / "recipe.json")  # what a training leaves that was stopped before its first save
+    assert isinstance(done.exception,
+                      UserError) and "(notes.txt). Choose an empty" in str(done.exception)
+    # what a training leaves that was stopped before its first save
+    (out / "notes.txt").rename(out / "recipe.json")
     assert trained(data, out, *resume).exit_code == 0
 
 
-def test_a_changed_setting_is_refused_before_anything_is_written(data: Path, tmp_path: Path) -> None:
+def test_a_changed_setting_is_refused_before_anything_is_written(
+        data: Path, tmp_path: Path) -> None:
     from scalesearch.train import checkpoint
 
     out = tmp_path / "out"
     out.mkdir()
     checkpoint.save_state(out, {"identity": {"lr": {"base": 1.0}}})
     done = trained(data, out, "--resume")
-    assert isinstance(done.exception, UserError) and "lr.base was 1.0 and is now" in str(done.exception)
+    assert isinstance(done.exception,
+                      UserError) and "lr.base was 1.0 and is now" in str(done.exception)
     assert [path.name for path in out.iterdir()] == ["checkpoint.pt"]
     assert done.output == ""
 
 
 @pytest.mark.parametrize(
     ("option", "text", "said"),
-    [
-        ("--data", "data:\n  source: en\n  targt: de\n", ":3:3: unknown key `targt`"),
-        ("--data", "builtin: grammar\npairs: 0\n", ":2:8: pairs: 0 is out of bounds"),
-        ("--data", "data: {source: [}\n", ":1:17: not YAML"),
-        ("--data", "", ": the file is empty. Give `builtin` or a file"),
-        ("--data", "source: en\ntarget: de\ntrain: no\nvalid: val\ntest: test\n", ":3:8: data: train: "),
-        ("--data", "source: en\ntarget: de\ntrain: trian\nvalid: val\ntest: test\n", "/data.yaml:3:8: data: train: "),
-        ("--recipe", "steps: 3\nlrr: 1\n", ":2:1: unknown key `lrr`"),
-        ("--recipe", "# nothing\n", ": the file is empty"),
-    ],
-)
-def test_mistakes_in_a_file_are_pointed_to(data: Path, tmp_path: Path, option: str, text: str, said: str) -> None:
+    [("--data", "data:\n  source: en\n  targt: de\n", ":3:3: unknown key `targt`"),
+     ("--data", "builtin: grammar\npairs: 0\n", ":2:8: pairs: 0 is out of bounds"),
+     ("--data", "data: {source: [}\n", ":1:17: not YAML"),
+     ("--data", "", ": the file is " "empty. Give `builtin` or a file"),
+     ("--data", "source: en\ntarget: " "de\ntrain: no\nvalid: val\ntest: test\n",
+      ":3:8: data: train: "),
+     ("--data", "source: en\ntarget: de\ntrain: trian\nvalid: " "val\ntest: test\n",
+      "/data.yaml:3:8: data: train: "),
+     ("--recipe", "steps: 3\nlrr: 1\n", ":2:1: unknown key `lrr`"),
+     ("--recipe", "# nothing\n", ": the file is empty")])
+def test_mistakes_in_a_file_are_pointed_to(data: Path, tmp_path: Path, option: str, text: str,
+                                           said: str) -> None:
     data.write_text(text)
     done = run(train_verb, "transformer", *SMALL, option, data, "--out", tmp_path / "out")
     assert isinstance(done.exception, UserError) and said in str(done.exception)
 
 
 def test_a_failed_training_says_why_and_exits_with_1(data: Path, tmp_path: Path) -> None:
-    done = trained(data, tmp_path / "out", "--set", "recipe.lr=1e30", "--set", "recipe.warmup=0", "--set",
-                   "recipe.clip_norm=0")
+    done = trained(data, tmp_path / "out", "--set", "recipe.lr=1e30", "--set", "recipe.warmup=0",
+                   "--set", "recipe.clip_norm=0")
     assert done.exit_code == 1 and "failed: the loss is" in done.output
 
 
 def test_a_recipe_file_stands_beside_settings(data: Path, tmp_path: Path) -> None:
     file = tmp_path / "recipe.yaml"
     file.write_text("recipe: {preset: quick, steps: 3, max_tokens: 200, threads: 1}\n")
-    done = run(train_verb, "transformer", "--data", data, *SMALL, "--recipe", file, "--set", "recipe.steps=2", "--out",
-               tmp_path / "out", "--json")
+    done = run(train_verb, "transformer", "--data", data, *SMALL, "--recipe", file, "--set",
+               "recipe.steps=2", "--out", tmp_path / "out", "--json")
     assert json.loads(done.stdout)["steps"] == 2
 
 
@@ -149,7 +160,8 @@ def test_a_recipe_file_stands_beside_settings(data: Path, tmp_path: Path) -> Non
         (["--set", "widht=3"], "widht"),
     ],
 )
-def test_mistakes_are_said_before_anything_is_trained(data: Path, tmp_path: Path, args: list[str], said: str) -> None:
+def test_mistakes_are_said_before_anything_is_trained(
+        data: Path, tmp_path: Path, args: list[str], said: str) -> None:
     done = trained(data, tmp_path / "out", *args)
     assert isinstance(done.exception, UserError) and said in str(done.exception)
     assert not (tmp_path / "out" / "result.json").exists()
@@ -160,15 +172,17 @@ def test_translate_refuses_what_is_no_checkpoint_and_no_text(data: Path, tmp_pat
     assert isinstance(missing.exception, UserError) and "no checkpoint" in str(missing.exception)
     trained(data, tmp_path / "out")
     bad = run(translate_verb, tmp_path / "out", text=b"good\nb\xffd\n")
-    assert isinstance(bad.exception, UserError) and "line 2: not UTF-8 at byte 2" in str(bad.exception)
+    assert isinstance(bad.exception,
+                      UserError) and "line 2: not UTF-8 at byte 2" in str(bad.exception)
 
 
 def test_a_language_model_shows_its_perplexities_and_translates_nothing(tmp_path: Path) -> None:
     for split, count in (("train", 60), ("val", 8), ("test", 8)):
-        (tmp_path / f"{split}.txt").write_text("".join(f"{ENGLISH[i % 5]} {i}\n" for i in range(count)))
+        (tmp_path
+         / f"{split}.txt").write_text("".join(f"{ENGLISH[i % 5]} {i}\n" for i in range(count)))
     file = tmp_path / "text.yaml"
-    file.write_text("data: {task: language-model, train: train.txt, valid: val.txt, test: test.txt, vocab: 60, "
-                    "window: 16}\n")
+    file.write_text("data: {task: language-model, train: train.txt, valid: val.txt, test: "
+                    "test.txt, vocab: 60, window: 16}\n")
     only = [*SMALL[:2], *SMALL[4:6], *SMALL[8:], "--set", "model=decoder-only"]
     done = run(train_verb, "transformer", "--data", file, *only, *RECIPE, "--out", tmp_path / "out",
                "--set", "recipe.measure=both")
@@ -177,12 +191,15 @@ def test_a_language_model_shows_its_perplexities_and_translates_nothing(tmp_path
         assert said in done.output
     refused = run(translate_verb, tmp_path / "out", text="a\n")
     assert isinstance(refused.exception, UserError) and "language-model" in str(refused.exception)
-    wrong = run(train_verb, "transformer", "--data", file, *SMALL, *RECIPE, "--out", tmp_path / "other")
-    assert isinstance(wrong.exception, UserError) and "needs `model: decoder-only`" in str(wrong.exception)
+    wrong = run(train_verb, "transformer", "--data", file, *SMALL, *RECIPE, "--out",
+                tmp_path / "other")
+    assert isinstance(wrong.exception,
+                      UserError) and "needs `model: decoder-only`" in str(wrong.exception)
 
 
 @pytest.mark.parametrize("beside", [True, False])
-def test_the_data_of_a_training_is_a_data_file(data: Path, beside: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_data_of_a_training_is_a_data_file(
+        data: Path, beside: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(data.parent)
     corpus = load_data(data.name)
     left = data.parent / "data.json" if beside else data.parent / "model/data.json"
@@ -191,8 +208,8 @@ def test_the_data_of_a_training_is_a_data_file(data: Path, beside: bool, monkeyp
     assert load_data(str(left)).to_json()["hash"] == corpus.to_json()["hash"]
 
 
-def test_lines_of_standard_input_are_read_as_those_of_files_and_cut_to_the_model_s_room(data: Path, tmp_path: Path
-                                                                                     ) -> None:
+def test_lines_of_standard_input_are_read_as_those_of_files_and_cut_to_the_model_s_room(
+        data: Path, tmp_path: Path) -> None:
     positions = ["--set", "embedding.positions=learned", "--set", "embedding.max_length=60"]
     assert trained(data, tmp_path / "out", *positions).exit_code == 0
     long = " ".join(["red"] * 90)

@@ -9,14 +9,15 @@ from scalesearch.cost.latency import FEATURE_NAMES
 from scalesearch.cost.latency_model import DecodingSetup, LatencyModel
 from scalesearch.files import write_json
 
-WEIGHTS = {"constant": 0.5, "encoder.products": 0.01, "encoder.macs": 1e-8, "steps.products": 0.003, "steps.macs": 3e-8,
-           "steps.attention": 2e-8, "output.macs": 1e-8}
+WEIGHTS = {"constant": 0.5, "encoder.products": 0.01, "encoder.macs": 1e-8, "steps.products": 0.003,
+           "steps.macs": 3e-8, "steps.attention": 2e-8, "output.macs": 1e-8}
 
 
 def fit_of(artefact: str = "onnx-none", count: int = 20, **changes: object) -> LatencyModel:
     """A fit whose held-out predictions are all the same."""
     weights = [WEIGHTS.get(name, 0.0) for name in FEATURE_NAMES]
-    values = {"setup": DecodingSetup(), "clock": "wall", "vocab": "own", "device": {"processor": "A processor"}, "versions": {},
+    values = {"setup": DecodingSetup(), "clock": "wall", "vocab": "own",
+              "device": {"processor": "A processor"}, "versions": {},
               "features": list(FEATURE_NAMES), "weights": weights, "without": [weights] * count,
               "residuals": np.linspace(0.01, 0.01 * count, count).tolist(), **changes}
     return LatencyModel(artefact, **values)  # type: ignore[arg-type]

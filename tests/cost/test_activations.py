@@ -16,7 +16,9 @@ from scalesearch.space import Space
 from scalesearch.testing import random_architecture
 from scalesearch.testing.random_models import small_space
 
-S, T, V = 20, 24, 40
+S = 20
+T = 24
+V = 40
 BASE = """
 width: 32
 encoder: {{ depth: 3, heads: 4, ffn: {{ {ffn}: {{ {hidden} }} }}, {both} {encoder} }}
@@ -25,11 +27,14 @@ decoder: {{ depth: 3, heads: 4, ffn: {{ {ffn}: {{ {hidden} }} }}, {both} {decode
 """
 KINDS = {kind: {"ffn": kind, "hidden": "" if kind in ("self_gated", "none") else "hidden: 64"}
          for kind in ("relu", "gelu", "swish", "geglu", "swiglu", "self_gated", "none")}
-GATES = {f"gate {gate}": {"both": f"gate: {gate},"} for gate in ("QgV", "KgV", "VgQ", "VgK", "KgQ", "QgK")}
+GATES = {f"gate {gate}": {"both": f"gate: {gate},"}
+         for gate in ("QgV", "KgV", "VgQ", "VgK", "KgQ", "QgK")}
 ACROSS = {f"cross {name}": {"decoder": f"cross_{gate['both']}"} for name, gate in GATES.items()}
-CHAINS = {f"chain {apply} {length}": {"top": f"tensor_chain: {{ layer: 0.2, apply: {apply}, length: {length} }}"}
-          for apply in ("cores", "matrix") for length in (2, 3, 4)}
-SCORES = {f"scores {kind}": {"both": f"residual_scores: {kind},"} for kind in ("global", "relative", "previous")}
+CHAINS = {f"chain {apply} {length}": {"top": f"tensor_chain: {{ layer: 0.2, apply: {apply}, "
+                                      f"length: {length} }}"} for apply in ("cores", "matrix")
+          for length in (2, 3, 4)}
+SCORES = {f"scores {kind}": {"both": f"residual_scores: {kind},"}
+          for kind in ("global", "relative", "previous")}
 FAMILIES: dict[str, dict[str, str]] = {
     **KINDS, **GATES, **ACROSS, **CHAINS, **SCORES,
     "raw": {"both": "projections: identity,"},
@@ -83,7 +88,8 @@ FAMILIES: dict[str, dict[str, str]] = {
 
 
 def family(name: str) -> Block:
-    given = {"ffn": "relu", "hidden": "hidden: 64", "both": "", "encoder": "", "decoder": "", "top": ""}
+    given = {"ffn": "relu", "hidden": "hidden: 64", "both": "", "encoder": "", "decoder": "",
+             "top": ""}
     return Space.parse(BASE.format(**given | FAMILIES[name])).single_architecture().block
 
 
@@ -99,7 +105,8 @@ def saved(model: Any, batch: int) -> int:
         return tensor
 
     generator = torch.Generator().manual_seed(1)
-    source, target = (torch.randint(4, V, (batch, length), generator=generator) for length in (S, T))
+    source, target = (torch.randint(4, V, (batch, length), generator=generator)
+                      for length in (S, T))
     with saved_tensors_hooks(pack, lambda tensor: tensor):
         cross_entropy(model(source, target).flatten(0, 1), target.flatten())
     return sum(storage.nbytes() for storage in storages.values()) // 4
@@ -108,8 +115,10 @@ def saved(model: Any, batch: int) -> int:
 def activations(block: Block) -> tuple[int, int]:
     """Numbers kept for one more sentence, and for weights alone: as billed, and as saved."""
     model = build_model(block, vocab=V).train()
-    two, three = saved(model, 2), saved(model, 3)
-    billed = evaluate_cost(block, find_protocol("forward", S, T, V))["memory.activations"] // FLOAT32_BYTES
+    two = saved(model, 2)
+    three = saved(model, 3)
+    billed = evaluate_cost(block,
+                           find_protocol("forward", S, T, V))["memory.activations"] // FLOAT32_BYTES
     return int(billed), (three - two) + (two - 2 * (three - two))
 
 
@@ -121,8 +130,10 @@ def test_activations_are_what_autograd_saves(name: str) -> None:
 
 def test_activations_of_random_networks_are_what_autograd_saves() -> None:
     """Of a single head autograd sometimes keeps a view where it copies several; real networks have several."""
-    several = {f"{stack}__{key}": "2 | 3 | 4" for stack in ("encoder", "decoder") for key in ("heads", "score_heads")}
-    rng, space = Random(3), small_space(**several, width="8..24 step 4")
+    several = {f"{stack}__{key}": "2 | 3 | 4" for stack in ("encoder", "decoder")
+               for key in ("heads", "score_heads")}
+    rng = Random(3)
+    space = small_space(**several, width="8..24 step 4")
     for _ in range(15):
         architecture = random_architecture(rng, space)
         billed, real = activations(architecture.block)
@@ -132,18 +143,21 @@ def test_activations_of_random_networks_are_what_autograd_saves() -> None:
 def cached(block: Block) -> int:
     """Numbers in the cache after T tokens of one sentence."""
     model = build_model(block, vocab=V).eval()
-    memory, cache = model.encode(torch.full((1, S), 5)), model.new_cache()
+    memory = model.encode(torch.full((1, S), 5))
+    cache = model.new_cache()
     for token in torch.full((1, T), 5).split(1, 1):
         model.decode(token, memory, cache)
     return sum(tensor.numel() for kept in cache.leaf_costs.values() for tensor in kept)
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("name", ["relu", "gate QgV", "cross gate VgQ", "h-softpos", "scores relative", "decoder-only",
-                                  "grouped queries", "prompt", "raw", "branches"])
+@pytest.mark.parametrize("name",
+                         ["relu", "gate QgV", "cross gate VgQ", "h-softpos", "scores relative",
+                          "decoder-only", "grouped queries", "prompt", "raw", "branches"])
 def test_a_cache_holds_what_is_billed(name: str) -> None:
     block = family(name)
-    assert evaluate_cost(block, find_protocol("forward", S, T, V))["memory.cache"] == FLOAT32_BYTES * cached(block)
+    assert evaluate_cost(
+        block, find_protocol("forward", S, T, V))["memory.cache"] == FLOAT32_BYTES * cached(block)
 
 
 @torch.no_grad()
@@ -152,4 +166,5 @@ def test_caches_of_random_networks_hold_what_is_billed() -> None:
     for _ in range(15):
         architecture = random_architecture(rng)
         bill = evaluate_cost(architecture.block, find_protocol("forward", S, T, V))
-        assert bill["memory.cache"] == FLOAT32_BYTES * cached(architecture.block), architecture.config
+        assert bill["memory.cache"] == FLOAT32_BYTES * cached(
+            architecture.block), architecture.config

@@ -19,7 +19,8 @@ SMALL = ("small/plain", "small/partialformer", "small/anthe", "small/edgeformer"
 @pytest.mark.parametrize("name", SMALL)
 def test_weights_file_is_as_large_as_foretold(name, tmp_path) -> None:
     """To the byte but for the head, of which a twentieth of a per cent may be missing."""
-    block, words = read_space(find_file(name, "spaces")).single_architecture().block, 500
+    block = read_space(find_file(name, "spaces")).single_architecture().block
+    words = 500
     write_weights(tmp_path / "w", build_model(block, vocab=words).state_dict())
     whole = artifact_bytes(block, load_protocol({"vocab": words, "artefact": "torch"}))
     vocabulary = round(words * (4.74 - 0.83 + 9.05))
@@ -36,13 +37,16 @@ def test_without_a_named_format_there_is_no_such_cost() -> None:
         load_protocol({"artefact": "zip"})
 
 
-@pytest.mark.parametrize("artefact", ["ctranslate2-int8", "onnx-int8", "onnx-none", "huggingface-bf16"])
+@pytest.mark.parametrize("artefact",
+                         ["ctranslate2-int8", "onnx-int8", "onnx-none", "huggingface-bf16"])
 def test_bytes_of_a_population_are_those_of_each_candidate(artefact) -> None:
     space = read_space(find_file("small/edgeformer", "spaces"))
-    widths, protocol = np.array([16, 24, 64]), load_protocol({"artefact": artefact, "vocab": 300})
+    widths = np.array([16, 24, 64])
+    protocol = load_protocol({"artefact": artefact, "vocab": 300})
     base = dict(space.single_architecture().config)
     found, built = evaluate_costs(base | {"width": widths}, 3, protocol, ["artefact.bytes"])
-    alone = [evaluate_cost(assemble(base | {"width": int(width)}).block, protocol)["artefact.bytes"] for width in widths]
+    alone = [evaluate_cost(assemble(base | {"width": int(width)}).block, protocol)["artefact.bytes"]
+             for width in widths]
     assert built.all() and found["artefact.bytes"].tolist() == alone
 
 

@@ -1,7 +1,7 @@
 """EdgeFormer's tables, recomputed under its own protocol (S = T = 30, V = 32768, MACs plus 5 a LayerNorm element).
 
-Params exclude the one shared embedding table. The values are those of an independent recomputation, to the last
-digit that it gives.
+Params exclude the one shared embedding table. The values are those of an independent recomputation,
+to the last digit that it gives.
 """
 
 import pytest
@@ -17,7 +17,8 @@ EDGE = {
     "share.decoder.ffn": "one",
 }
 ONE_ENCODER = {"share.encoder.attention": "one", "share.encoder.ffn": "one"}
-ONE_DECODER = {"share.decoder.self": "one", "share.decoder.cross": "one", "share.decoder.ffn": "one"}
+ONE_DECODER = {"share.decoder.self": "one", "share.decoder.cross": "one",
+               "share.decoder.ffn": "one"}
 
 
 def edgeformer(width: int = 512, ffn: int = 2048, loads: str = "load(6, 6)"):
@@ -26,34 +27,34 @@ def edgeformer(width: int = 512, ffn: int = 2048, loads: str = "load(6, 6)"):
 
 
 def ut(width: int, encoder_ffn: int | None = None, decoder_ffn: int | None = None):
-    sizes = {"encoder.ffn.hidden": encoder_ffn or 4 * width, "decoder.ffn.hidden": decoder_ffn or 4 * width}
+    sizes = {"encoder.ffn.hidden": encoder_ffn or 4 * width,
+             "decoder.ffn.hidden": decoder_ffn or 4 * width}
     return transformer(width, 12, 2, **ONE_ENCODER, **ONE_DECODER, **sizes)
 
 
-ROWS = {
-    "T1 d512 6+6": (transformer(512, 6, 6), "44.14M", "1.8434G"),
-    "T1 d512 12+2": (transformer(512, 12, 2), "46.24M", "1.9045G"),
-    "T1 d512 UT": (ut(512), "7.382M", "1.9045G"),
-    "T1 d512 EdgeFormer": (edgeformer(), "8.564M", "1.7945G"),
-    "T1 d384 6+6": (transformer(384, 6, 6), "24.85M", "1.1348G"),
-    "T1 d384 12+2": (transformer(384, 12, 2), "26.03M", "1.1688G"),
-    "T1 d384 UT": (ut(384), "4.160M", "1.1688G"),
-    "T1 d768 6+6": (transformer(768, 6, 6), "99.24M", "3.7560G"),
-    "T1 d768 12+2": (transformer(768, 12, 2), "103.96M", "3.8948G"),
-    "T1 d768 UT": (ut(768), "16.578M", "3.8948G"),
-    "T2 6+6 shared decoder": (transformer(512, 6, 6, **ONE_DECODER), "23.13M", "1.843G"),
-    "T2 6+6 shared encoder": (transformer(512, 6, 6, **ONE_ENCODER), "28.39M", "1.843G"),
-    "T2 12+2 shared decoder": (transformer(512, 12, 2, **ONE_DECODER), "42.04M", "1.904G"),
-    "T2 12+2 shared encoder": (transformer(512, 12, 2, **ONE_ENCODER), "11.58M", "1.904G"),
-    "T2 UT d_ffn 2560": (ut(512, 2560, 2560), "8.432M", "2.125G"),
-    "T2 UT d_encffn 3072": (ut(512, 3072), "8.432M", "2.282G"),
-    "T2 UT d_decffn 3072": (ut(512, None, 3072), "8.432M", "1.967G"),
-    "T3 2 x 2048 load 6-6": (edgeformer(loads="load(6, 6)"), "8.564M", "1.795G"),
-    "T3 3 x 1536 load 4-4-4": (edgeformer(ffn=1536, loads="load(4, 4, 4)"), "9.090M", "1.606G"),
-    "T3 4 x 1024 load 3-3-3-3": (edgeformer(ffn=1024, loads="load(3, 3, 3, 3)"), "8.565M", "1.417G"),
-    "T3 2 x 2048 load 1-11": (edgeformer(loads="load(1, 11)"), "8.564M", "1.795G"),
-    "T3 2 x 2048 load 11-1": (edgeformer(loads="load(11, 1)"), "8.564M", "1.795G"),
-}
+ROWS = {"T1 d512 6+6": (transformer(512, 6, 6), "44.14M", "1.8434G"),
+        "T1 d512 12+2": (transformer(512, 12, 2), "46.24M", "1.9045G"),
+        "T1 d512 UT": (ut(512), "7.382M", "1.9045G"),
+        "T1 d512 EdgeFormer": (edgeformer(), "8.564M", "1.7945G"),
+        "T1 d384 6+6": (transformer(384, 6, 6), "24.85M", "1.1348G"),
+        "T1 d384 12+2": (transformer(384, 12, 2), "26.03M", "1.1688G"),
+        "T1 d384 UT": (ut(384), "4.160M", "1.1688G"),
+        "T1 d768 6+6": (transformer(768, 6, 6), "99.24M", "3.7560G"),
+        "T1 d768 12+2": (transformer(768, 12, 2), "103.96M", "3.8948G"),
+        "T1 d768 UT": (ut(768), "16.578M", "3.8948G"),
+        "T2 6+6 shared decoder": (transformer(512, 6, 6, **ONE_DECODER), "23.13M", "1.843G"),
+        "T2 6+6 shared encoder": (transformer(512, 6, 6, **ONE_ENCODER), "28.39M", "1.843G"),
+        "T2 12+2 shared decoder": (transformer(512, 12, 2, **ONE_DECODER), "42.04M", "1.904G"),
+        "T2 12+2 shared encoder": (transformer(512, 12, 2, **ONE_ENCODER), "11.58M", "1.904G"),
+        "T2 UT d_ffn 2560": (ut(512, 2560, 2560), "8.432M", "2.125G"),
+        "T2 UT d_encffn 3072": (ut(512, 3072), "8.432M", "2.282G"),
+        "T2 UT d_decffn 3072": (ut(512, None, 3072), "8.432M", "1.967G"),
+        "T3 2 x 2048 load 6-6": (edgeformer(loads="load(6, 6)"), "8.564M", "1.795G"),
+        "T3 3 x 1536 load 4-4-4": (edgeformer(ffn=1536, loads="load(4, 4, 4)"), "9.090M", "1.606G"),
+        "T3 4 x 1024 load 3-3-3-3": (edgeformer(ffn=1024, loads="load(3, 3, 3, 3)"), "8.565M",
+                                     "1.417G"),
+        "T3 2 x 2048 load 1-11": (edgeformer(loads="load(1, 11)"), "8.564M", "1.795G"),
+        "T3 2 x 2048 load 11-1": (edgeformer(loads="load(11, 1)"), "8.564M", "1.795G")}
 
 
 def printed(value: int, like: str) -> str:
@@ -95,10 +96,12 @@ def test_edgeformer_to_the_unit() -> None:
 )
 def test_layer(layer: str, width: int, params: str, flops: str) -> None:
     """Table 1's single layers: what one layer more adds."""
-    light = {"decoder.interleaved": True, "decoder.ffn.hidden": width // 4} if layer == "interleaved" else {}
+    light = {"decoder.interleaved": True,
+             "decoder.ffn.hidden": width // 4} if layer == "interleaved" else {}
     protocol = find_protocol("edgeformer")
     fewer, more = ((2, 1), (3, 1)) if layer == "encoder" else ((1, 2), (1, 3))
-    one, two = (evaluate_cost(transformer(width, *depths, **light).block, protocol) for depths in (fewer, more))
+    one, two = (evaluate_cost(transformer(width, *depths, **light).block, protocol)
+                for depths in (fewer, more))
     assert printed(two["params.total"] - one["params.total"], params) == params
     assert printed(two["macs.total"] - one["macs.total"], flops) == flops
 
@@ -107,5 +110,7 @@ def test_cached_decoding_does_less_self_attention() -> None:
     """1.7912 G against 1.7921 G matrix-product MACs: T(T+1)/2 squares of one row instead of T full ones."""
     lengths = {"source": 30, "target": 30, "vocab": 32768}
     block = edgeformer().block
-    assert printed(evaluate_cost(block, find_protocol("forward", **lengths))["macs.total"], "1.7921G") == "1.7921G"
-    assert printed(evaluate_cost(block, find_protocol("decode", **lengths))["macs.total"], "1.7912G") == "1.7912G"
+    assert printed(evaluate_cost(block, find_protocol("forward", **lengths))["macs.total"],
+                   "1.7921G") == "1.7921G"
+    assert printed(evaluate_cost(block, find_protocol("decode", **lengths))["macs.total"],
+                   "1.7912G") == "1.7912G"

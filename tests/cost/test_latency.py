@@ -26,7 +26,8 @@ def block(name: str = "plain"):
 def test_products_of_a_plain_model_are_those_of_its_ledger() -> None:
     """Whether the lowering or the ledger says them: the same multiply-adds, in fewer products, since some are fused."""
     protocol = load_protocol({"name": "decode", "source": 7, "target": 5, "vocab": 300})
-    ours, theirs = (compute_features(block(), artefact, SETUP, protocol) for artefact in ("onnx-none", "ctranslate2-int8"))
+    ours, theirs = (compute_features(block(), artefact, SETUP, protocol)
+                    for artefact in ("onnx-none", "ctranslate2-int8"))
     work = [name for name in ours if name.endswith((".macs", ".attention"))]
     assert {name: ours[name] for name in work} == {name: theirs[name] for name in work}
     assert sum(ours[name] for name in work) == evaluate_cost(block(), protocol)["macs.total"]
@@ -40,7 +41,8 @@ def test_a_population_is_predicted_as_each_of_it_alone(tmp_path, artefact) -> No
     protocol = load_protocol({"latency": fit_file(tmp_path, artefact), "vocab": 300})
     base = dict(space.single_architecture().config)
     found, built = evaluate_costs(base | {"width": widths}, 3, protocol, ["latency.predicted"])
-    alone = [evaluate_cost(assemble(base | {"width": int(width)}).block, protocol)["latency.predicted"] for width in widths]
+    alone = [evaluate_cost(assemble(base | {"width": int(width)}).block,
+                           protocol)["latency.predicted"] for width in widths]
     assert built.all() and found["latency.predicted"].tolist() == alone and alone[0] < alone[2]
 
 
@@ -58,7 +60,8 @@ def test_what_no_fit_can_predict_is_refused(tmp_path) -> None:
     bill = evaluate_cost(block(), load_protocol({"vocab": 300}))
     with refuses("no-fit"):
         bill["latency.predicted"]
-    lost = evaluate_cost(block(), load_protocol({"vocab": 300, "latency": str(tmp_path / "lost.json")}))
+    lost = evaluate_cost(block(),
+                         load_protocol({"vocab": 300, "latency": str(tmp_path / "lost.json")}))
     with refuses("no-fit", "lost.json"):
         lost["latency.predicted"]
     (tmp_path / "space.yaml").write_text("width: 64\n")
@@ -71,11 +74,13 @@ def test_what_no_fit_can_predict_is_refused(tmp_path) -> None:
         evaluate_cost(block("anthe"), other)["latency.predicted"]
 
 
-def test_an_interval_has_the_prediction_in_it_and_few_measurements_promise_nothing(tmp_path) -> None:
+def test_an_interval_has_the_prediction_in_it_and_few_measurements_promise_nothing(
+        tmp_path) -> None:
     protocol = load_protocol({"vocab": 300, "latency": fit_file(tmp_path)})
     said = evaluate_cost(block(), protocol)["latency.predicted"]
     low, high = latency_interval(block(), protocol)
-    assert low == pytest.approx(said * 0.81) and high == pytest.approx(said * 1.19)  # the 19th of 20 on either side
+    # the 19th of 20 on either side
+    assert low == pytest.approx(said * 0.81) and high == pytest.approx(said * 1.19)
     assert jackknife_plus_interval(np.ones(8), np.full(8, 0.1)) == (0.0, math.inf)
 
 
@@ -84,17 +89,22 @@ def test_a_space_names_its_fit_from_its_own_folder(tmp_path) -> None:
     fit_file(tmp_path)
     text = find_file("small/plain", "spaces").read_text()
     assert "cost:" not in text
-    protocol, budgets = "{ latency: onnx-none.json }", "{ fast: latency.predicted <= 20 }"
+    protocol = "{ latency: onnx-none.json }"
+    budgets = "{ fast: latency.predicted <= 20 }"
     file.write_text(f"{text}\ncost:\n  protocol: {protocol}\n  budgets: {budgets}\n")
     space = read_space(file)
     assert space.protocol["latency"] == str(tmp_path / "onnx-none.json")
     assert space.budgets["fast"].costs == {"latency.predicted"}
 
 
-def test_a_candidate_of_a_study_has_it_and_one_that_the_format_cannot_hold_is_infeasible(tmp_path) -> None:
+def test_a_candidate_of_a_study_has_it_and_one_that_the_format_cannot_hold_is_infeasible(
+        tmp_path) -> None:
     """Whether the limits name it or not."""
-    space = Space.parse("width: 16\nencoder: { residual_scores: none | global }\ndecoder: { depth: 1 }\n")
-    evaluator = Evaluator(space, load_protocol({"vocab": 60, "latency": fit_file(tmp_path, "ctranslate2-int8")}), ())
-    held, refused = (evaluator.evaluate({"encoder.residual_scores": scores}) for scores in ("none", "global"))
+    space = Space.parse("width: 16\nencoder: { residual_scores: none | global }\ndecoder: { depth: "
+                        "1 }\n")
+    evaluator = Evaluator(
+        space, load_protocol({"vocab": 60, "latency": fit_file(tmp_path, "ctranslate2-int8")}), ())
+    held, refused = (evaluator.evaluate({"encoder.residual_scores": scores})
+                     for scores in ("none", "global"))
     assert held.is_feasible and held.costs["latency.predicted"] > 0
     assert not refused.is_feasible and "ctranslate2" in refused.reason

@@ -5,7 +5,9 @@ import pytest
 from scalesearch.cost import evaluate_cost, find_protocol
 from tests.architectures import transformer
 
-EN_DE, EN_FR, EN_RO = 34040, 37288, 19064
+EN_DE = 34040
+EN_FR = 37288
+EN_RO = 19064
 
 
 def pre_norm(width: int, encoder: int, decoder: int, **changes):
@@ -22,24 +24,22 @@ def no_ffn(width: int, encoder: int, decoder: int):
     return assemble(answers)
 
 
-PARAMS = {
-    "T1 24-6 d512": (pre_norm(512, 24, 6), EN_DE, "118.312"),
-    "T1 6-6 d512": (pre_norm(512, 6, 6), EN_DE, "61.569"),
-    "T1 24-6 d360": (pre_norm(360, 24, 6), EN_DE, "62.176"),
-    "T2 24 d512": (pre_norm(512, 24, 6), EN_FR, "119.975"),
-    "T2 6 d512": (pre_norm(512, 6, 6), EN_FR, "63.232"),
-    "T2 24 d360": (pre_norm(360, 24, 6), EN_FR, "63.345"),
-    "T3 24 d512": (pre_norm(512, 24, 6), EN_RO, "110.644"),
-    "T6 6-6 d512": (pre_norm(512, 6, 6), 33000, "61.037"),
-    "T7 pure attention": (no_ffn(360, 24, 6), EN_DE, "30.996"),
-    "T10 light FFN": (pre_norm(512, 6, 6, encoder__ffn__hidden=384, decoder__ffn__hidden=384), EN_DE, "41.102"),
-}
+PARAMS = {"T1 24-6 d512": (pre_norm(512, 24, 6), EN_DE, "118.312"),
+          "T1 6-6 d512": (pre_norm(512, 6, 6), EN_DE, "61.569"),
+          "T1 24-6 d360": (pre_norm(360, 24, 6), EN_DE, "62.176"),
+          "T2 24 d512": (pre_norm(512, 24, 6), EN_FR, "119.975"),
+          "T2 6 d512": (pre_norm(512, 6, 6), EN_FR, "63.232"),
+          "T2 24 d360": (pre_norm(360, 24, 6), EN_FR, "63.345"),
+          "T3 24 d512": (pre_norm(512, 24, 6), EN_RO, "110.644"),
+          "T6 6-6 d512": (pre_norm(512, 6, 6), 33000, "61.037"),
+          "T7 pure attention": (no_ffn(360, 24, 6), EN_DE, "30.996"),
+          "T10 light FFN": (pre_norm(512, 6, 6, encoder__ffn__hidden=384, decoder__ffn__hidden=384),
+                            EN_DE, "41.102")}
 
-MACS = {
-    "T5 6-6 d512": (pre_norm(512, 6, 6), "9.976"),
-    "T5 24-6 d360": (pre_norm(360, 24, 6), "6.274"),
-    "T10 light FFN": (pre_norm(512, 6, 6, encoder__ffn__hidden=384, decoder__ffn__hidden=384), "7.622"),
-}
+MACS = {"T5 6-6 d512": (pre_norm(512, 6, 6), "9.976"),
+        "T5 24-6 d360": (pre_norm(360, 24, 6), "6.274"),
+        "T10 light FFN": (pre_norm(512, 6, 6, encoder__ffn__hidden=384, decoder__ffn__hidden=384),
+                          "7.622")}
 
 
 @pytest.mark.parametrize("row", PARAMS)
@@ -57,11 +57,19 @@ def test_macs(row: str) -> None:
 
 def test_closed_form_of_the_convention() -> None:
     """N[4SD + 2S²d + SF] + M[6·τ₁D + 2TSD + 2·τ₂d + 2·τ₁Sd + τ₁F] + τ₁Vd, D and F with their biases."""
-    n, m, d, s, t, v = 5, 3, 64, 13, 9, 101
-    tau1, tau2 = t * (t + 1) // 2, t * (t + 1) * (2 * t + 1) // 6
-    big_d, big_f = d * d + d, (d * 4 * d + 4 * d) + (4 * d * d + d)
+    n = 5
+    m = 3
+    d = 64
+    s = 13
+    t = 9
+    v = 101
+    tau1 = t * (t + 1) // 2
+    tau2 = t * (t + 1) * (2 * t + 1) // 6
+    big_d = d * d + d
+    big_f = (d * 4 * d + 4 * d) + (4 * d * d + d)
     encoder = n * (4 * s * big_d + 2 * s * s * d + s * big_f)
-    decoder = m * (6 * tau1 * big_d + 2 * t * s * big_d + 2 * tau2 * d + 2 * tau1 * s * d + tau1 * big_f)
+    decoder = m * (6 * tau1 * big_d + 2 * t * s * big_d + 2 * tau2 * d + 2 * tau1 * s * d
+                   + tau1 * big_f)
     ours = evaluate_cost(pre_norm(d, n, m).block, find_protocol("delight", s, t, v))
     assert ours["macs.total"] == encoder + decoder + tau1 * v * d
 

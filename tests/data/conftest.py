@@ -8,9 +8,10 @@ import pytest
 
 from scalesearch.data import DataSpec
 
-SOURCE = ["the small dog runs .", "a dog sees the old house .", "the house is old .", "dogs run", "she sees a dog ."]
-TARGET = ["der kleine Hund läuft .", "ein Hund sieht das alte Haus .", "das Haus ist alt .", "Hunde laufen",
-          "sie sieht einen Hund ."]
+SOURCE = ["the small dog runs .", "a dog sees the old house .", "the house is old .", "dogs run",
+          "she sees a dog ."]
+TARGET = ["der kleine Hund läuft .", "ein Hund sieht das alte Haus .", "das Haus ist alt .",
+          "Hunde laufen", "sie sieht einen Hund ."]
 Write = Callable[..., Path]
 
 
@@ -20,7 +21,8 @@ def write(tmp_path: Path) -> Write:
     def write_file(name: str, content: list[str] | bytes) -> Path:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        whole = content if isinstance(content, bytes) else "".join(line + "\n" for line in content).encode()
+        whole = content if isinstance(content,
+                                      bytes) else "".join(line + "\n" for line in content).encode()
         path.write_bytes(gzip.compress(whole) if name.endswith(".gz") else whole)
         return path
     return write_file
@@ -34,8 +36,8 @@ def spec(write: Write, tmp_path: Path) -> DataSpec:
         for side, lines in (("en", SOURCE), ("de", TARGET)):
             write(f"text/{split}.{side}", [f"{lines[i % 5]} {start + i}" for i in range(count)])
     text = tmp_path / "text"
-    return DataSpec(source="en", target="de", train=str(text / "train"), validation=str(text / "val"),
-                    test=str(text / "test"), vocab=60)
+    return DataSpec(source="en", target="de", train=str(text / "train"),
+                    validation=str(text / "val"), test=str(text / "test"), vocab=60)
 
 
 @pytest.fixture

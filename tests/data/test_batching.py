@@ -35,13 +35,14 @@ def plan(split: Split, **options: int) -> list[list[int]]:
 
 
 @given(pairs=lengths, budget=st.integers(1, 80), seed=st.integers(0, 9), epoch=st.integers(0, 9))
-def test_each_pair_comes_once_and_within_the_budget(pairs: list[tuple[int, int]], budget: int, seed: int,
-                                                    epoch: int) -> None:
+def test_each_pair_comes_once_and_within_the_budget(
+        pairs: list[tuple[int, int]], budget: int, seed: int, epoch: int) -> None:
     split = split_of(pairs)
     for made in (training_batches(split, budget, seed, epoch), eval_batches(split, budget)):
         assert sorted(i for batch in made for i in batch.indices) == list(range(len(pairs)))
         for batch in made:
-            assert len(batch) * max(batch.source.shape[1], batch.target_out.shape[1]) <= budget or len(batch) == 1
+            assert len(batch) * max(batch.source.shape[1],
+                                    batch.target_out.shape[1]) <= budget or len(batch) == 1
 
 
 @given(pairs=lengths, budget=st.integers(1, 80))
@@ -75,14 +76,16 @@ def test_seed_and_epoch_decide_the_order() -> None:
 def test_another_process_draws_the_same_order() -> None:
     script = ("from tests.data.test_batching import plan, realistic;"
               "print(plan(realistic(200), max_tokens=128, seed=4, epoch=1))")
-    said = {subprocess.run([sys.executable, "-c", script], env=os.environ | {"PYTHONHASHSEED": hash_seed},
-                           capture_output=True, text=True, check=True).stdout for hash_seed in ("1", "2")}
+    said = {subprocess.run([sys.executable, "-c", script],
+                           env=os.environ | {"PYTHONHASHSEED": hash_seed}, capture_output=True,
+                           text=True, check=True).stdout for hash_seed in ("1", "2")}
     assert said == {f"{plan(realistic(200), max_tokens=128, seed=4, epoch=1)}\n"}
 
 
 @given(pairs=lengths, budget=st.integers(1, 80))
 @example(pairs=[(3, 3)] * 9, budget=16)
-def test_no_batch_has_room_for_the_first_of_the_next(pairs: list[tuple[int, int]], budget: int) -> None:
+def test_no_batch_has_room_for_the_first_of_the_next(
+        pairs: list[tuple[int, int]], budget: int) -> None:
     made = eval_batches(split_of(pairs), budget).indices_by_batch
     for batch, following in pairwise(made):
         together = [*batch, following[0]]
@@ -108,13 +111,15 @@ def test_shuffled_batches_are_not_sorted_by_length() -> None:
 @pytest.mark.parametrize("budget", [1024, 4096])
 def test_nine_tenths_of_the_places_are_real(budget: int) -> None:
     made = list(training_batches(realistic(20_000), budget))
-    places = np.concatenate([side.ravel() for batch in made for side in (batch.source, batch.target_out)])
+    places = np.concatenate([side.ravel() for batch in made
+                             for side in (batch.source, batch.target_out)])
     assert np.count_nonzero(places != PAD) > 0.9 * len(places)
 
 
 def test_batches_are_taken_from_anywhere() -> None:
     made = training_batches(realistic(300), 256)
-    assert [made[i].indices.tolist() for i in range(len(made))] == [b.indices.tolist() for b in made]
+    assert [
+        made[i].indices.tolist() for i in range(len(made))] == [b.indices.tolist() for b in made]
     assert made[-1].indices.tolist() == made.indices_by_batch[-1].tolist()
 
 
@@ -127,7 +132,8 @@ def test_results_are_put_back_in_order() -> None:
     split = realistic(100)
     made = eval_batches(split, max_tokens=64)
     said = [[f"pair {i}" for i in batch.indices] for batch in made]
-    assert restore_order([batch.indices for batch in made], said) == [f"pair {i}" for i in range(100)]
+    assert restore_order([batch.indices for batch in made],
+                         said) == [f"pair {i}" for i in range(100)]
     with pytest.raises(ValueError, match="shorter"):
         restore_order([np.arange(3)], [["a", "b"]])
 

@@ -25,16 +25,20 @@ def test_merges_left_out_leave_the_text(dropout: float, seed: int) -> None:
 
 def test_no_dropout_makes_all_merges_and_nearly_all_of_it_none() -> None:
     assert BPE.encode_with_dropout(TEXT, 0, 1) == BPE.encode(TEXT)
-    assert [len(row) for row in BPE.encode_with_dropout(TEXT, 0.9999, 1)] == [len(line) + 1 for line in TEXT]
+    assert [len(row) for row in BPE.encode_with_dropout(TEXT, 0.9999, 1)] == [
+        len(line) + 1 for line in TEXT]
     assert BPE.encode_with_dropout([], 0.1, 1) == []
 
 
 def test_the_share_is_of_merges() -> None:
-    # A vocabulary with one merge more than characters leaves that merge out by the share, and nothing else.
-    letters = len(set("".join(TEXT).replace(" ", ""))) + 1 + 4  # with the blank's mark and the special tokens
+    # A vocabulary with one merge more than characters leaves that merge out by the share, and
+    # nothing else.
+    # with the blank's mark and the special tokens
+    letters = len(set("".join(TEXT).replace(" ", ""))) + 1 + 4
     tokenizer = Tokenizer.fit(TEXT, letters + 1)
     lines = ["der kleine Hund läuft ."] * 4000
-    longest, least = (sum(map(len, tokenizer.encode_with_dropout(lines, rate, 3))) for rate in (0.9999999, 0))
+    longest, least = (sum(map(len, tokenizer.encode_with_dropout(lines, rate, 3)))
+                      for rate in (0.9999999, 0))
     found = sum(map(len, tokenizer.encode_with_dropout(lines, 0.3, 3)))
     assert least < longest and (found - least) / (longest - least) == pytest.approx(0.3, abs=0.03)
 

@@ -20,7 +20,8 @@ def test_the_file_holds_all_pairs_and_none_of_valid_and_test_twice() -> None:
 
 
 def test_fewer_pairs_are_the_first_ones() -> None:
-    few, more = read_builtin(10), read_builtin(3000)
+    few = read_builtin(10)
+    more = read_builtin(3000)
     assert few["train"] == more["train"][:10]
     assert (few["valid"], few["test"]) == (more["valid"], more["test"])
     assert few["train"][0] == (
@@ -28,7 +29,8 @@ def test_fewer_pairs_are_the_first_ones() -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", None])
-def test_another_file_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, damage: bytes | None) -> None:
+def test_another_file_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+                                 damage: bytes | None) -> None:
     other = tmp_path / "grammar.tsv.xz"
     if damage is not None:
         other.write_bytes(builtin.GRAMMAR_FILE.read_bytes()[:-1] + damage)

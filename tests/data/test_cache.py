@@ -25,9 +25,10 @@ from tests.processes import ended
 def same(one: Corpus, other: Corpus) -> bool:
     """All that training and scoring see is equal."""
     sides = ("source_ids", "target_ids", "source_text", "target_text")
-    return one.content_hash == other.content_hash and one.tokenizer == other.tokenizer and one.counts == other.counts and all(
-        getattr(getattr(one, split), side) == getattr(getattr(other, split), side)
-        for split in ("train", "valid", "test") for side in sides)
+    return (one.content_hash == other.content_hash and one.tokenizer == other.tokenizer
+            and one.counts == other.counts
+            and all(getattr(getattr(one, split), side) == getattr(getattr(other, split), side)
+                    for split in ("train", "valid", "test") for side in sides))
 
 
 @pytest.fixture
@@ -57,11 +58,14 @@ def test_it_is_found_by_content_wherever_the_files_lie(spec: DataSpec, cache: Pa
     assert same(first, load_corpus(replace(spec, **moved, name="other"), cache))
 
 
-@pytest.mark.parametrize("changes", [
-    {"vocab": 61}, {"model": "unigram"}, {"lowercase": True}, {"max_length": 15}, {"max_ratio": 1.2}, {"limit": 20}])
-def test_every_field_that_matters_makes_another_corpus(spec: DataSpec, cache: Path, changes: dict) -> None:
+@pytest.mark.parametrize("changes",
+                         [{"vocab": 61}, {"model": "unigram"}, {"lowercase": True},
+                          {"max_length": 15}, {"max_ratio": 1.2}, {"limit": 20}])
+def test_every_field_that_matters_makes_another_corpus(
+        spec: DataSpec, cache: Path, changes: dict) -> None:
     spec = replace(spec, vocab=52)
-    assert load_corpus(replace(spec, **changes), cache).content_hash != load_corpus(spec, cache).content_hash
+    assert load_corpus(
+        replace(spec, **changes), cache).content_hash != load_corpus(spec, cache).content_hash
 
 
 def test_changed_text_makes_another_corpus(spec: DataSpec, write: Write, cache: Path) -> None:
@@ -74,7 +78,8 @@ def test_changed_text_makes_another_corpus(spec: DataSpec, write: Write, cache: 
 
 
 def test_the_hash_is_the_same_in_another_place(spec: DataSpec, cache: Path, tmp_path: Path) -> None:
-    assert load_corpus(spec, cache).content_hash == load_corpus(spec, tmp_path / "other").content_hash
+    assert load_corpus(spec, cache).content_hash == load_corpus(
+        spec, tmp_path / "other").content_hash
 
 
 def _flip(path: Path) -> None:
@@ -83,10 +88,13 @@ def _flip(path: Path) -> None:
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("damage", [_flip, lambda path: path.write_bytes(path.read_bytes()[:-3]), Path.unlink])
-@pytest.mark.parametrize("name", ["train.source.ids", "valid.target.offsets", "test.target.txt", "tokenizer.model",
-                                  "corpus.json"])
-def test_a_damaged_cache_is_made_again_and_said(spec: DataSpec, cache: Path, damage, name: str) -> None:
+@pytest.mark.parametrize(
+    "damage", [_flip, lambda path: path.write_bytes(path.read_bytes()[:-3]), Path.unlink])
+@pytest.mark.parametrize("name",
+                         ["train.source.ids", "valid.target.offsets", "test.target.txt",
+                          "tokenizer.model", "corpus.json"])
+def test_a_damaged_cache_is_made_again_and_said(
+        spec: DataSpec, cache: Path, damage, name: str) -> None:
     first = load_corpus(spec, cache)
     kept = pickle.loads(pickle.dumps(first))
     texts = [kept.test.target_text, kept.train.source_text, kept.validation.source_text]
@@ -98,26 +106,30 @@ def test_a_damaged_cache_is_made_again_and_said(spec: DataSpec, cache: Path, dam
     third = load_corpus(spec, cache)
     assert third.notes == first.notes
     assert same(kept, third)
-    assert sorted(path.name for path in cache.iterdir() if not path.name.endswith(".lock")) == [first.folder.name]
+    assert sorted(path.name for path in cache.iterdir() if not path.name.endswith(".lock")) == [
+        first.folder.name]
 
 
 @pytest.mark.parametrize("examples", [15, pytest.param(500, marks=pytest.mark.slow)])
-def test_whatever_lies_in_the_cache_the_corpus_is_whole(spec: DataSpec, cache: Path, examples: int) -> None:
+def test_whatever_lies_in_the_cache_the_corpus_is_whole(
+        spec: DataSpec, cache: Path, examples: int) -> None:
     first = load_corpus(spec, cache)
     kept = pickle.loads(pickle.dumps(first))
     names = sorted(path.name for path in first.folder.iterdir())
     meta = (first.folder / "corpus.json").read_text()
 
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(st.sampled_from([*names, *["corpus.json"] * 5]), st.one_of(
-        st.binary(max_size=50), mutated(meta), st.sampled_from([Path("/dev/zero"), Path("/nowhere"), Path("/")])))
+    @given(st.sampled_from([*names, *["corpus.json"] * 5]),
+           st.one_of(st.binary(max_size=50), mutated(meta),
+                     st.sampled_from([Path("/dev/zero"), Path("/nowhere"), Path("/")])))
     def check(name: str, content: bytes | str | Path) -> None:
         file = first.folder / name
         file.unlink()
         if isinstance(content, Path):
             file.symlink_to(content)
         else:
-            file.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass"))
+            file.write_bytes(content if isinstance(content, bytes)
+                             else content.encode("utf-8", "surrogatepass"))
         with bounded((name, content)):
             again = load_corpus(spec, cache)
         assert same(kept, again)
@@ -142,8 +154,9 @@ corpus.prepare = lambda *args: print("made", end=" ") or prepare(*args)
 sys.stdin.readline()
 print(load_corpus(DataSpec.from_mapping({spec.to_json()!r}), Path({str(cache)!r})).hash)
 """
-    running = [subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                text=True, env=os.environ) for _ in range(2)]
+    running = [subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE, text=True, env=os.environ)
+               for _ in range(2)]
     for process in running:
         process.stdin.write("go\n")
         process.stdin.flush()
@@ -170,7 +183,8 @@ def test_a_cache_that_cannot_be_written_is_explained(spec: DataSpec, write: Writ
         load_corpus(spec, blocked / "cache")
 
 
-def test_the_default_place_follows_xdg(spec: DataSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_place_follows_xdg(spec: DataSpec, tmp_path: Path,
+                                       monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     assert load_corpus(spec).folder.parent == tmp_path / "xdg" / "scalesearch" / "corpora"
 

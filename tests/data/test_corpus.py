@@ -18,7 +18,8 @@ def test_splits_hold_the_text_and_its_ids(spec: DataSpec, cache: Path) -> None:
     for split in (corpus.train, corpus.validation, corpus.test):
         assert corpus.tokenizer.decode(split.source_ids) == split.source_text
         assert corpus.tokenizer.decode(split.target_ids) == split.target_text
-    assert (corpus.tokenizer.vocab_size, corpus.is_synthetic, corpus.name) == (60, False, "text en-de")
+    assert (
+        corpus.tokenizer.vocab_size, corpus.is_synthetic, corpus.name) == (60, False, "text en-de")
     assert corpus.notes == ()
 
 
@@ -26,16 +27,18 @@ def test_a_record_of_it_is_json(spec: DataSpec, cache: Path) -> None:
     corpus = load_corpus(spec, cache)
     said = json.loads(json.dumps(corpus.to_json()))
     assert (said["hash"], said["vocab"], said["spec"]) == (corpus.content_hash, 60, spec.to_json())
-    assert said["counts"]["train"] == {
-        "read": 40, "empty": 0, "no_token": 0, "too_long": 0, "uneven": 0, "pairs": 40,
-        "source_tokens": len(corpus.train.source_ids.flat), "target_tokens": len(corpus.train.target_ids.flat),
-        "source_unknown": 0, "target_unknown": 0}
+    assert said["counts"]["train"] == {"read": 40, "empty": 0, "no_token": 0, "too_long": 0,
+                                       "uneven": 0, "pairs": 40,
+                                       "source_tokens": len(corpus.train.source_ids.flat),
+                                       "target_tokens": len(corpus.train.target_ids.flat),
+                                       "source_unknown": 0, "target_unknown": 0}
 
 
 def test_training_pairs_that_do_not_fit_are_left_out_and_counted(spec: DataSpec, write: Write,
                                                                  cache: Path) -> None:
     text = Path(spec.train[0])
-    source, target = (text.with_suffix(f".{side}").read_text().splitlines() for side in ("en", "de"))
+    source, target = (text.with_suffix(f".{side}").read_text().splitlines()
+                      for side in ("en", "de"))
     write("text/train.en", ["", "dog", "the house " * 60, "a dog", *source])
     write("text/train.de", ["leer", " \t", "das Haus", "ein Hund" * 12, *target])
     corpus = load_corpus(replace(spec, max_length=100, max_ratio=6), cache)
@@ -48,7 +51,8 @@ def test_training_pairs_that_do_not_fit_are_left_out_and_counted(spec: DataSpec,
                             "train: 1 of 44 pairs left out: beyond max_ratio")
 
 
-def test_long_test_sentences_are_cut_but_their_references_stay(spec: DataSpec, write: Write, cache: Path) -> None:
+def test_long_test_sentences_are_cut_but_their_references_stay(
+        spec: DataSpec, write: Write, cache: Path) -> None:
     long = " ".join(TARGET * 10)
     write("text/test.en", ["a dog", "the house"])
     write("text/test.de", ["ein Hund", long])
@@ -59,7 +63,8 @@ def test_long_test_sentences_are_cut_but_their_references_stay(spec: DataSpec, w
     assert "test: 1 of 2 pairs are cut to max_length 20" in "".join(corpus.notes)
 
 
-def test_limit_takes_the_first_pairs_for_the_vocabulary_too(spec: DataSpec, write: Write, cache: Path) -> None:
+def test_limit_takes_the_first_pairs_for_the_vocabulary_too(
+        spec: DataSpec, write: Write, cache: Path) -> None:
     text = Path(spec.train[0]).with_suffix(".en")
     write("text/train.en", [*text.read_text().splitlines()[:39], "Ω"])
     corpus = load_corpus(replace(spec, max_pairs=10), cache)
@@ -84,13 +89,14 @@ def test_overlap_of_the_splits_is_reported(spec: DataSpec, write: Write, cache: 
     write("text/test.en", [f"{SOURCE[0]} 0", f"{SOURCE[1]} 1", "a dog"])
     write("text/test.de", [f"{TARGET[0]} 0", "anders", "ein Hund"])
     corpus = load_corpus(spec, cache)
-    assert corpus.counts["overlap"] == {"valid_pairs": 0, "valid_sources": 0, "test_pairs": 1, "test_sources": 2,
-                                        "test_in_valid": 0}
+    assert corpus.counts["overlap"] == {"valid_pairs": 0, "valid_sources": 0, "test_pairs": 1,
+                                        "test_sources": 2, "test_in_valid": 0}
     assert corpus.notes == ("warning: 2 of 3 test sources are also in the training text, "
                             "1 with the same translation",)
 
 
-def test_a_test_text_by_which_one_chooses_is_reported(spec: DataSpec, write: Write, cache: Path) -> None:
+def test_a_test_text_by_which_one_chooses_is_reported(
+        spec: DataSpec, write: Write, cache: Path) -> None:
     for split in ("val", "test"):
         write(f"text/{split}.en", ["the cat", f"a {split}"])
         write(f"text/{split}.de", ["die Katze", f"ein {split}"])
@@ -101,7 +107,8 @@ def test_a_test_text_by_which_one_chooses_is_reported(spec: DataSpec, write: Wri
 def test_unknown_characters_are_reported(spec: DataSpec, write: Write, cache: Path) -> None:
     write("text/test.en", ["Ω dog"])
     write("text/test.de", ["Hund"])
-    assert load_corpus(spec, cache).notes == ("test: 1 tokens hold characters that the vocabulary lacks",)
+    assert load_corpus(spec, cache).notes == (
+        "test: 1 tokens hold characters that the vocabulary " "lacks",)
 
 
 def test_parts_are_joined_and_may_be_packed(spec: DataSpec, write: Write, cache: Path) -> None:
@@ -125,16 +132,21 @@ def test_a_given_tokenizer_is_used_as_it_is(spec: DataSpec, tmp_path: Path, cach
     assert again.tokenizer == other
 
 
-@pytest.mark.parametrize(("files", "error"), [
-    ({"text/val.de": ["eins", "zwei"]}, ("unequal-lines", "valid:", "/val.en has 5 lines", "/val.de has 2")),
-    ({"text/test.de": ["eins", "", "drei", "vier", " "]}, ("empty-lines", "test: 2", "/test.de:2", "/test.de:5")),
-    ({"text/val.en": ["one", "", "three", "four", "five"]}, ("empty-lines", "valid: 1", "/val.en:2")),
-    ({"text/train.en": [], "text/train.de": []}, ("no-sentences", "train:", "train.en", "train.de")),
-    ({"text/train.en": [""] * 40}, ("no-sentences", "train:")),
-    ({"text/train.de": b"\xff\n" * 40}, ("not-utf8", "train.de:1:", "byte 1", "0xff")),
-])
+@pytest.mark.parametrize(("files", "error"),
+                         [({"text/val.de": ["eins", "zwei"]},
+                           ("unequal-lines", "valid:", "/val.en has 5 lines", "/val.de has 2")),
+                          ({"text/test.de": ["eins", "", "drei", "vier", " "]},
+                           ("empty-lines", "test: 2", "/test.de:2", "/test.de:5")),
+                          ({"text/val.en": ["one", "", "three", "four", "five"]},
+                           ("empty-lines", "valid: 1", "/val.en:2")),
+                          ({"text/train.en": [], "text/train.de": []},
+                           ("no-sentences", "train:", "train.en", "train.de")),
+                          ({"text/train.en": [""] * 40}, ("no-sentences", "train:")),
+                          ({"text/train.de": b"\xff\n" * 40},
+                           ("not-utf8", "train.de:1:", "byte 1", "0xff"))])
 def test_bad_text_is_refused_with_its_place(spec: DataSpec, write: Write, cache: Path,
-                                            files: dict[str, list[str] | bytes], error: tuple) -> None:
+                                            files: dict[str, list[str] | bytes],
+                                            error: tuple) -> None:
     for name, content in files.items():
         write(name, content)
     with refuses(*error):
@@ -142,14 +154,18 @@ def test_bad_text_is_refused_with_its_place(spec: DataSpec, write: Write, cache:
     assert not list(cache.glob("[!.]*"))
 
 
-def test_an_empty_line_of_any_annotator_is_refused(spec: DataSpec, write: Write, cache: Path) -> None:
-    test = [str(write(f"text/test.{name}", [line, "it is"])) for name, line in (("src", "a b"), ("one", "a c"))]
+def test_an_empty_line_of_any_annotator_is_refused(
+        spec: DataSpec, write: Write, cache: Path) -> None:
+    test = [str(write(f"text/test.{name}", [line, "it is"]))
+            for name, line in (("src", "a b"), ("one", "a c"))]
     blank = str(write("text/test.two", ["a d", ""]))
     with refuses("empty-lines", "test: 1", "/test.two:2"):
-        load_corpus(replace(spec, task="correction", test={"source": test[0], "target": [test[1], blank]}), cache)
+        load_corpus(replace(spec, task="correction",
+                            test={"source": test[0], "target": [test[1], blank]}), cache)
 
 
-def test_sentences_too_long_to_compare_word_by_word_are_refused(spec: DataSpec, write: Write, cache: Path) -> None:
+def test_sentences_too_long_to_compare_word_by_word_are_refused(
+        spec: DataSpec, write: Write, cache: Path) -> None:
     write("text/test.en", ["a dog", "a " * 2001])
     write("text/test.de", ["ein Hund", "ein"])
     with refuses("line-too-long", "test.en:2:", key="data.test"):
@@ -157,7 +173,8 @@ def test_sentences_too_long_to_compare_word_by_word_are_refused(spec: DataSpec, 
 
 
 @pytest.mark.parametrize("vocab", [10**6 + 1, 10**9, 10**20])
-def test_a_vocabulary_beyond_all_use_is_refused_where_it_is_given(spec: DataSpec, vocab: int) -> None:
+def test_a_vocabulary_beyond_all_use_is_refused_where_it_is_given(
+        spec: DataSpec, vocab: int) -> None:
     with refuses("bad-value", "vocab", vocab):
         replace(spec, vocab=vocab)
 
@@ -168,7 +185,8 @@ def test_a_vocabulary_beyond_all_use_is_refused_where_it_is_given(spec: DataSpec
     ({"max_length": 1}, ("no-pairs-left", "40 pairs", "max_length 1")),
     ({"vocab": None, "tokenizer": "nowhere.model"}, ("cannot-read", "tokenizer:", "nowhere.model")),
 ])
-def test_a_spec_that_does_not_fit_is_refused(spec: DataSpec, cache: Path, changes: dict, error: tuple) -> None:
+def test_a_spec_that_does_not_fit_is_refused(spec: DataSpec, cache: Path, changes: dict,
+                                             error: tuple) -> None:
     with refuses(*error):
         load_corpus(replace(spec, **changes), cache)
 
@@ -176,14 +194,17 @@ def test_a_spec_that_does_not_fit_is_refused(spec: DataSpec, cache: Path, change
 def test_relative_paths_start_at_the_base(spec: DataSpec, cache: Path) -> None:
     text = Path(spec.train[0]).parent
     relative = replace(spec, train="train", validation="val", test="test")
-    assert load_corpus(relative, cache, base=text).content_hash == load_corpus(spec, cache).content_hash
+    assert load_corpus(
+        relative, cache, base=text).content_hash == load_corpus(spec, cache).content_hash
 
 
 def test_the_built_in_corpus_is_called_synthetic(cache: Path) -> None:
-    few, more = (load_corpus(DataSpec(builtin="grammar", pairs=pairs, vocab=200), cache) for pairs in (200, 300))
+    few, more = (load_corpus(DataSpec(builtin="grammar", pairs=pairs, vocab=200), cache)
+                 for pairs in (200, 300))
     assert (len(few.train), len(few.validation), len(few.test)) == (200, 500, 500)
     assert more.train.source_text[:200] == few.train.source_text
-    assert (few.validation.target_text, few.test.target_text) == (more.validation.target_text, more.test.target_text)
+    assert (few.validation.target_text, few.test.target_text) == (
+        more.validation.target_text, more.test.target_text)
     assert (few.name, few.is_synthetic) == ("grammar", True)
     assert few.notes[0].startswith("synthetic text")
     assert few.content_hash != more.content_hash

@@ -23,8 +23,10 @@ def taught(spec: DataSpec, write: Write) -> DataSpec:
 
 def test_the_translations_are_learned_from_and_all_else_stays_real(spec: DataSpec, taught: DataSpec,
                                                                    cache: Path) -> None:
-    real, corpus = load_corpus(spec, cache), load_corpus(taught, cache)
-    assert corpus.train.target_text == [SAID] * 39 and corpus.train.source_text == real.train.source_text[1:]
+    real = load_corpus(spec, cache)
+    corpus = load_corpus(taught, cache)
+    assert corpus.train.target_text == [
+        SAID] * 39 and corpus.train.source_text == real.train.source_text[1:]
     assert corpus.tokenizer == real.tokenizer
     assert corpus.test.target_text == real.test.target_text and corpus.validation.source_ids == real.validation.source_ids
     assert corpus.content_hash != real.content_hash and corpus.name == "text en-de (distilled)"
@@ -33,18 +35,22 @@ def test_the_translations_are_learned_from_and_all_else_stays_real(spec: DataSpe
 
 
 def test_mixed_has_both(spec: DataSpec, taught: DataSpec, cache: Path) -> None:
-    real, corpus = load_corpus(spec, cache), load_corpus(replace(taught, mix_distilled=True), cache)
+    real = load_corpus(spec, cache)
+    corpus = load_corpus(replace(taught, mix_distilled=True), cache)
     assert corpus.train.target_text == [SAID] * 39 + real.train.target_text
     assert corpus.counts["train"]["read"] == 80 and corpus.counts["train"]["pairs"] == 79
     assert corpus.content_hash != load_corpus(taught, cache).content_hash
 
 
-def test_several_teachers_are_read_one_after_the_other(taught: DataSpec, write: Write, cache: Path) -> None:
+def test_several_teachers_are_read_one_after_the_other(
+        taught: DataSpec, write: Write, cache: Path) -> None:
     """The second's is made from the German side: its sources are translations, its targets real."""
     words = [f"haus {i}" for i in range(40)]
     write("back/de-en.en", ["the house"] * 40)
     write("back/de-en.de", words)
-    both = replace(taught, distilled=(taught.distilled[0], str(Path(taught.distilled[0]).parents[1] / "back/de-en")))
+    both = replace(taught,
+                   distilled=(taught.distilled[0],
+                              str(Path(taught.distilled[0]).parents[1] / "back/de-en")))
     corpus = load_corpus(both, cache)
     assert corpus.train.target_text == [SAID] * 39 + words
     assert corpus.train.source_text[39:] == ["the house"] * 40
@@ -82,6 +88,7 @@ def test_the_built_in_corpus_stays_synthetic(tmp_path: Path, cache: Path) -> Non
     ({"distilled": {"a": "b"}}, ("bad-value", "distilled")),
     ({"mix": True}, ("bad-value", "mix")),
 ])
-def test_what_is_wrong_is_said(spec: DataSpec, cache: Path, changes: dict, error: tuple[str, ...]) -> None:
+def test_what_is_wrong_is_said(spec: DataSpec, cache: Path, changes: dict,
+                               error: tuple[str, ...]) -> None:
     with refuses(*error):
         load_corpus(replace(spec, **changes), cache)

@@ -40,9 +40,11 @@ def test_unicode_separators_are_characters(write: Write) -> None:
 
 
 def test_packed_and_plain_are_the_same(write: Write) -> None:
-    plain, packed = write("t.txt", ["eins", "zwei"]), write("t.txt.gz", ["eins", "zwei"])
+    plain = write("t.txt", ["eins", "zwei"])
+    packed = write("t.txt.gz", ["eins", "zwei"])
     assert read_lines(plain) == read_lines(packed) == ["eins", "zwei"]
-    assert hash_content(plain) == hash_content(packed) != hash_content(write("u.txt", ["eins", "drei"]))
+    assert hash_content(plain) == hash_content(packed) != hash_content(
+        write("u.txt", ["eins", "drei"]))
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
@@ -84,7 +86,8 @@ def test_a_file_that_unpacks_without_end_is_refused(write: Write) -> None:
             read(bomb)
 
 
-def test_text_beyond_memory_is_refused_as_it_is_read(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_beyond_memory_is_refused_as_it_is_read(
+        write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sysconf", lambda name: 64)  # so many pages, of so many bytes
     assert read_lines(write("t.txt", ["x" * 200])) == ["x" * 200]
     with refuses("text-too-large", "t.txt"):

@@ -28,11 +28,13 @@ def written(corpus: Corpus, file: Path, teacher: str = "abc") -> Path:
     records["ids"] = np.stack([labels, np.arange(len(labels)) % 60], 1)
     records["probabilities"] = 0.75, 0.25
     file.write_bytes(records.tobytes())
-    metadata_file(file).write_text(json.dumps({"corpus": corpus.content_hash, "teacher": teacher, "top": 2, "dtype": "fp32"}))
+    metadata_file(file).write_text(
+        json.dumps({"corpus": corpus.content_hash, "teacher": teacher, "top": 2, "dtype": "fp32"}))
     return file
 
 
-def test_a_batch_has_the_soft_targets_of_its_places(spec: DataSpec, soft: DataSpec, cache: Path) -> None:
+def test_a_batch_has_the_soft_targets_of_its_places(
+        spec: DataSpec, soft: DataSpec, cache: Path) -> None:
     corpus = load_corpus(soft, cache)
     rows = np.array([7, 3, 39, 0])
     batch = make_batch(corpus.train, rows)
@@ -42,12 +44,14 @@ def test_a_batch_has_the_soft_targets_of_its_places(spec: DataSpec, soft: DataSp
     assert (batch.soft_targets.probabilities.sum(-1) == real).all()
     for row, pair in enumerate(rows):
         first = record_offsets(corpus.train)[pair]
-        assert (batch.soft_targets.ids[row, real[row], 1] == (first + np.arange(real[row].sum())) % 60).all()
+        assert (batch.soft_targets.ids[row, real[row], 1]
+                == (first + np.arange(real[row].sum())) % 60).all()
     assert make_batch(corpus.validation, rows[1:2]).soft_targets is None
     assert make_batch(load_corpus(spec, cache).train, rows).soft_targets is None
 
 
-def test_teachers_tell_corpora_apart(spec: DataSpec, soft: DataSpec, cache: Path, tmp_path: Path) -> None:
+def test_teachers_tell_corpora_apart(spec: DataSpec, soft: DataSpec, cache: Path,
+                                     tmp_path: Path) -> None:
     real = load_corpus(spec, cache)
     other = replace(spec, soft_targets=str(written(real, tmp_path / "other", "xyz")))
     assert len({load_corpus(one, cache).content_hash for one in (spec, soft, other)}) == 3
@@ -66,8 +70,10 @@ def test_what_is_missing_or_cut_off_is_refused(soft: DataSpec, cache: Path) -> N
     assert soft.soft_targets is not None
     file = Path(soft.soft_targets)
     content = file.read_bytes()
-    damaged = content[:-1], content[:8] + b"\xff\xff" + content[10:], content[:4] + b"\xff\xff\xff\x7f" + content[8:]
-    for bad in (b"", bytes(len(content)), *damaged):  # zeros, too: a file whose length alone outlived a crash
+    damaged = (content[:-1], content[:8] + b"\xff\xff" + content[10:],
+               content[:4] + b"\xff\xff\xff\x7f" + content[8:])
+    # zeros, too: a file whose length alone outlived a crash
+    for bad in (b"", bytes(len(content)), *damaged):
         file.write_bytes(bad)
         with refuses("soft-targets-unfinished", file):
             load_corpus(soft, cache)

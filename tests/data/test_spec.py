@@ -23,36 +23,34 @@ def problems(mapping: object) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize(("mapping", "underlined", "said"), [
-    ({"builtin": "grammar", "vocabulary": 10}, "vocabulary", "`vocab`"),
-    ({"builtin": "grammar", "xyz": 1}, "xyz", "`builtin`"),
-    ({"builtin": "grammer"}, "grammer", "`grammar`"),
-    ({"builtin": "grammar", "train": "d/train"}, "d/train", "text files"),
-    ({}, "{}", "`builtin: grammar`"),
-    ({**FILES, "pairs": 3}, "3", "`limit`"),
-    ({"builtin": "grammar", "pairs": 50_001}, "50001", "<= 50000"),
-    ({"builtin": "grammar", "seed": 7}, "seed", "one fixed text"),
-    ({**FILES, "valid": ""}, "", "{source: FILE, target: FILE}"),
-    ({**FILES, "test": [{"source": "a"}]}, "{'source': 'a'}", "{source: FILE, target: FILE}"),
-    ({**FILES, "vocab": "many"}, "many", "whole number"),
-    ({**FILES, "vocab": True}, "yes", "whole number"),
-    ({**FILES, "vocab": 100, "tokenizer": "m.model"}, "m.model", "`vocab`"),
-    ({**FILES, "model": "word"}, "word", "`bpe`"),
-    ({**FILES, "lowercase": "maybe"}, "maybe", "`yes`"),
-    ({**FILES, "coverage": 0.5}, "0.5", ">= 0.9"),
-    ({**FILES, "max_ratio": 0.5}, "0.5", ">= 1"),
-    ({**FILES, "max_length": None}, "none", "whole number"),
-    ({**FILES, "limit": 0}, "0", ">= 1"),
-    ({**FILES, "source": {"a": 1}}, "{'a': 1}", "a text"),
-    ({**FILES, "mix": True}, "yes", "`distilled`"),
-    ({**FILES, "target": "en"}, "en", "endings of their own"),
-    ({**FILES, "window": 8}, "8", "`language-model`"),
-    ({**FILES, "task": "language-model"}, "en", "pairs of texts"),
-    ({**FILES, "test": {"source": "a", "target": ["b", "c"]}}, "{'source': 'a', 'target': ['b', 'c']}", "correction"),
-    ("grammer", "grammer", "`grammar`"),
-    ([1], "[1]", "`grammar`"),
-])
-def test_what_is_wrong_is_underlined_and_what_is_right_said(mapping: object, underlined: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("mapping", "underlined", "said"),
+    [({"builtin": "grammar", "vocabulary": 10}, "vocabulary", "`vocab`"),
+     ({"builtin": "grammar", "xyz": 1}, "xyz", "`builtin`"),
+     ({"builtin": "grammer"}, "grammer", "`grammar`"),
+     ({"builtin": "grammar", "train": "d/train"}, "d/train", "text files"),
+     ({}, "{}", "`builtin: grammar`"), ({**FILES, "pairs": 3}, "3", "`limit`"),
+     ({"builtin": "grammar", "pairs": 50_001}, "50001", "<= 50000"),
+     ({"builtin": "grammar", "seed": 7}, "seed", "one fixed text"),
+     ({**FILES, "valid": ""}, "", "{source: FILE, target: FILE}"),
+     ({**FILES, "test": [{"source": "a"}]}, "{'source': 'a'}", "{source: FILE, target: FILE}"),
+     ({**FILES, "vocab": "many"}, "many", "whole number"),
+     ({**FILES, "vocab": True}, "yes", "whole number"),
+     ({**FILES, "vocab": 100, "tokenizer": "m.model"}, "m.model", "`vocab`"),
+     ({**FILES, "model": "word"}, "word", "`bpe`"),
+     ({**FILES, "lowercase": "maybe"}, "maybe", "`yes`"),
+     ({**FILES, "coverage": 0.5}, "0.5", ">= 0.9"), ({**FILES, "max_ratio": 0.5}, "0.5", ">= 1"),
+     ({**FILES, "max_length": None}, "none", "whole number"), ({**FILES, "limit": 0}, "0", ">= 1"),
+     ({**FILES, "source": {"a": 1}}, "{'a': 1}", "a text"),
+     ({**FILES, "mix": True}, "yes", "`distilled`"),
+     ({**FILES, "target": "en"}, "en", "endings of their own"),
+     ({**FILES, "window": 8}, "8", "`language-model`"),
+     ({**FILES, "task": "language-model"}, "en", "pairs of texts"),
+     ({**FILES, "test": {"source": "a", "target": ["b", "c"]}},
+      "{'source': 'a', 'target': ['b', 'c']}", "correction"), ("grammer", "grammer", "`grammar`"),
+     ([1], "[1]", "`grammar`")])
+def test_what_is_wrong_is_underlined_and_what_is_right_said(
+        mapping: object, underlined: str, said: str) -> None:
     found = problems(mapping)
     assert underlined in found and said in found[underlined], found
 
@@ -61,15 +59,15 @@ def test_all_problems_are_said_at_once() -> None:
     assert set(problems({"source": "en", "model": "word", "limit": -1})) == {"word", "-1"}
     with pytest.raises(ConfigError) as error:
         DataSpec.from_mapping({"source": "en"})
-    assert [one.message.split("`")[1] for one in error.value.problems] == ["target", "train", "valid", "test"]
+    assert [one.message.split("`")[1] for one in error.value.problems] == [
+        "target", "train", "valid", "test"]
 
 
-@pytest.mark.parametrize("mapping", [
-    {"builtin": "grammar", "pairs": 500, "vocab": 300},
-    FILES,
-    {**FILES, "train": ["d/a", {"source": "x.txt", "target": "y.txt"}], "limit": 10, "lowercase": True},
-    {**FILES, "tokenizer": "$DIR/m.model", "max_ratio": 2.5, "name": "mine"},
-])
+@pytest.mark.parametrize("mapping",
+                         [{"builtin": "grammar", "pairs": 500, "vocab": 300}, FILES,
+                          {**FILES, "train": ["d/a", {"source": "x.txt", "target": "y.txt"}],
+                           "limit": 10, "lowercase": True},
+                          {**FILES, "tokenizer": "$DIR/m.model", "max_ratio": 2.5, "name": "mine"}])
 def test_json_and_back_is_the_same(mapping: dict) -> None:
     spec = DataSpec.from_mapping(mapping)
     assert mapping.items() <= spec.to_json().items()
@@ -87,15 +85,17 @@ def test_defaults_fit_the_shape() -> None:
 def test_a_description_names_text_and_vocabulary() -> None:
     assert DataSpec(builtin="grammar", pairs=9).describe() == (
         "built-in grammar (synthetic), 9 pairs; bpe vocabulary of 2000")
-    assert DataSpec.from_mapping({**FILES, "limit": 5, "lowercase": True, "tokenizer": "m"}).describe() == (
-        "en-de from d/train; tokenizer m; first 5 pairs; lower-cased")
+    assert DataSpec.from_mapping({**FILES, "limit": 5, "lowercase": True,
+                                  "tokenizer": "m"}).describe() == (
+        "en-de from d/train; tokenizer " "m; first 5 pairs; lower-cased")
 
 
-def test_paths_are_expanded_only_when_resolved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_paths_are_expanded_only_when_resolved(
+        monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CORPORA", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    spec = DataSpec(source="en", target="de", train="$CORPORA/train", validation="~/val", test="plain/test",
-                    tokenizer="${CORPORA}/m.model")
+    spec = DataSpec(source="en", target="de", train="$CORPORA/train", validation="~/val",
+                    test="plain/test", tokenizer="${CORPORA}/m.model")
     assert spec.train == ("$CORPORA/train",)
     full = spec.with_absolute_paths(tmp_path / "base")
     assert (full.train, full.validation, full.test) == (

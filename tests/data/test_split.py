@@ -13,14 +13,17 @@ rows = st.lists(st.lists(st.integers(4, 2**31 - 1), max_size=6), min_size=1, max
 
 
 @given(lists=rows, data=st.data())
-def test_rows_are_a_sequence_of_the_lists_they_came_from(lists: list[list[int]], data: st.DataObject) -> None:
+def test_rows_are_a_sequence_of_the_lists_they_came_from(
+        lists: list[list[int]], data: st.DataObject) -> None:
     made = RaggedArray.from_lists(lists)
     assert made.flat.dtype == np.int32
     assert [row.tolist() for row in made] == lists
     assert made[-1].tolist() == lists[-1]
     chosen = data.sample(st.lists(st.integers(0, len(lists) - 1)))
-    assert made.take(np.array(chosen, np.int64)) == RaggedArray.from_lists([lists[i] for i in chosen])
-    assert RaggedArray.concatenate([made, made.take(np.array([0]))]) == RaggedArray.from_lists([*lists, lists[0]])
+    assert made.take(np.array(chosen,
+                              np.int64)) == RaggedArray.from_lists([lists[i] for i in chosen])
+    assert RaggedArray.concatenate(
+        [made, made.take(np.array([0]))]) == RaggedArray.from_lists([*lists, lists[0]])
     longest = data.sample(st.integers(0, 6))
     assert made.truncate(longest) == RaggedArray.from_lists([row[:longest] for row in lists])
 
@@ -29,7 +32,8 @@ def test_rows_are_a_sequence_of_the_lists_they_came_from(lists: list[list[int]],
 def test_padding_puts_marks_around_rows_and_zeros_behind(lists: list[list[int]], before: int | None,
                                                          after: int | None) -> None:
     matrix = RaggedArray.from_lists(lists).pad(np.arange(len(lists)), before, after)
-    framed = [[before] * (before is not None) + row + [after] * (after is not None) for row in lists]
+    framed = [[before] * (before is not None) + row + [after] * (after is not None)
+              for row in lists]
     width = max(map(len, framed))
     assert matrix.dtype == np.int64
     assert matrix.tolist() == [row + [0] * (width - len(row)) for row in framed]

@@ -19,7 +19,8 @@ LETTERS = sorted(set("".join(TEXT)) - {" "})
 TOKENIZERS = {model: Tokenizer.fit(TEXT, 48, model) for model in ("bpe", "unigram")}
 
 
-@given(words=st.lists(st.text(LETTERS, min_size=1), min_size=1), model=st.sampled_from(["bpe", "unigram"]))
+@given(words=st.lists(st.text(LETTERS, min_size=1), min_size=1),
+       model=st.sampled_from(["bpe", "unigram"]))
 def test_text_of_known_characters_comes_back(words: list[str], model: str) -> None:
     tokenizer = TOKENIZERS[model]
     sentence = " ".join(words)
@@ -74,7 +75,8 @@ def test_a_vocabulary_too_small_names_the_least() -> None:
         Tokenizer.fit(TEXT, 6)
 
 
-def test_files_that_are_no_tokenizer_are_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_files_that_are_no_tokenizer_are_refused(
+        tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "m.model"
     with refuses("cannot-read", "m.model", key="data.tokenizer"):
         Tokenizer.from_file(path)
@@ -87,7 +89,7 @@ def test_files_that_are_no_tokenizer_are_refused(tmp_path: Path, capfd: pytest.C
 
 def test_other_special_ids_are_refused(tmp_path: Path) -> None:
     with (tmp_path / "m.model").open("wb") as file:
-        sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(TEXT), model_writer=file, vocab_size=48,
-                                                 minloglevel=2)
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(TEXT), model_writer=file, vocab_size=48, minloglevel=2)
     with refuses("other-special-ids", "(-1, 0, 1, 2)", "(0, 1, 2, 3)", "--pad_id=0"):
         Tokenizer.from_file(tmp_path / "m.model")

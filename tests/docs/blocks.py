@@ -19,16 +19,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 # Read in this order, in one folder: what an earlier page wrote, a later one uses.
-WALK = ("README.md", "docs/tutorials/first-search.md", "docs/questions.md", "docs/guides/budgets.md",
-        "docs/guides/inverse.md", "docs/guides/spaces.md", "docs/research/ruler.md", "docs/guides/training.md",
-        "docs/tutorials/own-data.md",
+WALK = ("README.md", "docs/tutorials/first-search.md", "docs/questions.md",
+        "docs/guides/budgets.md", "docs/guides/inverse.md", "docs/guides/spaces.md",
+        "docs/research/ruler.md", "docs/guides/training.md", "docs/tutorials/own-data.md",
         "docs/guides/distillation.md", "docs/guides/search.md", "docs/guides/rungs.md",
-        "docs/concepts/noise.md", "docs/tutorials/rows.md",
-        "docs/guides/report.md", "docs/concepts/durability.md", "docs/guides/cluster.md",
-        "docs/guides/resume.md", "docs/guides/databases.md", "docs/concepts/protocols.md")
+        "docs/concepts/noise.md", "docs/tutorials/rows.md", "docs/guides/report.md",
+        "docs/concepts/durability.md", "docs/guides/cluster.md", "docs/guides/resume.md",
+        "docs/guides/databases.md", "docs/concepts/protocols.md")
 DOCUMENTS = (*WALK, *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md")
                             if str(page.relative_to(ROOT)) not in WALK), "CONTRIBUTING.md")
-FENCE = re.compile(r"^(?:<!-- (?P<mark>[^\n]*?) -->\n)?```(?P<language>[^\n]*)\n(?P<text>.*?)^```$", re.M | re.S)
+FENCE = re.compile(r"^(?:<!-- (?P<mark>[^\n]*?) -->\n)?```(?P<language>[^\n]*)\n(?P<text>.*?)^```$",
+                   re.M | re.S)
 REST = "…"  # any number of lines where it stands alone, any characters elsewhere
 DRAWN = re.compile(r"[\d─-╿]|^\s*…\s*$")  # numbers, and the lines of tables that grow with them
 
@@ -73,7 +74,8 @@ def blocks(document: str) -> list[Block]:
     text = (ROOT / document).read_text(encoding="utf-8")
     return [Block(document, text.count("\n", 0, match.start()) + 1, match["mark"] or "", match["language"],
                   match["text"])
-            for match in FENCE.finditer(text) if not match["language"].startswith("{")]  # those are Sphinx's
+            # those are Sphinx's
+            for match in FENCE.finditer(text) if not match["language"].startswith("{")]
 
 
 def commands(line: str) -> list[list[str]]:
@@ -89,9 +91,12 @@ def commands(line: str) -> list[list[str]]:
 
 def same(shown: list[str], printed: str) -> bool:
     """Whether a command printed what is shown, up to blanks at the end of lines and what ``…`` leaves out."""
-    pattern = "".join(r"(?:.*\n)*?" if line.strip() == REST else
-                      ".*".join(map(re.escape, line.rstrip().split(REST))) + "\n" for line in _trimmed(shown))
-    return re.fullmatch(pattern, "".join(f"{line.rstrip()}\n" for line in _trimmed(printed.splitlines()))) is not None
+    pattern = "".join(r"(?:.*\n)*?" if line.strip() == REST
+                      else ".*".join(map(re.escape, line.rstrip().split(REST))) + "\n"
+                      for line in _trimmed(shown))
+    return re.fullmatch(pattern,
+                        "".join(f"{line.rstrip()}\n"
+                                for line in _trimmed(printed.splitlines()))) is not None
 
 
 def _trimmed(lines: list[str]) -> list[str]:

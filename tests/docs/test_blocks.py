@@ -12,7 +12,8 @@ def test_marks_and_languages_of_blocks():
 def test_a_console_alternates_commands_and_what_they_print():
     block = Block("page", 1, "run", "console", "$ one \\\n    --more\nsaid\n…\n$ two\n")
     assert block.steps == [("one      --more", ["said", "…"]), ("two", [])]
-    assert Block("page", 1, "run", "", "one  # why\n# nothing\n\ntwo\n").steps == [("one  # why", []), ("two", [])]
+    assert Block("page", 1, "run", "",
+                 "one  # why\n# nothing\n\ntwo\n").steps == [("one  # why", []), ("two", [])]
 
 
 def test_the_words_of_commands():
@@ -20,10 +21,13 @@ def test_the_words_of_commands():
 
 
 def test_what_is_shown_is_what_is_printed():
-    assert same(["a", "…", "d"], "a  \nb\nc\nd\n") and same(["a … c"], "a b c\n") and same(["a", ""], "a\n\n\n")
-    assert not same(["a", "c"], "a\nb\nc\n") and not same(["a", "…", "d"], "a\nb\n") and not same(["a.c"], "abc\n")
+    assert same(["a", "…", "d"], "a  \nb\nc\nd\n") and same(["a … c"], "a b c\n") and same(
+        ["a", ""], "a\n\n\n")
+    assert not same(["a", "c"], "a\nb\nc\n") and not same(
+        ["a", "…", "d"], "a\nb\n") and not same(["a.c"], "abc\n")
 
 
 def test_of_what_varies_the_words_are_compared():
-    assert missing(["BLEU of  valid", "bleu 3.8", "┃ trial ┃", "…"], "BLEU of valid\nbleu 1.2\n") == []
+    assert missing(["BLEU of  valid", "bleu 3.8", "┃ trial ┃", "…"],
+                   "BLEU of valid\nbleu 1.2\n") == []
     assert missing(["BLEU of valid"], "BLEU of test\n") == ["BLEU of valid"]

@@ -17,9 +17,11 @@ from scalesearch.space.syntax.expressions import FUNCTIONS
 from tests.docs.blocks import DOCUMENTS, REST, ROOT, WALK, blocks, commands
 
 GENERATED = "docs/reference/command-line.md"  # by the commands themselves
-KINDS = {"study": "studies"}  # a parameter's name to the kind of file that it takes; the others take spaces
+# a parameter's name to the kind of file that it takes; the others take spaces
+KINDS = {"study": "studies"}
 FILES = ("file", "files", "architecture", "study", "near", "reference", "of")
-MADE = re.compile(r"runs/|export-|[A-Z_]+$|best$")  # folders that commands make, and words for what the reader has
+# folders that commands make, and words for what the reader has
+MADE = re.compile(r"runs/|export-|[A-Z_]+$|best$")
 
 
 def _lines() -> Iterator[tuple[str, str, bool]]:
@@ -33,7 +35,8 @@ def _lines() -> Iterator[tuple[str, str, bool]]:
         prose = re.sub(r"```.*?```", "", (ROOT / document).read_text(encoding="utf-8"), flags=re.S)
         for code in re.findall(r"`([^`]+)`", prose):
             if re.match(r"(scalesearch|python benchmarks/\S+|make|pip install) ", code):
-                yield document, " ".join(re.sub(r"[\[\]]", "", code).split()) if code[0] == "s" else code, True
+                yield document, " ".join(
+                    re.sub(r"[\[\]]", "", code).split()) if code[0] == "s" else code, True
 
 
 LINES = list(_lines())
@@ -48,15 +51,18 @@ def test_there_is_something_to_look_at():
     assert len(_of("scalesearch")) > 40 and len(_of("python")) > 10 and len(_of("make")) > 3
 
 
-@pytest.mark.parametrize(("where", "words", "open_ended"), _of("scalesearch"), ids=lambda value: str(value)[:60])
+@pytest.mark.parametrize(("where", "words", "open_ended"), _of("scalesearch"),
+                         ids=lambda value: str(value)[:60])
 def test_the_verb_the_options_and_the_files_exist(where, words, open_ended):
-    verb, rest = app, [word for word in words[1:] if word != REST]
+    verb = app
+    rest = [word for word in words[1:] if word != REST]
     context = click.Context(app)
     while isinstance(verb, click.Group):
         assert rest, f"{where}: {' '.join(words)} names no verb"
         verb = verb.get_command(context, rest[0]) if rest[0] != "--help" else click.Command("help")
         assert verb is not None, f"{where}: there is no verb {rest[0]}"
-        name, rest = rest[0], rest[1:]
+        name = rest[0]
+        rest = rest[1:]
     try:
         given = verb.make_context(name, rest).params
     except click.MissingParameter:
@@ -70,7 +76,8 @@ def test_the_verb_the_options_and_the_files_exist(where, words, open_ended):
 
 
 def _texts(value: object) -> list[str]:
-    return [str(one) for one in value] if isinstance(value, tuple) else [str(value)] if value else []
+    return [
+        str(one) for one in value] if isinstance(value, tuple) else [str(value)] if value else []
 
 
 def _there(where: str, name: str, kind: str) -> None:
@@ -84,22 +91,27 @@ def _there(where: str, name: str, kind: str) -> None:
         raise AssertionError(f"{where}: {error}") from None
 
 
-@pytest.mark.parametrize(("where", "words", "open_ended"), _of("python"), ids=lambda value: str(value)[:60])
+@pytest.mark.parametrize(("where", "words", "open_ended"), _of("python"),
+                         ids=lambda value: str(value)[:60])
 def test_the_benchmarks_exist_and_know_their_options(where, words, open_ended):
     script = ROOT / words[1]
     assert script.is_file(), f"{where}: no {words[1]}"
     text = script.read_text(encoding="utf-8")
-    beside = (script.parent / f"{name}.py" for name in re.findall(r"^(?:from|import) (\w+)", text, re.M))
+    beside = (script.parent / f"{name}.py"
+              for name in re.findall(r"^(?:from|import) (\w+)", text, re.M))
     text += "".join(file.read_text(encoding="utf-8") for file in beside if file.is_file())
     for option in words[2:]:
-        assert not option.startswith("--") or f'"{option}"' in text, f"{where}: {words[1]} has no {option}"
+        assert not option.startswith(
+            "--") or f'"{option}"' in text, f"{where}: {words[1]} has no {option}"
 
 
 def test_make_and_pip_know_what_is_asked_of_them():
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
     assert {words[1] for _, words, _ in _of("make")} <= set(targets)
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    asked = re.findall(r"scalesearch\[([\w,-]+)\]", "".join((ROOT / page).read_text(encoding="utf-8") for page in WALK))
+    extras = tomllib.loads(
+        (ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    asked = re.findall(r"scalesearch\[([\w,-]+)\]",
+                       "".join((ROOT / page).read_text(encoding="utf-8") for page in WALK))
     assert asked and {extra for one in asked for extra in one.split(",")} <= set(extras)
 
 
@@ -110,7 +122,8 @@ def test_links_and_pictures_lead_somewhere(document):
         path, _, anchor = target.partition("#")
         there = (ROOT / document).parent / path if path else ROOT / document
         assert there.is_file(), f"{document}: no {target}"
-        assert not anchor or anchor in _anchors(there.read_text(encoding="utf-8")), f"{document}: no heading {target}"
+        assert not anchor or anchor in _anchors(
+            there.read_text(encoding="utf-8")), f"{document}: no heading {target}"
 
 
 def _anchors(text: str) -> set[str]:
@@ -137,10 +150,13 @@ def test_the_table_of_keys_has_every_word_and_every_kind():
 
 def test_a_kind_without_its_row_is_noticed():
     """A new feed-forward kind, a new word and a new key of words are each missed."""
-    kinds = {"maxout": SchemaGroup({"pieces": SchemaField("size", default="2")}), "relu": SchemaGroup()}
-    words = {"norm": SchemaField("word", ("pre", "post", "sandwich")), "order": SchemaField("word", ("first", "last"))}
+    kinds = {"maxout": SchemaGroup({"pieces": SchemaField("size", default="2")}),
+             "relu": SchemaGroup()}
+    words = {"norm": SchemaField("word", ("pre", "post", "sandwich")),
+             "order": SchemaField("word", ("first", "last"))}
     group = SchemaGroup({"encoder": SchemaGroup({"ffn": SchemaGroup({}, kinds, "relu")}), **words})
-    assert undocumented(group, _spaces()) == ["encoder.ffn: maxout", "norm: sandwich", "order: first, last"]
+    assert undocumented(group, _spaces()) == [
+        "encoder.ffn: maxout", "norm: sandwich", "order: first, last"]
 
 
 def undocumented(schema: SchemaGroup, text: str) -> list[str]:
@@ -150,7 +166,8 @@ def undocumented(schema: SchemaGroup, text: str) -> list[str]:
     codes = [tuple(set(re.findall(r"`([^`]+)`", cell)) for cell in row) for row in rows]
     missing = []
     for path, words in _choices(schema, ""):
-        named = [right for left, right in codes if path in left or f"….{path.rpartition('.')[2]}" in left]
+        named = [right
+                 for left, right in codes if path in left or f"….{path.rpartition('.')[2]}" in left]
         if "pg" in path:  # its kinds are those of feed-forward networks
             words &= {"none"}
         if lost := [word for word in sorted(words) if not any(word in right for right in named)]:
@@ -162,7 +179,8 @@ def _choices(group: SchemaGroup, path: str) -> Iterator[tuple[str, set[str]]]:
     """Each key that is a choice among words, with the words; ``path`` leaves variants out."""
     if group.variants:
         yield path, set(group.variants)
-    inside = [(name, child) for one in (group, *group.variants.values()) for name, child in one.fields.items()]
+    inside = [(name, child) for one in (group, *group.variants.values())
+              for name, child in one.fields.items()]
     for name, child in inside:
         where = f"{path}.{name}" if path else name
         if isinstance(child, SchemaGroup):

@@ -14,10 +14,12 @@ PAGES = sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs/develop").g
 
 @pytest.mark.parametrize("page", PAGES)
 def test_what_a_page_shows_runs(page: str, tmp_path: Path) -> None:
-    environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}",
+                                "OMP_NUM_THREADS": "1"}
     for block in blocks(page):
         if block.mark.startswith("file:"):
-            (tmp_path / block.mark.removeprefix("file:").strip()).write_text(block.text, encoding="utf-8")
+            (tmp_path / block.mark.removeprefix("file:").strip()).write_text(
+                block.text, encoding="utf-8")
         elif block.mark == "run" and block.language == "python":
             done = subprocess.run([sys.executable, "-c", block.text], cwd=tmp_path, env=environment,
                                   capture_output=True, text=True, timeout=900)

@@ -18,7 +18,8 @@ def test_its_size_and_architecture_are_those_of_the_page():
     assert f"{sum(said['bytes'].values()):,} bytes" in page
     assert sum(file.stat().st_size for file in FOLDER.iterdir()) < 2_000_000
     found = read_space(find_file("found/plain-1.28m", "spaces")).single_architecture()
-    assert said["provenance"]["architecture"] == found.id and f"{said['provenance']['costs']['params.total']:,}" in page
+    assert said["provenance"][
+        "architecture"] == found.id and f"{said['provenance']['costs']['params.total']:,}" in page
 
 
 def test_it_translates_as_on_the_page():
@@ -26,5 +27,6 @@ def test_it_translates_as_on_the_page():
     import scalesearch as ss
 
     page = (ROOT / "docs" / "flagship.md").read_text("utf-8")
-    [(source, target)] = re.findall(r'\$ echo "(.*)" \| scalesearch translate docs/flagship-int8\n(.*)\n', page)
+    [(source, target)] = re.findall(
+        r'\$ echo "(.*)" \| scalesearch translate docs/flagship-int8\n(.*)\n', page)
     assert ss.load(FOLDER).translate(source) == [target]

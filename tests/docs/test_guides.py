@@ -12,14 +12,15 @@ GUIDES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs" / "guides
 
 
 def runs():
-    return [pytest.param(block, id=f"{guide}:{block.line}") for guide in GUIDES for block in blocks(guide)
-            if block.mark == "run" and block.language == "python"]
+    return [pytest.param(block, id=f"{guide}:{block.line}") for guide in GUIDES
+            for block in blocks(guide) if block.mark == "run" and block.language == "python"]
 
 
 @pytest.mark.parametrize("block", runs())
 def test_what_a_guide_says_to_run_runs(block, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    done = subprocess.run([sys.executable, "-c", block.text], cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    done = subprocess.run([sys.executable, "-c", block.text], cwd=tmp_path, capture_output=True,
+                          text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert set(done.stdout.split()) == {"True"}  # what each block finds out about itself
 

@@ -17,7 +17,8 @@ def wide(monkeypatch, tmp_path):
 def test_costs_and_what_fits_come_out_as_they_are_kept(wide):
     notebook = read(FOLDER / "small.ipynb")
     for cell, outputs in run(notebook):
-        kept = [{key: value for key, value in one.items() if key != "execution_count"} for one in cell["outputs"]]
+        kept = [{key: value for key, value in one.items() if key != "execution_count"}
+                for one in cell["outputs"]]
         assert outputs == kept, "".join(cell["source"])
 
 
@@ -34,6 +35,7 @@ def test_every_cell_is_kept_with_what_it_shows(file):
     notebook = read(file)
     code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
-    assert all(cell["outputs"] for cell in code) and (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
+    assert all(cell["outputs"] for cell in code) and (
+        notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
     data = [one["data"] for cell in code for one in cell["outputs"] if "data" in one]
     assert all(set(one) <= TYPES for one in data) and any("text/html" in one for one in data)

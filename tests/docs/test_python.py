@@ -21,12 +21,14 @@ OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 def walk(folder, monkeypatch, slow):
     """Runs the page's examples, in order; those marked slow where ``slow``."""
     monkeypatch.chdir(folder)
-    names, runner = {}, doctest.DocTestRunner(optionflags=OPTIONS)
+    names = {}
+    runner = doctest.DocTestRunner(optionflags=OPTIONS)
     for block in blocks(PAGE):
         if block.mark.startswith("file:"):
             (folder / block.mark.removeprefix("file:").strip()).write_text(block.text)
         elif block.mark == "run" or (slow and block.mark == "run: slow"):
-            test = doctest.DocTestParser().get_doctest(block.text, names, f"line {block.line}", PAGE, block.line)
+            test = doctest.DocTestParser().get_doctest(
+                block.text, names, f"line {block.line}", PAGE, block.line)
             runner.run(test, clear_globs=False)
             names.update(test.globs)
     return runner

@@ -15,8 +15,8 @@ def test_the_site_builds_without_a_warning(tmp_path):
     """Links, headings, pictures, and that each page is in a table of contents."""
     pytest.importorskip("myst_parser")
     pytest.importorskip("furo")
-    done = subprocess.run([sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "docs", tmp_path], cwd=ROOT,
-                          capture_output=True, text=True, timeout=600)
+    done = subprocess.run([sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "docs",
+                           tmp_path], cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert "scalesearch" in (tmp_path / "index.html").read_text(encoding="utf-8")
 

@@ -11,7 +11,8 @@ from scalesearch.space.assembly.architecture import ModelSpec, assemble
 from scalesearch.train.checkpoint import Checkpoint
 from tests.architectures import answers
 
-VOCAB, LONGEST = 60, 12
+VOCAB = 60
+LONGEST = 12
 
 
 class Words:
@@ -21,21 +22,26 @@ class Words:
 
     def pieces(self) -> list[tuple[str, float]]:
         """Entries and their scores."""
-        return [(piece, 0.0) for piece in ("<pad>", "<unk>", "<s>", "</s>", *(f"w{at}" for at in range(4, VOCAB)))]
+        return [(piece, 0.0)
+                for piece in ("<pad>", "<unk>", "<s>", "</s>",
+                              *(f"w{at}" for at in range(4, VOCAB)))]
 
 
 def architecture(**changes: Any) -> ModelSpec:
     """A tiny one, whose stacks differ in sizes."""
-    small = {"encoder__heads": 4, "encoder__score_heads": 4, "encoder__head_dim": 3, "decoder__ffn__hidden": 12}
+    small = {"encoder__heads": 4, "encoder__score_heads": 4, "encoder__head_dim": 3,
+             "decoder__ffn__hidden": 12}
     return assemble(answers(**(small | changes)))
 
 
 def untrained(chosen: ModelSpec, ends: float = 4.0) -> Checkpoint:
     """Random weights, none of them a constant, from which greedy translations differ."""
-    model, rng = build_model(chosen.block, vocab=VOCAB).eval(), torch.Generator().manual_seed(5)
+    model = build_model(chosen.block, vocab=VOCAB).eval()
+    rng = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for weight in model.parameters():
-            weight.mul_(1.5).add_(0.3 * torch.randn(weight.shape, generator=rng) * (weight.dim() == 1))
+            weight.mul_(1.5).add_(0.3 * torch.randn(weight.shape, generator=rng)
+                                  * (weight.dim() == 1))
             if weight.shape[0] == VOCAB:
                 weight[EOS].mul_(ends)  # so that some end, each at a step of its own
     return Checkpoint(model, Words(), chosen, False, LONGEST, None, "translation")  # type: ignore[arg-type]

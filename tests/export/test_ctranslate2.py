@@ -26,11 +26,9 @@ BOTH = ("encoder", "decoder")
 CHAINS = {"tensor_chain.length": 2, "tensor_chain.apply": "auto", "tensor_chain.bond": "solved"}
 LORA = {"adapt": "lora", "adapt.rank": 2, "adapt.on": ("query", "value", "out")}
 CASES = {
-    "plain": {},
-    "norms after": {"norm": "post"},
-    "rms norms": {"norm_kind": "rms"},
-    "rms norms after": {"norm_kind": "rms", "norm": "post", "decoder.interleaved": True, "encoder.ffn": "none"},
-    "no last norm": {"last_norm": False},
+    "plain": {}, "norms after": {"norm": "post"}, "rms norms": {"norm_kind": "rms"},
+    "rms norms after": {"norm_kind": "rms", "norm": "post", "decoder.interleaved": True,
+                        "encoder.ffn": "none"}, "no last norm": {"last_norm": False},
     "tables of their own": {"embedding.tie": "none"},
     "one table less": {"embedding.tie": "decoder"},
     "geglu and gelu": {"encoder.ffn": "geglu", "decoder.ffn": "gelu"},
@@ -40,33 +38,44 @@ CASES = {
     "interleaved": {"decoder.interleaved": True, "decoder.depth": 3},
     "interleaved, norms after": {"decoder.interleaved": True, "norm": "post"},
     "interleaved without networks": {"decoder.interleaved": True, "decoder.ffn": "none"},
-    "macaron": {"encoder.sublayers": ["ffn", "attention", "ffn"], "decoder.sublayers": ["ffn", "self", "cross", "ffn"]},
-    "another order, norms after": {"norm": "post", "encoder.sublayers": ["attention", "attention", "ffn", "ffn"],
-                                   "decoder.sublayers": ["self", "ffn", "ffn_again", "cross", "self", "ffn"]},
+    "macaron": {"encoder.sublayers": ["ffn", "attention", "ffn"],
+                "decoder.sublayers": ["ffn", "self", "cross", "ffn"]},
+    "another order, norms after": {"norm": "post",
+                                   "encoder.sublayers": ["attention", "attention", "ffn", "ffn"],
+                                   "decoder.sublayers": ["self", "ffn", "ffn_again", "cross",
+                                                         "self", "ffn"]},
     "no biases": {f"{stack}.projection_bias": False for stack in BOTH},
     "steps": {f"{stack}.step_embedding": True for stack in BOTH},
-    "steps, norms after": {f"{stack}.step_embedding": True for stack in BOTH} | {
-        "norm": "post", "decoder.interleaved": True, "encoder.ffn": "none"},
+    "steps, norms after": {f"{stack}.step_embedding": True for stack in BOTH}
+    | {"norm": "post", "decoder.interleaved": True, "encoder.ffn": "none"},
     "learned positions": {"embedding.positions": "learned"},
     "relative positions": {f"{stack}.relative_{key}": value for stack in BOTH
                            for key, value in (("positions", True), ("clip", 3))},
-    "rotary positions": {f"{stack}.{key}": size for stack in BOTH for key, size in (
-        ("rotary", True), ("heads", 6), ("score_heads", 2), ("head_dim", 4))},
-    "rotary positions of grouped keys": {f"{stack}.{key}": size for stack in BOTH for key, size in (
-        ("rotary", True), ("heads", 4), ("score_heads", 4), ("key_value_heads", 2), ("head_dim", 6))},
+    "rotary positions": {f"{stack}.{key}": size for stack in BOTH
+                         for key, size in (("rotary", True), ("heads", 6), ("score_heads", 2),
+                                           ("head_dim", 4))},
+    "rotary positions of grouped keys": {f"{stack}.{key}": size for stack in BOTH
+                                         for key, size in (("rotary", True), ("heads", 4),
+                                                           ("score_heads", 4),
+                                                           ("key_value_heads", 2),
+                                                           ("head_dim", 6))},
     "fewer scores than heads": {f"{stack}.{key}": size for stack in BOTH
-                                for key, size in (("heads", 6), ("score_heads", 2), ("head_dim", 3))},
-    "sizes by layer": {"encoder.ffn.hidden": [5, 9], "decoder.ffn.hidden": [9, 4], "decoder.head_dim": [3, 2]},
+                                for key, size in (("heads", 6), ("score_heads", 2),
+                                                  ("head_dim", 3))},
+    "sizes by layer": {"encoder.ffn.hidden": [5, 9], "decoder.ffn.hidden": [9, 4],
+                       "decoder.head_dim": [3, 2]},
     "grouped keys": {f"{stack}.{key}": size for stack in BOTH
                      for key, size in (("heads", 4), ("score_heads", 4), ("key_value_heads", 2))},
     "identity": {"encoder.projections": "identity", "encoder.head_dim": 2},
-    "chains": {"tensor_chain.attention": 0.5, "tensor_chain.ffn": 0.5, "tensor_chain.embedding": 0.5,
-               "tensor_chain.output": 0.5, "embedding.tie": "none", **CHAINS},
+    "chains": {"tensor_chain.attention": 0.5, "tensor_chain.ffn": 0.5,
+               "tensor_chain.embedding": 0.5, "tensor_chain.output": 0.5, "embedding.tie": "none",
+               **CHAINS},
     "kronecker": {**{f"matrices.{place}": "kronecker" for place in ("attention", "out", "ffn")},
                   **{f"matrices.{place}.rank": 3 for place in ("attention", "out", "ffn")}},
     "a table of products": {"matrices.embedding": "kronecker", "matrices.embedding.rank": 2},
-    "an output of products": {"matrices.output": "kronecker", "matrices.output.rank": 2, "embedding.tie": "none",
-                              "matrices.embedding": "low_rank", "matrices.embedding.rank": 3},
+    "an output of products": {"matrices.output": "kronecker", "matrices.output.rank": 2,
+                              "embedding.tie": "none", "matrices.embedding": "low_rank",
+                              "matrices.embedding.rank": 3},
     "hypercomplex": {f"matrices.{place}{key}": value for place, n in (("attention", 2), ("ffn", 4))
                      for key, value in (("", "phm"), (".n", n), (".products", 3))},
     "groups": {f"matrices.{place}{key}": value for place in ("attention", "out", "ffn")
@@ -74,12 +83,14 @@ CASES = {
     "low rank": {"low_rank.attention": 2, "low_rank.ffn": 3},
     "factorised": {"embedding": "factorised", "embedding.rank": 4},
     "factorised, untied": {"embedding": "factorised", "embedding.rank": 4, "embedding.tie": "none"},
-    "adapters on shared layers": {**LORA, "share.encoder.attention": "one", "share.encoder.ffn": "one"},
-    "biases on shared layers": {"adapt": "bias", "encoder.depth": 4, "share.encoder.attention": "cycle(2)"},
-    "a borrowing decoder": {"share.decoder.cross": "encoder.attention[i]", "share.decoder.ffn": "encoder.ffn[1 - i]",
-                            "share.norms": "follow", "decoder.heads": 4, "decoder.score_heads": 4,
-                            "decoder.head_dim": 3, "decoder.ffn.hidden": 16, "decoder.interleaved": True},
-}
+    "adapters on shared layers": {**LORA, "share.encoder.attention": "one",
+                                  "share.encoder.ffn": "one"},
+    "biases on shared layers": {"adapt": "bias", "encoder.depth": 4,
+                                "share.encoder.attention": "cycle(2)"},
+    "a borrowing decoder": {"share.decoder.cross": "encoder.attention[i]",
+                            "share.decoder.ffn": "encoder.ffn[1 - i]", "share.norms": "follow",
+                            "decoder.heads": 4, "decoder.score_heads": 4, "decoder.head_dim": 3,
+                            "decoder.ffn.hidden": 16, "decoder.interleaved": True}}
 ROWS = sentences(24)
 
 
@@ -90,13 +101,15 @@ def flat(changes: dict[str, object]) -> dict[str, object]:
 @pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
 def test_greedy_tokens_are_the_models(changes: dict[str, object], tmp_path: Path) -> None:
     wanted = same_tokens(untrained(architecture(**flat(changes))), tmp_path)
-    assert len(set(map(tuple, wanted))) > 5 < len(set(map(len, wanted))), "they say something, and end of themselves"
+    assert len(set(map(tuple, wanted))) > 5 < len(
+        set(map(len, wanted))), "they say something, and end of themselves"
 
 
 @pytest.mark.parametrize("name", ["plain", "edgeformer"])
 def test_greedy_tokens_of_shipped_architectures_are_the_models(name: str, tmp_path: Path) -> None:
     space = read_space(find_file(f"small/{name}", "spaces")).with_overrides({"width": "32"})
-    assert len(set(map(tuple, same_tokens(untrained(space.single_architecture(), ends=1), tmp_path)))) > 5
+    assert len(set(map(tuple,
+                       same_tokens(untrained(space.single_architecture(), ends=1), tmp_path)))) > 5
 
 
 def same_tokens(trained: Checkpoint, tmp_path: Path) -> list[list[int]]:
@@ -113,8 +126,9 @@ def same_tokens(trained: Checkpoint, tmp_path: Path) -> list[list[int]]:
 @pytest.fixture(scope="module")
 def deep() -> object:
     """Layers that share, interleaved."""
-    return untrained(architecture(encoder__depth=4, share__encoder__attention="one", share__encoder__ffn="cycle(2)",
-                                  decoder__interleaved=True, share__decoder__ffn="one"))
+    return untrained(architecture(encoder__depth=4, share__encoder__attention="one",
+                                  share__encoder__ffn="cycle(2)", decoder__interleaved=True,
+                                  share__decoder__ffn="one"))
 
 
 @pytest.mark.parametrize("quantise", CTranslate2Format.quantizations)
@@ -122,7 +136,8 @@ def deep() -> object:
 def test_a_model_file_is_as_large_as_foretold(deep, quantise, longest, tmp_path):
     """But for the numbers beside the weights, of each of which some bytes are estimated."""
     CTranslate2Format().write(replace(deep, max_length=longest), tmp_path, quantise)
-    protocol = load_protocol({"vocab": VOCAB, "artefact": f"ctranslate2-{quantise}", "longest": longest})
+    protocol = load_protocol({"vocab": VOCAB, "artefact": f"ctranslate2-{quantise}",
+                              "longest": longest})
     assert load_protocol(protocol.to_json()) == protocol == protocol.with_lengths(30, 30, VOCAB)
     vocabulary = round(VOCAB * (mean_piece_bytes(VOCAB) + json_piece_overhead_bytes(VOCAB)))
     told = artifact_bytes(deep.architecture.block, protocol) - vocabulary - CONFIG_BYTES
@@ -142,16 +157,19 @@ def test_stored_is_what_the_plan_says(deep, quantise, tmp_path):
     for variable in variables:
         first = stored.setdefault((variable.sharing_key, variable.shape), variable)
         head += len(variable.name) + len(first.name) + 6 if first is not variable else 0
-    scales = [("float32", one.shape[0]) if quantise == "int8" else ("float32", 1) for one in stored.values()
-              if one.is_quantized and quantise in ("int8", "int16")]
+    scales = [("float32", one.shape[0]) if quantise == "int8" else ("float32", 1)
+              for one in stored.values() if one.is_quantized and quantise in ("int8", "int16")]
     size = {"int8": 1, "int16": 2, "bf16": 2, "none": 4}[quantise]
-    wanted = sum(torch.Size(one.shape).numel() * (size if one.is_quantized else 2 if quantise == "bf16" else 4)
+    wanted = sum(torch.Size(one.shape).numel()
+                 * (size if one.is_quantized else 2 if quantise == "bf16" else 4)
                  for one in stored.values()) + sum(4 * count for _, count in scales)
     head += sum(len(one.name) + 8 + 4 * len(one.shape) for one in stored.values())
     if quantise in ("int8", "int16"):
-        head += sum(len(one.name) + 14 + 4 * (quantise == "int8") for one in stored.values() if one.is_quantized)
+        head += sum(len(one.name) + 14 + 4 * (quantise == "int8")
+                    for one in stored.values() if one.is_quantized)
     whole = (tmp_path / "model.bin").stat().st_size
-    assert 0 < whole - wanted - head < 60 * (len(made.scalars) + 3), "scalars, and the file's own head"
+    assert 0 < whole - wanted - head < 60 * (len(made.scalars)
+                                             + 3), "scalars, and the file's own head"
     names = {one.name for one in stored.values()}
     assert "encoder/layer_1/self_attention/linear_0/weight" not in names
     assert {f"encoder/layer_{at}/ffn/linear_0/weight" for at in (0, 1, 2, 3)} & names == {
@@ -162,8 +180,9 @@ def test_stored_is_what_the_plan_says(deep, quantise, tmp_path):
 def test_quantised_artefacts_say_nearly_the_same(deep, quantise, tmp_path):
     CTranslate2Format().write(deep, tmp_path, quantise)
     limits = most(deep, ROWS)
-    wanted, found = (decoder.greedy(ROWS, limits) for decoder in (TorchDecoder(deep.model),
-                                                                  CTranslate2Format().open_decoder(tmp_path, 1)))
+    wanted, found = (decoder.greedy(ROWS, limits)
+                     for decoder in (TorchDecoder(deep.model),
+                                     CTranslate2Format().open_decoder(tmp_path, 1)))
     first = sum(one[:1] == other[:1] for one, other in zip(wanted, found))
     near = 0.7 if WIDE_SUMS or quantise == "bf16" else 0.2  # by chance, hardly any
     assert first > len(ROWS) * near and all(len(ids) <= limit for ids, limit in zip(found, limits))
@@ -172,18 +191,21 @@ def test_quantised_artefacts_say_nearly_the_same(deep, quantise, tmp_path):
 def test_a_beam_finds_scored_translations_within_the_limits(deep, tmp_path):
     CTranslate2Format().write(deep, tmp_path, "none")
     limits = most(deep, ROWS)
-    found = CTranslate2Format().open_decoder(tmp_path, 1).beam_search(ROWS, limits, DecodingOptions(4, 1.0, n_best=2))
+    found = CTranslate2Format().open_decoder(tmp_path, 1).beam_search(
+        ROWS, limits, DecodingOptions(4, 1.0, n_best=2))
     ours = TorchDecoder(deep.model).beam_search(ROWS, limits, DecodingOptions(4, 1.0, n_best=2))
     for row, limit in zip(found, limits):
         (_, best), (_, second) = row
-        assert best >= second and all(len(ids) <= limit and not {0, 2, 3} & set(ids) for ids, _ in row)
+        assert best >= second and all(len(ids) <= limit and not {0, 2, 3} & set(ids)
+                                      for ids, _ in row)
     assert sum(one[0][0] == other[0][0] for one, other in zip(found, ours)) > len(ROWS) // 4
 
 
-@pytest.mark.parametrize(("quantise", "flags", "noted"), [
-    ("int8", "avx2", True), ("int8", "avx2 avx512_vnni", False), ("int8", "avx_vnni", False), ("none", "avx2", False),
-])
-def test_int8_without_vnni_is_said_to_be_less_exact(quantise, flags, noted, deep, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("quantise", "flags", "noted"),
+                         [("int8", "avx2", True), ("int8", "avx2 avx512_vnni", False),
+                          ("int8", "avx_vnni", False), ("none", "avx2", False)])
+def test_int8_without_vnni_is_said_to_be_less_exact(
+        quantise, flags, noted, deep, tmp_path, monkeypatch):
     CTranslate2Format().write(deep, tmp_path, quantise)
     monkeypatch.setattr("scalesearch.export.ctranslate2_.read_cpuinfo", lambda: {"flags": flags})
     assert ("VNNI" in CTranslate2Format().open_decoder(tmp_path, 1).accuracy_note) == noted
@@ -195,23 +217,29 @@ def test_tokens_beyond_the_positions_of_the_artefact_are_an_error(deep, tmp_path
         CTranslate2Format().open_decoder(tmp_path, 1).decode_fixed_length(ROWS[:1], 2000, 1)
 
 
-@pytest.mark.parametrize(("changes", "where"), [
-    ({"encoder.gate": "QgV", "encoder.heads": 2, "encoder.score_heads": 2, "encoder.head_dim": 4}, "encoder.attention"),
-    ({"decoder.cross_gate": "KgV", "decoder.heads": 2, "decoder.head_dim": 4}, "decoder.cross_attention"),
-    ({"encoder.residual_scores": "global"}, "encoder.scores"), ({"encoder.solver": "rk2"}, "encoder: the solver rk2"),
-    ({"encoder.residual_scores": "previous"}, "encoder.attention"), ({"encoder.head_scaling": "mlp"}, "head_scaling"),
-    ({"decoder.pg": "relu", "decoder.pg.on": "cross", "decoder.pg.ratio": 2, "decoder.pg.per_head": False,
-      "decoder.pg.gate": "relu", "decoder.pg.residual": True}, "decoder.cross_attention.partial"),
-    ({"adapt": "prompt", "adapt.length": 4}, "encoder.attention.prompt"),
-    ({"encoder.middle_width": 4, "encoder.depth": 3}, "encoder: its layers have two widths"),
-    ({"encoder.relative_positions": True, "encoder.relative_clip": 2, "norm": "post"}, "rotary positions under norms"),
-    ({"embedding": "h-softpos", "embedding.levels": 2, "embedding.level_width": 2, "embedding.roles": 2,
-      "embedding.tie": "none"}, "embedding.source: SoftPOS"),
-    ({"embedding": "attentive", "embedding.rank": 4, "embedding.heads": 2}, "embedding.target: AttentiveEmbedding"),
-    ({"embedding": "adaptive", "embedding.cutoffs": (20,), "embedding.factor": 2, "embedding.tie": "none",
-      "vocab": VOCAB}, "embedding.source.table: AdaptiveTable"),
-    ({"model": "decoder-only"}, "decoder: it reads source and target as one text"),
-])
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [({"encoder.gate": "QgV", "encoder.heads": 2, "encoder.score_heads": 2, "encoder.head_dim": 4},
+      "encoder.attention"),
+     ({"decoder.cross_gate": "KgV", "decoder.heads": 2, "decoder.head_dim": 4},
+      "decoder.cross_attention"), ({"encoder.residual_scores": "global"}, "encoder.scores"),
+     ({"encoder.solver": "rk2"}, "encoder: the solver rk2"),
+     ({"encoder.residual_scores": "previous"}, "encoder.attention"),
+     ({"encoder.head_scaling": "mlp"}, "head_scaling"),
+     ({"decoder.pg": "relu", "decoder.pg.on": "cross", "decoder.pg.ratio": 2,
+       "decoder.pg.per_head": False, "decoder.pg.gate": "relu", "decoder.pg.residual": True},
+      "decoder.cross_attention.partial"),
+     ({"adapt": "prompt", "adapt.length": 4}, "encoder.attention.prompt"),
+     ({"encoder.middle_width": 4, "encoder.depth": 3}, "encoder: its layers have two widths"),
+     ({"encoder.relative_positions": True, "encoder.relative_clip": 2, "norm": "post"},
+      "rotary positions under norms"),
+     ({"embedding": "h-softpos", "embedding.levels": 2, "embedding.level_width": 2,
+       "embedding.roles": 2, "embedding.tie": "none"}, "embedding.source: SoftPOS"),
+     ({"embedding": "attentive", "embedding.rank": 4, "embedding.heads": 2},
+      "embedding.target: AttentiveEmbedding"),
+     ({"embedding": "adaptive", "embedding.cutoffs": (20,), "embedding.factor": 2,
+       "embedding.tie": "none", "vocab": VOCAB}, "embedding.source.table: AdaptiveTable"),
+     ({"model": "decoder-only"}, "decoder: it reads source " "and target as one text")])
 def test_what_has_no_exact_lowering_is_refused_by_its_part(changes, where):
     found = find_unsupported_parts(architecture(**flat(changes)).block)
     assert any(where in reason for reason in found), found

@@ -34,14 +34,18 @@ class Wrong(ArtifactDecoder):
     """One that swaps the first two tokens of every ``every``-th sentence."""
 
     def __init__(self, inner: ArtifactDecoder, every: int) -> None:
-        self.inner, self.every, self.seen = inner, every, 0
+        self.inner = inner
+        self.every = every
+        self.seen = 0
 
     def greedy(self, source_ids: list[list[int]], max_lengths: list[int]) -> list[list[int]]:
         found = self.inner.greedy(source_ids, max_lengths)
         self.seen += len(found)
-        return [[9, 9] if (self.seen + at) % self.every == 0 else row for at, row in enumerate(found)]
+        return [[9, 9] if (self.seen + at) % self.every == 0 else row
+                for at, row in enumerate(found)]
 
-    def beam_search(self, rows: list[list[int]], limits: list[int], search: object) -> list[RankedHypotheses]:
+    def beam_search(self, rows: list[list[int]], limits: list[int],
+                    search: object) -> list[RankedHypotheses]:
         raise AssertionError("greedy alone is verified")
 
     def decode_fixed_length(self, rows: list[list[int]], length: int, beam: int) -> None:
@@ -51,13 +55,17 @@ class Wrong(ArtifactDecoder):
 class Right(TorchFormat):
     """A format whose artefacts are verified, and right."""
 
-    name, has_decoder = "right", True
+    name = "right"
+    has_decoder = True
 
 
 class Faulty(TorchFormat):
     """A format whose artefacts are wrong now and then."""
 
-    name, has_decoder, every, quantizations = "faulty", True, 1, ("none", "int8")
+    name = "faulty"
+    has_decoder = True
+    every = 1
+    quantizations = ("none", "int8")
 
     def open_decoder(self, folder: Path, threads: int) -> ArtifactDecoder:
         return Wrong(super().open_decoder(folder, threads), self.every)
@@ -68,8 +76,10 @@ def test_a_language_model_is_verified_by_how_it_goes_on(tmp_path: Path) -> None:
     corpus = corpus_of(task, tmp_path)
     train(model_for(task), corpus, recipe(steps=30), tmp_path / "model")
     trained = read_checkpoint(tmp_path / "model")
-    sample = VerificationSample.from_data(trained, spec_of(task, tmp_path).with_absolute_paths(tmp_path), 5)
-    assert len(sample.split) == 5 and 0 < sample.split.source_ids.lengths.max() <= corpus.spec.window // 2
+    sample = VerificationSample.from_data(trained,
+                                          spec_of(task, tmp_path).with_absolute_paths(tmp_path), 5)
+    assert len(
+        sample.split) == 5 and 0 < sample.split.source_ids.lengths.max() <= corpus.spec.window // 2
     said = export_model(trained, tmp_path / "out", Right(), "none", sample).verification
     assert (said["sentences"], said["float"]) == (5, {"different": 0})
     with refuses("export-differs", "5 of 5"):
@@ -81,52 +91,64 @@ def sample(trained_folder: Path, corpus: Corpus) -> VerificationSample:
     return VerificationSample.from_data(read_checkpoint(trained_folder), corpus.spec, 15)
 
 
-def test_a_training_is_copied_with_its_provenance_and_translates_as_before(trained_folder, tmp_path):
+def test_a_training_is_copied_with_its_provenance_and_translates_as_before(
+        trained_folder, tmp_path):
     done = run(verb, trained_folder, "--to", "torch", "--out", tmp_path / "out", "--json")
     assert done.exit_code == 0, done.output
-    said, on_disk = json.loads(done.stdout), json.loads((tmp_path / "out" / "artefact.json").read_text())
+    said = json.loads(done.stdout)
+    on_disk = json.loads((tmp_path / "out" / "artefact.json").read_text())
     assert said == {**on_disk, "folder": str(tmp_path / "out")}
     result = json.loads((trained_folder / "result.json").read_text())
     origin = said["provenance"]
     assert (origin["architecture"], origin["seed"]) == (result["architecture_id"], result["seed"])
     assert origin["costs"]["params.total"] == result["params"] and origin["protocol"]["vocab"] == 80
-    assert origin["metrics"]["test"]["bleu_signature"] and origin["data"]["hash"] == result["corpus"]
+    assert origin["metrics"]["test"]["bleu_signature"] and origin["data"]["hash"] == result[
+        "corpus"]
     assert said["bytes"] == {file.name: file.stat().st_size for file in trained_folder.iterdir()}
-    one, other = (run(translate_verb, folder, text=LINES).stdout for folder in (tmp_path / "out", trained_folder))
+    one, other = (run(translate_verb, folder, text=LINES).stdout
+                  for folder in (tmp_path / "out", trained_folder))
     assert one == other and one.count("\n") == 3
 
 
 def test_an_artefact_names_no_folder_of_the_machine_that_made_it(tmp_path):
     train(tiny(), load_data(write_text(tmp_path)), recipe(), tmp_path / "model")
     assert str(tmp_path) in (tmp_path / "model" / "data.json").read_text()
-    done = run(verb, tmp_path / "model", "--to", "ctranslate2", "--quantize", "none", "--out", tmp_path / "out")
+    done = run(verb, tmp_path / "model", "--to", "ctranslate2", "--quantize", "none", "--out",
+               tmp_path / "out")
     assert done.exit_code == 0, done.output
     texts = [(tmp_path / "out" / name).read_text() for name in ("data.json", "artefact.json")]
     assert all(str(tmp_path) not in text and '"train"' in text for text in texts)
-    assert strip_paths({"a": ["/x/y/z", "no/path", "/"], "b": 3}) == {"a": ["z", "no/path", "/"], "b": 3}
+    assert strip_paths(
+        {"a": ["/x/y/z", "no/path", "/"], "b": 3}) == {"a": ["z", "no/path", "/"], "b": 3}
 
 
 def test_a_study_gives_its_best_or_the_trial_that_is_named(trained_folder, tmp_path):
     make_driver(tmp_path / "study", make_plan(4)).run()
     for place in (tmp_path / "study" / "trials").iterdir():
         shutil.copytree(trained_folder, place, dirs_exist_ok=True)
-    done = run(verb, tmp_path / "study", "--best", "bleu", "--to", "torch", "--out", tmp_path / "best")
+    done = run(verb, tmp_path / "study", "--best", "bleu", "--to", "torch", "--out",
+               tmp_path / "best")
     assert done.exit_code == 0 and "best bleu of the front (" in done.output, done.output
     assert (tmp_path / "best" / "record.json").is_file()
-    again = json.loads(run(verb, tmp_path / "study", "2", "--to", "torch", "--out", tmp_path / "two", "--json").stdout)
+    again = json.loads(run(verb, tmp_path / "study", "2", "--to", "torch", "--out",
+                           tmp_path / "two", "--json").stdout)
     assert again["provenance"]["chosen"] == "trial 2, as asked"
-    cheap = run(verb, tmp_path / "study", "--best", "params.total", "--under", "bleu >= 0", "--to", "torch", "--out",
-                tmp_path / "cheap")
+    cheap = run(verb, tmp_path / "study", "--best", "params.total", "--under", "bleu >= 0", "--to",
+                "torch", "--out", tmp_path / "cheap")
     assert "best params.total of those with bleu >= 0 (" in cheap.output, cheap.output
-    for words, code in ((["--best", "test.bleu"], "chosen-on-test"), (["--under", "bleu > 1e9"], "nothing-meets"),
-                        (["1", "--under", "bleu > 0"], "options-conflict"), (["--under", "blue > 0"], "unknown-key"),
+    for words, code in ((["--best", "test.bleu"], "chosen-on-test"),
+                        (["--under", "bleu > 1e9"], "nothing-meets"),
+                        (["1", "--under", "bleu > 0"], "options-conflict"),
+                        (["--under", "blue > 0"], "unknown-key"),
                         (["1", "--best", "bleu"], "options-conflict"), (["77"], "no-such-trial"),
                         (["--quantize", "int8"], "no-such-quantisation")):
         with refuses(code):
-            raise run(verb, tmp_path / "study", "--to", "torch", "--out", tmp_path / "no", *words).exception
+            raise run(verb, tmp_path / "study", "--to", "torch", "--out", tmp_path / "no",
+                      *words).exception
 
 
-def test_nothing_is_overwritten_and_nothing_is_left_of_a_failure(trained_folder, sample, tmp_path, monkeypatch):
+def test_nothing_is_overwritten_and_nothing_is_left_of_a_failure(
+        trained_folder, sample, tmp_path, monkeypatch):
     trained = read_checkpoint(trained_folder)
     export_model(trained, tmp_path / "one", TorchFormat(), "none", None)
     with refuses("already-exists"):
@@ -143,26 +165,33 @@ def test_differences_are_counted_and_scored(trained_folder, sample):
     trained = read_checkpoint(trained_folder)
     ours = TorchDecoder(trained.model)
     said = exporting.verify_artifact(trained, sample, ours, Wrong(ours, 3))
-    assert (said["sentences"], said["float"]["different"], said["quantised"]["different"]) == (15, 0, 5)
+    assert (
+        said["sentences"], said["float"]["different"], said["quantised"]["different"]) == (15, 0, 5)
     assert said["float"]["chrf"] == said["model"]["chrf"] != said["quantised"]["chrf"]
     assert said["model"]["bleu_signature"] and said["text"] == sample.name
 
 
-def test_an_artefact_without_our_weights_translates_and_is_scored(trained_folder, corpus, tmp_path, monkeypatch):
+def test_an_artefact_without_our_weights_translates_and_is_scored(
+        trained_folder, corpus, tmp_path, monkeypatch):
     """By its own decoder: the description beside it has everything else, and no weight of ours is read."""
     monkeypatch.setattr("scalesearch.export.formats.FORMAT_CLASSES", {"other": f"{__name__}:Other"})
     monkeypatch.setattr(Other, "kept", trained_folder)
     trained = read_checkpoint(trained_folder)
-    found = export_model(trained, tmp_path / "out", Other(), "none", VerificationSample.from_data(trained, corpus.spec, 20))
-    assert not (tmp_path / "out" / "model.safetensors").exists() and found.verification["float"]["different"] == 0
+    found = export_model(trained, tmp_path / "out", Other(), "none",
+                         VerificationSample.from_data(trained, corpus.spec, 20))
+    assert not (tmp_path / "out"
+                / "model.safetensors").exists() and found.verification["float"]["different"] == 0
     for beam in (1, 3):
         search = DecodingOptions(beam, trained.recipe.length_penalty)
         lines = LINES.splitlines()
-        wanted = translate_lines(trained, lines, lambda split, search=search: TorchDecoder(trained.model).translate(
-            split, trained, search))
+        wanted = translate_lines(
+            trained, lines,
+            lambda split, search=search: TorchDecoder(trained.model).translate(split, trained,
+                                                                               search))
         said = run(translate_verb, tmp_path / "out", "--beam", beam, text=LINES).stdout
         assert said.splitlines() == [best for _, ((best, _), *_) in wanted]
-    sides = ["--source", f"{corpus.spec.validation_loss[0]}.en", "--target", f"{corpus.spec.validation_loss[0]}.de", "--beam", 1, "--json"]
+    sides = ["--source", f"{corpus.spec.validation_loss[0]}.en", "--target",
+             f"{corpus.spec.validation_loss[0]}.de", "--beam", 1, "--json"]
     model, = json.loads(run(score_verb, tmp_path / "out", *sides).stdout)["models"]
     assert model["bleu"]["score"] == found.verification["model"]["bleu"]
 
@@ -170,7 +199,8 @@ def test_an_artefact_without_our_weights_translates_and_is_scored(trained_folder
 class Other(ExportFormat):
     """A format of one file, which names a training."""
 
-    name, kept = "other", Path()
+    name = "other"
+    kept = Path()
 
     def unsupported_reasons(self, block):
         return []
@@ -194,18 +224,23 @@ def test_what_a_format_cannot_hold_is_refused_with_those_that_can(trained_folder
 def test_a_training_becomes_an_int8_artefact_beside_a_verified_float_one(trained_folder, tmp_path):
     pytest.importorskip("ctranslate2")
     out = tmp_path / "out"
-    done = run(verb, trained_folder, "--to", "ctranslate2", "--sentences", 12, "--out", out, "--json")
+    done = run(verb, trained_folder, "--to", "ctranslate2", "--sentences", 12, "--out", out,
+               "--json")
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
-    assert (said["format"], said["quantisation"]) == ("ctranslate2", "int8") and said["versions"]["ctranslate2"]
-    assert said["verification"]["float"]["different"] == 0 and 0 <= said["verification"]["quantised"]["different"] <= 12
+    assert (said["format"], said["quantisation"]) == (
+        "ctranslate2", "int8") and said["versions"]["ctranslate2"]
+    assert said["verification"]["float"]["different"] == 0 and 0 <= said["verification"][
+        "quantised"]["different"] <= 12
     assert said["verification"]["quantised"]["computed"].startswith("int8") and \
         said["verification"]["float"]["computed"] == "float32"
     assert set(said["bytes"]) == {"model.bin", "config.json", "shared_vocabulary.json"}
-    assert not (out / "model.safetensors").exists() and run(translate_verb, out, text=LINES).stdout.count("\n") == 3
+    assert not (out / "model.safetensors").exists() and run(
+        translate_verb, out, text=LINES).stdout.count("\n") == 3
     (out / "model.bin").write_bytes((out / "model.bin").read_bytes()[:1000])
     with refuses("file-damaged", "ctranslate2"):
         raise run(translate_verb, out, text=LINES).exception
-    (out / "artefact.json").write_text((out / "artefact.json").read_text().replace("ctranslate2", "marian"))
+    (out / "artefact.json").write_text(
+        (out / "artefact.json").read_text().replace("ctranslate2", "marian"))
     with refuses("unknown-format", "marian"):
         raise run(translate_verb, out, text=LINES).exception

@@ -46,7 +46,8 @@ class Recorder(ArtifactDecoder):
     """Notes what it is asked for; takes a tick of the clock."""
 
     def __init__(self, name: str, said: list[str]) -> None:
-        self.name, self.said = name, said
+        self.name = name
+        self.said = said
 
     def greedy(self, source_ids, max_lengths):
         raise NotImplementedError
@@ -60,10 +61,13 @@ class Recorder(ArtifactDecoder):
 
 def test_artefacts_are_measured_in_turn_forwards_and_backwards_after_a_warm_up() -> None:
     said: list[str] = []
-    wall, cpu = count(), count(0, 2)
+    wall = count()
+    cpu = count(0, 2)
     decoders = {name: Recorder(name, said) for name in "abc"}
-    found = list(measure_rounds(decoders, dict.fromkeys("abc", VOCAB), SETUP, 3, clocks=(wall.__next__, cpu.__next__)))
-    assert "".join(said[3 * WARM_UP_ROUNDS :]) == "abccbaabc" and len(said) == 3 * (WARM_UP_ROUNDS + 3)
+    found = list(measure_rounds(decoders, dict.fromkeys("abc", VOCAB), SETUP, 3,
+                                clocks=(wall.__next__, cpu.__next__)))
+    assert "".join(
+        said[3 * WARM_UP_ROUNDS :]) == "abccbaabc" and len(said) == 3 * (WARM_UP_ROUNDS + 3)
     assert found == [dict.fromkeys("abc", (1000.0, 2000.0))] * 3
     assert [*found[1]] == ["c", "b", "a"]
     assert len(list(measure_rounds(decoders, dict.fromkeys("abc", VOCAB), SETUP, 3, n_done=2))) == 1
@@ -74,7 +78,8 @@ def test_halves_of_the_rounds_that_differ_are_unsteady(slower: float, unsteady: 
     times = [(10 * (slower if at // 2 % 2 else 1.0), 3.0) for at in range(12)]
     found = LatencyStatistics.from_times(times)
     assert (found.is_unstable, found.cpu, found.n_rounds) == (unsteady, 3.0, 12)
-    assert not LatencyStatistics.from_times([(10 * (slower if at % 2 else 1.0), 3.0) for at in range(12)]).is_unstable
+    assert not LatencyStatistics.from_times([(10 * (slower if at % 2 else 1.0), 3.0)
+                                             for at in range(12)]).is_unstable
     assert found.p50 <= found.p90
 
 
@@ -88,14 +93,18 @@ def test_this_process_has_its_cores_back_afterwards() -> None:
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_a_forced_translation_takes_so_many_steps_whatever_the_model_says(beam, tmp_path, monkeypatch) -> None:
-    trained, rows, steps = untrained(architecture()), sentences(3), count()
+def test_a_forced_translation_takes_so_many_steps_whatever_the_model_says(
+        beam, tmp_path, monkeypatch) -> None:
+    trained = untrained(architecture())
+    rows = sentences(3)
+    steps = count()
     decode = trained.model.decode
     monkeypatch.setattr(trained.model, "decode", lambda *args: (next(steps), decode(*args))[1])
     TorchDecoder(trained.model).decode_fixed_length(rows, 9, beam)
     assert next(steps) == 9
     CTranslate2Format().write(trained, tmp_path, "int8")
-    decoder, found = CTranslate2Format().open_decoder(tmp_path, 1), []
+    decoder = CTranslate2Format().open_decoder(tmp_path, 1)
+    found = []
     run = decoder._run
     monkeypatch.setattr(decoder, "_run", lambda *args: found.extend(run(*args)))
     decoder.decode_fixed_length(rows, 9, beam)
@@ -114,7 +123,8 @@ def synthetic(rng: np.random.Generator, rows: int, noise: float) -> tuple[np.nda
 
 def test_a_device_whose_time_is_linear_in_the_features_is_found_exactly() -> None:
     values, times = synthetic(np.random.default_rng(0), 30, 0)
-    assert nonnegative_least_squares(values, times) == pytest.approx([2, 1e-4, 0, 3e-5, 2e-4, 1e-5], abs=1e-12)
+    assert nonnegative_least_squares(values, times) == pytest.approx(
+        [2, 1e-4, 0, 3e-5, 2e-4, 1e-5], abs=1e-12)
     _, without, predicted = leave_one_out_fit(values, times)
     assert predicted == pytest.approx(times) and without.shape == (30, 6)
 
@@ -133,8 +143,10 @@ def test_intervals_hold_nine_of_ten_times_of_a_noisy_device() -> None:
 
 
 def test_chosen_points_lie_far_apart() -> None:
-    points = np.concatenate([np.random.default_rng(0).normal(size=(50, 2)), [[30.0, 0.0], [-30.0, 0.0], [0.0, 30.0]]])
-    assert set(farthest_points(points, 4)) >= {50, 51, 52} and len(set(farthest_points(points, 20))) == 20
+    points = np.concatenate([np.random.default_rng(0).normal(size=(50, 2)),
+                             [[30.0, 0.0], [-30.0, 0.0], [0.0, 30.0]]])
+    assert set(farthest_points(points, 4)) >= {50, 51, 52} and len(
+        set(farthest_points(points, 20))) == 20
 
 
 # -- all of it
@@ -152,11 +164,15 @@ decoder: { depth: 1 | 2, heads: 2, ffn: { relu: { hidden: 16 | 64 } } }
 def job(tmp_path) -> CalibrationSettings:
     """A calibration of tiny models."""
     (tmp_path / "few.yaml").write_text(SPACE)
-    return CalibrationSettings("few", "abc", "ctranslate2", "int8", 9, 2, 4, 0, "cpu", SETUP, load_protocol({"vocab": 60}).settings)
+    return CalibrationSettings("few", "abc", "ctranslate2", "int8", 9, 2, 4, 0, "cpu", SETUP,
+                               load_protocol({"vocab": 60}).settings)
 
 
-def test_a_calibration_goes_on_where_it_was_stopped_and_prices_every_candidate(job, tmp_path, monkeypatch) -> None:
-    space, protocol, out = read_space(tmp_path / "few.yaml"), load_protocol(job.protocol), tmp_path / "fit.json"
+def test_a_calibration_goes_on_where_it_was_stopped_and_prices_every_candidate(
+        job, tmp_path, monkeypatch) -> None:
+    space = read_space(tmp_path / "few.yaml")
+    protocol = load_protocol(job.protocol)
+    out = tmp_path / "fit.json"
 
     def stop(what: str, done: int, of: int) -> None:
         if what == "rounds" and done == 2:
@@ -185,33 +201,43 @@ def test_a_calibration_goes_on_where_it_was_stopped_and_prices_every_candidate(j
                 load_protocol({"vocab": 60, "latency": str(out)}))
     assert bill["latency.predicted"] > 0
     told = "\n".join(calibration.summarize_fit(fit))
-    assert len(fit.others) == 2 and not {one["id"] for one in fit.others} & {one["id"] for one in fit.candidates}
-    assert all(one["low"] < one["held_out"] < one["high"] for one in fit.others) and "2 others, not fitted" in told
+    assert len(fit.others) == 2 and not {one["id"] for one in fit.others} & {
+        one["id"] for one in fit.candidates}
+    assert all(one["low"] < one["held_out"] < one["high"]
+               for one in fit.others) and "2 others, not fitted" in told
 
 
 def test_too_small_a_space_cannot_be_calibrated(job, tmp_path) -> None:
     space = read_space(find_file("small/plain", "spaces"))
     with refuses("too-few", "few"):
-        calibrate_latency(space, load_protocol(job.protocol), CTranslate2Format(), job, tmp_path / "fit.json")
+        calibrate_latency(space, load_protocol(job.protocol), CTranslate2Format(), job,
+                          tmp_path / "fit.json")
     assert not (tmp_path / "fit.json.work").exists()
 
 
-def test_a_training_is_measured_as_a_format_and_an_artefact_as_it_is(trained_folder, tmp_path) -> None:
+def test_a_training_is_measured_as_a_format_and_an_artefact_as_it_is(
+        trained_folder, tmp_path) -> None:
     out = tmp_path / "model"
     export_model(read_checkpoint(trained_folder), out, TorchFormat(), "none", None)
-    words = ["measure", str(trained_folder), str(out), "--source", "5", "--target", "4", "--rounds", "4", "--json"]
+    words = ["measure", str(trained_folder), str(out), "--source", "5", "--target", "4", "--rounds",
+             "4", "--json"]
     found = json.loads(CliRunner().invoke(command, words, catch_exceptions=False).stdout)
-    assert list(found["measured"]) == [str(trained_folder), str(out)] and found["setup"]["target"] == 4
-    assert all(0 < one["p50"] <= one["p90"] and one["rounds"] == 4 for one in found["measured"].values())
-    assert [one["format"] for one in found["measured"].values()] == ["ctranslate2-int8", "torch-none"]
+    assert list(found["measured"]) == [str(trained_folder),
+                                       str(out)] and found["setup"]["target"] == 4
+    assert all(0 < one["p50"] <= one["p90"] and one["rounds"] == 4
+               for one in found["measured"].values())
+    assert [
+        one["format"] for one in found["measured"].values()] == ["ctranslate2-int8", "torch-none"]
     assert [bool(one["computed"]) for one in found["measured"].values()] == [True, False]
     assert found["device"]["threads"] == 1
 
 
 def test_more_tokens_than_there_are_positions_are_refused(corpus, tmp_path) -> None:
-    train(tiny(embedding__positions="learned", embedding__max_length=64), corpus, recipe(steps=1), tmp_path / "model")
+    train(tiny(embedding__positions="learned", embedding__max_length=64), corpus, recipe(steps=1),
+          tmp_path / "model")
     for source, target, code in ((65, 4, "sentence-too-long"), (5, 65, "too-long")):
-        words = ["measure", str(tmp_path / "model"), "--to", "torch", "--source", str(source), "--target", str(target)]
+        words = ["measure", str(tmp_path / "model"), "--to", "torch", "--source", str(source),
+                 "--target", str(target)]
         with refuses(code, "64"):
             raise CliRunner().invoke(command, words).exception
 

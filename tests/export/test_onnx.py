@@ -29,11 +29,13 @@ V = 40
 
 
 def both(**changes: object) -> dict[str, object]:
-    return {f"{stack}__{key}": value for stack in ("encoder", "decoder") for key, value in changes.items()}
+    return {f"{stack}__{key}": value for stack in ("encoder", "decoder")
+            for key, value in changes.items()}
 
 
-BRANCHES = {"left": "dense", "left_kernel": 1, "left_multiple": 2, "left_activation": "relu", "right": "convolution",
-            "right_kernel": 3, "right_multiple": 0.5, "right_activation": "swish", "kernel": 4, "multiple": 0.75}
+BRANCHES = {"left": "dense", "left_kernel": 1, "left_multiple": 2, "left_activation": "relu",
+            "right": "convolution", "right_kernel": 3, "right_multiple": 0.5,
+            "right_activation": "swish", "kernel": 4, "multiple": 0.75}
 FAMILIES = {  # each trace takes seconds: two networks of what is unlike a plain Transformer
     "papers": both(depth=1) | {
         "encoder__gate": "QgV", "encoder__ffn": "geglu", "encoder__ffn__hidden": 12, "decoder__cross_gate": "QgK",
@@ -90,12 +92,14 @@ def sources(seed: int, count: int, longest: int, vocab: int = V) -> list[list[in
 
 def hold_to_the_contract(found: TorchDecoder, model: Seq2SeqModel) -> None:
     """``found`` decodes as the model: several sentences at once and one alone, greedy and by beams, within limits."""
-    ours, rows = TorchDecoder(model), sources(3, 8, 12)
+    ours = TorchDecoder(model)
+    rows = sources(3, 8, 12)
     limits = [3 + 2 * len(row) % 7 for row in rows]
     assert found.greedy(rows, limits) == ours.greedy(rows, limits)
     assert found.greedy(rows[:1], [5]) == ours.greedy(rows[:1], [5])
     search = DecodingOptions(3, 0.6, n_best=2)
-    for one, other in zip(found.beam_search(rows, limits, search), ours.beam_search(rows, limits, search)):
+    for one, other in zip(found.beam_search(rows, limits, search),
+                          ours.beam_search(rows, limits, search)):
         assert [ids for ids, _ in one] == [ids for ids, _ in other]
         assert [score for _, score in one] == pytest.approx([score for _, score in other], abs=1e-4)
 
@@ -106,11 +110,16 @@ def test_every_family_decodes_as_the_model(family: str, tmp_path: Path) -> None:
     hold_to_the_contract(exported(model, tmp_path / "out"), model)
 
 
-def test_weights_are_stored_once_and_integers_stay_near_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a table that is source, target and output; nothing of it is left in float. Their bytes are foretold."""
+def test_weights_are_stored_once_and_integers_stay_near_them(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a table that is source, target and output; nothing of it is left in float.
+
+    Their bytes are foretold.
+    """
     size = {"width": 32, **both(depth=1, ffn__hidden=64, head_dim=16)}
     model = lively(assemble(answers(**size)), vocab=300)
-    made, folders = build_graphs(model), [tmp_path / "none", tmp_path / "int8"]
+    made = build_graphs(model)
+    folders = [tmp_path / "none", tmp_path / "int8"]
     sizes = []
     for name in ("GRAPHS", "ENTRY", "PRODUCT", "NODE"):
         monkeypatch.setattr(artefact, name, 0)
@@ -119,14 +128,16 @@ def test_weights_are_stored_once_and_integers_stay_near_them(tmp_path: Path, mon
         folder.mkdir()
         save_graphs(made, folder)
         sizes.append((folder / WEIGHTS_FILE).stat().st_size)
-        inside = {name: value.const_value.nbytes for one in made.values() for name, value in
-                  one.graph.initializers.items() if name.startswith("model.") and value.const_value.nbytes <= MAX_INLINE_BYTES}
+        inside = {name: value.const_value.nbytes for one in made.values()
+                  for name, value in one.graph.initializers.items()
+                  if name.startswith("model.") and value.const_value.nbytes <= MAX_INLINE_BYTES}
         protocol = load_protocol({"vocab": 300, "artefact": f"onnx-{folder.name}"})
         assert artifact.artifact_bytes(model.block, protocol) == sizes[-1] + sum(inside.values())
         for one in made.values():
             quantize_model(one)
     numbers = sum(weight.numel() for weight in model.parameters())
-    vectors = sum(weight.numel() + weight.shape[0] for weight in model.parameters() if weight.dim() == 2)
+    vectors = sum(weight.numel() + weight.shape[0]
+                  for weight in model.parameters() if weight.dim() == 2)
     small = sum(weight.numel() for weight in model.parameters() if weight.numel() * 4 <= 256)
     assert 4 * (numbers - small) <= sizes[0] <= 4 * numbers + 8192
     assert sizes[1] < numbers + 4 * vectors and sizes[1] < 0.4 * sizes[0]
@@ -146,16 +157,20 @@ def test_weights_are_stored_once_and_integers_stay_near_them(tmp_path: Path, mon
 @pytest.mark.parametrize("name", ["small/plain", "small/edgeformer"])
 def test_a_folder_is_as_large_as_foretold(name: str, tmp_path: Path) -> None:
     """Within 1 %, from a million weights on."""
-    block, words = read_space(find_file(name, "spaces")).single_architecture().block, 2000
+    block = read_space(find_file(name, "spaces")).single_architecture().block
+    words = 2000
     model = lively(SimpleNamespace(block=block), vocab=words)  # type: ignore[arg-type]
     for to in ("none", "int8"):
         exported(model, tmp_path / to, to)
-        told = artifact.artifact_bytes(block, load_protocol({"vocab": words, "artefact": f"onnx-{to}"}))
-        assert told == pytest.approx(sum(file.stat().st_size for file in (tmp_path / to).iterdir()), rel=0.01)
+        told = artifact.artifact_bytes(block,
+                                       load_protocol({"vocab": words, "artefact": f"onnx-{to}"}))
+        assert told == pytest.approx(sum(file.stat().st_size for file in (tmp_path / to).iterdir()),
+                                     rel=0.01)
 
 
 def test_what_makes_a_constant_of_a_size_is_a_message() -> None:
-    graph = OnnxGraph(lambda source: (source + len(source),), {"source": (("batch", "source"), torch.long)}, ["sum"])
+    graph = OnnxGraph(lambda source: (source + len(source),),
+                      {"source": (("batch", "source"), torch.long)}, ["sum"])
     with refuses("not-traceable"):
         trace_graph(torch.nn.Identity(), graph)
 
@@ -168,13 +183,16 @@ def test_random_networks_decode_as_the_model(seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(path.stem for path in library_folder("spaces").glob("*.yaml")))
+@pytest.mark.parametrize("name",
+                         sorted(path.stem for path in library_folder("spaces").glob("*.yaml")))
 def test_a_network_of_every_space_decodes_as_the_model(name: str, tmp_path: Path) -> None:
     """At its own size, but for the vocabulary."""
-    space, rng = read_space(find_file(name, "spaces")), Random(1)
+    space = read_space(find_file(name, "spaces"))
+    rng = Random(1)
     while True:
         with suppress(UnbuildableError):
             architecture = assemble(space.sample(rng))
             break
-    model = build_model(architecture.block, vocab=V).eval()  # at these widths noise on weights makes logits of hundreds
+    # at these widths noise on weights makes logits of hundreds
+    model = build_model(architecture.block, vocab=V).eval()
     hold_to_the_contract(exported(model, tmp_path / "out"), model)

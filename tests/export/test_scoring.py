@@ -25,7 +25,8 @@ def test_a_training_is_scored_by_its_artefact_as_by_itself(corpus, float32, tmp_
     pytest.importorskip(name.partition("-")[0].replace("onnx", "onnxruntime"))
     how, own = float32
     by_artefact = replace(how, decode_with=name)
-    found = train(tiny(width=32), corpus, by_artefact, tmp_path / "model", open_artifact=artifact_decoder)
+    found = train(tiny(width=32), corpus, by_artefact, tmp_path / "model",
+                  open_artifact=artifact_decoder)
     assert found.metrics["decode"] == f"greedy, by {name}" == found.metrics["test"]["decode"]
     assert own.metrics["decode"] == "greedy"
     same = ("bleu", "bleu_signature", "loss", "valid_loss")
@@ -38,7 +39,8 @@ def test_it_is_the_artefact_that_translates(corpus, float32, tmp_path, trained_f
         found = decode(corpus.validation_loss, DecodingOptions(1))
     assert len(found) == len(corpus.validation_loss) and all(len(best) == 1 for best in found)
     called = []
-    monkeypatch.setattr(scoring.ExportFormat, "package_versions", lambda self: called.append(self.name))
+    monkeypatch.setattr(scoring.ExportFormat, "package_versions",
+                        lambda self: called.append(self.name))
     check_decoder(replace(float32[0], decode_with="onnx-int8"), tiny(width=32).block)
     assert called == ["onnx"]
 
@@ -50,7 +52,8 @@ def test_a_training_without_what_makes_artefacts_is_refused(corpus, tmp_path):
 
 
 def test_what_has_no_artefact_is_refused_before_it_is_trained(monkeypatch):
-    how, gated = recipe(decode_with="ctranslate2-int8"), tiny(encoder__head_dim=8, encoder__gate="QgV").block
+    how = recipe(decode_with="ctranslate2-int8")
+    gated = tiny(encoder__head_dim=8, encoder__gate="QgV").block
     with refuses("not-exportable", "gate"):
         check_decoder(how, gated)
     check_decoder(recipe(), gated)

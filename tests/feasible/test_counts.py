@@ -17,7 +17,8 @@ from scalesearch.space import Space, UnbuildableError
 from scalesearch.space.syntax.nodes import scalar_from_text
 
 PROTOCOL = find_protocol("forward", 16, 16, 2000)
-PARAMS, MACS = "params.non_embedding", "macs.total"
+PARAMS = "params.non_embedding"
+MACS = "macs.total"
 
 SPACES = {
     "plain": """
@@ -187,17 +188,19 @@ share:
 }
 SPACES["lengths"] = SPACES["vocab"]  # whose sentences are longer the smaller the vocabulary is
 OWN = find_protocol("forward", 16, 16, "own")
-PROTOCOLS = {"vocab": OWN, "lengths": replace(OWN, lengths_by_vocab={500: (24, 26), 1000: (19, 20), 2000: (15, 17)})}
-BUDGETS = {
-    "plain": [[CostBound(PARAMS, 1, 90_000), CostBound(MACS, 1, 3_600_000)], [CostBound("params.total", 1, 230_000)]],
-    "edge": [[CostBound(PARAMS, 1, 70_000), CostBound(MACS, 1, 3_000_000), CostBound("params.encoder", -1, -30_000)]],
-    "chains": [[CostBound(PARAMS, 1, 140_000), CostBound(MACS, 1, 3_500_000)], []],
-    "decoder-only": [[CostBound("params.total", 1, 160_000), CostBound(MACS, 1, 3_000_000)]],
-    "by-layer": [[CostBound(PARAMS, 1, 60_000), CostBound(MACS, 1, 2_000_000)]],
-    "loans": [[CostBound(PARAMS, 1, 16_000)]],
-    "vocab": [[CostBound("params.total", 1, 90_000), CostBound(MACS, 1, 1_500_000)]],
-    "lengths": [[CostBound("params.total", 1, 90_000), CostBound(MACS, 1, 1_500_000)]],
-}
+PROTOCOLS = {"vocab": OWN,
+             "lengths": replace(OWN,
+                                lengths_by_vocab={500: (24, 26), 1000: (19, 20), 2000: (15, 17)})}
+BUDGETS = {"plain": [[CostBound(PARAMS, 1, 90_000), CostBound(MACS, 1, 3_600_000)],
+                     [CostBound("params.total", 1, 230_000)]],
+           "edge": [[CostBound(PARAMS, 1, 70_000), CostBound(MACS, 1, 3_000_000),
+                     CostBound("params.encoder", -1, -30_000)]],
+           "chains": [[CostBound(PARAMS, 1, 140_000), CostBound(MACS, 1, 3_500_000)], []],
+           "decoder-only": [[CostBound("params.total", 1, 160_000), CostBound(MACS, 1, 3_000_000)]],
+           "by-layer": [[CostBound(PARAMS, 1, 60_000), CostBound(MACS, 1, 2_000_000)]],
+           "loans": [[CostBound(PARAMS, 1, 16_000)]],
+           "vocab": [[CostBound("params.total", 1, 90_000), CostBound(MACS, 1, 1_500_000)]],
+           "lengths": [[CostBound("params.total", 1, 90_000), CostBound(MACS, 1, 1_500_000)]]}
 CASES = [(name, bounds) for name, budgets in BUDGETS.items() for bounds in budgets]
 
 
@@ -208,13 +211,17 @@ def protocol(name: str) -> Protocol:
 @cache
 def listed(name: str) -> list[tuple[dict, object]]:
     """Every answer sheet with its network's bill, or None where there is no network."""
-    space, found = Space.parse(SPACES[name]), []
+    space = Space.parse(SPACES[name])
+    found = []
     for answers in space.enumerate():
         try:
-            architecture = None if space.violated_constraints(answers) else space.architecture(answers)
+            architecture = None if space.violated_constraints(answers) else space.architecture(
+                answers)
         except UnbuildableError:
             architecture = None
-        bill = architecture and (architecture.id, evaluate_cost(architecture.block, protocol(name).for_candidates(answers)))
+        bill = architecture and (
+            architecture.id,
+            evaluate_cost(architecture.block, protocol(name).for_candidates(answers)))
         found.append((dict(answers.params), bill))
     return found
 
@@ -229,15 +236,18 @@ def taken(name: str, names: tuple[str, ...]) -> Decomposition:
 
 
 def counter(name: str, bounds: list[CostBound], *more: str) -> FeasibleCounter:
-    return FeasibleCounter(taken(name, tuple(dict.fromkeys([*(bound.name for bound in bounds), *more]))), bounds)
+    return FeasibleCounter(
+        taken(name, tuple(dict.fromkeys([*(bound.name for bound in bounds), *more]))), bounds)
 
 
 @pytest.mark.parametrize(("name", "bounds"), CASES)
 def test_counts_are_those_of_listing(name: str, bounds: list[CostBound]) -> None:
-    rows, count = listed(name), counter(name, bounds, PARAMS)
+    rows = listed(name)
+    count = counter(name, bounds, PARAMS)
     sound = [bill for _, bill in rows if bill]
     fitting = [bill for bill in sound if within(bill[1], bounds)]
-    assert (count.n_candidates, count.n_valid, count.n_feasible) == (len(rows), len(sound), len(fitting))
+    assert (count.n_candidates, count.n_valid, count.n_feasible) == (
+        len(rows), len(sound), len(fitting))
     assert count.count_distinct([]) == len({number for number, _ in sound})
     assert count.count_distinct() == len({number for number, _ in fitting})
     assert count.n_candidates == Space.parse(SPACES[name]).n_configurations()
@@ -261,7 +271,8 @@ def test_every_value_has_the_share_that_listing_finds(name: str, bounds: list[Co
             both[1] += bool(bill and within(bill[1], bounds))
     dimensions = dict(Space.parse(SPACES[name]).parameters())
     found = {(name, str(dimensions[name].values()[index])): list(both)
-             for name, values in counter(name, bounds, PARAMS).count_by_value().items() for index, both in values.items()}
+             for name, values in counter(name, bounds, PARAMS).count_by_value().items()
+             for index, both in values.items()}
     assert found == counts
 
 
@@ -270,7 +281,9 @@ def test_reasons_add_up(name: str, bounds: list[CostBound]) -> None:
     counts: dict[int, int] = {}
     for _, bill in listed(name):
         if bill:
-            broken = sum(2**i for i, bound in enumerate(bounds) if bound.sign * bill[1][bound.name] > bound.limit)
+            broken = sum(2**i
+                         for i, bound in enumerate(bounds)
+                         if bound.sign * bill[1][bound.name] > bound.limit)
             counts[broken] = counts.get(broken, 0) + 1
     found = counter(name, bounds, PARAMS).count_violations()
     assert sorted(count for count in found.values() if count) == sorted(counts.values())
@@ -283,33 +296,41 @@ def test_reasons_add_up(name: str, bounds: list[CostBound]) -> None:
     (PARAMS, MACS), ("params.total",), (PARAMS, "params.total", MACS), ("flops.total",),
     ("macs.encoder", "params.total"), ("params.decoder", MACS, "params.embedding"),
 ])
-def test_extremes_and_the_front_are_those_of_listing(name: str, share: float, bounded: tuple[str, ...]) -> None:
+def test_extremes_and_the_front_are_those_of_listing(
+        name: str, share: float, bounded: tuple[str, ...]) -> None:
     """Under limits at this quantile of each cost, met by some, by few or by none."""
     bills = [bill[1] for _, bill in listed(name) if bill]
-    limits = {cost: sorted(bill[cost] for bill in bills)[min(len(bills) - 1, int(share * len(bills)))]
+    limits = {cost: sorted(bill[cost]
+                           for bill in bills)[min(len(bills) - 1, int(share * len(bills)))]
               for cost in bounded}
     bounds = [CostBound(cost, 1, limit) for cost, limit in limits.items()]
     fitting = {(bill[PARAMS], bill[MACS]) for bill in bills if within(bill, bounds)}
     found = Extremes(counter(name, bounds, PARAMS, MACS), bounds)
     for i, cost_name in enumerate((PARAMS, MACS)):
         ends = [found.cheapest(cost_name), found.most_expensive(cost_name)]
-        expected = [min((c[i] for c in fitting), default=None), max((c[i] for c in fitting), default=None)]
+        expected = [min((c[i] for c in fitting), default=None),
+                    max((c[i] for c in fitting), default=None)]
         assert [end and end.costs[cost_name] for end in ends] == expected
     points, whole = found.front(PARAMS, MACS)
-    best = {c for c in fitting if not any(d != c and d[0] >= c[0] and d[1] <= c[1] for d in fitting)}
+    best = {c
+            for c in fitting if not any(d != c and d[0] >= c[0] and d[1] <= c[1] for d in fitting)}
     assert whole and {(p.costs[PARAMS], p.costs[MACS]) for p in points} == best
     for point in points[:5]:
-        bill = evaluate_cost(Space.parse(SPACES[name]).architecture(point.param_values).block, protocol(name).for_candidates(point.param_values))
+        bill = evaluate_cost(Space.parse(SPACES[name]).architecture(point.param_values).block,
+                             protocol(name).for_candidates(point.param_values))
         assert {cost_name: bill[cost_name] for cost_name in point.costs} == point.costs
 
 
 @pytest.mark.parametrize("name", ["plain", "chains"])
 def test_what_is_sound_meets_the_spaces_constraints_over_costs(name: str) -> None:
     bills = [bill for _, bill in listed(name) if bill]
-    middle = {cost: sorted(bill[1][cost] for bill in bills)[len(bills) // 2] for cost in ("macs.total", "params.total")}
+    middle = {cost: sorted(bill[1][cost] for bill in bills)[len(bills) // 2]
+              for cost in ("macs.total", "params.total")}
     limit = f"macs.total <= {middle['macs.total']}"
-    space = Space.parse(SPACES[name] + (f"  - {limit}\n" if "where:" in SPACES[name] else f"where: ['{limit}']\n"))
-    budget = parse_budget(space, scalar_from_text("", "", f"params.total <= {middle['params.total']}"))
+    space = Space.parse(
+        SPACES[name] + (f"  - {limit}\n" if "where:" in SPACES[name] else f"where: ['{limit}']\n"))
+    budget = parse_budget(space,
+                          scalar_from_text("", "", f"params.total <= {middle['params.total']}"))
     found = analyze_feasibility(space, PROTOCOL, (budget,), n_samples=100)
     sound = [bill for bill in bills if bill[1]["macs.total"] <= middle["macs.total"]]
     fitting = [bill for bill in sound if bill[1]["params.total"] <= middle["params.total"]]
@@ -324,7 +345,8 @@ def test_what_is_sound_meets_the_spaces_constraints_over_costs(name: str) -> Non
 def test_counting_says_how_far_it_is_and_keeps_little() -> None:
     """An index of every group was kept, once for each set of bounds: gigabytes in a large space."""
     (bounds, *_), steps = BUDGETS["edge"], []
-    count = FeasibleCounter(taken("edge", tuple(bound.name for bound in bounds)), bounds[:2], progress=steps.append)
+    count = FeasibleCounter(taken("edge", tuple(bound.name for bound in bounds)), bounds[:2],
+                            progress=steps.append)
     rows = sum(map(len, count.left_groups)) + sum(map(len, count.right_groups))
     tracemalloc.start()
     try:
@@ -342,10 +364,12 @@ def test_what_is_listed_and_kept_has_a_limit(monkeypatch: pytest.MonkeyPatch) ->
     budget = parse_budget(space, scalar_from_text("", "", "params.total <= 200k"))
     whole = analyze_feasibility(space, PROTOCOL, (budget,), n_samples=100)
     assert whole.exact and whole.front
-    monkeypatch.setattr("scalesearch.feasible.extremes.MAX_CACHED_VALUES", 20)  # less than one group's column
+    # less than one group's column
+    monkeypatch.setattr("scalesearch.feasible.extremes.MAX_CACHED_VALUES", 20)
     found = analyze_feasibility(space, PROTOCOL, (budget,), n_samples=100)
     assert [point.costs for point in found.front] == [point.costs for point in whole.front]
-    assert {word: p.costs for word, p in found.extremes.items()} == {w: p.costs for w, p in whole.extremes.items()}
+    assert {word: p.costs for word, p in found.extremes.items()} == {
+        w: p.costs for w, p in whole.extremes.items()}
     monkeypatch.setattr("scalesearch.feasible.counter.MAX_RIGHT_ROWS", 3)
     found = analyze_feasibility(space, PROTOCOL, (budget,), n_samples=100)
     assert not found.exact and "more than 3" in found.inexact_reason

@@ -30,7 +30,9 @@ def test_write_accepts_renames_only(tmp_path, monkeypatch, capsys):
     computed = {"type": "b", "digest": "=01", "values": [1, 2.0, None]}
     assert golden.update(force=False) == 0 and golden.load("part") == computed
     assert "'kind' -> 'type'" in capsys.readouterr().out
-    for wrong in ({"digest": "=02"}, {"values": [1, 3.0, None]}, {"values": [1, 2.0]}, {"type": None}, {"values": 1}):
-        before, computed = golden.load("part"), {**computed, **wrong}
+    for wrong in ({"digest": "=02"}, {"values": [1, 3.0, None]}, {"values": [1, 2.0]},
+                  {"type": None}, {"values": 1}):
+        before = golden.load("part")
+        computed = {**computed, **wrong}
         assert golden.update(force=False) > 0 and golden.load("part") == before
         computed = before

@@ -15,17 +15,21 @@ PACKAGE = REGISTRY / "samplers/exact_cost_bayes"
 
 def load_module(package, **_):
     """Stands for optunahub's, which fetches from its registry: what it makes of a folder there."""
-    spec = importlib.util.spec_from_file_location(package.replace("/", "_"), REGISTRY / package / "__init__.py")
+    spec = importlib.util.spec_from_file_location(
+        package.replace("/", "_"), REGISTRY / package / "__init__.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
 def test_it_has_the_files_and_the_front_matter_of_the_template():
-    assert {file.name for file in PACKAGE.iterdir()} >= {"__init__.py", "README.md", "LICENSE", "example.py"}
+    assert {file.name for file in PACKAGE.iterdir()} >= {
+        "__init__.py", "README.md", "LICENSE", "example.py"}
     _, matter, text = (PACKAGE / "README.md").read_text(encoding="utf-8").split("---\n", 2)
-    assert set(yaml.safe_load(matter)) == {"author", "title", "description", "tags", "optuna_versions", "license"}
-    assert all(f"## {heading}" in text for heading in ("Abstract", "APIs", "Installation", "Example"))
+    assert set(yaml.safe_load(matter)) == {"author", "title", "description", "tags",
+                                           "optuna_versions", "license"}
+    assert all(f"## {heading}" in text
+               for heading in ("Abstract", "APIs", "Installation", "Example"))
 
 
 def test_its_example_proposes_nothing_beyond_the_limit(monkeypatch, capsys):

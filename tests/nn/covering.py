@@ -22,7 +22,8 @@ def covering(rng: Random, count: int, **fixed: Any) -> list[ModelSpec]:
     """
     pool = [random_architecture(rng, **fixed) for _ in range(POOL * count)]
     fresh = [pairs(architecture.config) for architecture in pool]
-    calls = [CALLS + sum(line.calls for line in iterate_cost_lines(architecture.block, vocab=8)) for architecture in pool]
+    calls = [CALLS + sum(line.calls for line in iterate_cost_lines(architecture.block, vocab=8))
+             for architecture in pool]
     chosen: list[ModelSpec] = []
     for _ in range(count):
         best = max(range(len(pool)), key=lambda at: len(fresh[at]) / calls[at])
@@ -36,7 +37,8 @@ def pairs(answers: Mapping[str, Any]) -> set[tuple[str, str]]:
     """Pairs of answers that decide a structure, except encoder with decoder."""
     texts = list(words(answers))
     apart = {("encoder", "decoder"), ("decoder", "encoder")}
-    return {(one, other) for one, other in combinations(texts, 2) if (_stack(one), _stack(other)) not in apart}
+    return {(one, other)
+            for one, other in combinations(texts, 2) if (_stack(one), _stack(other)) not in apart}
 
 
 def _stack(word: str) -> str:
@@ -50,11 +52,13 @@ def words(answers: Mapping[str, Any]) -> Iterator[str]:
         if only and path.startswith(ENCODER_ONLY_PREFIXES):
             continue
         stack, _, key = path.removeprefix("share.").partition(".")
-        if (word := key.partition(".")[0]) in SUBLAYERS and word not in str(answers[f"{stack}.sublayers"]):
+        if (word := key.partition(".")[0]) in SUBLAYERS and word not in str(
+                answers[f"{stack}.sublayers"]):
             continue
         if key == "sublayers":
             yield from (f"{path}={word}" for word in SUBLAYERS if word in str(value))
         elif isinstance(value, str | bool | list):
             yield f"{path}={value}".split("(")[0].split("[")[0]
-        elif path.startswith(("tensor_chain", "low_rank")) or path.endswith(("key_value_heads", "middle_width")):
+        elif path.startswith(("tensor_chain", "low_rank")) or path.endswith(
+                ("key_value_heads", "middle_width")):
             yield f"{path}=on"

@@ -43,15 +43,18 @@ def models(n: int, seed: int):
     rng = Random(seed)
     for index in range(n):
         architecture = random_architecture(rng)
-        yield architecture, build_model(architecture.block, vocab=V, seed=index, dtype=torch.float64).eval(), rng
+        yield architecture, build_model(architecture.block, vocab=V, seed=index,
+                                        dtype=torch.float64).eval(), rng
 
 
 def test_step_by_step_equals_all_at_once() -> None:
     for architecture, model, rng in models(60, 3):
         source, target = pairs(rng)
         whole = model(source, target)
-        memory, cache = model.encode(source), model.new_cache()
-        steps = [model.logits(model.decode(target[:, t : t + 1], memory, cache)) for t in range(target.shape[1])]
+        memory = model.encode(source)
+        cache = model.new_cache()
+        steps = [model.logits(model.decode(target[:, t : t + 1], memory, cache))
+                 for t in range(target.shape[1])]
         assert torch.allclose(torch.cat(steps, 1), whole, atol=1e-9), architecture.answers
 
 
@@ -59,12 +62,14 @@ def test_selected_rows_go_on_as_they_were() -> None:
     for architecture, model, rng in models(20, 4):
         source, target = pairs(rng)
         rows = torch.tensor([2, 0, 0])
-        memory, cache = model.encode(source), model.new_cache()
+        memory = model.encode(source)
+        cache = model.new_cache()
         model.decode(target[:, :3], memory, cache)
         memory = memory.select(rows)
         cache.select(rows)
         after = model.logits(model.decode(target[rows, 3:], memory, cache))
-        assert torch.allclose(after, model(source[rows], target[rows])[:, 3:], atol=1e-9), architecture.answers
+        assert torch.allclose(after, model(source[rows], target[rows])[:, 3:],
+                              atol=1e-9), architecture.answers
 
 
 def test_kernels_agree() -> None:
@@ -88,7 +93,8 @@ def test_a_shared_weight_is_saved_once_and_moves_as_one() -> None:
     assert model.decoder.layers[0].self_attention.query.weight is owner
     assert model.encoder.layers[2].attention.query.weight is owner
     model.double()
-    assert model.decoder.layers[0].self_attention.query.weight is model.encoder.layers[0].attention.query.weight
+    assert model.decoder.layers[0].self_attention.query.weight is model.encoder.layers[
+        0].attention.query.weight
     fresh = build_model(architecture.block, vocab=V, seed=2)
     fresh.load_state_dict(state)
     source, target = pairs(Random(1))
@@ -105,7 +111,8 @@ def test_copies_are_whole_and_keep_their_ties(make) -> None:
             for weight in twin.parameters():
                 weight.add_(torch.randn_like(weight))
         assert not torch.equal(twin(source, target), model(source, target)), architecture.answers
-        assert sum(p.numel() for p in twin.parameters()) == sum(p.numel() for p in model.parameters())
+        assert sum(p.numel() for p in twin.parameters()) == sum(
+            p.numel() for p in model.parameters())
 
 
 def test_owned_biases_and_following_norms() -> None:
@@ -152,7 +159,8 @@ def test_learned_positions_refuse_what_they_have_not_learned() -> None:
 
 @pytest.mark.parametrize("kind", ["encoder-decoder", "decoder-only"])
 def test_decoding_stays_within_learned_positions(kind: str) -> None:
-    block = assemble(answers(model=kind, embedding__positions="learned", embedding__max_length=8)).block
+    block = assemble(answers(model=kind, embedding__positions="learned",
+                             embedding__max_length=8)).block
     model = build_model(block, vocab=V).eval()
     source = torch.full((2, 5), 7)
     for found in (greedy_search(model, source), beam_search(model, source, 2)):

@@ -45,12 +45,14 @@ def next_token(logits, source, target):
 
 def token_at(distance):
     """A leak at one distance alone."""
-    return lambda logits, source, target: nn.functional.pad(target, (0, distance))[:, distance:, None].to(logits.dtype)
+    return lambda logits, source, target: nn.functional.pad(
+        target, (0, distance))[:, distance:, None].to(logits.dtype)
 
 
 def padding_at(distance):
     """Padding of the source that is noticed where it stands so far behind a token."""
-    return lambda logits, source, target: (source[:, distance:] == 0).any() * torch.ones_like(logits)
+    return lambda logits, source, target: (source[:, distance:]
+                                           == 0).any() * torch.ones_like(logits)
 
 
 def mean_over_time(logits, source, target):
@@ -113,20 +115,24 @@ def test_a_decoder_without_its_mask_is_caught(monkeypatch: pytest.MonkeyPatch) -
     from scalesearch.blocks import seq2seq
 
     honest = seq2seq.mask_bias
-    monkeypatch.setattr(seq2seq, "mask_bias", lambda hidden, dtype: honest(torch.zeros_like(hidden), dtype))
+    monkeypatch.setattr(seq2seq, "mask_bias",
+                        lambda hidden, dtype: honest(torch.zeros_like(hidden), dtype))
     with refuses("not-causal", "a later target token"):
         check_causality(build_model(assemble(answers()).block, vocab=V), V)
 
 
 @pytest.mark.parametrize("dilation", [1, 8, 64])
-def test_a_convolution_that_looks_ahead_is_caught(monkeypatch: pytest.MonkeyPatch, dilation: int) -> None:
+def test_a_convolution_that_looks_ahead_is_caught(
+        monkeypatch: pytest.MonkeyPatch, dilation: int) -> None:
     honest = Convolution.forward
 
     def ahead(self: Convolution, m, x, cache=None):
-        return honest(self, m, x.flip(1), cache).flip(1) if self.dilation == dilation else honest(self, m, x, cache)
+        return honest(self, m, x.flip(1),
+                      cache).flip(1) if self.dilation == dilation else honest(self, m, x, cache)
 
-    block = Space.parse("width: 34\nembedding: { tie: none, h-softpos: { levels: 8, level_width: 2, roles: 2 } }\n"
-                        "encoder: { depth: 1, heads: 2 }\ndecoder: { depth: 1, heads: 2 }\n").single_architecture().block
+    block = Space.parse("width: 34\nembedding: { tie: none, h-softpos: { levels: 8, level_width: "
+                        "2, roles: 2 } }\nencoder: { depth: 1, heads: 2 }\ndecoder: { depth: 1, "
+                        "heads: 2 }\n").single_architecture().block
     check_causality(build_model(block, vocab=V), V)
     monkeypatch.setattr(Convolution, "forward", ahead)
     with refuses("not-causal"):

@@ -26,18 +26,21 @@ V = 6  # PAD, UNK, BOS, EOS and two words
 def model(seed: int, vocab: int = V, sharpness: float = 3.0):
     """A random model whose next token depends clearly on source and prefix."""
     kind = "decoder-only" if seed % 3 == 0 else "encoder-decoder"
-    architecture = assemble(answers(model=kind, encoder__depth=1, decoder__depth=1 + seed % 2, embedding__tie="none"))
+    architecture = assemble(answers(model=kind, encoder__depth=1, decoder__depth=1 + seed % 2,
+                                    embedding__tie="none"))
     made = build_model(architecture.block, vocab=vocab, seed=seed, dtype=torch.float64).eval()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for weight in made.parameters():
-            weight += sharpness * 0.2 * torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
+            weight += sharpness * 0.2 * torch.randn(
+                weight.shape, generator=generator, dtype=weight.dtype)
     return made
 
 
 def sources(seed: int, batch: int, longest_: int = 6, vocab: int = V) -> torch.Tensor:
     rng = Random(seed)
-    rows = [[rng.randrange(4, vocab) for _ in range(rng.randint(1, longest_ - 1))] + [EOS] for _ in range(batch)]
+    rows = [[rng.randrange(4, vocab) for _ in range(rng.randint(1, longest_ - 1))] + [EOS]
+            for _ in range(batch)]
     return torch.tensor([row + [0] * (longest_ - len(row)) for row in rows])
 
 
@@ -51,26 +54,33 @@ def log_probability(made, source: torch.Tensor, said: list[int]) -> float:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0, 2.0])
 def test_a_wide_beam_is_an_exhaustive_search(seed: int, penalty: float) -> None:
-    made, source, length = model(seed), sources(seed, 3), 3
+    made = model(seed)
+    source = sources(seed, 3)
+    length = 3
     words = [1, 4, 5]  # all but PAD, BOS, EOS
     every = [list(said) for n in range(length + 1) for said in itertools.product(words, repeat=n)]
-    found = beam_search(made, source, beam=len(every), length_penalty=penalty, max_length=length, nbest=4)
+    found = beam_search(made, source, beam=len(every), length_penalty=penalty, max_length=length,
+                        nbest=4)
     for row, sentence in enumerate(source):
         sentence = sentence[sentence != 0]
-        scored = sorted(((log_probability(made, sentence, said) / (len(said) + 1) ** penalty, said) for said in every),
-                        reverse=True)
+        scored = sorted(((log_probability(made, sentence, said) / (len(said) + 1) ** penalty, said)
+                         for said in every), reverse=True)
         for rank in range(4):
             assert float(found.scores[row, rank]) == pytest.approx(scored[rank][0], abs=1e-6)
             size = int(found.lengths[row, rank]) - 1
-            said = found.tokens[row, rank, :size].tolist()  # which of two with one score comes first is free
-            assert log_probability(made, sentence, said) / (size + 1) ** penalty == pytest.approx(scored[rank][0])
+            # which of two with one score comes first is free
+            said = found.tokens[row, rank, :size].tolist()
+            assert log_probability(made, sentence,
+                                   said) / (size + 1) ** penalty == pytest.approx(scored[rank][0])
             assert not found.tokens[row, rank, size:].any()
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_beam_of_one_is_greedy(seed: int) -> None:
-    made, source = model(seed, vocab=12), sources(seed, 7, vocab=12)
-    one, other = greedy_search(made, source), beam_search(made, source, beam=1, length_penalty=1.0)
+    made = model(seed, vocab=12)
+    source = sources(seed, 7, vocab=12)
+    one = greedy_search(made, source)
+    other = beam_search(made, source, beam=1, length_penalty=1.0)
     assert one.best_ids() == other.best_ids()
     assert torch.allclose(one.scores, other.scores.to(one.scores.dtype), atol=1e-5)
     assert torch.equal(one.lengths, other.lengths)
@@ -79,31 +89,37 @@ def test_a_beam_of_one_is_greedy(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("beam", [1, 2, 4])
 def test_companions_and_padding_change_nothing(seed: int, beam: int) -> None:
-    made, source = model(seed, vocab=12), sources(seed, 6, vocab=12)
+    made = model(seed, vocab=12)
+    source = sources(seed, 6, vocab=12)
     together = beam_search(made, source, beam=beam, nbest=beam)
     order = torch.randperm(6, generator=torch.Generator().manual_seed(seed))
     wide = torch.nn.functional.pad(source[order], (0, 3))
     turned = beam_search(made, wide, beam=beam, nbest=beam)
     for place, row in enumerate(order.tolist()):
-        alone = beam_search(made, source[row : row + 1, : int((source[row] != 0).sum())], beam=beam, nbest=beam)
+        alone = beam_search(made, source[row : row + 1, : int((source[row] != 0).sum())], beam=beam,
+                            nbest=beam)
         for other, index in ((turned, place), (alone, 0)):
             assert together.best_ids()[row] == other.best_ids()[index]
             same = torch.isclose(together.scores[row], other.scores[index], atol=1e-6)
             assert bool(same.all())
 
 
-def plain_beam(made, source: torch.Tensor, beam: int, penalty: float, limit: int) -> list[tuple[float, list[int]]]:
+def plain_beam(made, source: torch.Tensor, beam: int, penalty: float,
+               limit: int) -> list[tuple[float, list[int]]]:
     """The same search, written slowly and without an early end."""
-    alive, ended = [(0.0, [])], []
+    alive = [(0.0, [])]
+    ended = []
     for step in range(limit + 1):
         candidates = []
         for score, said in alive:
             with torch.no_grad():
                 found = made(source[None], torch.tensor([[BOS, *said]]))[0, -1].log_softmax(-1)
-            allowed = [EOS] if step == limit else [token for token in range(len(found)) if token not in (0, BOS)]
+            allowed = [EOS] if step == limit else [
+                token for token in range(len(found)) if token not in (0, BOS)]
             candidates += [(score + float(found[token]), [*said, token]) for token in allowed]
         candidates = sorted(candidates, key=lambda c: -c[0])[: beam - len(ended)]
-        ended += [(score / len(said) ** penalty, said[:-1]) for score, said in candidates if said[-1] == EOS]
+        ended += [(score / len(said) ** penalty, said[:-1])
+                  for score, said in candidates if said[-1] == EOS]
         alive = [c for c in candidates if c[1][-1] != EOS]
     return sorted(ended, key=lambda c: -c[0])
 
@@ -111,7 +127,8 @@ def plain_beam(made, source: torch.Tensor, beam: int, penalty: float, limit: int
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("penalty", [0.0, 1.0])
 def test_it_is_the_slow_search_and_its_early_end_loses_nothing(seed: int, penalty: float) -> None:
-    made, source = model(seed, vocab=9), sources(seed, 4, vocab=9)
+    made = model(seed, vocab=9)
+    source = sources(seed, 4, vocab=9)
     found = beam_search(made, source, beam=3, length_penalty=penalty)
     for row, sentence in enumerate(source):
         sentence = sentence[sentence != 0]
@@ -122,30 +139,37 @@ def test_it_is_the_slow_search_and_its_early_end_loses_nothing(seed: int, penalt
 
 def test_nothing_is_longer_than_asked_and_specials_are_never_said() -> None:
     for seed in range(8):
-        made, source = model(seed, vocab=12), sources(seed, 5, vocab=12)
-        for found in (greedy_search(made, source, max_length=2), beam_search(made, source, 3, max_length=2)):
+        made = model(seed, vocab=12)
+        source = sources(seed, 5, vocab=12)
+        for found in (greedy_search(made, source, max_length=2),
+                      beam_search(made, source, 3, max_length=2)):
             said = found.best_ids()
             assert all(len(ids) <= 2 for ids in said)
             assert not {0, BOS, EOS} & {token for ids in said for token in ids}
 
 
 def test_the_model_is_run_on_unfinished_hypotheses_only() -> None:
-    made, source, sizes = model(5, vocab=12), sources(5, 8, vocab=12), []
+    made = model(5, vocab=12)
+    source = sources(5, 8, vocab=12)
+    sizes = []
     decode = made.decode
-    made.decode = lambda target, memory, cache=None: (sizes.append(len(target)), decode(target, memory, cache))[1]
+    made.decode = lambda target, memory, cache=None: (
+        sizes.append(len(target)), decode(target, memory, cache))[1]
     lengths = greedy_search(made, source).lengths[:, 0]
     assert sizes == [int((lengths > step).sum()) for step in range(int(lengths.max()))]
 
 
 def test_a_beam_that_makes_no_sense_is_refused() -> None:
-    made, source = model(1), sources(1, 2)
+    made = model(1)
+    source = sources(1, 2)
     for wrong in ({"beam": 0}, {"beam": 2, "nbest": 3}, {"length_penalty": -1.0}):
         with pytest.raises(ValueError, match="beam"):
             beam_search(made, source, **wrong)
 
 
 def test_hypotheses_cut_off_what_is_padding() -> None:
-    found = Hypotheses(torch.tensor([[[5, 6, 0]], [[0, 0, 0]]]), torch.tensor([[3], [1]]), torch.zeros(2, 1))
+    found = Hypotheses(torch.tensor([[[5, 6, 0]], [[0, 0, 0]]]), torch.tensor([[3], [1]]),
+                       torch.zeros(2, 1))
     assert found.best_ids() == [[5, 6], []]
 
 
@@ -169,17 +193,24 @@ def test_the_log_partition_is_that_of_all_entries() -> None:
 
 
 @pytest.mark.parametrize("bf16", [False, True])
-def test_a_matrix_laid_out_anew_changes_no_translation(monkeypatch: pytest.MonkeyPatch, bf16: bool) -> None:
+def test_a_matrix_laid_out_anew_changes_no_translation(
+        monkeypatch: pytest.MonkeyPatch, bf16: bool) -> None:
     if bf16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         pytest.skip("no bf16 here")
-    made, source, found, anew = model(2, vocab=12).float(), sources(2, 8, vocab=12), [], []
+    made = model(2, vocab=12).float()
+    source = sources(2, 8, vocab=12)
+    found = []
+    anew = []
     lay_out = module.prepack_weight
-    monkeypatch.setattr(module, "prepack_weight", lambda weight: (anew.append(weight), lay_out(weight))[1])
+    monkeypatch.setattr(module, "prepack_weight",
+                        lambda weight: (anew.append(weight), lay_out(weight))[1])
     for many in (10**6, module.MIN_ROWS_TO_PACK):
         monkeypatch.setattr(module, "MIN_ROWS_TO_PACK", many)
         assert not anew
-        with torch.autocast("cpu", torch.bfloat16, enabled=bf16), made.cached_weights():  # searches share what is laid out
-            found.append([search(made, source) for search in (greedy_search, beam_search, greedy_search)])
+        # searches share what is laid out
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16), made.cached_weights():
+            found.append([search(made, source)
+                          for search in (greedy_search, beam_search, greedy_search)])
     assert 0 < len(anew) <= len(list(made.modules()))
     for one, other in zip(*found):
         assert torch.equal(one.tokens, other.tokens)

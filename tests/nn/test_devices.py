@@ -1,7 +1,7 @@
 """Training and decoding make nothing on another device, and seldom wait for the one they are on.
 
-No GPU is needed: the tests have a device of their own, on which a tensor of the CPU's is seen at the first operation
-that meets it, and what the host would wait for is counted on the CPU.
+No GPU is needed: the tests have a device of their own, on which a tensor of the CPU's is seen at
+the first operation that meets it, and what the host would wait for is counted on the CPU.
 """
 
 from contextlib import nullcontext
@@ -34,8 +34,11 @@ FAMILIES = [f"small/{name}" for name in ("plain", "partialformer", "anthe", "edg
 FAMILIES += [f"reference/{name}" for name in ("subformer", "evolved", "delight-d128")]
 IDS = np.array([[5, 6, 7, 3], [6, 4, 3, 0]])
 BATCH = Batch(IDS, IDS, IDS, np.arange(2))
-VOCAB, FEW = 8, 5  # tokens that there are, and that are decoded: what comes later is like what was before
-SOFT = replace(BATCH, soft_targets=SoftTargetBatch(np.stack([IDS, 7 - IDS], -1), np.full((*IDS.shape, 2), 0.5, np.float32)))
+VOCAB = 8
+FEW = 5  # tokens that there are, and that are decoded: what comes later is like what was before
+SOFT = replace(BATCH,
+               soft_targets=SoftTargetBatch(np.stack([IDS, 7 - IDS], -1),
+                                            np.full((*IDS.shape, 2), 0.5, np.float32)))
 
 CPU = Hardware(torch.device("cpu"), uses_bf16=False, is_compiled=False)
 
@@ -60,7 +63,8 @@ def sgd(groups, recipe):
 def results(made, hardware, optimizer, batch, kernel="products"):
     """Losses of two updates, and hypotheses of greedy and beam decoding after them.
 
-    By products: fused attention is rounded otherwise on the CPU than on the device, where PyTorch composes it.
+    By products: fused attention is rounded otherwise on the CPU than on the device, where PyTorch
+    composes it.
     """
     with patch("scalesearch.train.updates.optimizers.build_adamw", sgd):
         engine = Engine(made.train(), Recipe(steps=10, optimizer=optimizer, clip_norm=0), hardware)
@@ -68,15 +72,16 @@ def results(made, hardware, optimizer, batch, kernel="products"):
     losses = [engine.update([batch], 1e-3) for _ in range(2)]
     made.eval()
     source = hardware.tensor(IDS)
-    found = greedy_search(made, source, FEW, compaction_interval=2), beam_search(made, source, 3, max_length=FEW)
+    found = greedy_search(made, source, FEW, compaction_interval=2), beam_search(
+        made, source, 3, max_length=FEW)
     return [*losses, *(tensor for hypotheses in found for tensor in vars(hypotheses).values())]
 
 
 def on_device(made, *how):
     """:func:`results` on the device. Raises AssertionError where a tensor is elsewhere."""
     # PyTorch knows no autocast for it, and no view in inference mode.
-    with (patch("torch.is_autocast_enabled", lambda *device: False), patch("torch.inference_mode", torch.no_grad),
-          OnDevice()):
+    with (patch("torch.is_autocast_enabled", lambda *device: False),
+          patch("torch.inference_mode", torch.no_grad), OnDevice()):
         return results(to_device(made), Elsewhere(DEVICE, uses_bf16=False, is_compiled=False), *how)
 
 
@@ -85,7 +90,8 @@ def check_on_device(block, optimizer="adamw", batch=BATCH):
     made = build_model(block, vocab=VOCAB)
     there = on_device(made, optimizer, batch)
     for one, other in zip(there, results(made, CPU, optimizer, batch), strict=True):
-        assert torch.allclose(one.held.double(), other.double(), rtol=1e-5, atol=1e-6), (one.held, other)
+        assert torch.allclose(
+            one.held.double(), other.double(), rtol=1e-5, atol=1e-6), (one.held, other)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -112,12 +118,15 @@ def test_soft_targets_stay_on_their_device():
     check_on_device(named("small/plain").block, batch=SOFT)
 
 
-@pytest.mark.parametrize("planted", [lambda x: x.masked_fill(torch.ones(x.shape) < 0, 0.0),
-                                     lambda x: x.index_select(0, torch.arange(len(x))), lambda x: x + torch.ones(1)])
-@pytest.mark.parametrize("place", ["greedy's and the beam's logits", "what a beam keeps", "the encoder's input"])
+@pytest.mark.parametrize("planted",
+                         [lambda x: x.masked_fill(torch.ones(x.shape) < 0, 0.0),
+                          lambda x: x.index_select(0, torch.arange(len(x))),
+                          lambda x: x + torch.ones(1)])
+@pytest.mark.parametrize(
+    "place", ["greedy's and the beam's logits", "what a beam keeps", "the encoder's input"])
 def test_a_tensor_that_is_made_elsewhere_is_seen(place, planted, monkeypatch):
-    where = {"greedy's and the beam's logits": (decode, "log_partition"), "what a beam keeps": (beams, "_end"),
-             "the encoder's input": (Seq2SeqModel, "encode")}
+    where = {"greedy's and the beam's logits": (decode, "log_partition"),
+             "what a beam keeps": (beams, "_end"), "the encoder's input": (Seq2SeqModel, "encode")}
     owner, name = where[place]
     kept = getattr(owner, name)
 
@@ -130,7 +139,8 @@ def test_a_tensor_that_is_made_elsewhere_is_seen(place, planted, monkeypatch):
         check_on_device(named("small/plain").block)
 
 
-@pytest.mark.parametrize(("optimizer", "batch"), [("adamw", BATCH), ("muon", BATCH), ("soap", BATCH), ("adamw", SOFT)])
+@pytest.mark.parametrize(("optimizer", "batch"),
+                         [("adamw", BATCH), ("muon", BATCH), ("soap", BATCH), ("adamw", SOFT)])
 def test_an_update_waits_for_nothing(optimizer, batch):
     made = build_model(named("small/partialformer").block, vocab=VOCAB).train()
     engine = Engine(made, Recipe(steps=10, optimizer=optimizer), CPU)
@@ -154,19 +164,24 @@ def test_an_adaptive_softmax_waits_once_a_band():
 
 
 def test_greedy_waits_once_a_step_and_less_where_that_is_asked_for():
-    made, source = model(5, vocab=12), sources(5, 7, vocab=12)
+    made = model(5, vocab=12)
+    source = sources(5, 7, vocab=12)
     with Waits() as each:
         one = greedy_search(made, source)
     with Waits() as seldom:
         other = greedy_search(made, source, compaction_interval=4)
     steps = int(one.lengths.max())
-    assert steps > 4 and each.count <= steps + 1 and seldom.count <= steps // 4 + 2  # one is for the greatest length
+    # one is for the greatest length
+    assert steps > 4 and each.count <= steps + 1 and seldom.count <= steps // 4 + 2
     assert one.best_ids() == other.best_ids()
-    assert torch.equal(one.lengths, other.lengths) and torch.allclose(one.scores, other.scores, atol=1e-12)
+    assert torch.equal(one.lengths, other.lengths) and torch.allclose(
+        one.scores, other.scores, atol=1e-12)
 
 
 def test_a_beam_waits_twice_a_step():
-    made, source = model(5, vocab=12), sources(5, 1, vocab=12)
+    made = model(5, vocab=12)
+    source = sources(5, 1, vocab=12)
     with Waits() as waits:
         found = beam_search(made, source, beam=3, max_length=9)
-    assert waits.count <= 2 * (int(found.lengths.max()) + 1) + 6, waits.feasibility  # and a few before and where rows leave
+    # and a few before and where rows leave
+    assert waits.count <= 2 * (int(found.lengths.max()) + 1) + 6, waits.feasibility

@@ -61,7 +61,8 @@ def test_block_costs_the_same_with_arrays_for_sizes(name: str) -> None:
 @cache
 def chosen() -> list[ModelSpec]:
     """Networks of all families, few and chosen so that most pairs of answers meet in one."""
-    return [*covering(Random(6), 34, model="encoder-decoder"), *covering(Random(6), 8, model="decoder-only")]
+    return [*covering(Random(6), 34, model="encoder-decoder"),
+            *covering(Random(6), 8, model="decoder-only")]
 
 
 @pytest.mark.parametrize("quarter", [0, 1, 2, 3], ids=["first", "second", "third", "fourth"])
@@ -87,7 +88,8 @@ def test_random_networks_of_all_families() -> None:
 def test_fvcore_agrees_once_its_norms_are_taken_off(count: int) -> None:
     rng = Random(7)
     for architecture in covering(rng, count, encoder__depth=1, decoder__depth=1):
-        for check in verify_costs(architecture.block, rng.randint(1, 6), rng.randint(1, 6), rng.randint(4, 20)):
+        for check in verify_costs(architecture.block, rng.randint(1, 6), rng.randint(1, 6),
+                                  rng.randint(4, 20)):
             assert check.is_equal, (check, architecture.config)
 
 

@@ -32,7 +32,8 @@ def beats(a, b, directions):
 def test_front_is_what_nothing_dominates(problem):
     values, directions = problem
     known = [row for row in values if not np.isnan(row).any()]
-    expected = [not np.isnan(row).any() and not any(beats(other, row, directions) for other in known) for row in values]
+    expected = [not np.isnan(row).any()
+                and not any(beats(other, row, directions) for other in known) for row in values]
     assert pareto_front(values, directions).tolist() == expected
 
 
@@ -57,7 +58,8 @@ def test_no_candidates_make_an_empty_front():
 
 
 def test_staircase_goes_from_small_to_good_without_repeats():
-    x, y = np.array([3.0, 1, 2, 2, 2]), np.array([30.0, 10, 20, 20, 5])
+    x = np.array([3.0, 1, 2, 2, 2])
+    y = np.array([30.0, 10, 20, 20, 5])
     steps = front_staircase(x, y, ("min", "max"))
     assert [step.tolist() for step in steps] == [[1, 2, 3], [10, 20, 30]]
 

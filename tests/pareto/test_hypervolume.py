@@ -47,7 +47,8 @@ def test_equals_optuna(points):
 @given(point_sets(), st.data())
 def test_turning_an_objective_round_changes_nothing(points, data):
     width = points.shape[1]
-    directions = data.sample(st.lists(st.sampled_from(["min", "max"]), min_size=width, max_size=width))
+    directions = data.sample(st.lists(st.sampled_from(["min", "max"]), min_size=width,
+                                      max_size=width))
     sign = np.where([direction == "max" for direction in directions], -1, 1)
     straight = hypervolume(points, [8.0] * width, ["min"] * width)
     assert hypervolume(points * sign, 8.0 * sign, directions) == pytest.approx(straight)
@@ -57,7 +58,8 @@ def test_turning_an_objective_round_changes_nothing(points, data):
 @given(point_sets(), point_sets())
 def test_more_candidates_never_dominate_less(first, second):
     if first.shape[1] == second.shape[1]:
-        corner, directions = [10.0] * first.shape[1], ["min"] * first.shape[1]
+        corner = [10.0] * first.shape[1]
+        directions = ["min"] * first.shape[1]
         both = hypervolume(np.vstack([first, second]), corner, directions)
         assert both >= hypervolume(first, corner, directions) - 1e-9
 

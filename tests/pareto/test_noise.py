@@ -18,11 +18,13 @@ samples = st.lists(st.lists(st.floats(-50, 50, width=32), min_size=1, max_size=5
 def test_pooling_takes_each_candidate_by_itself(made, shift):
     noise = pool_noise(made)
     several = [sample for sample in made if len(sample) > 1]
-    assert noise.df == sum(len(sample) - 1 for sample in several) and noise.n_candidates == len(several)
+    assert noise.df == sum(len(sample) - 1
+                           for sample in several) and noise.n_candidates == len(several)
     if several:
         variances = [(len(sample) - 1) * np.var(sample, ddof=1) for sample in several]
         assert noise.sd == pytest.approx(math.sqrt(sum(variances) / noise.df))
-        moved = pool_noise([[x + shift * place for x in sample] for place, sample in enumerate(made)])
+        moved = pool_noise([[x + shift * place for x in sample]
+                            for place, sample in enumerate(made)])
         assert moved.sd == pytest.approx(noise.sd, abs=1e-3), "how candidates differ is no noise"
     else:
         assert not noise.is_known and noise.interval_half_width(0.9, 2) == math.inf
@@ -38,9 +40,11 @@ def test_students_quantiles_and_the_errors_of_means_and_differences():
 
 
 def test_an_interval_holds_the_true_mean_as_often_as_it_says():
-    rng, held = random.Random(5), 0
+    rng = random.Random(5)
+    held = 0
     for _ in range(1000):
-        made = [[rng.gauss(10 * place, 1.5) for _ in range(count)] for place, count in enumerate((2, 3, 1))]
+        made = [[rng.gauss(10 * place, 1.5) for _ in range(count)]
+                for place, count in enumerate((2, 3, 1))]
         noise = pool_noise(made)
         held += abs(np.mean(made[1]) - 10) <= noise.interval_half_width(0.9, 3)
     assert 870 <= held <= 930
@@ -50,14 +54,16 @@ def test_one_score_has_no_spread_of_its_own():
     assert sample_std([3.0]) is None and sample_std([1.0, 3.0]) == pytest.approx(math.sqrt(2))
 
 
-@pytest.mark.parametrize(("value", "half", "seeds", "text"), [
-    (31.23, 0.42, 3, "31.2 ± 0.4 (3)"), (31.23, 0.14, 2, "31.23 ± 0.14 (2)"), (3.21987, 0.0123, 2, "3.220 ± 0.012 (2)"),
-    (812.4, 53.0, 3, "812 ± 53 (3)"), (20.0, 0.0, 2, "20.00 ± 0.00 (2)"), (29.67, 2.2, 1, "29.7 ± 2.2 (1)"),
-])
+@pytest.mark.parametrize(("value", "half", "seeds", "text"),
+                         [(31.23, 0.42, 3, "31.2 ± 0.4 (3)"), (31.23, 0.14, 2, "31.23 ± 0.14 (2)"),
+                          (3.21987, 0.0123, 2, "3.220 ± 0.012 (2)"),
+                          (812.4, 53.0, 3, "812 ± 53 (3)"), (20.0, 0.0, 2, "20.00 ± 0.00 " "(2)"),
+                          (29.67, 2.2, 1, "29.7 ± 2.2 (1)")])
 def test_a_mean_is_written_to_the_digits_that_count(value, half, seeds, text):
     assert format_mean(value, half, seeds) == text
 
 
 def test_percentages_are_not_rounded_to_something_else():
-    assert [format_percent(0.9), format_percent(0.975), format_percent(1 - 0.1 / 3)] == ["90 %", "97.5 %", "96.67 %"]
+    assert [format_percent(0.9), format_percent(0.975), format_percent(1 - 0.1 / 3)] == [
+        "90 %", "97.5 %", "96.67 %"]
     assert decimals_for_interval(math.inf) == 2

@@ -6,8 +6,9 @@ from scalesearch.library import find_file
 from scalesearch.space import read_space
 
 
-@pytest.mark.parametrize("name", ["partialformer-24-6-d360-h24-24", "partialformer-24-6-d512-h24-24", "anthe",
-                                  "edgeformer", "edgeformer-bias", "edgeformer-adapter"])
+@pytest.mark.parametrize("name",
+                         ["partialformer-24-6-d360-h24-24", "partialformer-24-6-d512-h24-24",
+                          "anthe", "edgeformer", "edgeformer-bias", "edgeformer-adapter"])
 def test_the_space_of_the_papers_holds_their_architectures(name: str) -> None:
     published = read_space(find_file(f"reference/{name}", "spaces"))
     answers = published.resolve(lambda parameter, _: pytest.fail(f"{parameter} is open"))

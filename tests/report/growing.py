@@ -4,7 +4,8 @@ import numpy as np
 
 from tests.report.made_up import PROTOCOL, again, record
 
-BASE, STEPS = 1e6, 1.6 ** np.arange(1, 5)
+BASE = 1e6
+STEPS = 1.6 ** np.arange(1, 5)
 RULES = {"wider": 0.6, "deeper": 0.15}  # exponents of laws that all begin at the base
 
 
@@ -13,17 +14,20 @@ def law(size, c, limit=40.0, gap=15.0):
     return limit - gap * (size / BASE) ** -c
 
 
-def study(rules=RULES, seeds=3, sd=0.15, rng=1, steps=STEPS, metric="bleu", sign=1, held_out="largest", bounds=None):
+def study(rules=RULES, seeds=3, sd=0.15, rng=1, steps=STEPS, metric="bleu", sign=1,
+          held_out="largest", bounds=None):
     """Records and study.json; ``sign`` -1 gives scores of which less is better."""
     rng = np.random.default_rng(rng)
-    made, labels = [], {rule: [f"{rule}: {number}" for number in range(1, len(steps) + 1)] for rule in rules}
+    made = []
+    labels = {rule: [f"{rule}: {number}" for number in range(1, len(steps) + 1)] for rule in rules}
 
     def train(label, size, mean):
         first = None
         for _ in range(seeds):
             score = sign * (mean + rng.normal(0, sd))
             if first is None:
-                first = {**record(len(made), score, round(size), round(20 * size), label=label), "origin": "reference"}
+                first = {**record(len(made), score, round(size), round(20 * size), label=label),
+                         "origin": "reference"}
                 one = first
             else:
                 one = again(first, len(made), score) | {"label": label}
@@ -33,8 +37,9 @@ def study(rules=RULES, seeds=3, sd=0.15, rng=1, steps=STEPS, metric="bleu", sign
     for rule, c in rules.items():
         for label, step in zip(labels[rule], steps):
             train(label, BASE * step, law(BASE * step, c))
-    meta = {"name": "growth", "kind": "scaling", "rows": ["base", *(one for some in labels.values() for one in some)],
-            "base": "base", "scaling": {"base": "base", "rules": labels, "held_out": held_out},
+    meta = {"name": "growth", "kind": "scaling",
+            "rows": ["base", *(one for some in labels.values() for one in some)], "base": "base",
+            "scaling": {"base": "base", "rules": labels, "held_out": held_out},
             "bounds": bounds or {}, "protocol": {**PROTOCOL, "counts": {"mac": 1}},
             "data": {"name": "grammar", "hash": "abc"}, "synthetic": True, "seed": 1}
     return made, meta

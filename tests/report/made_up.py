@@ -7,15 +7,15 @@ OBJECTIVES = {"bleu": "max", "params.total": "min", "macs.total": "min"}
 PROTOCOL = {"name": "forward", "source": 20, "target": 18, "vocab": 1000}
 
 
-def record(number, bleu, params, macs, state="complete", label=None, in_space=True, feasible=True, **answers):
+def record(number, bleu, params, macs, state="complete", label=None, in_space=True, feasible=True,
+           **answers):
     """One trial's record."""
-    return {
-        "trial": number, "state": state, "label": label, "in_space": in_space, "feasible": feasible, "reason": "",
-        "architecture": f"id{number}", "answers": {"width": 8 * number, "norm": "pre", **answers},
-        "metrics": {} if bleu is None else {"bleu": bleu, "chrf": bleu + 10, "loss": 3.0},
-        "costs": {"params.total": params, "params.non_embedding": params // 2, "macs.total": macs},
-        "seconds": 12.0, "seed": 1,
-    }
+    return {"trial": number, "state": state, "label": label, "in_space": in_space,
+            "feasible": feasible, "reason": "", "architecture": f"id{number}",
+            "answers": {"width": 8 * number, "norm": "pre", **answers},
+            "metrics": {} if bleu is None else {"bleu": bleu, "chrf": bleu + 10, "loss": 3.0},
+            "costs": {"params.total": params, "params.non_embedding": params // 2,
+                      "macs.total": macs}, "seconds": 12.0, "seed": 1}
 
 
 def records(count=24, seed=1, widest=6.5):
@@ -26,11 +26,13 @@ def records(count=24, seed=1, widest=6.5):
         params = int(10 ** rng.uniform(5.5, widest))
         over = params > 2_000_000
         bleu = None if over else 38 * (1 - math.exp(-params / 4e5)) + rng.gauss(0, 2)
-        made.append(record(number, bleu, params, params * 25, "infeasible" if over else "complete", feasible=not over))
+        made.append(record(number, bleu, params, params * 25, "infeasible" if over else "complete",
+                           feasible=not over))
     return made
 
 
 def again(first, number, bleu, state="complete"):
     """The record of another training of a candidate."""
     made = record(number, bleu, first["costs"]["params.total"], first["costs"]["macs.total"], state)
-    return made | {"origin": "replicate", "of": first["trial"], "seed": number, "architecture": first["architecture"]}
+    return made | {"origin": "replicate", "of": first["trial"], "seed": number,
+                   "architecture": first["architecture"]}

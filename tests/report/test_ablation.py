@@ -20,7 +20,9 @@ def records(*samples):
     made = []
     for number, sample in enumerate(samples):
         first = record(number, sample[0], 1000 + number, 9000 + number, label=f"r{number}")
-        made += [first, *(again(first, 100 + 10 * number + extra, score) for extra, score in enumerate(sample[1:]))]
+        made += [first,
+                 *(again(first, 100 + 10 * number + extra, score)
+                   for extra, score in enumerate(sample[1:]))]
     return made
 
 
@@ -29,20 +31,27 @@ def records(*samples):
 def test_the_base_differs_by_nothing_and_differences_turn_round(samples, data):
     base = data.sample(st.integers(0, len(samples) - 1))
     found = build_ablation(records(*samples), "bleu", f"r{base}")
-    assert (found.rows[0].name, found.rows[0].difference, found.rows[0].half_width) == (f"r{base}", 0, 0)
-    assert [row.n_seeds for row in sorted(found.rows, key=lambda row: row.name)] == [len(one) for one in samples]
+    assert (found.rows[0].name, found.rows[0].difference, found.rows[0].half_width) == (
+        f"r{base}", 0, 0)
+    assert [row.n_seeds for row in sorted(found.rows, key=lambda row: row.name)] == [
+        len(one) for one in samples]
     for row in found.rows[1:]:
-        back = next(one for one in build_ablation(records(*samples), "bleu", row.name).rows if one.name == f"r{base}")
-        assert back.difference == pytest.approx(-row.difference) and back.half_width == row.half_width
+        back = next(one
+                    for one in build_ablation(records(*samples), "bleu", row.name).rows
+                    if one.name == f"r{base}")
+        assert back.difference == pytest.approx(
+            -row.difference) and back.half_width == row.half_width
 
 
 def test_the_interval_is_that_of_the_pooled_t_test():
     from scipy.stats import ttest_ind
 
-    one, other = [20.0, 21.0, 22.5], [24.0, 23.0]
+    one = [20.0, 21.0, 22.5]
+    other = [24.0, 23.0]
     row = build_ablation(records(one, other), "bleu", confidence=0.95).rows[1]
     interval = ttest_ind(other, one).confidence_interval(0.95)
-    assert (row.difference - row.half_width, row.difference + row.half_width) == pytest.approx((interval.low, interval.high))
+    assert (row.difference - row.half_width,
+            row.difference + row.half_width) == pytest.approx((interval.low, interval.high))
     assert row.sd == pytest.approx(math.sqrt(0.5)) and (row.params, row.macs) == (1001, 9001)
 
 
@@ -56,7 +65,8 @@ def test_a_reference_that_repeats_another_has_its_scores():
     twin = {**record(9, None, 1000, 9000, "duplicate", label="twin"), "of": 0}
     found = build_ablation([*records([20.0, 21.0], [24.0]), twin], "bleu")
     row = found.rows[-1]
-    assert (row.name, row.score, row.n_seeds, row.difference) == ("twin", 20.5, 2, 0) and found.noise.df == 1
+    assert (row.name, row.score, row.n_seeds, row.difference) == (
+        "twin", 20.5, 2, 0) and found.noise.df == 1
 
 
 def test_pandas_reads_the_csv_and_markdown_has_every_row():

@@ -19,7 +19,8 @@ TWO = {"bleu": "max", "params.total": "min"}
 
 def side(name, rows, objectives=None, **more):
     objectives = objectives or TWO
-    return ComparedStudy(name, trials_frame(rows, objectives), objectives, PROTOCOL, "abc", "sig|v:1", **more)
+    return ComparedStudy(name, trials_frame(rows, objectives), objectives, PROTOCOL, "abc",
+                         "sig|v:1", **more)
 
 
 @settings(max_examples=20, deadline=None)
@@ -35,11 +36,13 @@ def test_a_study_differs_from_itself_by_nothing(rng, count, seed):
 @given(st.integers(0, 999), st.integers(2, 10), st.floats(0.5, 20))
 def test_a_study_that_dominates_is_ahead(rng, count, gain):
     rows = records(count, rng, widest=6.2)
-    better = [{**row, "metrics": {**row["metrics"], "bleu": row["metrics"]["bleu"] + gain}} for row in rows]
+    better = [{**row, "metrics": {**row["metrics"], "bleu": row["metrics"]["bleu"] + gain}}
+              for row in rows]
     found = compare_studies(side("better", better), side("worse", rows), n_resamples=200)
     back = compare_studies(side("worse", rows), side("better", better), n_resamples=200)
     assert found.difference > 0 and back.difference == pytest.approx(-found.difference)
-    assert found.reference_point == back.reference_point and 0 < found.studies[1].hypervolume < found.studies[0].hypervolume <= 1
+    assert found.reference_point == back.reference_point and 0 < found.studies[
+        1].hypervolume < found.studies[0].hypervolume <= 1
 
 
 def test_beyond_all_doubt_the_interval_leaves_nothing_out():
@@ -51,10 +54,12 @@ def test_beyond_all_doubt_the_interval_leaves_nothing_out():
 
 
 def test_of_one_trial_there_is_no_interval_and_no_verdict():
-    one, other = (side(name, [record(0, bleu, 1000, 10)]) for name, bleu in (("one", 36.7), ("other", 37.2)))
+    one, other = (side(name, [record(0, bleu, 1000, 10)])
+                  for name, bleu in (("one", 36.7), ("other", 37.2)))
     found = compare_studies(one, other)
     assert found.difference < 0 and found.to_json()["interval"] is None
-    assert "neither is shown to be better" in found.lines()[3] and "bootstrap" not in "".join(found.lines())
+    assert "neither is shown to be better" in found.lines()[3] and "bootstrap" not in "".join(
+        found.lines())
 
 
 def test_bytes_of_two_formats_do_not_compare():
@@ -73,19 +78,24 @@ def test_work_on_weights_alone_stands_beside_the_totals():
 
 
 def test_the_corner_is_beyond_both_and_volumes_are_shares_of_one_box():
-    one, other = side("one", records(12, 1, widest=6.2)), side("other", records(12, 2, widest=6.2))
+    one = side("one", records(12, 1, widest=6.2))
+    other = side("other", records(12, 2, widest=6.2))
     found = compare_studies(one, other)
     every = np.vstack([one.values(TWO), other.values(TWO)])
-    assert found.reference_point[0] < every[:, 0].min() and found.reference_point[1] > every[:, 1].max()
-    box = (every[:, 0].max() - found.reference_point[0]) * (found.reference_point[1] - every[:, 1].min())
+    assert found.reference_point[0] < every[:, 0].min() and found.reference_point[1] > every[
+        :, 1].max()
+    box = (every[:, 0].max() - found.reference_point[0]) * (
+        found.reference_point[1] - every[:, 1].min())
     exact = hypervolume(one.values(TWO), found.reference_point, ["max", "min"])
     first = found.studies[0]
     assert first.hypervolume_in_units == exact and first.hypervolume == pytest.approx(exact / box)
 
 
 def test_the_same_seed_draws_the_same_and_more_confidence_is_wider():
-    one, other = side("one", records(12, 1, widest=6.2)), side("other", records(12, 2, widest=6.2))
-    first, again, wide = (compare_studies(one, other, n_resamples=300, **more) for more in ({}, {}, {"confidence": 0.99}))
+    one = side("one", records(12, 1, widest=6.2))
+    other = side("other", records(12, 2, widest=6.2))
+    first, again, wide = (compare_studies(one, other, n_resamples=300, **more)
+                          for more in ({}, {}, {"confidence": 0.99}))
     assert first == again and first.low >= wide.low and first.high <= wide.high
     assert compare_studies(one, other, n_resamples=300, seed=2).low != first.low
 
@@ -93,15 +103,17 @@ def test_the_same_seed_draws_the_same_and_more_confidence_is_wider():
 def test_objectives_may_be_written_in_another_order():
     rows = records(8, 3, widest=6.2)
     turned = dict(reversed(OBJECTIVES.items()))
-    assert compare_studies(side("one", rows, OBJECTIVES), side("other", rows, turned), n_resamples=100).difference == 0
+    assert compare_studies(side("one", rows, OBJECTIVES), side("other", rows, turned),
+                           n_resamples=100).difference == 0
 
 
-@pytest.mark.parametrize(("changed", "parts"), [
-    ({"data": "xyz"}, ["data: hash abc in one, hash xyz in other"]),
-    ({"protocol": {**PROTOCOL, "target": 99}}, ["protocol: ", "18 target", "99 target"]),
-    ({"signature": "sig|v:2"}, ["metric: sig|v:1 in one, sig|v:2 in other"]),
-    ({"objectives": {"bleu": "max"}}, ["objectives: bleu: max, params.total: min in one, bleu: max in other"]),
-])
+@pytest.mark.parametrize(
+    ("changed", "parts"),
+    [({"data": "xyz"}, ["data: hash abc in one, hash " "xyz in other"]),
+     ({"protocol": {**PROTOCOL, "target": 99}}, ["protocol: ", "18 target", "99 target"]),
+     ({"signature": "sig|v:2"}, ["metric: sig|v:1 in one, sig|v:2 in other"]),
+     ({"objectives": {"bleu": "max"}},
+      ["objectives: bleu: max, params.total: " "min in one, bleu: max in other"])])
 def test_what_does_not_compare_is_refused(changed, parts):
     one = side("one", records(6, widest=6.2))
     with refuses("not-comparable", *parts):
@@ -112,7 +124,8 @@ def test_a_study_without_a_finished_candidate_is_refused_and_another_recipe_said
     one = side("one", records(6, widest=6.2), recipe={"steps": 5, "lr": 1})
     with refuses("nothing-finished", place="empty:"):
         compare_studies(one, side("empty", [record(0, None, 100, 10, "failed")]))
-    found = compare_studies(one, replace(one, name="other", recipe={"steps": 9, "lr": 1}), n_resamples=100)
+    found = compare_studies(one, replace(one, name="other", recipe={"steps": 9, "lr": 1}),
+                            n_resamples=100)
     assert found.lines()[-1] == "Their recipes differ: steps 5 and 9."
 
 
@@ -122,8 +135,10 @@ def test_the_figure_has_both_fronts_and_the_corner_inside_it(tmp_path):
     axes = (figure := plot_comparison(sides, found, "params.total", "bleu", "grammar")).axes[0]
     said = [text.get_text() for text in axes.get_legend().get_texts()]
     assert [word.split(":")[0] for word in said] == ["one", "other", "reference corner of both"]
-    assert axes.get_xlim()[1] > found.reference_point[1] and axes.get_ylim()[0] < found.reference_point[0]
+    assert axes.get_xlim()[1] > found.reference_point[1] and axes.get_ylim()[
+        0] < found.reference_point[0]
     assert axes.get_ylabel() == "BLEU (valid) on grammar"
-    first, second = save_figure(figure, tmp_path / "a"), save_figure(plot_comparison(sides, found, "params.total", "bleu", "grammar"),
-                                                       tmp_path / "b")
+    first = save_figure(figure, tmp_path / "a")
+    second = save_figure(plot_comparison(sides, found, "params.total", "bleu", "grammar"),
+                         tmp_path / "b")
     assert first[1].read_bytes() == second[1].read_bytes()

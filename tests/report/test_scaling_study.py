@@ -32,21 +32,25 @@ def found(records, meta, metric="bleu", direction="max", **how):
 
 
 def said(result):
-    return " ".join(line for ranking in result.rankings for line in ranking_sentences(result, ranking))
+    return " ".join(line for ranking in result.rankings
+                    for line in ranking_sentences(result, ranking))
 
 
 def test_studies_find_the_laws_that_they_were_made_of():
     """Of 10 studies 9 on average, at 90 %; fewer than 6 would happen once in 600 times."""
-    held = dict.fromkeys(((cost, rule) for cost in ("params.total", "macs.total") for rule in RULES), np.zeros(4))
+    held = dict.fromkeys(((cost, rule) for cost in ("params.total", "macs.total")
+                          for rule in RULES), np.zeros(4))
     for rng in range(10):
         result = found(*study(rng=rng))
         for curve in result.curves:
-            truth, unit = RULES[curve.rule], 1 if curve.cost == "params.total" else 20
+            truth = RULES[curve.rule]
+            unit = 1 if curve.cost == "params.total" else 20
             (low, high), ahead = curve.fit.exponent_interval, curve.next_prediction
             assert ahead.size == pytest.approx(unit * BASE * 1.6 * STEPS[-1], rel=1e-5)
             right = law(ahead.size / unit, truth)
             new = right + np.random.default_rng(100 + rng).normal(0, 0.15)
-            checks = (low <= truth <= high, curve.holdout_check.is_inside_interval, ahead.low <= right <= ahead.high,
+            checks = (low <= truth <= high, curve.holdout_check.is_inside_interval,
+                      ahead.low <= right <= ahead.high,
                       ahead.training_low <= new <= ahead.training_high)
             held[curve.cost, curve.rule] = held[curve.cost, curve.rule] + checks
     assert all((counts >= 6).all() for counts in held.values()), held
@@ -66,7 +70,8 @@ def test_the_steeper_rule_is_the_one_to_follow_and_the_reason_is_given():
 def test_of_equal_rules_none_is_called_best(rng):
     result = found(*study({"wider": 0.4, "deeper": 0.4, "heads": 0.4}, rng=rng))
     assert not any(ranking.is_decided for ranking in result.rankings) and len(result.rankings) == 2
-    assert "no rule can be called best, which takes 95 % of draws" in said(result) and "follow" not in said(result)
+    assert "no rule can be called best, which takes 95 % of draws" in said(
+        result) and "follow" not in said(result)
 
 
 def test_equal_rules_are_told_apart_no_more_often_than_the_confidence_allows():
@@ -80,8 +85,10 @@ def test_rules_are_ranked_at_the_budget_or_where_all_have_been():
     budget = found(short, study(bounds={"params.total": 5e6, "params.embedding": 1})[1])
     first, second = budget.rankings
     assert (first.cost, first.size, first.size_source) == ("params.total", 5e6, "budget")
-    assert first.extrapolated_rules == {"deeper": round(BASE * 1.6**2)} and "deeper (largest 2.56M)" in said(budget)
-    assert (second.cost, second.size_source, second.size) == ("macs.total", "reached", round(20 * BASE * 1.6**2))
+    assert first.extrapolated_rules == {
+        "deeper": round(BASE * 1.6**2)} and "deeper (largest 2.56M)" in said(budget)
+    assert (second.cost, second.size_source, second.size) == (
+        "macs.total", "reached", round(20 * BASE * 1.6**2))
     assert not second.extrapolated_rules
 
 
@@ -98,11 +105,13 @@ def test_any_cost_of_the_budget_or_asked_for_has_its_curves():
 
 
 def test_a_loss_is_the_same_study_turned_round():
-    up, down = found(*study()), found(*study(metric="loss", sign=-1), "loss", "min")
+    up = found(*study())
+    down = found(*study(metric="loss", sign=-1), "loss", "min")
     for one, other in zip(up.curves, down.curves):
         assert other.fit.law.c == pytest.approx(one.fit.law.c, rel=1e-6)
         assert other.next_prediction.score == pytest.approx(-one.next_prediction.score, rel=1e-6)
-    assert [ranking.best_rule.rule for ranking in down.rankings] == ["wider", "wider"] and down.rankings[0].is_decided
+    assert [ranking.best_rule.rule for ranking in down.rankings] == [
+        "wider", "wider"] and down.rankings[0].is_decided
     assert "loss = a + b · size^-c" in " ".join(notes(down))
     assert all(gain.slope_from_base.value < 0 for gain in down.slopes)
 
@@ -113,18 +122,23 @@ def test_a_law_that_does_not_hold_is_told_by_its_largest_size():
         if one["label"] == "wider: 4":
             one["metrics"] = {"bleu": one["metrics"]["bleu"] - 8}
     result = found(records, meta, at=[("params.total", 3e6)])
-    assert not result.of("params.total")["wider"].holdout_check.is_inside_interval and result.of("params.total")["deeper"].holdout_check.is_inside_interval
+    assert not result.of("params.total")["wider"].holdout_check.is_inside_interval and result.of(
+        "params.total")["deeper"].holdout_check.is_inside_interval
     assert "Doubtful, since their laws against params failed the check by their largest size: wider." in said(result)
-    assert found(*study(held_out="none")).curves[0].no_check_reason == "the study file asks for no check"
+    assert found(
+        *study(held_out="none")).curves[0].no_check_reason == "the study file asks for no check"
 
 
 def test_score_a_million_is_that_of_the_papers_section():
     first = {**record(0, 27.88, 36_000_000, 1, label="small"), "origin": "reference"}
     last = {**record(1, 29.56, 68_000_000, 2, label="large"), "origin": "reference"}
-    meta = study()[1] | {"rows": ["small", "large"], "scaling": {"base": "small", "rules": {"heads": ["large"]}}}
+    meta = study()[1] | {"rows": ["small", "large"],
+                         "scaling": {"base": "small", "rules": {"heads": ["large"]}}}
     (gain,) = found([first, last], meta).slopes
-    assert (gain.previous_label, gain.slope_from_base.value) == ("small", pytest.approx(0.0525)) and gain.slope_from_base.half is None
-    assert "| heads | large | +0.0525 ± – |" in " ".join(to_markdown(found([first, last], meta)).split())
+    assert (gain.previous_label, gain.slope_from_base.value) == (
+        "small", pytest.approx(0.0525)) and gain.slope_from_base.half is None
+    assert "| heads | large | +0.0525 ± – |" in " ".join(
+        to_markdown(found([first, last], meta)).split())
 
 
 def test_gains_have_the_intervals_of_the_noise_between_seeds():
@@ -144,7 +158,8 @@ def test_gains_have_the_intervals_of_the_noise_between_seeds():
 
 def test_too_little_is_said_and_not_fitted():
     result = found(*study(seeds=1, steps=STEPS[:2]))
-    assert all(curve.fit is None and curve.next_prediction is None for curve in result.curves) and not result.rankings
+    assert all(curve.fit is None and curve.next_prediction is None
+               for curve in result.curves) and not result.rankings
     assert ("No law, since there are 3 trainings of 3 sizes, where a law takes at least 4 of 3: wider against params, "
             "deeper against params, wider against MACs, deeper against MACs.") in notes(result)
     assert any("No row has a second seed" in line for line in notes(result))
@@ -153,13 +168,15 @@ def test_too_little_is_said_and_not_fitted():
     assert "12 trainings of 1 size," in found(flat, meta).curves[0].why
     assert all(gain.slope_from_base is None for gain in found(flat, meta).slopes)
     four = found(*study(seeds=1, steps=STEPS[:3]))
-    assert four.curves[0].fit is not None and four.curves[0].no_check_reason.startswith("3 trainings of 3 sizes are left")
+    assert four.curves[0].fit is not None and four.curves[0].no_check_reason.startswith(
+        "3 trainings of 3 sizes are left")
 
 
 def test_rows_that_are_not_finished_are_named_with_why_and_left_out():
     records, meta = study()
     done = without(records, "wider: 3", "wider: 4", "deeper: 4", "deeper: 3")
-    failed = record(90, None, 9e6, 9e7, "failed", label="wider: 3") | {"reason": "loss is nan\nTraceback"}
+    failed = record(90, None, 9e6, 9e7, "failed",
+                    label="wider: 3") | {"reason": "loss is nan\nTraceback"}
     pending = record(91, None, 9e6, 9e7, "pending", label="deeper: 4") | {"origin": "reference"}
     none = {**record(93, None, 9e6, 9e7, label="deeper: 3"), "metrics": {"chrf": 3.0}}
     begun = {**done[1], "trial": 92, "state": "pending", "metrics": {}}
@@ -172,9 +189,11 @@ def test_rows_that_are_not_finished_are_named_with_why_and_left_out():
         "deeper: 3": "has no bleu"}
     text = to_markdown(result)
     assert "4 of 9 rows have no score" in text and "wider: 3: failed (loss is nan)" in text
-    assert "Replicates without a score: base (1)." in text and len(result.of("params.total")["wider"].rows) == 3
+    assert "Replicates without a score: base (1)." in text and len(
+        result.of("params.total")["wider"].rows) == 3
     rows = scaling_frame(result)
-    assert set(rows.loc[rows["note"].notna(), "label"]) == {"wider: 3", "wider: 4", "deeper: 3", "deeper: 4"}
+    assert set(rows.loc[rows["note"].notna(), "label"]) == {
+        "wider: 3", "wider: 4", "deeper: 3", "deeper: 4"}
     nothing = found([], meta)
     assert len(nothing.unfinished) == 9 and plot_means(nothing) is None
     assert "9 of 9 rows have no score" in to_markdown(nothing)
@@ -183,7 +202,8 @@ def test_rows_that_are_not_finished_are_named_with_why_and_left_out():
 def test_without_its_base_a_rule_goes_on():
     records, meta = study()
     result = found(without(records, "base"), meta)
-    assert all(gain.slope_from_base is None and gain.slope_from_previous is not None for gain in result.slopes)
+    assert all(gain.slope_from_base is None and gain.slope_from_previous is not None
+               for gain in result.slopes)
     assert result.curves[0].fit is not None and plot_means(result) is not None
 
 
@@ -191,14 +211,18 @@ def test_one_architecture_under_two_labels_counts_once():
     records, meta = study()
     twin = {**record(99, None, round(BASE), round(20 * BASE), "duplicate", label="twin"), "of": 0}
     more = {**meta, "rows": [*meta["rows"], "twin"],
-            "scaling": {**meta["scaling"], "rules": {**meta["scaling"]["rules"], "hybrid": ["twin", "wider: 3"]}}}
+            "scaling": {**meta["scaling"],
+                        "rules": {**meta["scaling"]["rules"], "hybrid": ["twin", "wider: 3"]}}}
     more["scaling"]["rules"]["wider"] = ["twin", *meta["scaling"]["rules"]["wider"]]
-    plain, result = found(records, meta), found([*records, twin], more)
+    plain = found(records, meta)
+    result = found([*records, twin], more)
     assert result.noise == plain.noise
     row = next(row for row in result.rows if row.label == "twin")
     assert len(row.scores) == 3 and result.rules_containing("twin") == ("wider", "hybrid")
-    one, other = result.of("params.total")["wider"], plain.of("params.total")["wider"]
-    assert one.size_score_pairs == other.size_score_pairs and one.fit.law == other.fit.law and len(one.rows) == len(other.rows) + 1
+    one = result.of("params.total")["wider"]
+    other = plain.of("params.total")["wider"]
+    assert one.size_score_pairs == other.size_score_pairs and one.fit.law == other.fit.law and len(
+        one.rows) == len(other.rows) + 1
     assert next(gain for gain in result.slopes if gain.label == "twin").slope_from_base is None
     broken = {**twin, "of": 98}
     failed = record(98, None, 5, 5, "failed", label="other") | {"reason": "no memory"}
@@ -211,7 +235,8 @@ def test_what_is_no_scaling_study_or_no_metric_is_refused():
         found(records, {"name": "growth"})
     with refuses("unknown-metric", "rouge", "bleu, test.bleu"):
         found(records, meta, "rouge")
-    assert found(records, meta, "test.bleu").rows[0].mean == pytest.approx(found(records, meta).rows[0].mean - 1)
+    assert found(records, meta,
+                 "test.bleu").rows[0].mean == pytest.approx(found(records, meta).rows[0].mean - 1)
 
 
 def test_tables_are_read_by_others():
@@ -220,24 +245,31 @@ def test_tables_are_read_by_others():
     assert len(read) == 2 * 2 * 5 and read.groupby(["cost", "rule"]).size().eq(5).all()
     assert (read["law_low"] <= read["law"] + 0.2).all() and read["seeds"].eq(3).all()
     document = json.loads(json.dumps(to_json(result), allow_nan=False))
-    assert document["rankings"][0]["first"] == "wider" and document["curves"][0]["held_out"]["inside"] is True
+    assert document["rankings"][0]["first"] == "wider" and document["curves"][0]["held_out"][
+        "inside"] is True
     assert json.loads(json.dumps(to_json(found(*study(seeds=1))), allow_nan=False))["noise"] is None
     for table in to_markdown(result).split("\n\n"):
         lines = [line for line in table.splitlines() if line.startswith("|")]
         assert len({line.count("|") for line in lines}) <= 1
     titles = [sheet.title for sheet in scaling_tables(result)]
-    assert titles == ["Sizes", "Laws", "Checks: the largest size, predicted from the others", "The next size",
-                      "bleu per million parameters", "The rules at 3M params (as requested)"]
-    assert any("protocol forward, 20 source and 18 target tokens, vocabulary 1,000" in line for line in notes(result))
+    assert titles == ["Sizes", "Laws", "Checks: the largest size, predicted from the others",
+                      "The next size", "bleu per million parameters",
+                      "The rules at 3M params (as requested)"]
+    assert any("protocol forward, 20 source and 18 target tokens, vocabulary 1,000" in line
+               for line in notes(result))
 
 
 def test_numbers_have_no_more_digits_than_they_deserve():
-    assert [format_size(size) for size in (999, 2000, 1_234_567, 999_999, 2.5e9)] == ["999", "2k", "1.23M", "1M", "2.5G"]
-    assert [score_decimals("bleu", half) for half in (0.0001, 0.2, 0.8, 40, math.inf)] == [2, 2, 1, 0, 2]
-    assert score_decimals("loss", 0.0021) == 4 and score_decimals("test.bleu", 1e-9) == 2 and score_decimals("perplexity", 0.001) == 2
-    assert [format_share(part) for part in (0, 0.004, 0.9499, 0.95, 0.999, 1)] == ["< 1 %", "< 1 %", "94 %", "95 %", "> 99 %",
-                                                                            "> 99 %"]
-    assert format_interval("bleu", -0.00001, 0.00001) == "0.00 to 0.00" and format_slope(Slope(-0.001, 0.5)) == "+0.0 ± 0.5"
+    assert [format_size(size) for size in (999, 2000, 1_234_567, 999_999, 2.5e9)] == [
+        "999", "2k", "1.23M", "1M", "2.5G"]
+    assert [score_decimals("bleu", half) for half in (0.0001, 0.2, 0.8, 40, math.inf)] == [
+        2, 2, 1, 0, 2]
+    assert score_decimals("loss", 0.0021) == 4 and score_decimals(
+        "test.bleu", 1e-9) == 2 and score_decimals("perplexity", 0.001) == 2
+    assert [format_share(part) for part in (0, 0.004, 0.9499, 0.95, 0.999, 1)] == [
+        "< 1 %", "< 1 %", "94 %", "95 %", "> 99 %", "> 99 %"]
+    assert format_interval("bleu", -0.00001, 0.00001) == "0.00 to 0.00" and format_slope(
+        Slope(-0.001, 0.5)) == "+0.0 ± 0.5"
     assert next_size([4.0, 1.0, 2.0, 4.0]) == 8.0
 
 
@@ -276,4 +308,5 @@ def test_figures_name_axes_and_rules_and_cover_nothing(tmp_path):
     covers_nothing(drawn)
     ends = {round(line.get_xdata()[-1]) for line in drawn.axes[0].lines}
     assert round(result.of("macs.total")["wider"].next_prediction.size) in ends
-    assert [file.suffix for file in save_figure(figure, tmp_path / "scaling-curves")] == [".png", ".svg"]
+    assert [file.suffix for file in save_figure(figure, tmp_path / "scaling-curves")] == [
+        ".png", ".svg"]

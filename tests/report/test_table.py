@@ -39,7 +39,8 @@ def test_the_front_is_sorted_from_the_cheapest():
 
 def test_a_study_without_results_is_an_empty_table():
     table = trials_frame([], OBJECTIVES)
-    assert list(table.columns)[:3] == ["trial", "state", "front"] and select_front(table, OBJECTIVES).empty
+    assert list(table.columns)[:3] == [
+        "trial", "state", "front"] and select_front(table, OBJECTIVES).empty
 
 
 def test_csv_reads_back():
@@ -50,30 +51,36 @@ def test_csv_reads_back():
 
 
 def test_columns_that_hold_nothing_are_left_out():
-    table = trials_frame([record(0, 1.0, 10, 10, depth=2), record(1, None, 20, 20, state="infeasible")], OBJECTIVES)
+    table = trials_frame([record(0, 1.0, 10, 10, depth=2),
+                          record(1, None, 20, 20, state="infeasible")], OBJECTIVES)
     left = set(table.columns) - set(drop_empty_columns(table).columns)
-    assert {"label", "reason", "memory.weights"} <= left and not {"bleu", "answer.depth", "feasible"} & left
-    assert list(drop_empty_columns(trials_frame([], OBJECTIVES)).columns) == list(trials_frame([], OBJECTIVES).columns)
+    assert {"label", "reason", "memory.weights"} <= left and not {
+        "bleu", "answer.depth", "feasible"} & left
+    assert list(drop_empty_columns(trials_frame([], OBJECTIVES)).columns) == list(
+        trials_frame([], OBJECTIVES).columns)
 
 
 def test_only_answers_that_differ_are_shown():
-    table = trials_frame([record(0, 1.0, 10, 10, depth=2), record(1, 2.0, 20, 20, depth=3)], OBJECTIVES)
+    table = trials_frame([record(0, 1.0, 10, 10, depth=2), record(1, 2.0, 20, 20, depth=3)],
+                         OBJECTIVES)
     assert differing_columns(table) == ["answer.width", "answer.depth"]
     assert architecture_lines(table, ["depth", "norm"]) == ["trial 0: depth 2", "trial 1: depth 3"]
 
 
 @pytest.mark.parametrize("count", [2, 40])
 def test_every_answer_of_a_member_is_shown_however_many_there_are(count):
-    made = [record(number, 20.0 + number, 10 + number, 10, **{f"key{at}": number + at for at in range(count)})
-            for number in range(3)]
+    made = [record(number, 20.0 + number, 10 + number, 10,
+                   **{f"key{at}": number + at for at in range(count)}) for number in range(3)]
     lines = architecture_lines(trials_frame(made, OBJECTIVES))
-    assert [line.count("key") for line in lines] == [count] * 3 and lines[2].endswith(f"key{count - 1} {count + 1}")
+    assert [line.count("key") for line in lines] == [count] * 3 and lines[2].endswith(
+        f"key{count - 1} " f"{count + 1}")
 
 
 def test_numbers_are_written_as_people_read_them():
     numbers = {"params.total": 1234567, "bleu": 27.128, "chrf": None, "wall_seconds": 3.04,
                "artefact.bytes": 605690}
-    assert [format_number(value, name) for name, value in numbers.items()] == ["1,234,567", "27.13", "", "3.0", "605,690"]
+    assert [format_number(value, name) for name, value in numbers.items()] == [
+        "1,234,567", "27.13", "", "3.0", "605,690"]
 
 
 def test_what_test_says_stands_beside_what_was_chosen_by():
@@ -82,22 +89,30 @@ def test_what_test_says_stands_beside_what_was_chosen_by():
         one["metrics"]["test"] = {"bleu": bleu}
     table = trials_frame(made, OBJECTIVES)
     assert list(table["test.bleu"]) == [29.0, 21.0] and list(table["bleu"]) == [20.0, 30.0]
-    assert list(table["front"]) == [True, True], "the front is that of valid: test would leave out the second"
+    assert list(table["front"]) == [
+        True, True], "the front is that of valid: test would leave out the second"
     assert "test bleu" in format_trials(table, OBJECTIVES)
 
 
 def test_the_test_score_is_of_the_metric_that_the_study_chooses_by():
     one = record(1, 20.0, 100, 1000)
-    one["metrics"] |= {"tokenised_bleu": 21.0, "test": {"bleu": 29.0, "tokenised_bleu": 30.0, "loss": 1.0}}
-    for objectives, shown in (({"tokenised_bleu": "max"}, "test tokenised bleu"), ({"bleu": "max"}, "test bleu"),
-                              ({"loss": "min"}, "test bleu"), ({"params.total": "min"}, "test bleu")):
-        found = [name for name in format_trials(trials_frame([one], objectives), objectives) if name.startswith("test")]
+    one["metrics"] |= {"tokenised_bleu": 21.0,
+                       "test": {"bleu": 29.0, "tokenised_bleu": 30.0, "loss": 1.0}}
+    for objectives, shown in (({"tokenised_bleu": "max"}, "test tokenised bleu"),
+                              ({"bleu": "max"}, "test bleu"), ({"loss": "min"}, "test bleu"),
+                              ({"params.total": "min"}, "test bleu")):
+        found = [name
+                 for name in format_trials(trials_frame([one], objectives), objectives)
+                 if name.startswith("test")]
         assert found == [shown]
 
 
 def test_a_candidate_of_several_seeds_is_one_row_with_their_mean():
-    first, other, failed = record(0, 20.0, 100, 1000), record(1, 30.0, 200, 2000), record(2, None, 5, 5, state="failed")
-    table = trials_frame([first, other, failed, again(first, 3, 24.0), again(other, 4, None, "failed")], OBJECTIVES)
+    first = record(0, 20.0, 100, 1000)
+    other = record(1, 30.0, 200, 2000)
+    failed = record(2, None, 5, 5, state="failed")
+    table = trials_frame([first, other, failed, again(first, 3, 24.0),
+                          again(other, 4, None, "failed")], OBJECTIVES)
     assert table["trial"].tolist() == [0, 1, 2] and table["bleu"].tolist()[:2] == [22.0, 30.0]
     assert table["seeds"].tolist()[:2] == [2, 1] and pd.isna(table["seeds"][2])
     assert table["bleu.sd"].tolist()[0] == pytest.approx(8**0.5) and pd.isna(table["bleu.sd"][1])
@@ -107,8 +122,10 @@ def test_a_candidate_of_several_seeds_is_one_row_with_their_mean():
 
 
 def test_the_front_is_that_of_the_means():
-    lucky, steady = record(0, 30.0, 100, 1000), record(1, 29.0, 200, 2000)
+    lucky = record(0, 30.0, 100, 1000)
+    steady = record(1, 29.0, 200, 2000)
     assert trials_frame([lucky, steady], OBJECTIVES)["front"].tolist() == [True, False]
     table = trials_frame([lucky, steady, again(lucky, 2, 20.0)], OBJECTIVES)
     assert table["front"].tolist() == [True, True]
-    assert format_trials(select_front(table, OBJECTIVES), OBJECTIVES)["bleu"].tolist() == ["25 ± 32 (2)", "29 ± 45 (1)"]
+    assert format_trials(select_front(table, OBJECTIVES),
+                         OBJECTIVES)["bleu"].tolist() == ["25 ± 32 (2)", "29 ± 45 (1)"]

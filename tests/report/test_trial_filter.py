@@ -7,24 +7,26 @@ from scalesearch.report.labels import column_unit
 from scalesearch.report.trial_filter import filter_trials
 from tests.errors import refuses
 
-ROWS = pd.DataFrame({"trial": [0, 1, 2], "bleu": [29.0, 31.0, None], "params.total": [1000, 2000, 3000],
-                     "answer.norm": ["pre", "post", "pre"], "answer.encoder.rank": [4, "", 8], "test.bleu": [1, 2, 3]})
+ROWS = pd.DataFrame({"trial": [0, 1, 2], "bleu": [29.0, 31.0, None],
+                     "params.total": [1000, 2000, 3000], "answer.norm": ["pre", "post", "pre"],
+                     "answer.encoder.rank": [4, "", 8], "test.bleu": [1, 2, 3]})
 
 
-@pytest.mark.parametrize(("condition", "trials"), [
-    ("params.total <= 2k", [0, 1]), ("bleu >= 30 or params.total == 3k", [1, 2]), ("norm == pre", [0, 2]),
-    ("bleu > 0", [0, 1]), ("not bleu > 30", [0]), ("encoder.rank >= 4", [0, 2]),
-    ("params.total / encoder.rank < 300", [0]),
-    ("1000 <= params.total <= 2000 and norm != post", [0]), ("params.total / 0 > 1", []),
-])
+@pytest.mark.parametrize(
+    ("condition", "trials"),
+    [("params.total <= 2k", [0, 1]), ("bleu >= 30 or " "params.total " "== 3k", [1, 2]),
+     ("norm == pre", [0, 2]), ("bleu > 0", [0, 1]), ("not bleu > 30", [0]),
+     ("encoder.rank >= 4", [0, 2]), ("params.total / encoder.rank < 300", [0]),
+     ("1000 <= params.total <= 2000 and norm != post", [0]), ("params.total / " "0 > 1", [])])
 def test_rows_that_meet_a_condition(condition, trials):
     assert filter_trials(ROWS, condition)["trial"].tolist() == trials
 
 
-@pytest.mark.parametrize(("condition", "code", "parts"), [
-    ("blue >= 30", "unknown-key", ("blue", "bleu")), ("test.bleu > 1", "unknown-key", ("test.bleu",)),
-    ("norm == pots", "unknown-key", ("pots",)), ("bleu >", "bad-syntax", ()), ("", "bad-syntax", ()),
-])
+@pytest.mark.parametrize(("condition", "code", "parts"),
+                         [("blue >= 30", "unknown-key", ("blue", "bleu")),
+                          ("test.bleu > 1", "unknown-key", ("test.bleu",)),
+                          ("norm == pots", "unknown-key", ("pots",)), ("bleu >", "bad-syntax", ()),
+                          ("", "bad-syntax", ())])
 def test_what_is_no_condition_is_refused(condition, code, parts):
     with refuses(code, *parts, place="condition"):
         filter_trials(ROWS, condition)

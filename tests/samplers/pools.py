@@ -77,12 +77,13 @@ class Searched:
     """A search of ``space`` after ``trials``, as a driver does it."""
 
     def __init__(self, name, seed=1, trials=(), space=SPACE, shares=(1.0,), **arguments):
-        startup = {"population_size": 6} if name == "nsga2" else {} if name in ("random", "grid") else \
-            {"n_startup_trials": 4}
+        startup = {"population_size": 6} if name == "nsga2" else {} if name in (
+            "random", "grid") else {"n_startup_trials": 4}
         self.region = region_of(space, tuple(space.budgets.values()))
-        self.known, self.define = self.region.known, partial(suggest_params, space)
-        sampler = make_sampler(SamplerSpec(name, startup | arguments, seed), self.define, self.known, self.region,
-                               OBJECTIVES, shares)
+        self.known = self.region.known
+        self.define = partial(suggest_params, space)
+        sampler = make_sampler(SamplerSpec(name, startup | arguments, seed), self.define,
+                               self.known, self.region, OBJECTIVES, shares)
         self.study = study_of(trials, sampler)
 
     @property
@@ -92,7 +93,9 @@ class Searched:
     @property
     def begun(self):
         """The trials that were new and feasible."""
-        return [trial for trial in self.trials if trial.state.name in ("COMPLETE", "RUNNING") and trial.params]
+        return [trial
+                for trial in self.trials
+                if trial.state.name in ("COMPLETE", "RUNNING") and trial.params]
 
     def start(self):
         """Begins one more trial; None where there is none."""
@@ -104,7 +107,8 @@ class Searched:
                 self.study.tell(trial, state=optuna.trial.TrialState.FAIL)
                 return None
             known = self.known(trial.params)
-            there = {one.user_attrs.get(ARCHITECTURE) for one in self.trials if not is_infeasible(one)}
+            there = {one.user_attrs.get(ARCHITECTURE)
+                     for one in self.trials if not is_infeasible(one)}
             for name, value in known.constraints.items():
                 trial.set_constraint(name, value)
             trial.set_user_attr(ARCHITECTURE, known.identity)

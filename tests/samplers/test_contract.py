@@ -11,11 +11,12 @@ from optuna.testing.pytest_samplers import BasicSamplerTestCase, MultiObjectiveS
 
 from scalesearch.samplers import SamplerSpec, make_sampler
 
-WHOLE = {
-    name: partial(make_sampler, SamplerSpec(name, {} if name == "random" else {"n_startup_trials": 3}), None)
-    for name in ("bayes", "local", "random", "tpe", "nsga2")
-} | {"nsga2": partial(make_sampler, SamplerSpec("nsga2", {"population_size": 4}), None)}
-GRID = {"grid": partial(make_sampler, SamplerSpec("grid"), lambda trial: trial.suggest_int("of its own", 0, 10**6))}
+WHOLE = {name: partial(make_sampler,
+                       SamplerSpec(name, {} if name == "random" else {"n_startup_trials": 3}), None)
+         for name in ("bayes", "local", "random", "tpe", "nsga2")} | {
+    "nsga2": partial(make_sampler, SamplerSpec("nsga2", {"population_size": 4}), None)}
+GRID = {"grid": partial(make_sampler, SamplerSpec("grid"),
+                        lambda trial: trial.suggest_int("of its own", 0, 10**6))}
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 

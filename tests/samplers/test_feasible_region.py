@@ -63,12 +63,14 @@ def region(budget, space=THIN):
 
 
 def draws(budget):
-    return BudgetSampler(THIN, FORWARD, as_cost_bounds(limit for limit in limits(budget) if limit.costs))
+    return BudgetSampler(THIN, FORWARD,
+                         as_cost_bounds(limit for limit in limits(budget) if limit.costs))
 
 
 def thin_space():
     """Only the budget ``thin``."""
-    return Space.parse(THIN.to_yaml().split("  budgets:")[0] + "  budgets:\n    thin: params.total <= 12k\n")
+    return Space.parse(THIN.to_yaml().split("  budgets:")[0]
+                       + "  budgets:\n    thin: params.total <= 12k\n")
 
 
 @pytest.mark.parametrize("budget", ["thin", "wide", "low"])
@@ -79,10 +81,12 @@ def test_draws_meet_the_budget_and_what_the_space_asks_for(budget):
     assert all(feasible(exact.sample(rng)) for _ in range(FAR))
 
 
-@pytest.mark.parametrize("budget", ["params.total <= 60k and macs.total <= 1M", "params.total <= 12k",
-                                    "params.total >= 9k and params.total <= 16k and macs.total <= 150k"])
+@pytest.mark.parametrize("budget",
+                         ["params.total <= 60k and macs.total <= 1M", "params.total <= 12k",
+                          "params.total >= 9k and params.total <= 16k and macs.total <= 150k"])
 def test_draws_have_the_chances_of_rejection(budget):
-    space = SMALL.with_overrides({"width": "16..22 log", "encoder.ffn.relu.hidden": "= 2 * width | 16"})
+    space = SMALL.with_overrides({"width": "16..22 log",
+                                  "encoder.ffn.relu.hidden": "= 2 * width | 16"})
     space = Space.parse(space.to_yaml().replace("params.total <= 60k and macs.total <= 1M", budget))
     budgets = tuple(space.budgets.values())
     known = known_of(space, budgets)
@@ -92,19 +96,25 @@ def test_draws_have_the_chances_of_rejection(budget):
             chance[candidate_key(answers.params)] = math.prod(
                 value_probabilities(parameter)[list(parameter.values()).index(answers.params[name])]
                 for name, parameter in space.parameters() if name in answers.params)
-    drawn, rng = BudgetSampler(space, FORWARD, as_cost_bounds(budgets)), random.Random(2)
+    drawn = BudgetSampler(space, FORWARD, as_cost_bounds(budgets))
+    rng = random.Random(2)
     assert len(chance) > 0 and drawn.feasible_share == pytest.approx(sum(chance.values()))
     found = Counter(candidate_key(drawn.sample(rng)) for _ in range(2000))
     assert set(found) <= set(chance)
-    surprise = sum((found[key] - 2000 * p / drawn.feasible_share) ** 2 / (2000 * p / drawn.feasible_share) for key, p in chance.items())
-    assert surprise < len(chance) + 5 * math.sqrt(2 * len(chance))  # chi-squared: its mean and five deviations
+    surprise = sum((found[key] - 2000 * p / drawn.feasible_share) ** 2
+                   / (2000 * p / drawn.feasible_share) for key, p in chance.items())
+    # chi-squared: its mean and five deviations
+    assert surprise < len(chance) + 5 * math.sqrt(2 * len(chance))
 
 
 def test_a_random_sheet_has_the_chances_of_the_parameters():
-    space, rng = SMALL.with_overrides({"width": "16..22 log"}), random.Random(4)
+    space = SMALL.with_overrides({"width": "16..22 log"})
+    rng = random.Random(4)
     parameter = dict(space.parameters())["width"]
-    found = Counter(sample_candidate(partial(suggest_params, space), rng).params["width"] for _ in range(4000))
-    assert [found[value] / 4000 for value in parameter.values()] == pytest.approx(list(value_probabilities(parameter)), abs=0.03)
+    found = Counter(sample_candidate(partial(suggest_params, space), rng).params["width"]
+                    for _ in range(4000))
+    assert [found[value] / 4000 for value in parameter.values()] == pytest.approx(
+        list(value_probabilities(parameter)), abs=0.03)
 
 
 def test_without_a_budget_every_chance_is_counted_once():
@@ -116,14 +126,17 @@ def test_the_share_of_what_cannot_be_is_nothing():
     assert draws("impossible").share == 0 and draws("impossible").sample(random.Random(1)) is None
 
 
-@pytest.mark.parametrize("parameter", [Choice((4, 1, "x")), IntRange(3, 9, 2), IntRange(1, 40, 1, True),
-                                      FloatRange(0.0, 1.0, 0.25)])
+@pytest.mark.parametrize("parameter",
+                         [Choice((4, 1, "x")), IntRange(3, 9, 2), IntRange(1, 40, 1, True),
+                          FloatRange(0.0, 1.0, 0.25)])
 def test_chances_are_those_of_the_draw(parameter):
-    rng, values = random.Random(3), list(parameter.values())
+    rng = random.Random(3)
+    values = list(parameter.values())
     found = Counter(values.index(parameter.sample(rng)) for _ in range(20_000))
     chances = value_probabilities(parameter)
     assert chances.sum() == pytest.approx(1) and len(chances) == len(values)
-    assert all(found[place] / 20_000 == pytest.approx(chance, abs=0.015) for place, chance in enumerate(chances))
+    assert all(found[place] / 20_000 == pytest.approx(chance, abs=0.015)
+               for place, chance in enumerate(chances))
 
 
 @pytest.mark.parametrize("numbers", [0, 1, 2, 3])
@@ -132,7 +145,8 @@ def test_weights_within_bounds_are_those_of_a_plain_sum(numbers):
 
     rng = np.random.default_rng(numbers)
     for size in (1, 2, 7, 64, 100):
-        points, weights = rng.integers(0, 9, (size, numbers)), rng.random(size)
+        points = rng.integers(0, 9, (size, numbers))
+        weights = rng.random(size)
         room = rng.integers(-1, 11, (40, numbers))
         plain = [weights[(points <= one).all(1)].sum() for one in room]
         assert DominanceIndex(points, weights).weight_within(room) == pytest.approx(plain)
@@ -141,17 +155,22 @@ def test_weights_within_bounds_are_those_of_a_plain_sum(numbers):
 @pytest.mark.parametrize("space", [THIN, ENDLESS])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_walk_ends_in_the_region_near_where_it_began(space, seed):
-    thin, rng = region("thin", space), random.Random(seed)
+    thin = region("thin", space)
+    rng = random.Random(seed)
     candidates = iter(lambda: sample_candidate(thin.define, rng), None)
     start = next(candidate for candidate in candidates if not thin.is_feasible(candidate.params))
-    count, known = [], thin.known
+    count = []
+    known = thin.known
     thin.known = FactsCache(lambda params: count.append(1) or known(params))
     repaired = thin.repair(start.params, random.Random(seed))
-    assert repaired is not None and thin.is_feasible(repaired.params) and len(count) <= MAX_EVALUATIONS + 1
+    assert repaired is not None and thin.is_feasible(
+        repaired.params) and len(count) <= MAX_EVALUATIONS + 1
     assert repaired == region("thin", space).repair(start.params, random.Random(seed))
-    assert sum(repaired.params.get(name) == value for name, value in start.params.items()) >= 2  # the rest is as it was
+    # the rest is as it was
+    assert sum(repaired.params.get(name) == value for name, value in start.params.items()) >= 2
     again = thin.repair(start.params, random.Random(seed), {thin.known.identity(repaired.params)})
-    assert again is not None and thin.known.identity(again.params) != thin.known.identity(repaired.params)
+    assert again is not None and thin.known.identity(again.params) != thin.known.identity(
+        repaired.params)
 
 
 def test_a_feasible_sheet_is_its_own_repair_and_no_way_is_none():
@@ -165,24 +184,30 @@ def test_a_feasible_sheet_is_its_own_repair_and_no_way_is_none():
     ("wide", THIN, False, None), ("thin", THIN, True, True), ("thin", ENDLESS, True, False)])
 def test_each_way_of_drawing_ends_in_the_region(budget, space, sparse, apart):
     found = region(budget, space)
-    assert all(found.is_feasible(found.sample_feasible(random.Random(seed)).params) for seed in range(8))
-    assert found.is_sparse is sparse and (apart is None or (found.exact_sampler is not None) is apart)
-    assert found.sample_feasible(random.Random(1)) == region(budget, space).sample_feasible(random.Random(1))
+    assert all(found.is_feasible(found.sample_feasible(random.Random(seed)).params)
+               for seed in range(8))
+    assert found.is_sparse is sparse and (apart is None
+                                          or (found.exact_sampler is not None) is apart)
+    assert found.sample_feasible(random.Random(1)) == region(budget, space).sample_feasible(
+        random.Random(1))
 
 
 def test_an_impossible_budget_is_known_as_such():
-    assert region("impossible").sample_feasible(random.Random(1)) is None and region("impossible").feasible_share == 0
+    assert region("impossible").sample_feasible(
+        random.Random(1)) is None and region("impossible").feasible_share == 0
     assert region("impossible", ENDLESS).sample_feasible(random.Random(1)) is None
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=GP_MARKS if name == "gp" else []) for name in SAMPLER_NAMES])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=GP_MARKS if name == "gp" else []) for name in SAMPLER_NAMES])
 def test_in_a_thin_space_no_sampler_wastes_its_proposals(name):
     """About one draw in 200 is feasible; at most one proposal in two may not be, and that only to learn from it."""
     search = Searched(name, space=thin_space()).run(8 if name == "gp" else 16)
     assert draws("thin").share < 0.01 and len(search.has_started) == (8 if name == "gp" else 16)
     infeasible = sum(map(is_infeasible, search.trials))
     assert infeasible <= (len(search.has_started) if name == "tpe" else 0)
-    assert name == "grid" or len(search.trials) - len(search.has_started) - infeasible <= 4  # a list has every sheet
+    # a list has every sheet
+    assert name == "grid" or len(search.trials) - len(search.has_started) - infeasible <= 4
 
 
 @pytest.mark.parametrize("space", [SMALL, THIN, ENDLESS])
@@ -195,14 +220,16 @@ def test_what_is_encoded_is_decoded(space):
 
 
 def test_two_parameters_of_one_path_are_two_parameters():
-    few, many = Choice((1, 2)), IntRange(3, 9)
+    few = Choice((1, 2))
+    many = IntRange(3, 9)
 
     class Twice:
         def dimensions(self):
             return [("kind", Choice(("few", "many"))), ("size", few), ("size", many)]
 
         def answer(self, ask):
-            return {"size": ask("size", few if ask("kind", Choice(("few", "many"))) == "few" else many)}
+            return {"size": ask("size",
+                                few if ask("kind", Choice(("few", "many"))) == "few" else many)}
 
     space = Twice()
     assert encode_params(space, {"kind": "few", "size": 2})[0] == {"kind": "few", "size": 1}

@@ -49,12 +49,14 @@ def objective(trial):
 
 
 def tpe(**arguments):
-    return OptunaSamplerAdapter(lambda seed: optuna.samplers.TPESampler(seed=seed, n_startup_trials=4),
-                                learns_from_infeasible=True, **arguments)
+    return OptunaSamplerAdapter(
+        lambda seed: optuna.samplers.TPESampler(seed=seed, n_startup_trials=4),
+        learns_from_infeasible=True, **arguments)
 
 
 def run(sampler, count, storage=None, name="s"):
-    study = optuna.create_study(storage=storage, study_name=name, directions=WAYS, sampler=sampler, load_if_exists=True)
+    study = optuna.create_study(storage=storage, study_name=name, directions=WAYS, sampler=sampler,
+                                load_if_exists=True)
     study.optimize(objective, n_trials=count)
     return study
 
@@ -69,7 +71,8 @@ def volume(study):
 @pytest.mark.parametrize("given", [{}, {"define": define}, {"define": define, "facts": known}])
 def test_conditional_parameters_come_whole_and_from_the_seed(sampler, given):
     one, same, other = (run(sampler(seed=seed, **given), 14).trials for seed in (1, 1, 2))
-    assert [trial.params for trial in one] == [trial.params for trial in same] != [trial.params for trial in other]
+    assert [trial.params for trial in one] == [trial.params for trial in same] != [
+        trial.params for trial in other]
     assert all(("gate" in trial.params) == (trial.params["kind"] == "gated") for trial in one)
     assert len({candidate_key(trial.params) for trial in one}) > 10
 
@@ -85,7 +88,8 @@ def test_a_study_that_was_closed_goes_on_as_it_would_have(sampler, tmp_path):
 
 def test_what_is_known_is_worth_something():
     """Against random trials, on the part of the plane within the budget."""
-    ours = [volume(run(HypervolumeGP(define=define, facts=known, seed=seed), 25)) for seed in range(3)]
+    ours = [volume(run(HypervolumeGP(define=define, facts=known, seed=seed), 25))
+            for seed in range(3)]
     drawn = [volume(run(RandomSampler(define=define, seed=seed), 25)) for seed in range(3)]
     assert min(ours) > max(drawn)
 
@@ -109,7 +113,9 @@ def test_a_constraint_that_only_a_run_tells_is_learned():
         study.optimize(trial_of, n_trials=30)
         return sum(trial.params["depth"] <= 2 for trial in study.trials[8:]) / 22
 
-    assert share(HypervolumeGP(define=define, facts=lambda params: CandidateFacts((None, cost(params))), seed=1)) > 0.7
+    assert share(HypervolumeGP(define=define,
+                               facts=lambda params: CandidateFacts((None, cost(params))),
+                               seed=1)) > 0.7
     assert share(RandomSampler(define=define, seed=1)) < 0.6
 
 
@@ -128,16 +134,20 @@ def test_a_wrapped_sampler_is_shown_what_paused_trials_may_come_to():
     objective(failed)
     study.tell(failed, state=TrialState.FAIL)
     objective(study.ask())
-    shown = [trial for trial in sampler._study.get_trials(deepcopy=False) if trial.state != TrialState.FAIL]
+    shown = [trial
+             for trial in sampler._study.get_trials(deepcopy=False)
+             if trial.state != TrialState.FAIL]
     assert [trial.state.name for trial in shown[:9]] == ["COMPLETE"] * 7 + ["RUNNING", "PRUNED"]
     for paused in study.trials[5:7]:
         bleu, size = shown[paused.number].values
-        assert bleu == pytest.approx(score(paused.params)) and size == cost(paused.params)  # the loss tells the score
+        # the loss tells the score
+        assert bleu == pytest.approx(score(paused.params)) and size == cost(paused.params)
 
 
 def test_other_parameters_than_those_of_the_region_may_be_asked_for():
     """As where parameters are fixed by a sampler around ours, or trials ask for something else."""
-    sampler = RandomSampler(define=define, facts=known, region=FeasibleRegion(define, known), seed=1)
+    sampler = RandomSampler(define=define, facts=known, region=FeasibleRegion(define, known),
+                            seed=1)
     study = run(optuna.samplers.PartialFixedSampler({"depth": 2}, sampler), 4)
     assert {trial.params["depth"] for trial in study.trials} == {2}
     space = {"x": optuna.distributions.FloatDistribution(0, 1)}
@@ -145,8 +155,10 @@ def test_other_parameters_than_those_of_the_region_may_be_asked_for():
 
 
 def test_values_without_end_and_equal_ones_are_no_trouble():
-    study = optuna.create_study(directions=["minimize", "minimize"], sampler=HypervolumeGP(define=define, seed=1))
-    study.optimize(lambda trial: (math.inf if define(trial)["depth"] > 4 else 1.0, 2.0), n_trials=14)
+    study = optuna.create_study(directions=["minimize", "minimize"],
+                                sampler=HypervolumeGP(define=define, seed=1))
+    study.optimize(lambda trial: (math.inf if define(trial)["depth"] > 4 else 1.0, 2.0),
+                   n_trials=14)
     assert len(study.trials) == 14
 
 

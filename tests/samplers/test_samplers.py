@@ -15,12 +15,14 @@ from tests.errors import refuses
 from tests.samplers.pools import OBJECTIVES, SPACE, Searched, feasible_networks, network
 
 FEW = {"gp": 8}  # seconds a proposal
-GP_MARKS = [pytest.mark.slow, pytest.mark.skipif(find_spec("scipy") is None, reason="gp needs scipy")]
+GP_MARKS = [pytest.mark.slow,
+            pytest.mark.skipif(find_spec("scipy") is None, reason="gp needs scipy")]
 LEARNING = [name for name in SAMPLER_NAMES if name not in ("grid", "random")]
 
 
 def names(*without):
-    return [pytest.param(name, marks=GP_MARKS if name == "gp" else []) for name in SAMPLER_NAMES if name not in without]
+    return [pytest.param(name, marks=GP_MARKS if name == "gp" else [])
+            for name in SAMPLER_NAMES if name not in without]
 
 
 def params_of(search):
@@ -46,7 +48,8 @@ def test_does_not_propose_what_is_in_training(name):
 
 @pytest.mark.parametrize("name", names())
 def test_the_seed_decides(name):
-    one, same, other = (params_of(Searched(name, seed).run(FEW.get(name, 10))) for seed in (3, 3, 4))
+    one, same, other = (params_of(Searched(name, seed).run(FEW.get(name, 10)))
+                        for seed in (3, 3, 4))
     assert one == same
     assert one != other or name == "grid"  # which has one order
 
@@ -83,7 +86,8 @@ def test_a_continuous_range_and_a_condition_may_be_searched(name):
 
 
 def test_a_grid_needs_a_finite_space():
-    search = Searched("grid", space=SPACE.with_overrides({"tensor_chain": "{ ffn: 0.05..0.5 log, length: 2 }"}))
+    search = Searched(
+        "grid", space=SPACE.with_overrides({"tensor_chain": "{ ffn: 0.05..0.5 log, length: 2 }"}))
     with refuses("endless"):
         search.start()
 
@@ -102,13 +106,15 @@ def test_a_grid_proposes_each_sheet_once():
 
 
 def test_the_first_of_local_are_spread_over_the_costs():
-    costs = [trial.user_attrs[COSTS]["params.total"] for trial in Searched("local").run(4).has_started]
+    costs = [trial.user_attrs[COSTS]["params.total"]
+             for trial in Searched("local").run(4).has_started]
     assert 2 * max(costs[:2]) < min(costs[2:])  # all four are of the beginning
 
 
 @pytest.mark.parametrize("name", names("grid", "nsga2"))
 def test_trials_from_outside_the_space_are_no_trouble(name):
-    outside = [optuna.create_trial(values=[20.0 + number, 5e4 + number], user_attrs={ARCHITECTURE: f"far {number}"})
+    outside = [optuna.create_trial(values=[20.0 + number, 5e4 + number],
+                                   user_attrs={ARCHITECTURE: f"far {number}"})
                for number in range(12)]
     search = Searched(name, trials=outside).run(4 if name == "gp" else 6)
     found = {network(trial) for trial in search.has_started}
@@ -131,18 +137,19 @@ def test_it_is_shown_what_paused_trials_may_come_to(name):
     assert len(set(map(network, search.begun))) == 12
 
 
-@pytest.mark.parametrize(("name", "given", "said"), [
-    ("TPESamplr", {}, "did you mean `TPESampler`"), ("bays", {}, "did you mean `bayes`"),
-    ("CmaEsSampler", {}, "resumed"), ("GridSampler", {}, "take `grid`"),
-    ("TPESampler", {"multivariat": True}, "did you mean `multivariate`"),
-    ("tpe", {"n_startup_trials": "many"}, "n_startup_trials is int, not 'many'"),
-    ("nsga2", {"population_size": 1}, "population_size"),
-    ("bayes", {"n_startup": 3}, "did you mean `n_startup_trials`"),
-    ("TPESampler", {"gamma": 3}, "gamma is Callable"),
-    ("nsga2", {"crossover": "uniform"}, "crossover is BaseCrossover"),
-    ("TPESampler", {"constant_liar": 1}, "constant_liar is bool"),
-    ("TPESampler", {"seed": 3}, "no argument `seed`"), ("random", {"define": 3}, "no argument `define`"),
-])
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [("TPESamplr", {}, "did you mean `TPESampler`"), ("bays", {}, "did you mean " "`bayes`"),
+     ("CmaEsSampler", {}, "resumed"), ("GridSampler", {}, "take `grid`"),
+     ("TPESampler", {"multivariat": True}, "did you mean `multivariate`"),
+     ("tpe", {"n_startup_trials": "many"}, "n_startup_trials is int, not 'many'"),
+     ("nsga2", {"population_size": 1}, "population_size"),
+     ("bayes", {"n_startup": 3}, "did you mean `n_startup_trials`"),
+     ("TPESampler", {"gamma": 3}, "gamma is Callable"),
+     ("nsga2", {"crossover": "uniform"}, "crossover is BaseCrossover"),
+     ("TPESampler", {"constant_liar": 1}, "constant_liar is bool"),
+     ("TPESampler", {"seed": 3}, "no argument `seed`"),
+     ("random", {"define": 3}, "no argument `define`")])
 def test_a_sampler_or_an_argument_that_is_none_is_told(name, given, said):
     with pytest.raises(UserError) as raised:
         make_sampler(SamplerSpec(name, given), None)
@@ -150,8 +157,10 @@ def test_a_sampler_or_an_argument_that_is_none_is_told(name, given, said):
 
 
 def test_arguments_reach_optunas_sampler():
-    made = make_sampler(SamplerSpec("TPESampler", {"multivariate": True, "n_startup_trials": 3}), None)
-    assert made.inner(5)._multivariate and made.n_startup_trials == 3 and made.learns_from_infeasible
+    made = make_sampler(SamplerSpec("TPESampler", {"multivariate": True, "n_startup_trials": 3}),
+                        None)
+    assert made.inner(
+        5)._multivariate and made.n_startup_trials == 3 and made.learns_from_infeasible
     assert make_sampler(SamplerSpec("nsga2", {"population_size": 7}), None).n_startup_trials == 7
 
 
@@ -159,19 +168,23 @@ class Registered:
     """An entry point."""
 
     def __init__(self, name, found):
-        self.name, self.found = name, found
+        self.name = name
+        self.found = found
 
     def load(self):
         return self.found
 
 
-@pytest.mark.parametrize("found", [RandomSampler, optuna.samplers.RandomSampler,
-                                   lambda seed, factor=1: optuna.samplers.RandomSampler(seed * factor)])
+@pytest.mark.parametrize("found",
+                         [RandomSampler, optuna.samplers.RandomSampler,
+                          lambda seed, factor=1: optuna.samplers.RandomSampler(seed * factor)])
 def test_an_installed_package_may_register_one(monkeypatch, found):
-    monkeypatch.setattr("scalesearch.samplers.entry_points", lambda group: [Registered("mine", found)])
+    monkeypatch.setattr("scalesearch.samplers.entry_points",
+                        lambda group: [Registered("mine", found)])
     sampler = make_sampler(SamplerSpec("mine", {}, 2), None, objectives=OBJECTIVES)
     study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
-    study.optimize(lambda trial: (trial.suggest_float("x", 0, 1), trial.suggest_int("y", 1, 4)), n_trials=4)
+    study.optimize(lambda trial: (trial.suggest_float("x", 0, 1), trial.suggest_int("y", 1, 4)),
+                   n_trials=4)
     with refuses("unknown-sampler", "`mine`"):
         make_sampler(SamplerSpec("mime"), None)
 

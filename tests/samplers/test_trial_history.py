@@ -41,7 +41,8 @@ def test_what_is_known_stays_and_costs_are_exact(pairs, loss):
 
 @given(st.floats(1, 50))
 def test_a_line_is_found(loss):
-    assert math.isclose(predicted([*LINE, paused(9, loss)])[9]["bleu"], 30 - 8 * math.log(loss), abs_tol=1e-9)
+    assert math.isclose(predicted([*LINE, paused(9, loss)])[9]["bleu"], 30 - 8 * math.log(loss),
+                        abs_tol=1e-9)
 
 
 def test_one_that_diverged_does_not_bend_it():
@@ -61,7 +62,8 @@ def test_too_few_ended_are_told_by_the_first_rung_as_all_others():
 
 
 def test_of_others_nothing_is_predicted():
-    others = [frozen(n, state, rungs=(2.0,)) for n, state in enumerate(("RUNNING", "FAIL", "PRUNED"), 10)]
+    others = [frozen(n, state, rungs=(2.0,))
+              for n, state in enumerate(("RUNNING", "FAIL", "PRUNED"), 10)]
     assert set(predicted([*LINE, *others])) == {0, 1, 2, 3, 4}
     assert set(predicted([*LINE, paused(9, 2.0), *others])) == {0, 1, 2, 3, 4, 9}
 

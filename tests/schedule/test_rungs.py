@@ -37,7 +37,8 @@ def histories(draw):
     """Candidates anywhere in a ladder of three rungs."""
     found = []
     for number in range(draw(st.integers(0, 14))):
-        state, reached = draw(STATES), draw(st.integers(0, 2))
+        state = draw(STATES)
+        reached = draw(st.integers(0, 2))
         reached = 3 if state == "COMPLETE" else max(reached, 1) if state == "PAUSED" else reached
         losses = tuple(draw(st.floats(1, 9)) for _ in range(reached))
         found.append(trial(number, state, float(draw(st.integers(1, 9))), losses))
@@ -85,11 +86,13 @@ def test_a_ladder_grows_by_one_factor_to_the_whole(first, eta, spacing):
     assert math.isclose(sum(rungs.budget_to_rung(rung) for rung in range(len(rungs.shares))), 1)
 
 
-@pytest.mark.parametrize("make, said", [
-    (lambda: Rungs((0.5, 0.2, 1.0)), "grow"), (lambda: Rungs((0.5,)), "grow"), (lambda: Rungs((0.0, 1.0)), "grow"),
-    (lambda: Rungs((0.5, 1.0), 1), "eta"), (lambda: Rungs.geometric(0), "share"), (lambda: Rungs.geometric(2), "share"),
-    (lambda: Rungs.geometric(0.1, 1), "eta"), (lambda: Rungs.geometric(0.1, 2, 1.0), "more than once"),
-])
+@pytest.mark.parametrize(
+    "make, said",
+    [(lambda: Rungs((0.5, 0.2, 1.0)), "grow"), (lambda: Rungs((0.5,)), "grow"),
+     (lambda: Rungs((0.0, 1.0)), "grow"), (lambda: Rungs((0.5, 1.0), 1), "eta"),
+     (lambda: Rungs.geometric(0), "share"), (lambda: Rungs.geometric(2), "share"),
+     (lambda: Rungs.geometric(0.1, 1), "eta"),
+     (lambda: Rungs.geometric(0.1, 2, 1.0), "more than once")])
 def test_a_ladder_that_is_none_is_told(make, said):
     with refuses("bad-rungs", said):
         make()
@@ -112,7 +115,8 @@ def test_promotes_the_waiting_alone_and_no_more_than_one_in_eta(history, eta):
 def test_the_highest_rung_goes_first():
     low = [trial(n, "PAUSED", 1.0 + n, (2.0 - n / 10,)) for n in range(4)]
     high = [trial(n, "PAUSED", 1.0 + n, (2.0 - n / 10, 1.5 - n / 10)) for n in range(4, 6)]
-    assert len(rung_losses(find_promotable([*low, *high], Rungs((0.1, 0.3, 1.0), 2), OBJECTIVES))) == 2
+    assert len(rung_losses(find_promotable([*low, *high], Rungs((0.1, 0.3, 1.0), 2),
+                                           OBJECTIVES))) == 2
 
 
 def pool(seed, count=81):
@@ -135,16 +139,20 @@ def halved(size, early, objectives, rungs):
 
 
 def test_the_small_stay_alive():
-    rungs, ways, shares = Rungs((0.1, 0.3, 1.0), 3), ["max", "min"], []
+    rungs = Rungs((0.1, 0.3, 1.0), 3)
+    ways = ["max", "min"]
+    shares = []
     for seed in range(5):
         size, early, bleu = pool(seed)
         values = np.column_stack([bleu, np.log(size)])
         corner = [values[:, 0].min(), values[:, 1].max()]
-        ours, by_score = halved(size, early, OBJECTIVES, rungs), halved(size, early, OBJECTIVES[:1], rungs)
+        ours = halved(size, early, OBJECTIVES, rungs)
+        by_score = halved(size, early, OBJECTIVES[:1], rungs)
         assert len(ours) == len(by_score) == 9
         smallest = set(np.argsort(size)[: len(size) // 3])
         assert smallest & set(ours) and not smallest & set(by_score)
         whole = hypervolume(values, corner, ways)
-        shares.append([hypervolume(values[chosen], corner, ways) / whole for chosen in (ours, by_score)])
+        shares.append([hypervolume(values[chosen], corner, ways) / whole
+                       for chosen in (ours, by_score)])
     kept, kept_by_score = np.mean(shares, axis=0)
     assert kept > 0.9 and kept_by_score < 0.7

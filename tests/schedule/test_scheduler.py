@@ -17,24 +17,30 @@ RUNGS = Rungs((0.1, 0.3, 1.0), 2)
 
 
 def trial(number, state, params=1.0, rungs=(), bleu=None):
-    return frozen(number, state, rungs=rungs, costs={"params": params}, values=None if bleu is None else [bleu, params])
+    return frozen(number, state, rungs=rungs, costs={"params": params},
+                  values=None if bleu is None else [bleu, params])
 
 
 def simulated(left, rungs, exhausted_after=math.inf):
     """A study on one worker until there is nothing to do: the trials, and the compute that is left."""
-    scheduler, trials = Scheduler(rungs, OBJECTIVES), []
-    while (chosen := scheduler.next_action(trials, left, len(trials) >= exhausted_after)) is not None:
+    scheduler = Scheduler(rungs, OBJECTIVES)
+    trials = []
+    while (chosen := scheduler.next_action(trials, left,
+                                           len(trials) >= exhausted_after)) is not None:
         number = len(trials) if chosen is START_TRIAL else chosen.number
         reached = () if chosen is START_TRIAL else rung_losses(chosen)
         left -= rungs.budget_to_rung(len(reached))
-        losses, size = (*reached, 5.0 - math.log(number + 2) - len(reached)), float(1 + number % 7)
+        losses = (*reached, 5.0 - math.log(number + 2) - len(reached))
+        size = float(1 + number % 7)
         ended = len(losses) == len(rungs.shares)
-        now = trial(number, "COMPLETE" if ended else "PAUSED", size, losses, 30.0 + number % 5 if ended else None)
+        now = trial(number, "COMPLETE" if ended else "PAUSED", size, losses,
+                    30.0 + number % 5 if ended else None)
         trials = [*trials[:number], now, *trials[number + 1 :]]
     return trials, left
 
 
-@given(st.floats(0.0, 12.0), st.sampled_from([RUNGS, Rungs(), Rungs.geometric(), Rungs((0.5, 1.0), 3)]))
+@given(st.floats(0.0, 12.0),
+       st.sampled_from([RUNGS, Rungs(), Rungs.geometric(), Rungs((0.5, 1.0), 3)]))
 def test_no_more_is_spent_than_there_is_and_somebody_comes_to_the_end(left, rungs):
     trials, rest = simulated(left, rungs)
     assert rest >= -1e-6
@@ -55,19 +61,21 @@ def test_what_nobody_can_pay_for_is_not_begun():
     scheduler = Scheduler(RUNGS, OBJECTIVES)
     assert scheduler.next_action([], 0.99) is None and scheduler.next_action([], 1.0) is START_TRIAL
     waiting = [trial(0, "PAUSED", 1.0, (3.0, 2.0))]
-    assert scheduler.next_action(waiting, 0.7).number == 0 and scheduler.next_action(waiting, 0.69) is None
+    assert scheduler.next_action(waiting, 0.7).number == 0 and scheduler.next_action(
+        waiting, 0.69) is None
 
 
 @pytest.mark.parametrize("exhausted", [False, True])
 def test_the_last_call_goes_to_the_likeliest_member_of_the_front(exhausted):
-    line = [trial(n, "COMPLETE", 9.0 + n, (4.0 - n / 2, 3.0 - n / 2), 20.0 + 4 * n) for n in range(4)]
+    line = [trial(n, "COMPLETE", 9.0 + n, (4.0 - n / 2, 3.0 - n / 2), 20.0 + 4 * n)
+            for n in range(4)]
     waiting = [trial(10, "PAUSED", 20.0, (4.0, 3.5)), trial(11, "PAUSED", 5.0, (2.4, 1.4))]
     assert Scheduler(RUNGS, OBJECTIVES).next_action([*line, *waiting], 0.75, exhausted).number == 11
 
 
 def test_infeasible_failed_and_outside_trials_are_no_trouble():
-    trials = [frozen(0, "PRUNED", constraints={"budget": 1.0}), frozen(1, "FAIL"), trial(2, "FAIL", rungs=(2.0,)),
-              frozen(3, "COMPLETE", values=[20.0, 3.0])]
+    trials = [frozen(0, "PRUNED", constraints={"budget": 1.0}), frozen(1, "FAIL"),
+              trial(2, "FAIL", rungs=(2.0,)), frozen(3, "COMPLETE", values=[20.0, 3.0])]
     assert Scheduler(RUNGS, OBJECTIVES).next_action(trials, 5.0) is START_TRIAL
 
 
@@ -89,7 +97,8 @@ class Candidate:
 
     @property
     def spent(self):
-        at = {"RUNNING": min(len(self.losses), RUNGS.n_pauses), "COMPLETE": -1}.get(self.state, len(self.losses) - 1)
+        at = {"RUNNING": min(len(self.losses), RUNGS.n_pauses), "COMPLETE": -1}.get(
+            self.state, len(self.losses) - 1)
         return 0.0 if self.state in ("PAUSED", "FAIL") and not self.losses else RUNGS.shares[at]
 
     def dominates(self, other):
@@ -101,13 +110,19 @@ class Candidate:
 @given(st.data())
 def test_nobody_is_promoted_before_one_that_dominates_it_where_both_wait(data):
     """Random losses, costs and ties; workers that end in any order, or fail; ``trials`` set anew in between."""
-    draw, wanted, workers = data.sample, st.floats(1.0, 5.0), data.sample(st.integers(1, 3))
-    trials, scheduler, total, training = [], Scheduler(RUNGS, OBJECTIVES), draw(wanted), []
+    draw = data.sample
+    wanted = st.floats(1.0, 5.0)
+    workers = data.sample(st.integers(1, 3))
+    trials = []
+    scheduler = Scheduler(RUNGS, OBJECTIVES)
+    total = draw(wanted)
+    training = []
     for _ in range(draw(st.integers(1, 40))):
         total = draw(st.just(total) | wanted)
         while len(training) < workers:
-            history = [trial(number, one.state, one.params, one.losses, 9.0 * one.params if one.state == "COMPLETE"
-                             else None) for number, one in enumerate(trials)]
+            history = [trial(number, one.state, one.params, one.losses,
+                             9.0 * one.params if one.state == "COMPLETE" else None)
+                       for number, one in enumerate(trials)]
             chosen = scheduler.next_action(history, total - sum(one.spent for one in trials))
             if chosen is None:
                 break
@@ -124,5 +139,5 @@ def test_nobody_is_promoted_before_one_that_dominates_it_where_both_wait(data):
         number = training.pop(draw(st.integers(0, len(training) - 1)))
         state = "COMPLETE" if len(trials[number].losses) == RUNGS.n_pauses else "PAUSED"
         losses = (*trials[number].losses, float(draw(st.integers(1, 5))))[: RUNGS.n_pauses]
-        trials[number] = replace(trials[number], state="FAIL") if draw(st.integers(0, 9)) == 9 else \
-            replace(trials[number], state=state, losses=losses)
+        trials[number] = replace(trials[number], state="FAIL") if draw(
+            st.integers(0, 9)) == 9 else replace(trials[number], state=state, losses=losses)

@@ -40,7 +40,8 @@ def test_one_that_is_behind_a_smaller_one_at_its_rung_goes_on_where_it_is_worth_
     """Large models are behind after a short training, and ahead at the end."""
     waiting = [frozen(1, "PAUSED", rungs=(1.44,), costs={"params": 1}),
                frozen(2, "PAUSED", rungs=(1.49,), costs={"params": 3})]
-    scheduler = Scheduler(RUNGS, OBJECTIVES, lambda trials: AcquisitionValues(0.1, {1: 0.2, 2: 0.9}))
+    scheduler = Scheduler(RUNGS, OBJECTIVES,
+                          lambda trials: AcquisitionValues(0.1, {1: 0.2, 2: 0.9}))
     assert scheduler.next_action(waiting, 9.0).number == 2
 
 
@@ -59,7 +60,8 @@ def ladder(count, ended):
             search.end(trial)
         else:
             size = trial.user_attrs["costs"]["params.total"]
-            trial.set_user_attr("rungs", [1e5 / size if number % 2 else 1e9])  # every other one has come to nothing
+            # every other one has come to nothing
+            trial.set_user_attr("rungs", [1e5 / size if number % 2 else 1e9])
             trial.set_user_attr("paused", True)
     return search
 
@@ -71,7 +73,8 @@ def test_bayes_says_what_those_that_wait_are_worth():
     worth = sampler.acquisition_values(search.trials)
     waiting = [trial for trial in search.has_started if trial.user_attrs.get("paused")]
     assert set(worth.paused) == {trial.number for trial in waiting} and worth.new >= 0
-    good, bad = ([worth.paused[one.number] for one in waiting if (rung_losses(one)[0] < 1e8) is well]
+    good, bad = ([worth.paused[one.number]
+                  for one in waiting if (rung_losses(one)[0] < 1e8) is well]
                  for well in (True, False))
     assert max(bad) <= max(good)
     assert ladder(6, 2).study.sampler.acquisition_values(ladder(6, 2).trials) is None
@@ -86,5 +89,6 @@ def test_losses_without_bound_and_rungs_of_another_ladder_are_no_trouble():
     worth = search.study.sampler.acquisition_values(search.trials)
     assert all(math.isfinite(price) for price in (worth.new, *worth.paused.values()))
     longer = ladder(10, 6)
-    longer.study.sampler.rung_shares = (0.1, 0.3, 1.0)  # of which the second is on no trial's record
+    # of which the second is on no trial's record
+    longer.study.sampler.rung_shares = (0.1, 0.3, 1.0)
     assert longer.study.sampler.acquisition_values(longer.trials) is None

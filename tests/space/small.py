@@ -7,11 +7,13 @@ from scalesearch.space.schema.types import ScheduleSignature, SchemaField, Schem
 
 
 def cycles(arguments, depth):
-    return None if depth % arguments[0] == 0 else f"{depth} layers are no multiple of {arguments[0]}"
+    return None if depth % arguments[
+        0] == 0 else f"{depth} layers are no multiple of {arguments[0]}"
 
 
 def runs(arguments, depth):
-    return None if sum(arguments) == depth else f"it serves {sum(arguments)} layers, and the stack has {depth}"
+    return None if sum(
+        arguments) == depth else f"it serves {sum(arguments)} layers, and the stack has {depth}"
 
 
 CALLS = {
@@ -26,14 +28,12 @@ CALLS = {
 def stack(depth):
     ffn = SchemaGroup(
         {"dropout": SchemaField("number", default="0.1", low=0, high=1)},
-        {
-            "relu": SchemaGroup({"hidden": SchemaField("size", default="= 4 * width")}),
-            "pg": SchemaGroup({"ratio": SchemaField("size", default="2"), "act": SchemaField("word", ("relu", "tanh"), default="relu")}),
-            "none": SchemaGroup(),
-        },
-        default_variant="relu",
-    )
-    return SchemaGroup({"depth": SchemaField("size", default=depth), "heads": SchemaField("size", default="4"), "ffn": ffn})
+        {"relu": SchemaGroup({"hidden": SchemaField("size", default="= 4 * width")}),
+         "pg": SchemaGroup({"ratio": SchemaField("size", default="2"),
+                            "act": SchemaField("word", ("relu", "tanh"), default="relu")}),
+         "none": SchemaGroup()}, default_variant="relu")
+    return SchemaGroup({"depth": SchemaField("size", default=depth),
+                        "heads": SchemaField("size", default="4"), "ffn": ffn})
 
 
 SMALL = SchemaGroup(
@@ -63,12 +63,11 @@ def small(text, name="small.yaml"):
 
 
 SIZES = st.sampled_from(["4", "2 | 4", "2..6 step 2", "1..4", "4..8 log", "2 | 5..7", "4 | 8 | 16"])
-CONDITIONS = st.sampled_from(
-    ["width > 4", "norm == post", "light", "not light and encoder.depth <= 3", "rate == off or decoder.heads < 3"]
-)
-SCHEDULES = st.sampled_from(
-    ["own", "own | one", "own | cycle(1..2)", "cycle(2 | 3)", "runs(1..2, 3 | 4) | own", "own | [0, 0]"]
-)
+CONDITIONS = st.sampled_from(["width > 4", "norm == post", "light",
+                              "not light and encoder.depth <= 3",
+                              "rate == off or decoder.heads < 3"])
+SCHEDULES = st.sampled_from(["own", "own | one", "own | cycle(1..2)", "cycle(2 | 3)",
+                             "runs(1..2, 3 | 4) | own", "own | [0, 0]"])
 
 
 @st.composite
@@ -79,7 +78,8 @@ def sizes(draw, computed=("= width", "= 2 * width", "= max(width, 3) // 2")):
     if kind == 0:
         return draw(st.sampled_from(computed))
     if kind == 1:
-        return f"{plain} if {draw(st.sampled_from(['width > 4', 'norm == post', 'light']))} else {draw(SIZES)}"
+        return (f"{plain} if {draw(st.sampled_from(['width > 4', 'norm == post', 'light']))} else "
+                f"{draw(SIZES)}")
     return f"{plain} | {draw(st.sampled_from(computed))}" if kind == 2 else plain
 
 
@@ -89,34 +89,32 @@ def ffns(draw):
     form = draw(st.integers(0, 4))
     if form == 0:
         return draw(st.sampled_from(["relu", "none | pg", "pg if light else relu | none"]))
-    variants = {
-        "relu": {"hidden": draw(sizes())},
-        "pg": {"ratio": draw(SIZES), "act": draw(st.sampled_from(["relu", "relu | tanh", "tanh if light else relu"]))},
-        "none": {},
-    }
+    variants = {"relu": {"hidden": draw(sizes())},
+                "pg": {"ratio": draw(SIZES),
+                       "act": draw(st.sampled_from(["relu", "relu | tanh",
+                                                    "tanh if light else relu"]))}, "none": {}}
     chosen = draw(st.lists(st.sampled_from(sorted(variants)), min_size=1, unique=True))
     inside = {name: variants[name] for name in chosen}
     group = dict(inside) if form == 1 and len(chosen) == 1 else {"one of": inside}
-    return group | draw(st.sampled_from([{}, {"dropout": "0.1 | 0.2"}, {"dropout": "0..1 step 0.25"}]))
+    return group | draw(st.sampled_from([{}, {"dropout": "0.1 | 0.2"},
+                                         {"dropout": "0..1 step 0.25"}]))
 
 
 @st.composite
 def forms(draw, continuous=True):
     """A random space as nested mappings of texts."""
     rates = ["off", "off | 0.5", "0..0.4 step 0.1", "off | 0.1..0.3 step 0.1 | = 1 / width"]
-    space = {
-        "width": draw(SIZES),
-        "norm": draw(st.sampled_from(["pre", "pre | post", "post | log", "= post", "log"])),
-        "rate": draw(st.sampled_from(rates + ["off | 0.01..0.1 log", "0..1"] * continuous)),
-        "light": draw(st.sampled_from(["yes", "no", "yes | no", "= norm == post"])),
-        "encoder": {
-            "depth": draw(sizes()),
-            "heads": draw(sizes(("= depth", "= encoder.depth + 1"))),
-            "ffn": draw(ffns()),
-        },
-        "decoder": {"depth": draw(st.sampled_from(["= encoder.depth", "2..4", "6"])), "ffn": draw(ffns())},
-        "share": {"encoder.ffn": draw(SCHEDULES), "decoder": {"ffn": "own | encoder.ffn[i] | encoder.ffn[2*i + 1]"}},
-    }
+    space = {"width": draw(SIZES),
+             "norm": draw(st.sampled_from(["pre", "pre | post", "post | log", "= post", "log"])),
+             "rate": draw(st.sampled_from(rates + ["off | 0.01..0.1 log", "0..1"] * continuous)),
+             "light": draw(st.sampled_from(["yes", "no", "yes | no", "= norm == post"])),
+             "encoder": {"depth": draw(sizes()),
+                         "heads": draw(sizes(("= depth", "= encoder.depth + 1"))),
+                         "ffn": draw(ffns())},
+             "decoder": {"depth": draw(st.sampled_from(["= encoder.depth", "2..4", "6"])),
+                         "ffn": draw(ffns())},
+             "share": {"encoder.ffn": draw(SCHEDULES),
+                       "decoder": {"ffn": "own | encoder.ffn[i] | " "encoder.ffn[2*i + 1]"}}}
     if draw(st.booleans()):
         space["adapter"] = draw(st.sampled_from(["none", {}, {"rank": "2 | 4"}]))
     if draw(st.booleans()):

@@ -35,16 +35,18 @@ from scalesearch.study.trials.study_meta import DataFacts, StudyMeta
 from tests.study.slow_work import wait_for_leave
 
 OBJECTIVES = (parse_objective("bleu", "max"), parse_objective("params.total", "min"))
-WIDTH, DEPTH = IntRange(8, 64, 8), Choice((4, 1, 2, 8))
-KIND, SLOPE = Choice(("plain", "gated")), FloatRange(0.5, 2.0)
+WIDTH = IntRange(8, 64, 8)
+DEPTH = Choice((4, 1, 2, 8))
+KIND = Choice(("plain", "gated"))
+SLOPE = FloatRange(0.5, 2.0)
 
 
-META = StudyMeta(
-    id="fake-1", name="fake", created="2026-01-01T00:00:00.000+00:00", space_hash="f00", objectives=OBJECTIVES, seed=1,
-    protocol={"name": "forward", "source": 10, "target": 10, "vocab": 100, "counts": {"mac": 1}}, recipe={},
-    data=DataFacts("toy", "abc"), synthetic=True, total_trials=6, limits=("params.total <= 6000",),
-    bounds={"params.total": 6000}, versions={},
-)
+META = StudyMeta(id="fake-1", name="fake", created="2026-01-01T00:00:00.000+00:00",
+                 space_hash="f00", objectives=OBJECTIVES, seed=1,
+                 protocol={"name": "forward", "source": 10, "target": 10, "vocab": 100,
+                           "counts": {"mac": 1}}, recipe={}, data=DataFacts("toy", "abc"),
+                 synthetic=True, total_trials=6, limits=("params.total " "<= 6000",),
+                 bounds={"params.total": 6000}, versions={})
 
 
 class FakeAnswers(dict):
@@ -66,7 +68,8 @@ def architecture_of(answers):
         raise UnbuildableError("depth", "8 layers of 64 do not fit")
     # The slope decides nothing of the network, so different answers may describe one architecture.
     key = json.dumps([answers["width"], answers["depth"], answers["kind"]])
-    block = Linear(answers["width"], answers["width"] * answers["depth"], ("tgt",), bias=answers["kind"] == "gated")
+    block = Linear(answers["width"], answers["width"] * answers["depth"], ("tgt",),
+                   bias=answers["kind"] == "gated")
     return FakeArchitecture(dict(answers), block, hashlib.sha256(key.encode()).hexdigest()[:12])
 
 
@@ -77,7 +80,8 @@ class FakeSpace:
         return [("width", WIDTH), ("depth", DEPTH), ("kind", KIND), ("slope", SLOPE)]
 
     def answer(self, ask):
-        answers = FakeAnswers(width=ask("width", WIDTH), depth=ask("depth", DEPTH), kind=ask("kind", KIND))
+        answers = FakeAnswers(width=ask("width", WIDTH), depth=ask("depth", DEPTH),
+                              kind=ask("kind", KIND))
         if answers["kind"] == "gated":
             answers["slope"] = ask("slope", SLOPE)
         answers.params = dict(answers)
@@ -97,18 +101,21 @@ class FakeSpace:
 
 def limit(name="params.total", most=6000):
     """A budget, as a space's Constraint is one."""
-    return SimpleNamespace(text=f"{name} <= {most}", slack=lambda lookup: math.log(lookup(name) / most))
+    return SimpleNamespace(text=f"{name} <= {most}",
+                           slack=lambda lookup: math.log(lookup(name) / most))
 
 
 def score(answers):
     """Grows with size, and a little with the slope; the same for the same architecture."""
-    size = answers["width"] * math.sqrt(answers["depth"]) * (1.2 if answers["kind"] == "gated" else 1.0)
+    size = answers["width"] * math.sqrt(answers["depth"]) * (
+        1.2 if answers["kind"] == "gated" else 1.0)
     return 40 * (1 - math.exp(-size / 60))
 
 
 def efforts_to(share):
     """What training takes up to a share of it: no part like another, scoring at the end alone."""
-    took = {"updates": 60.0 * share, "validation": 6.0 * share, "scoring": 30.0 * (share == 1.0), "other": 1.0}
+    took = {"updates": 60.0 * share, "validation": 6.0 * share, "scoring": 30.0 * (share == 1.0),
+            "other": 1.0}
     return {part: {"seconds": 2 * each, "cpu_seconds": each} for part, each in took.items()}
 
 
@@ -141,7 +148,8 @@ def breaking_work(folder):
 def make_plan(trials=6, most=6000, **changes):
     """A plan over the fake space."""
     evaluator = Evaluator(FakeSpace(), find_protocol("forward", 10, 10, 100), (limit(most=most),))
-    plan = StudyPlan(evaluator, OBJECTIVES, trials, job_template={"threads": 1}, record_fields=META.record_fields, max_proposals=300)
+    plan = StudyPlan(evaluator, OBJECTIVES, trials, job_template={"threads": 1},
+                     record_fields=META.record_fields, max_proposals=300)
     return replace(plan, **changes)
 
 
@@ -149,19 +157,23 @@ def make_sampler_of(plan, kind="tpe", seed=1):
     """The sampler that proposes for ``plan``, with four trials before a model is trusted."""
     few = {"population_size": 6} if kind == "nsga2" else {"n_startup_trials": 4}
     return make_sampler(SamplerSpec(kind, few, seed), plan.evaluator.suggest_params,
-                        partial(plan.evaluator.candidate_facts, objectives=OBJECTIVES), plan.evaluator.feasible_region, OBJECTIVES,
-                        plan.rungs.shares)
+                        partial(plan.evaluator.candidate_facts, objectives=OBJECTIVES),
+                        plan.evaluator.feasible_region, OBJECTIVES, plan.rungs.shares)
 
 
-def make_driver(folder, plan=None, work=fake_work, kind="tpe", seed=1, runner=None, view=None, storage=None):
+def make_driver(folder, plan=None, work=fake_work, kind="tpe", seed=1, runner=None, view=None,
+                storage=None):
     """A driver over ``folder``, as ``study run`` makes one; ``storage`` False: without an export."""
-    plan, study, view = plan or make_plan(), StudyDir(Path(folder)), view or Callback()
+    plan = plan or make_plan()
+    study = StudyDir(Path(folder))
+    view = view or Callback()
     if not study.exists():
         study.create(META, "study: fake\n", "width: 8\n")
     study.log.repair()
     study.load()
     exported = TrialExporter(plan.evaluator.searched, OBJECTIVES)
-    export = storage is not False and open_export(storage, study, exported, OBJECTIVES, view.message)
+    export = storage is not False and open_export(
+        storage, study, exported, OBJECTIVES, view.message)
     driver = Driver(plan, study, make_sampler_of(plan, kind, seed), runner or InProcessRunner(work),
                     Callbacks(view, export) if export else view)
     driver.export = export
@@ -177,4 +189,5 @@ def exported(driver):
 
 if __name__ == "__main__":  # a driver in a process of its own, to be killed
     where, trials = sys.argv[1:3]
-    print(make_driver(where, make_plan(int(trials), job={"held": True, "threads": 1})).run(), flush=True)
+    print(make_driver(where, make_plan(int(trials), job={"held": True, "threads": 1})).run(),
+          flush=True)

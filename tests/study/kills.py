@@ -2,9 +2,10 @@
 
     python -m tests.study.kills drive FOLDER BACKEND TRIALS SECONDS PROPOSER      a driver, to be killed
 
-``Killed`` starts such drivers, one after the other over one folder, and kills what a plan of kinds says: a busy
-worker, the driver, Ray's raylet or control service, a node of a Ray cluster with all that runs on it, or every process
-of the study at once. Or it stops a process for some seconds by SIGSTOP, as a machine does that runs out of memory.
+``Killed`` starts such drivers, one after the other over one folder, and kills what a plan of kinds
+says: a busy worker, the driver, Ray's raylet or control service, a node of a Ray cluster with all
+that runs on it, or every process of the study at once. Or it stops a process for some seconds by
+SIGSTOP, as a machine does that runs out of memory.
 """
 
 import json
@@ -30,13 +31,22 @@ from tests.study import slow_work
 from tests.study.slow_work import alive
 
 RUNGS = Rungs((0.3, 1.0), 2)
-WORKER, DRIVER, RAYLET, CONTROL, ALL = "a worker", "the driver", "raylet", "gcs_server", "all at once"
+WORKER = "a worker"
+DRIVER = "the driver"
+RAYLET = "raylet"
+CONTROL = "gcs_server"
+ALL = "all at once"
 NODE = "a node"
-STOPPED = {"worker stopped": WORKER, "driver stopped": DRIVER, "raylet stopped": RAYLET}  # by SIGSTOP, then go on
-RAY, CLUSTER, PROCESSES, INPROCESS = "ray", "cluster", "processes", "inprocess"
+# by SIGSTOP, then go on
+STOPPED = {"worker stopped": WORKER, "driver stopped": DRIVER, "raylet stopped": RAYLET}
+RAY = "ray"
+CLUSTER = "cluster"
+PROCESSES = "processes"
+INPROCESS = "inprocess"
 STOP = (1.0, 8.0)  # seconds
 SMALL = {"object_store_memory": 80 * 2**20, "include_dashboard": False}
-AGENTS = ("ray::DashboardA", "ray::RuntimeEnv")  # of Ray; they train nothing, and notice within a minute that it died
+# of Ray; they train nothing, and notice within a minute that it died
+AGENTS = ("ray::DashboardA", "ray::RuntimeEnv")
 
 
 class ProcessRunner(Runner):
@@ -49,10 +59,12 @@ class ProcessRunner(Runner):
 
     def submit(self, job):
         command = [sys.executable, "-m", "tests.study.slow_work", str(job.folder)]
-        self._running[subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)] = job
+        self._running[subprocess.Popen(command, stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.DEVNULL)] = job
 
     def poll(self, timeout):
-        until, ended = time.monotonic() + timeout, []
+        until = time.monotonic() + timeout
+        ended = []
         while self._running and not ended and time.monotonic() < until:
             ended = [process for process in self._running if process.poll() is not None]
             time.sleep(0.005)
@@ -66,7 +78,8 @@ class ProcessRunner(Runner):
 
     def _end(self, process):
         job = self._running.pop(process)
-        return JobDone(job) if process.returncode == 0 else JobCrashed(job, f"exit status {process.returncode}")
+        return JobDone(job) if process.returncode == 0 else JobCrashed(
+            job, "exit status " f"{process.returncode}")
 
 
 def make_runner(backend):
@@ -75,7 +88,8 @@ def make_runner(backend):
     if name in (RAY, CLUSTER):
         from scalesearch.study.executors.ray import RayRunner
 
-        return RayRunner(slow_work.loop_nests, 2, Resources(address=address or None, cpus_per_trial=1 if address else 0.5))
+        return RayRunner(slow_work.loop_nests, 2,
+                         Resources(address=address or None, cpus_per_trial=1 if address else 0.5))
     from scalesearch.study.executors.local import InProcessRunner
 
     return ProcessRunner() if backend == PROCESSES else InProcessRunner(slow_work.loop_nests)
@@ -86,7 +100,8 @@ def driver_of(folder, backend, trials, seconds, kind):
     from tests.study.fakes import make_driver, make_plan
 
     rungs = NO_RUNGS if kind == "random" else RUNGS
-    plan = make_plan(trials, most=60_000, rungs=rungs, attempts=100, job={"sleep": seconds, "threads": 1})
+    plan = make_plan(trials, most=60_000, rungs=rungs, attempts=100,
+                     job={"sleep": seconds, "threads": 1})
     return make_driver(folder, plan, kind=kind, runner=make_runner(backend))
 
 
@@ -158,9 +173,16 @@ class Killed:
     """
 
     def __init__(self, folder, sessions, trials, seconds, kind="local", seed=1):
-        self.folder, self.sessions, self.given = Path(folder), sessions, (trials, seconds, kind)
-        self.rng, self.kills, self.seen = random.Random(seed), [], {}
-        self.log, self.process, self._pids, self._nodes = b"", None, {}, None
+        self.folder = Path(folder)
+        self.sessions = sessions
+        self.given = (trials, seconds, kind)
+        self.rng = random.Random(seed)
+        self.kills = []
+        self.seen = {}
+        self.log = b""
+        self.process = None
+        self._pids = {}
+        self._nodes = None
 
     def run(self):
         """Kills as planned, then lets the study end; returns what its last driver said."""
@@ -177,17 +199,19 @@ class Killed:
             self._clean()
 
     def _start(self, backend):
-        assert self.process is None or self.process.poll() is not None, "a session ends with a kill of the driver"
+        assert self.process is None or self.process.poll(
+            ) is not None, "a session ends with a kill of the driver"
         trials, seconds, kind = self.given
         self._backend = backend
         if backend == CLUSTER:
             self._nodes = self._nodes or Nodes()
             backend = f"{CLUSTER}@{self._nodes.address}"
-        command = [sys.executable, "-m", "tests.study.kills", "drive", str(self.folder), backend, str(trials),
-                   str(seconds), kind]
+        command = [sys.executable, "-m", "tests.study.kills", "drive", str(self.folder), backend,
+                   str(trials), str(seconds), kind]
         self._said = (self.folder.parent / f"{self.folder.name}.out").open("a")
         self._began = self._events()
-        self.process = subprocess.Popen(command, stdout=self._said, stderr=subprocess.STDOUT, start_new_session=True)
+        self.process = subprocess.Popen(command, stdout=self._said, stderr=subprocess.STDOUT,
+                                        start_new_session=True)
 
     def _set_pace(self):
         """Results for every kill alike, and some left for the end, however fast the machine is."""
@@ -223,10 +247,12 @@ class Killed:
 
     def _wait(self, kind, backend):
         """Until there is something to kill, and then for a random while; sometimes a driver that only starts is hit."""
-        until, early = time.monotonic() + HANG, kind in (DRIVER, ALL) and self.rng.random() < 0.3
+        until = time.monotonic() + HANG
+        early = kind in (DRIVER, ALL) and self.rng.random() < 0.3
         starting = self.rng.random() < 0.1  # of Ray's processes, most are hit when at work
-        while not early and (self._events() == self._began or not self._victims(kind) or not (
-                starting or kind in (DRIVER, ALL) or set(self._victims(WORKER)) & set(self._family()))):
+        while not early and (self._events() == self._began or not self._victims(kind)
+                             or not (starting or kind in (DRIVER, ALL)
+                                     or set(self._victims(WORKER)) & set(self._family()))):
             self._still(until, kind)
         pause = time.monotonic() + self.rng.uniform(0.1, 1.5)
         while time.monotonic() < pause or not (early or self._victims(kind)):
@@ -263,14 +289,16 @@ class Killed:
         family = self._family()
         if kind == NODE:
             busy = set(self._victims(WORKER))
-            below = ({pid for pid in self._below({raylet}) if pid in family} for raylet in self._nodes.raylets)
+            below = ({pid for pid in self._below({raylet}) if pid in family}
+                     for raylet in self._nodes.raylets)
             return sorted(next((pids for pids in below if pids & busy), ()))
         if kind == DRIVER:
             return [self.process.pid]
         if kind == ALL:
             return list(family)
         if kind == WORKER:
-            holders = (lease.read_holder(path.parent) for path in self.folder.glob("trials/*/lease.json"))
+            holders = (lease.read_holder(path.parent)
+                       for path in self.folder.glob("trials/*/lease.json"))
             found = {holder and holder.pid for holder in holders}
             ours = {pid for pid, birth in self._pids.items() if birth == _birth(pid)}  # orphans too
             busy = sorted(pid for pid in found & ours if pid != self.process.pid and alive(pid))
@@ -287,7 +315,8 @@ class Killed:
 
     def _below(self, roots, names=None):
         """Those of ``roots`` that live, and their descendants; ``names`` is filled in."""
-        names, parents = {} if names is None else names, {}
+        names = {} if names is None else names
+        parents = {}
         for stat in Path("/proc").glob("[0-9]*/stat"):
             try:
                 head, _, tail = stat.read_text().rpartition(")")
@@ -296,14 +325,16 @@ class Killed:
             pid = int(stat.parent.name)
             if tail.split()[0] not in "ZX":
                 parents[pid], names[pid] = int(tail.split()[1]), head.partition("(")[2]
-        family, more = set(), roots & set(parents)
+        family = set()
+        more = roots & set(parents)
         while more:
             family |= more
             more = {pid for pid, parent in parents.items() if parent in more} - family
         return family
 
     def _shoot(self, pid, number=signal.SIGKILL):
-        if self._pids.get(pid) == _birth(pid) is not None:  # one of ours, and not another of the same number
+        # one of ours, and not another of the same number
+        if self._pids.get(pid) == _birth(pid) is not None:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 
@@ -357,7 +388,8 @@ class Killed:
                     self.kills[-1].duplicates.append(f"event {key}")
         for folder in (self.folder / "trials").iterdir():
             for line in _lines(folder / "trainings"):
-                left = folder / ("result.json" if line["rung"] is None else f"rung-{line['rung']}.json")
+                left = folder / ("result.json" if line["rung"] is None
+                                 else f"rung-{line['rung']}.json")
                 if left.exists() and line["time"] > left.stat().st_mtime + 0.01:
                     self._before(line["time"]).duplicates.append(f"training of {folder.name}")
             for line in _lines(folder / "overlaps"):
@@ -405,7 +437,8 @@ def _lines(path):
 def plan_of(kinds, backend, rng):
     """Sessions in which each kind is as often as ``kinds`` says; a kill of the driver ends a session."""
     ends = [kind for kind in (DRIVER, ALL) for _ in range(kinds.get(kind, 0))]
-    others = [kind for kind, count in kinds.items() if kind not in (DRIVER, ALL) for _ in range(count)]
+    others = [kind for kind, count in kinds.items() if kind not in (DRIVER, ALL)
+              for _ in range(count)]
     rng.shuffle(ends)
     rng.shuffle(others)
     cuts = sorted(rng.randint(0, len(others)) for _ in ends[1:])
@@ -415,15 +448,19 @@ def plan_of(kinds, backend, rng):
 
 def summary(kills):
     """The log of kills, by kind and backend."""
-    rows = [f"{'killed':14} {'under':10} {'kills':>5} {'processes':>9} {'losses':>6} {'duplicates':>10} "
-            f"{'driver down':>11} {'back after, s':>14} {'orphans gone, s':>15}  log's last event when hit"]
+    rows = [f"{'killed':14} {'under':10} {'kills':>5} {'processes':>9} {'losses':>6} "
+            f"{'duplicates':>10} {'driver down':>11} {'back after, s':>14} {'orphans gone, s':>15} "
+            " log's last event when hit"]
     groups = sorted({(kill.kind, kill.backend) for kill in kills})
     for kind, backend in [*groups, ("sum", "")]:
-        some = [k for k in kills if (k.kind, k.backend) == (kind, backend)] if backend else list(kills)
-        found = ", ".join(f"{name} {count}" for name, count in Counter(k.feasibility for k in some).most_common())
+        some = [
+            k for k in kills if (k.kind, k.backend) == (kind, backend)] if backend else list(kills)
+        found = ", ".join(f"{name} {count}"
+                          for name, count in Counter(k.feasibility for k in some).most_common())
         rows.append(f"{kind:14} {backend:10} {len(some):5} {sum(k.pids for k in some):9} "
-                    f"{sum(len(k.losses) for k in some):6} {sum(len(k.duplicates) for k in some):10} "
-                    f"{sum(k.down for k in some):12} {_middle([k.back for k in some]):>14} "
+                    f"{sum(len(k.losses) for k in some):6} "
+                    f"{sum(len(k.duplicates) for k in some):10} {sum(k.down for k in some):12} "
+                    f"{_middle([k.back for k in some]):>14} "
                     f"{_middle([k.orphans for k in some]):>15}  {found}")
     return "\n".join(rows)
 
@@ -436,11 +473,14 @@ def _middle(values):
 def check(killed):
     """Raises AssertionError unless every candidate's values are its own and nothing is left over."""
     trials = StudyDir(killed.folder).load().trials
-    assert not [kill for kill in killed.kills if kill.losses or kill.duplicates], summary(killed.kills)
-    assert not trials.with_state(State.PENDING, "failed") and not killed.remained, (killed.remained, killed._words())
+    assert not [kill
+                for kill in killed.kills if kill.losses or kill.duplicates], summary(killed.kills)
+    assert not trials.with_state(State.PENDING, "failed") and not killed.remained, (
+        killed.remained, killed._words())
     for trial in trials.with_state(State.COMPLETE):
         assert trial.values["bleu"] == slow_work.score(trial.params)
-        record = json.loads((StudyDir(killed.folder).trial_folder(trial) / "record.json").read_text())
+        record = json.loads((StudyDir(killed.folder).trial_folder(trial)
+                             / "record.json").read_text())
         assert record["values"] == trial.values and record["trial"] == trial.number
     trained = [trial.architecture for trial in trials if trial.attempts]
     assert len(trained) == len(set(trained))

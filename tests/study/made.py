@@ -28,14 +28,16 @@ class Made:
         self.study.create(replace(META, **meta), "study: fake\n", "width: 8\n")
 
     def propose(self, number, origin=Origin.SAMPLER, **facts):
-        facts = {"state": State.PENDING, "architecture": f"{number:012x}", "costs": COSTS, "origin": origin, **facts}
+        facts = {"state": State.PENDING, "architecture": f"{number:012x}", "costs": COSTS,
+                 "origin": origin, **facts}
         if self.study.propose(Trial(number, **facts)).state == State.PENDING:
             self.study.append("started", number, attempt=1)
         return self
 
     def end(self, number, seconds, bleu=10.0, params=1000.0, state="complete"):
         values = {"bleu": bleu, "params.total": params} if state == "complete" else None
-        self.study.append("ended", number, state=state, values=values, wall_seconds=seconds, reason="")
+        self.study.append("ended", number, state=state, values=values, wall_seconds=seconds,
+                          reason="")
         return self
 
     def rung(self, number, rung, share, seconds, loss=3.0):
@@ -53,7 +55,8 @@ class Made:
         return place
 
     def owned(self, **facts):
-        facts = {"state": RUNNING, "host": "far", "machine": "other", "process": 1, "workers": 2, **facts}
+        facts = {"state": RUNNING, "host": "far", "machine": "other", "process": 1, "workers": 2,
+                 **facts}
         (self.study.folder / heartbeat.OWNER_FILE).write_text(json.dumps(facts))
 
     def situation(self, wanted, **meta):

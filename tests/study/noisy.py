@@ -30,7 +30,8 @@ def noisy_result(folder, job, sd=1.0):
     if job.get("held"):
         wait_for_leave(folder.parent.parent)
     bleu = score(answers) + luck(folder.name.partition("-")[2], job.get("seed", 1), sd)
-    metrics = {"bleu": bleu, "chrf": bleu + 10, "bleu_signature": "sig|v:1", "test": {"bleu": bleu - 1}}
+    metrics = {"bleu": bleu, "chrf": bleu + 10, "bleu_signature": "sig|v:1",
+               "test": {"bleu": bleu - 1}}
     return {"state": "complete", "metrics": metrics, "seed": job.get("seed", 1), "seconds": 0.01}
 
 
@@ -48,28 +49,33 @@ def replicated(number, costs, *scores, pending=0, failed=0):
     """A candidate with measured ``scores`` for each seed that has ended well, and seeds in training or failed."""
     complete = [(State.COMPLETE, {**costs, **one}) for one in scores]
     others = [(State.PENDING, None)] * pending + [(State.FAILED, None)] * failed
-    first, *further = (Trial(number, state, costs=costs, values=values) for state, values in (*complete, *others))
+    first, *further = (Trial(number, state, costs=costs, values=values)
+                       for state, values in (*complete, *others))
     return ReplicatedTrial(first, tuple(further))
 
 
 def again(one, bleu):
     """A candidate with one more seed."""
     first = one.first
-    return ReplicatedTrial(first, (*one.replicates, replace(first, values={**first.costs, "bleu": bleu})))
+    return ReplicatedTrial(first,
+                           (*one.replicates, replace(first, values={**first.costs, "bleu": bleu})))
 
 
 def drawn(truth, sd, rng, count=1):
     """One candidate after the other, each dearer than the last, with ``count`` scores around its true one."""
-    return [replicated(number, {"params.total": float(number)}, *({"bleu": rng.gauss(mean, sd)} for _ in range(count)))
+    return [replicated(number, {"params.total": float(number)},
+                       *({"bleu": rng.gauss(mean, sd)} for _ in range(count)))
             for number, mean in enumerate(truth)]
 
 
 def confirmed(candidates, truth, sd, rng, seeds, objectives=OBJECTIVES):
     """What becomes of ``candidates`` when all that is asked for is trained; and what was asked for."""
-    candidates, asked = list(candidates), []
+    candidates = list(candidates)
+    asked = []
     while (chosen := next_replicate(candidates, objectives, seeds)) is not None:
         asked.append(chosen)
-        candidates[chosen.number] = again(candidates[chosen.number], rng.gauss(truth[chosen.number], sd))
+        candidates[chosen.number] = again(candidates[chosen.number],
+                                          rng.gauss(truth[chosen.number], sd))
     return candidates, asked
 
 

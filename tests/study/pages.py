@@ -22,8 +22,14 @@ class Page(HTMLParser):
 
     def __init__(self, file):
         super().__init__()
-        self.file, self.wrong, self.open = Path(file), [], []
-        self.ids, self.hrefs, self.tags, self.said, self.marks = [], [], [], [], []
+        self.file = Path(file)
+        self.wrong = []
+        self.open = []
+        self.ids = []
+        self.hrefs = []
+        self.tags = []
+        self.said = []
+        self.marks = []
         self.feed(self.file.read_text())
         self.close()
         self.wrong += [f"never closed: {name}" for name in self.open]
@@ -58,7 +64,8 @@ class Page(HTMLParser):
         if href.startswith("data:image/png;base64,"):  # a colour scale
             return True
         parts = urlsplit(href)
-        return not parts.scheme and not parts.netloc and (self.file.parent / unquote(parts.path)).is_file()
+        return not parts.scheme and not parts.netloc and (
+            self.file.parent / unquote(parts.path)).is_file()
 
     @property
     def text(self):
@@ -80,7 +87,8 @@ def curved_result(folder, job):
     answers = json.loads((folder / "architecture.yaml").read_text())
     if answers["depth"] == 8:
         return {"state": "failed", "reason": FAULT}
-    curve = [{"step": step, "train_loss": 4 - step / 10, "valid_loss": 5 - step / 10} for step in (2, 4, 8)]
+    curve = [{"step": step, "train_loss": 4 - step / 10, "valid_loss": 5 - step / 10}
+             for step in (2, 4, 8)]
     return fake_result(folder, job) | {"curve": curve}
 
 
@@ -92,7 +100,8 @@ def curved_work(folder):
 def study(folder, trials=10, **changes):
     """A finished study with a reference whose name would break a careless page."""
     large = {"width": 64, "depth": 4, "kind": "plain"}
-    plan = make_plan(trials, references=(FixedArchitecture(HOSTILE, architecture_of(large), large),), **changes)
+    plan = make_plan(
+        trials, references=(FixedArchitecture(HOSTILE, architecture_of(large), large),), **changes)
     make_driver(folder, plan, curved_work).run()
     return Path(folder)
 
@@ -101,7 +110,8 @@ def references_only(folder, architectures=None, params=None, **changes):
     """A finished study of named architectures, which searches nothing; ``params`` None: from outside its space."""
     sheets = architectures or {"small": {"width": 16, "depth": 2, "kind": "plain"},
                                HOSTILE: {"width": 64, "depth": 4, "kind": "plain"}}
-    named = tuple(FixedArchitecture(name, architecture_of(sheet), params) for name, sheet in sheets.items())
+    named = tuple(FixedArchitecture(name, architecture_of(sheet), params)
+                  for name, sheet in sheets.items())
     make_driver(folder, make_plan(0, references=named, **changes), curved_work).run()
     revise(folder, trials=len(named))
     return Path(folder)

@@ -19,7 +19,9 @@ class Server:
     """A cluster of databases in ``folder`` with one database, ``studies``, of the user ``ann``."""
 
     def __init__(self, programs: Path, folder: Path, user: str | None) -> None:
-        self._programs, self._folder, self._user = programs, folder, user
+        self._programs = programs
+        self._folder = folder
+        self._user = user
         self._run("initdb", "-A", "trust", "-U", "ann", "-E", "UTF8", "--locale=C", "--no-sync")
         self.start()
         self._run("createdb", "-h", str(folder), "-U", "ann", "studies", data=False)
@@ -42,17 +44,20 @@ class Server:
         place = ["-D", str(self._folder / "data")] if data else []
         command = [str(self._programs / program), *place, *arguments]
         if self._user:
-            command = ["setpriv", f"--reuid={self._user}", f"--regid={pwd.getpwnam(self._user).pw_gid}",
-                       "--clear-groups", "--", *command]
-        done = subprocess.run(command, cwd=self._folder, env={**os.environ, "LC_ALL": "C"}, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+            command = ["setpriv", f"--reuid={self._user}",
+                       f"--regid={pwd.getpwnam(self._user).pw_gid}", "--clear-groups", "--",
+                       *command]
+        done = subprocess.run(command, cwd=self._folder, env={**os.environ, "LC_ALL": "C"},
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True, check=False)
         assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
 
 
 def programs() -> Path | None:
     """The folder of PostgreSQL's programs."""
     found = shutil.which("initdb")
-    folders = [Path(found).resolve().parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    folders = [Path(found).resolve().parent] if found else sorted(
+        Path("/usr/lib/postgresql").glob("*/bin"))
     return next((folder for folder in reversed(folders) if (folder / "postgres").exists()), None)
 
 
@@ -65,10 +70,12 @@ def running() -> Iterator[Server]:
         pytest.skip("PostgreSQL's programs (initdb, pg_ctl, postgres) are not installed")
     user = None
     if os.getuid() == 0:
-        user = next((name for name in USERS if name in {entry.pw_name for entry in pwd.getpwall()}), None)
+        user = next((name for name in USERS if name in {entry.pw_name for entry in pwd.getpwall()}),
+                    None)
         if user is None or not shutil.which("setpriv"):
             pytest.skip("PostgreSQL does not run as root, and there is no other user or no setpriv")
-    folder = Path(tempfile.mkdtemp(prefix="pg-"))  # not tmp_path: others may not enter it, and sockets need short paths
+    # not tmp_path: others may not enter it, and sockets need short paths
+    folder = Path(tempfile.mkdtemp(prefix="pg-"))
     try:
         if user:
             shutil.chown(folder, user)

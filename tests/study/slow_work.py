@@ -17,7 +17,8 @@ STEP = 0.05  # seconds
 
 def score(answers):
     """Grows with size; the same for the same architecture."""
-    size = answers["width"] * math.sqrt(answers["depth"]) * (1.2 if answers["kind"] == "gated" else 1.0)
+    size = answers["width"] * math.sqrt(answers["depth"]) * (
+        1.2 if answers["kind"] == "gated" else 1.0)
     return 40 * (1 - math.exp(-size / 60))
 
 
@@ -46,7 +47,10 @@ def results(study):
 
 
 def wait_for_leave(study):
-    """While whoever kills has set a pace: until the study has fewer results than that. Orphans are not held up."""
+    """While whoever kills has set a pace: until the study has fewer results than that.
+
+    Orphans are not held up.
+    """
     parent = os.getppid()
     while os.getppid() == parent != 1:
         try:
@@ -60,7 +64,8 @@ def wait_for_leave(study):
 
 def train(folder, job):
     """Goes on from the checkpoint to ``until``; ``sleep`` is the seconds of a full training."""
-    at, busy = folder / "checkpoint", folder / "busy"
+    at = folder / "checkpoint"
+    busy = folder / "busy"
     if busy.exists() and alive(int(busy.read_text())):
         note(folder, "overlaps", other=busy.read_text())
     busy.write_text(str(os.getpid()))
@@ -76,8 +81,10 @@ def train(folder, job):
     busy.unlink()
     answers = json.loads((folder / "architecture.yaml").read_text())
     if "until" in job:
-        return {"state": "paused", "metrics": {"valid_loss": loss(answers, done), "share": done, "step": 1}}
-    return {"state": "complete", "metrics": {"bleu": score(answers), "loss": loss(answers, 1.0)}, "seconds": 0.01}
+        return {"state": "paused",
+                "metrics": {"valid_loss": loss(answers, done), "share": done, "step": 1}}
+    return {"state": "complete", "metrics": {"bleu": score(answers), "loss": loss(answers, 1.0)},
+            "seconds": 0.01}
 
 
 def work(folder):

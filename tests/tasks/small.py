@@ -10,7 +10,8 @@ from scalesearch.space.assembly.architecture import ModelSpec, assemble
 from scalesearch.tasks import Task
 from tests.architectures import answers
 
-WORDS = ["one", "two", "red", "blue", "dog", "cat", "sees", "and", "the", "big", "house", "old", "tree", "runs"]
+WORDS = ["one", "two", "red", "blue", "dog", "cat", "sees", "and", "the", "big", "house", "old",
+         "tree", "runs"]
 COUNTS = {"train": 120, "valid": 12, "test": 12}
 
 
@@ -37,9 +38,11 @@ def corrections(folder: Path) -> dict[str, Any]:
     """Training and validation text as pairs, two references in validation; the test text with gold edits."""
     found = pairs(folder)
     write(folder / "other.b", [f"{line} please" for line in lines("valid")])
-    edits = ["A 0 1|||R:OTHER|||the||a|||REQUIRED|||-NONE-|||0", "A -1 -1|||noop|||-NONE-|||-NONE-|||-NONE-|||1", ""]
+    edits = ["A 0 1|||R:OTHER|||the||a|||REQUIRED|||-NONE-|||0",
+             "A -1 -1|||noop|||-NONE-|||-NONE-|||-NONE-|||1", ""]
     write(folder / "test.m2", [row for line in lines("test") for row in (f"S {line}", *edits)])
-    return found | {"valid": {"source": "valid.a", "target": ["valid.b", "other.b"]}, "test": "test.m2"}
+    return found | {"valid": {"source": "valid.a", "target": ["valid.b", "other.b"]},
+                    "test": "test.m2"}
 
 
 def text(folder: Path) -> dict[str, Any]:
@@ -48,12 +51,14 @@ def text(folder: Path) -> dict[str, Any]:
     return files | {"window": 12, "stride": 5}
 
 
-FORMS: dict[str, Callable[[Path], dict[str, Any]]] = {"pairs": pairs, "corrections": corrections, "text": text}
+FORMS: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "pairs": pairs, "corrections": corrections, "text": text}
 
 
 def spec_of(task: Task, folder: Path, **more: Any) -> DataSpec:
     """A spec for the task, its files written below ``folder``."""
-    return DataSpec.from_mapping({"task": task.name, "vocab": 60, **FORMS[task.file_format](folder), **more})
+    return DataSpec.from_mapping({"task": task.name, "vocab": 60, **FORMS[task.file_format](folder),
+                                  **more})
 
 
 def corpus_of(task: Task, folder: Path, **more: Any) -> Corpus:

@@ -11,8 +11,8 @@ from scalesearch.train import Recipe, train
 from tests.tasks.small import corpus_of, model_for, spec_of
 
 TASK = pytest.mark.parametrize("task", TASKS.values(), ids=list(TASKS))
-RECIPE = Recipe(steps=6, max_tokens=200, lr=5e-3, beam=1, average="none", validate_every=3.0, threads=1, device="cpu",
-                measure="both")
+RECIPE = Recipe(steps=6, max_tokens=200, lr=5e-3, beam=1, average="none", validate_every=3.0,
+                threads=1, device="cpu", measure="both")
 
 
 def test_the_four_tasks_are_there() -> None:
@@ -31,15 +31,18 @@ def test_it_says_what_it_measures(task, tmp_path) -> None:
 
 @TASK
 def test_the_spec_survives_json_and_the_corpus_its_cache(task, tmp_path) -> None:
-    spec, corpus = spec_of(task, tmp_path), corpus_of(task, tmp_path)
+    spec = spec_of(task, tmp_path)
+    corpus = corpus_of(task, tmp_path)
     assert DataSpec.from_mapping(spec.to_json()) == spec and len({spec, spec}) == 1
     again = load_corpus(spec, tmp_path / "cache", tmp_path)
     fresh = load_corpus(spec, tmp_path / "elsewhere", tmp_path)
     for other in (again, fresh, pickle.loads(pickle.dumps(corpus))):
         assert other.content_hash == corpus.content_hash
         for split in ("train", "valid", "test"):
-            mine, its = getattr(corpus, split), getattr(other, split)
-            assert (mine.texts, mine.window_overlap) == (its.texts, its.window_overlap) and mine.target_ids == its.target_ids
+            mine = getattr(corpus, split)
+            its = getattr(other, split)
+            assert (mine.texts, mine.window_overlap) == (
+                its.texts, its.window_overlap) and mine.target_ids == its.target_ids
 
 
 @TASK
@@ -50,7 +53,8 @@ def test_perfect_hypotheses_have_the_best_score_and_bad_ones_a_worse_one(task, t
             best = task.score(list(split.texts.target), split.texts, corpus.spec)
             worse = task.score(["zzz qqq"] * len(split), split.texts, corpus.spec)
         else:
-            best, worse = (task.score_loss(loss, 100, split.texts, corpus.spec) for loss in (0.0, 3.0))
+            best, worse = (task.score_loss(loss, 100, split.texts, corpus.spec)
+                           for loss in (0.0, 3.0))
         assert worse[task.main] != pytest.approx(best[task.main], rel=0.05)
         for name, metric in task.metrics.items():
             assert best[name] == pytest.approx(metric.best), name
@@ -59,7 +63,8 @@ def test_perfect_hypotheses_have_the_best_score_and_bad_ones_a_worse_one(task, t
 
 @TASK
 def test_a_training_ends_with_the_declared_metrics_and_their_signatures(task, tmp_path) -> None:
-    corpus, out = corpus_of(task, tmp_path), tmp_path / "run"
+    corpus = corpus_of(task, tmp_path)
+    out = tmp_path / "run"
     result = train(model_for(task), corpus, RECIPE, out)
     assert (result.state, result.reason) == ("complete", "")
     metrics = result.metrics
@@ -77,7 +82,7 @@ def test_a_training_ends_with_the_declared_metrics_and_their_signatures(task, tm
 def test_validation_by_decoding_shows_the_main_metric(task, tmp_path) -> None:
     if task.score is None:
         pytest.skip("generates nothing")
-    how = Recipe(steps=4, max_tokens=200, beam=1, average="best", average_count=1, validate_every=2.0, threads=1,
-                 device="cpu", validate_metric=True, monitor="bleu")
+    how = Recipe(steps=4, max_tokens=200, beam=1, average="best", average_count=1,
+                 validate_every=2.0, threads=1, device="cpu", validate_metric=True, monitor="bleu")
     result = train(model_for(task), corpus_of(task, tmp_path), how, tmp_path / "run")
     assert len(result.curve) == 2 and all(point[task.main] is not None for point in result.curve)

@@ -59,16 +59,20 @@ def test_either_alternative_of_a_gold_edit_is_right() -> None:
 
 def test_an_edit_over_a_phrase_is_found_across_two_words_that_stay_but_not_three() -> None:
     for kept, right in (("x y", 1), ("x y z", 0)):
-        source, said = f"a {kept} b", f"c {kept} d"
+        source = f"a {kept} b"
+        said = f"c {kept} d"
         length = len(source.split())
-        found = count_matches(alignment_lattice(source.split(), said.split()), said.split(), (Edit(0, length, (said,)),))
+        found = count_matches(alignment_lattice(source.split(), said.split()), said.split(),
+                              (Edit(0, length, (said,)),))
         assert found.correct == right
 
 
 def test_insertions_at_one_place_agree_in_order_and_once_each() -> None:
-    source, said = ["go"], ["we", "must", "go"]
+    source = ["go"]
+    said = ["we", "must", "go"]
     lattice = alignment_lattice(source, said)
-    we, must = Edit(0, 0, ("we",)), Edit(0, 0, ("must",))
+    we = Edit(0, 0, ("we",))
+    must = Edit(0, 0, ("must",))
     assert count_matches(lattice, said, (we, must)) == EditCounts(2, 2, 2)
     assert count_matches(lattice, said, (must, we)) == EditCounts(1, 2, 2)
     twice = ["we", "we", "go"]
@@ -78,7 +82,8 @@ def test_insertions_at_one_place_agree_in_order_and_once_each() -> None:
 
 def test_an_edit_that_changes_nothing_is_missed() -> None:
     words = ["a", "b"]
-    assert count_matches(alignment_lattice(words, words), words, (Edit(0, 1, ("a",)),)) == EditCounts(0, 0, 1)
+    assert count_matches(alignment_lattice(words, words), words,
+                         (Edit(0, 1, ("a",)),)) == EditCounts(0, 0, 1)
 
 
 def test_the_annotator_counts_that_helps_the_whole_text_most() -> None:
@@ -98,7 +103,8 @@ def paths(source: list[str], said: list[str]) -> list[list[tuple]]:
                 found += [[step, *rest] for rest in walk(i + di, j + dj)]
         return found
 
-    everything, steps = walk(0, 0), set()
+    everything = walk(0, 0)
+    steps = set()
     for replacing in (1, 2):
         def cost(path: list[tuple], replacing: int = replacing) -> int:
             return sum((replacing if s[2] > s[0] and s[3] > s[1] else 1) * s[4] for s in path)
@@ -117,7 +123,8 @@ def splits(path: list[tuple]) -> list[list[list[tuple]]]:
                 runs.append([step])
             else:
                 runs[-1].append(step)
-        if all((any(s[4] for s in run) and sum(not s[4] for s in run) <= 2) or len(run) == 1 for run in runs):
+        if all((any(s[4] for s in run) and sum(not s[4] for s in run) <= 2) or len(run) == 1
+               for run in runs):
             found.append(runs)
     return found
 
@@ -126,8 +133,8 @@ def brute_force(source: list[str], said: list[str], gold: tuple[Edit, ...]) -> E
     best = None
     for path in paths(source, said):
         for runs in splits(path):
-            edits = [(run[0][0], run[-1][2], " ".join(said[run[0][1]:run[-1][3]]), len(run)) for run in runs
-                     if any(step[4] for step in run)]
+            edits = [(run[0][0], run[-1][2], " ".join(said[run[0][1]:run[-1][3]]), len(run))
+                     for run in runs if any(step[4] for step in run)]
             stay = len(path) - sum(edit[3] for edit in edits)
             for chosen in product((True, False), repeat=len(edits)):
                 right = [edit for edit, yes in zip(edits, chosen) if yes]
@@ -159,11 +166,13 @@ def random_case(rng: Random) -> tuple[list[str], list[str], tuple[Edit, ...]]:
         texts = tuple(" ".join(rng.choices("abc", k=rng.randint(0 if end > start else 1, 2)))
                       for _ in range(rng.randint(1, 2)))
         gold.add(Edit(start, end, texts))
-    return source, said, tuple(sorted(gold, key=lambda edit: (edit.start, edit.end, edit.corrections)))
+    return source, said, tuple(sorted(gold,
+                                      key=lambda edit: (edit.start, edit.end, edit.corrections)))
 
 
 def test_the_best_set_of_edits_is_that_of_brute_force() -> None:
-    rng, matched = Random(5), 0
+    rng = Random(5)
+    matched = 0
     for _ in range(400):
         source, said, gold = random_case(rng)
         found = count_matches(alignment_lattice(source, said), said, gold)

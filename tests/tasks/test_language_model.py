@@ -23,7 +23,8 @@ HOW = Recipe(steps=1, threads=1, device="cpu", precision="fp32")
 
 
 def engine_for(corpus) -> Engine:
-    model = build_model(model_for(TASK).block, vocab=corpus.tokenizer.vocab_size, seed=1, dtype=torch.float64)
+    model = build_model(model_for(TASK).block, vocab=corpus.tokenizer.vocab_size, seed=1,
+                        dtype=torch.float64)
     return Engine(model.eval(), HOW, Hardware.from_recipe(HOW))
 
 
@@ -33,7 +34,8 @@ def stream_of(corpus, split: str) -> list[int]:
 
 def by_hand(model, stream: list[int], window: int, stride: int) -> float:
     """The sum of -log p, each token scored alone, after the context that its window gives it."""
-    total, scored = 0.0, 0
+    total = 0.0
+    scored = 0
     for start in range(0, len(stream), stride):
         for place in range(scored, min(start + window, len(stream))):
             read = torch.tensor([[BOS, *stream[start:place]]])
@@ -47,27 +49,32 @@ def by_hand(model, stream: list[int], window: int, stride: int) -> float:
 @pytest.mark.parametrize(("window", "stride"), [(8, 8), (8, 3), (8, 1), (500, 100)])
 def test_the_loss_is_that_of_scoring_token_by_token(tmp_path, window: int, stride: int) -> None:
     corpus = corpus_of(TASK, tmp_path, window=window, stride=stride)
-    engine, stream = engine_for(corpus), stream_of(corpus, "valid")
+    engine = engine_for(corpus)
+    stream = stream_of(corpus, "valid")
     with torch.inference_mode():
         expected = by_hand(engine.model, stream, window, stride)
-    assert evaluate_loss(engine, corpus.validation) * len(stream) == pytest.approx(expected, rel=1e-9)
+    assert evaluate_loss(engine, corpus.validation) * len(stream) == pytest.approx(
+        expected, rel=1e-9)
     found = score_split(engine, corpus, "valid", DecodingOptions(1))
     count = sum(len(line.split()) for line in lines("valid")) + len(lines("valid"))
     assert found["perplexity"] == pytest.approx(math.exp(expected / len(stream)))
     assert found["word_perplexity"] == pytest.approx(math.exp(expected / count))
-    assert f"window:{window}|stride:{stride}|tokens:{len(stream)}|words:{count}" in found["perplexity_signature"]
+    assert f"window:{window}|stride:{stride}|tokens:{len(stream)}|words:{count}" in found[
+        "perplexity_signature"]
 
 
 def test_windows_a_window_apart_are_disjoint_and_whole(tmp_path) -> None:
     corpus = corpus_of(TASK, tmp_path, window=8, stride=8)
     rows = [row.tolist() for row in corpus.validation.target_ids]
-    assert list(chain.from_iterable(rows)) == stream_of(corpus, "valid") and {len(row) for row in rows[:-1]} == {8}
+    assert list(chain.from_iterable(rows)) == stream_of(corpus, "valid") and {
+        len(row) for row in rows[:-1]} == {8}
 
 
 @pytest.mark.parametrize("stride", [1, 5, 12])
 def test_every_token_is_scored_once_after_enough_others(tmp_path, stride: int) -> None:
     corpus = corpus_of(TASK, tmp_path, window=12, stride=stride)
-    stream, seen = stream_of(corpus, "test"), []
+    stream = stream_of(corpus, "test")
+    seen = []
     for batch in eval_batches(corpus.test, 100):
         for row, place in zip(batch.target_out, batch.indices):
             scored = np.flatnonzero(row != PAD)
@@ -79,7 +86,8 @@ def test_every_token_is_scored_once_after_enough_others(tmp_path, stride: int) -
 
 def test_training_windows_do_not_overlap_and_empty_lines_are_left_out(tmp_path) -> None:
     corpus = corpus_of(TASK, tmp_path, window=12, stride=5)
-    assert corpus.train.window_overlap == 0 and len(corpus.train.target_ids.flat) == len(stream_of(corpus, "train"))
+    assert corpus.train.window_overlap == 0 and len(
+        corpus.train.target_ids.flat) == len(stream_of(corpus, "train"))
     assert corpus.counts["train"]["empty"] == 1
     assert corpus.counts["train"]["target_tokens"] == len(corpus.train.target_ids.flat)
 
@@ -96,4 +104,5 @@ def test_another_kind_of_model_is_refused_before_anything_is_written(tmp_path) -
 
 def test_decoding_at_validation_is_refused(tmp_path) -> None:
     with refuses("nothing-to-score", key="recipe.validate_bleu"):
-        train(model_for(TASK), corpus_of(TASK, tmp_path), Recipe(steps=1, validate_metric=True), tmp_path / "run")
+        train(model_for(TASK), corpus_of(TASK, tmp_path), Recipe(steps=1, validate_metric=True),
+              tmp_path / "run")

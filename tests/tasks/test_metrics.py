@@ -31,27 +31,33 @@ def test_rouge_is_the_librarys_mean_f1() -> None:
     for name in ("rouge1", "rouge2", "rougeL"):
         single = [scorer.score(right, said)[name].fmeasure for said, right in zip(SAID, RIGHT)]
         assert found[name] == pytest.approx(100 * sum(single) / 2)
-    assert "stemmer:porter" in found["rouge_signature"] and "rouge-score:0." in found["rouge_signature"]
+    assert "stemmer:porter" in found["rouge_signature"] and "rouge-score:0." in found[
+        "rouge_signature"]
 
 
 def test_rouge_by_hand() -> None:
-    found = rouge_scores(["police killed the gunman"], ["police kill the gunman"], is_tokenized=True)
-    assert [found[name] for name in ("rouge1", "rouge2", "rougeL")] == pytest.approx([75, 100 / 3, 75])
+    found = rouge_scores(["police killed the gunman"], ["police kill the gunman"],
+                         is_tokenized=True)
+    assert [found[name]
+            for name in ("rouge1", "rouge2", "rougeL")] == pytest.approx([75, 100 / 3, 75])
     assert rouge_scores(["a b"], ["b a"], is_tokenized=True)["rougeL"] == pytest.approx(50)
 
 
 def test_rouge_of_other_scripts_needs_words_apart_by_blanks() -> None:
-    score, texts = TASKS["summarisation"].score, Texts(["x"], ["кошка сидит"])
+    score = TASKS["summarisation"].score
+    texts = Texts(["x"], ["кошка сидит"])
     with refuses("rouge-not-latin", "tokenised: true", key="data"):
         score(["кошка сидит"], texts, spec(task="summarisation"))
-    assert score(["кошка сидит"], texts, spec(task="summarisation", tokenised=True))["rouge2"] == 100
+    assert score(["кошка сидит"], texts,
+                 spec(task="summarisation", tokenised=True))["rouge2"] == 100
 
 
 def test_tokenised_text_has_a_score_of_its_own(caplog) -> None:
     said = ["the cat sat on the mat .", "a b c d ."] * 60
     plain = bleu_chrf_scores(said, said)
     found = bleu_chrf_scores(said, said, is_tokenized=True)
-    assert not caplog.text and "tokenised_bleu" not in plain  # the corpus warns of it, once, in the tool's words
+    # the corpus warns of it, once, in the tool's words
+    assert not caplog.text and "tokenised_bleu" not in plain
     assert found["tokenised_bleu"] == pytest.approx(100)
     assert {key: found[key] for key in plain} == plain
     assert tokenized_bleu(["a b c"], ["a b d"]) == 0  # without smoothing, as multi-bleu.perl
@@ -60,8 +66,10 @@ def test_tokenised_text_has_a_score_of_its_own(caplog) -> None:
 def test_lengths_are_of_hypotheses_to_references() -> None:
     right = ["a b c d e", "f g h i j"]
     said = [line.rpartition(" ")[0] for line in right]
-    assert bleu_chrf_scores(said, right)["length_ratio"] == 0.8 and bleu_chrf_scores(right, said)["length_ratio"] == 1.25
-    [short], [long] = (compare_systems([one], right, 10) for one in (said, [line + " k l" for line in right]))
+    assert bleu_chrf_scores(said, right)["length_ratio"] == 0.8 and bleu_chrf_scores(
+        right, said)["length_ratio"] == 1.25
+    [short], [long] = (compare_systems([one], right, 10)
+                       for one in (said, [line + " k l" for line in right]))
     assert short["bleu"]["brevity_penalty"] == pytest.approx(math.exp(1 - 10 / 8))
     assert (short["bleu"]["length_ratio"], long["bleu"]["length_ratio"]) == (0.8, 1.4)
     assert long["bleu"]["brevity_penalty"] == 1
@@ -83,7 +91,8 @@ def test_comet_is_asked_of_the_package(monkeypatch) -> None:
     fake.load_from_checkpoint = lambda path: SimpleNamespace(
         predict=lambda rows, **how: asked.append((path, rows)) or SimpleNamespace(system_score=0.5))
     monkeypatch.setitem(sys.modules, "comet", fake)
-    task, data = TASKS["translation"], spec(comet="some/model")
+    task = TASKS["translation"]
+    data = spec(comet="some/model")
     task.check_options(data)
     found = task.score(["m"], Texts(["s"], ["r"]), data)
     assert (found["comet"], found["comet_signature"]) == (0.5, "model:some/model")
@@ -101,10 +110,12 @@ def test_comet_that_is_not_installed_is_said(monkeypatch) -> None:
 
 
 def test_references_are_edits_of_their_source() -> None:
-    assert extract_edits("The cat sat at mat .", "The cat sat on the mat .") == (Edit(3, 4, ("on the",)),)
+    assert extract_edits("The cat sat at mat .",
+                         "The cat sat on the mat .") == (Edit(3, 4, ("on the",)),)
     assert extract_edits("a b c", "b c d") == (Edit(0, 1, ("",)), Edit(3, 3, ("d",)))
     assert extract_edits("a", "a") == ()
-    found = m2_scores(["The cat sat on the mat ."], Texts(["The cat sat at mat ."], ["The cat sat on the mat ."]))
+    found = m2_scores(["The cat sat on the mat ."],
+                      Texts(["The cat sat at mat ."], ["The cat sat " "on the mat ."]))
     assert found["f05"] == 100 and "correct:1|proposed:1|gold:1" in found["m2_signature"]
 
 
@@ -113,39 +124,45 @@ def test_lower_casing_drops_edits_of_case_alone() -> None:
     assert lowercase_edits(edits, "the Cat") == (Edit(1, 2, ("dog",)),)
 
 
-@pytest.mark.parametrize(("lines", "said"), [
-    (["A 0 1|||X|||y|||R|||-|||0"], "f.m2:1: an M2 file's sentence begins with `S `"),
-    (["S a b", "A 0 1|||X|||y|||0"], "f.m2:2: an edit is `A START END"),
-    (["S a b", "A x 1|||X|||y|||R|||-|||0"], "f.m2:2: an edit is"),
-    (["", "S a b", "A 1 3|||X|||y|||R|||-|||0"], "f.m2:3: the edit is of words 1 to 3, but its sentence has 2"),
-])
+@pytest.mark.parametrize(("lines", "said"),
+                         [(["A 0 1|||X|||y|||R|||-|||0"],
+                           "f.m2:1: an M2 file's sentence begins with `S `"),
+                          (["S a b", "A 0 1|||X|||y|||0"], "f.m2:2: an edit is `A START END"),
+                          (["S a b", "A x 1|||X|||y|||R|||-|||0"], "f.m2:2: an edit is"),
+                          (["", "S a b", "A 1 3|||X|||y|||R|||-|||0"],
+                           "f.m2:3: the edit is of words 1 to 3, but its sentence has 2")])
 def test_a_broken_m2_file_is_said_with_its_place(lines: list[str], said: str) -> None:
     with pytest.raises(UserError) as error:
         parse_m2(lines, "f.m2")
     assert said in str(error.value)
 
 
-@pytest.mark.parametrize(("mapping", "said"), [
-    ({"task": "translating"}, "did you mean `translation`?"),
-    ({"task": "correction", "window": 9}, "window: it is for `language-model`, and the task is correction"),
-    ({"task": "correction", "tokenised": True}, "tokenised: it is for `summarisation` or `translation`"),
-    ({"task": "summarisation", "test": {"source": "a", "target": ["b", "c"]}}, "several references are for"),
-    ({"task": "correction", "train": {"source": "a", "target": ["b", "c"]}}, "several references are for"),
-    ({"task": "language-model"}, "source: it is for pairs of texts"),
-    ({"tokenised": 3}, "tokenised: expected `yes` or `no`, found a number"),
-])
+@pytest.mark.parametrize(("mapping", "said"),
+                         [({"task": "translating"}, "did you mean `translation`?"),
+                          ({"task": "correction", "window": 9},
+                           "window: it is for " "`language-model`, and the task is correction"),
+                          ({"task": "correction", "tokenised": True},
+                           "tokenised: it is for `summarisation` or `translation`"),
+                          ({"task": "summarisation", "test": {"source": "a", "target": ["b", "c"]}},
+                           "several references are for"),
+                          ({"task": "correction", "train": {"source": "a", "target": ["b", "c"]}},
+                           "several references are for"),
+                          ({"task": "language-model"}, "source: it is for pairs of texts"),
+                          ({"tokenised": 3},
+                           "tokenised: expected `yes` " "or `no`, found a number")])
 def test_what_is_wrong_with_a_spec_is_said(mapping: dict, said: str) -> None:
     with pytest.raises(UserError) as error:
         spec(**mapping)
     assert said in str(error.value)
 
 
-@pytest.mark.parametrize(("mapping", "said"), [
-    ({"train": "t", "valid": "v"}, "`test` is missing"),
-    ({"train": "t", "valid": "v", "test": {"source": "a", "target": "b"}}, "give one text file"),
-    ({"train": "t", "valid": "v", "test": "w", "window": 8, "stride": 9}, "at most the window of 8"),
-    ({"builtin": "grammar"}, "the built-in corpus is one of translations"),
-])
+@pytest.mark.parametrize(
+    ("mapping", "said"),
+    [({"train": "t", "valid": "v"}, "`test` is missing"),
+     ({"train": "t", "valid": "v", "test": {"source": "a", "target": "b"}}, "give one text file"),
+     ({"train": "t", "valid": "v", "test": "w", "window": 8, "stride": 9},
+      "at most the window of 8"),
+     ({"builtin": "grammar"}, "the built-in corpus is one of " "translations")])
 def test_what_is_wrong_with_a_spec_of_text_is_said(mapping: dict, said: str) -> None:
     with pytest.raises(UserError) as error:
         DataSpec.from_mapping({"task": "language-model"} | mapping)
@@ -153,7 +170,8 @@ def test_what_is_wrong_with_a_spec_of_text_is_said(mapping: dict, said: str) -> 
 
 
 def test_gold_edits_need_no_endings_and_prefixes_do() -> None:
-    parts = {"task": "correction", "train": "t.m2", "valid": {"source": "a", "target": "b"}, "test": "t.m2.gz"}
+    parts = {"task": "correction", "train": "t.m2", "valid": {"source": "a", "target": "b"},
+             "test": "t.m2.gz"}
     assert DataSpec.from_mapping(parts).source is None
     with refuses("bad-value", "`source`"):
         DataSpec.from_mapping(parts | {"train": "t"})

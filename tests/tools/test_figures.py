@@ -12,7 +12,8 @@ FILES = {
 
 def test_figures_of_a_small_repository():
     found = figures(FILES)
-    assert (found["lines of the package"], found["– study"], found["files of the package"]) == ("8", "8", "2")
+    assert (found["lines of the package"], found["– study"], found["files of the package"]) == (
+        "8", "8", "2")
     assert found["`dict[str, Any]`, `Mapping[str, Any]` in study"] == "2"
     assert found["longest function, lines"] == "3 (study/config/reader.py:read)"
     assert (found["`raises` that match prose"], found["test functions"]) == ("1", "2")

@@ -21,7 +21,8 @@ def test_violations_are_found_with_their_line(text, rule):
 
 
 def test_plain_text_has_no_violations():
-    text = '"""Evaluate the cost of each candidate."""\n\n\ndef evaluate(candidates):\n    return len(candidates)\n'
+    text = ('"""Evaluate the cost of each candidate."""\n\n\ndef evaluate(candidates):\n    return '
+            'len(candidates)\n')
     assert list(language.violations("scalesearch/example.py", text)) == []
 
 

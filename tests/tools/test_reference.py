@@ -12,7 +12,9 @@ def test_the_committed_pages_are_current():
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_key_says_what_it_means_and_takes(name):
-    lacking = [row[0] for row in rows(PAGES[name][2]()) if not row[1] or (not row[2] and "." not in row[0])]
+    lacking = [row[0]
+               for row in rows(PAGES[name][2]())
+               if not row[1] or (not row[2] and "." not in row[0])]
     assert lacking == []
 
 
@@ -28,16 +30,18 @@ def test_no_synonym_is_a_key_beside_it(name):
     assert list(clashes(PAGES[name][2]())) == []
 
 
-@pytest.mark.parametrize(("page", "word", "key"), [
-    ("space-language", "d_model", "width"), ("space-language", "num_layers", "encoder.depth"),
-    ("space-language", "n_head", "encoder.heads"), ("recipe", "batch_size", "max_tokens"),
-    ("recipe", "learning_rate", "lr"), ("recipe", "num_epochs", "epochs"), ("study-file", "sampler", "proposer"),
-    ("data-file", "vocab_size", "vocab"), ("study-file", "batch_size", "recipe.max_tokens"),
-])
+@pytest.mark.parametrize(
+    ("page", "word", "key"),
+    [("space-language", "d_model", "width"), ("space-language", "num_layers", "encoder.depth"),
+     ("space-language", "n_head", "encoder.heads"), ("recipe", "batch_size", "max_tokens"),
+     ("recipe", "learning_rate", "lr"), ("recipe", "num_epochs", "epochs"),
+     ("study-file", "sampler", "proposer"), ("data-file", "vocab_size", "vocab"),
+     ("study-file", "batch_size", "recipe.max_tokens")])
 def test_the_words_of_other_tools_are_known(page, word, key):
     assert f"`{key}`" in (build_index(PAGES[page][2]()).describe_synonym(word) or "")
 
 
 def test_what_has_a_page_of_its_own_is_not_repeated():
     keys = [row[0] for row in rows(PAGES["study-file"][2]())]
-    assert len(keys) == len(set(keys)) and not any(key.startswith(f"`{name}.") for name in ELSEWHERE for key in keys)
+    assert len(keys) == len(set(keys)) and not any(
+        key.startswith(f"`{name}.") for name in ELSEWHERE for key in keys)

@@ -11,8 +11,9 @@ from scalesearch.space.assembly.architecture import ModelSpec, assemble
 from scalesearch.train import Recipe
 from tests.architectures import answers
 
-WORDS = {"one": "eins", "two": "zwei", "red": "rot", "blue": "blau", "dog": "Hund", "cat": "Katze", "sees": "sieht",
-         "and": "und", "the": "das", "big": "groß", "house": "Haus", "old": "alt", "tree": "Baum", "runs": "läuft"}
+WORDS = {"one": "eins", "two": "zwei", "red": "rot", "blue": "blau", "dog": "Hund", "cat": "Katze",
+         "sees": "sieht", "and": "und", "the": "das", "big": "groß", "house": "Haus", "old": "alt",
+         "tree": "Baum", "runs": "läuft"}
 
 
 def sentences(count: int, seed: int) -> list[tuple[str, str]]:
@@ -30,8 +31,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
         pairs = sentences(count, seed)
         for side, column in (("en", 0), ("de", 1)):
             (folder / f"{split}.{side}").write_text("".join(pair[column] + "\n" for pair in pairs))
-    spec = DataSpec(source="en", target="de", train=str(folder / "train"), validation=str(folder / "val"),
-                    test=str(folder / "test"), vocab=80)
+    spec = DataSpec(source="en", target="de", train=str(folder / "train"),
+                    validation=str(folder / "val"), test=str(folder / "test"), vocab=80)
     return load_corpus(spec, folder / "cache")
 
 
@@ -43,10 +44,9 @@ def tiny(**changes: Any) -> ModelSpec:
 
 def recipe(**changes: Any) -> Recipe:
     """Twelve updates, all dropouts on, greedy."""
-    base: dict[str, Any] = {
-        "steps": 12, "max_tokens": 200, "lr": 5e-3, "beam": 1, "dropout": 0.1, "attention_dropout": 0.1,
-        "activation_dropout": 0.1, "average_every": 2, "average_count": 3, "validate_every": 4,
-    }
+    base: dict[str, Any] = {"steps": 12, "max_tokens": 200, "lr": 5e-3, "beam": 1, "dropout": 0.1,
+                            "attention_dropout": 0.1, "activation_dropout": 0.1, "average_every": 2,
+                            "average_count": 3, "validate_every": 4}
     return Recipe.from_mapping(base | changes)
 
 

@@ -21,10 +21,13 @@ from tests.train.conftest import recipe, tiny
 from tests.train.test_training import stop_at
 
 JSON = ("recipe.json", "data.json", "result.json")
-STRANGE = (None, True, -1, 0, 10**9, 10**400, 0.5, "", "NaN", "x" * 10_000, [], {}, [[]], {"a": {"b": None}}, "\ud800")
-ODD_FILES = (b"", b"null", b"{}", b"[]", b"[" * 100_000, b"9" * 5000, b'{"a": NaN}', b"\0", b"\xff\xfe", b'{"spec": 3}')
-ABSURD = (("width: 16", "width: 1000000000"), ("depth: 1", "depth: 100000000"), ("max_length: 128", "max_length: 1e18"),
-          ("hidden:", "hidden: 100000000000000000000 #"), ("heads:", "heads: 3 #"), ("width: 16", "width: 32"))
+STRANGE = (None, True, -1, 0, 10**9, 10**400, 0.5, "", "NaN", "x" * 10_000, [], {}, [[]],
+           {"a": {"b": None}}, "\ud800")
+ODD_FILES = (b"", b"null", b"{}", b"[]", b"[" * 100_000, b"9" * 5000, b'{"a": NaN}', b"\0",
+             b"\xff\xfe", b'{"spec": 3}')
+ABSURD = (("width: 16", "width: 1000000000"), ("depth: 1", "depth: 100000000"),
+          ("max_length: 128", "max_length: 1e18"), ("hidden:", "hidden: 100000000000000000000 #"),
+          ("heads:", "heads: 3 #"), ("width: 16", "width: 32"))
 NUMBERS = (torch.nan, torch.inf, -torch.inf, 3e38)
 
 
@@ -51,11 +54,13 @@ def spoil(folder: Path, rng: random.Random) -> None:
     """Damages a file or two of a training as disks, editors and copies do."""
     files = sorted(path for path in folder.iterdir() if path.is_file())
     for file in rng.sample(files, rng.choice([1, 1, 1, 2])):
-        rng.choice(WAYS.get(file.name, (*BYTES, *VALUES) if file.suffix == ".json" else BYTES))(file, rng)
+        rng.choice(WAYS.get(file.name,
+                            (*BYTES, *VALUES) if file.suffix == ".json" else BYTES))(file, rng)
 
 
 def flip(file: Path, rng: random.Random) -> None:
-    data, at = bytearray(file.read_bytes()), rng.random()
+    data = bytearray(file.read_bytes())
+    at = rng.random()
     data[int(at * len(data))] ^= 1 << rng.randrange(8)
     file.write_bytes(data)
 
@@ -77,11 +82,14 @@ def replace(file: Path, rng: random.Random) -> None:
 def remove(file: Path, rng: random.Random) -> None:
     file.unlink()
     if rng.random() < 0.5:
-        file.mkdir() if rng.random() < 0.5 else file.symlink_to(rng.choice(["/dev/zero", "nowhere", file.name]))
+        file.mkdir() if rng.random() < 0.5 else file.symlink_to(
+            rng.choice(["/dev/zero", "nowhere", file.name]))
 
 
 def swap(file: Path, rng: random.Random) -> None:
-    shutil.copy(rng.choice(sorted(path for path in file.parent.iterdir() if path.is_file() and path != file)), file)
+    shutil.copy(rng.choice(sorted(path
+                                  for path in file.parent.iterdir()
+                                  if path.is_file() and path != file)), file)
 
 
 def value(file: Path, rng: random.Random) -> None:
@@ -115,37 +123,45 @@ def other_weights(file: Path, rng: random.Random) -> None:
     weights = read_weights(file)
     name = rng.choice(sorted(weights))
     weight = weights.pop(name)
-    weights |= rng.choice([{}, {"other": weight}, {name: weight[:-1]}, {name: weight.half()}, {name: weight.long()},
-                           {name: weight.flatten()[None]}])
+    weights |= rng.choice([{}, {"other": weight}, {name: weight[:-1]}, {name: weight.half()},
+                           {name: weight.long()}, {name: weight.flatten()[None]}])
     write_weights(file, weights)
 
 
 BYTES = (flip, cut, insert, replace, remove, swap)
 VALUES = (value,) * 6
-WAYS = {"architecture.yaml": (*BYTES, *(absurd,) * 6), "model.safetensors": (*BYTES, other_numbers, other_weights)}
+WAYS = {"architecture.yaml": (*BYTES, *(absurd,) * 6),
+        "model.safetensors": (*BYTES, other_numbers, other_weights)}
 
 
 def through_every_verb(place: Path, folder: Path) -> list[int]:
     """Exit statuses of the verbs that read a training, on those in ``folder``."""
-    whole, stopped, data = folder / "whole", folder / "stopped", place / "data.yaml"
-    return [answered(*arguments, text="one red dog\n\nthe old house\n").exit_code for arguments in (
-        ("cost", whole, "--json"), ("translate", whole), ("analyse", whole, "--data", data, "--sentences", 5, "--json"),
-        ("score", whole, "--source", place / "test.en", "--target", place / "test.de", "--samples", 10),
-        ("distill", whole, "--data", data, "--out", folder / "kd", "--json"),
-        ("train", whole, "--data", data, "--out", folder / "new", "--set", "recipe.steps=2", "--json"),
-        ("train", place / "stopped", "--recipe", stopped / "recipe.json", "--data", data, "--out", stopped, "--resume",
-         "--json"))]
+    whole = folder / "whole"
+    stopped = folder / "stopped"
+    data = place / "data.yaml"
+    return [answered(*arguments, text="one red dog\n\nthe old house\n").exit_code
+            for arguments in (("cost", whole, "--json"), ("translate", whole),
+                              ("analyse", whole, "--data", data, "--sentences", 5, "--json"),
+                              ("score", whole, "--source", place / "test.en", "--target",
+                               place / "test.de", "--samples", 10),
+                              ("distill", whole, "--data", data, "--out", folder / "kd", "--json"),
+                              ("train", whole, "--data", data, "--out", folder / "new", "--set",
+                               "recipe.steps=2", "--json"),
+                              ("train", place / "stopped", "--recipe", stopped / "recipe.json",
+                               "--data", data, "--out", stopped, "--resume", "--json"))]
 
 
 def copied(place: Path, folder: Path) -> tuple[Path, Path]:
     """The finished and the stopped training, below ``folder``."""
-    return shutil.copytree(place / "whole", folder / "whole"), shutil.copytree(place / "stopped", folder / "stopped")
+    return shutil.copytree(place / "whole", folder / "whole"), shutil.copytree(
+        place / "stopped", folder / "stopped")
 
 
 @pytest.mark.parametrize("models", [6, pytest.param(300, marks=pytest.mark.slow)])
 def test_damaged_models_are_used_or_refused(place: Path, tmp_path: Path, models: int) -> None:
     for seed in range(models):
-        rng, folder = random.Random(seed), tmp_path / str(seed)
+        rng = random.Random(seed)
+        folder = tmp_path / str(seed)
         for model in copied(place, folder):
             spoil(model, rng)
         through_every_verb(place, folder)
@@ -221,7 +237,8 @@ def test_a_damaged_checkpoint_is_never_resumed(corpus, tmp_path: Path) -> None:
     file = tmp_path / "checkpoint.pt"
     whole = file.read_bytes()
     damaged = [b"", b"\n", whole[:-1], whole + b"x", whole[1:]]
-    damaged += [whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :] for at in range(0, len(whole), 40_000)]
+    damaged += [whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :]
+                for at in range(0, len(whole), 40_000)]
     for content in damaged:
         file.write_bytes(content)
         with refuses("not-a-checkpoint", "checkpoint.pt"):

@@ -15,10 +15,12 @@ SPENT = st.integers(0, 1000)
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.sampled_from([*TRAINING_PARTS, None]), SPENT, SPENT, st.booleans()), max_size=12))
+@given(st.lists(st.tuples(st.sampled_from([*TRAINING_PARTS, None]), SPENT, SPENT, st.booleans()),
+                max_size=12))
 def test_parts_add_up_to_what_the_clocks_say(stretches):
     """Of each stretch: its part, what the clocks move on by, and whether the process ends after it."""
-    now, wanted = [5.0, 7.0], dict.fromkeys(TRAINING_PARTS, Effort())
+    now = [5.0, 7.0]
+    wanted = dict.fromkeys(TRAINING_PARTS, Effort())
     meter = TrainingTimer(lambda: Effort(*now))
     for part, seconds, cpu_seconds, ends in stretches:
         def pass_by(seconds=seconds, cpu_seconds=cpu_seconds):
@@ -31,7 +33,8 @@ def test_parts_add_up_to_what_the_clocks_say(stretches):
             pass_by()
         wanted[part or "other"] += Effort(seconds, cpu_seconds)
         if ends:
-            kept, now[:] = {name: (one.seconds, one.cpu_seconds) for name, one in meter.efforts().items()}, [3.0, 2.0]
+            kept, now[:] = {name: (one.seconds, one.cpu_seconds)
+                            for name, one in meter.efforts().items()}, [3.0, 2.0]
             meter = TrainingTimer(lambda: Effort(*now))
             meter.restore(kept)
     assert meter.efforts() == sum_efforts(wanted) == wanted
@@ -62,12 +65,15 @@ def test_a_training_that_goes_back_counts_nothing_twice(corpus, out, monkeypatch
 
 def test_a_training_in_parts_counts_each_of_them_once(corpus, tmp_path, readings):
     """At its end it has what the pauses had and what came since; only what followed a save is lost."""
-    begun, ends = [0], []
+    begun = [0]
+    ends = []
     for until in (0.25, 0.6, 1.0):
         ends.append(train(tiny(), corpus, recipe(), tmp_path, until_share=until))
         begun.append(len(readings))
     for before, after in pairwise(ends):
-        assert all(before.efforts[part].seconds <= after.efforts[part].seconds for part in ("updates", "scoring"))
+        assert all(before.efforts[part].seconds <= after.efforts[part].seconds
+                   for part in ("updates", "scoring"))
     took = [readings[end - 1] - readings[start] for start, end in pairwise(begun)]
     lost = sum(took) - ends[-1].total_seconds
-    assert 0 <= lost <= 8  # a save reads the clocks, and is followed by a validation's readings and the last ones
+    # a save reads the clocks, and is followed by a validation's readings and the last ones
+    assert 0 <= lost <= 8

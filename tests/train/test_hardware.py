@@ -14,9 +14,11 @@ from tests.train.conftest import recipe, tiny
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize(("flags", "fast"), [("fpu avx2 avx512f", False), ("avx512_bf16", True), ("amx_bf16", True)])
+@pytest.mark.parametrize(("flags", "fast"),
+                         [("fpu avx2 avx512f", False), ("avx512_bf16", True), ("amx_bf16", True)])
 def test_bf16_is_for_processors_that_are_fast_at_it(monkeypatch, flags: str, fast: bool) -> None:
-    monkeypatch.setattr(machines, "read_cpuinfo", lambda: {"flags": flags, "model name": "A processor"})
+    monkeypatch.setattr(machines, "read_cpuinfo",
+                        lambda: {"flags": flags, "model name": "A processor"})
     assert has_fast_bf16(CPU) is fast
     found = Hardware.from_recipe(Recipe(steps=1, device="cpu"))
     assert (found.uses_bf16, found.dtype) == (fast, "bf16" if fast else "fp32")
@@ -44,7 +46,8 @@ def test_threads_are_the_recipes() -> None:
 
 def test_arrays_become_tensors_as_they_are() -> None:
     array = np.arange(12).reshape(3, 4)[:, ::2]
-    assert Hardware.from_recipe(Recipe(steps=1, device="cpu")).to_device(array).tolist() == array.tolist()
+    assert Hardware.from_recipe(Recipe(steps=1,
+                                       device="cpu")).to_device(array).tolist() == array.tolist()
 
 
 def test_training_in_bf16_keeps_fp32_weights_and_learns(corpus, out) -> None:
@@ -56,7 +59,8 @@ def test_training_in_bf16_keeps_fp32_weights_and_learns(corpus, out) -> None:
 @pytest.mark.slow
 def test_a_compiled_model_learns_the_same(corpus, tmp_path) -> None:
     still = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0, "device": "cpu"}
-    plain, compiled = (train(tiny(), corpus, recipe(compile=how, **still), tmp_path / how) for how in ("no", "yes"))
+    plain, compiled = (train(tiny(), corpus, recipe(compile=how, **still), tmp_path / how)
+                       for how in ("no", "yes"))
     for one, other in zip(plain.curve, compiled.curve):
         assert one["valid_loss"] == pytest.approx(other["valid_loss"], rel=1e-3)
 
@@ -64,4 +68,5 @@ def test_a_compiled_model_learns_the_same(corpus, tmp_path) -> None:
 @pytest.mark.gpu
 def test_training_on_a_gpu(corpus, out) -> None:
     result = train(tiny(), corpus, recipe(device="cuda"), out)
-    assert result.state == "complete" and result.curve[-1]["valid_loss"] < result.curve[0]["valid_loss"]
+    assert result.state == "complete" and result.curve[
+        -1]["valid_loss"] < result.curve[0]["valid_loss"]

@@ -8,20 +8,20 @@ from scalesearch.space import ConfigError
 from scalesearch.train.recipe import PRESETS, RECIPE_FIELDS, Recipe
 
 
-@given(
-    steps=st.integers(1, 10**6), lr=st.floats(0, 1), warmup=st.floats(0, 1e5), smoothing=st.floats(0, 0.99),
-    schedule=st.sampled_from(RECIPE_FIELDS.fields["schedule"].words),
-    patience=st.none() | st.integers(1, 9), bleu=st.booleans(),
-)
-def test_a_recipe_survives_being_written_and_read(steps, lr, warmup, smoothing, schedule, patience, bleu) -> None:
-    made = Recipe(steps=steps, lr=lr, warmup=warmup, label_smoothing=smoothing, schedule=schedule, patience=patience,
-                  validate_metric=bleu)
+@given(steps=st.integers(1, 10**6), lr=st.floats(0, 1), warmup=st.floats(0, 1e5),
+       smoothing=st.floats(0, 0.99),
+       schedule=st.sampled_from(RECIPE_FIELDS.fields["schedule"].words),
+       patience=st.none() | st.integers(1, 9), bleu=st.booleans())
+def test_a_recipe_survives_being_written_and_read(
+        steps, lr, warmup, smoothing, schedule, patience, bleu) -> None:
+    made = Recipe(steps=steps, lr=lr, warmup=warmup, label_smoothing=smoothing, schedule=schedule,
+                  patience=patience, validate_metric=bleu)
     assert Recipe.from_mapping(made.to_json()) == made
 
 
 def test_text_is_read_as_the_fields_type() -> None:
-    found = Recipe.from_mapping({"steps": "2e3", "lr": "2e-3", "validate_bleu": "yes", "patience": "none",
-                                 "compile": True})
+    found = Recipe.from_mapping({"steps": "2e3", "lr": "2e-3", "validate_bleu": "yes",
+                                 "patience": "none", "compile": True})
     assert found == Recipe(steps=2000, lr=0.002, validate_metric=True, compile="yes")
     assert isinstance(found.steps, int)
 

@@ -32,7 +32,8 @@ def space_of(text):
     reader.problems += problems
     closed, leaves = extract_parameters(table, reader)
     base = reader.read(closed)
-    return (build_recipe_space(base, leaves) if base is not None and not reader.problems else None), reader
+    return (build_recipe_space(base, leaves) if base is not None and not reader.problems
+            else None), reader
 
 
 def drawn(space, seed):
@@ -42,18 +43,23 @@ def drawn(space, seed):
 
 def test_a_recipe_without_questions_is_as_it_was():
     space, _ = space_of("steps: 7\ndropout: 0.2\n")
-    assert space.parameters == () and space.distributions() == [] and space.values({}) == {} and space.default_params({}) == {}
+    assert space.parameters == () and space.distributions() == [] and space.values(
+        {}) == {} and space.default_params({}) == {}
     assert space.base == Recipe(steps=7, dropout=0.2)
 
 
 def test_defaults_are_the_first_alternative_and_the_middle_of_a_range():
-    space, _ = space_of("preset: quick\n" + "\n".join(f"{key}: {text}" for key, text in QUESTIONS.items()))
+    space, _ = space_of("preset: quick\n"
+                        + "\n".join(f"{key}: {text}" for key, text in QUESTIONS.items()))
     base = space.base
-    assert (base.dropout, base.schedule, base.patience, base.cpu_minutes) == (0.0, "linear", None, 1.0)
-    assert base.lr.base == pytest.approx((1e-3 * 8e-3) ** 0.5, rel=1e-2) and base.max_tokens in (512, 768)
+    assert (
+        base.dropout, base.schedule, base.patience, base.cpu_minutes) == (0.0, "linear", None, 1.0)
+    assert base.lr.base == pytest.approx((1e-3 * 8e-3) ** 0.5,
+                                         rel=1e-2) and base.max_tokens in (512, 768)
     assert (base.beta2, base.clip_norm) == (0.98, 0.0)  # by the defaults of what they depend on
     assert list(space.texts) == list(QUESTIONS)
-    assert space.values(space.default_params({})) == {key: get_dotted(base.to_json(), key) for key in QUESTIONS}
+    assert space.values(space.default_params({})) == {
+        key: get_dotted(base.to_json(), key) for key in QUESTIONS}
 
 
 @given(st.sets(st.sampled_from(list(QUESTIONS)), min_size=1), st.integers(0, 2**20))
@@ -79,7 +85,8 @@ def test_a_group_may_be_asked_in_its_short_form_and_key_by_key():
     made = space.recipe({"lr.base": 2e-3, "lr.rule": "mup"})
     assert (made.lr.base, made.lr.rule, made.lr.at.width) == (2e-3, "mup", 128)
     space, _ = space_of("steps: 9\nlr: {base: 1e-3, rule: none | mup}")
-    assert [problem.place.line + 1 for problem in space.find_problems()] == [2]  # mup needs the width
+    # mup needs the width
+    assert [problem.place.line + 1 for problem in space.find_problems()] == [2]
 
 
 def test_what_another_recipe_has_is_no_answer():
@@ -98,12 +105,14 @@ def test_answers_that_a_file_gives_are_checked():
         space.default_params({"beta1": "0.9"})
 
 
-@pytest.mark.parametrize(("line", "code", "at"), [
-    ("steps: 5 | 50", "never-asked", (2, 8)), ("device: cpu | cuda", "never-asked", (2, 9)),
-    ("lr: 1e-3..", None, (2, 11)), ("dropout: 0 | 2", "bad-value", (2, 14)),
-    ("schedule: cosine | cosin", None, (2, 20)),
-    ("warmup: = 2 * beta3", "unknown-name", (2, 15)), ("lr: {base: 1e-3 | x}", "bad-value", (2, 19)),
-    ("beta1: = beta2\nbeta2: = beta1", "depends-on-itself", None)])
+@pytest.mark.parametrize(("line", "code", "at"),
+                         [("steps: 5 | 50", "never-asked", (2, 8)),
+                          ("device: cpu | cuda", "never-asked", (2, 9)),
+                          ("lr: 1e-3..", None, (2, 11)), ("dropout: 0 | 2", "bad-value", (2, 14)),
+                          ("schedule: cosine | " "cosin", None, (2, 20)),
+                          ("warmup: = 2 * beta3", "unknown-name", (2, 15)),
+                          ("lr: {base: 1e-3 | x}", "bad-value", (2, 19)),
+                          ("beta1: = beta2\nbeta2: " "= beta1", "depends-on-itself", None)])
 def test_what_is_wrong_with_a_question_is_said_at_its_place(line, code, at):
     _, reader = space_of(f"tokens: 99\n{line}\n")
     problem, *others = reader.find_problems
@@ -129,7 +138,8 @@ def test_values_are_laid_over_by_their_dotted_keys(values):
 
 
 def test_the_default_of_a_range_is_one_of_its_values():
-    for line in ("lr: 0.1..0.9 step 0.1", "accumulate: 1..100 log", "lr: 1e-4..1 log", "dropout: 0..0.5"):
+    for line in ("lr: 0.1..0.9 step 0.1", "accumulate: 1..100 log", "lr: 1e-4..1 log",
+                 "dropout: 0..0.5"):
         space, _ = space_of(f"steps: 5\n{line}")
         ((_, parameter),) = space.distributions()
         assert parameter.coerce(default_value(parameter)) == default_value(parameter)

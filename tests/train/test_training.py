@@ -35,11 +35,13 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 def learned(result: Result) -> list[tuple]:
     """What a resumed run must repeat to the bit."""
-    return [(p["step"], p["tokens"], p["lr"], p["train_loss"], p["valid_loss"], p["bleu"]) for p in result.curve]
+    return [(p["step"], p["tokens"], p["lr"], p["train_loss"], p["valid_loss"], p["bleu"])
+            for p in result.curve]
 
 
 @pytest.mark.parametrize("split", ["train", "valid", "test"])
-def test_a_sentence_beyond_learned_positions_fails_before_the_first_update(corpus, out, split) -> None:
+def test_a_sentence_beyond_learned_positions_fails_before_the_first_update(
+        corpus, out, split) -> None:
     long = replace(corpus, **{split: Split.from_lists([[5] * 40], [[5] * 3], ["x"], ["x"])})
     whole = tiny(embedding__positions="learned", embedding__max_length=40)
     result = train(whole, long, recipe(), out)
@@ -52,7 +54,8 @@ def test_a_sentence_beyond_learned_positions_fails_before_the_first_update(corpu
 def test_positions_are_enough_however_training_cuts_and_pads(corpus, out, model) -> None:
     """Of BPE-dropout a side may be as long as the data allow; source and target may be one sequence."""
     short = replace(corpus, spec=replace(corpus.spec, max_length=60))
-    whole, text = tiny(model=model, embedding__positions="learned", embedding__max_length=40), short.train.texts
+    whole = tiny(model=model, embedding__positions="learned", embedding__max_length=40)
+    text = short.train.texts
     if model == "encoder-decoder":
         result = train(whole, short, recipe(subword_dropout=0.1), out)
         assert result.reason.startswith("train: a sentence of 61 tokens")
@@ -63,27 +66,30 @@ def test_positions_are_enough_however_training_cuts_and_pads(corpus, out, model)
     assert (result.state, result.steps) == ("failed", 0)
 
 
-def test_a_sentence_that_padding_alone_makes_too_long_is_a_failure_with_the_reason(corpus, out, monkeypatch) -> None:
+def test_a_sentence_that_padding_alone_makes_too_long_is_a_failure_with_the_reason(
+        corpus, out, monkeypatch) -> None:
     def padded(engine, *given):
         engine.model.check_length(41)
 
     monkeypatch.setattr("scalesearch.train.updates.engine.Engine.update", padded)
-    result = train(tiny(embedding__positions="learned", embedding__max_length=40), corpus, recipe(), out)
+    result = train(tiny(embedding__positions="learned", embedding__max_length=40), corpus, recipe(),
+                   out)
     assert result.state == "failed" and result.reason.startswith("a sentence of 41 tokens")
 
 
 def test_a_result_says_what_was_done_and_the_folder_translates(corpus, out) -> None:
     events = []
     result = train(tiny(), corpus, recipe(), out, seed=3, report=events.append)
-    assert (result.state, result.reason, result.steps, result.stop_reason) == ("complete", "", 12, "budget")
+    assert (result.state, result.reason, result.steps, result.stop_reason) == (
+        "complete", "", 12, "budget")
     assert [point["step"] for point in result.curve] == [4, 8, 12]
     assert result.curve[-1]["valid_loss"] < result.curve[0]["valid_loss"]
     metrics = result.metrics
     assert metrics["perplexity"] == pytest.approx(2.718281828 ** metrics["loss"], rel=1e-6)
     assert "tok:13a" in metrics["bleu_signature"] and "nc:6" in metrics["chrf_signature"]
     assert (metrics["decode"], metrics["split"]) == ("greedy", "valid")
-    assert set(metrics["test"]) == {"bleu", "chrf", "bleu_signature", "chrf_signature", "length_ratio", "decode",
-                                    "loss", "perplexity", "loss_per_char"}
+    assert set(metrics["test"]) == {"bleu", "chrf", "bleu_signature", "chrf_signature",
+                                    "length_ratio", "decode", "loss", "perplexity", "loss_per_char"}
     assert result.curve[-1].keys() >= {"valid_loss", "valid_loss_per_char"} <= metrics.keys()
     assert metrics["weights"] == "mean of the last 3 (after updates 8, 10, 12)"
     assert result.tokens_per_cpu_second == pytest.approx(result.tokens / result.cpu_seconds)
@@ -91,15 +97,20 @@ def test_a_result_says_what_was_done_and_the_folder_translates(corpus, out) -> N
     assert Result.read(out) == result and json.loads((out / "result.json").read_text())["seed"] == 3
     assert {event["kind"] for event in events} >= {"validation", "decode", "done"}
     assert sorted(path.name for path in out.iterdir()) == [
-        "architecture.yaml", "data.json", "model.safetensors", "recipe.json", "result.json", "tokenizer.model"]
+        "architecture.yaml", "data.json", "model.safetensors", "recipe.json", "result.json",
+        "tokenizer.model"]
     trained = read_checkpoint(out)
-    assert (trained.architecture.id, trained.tokenizer, trained.recipe) == (tiny().id, corpus.tokenizer, recipe())
-    assert all(torch.equal(weight, weights(out)[name]) for name, weight in trained.model.state_dict().items())
+    assert (trained.architecture.id, trained.tokenizer, trained.recipe) == (
+        tiny().id, corpus.tokenizer, recipe())
+    assert all(torch.equal(weight, weights(out)[name])
+               for name, weight in trained.model.state_dict().items())
 
 
-@pytest.mark.parametrize("average, changes", [
-    ("last", {}), ("best", {"validate_bleu": True}), ("none", {"subword_dropout": 0.3}), ("ema", {})])
-def test_interrupted_and_resumed_is_as_uninterrupted_to_the_bit(corpus, tmp_path, average, changes) -> None:
+@pytest.mark.parametrize("average, changes",
+                         [("last", {}), ("best", {"validate_bleu": True}),
+                          ("none", {"subword_dropout": 0.3}), ("ema", {})])
+def test_interrupted_and_resumed_is_as_uninterrupted_to_the_bit(
+        corpus, tmp_path, average, changes) -> None:
     how = recipe(average=average, average_count=2, accumulate=2, patience=9, **changes)
     whole = train(tiny(), corpus, how, tmp_path / "whole")
     torch.rand(7)
@@ -112,7 +123,8 @@ def test_interrupted_and_resumed_is_as_uninterrupted_to_the_bit(corpus, tmp_path
     parts = train(tiny(), corpus, how, tmp_path / "parts")
     assert learned(parts) == learned(whole)
     assert parts.metrics == whole.metrics
-    one, other = weights(tmp_path / "whole"), weights(tmp_path / "parts")
+    one = weights(tmp_path / "whole")
+    other = weights(tmp_path / "parts")
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
@@ -124,7 +136,8 @@ def test_an_interruption_while_scoring_is_resumed_there(corpus, tmp_path) -> Non
     assert train(tiny(), corpus, recipe(), tmp_path / "parts").metrics == whole.metrics
 
 
-def test_an_interruption_too_late_to_stop_anything_still_reaches_the_caller(corpus, out, monkeypatch) -> None:
+def test_an_interruption_too_late_to_stop_anything_still_reaches_the_caller(
+        corpus, out, monkeypatch) -> None:
     """A study that trains in this process must not go on to its next candidate; the result is kept."""
     finish = training.finish
 
@@ -159,7 +172,8 @@ def test_the_last_good_checkpoint_survives_a_failed_write(corpus, out, monkeypat
     assert train(tiny(), corpus, recipe(), out).state == "complete"
 
 
-def test_a_complete_result_is_not_trained_again_and_no_other_is_mistaken_for_it(corpus, out) -> None:
+def test_a_complete_result_is_not_trained_again_and_no_other_is_mistaken_for_it(
+        corpus, out) -> None:
     first = train(tiny(), corpus, recipe(), out)
     assert train(tiny(), corpus, recipe(threads=1), out) == first
     with refuses("other-training", "lr.base was 0.005 and is now 0.001"):
@@ -172,7 +186,8 @@ def test_a_complete_result_is_not_trained_again_and_no_other_is_mistaken_for_it(
 
 
 def test_a_training_goes_on_that_began_before_a_field_was_there(corpus, out) -> None:
-    stored, wanted = (run_identity(tiny(), corpus, recipe(subword_dropout=rate), 1) for rate in (0.0, 0.1))
+    stored, wanted = (run_identity(tiny(), corpus, recipe(subword_dropout=rate), 1)
+                      for rate in (0.0, 0.1))
     del stored["subword_dropout"]
     check_identity(stored, {**stored, "subword_dropout": 0.0}, out)
     with refuses("other-training", "subword_dropout was 0.0 and is now 0.1"):
@@ -202,9 +217,12 @@ def test_a_loss_that_is_no_number_is_a_failure_with_the_reason(corpus, out, opti
     assert Result.read(out) == result
 
 
-@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), MemoryError(),
-                                   RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")])
-def test_without_memory_batches_are_cut_and_tokens_an_update_stay(corpus, tmp_path, monkeypatch, error) -> None:
+@pytest.mark.parametrize("error",
+                         [torch.OutOfMemoryError("CUDA out of memory"), MemoryError(),
+                          RuntimeError("[enforce fail] "
+                                       "DefaultCPUAllocator: can't allocate memory")])
+def test_without_memory_batches_are_cut_and_tokens_an_update_stay(
+        corpus, tmp_path, monkeypatch, error) -> None:
     # In bf16 the products of smaller pieces round otherwise.
     how = recipe(dropout=0, attention_dropout=0, activation_dropout=0, precision="fp32")
     calm = train(tiny(), corpus, how, tmp_path / "calm")
@@ -248,33 +266,38 @@ def test_a_model_that_sees_the_future_is_not_trained(corpus, out, monkeypatch) -
     from scalesearch.blocks import seq2seq
 
     honest = seq2seq.mask_bias
-    monkeypatch.setattr(seq2seq, "mask_bias", lambda hidden, dtype: honest(torch.zeros_like(hidden), dtype))
+    monkeypatch.setattr(seq2seq, "mask_bias",
+                        lambda hidden, dtype: honest(torch.zeros_like(hidden), dtype))
     result = train(tiny(), corpus, recipe(), out)
     assert (result.state, result.steps) == ("failed", 0)
     assert "depends on a later target token" in result.reason
 
 
 def test_patience_ends_a_run_that_learns_nothing(corpus, out) -> None:
-    result = train(tiny(), corpus, recipe(steps=100, lr=0.0, patience=2, validate_every=2, average="best"), out)
+    result = train(tiny(), corpus,
+                   recipe(steps=100, lr=0.0, patience=2, validate_every=2, average="best"), out)
     assert (result.stop_reason, result.steps) == ("patience", 6)
 
 
-@pytest.mark.parametrize("budget", [{"tokens": 900}, {"epochs": 0.3}, {"cpu_minutes": 0.01}, {"minutes": 0.01}])
+@pytest.mark.parametrize(
+    "budget", [{"tokens": 900}, {"epochs": 0.3}, {"cpu_minutes": 0.01}, {"minutes": 0.01}])
 def test_every_budget_ends_at_its_first_update_beyond(corpus, out, budget) -> None:
     result = train(tiny(), corpus, recipe(steps=None, average="none", **budget), out)
-    used = {"tokens": result.tokens, "cpu_minutes": result.cpu_seconds / 60, "minutes": result.seconds / 60,
-            "epochs": None}
+    used = {"tokens": result.tokens, "cpu_minutes": result.cpu_seconds / 60,
+            "minutes": result.seconds / 60, "epochs": None}
     (name, limit), = budget.items()
     assert result.curve[-1]["share"] >= 1
     assert used[name] is None or used[name] >= limit
     assert all(point["share"] < 1 for point in result.curve[:-1])
 
 
-def test_with_subword_dropout_the_text_is_cut_anew_each_epoch(corpus, tmp_path, monkeypatch) -> None:
-    cut, cuts = loop.retokenize, []
+def test_with_subword_dropout_the_text_is_cut_anew_each_epoch(
+        corpus, tmp_path, monkeypatch) -> None:
+    cut = loop.retokenize
+    cuts = []
     monkeypatch.setattr(loop, "cut_anew", lambda *given: cuts.append(given[1:]) or cut(*given))
-    plain, dropped = (train(tiny(), corpus, recipe(steps=None, epochs=2, subword_dropout=rate), tmp_path / str(rate))
-                      for rate in (0.0, 0.3))
+    plain, dropped = (train(tiny(), corpus, recipe(steps=None, epochs=2, subword_dropout=rate),
+                            tmp_path / str(rate)) for rate in (0.0, 0.3))
     assert cuts == [(0.3, 1, 0), (0.3, 1, 1)]
     assert dropped.tokens > 1.1 * plain.tokens and dropped.steps > plain.steps
     assert dropped.metrics["valid_loss"] != plain.metrics["valid_loss"]
@@ -294,9 +317,9 @@ def test_an_unfinished_folder_is_no_checkpoint(corpus, out) -> None:
         read_checkpoint(out)
 
 
-@pytest.mark.parametrize(("file", "said"), [
-    (None, "no such folder"), ("study.json", "a study"), ("artefact.json", "an artefact"), ("notes.txt", "recipe.json"),
-])
+@pytest.mark.parametrize(("file", "said"),
+                         [(None, "no such folder"), ("study.json", "a study"),
+                          ("artefact.json", "an artefact"), ("notes.txt", "recipe.json")])
 def test_what_is_no_training_is_named(tmp_path, file: str | None, said: str) -> None:
     if file:
         (tmp_path / "given").mkdir()
@@ -315,7 +338,8 @@ def test_a_study_in_a_training_s_place_names_one_of_its_trials(tmp_path) -> None
 
 def diverging(monkeypatch: pytest.MonkeyPatch, *calls: int) -> None:
     """The loss and the weights are no numbers after these updates (counted from 1, repeated ones included)."""
-    honest, count = engines.Engine.step, [0]
+    honest = engines.Engine.step
+    count = [0]
 
     def step(self, share, lr):
         loss = honest(self, share, lr)
@@ -336,7 +360,8 @@ def test_a_divergence_goes_back_once_and_on_at_half_the_rate(corpus, out, monkey
     result = train(tiny(), corpus, recipe(), out)
     assert (result.state, result.steps) == ("complete", 12)
     assert any("went back to update 0 and on with 0.5 of the rate" in note for note in result.notes)
-    assert [p["lr"] for p in result.curve[1:]] == [pytest.approx(p["lr"] / 2) for p in honest.curve[1:]]
+    assert [p["lr"] for p in result.curve[1:]] == [
+        pytest.approx(p["lr"] / 2) for p in honest.curve[1:]]
     assert all(torch.isfinite(weight).all() for weight in weights(out).values())
 
 
@@ -348,20 +373,25 @@ def test_a_second_divergence_is_a_failure_with_its_reason(corpus, out, monkeypat
 
 
 def test_the_moving_average_judges_and_is_what_is_written(corpus, tmp_path) -> None:
-    runs = {average: train(tiny(), corpus, recipe(average=average), tmp_path / average) for average in ("none", "ema")}
+    runs = {average: train(tiny(), corpus, recipe(average=average), tmp_path / average)
+            for average in ("none", "ema")}
     points = {average: result.curve for average, result in runs.items()}
     assert [p["train_loss"] for p in points["ema"]] == [p["train_loss"] for p in points["none"]]
     assert all(a["valid_loss"] != b["valid_loss"] for a, b in zip(points["ema"], points["none"]))
     for average, result in runs.items():
-        assert result.metrics["valid_loss"] == pytest.approx(points[average][-1]["valid_loss"], rel=1e-6)
-    paused = train(tiny(), corpus, recipe(average="ema", validate_every=12), tmp_path / "paused", until_share=8 / 12)
+        assert result.metrics["valid_loss"] == pytest.approx(
+            points[average][-1]["valid_loss"], rel=1e-6)
+    paused = train(tiny(), corpus, recipe(average="ema", validate_every=12), tmp_path / "paused",
+                   until_share=8 / 12)
     assert paused.metrics["valid_loss"] == pytest.approx(points["ema"][1]["valid_loss"], rel=1e-6)
     assert any(not torch.equal(weight, weights(tmp_path / "none")[name])
                for name, weight in weights(tmp_path / "ema").items())
 
 
 def test_shares_that_are_more_than_all_updates_are_a_mean_over_all(corpus, tmp_path) -> None:
-    runs = {every: train(tiny(), corpus, recipe(average="ema", average_every=every, average_count=4), tmp_path / name)
+    runs = {every: train(tiny(), corpus,
+                         recipe(average="ema", average_every=every, average_count=4),
+                         tmp_path / name)
             for every, name in ((0.25, "whole"), (0.9, "more"), (0.2, "less"))}
     losses = {every: result.metrics["valid_loss"] for every, result in runs.items()}
     alone = train(tiny(), corpus, recipe(average="none"), tmp_path / "alone").metrics["valid_loss"]
@@ -369,7 +399,8 @@ def test_shares_that_are_more_than_all_updates_are_a_mean_over_all(corpus, tmp_p
 
 
 def test_what_is_lost_after_scoring_goes_on_from_there(corpus, out, tmp_path, monkeypatch) -> None:
-    write, left = Result.write, iter(range(1))
+    write = Result.write
+    left = iter(range(1))
 
     def full(result, folder):
         if next(left, None) is not None:
@@ -384,12 +415,14 @@ def test_what_is_lost_after_scoring_goes_on_from_there(corpus, out, tmp_path, mo
     monkeypatch.undo()
     whole = train(tiny(), corpus, recipe(), tmp_path / "whole")
     losses = [[point["valid_loss"] for point in one.curve] for one in (again, whole)]
-    assert again.metrics == whole.metrics and losses[0] == losses[1] and not (out / "checkpoint.pt").exists()
+    assert again.metrics == whole.metrics and losses[0] == losses[1] and not (
+        out / "checkpoint.pt").exists()
 
 
 @pytest.mark.parametrize("average", ["last", "best", "none", "ema"])
 def test_paused_and_gone_on_with_is_as_uninterrupted_to_the_bit(corpus, tmp_path, average) -> None:
-    how = recipe(average=average, optimizer={"ema": "muon", "none": "soap"}.get(average, "adamw"), schedule="wsd")
+    how = recipe(average=average, optimizer={"ema": "muon", "none": "soap"}.get(average, "adamw"),
+                 schedule="wsd")
     whole = train(tiny(), corpus, how, tmp_path / "whole")
     for until, steps in ((0.25, 3), (0.6, 8)):
         paused = train(tiny(), corpus, how, tmp_path / "paused", until_share=until)
@@ -399,7 +432,8 @@ def test_paused_and_gone_on_with_is_as_uninterrupted_to_the_bit(corpus, tmp_path
         assert (again.steps, again.metrics["valid_loss"]) == (steps, paused.metrics["valid_loss"])
     end = train(tiny(), corpus, how, tmp_path / "paused")
     assert learned(end) == learned(whole) and end.metrics["bleu"] == whole.metrics["bleu"]
-    same = [torch.equal(w, weights(tmp_path / "paused")[name]) for name, w in weights(tmp_path / "whole").items()]
+    same = [torch.equal(w, weights(tmp_path / "paused")[name])
+            for name, w in weights(tmp_path / "whole").items()]
     assert all(same)
 
 
@@ -410,5 +444,6 @@ def test_a_model_with_a_vocabulary_of_its_own_learns_from_text_in_that_alone(cor
     result = train(own, corpus, recipe(steps=2, average="none"), out)
     trained = read_checkpoint(out)
     assert (result.state, result.architecture_id) == ("complete", own.id) and own.id != tiny().id
-    assert (trained.architecture.id, trained.architecture.vocab) == (own.id, trained.tokenizer.vocab_size)
+    assert (trained.architecture.id, trained.architecture.vocab) == (
+        own.id, trained.tokenizer.vocab_size)
     assert "vocab: own" in (out / "architecture.yaml").read_text()

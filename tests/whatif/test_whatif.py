@@ -41,13 +41,16 @@ def test_rows_of_a_grid_are_the_costs_of_each_architecture() -> None:
     over = {"encoder.ffn": "geglu | relu", "width": "64..128 step 32", "source": "5 | 9"}
     found = sweep_costs(TRANSFORMER, over)
     assert [tuple(row[key] for key in over) for row in found.rows] == [
-        (kind, width, source) for kind in ("relu", "geglu") for width in (64, 96, 128) for source in (5, 9)
-    ]
+        (kind, width, source) for kind in ("relu", "geglu") for width in (64, 96, 128)
+        for source in (5, 9)]
     for row in found.rows:
         mine = bill({"width": str(row["width"]), "encoder.ffn": row["encoder.ffn"]}, find_protocol(
             "forward", row["source"], 30, 32768))
-        assert {name: row[name] for name in ("params.total", "params.non_embedding", "macs.encoder", "macs.total")} == {
-            name: mine[name] for name in ("params.total", "params.non_embedding", "macs.encoder", "macs.total")}
+        assert {name: row[name]
+                for name in ("params.total", "params.non_embedding", "macs.encoder",
+                             "macs.total")} == {
+            name: mine[name]
+            for name in ("params.total", "params.non_embedding", "macs.encoder", "macs.total")}
     frame = found.frame()
     assert len(frame) == 12 and frame["macs.total"].dtype == "Int64" and frame["fault"].isna().all()
 
@@ -56,14 +59,16 @@ def test_bytes_of_the_artefact_that_the_protocol_names_are_a_column() -> None:
     protocol = load_protocol({"vocab": 500, "artefact": "ctranslate2-int8"})
     found = sweep_costs(TRANSFORMER, {"width": "64..128 step 64", "source": "5 | 9"}, protocol)
     for row in found.rows:
-        assert row["artefact.bytes"] == bill({"width": str(row["width"])}, protocol)["artefact.bytes"]
+        assert row["artefact.bytes"] == bill({"width": str(row["width"])},
+                                             protocol)["artefact.bytes"]
     assert found.frame()["artefact.bytes"].dtype == "Int64" and "artefact.bytes" not in sweep_costs(
         TRANSFORMER, {"width": "64"}).columns
 
 
 def test_what_cannot_be_built_keeps_its_row() -> None:
     found = sweep_costs(TRANSFORMER, {"encoder.score_heads": "3 | 8"})
-    assert [row["macs.total"] is None for row in found.rows] == [True, False] and found.rows[0]["fault"]
+    assert [
+        row["macs.total"] is None for row in found.rows] == [True, False] and found.rows[0]["fault"]
     assert found.frame()["macs.total"].isna().tolist() == [True, False]
 
 
@@ -74,7 +79,8 @@ def test_lists_by_layer_are_swept_in_the_order_of_the_file() -> None:
 
 def test_the_quadratic_term_is_what_two_products_of_each_attention_cost() -> None:
     found = sweep_costs(TRANSFORMER, {"length": "10 | 20"})
-    assert [row["macs.attention_products"] for row in found.rows] == [18 * 2 * 512 * n * n for n in (10, 20)]
+    assert [row["macs.attention_products"] for row in found.rows] == [
+        18 * 2 * 512 * n * n for n in (10, 20)]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +99,8 @@ def test_bad_sweeps_are_user_errors(over: dict[str, str], code: str) -> None:
         sweep_costs(TRANSFORMER, over)
 
 
-@pytest.mark.parametrize("key, text", [("width", "abc"), ("widht", "1..3"), ("encoder.geglu", "{"), ("width", "{a")])
+@pytest.mark.parametrize(
+    "key, text", [("width", "abc"), ("widht", "1..3"), ("encoder.geglu", "{"), ("width", "{a")])
 def test_what_is_wrong_with_a_swept_key_is_said_of_the_sweep(key: str, text: str) -> None:
     with pytest.raises(ConfigError) as raised:
         sweep_costs(TRANSFORMER, {key: text})
@@ -117,9 +124,12 @@ def test_differences_add_up() -> None:
     for quantity in ("params", "macs"):
         tops = [row.differences(quantity) for row in found.rows[:-1] if row.level == 0]
         assert tuple(map(sum, zip(*tops))) == total.differences(quantity)
-        assert total.differences(quantity)[0] == costs["b"][f"{quantity}.total"] - costs["a"][f"{quantity}.total"]
-        for parent in (row for row in found.rows if row.path in ("encoder", "decoder", "embedding")):
-            inner = [getattr(row, quantity) for row in found.rows if row.path.rpartition(".")[0] == parent.path]
+        assert total.differences(quantity)[0] == costs["b"][f"{quantity}.total"] - costs["a"][
+            f"{quantity}.total"]
+        for parent in (row
+                       for row in found.rows if row.path in ("encoder", "decoder", "embedding")):
+            inner = [getattr(row, quantity)
+                     for row in found.rows if row.path.rpartition(".")[0] == parent.path]
             assert tuple(map(sum, zip(*inner))) == getattr(parent, quantity)
     frame = found.frame()
     assert (frame["params b - a"] == frame["params b"] - frame["params a"]).all()
@@ -148,12 +158,15 @@ def test_formulas_at_numbers_are_costs(name: str) -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.sampled_from(sorted(PROTOCOLS)), st.booleans(), st.data())
-def test_formulas_hold_for_other_sizes_and_lengths(name: str, edge: bool, data: st.DataObject) -> None:
+def test_formulas_hold_for_other_sizes_and_lengths(
+        name: str, edge: bool, data: st.DataObject) -> None:
     base = {"encoder.head_dim": "8", "decoder.head_dim": "8"} | (EDGE if edge else {})
     space = TRANSFORMER.with_overrides(base)
     found = cite(space, sheet(space), find_protocol(name))
-    keys = ("width", "encoder.ffn.hidden", "encoder.head_dim", *(() if edge else ("encoder.depth", "decoder.heads")))
-    sizes = {key: data.sample(st.integers(1, 9 if key.endswith(("depth", "heads")) else 30), label=key) for key in keys}
+    keys = ("width", "encoder.ffn.hidden", "encoder.head_dim",
+            *(() if edge else ("encoder.depth", "decoder.heads")))
+    sizes = {key: data.sample(st.integers(1, 9 if key.endswith(("depth", "heads")) else 30),
+                              label=key) for key in keys}
     lengths = {letter: data.sample(st.integers(1, 12), label=letter) for letter in "STV"}
     other = TRANSFORMER.with_overrides(base | {key: str(size) for key, size in sizes.items()})
     answers = sheet(other)
@@ -172,18 +185,23 @@ def test_formulas_are_readable() -> None:
     assert record["costs"]["macs.output"] == {"formula": "T * V * width", "value": 30 * 32000 * 512}
     assert record["modules"]["encoder.ffn"]["params"] == (
         "encoder.depth * (2 * encoder.ffn.hidden * width + encoder.ffn.hidden + width)")
-    assert record["where"]["encoder.head_dim"] == "width // encoder.heads" and record["numbers"] == 0
+    assert record["where"]["encoder.head_dim"] == "width // encoder.heads" and record[
+        "numbers"] == 0
     assert found.evaluate("params.embedding", width=3, V=7) == 21
     assert set(found.frame()["cost"]) == set(found.sections)
 
 
-@given(st.lists(st.tuples(st.text("abc", max_size=4), st.integers(-6, 6)), max_size=6), st.integers(-3, 9))
+@given(st.lists(st.tuples(st.text("abc", max_size=4), st.integers(-6, 6)), max_size=6),
+       st.integers(-3, 9))
 def test_a_formula_means_what_it_says(terms: list[tuple[str, int]], divisor: int) -> None:
     formula = Formula.of((names, Fraction(factor, divisor or 1)) for names, factor in terms)
     names = {"a": 2, "b": 3, "c": 5}
     for text in (str(formula), formula.to_factored_text(lambda name: name == "a")):
-        meant = eval(text.replace("^", "**").replace(",", ""), {}, {k: Fraction(v) for k, v in names.items()})
-        assert abs(Fraction(meant) - sum(f * _product(names, k) for k, f in formula.terms.items())) < Fraction(1, 10**9)
+        meant = eval(text.replace("^", "**").replace(",", ""), {},
+                     {k: Fraction(v) for k, v in names.items()})
+        assert abs(
+            Fraction(meant)
+            - sum(f * _product(names, k) for k, f in formula.terms.items())) < Fraction(1, 10**9)
 
 
 def _product(names: dict[str, int], key: tuple[str, ...]) -> int:
@@ -196,8 +214,10 @@ def _product(names: dict[str, int], key: tuple[str, ...]) -> int:
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_extents_are_polynomials_in_the_lengths(name: str) -> None:
     protocol = find_protocol(name, 13, 17, 19)
-    for axes in ((), ("src",), ("keys", "tgt"), ("src_keys", "tgt"), ("seq", "seq_keys"), ("tgt", "vocab")):
-        assert extent_formula(name, axes).evaluate({"S": 13, "T": 17, "V": 19}) == protocol.extent(axes)
+    for axes in ((), ("src",), ("keys", "tgt"), ("src_keys", "tgt"), ("seq", "seq_keys"),
+                 ("tgt", "vocab")):
+        assert extent_formula(name,
+                              axes).evaluate({"S": 13, "T": 17, "V": 19}) == protocol.extent(axes)
 
 
 # -- crossings
@@ -225,16 +245,19 @@ def test_crossings_are_where_costs_cross(name: str) -> None:
     assert end is None
     for vocab in (start - 1, start):
         mine = evaluate_cost(block, find_protocol(name, 6, 5, vocab))
-        assert (mine["macs.output"] > mine["macs.encoder"] + mine["macs.decoder"]) == (vocab == start)
+        assert (
+            mine["macs.output"] > mine["macs.encoder"] + mine["macs.decoder"]) == (vocab == start)
     (quadratic, _) = find_crossings(block, protocol, ("length",))
     ((start, end),) = quadratic.ranges
     rows = sweep_costs(space, {"length": f"{start - 1} | {start}", "vocab": "400"}, protocol).rows
-    assert [2 * row["macs.attention_products"] > row["macs.total"] for row in rows] == [False, True] and end is None
+    assert [2 * row["macs.attention_products"] > row["macs.total"] for row in rows] == [
+        False, True] and end is None
 
 
 def test_no_crossing_over_a_vocabulary_that_shapes_follow_from() -> None:
     space = read_space(find_file("reference/partialformer-lm", "spaces"))
-    found = find_crossings(assemble(sheet(space)).block, load_protocol(space.protocol), ("vocab", "length"))
+    found = find_crossings(assemble(sheet(space)).block, load_protocol(space.protocol),
+                           ("vocab", "length"))
     assert {one.length for one in found} == {"length"}
     frame = found.frame()
     assert frame["part"].tolist() == ["attention's products"] and frame["to"].isna().all()

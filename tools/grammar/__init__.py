@@ -1,9 +1,10 @@
 """Generates synthetic English-German-like sentence pairs with a grammar of our own: the package's built-in corpus.
 
-A random meaning tree (``sentences``) is realised in both languages (``english``, ``german``). The German side shows
-what makes that direction hard to learn: case and agreement, verb-second and verb-final order, separable verbs,
-compounds, inverted numbers, pronouns whose gender lies in another clause, words that only their context tells apart;
-the vocabulary is Zipfian, with a long tail of invented words.
+A random meaning tree (``sentences``) is realised in both languages (``english``, ``german``). The
+German side shows what makes that direction hard to learn: case and agreement, verb-second and
+verb-final order, separable verbs, compounds, inverted numbers, pronouns whose gender lies in
+another clause, words that only their context tells apart; the vocabulary is Zipfian, with a long
+tail of invented words.
 """
 
 import random
@@ -14,16 +15,19 @@ from .german import german
 from .sentences import Sentences
 from .vocabulary import vocabulary
 
-MIN_WORDS, MAX_WORDS = 4, 25  # of a source sentence
+MIN_WORDS = 4
+MAX_WORDS = 25  # of a source sentence
 
 Pairs = list[tuple[str, str]]
 
 
-def generate(seed: int = 1, pairs: int = 50_000, valid: int = 500, test: int = 500) -> dict[str, Pairs]:
+def generate(
+        seed: int = 1, pairs: int = 50_000, valid: int = 500, test: int = 500) -> dict[str, Pairs]:
     """The splits "train", "valid" and "test", each a list of (source, target) sentences.
 
-    A pure function of its arguments. No source and no target of valid or test occurs in another split or twice in its
-    own. Valid and test do not depend on ``pairs``, and fewer pairs are the first ones of more.
+    A pure function of its arguments. No source and no target of valid or test occurs in another
+    split or twice in its own. Valid and test do not depend on ``pairs``, and fewer pairs are the
+    first ones of more.
     """
     sources: set[str] = set()
     targets: set[str] = set()

@@ -37,7 +37,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.grammar", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, nargs="?", help="where to write text files")
-    parser.add_argument("--pairs", type=int, default=MAX_PAIRS, help="training pairs of the text files (%(default)s)")
+    parser.add_argument("--pairs", type=int, default=MAX_PAIRS,
+                        help="training pairs of the text files (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the text files (%(default)s)")
     given = parser.parse_args()
     if given.folder is not None:

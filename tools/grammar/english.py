@@ -41,13 +41,16 @@ def _subordinate(sentence: Sentence) -> list[str]:
 
 def _clause(clause: Clause, question: bool = False) -> list[str]:
     """[fronted ,] subject auxiliary not often verb objects manner place time complement."""
-    adjuncts, front = clause.adjuncts, []
+    adjuncts = clause.adjuncts
+    front = []
     if clause.fronted and not question:
-        front, adjuncts = [*_adjunct(adjuncts[0]), ","], adjuncts[1:]
+        front = [*_adjunct(adjuncts[0]), ","]
+        adjuncts = adjuncts[1:]
     frequency = [item.english for item in adjuncts if item.kind == "frequency"]
     sentence = [f"{item.english}" for item in adjuncts if item.kind == "sentence"]
     if clause.subject is None:
-        head, verb = [], clause.verb.english[0]
+        head = []
+        verb = clause.verb.english[0]
     else:
         subject = nominal(clause.subject, True)
         auxiliary, verb = _verb(clause, question)
@@ -60,13 +63,16 @@ def _clause(clause: Clause, question: bool = False) -> list[str]:
         if item.kind == kind
         for word in _adjunct(item)
     ]
-    return [*front, *sentence, *head, *frequency, verb, *_objects(clause), *late, *_complement(clause)]
+    return [*front, *sentence, *head, *frequency, verb, *_objects(clause), *late,
+            *_complement(clause)]
 
 
 def _verb(clause: Clause, question: bool) -> tuple[str, str]:
     """Auxiliary ("" for none) and verb; do-support where a simple form is negated or asked."""
     base, past, participle = clause.verb.english
-    person, tense, modal = person_of(clause.subject), clause.tense, clause.modal
+    person = person_of(clause.subject)
+    tense = clause.tense
+    modal = clause.modal
     if isinstance(clause.subject, Pronoun) and clause.subject.polite:
         person = 1
     if modal in _PAST_MODALS:
@@ -90,7 +96,8 @@ def _verb(clause: Clause, question: bool) -> tuple[str, str]:
     return _simple(base, past, clause, person, question, "")
 
 
-def _simple(base: str, past: str, clause: Clause, person: int, question: bool, rest: str) -> tuple[str, str]:
+def _simple(base: str, past: str, clause: Clause, person: int, question: bool,
+            rest: str) -> tuple[str, str]:
     if clause.negated or question:
         return "did" if clause.tense == "past" else _third("do", person), base + rest
     return "", (past if clause.tense == "past" else _third(base, person)) + rest
@@ -105,7 +112,9 @@ def _third(base: str, person: int) -> str:
 
 def _objects(clause: Clause) -> list[str]:
     """Objects around the verb's tail; with two objects, to whom comes first unless what is only a pronoun."""
-    tail, direct, indirect = clause.verb.tail, clause.direct, clause.indirect
+    tail = clause.verb.tail
+    direct = clause.direct
+    indirect = clause.indirect
     what = nominal(direct, False) if direct is not None else []
     whom = nominal(indirect, False) if indirect is not None else []
     if clause.prepositional is not None and clause.prepositional.phrase is not None:
@@ -141,7 +150,8 @@ def _complement(clause: Clause) -> list[str]:
 
 
 def _adjunct(adjunct: Adjunct) -> list[str]:
-    return [adjunct.english] if adjunct.phrase is None else [adjunct.english, *nominal(adjunct.phrase, False)]
+    return [adjunct.english] if adjunct.phrase is None else [
+        adjunct.english, *nominal(adjunct.phrase, False)]
 
 
 def nominal(item: Nominal, subject: bool) -> list[str]:
@@ -159,7 +169,8 @@ def _pronoun(pronoun: Pronoun, subject: bool) -> str:
     if pronoun.person == 3 and not pronoun.plural:
         noun = pronoun.noun
         personal = noun is not None and noun.kind in ("person", "name") and noun.gender in _SINGULAR
-        return _SINGULAR[noun.gender][0 if subject else 1] if noun is not None and personal else "it"
+        return _SINGULAR[noun.gender][0 if subject
+                                      else 1] if noun is not None and personal else "it"
     index = pronoun.person - 1 + 3 * pronoun.plural
     return (_SUBJECTS if subject else _OBJECTS)[index]
 
@@ -168,13 +179,13 @@ def _phrase(phrase: Phrase) -> list[str]:
     """Determiner or owner's, number, adjectives, noun, place, relative clause."""
     words = _owner(phrase.owner) if phrase.owner else [phrase.determiner.removesuffix("-polite")]
     if phrase.number:
-        words.append(english_digits(phrase.number) if phrase.digits else english_number(phrase.number))
+        words.append(english_digits(phrase.number) if phrase.digits
+                     else english_number(phrase.number))
     words += [adjective.english for adjective in phrase.adjectives]
     words.append(phrase.noun.english_plural if phrase.plural else phrase.noun.english)
-    if (words[0] == "a" and words[1][0] in "aeio" + "u" * (words[1][:2] in ("un", "um"))) or words[:2] == [
-        "a",
-        "hour",
-    ]:
+    if (words[0] == "a"
+        and words[1][0] in "aeio" + "u" * (words[1][:2] in ("un", "um"))) or words[:2] == [
+            "a", "hour"]:
         words[0] = "an"
     if phrase.place is not None:
         words += _adjunct(phrase.place)
@@ -189,7 +200,8 @@ def _owner(owner: Phrase) -> list[str]:
 def _relative(phrase: Phrase) -> list[str]:
     """who sees, whom he sees, to whom he gives; that for all but people."""
     assert phrase.relative is not None
-    role, clause = phrase.relative.role, phrase.relative.clause
+    role = phrase.relative.role
+    clause = phrase.relative.clause
     personal = phrase.noun.kind == "person"
     if role == "indirect" and clause.verb.frame == "g":
         return ["to whom" if personal else "to which", *_clause(clause)]

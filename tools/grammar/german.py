@@ -1,8 +1,8 @@
 """The German realisation of a meaning tree: case, agreement, and where the verb stands.
 
-A clause is a bracket: the finite verb second (main), first (question) or last (subordinate), the rest of the verb at
-the end, everything else in the middle field between. Functions return lists of words; a comma is a word of its own
-until the sentence is joined.
+A clause is a bracket: the finite verb second (main), first (question) or last (subordinate), the
+rest of the verb at the end, everything else in the middle field between. Functions return lists of
+words; a comma is a word of its own until the sentence is joined.
 """
 
 from . import german_forms as forms
@@ -48,13 +48,19 @@ def _subordinate(sentence: Sentence) -> list[str]:
 
 
 def _main(clause: Clause, front: list[str] | None) -> list[str]:
-    """Verb second: [front] finite [subject] middle tail. ``front`` None: the subject or the fronted adjunct."""
+    """Verb second: [front] finite [subject] middle tail.
+
+    ``front`` None: the subject or the fronted adjunct.
+    """
     assert clause.subject is not None
-    subject, adjuncts = nominal(clause.subject, NOMINATIVE), clause.adjuncts
+    subject = nominal(clause.subject, NOMINATIVE)
+    adjuncts = clause.adjuncts
     if front is None and clause.fronted:
-        front, adjuncts = _adjunct(adjuncts[0]), adjuncts[1:]
+        front = _adjunct(adjuncts[0])
+        adjuncts = adjuncts[1:]
     if front is None:
-        front, subject = subject, []
+        front = subject
+        subject = []
     finite, tail, _ = finite_verb(clause)
     return [*front, finite, *subject, *_middle(clause, adjuncts), tail, *_complement(clause)]
 
@@ -87,12 +93,14 @@ def _complement(clause: Clause) -> list[str]:
 
 def finite_verb(clause: Clause) -> tuple[str, str, bool]:
     """The finite verb, the rest of the verb, and whether that is a particle (written as one word at the end)."""
-    verb, person = clause.verb, person_of(clause.subject)
+    verb = clause.verb
+    person = person_of(clause.subject)
     if clause.modal:
         modal = _MODALS[clause.modal]
         if clause.modal == "must" and clause.negated and clause.tense == "present":
             modal = "dürfen"
-        finite = forms.past(modal, person) if clause.tense == "past" else forms.present(modal, "", person)
+        finite = forms.past(modal, person) if clause.tense == "past" else forms.present(
+            modal, "", person)
         return finite, forms.infinitive(verb), False
     if clause.tense == "future":
         return forms.present("werden", "", person), forms.infinitive(verb), False
@@ -114,15 +122,17 @@ def person_of(subject: Nominal | None) -> int:
 
 def _middle(clause: Clause, adjuncts: tuple[Adjunct, ...]) -> list[str]:
     """Pronouns, times, dative, accusative, nicht, manner, place, predicate: the unmarked order."""
-    direct, indirect, negation = clause.direct, clause.indirect, ["nicht"] if clause.negated else []
+    direct = clause.direct
+    indirect = clause.indirect
+    negation = ["nicht"] if clause.negated else []
     if negation and isinstance(direct, Phrase) and _takes_kein(direct):
-        direct, negation = direct._replace(determiner="no"), []
+        direct = direct._replace(determiner="no")
+        negation = []
     predicate = _predicate(clause.predicate, bool(negation)) if clause.predicate else []
     if clause.predicate and clause.predicate.phrase and _takes_kein(clause.predicate.phrase):
         negation = []
-    early = [
-        word for item in adjuncts if item.kind in ("time", "frequency", "sentence") for word in _adjunct(item)
-    ]
+    early = [word for item in adjuncts if item.kind in ("time", "frequency", "sentence")
+             for word in _adjunct(item)]
     late = [
         word
         for kind in ("manner", "place")
@@ -134,7 +144,8 @@ def _middle(clause: Clause, adjuncts: tuple[Adjunct, ...]) -> list[str]:
     dative = nominal(indirect, DATIVE) if indirect is not None else []
     words: list[str] = []
     for light in (True, False):
-        if isinstance(direct, Pronoun) == light and (light or not dative or isinstance(indirect, Pronoun)):
+        if isinstance(direct,
+                      Pronoun) == light and (light or not dative or isinstance(indirect, Pronoun)):
             words += accusative
             accusative = []
         if isinstance(indirect, Pronoun) == light:
@@ -148,23 +159,22 @@ def _middle(clause: Clause, adjuncts: tuple[Adjunct, ...]) -> list[str]:
 
 def _takes_kein(phrase: Phrase) -> bool:
     """Indefinite phrases are negated by kein, all others by nicht."""
-    return phrase.determiner in _INDEFINITE and not (phrase.number or phrase.owner or phrase.noun.proper)
+    return phrase.determiner in _INDEFINITE and not (
+        phrase.number or phrase.owner or phrase.noun.proper)
 
 
 def _predicate(predicate: Predicate, negated: bool) -> list[str]:
     if predicate.phrase is not None:
         phrase = predicate.phrase
-        return nominal(
-            phrase._replace(determiner="no") if negated and _takes_kein(phrase) else phrase, NOMINATIVE
-        )
+        return nominal(phrase._replace(determiner="no") if negated and _takes_kein(phrase)
+                       else phrase, NOMINATIVE)
     adjective = predicate.adjective
     assert adjective is not None
     if predicate.than is None:
         return [adjective.german]
     than = nominal(predicate.than, NOMINATIVE)
-    return (
-        ["so", adjective.german, "wie", *than] if predicate.equal else [adjective.comparative, "als", *than]
-    )
+    return (["so", adjective.german, "wie", *than] if predicate.equal
+            else [adjective.comparative, "als", *than])
 
 
 def _adjunct(adjunct: Adjunct) -> list[str]:
@@ -198,15 +208,18 @@ def _pronoun(pronoun: Pronoun, case: int) -> str:
 
 def _phrase(phrase: Phrase, case: int) -> list[str]:
     """Determiner, number, adjectives, noun, owner in the genitive, place, relative clause."""
-    noun, gender = phrase.noun, PLURAL if phrase.plural else GENDERS[phrase.noun.gender]
-    owner, endings = phrase.owner, STRONG
+    noun = phrase.noun
+    gender = PLURAL if phrase.plural else GENDERS[phrase.noun.gender]
+    owner = phrase.owner
+    endings = STRONG
     if owner is not None and owner.noun.proper:
         words = [forms.noun_form(owner.noun, GENITIVE, False)]
     else:
         word, endings = forms.determiner("the" if owner else phrase.determiner, case, gender)
         words = [word] if word else []
     if phrase.number:
-        words.append(german_digits(phrase.number) if phrase.digits else german_number(phrase.number))
+        words.append(german_digits(phrase.number) if phrase.digits
+                     else german_number(phrase.number))
     words += [adjective.stem + endings[case][gender] for adjective in phrase.adjectives]
     words.append(forms.noun_form(noun, case, phrase.plural))
     if owner is not None and not owner.noun.proper:
@@ -221,7 +234,8 @@ def _relative(relative: Relative, gender: int) -> list[str]:
     clause = relative.clause
     if relative.role == "prepositional":
         assert clause.prepositional is not None
-        pronoun = f"{clause.prepositional.german} {forms.RELATIVE[clause.prepositional.case][gender]}"
+        pronoun = (f"{clause.prepositional.german} "
+                   f"{forms.RELATIVE[clause.prepositional.case][gender]}")
     else:
         pronoun = forms.RELATIVE[_CASES[relative.role]][gender]
     return [",", pronoun, *_final(clause), ","]

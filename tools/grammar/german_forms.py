@@ -1,7 +1,7 @@
 """German morphology: articles, adjective endings, pronouns, nouns in their cases, verbs in their forms.
 
-Cases are numbered nominative, accusative, dative, genitive; genders m, f, n, and 3 for every plural; persons
-ich, du, er, wir, ihr, sie (0 to 5; the polite *Sie* conjugates as 5).
+Cases are numbered nominative, accusative, dative, genitive; genders m, f, n, and 3 for every
+plural; persons ich, du, er, wir, ihr, sie (0 to 5; the polite *Sie* conjugates as 5).
 """
 
 from functools import cache
@@ -20,7 +20,8 @@ THE: Table = (
     ("des", "der", "des", "der"),
 )
 RELATIVE: Table = (*THE[:2], ("dem", "der", "dem", "denen"), ("dessen", "deren", "dessen", "deren"))
-EIN: Table = (("", "e", "", "e"), ("en", "e", "", "e"), ("em", "er", "em", "en"), ("es", "er", "es", "er"))
+EIN: Table = (("", "e", "", "e"), ("en", "e", "", "e"), ("em", "er", "em", "en"),
+              ("es", "er", "es", "er"))
 DIES: Table = (
     ("er", "e", "es", "e"),
     ("en", "e", "es", "e"),
@@ -30,7 +31,8 @@ DIES: Table = (
 WEAK: Table = (("e", "e", "e", "en"), ("en", "e", "e", "en"), ("en",) * 4, ("en",) * 4)
 MIXED: Table = (("er", "e", "es", "en"), ("en", "e", "es", "en"), ("en",) * 4, ("en",) * 4)
 STRONG: Table = (*DIES[:3], ("en", "er", "en", "er"))
-REFERENCE: Table = (("er", "sie", "es", "sie"), ("ihn", "sie", "es", "sie"), ("ihm", "ihr", "ihm", "ihnen"))
+REFERENCE: Table = (("er", "sie", "es", "sie"), ("ihn", "sie", "es", "sie"),
+                    ("ihm", "ihr", "ihm", "ihnen"))
 PRONOUNS: Table = (
     ("ich", "du", "", "wir", "ihr", "Sie"),
     ("mich", "dich", "", "uns", "euch", "Sie"),
@@ -115,7 +117,8 @@ def genitive(word: str) -> str:
     """-es after a hissing sound and for one syllable that ends in a consonant, otherwise -s."""
     if (word.endswith("s") and not word.endswith("us")) or word.endswith(("ß", "x", "z")):
         return word + "es"
-    vowels = sum(a in "aeiouyäöü" and b not in "aeiouyäöü" for a, b in zip(word.lower(), word[1:] + " "))
+    vowels = sum(a in "aeiouyäöü" and b not in "aeiouyäöü"
+                 for a, b in zip(word.lower(), word[1:] + " "))
     short = vowels == 1 and word[-1] not in "aeiouyäöü" and word not in {"Chef", "Park", "Film"}
     return word + ("es" if short else "s")
 

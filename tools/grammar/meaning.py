@@ -1,7 +1,8 @@
 """The meaning trees that both languages realise: phrases, clauses, sentences.
 
-A tree says who does what to whom, when and where; it holds words (each of which knows both its languages) and no word
-order, no agreement and no case. Those are each language's own business (``english.py``, ``german.py``).
+A tree says who does what to whom, when and where; it holds words (each of which knows both its
+languages) and no word order, no agreement and no case. Those are each language's own business
+(``english.py``, ``german.py``).
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from .words import Adjective, Noun, Verb
 
 
 class Phrase(NamedTuple):
-    """A noun and what comes with it. ``determiner`` is the English one, "" for none; ``number`` > 1 counts."""
+    """A noun and what comes with it.
+
+    ``determiner`` is the English one, "" for none; ``number`` > 1 counts.
+    """
 
     noun: Noun
     plural: bool = False
@@ -82,7 +86,9 @@ class Predicate(NamedTuple):
 
 
 class Clause(NamedTuple):
-    """One verb and its company. ``tense``: present, past, perfect, future; ``modal`` an English modal or "".
+    """One verb and its company.
+
+    ``tense``: present, past, perfect, future; ``modal`` an English modal or "".
 
     ``link`` introduces the complement: that, whether, or to (an infinitive without a subject).
     """

@@ -1,7 +1,8 @@
 """Adjectives, adverbs, prepositions and conjunctions of the built-in language, written by hand.
 
-An adjective line: ``English[/comparative]; German[/attributive stem][ comparative]; kinds of noun it goes with``.
-Several lines with one English adjective and different German ones are told apart only by their noun.
+An adjective line: ``English[/comparative]; German[/attributive stem][ comparative]; kinds of noun
+it goes with``. Several lines with one English adjective and different German ones are told apart
+only by their noun.
 """
 
 ADJECTIVES = """
@@ -124,7 +125,8 @@ SENTENCE_ADVERBS = """
 perhaps=vielleicht; unfortunately=leider; fortunately=zum Glück; of course=natürlich; probably=wahrscheinlich
 """
 
-# English at rest; English in motion; German; kinds. The German case is dative at rest and accusative in motion.
+# English at rest; English in motion; German; kinds. The German case is dative at rest and
+# accusative in motion.
 TWO_WAY = """
 in; into; in; building,place,vehicle
 on; onto; auf; furniture,place

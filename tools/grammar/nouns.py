@@ -1,10 +1,11 @@
 """The real nouns of the built-in language, written by hand.
 
-One line a noun: English (``man/men`` where the plural is irregular), German singular, gender, German plural
-(``=`` for a mass noun without one), then optionally the form it takes as the first part of a compound (default: the
-singular) and ``weak`` for nouns that end in -n in every other case (der Kunde, den Kunden). A line that starts with
-``#`` opens a kind: the semantic class by which verbs, adjectives and prepositions choose their company.
-The order within a kind is the order of frequency.
+One line a noun: English (``man/men`` where the plural is irregular), German singular, gender,
+German plural (``=`` for a mass noun without one), then optionally the form it takes as the first
+part of a compound (default: the singular) and ``weak`` for nouns that end in -n in every other case
+(der Kunde, den Kunden). A line that starts with ``#`` opens a kind: the semantic class by which
+verbs, adjectives and prepositions choose their company. The order within a kind is the order of
+frequency.
 """
 
 NOUNS = """

@@ -9,10 +9,10 @@ from .modifiers import FREQUENCIES, MANNERS, ONE_WAY, SENTENCE_ADVERBS, TIMES, T
 from .vocabulary import Vocabulary
 from .words import Adjective, Noun, kinds_of, pairs, rows
 
-_SINGULAR = ("the",) * 12 + ("a",) * 8 + ("my", "your", "his", "her", "our", "their", "this", "this", "every")
-_PLURAL = (
-    ("the",) * 8 + ("",) * 5 + ("my", "your", "his", "her", "our", "their", "all", "many", "some", "few")
-)
+_SINGULAR = ("the",) * 12 + ("a",) * 8 + ("my", "your", "his", "her", "our", "their", "this",
+                                          "this", "every")
+_PLURAL = (("the",) * 8 + ("",) * 5
+           + ("my", "your", "his", "her", "our", "their", "all", "many", "some", "few"))
 _JOINTS = ("and", "and", "and", "or")
 _MASS = ("the", "the", "the", "", "", "my", "his", "her")
 _SOLID = (
@@ -34,21 +34,17 @@ def _fields(table: str) -> list[list[str]]:
     return [[field.strip() for field in row.split(";")] for row in rows(table)]
 
 
-_TIMES = {
-    tense: [
-        Adjunct("time", english, german) for english, german, when in _fields(TIMES) if when in (tense, "any")
-    ]
-    for tense in ("past", "present")
-}
-_FIXED = {
-    kind: [Adjunct(kind, english, german) for english, german in pairs(table)]
-    for kind, table in (("frequency", FREQUENCIES), ("manner", MANNERS), ("sentence", SENTENCE_ADVERBS))
-}
-_TWO_WAY = [(rest, motion, german, kinds_of(kinds)) for rest, motion, german, kinds in _fields(TWO_WAY)]
+_TIMES = {tense: [Adjunct("time", english, german)
+                  for english, german, when in _fields(TIMES) if when in (tense, "any")]
+          for tense in ("past", "present")}
+_FIXED = {kind: [Adjunct(kind, english, german) for english, german in pairs(table)]
+          for kind, table in (("frequency", FREQUENCIES), ("manner", MANNERS),
+                              ("sentence", SENTENCE_ADVERBS))}
+_TWO_WAY = [(rest, motion, german, kinds_of(kinds))
+            for rest, motion, german, kinds in _fields(TWO_WAY)]
 _CASE = {"acc": ACCUSATIVE, "dat": DATIVE, "gen": GENITIVE}
-_ONE_WAY = [
-    (english, german, _CASE[case], kinds_of(kinds)) for english, german, case, kinds in _fields(ONE_WAY)
-]
+_ONE_WAY = [(english, german, _CASE[case], kinds_of(kinds))
+            for english, german, case, kinds in _fields(ONE_WAY)]
 
 
 @cache
@@ -61,7 +57,8 @@ class Phrases:
     """Draws phrases; ``planted`` nouns are put in where their kind fits, before any others."""
 
     def __init__(self, rng: random.Random, words: Vocabulary) -> None:
-        self.rng, self.words = rng, words
+        self.rng = rng
+        self.words = words
         self.planted: list[Noun] = []
         self.used: list[str] = []
         self.polite = self.negated = False
@@ -105,7 +102,8 @@ class Phrases:
             return Pronoun(2, polite=True)
         draw = self.rng.randrange(10)
         if draw < 6:
-            person, plural = ((1, False), (1, False), (2, False), (1, True), (2, True), (3, True))[draw]
+            person, plural = ((1, False), (1, False), (2, False), (1, True), (2, True),
+                              (3, True))[draw]
             return Pronoun(person, plural, polite=self.polite and person == 2)
         return Pronoun(3, noun=noun_of_gender("m" if draw < 8 else "f"))
 
@@ -115,7 +113,8 @@ class Phrases:
         if noun.proper:
             return Phrase(noun, determiner="")
         plural = noun.plural is not None and self.chance(0.25)
-        number, digits = (self.number(), self.chance(0.3)) if plural and self.chance(0.28) else (0, False)
+        number, digits = (
+            self.number(), self.chance(0.3)) if plural and self.chance(0.28) else (0, False)
         phrase = Phrase(
             self.compound(noun),
             plural,
@@ -167,7 +166,8 @@ class Phrases:
         pool = self.words.adjectives(noun.kind)
         if draw > 0.30 or not pool:
             return ()
-        first, second = pool.pick(self.rng), pool.pick(self.rng)
+        first = pool.pick(self.rng)
+        second = pool.pick(self.rng)
         return (first, second) if draw < 0.04 and first != second else (first,)
 
     def number(self) -> int:
@@ -198,12 +198,14 @@ class Phrases:
         if not motion and self.chance(0.12):
             return Adjunct("place", "in", "in", DATIVE, Phrase(self.noun(("city",)), determiner=""))
         phrase = self.phrase(kinds, depth)
-        return Adjunct("place", towards if motion else rest, german, ACCUSATIVE if motion else DATIVE, phrase)
+        return Adjunct("place", towards if motion else rest, german,
+                       ACCUSATIVE if motion else DATIVE, phrase)
 
     def destination(self, depth: int) -> Adjunct:
         """English to: nach for towns, zu for people and buildings."""
         if self.chance(0.5):
-            return Adjunct("place", "to", "nach", DATIVE, Phrase(self.noun(("city",)), determiner=""))
+            return Adjunct("place", "to", "nach", DATIVE,
+                           Phrase(self.noun(("city",)), determiner=""))
         return Adjunct("place", "to", "zu", DATIVE, self.phrase(("person", "building"), depth))
 
     def circumstance(self, depth: int) -> Adjunct:

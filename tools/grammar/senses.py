@@ -1,7 +1,9 @@
 """Nouns that stand apart in the built-in language: those with two senses, and proper names."""
 
-# Two senses of one English noun: German, gender, plural, kind, and the nouns that give the sense away. A sense is
-# drawn only together with one of its cues, somewhere in the sentence, and never with a cue of the other sense.
+# Two senses of one English noun: German, gender, plural, kind, and the nouns that give the sense
+# away. A sense is
+# drawn only together with one of its cues, somewhere in the sentence, and never with a cue of the
+# other sense.
 SENSES = """
 bank Ufer n Ufer place: river lake boat fish
 bank Bank f Banken building: money customer credit coin

@@ -15,7 +15,8 @@ _FRAMES = tuple("t" * 22 + "i" * 4 + "d" * 4 + "g" * 5 + "p" * 5 + "m" * 6 + "l"
 _TENSES = ("present",) * 8 + ("past",) * 5 + ("perfect",) * 3 + ("future",) * 2
 _MODALS = ("can", "must", "should", "want", "want", "may")
 _SUBORDINATORS = pairs(SUBORDINATORS)
-_WHEN, _WHEN_PAST = ("when", "wenn"), ("when", "als")  # once in the past is als
+_WHEN = ("when", "wenn")
+_WHEN_PAST = ("when", "als")  # once in the past is als
 _PURPOSE = ("in order to", "um")
 _QUESTION_WORDS = (("where", "wo"), ("when", "wann"), ("why", "warum"), ("how", "wie"))
 _CONJUNCTIONS = (("and", "und"), (", but", ", aber"), ("or", "oder"))
@@ -41,7 +42,9 @@ class Sentences(Phrases):
     def sentence(self) -> Sentence:
         """A sentence; where an ambiguous noun was planted, one of its cues and none of the other sense's."""
         while True:
-            self.planted, self.used, self.polite = [], [], False
+            self.planted = []
+            self.used = []
+            self.polite = False
             cues = self.plant() if self.chance(0.12) else ()
             sentence = self.rng.choice(self._shapes)()
             if len(self.planted) == 1:
@@ -54,7 +57,8 @@ class Sentences(Phrases):
         self.used.append(noun.english)
         plural = noun.plural is not None and self.chance(0.2)
         place = Adjunct("place", "next to", "neben", DATIVE, Phrase(noun, plural))
-        return sentence._replace(main=sentence.main._replace(adjuncts=(*sentence.main.adjuncts, place)))
+        return sentence._replace(
+            main=sentence.main._replace(adjuncts=(*sentence.main.adjuncts, place)))
 
     def plant(self) -> tuple[str, ...]:
         """Plant an ambiguous noun and a cue of its sense; returns the cues that must not occur."""
@@ -77,7 +81,8 @@ class Sentences(Phrases):
         """Because, when, if, ...: before or after; often about someone or something of the main clause."""
         main = self.clause(1)
         subordinator = self.rng.choice(_SUBORDINATORS)
-        clause = self.about(main) if self.chance(0.5) else self.clause(1, tense=main.tense, fronting=False)
+        clause = self.about(main) if self.chance(0.5) else self.clause(
+            1, tense=main.tense, fronting=False)
         if subordinator == _WHEN and clause.tense in ("past", "perfect"):
             subordinator = _WHEN_PAST
         first = self.chance(0.4) and not main.fronted
@@ -85,10 +90,10 @@ class Sentences(Phrases):
 
     def about(self, main: Clause) -> Clause:
         """A clause with a pronoun for a noun of ``main``: its German gender has to be carried over."""
-        thing = (
-            main.direct if isinstance(main.direct, Phrase) and not main.direct.noun.proper else main.subject
-        )
-        if not isinstance(thing, Phrase) or (thing.noun.kind == "person" and thing.noun.gender == "n"):
+        thing = (main.direct if isinstance(main.direct, Phrase) and not main.direct.noun.proper
+                 else main.subject)
+        if not isinstance(thing,
+                          Phrase) or (thing.noun.kind == "person" and thing.noun.gender == "n"):
             return self.clause(1, tense=main.tense, fronting=False)
         noun = thing.noun._replace(kind="person") if thing.noun.kind == "name" else thing.noun
         pronoun = Pronoun(3, thing.plural, noun)
@@ -124,9 +129,8 @@ class Sentences(Phrases):
         return Sentence(main)
 
     def with_purpose(self) -> Sentence:
-        return Sentence(
-            self.clause(1), subordinator=_PURPOSE, subordinate=self.clause(0, fronting=False, infinitive=True)
-        )
+        return Sentence(self.clause(1), subordinator=_PURPOSE,
+                        subordinate=self.clause(0, fronting=False, infinitive=True))
 
     def question(self) -> Sentence:
         question_word = self.rng.choice(_QUESTION_WORDS) if self.chance(0.45) else None
@@ -136,17 +140,18 @@ class Sentences(Phrases):
 
     def coordination(self) -> Sentence:
         conjunction = self.rng.choice(_CONJUNCTIONS)
-        return Sentence(self.clause(0), conjunction=conjunction, second=self.clause(0, fronting=False))
+        return Sentence(self.clause(0), conjunction=conjunction,
+                        second=self.clause(0, fronting=False))
 
     def addressed(self) -> Sentence:
         """Sir / Madam makes every *you* of the sentence polite."""
         self.polite = True
         main = self.clause(1, fronting=False)
-        return Sentence(
-            main, address=self.rng.choice(_ADDRESSES), mood="question" if self.chance(0.3) else "statement"
-        )
+        return Sentence(main, address=self.rng.choice(_ADDRESSES),
+                        mood="question" if self.chance(0.3) else "statement")
 
-    def clause(self, depth: int, tense: str = "", fronting: bool = True, infinitive: bool = False) -> Clause:
+    def clause(self, depth: int, tense: str = "", fronting: bool = True,
+               infinitive: bool = False) -> Clause:
         """Any clause: a copula now and then, otherwise a verb of some frame."""
         tense = tense or self.rng.choice(_TENSES)
         if not infinitive and self.chance(0.12):
@@ -159,13 +164,14 @@ class Sentences(Phrases):
         adjuncts = tuple(item for item in clause.adjuncts if item.kind != "sentence")
         return clause._replace(modal="", tense="present", negated=False, adjuncts=adjuncts)
 
-    def filled(
-        self, verb: Verb, depth: int, tense: str, given: dict[str, Nominal | None], fronting: bool = False
-    ) -> Clause:
+    def filled(self, verb: Verb, depth: int, tense: str, given: dict[str, Nominal | None],
+               fronting: bool = False) -> Clause:
         """A clause of this verb; ``given`` says what its subject or object is, the rest is drawn."""
         self.negated = self.chance(0.12)
-        negated, frame = self.negated, verb.frame[0]
-        modal = self.rng.choice(_MODALS) if tense in ("present", "past") and self.chance(0.2) else ""
+        negated = self.negated
+        frame = verb.frame[0]
+        modal = self.rng.choice(_MODALS) if tense in (
+            "present", "past") and self.chance(0.2) else ""
         if modal in ("should", "may"):
             tense = "present"
         subject = given["subject"] if "subject" in given else self.nominal(verb.subjects, depth)
@@ -173,12 +179,13 @@ class Sentences(Phrases):
             depth = 0
         thing = given.get("object") or self.object(verb, depth, subject)
         direct = thing if frame in "tgu" else None
-        indirect = thing if frame == "d" else self.recipient(given, subject) if frame == "g" else None
+        indirect = thing if frame == "d" else self.recipient(
+            given, subject) if frame == "g" else None
         prepositional = self.prepositional(verb, thing) if frame == "p" else None
-        adjuncts, front = self.arranged(self.adjuncts(frame, tense, depth, negated), frame, thing, fronting)
-        return Clause(
-            verb, subject, direct, indirect, prepositional, None, tense, modal, negated, adjuncts, front
-        )
+        adjuncts, front = self.arranged(self.adjuncts(frame, tense, depth, negated), frame, thing,
+                                        fronting)
+        return Clause(verb, subject, direct, indirect, prepositional, None, tense, modal, negated,
+                      adjuncts, front)
 
     def arranged(
         self, adjuncts: tuple[Adjunct, ...], frame: str, thing: Nominal | None, fronting: bool
@@ -196,14 +203,17 @@ class Sentences(Phrases):
         if not verb.objects:
             return None
         thing = self.nominal(verb.objects, depth)
-        if isinstance(thing, Pronoun) and isinstance(subject, Pronoun) and thing.person == subject.person:
+        if isinstance(thing, Pronoun) and isinstance(
+                subject, Pronoun) and thing.person == subject.person:
             return self.phrase(verb.objects, depth)
         return thing
 
-    def recipient(self, given: dict[str, Nominal | None], subject: Nominal | None) -> Nominal | None:
+    def recipient(self, given: dict[str, Nominal | None],
+                  subject: Nominal | None) -> Nominal | None:
         if "recipient" in given:
             return given["recipient"]
-        return self.nominal(("person",), 0) if isinstance(subject, Phrase) else self.phrase(("person",), 0)
+        return self.nominal(("person",), 0) if isinstance(subject, Phrase) else self.phrase(
+            ("person",), 0)
 
     def prepositional(self, verb: Verb, thing: Nominal | None) -> Adjunct:
         _, german, case = verb.frame.split(":")
@@ -231,21 +241,21 @@ class Sentences(Phrases):
     def copula(self, subject: Nominal, tense: str) -> Clause:
         """X is new, newer than Y, as new as Y, a doctor."""
         self.negated = self.chance(0.12)
-        negated, tense = self.negated, "present" if tense == "perfect" else tense
+        negated = self.negated
+        tense = "present" if tense == "perfect" else tense
         adjuncts = (self.fixed("time", tense),) if self.chance(0.12) else ()
-        return Clause(
-            BE, subject, predicate=self.predicate(subject), tense=tense, negated=negated, adjuncts=adjuncts
-        )
+        return Clause(BE, subject, predicate=self.predicate(subject), tense=tense, negated=negated,
+                      adjuncts=adjuncts)
 
     def predicate(self, subject: Nominal) -> Predicate:
         kind = subject.noun.kind if isinstance(subject, Phrase | Gap) else "person"
         if isinstance(subject, Pronoun) and subject.person == 3 and subject.noun is not None:
             kind = subject.noun.kind
         kind = "person" if kind == "name" else kind
-        adjective = self.words.adjectives(kind).pick(self.rng) if self.words.adjectives(kind) else None
-        if adjective is None or (
-            kind == "person" and isinstance(subject, Phrase) and not subject.plural and self.chance(0.2)
-        ):
+        adjective = self.words.adjectives(kind).pick(
+            self.rng) if self.words.adjectives(kind) else None
+        if adjective is None or (kind == "person" and isinstance(subject, Phrase)
+                                 and not subject.plural and self.chance(0.2)):
             return Predicate(phrase=Phrase(self.noun((kind,)), determiner="a"))
         if self.chance(0.35):
             return Predicate(adjective, self.phrase((kind,), 0, plain=True), self.chance(0.35))
@@ -253,7 +263,8 @@ class Sentences(Phrases):
 
     def relative(self, phrase: Phrase, depth: int) -> Relative | None:
         """A clause in which the phrase is the subject, or an object in the case that the verb gives it."""
-        kind, negated = phrase.noun.kind, self.negated
+        kind = phrase.noun.kind
+        negated = self.negated
         gap = Gap(phrase.noun, phrase.plural)
         subject = self.chance(0.4)
         pool = self.words.verbs_with(
@@ -263,13 +274,12 @@ class Sentences(Phrases):
             return None
         verb = pool.pick(self.rng)
         given: dict[str, Nominal | None] = {"subject" if subject else "object": gap}
-        role = (
-            "subject"
-            if subject
-            else {"t": "direct", "g": "direct", "d": "indirect", "p": "prepositional"}[verb.frame[0]]
-        )
+        role = ("subject" if subject
+                else {"t": "direct", "g": "direct", "d": "indirect",
+                      "p": "prepositional"}[verb.frame[0]])
         if verb.frame == "g" and kind == "person":
-            given, role = {"recipient": gap}, "indirect"
+            given = {"recipient": gap}
+            role = "indirect"
         clause = self.filled(verb, depth, self.rng.choice(_TENSES), given)
         self.negated = negated
         return Relative(clause, role)

@@ -2,14 +2,16 @@
 
 One line a verb: ``English; German; frame; kinds of subject; kinds of object``.
 
-English is the base form (``get+up``: the word after the plus stays put), and past and participle where irregular.
-German is the infinitive (``an|rufen``: separable), the third person singular (``-`` if regular), the participle
-without the particle (omitted if regular), and ``s`` for verbs whose perfect takes *sein*.
+English is the base form (``get+up``: the word after the plus stays put), and past and participle
+where irregular. German is the infinitive (``an|rufen``: separable), the third person singular
+(``-`` if regular), the participle without the particle (omitted if regular), and ``s`` for verbs
+whose perfect takes *sein*.
 
-Frames: i intransitive, t accusative object, d dative object, g dative and accusative, p:PREPOSITION:CASE object behind
-a preposition, m motion towards a place, l being at a place, u moving an object to a place, c that-clause,
-w whether-clause, z infinitive with *zu*. Several lines with one English verb and different German ones are the
-verbs that only their subject or object tells apart. The order within a frame is the order of frequency.
+Frames: i intransitive, t accusative object, d dative object, g dative and accusative,
+p:PREPOSITION:CASE object behind a preposition, m motion towards a place, l being at a place, u
+moving an object to a place, c that-clause, w whether-clause, z infinitive with *zu*. Several lines
+with one English verb and different German ones are the verbs that only their subject or object
+tells apart. The order within a frame is the order of frequency.
 """
 
 VERBS = """

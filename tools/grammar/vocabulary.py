@@ -10,8 +10,11 @@ from typing import Any, Generic, TypeVar
 from .invented import invent
 from .words import Adjective, Noun, Verb, read_adjectives, read_nouns, read_senses, read_verbs
 
-_NOUNS, _VERBS, _ADJECTIVES = 700, 240, 150  # invented words of each class
-_EXPONENT, _OFFSET = 1.2, 3.0  # Zipf-Mandelbrot: frequency of rank r is 1 / (r + offset) ** exponent
+_NOUNS = 700
+_VERBS = 240
+_ADJECTIVES = 150  # invented words of each class
+_EXPONENT = 1.2
+_OFFSET = 3.0  # Zipf-Mandelbrot: frequency of rank r is 1 / (r + offset) ** exponent
 
 Word = TypeVar("Word")
 
@@ -38,7 +41,9 @@ class Vocabulary:
     """All words of the language, the same in every run; the pools are made when first asked for."""
 
     def __init__(self) -> None:
-        nouns, verbs, adjectives = read_nouns(), read_verbs(), read_adjectives()
+        nouns = read_nouns()
+        verbs = read_verbs()
+        adjectives = read_adjectives()
         self.senses = read_senses()
         self.real = {noun.english: noun for noun in reversed(nouns)}
         taken = _taken(nouns, verbs, adjectives, [noun for noun, _ in self.senses])
@@ -50,13 +55,13 @@ class Vocabulary:
 
     def nouns(self, kinds: tuple[str, ...]) -> Pool[Noun]:
         """The nouns of some kinds."""
-        return self._pool(("noun", kinds), lambda: [entry for entry in self._nouns if entry[0].kind in kinds])
+        return self._pool(("noun", kinds),
+                          lambda: [entry for entry in self._nouns if entry[0].kind in kinds])
 
     def verbs(self, frames: str) -> Pool[Verb]:
         """The verbs of a set of one-letter frames."""
-        return self._pool(
-            ("verb", frames), lambda: [entry for entry in self._verbs if entry[0].frame[0] in frames]
-        )
+        return self._pool(("verb", frames),
+                          lambda: [entry for entry in self._verbs if entry[0].frame[0] in frames])
 
     def verbs_with(self, role: str, kind: str, frames: str) -> Pool[Verb]:
         """The verbs of some frames that accept a kind of noun as their subject or object."""
@@ -72,9 +77,8 @@ class Vocabulary:
 
     def adjectives(self, kind: str) -> Pool[Adjective]:
         """The adjectives that go with a kind of noun."""
-        return self._pool(
-            ("adjective", kind), lambda: [entry for entry in self._adjectives if kind in entry[0].kinds]
-        )
+        return self._pool(("adjective", kind),
+                          lambda: [entry for entry in self._adjectives if kind in entry[0].kinds])
 
     def _pool(self, key: object, make: Callable[[], list[Any]]) -> Pool[Any]:
         pool = self._pools.get(key)
@@ -99,14 +103,14 @@ def _weighed(words: list[Word], group: Callable[[Word], str]) -> list[tuple[Word
     return weighed
 
 
-def _taken(nouns: list[Noun], verbs: list[Verb], adjectives: list[Adjective], senses: list[Noun]) -> set[str]:
+def _taken(nouns: list[Noun], verbs: list[Verb], adjectives: list[Adjective],
+           senses: list[Noun]) -> set[str]:
     forms = {
         form
         for noun in nouns + senses
         for form in (noun.english, noun.english_plural, noun.german, noun.plural or "")
     }
     forms |= {form for verb in verbs for form in (*verb.english, verb.infinitive, verb.participle)}
-    forms |= {
-        form for adjective in adjectives for form in (adjective.english, adjective.german, adjective.stem)
-    }
+    forms |= {form for adjective in adjectives
+              for form in (adjective.english, adjective.german, adjective.stem)}
     return {form.lower() for form in forms}

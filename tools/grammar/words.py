@@ -74,7 +74,8 @@ def rows(table: str) -> Iterator[str]:
 
 def pairs(table: str) -> list[tuple[str, str]]:
     """``often=oft; always=immer`` -> pairs."""
-    entries = (entry.strip().partition("=") for entry in table.replace("\n", " ").split(";") if entry.strip())
+    entries = (entry.strip().partition("=")
+               for entry in table.replace("\n", " ").split(";") if entry.strip())
     return [(english, german) for english, _, german in entries]
 
 
@@ -123,14 +124,16 @@ def simple_participle(infinitive: str) -> str:
 
 def read_nouns() -> list[Noun]:
     """The hand-written nouns, in order of frequency within their kind; names and towns at the end."""
-    nouns, kind = [], ""
+    nouns = []
+    kind = ""
     for line in rows(NOUNS):
         if line.startswith("#"):
             kind = line[1:].strip()
             continue
         english, german, gender, plural, *rest = line.split()
         singular, _, many = english.partition("/")
-        weak, link = "weak" in rest, next((word for word in rest if word != "weak"), german)
+        weak = "weak" in rest
+        link = next((word for word in rest if word != "weak"), german)
         nouns.append(
             Noun(
                 singular,
@@ -211,7 +214,8 @@ def _adjective(english: str, german: str, kinds: str) -> Adjective:
     more = more.replace("_", " ") or english_comparative(word)
     comparative = comparative or base + ("r" if base.endswith("e") else "er")
     stem = stem or base.removesuffix("e")
-    return Adjective(word, more, base, stem, comparative, ANY_KIND if kinds == "*" else kinds_of(kinds))
+    return Adjective(word, more, base, stem, comparative,
+                     ANY_KIND if kinds == "*" else kinds_of(kinds))
 
 
 ANY_KIND = (*ANY, "building", "place", "drink", "idea", "event", "body", "group", "city")

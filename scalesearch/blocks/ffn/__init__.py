@@ -1,4 +1,7 @@
-"""Feed-forward networks, one file a kind: see docs/develop/blocks.md. May import the blocks beside this folder."""
+"""Feed-forward networks, one file a kind: see docs/develop/blocks.md.
+
+May import the blocks beside this folder.
+"""
 
 import importlib
 import pkgutil

@@ -14,19 +14,23 @@ from scalesearch.blocks.options import register
 class FFN(Block):
     """A feed-forward network: (…, d) to (…, d), position by position.
 
-    ``over`` are the axes that it is applied over, ``site(d_in, d_out, over)`` makes its matrices. What else a subclass
-    asks for are its :func:`~scalesearch.blocks.options.option_field` fields; one called ``hidden`` lets it be inside heads.
+    ``over`` are the axes that it is applied over, ``site(d_in, d_out, over)`` makes its matrices.
+    What else a subclass asks for are its :func:`~scalesearch.blocks.options.option_field` fields;
+    one called ``hidden`` lets it be inside heads.
     """
 
     d: Size
     over: Shape
     linear_factory: LinearFactory
 
-    norm_type: str = field(default="", kw_only=True, metadata={"plain": ""})  # the kind of a norm of its hidden units
+    # the kind of a norm of its hidden units
+    norm_type: str = field(default="", kw_only=True, metadata={"plain": ""})
 
     is_absent: ClassVar[bool] = False  # a layer has neither the network nor its norm
-    output_projections: ClassVar[tuple[str, ...]] = ()  # linear maps whose outputs add up to its own: with zeros there it gives zero
-    hidden_part: ClassVar[str | None] = None  # the part whose outputs above zero are active hidden units
+    # linear maps whose outputs add up to its own: with zeros there it gives zero
+    output_projections: ClassVar[tuple[str, ...]] = ()
+    # the part whose outputs above zero are active hidden units
+    hidden_part: ClassVar[str | None] = None
     supports_norm: ClassVar[bool] = False  # whether ``normed`` is heeded
 
     @property
@@ -36,4 +40,5 @@ class FFN(Block):
 
 
 FFNS: dict[str, type[FFN]] = {}
-register_ffn = partial(register, FFNS)  # @ffn("name") makes a block class the feed-forward kind of that name
+# @ffn("name") makes a block class the feed-forward kind of that name
+register_ffn = partial(register, FFNS)

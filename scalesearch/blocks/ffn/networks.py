@@ -25,18 +25,22 @@ class TwoLayerFFN(FFN):
 
     def parts(self) -> Mapping[str, Block | Use]:
         down = self.linear_factory(self.hidden, self.d, self.over)
-        return {"up": self.linear_factory(self.d, self.hidden, self.over), **_norm(self, self.hidden), "down": down}
+        return {"up": self.linear_factory(self.d, self.hidden, self.over),
+                **_norm(self, self.hidden), "down": down}
 
     def loop_nests(self) -> Sequence[LoopNest]:
         parts: Mapping[str, Any] = self.parts()
-        unread, read = discarded_activations(self.d, self.over, parts["up"]), discarded_activations(self.hidden, self.over, parts["down"])
-        if self.activation == "relu":  # its backward pass needs the output alone, which a norm needs too
+        unread = discarded_activations(self.d, self.over, parts["up"])
+        read = discarded_activations(self.hidden, self.over, parts["down"])
+        # its backward pass needs the output alone, which a norm needs too
+        if self.activation == "relu":
             return [*unread, *read] if self.norm_type else unread
         return [LoopNest((*self.over, self.hidden), "activation"), *unread, *read]
 
     def forward(self, module: Any, x: Any) -> Any:
         hidden = _apply_activation(self.activation, module.up(x))
-        return module.down(dropout(module.norm(hidden) if self.norm_type else hidden, module.rates.activation, module.training))
+        return module.down(dropout(module.norm(hidden) if self.norm_type else hidden,
+                                   module.rates.activation, module.training))
 
 
 @register_ffn("relu")
@@ -65,7 +69,10 @@ class Swish(TwoLayerFFN):
 
 @block
 class GatedFFN(FFN):
-    """W₂ (act(W_g x) ⊙ W₁ x), all with biases. The default hidden size keeps a plain FFN's parameters (8/3 · width)."""
+    """W₂ (act(W_g x) ⊙ W₁ x), all with biases.
+
+    The default hidden size keeps a plain FFN's parameters (8/3 · width).
+    """
 
     hidden: Size = option_field("= 8 * width // 3", minimum=1, doc="hidden units of each half")
 
@@ -76,16 +83,21 @@ class GatedFFN(FFN):
 
     def parts(self) -> Mapping[str, Block | Use]:
         up = self.linear_factory(self.d, self.hidden, self.over)
-        return {"gate": up, "up": up, **_norm(self, self.hidden), "down": self.linear_factory(self.hidden, self.d, self.over)}
+        return {"gate": up, "up": up, **_norm(self, self.hidden),
+                "down": self.linear_factory(self.hidden, self.d, self.over)}
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        up, down = self.parts()["up"], self.parts()["down"]
-        kept = LoopNest((*self.over, 2 * self.hidden), "activation")  # the gate, and what it has gated
-        return [kept, *discarded_activations(self.d, self.over, up), *discarded_activations(self.hidden, self.over, down)]
+        up = self.parts()["up"]
+        down = self.parts()["down"]
+        # the gate, and what it has gated
+        kept = LoopNest((*self.over, 2 * self.hidden), "activation")
+        return [kept, *discarded_activations(self.d, self.over, up),
+                *discarded_activations(self.hidden, self.over, down)]
 
     def forward(self, module: Any, x: Any) -> Any:
         gated = _apply_activation(self.activation, module.gate(x)) * module.up(x)
-        return module.down(dropout(module.norm(gated) if self.norm_type else gated, module.rates.activation, module.training))
+        return module.down(dropout(module.norm(gated) if self.norm_type else gated,
+                                   module.rates.activation, module.training))
 
 
 @register_ffn("geglu")
@@ -126,7 +138,8 @@ class SelfGated(FFN):
 
 def _norm(network: FFN, hidden: Size) -> dict[str, Block]:
     """The norm of hidden units, if there is one."""
-    return {"norm": NORM_CLASSES[network.norm_type](hidden, network.over)} if network.norm_type else {}
+    return {
+        "norm": NORM_CLASSES[network.norm_type](hidden, network.over)} if network.norm_type else {}
 
 
 def _apply_activation(name: str, x: Any) -> Any:

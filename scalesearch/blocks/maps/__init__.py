@@ -1,1 +1,4 @@
-"""Maps from features to features: what stands where there is a matrix. May import the blocks beside this folder."""
+"""Maps from features to features: what stands where there is a matrix.
+
+May import the blocks beside this folder.
+"""

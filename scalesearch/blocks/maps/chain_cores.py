@@ -1,8 +1,8 @@
 """Shapes, costs and contractions of tensor chains.
 
-W[(i₁ … iₙ), (o₁ … oₙ)], both indices row-major, is the product over i of core i, of shape (aᵢ, b, b, cᵢ) with the
-outer bonds missing at the two ends. aᵢ are factors of the input's size, cᵢ of the output's; b is the bond (Anthe,
-section 3 and appendix; matrix product operators).
+W[(i₁ … iₙ), (o₁ … oₙ)], both indices row-major, is the product over i of core i, of shape (aᵢ, b,
+b, cᵢ) with the outer bonds missing at the two ends. aᵢ are factors of the input's size, cᵢ of the
+output's; b is the bond (Anthe, section 3 and appendix; matrix product operators).
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def split_factors(n: int, length: int) -> tuple[int, ...]:
 
 def prime_factors(n: int) -> list[int]:
     """The prime factors of ``n``, from the smallest, with multiplicity."""
-    primes, p = [], 2
+    primes = []
+    p = 2
     while p * p <= n:
         while n % p == 0:
             primes.append(p)
@@ -92,7 +93,8 @@ class ChainCores(Block):
         if is_array(rows) or is_array(columns) or is_array(ratio):
             # The three maps of an attention have one shape, and so have a gate and what it gates.
             what = ("cores", size_key(columns), id(ratio), length, bond)
-            chain: ChainCores = memoize(rows, what, lambda: _cores(rows, columns, ratio, length, bond))
+            chain: ChainCores = memoize(rows, what,
+                                        lambda: _cores(rows, columns, ratio, length, bond))
             return chain
         return _cached_cores(rows, columns, ratio, length, bond)
 
@@ -104,13 +106,16 @@ class ChainCores(Block):
     def shapes(self) -> dict[str, Shape]:
         """Core i has the shape (bᵢ₋₁, aᵢ, cᵢ, bᵢ)."""
         bonds = self.bonds
-        return {f"core{i}": (bonds[i], self.input_factors[i], self.output_factors[i], bonds[i + 1]) for i in range(len(self.input_factors))}
+        return {f"core{i}": (bonds[i], self.input_factors[i], self.output_factors[i], bonds[i + 1])
+                for i in range(len(self.input_factors))}
 
     @cached_property
     def _apply_costs(self) -> list[tuple[Size, Size]]:
         """Multiply-adds of applying the cores from the first and from the last, and the numbers that they then read."""
-        b, ways = self.bonds, []
-        for a, c in ((self.input_factors, self.output_factors), (self.input_factors[::-1], self.output_factors[::-1])):
+        b = self.bonds
+        ways = []
+        for a, c in ((self.input_factors, self.output_factors),
+                     (self.input_factors[::-1], self.output_factors[::-1])):
             read = [b[i] * math.prod(c[:i]) * math.prod(a[i:]) for i in range(len(a))]
             ways.append((sum(n * b[i + 1] * c[i] for i, n in enumerate(read)), sum(read)))
         return ways
@@ -135,11 +140,13 @@ class ChainCores(Block):
     def apply_activations(self) -> tuple[Size, Size]:
         """Numbers that the cores, applied one by one, keep for the backward pass: of a vector, of weights alone.
 
-        They are what each core reads; from the end, copies of the cores as well, but not of the vector.
+        They are what each core reads; from the end, copies of the cores as well, but not of the
+        vector.
         """
         (_, ahead), (_, back) = self._apply_costs
         copied = sum(math.prod(shape) for shape in self.shapes().values())  # type: ignore[arg-type, misc]
-        return select_where(self.applies_from_last, back - math.prod(self.input_factors), ahead), select_where(self.applies_from_last, copied, 0)
+        return select_where(self.applies_from_last, back - math.prod(self.input_factors),
+                            ahead), select_where(self.applies_from_last, copied, 0)
 
     @cached_property
     def contraction_cost(self) -> tuple[Size, Size]:
@@ -157,20 +164,24 @@ class ChainCores(Block):
 
     def _split_cost(self, start: int, k: int, end: int) -> tuple[Size, Size]:
         """:meth:`_merged`, if the last two pieces meet at ``k``."""
-        size = math.prod(self.input_factors[start:end]) * math.prod(self.output_factors[start:end]) * self.bonds[start] * self.bonds[end]
-        (left, some), (right, more) = self._contraction_cost(start, k), self._contraction_cost(k, end)
+        size = math.prod(self.input_factors[start:end]) * math.prod(
+            self.output_factors[start:end]) * self.bonds[start] * self.bonds[end]
+        (left, some), (right, more) = self._contraction_cost(start, k), self._contraction_cost(
+            k, end)
         return left + right + size * self.bonds[k], some + more + size
 
     @cached_property
     def lookup_macs(self) -> Size:
         """Multiply-adds of one row of the matrix: cores are sliced at its digits and multiplied from the left."""
         b = self.bonds
-        return sum(math.prod(self.output_factors[: i + 1]) * b[i] * b[i + 1] for i in range(1, len(self.input_factors)))
+        return sum(math.prod(self.output_factors[: i + 1]) * b[i] * b[i + 1]
+                   for i in range(1, len(self.input_factors)))
 
     @cached_property
     def lookup_activations(self) -> Size:
         """Numbers that one row keeps for the backward pass: both factors of each product."""
-        b, c = self.bonds, self.output_factors
+        b = self.bonds
+        c = self.output_factors
         return sum(math.prod(c[:i]) * b[i] + b[i] * c[i] * b[i + 1] for i in range(1, len(c)))
 
     # The operations. ``cores`` are the weights, (bᵢ₋₁, aᵢ, cᵢ, bᵢ) each.
@@ -181,7 +192,8 @@ class ChainCores(Block):
         if end - start == 1:
             return cores[start]
         middle = min(range(start + 1, end), key=lambda k: self._split_cost(start, k, end)[0])
-        left, right = self.matrix(cores, start, middle), self.matrix(cores, middle, end)
+        left = self.matrix(cores, start, middle)
+        right = self.matrix(cores, middle, end)
         both = left.flatten(0, 2) @ right.flatten(1, 3)
         both = both.reshape(*left.shape[:3], *right.shape[1:])
         return both.transpose(2, 3).flatten(1, 2).flatten(2, 3)
@@ -190,31 +202,40 @@ class ChainCores(Block):
         """x W for vectors (N, A), core after core: (N, C)."""
         from_the_end = self.applies_from_last
         order = range(len(cores) - 1, -1, -1) if from_the_end else range(len(cores))
-        state = x[:, None, None]  # (N, done, bond, left): what is done and what is left lie outermost first
+        # (N, done, bond, left): what is done and what is left lie outermost first
+        state = x[:, None, None]
         for i in order:
-            core, a = cores[i], self.input_factors[i]
-            if from_the_end:  # the last factor of what is left is contracted, and stands before all that is done
-                state = state.unflatten(3, (-1, a)).permute(0, 3, 1, 4, 2)  # (N, left, done, a, bond)
+            core = cores[i]
+            a = self.input_factors[i]
+            # the last factor of what is left is contracted, and stands before all that is done
+            if from_the_end:
+                # (N, left, done, a, bond)
+                state = state.unflatten(3, (-1, a)).permute(0, 3, 1, 4, 2)
                 flat = core.permute(1, 3, 0, 2).flatten(2, 3).flatten(0, 1)  # (a · b', b · c)
                 y = state.flatten(3, 4) @ flat  # (N, left, done, b · c)
-                y = y.unflatten(3, (core.shape[0], core.shape[2])).permute(0, 4, 2, 3, 1)  # (N, c, done, b, left)
+                # (N, c, done, b, left)
+                y = y.unflatten(3, (core.shape[0], core.shape[2])).permute(0, 4, 2, 3, 1)
                 state = y.flatten(1, 2)
             else:
-                state = state.unflatten(3, (a, -1)).permute(0, 1, 4, 2, 3)  # (N, done, left, bond, a)
+                # (N, done, left, bond, a)
+                state = state.unflatten(3, (a, -1)).permute(0, 1, 4, 2, 3)
                 flat = core.flatten(2, 3).flatten(0, 1)  # (b · a, c · b')
                 y = state.flatten(3, 4) @ flat
-                y = y.unflatten(3, (core.shape[2], core.shape[3])).permute(0, 1, 3, 4, 2)  # (N, done, c, b', left)
+                # (N, done, c, b', left)
+                y = y.unflatten(3, (core.shape[2], core.shape[3])).permute(0, 1, 3, 4, 2)
                 state = y.flatten(1, 2)
         return state.flatten(1, 3)
 
     def rows(self, cores: Sequence[Any], index: Any) -> Any:
         """Rows ``index`` (N,) of the matrix: (N, C)."""
-        digits, rest = [], index
+        digits = []
+        rest = index
         for a in reversed(self.input_factors):
             digits.append(rest % a)
             rest = rest // a
         digits.reverse()
-        product = cores[0].index_select(1, digits[0]).movedim(1, 0).flatten(1, 2)  # (N, c, bond): b₀ is 1
+        # (N, c, bond): b₀ is 1
+        product = cores[0].index_select(1, digits[0]).movedim(1, 0).flatten(1, 2)
         for core, digit in zip(cores[1:], digits[1:]):
             chosen = core.index_select(1, digit).movedim(1, 0).flatten(2, 3)  # (N, bond, c · bond')
             product = (product @ chosen).unflatten(2, (core.shape[2], core.shape[3])).flatten(1, 2)
@@ -240,7 +261,8 @@ def _factors(size: Size, length: int) -> tuple[Size, ...]:
     """:func:`split_factors` of one size, or of a population's, memoised."""
     if not is_array(size):
         return split_factors(size, length)
-    factors: tuple[Size, ...] = memoize(size, ("split", length), lambda: map_values(size, lambda n: split_factors(n, length)))
+    factors: tuple[Size, ...] = memoize(
+        size, ("split", length), lambda: map_values(size, lambda n: split_factors(n, length)))
     return factors
 
 

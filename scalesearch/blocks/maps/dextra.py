@@ -1,4 +1,7 @@
-"""DeLighT's light-weight unit, DExTra: grouped maps that grow and shrink again (Mehta et al. 2021, section 3.1)."""
+"""DeLighT's light-weight unit, DExTra: grouped maps that grow and shrink again (Mehta et al.
+
+2021, section 3.1).
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,9 @@ WIDTH_MULTIPLE = 8  # of which the sizes between grouped maps are multiples, as 
 class DExTra(Block):
     """(…, d_in) to (…, d_out) by a matrix to ``inner`` features, ``depth`` grouped maps, and a matrix.
 
-    A norm and a SiLU follow each. Widths go from ``inner`` to ``multiplier`` · d_in and back; groups from 2 to at most
-    ``groups`` and back, their features shuffled after each map. Each map but the first reads the result of the first
-    matrix as well, group by group.
+    A norm and a SiLU follow each. Widths go from ``inner`` to ``multiplier`` · d_in and back;
+    groups from 2 to at most ``groups`` and back, their features shuffled after each map. Each map
+    but the first reads the result of the first matrix as well, group by group.
     """
 
     d_in: Size
@@ -36,18 +39,25 @@ class DExTra(Block):
     def validate(self) -> tuple[str, str] | None:
         for n, (size, _, groups) in enumerate(self.maps):
             if self.maps[0][0] % groups:
-                return "groups", f"{groups} do not divide {self.maps[0][0]} features, which are half of the width"
+                return ("groups",
+                        f"{groups} do not divide {self.maps[0][0]} features, which are half of the "
+                        "width")
             if n == len(self.maps) - 1 and require_single_value(self.d_out) % groups:
-                return "groups", f"{groups} do not divide the last map's {require_single_value(self.d_out)} features"
+                return ("groups",
+                        f"{groups} do not divide the last map's {require_single_value(self.d_out)} "
+                        "features")
             assert size % groups == 0
         return None
 
     @property
     def maps(self) -> list[tuple[int, int, int]]:
         """Features in, features out and groups of every grouped map."""
-        depth, inner, most = require_single_value(self.depth), require_single_value(self.inner), require_single_value(self.groups)
+        depth = require_single_value(self.depth)
+        inner = require_single_value(self.inner)
+        most = require_single_value(self.groups)
         half = (depth + 1) // 2
-        top, steps = require_single_value(self.multiplier) * require_single_value(self.d_in), max(half - 1, 1)
+        top = require_single_value(self.multiplier) * require_single_value(self.d_in)
+        steps = max(half - 1, 1)
         up = [int(inner + (top - inner) * n / steps) for n in range(half)]
         groups = _mirrored([min(2 ** (n + 1), most) for n in range(half)], depth)
         sizes = [*_mirrored(up, depth)[:-1], require_single_value(self.d_out)]
@@ -57,11 +67,14 @@ class DExTra(Block):
         return list(zip(inputs, sizes, groups))
 
     def parts(self) -> Mapping[str, Block | Use]:
-        inner, over = self.inner, self.over
-        parts: dict[str, Block | Use] = {"enter": Linear(self.d_in, inner, over), "enter_norm": LayerNorm(inner, over)}
+        inner = self.inner
+        over = self.over
+        parts: dict[str, Block | Use] = {"enter": Linear(self.d_in, inner, over),
+                                         "enter_norm": LayerNorm(inner, over)}
         for n, (d_in, d_out, groups) in enumerate(self.maps):
             parts[f"map{n}"] = GroupLinear(d_in, d_out, over, True, groups)
-            parts[f"norm{n}"] = LayerNorm(d_out // groups, (*over, groups))  # one gain for all groups
+            # one gain for all groups
+            parts[f"norm{n}"] = LayerNorm(d_out // groups, (*over, groups))
         parts["leave"] = Linear(self.d_out + inner, self.d_out, over)
         return parts | {"leave_norm": LayerNorm(self.d_out, over)}
 
@@ -78,7 +91,8 @@ class DExTra(Block):
         y: Any = first
         for n, (_, _, groups) in enumerate(self.maps):
             if n:  # each group reads its own part of both
-                y = torch.cat([first.unflatten(-1, (groups, -1)), y.unflatten(-1, (groups, -1))], -1).flatten(-2)
+                y = torch.cat([first.unflatten(-1, (groups, -1)), y.unflatten(-1, (groups, -1))],
+                              -1).flatten(-2)
             grouped = getattr(module, f"map{n}")(y).unflatten(-1, (groups, -1))
             shuffled = grouped.transpose(-1, -2).flatten(-2).unflatten(-1, (groups, -1))
             y = silu(getattr(module, f"norm{n}")(shuffled)).flatten(-2)
@@ -117,7 +131,8 @@ class ProjectedOutput(Block):
     def parts(self) -> Mapping[str, Block | Use]:
         none = not self.affine and decide(self.d == self.rank)
         down = {} if none else {"down": Linear(self.d, self.rank, (TGT,), bias=self.affine)}
-        return {**down, "table": Use(Linear(self.rank, self.vocab, (TGT,), bias=False), tied=self.path)}
+        return {**down,
+                "table": Use(Linear(self.rank, self.vocab, (TGT,), bias=False), tied=self.path)}
 
     def forward(self, module: Any, x: Any) -> Any:
         return module.table(self._down(module, x))

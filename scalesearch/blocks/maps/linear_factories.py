@@ -102,7 +102,10 @@ class LowRankLinear(Block):
 
 @block
 class LowRankAdapter(LowRankLinear):
-    """A low-rank path beside a matrix: B A x, not scaled (Hu et al. 2022; EdgeFormer's Adapter-LA)."""
+    """A low-rank path beside a matrix: B A x, not scaled (Hu et al.
+
+    2022; EdgeFormer's Adapter-LA).
+    """
 
     def parts(self) -> Mapping[str, Block | Use]:
         return {**super().parts(), "up": UnsavedLinear(self.rank, self.d_out, self.over, self.bias)}
@@ -131,7 +134,8 @@ class HeadLinear(Block):
 
     def loop_nests(self) -> Sequence[LoopNest]:
         added = [LoopNest((*self.over, self.d_out), "bias")] if self.bias else []
-        return [LoopNest((*self.over, self.d_in, self.d_out)), *added, LoopNest((*self.over, self.d_out), "activation")]
+        return [LoopNest((*self.over, self.d_in, self.d_out)), *added,
+                LoopNest((*self.over, self.d_out), "activation")]
 
     def forward(self, module: Any, x: Any) -> Any:
         by_head = x.flatten(0, 1).transpose(0, 1)  # (heads, batch · positions, d_in)

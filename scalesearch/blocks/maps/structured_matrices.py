@@ -1,6 +1,7 @@
 """Structured matrices, by the word for each: what may stand where a layer has a matrix.
 
-A kind is a :class:`LinearFactory` with its options, and makes a block whose ``misfit`` says which sizes it does not go with.
+A kind is a :class:`LinearFactory` with its options, and makes a block whose ``misfit`` says which
+sizes it does not go with.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ class LowRankMatrix(TableLinearFactory):
 class ChainMatrix(TableLinearFactory):
     """A tensor chain (Anthe)."""
 
-    ratio: float = option_field("0.1", type="number", minimum=0, maximum=1, doc="share of the weights that are kept")
+    ratio: float = option_field("0.1", type="number", minimum=0, maximum=1,
+                                doc="share of the weights that are kept")
     length: int = option_field("2", choices=CHAIN_LENGTHS, doc="cores")
 
     def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
@@ -96,7 +98,8 @@ class Kronecker(TableLinearFactory):
 class Hypercomplex(LinearFactory):
     """A sum of n Kronecker products of n x n with smaller matrices (PHM, Zhang et al. 2021)."""
 
-    n: Size = option_field("4", doc="by how much sizes are divided: the first cores of a chain of two")
+    n: Size = option_field("4",
+                           doc="by how much sizes are divided: the first cores of a chain of two")
     products: Size = option_field("= n", doc="products in the sum: the chain's bond")
 
     def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
@@ -137,7 +140,8 @@ class KroneckerEmbedding(ChainTableBase):
     def cores(self) -> ChainCores:
         """Two, with the number of products as their bond."""
         assert not isinstance(self.vocab, str), "bind the vocabulary first"
-        return ChainCores(map_values(self.vocab, _next_balanced_factors), map_values(self.d, _balanced_factors)[::-1], self.rank)
+        return ChainCores(map_values(self.vocab, _next_balanced_factors),
+                          map_values(self.d, _balanced_factors)[::-1], self.rank)
 
 
 @block
@@ -153,7 +157,8 @@ class HypercomplexLinear(ChainLinearBase):
     @cached_property
     def cores(self) -> ChainCores:
         """Two, with the number of products as their bond."""
-        n, d_out = self.n, self.d_out
+        n = self.n
+        d_out = self.d_out
         return ChainCores((n, self.d_in // n), (n, d_out // n), self.products)  # type: ignore[operator]
 
 
@@ -182,11 +187,14 @@ class GroupLinear(Block):
 
     def loop_nests(self) -> Sequence[LoopNest]:
         added = [LoopNest((*self.over, self.d_out), "bias")] if self.bias else []
-        return [LoopNest((*self.over, *self._sizes)), *added, LoopNest((*self.over, self.d_out), "activation")]
+        return [LoopNest((*self.over, *self._sizes)), *added,
+                LoopNest((*self.over, self.d_out), "activation")]
 
     def forward(self, module: Any, x: Any) -> Any:
-        parts = x.reshape(-1, self.groups, x.shape[-1] // self.groups).transpose(0, 1)  # (groups, positions, features)
-        y = (parts @ module.cast_weight("weight").transpose(1, 2)).transpose(0, 1).reshape(*x.shape[:-1], -1)
+        # (groups, positions, features)
+        parts = x.reshape(-1, self.groups, x.shape[-1] // self.groups).transpose(0, 1)
+        y = (parts @ module.cast_weight("weight").transpose(1, 2)).transpose(0, 1).reshape(
+            *x.shape[:-1], -1)
         return add_promoted(y, module.cast_weight("bias")) if self.bias else y
 
 

@@ -21,8 +21,9 @@ BOND_RULES = ("solved", "published")
 class ChainLinearBase(Block):
     """y = x W + b with W a chain of ``cores``; (…, d_in) to (…, d_out).
 
-    ``apply``: ``cores`` one after the other, or the ``matrix`` that they make, which is built once for all positions
-    (for inference once and for all); ``auto`` is what takes fewer multiply-adds a position. All give the same numbers.
+    ``apply``: ``cores`` one after the other, or the ``matrix`` that they make, which is built once
+    for all positions (for inference once and for all); ``auto`` is what takes fewer multiply-adds a
+    position. All give the same numbers.
     """
 
     d_in: Size
@@ -54,10 +55,13 @@ class ChainLinearBase(Block):
     def loop_nests(self) -> Sequence[LoopNest]:
         added = [LoopNest((*self.over, self.d_out), "bias")] if self.bias else []
         each = select_where(self.applies_cores, self.cores.apply_macs, self.d_in * self.d_out)
-        (states, copied), (built, pieces) = self.cores.apply_activations, self.cores.contraction_cost
-        kept = (LoopNest((*self.over, self.d_out + select_where(self.applies_cores, states, 0)), "activation"),
+        (states, copied), (built,
+                           pieces) = self.cores.apply_activations, self.cores.contraction_cost
+        kept = (LoopNest((*self.over, self.d_out + select_where(self.applies_cores, states, 0)),
+                         "activation"),
                 LoopNest((select_where(self.applies_cores, copied, pieces),), "activation"))
-        return [LoopNest((*self.over, each)), LoopNest((select_where(self.applies_cores, 0, built),), "once"), *added, *kept]
+        return [LoopNest((*self.over, each)),
+                LoopNest((select_where(self.applies_cores, 0, built),), "once"), *added, *kept]
 
     @property
     def copies_input(self) -> Any:
@@ -124,7 +128,8 @@ class ChainTableBase(Block):
         return "table cores"
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        return [LoopNest((*self.over, self.cores.lookup_macs)), LoopNest((*self.over, self.d + self.cores.lookup_activations), "activation")]
+        return [LoopNest((*self.over, self.cores.lookup_macs)),
+                LoopNest((*self.over, self.d + self.cores.lookup_activations), "activation")]
 
     def forward(self, module: Any, tokens: Any) -> Any:
         cores = [getattr(module, f"core{i}") for i in range(len(self.cores.input_factors))]
@@ -154,7 +159,8 @@ class TiedChainOutput(ChainLinearBase):
     table: Any
 
     def bind_vocabulary(self, vocab: Size) -> Block:
-        return replace(self, d_out=vocab if isinstance(self.d_out, str) else self.d_out, table=self.table.at(vocab))
+        return replace(self, d_out=vocab if isinstance(self.d_out, str) else self.d_out,
+                       table=self.table.at(vocab))
 
     @cached_property
     def cores(self) -> ChainCores:

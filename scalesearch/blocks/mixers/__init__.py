@@ -1,4 +1,7 @@
-"""Mixers, ways for positions to meet, one file a kind: see docs/develop/blocks.md. May import the blocks beside it."""
+"""Mixers, ways for positions to meet, one file a kind: see docs/develop/blocks.md.
+
+May import the blocks beside it.
+"""
 
 import importlib
 import pkgutil

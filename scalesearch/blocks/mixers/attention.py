@@ -1,4 +1,7 @@
-"""Multi-head attention with heads × head_dim free of the width (Vaswani et al. 2017, section 3.2), and its variants."""
+"""Multi-head attention with heads × head_dim free of the width (Vaswani et al.
+
+2017, section 3.2), and its variants.
+"""
 
 from __future__ import annotations
 
@@ -25,18 +28,20 @@ from scalesearch.blocks.sizes import decide, is_set
 class Attention(Mixer):
     """Attention within a sequence, or across: keys and values from a ``memory`` (batch, keys, d).
 
-    ``heads`` value heads of ``head_dim`` and ``score_heads`` sets of scores. Where these differ, a set of scores
-    serves ``heads / score_heads`` consecutive value heads, or ``expands_heads`` makes as many sets as there are value heads
-    (PartialFormer's head scaling). ``kv_heads`` > 0: so many heads of keys and values, each serving consecutive heads
-    (grouped-query attention, Ainslie et al. 2023; 1 is multi-query).
+    ``heads`` value heads of ``head_dim`` and ``score_heads`` sets of scores. Where these differ, a
+    set of scores serves ``heads / score_heads`` consecutive value heads, or ``expands_heads`` makes
+    as many sets as there are value heads (PartialFormer's head scaling). ``kv_heads`` > 0: so many
+    heads of keys and values, each serving consecutive heads (grouped-query attention, Ainslie et
+    al. 2023; 1 is multi-query).
 
-    Axes: ``queries`` positions ask; ``projected_axis`` positions are turned into keys and values in this pass; ``keys``
-    positions are attended to. The three differ when earlier keys are cached.
+    Axes: ``queries`` positions ask; ``projected_axis`` positions are turned into keys and values in
+    this pass; ``keys`` positions are attended to. The three differ when earlier keys are cached.
 
-    Further: ``clip`` (relative keys), ``mask_distance`` > 0 (a learned one, of so many distances to each side), ``rotary``
-    (positions by rotation), ``residual_scores`` (RealFormer), ``gate`` (Anthe), ``head_ffn`` (PartialFormer), ``adapters`` of
-    ``adapter_rank`` and ``prompt_length`` vectors (EdgeFormer). ``linear_factory`` makes the three input maps, ``output_factory`` the output map,
-    all with biases unless ``bias`` says otherwise.
+    Further: ``clip`` (relative keys), ``mask_distance`` > 0 (a learned one, of so many distances to
+    each side), ``rotary`` (positions by rotation), ``residual_scores`` (RealFormer), ``gate``
+    (Anthe), ``head_ffn`` (PartialFormer), ``adapters`` of ``adapter_rank`` and ``prompt_length``
+    vectors (EdgeFormer). ``linear_factory`` makes the three input maps, ``output_factory`` the
+    output map, all with biases unless ``bias`` says otherwise.
     """
 
     heads: Size
@@ -75,13 +80,18 @@ class Attention(Mixer):
         return replace(self, mask_distance=0)
 
     def validate(self) -> tuple[str, str] | None:
-        heads, sets, shared = self.heads, self.score_heads, self.kv_heads
+        heads = self.heads
+        sets = self.score_heads
+        shared = self.kv_heads
         if not self.expands_heads and decide(heads % sets != 0):
-            return "score_heads", f"{sets} score heads do not divide {heads} value heads; head_scaling: mlp allows it"
+            return ("score_heads",
+                    f"{sets} score heads do not divide {heads} value heads; head_scaling: mlp "
+                    "allows it")
         if is_set(shared) and (decide(heads % shared != 0) or decide(sets % shared != 0)):
             return "key_value_heads", f"{shared} do not divide {heads} heads and {sets} score heads"
         if is_set(shared) and not self.expands_heads and decide(heads != sets):
-            return "key_value_heads", f"goes with as many score_heads as heads, not with {sets} and {heads}"
+            return ("key_value_heads",
+                    f"goes with as many score_heads as heads, not with {sets} and {heads}")
         if self.rotary and is_set(self.clip):
             return "rotary", "does not go with relative_positions, which take queries as they are"
         if self.rotary and decide(self.head_dim % 2 != 0):
@@ -96,8 +106,8 @@ class Attention(Mixer):
         for role in raw:
             if decide(self.widths[role] != self.d):
                 name = {"Q": "queries", "K": "keys", "V": "values"}[role]
-                return key, (f"{name} stay as they are, so heads x head_dim of them must be width {self.d}, "
-                             f"not {self.widths[role]}")
+                return key, (f"{name} stay as they are, so heads x head_dim of them must be width "
+                             f"{self.d}, not {self.widths[role]}")
         return None
 
     @property
@@ -108,8 +118,10 @@ class Attention(Mixer):
     @property
     def widths(self) -> dict[str, Size]:
         """Features of query, key and value over all heads."""
-        sets, values = ((self.kv_heads,) * 2) if is_set(self.kv_heads) else (self.score_heads, self.heads)
-        return {"Q": self.score_heads * self.head_dim, "K": sets * self.head_dim, "V": values * self.head_dim}
+        sets, values = (
+            (self.kv_heads,) * 2) if is_set(self.kv_heads) else (self.score_heads, self.heads)
+        return {"Q": self.score_heads * self.head_dim, "K": sets * self.head_dim,
+                "V": values * self.head_dim}
 
     @property
     def bias_heads(self) -> Size:
@@ -118,21 +130,24 @@ class Attention(Mixer):
 
     def _maps(self) -> dict[str, Block]:
         """The maps that queries, keys and values come from, by slot."""
-        gating, width = self.gating, self.widths
+        gating = self.gating
+        width = self.widths
         axis = {"Q": self.queries, "K": self.projected_axis, "V": self.projected_axis}
-        return {
-            slot: self.linear_factory(self.d, self._gate_width() if makes == "gate" else width[makes], (axis[reads],), self.bias)
-            for slot, (reads, makes) in gating.slots().items()
-        }
+        return {slot: self.linear_factory(self.d,
+                                          self._gate_width() if makes == "gate" else width[makes],
+                                          (axis[reads],), self.bias)
+                for slot, (reads, makes) in gating.slots().items()}
 
     def _gate_width(self) -> Size:
         """The width of a gate: the input's, or across sequences that of the factor it multiplies."""
         if not self.gating.is_cross_sequence:
             return self.d
-        return {"QgV": self.heads * self.head_dim, "QgK": self.widths["Q"]}.get(self.gate, self.widths["K"])
+        return {"QgV": self.heads * self.head_dim, "QgK": self.widths["Q"]}.get(
+            self.gate, self.widths["K"])
 
     def parts(self) -> Mapping[str, Block | Use]:
-        width, kv = self.heads * self.head_dim, self.widths["K"] + self.widths["V"]
+        width = self.heads * self.head_dim
+        kv = self.widths["K"] + self.widths["V"]
         maps = self._maps()
         parts: dict[str, Block | Use] = {**maps, "core": self._core()}
         if self.head_ffn is not None:
@@ -142,28 +157,38 @@ class Attention(Mixer):
         for slot in self.adapters:
             axis = self.queries if slot in ("query", "out") else self.projected_axis
             out = d_out if slot == "out" else self.widths[slot[0].upper()]
-            parts[f"{slot}_adapter"] = LowRankAdapter(width if slot == "out" else self.d, out, self.adapter_rank, (axis,), bias=False)
+            parts[f"{slot}_adapter"] = LowRankAdapter(
+                width if slot == "out" else self.d, out, self.adapter_rank, (axis,), bias=False)
         if is_set(self.prompt_length):
-            parts["prompt"] = PromptVectors(self.prompt_length, self.d, tuple(maps[slot] for slot in self.gating.key_stream_slots))
+            parts["prompt"] = PromptVectors(
+                self.prompt_length, self.d,
+                tuple(maps[slot] for slot in self.gating.key_stream_slots))
         return parts | ({"store": KeyValueCache(kv, self.keys)} if self.decoder else {})
 
     @property
     def copies_input(self) -> Any:
-        if self.gate != "none" or self.adapters or (self.head_ffn is not None and self.head_ffn.gate != "none"):
+        if self.gate != "none" or self.adapters or (
+                self.head_ffn is not None and self.head_ffn.gate != "none"):
             return False
         maps = self._maps()
-        return functools.reduce(operator.and_, (maps[slot].copies_input for slot in (["query"] if self.cross else maps)))
+        return functools.reduce(operator.and_,
+                                (maps[slot].copies_input
+                                 for slot in (["query"] if self.cross else maps)))
 
     def loop_nests(self) -> Sequence[LoopNest]:
         """Kept for the backward pass besides parts' outputs: raw features, gated ones, repeated and prompts' keys."""
-        width, gate, axis = self.widths, self.gating, {"Q": self.queries, "K": self.keys, "V": self.keys}
-        raw = "QKV" if self.linear_factory == IDENTITY else "" if self.gate == "none" else gate.gating_role
+        width = self.widths
+        gate = self.gating
+        axis = {"Q": self.queries, "K": self.keys, "V": self.keys}
+        raw = ("QKV" if self.linear_factory == IDENTITY else "" if self.gate == "none"
+               else gate.gating_role)
         kept = [LoopNest((axis[role], width[role]), "activation") for role in raw]
         kept += discarded_activations(self.d, (self.queries,), self)
         if self.gate != "none" and not gate.is_cross_sequence:
             kept.append(LoopNest((axis[gate.gated_role], self.d), "activation"))
         elif self.gate in ("QgV", "VgQ") and gate.is_cross_sequence:
-            late = (self.queries, self.heads * self.head_dim) if self.gate == "QgV" else (self.keys, width["K"])
+            late = (self.queries, self.heads * self.head_dim) if self.gate == "QgV" else (
+                self.keys, width["K"])
             kept.append(LoopNest(late, "activation"))
         if is_set(self.kv_heads):
             repeated = (self.score_heads + self.bias_heads) * self.head_dim
@@ -174,18 +199,25 @@ class Attention(Mixer):
 
     def _core(self) -> Block:
         values = self.heads * self.head_dim // self.bias_heads
-        mask = DynamicMask(self.d, self.bias_heads, self.mask_distance, self.queries, self.keys) if is_set(self.mask_distance) else None
+        mask = DynamicMask(self.d, self.bias_heads, self.mask_distance, self.queries,
+                           self.keys) if is_set(self.mask_distance) else None
         if self.expands_heads or is_set(self.clip) or self.residual_scores or mask is not None:
             name = ("cross" if self.cross else "self") if self.residual_scores else None
-            sizes, out = (self.score_heads, self.head_dim, values), self.heads if self.expands_heads else 0
-            return ExplicitAttention(*sizes, self.queries, self.keys, out, self.clip, name, self.prompt_length, mask)
-        return FusedAttention(self.score_heads, self.head_dim, values, self.queries, self.keys, self.prompt_length)
+            sizes = (self.score_heads, self.head_dim, values)
+            out = self.heads if self.expands_heads else 0
+            return ExplicitAttention(*sizes, self.queries, self.keys, out, self.clip, name,
+                                     self.prompt_length, mask)
+        return FusedAttention(self.score_heads, self.head_dim, values, self.queries, self.keys,
+                              self.prompt_length)
 
-    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None, carried_scores: Any = None,
-                memory: Any = None) -> Any:
+    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None,
+                carried_scores: Any = None, memory: Any = None) -> Any:
         y = x if memory is None else memory
-        joined = self._fused_projection(module, x) if memory is None and module.weight_cache is not None and cache is not None else None
-        query = self.gating.features(functools.partial(self._map, module), "Q", x) if joined is None else joined[0]
+        joined = self._fused_projection(
+            module,
+            x) if memory is None and module.weight_cache is not None and cache is not None else None
+        query = self.gating.features(functools.partial(self._map, module), "Q",
+                                     x) if joined is None else joined[0]
         query = self._split(query, self.score_heads)
         if self.rotary:
             query = apply_rotary(query, cached_length(module, cache))
@@ -193,10 +225,12 @@ class Attention(Mixer):
         if self.prompt_length:
             key, value, bias = self._prepend_prompt(module, key, value, bias)
         if self.kv_heads:
-            key, value = self._repeat_heads(key, self.score_heads), self._repeat_heads(value, self.bias_heads)
+            key = self._repeat_heads(key, self.score_heads)
+            value = self._repeat_heads(value, self.bias_heads)
         more = (carried_scores, x) if isinstance(self._core(), ExplicitAttention) else ()
         mixed = module.core(query, key, value, bias, *more).transpose(1, 2).flatten(2)
-        mixed = self.gating.gate_after_projection("QgV", functools.partial(self._map, module), mixed, x)
+        mixed = self.gating.gate_after_projection(
+            "QgV", functools.partial(self._map, module), mixed, x)
         mixed = mixed if self.head_ffn is None else module.partial(mixed, x)
         return self._map(module, "out", mixed)
 
@@ -213,8 +247,10 @@ class Attention(Mixer):
         plain = self.gate == "none" and not self.adapters
         if not plain or not all(type(part.block) is Linear for part in maps):
             return None
-        joined: Any = m.linear(x, "joined", lambda: (
-            torch.cat([part.weight for part in maps]), torch.cat([part.bias for part in maps]) if self.bias else None))
+        joined: Any = m.linear(x, "joined",
+                               lambda: (torch.cat([part.weight for part in maps]),
+                                        torch.cat([part.bias for part in maps]) if self.bias
+                                        else None))
         return joined.split([part.block.d_out for part in maps], -1)
 
     def _keys_values(self, m: Any, joined: Any, y: Any, cache: Any) -> tuple[Any, Any]:
@@ -231,7 +267,8 @@ class Attention(Mixer):
 
     def project(self, m: Any, y: Any) -> tuple[Any, Any]:
         """Keys and values (batch, heads, positions, n) of ``y`` (batch, positions, d), without a prompt's."""
-        maps, gating = functools.partial(self._map, m), self.gating
+        maps = functools.partial(self._map, m)
+        gating = self.gating
         key = gating.gate_after_projection("VgQ", maps, gating.features(maps, "K", y), y)
         return self._split_pair(key, gating.features(maps, "V", y))
 
@@ -244,8 +281,10 @@ class Attention(Mixer):
         import torch
 
         more = m.constant("prompt", lambda: self.project(m, m.prompt()[None]))
-        key, value = (torch.cat([a.expand(b.shape[0], -1, -1, -1), b], 2) for a, b in zip(more, (key, value)))
-        return key, value, bias if bias is None else torch.nn.functional.pad(bias, (self.prompt_length, 0))
+        key, value = (torch.cat([a.expand(b.shape[0], -1, -1, -1), b], 2)
+                      for a, b in zip(more, (key, value)))
+        return key, value, bias if bias is None else torch.nn.functional.pad(
+            bias, (self.prompt_length, 0))
 
     def _repeat_heads(self, x: Any, heads: int) -> Any:
         """Heads of keys or values, each repeated for the consecutive heads that it serves."""

@@ -16,8 +16,9 @@ HEAD_GATES = ("relu", "sigmoid", "tanh", "none")
 class PartialFFN(Block):
     """gate(x) ⊙ (head + FFN(head)) for each head's output, before heads are joined (PartialFormer, section 3.2).
 
-    The paper's equation 5 has no inner residual, its released model has: ``residual``. The gate is a full-width map
-    of the query stream. ``ffn`` works on head_dim features; heads share it, or it has a matrix for each head.
+    The paper's equation 5 has no inner residual, its released model has: ``residual``. The gate is
+    a full-width map of the query stream. ``ffn`` works on head_dim features; heads share it, or it
+    has a matrix for each head.
     """
 
     d: Size
@@ -33,7 +34,9 @@ class PartialFFN(Block):
         return {"ffn": self.ffn} | ({} if self.gate == "none" else {"gate": gate})
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        return [] if self.gate == "none" else [LoopNest((self.over, self.heads * self.head_dim), "activation")]  # as gated
+        # as gated
+        return [] if self.gate == "none" else [
+            LoopNest((self.over, self.heads * self.head_dim), "activation")]
 
     def forward(self, module: Any, mixed: Any, x: Any) -> Any:
         """``mixed``: (batch, queries, heads · head_dim), as attention mixed it; ``x`` (batch, queries, d)."""
@@ -47,8 +50,8 @@ class PartialFFN(Block):
 class PromptVectors(Block):
     """``length`` learned vectors of width ``d`` in front of the keys and values (EdgeFormer's Prompt-LA).
 
-    They go through the same maps as the input, ``maps``, which is work on weights alone: done once, and for
-    inference folded away.
+    They go through the same maps as the input, ``maps``, which is work on weights alone: done once,
+    and for inference folded away.
     """
 
     length: Size
@@ -62,11 +65,16 @@ class PromptVectors(Block):
         return "table"
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        nests = [work for part in self.maps for line in iterate_cost_lines(part) for work in line.loop_nests]
-        sizes = [[n for n in work.loops if not isinstance(n, str)] for work in nests if work.operation == "mac"]
+        nests = [work for part in self.maps for line in iterate_cost_lines(part)
+                 for work in line.loop_nests]
+        sizes = [[n for n in work.loops if not isinstance(n, str)]
+                 for work in nests if work.operation == "mac"]
         applied = [(self.length, *loops) for loops in sizes]
         built = [work.loops for work in nests if work.operation == "once"]
-        kept = [work for work in nests if work.operation == "activation" and not any(isinstance(n, str) for n in work.loops)]
+        kept = [work
+                for work in nests
+                if work.operation == "activation"
+                and not any(isinstance(n, str) for n in work.loops)]
         return [*(LoopNest(loops, "once") for loops in (*applied, *built)), *kept]
 
     def forward(self, module: Any) -> Any:

@@ -24,9 +24,10 @@ class AttentionScoreShape:
 class Mixer(Block):
     """A way for positions to meet: (batch, queries, d) to the same.
 
-    ``decoder``: no position may see a later one, and decoding runs step by step; what it needs of earlier positions is
-    then on the bill (:mod:`scalesearch.blocks.leaves`) and in the ``cache``. ``site(d_in, d_out, over)`` makes its
-    matrices. What else a subclass asks for are its :func:`~scalesearch.blocks.options.option_field` fields.
+    ``decoder``: no position may see a later one, and decoding runs step by step; what it needs of
+    earlier positions is then on the bill (:mod:`scalesearch.blocks.leaves`) and in the ``cache``.
+    ``site(d_in, d_out, over)`` makes its matrices. What else a subclass asks for are its
+    :func:`~scalesearch.blocks.options.option_field` fields.
     """
 
     d: Size
@@ -35,8 +36,10 @@ class Mixer(Block):
     linear_factory: LinearFactory
 
     part_name: ClassVar[str] = "mixing"  # what layers call the part
-    has_scores: ClassVar[bool] = False  # whether it adds the ``bias`` to scores: then it stands beside no other that does
-    output_projections: ClassVar[tuple[str, ...]] = ()  # linear maps whose outputs add up to its own: with zeros there it gives zero
+    # whether it adds the ``bias`` to scores: then it stands beside no other that does
+    has_scores: ClassVar[bool] = False
+    # linear maps whose outputs add up to its own: with zeros there it gives zero
+    output_projections: ClassVar[tuple[str, ...]] = ()
     adaptable_parts: ClassVar[tuple[str, ...]] = ()  # maps that layer adaptation may stand beside
 
     @property
@@ -59,17 +62,22 @@ class Mixer(Block):
         """What stands where a layer has the same sub-layer once more."""
         return self
 
-    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None, carried_scores: Any = None) -> Any:
+    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None,
+                carried_scores: Any = None) -> Any:
         """Mix the positions of ``x``.
 
         Args:
-            token_mask: (batch, positions of x) True where there is no padding, or None where no padding matters.
-            bias: added to scores, (batch or 1, 1 or heads, queries or 1, keys): hides padding and later positions.
-            cache: what earlier steps of decoding kept (:class:`scalesearch.nn.model.DecodingCache`), or None.
+            token_mask: (batch, positions of x) True where there is no padding, or None where no
+                padding matters.
+            bias: added to scores, (batch or 1, 1 or heads, queries or 1, keys): hides padding and
+                later positions.
+            cache: what earlier steps of decoding kept
+                (:class:`scalesearch.nn.model.DecodingCache`), or None.
             carried_scores: scores by name, from layer to layer.
         """
         raise NotImplementedError
 
 
 MIXERS: dict[str, type[Mixer]] = {}
-register_mixer = partial(register, MIXERS)  # @mixer("name") makes a block class the mixer of that name
+# @mixer("name") makes a block class the mixer of that name
+register_mixer = partial(register, MIXERS)

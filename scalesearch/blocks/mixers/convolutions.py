@@ -1,4 +1,7 @@
-"""Short convolutions instead of attention: lightweight, dynamic (Wu et al. 2019), separable (Kaiser et al. 2018)."""
+"""Short convolutions instead of attention: lightweight, dynamic (Wu et al.
+
+2019), separable (Kaiser et al. 2018).
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,9 @@ from scalesearch.blocks.sizes import decide
 class ShortConvolution(Block):
     """Convolution channel by channel: ``heads`` sets of ``kernel`` taps, each for ``d / heads`` channels in a row.
 
-    ``kernel_type``: ``free``; ``softmax``, normalised; ``predicted``, which come in for each position and are normalised too.
-    A tap outside the sentence multiplies zero and still counts in the softmax, so that a cache changes nothing.
+    ``kernel_type``: ``free``; ``softmax``, normalised; ``predicted``, which come in for each
+    position and are normalised too. A tap outside the sentence multiplies zero and still counts in
+    the softmax, so that a cache changes nothing.
     """
 
     d: Size
@@ -36,7 +40,8 @@ class ShortConvolution(Block):
     def loop_nests(self) -> Sequence[LoopNest]:
         windows: Shape = (*self.over, self.d, self.kernel)
         kept = [LoopNest(windows, "activation"), LoopNest((*self.over, self.d), "activation")]
-        normalised = [LoopNest((self.heads, self.kernel), "activation")] if self.kernel_type == "softmax" else []
+        normalised = [LoopNest((self.heads, self.kernel),
+                               "activation")] if self.kernel_type == "softmax" else []
         return [LoopNest(windows), *kept, *normalised]
 
     @property
@@ -52,14 +57,18 @@ class ShortConvolution(Block):
         """(batch, positions + kernel - 1, d), and (batch, positions, heads · kernel) predicted, to (batch, …, d)."""
         windows = seen.unfold(1, self.kernel, 1).unflatten(2, (self.heads, -1))
         if predicted is not None:
-            taps = dropout(predicted.unflatten(2, (self.heads, -1)).softmax(-1), module.rates.attention, module.training)
+            taps = dropout(predicted.unflatten(2, (self.heads, -1)).softmax(-1),
+                           module.rates.attention, module.training)
             return (windows @ taps[..., None]).flatten(2)
         taps = module.weight
         if self.kernel_type == "softmax":
-            taps = dropout(module.constant("taps", lambda: module.weight.softmax(1)), module.rates.attention, module.training)
-        # Heads as the batch of one product: with one for each position it took 1.2 (bf16) to 1.8 times (fp32) as long.
+            taps = dropout(module.constant("taps", lambda: module.weight.softmax(1)),
+                           module.rates.attention, module.training)
+        # Heads as the batch of one product: with one for each position it took 1.2 (bf16) to 1.8
+        # times (fp32) as long.
         by_head = windows.permute(2, 0, 1, 3, 4)
-        return (by_head.flatten(1, 3) @ taps[..., None]).view(by_head.shape[:-1]).permute(1, 2, 0, 3).flatten(2)
+        return (by_head.flatten(1, 3) @ taps[..., None]).view(
+            by_head.shape[:-1]).permute(1, 2, 0, 3).flatten(2)
 
 
 @block
@@ -70,11 +79,13 @@ class ConvolutionMixer(Mixer):
     """
 
     kernel: Size = option_field("7", doc="positions that an output sees")
-    glu: bool = option_field("no", type="flag", doc="a gated linear unit before the taps (Dauphin et al. 2017)")
+    glu: bool = option_field("no", type="flag",
+                             doc="a gated linear unit before the taps (Dauphin et al. 2017)")
 
     output_projections: ClassVar[tuple[str, ...]] = ("out",)
     kernel_type: ClassVar[str]
-    always_projects: ClassVar[bool] = True  # whether there is a matrix before the taps without the gate as well
+    # whether there is a matrix before the taps without the gate as well
+    always_projects: ClassVar[bool] = True
 
     @property
     def groups(self) -> Size:
@@ -84,10 +95,12 @@ class ConvolutionMixer(Mixer):
     def parts(self) -> Mapping[str, Block | Use]:
         parts: dict[str, Block | Use] = {}
         if self.glu or self.always_projects:
-            parts["inward"] = self.linear_factory(self.d, self.d * 2 if self.glu else self.d, self.over)
+            parts["inward"] = self.linear_factory(
+                self.d, self.d * 2 if self.glu else self.d, self.over)
         if self.kernel_type == "predicted":
             parts["taps"] = Linear(self.d, self.groups * self.kernel, self.over, bias=False)
-        parts["convolution"] = ShortConvolution(self.d, self.kernel, self.groups, self.over, self.kernel_type)
+        parts["convolution"] = ShortConvolution(
+            self.d, self.kernel, self.groups, self.over, self.kernel_type)
         parts["out"] = self.linear_factory(self.d, self.d, self.over)
         return parts | ({"store": StateCache((self.kernel - 1) * self.d)} if self.decoder else {})
 
@@ -99,11 +112,13 @@ class ConvolutionMixer(Mixer):
     def loop_nests(self) -> Sequence[LoopNest]:
         """What its windows are copies of is not kept, unless taps are predicted from it."""
         kept = discarded_activations(self.d, self.over, self)
-        predicted, between = self.kernel_type == "predicted", self.glu or not self.always_projects
+        predicted = self.kernel_type == "predicted"
+        between = self.glu or not self.always_projects
         extra = 1 if predicted and between else -1 if not predicted and not between else 0
         return [*kept, LoopNest((*self.over, extra * self.d), "activation")] if extra else kept
 
-    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None, carried_scores: Any = None) -> Any:
+    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None,
+                carried_scores: Any = None) -> Any:
         from torch.nn.functional import glu, pad
 
         y = module.inward(x) if self.glu or self.always_projects else x
@@ -111,8 +126,11 @@ class ConvolutionMixer(Mixer):
         # Right before the taps: what a matrix makes of zeros is its bias.
         y = y if token_mask is None else y * token_mask[..., None]
         before = self.kernel - 1 if self.decoder else self.kernel // 2
-        seen = pad(y, (0, 0, before, self.kernel - 1 - before)) if cache is None else cache.append_window(module, y, before)
-        return module.out(module.convolution(seen, *([module.taps(y)] if self.kernel_type == "predicted" else [])))
+        seen = (pad(y, (0, 0, before, self.kernel - 1 - before)) if cache is None
+                else cache.append_window(module, y, before))
+        return module.out(
+            module.convolution(seen,
+                               *([module.taps(y)] if self.kernel_type == "predicted" else [])))
 
 
 @block
@@ -126,7 +144,8 @@ class MultiHeadConvolutionMixer(ConvolutionMixer):
         return self.heads
 
     def validate(self) -> tuple[str, str] | None:
-        return ("heads", f"{self.heads} do not divide {self.d} channels") if decide(self.d % self.heads != 0) else None
+        return ("heads", f"{self.heads} do not divide {self.d} channels") if decide(
+            self.d % self.heads != 0) else None
 
 
 @register_mixer("lightweight")
@@ -140,7 +159,10 @@ class LightweightConvolution(MultiHeadConvolutionMixer):
 @register_mixer("dynamic")
 @block
 class DynamicConvolution(MultiHeadConvolutionMixer):
-    """A dynamic convolution: each position chooses its taps, which add up to 1 (Wu et al. 2019, section 4)."""
+    """A dynamic convolution: each position chooses its taps, which add up to 1 (Wu et al.
+
+    2019, section 4).
+    """
 
     kernel_type: ClassVar[str] = "predicted"
 

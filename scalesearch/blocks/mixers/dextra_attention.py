@@ -1,4 +1,7 @@
-"""A light-weight unit before attention, which then reads fewer features (DeLighT, Mehta et al. 2021, section 3.2)."""
+"""A light-weight unit before attention, which then reads fewer features (DeLighT, Mehta et al.
+
+2021, section 3.2).
+"""
 
 from __future__ import annotations
 
@@ -29,5 +32,6 @@ class DExTraAttention(Mixer):
     def parts(self) -> Mapping[str, Block | Use]:
         return {"lift": self.lift, "main": self.main}
 
-    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None, carried_scores: Any = None) -> Any:
+    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None,
+                carried_scores: Any = None) -> Any:
         return module.main(module.lift(x), token_mask, bias, cache, carried_scores)

@@ -14,7 +14,10 @@ JOIN_MODES = ("split", "sum", "before")
 
 @block
 class DualMixer(Mixer):
-    """``local`` beside ``main``: ``split``, the last channels are its own (Wu et al. 2020), ``sum``, or ``before``."""
+    """``local`` beside ``main``: ``split``, the last channels are its own (Wu et al.
+
+    2020), ``sum``, or ``before``.
+    """
 
     main: Mixer
     local: Mixer
@@ -35,11 +38,14 @@ class DualMixer(Mixer):
         """What the two say each, put right: an input is kept if one of them reads it in place, outputs as their sum."""
         if self.join == "before":
             return []
-        main, local = self.main, self.local
-        kept = main.d * main.copies_input + local.d * local.copies_input - self.d * (main.copies_input & local.copies_input)
+        main = self.main
+        local = self.local
+        kept = main.d * main.copies_input + local.d * local.copies_input - self.d * (
+            main.copies_input & local.copies_input)
         return [LoopNest((*self.over, kept - (self.d if self.join == "sum" else 0)), "activation")]
 
-    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None, carried_scores: Any = None) -> Any:
+    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None,
+                carried_scores: Any = None) -> Any:
         import torch
 
         context = (token_mask, bias, cache, carried_scores)

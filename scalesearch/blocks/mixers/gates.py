@@ -4,11 +4,12 @@
 
     X' = W_V (X ⊙ σ(W_Q Y)),  Y' = Y,  Z' = W_K Z
 
-and then heads are split. That is what happens where X and Y come from one sequence, position by position. In
-cross-attention a gate across the two sequences has no common position, and aligning them by index (as the published
-code does for QgV and QgK) lets a decoder position see the later ones. There X' is gated *after* its projection, pair
-by pair, X'_tj = (W_V X) ⊙ σ(W_Q Y) for query t and key j, which never meets another target position: what depends on t
-goes to the query's side (of the scores for QgK, of the mixed values for QgV), what depends on j to the key's.
+and then heads are split. That is what happens where X and Y come from one sequence, position by
+position. In cross-attention a gate across the two sequences has no common position, and aligning
+them by index (as the published code does for QgV and QgK) lets a decoder position see the later
+ones. There X' is gated *after* its projection, pair by pair, X'_tj = (W_V X) ⊙ σ(W_Q Y) for query t
+and key j, which never meets another target position: what depends on t goes to the query's side (of
+the scores for QgK, of the mixed values for QgV), what depends on j to the key's.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ class Gating:
         """Slot to (role it reads, role it makes); ``gate``: as wide as its target."""
         if self.gate == "none":
             return {"query": ("Q", "Q"), "key": ("K", "K"), "value": ("V", "V")}
-        return {"query": (self.gating_role, "gate"), "key": (self.projected_role, self.projected_role), "value": (self.gated_role, self.gated_role)}
+        return {"query": (self.gating_role, "gate"),
+                "key": (self.projected_role, self.projected_role),
+                "value": (self.gated_role, self.gated_role)}
 
     @property
     def key_stream_slots(self) -> tuple[str, ...]:
@@ -73,12 +76,15 @@ class Gating:
             return project("key", x)
         if role == self.gated_role:
             return project("value", x if self.is_cross_sequence else _gated(project, x, x))
-        # Across sequences a gate acts on the side of its own position: Σ (q ⊙ σ(W_Q q)) K' = Σ q (K' ⊙ σ(W_Q q)).
-        return _gated(project, x, x) if self.is_cross_sequence and self.gate in ("QgK", "KgQ") else x
+        # Across sequences a gate acts on the side of its own position: Σ (q ⊙ σ(W_Q q)) K' = Σ q
+        # (K' ⊙ σ(W_Q q)).
+        return _gated(
+            project, x, x) if self.is_cross_sequence and self.gate in ("QgK", "KgQ") else x
 
     def gate_after_projection(self, gate: str, project: Projection, features: Any, x: Any) -> Any:
         """``features`` gated by ``x`` where this is ``gate`` across sequences: keys by VgQ, mixed values by QgV."""
-        return _gated(project, features, x) if self.is_cross_sequence and self.gate == gate else features
+        return _gated(project, features,
+                      x) if self.is_cross_sequence and self.gate == gate else features
 
 
 def _gated(project: Projection, features: Any, x: Any) -> Any:

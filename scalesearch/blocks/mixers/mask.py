@@ -53,14 +53,17 @@ class RelativeMaskBias(Block):
     def initialization(self, name: str) -> str:
         return "zero"
 
-    def loop_nests(self) -> Sequence[LoopNest]:  # the sum, an exponential of it, and its logarithm before that is cut off
+    # the sum, an exponential of it, and its logarithm before that is cut off
+    def loop_nests(self) -> Sequence[LoopNest]:
         kept = [LoopNest((self.heads, self.queries, self.keys), "activation") for _ in range(3)]
-        return [*kept, LoopNest((self.queries, -1), "activation")]  # what the content said is not, once it is added
+        # what the content said is not, once it is added
+        return [*kept, LoopNest((self.queries, -1), "activation")]
 
     def forward(self, module: Any, queries: int, keys: int) -> Any:
         import torch
 
         at = torch.arange(keys, device=module.head.device)
-        distance = (at[None, :] - at[keys - queries :, None]).clamp(-self.clip, self.clip) + self.clip
+        distance = (
+            at[None, :] - at[keys - queries :, None]).clamp(-self.clip, self.clip) + self.clip
         past, future = module.distance.split(self.clip)
         return torch.cat([past, past.new_zeros(1), future])[distance] + module.head[:, None, None]

@@ -31,7 +31,8 @@ class RelativePositionBias(Block):
         import torch
 
         far = self.clip - 1
-        return module.weight[(torch.arange(keys, device=at.device) - at[:, None]).clamp(-far, far) + far]
+        return module.weight[(torch.arange(keys, device=at.device) - at[:, None]).clamp(-far, far)
+                             + far]
 
 
 def gated_update(x: Any, update: Any, inner: Any) -> Any:
@@ -44,10 +45,13 @@ def gated_update(x: Any, update: Any, inner: Any) -> Any:
 @register_mixer("mega")
 @block
 class Mega(Mixer):
-    """Gated attention of one head, queries and keys of a moving average (Ma et al. 2023, section 3.3).
+    """Gated attention of one head, queries and keys of a moving average (Ma et al.
 
-    The gate is the residual: of norms after the layer has (1 - u) x + u h, as published; of norms before, what is taken
-    off is u times the normed x. ``distances`` are learned scalars added to scores, ``clip`` - 1 to each side.
+    2023, section 3.3).
+
+    The gate is the residual: of norms after the layer has (1 - u) x + u h, as published; of norms
+    before, what is taken off is u times the normed x. ``distances`` are learned scalars added to
+    scores, ``clip`` - 1 to each side.
     """
 
     dims: Size = option_field("16", doc="averages of each channel")
@@ -58,8 +62,10 @@ class Mega(Mixer):
     has_scores: ClassVar[bool] = True
 
     def parts(self) -> Mapping[str, Block | Use]:
-        z, v = self.head_dim, self.value_dim
-        average = MovingAverageMixer(self.d, self.queries, self.decoder, self.linear_factory, dims=self.dims)
+        z = self.head_dim
+        v = self.value_dim
+        average = MovingAverageMixer(self.d, self.queries, self.decoder, self.linear_factory,
+                                     dims=self.dims)
         parts: dict[str, Block | Use] = {
             "average": average,
             "inward": self.linear_factory(self.d, 2 * self.d + z + v, self.over),
@@ -81,21 +87,26 @@ class Mega(Mixer):
         kept = 3 * self.d + 3 * self.head_dim + 3 * self.value_dim + copied
         return [LoopNest((*self.over, kept), "activation")]
 
-    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None, carried_scores: Any = None) -> Any:
+    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None,
+                carried_scores: Any = None) -> Any:
         import torch
         from torch.nn.functional import silu
 
         sizes = [self.d, self.d, self.head_dim, self.value_dim]
-        update, inner, shared, reset = module.inward(module.average(x, token_mask, bias, cache)).split(sizes, -1)
+        update, inner, shared, reset = module.inward(
+            module.average(x, token_mask, bias, cache)).split(sizes, -1)
         shared = silu(shared)
-        query, key = (add_promoted(multiply_promoted(shared, scale), shift)[:, None] for scale, shift in zip(module.scale, module.shift))
+        query, key = (add_promoted(multiply_promoted(shared, scale), shift)[:, None]
+                      for scale, shift in zip(module.scale, module.shift))
         value = silu(module.value(x))[:, None]
         if cache is not None:
             key, value = cache.append(module, key, value)
         at = torch.arange(key.shape[2], device=x.device)[key.shape[2] - x.shape[1] :]
         near = module.distances(at, key.shape[2])
-        mixed = module.core(query, key, value, near if bias is None else add_promoted(near, bias))[:, 0]
-        return gated_update(x, update, add_promoted(inner, module.out(multiply_promoted(silu(reset), mixed))))
+        mixed = module.core(query, key, value,
+                            near if bias is None else add_promoted(near, bias))[:, 0]
+        return gated_update(x, update,
+                            add_promoted(inner, module.out(multiply_promoted(silu(reset), mixed))))
 
 
 @block
@@ -108,7 +119,8 @@ class GatedCrossAttention(Mixer):
     clip: Size
 
     def parts(self) -> Mapping[str, Block | Use]:
-        d, z = self.d, self.head_dim
+        d = self.d
+        z = self.head_dim
         return {
             "inward": self.linear_factory(d, 2 * d + z, self.over),
             "key": self.linear_factory(d, z, (self.projected_axis,)),
@@ -129,17 +141,19 @@ class GatedCrossAttention(Mixer):
 
         return m.key(memory)[:, None], silu(m.value(memory))[:, None]
 
-    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None, carried_scores: Any = None,
-                memory: Any = None) -> Any:
+    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None,
+                carried_scores: Any = None, memory: Any = None) -> Any:
         from torch.nn.functional import silu
 
         update, reset, query = module.inward(x).split([self.d, self.d, self.head_dim], -1)
         if cache is None:
             key, value = self.project(module, memory)
         else:
-            key, value = cache[module] if module in cache else cache.store_source(module, *self.project(module, memory))
+            key, value = cache[module] if module in cache else cache.store_source(
+                module, *self.project(module, memory))
         near = module.distances(_at(x, cache), key.shape[2])
-        mixed = module.core(query[:, None], key, value, near if bias is None else add_promoted(near, bias))[:, 0]
+        mixed = module.core(query[:, None], key, value,
+                            near if bias is None else add_promoted(near, bias))[:, 0]
         return gated_update(x, update, module.out(multiply_promoted(silu(reset), mixed)))
 
 

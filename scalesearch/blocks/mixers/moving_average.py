@@ -28,11 +28,14 @@ LAG_BLOCK = 64  # lags in a folded kernel, and multiples of it: steps of a searc
 
 @block
 class MovingAverage(Block):
-    """SiLU(y + ω x), y a sum of ``dims`` damped exponential averages for each channel (Mega, eq. 4 to 6).
+    """SiLU(y + ω x), y a sum of ``dims`` damped exponential averages for each channel (Mega, eq.
 
-    h_t = (1 - p a) h_{t-1} + p β x_t with p = σ(δ), a = σ(α), and y = γ · h / √dims. With ``sides`` 2 those from both
-    ends add up, both with a position's own x. Runs as a product with weights of all distances: a step of decoding reads
-    all positions before it, which up to 3 · dims of them takes less than the recurrence.
+    4 to 6).
+
+    h_t = (1 - p a) h_{t-1} + p β x_t with p = σ(δ), a = σ(α), and y = γ · h / √dims. With ``sides``
+    2 those from both ends add up, both with a position's own x. Runs as a product with weights of
+    all distances: a step of decoding reads all positions before it, which up to 3 · dims of them
+    takes less than the recurrence.
     """
 
     d: Size
@@ -50,17 +53,20 @@ class MovingAverage(Block):
 
     def loop_nests(self) -> Sequence[LoopNest]:
         channels = self.sides * self.d
-        averages, product = (self.keys, channels, self.dims), (self.queries, self.keys, self.d)
+        averages = (self.keys, channels, self.dims)
+        product = (self.queries, self.keys, self.d)
         # Five: steps from its weights to those of the first distance.
         kept: list[Shape] = [averages, product, (5, channels, self.dims), (self.queries, 2, self.d)]
-        return [LoopNest(product), LoopNest(averages, "once"), *(LoopNest(loops, "activation") for loops in kept)]
+        return [LoopNest(product), LoopNest(averages, "once"),
+                *(LoopNest(loops, "activation") for loops in kept)]
 
     def forward(self, module: Any, x: Any, seen: Any) -> Any:
         """(batch, queries, d) at the end of ``seen`` (batch, keys, d) to (batch, queries, d)."""
         import torch
         from torch.nn.functional import silu
 
-        new, length = x.shape[1], seen.shape[1]
+        new = x.shape[1]
+        length = seen.shape[1]
         at = torch.arange(length, device=x.device)
         distance = at[length - new :, None] - at[None]
         lags = self._lag_weights(module, length)
@@ -76,7 +82,8 @@ class MovingAverage(Block):
         many = length if m.folds is None else -(-length // LAG_BLOCK) * LAG_BLOCK
 
         def compute() -> Any:
-            p, lag = m.delta.sigmoid(), torch.arange(many, device=m.delta.device)
+            p = m.delta.sigmoid()
+            lag = torch.arange(many, device=m.delta.device)
             kept = 1 - p * m.alpha.sigmoid()
             first = m.gamma * p * m.beta * self.dims**-0.5
             return (first[:, None] @ kept[..., None] ** lag)[:, 0]
@@ -97,8 +104,10 @@ class MovingAverageMixer(Mixer):
         return {TGT: TGT_KEYS, SEQ: SEQ_KEYS}.get(self.queries, self.queries)
 
     def parts(self) -> Mapping[str, Block | Use]:
-        average = MovingAverage(self.d, self.dims, self.queries, self.keys, 1 if self.decoder else 2)
-        return {"average": average} | ({"store": KeyValueCache(self.d, self.keys)} if self.decoder else {})
+        average = MovingAverage(self.d, self.dims, self.queries, self.keys,
+                                1 if self.decoder else 2)
+        return {"average": average} | ({"store": KeyValueCache(self.d, self.keys)} if self.decoder
+                                       else {})
 
     @property
     def copies_input(self) -> Any:
@@ -108,6 +117,7 @@ class MovingAverageMixer(Mixer):
         copied = [LoopNest((*self.over, self.d), "activation")] if self.copies_input else []
         return [*discarded_activations(self.d, self.over, self), *copied]
 
-    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None, carried_scores: Any = None) -> Any:
+    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None,
+                carried_scores: Any = None) -> Any:
         x = x if token_mask is None else x * token_mask[..., None]
         return module.average(x, x if cache is None else cache.append(module, x[:, None])[0][:, 0])

@@ -23,11 +23,14 @@ class ProjectedCrossAttention(Mixer):
         return self.main.score_shape
 
     def parts(self) -> Mapping[str, Block | Use]:
-        norm, inner = NORM_CLASSES[self.norm_kind], self.main.d
-        return {"enter": Linear(self.d, inner, self.over), "enter_norm": norm(inner, self.over), "main": self.main,
-                "leave": Linear(inner, self.d, self.over), "leave_norm": norm(self.d, self.over)}
+        norm = NORM_CLASSES[self.norm_kind]
+        inner = self.main.d
+        return {"enter": Linear(self.d, inner, self.over), "enter_norm": norm(inner, self.over),
+                "main": self.main, "leave": Linear(inner, self.d, self.over),
+                "leave_norm": norm(self.d, self.over)}
 
-    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None, carried_scores: Any = None,
-                memory: Any = None) -> Any:
-        y = module.main(module.enter_norm(module.enter(x)), token_mask, bias, cache, carried_scores, memory)
+    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None,
+                carried_scores: Any = None, memory: Any = None) -> Any:
+        y = module.main(module.enter_norm(module.enter(x)), token_mask, bias, cache, carried_scores,
+                        memory)
         return module.leave_norm(module.leave(y))

@@ -8,17 +8,21 @@ ROTARY_BASE = 10_000.0  # of the longest wavelength, in radians
 
 
 def apply_rotary(x: Any, first: int) -> Any:
-    """(batch, heads, positions, n) turned by the places from ``first`` on (Su et al. 2021); ``n`` is even.
+    """(batch, heads, positions, n) turned by the places from ``first`` on (Su et al.
+
+    2021); ``n`` is even.
 
     Feature i and feature i + n / 2 are a pair, turned by place / BASE^(2 i / n).
     """
     import torch
 
     half = x.shape[-1] // 2
-    at, pair = (torch.arange(low, high, device=x.device, dtype=torch.float64)  # distances stay exact far out
+    # distances stay exact far out
+    at, pair = (torch.arange(low, high, device=x.device, dtype=torch.float64)
                 for low, high in ((first, first + x.shape[2]), (0, half)))
     angles = at[:, None] * ROTARY_BASE ** (-pair / half)
-    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    cos = angles.cos().to(x.dtype)
+    sin = angles.sin().to(x.dtype)
     one, other = x.split(half, -1)
     return torch.cat([one * cos - other * sin, other * cos + one * sin], -1)
 

@@ -33,7 +33,8 @@ class HeadMixing(Block):
         return {"weight": (self.heads_out, self.heads_in), "bias": (self.heads_out,)}
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        square = [(self.queries, self.keys)] + ([(self.queries, self.extra_keys)] if is_set(self.extra_keys) else [])
+        square = [(self.queries, self.keys)] + (
+            [(self.queries, self.extra_keys)] if is_set(self.extra_keys) else [])
         products = [LoopNest((*over, self.heads_in, self.heads_out), "mix") for over in square]
         return [*products, *(LoopNest((*over, self.heads_out), "activation") for over in square)]
 
@@ -44,7 +45,10 @@ class HeadMixing(Block):
 
 @block
 class RelativeKeys(Block):
-    """q · r for the clipped distance from query to key (Shaw et al. 2018, keys only): one table for all heads."""
+    """q · r for the clipped distance from query to key (Shaw et al.
+
+    2018, keys only): one table for all heads.
+    """
 
     heads: Size
     head_dim: Size
@@ -65,7 +69,8 @@ class RelativeKeys(Block):
 
         by_distance = query @ module.weight.t()
         at = torch.arange(keys, device=query.device)
-        distance = (at[None, :] - at[keys - query.shape[2] :, None]).clamp(-self.clip, self.clip) + self.clip
+        distance = (at[None, :] - at[keys - query.shape[2] :, None]).clamp(
+            -self.clip, self.clip) + self.clip
         return by_distance.gather(3, distance.expand(*query.shape[:3], -1))
 
 
@@ -73,10 +78,10 @@ class RelativeKeys(Block):
 class ExplicitAttention(Block):
     """softmax(scores) v where scores need more than a product; inputs as :class:`FusedAttention`'s.
 
-    ``heads_out`` > 0: ``heads`` sets of scores are expanded to so many by W₂ relu(W₁ · + b₁) + b₂ across heads before
-    the softmax (PartialFormer, section 3.3: head scaling). ``clip`` > 0: relative keys. ``score_cache_key``: the scores of
-    the layer before are added (He et al. 2021, RealFormer), which ``carried`` holds by name. ``mask`` reads ``x``, the
-    input of the queries.
+    ``heads_out`` > 0: ``heads`` sets of scores are expanded to so many by W₂ relu(W₁ · + b₁) + b₂
+    across heads before the softmax (PartialFormer, section 3.3: head scaling). ``clip`` > 0:
+    relative keys. ``score_cache_key``: the scores of the layer before are added (He et al. 2021,
+    RealFormer), which ``carried`` holds by name. ``mask`` reads ``x``, the input of the queries.
     """
 
     heads: Size
@@ -103,16 +108,20 @@ class ExplicitAttention(Block):
             parts["deepen"] = HeadMixing(out, out, self.queries, self.keys, self.extra_keys)
         if self.mask is not None:
             parts["mask"] = self.mask
-        return parts | {"mix": MatMul((out, self.queries), self.keys, self.value_dim, self.extra_keys, keys_are_inner=True)}
+        return parts | {"mix": MatMul((out, self.queries), self.keys, self.value_dim,
+                                      self.extra_keys, keys_are_inner=True)}
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        # Between its two products head scaling keeps the scores twice, as rectified and as the second one reads them.
+        # Between its two products head scaling keeps the scores twice, as rectified and as the
+        # second one reads them.
         if not is_set(self.heads_out):
             return []
-        keys: list[Extent] = [self.keys, self.extra_keys] if is_set(self.extra_keys) else [self.keys]
+        keys: list[Extent] = [self.keys,
+                              self.extra_keys] if is_set(self.extra_keys) else [self.keys]
         return [LoopNest((self.heads_out, self.queries, some), "activation") for some in keys]
 
-    def forward(self, module: Any, q: Any, k: Any, v: Any, bias: Any, carried: Any = None, x: Any = None) -> Any:
+    def forward(self, module: Any, q: Any, k: Any, v: Any, bias: Any, carried: Any = None,
+                x: Any = None) -> Any:
         from torch.nn.functional import pad
 
         q = q * self.head_dim**-0.5
@@ -123,10 +132,12 @@ class ExplicitAttention(Block):
         if self.heads_out:
             scores = module.deepen(module.widen(scores).relu())
         if self.score_cache_key:
-            scores = scores + carried[self.score_cache_key] if self.score_cache_key in carried else scores
+            scores = scores + carried[
+                self.score_cache_key] if self.score_cache_key in carried else scores
             carried[self.score_cache_key] = scores
         if self.mask is not None:
-            scores = scores + pad(module.mask(x, k.shape[2] - self.extra_keys), (self.extra_keys, 0))
+            scores = scores + pad(module.mask(x, k.shape[2] - self.extra_keys),
+                                  (self.extra_keys, 0))
         scores = scores if bias is None else add_promoted(scores, bias)
         return module.mix(dropout(scores.softmax(-1), module.rates.attention, module.training), v)
 
@@ -135,8 +146,8 @@ class ExplicitAttention(Block):
 class GlobalScores(Block):
     """A^G: scores of a stack's input, added in all its layers (PartialFormer, 3.4, eq. 6).
 
-    With a norm and full-width queries and keys of its own; ``clip`` > 0 adds relative keys (Table 17). Decoding keeps
-    its keys.
+    With a norm and full-width queries and keys of its own; ``clip`` > 0 adds relative keys (Table
+    17). Decoding keeps its keys.
     """
 
     d: Size
@@ -154,8 +165,8 @@ class GlobalScores(Block):
             "norm": NORM_CLASSES[self.norm_kind](self.d, (self.queries,)),
             "query": Linear(self.d, width, (self.queries,)),
             "key": Linear(self.d, width, (self.queries,)),
-            "product": MatMul((self.heads, self.queries), self.head_dim, self.keys, saved_for_backward=False),
-        }
+            "product": MatMul((self.heads, self.queries), self.head_dim, self.keys,
+                              saved_for_backward=False)}
         if is_set(self.clip):
             parts["relative"] = RelativeKeys(self.heads, self.head_dim, self.clip, self.queries)
         return parts | ({"store": KeyValueCache(width, self.keys)} if self.cached else {})
@@ -163,7 +174,8 @@ class GlobalScores(Block):
     def forward(self, module: Any, x: Any, cache: Any = None) -> Any:
         """(batch, queries, d) to (batch, heads, queries, keys)."""
         x = module.norm(x)
-        q, k = (part(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (module.query, module.key))
+        q, k = (part(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+                for part in (module.query, module.key))
         q = q * self.head_dim**-0.5
         if cache is not None:
             (k,) = cache.append(module, k)

@@ -1,4 +1,7 @@
-"""Further sub-layers, one file a kind, which a layer has where its ``sublayers:`` name them. May import mixers."""
+"""Further sub-layers, one file a kind, which a layer has where its ``sublayers:`` name them.
+
+May import mixers.
+"""
 
 import importlib
 import pkgutil

@@ -8,4 +8,5 @@ from scalesearch.blocks.mixers.base import Mixer
 from scalesearch.blocks.options import register
 
 SUBLAYERS: dict[str, type[Mixer]] = {}
-register_sublayer = partial(register, SUBLAYERS)  # @further("name") makes a mixer's class the sub-layer of that word
+# @further("name") makes a mixer's class the sub-layer of that word
+register_sublayer = partial(register, SUBLAYERS)

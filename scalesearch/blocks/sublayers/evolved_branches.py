@@ -54,23 +54,33 @@ class NeighborWindows(Block):
 @register_sublayer("branches")
 @block
 class EvolvedBranches(Mixer):
-    """S(norm(L x + R x)): L and R of widths of their own, S a separable convolution (So et al. 2019, figure 3).
+    """S(norm(L x + R x)): L and R of widths of their own, S a separable convolution (So et al.
 
-    What is narrower is filled with zeros. ``dense`` maps see a position alone, a ``convolution`` all features of
-    ``kernel`` positions, a ``separable`` one each channel apart, and then a matrix: in an encoder as many positions
-    after as before, in a decoder none after.
+    2019, figure 3).
+
+    What is narrower is filled with zeros. ``dense`` maps see a position alone, a ``convolution``
+    all features of ``kernel`` positions, a ``separable`` one each channel apart, and then a matrix:
+    in an encoder as many positions after as before, in a decoder none after.
     """
 
-    left: str = option_field("dense", type="word", choices=BRANCH_MAPS, doc="the map of the left branch")
+    left: str = option_field("dense", type="word", choices=BRANCH_MAPS,
+                             doc="the map of the left branch")
     left_kernel: Size = option_field("3", doc="positions that it sees, unless it is dense")
-    left_multiple: float = option_field("4", type="number", minimum=0, maximum=64, doc="features that it makes, of width")
-    left_activation: str = option_field("relu", type="word", choices=tuple(BRANCH_ACTIVATIONS), doc="what they go through")
-    right: str = option_field("convolution", type="word", choices=BRANCH_MAPS, doc="the map of the right branch")
+    left_multiple: float = option_field("4", type="number", minimum=0, maximum=64,
+                                        doc="features that it makes, of width")
+    left_activation: str = option_field("relu", type="word", choices=tuple(BRANCH_ACTIVATIONS),
+                                        doc="what they go through")
+    right: str = option_field("convolution", type="word", choices=BRANCH_MAPS,
+                              doc="the map of the right branch")
     right_kernel: Size = option_field("3", doc="positions that it sees, unless it is dense")
-    right_multiple: float = option_field("0.5", type="number", minimum=0, maximum=64, doc="the same of the right branch")
-    right_activation: str = option_field("relu", type="word", choices=tuple(BRANCH_ACTIVATIONS), doc="what they go through")
-    kernel: Size = option_field("9", doc="positions that the separable convolution behind them sees")
-    multiple: float = option_field("0.5", type="number", minimum=0, maximum=1, doc="features that it makes, of width; then zeros")
+    right_multiple: float = option_field("0.5", type="number", minimum=0, maximum=64,
+                                         doc="the same of the right branch")
+    right_activation: str = option_field("relu", type="word", choices=tuple(BRANCH_ACTIVATIONS),
+                                         doc="what they go through")
+    kernel: Size = option_field("9",
+                                doc="positions that the separable convolution behind them sees")
+    multiple: float = option_field("0.5", type="number", minimum=0, maximum=1,
+                                   doc="features that it makes, of width; then zeros")
     norm_kind: str = norm_type_field()
 
     output_projections: ClassVar[tuple[str, ...]] = ("out",)
@@ -94,7 +104,8 @@ class EvolvedBranches(Mixer):
     @property
     def sum_features(self) -> Size:
         """The features of the sum."""
-        widest: Size = maximum(self._scaled_width("left_multiple"), self._scaled_width("right_multiple"))
+        widest: Size = maximum(self._scaled_width("left_multiple"),
+                               self._scaled_width("right_multiple"))
         return widest
 
     @property
@@ -109,17 +120,22 @@ class EvolvedBranches(Mixer):
         return most
 
     def _branch_parts(self, side: str) -> Mapping[str, Block]:
-        kind, kernel, units = getattr(self, side), getattr(self, f"{side}_kernel"), self._scaled_width(f"{side}_multiple")
+        kind = getattr(self, side)
+        kernel = getattr(self, f"{side}_kernel")
+        units = self._scaled_width(f"{side}_multiple")
         if kind == "convolution":
             return {f"{side}_rows": NeighborWindows(self.d, kernel, self.over),
                     side: self.linear_factory(kernel * self.d, units, self.over)}
         rows = {f"{side}_rows": ShortConvolution(self.d, kernel, self.d, self.over, "free")}
-        return (rows if kind == "separable" else {}) | {side: self.linear_factory(self.d, units, self.over)}
+        return (rows if kind == "separable"
+                else {}) | {side: self.linear_factory(self.d, units, self.over)}
 
     def parts(self) -> Mapping[str, Block | Use]:
-        parts: dict[str, Block | Use] = {**self._branch_parts("left"), **self._branch_parts("right")}
+        parts: dict[str, Block | Use] = {**self._branch_parts("left"),
+                                         **self._branch_parts("right")}
         parts["norm"] = NORM_CLASSES[self.norm_kind](self.sum_features, self.over)
-        parts["rows"] = ShortConvolution(self.sum_features, self.kernel, self.sum_features, self.over, "free")
+        parts["rows"] = ShortConvolution(self.sum_features, self.kernel, self.sum_features,
+                                         self.over, "free")
         parts["out"] = self.linear_factory(self.sum_features, self.output_features, self.over)
         kept = (self.receptive_field - 1) * self.d + (self.kernel - 1) * self.sum_features
         return parts | ({"store": StateCache(kept)} if self.decoder else {})
@@ -130,23 +146,33 @@ class EvolvedBranches(Mixer):
         return left & right
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        """Kept besides parts' outputs: zeros behind the result. The norm's input, the sum, is in its output's place."""
-        extra, copied = self.d - self.output_features, discarded_activations(self.d, self.over, self)
+        """Kept besides parts' outputs: zeros behind the result.
+
+        The norm's input, the sum, is in its output's place.
+        """
+        extra = self.d - self.output_features
+        copied = discarded_activations(self.d, self.over, self)
         parts: Mapping[str, Any] = self.parts()
         for side in SIDES:
-            extra = extra - self._scaled_width(f"{side}_multiple") * (getattr(self, f"{side}_activation") == "none")
+            extra = extra - self._scaled_width(f"{side}_multiple") * (
+                getattr(self, f"{side}_activation") == "none")
             if f"{side}_rows" in parts:
-                width = self.d * (getattr(self, f"{side}_kernel") if getattr(self, side) == "convolution" else 1)
+                width = self.d * (getattr(self, f"{side}_kernel")
+                                  if getattr(self, side) == "convolution" else 1)
                 copied += discarded_activations(width, self.over, parts[side])
-        return [LoopNest((*self.over, extra), "activation"), *copied, *discarded_activations(self.sum_features, self.over, parts["out"])]
+        return [LoopNest((*self.over, extra), "activation"), *copied,
+                *discarded_activations(self.sum_features, self.over, parts["out"])]
 
-    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None, carried_scores: Any = None) -> Any:
+    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None,
+                carried_scores: Any = None) -> Any:
         from torch.nn.functional import pad
 
         near = self._pad_context(module, x, token_mask, self.receptive_field, cache)
-        left, right = (pad(y, (0, self.sum_features - y.shape[-1])) for y in (self._branch(module, side, x, near) for side in SIDES))
+        left, right = (pad(y, (0, self.sum_features - y.shape[-1]))
+                       for y in (self._branch(module, side, x, near) for side in SIDES))
         y = module.norm(left + right)
-        y = module.out(module.rows(self._pad_context(module.norm, y, token_mask, self.kernel, cache)))
+        y = module.out(
+            module.rows(self._pad_context(module.norm, y, token_mask, self.kernel, cache)))
         return pad(y, (0, self.d - self.output_features))
 
     def _branch(self, m: Any, side: str, x: Any, near: Any) -> Any:
@@ -157,8 +183,10 @@ class EvolvedBranches(Mixer):
             kernel: int = getattr(self, f"{side}_kernel")
             first = self._past_positions(self.receptive_field) - self._past_positions(kernel)
             x = getattr(m, f"{side}_rows")(near[:, first : first + x.shape[1] + kernel - 1])
-        y, activation = getattr(m, side)(x), BRANCH_ACTIVATIONS[getattr(self, f"{side}_activation")]
-        return y if activation is None else dropout(getattr(functional, activation)(y), m.rates.activation, m.training)
+        y = getattr(m, side)(x)
+        activation = BRANCH_ACTIVATIONS[getattr(self, f"{side}_activation")]
+        return y if activation is None else dropout(
+            getattr(functional, activation)(y), m.rates.activation, m.training)
 
     def _past_positions(self, kernel: Size) -> Size:
         """How many positions before its own an output sees."""
@@ -168,5 +196,7 @@ class EvolvedBranches(Mixer):
         """``y`` with zeros for padding, and ``kernel`` - 1 rows more: zeros, or those of the cache for ``key``."""
         from torch.nn.functional import pad
 
-        y, before = y if present is None else y * present[..., None], self._past_positions(kernel)
-        return pad(y, (0, 0, before, kernel - 1 - before)) if cache is None else cache.append_window(key, y, before)
+        y = y if present is None else y * present[..., None]
+        before = self._past_positions(kernel)
+        return (pad(y, (0, 0, before, kernel - 1 - before)) if cache is None
+                else cache.append_window(key, y, before))

@@ -26,7 +26,9 @@ class GatedLinearUnit(Mixer):
         return self.linear_factory(self.d, self.d, self.over).copies_input
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        return [LoopNest((*self.over, self.d), "activation"), *discarded_activations(self.d, self.over, self)]
+        return [LoopNest((*self.over, self.d), "activation"),
+                *discarded_activations(self.d, self.over, self)]
 
-    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None, carried_scores: Any = None) -> Any:
+    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None,
+                carried_scores: Any = None) -> Any:
         return module.value(x) * module.gate(x).sigmoid()

@@ -33,22 +33,28 @@ if TYPE_CHECKING:
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @set_option
 @protocol_options
-@click.option("--against", multiple=True, metavar="KEY=VALUE;…", help="Beside FILE: it with other keys. Repeatable.")
+@click.option("--against", multiple=True, metavar="KEY=VALUE;…",
+              help="Beside FILE: it with other keys. Repeatable.")
 @click.option("--sweep", "sweeps", multiple=True, metavar="KEY=VALUES",
-              help="Table over width='128..512 step 64', encoder.ffn='relu | geglu'; source, target, length, vocab.")
+              help="Table over width='128..512 step 64', encoder.ffn='relu | geglu'; source, "
+              "target, length, vocab.")
 @click.option("--plot", type=OutputPath(), help="Draw the sweep, as PNG and SVG.")
 @click.option("--csv", type=OutputPath(), help="Write the sweep or the comparison.")
-@click.option("--cite", "cited", is_flag=True, help="Closed forms: keys in place of sizes, S, T, V for lengths.")
-@click.option("--levels", type=click.IntRange(1, 5), default=2, show_default=True, help="Depth of the table.")
-@click.option("--verify", "verified", is_flag=True, help="Count again with PyTorch's counter and with fvcore.")
+@click.option("--cite", "cited", is_flag=True,
+              help="Closed forms: keys in place of sizes, S, T, V for lengths.")
+@click.option("--levels", type=click.IntRange(1, 5), default=2, show_default=True,
+              help="Depth of the table.")
+@click.option("--verify", "verified", is_flag=True,
+              help="Count again with PyTorch's counter and with fvcore.")
 @click.option("--random", "seed", is_flag=False, flag_value=0, type=int, metavar="[SEED]",
               help="Of a space that leaves something open: a random candidate.")
 @click.option("--smallest", is_flag=True, help="Its candidate with the fewest weights.")
 @click.option("--largest", is_flag=True, help="Its candidate with the most.")
 @json_option
-def command(files: tuple[str, ...], settings: tuple[str, ...], protocol_overrides: dict[str, Any], against: tuple[str, ...],
-            sweeps: tuple[str, ...], plot: str | None, csv: str | None, formula: bool, levels: int, verify: bool,
-            seed: int | None, smallest: bool, largest: bool, as_json: bool) -> None:
+def command(files: tuple[str, ...], settings: tuple[str, ...], protocol_overrides: dict[str, Any],
+            against: tuple[str, ...], sweeps: tuple[str, ...], plot: str | None, csv: str | None,
+            formula: bool, levels: int, verify: bool, seed: int | None, smallest: bool,
+            largest: bool, as_json: bool) -> None:
     """Params, MACs, FLOPs (2 · MACs) and memory of the architecture in FILE, exactly, under a named protocol.
 
     Several FILEs are set side by side, each compared with the first.
@@ -58,39 +64,44 @@ def command(files: tuple[str, ...], settings: tuple[str, ...], protocol_override
     beside = len(files) + len(against) > 1
     _check_options(beside, bool(sweeps), formula, verify, plot, csv)
     if formula and (protocol_overrides["artefact"] or protocol_overrides["latency"]):
-        raise UserError("--cite has no closed forms of artefacts: leave --artefact and --latency out",
-                        code="options-conflict")
+        raise UserError("--cite has no closed forms of artefacts: leave --artefact and --latency "
+                        "out", code="options-conflict")
     asked = {"random": seed is not None, "smallest": smallest, "largest": largest}
     ways = [way for way, given in asked.items() if given]
     if len(ways) > 1 or (ways and (beside or sweeps or formula)):
-        raise UserError("--random, --smallest and --largest choose one candidate of one FILE: give one of them, and no "
-                        "other view", code="options-conflict")
+        raise UserError("--random, --smallest and --largest choose one candidate of one FILE: give "
+                        "one of them, and no other view", code="options-conflict")
     if beside:
-        cost_views.print_comparison(files, settings, against, protocol_overrides, levels, csv, as_json)
+        cost_views.print_comparison(files, settings, against, protocol_overrides, levels, csv,
+                                    as_json)
     elif sweeps:
         cost_views.print_sweep(files[0], settings, sweeps, protocol_overrides, plot, csv, as_json)
     elif formula:
         cost_views.print_formulas(files[0], settings, protocol_overrides, levels, as_json)
     else:
-        _one(files[0], settings, protocol_overrides, levels, verify, "".join(ways), seed or 0, as_json)
+        _one(files[0], settings, protocol_overrides, levels, verify, "".join(ways), seed or 0,
+             as_json)
 
 
-def _check_options(beside: bool, swept: bool, cited: bool, verified: bool, plot: str | None, csv: str | None) -> None:
+def _check_options(beside: bool, swept: bool, cited: bool, verified: bool, plot: str | None,
+                   csv: str | None) -> None:
     """Refuses options that do not go together."""
-    views = {"several architectures": beside, "--sweep": swept, "--cite": cited, "--verify": verified}
+    views = {"several architectures": beside, "--sweep": swept, "--cite": cited,
+             "--verify": verified}
     chosen = [name for name, given in views.items() if given]
     if len(chosen) > 1:
-        raise UserError(f"{' and '.join(chosen)} do not go together: ask for one at a time", code="options-conflict")
+        raise UserError(f"{' and '.join(chosen)} do not go together: ask for one at a time",
+                        code="options-conflict")
     if plot and not swept:
-        raise UserError("--plot draws a sweep: give --sweep as well, for example --sweep width='128..1024 step 64'",
-                        code="option-missing")
+        raise UserError("--plot draws a sweep: give --sweep as well, for example --sweep "
+                        "width='128..1024 step 64'", code="option-missing")
     if csv and not (swept or beside):
-        raise UserError("--csv writes a sweep or a comparison: give --sweep or several architectures",
-                        code="option-missing")
+        raise UserError("--csv writes a sweep or a comparison: give --sweep or several "
+                        "architectures", code="option-missing")
 
 
-def _one(file: str, settings: tuple[str, ...], lengths: dict[str, Any], levels: int, verified: bool, way: str,
-         seed: int, as_json: bool) -> None:
+def _one(file: str, settings: tuple[str, ...], lengths: dict[str, Any], levels: int, verified: bool,
+         way: str, seed: int, as_json: bool) -> None:
     """One architecture's costs: the one in ``file``, or the one that is picked from it."""
     from scalesearch.cost import evaluate_cost, load_protocol
 
@@ -104,7 +115,8 @@ def _one(file: str, settings: tuple[str, ...], lengths: dict[str, Any], levels: 
         checks = verify_costs(architecture.block, protocol.source, protocol.target, protocol.vocab)
     if as_json:
         extra = {"picked": picked} if picked else {}
-        extra |= {"verify": [{**vars(check), "agrees": check.is_equal} for check in checks]} if verified else {}
+        extra |= {"verify": [{**vars(check), "agrees": check.is_equal}
+                             for check in checks]} if verified else {}
         print_costs(_record(result, architecture, levels) | extra, protocol)
     else:
         _print(result, architecture, levels, checks, picked)
@@ -131,23 +143,30 @@ def _record(result: CostBreakdown, architecture: ModelSpec, levels: int) -> dict
     from scalesearch.cost.latency import latency_interval
     from scalesearch.cost.modules import module_costs
 
-    modules = [{"path": r.path, "params": r.params, "macs": r.macs, "calls": r.calls} for r in module_costs(result, levels)]
+    modules = [{"path": r.path, "params": r.params, "macs": r.macs, "calls": r.calls}
+               for r in module_costs(result, levels)]
     record = {**result.to_json(), "architecture": architecture.to_json(), "modules": modules}
     if result.latency:
-        record["interval"] = dict(zip(("low", "high"), latency_interval(result.block, result.protocol)))
+        record["interval"] = dict(zip(("low", "high"),
+                                      latency_interval(result.block, result.protocol)))
     return record
 
 
-def _print(result: CostBreakdown, architecture: ModelSpec, levels: int, checks: list[CostCheck], picked: dict[str, Any]) -> None:
+def _print(result: CostBreakdown, architecture: ModelSpec, levels: int, checks: list[CostCheck],
+           picked: dict[str, Any]) -> None:
     from scalesearch.cost.tables import make_cost_tables, memory_line
 
-    memory, protocol = memory_line(result), result.protocol  # first, for a fit that is not there
-    for table in (*make_cost_tables(result, levels), *([_checks(checks, result)] if checks else [])):
+    memory = memory_line(result)
+    protocol = result.protocol  # first, for a fit that is not there
+    for table in (*make_cost_tables(result, levels),
+                  *([_checks(checks, result)] if checks else [])):
         print_text(table)
     if picked:
-        print_text(make_table(("key", "answer"), picked["params"].items(), (0, 1), f"Chosen: {picked['how']}"))
-    print_text("\n".join([memory, *weight_only_macs_lines({"": result}), f"architecture {architecture.id} · protocol {protocol} · "
-                   f"{protocol.conventions}"]))
+        print_text(make_table(("key", "answer"), picked["params"].items(), (0, 1),
+                              f"Chosen: {picked['how']}"))
+    print_text("\n".join([memory, *weight_only_macs_lines({"": result}),
+                          f"architecture {architecture.id} · protocol {protocol} · "
+                          f"{protocol.conventions}"]))
 
 
 def _checks(checks: list[CostCheck], result: CostBreakdown) -> Table:
@@ -155,11 +174,15 @@ def _checks(checks: list[CostCheck], result: CostBreakdown) -> Table:
 
     rows = []
     for check in checks:
-        difference = f"{check.measured - check.expected:+,}" if check.measured != check.expected else "0"
+        difference = (f"{check.measured - check.expected:+,}" if check.measured != check.expected
+                      else "0")
         verdict = Text("equal" if not check.explained else f"{check.explanation}; then equal")
         if not check.is_equal:
-            verdict = Text(f"unexplained: {check.measured - check.explained - check.expected:+,}", "red")
-        rows.append((check.quantity, check.counter, f"{check.expected:,}", f"{check.measured:,}", difference, verdict))
+            verdict = Text(f"unexplained: {check.measured - check.explained - check.expected:+,}",
+                           "red")
+        rows.append((check.quantity, check.counter, f"{check.expected:,}", f"{check.measured:,}",
+                     difference, verdict))
     lengths = result.protocol
     title = f"one teacher-forced pass, S={lengths.source}, T={lengths.target}, V={lengths.vocab}"
-    return make_table(("", "counter", "ours", "theirs", "difference", "explained"), rows, (0, 1, 5), title)
+    return make_table(("", "counter", "ours", "theirs", "difference", "explained"), rows, (0, 1, 5),
+                      title)

@@ -25,14 +25,16 @@ if TYPE_CHECKING:
     from scalesearch.whatif import Citation, CostComparison, Sweep
 
 MAX_SWEEP_ROWS = 60  # rows of a sweep that a terminal is given
-DEFAULT_VALUES = {"none", "off", "own", "nothing", "matrices", "euler", "auto", "solved", False}  # not worth a mention
+# not worth a mention
+DEFAULT_VALUES = {"none", "off", "own", "nothing", "matrices", "euler", "auto", "solved", False}
 
 
 # -- side by side
 
 
 def print_comparison(files: tuple[str, ...], settings: tuple[str, ...], against: tuple[str, ...],
-                    protocol_overrides: dict[str, Any], levels: int, csv: str | None, as_json: bool) -> None:  # fmt: skip
+                    # fmt: skip
+                    protocol_overrides: dict[str, Any], levels: int, csv: str | None, as_json: bool) -> None:
     """Prints what ``files``, and the first with ``against``, cost under one protocol: the first file's."""
     from scalesearch.cost import evaluate_cost, load_protocol
     from scalesearch.cost.tables import artifact_lines
@@ -49,8 +51,10 @@ def print_comparison(files: tuple[str, ...], settings: tuple[str, ...], against:
     own = {"vocab": OWN_VOCABULARY} if any(one.vocab for _, one in loaded.values()) else {}
     protocol = load_protocol({**space.protocol, **own}, **protocol_overrides)
     for _, one in loaded.values():
-        protocol.with_vocab(one.vocab)  # refuses one that lacks a vocabulary where others have their own
-    comparison = compare_costs({name: evaluate_cost(one.block, protocol) for name, (_, one) in loaded.items()}, levels)
+        # refuses one that lacks a vocabulary where others have their own
+        protocol.with_vocab(one.vocab)
+    comparison = compare_costs({name: evaluate_cost(one.block, protocol)
+                                for name, (_, one) in loaded.items()}, levels)
     if csv:
         write_csv(comparison, csv)
     if as_json:
@@ -66,14 +70,16 @@ def print_comparison(files: tuple[str, ...], settings: tuple[str, ...], against:
     for name, result in comparison.costs.items():
         for line in artifact_lines(result):
             print_text(f"{name}: {line}")
-    print_text(f"differences to {next(iter(comparison.costs))} · protocol {protocol}\n{protocol.conventions}")
+    print_text(f"differences to {next(iter(comparison.costs))} · protocol "
+               f"{protocol}\n{protocol.conventions}")
 
 
 def _labels(files: tuple[str, ...]) -> list[str]:
     """Short names of files, or what was typed where these would be the same."""
     short = [Path(file).name.removesuffix(".yaml") for file in files]
     names = short if len(set(short)) == len(short) else list(files)
-    return [name if names.count(name) == 1 else f"{name} ({at})" for at, name in enumerate(names, 1)]
+    return [name if names.count(name) == 1 else f"{name} ({at})"
+            for at, name in enumerate(names, 1)]
 
 
 def _differences(comparison: CostComparison, quantity: str, words: str) -> Table:
@@ -83,13 +89,15 @@ def _differences(comparison: CostComparison, quantity: str, words: str) -> Table
     for row in comparison.rows:
         base, *sizes = getattr(row, quantity)
         cells = ["  " * row.level + row.path.rsplit(".", 1)[-1], f"{base:,}"]
-        for size, difference, share in zip(sizes, row.differences(quantity), row.relative_differences(quantity)):
+        for size, difference, share in zip(sizes, row.differences(quantity),
+                                           row.relative_differences(quantity)):
             percent = "0" if share is not None else ""
             if difference:
                 percent = "new" if share is None else f"{share:+.1f}"
             cells += [f"{size:,}", f"{difference:+,}" if difference else "0", percent]
         rows.append(cells)
-    return make_table(headings, rows, row_styles=["" if row.level else "bold" for row in comparison.rows])
+    return make_table(headings, rows,
+                      row_styles=["" if row.level else "bold" for row in comparison.rows])
 
 
 # -- a sweep
@@ -102,7 +110,8 @@ def print_sweep(file: str, settings: tuple[str, ...], sweeps: tuple[str, ...], p
     from scalesearch.whatif import sweep_costs
 
     space = load_space(file, settings)
-    table = sweep_costs(space, parse_settings(sweeps, "--sweep"), load_protocol(space.protocol, **protocol_overrides))
+    table = sweep_costs(space, parse_settings(sweeps, "--sweep"),
+                        load_protocol(space.protocol, **protocol_overrides))
     drawn = _draw(table, Path(plot)) if plot else []
     if csv:
         write_csv(table, csv)
@@ -120,7 +129,9 @@ def _show_sweep(table: Sweep, drawn: list[Path]) -> None:
     from scalesearch.whatif.crossings import LENGTH_SYMBOLS
 
     values = {name: {row[name] for row in table.rows} for name in table.columns}
-    varied = [name for name, all_ in values.items() if len(all_) > 1 or None in all_ or len(table.rows) == 1]
+    varied = [name
+              for name, all_ in values.items()
+              if len(all_) > 1 or None in all_ or len(table.rows) == 1]
     headings = (*table.keys, *(name.replace("_", "-") for name in varied))
     rows = [[*(_value(row[key]) for key in table.keys),
              *(_number(row[name]) for name in varied)] for row in table.rows[:MAX_SWEEP_ROWS]]
@@ -128,20 +139,24 @@ def _show_sweep(table: Sweep, drawn: list[Path]) -> None:
     for name in (name for name in table.columns if name not in varied and table.rows[0][name]):
         print_text(f"{name} is {_number(table.rows[0][name])} throughout")
     if len(table.rows) > MAX_SWEEP_ROWS:
-        print_text(f"… {len(table.rows) - MAX_SWEEP_ROWS:,} more rows: --csv FILE or --json has them all\n")
-    if "vocab" in table.keys and table.protocol.vocab != OWN_VOCABULARY and all(one.length != "vocab" for one in table.crossings):
+        print_text(f"… {len(table.rows) - MAX_SWEEP_ROWS:,} more rows: --csv FILE or --json has "
+                   "them all\n")
+    if "vocab" in table.keys and table.protocol.vocab != OWN_VOCABULARY and all(
+            one.length != "vocab" for one in table.crossings):
         print_text("shapes follow from the vocabulary here: no crossing over V is given")
     for line in (*table.crossings, *(f"drew {path}" for path in drawn)):
         print_text(str(line))
     free = [name for key in table.keys if key in LENGTH_SYMBOLS for name in LENGTH_SYMBOLS[key]
             if name != "V" or table.protocol.vocab != OWN_VOCABULARY]
     verb = "varies" if len(free) == 1 else "vary"
-    print_text(f"protocol {table.protocol}" + (f", but for {', '.join(free)}, which {verb}" if free else ""))
+    print_text(f"protocol {table.protocol}"
+               + (f", but for {', '.join(free)}, which {verb}" if free else ""))
     print_text(table.protocol.conventions)
 
 
 def _value(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else as_text(value)
+    return f"{value:,}" if isinstance(value, int) and not isinstance(
+        value, bool) else as_text(value)
 
 
 def _draw(table: Sweep, path: Path) -> list[Path]:
@@ -155,7 +170,8 @@ def _draw(table: Sweep, path: Path) -> list[Path]:
     marks = {low: f"{words[crossing.part]} from {low:,}" for crossing in table.crossings
              if crossing.length == table.keys[0] for low, _ in crossing.ranges if low > 1}
     try:
-        return save_figure(plot_sweep(table.frame(), table.keys, table.protocol.to_json(), marks), stem)
+        return save_figure(plot_sweep(table.frame(), table.keys, table.protocol.to_json(), marks),
+                           stem)
     except OSError as error:
         raise UserError(f"--plot {path}: {error.strerror or error}", code="cannot-write") from None
 
@@ -163,7 +179,8 @@ def _draw(table: Sweep, path: Path) -> list[Path]:
 # -- formulas
 
 
-def print_formulas(file: str, settings: tuple[str, ...], protocol_overrides: dict[str, Any], levels: int, as_json: bool) -> None:
+def print_formulas(file: str, settings: tuple[str, ...], protocol_overrides: dict[str, Any],
+                   levels: int, as_json: bool) -> None:
     """Prints the closed forms of params and MACs, by section (``levels`` 1) or by module."""
     from scalesearch.cost import load_protocol
     from scalesearch.whatif import citation
@@ -172,20 +189,24 @@ def print_formulas(file: str, settings: tuple[str, ...], protocol_overrides: dic
     protocol = load_protocol(space.protocol, **protocol_overrides).with_vocab(architecture.vocab)
     citation = cite(space, architecture.config, protocol, levels)
     if as_json:
-        print_costs(citation.to_json() | {"architecture": architecture.to_json()}, citation.protocol)
+        print_costs(citation.to_json() | {"architecture": architecture.to_json()},
+                    citation.protocol)
         return
     for at, quantity in enumerate(("params", "macs")):
         sections = (f"{quantity}.{name}" for name in ("embedding", "encoder", "decoder", "output"))
-        print_text(f"{quantity}.total = {' + '.join(name for name in sections if citation.sections[name].terms) or 0}")
+        print_text(f"{quantity}.total = "
+                   f"{' + '.join(name for name in sections if citation.sections[name].terms) or 0}")
         for path, formulas in citation.modules.items():
             if formulas[at].terms:
                 print_text(f"  {'  ' * path.count('.')}{path} = {formulas[at].to_factored_text()}")
         print_text("")
     if citation.sections["macs.once"].terms:
-        print_text(f"macs.once = {citation.sections['macs.once'].to_factored_text()}, on weights alone\n")
+        print_text(f"macs.once = {citation.sections['macs.once'].to_factored_text()}, on weights "
+                   "alone\n")
     for line in ("with", *_names(citation), *_notes(citation)):
         print_text(line)
-    print_text(f"architecture {architecture.id} · protocol {citation.protocol} · {citation.protocol.conventions}")
+    print_text(f"architecture {architecture.id} · protocol {citation.protocol} · "
+               f"{citation.protocol.conventions}")
 
 
 def _names(citation: Citation) -> list[str]:
@@ -195,12 +216,14 @@ def _names(citation: Citation) -> list[str]:
 
 def _notes(citation: Citation) -> list[str]:
     held = [f"{key} {'yes' if value is True else 'no' if value is False else value}"
-            for key, value in citation.held_sizes.items() if not (isinstance(value, str | bool) and value in DEFAULT_VALUES)]
+            for key, value in citation.held_sizes.items()
+            if not (isinstance(value, str | bool) and value in DEFAULT_VALUES)]
     notes = [f"held fixed: {', '.join(held)}"]
     if citation.numbers:
         many = f"{citation.numbers} numbers stand" if citation.numbers > 1 else "1 number stands"
-        notes.append(f"{many} for sizes that follow from others by more than sums and products (a schedule's groups, "
-                     "a quotient, the smaller of two)")
+        notes.append(f"{many} for sizes that follow from others by more than sums and products (a "
+                     "schedule's groups, a quotient, the smaller of two)")
     if citation.vocab_bound:
-        notes.append("some shapes follow from the vocabulary: the formulas hold for V as it is here")
+        notes.append(
+            "some shapes follow from the vocabulary: the formulas hold for V as it is here")
     return notes

@@ -30,24 +30,29 @@ if TYPE_CHECKING:
 @click.command(name="feasible")
 @click.argument("file")
 @click.option("--budget", "budgets", multiple=True, metavar="LIMITS",
-              help="'params.non_embedding <= 10M and macs.total <= 2G', or the name of one of the file's. Repeatable.")
+              help="'params.non_embedding "
+              "<= 10M and macs.total <= 2G', or the name of one of the file's. Repeatable.")
 @set_option
 @protocol_options
-@click.option("--near", metavar="ARCHITECTURE", help="The nearest candidates of the space that fit.")
-@click.option("--reference", "references", multiple=True, metavar="ARCHITECTURE", help="A named point of the figure.")
+@click.option("--near", metavar="ARCHITECTURE",
+              help="The nearest candidates of the space that fit.")
+@click.option("--reference", "references", multiple=True, metavar="ARCHITECTURE",
+              help="A named point of the figure.")
 @click.option("--plot", "folder", type=OutputPath(is_folder=True), help="Write figures (PNG, SVG).")
 @click.option("--csv", type=OutputPath(is_folder=True), help="Write the tables as CSV.")
-@click.option("--draws", type=click.IntRange(100), default=4000, show_default=True,
-              help="Candidates drawn for the figure, and for the share where a space cannot be counted.")
+@click.option(
+    "--draws", type=click.IntRange(100), default=4000, show_default=True,
+    help="Candidates drawn for the figure, and for the share where a space cannot be counted.")
 @seed_option(1, "Of the random candidates.")
 @json_option
-def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...], protocol_overrides: dict[str, Any], near: str | None,
-            references: tuple[str, ...], plot_folder: Path | None, csv: Path | None, samples: int, seed: int,
+def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...],
+            protocol_overrides: dict[str, Any], near: str | None, references: tuple[str, ...],
+            plot_folder: Path | None, csv: Path | None, samples: int, seed: int,
             as_json: bool) -> None:
     """How many candidates of the space in FILE fit a budget, which answers leave room, what binds, and the best shapes.
 
-    Exact wherever the space can be counted section by section (it says so); elsewhere the share of random draws, with
-    a 95 % interval.
+    Exact wherever the space can be counted section by section (it says so); elsewhere the share of
+    random draws, with a 95 % interval.
     """
     if plot_folder is not None:
         require_packages("matplotlib")
@@ -62,16 +67,21 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...], prot
     protocol = load_protocol(space.protocol, **protocol_overrides)
     limits = select_budgets(space, budgets)
     named = [_point(name, protocol) for name in references]
-    start = ProjectedCandidate(space, load_architecture(near)[1].config) if near else None  # before the long work
+    # before the long work
+    start = ProjectedCandidate(space, load_architecture(near)[1].config) if near else None
     moved = {name: [None if old is None else written(old), written(new)]
              for name, (old, new) in start.changed_params.items()} if start else {}
     if moved and not as_json:
-        listed = ", ".join(f"{name} {'-' if old is None else old} → {new}" for name, (old, new) in moved.items())
-        print_text(f"{near} is not of this space; the search starts from the nearest answers that are: {listed}")
+        listed = ", ".join(f"{name} {'-' if old is None else old} → {new}"
+                           for name, (old, new) in moved.items())
+        print_text(f"{near} is not of this space; the search starts from the nearest answers that "
+                   f"are: {listed}")
     with open_console(stderr=True).status("…") as status:
-        found = analyze_feasibility(space, protocol, limits, samples, seed, lambda text: status.update(to_rich_text(text)))
+        found = analyze_feasibility(space, protocol, limits, samples, seed,
+                                    lambda text: status.update(to_rich_text(text)))
         status.update("looking around")
-        around = find_nearest(start, protocol, limits, (*DEFAULT_FRONT_COSTS, tables.WEIGHT_WORK_COST)) if start else []
+        around = find_nearest(start, protocol, limits,
+                              (*DEFAULT_FRONT_COSTS, tables.WEIGHT_WORK_COST)) if start else []
         found = replace(found, notes=[*found.notes, *tables.weight_work_lines(found, protocol)])
     if csv:
         _write_tables(found, csv)
@@ -84,7 +94,8 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...], prot
     else:
         print_text(f"{space.name or 'space'}: {' and '.join(limit.text for limit in limits)}")
         print_text(f"{protocol}\n{protocol.conventions}")
-        for part in (*tables.render_report(found), *([tables.nearest_table(around, near)] if near else [])):
+        for part in (*tables.render_report(found),
+                     *([tables.nearest_table(around, near)] if near else [])):
             print_text(part, wide_console())
         for path in files:
             print_text(f"Written: {path}")
@@ -99,7 +110,8 @@ def _point(file: str, protocol: Protocol) -> tuple[float, float, str]:
 
     space, architecture = load_architecture(file)
     bill = evaluate_cost(architecture.block, protocol.with_vocab(architecture.vocab))
-    return float(bill[DEFAULT_FRONT_COSTS[1]]), float(bill[DEFAULT_FRONT_COSTS[0]]), (space.name or file).rpartition("/")[2]
+    return float(bill[DEFAULT_FRONT_COSTS[1]]), float(
+        bill[DEFAULT_FRONT_COSTS[0]]), (space.name or file).rpartition("/")[2]
 
 
 def _write_tables(found: FeasibilityReport, folder: Path) -> None:
@@ -120,9 +132,12 @@ def _plot(found: FeasibilityReport, protocol: Protocol, limits: tuple[Constraint
     from scalesearch.report.figures.population import plot_cost_plane, plot_feasible_shares
     from scalesearch.report.figures.style import save_figure
 
-    front = [(float(p.costs[DEFAULT_FRONT_COSTS[1]]), float(p.costs[DEFAULT_FRONT_COSTS[0]])) for p in found.front]
+    front = [(float(p.costs[DEFAULT_FRONT_COSTS[1]]), float(p.costs[DEFAULT_FRONT_COSTS[0]]))
+             for p in found.front]
     folder.mkdir(parents=True, exist_ok=True)
     figure = plot_cost_plane(found.sample, front, upper_bounds(limits), protocol.to_json(), named)
     written = save_figure(figure, folder / "plane")
-    asked = (found.value_shares.groupby("parameter").size() > 1).any()  # or there is no share to draw
-    return written + (save_figure(plot_feasible_shares(found.value_shares, found.exact), folder / "shares") if asked else [])
+    # or there is no share to draw
+    asked = (found.value_shares.groupby("parameter").size() > 1).any()
+    return written + (save_figure(plot_feasible_shares(found.value_shares, found.exact),
+                                  folder / "shares") if asked else [])

@@ -82,7 +82,8 @@ def status(study: str, out: Path | None, as_json: bool) -> None:
 @command.command()
 @with_results
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead.")
-@click.option("--all", "everything", is_flag=True, help="Every proposal with its state, not only the front.")
+@click.option("--all", "everything", is_flag=True,
+              help="Every proposal with its state, not only the front.")
 @click.option("--latex", "as_latex", is_flag=True, help="Print a LaTeX table (booktabs) instead.")
 @json_option
 def front(results: Results, as_csv: bool, all_trials: bool, as_latex: bool, as_json: bool) -> None:
@@ -92,8 +93,8 @@ def front(results: Results, as_csv: bool, all_trials: bool, as_latex: bool, as_j
     from scalesearch.report.text_tables import to_csv, to_latex
 
     if as_csv + as_json + as_latex > 1:
-        raise UserError("--csv, --json and --latex each print the front in a form of its own: give one of them",
-                        code="options-conflict")
+        raise UserError("--csv, --json and --latex each print the front in a form of its own: give "
+                        "one of them", code="options-conflict")
     rows = results.table if all_trials else results.front
     if as_csv:
         click.echo(to_csv(drop_empty_columns(add_lost_column(results, rows))), nl=False)
@@ -101,7 +102,8 @@ def front(results: Results, as_csv: bool, all_trials: bool, as_latex: bool, as_j
         print_json(trials_to_json(results, rows))
     elif as_latex:
         notes = "".join(f"% {line}\n" for line in results.warnings())
-        click.echo(to_latex(format_trials(rows, results.objectives, *["state"] * all_trials)) + notes, nl=False)
+        click.echo(to_latex(format_trials(rows, results.objectives, *["state"] * all_trials))
+                   + notes, nl=False)
     elif all_trials:
         print_text(frame_to_table(format_trials(rows, results.objectives, "state"), lines=True))
     else:
@@ -123,7 +125,8 @@ def show(results: Results, trial: int, as_json: bool) -> None:
 
 @command.command()
 @with_results
-@click.option("--to", type=OutputPath(is_folder=True), help="Folder for the figures, if not the study's.")
+@click.option("--to", type=OutputPath(is_folder=True),
+              help="Folder for the figures, if not the study's.")
 @json_option
 def plot(results: Results, to: Path | None, as_json: bool) -> None:
     """Figures of quality against cost, as PNG and SVG."""
@@ -131,8 +134,8 @@ def plot(results: Results, to: Path | None, as_json: bool) -> None:
 
     files = write_figures(results, to or results.study.folder)
     if not files:
-        raise UserError(f"{results.study.folder}: no candidate is finished yet, so there is nothing to plot",
-                        code="nothing-finished")
+        raise UserError(f"{results.study.folder}: no candidate is finished yet, so there is "
+                        "nothing to plot", code="nothing-finished")
     if as_json:
         print_json({"files": [str(file) for file in files]})
         return
@@ -143,7 +146,8 @@ def plot(results: Results, to: Path | None, as_json: bool) -> None:
 @command.command()
 @with_results
 @click.option("--to", type=OutputPath(), help="The page's file, if not the study's report.html.")
-@click.option("--alone", is_flag=True, help="Without links to the study's files: for a page that is sent elsewhere.")
+@click.option("--alone", is_flag=True,
+              help="Without links to the study's files: for a page that is sent elsewhere.")
 @json_option
 def report(results: Results, to: Path | None, standalone: bool, as_json: bool) -> None:
     """One HTML page of everything found so far; it needs no network."""
@@ -155,7 +159,8 @@ def report(results: Results, to: Path | None, standalone: bool, as_json: bool) -
 
 @command.command()
 @study_argument
-@click.option("--to", type=OutputPath(is_folder=True), help="Folder to write (the study's, with -repaired).")
+@click.option("--to", type=OutputPath(is_folder=True),
+              help="Folder to write (the study's, with -repaired).")
 @json_option
 def repair(study: str, out: Path | None, to: Path | None, as_json: bool) -> None:
     """Copy what is whole of a damaged study into another folder; the study itself is not changed."""
@@ -168,6 +173,7 @@ def repair(study: str, out: Path | None, to: Path | None, as_json: bool) -> None
     if as_json:
         print_json(msgspec.to_builtins(repaired))
         return
-    for line in (*(f"lost: {one}" for one in repaired.lost), *(f"saved: {one}" for one in repaired.saved)):
+    for line in (*(f"lost: {one}" for one in repaired.lost),
+                 *(f"saved: {one}" for one in repaired.saved)):
         print_text(line)
     print_text(f"{repaired.kept_events} events -> {repaired.folder}")

@@ -21,17 +21,22 @@ if TYPE_CHECKING:
 
 @click.command()
 @study_argument
-@click.option("--every", type=click.FloatRange(0.1), default=2.0, show_default=True, metavar="SECONDS",
-              help="Between two looks.")
+@click.option("--every", type=click.FloatRange(0.1), default=2.0, show_default=True,
+              metavar="SECONDS", help="Between two looks.")
 @click.option("--once", is_flag=True, help="Look once, print that, and end.")
-@click.option("--wait/--no-wait", default=None, help="Go on watching when the study stops, until it is resumed and has "
-              "finished.  [default: on a terminal]")
+@click.option("--wait/--no-wait", default=None,
+              help="Go on watching when the study stops, until "
+              "it is resumed and has finished.  [default: on a terminal]")
 @json_option
-def watch(study: str, every: float, once: bool, wait: bool | None, out: Path | None, as_json: bool) -> None:
-    """Watch a study that runs, from anywhere that sees its folder; reads only. Ends when the study has finished.
+def watch(study: str, every: float, once: bool, wait: bool | None, out: Path | None,
+          as_json: bool) -> None:
+    """Watch a study that runs, from anywhere that sees its folder; reads only.
 
-    Shows who runs it and whether that lives, what is done and how long the rest may take, what is in training, the
-    rungs, the teacher, the front so far and what happened last. Where the output is no terminal, a line a change.
+    Ends when the study has finished.
+
+    Shows who runs it and whether that lives, what is done and how long the rest may take, what is
+    in training, the rungs, the teacher, the front so far and what happened last. Where the output
+    is no terminal, a line a change.
     """
     from scalesearch.study.monitor.snapshot import StudyWatcher
 
@@ -48,7 +53,8 @@ def watch(study: str, every: float, once: bool, wait: bool | None, out: Path | N
     console = open_console()
     wait = console.is_terminal if wait is None else wait
     try:
-        _redraw(watched, console, every, wait) if console.is_terminal else _print_changes(watched, every, wait)
+        _redraw(watched, console, every, wait) if console.is_terminal else _print_changes(
+            watched, every, wait)
     except KeyboardInterrupt:
         raise SystemExit(0) from None  # the study runs on; there is nothing to be said
 

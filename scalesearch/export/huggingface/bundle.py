@@ -1,9 +1,9 @@
 """One file of Python that holds a model: the blocks of one architecture, its builder and what is put around them.
 
-The definitions that are reachable from the architecture's classes and from ``modeling.py`` are copied as they stand,
-comments and all, into one namespace. So an artefact runs the code that its model was trained with, and no second
-implementation has to be kept equal. Of a block only those methods are copied whose name occurs in what is copied:
-costs, for one, are not.
+The definitions that are reachable from the architecture's classes and from ``modeling.py`` are
+copied as they stand, comments and all, into one namespace. So an artefact runs the code that its
+model was trained with, and no second implementation has to be kept equal. Of a block only those
+methods are copied whose name occurs in what is copied: costs, for one, are not.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def bundle_source(block: Any, title: str) -> str:
     """Python source of the architecture ``block``, for a folder that transformers loads.
 
     Raises:
-        UserError: two definitions that it needs have one name, or an import stands where it cannot be followed.
+        UserError: two definitions that it needs have one name, or an import stands where it cannot
+            be followed.
     """
     return Bundle(block).render(title)
 
@@ -49,12 +50,15 @@ class Bundle:
     """The definitions that are needed, and the names that they use."""
 
     def __init__(self, block: Any) -> None:
-        self.block, kinds = block, set(_block_classes(block))
+        self.block = block
+        kinds = set(_block_classes(block))
         self.packages = {"scalesearch", *(kind.__module__.split(".")[0] for kind in kinds)}
         self.definition_modules: dict[str, str] = {}  # name to the module that defines it
-        self.external_imports: set[tuple[str, str, str | None]] = {("typing", "Any", None), ("dataclasses", "field", None)}
+        self.external_imports: set[tuple[str, str, str | None]] = {
+            ("typing", "Any", None), ("dataclasses", "field", None)}
         self.used_attributes: set[str] = set()
-        self.pending_methods: list[tuple[str, ast.FunctionDef]] = []  # methods that nothing has named so far
+        # methods that nothing has named so far
+        self.pending_methods: list[tuple[str, ast.FunctionDef]] = []
         for kind in kinds:
             self._add_name(kind.__module__, kind.__name__)
         for name in load_module_source(TEMPLATE_MODULE).definitions:
@@ -69,23 +73,27 @@ class Bundle:
         source = load_module_source(home)
         if node := source.definitions.get(name):
             if self.definition_modules.get(name, home) != home:
-                raise UserError(f"--to huggingface: {name} is a name in {self.definition_modules[name]} and in {home}, and an "
-                                "artefact is one file; rename the one that is yours", code="name-taken")
-            if name not in self.definition_modules and not (aliases and isinstance(node, ast.ClassDef)):
+                raise UserError(f"--to huggingface: {name} is a name in "
+                                f"{self.definition_modules[name]} and in {home}, and an artefact "
+                                "is one file; rename the one that is yours", code="name-taken")
+            if name not in self.definition_modules and not (
+                    aliases and isinstance(node, ast.ClassDef)):
                 self.definition_modules[name] = home
                 self._add_dependencies(home, node)
         elif name in source.imports:
             place, original, other = source.imports[name]
             if not self._is_copied(place):
                 self.external_imports.add((place, original, other))
-            elif other or original not in {*load_module_source(place).definitions, *load_module_source(place).imports}:
+            elif other or original not in {*load_module_source(place).definitions,
+                                           *load_module_source(place).imports}:
                 raise _bundle_error(home, f"{place} as {name}")
             else:
                 self._add_name(place, original, aliases)
 
     def _add_dependencies(self, home: str, node: ast.AST) -> None:
         """Take what a definition needs; of a class without its methods, which wait until something names them."""
-        known = {*load_module_source(home).definitions, *load_module_source(home).imports} - {*REGISTRATION_DECORATORS, *FIELD_SPECIFIERS}
+        known = {*load_module_source(home).definitions,
+                 *load_module_source(home).imports} - {*REGISTRATION_DECORATORS, *FIELD_SPECIFIERS}
         for inner in self._walk_without_annotations(home, node):
             if isinstance(inner, ast.Attribute):
                 self.used_attributes.add(inner.attr)
@@ -119,15 +127,22 @@ class Bundle:
         order: list[str] = []
         for home in sorted(set(self.definition_modules.values()) - {TEMPLATE_MODULE}):
             self._ordered(home, order)
-        there = {*self.definition_modules, *(other or name for _, name, other in self.external_imports)}
+        there = {*self.definition_modules,
+                 *(other or name for _, name, other in self.external_imports)}
         body = ""
-        for home in [*(home for home in order if home in self.definition_modules.values()), TEMPLATE_MODULE]:
-            cut = DefinitionTrimmer(load_module_source(home), None if home == TEMPLATE_MODULE else self.used_attributes, there)
+        for home in [*(home for home in order if home in self.definition_modules.values()),
+                     TEMPLATE_MODULE]:
+            cut = DefinitionTrimmer(load_module_source(home),
+                                    None if home == TEMPLATE_MODULE else self.used_attributes,
+                                    there)
             definitions = load_module_source(home).definitions.items()
-            nodes = dict.fromkeys(node for name, node in definitions if self.definition_modules.get(name) == home)
-            body += f"# {home}\n\n" + "".join(_blank_lines_before(node, cut.trim(node)) for node in nodes) + "\n\n"
+            nodes = dict.fromkeys(
+                node for name, node in definitions if self.definition_modules.get(name) == home)
+            body += f"# {home}\n\n" + "".join(
+                _blank_lines_before(node, cut.trim(node)) for node in nodes) + "\n\n"
         body = ARCHITECTURE_LINE.sub(lambda _: f"ARCHITECTURE = {format_block(self.block)}\n", body)
-        body = re.sub(r"\n{4,}", "\n\n\n", re.sub(r"\n{3,}(?= )", "\n\n", body))  # where methods have gone
+        # where methods have gone
+        body = re.sub(r"\n{4,}", "\n\n\n", re.sub(r"\n{3,}(?= )", "\n\n", body))
         return f"{HEADER.format(title=title)}\n{self._imports(body)}\n\n{body.rstrip()}\n"
 
     def _ordered(self, home: str, order: list[str], seen: frozenset[str] = frozenset()) -> None:
@@ -141,7 +156,8 @@ class Bundle:
 
     def _imports(self, body: str) -> str:
         """Import statements of what the file uses from elsewhere."""
-        used, several = names_in(ast.parse(body)), dict[str, list[str]]()
+        used = names_in(ast.parse(body))
+        several = dict[str, list[str]]()
         lines = ["from __future__ import annotations\n"]
         for place, name, other in sorted(self.external_imports, key=str):
             if (other or name.split(".")[0]) in used:
@@ -150,12 +166,14 @@ class Bundle:
                     lines.append(f"import {words}")
                 else:
                     several.setdefault(place, []).append(words)
-        return "\n".join([*lines, *(f"from {place} import {', '.join(names)}" for place, names in several.items())])
+        return "\n".join([*lines,
+                          *(f"from {place} import {', '.join(names)}"
+                            for place, names in several.items())])
 
 
 def _bundle_error(home: str, what: str) -> UserError:
-    return UserError(f"--to huggingface: {home} imports {what}, which cannot be bundled: import it at the top and by "
-                     "its name (`from … import …`)", code="not-bundled")
+    return UserError(f"--to huggingface: {home} imports {what}, which cannot be bundled: import it "
+                     "at the top and by its name (`from … import …`)", code="not-bundled")
 
 
 def _blank_lines_before(node: ast.stmt, text: str) -> str:
@@ -168,10 +186,12 @@ def format_block(value: Any, indent: int = 0) -> str:
         left = [(one.name, getattr(value, one.name)) for one in fields(value)
                 if one.default is MISSING or one.default != getattr(value, one.name)]
         parts = [f"{name}={format_block(inner, indent + 4)}" for name, inner in left]
-        opened, closed = f"{type(value).__name__}(", ")"
+        opened = f"{type(value).__name__}("
+        closed = ")"
     elif isinstance(value, tuple) and any(is_dataclass(inner) for inner in value):
         parts = [format_block(inner, indent + 4) for inner in value]
-        opened, closed = "(", ",)"
+        opened = "("
+        closed = ",)"
     else:
         return repr(value)
     line = opened + ", ".join(parts) + closed

@@ -21,7 +21,8 @@ from scalesearch.train.checkpoint import WEIGHTS_FILE, Checkpoint
 from scalesearch.train.scoring.evaluate import DecodingOptions
 
 MODELING_MODULE = "modeling_scalesearch"
-MAX_BATCH_SENTENCES = 32  # sentences of a beam search, which keeps every step's scores to give those of its hypotheses
+# sentences of a beam search, which keeps every step's scores to give those of its hypotheses
+MAX_BATCH_SENTENCES = 32
 DTYPES = {"none": "float32", "bf16": "bfloat16"}
 
 
@@ -42,23 +43,27 @@ class HuggingFaceFormat(ExportFormat):
                    for name, weight in trained.model.state_dict().items()}
         (folder / WEIGHTS_FILE).write_bytes(save(weights, metadata={"format": "pt"}))
         architecture = trained.architecture
-        write_text(folder / f"{MODELING_MODULE}.py", bundle_source(architecture.block, f"Architecture {architecture.id}."))
+        write_text(folder / f"{MODELING_MODULE}.py",
+                   bundle_source(architecture.block, "Architecture " f"{architecture.id}."))
         write_json(folder / "config.json", model_config(trained, dtype))
         write_json(folder / "generation_config.json", generation_config(trained))
         names = {f"{name}_token": piece for name, (piece, _) in
                  zip(("pad", "unk", "bos", "eos"), trained.tokenizer.pieces()) if name != "unk"}
-        write_json(folder / "tokenizer_config.json", {
-            "tokenizer_class": "TokenizersBackend", **names, "split_special_tokens": True, "padding_side": "right",
-            "clean_up_tokenization_spaces": False, "model_max_length": trained.max_source_length + 1})
+        write_json(folder / "tokenizer_config.json",
+                   {"tokenizer_class": "TokenizersBackend", **names, "split_special_tokens": True,
+                    "padding_side": "right", "clean_up_tokenization_spaces": False,
+                    "model_max_length": trained.max_source_length + 1})
         tokens = tokenizer_json(trained.tokenizer, trained.is_lowercase)
-        write_text(folder / "tokenizer.json", json.dumps(tokens, ensure_ascii=False, separators=(",", ":")))
+        write_text(folder / "tokenizer.json",
+                   json.dumps(tokens, ensure_ascii=False, separators=(",", ":")))
         write_text(folder / "README.md", model_card(trained))
         theirs = _import_quietly().AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
         check_tokenizer(theirs, trained.tokenizer, trained.is_lowercase)
 
     def open_decoder(self, folder: Path, threads: int) -> ArtifactDecoder:
         torch.set_num_threads(threads)
-        return HuggingFaceDecoder(_import_quietly().AutoModelForSeq2SeqLM.from_pretrained(folder, trust_remote_code=True))
+        return HuggingFaceDecoder(
+            _import_quietly().AutoModelForSeq2SeqLM.from_pretrained(folder, trust_remote_code=True))
 
 
 class HuggingFaceDecoder(ArtifactDecoder):
@@ -68,32 +73,41 @@ class HuggingFaceDecoder(ArtifactDecoder):
         self.model = model
 
     def greedy(self, source_ids: list[list[int]], max_lengths: list[int]) -> list[list[int]]:
-        return [_strip_special_ids(ids) for ids in self._generate(source_ids, max_lengths, num_beams=1).sequences.tolist()]
+        return [_strip_special_ids(ids)
+                for ids in self._generate(source_ids, max_lengths, num_beams=1).sequences.tolist()]
 
-    def beam_search(self, rows: list[list[int]], limits: list[int], search: DecodingOptions) -> list[RankedHypotheses]:
+    def beam_search(self, rows: list[list[int]], limits: list[int],
+                    search: DecodingOptions) -> list[RankedHypotheses]:
         found: list[RankedHypotheses] = []
         for at in range(0, len(rows), MAX_BATCH_SENTENCES):
             some = slice(at, at + MAX_BATCH_SENTENCES)
-            out = self._generate(rows[some], limits[some], num_beams=search.beam, num_return_sequences=search.n_best,
-                                 length_penalty=search.length_penalty, early_stopping="never", output_scores=True)
+            out = self._generate(
+                rows[some], limits[some], num_beams=search.beam, num_return_sequences=search.n_best,
+                length_penalty=search.length_penalty, early_stopping="never", output_scores=True)
             pairs = zip(out.sequences.tolist(), out.sequences_scores.tolist())
             ranked = [(_strip_special_ids(ids), score) for ids, score in pairs]
-            found += [ranked[first : first + search.n_best] for first in range(0, len(ranked), search.n_best)]
+            found += [ranked[first : first + search.n_best]
+                      for first in range(0, len(ranked), search.n_best)]
         return found
 
     def decode_fixed_length(self, rows: list[list[int]], length: int, beam: int) -> None:
-        self._generate(rows, [length] * len(rows), num_beams=beam, min_new_tokens=length, max_new_tokens=length)
+        self._generate(rows, [length] * len(rows), num_beams=beam, min_new_tokens=length,
+                       max_new_tokens=length)
 
     def _generate(self, rows: list[list[int]], limits: list[int], **settings: Any) -> Any:
-        source = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
-        return self.model.generate(source, attention_mask=source != PAD, token_limits=torch.tensor(limits),
-                                   do_sample=False, return_dict_in_generate=True, **settings)
+        source = torch.nn.utils.rnn.pad_sequence(
+            [torch.tensor(row) for row in rows], batch_first=True)
+        return self.model.generate(source, attention_mask=source != PAD,
+                                   token_limits=torch.tensor(limits), do_sample=False,
+                                   return_dict_in_generate=True, **settings)
 
 
 def model_config(trained: Checkpoint, dtype: str) -> dict[str, Any]:
     """The content of ``config.json``."""
-    recipe, block = trained.recipe, trained.architecture.block
-    classes = {"AutoConfig": "ScalesearchConfig", "AutoModelForSeq2SeqLM": "ScalesearchForSeq2SeqLM"}
+    recipe = trained.recipe
+    block = trained.architecture.block
+    classes = {"AutoConfig": "ScalesearchConfig",
+               "AutoModelForSeq2SeqLM": "ScalesearchForSeq2SeqLM"}
     return {
         "architectures": ["ScalesearchForSeq2SeqLM"],
         "auto_map": {auto: f"{MODELING_MODULE}.{name}" for auto, name in classes.items()},
@@ -111,8 +125,10 @@ def model_config(trained: Checkpoint, dtype: str) -> dict[str, Any]:
 
 def generation_config(trained: Checkpoint) -> dict[str, Any]:
     """The content of ``generation_config.json``: how the model was scored."""
-    recipe, most = trained.recipe, int(default_max_lengths(torch.ones(1, trained.max_source_length + 1)))
-    beam = {"num_beams": recipe.beam, "length_penalty": recipe.length_penalty, "early_stopping": "never"}
+    recipe = trained.recipe
+    most = int(default_max_lengths(torch.ones(1, trained.max_source_length + 1)))
+    beam = {"num_beams": recipe.beam, "length_penalty": recipe.length_penalty,
+            "early_stopping": "never"}
     return {
         "pad_token_id": PAD,
         "bos_token_id": BOS,

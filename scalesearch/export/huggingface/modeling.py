@@ -1,7 +1,7 @@
 """Model, configuration and generation of an exported architecture, as transformers 5 wants them.
 
-Read by :mod:`scalesearch.export.huggingface.bundle`, which puts the blocks in front of it and the architecture in its
-place; nothing here imports it, since it needs transformers.
+Read by :mod:`scalesearch.export.huggingface.bundle`, which puts the blocks in front of it and the
+architecture in its place; nothing here imports it, since it needs transformers.
 """
 
 from __future__ import annotations
@@ -62,9 +62,11 @@ class EncoderWrapper:
     def __init__(self, model: Any) -> None:
         self.model = model
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any) -> EncoderOutput:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None,
+                **_: Any) -> EncoderOutput:
         """Ids (batch, S), padded at the end, to states (batch, S, d)."""
-        ids = input_ids if attention_mask is None else input_ids.masked_fill(attention_mask == 0, PAD)
+        ids = input_ids if attention_mask is None else input_ids.masked_fill(
+            attention_mask == 0, PAD)
         memory = self.model.encode(ids)
         return EncoderOutput(last_hidden_state=memory.states, bias=memory.bias)
 
@@ -96,7 +98,8 @@ class LengthLimitProcessor(transformers.LogitsProcessor):
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """Scores (rows, V), as many rows a sentence as there are beams."""
-        limits = self.max_lengths.repeat_interleave(len(scores) // len(self.max_lengths)).to(scores.device)
+        limits = self.max_lengths.repeat_interleave(
+            len(scores) // len(self.max_lengths)).to(scores.device)
         others = torch.arange(scores.shape[1], device=scores.device) != EOS
         return scores.masked_fill((input_ids.shape[1] - 1 >= limits)[:, None] & others, -torch.inf)
 
@@ -108,13 +111,15 @@ class ScalesearchForSeq2SeqLM(transformers.PreTrainedModel, transformers.Generat
     main_input_name = "input_ids"
     base_model_prefix = ""
     _is_stateful = True  # a convolution's rows cannot be cut back, as assisted generation does
-    _tied_weights_keys: dict[str, str] = {}  # a tied weight is registered where it is owned, and nowhere else
+    # a tied weight is registered where it is owned, and nowhere else
+    _tied_weights_keys: dict[str, str] = {}
 
     def __init__(self, config: ScalesearchConfig) -> None:
         super().__init__(config)
         rates = DropoutRates(config.dropout, config.attention_dropout, config.activation_dropout)
-        self.model = build_model(ARCHITECTURE, vocab=config.vocab_size, init=config.init, seed=config.seed, dropout=rates,
-                           device=torch.get_default_device(), dtype=torch.get_default_dtype())
+        self.model = build_model(ARCHITECTURE, vocab=config.vocab_size, init=config.init,
+                                 seed=config.seed, dropout=rates, device=torch.get_default_device(),
+                                 dtype=torch.get_default_dtype())
         self.post_init()
 
     def _init_weights(self, module: Any) -> None:
@@ -144,15 +149,18 @@ class ScalesearchForSeq2SeqLM(transformers.PreTrainedModel, transformers.Generat
 
         Args:
             input_ids: (batch, S), padded at the end; ``encoder_outputs`` may stand in its place.
-            attention_mask: (batch, S), 0 at padding; where there is none, padding is known by its id.
-            decoder_input_ids: (batch, T), from BOS on; with ``past_key_values`` those that it has not seen.
+            attention_mask: (batch, S), 0 at padding; where there is none, padding is known by its
+                id.
+            decoder_input_ids: (batch, T), from BOS on; with ``past_key_values`` those that it has
+                not seen.
             labels: (batch, T), ending in EOS; -100 and padding do not count.
         """
         if encoder_outputs is None:
             encoder_outputs = self.get_encoder()(input_ids, attention_mask)
         if decoder_input_ids is None:
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-        if past_key_values is None and (self.config.use_cache and labels is None if use_cache is None else use_cache):
+        if past_key_values is None and (self.config.use_cache and labels is None
+                                        if use_cache is None else use_cache):
             past_key_values = TransformersCache()
         memory = EncoderMemory(encoder_outputs[0], self._bias(encoder_outputs, attention_mask))
         logits = self.model.logits(self.model.decode(decoder_input_ids, memory, past_key_values))
@@ -168,7 +176,8 @@ class ScalesearchForSeq2SeqLM(transformers.PreTrainedModel, transformers.Generat
         bias = getattr(encoder_outputs, "bias", None)
         if bias is None:
             states = encoder_outputs[0]
-            present = states.new_ones(states.shape[:2]) if attention_mask is None else attention_mask
+            present = states.new_ones(
+                states.shape[:2]) if attention_mask is None else attention_mask
             bias = mask_bias(present[:, None, None, :] == 0, states.dtype)
         return bias
 
@@ -188,14 +197,18 @@ class ScalesearchForSeq2SeqLM(transformers.PreTrainedModel, transformers.Generat
         """As transformers' own, with the limits of length that the model was scored with.
 
         Args:
-            token_limits: (batch,) the most tokens of each translation, EOS not counted; 1.5 · source + 10 unless
-                ``max_length``, ``max_new_tokens`` or a ``generation_config`` is given, which then says.
+            token_limits: (batch,) the most tokens of each translation, EOS not counted; 1.5 ·
+                source + 10 unless
+                ``max_length``, ``max_new_tokens`` or a ``generation_config`` is given, which then
+                says.
         """
         source = kwargs.get("input_ids") if inputs is None else inputs
-        asked = generation_config is not None or not {"max_length", "max_new_tokens"}.isdisjoint(kwargs)
+        asked = generation_config is not None or not {
+            "max_length", "max_new_tokens"}.isdisjoint(kwargs)
         if token_limits is None and source is not None and not asked:
             mask = kwargs.get("attention_mask")
-            token_limits = length_limits(self.model, source if mask is None else source.masked_fill(mask == 0, PAD))
+            token_limits = length_limits(
+                self.model, source if mask is None else source.masked_fill(mask == 0, PAD))
         if token_limits is not None:
             logits_processor = [LengthLimitProcessor(token_limits), *(logits_processor or [])]
             kwargs["max_length"] = int(token_limits.max()) + 2  # with BOS and EOS

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-TextEdit = tuple[int, int, bytes]  # offsets in bytes, and what comes in place of what is between them
-REGISTRATION_DECORATORS = ("ffn", "mixer", "dataclass_transform")  # decorators for the space language and for type checkers
-FIELD_SPECIFIERS = {"option": b" = field(kw_only=True)", "named": b""}  # likewise fields, and what they are without it
+# offsets in bytes, and what comes in place of what is between them
+TextEdit = tuple[int, int, bytes]
+# decorators for the space language and for type checkers
+REGISTRATION_DECORATORS = ("ffn", "mixer", "dataclass_transform")
+# likewise fields, and what they are without it
+FIELD_SPECIFIERS = {"option": b" = field(kw_only=True)", "named": b""}
 
 
 class ModuleSource:
@@ -19,7 +22,8 @@ class ModuleSource:
 
     Attributes:
         definitions: name to the statement that defines it.
-        imports: name to (module, name there, other name or None); of ``import x`` the first two are one.
+        imports: name to (module, name there, other name or None); of ``import x`` the first two are
+            one.
     """
 
     def __init__(self, name: str) -> None:
@@ -69,13 +73,15 @@ def defined_names(node: ast.stmt) -> list[str]:
     """Names that a statement of a module defines."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return [node.name]
-    targets = [node.target] if isinstance(node, ast.AnnAssign) else node.targets if isinstance(node, ast.Assign) else []
+    targets = [node.target] if isinstance(node, ast.AnnAssign) else node.targets if isinstance(
+        node, ast.Assign) else []
     return [one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)]
 
 
 def names_in(node: ast.AST | None) -> set[str]:
     """Names that stand in an expression."""
-    return set() if node is None else {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+    return set() if node is None else {inner.id
+                                       for inner in ast.walk(node) if isinstance(inner, ast.Name)}
 
 
 def called_name(node: ast.expr | None) -> str:
@@ -90,7 +96,8 @@ class DefinitionTrimmer:
 
     Attributes:
         used_attributes: names that stand behind a dot somewhere; None keeps all methods.
-        available_names: names that the file defines; a field whose annotation needs others is ``Any``.
+        available_names: names that the file defines; a field whose annotation needs others is
+            ``Any``.
     """
 
     source: ModuleSource
@@ -103,7 +110,8 @@ class DefinitionTrimmer:
         text = self.source.bytes[first:limit]
         for start, end, instead in sorted(self._edits(node), reverse=True):
             if end <= limit:  # else it lies within what has gone already
-                text, limit = text[: start - first] + instead + text[end - first :], start
+                text = text[: start - first] + instead + text[end - first :]
+                limit = start
         return text.decode().rstrip() + "\n"
 
     def _edits(self, node: ast.stmt) -> Iterator[TextEdit]:
@@ -125,13 +133,16 @@ class DefinitionTrimmer:
         return self.used_attributes is None or name.startswith("__") or name in self.used_attributes
 
     def _of_field(self, node: ast.AnnAssign) -> Iterator[TextEdit]:
-        names, source = names_in(node.annotation), self.source
+        names = names_in(node.annotation)
+        source = self.source
         if "ClassVar" in names and not self._kept(*defined_names(node)):
             yield (*source.lines(node), b"")
-        if any(name not in self.available_names and (name in source.definitions or name in source.imports) for name in names):
+        if any(name not in self.available_names
+               and (name in source.definitions or name in source.imports) for name in names):
             yield source.start(node.annotation), source.end(node.annotation), b"Any"
         if node.value is not None and called_name(node.value) in FIELD_SPECIFIERS:
-            yield source.end(node.annotation), source.end(node.value), FIELD_SPECIFIERS[called_name(node.value)]
+            yield source.end(node.annotation), source.end(node.value), FIELD_SPECIFIERS[
+                called_name(node.value)]
 
     def _of_code(self, node: ast.stmt) -> Iterator[TextEdit]:
         """Annotations go, and imports of what the file imports as a whole."""
@@ -142,7 +153,8 @@ class DefinitionTrimmer:
         for inner in ast.walk(node):
             if isinstance(inner, ast.FunctionDef):
                 if inner.returns is not None:
-                    yield source.bytes.rindex(b" ->", 0, source.start(inner.returns)), source.end(inner.returns), b""
+                    yield source.bytes.rindex(
+                        b" ->", 0, source.start(inner.returns)), source.end(inner.returns), b""
                 yield from self._of_arguments(inner.args)
             elif isinstance(inner, ast.AnnAssign) and inner.value is not None:
                 yield source.end(inner.target), source.end(inner.annotation), b""
@@ -152,9 +164,12 @@ class DefinitionTrimmer:
 
     def _of_arguments(self, arguments: ast.arguments) -> Iterator[TextEdit]:
         plain = [*arguments.posonlyargs, *arguments.args]
-        defaults = [*[None] * (len(plain) - len(arguments.defaults)), *arguments.defaults, *arguments.kw_defaults]
+        defaults = [*[None] * (len(plain) - len(arguments.defaults)), *arguments.defaults,
+                    *arguments.kw_defaults]
         rest = [one for one in (arguments.vararg, arguments.kwarg) if one is not None]
-        for one, default in zip([*plain, *arguments.kwonlyargs, *rest], [*defaults, *[None] * len(rest)]):
+        for one, default in zip([*plain, *arguments.kwonlyargs, *rest],
+                                [*defaults, *[None] * len(rest)]):
             if one.annotation is not None:
                 name = self.source.start(one) + len(one.arg.encode())
-                yield (name, self.source.end(one), b"") if default is None else (name, self.source.start(default), b"=")
+                yield (name, self.source.end(one), b"") if default is None else (
+                    name, self.source.start(default), b"=")

@@ -1,7 +1,8 @@
 """A sentencepiece model as ``tokenizer.json``, which the library ``tokenizers`` reads without sentencepiece.
 
-Its BPE knows pairs where sentencepiece knows pieces, so a piece is as many pairs as it has halves that are pieces. Of
-the pieces that more than one pair makes, sentencepiece takes the leftmost first: only runs of one character show that.
+Its BPE knows pairs where sentencepiece knows pieces, so a piece is as many pairs as it has halves
+that are pieces. Of the pieces that more than one pair makes, sentencepiece takes the leftmost
+first: only runs of one character show that.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from scalesearch.data import BOS, EOS, PAD, UNK, Tokenizer
 from scalesearch.errors import UserError
 
 SPACE_MARKER = "▁"  # stands for a blank within pieces
-N_PROBES, PIECES_PER_PROBE, EDGE_CASE_TEXTS = 300, 12, ("a  b ", " \t½", "ﬁ…", "</s> <unk> a<pad>b", "x▁y", "\U0001f642\U0001f642 z")
+N_PROBES = 300
+PIECES_PER_PROBE = 12
+EDGE_CASE_TEXTS = ("a  b ", " \t½", "ﬁ…", "</s> <unk> a<pad>b", "x▁y", "\U0001f642\U0001f642 z")
 
 
 def tokenizer_json(tokenizer: Tokenizer, lowercase: bool) -> dict[str, Any]:
@@ -27,24 +30,29 @@ def tokenizer_json(tokenizer: Tokenizer, lowercase: bool) -> dict[str, Any]:
     named = {name: piece for name, (piece, _) in zip(("pad", "unk", "bos", "eos"), pieces)}
     end = {"SpecialToken": {"id": named["eos"], "type_id": 0}}
     first, second = ({"Sequence": {"id": one, "type_id": 0}} for one in "AB")
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [{"id": id, "content": pieces[id][0], "single_word": False, "lstrip": False, "rstrip": False,
-                          "normalized": False, "special": True} for id in (PAD, BOS, EOS)],
-        "normalizer": _sequence_step("normalizer", [*([{"type": "Lowercase"}] if lowercase else []), _replace(SPACE_MARKER, " "),
-                                              _replace(r"\A +| +\z", "", "Regex"), _replace(" +", " ", "Regex")]),
-        "pre_tokenizer": _sequence_step("pretokenizer", [
-            {"type": "Metaspace", "replacement": SPACE_MARKER, "prepend_scheme": "always", "split": True},
-            *(_split_special_pieces(pieces) if tokenizer.is_unigram else [])]),
-        "post_processor": {"type": "TemplateProcessing", "single": [first, end], "pair": [first, end, second, end],
-                           "special_tokens": {named["eos"]: {"id": named["eos"], "ids": [EOS],
-                                                             "tokens": [named["eos"]]}}},
-        "decoder": _sequence_step("decoder", [_replace(named["unk"], " ⁇ "), {"type": "Fuse"},
-                                        _replace(rf"\A{SPACE_MARKER}", "", "Regex"), _replace(SPACE_MARKER, " ")]),
-        "model": _unigram(pieces) if tokenizer.is_unigram else _bpe(pieces),
-    }
+    return {"version": "1.0", "truncation": None, "padding": None,
+            "added_tokens": [{"id": id, "content": pieces[id][0], "single_word": False,
+                              "lstrip": False, "rstrip": False, "normalized": False,
+                              "special": True} for id in (PAD, BOS, EOS)],
+            "normalizer": _sequence_step("normalizer",
+                                         [*([{"type": "Lowercase"}] if lowercase else []),
+                                          _replace(SPACE_MARKER, " "),
+                                          _replace(r"\A +| +\z", "", "Regex"),
+                                          _replace(" +", " ", "Regex")]),
+            "pre_tokenizer": _sequence_step("pretokenizer",
+                                            [{"type": "Metaspace", "replacement": SPACE_MARKER,
+                                              "prepend_scheme": "always", "split": True},
+                                             *(_split_special_pieces(pieces) if tokenizer.is_unigram
+                                               else [])]),
+            "post_processor": {"type": "TemplateProcessing", "single": [first, end],
+                               "pair": [first, end, second, end],
+                               "special_tokens": {named["eos"]: {"id": named["eos"], "ids": [EOS],
+                                                                 "tokens": [named["eos"]]}}},
+            "decoder": _sequence_step("decoder",
+                                      [_replace(named["unk"], " ⁇ "), {"type": "Fuse"},
+                                       _replace(rf"\A{SPACE_MARKER}", "", "Regex"),
+                                       _replace(SPACE_MARKER, " ")]),
+            "model": _unigram(pieces) if tokenizer.is_unigram else _bpe(pieces)}
 
 
 def _split_special_pieces(pieces: list[tuple[str, float]]) -> list[dict[str, Any]]:
@@ -54,7 +62,8 @@ def _split_special_pieces(pieces: list[tuple[str, float]]) -> list[dict[str, Any
     for piece, _ in pieces[: EOS + 1]:
         at = next((at for at in range(1, len(piece)) if piece[at] in known), 1)
         cuts.append(f"{re.escape(piece[:at])}(?={re.escape(piece[at:])})")
-    return [{"type": "Split", "pattern": {"Regex": "|".join(cuts)}, "behavior": "Isolated", "invert": False}]
+    return [{"type": "Split", "pattern": {"Regex": "|".join(cuts)}, "behavior": "Isolated",
+             "invert": False}]
 
 
 def _sequence_step(what: str, steps: list[dict[str, Any]]) -> dict[str, Any]:
@@ -66,16 +75,19 @@ def _replace(pattern: str, content: str, kind: str = "String") -> dict[str, Any]
 
 
 def _unigram(pieces: list[tuple[str, float]]) -> dict[str, Any]:
-    return {"type": "Unigram", "unk_id": UNK, "vocab": [list(piece) for piece in pieces], "byte_fallback": False}
+    return {"type": "Unigram", "unk_id": UNK, "vocab": [list(piece) for piece in pieces],
+            "byte_fallback": False}
 
 
 def _bpe(pieces: list[tuple[str, float]]) -> dict[str, Any]:
     ids = {piece: id for id, (piece, _) in enumerate(pieces)}
-    halves = ((piece[:at], piece[at:]) for piece, _ in sorted(pieces[EOS + 1 :], key=lambda piece: -piece[1])
+    halves = ((piece[:at], piece[at:])
+              for piece, _ in sorted(pieces[EOS + 1 :], key=lambda piece: -piece[1])
               for at in range(1, len(piece)))
-    return {"type": "BPE", "dropout": None, "unk_token": pieces[UNK][0], "continuing_subword_prefix": None,
-            "end_of_word_suffix": None, "fuse_unk": True, "byte_fallback": False, "ignore_merges": False,
-            "vocab": ids, "merges": [list(pair) for pair in halves if pair[0] in ids and pair[1] in ids]}
+    return {"type": "BPE", "dropout": None, "unk_token": pieces[UNK][0],
+            "continuing_subword_prefix": None, "end_of_word_suffix": None, "fuse_unk": True,
+            "byte_fallback": False, "ignore_merges": False, "vocab": ids,
+            "merges": [list(pair) for pair in halves if pair[0] in ids and pair[1] in ids]}
 
 
 def check_tokenizer(loaded: Any, expected: Tokenizer, lowercase: bool) -> None:
@@ -86,10 +98,12 @@ def check_tokenizer(loaded: Any, expected: Tokenizer, lowercase: bool) -> None:
     """
     rng = random.Random(0)
     pieces = [piece for piece, _ in expected.pieces()[EOS + 1 :]]
-    lines = ["".join(rng.choices(pieces, k=PIECES_PER_PROBE)).replace(SPACE_MARKER, " ") for _ in range(N_PROBES)]
+    lines = ["".join(rng.choices(pieces, k=PIECES_PER_PROBE)).replace(SPACE_MARKER, " ")
+             for _ in range(N_PROBES)]
     for line in (*lines, *EDGE_CASE_TEXTS):
         ids = expected.encode([line.lower() if lowercase else line])[0]
         text = loaded.decode(ids, skip_special_tokens=True)
         if loaded(line)["input_ids"] != [*ids, EOS] or text != expected.decode([ids])[0]:
-            raise UserError(f"--to huggingface: {line!r} has other tokens there: the tokenizer is no sentencepiece "
-                            "model as this tool trains it (normalisation identity, no bytes)", code="other-tokenizer")
+            raise UserError(f"--to huggingface: {line!r} has other tokens there: the tokenizer is "
+                            "no sentencepiece model as this tool trains it (normalisation "
+                            "identity, no bytes)", code="other-tokenizer")

@@ -48,15 +48,17 @@ def save_graphs(models: dict[str, Any], folder: Path) -> None:
 
     places: dict[bytes, int] = {}
     with (folder / WEIGHTS_FILE).open("wb") as file:
-        for value in [value for model in models.values() for value in model.graph.initializers.values()]:
+        for value in [value for model in models.values()
+                      for value in model.graph.initializers.values()]:
             tensor = value.const_value
             if tensor.nbytes > MAX_INLINE_BYTES:
                 content = tensor.tobytes()
                 if content not in places:
                     places[content] = file.tell()
                     file.write(content + bytes(-len(content) % ALIGNMENT))
-                value.const_value = ir.ExternalTensor(WEIGHTS_FILE, places[content], tensor.nbytes, tensor.dtype,
-                                                      shape=tensor.shape, name=value.name, base_dir=folder)
+                value.const_value = ir.ExternalTensor(
+                    WEIGHTS_FILE, places[content], tensor.nbytes, tensor.dtype, shape=tensor.shape,
+                    name=value.name, base_dir=folder)
     for name, model in models.items():
         _strip_metadata(model)
         ir.save(model, folder / f"{name}.onnx")
@@ -72,4 +74,6 @@ def _strip_metadata(model: Any) -> None:
         node.name = None
         for at, value in enumerate(node.outputs):
             if value not in ends:
-                value.name, value.shape, value.type = f"{number}.{at}" if at else f"{number}", None, None
+                value.name = f"{number}.{at}" if at else f"{number}"
+                value.shape = None
+                value.type = None

@@ -1,9 +1,10 @@
 """ONNX graphs of a model: what is made of the source, and a decoding step with its cache.
 
-``encoder`` takes token ids (batch, source); ``decoder`` new tokens, what the encoder made, what earlier steps kept. An
-entry of :class:`~scalesearch.nn.model.DecodingCache` is an input under its module's path, and what comes of it an output with
-``.next`` behind; cross keys and values are outputs of the encoder. A decoder-only model reads the source and goes on by
-the same graph; its encoder moves padding. What follows from weights alone is left to onnxruntime, which computes it on
+``encoder`` takes token ids (batch, source); ``decoder`` new tokens, what the encoder made, what
+earlier steps kept. An entry of :class:`~scalesearch.nn.model.DecodingCache` is an input under its
+module's path, and what comes of it an output with ``.next`` behind; cross keys and values are
+outputs of the encoder. A decoder-only model reads the source and goes on by the same graph; its
+encoder moves padding. What follows from weights alone is left to onnxruntime, which computes it on
 loading a graph: a file has each weight as it was trained, once.
 """
 
@@ -24,7 +25,8 @@ from scalesearch.errors import UserError
 from scalesearch.nn.model import DecodingCache, Seq2SeqModel
 from scalesearch.nn.module import Module
 
-TRACING_SIZES = {"batch": 3, "source": 7, "past": 5, "new": 4}  # as traced: torch.export takes 0 and 1 for constants
+# as traced: torch.export takes 0 and 1 for constants
+TRACING_SIZES = {"batch": 3, "source": 7, "past": 5, "new": 4}
 MIN_WEIGHT_SIZE = 64  # numbers; a tensor of more is a weight, and not folded into another
 
 NamedAxes = tuple[str | int, ...]  # axes by name
@@ -54,7 +56,8 @@ def build_graphs(model: Seq2SeqModel) -> dict[str, Any]:
     """``encoder`` and ``decoder`` as models of onnx_ir."""
     model.requires_grad_(False)
     kept = cache_entries(model)
-    made = _decoder_only(model, kept) if isinstance(model.block, DecoderOnly) else _encoder_decoder(model, kept)
+    made = _decoder_only(model, kept) if isinstance(
+        model.block, DecoderOnly) else _encoder_decoder(model, kept)
     return {name: trace_graph(model, graph) for name, graph in made.items()}
 
 
@@ -62,12 +65,15 @@ def build_graphs(model: Seq2SeqModel) -> dict[str, Any]:
 def cache_entries(model: Seq2SeqModel) -> list[CacheEntry]:
     """Tensors that the cache holds after a step; what another step makes longer is of the past."""
     source = torch.full((TRACING_SIZES["batch"], TRACING_SIZES["source"]), 4)
-    memory, cache, steps = model.encode(source), model.new_cache(), []
+    memory = model.encode(source)
+    cache = model.new_cache()
+    steps = []
     for _ in range(2):
         model.decode(source[:, :1], memory, cache)
         steps.append({(module, at): tensor.shape for module, kept in cache.entries.items()
                       for at, tensor in enumerate(kept)})
-    names, found = {module: name for name, module in model.named_modules()}, []
+    names = {module: name for name, module in model.named_modules()}
+    found = []
     for (module, at), shape in steps[0].items():
         of_source = module in cache.source_modules
         grown = ["past" if n != after else n for n, after in zip(shape, steps[1][module, at])]
@@ -77,21 +83,26 @@ def cache_entries(model: Seq2SeqModel) -> list[CacheEntry]:
 
 
 def _encoder_decoder(model: Seq2SeqModel, kept: list[CacheEntry]) -> dict[str, OnnxGraph]:
-    of_source, of_past = ([entry for entry in kept if entry.is_from_source is which] for which in (True, False))
+    of_source, of_past = ([entry for entry in kept if entry.is_from_source is which]
+                          for which in (True, False))
 
     def encode(source: Tensor) -> tuple[Tensor, ...]:
         states, hidden = model.block.encode(model, source)
         modules = dict.fromkeys(entry.module for entry in of_source)
-        return (hidden, *(tensor for module in modules for tensor in module.block.project(module, states)))
+        return (hidden,
+                *(tensor for module in modules for tensor in module.block.project(module, states)))
 
     def step(tokens: Tensor, seen: Tensor, bias: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
         cache = _build_cache(kept, values, seen)
-        states = model.block.decode(model, tokens, bias, bias, cache)  # encoder states are not read any more
+        # encoder states are not read any more
+        states = model.block.decode(model, tokens, bias, bias, cache)
         return (model.logits(states[:, -1]), *_cache_tensors(cache, of_past))
 
-    inputs = {"tokens": (("batch", 1), torch.long), **_POSITION_INPUT, "bias": (("batch", 1, 1, "source"), torch.float32)}
+    inputs = {"tokens": (("batch", 1), torch.long), **_POSITION_INPUT,
+              "bias": (("batch", 1, 1, "source"), torch.float32)}
     return {"encoder": OnnxGraph(encode, _SOURCE, ["bias", *(entry.name for entry in of_source)]),
-            "decoder": OnnxGraph(step, {**inputs, **_inputs(kept)}, ["logits", *_output_names(of_past)])}
+            "decoder": OnnxGraph(step, {**inputs, **_inputs(kept)},
+                                 ["logits", *_output_names(of_past)])}
 
 
 def _decoder_only(model: Seq2SeqModel, kept: list[CacheEntry]) -> dict[str, OnnxGraph]:
@@ -101,16 +112,20 @@ def _decoder_only(model: Seq2SeqModel, kept: list[CacheEntry]) -> dict[str, Onnx
 
     def step(tokens: Tensor, seen: Tensor, padding: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
         cache = _build_cache(kept, values, seen)
-        states = model.block.decode(model, tokens, tokens[:, :0], padding, cache)  # the source is in tokens or cached
+        # the source is in tokens or cached
+        states = model.block.decode(model, tokens, tokens[:, :0], padding, cache)
         return (model.logits(states[:, -1]), *_cache_tensors(cache, kept))
 
-    inputs = {"tokens": (("batch", "new"), torch.long), **_POSITION_INPUT, "padding": (("batch", "source"), torch.bool)}
+    inputs = {"tokens": (("batch", "new"), torch.long), **_POSITION_INPUT,
+              "padding": (("batch", "source"), torch.bool)}
     return {"encoder": OnnxGraph(encode, _SOURCE, ["moved", "padding"]),
-            "decoder": OnnxGraph(step, {**inputs, **_inputs(kept)}, ["logits", *_output_names(kept)])}
+            "decoder": OnnxGraph(step, {**inputs, **_inputs(kept)},
+                                 ["logits", *_output_names(kept)])}
 
 
 _SOURCE: GraphInputs = {"source": (("batch", "source"), torch.long)}
-_POSITION_INPUT: GraphInputs = {"seen": (("past",), torch.long)}  # its length alone counts: not every cache has such an axis
+# its length alone counts: not every cache has such an axis
+_POSITION_INPUT: GraphInputs = {"seen": (("past",), torch.long)}
 
 
 def _inputs(kept: list[CacheEntry]) -> GraphInputs:
@@ -131,7 +146,8 @@ def _build_cache(kept: list[CacheEntry], values: tuple[Tensor, ...], seen: Tenso
 
 
 def _cache_tensors(cache: DecodingCache, kept: list[CacheEntry]) -> list[Tensor]:
-    return [tensor for module in dict.fromkeys(entry.module for entry in kept) for tensor in cache[module]]
+    return [tensor for module in dict.fromkeys(entry.module for entry in kept)
+            for tensor in cache[module]]
 
 
 class _TracedModule(nn.Module):
@@ -139,7 +155,8 @@ class _TracedModule(nn.Module):
 
     def __init__(self, model: nn.Module, run: Callable[..., tuple[Tensor, ...]]) -> None:
         super().__init__()
-        self.model, self.run = model, run
+        self.model = model
+        self.run = run
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         return self.run(*inputs)
@@ -150,23 +167,30 @@ def trace_graph(model: nn.Module, graph: OnnxGraph) -> Any:
     from onnx_ir.passes import common
     from onnxscript.optimizer import fold_constants
 
-    examples, axes = [], []
+    examples = []
+    axes = []
     for shape, dtype in graph.inputs.values():
-        examples.append(torch.ones([TRACING_SIZES[n] if isinstance(n, str) else n for n in shape], dtype=dtype))
-        axes.append({at: torch.export.Dim.DYNAMIC for at, n in enumerate(shape) if isinstance(n, str)})
+        examples.append(torch.ones([TRACING_SIZES[n] if isinstance(n, str) else n for n in shape],
+                                   dtype=dtype))
+        axes.append({at: torch.export.Dim.DYNAMIC
+                     for at, n in enumerate(shape) if isinstance(n, str)})
     try:
         with _quiet(), torch.no_grad():
-            program = torch.export.export(_TracedModule(model, graph.function).eval(), tuple(examples), dynamic_shapes=(tuple(axes),))
+            program = torch.export.export(_TracedModule(model, graph.function).eval(),
+                                          tuple(examples), dynamic_shapes=(tuple(axes),))
             made = torch.onnx.export(program, dynamo=True, optimize=False, verbose=False).model
     except Exception as error:  # of many kinds, with nothing but Exception in common
-        raise UserError(f"PyTorch cannot trace this architecture: {' '.join(str(error).split())[:300]}",
-                        help="a block of a package takes sizes from x.shape; len(x) would make a constant of them",
+        raise UserError("PyTorch cannot trace this architecture: "
+                        f"{' '.join(str(error).split())[:300]}",
+                        help="a block of a package takes "
+                        "sizes from x.shape; len(x) would make a constant of them",
                         code="not-traceable") from error
     common.InlinePass()(made)
-    fold_constants(made, onnx_shape_inference=False, should_fold=_is_foldable)  # onnxruntime rewrites the rest itself
+    # onnxruntime rewrites the rest itself
+    fold_constants(made, onnx_shape_inference=False, should_fold=_is_foldable)
     for tidy in (common.RemoveUnusedNodesPass(), common.LiftConstantsToInitializersPass(True, 0),
-                 common.CommonSubexpressionEliminationPass(), common.OutputFixPass(), common.NameFixPass(),
-                 common.ClearMetadataAndDocStringPass()):
+                 common.CommonSubexpressionEliminationPass(), common.OutputFixPass(),
+                 common.NameFixPass(), common.ClearMetadataAndDocStringPass()):
         tidy(made)
     for value, (name, (shape, _)) in zip(made.graph.inputs, graph.inputs.items(), strict=True):
         value.name, value.shape = name, type(value.shape)(shape)
@@ -177,7 +201,8 @@ def trace_graph(model: nn.Module, graph: OnnxGraph) -> Any:
 
 def _is_foldable(node: Any) -> bool | None:
     """False if the node makes something of a weight, which the file would then hold twice."""
-    sizes = [value.const_value.size for value in node.inputs if value is not None and value.const_value is not None]
+    sizes = [value.const_value.size
+             for value in node.inputs if value is not None and value.const_value is not None]
     return False if max(sizes, default=0) > MIN_WEIGHT_SIZE else None
 
 

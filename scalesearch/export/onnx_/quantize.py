@@ -1,11 +1,13 @@
 """Dynamic int8 quantisation of matrices and tables.
 
-A weight becomes an integer for each number and a scale for each row: for each output feature of a matrix, each token of
-a table. Activations are quantised as they come, with one scale for all of a tensor, and products run on integers
-(``DynamicQuantizeLinear`` and ``MatMulInteger``, which onnxruntime fuses). Its own ``quantize_dynamic`` passes over
-matrices that are transposed when the graph is loaded, and would hold a table that is also the output matrix twice; here
-both read the same integers. Products of activations (attention), cores of chains and what other operators read stay in
-float: keys would have to be quantised anew at each step, which takes as long as the product.
+A weight becomes an integer for each number and a scale for each row: for each output feature of a
+matrix, each token of a table. Activations are quantised as they come, with one scale for all of a
+tensor, and products run on integers (``DynamicQuantizeLinear`` and ``MatMulInteger``, which
+onnxruntime fuses). Its own ``quantize_dynamic`` passes over matrices that are transposed when the
+graph is loaded, and would hold a table that is also the output matrix twice; here both read the
+same integers. Products of activations (attention), cores of chains and what other operators read
+stay in float: keys would have to be quantised anew at each step, which takes as long as the
+product.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ MAX_INT8 = 127
 
 def quantize_model(model: ir.Model) -> None:
     """Quantise the matrices and tables of ``model``, in place."""
-    graph, seen = model.graph, dict[ir.Value, Any]()
+    graph = model.graph
+    seen = dict[ir.Value, Any]()
     for weight in list(graph.initializers.values()):
         tensor = weight.const_value
         if len(tensor.shape) == 2 and tensor.size >= MIN_QUANTIZED_SIZE and tensor.dtype == ir.DataType.FLOAT:
@@ -33,12 +36,16 @@ def quantize_model(model: ir.Model) -> None:
 
 def _quantize_weight(graph: ir.Graph, weight: ir.Value, seen: dict[ir.Value, Any]) -> None:
     """Let what can do so read integers in place of ``weight``; ``seen`` holds activations that are quantised."""
-    products, lookups = _matrix_product_nodes(weight), [node for node, at in weight.uses() if node.op_type == "Gather" and at == 0]
+    products = _matrix_product_nodes(weight)
+    lookups = [node for node, at in weight.uses() if node.op_type == "Gather" and at == 0]
     if not products and not lookups:
         return
-    tape, numbers = ir.tape.Tape(graph), weight.const_value.numpy()
-    scales = (np.maximum(np.abs(numbers).max(1), np.finfo(np.float32).tiny) / MAX_INT8).astype(np.float32)
-    integers = tape.initializer(ir.tensor(np.rint(numbers / scales[:, None]).astype(np.int8)), f"{weight.name}.int8")
+    tape = ir.tape.Tape(graph)
+    numbers = weight.const_value.numpy()
+    scales = (np.maximum(np.abs(numbers).max(1), np.finfo(np.float32).tiny)
+              / MAX_INT8).astype(np.float32)
+    integers = tape.initializer(ir.tensor(np.rint(numbers / scales[:, None]).astype(np.int8)),
+                                f"{weight.name}.int8")
     scale = tape.initializer(ir.tensor(scales), f"{weight.name}.scale")
     for node in products:
         x, _, *bias = node.inputs
@@ -51,7 +58,8 @@ def _quantize_weight(graph: ir.Graph, weight: ir.Value, seen: dict[ir.Value, Any
         product = tape.op("Mul", [product, tape.op("Mul", [unit, scale])])
         _redirect_output(node, tape.op("Add", [product, *bias]) if bias else product)
     for node in lookups:
-        rows = tape.op("Cast", [tape.op("Gather", [integers, node.inputs[1]])], {"to": int(ir.DataType.FLOAT)})
+        rows = tape.op("Cast", [tape.op("Gather", [integers, node.inputs[1]])],
+                       {"to": int(ir.DataType.FLOAT)})
         last = tape.op("Constant", [], {"value_ints": [-1]})
         unit = tape.op("Unsqueeze", [tape.op("Gather", [scale, node.inputs[1]]), last])
         _redirect_output(node, tape.op("Mul", [rows, unit]))
@@ -62,14 +70,18 @@ def _quantize_weight(graph: ir.Graph, weight: ir.Value, seen: dict[ir.Value, Any
 
 def _matrix_product_nodes(weight: ir.Value) -> list[ir.Node]:
     """Nodes that compute x Wᵀ, or x Wᵀ + b."""
-    flipped = [value for node, _ in weight.uses() if node.op_type == "Transpose" for value in node.outputs]
-    found = [node for value in flipped for node, at in value.uses() if node.op_type == "MatMul" and at == 1]
+    flipped = [value for node, _ in weight.uses() if node.op_type == "Transpose"
+               for value in node.outputs]
+    found = [node for value in flipped
+             for node, at in value.uses() if node.op_type == "MatMul" and at == 1]
     return found + [node for node, at in weight.uses() if node.op_type == "Gemm" and at == 1]
 
 
 def _redirect_output(node: ir.Node, value: ir.Value) -> None:
     """Let ``value`` be what ``node`` made."""
     (made,) = node.outputs
-    value.name, made.name = made.name, f"{made.name}.float"
-    value.shape, value.type = made.shape, made.type
+    value.name = made.name
+    made.name = f"{made.name}.float"
+    value.shape = made.shape
+    value.type = made.type
     ir.convenience.replace_all_uses_with(made, value, replace_graph_outputs=True)

@@ -44,16 +44,23 @@ class OnnxDecodingCache:
 
 
 class OnnxModel:
-    """An exported model, with the interface that :mod:`scalesearch.nn.decode` asks of one. Its states are logits."""
+    """An exported model, with the interface that :mod:`scalesearch.nn.decode` asks of one.
+
+    Its states are logits.
+    """
 
     def __init__(self, folder: Path, threads: int) -> None:
-        self.encoder, self.decoder = (_session(folder / f"{name}.onnx", threads) for name in ("encoder", "decoder"))
+        self.encoder, self.decoder = (_session(folder / f"{name}.onnx", threads)
+                                      for name in ("encoder", "decoder"))
         self.encoder_output_names = [output.name for output in self.encoder.get_outputs()]
-        self.cache_names = [output.name.removesuffix(".next") for output in self.decoder.get_outputs()[1:]]
+        self.cache_names = [output.name.removesuffix(".next")
+                            for output in self.decoder.get_outputs()[1:]]
         self.input_shapes = {value.name: value.shape for value in self.decoder.get_inputs()}
 
     def encode(self, source: Tensor) -> OnnxEncoderMemory:
-        return OnnxEncoderMemory(dict(zip(self.encoder_output_names, _run(self.encoder, {"source": OrtValue.from_dlpack(source)}))))
+        return OnnxEncoderMemory(
+            dict(zip(self.encoder_output_names,
+                     _run(self.encoder, {"source": OrtValue.from_dlpack(source)}))))
 
     def new_cache(self) -> OnnxDecodingCache:
         return OnnxDecodingCache()
@@ -62,15 +69,18 @@ class OnnxModel:
         """Logits (batch, 1, V) after the one new token of each row (batch, 1)."""
         if not cache.length:
             sizes = {"batch": len(target), "past": 0}
-            empty = {name: [sizes.get(n, n) for n in self.input_shapes[name]] for name in self.cache_names}
-            cache.tensors = {name: OrtValue.from_dlpack(torch.zeros(shape)) for name, shape in empty.items()}
+            empty = {name: [sizes.get(n, n) for n in self.input_shapes[name]]
+                     for name in self.cache_names}
+            cache.tensors = {name: OrtValue.from_dlpack(torch.zeros(shape))
+                             for name, shape in empty.items()}
             if "moved" in memory.tensors:  # a decoder-only model's source, read before the target
                 target = torch.cat([torch.from_dlpack(memory.tensors["moved"]), target], 1)
         made = {name: value for name, value in memory.tensors.items() if name in self.input_shapes}
         new = {"tokens": OrtValue.from_dlpack(target.contiguous()),
                "seen": OrtValue.from_dlpack(torch.zeros(cache.length, dtype=torch.long))}
         logits, *kept = _run(self.decoder, {**made, **cache.tensors, **new})
-        cache.tensors, cache.length = dict(zip(self.cache_names, kept)), cache.length + target.shape[1]
+        cache.tensors = dict(zip(self.cache_names, kept))
+        cache.length = cache.length + target.shape[1]
         return torch.from_dlpack(logits)[:, None]
 
     def logits(self, states: Tensor) -> Tensor:
@@ -79,7 +89,9 @@ class OnnxModel:
 
 def _session(file: Path, threads: int) -> InferenceSession:
     options = SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads, options.log_severity_level = threads, 1, 4
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
     try:
         return InferenceSession(file, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # of many kinds, with nothing but Exception in common

@@ -11,16 +11,17 @@ from matplotlib.text import Annotation, Text
 from matplotlib.transforms import Bbox
 
 # Offsets from the point in points, in the order of preference: a reader looks to the right first.
-LABEL_OFFSETS = [(8, 0, "left", "center"), (6, 6, "left", "bottom"), (6, -6, "left", "top"), (-8, 0, "right", "center"),
-          (-6, 6, "right", "bottom"), (-6, -6, "right", "top"), (0, 9, "center", "bottom"), (0, -9, "center", "top"),
-          (16, 14, "left", "bottom"), (16, -14, "left", "top"), (-16, 14, "right", "bottom"),
-          (-16, -14, "right", "top"), (0, 22, "center", "bottom"), (0, -22, "center", "top")]
+LABEL_OFFSETS = [(8, 0, "left", "center"), (6, 6, "left", "bottom"), (6, -6, "left", "top"),
+                 (-8, 0, "right", "center"), (-6, 6, "right", "bottom"), (-6, -6, "right", "top"),
+                 (0, 9, "center", "bottom"), (0, -9, "center", "top"), (16, 14, "left", "bottom"),
+                 (16, -14, "left", "top"), (-16, 14, "right", "bottom"), (-16, -14, "right", "top"),
+                 (0, 22, "center", "bottom"), (0, -22, "center", "top")]
 LINE_POINT_SPACING = 6.0  # pixels between the points that stand for a line
 MIN_LEADER_OFFSET = 10  # points of offset from which a line leads from the label to its point
 
 
-def place_labels(axes: Axes, labels: Sequence[tuple[float, float, str]], points: Sequence[tuple[float, float]]
-          ) -> list[Annotation]:
+def place_labels(axes: Axes, labels: Sequence[tuple[float, float, str]],
+                 points: Sequence[tuple[float, float]]) -> list[Annotation]:
     """Writes each (x, y, text) beside its point, where it covers least; call it after the limits are set.
 
     Args:
@@ -35,18 +36,23 @@ def place_labels(axes: Axes, labels: Sequence[tuple[float, float, str]], points:
     taken: list[Bbox] = []
     placed = []
     for x, y, text in sorted(labels):
-        best, best_box, least = None, None, np.inf
+        best = None
+        best_box = None
+        least = np.inf
         for dx, dy, across, up in LABEL_OFFSETS:
-            arrow = {"arrowstyle": "-", "linewidth": 0.5, "color": "#777777"} if max(abs(dx), abs(dy)) > MIN_LEADER_OFFSET else None
-            note = axes.annotate(text, (x, y), (dx, dy), textcoords="offset points", ha=across, va=up, fontsize=8,
-                                 zorder=6, arrowprops=arrow)
+            arrow = {"arrowstyle": "-", "linewidth": 0.5, "color": "#777777"} if max(
+                abs(dx), abs(dy)) > MIN_LEADER_OFFSET else None
+            note = axes.annotate(text, (x, y), (dx, dy), textcoords="offset points", ha=across,
+                                 va=up, fontsize=8, zorder=6, arrowprops=arrow)
             note.update_positions(renderer)
             box = Text.get_window_extent(note, renderer).expanded(1.02, 1.1)
             covered = _covered(box, taken, dots, inside)
             if covered < least:
                 if best is not None:
                     best.remove()
-                best, best_box, least = note, box, covered
+                best = note
+                best_box = box
+                least = covered
             else:
                 note.remove()
             if least == 0:
@@ -59,8 +65,10 @@ def place_labels(axes: Axes, labels: Sequence[tuple[float, float, str]], points:
 
 def _along(line: Line2D) -> np.ndarray:
     """Points a few pixels apart on a drawn line, in display coordinates."""
-    vertices = np.asarray(line.get_transform().transform_path(line.get_path()).vertices, dtype=float)
-    spots = [np.linspace(a, b, max(2, int(np.hypot(*(b - a)) / LINE_POINT_SPACING))) for a, b in pairwise(vertices)]
+    vertices = np.asarray(line.get_transform().transform_path(line.get_path()).vertices,
+                          dtype=float)
+    spots = [np.linspace(a, b, max(2, int(np.hypot(*(b - a)) / LINE_POINT_SPACING)))
+             for a, b in pairwise(vertices)]
     return np.vstack([np.empty((0, 2)), *spots])
 
 

@@ -18,8 +18,14 @@ from scalesearch.files import write_atomic
 from scalesearch.report.text_tables import one_line
 
 # Okabe and Ito's palette, which readers with any colour vision can tell apart.
-FRONT_COLOR, DOMINATED_COLOR, REFERENCE_COLOR, LIMIT_COLOR, TEXT_COLOR, GRID_COLOR = "#0072B2", "#999999", "#D55E00", "#CC79A7", "#222222", "#e6e6e6"
-COLORS = (FRONT_COLOR, REFERENCE_COLOR, "#009E73", LIMIT_COLOR, "#E69F00", "#56B4E9", DOMINATED_COLOR)
+FRONT_COLOR = "#0072B2"
+DOMINATED_COLOR = "#999999"
+REFERENCE_COLOR = "#D55E00"
+LIMIT_COLOR = "#CC79A7"
+TEXT_COLOR = "#222222"
+GRID_COLOR = "#e6e6e6"
+COLORS = (FRONT_COLOR, REFERENCE_COLOR, "#009E73", LIMIT_COLOR, "#E69F00", "#56B4E9",
+          DOMINATED_COLOR)
 DASHED_LINE = (0, (4, 2))
 RC_PARAMS: Any = {
     "font.size": 9,
@@ -45,14 +51,16 @@ MAX_NAME_LENGTH = 60  # of a name in a figure
 MAX_Y_LABEL_LENGTH = 40  # that fit along an upright axis
 FIGURE_WIDTH = 5.2  # inches of a figure in a column, at which its letters can be read on a phone
 MAX_TICKS = 5  # steps of an axis at most: drawing them is most of what a small figure takes
-MARGINS = (0.9, 0.63, 0.1, 0.11)  # inches left and below (labels of two lines, ticks of five digits), right, above
+# inches left and below (labels of two lines, ticks of five digits), right, above
+MARGINS = (0.9, 0.63, 0.1, 0.11)
 
 
 @contextmanager
 def figure_style(rc_params: Any = ()) -> Iterator[None]:
     """Context in which figures are drawn: the style, with ``rc_params`` of matplotlib's settings.
 
-    A letter that no font has is drawn as a box, and what leaves no room is cut; matplotlib need not warn of either.
+    A letter that no font has is drawn as a box, and what leaves no room is cut; matplotlib need not
+    warn of either.
     """
     with matplotlib.rc_context(RC_PARAMS | dict(rc_params)), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph|constrained_layout not applied", UserWarning)
@@ -60,8 +68,8 @@ def figure_style(rc_params: Any = ()) -> Iterator[None]:
 
 
 @contextmanager
-def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **subplot_options: Any) -> Iterator[
-        tuple[Figure, list[Axes]]]:
+def new_figure(width: float, height: float, rows: int = 1, columns: int = 1,
+               **subplot_options: Any) -> Iterator[tuple[Figure, list[Axes]]]:
     """Figure of so many inches and its panels, row by row; ``shared``: as for ``Figure.subplots``."""
     with figure_style():
         figure = Figure(figsize=(width, height), layout="constrained")
@@ -70,16 +78,20 @@ def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **s
 
 
 @contextmanager
-def fixed_size_panel(height: float = 3.6, margins: tuple[float, float, float, float] = MARGINS) -> Iterator[tuple[Figure, Axes]]:
+def fixed_size_panel(
+        height: float = 3.6,
+        margins: tuple[float, float, float, float] = MARGINS) -> Iterator[tuple[Figure, Axes]]:
     """Figure of a column's width whose axes leave ``margins`` (inches), so that those of neighbours stand in line.
 
-    Fitting the axes into it, as :func:`new_figure` does, takes half of all the time that a small figure does.
+    Fitting the axes into it, as :func:`new_figure` does, takes half of all the time that a small
+    figure does.
     """
     left, below, right, above = margins
     with figure_style():
         figure = Figure(figsize=(FIGURE_WIDTH, height))
         FigureCanvasAgg(figure)
-        axes = figure.add_axes((left / FIGURE_WIDTH, below / height, 1 - (left + right) / FIGURE_WIDTH, 1 - (below + above) / height))
+        axes = figure.add_axes((left / FIGURE_WIDTH, below / height,
+                                1 - (left + right) / FIGURE_WIDTH, 1 - (below + above) / height))
         axes.locator_params(nbins=MAX_TICKS)
         yield figure, axes
 
@@ -117,5 +129,6 @@ def save_figure(figure: Figure, stem: Path) -> list[Path]:
     metadata: list[Any] = [{"Software": "scalesearch"}, {"Date": None, "Creator": "scalesearch"}]
     for file, facts in zip(files, metadata):
         with figure_style():
-            write_atomic(file, partial(figure.savefig, format=file.suffix[1:], dpi=300, metadata=facts))
+            write_atomic(file,
+                         partial(figure.savefig, format=file.suffix[1:], dpi=300, metadata=facts))
     return files

@@ -27,21 +27,29 @@ LINE_STYLES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
 N_CURVE_POINTS = 200  # of a curve
 LEGEND_ROW_HEIGHT = 0.19  # inches, of a legend
 PANEL_WIDTH = 4.2  # inches
-MAX_COLUMNS, LAW_PANEL_WIDTH, LAW_PANEL_HEIGHT, TITLE_LINE_LENGTH = 3, 2.2, 2.1, 30  # panels beside each other, inches of one, letters in a line of its title
+MAX_COLUMNS = 3
+LAW_PANEL_WIDTH = 2.2
+LAW_PANEL_HEIGHT = 2.1
+TITLE_LINE_LENGTH = 30  # panels beside each other, inches of one, letters in a line of its title
 
 
 def plot_means(study: ScalingStudy) -> Figure | None:
     """A panel a cost: score against size, a line a rule through the means; None before a second size is finished."""
     if not any(len(curve.architectures) > 1 for curve in study.curves):
         return None
-    with new_figure(PANEL_WIDTH * len(study.costs), 3.3, columns=len(study.costs), sharey=True) as (figure, panels):
+    with new_figure(PANEL_WIDTH * len(study.costs), 3.3, columns=len(study.costs),
+                    sharey=True) as (figure, panels):
         for axes, cost in zip(panels, study.costs):
-            for curve, color, mark, line in zip(study.curves_for(cost).values(), cycle(COLORS), cycle(MARKERS), cycle(LINE_STYLES)):
+            for curve, color, mark, line in zip(study.curves_for(cost).values(), cycle(COLORS),
+                                                cycle(MARKERS), cycle(LINE_STYLES)):
                 _means(axes, study, curve, color, mark, line)
-            base = next((row for row in study.finished if row.label == study.base and cost in row.costs), None)
+            base = next((row
+                         for row in study.finished
+                         if row.label == study.base and cost in row.costs), None)
             if base is not None:
                 name = "base" if study.base == "base" else f"base ({figure_text(study.base)})"
-                axes.plot([base.costs[cost]], [base.mean_score], "*", color=TEXT_COLOR, markersize=9, zorder=5, label=name)
+                axes.plot([base.costs[cost]], [base.mean_score], "*", color=TEXT_COLOR,
+                          markersize=9, zorder=5, label=name)
             _size_axis(axes)
             axes.set_xlabel(axis_label(cost, study.meta["protocol"]))
         panels[0].set_ylabel(_score(study))
@@ -51,21 +59,26 @@ def plot_means(study: ScalingStudy) -> Figure | None:
     return figure
 
 
-def _means(axes: Axes, study: ScalingStudy, curve: Curve, color: str, marker: str, line: object) -> None:
+def _means(axes: Axes, study: ScalingStudy, curve: Curve, color: str, marker: str,
+           line: object) -> None:
     """The means of one rule, with the interval of each where the noise between seeds is known."""
-    sizes, means = [row.costs[curve.cost] for row in curve.architectures], [row.mean_score for row in curve.architectures]
+    sizes = [row.costs[curve.cost] for row in curve.architectures]
+    means = [row.mean_score for row in curve.architectures]
     noise = study.noise
     halves = None
     if noise.is_known:
-        halves = [noise.interval_half_width(study.confidence, len(row.scores)) for row in curve.architectures]
-    axes.errorbar(sizes, means, yerr=halves, color=color, marker=marker, markersize=4, linestyle=line, linewidth=1.2,
-                  elinewidth=0.8, capsize=2, capthick=0.8, label=figure_text(curve.rule))
+        halves = [noise.interval_half_width(study.confidence, len(row.scores))
+                  for row in curve.architectures]
+    axes.errorbar(sizes, means, yerr=halves, color=color, marker=marker, markersize=4,
+                  linestyle=line, linewidth=1.2, elinewidth=0.8, capsize=2, capthick=0.8,
+                  label=figure_text(curve.rule))
 
 
 def _score(study: ScalingStudy) -> str:
     """The axis of the score."""
     meta = study.meta
-    return y_axis_label(axis_label(study.metric, meta["protocol"]), meta["data"]["name"], bool(meta.get("synthetic")))
+    return y_axis_label(axis_label(study.metric, meta["protocol"]), meta["data"]["name"],
+                        bool(meta.get("synthetic")))
 
 
 def plot_laws(study: ScalingStudy, cost: str) -> Figure | None:
@@ -74,33 +87,44 @@ def plot_laws(study: ScalingStudy, cost: str) -> Figure | None:
     fits = {rule: curve.fit for rule, curve in found.items() if curve.fit is not None}
     if not fits:
         return None
-    ahead = {rule: [curve.next_prediction.size] for rule, curve in found.items() if curve.next_prediction is not None}
-    held = {rule: curve.holdout_check for rule, curve in found.items() if curve.holdout_check is not None}
-    return plot_law_panels(fits, axis_label(cost, study.meta["protocol"]), _score(study), ahead, held)
+    ahead = {rule: [curve.next_prediction.size]
+             for rule, curve in found.items() if curve.next_prediction is not None}
+    held = {rule: curve.holdout_check
+            for rule, curve in found.items() if curve.holdout_check is not None}
+    return plot_law_panels(fits, axis_label(cost, study.meta["protocol"]), _score(study), ahead,
+                           held)
 
 
-def plot_law_panels(fits: Mapping[str, LawFit], x_label: str, y_label: str, next_sizes: Mapping[str, Sequence[float]],
-               holdout_checks: Mapping[str, HoldoutCheck]) -> Figure:
+def plot_law_panels(fits: Mapping[str, LawFit], x_label: str, y_label: str,
+                    next_sizes: Mapping[str, Sequence[float]],
+                    holdout_checks: Mapping[str, HoldoutCheck]) -> Figure:
     """Score against size, a panel a rule: bands of several laws in one would hide each other.
 
     Args:
         fits: at least one. x, y: the axes' labels.
-        next_sizes: by rule, sizes beyond those trained; forecasts are drawn there, with the interval of one training.
-        holdout_checks: by rule, the check by a size that the fit had not seen: what was measured, and the interval.
+        next_sizes: by rule, sizes beyond those trained; forecasts are drawn there, with the
+            interval of one training.
+        holdout_checks: by rule, the check by a size that the fit had not seen: what was measured,
+            and the interval.
     """
     columns = min(len(fits), MAX_COLUMNS)
     lines = -(-len(fits) // columns)
-    with new_figure(max(3.4, LAW_PANEL_WIDTH * columns), LAW_PANEL_HEIGHT * lines + 0.4, lines, columns, sharex=True, sharey=True) as made:
+    with new_figure(max(3.4, LAW_PANEL_WIDTH * columns), LAW_PANEL_HEIGHT * lines + 0.4, lines,
+                    columns, sharex=True, sharey=True) as made:
         figure, panels = made
-        for axes, (rule, fit), color, marker in zip(panels, fits.items(), cycle(COLORS), cycle(MARKERS)):
+        for axes, (rule, fit), color, marker in zip(
+                panels, fits.items(), cycle(COLORS), cycle(MARKERS)):
             check = holdout_checks.get(rule)
-            _law(axes, fit, rule, color, marker, [*next_sizes.get(rule, ()), *([check.prediction.size] if check else [])])
+            _law(axes, fit, rule, color, marker,
+                 [*next_sizes.get(rule, ()), *([check.prediction.size] if check else [])])
             for size in next_sizes.get(rule, ()):
                 _forecast(axes, fit.predict(size), color, "next size: one training")
             if check:
-                _forecast(axes, check.prediction, TEXT_COLOR, "largest size, predicted from the others")
-                axes.plot([check.prediction.size], [check.measured_score], "o", color=TEXT_COLOR, markersize=7, markerfacecolor="none",
-                          markeredgewidth=1.1, label="measured there", zorder=6)
+                _forecast(axes, check.prediction, TEXT_COLOR,
+                          "largest size, predicted from the others")
+                axes.plot([check.prediction.size], [check.measured_score], "o", color=TEXT_COLOR,
+                          markersize=7, markerfacecolor="none", markeredgewidth=1.1,
+                          label="measured there", zorder=6)
             _size_axis(axes)
             axes.tick_params(labelbottom=True)
         for axes in panels[len(fits):]:
@@ -112,23 +136,29 @@ def plot_law_panels(fits: Mapping[str, LawFit], x_label: str, y_label: str, next
     return figure
 
 
-def _law(axes: Axes, fit: LawFit, rule: str, color: str, marker: str, extra: Sequence[float]) -> None:
+def _law(axes: Axes, fit: LawFit, rule: str, color: str, marker: str,
+         extra: Sequence[float]) -> None:
     """Trainings, curve and band, as far as ``extra`` sizes; the curve is dashed where nothing was trained."""
     last = float(fit.sizes.max())
     sizes = np.geomspace(min(*fit.sizes, *extra), max(last, *extra), N_CURVE_POINTS)
     inside = sizes <= last
     axes.fill_between(sizes, *fit.interval_at(sizes), color=color, alpha=0.15, linewidth=0)
-    axes.plot(sizes[inside], fit.law(sizes[inside]), color=color, linewidth=1.3, label="power law and its band")
-    axes.plot(sizes[~inside], fit.law(sizes[~inside]), color=color, linewidth=1.3, linestyle=DASHED_LINE)
+    axes.plot(sizes[inside], fit.law(sizes[inside]), color=color, linewidth=1.3,
+              label="power law and its band")
+    axes.plot(sizes[~inside], fit.law(sizes[~inside]), color=color, linewidth=1.3,
+              linestyle=DASHED_LINE)
     axes.plot(fit.sizes, fit.scores, marker, color=color, markersize=4, label="trainings")
     exponent = f"exponent {fit.law.c:.2f}" if fit.is_identified else "exponent not identified"
     axes.set_title(f"{fill(figure_text(rule), TITLE_LINE_LENGTH)}\n({exponent})", fontsize="small")
 
 
 def _forecast(axes: Axes, found: LawPrediction, color: str, label: str) -> None:
-    # The law is fitted more finely than those that the interval is of, so it can lie beyond a narrow one.
-    reach = [[max(0.0, found.score - found.training_low)], [max(0.0, found.training_high - found.score)]]
-    axes.errorbar([found.size], [found.score], yerr=reach, fmt="_", color=color, capsize=3, linewidth=1, label=label)
+    # The law is fitted more finely than those that the interval is of, so it can lie beyond a
+    # narrow one.
+    reach = [[max(0.0, found.score - found.training_low)],
+             [max(0.0, found.training_high - found.score)]]
+    axes.errorbar([found.size], [found.score], yerr=reach, fmt="_", color=color, capsize=3,
+                  linewidth=1, label=label)
 
 
 def _legend(figure: Figure, axes: Axes, title: str, most: int) -> None:
@@ -138,8 +168,9 @@ def _legend(figure: Figure, axes: Axes, title: str, most: int) -> None:
     """
     handles, labels = axes.get_legend_handles_labels()
     for columns in range(min(most, len(labels)), 0, -1):
-        made = figure.legend(handles, labels, loc="outside lower center", ncols=columns, title=title or None,
-                             title_fontsize=8, handlelength=2.6, handletextpad=0.8)
+        made = figure.legend(handles, labels, loc="outside lower center", ncols=columns,
+                             title=title or None, title_fontsize=8, handlelength=2.6,
+                             handletextpad=0.8)
         made.get_title().set_multialignment("center")
         if columns == 1 or made.get_window_extent().width < figure.bbox.width:
             break
@@ -152,4 +183,5 @@ def _size_axis(axes: Axes) -> None:
     """A logarithmic axis with as many ticks within a decade as can be read; call it after all is drawn."""
     axes.set_xscale("log")
     low, high = axes.get_xlim()
-    set_log_size_ticks(axes.xaxis, (1.0, 2.0, 5.0) if high > 8 * low else (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))
+    set_log_size_ticks(axes.xaxis,
+                       (1.0, 2.0, 5.0) if high > 8 * low else (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))

@@ -23,14 +23,16 @@ def cost_name(cost: str) -> str:
 
 def format_size(size: float) -> str:
     """A size to three digits: ``1.23M``, ``2M``."""
-    unit, letter = next(((unit, letter) for unit, letter in SIZE_UNITS if size >= 0.9995 * unit), (1.0, ""))
+    unit, letter = next(((unit, letter) for unit, letter in SIZE_UNITS if size >= 0.9995 * unit),
+                        (1.0, ""))
     return f"{size / unit:.3g}{letter}"
 
 
 def score_decimals(metric: str, half_width: float) -> int:
     """Decimals of a score with ``half_width`` an interval: two at most of a score up to 100."""
     known = METRICS.get(metric.removeprefix("test."))
-    most = 2 if known is None or known.best_value == 100 or known.label.startswith("Perplexity") else MAX_DECIMALS
+    most = 2 if known is None or known.best_value == 100 or known.label.startswith(
+        "Perplexity") else MAX_DECIMALS
     return min(most, decimals_for_interval(half_width))
 
 
@@ -67,7 +69,8 @@ def format_slope(slope: Slope | None) -> str:
 
 def format_share(share: float) -> str:
     """A share of draws, which are too few to say all or none; rounded down, so that 95 % is never less than that."""
-    return "< 1 %" if share < 0.01 else "> 99 %" if share > 0.99 else f"{math.floor(100 * share + 1e-9)} %"
+    return ("< 1 %" if share < 0.01 else "> 99 %" if share > 0.99
+            else f"{math.floor(100 * share + 1e-9)} %")
 
 
 def ranking_sentences(study: ScalingStudy, ranking: Ranking) -> list[str]:
@@ -76,24 +79,28 @@ def ranking_sentences(study: ScalingStudy, ranking: Ranking) -> list[str]:
 
 
 def _verdict(study: ScalingStudy, ranking: Ranking) -> str:
-    where = f"At {format_size(ranking.size)} {cost_name(ranking.cost)} ({SIZE_SOURCE_LABELS[ranking.size_source]})"
+    where = (f"At {format_size(ranking.size)} {cost_name(ranking.cost)} "
+             f"({SIZE_SOURCE_LABELS[ranking.size_source]})")
     first = ranking.best_rule
     reach = f"its law says {study.metric} {format_prediction(study.metric, first.prediction)}"
     if len(ranking.ranked_rules) == 1:
         return f"{where} there is nothing to choose: only {first.rule} has a law; {reach}."
     if ranking.is_decided:
-        return f"{where} follow {first.rule}: {reach}, the best of {len(ranking.ranked_rules)} rules in " \
-               f"{format_share(first.best_share)} of draws."
-    some = sorted((choice for choice in ranking.ranked_rules if choice.best_share >= 0.01), key=lambda choice: -choice.best_share)
+        return (f"{where} follow {first.rule}: {reach}, the best of {len(ranking.ranked_rules)} "
+                f"rules in {format_share(first.best_share)} of draws.")
+    some = sorted((choice for choice in ranking.ranked_rules if choice.best_share >= 0.01),
+                  key=lambda choice: -choice.best_share)
     shares = ", ".join(f"{choice.rule} in {format_share(choice.best_share)}" for choice in some)
-    return f"{where} no rule can be called best, which takes {format_percent(ranking.best_share_threshold)} of draws: {shares}."
+    return (f"{where} no rule can be called best, which takes "
+            f"{format_percent(ranking.best_share_threshold)} of draws: {shares}.")
 
 
 def _caveats(ranking: Ranking) -> list[str]:
     beyond = [f"{rule} ({'largest' if ranking.size > end else 'smallest'} {format_size(end)})"
               for rule, end in ranking.extrapolated_rules.items()]
-    doubts = {"Extrapolated, since nothing of that size was trained": beyond,
-              f"Doubtful, since their laws against {cost_name(ranking.cost)} failed the check by their largest size":
-              ranking.failed_check_rules,
-              f"Not ranked, without a law against {cost_name(ranking.cost)}": ranking.unranked_rules}
+    doubts = {
+        "Extrapolated, since nothing of that size was trained": beyond,
+        f"Doubtful, since their laws against {cost_name(ranking.cost)} failed the check by "
+        "their largest size": ranking.failed_check_rules,
+        f"Not ranked, without a law against {cost_name(ranking.cost)}": ranking.unranked_rules}
     return [f"{reason}: {', '.join(rules)}." for reason, rules in doubts.items() if rules]

@@ -1,8 +1,9 @@
 """A scaling study's results: a power law by rule, its check, the next size, score a million, and a ranking of rules.
 
-A rule (deeper, wider, more heads, …) is a curve of sizes that begins with the base. Its law is fitted to all trainings
-on it (see :mod:`scalesearch.report.scaling.laws`); where the study says so, the largest size is left out once to check
-what the others predict of it. Score a million parameters is that of PartialFormer's section 6.2.
+A rule (deeper, wider, more heads, …) is a curve of sizes that begins with the base. Its law is
+fitted to all trainings on it (see :mod:`scalesearch.report.scaling.laws`); where the study says so,
+the largest size is left out once to check what the others predict of it. Score a million parameters
+is that of PartialFormer's section 6.2.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,9 +34,13 @@ from scalesearch.report.scaling.laws import (
     rank_rules,
 )
 
-SCALING_TYPE, HELD_OUT_LARGEST, TOTAL_PARAMS = "scaling", "largest", "params.total"
+SCALING_TYPE = "scaling"
+HELD_OUT_LARGEST = "largest"
+TOTAL_PARAMS = "params.total"
 MIN_RUNS_TEXT = f"a law takes at least {N_LAW_PARAMETERS + 1} of {N_LAW_PARAMETERS}"
-SIZE_REQUESTED, SIZE_OF_BUDGET, SIZE_REACHED = "requested", "budget", "reached"  # where a size comes from that rules are ranked at
+SIZE_REQUESTED = "requested"
+SIZE_OF_BUDGET = "budget"
+SIZE_REACHED = "reached"  # where a size comes from that rules are ranked at
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,8 @@ class Curve:
     Attributes:
         architectures: with a score, the base first, then in the order of the study file.
         fit: to all their trainings; None where there are too few, and ``no_fit_reason`` says so.
-        holdout_check: the check by the largest size; None where there is none, and ``no_check_reason`` says why.
+        holdout_check: the check by the largest size; None where there is none, and
+            ``no_check_reason`` says why.
         next_prediction: forecast for the next size (:func:`next_size`).
     """
 
@@ -62,7 +68,8 @@ class Curve:
     def size_score_pairs(self) -> list[tuple[float, float]]:
         """(size, score) of every training; those of rows with one architecture once."""
         apart = {row.trial: row for row in reversed(self.architectures)}
-        return [(row.costs[self.cost], score) for row in self.architectures if apart[row.trial] is row for score in row.scores]
+        return [(row.costs[self.cost], score)
+                for row in self.architectures if apart[row.trial] is row for score in row.scores]
 
     @property
     def sizes(self) -> list[float]:
@@ -89,8 +96,10 @@ class Ranking:
     """The rules at one size of one cost, the best first.
 
     Attributes:
-        size_source: where the size comes from: ``requested``, ``budget``, or ``reached`` by every rule with a law.
-        extrapolated_rules: rules for which the size lies outside of what was trained, and the end that it lies beyond.
+        size_source: where the size comes from: ``requested``, ``budget``, or ``reached`` by every
+            rule with a law.
+        extrapolated_rules: rules for which the size lies outside of what was trained, and the end
+            that it lies beyond.
         failed_check_rules: rules whose law failed its check. unranked: rules without a law.
     """
 
@@ -158,44 +167,52 @@ class ScalingStudy:
 
 
 def analyze_scaling(records: Iterable[Record], meta: Mapping[str, Any], metric: str, direction: str,
-                  confidence: float = CONFIDENCE, ranking_sizes: Sequence[tuple[str, float]] = (), signature: str = "",
-                  teacher: str = "") -> ScalingStudy:
+                    confidence: float = CONFIDENCE, ranking_sizes: Sequence[tuple[str, float]] = (),
+                    signature: str = "", teacher: str = "") -> ScalingStudy:
     """Results of a study's records by its rules; the study may be unfinished.
 
     Args:
         meta: its study.json.
         metric: the score, such as ``bleu`` or ``test.bleu``.
-        ranking_sizes: costs and sizes to rank the rules at; the budget's, or what all rules have reached, unless given.
+        ranking_sizes: costs and sizes to rank the rules at; the budget's, or what all rules have
+            reached, unless given.
 
     Raises:
         UserError: it is no scaling study, or there is no such metric or cost.
     """
     plan = read_scaling_plan(meta)
-    base, rules = str(plan["base"]), {str(rule): tuple(labels) for rule, labels in plan["rules"].items()}
+    base = str(plan["base"])
+    rules = {str(rule): tuple(labels) for rule, labels in plan["rules"].items()}
     every = list(records)
     costs = select_costs(meta, every, [cost for cost, _ in ranking_sizes])
-    labels = dict.fromkeys([base, *meta.get("rows", ()), *(label for steps in rules.values() for label in steps)])
+    labels = dict.fromkeys([base, *meta.get("rows", ()),
+                            *(label for steps in rules.values() for label in steps)])
     rows = collect_architectures(every, labels, metric, costs, meta.get("left_out") or {})
     done = {row.label: row for row in rows if row.scores}
     noise = pool_seed_noise(done.values())
-    paths = {rule: [done[label] for label in (base, *steps) if label in done] for rule, steps in rules.items()}
+    paths = {rule: [done[label] for label in (base, *steps) if label in done]
+             for rule, steps in rules.items()}
     check = plan.get("held_out", HELD_OUT_LARGEST) == HELD_OUT_LARGEST
-    curves = tuple(_fitted(Curve(rule, cost, tuple(row for row in path if cost in row.costs)), direction, confidence,
-                           check) for cost in costs for rule, path in paths.items())
-    gains = tuple(gain for rule, path in paths.items() for gain in _gains(rule, path, base, noise, confidence))
-    rankings = tuple(ranking for cost in costs for ranking in _rankings(
-        cost, [curve for curve in curves if curve.cost == cost], meta.get("bounds") or {}, ranking_sizes, confidence))
-    return ScalingStudy(str(meta.get("name", "")), metric, direction, base, costs, rules, tuple(done.values()),
-                        tuple(row for row in rows if not row.scores), noise, curves, gains, rankings, confidence, meta,
-                        signature, teacher)
+    curves = tuple(_fitted(Curve(rule, cost, tuple(row for row in path if cost in row.costs)),
+                           direction, confidence, check) for cost in costs
+                   for rule, path in paths.items())
+    gains = tuple(gain for rule, path in paths.items()
+                  for gain in _gains(rule, path, base, noise, confidence))
+    rankings = tuple(
+        ranking for cost in costs
+        for ranking in _rankings(cost, [curve for curve in curves if curve.cost == cost],
+                                 meta.get("bounds") or {}, ranking_sizes, confidence))
+    return ScalingStudy(str(meta.get("name", "")), metric, direction, base, costs, rules,
+                        tuple(done.values()), tuple(row for row in rows if not row.scores), noise,
+                        curves, gains, rankings, confidence, meta, signature, teacher)
 
 
 def read_scaling_plan(meta: Mapping[str, Any]) -> Mapping[str, Any]:
     """Base, rules and check. Raises UserError where it is another kind of study."""
     if meta.get("kind") != SCALING_TYPE or not meta.get("scaling"):
         raise UserError(f"{meta.get('name', 'the study')}: is no scaling study but of the kind "
-                        f"{meta.get('kind', 'search')}; a scaling study's file says `kind: scaling`, with a base and "
-                        "rules by which it grows", code="other-kind")
+                        f"{meta.get('kind', 'search')}; a scaling study's file says `kind: "
+                        "scaling`, with a base and rules by which it grows", code="other-kind")
     plan: Mapping[str, Any] = meta["scaling"]
     return plan
 
@@ -208,29 +225,35 @@ def next_size(sizes: Iterable[float]) -> float:
 
 def _fitted(bare: Curve, direction: str, confidence: float, check: bool) -> Curve:
     """``bare`` with its law, check and forecast, or the reasons why there are none."""
-    sizes, scores = bare.sizes, [score for _, score in bare.size_score_pairs]
+    sizes = bare.sizes
+    scores = [score for _, score in bare.size_score_pairs]
     if few := describe_shortage(sizes):
-        return replace(bare, no_fit_reason=f"there are {few}, where {MIN_RUNS_TEXT}", no_check_reason="there is no law")
+        return replace(bare, no_fit_reason=f"there are {few}, where {MIN_RUNS_TEXT}",
+                       no_check_reason="there is no law")
     law = fit_power_law(sizes, scores, direction, confidence)
     left = describe_shortage([size for size in sizes if size < max(sizes)])
     unchecked = "the study file asks for no check" if not check else \
         f"{left} are left without the largest, where {MIN_RUNS_TEXT}" if left else ""
-    held = None if unchecked else check_largest_size(sizes, scores, direction=direction, confidence=confidence)
-    return replace(bare, fit=law, holdout_check=held, no_check_reason=unchecked, next_prediction=law.predict(next_size(sizes)))
+    held = None if unchecked else check_largest_size(
+        sizes, scores, direction=direction, confidence=confidence)
+    return replace(bare, fit=law, holdout_check=held, no_check_reason=unchecked,
+                   next_prediction=law.predict(next_size(sizes)))
 
 
-def _gains(rule: str, path: Sequence[ScaledArchitecture], base: str, noise: Noise, confidence: float) -> list[SlopesPerMillion]:
+def _gains(rule: str, path: Sequence[ScaledArchitecture], base: str, noise: Noise,
+           confidence: float) -> list[SlopesPerMillion]:
     def slope(first: ScaledArchitecture, last: ScaledArchitecture) -> Slope | None:
-        return slope_per_million((first.costs[TOTAL_PARAMS], last.costs[TOTAL_PARAMS]), (first.mean_score, last.mean_score), noise,
-                           (len(first.scores), len(last.scores)), confidence)
+        return slope_per_million((first.costs[TOTAL_PARAMS], last.costs[TOTAL_PARAMS]),
+                                 (first.mean_score, last.mean_score), noise,
+                                 (len(first.scores), len(last.scores)), confidence)
 
     start = path[0] if path and path[0].label == base else None
-    return [SlopesPerMillion(rule, row.label, before.label, slope(start, row) if start else None, slope(before, row))
-            for before, row in pairwise(path)]
+    return [SlopesPerMillion(rule, row.label, before.label, slope(start, row) if start else None,
+                             slope(before, row)) for before, row in pairwise(path)]
 
 
-def _rankings(cost: str, curves: Sequence[Curve], bounds: Mapping[str, float], at: Sequence[tuple[str, float]],
-              confidence: float) -> list[Ranking]:
+def _rankings(cost: str, curves: Sequence[Curve], bounds: Mapping[str, float],
+              at: Sequence[tuple[str, float]], confidence: float) -> list[Ranking]:
     """Rankings against one cost; none where no rule has a law against it."""
     fits = {curve.rule: curve.fit for curve in curves if curve.fit is not None}
     if not fits:
@@ -241,12 +264,18 @@ def _rankings(cost: str, curves: Sequence[Curve], bounds: Mapping[str, float], a
         places = [(float(bounds[cost]), SIZE_OF_BUDGET)]
     else:
         places = [(min(float(found.sizes.max()) for found in fits.values()), SIZE_REACHED)]
-    missed = tuple(curve.rule for curve in curves if curve.holdout_check is not None and not curve.holdout_check.is_inside_interval)
+    missed = tuple(curve.rule
+                   for curve in curves
+                   if curve.holdout_check is not None
+                   and not curve.holdout_check.is_inside_interval)
     unranked = tuple(curve.rule for curve in curves if curve.fit is None)
-    ends = {rule: (float(found.sizes.min()), float(found.sizes.max())) for rule, found in fits.items()}
+    ends = {rule: (float(found.sizes.min()), float(found.sizes.max()))
+            for rule, found in fits.items()}
 
     def ranking(size: float, by: str) -> Ranking:
-        beyond = {rule: min(max(size, low), high) for rule, (low, high) in ends.items() if not low <= size <= high}
-        return Ranking(cost, size, by, tuple(rank_rules(fits, size)), beyond, missed, unranked, confidence)
+        beyond = {rule: min(max(size, low), high)
+                  for rule, (low, high) in ends.items() if not low <= size <= high}
+        return Ranking(cost, size, by, tuple(rank_rules(fits, size)), beyond, missed, unranked,
+                       confidence)
 
     return [ranking(size, by) for size, by in places]

@@ -1,12 +1,14 @@
 """Acquisition function of ``bayes``: expected hypervolume improvement per compute, with rung look-ahead.
 
-The values of new candidates and of paused trials have one unit: expected growth of the front's hypervolume per compute
-of a full-budget run. If trials report their compute, it is the compute predicted for that candidate; otherwise all
-candidates count the same. A trial may stop at its next rung. Its value is therefore that of the best plan: train to the
-rung, then continue only from losses that are worth it (one-step look-ahead, Weitzman 1979).
+The values of new candidates and of paused trials have one unit: expected growth of the front's
+hypervolume per compute of a full-budget run. If trials report their compute, it is the compute
+predicted for that candidate; otherwise all candidates count the same. A trial may stop at its next
+rung. Its value is therefore that of the best plan: train to the rung, then continue only from
+losses that are worth it (one-step look-ahead, Weitzman 1979).
 
-Notation: rows index the training points, that is observed trials, pending points (trials without a loss yet) and the
-pool of new candidates, in this order. ``level`` is the last rung that a point has passed, -1 for none.
+Notation: rows index the training points, that is observed trials, pending points (trials without a
+loss yet) and the pool of new candidates, in this order. ``level`` is the last rung that a point has
+passed, -1 for none.
 """
 
 from __future__ import annotations
@@ -54,10 +56,13 @@ class AcquisitionFunction:
         rung_shares: shares of a full-budget run at which trials pause; the last one is 1.
     """
 
-    def __init__(self, state: SamplerState, pool: Sequence[Candidate], rung_shares: Sequence[float]) -> None:
+    def __init__(self, state: SamplerState, pool: Sequence[Candidate],
+                 rung_shares: Sequence[float]) -> None:
         self.state = state
         self.rung_shares = rung_shares
-        observed = [trial for trial in state.trials if trial.params and (is_complete(trial) or rung_losses(trial))]
+        observed = [trial
+                    for trial in state.trials
+                    if trial.params and (is_complete(trial) or rung_losses(trial))]
         self.observed_trials = _select_training_trials(observed, state.objectives)
         pending = [trial for trial in state.running_trials if not rung_losses(trial)]
         trials = [*self.observed_trials, *pending]
@@ -73,7 +78,8 @@ class AcquisitionFunction:
     def predicts_final_values(self) -> bool:
         """Whether enough trials are complete to predict final values; until then losses at the first rung count."""
         n_rungs = len(self.rung_shares) - 1 if self._has_rungs else 0
-        n_final = sum(is_complete(trial) and len(rung_losses(trial)) >= n_rungs for trial in self.observed_trials)
+        n_final = sum(is_complete(trial) and len(rung_losses(trial)) >= n_rungs
+                      for trial in self.observed_trials)
         return n_final >= MIN_OBSERVATIONS
 
     @cached_property
@@ -99,15 +105,18 @@ class AcquisitionFunction:
         """Predict the final values of the pool and of paused trials.
 
         Returns:
-            rows; mean and standard deviation of their final values, each (rows, measured objectives).
+            rows; mean and standard deviation of their final values, each (rows, measured
+            objectives).
         """
-        n_passed = np.array([len(rung_losses(trial)) if is_paused(trial) else 0 for trial in self.observed_trials])
+        n_passed = np.array([len(rung_losses(trial)) if is_paused(trial) else 0
+                             for trial in self.observed_trials])
         rows = [self.pool_rows]
         predictions = [self._predict_final(self.pool_rows, -1, np.zeros(len(self.pool_rows)))]
         for level in range(self._log_losses.shape[1]):
             at_level = np.flatnonzero(n_passed == level + 1)
             rows.append(at_level)
-            predictions.append(self._predict_final(at_level, level, self._log_losses[at_level, level]))
+            predictions.append(
+                self._predict_final(at_level, level, self._log_losses[at_level, level]))
         mean, std = (np.concatenate(part) for part in zip(*predictions))
         return np.concatenate(rows), mean, std
 
@@ -134,14 +143,18 @@ class AcquisitionFunction:
         next_level = level + 1
         points = self.coordinates[rows]
         pending = self.pending if level < 0 else None
-        predictions = [surrogate.predict_level(points, next_level, loss, pending) for surrogate in self._surrogates]
+        predictions = [surrogate.predict_level(points, next_level, loss, pending)
+                       for surrogate in self._surrogates]
         if next_level == self._log_losses.shape[1]:
             mean, std = (np.stack(part, 1) for part in zip(*predictions))
-            return self.improvement.expected(mean, std, self.costs[rows]) / self._rung_budget(next_level)
+            return self.improvement.expected(mean, std,
+                                             self.costs[rows]) / self._rung_budget(next_level)
         mean, std = predictions[0]
-        nodes = [NormalDist().inv_cdf((index + 0.5) / N_QUADRATURE_NODES) for index in range(N_QUADRATURE_NODES)]
+        nodes = [NormalDist().inv_cdf((index + 0.5) / N_QUADRATURE_NODES)
+                 for index in range(N_QUADRATURE_NODES)]
         gains = np.stack([self._ehvi_at_end(rows, next_level, mean + node * std) for node in nodes])
-        best_gains = np.cumsum(-np.sort(-gains, axis=0), axis=0)  # (number of nodes that continue, rows)
+        # (number of nodes that continue, rows)
+        best_gains = np.cumsum(-np.sort(-gains, axis=0), axis=0)
         n_continue = np.arange(1, N_QUADRATURE_NODES + 1)[:, None]
         to_rung = N_QUADRATURE_NODES * self._rung_budget(next_level)
         compute = to_rung + n_continue * (1 - self.rung_shares[next_level])
@@ -151,7 +164,8 @@ class AcquisitionFunction:
         """Expected hypervolume improvement (rows,) of training points with ``loss`` at ``level`` to the end."""
         return self.improvement.expected(*self._predict_final(rows, level, loss), self.costs[rows])
 
-    def _predict_final(self, rows: NDArray[np.intp], level: int, loss: Array) -> tuple[Array, Array]:
+    def _predict_final(
+            self, rows: NDArray[np.intp], level: int, loss: Array) -> tuple[Array, Array]:
         """Mean and standard deviation (rows, measured) at the end, of points with ``loss`` at ``level``."""
         predicted = np.empty((2, len(rows), len(self._surrogates)))
         for index, surrogate in enumerate(self._surrogates):
@@ -165,7 +179,8 @@ class AcquisitionFunction:
     @cached_property
     def _relative_compute(self) -> Array:
         """Predicted compute (points,) of a full-budget run, relative to the geometric mean of the observed ones."""
-        compute = np.array([trial.user_attrs.get(COMPUTE) or np.nan for trial in self.observed_trials])
+        compute = np.array([trial.user_attrs.get(COMPUTE) or np.nan
+                            for trial in self.observed_trials])
         rows = np.flatnonzero(compute > 0)
         if len(rows) < MIN_OBSERVATIONS:
             return np.ones(len(self.coordinates.points))
@@ -175,7 +190,8 @@ class AcquisitionFunction:
 
     @cached_property
     def _has_rungs(self) -> bool:
-        return len(self.rung_shares) > 1 and any(rung_losses(trial) for trial in self.observed_trials)
+        return len(self.rung_shares) > 1 and any(
+            rung_losses(trial) for trial in self.observed_trials)
 
     @cached_property
     def _log_losses(self) -> Array:
@@ -199,9 +215,9 @@ class AcquisitionFunction:
         rows = []
         for trial in self.observed_trials:
             exact = self.state.exact_values(trial, objectives)
-            rows.append([
-                objective.sign * min(log_loss(trial, 0), MAX_LOG_LOSS) if objective.is_measured
-                else exact[objective.name] for objective in objectives] if rung_losses(trial) else missing)
+            rows.append([objective.sign * min(log_loss(trial, 0), MAX_LOG_LOSS)
+                         if objective.is_measured else exact[objective.name]
+                         for objective in objectives] if rung_losses(trial) else missing)
         return np.array(rows, float)
 
     @cached_property
@@ -215,8 +231,10 @@ class AcquisitionFunction:
         surrogates = []
         for index, objective in enumerate(self.state.objectives):
             if objective.is_measured:
-                losses = np.column_stack([self._log_losses, self._final_values[:, index] * objective.sign])
-                noise = pool_noise(values[:, index] for values in values_of_seeds if len(values) > 1)
+                losses = np.column_stack([self._log_losses,
+                                          self._final_values[:, index] * objective.sign])
+                noise = pool_noise(values[:, index]
+                                   for values in values_of_seeds if len(values) > 1)
                 surrogates.append(MultiFidelitySurrogate(points, losses, n_seeds, noise))
         return surrogates
 
@@ -234,8 +252,10 @@ class AcquisitionFunction:
         probabilities = np.ones(len(self.pool_rows))
         rows = [row for row, trial in enumerate(self.observed_trials) if is_complete(trial)]
         measured = {name for row in rows for name in self.observed_trials[row].constraints}
-        for name in sorted(measured - set(self.state.facts(self.observed_trials[0].params).constraints)):
-            violations = np.array([self.observed_trials[row].constraints.get(name, 0.0) for row in rows])
+        for name in sorted(measured
+                           - set(self.state.facts(self.observed_trials[0].params).constraints)):
+            violations = np.array([self.observed_trials[row].constraints.get(name, 0.0)
+                                   for row in rows])
             surrogate = Surrogate(self.coordinates[rows], violations)
             mean, std = surrogate.predict(self.coordinates[self.pool_rows])
             probabilities *= ndtr(-mean / std)
@@ -255,7 +275,8 @@ class AcquisitionFunction:
         return np.array(rows, float).reshape(len(rows), len(exact))
 
 
-def _select_training_trials(trials: list[FrozenTrial], objectives: Sequence[Objective]) -> list[FrozenTrial]:
+def _select_training_trials(trials: list[FrozenTrial],
+                            objectives: Sequence[Objective]) -> list[FrozenTrial]:
     """All trials; of more than the maximum, the front, the latest paused ones and evenly spaced others."""
     if len(trials) <= MAX_TRAINING_TRIALS:
         return trials
@@ -264,13 +285,15 @@ def _select_training_trials(trials: list[FrozenTrial], objectives: Sequence[Obje
     front = complete[pareto_front(values, [objective.direction for objective in objectives])]
     spaced = np.linspace(0, len(trials) - 1, MAX_TRAINING_TRIALS).round().astype(int)
     paused = [row for row, trial in enumerate(trials) if not is_complete(trial)]
-    return [trials[row] for row in sorted({*front.tolist(), *spaced.tolist(), *paused[-MAX_TRAINING_TRIALS:]})]
+    return [trials[row]
+            for row in sorted({*front.tolist(), *spaced.tolist(), *paused[-MAX_TRAINING_TRIALS:]})]
 
 
 def _restrict_to_pool(trial: FrozenTrial, names: Collection[str]) -> Candidate:
     """The candidate of ``trial`` with only the parameters ``names``."""
     return Candidate({name: value for name, value in trial.params.items() if name in names},
-                     {name: distribution for name, distribution in trial.distributions.items() if name in names})
+                     {name: distribution
+                      for name, distribution in trial.distributions.items() if name in names})
 
 
 def _clip_infinite(values: Array) -> Array:

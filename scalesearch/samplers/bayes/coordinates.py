@@ -14,7 +14,8 @@ from scalesearch.samplers.candidate import Candidate
 
 Array = NDArray[np.float64]
 TREND_RANGE_STDS = 4.0  # deviations that a trend spans, as other coordinates span 1
-# Share of a cost's trend in the residual of a score, if an earlier score is known; chosen by benchmarks/replay.py.
+# Share of a cost's trend in the residual of a score, if an earlier score is known; chosen by
+# benchmarks/replay.py.
 EARLIER_TREND_SHARE = 0.5
 
 
@@ -22,9 +23,9 @@ EARLIER_TREND_SHARE = 0.5
 class Coordinates:
     """Points (sheets, columns) and of each column the group (columns,) of those that have one length scale.
 
-    ``trends`` (sheets, k) are what scores may rise or fall with in a line, in units of their deviations: logarithms of
-    costs, with which losses fall in every scaling law. A few trials say nothing of most of many parameters, but they
-    say that.
+    ``trends`` (sheets, k) are what scores may rise or fall with in a line, in units of their
+    deviations: logarithms of costs, with which losses fall in every scaling law. A few trials say
+    nothing of most of many parameters, but they say that.
     """
 
     points: Array
@@ -35,8 +36,8 @@ class Coordinates:
     def of(cls, candidates: Sequence[Candidate], costs: Array) -> Coordinates:
         """A group for each parameter of ``candidates`` and each of ``costs`` (sheets, costs).
 
-        Two values of a word are 1 apart, two of a number at most 1. What a sheet was not asked for lies in the middle:
-        the word that decides whether it is asked tells the two apart.
+        Two values of a word are 1 apart, two of a number at most 1. What a sheet was not asked for
+        lies in the middle: the word that decides whether it is asked tells the two apart.
         """
         distributions: dict[str, BaseDistribution] = {}
         for sheet in candidates:
@@ -49,7 +50,8 @@ class Coordinates:
         sizes = [block.shape[1] for block in blocks]
         trends = [(line - line.mean()) / (float(line.std()) or 1.0) for line in lines]
         trends = trends or [np.zeros((len(candidates), 0))]
-        return cls(np.concatenate(blocks, 1), np.repeat(np.arange(len(sizes)), sizes), np.concatenate(trends, 1))
+        return cls(np.concatenate(blocks, 1), np.repeat(np.arange(len(sizes)), sizes),
+                   np.concatenate(trends, 1))
 
     def with_trend(self, trend: Array) -> Coordinates:
         """These with one more trend, which is a coordinate, too: what is no line in it is learned."""
@@ -81,6 +83,7 @@ def _columns(distribution: Any, values: Sequence[Any]) -> Array:
     there = np.array([value is not None for value in values])
     line = np.array([distribution.low if value is None else value for value in values], float)
     if distribution.log:
-        line, ends = np.log(line), np.log(ends)
+        line = np.log(line)
+        ends = np.log(ends)
     places = (line - ends[0]) / (float(np.ptp(ends)) or 1.0)
     return np.where(there, places, 0.5)[:, None]

@@ -1,8 +1,9 @@
 """Expected gain in hypervolume of candidates of which one objective is predicted and the others are known.
 
-Closed form. What a candidate of known costs adds, as a function of its loss z, grows by the part of cost space that it
-alone dominates among points of losses below z: a constant between two losses of the front. So its expectation is a sum
-over those intervals of that part times E[max(0, interval's end - z)] less that of the interval's start, of a normal z.
+Closed form. What a candidate of known costs adds, as a function of its loss z, grows by the part of
+cost space that it alone dominates among points of losses below z: a constant between two losses of
+the front. So its expectation is a sum over those intervals of that part times E[max(0, interval's
+end - z)] less that of the interval's start, of a normal z.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ Array = NDArray[np.float64]
 MAX_KNOWN_OBJECTIVES = 2
 
 
-def expected_hypervolume_improvement(mean: Array, std: Array, costs: Array, front: Array, reference_point: Array
-                                     ) -> Array:
+def expected_hypervolume_improvement(mean: Array, std: Array, costs: Array, front: Array,
+                                     reference_point: Array) -> Array:
     """Expected gain (candidates,) in the product of the objectives' units; everything is to be minimised.
 
     Args:
@@ -27,7 +28,8 @@ def expected_hypervolume_improvement(mean: Array, std: Array, costs: Array, fron
     """
     front = front[(front < reference_point).all(1)]
     front = front[np.argsort(front[:, 0], kind="stable")]
-    alone = (_dominated_lengths if costs.shape[1] == 1 else _dominated_areas)(costs, front[:, 1:], reference_point[1:])
+    alone = (_dominated_lengths if costs.shape[1] == 1 else _dominated_areas)(
+        costs, front[:, 1:], reference_point[1:])
     # Ends of the intervals in which a constant number of points of the front dominates a candidate.
     ends = np.append(front[:, 0], reference_point[0])
     below = _expected_improvement_below(ends[None], mean[:, None], std[:, None])
@@ -49,10 +51,14 @@ def _dominated_lengths(costs: Array, front: Array, reference_point: Array) -> Ar
 def _dominated_areas(costs: Array, front: Array, reference_point: Array) -> Array:
     """The same area: over strips of the first cost, up to the least second cost of those points that reach there."""
     edges = np.sort(front[:, 0])
-    starts, ends = np.append(-np.inf, edges), np.append(edges, reference_point[0])
-    reach = np.where(front[:, :1] <= starts[None], front[:, 1:], reference_point[1])  # (points, strips)
-    least = np.minimum.accumulate(np.vstack([np.full(len(starts), reference_point[1]), reach]))  # (points + 1, strips)
-    widths = np.maximum(ends[None] - np.maximum(starts[None], costs[:, :1]), 0.0)  # (candidates, strips)
+    starts = np.append(-np.inf, edges)
+    ends = np.append(edges, reference_point[0])
+    # (points, strips)
+    reach = np.where(front[:, :1] <= starts[None], front[:, 1:], reference_point[1])
+    # (points + 1, strips)
+    least = np.minimum.accumulate(np.vstack([np.full(len(starts), reference_point[1]), reach]))
+    # (candidates, strips)
+    widths = np.maximum(ends[None] - np.maximum(starts[None], costs[:, :1]), 0.0)
     heights = np.maximum(least[None] - costs[:, 1, None, None], 0.0)
     return np.asarray((heights * widths[:, None]).sum(2))
 

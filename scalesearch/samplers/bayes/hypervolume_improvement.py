@@ -59,7 +59,8 @@ class HypervolumeImprovement:
     def relative_growth(self, measured: Array, costs: Array) -> float:
         """The share by which the hypervolume grows with candidates of known values, as :meth:`of` takes them."""
         points = np.empty((len(measured), len(self.measured)))
-        points[:, self.measured], points[:, ~self.measured] = measured, costs * self.signs[~self.measured]
+        points[:, self.measured], points[
+            :, ~self.measured] = measured, costs * self.signs[~self.measured]
         before = self._volume(self.front)
         return self._volume(np.vstack([self.front, points])) / before - 1 if before > 0 else 0.0
 
@@ -72,13 +73,17 @@ class HypervolumeImprovement:
         drawn = np.empty((len(mean), N_SAMPLES, len(self.measured)))
         order = np.random.default_rng(0)
         for at, column in enumerate(np.flatnonzero(self.measured)):
-            drawn[:, :, column] = mean[:, at, None] + spread[:, at, None] * order.permutation(normal)
+            drawn[:, :, column] = mean[:, at, None] + spread[
+                :, at, None] * order.permutation(normal)
         drawn[:, :, ~self.measured] = costs[:, None]
-        ahead = ((self.front[None, None] - drawn[:, :, None]) / self.objective_ranges).max(-1).min(-1)
+        ahead = ((self.front[None, None] - drawn[:, :, None])
+                 / self.objective_ranges).max(-1).min(-1)
         promise = np.maximum(ahead, 0).mean(1) + 1e-9 * ahead.mean(1)
-        gains, base = np.zeros(len(mean)), self._volume(self.front)
+        gains = np.zeros(len(mean))
+        base = self._volume(self.front)
         for at in np.argsort(-promise, kind="stable")[:MAX_SAMPLED_CANDIDATES]:
-            gains[at] = np.mean([self._volume(np.vstack([self.front, one])) - base for one in drawn[at]])
+            gains[at] = np.mean([self._volume(np.vstack([self.front, one])) - base
+                                 for one in drawn[at]])
         return gains
 
     def _volume(self, points: NDArray[np.float64]) -> float:

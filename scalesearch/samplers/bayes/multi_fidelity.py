@@ -1,9 +1,10 @@
 """Forecast of final losses, from what a trial is and how it stood at the rungs that it has reached.
 
-Recursive co-kriging (Le Gratiet & Garnier 2014): a surrogate for the loss at the first rung, one for each later rung
-given the loss before, and one for the end given the loss at the last rung; each also of the coordinates. So what a rung
-says about the end is learned from the study: where it says little, or says it of one vocabulary otherwise than of
-another, the doubt stays, or the coordinates explain it.
+Recursive co-kriging (Le Gratiet & Garnier 2014): a surrogate for the loss at the first rung, one
+for each later rung given the loss before, and one for the end given the loss at the last rung; each
+also of the coordinates. So what a rung says about the end is learned from the study: where it says
+little, or says it of one vocabulary otherwise than of another, the doubt stays, or the coordinates
+explain it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ MIN_OBSERVATIONS = 3  # trials that have come to a level, before anything is lea
 class FidelityLevel:
     """The surrogate of the losses at one level, given those at the level before; their mean and deviation there.
 
-    ``is_noisy``: foretold with what of a loss nothing explains; a trial has that at a rung and takes it on to the end.
+    ``is_noisy``: foretold with what of a loss nothing explains; a trial has that at a rung and
+    takes it on to the end.
     """
 
     surrogate: Surrogate
@@ -34,22 +36,24 @@ class FidelityLevel:
     is_noisy: bool = False
 
     @classmethod
-    def of(cls, points: Coordinates, losses: Array, previous_losses: Array | None, noisy: bool, *seeds: Any
-           ) -> FidelityLevel:
+    def of(cls, points: Coordinates, losses: Array, previous_losses: Array | None, noisy: bool,
+           *seeds: Any) -> FidelityLevel:
         """Fit to ``losses``; ``previous_losses`` is None at the first level, ``seeds`` go to :class:`Surrogate`."""
         if previous_losses is None:
             return cls(Surrogate(points, losses, *seeds), is_noisy=noisy)
-        centre, unit = float(previous_losses.mean()), float(previous_losses.std()) or 1.0
+        centre = float(previous_losses.mean())
+        unit = float(previous_losses.std()) or 1.0
         surrogate = Surrogate(points.with_trend((previous_losses - centre) / unit), losses, *seeds)
         return cls(surrogate, centre, unit, False, noisy)
 
-    def predict(self, points: Coordinates, previous_losses: Array | None, pending: Coordinates | None = None
-           ) -> tuple[Array, Array]:
+    def predict(self, points: Coordinates, previous_losses: Array | None,
+                pending: Coordinates | None = None) -> tuple[Array, Array]:
         """Mean and deviation of the losses at ``points`` where those before are known."""
         if not self.is_first and previous_losses is not None:
             points = points.with_trend((previous_losses - self.mean) / self.std)
         mean, spread = self.surrogate.predict(points, pending)
-        return mean, np.hypot(spread, self.surrogate.noise**0.5 * self.surrogate.unit) if self.is_noisy else spread
+        return mean, np.hypot(
+            spread, self.surrogate.noise**0.5 * self.surrogate.unit) if self.is_noisy else spread
 
 
 class MultiFidelitySurrogate:
@@ -58,11 +62,12 @@ class MultiFidelitySurrogate:
     ``counts`` (trials,) seeds of which the last losses are means, and the ``noise`` between seeds.
 
     Raises:
-        ValueError: a level that fewer than :data:`MIN_OBSERVATIONS` trials have come to from the one before.
+        ValueError: a level that fewer than :data:`MIN_OBSERVATIONS` trials have come to from the
+            one before.
     """
 
-    def __init__(self, points: Coordinates, losses: Array, counts: Array | None = None, noise: Noise = UNKNOWN_NOISE
-                 ) -> None:
+    def __init__(self, points: Coordinates, losses: Array, counts: Array | None = None,
+                 noise: Noise = UNKNOWN_NOISE) -> None:
         losses, last = losses.copy(), losses.shape[1] - 1
         self.levels: list[FidelityLevel] = []
         for level in range(losses.shape[1]):
@@ -72,9 +77,11 @@ class MultiFidelitySurrogate:
                 raise ValueError(f"{len(rows)} trials have come to level {level}")
             seeds = (counts[rows], noise) if level == last and counts is not None else ()
             previous_losses = before[rows] if level else None
-            fitted = FidelityLevel.of(points[rows], losses[rows, level], previous_losses, level < last, *seeds)
+            fitted = FidelityLevel.of(points[rows], losses[rows, level], previous_losses,
+                                      level < last, *seeds)
             self.levels.append(fitted)
-            # A trial without rungs, such as a reference, is taken to have passed them as would be foreseen of it.
+            # A trial without rungs, such as a reference, is taken to have passed them as would be
+            # foreseen of it.
             passed = np.flatnonzero(np.isnan(losses[:, level]) & ~np.isnan(losses[:, -1]))
             if len(passed):
                 losses[passed, level] = fitted.predict(points[passed], before[passed])[0]
@@ -98,11 +105,13 @@ class MultiFidelitySurrogate:
                       ) -> tuple[Array, Array]:
         """Mean and deviation of the final losses of trials whose loss at ``level`` is ``loss``, give or take.
 
-        What is not known of a level goes on to the next by its mean plus and minus one deviation (Julier & Uhlmann
-        1997, in one dimension).
+        What is not known of a level goes on to the next by its mean plus and minus one deviation
+        (Julier & Uhlmann 1997, in one dimension).
         """
         std = np.zeros(len(points.points)) if std is None else std
         for later in self.levels[level + 1 :]:
-            (high, doubt), (low, other) = (later.predict(points, loss + sign * std) for sign in (1, -1))
-            loss, std = (high + low) / 2, np.sqrt(((high - low) / 2) ** 2 + (doubt**2 + other**2) / 2)
+            (high, doubt), (low,
+                            other) = (later.predict(points, loss + sign * std) for sign in (1, -1))
+            loss = (high + low) / 2
+            std = np.sqrt(((high - low) / 2) ** 2 + (doubt**2 + other**2) / 2)
         return loss, std

@@ -1,8 +1,9 @@
 """A Gaussian process over coordinates: what an untried sheet may score, and how sure that is.
 
-A Matérn 5/2 kernel with one length scale a group of coordinates, beside lines of unit variance in the trends. Scales
-and noise are those of the highest posterior density (Rasmussen & Williams 2006, section 5.4.1), by L-BFGS; without
-priors a few points fit anything. What repeated measurements say of the noise counts as what it is, a likelihood.
+A Matérn 5/2 kernel with one length scale a group of coordinates, beside lines of unit variance in
+the trends. Scales and noise are those of the highest posterior density (Rasmussen & Williams 2006,
+section 5.4.1), by L-BFGS; without priors a few points fit anything. What repeated measurements say
+of the noise counts as what it is, a likelihood.
 """
 
 from __future__ import annotations
@@ -35,22 +36,29 @@ class Surrogate:
 
     def __init__(self, observed: Coordinates, scores: Array, counts: Array | None = None,
                  noise: Noise = UNKNOWN_NOISE) -> None:
-        self.known, self.spread = observed, noise
+        self.known = observed
+        self.spread = noise
         self.counts = np.ones(len(scores)) if counts is None else counts
-        self.mean, self.unit = float(scores.mean()), float(scores.std()) or 1.0
+        self.mean = float(scores.mean())
+        self.unit = float(scores.std()) or 1.0
         self.scores = (scores - self.mean) / self.unit
         self.rates, self.scale, self.noise = self._fit()
 
-    def predict(self, points: Coordinates, pending: Coordinates | None = None) -> tuple[Array, Array]:
+    def predict(
+            self, points: Coordinates, pending: Coordinates | None = None) -> tuple[Array, Array]:
         """Mean and standard deviation (points,) of what is measured without noise at ``points``.
 
         Args:
-            pending: in training, and believed to come to what is predicted of them; they lessen doubt around them.
+            pending: in training, and believed to come to what is predicted of them; they lessen
+                doubt around them.
         """
-        known, scores, counts = self.known, self.scores, self.counts
+        known = self.known
+        scores = self.scores
+        counts = self.counts
         if pending is not None and len(pending.points):
             expected = (self.predict(pending)[0] - self.mean) / self.unit
-            known, scores = known + pending, np.concatenate([scores, expected])
+            known = known + pending
+            scores = np.concatenate([scores, expected])
             counts = np.concatenate([counts, np.ones(len(expected))])
         root = cholesky(self._kernel(known, known) + np.diag(self.noise / counts), lower=True)
         half = solve_triangular(root, self._kernel(known, points), lower=True)
@@ -60,7 +68,8 @@ class Surrogate:
 
     def correlation_root(self, new: Coordinates) -> Array:
         """(points, points) lower root of the posterior's correlations, noise left out."""
-        root = cholesky(self._kernel(self.known, self.known) + np.diag(self.noise / self.counts), lower=True)
+        root = cholesky(self._kernel(self.known, self.known) + np.diag(self.noise / self.counts),
+                        lower=True)
         half = solve_triangular(root, self._kernel(self.known, new), lower=True)
         found = self._kernel(new, new) - half.T @ half
         scale = np.sqrt(np.maximum(np.diag(found), 1e-12))
@@ -79,8 +88,8 @@ class Surrogate:
         told = (self.spread.sd / self.unit) ** 2, self.spread.df
         found = _Posterior(self.known[rows], self.scores[rows], self.counts[rows], *told)
         start = np.concatenate([np.zeros(found.groups), [0.0, np.log(1e-2)]])
-        best = minimize(found, start, jac=True, method="L-BFGS-B", bounds=[(-7.0, 7.0)] * len(start),
-                        options={"maxiter": 60, "ftol": 1e-5}).x
+        best = minimize(found, start, jac=True, method="L-BFGS-B",
+                        bounds=[(-7.0, 7.0)] * len(start), options={"maxiter": 60, "ftol": 1e-5}).x
         return np.exp(best[:-2]), float(np.exp(best[-2])), float(np.exp(best[-1])) + MIN_NOISE
 
 
@@ -90,8 +99,13 @@ class _Posterior:
     ``variance`` of repeated measurements is known with ``df`` degrees of freedom.
     """
 
-    def __init__(self, observed: Coordinates, scores: Array, counts: Array, variance: float, df: int) -> None:
-        self.known, self.scores, self.counts, self.variance, self.df = observed, scores, counts, variance, df
+    def __init__(self, observed: Coordinates, scores: Array, counts: Array, variance: float,
+                 df: int) -> None:
+        self.known = observed
+        self.scores = scores
+        self.counts = counts
+        self.variance = variance
+        self.df = df
         self.groups = int(observed.groups.max()) + 1
 
     @cached_property
@@ -104,10 +118,13 @@ class _Posterior:
         """(groups, pairs) squared distances."""
         one, other = self.pairs
         columns = (self.known.points[one] - self.known.points[other]) ** 2
-        return np.stack([columns[:, self.known.groups == group].sum(1) for group in range(self.groups)])
+        return np.stack([columns[:, self.known.groups == group].sum(1)
+                         for group in range(self.groups)])
 
     def __call__(self, logs: Array) -> tuple[float, Array]:
-        rates, scale, noise = np.exp(logs[:-2]), float(np.exp(logs[-2])), float(np.exp(logs[-1]))
+        rates = np.exp(logs[:-2])
+        scale = float(np.exp(logs[-2]))
+        noise = float(np.exp(logs[-1]))
         far = np.sqrt(5 * (rates @ self.squares))
         decay = np.exp(-far)
         apart = scale * (1 + far + far**2 / 3) * decay
@@ -136,11 +153,14 @@ class _Posterior:
 def _prior(rates: Array, scale: float, noise: float) -> tuple[float, Array]:
     """Log density, less a constant, and its slope by the logarithms.
 
-    Of Optuna's form, with rates kept nearer to 1 and more noise allowed for: Gamma(2, 1) of the scale, Gamma(2, 10) of
-    the noise. Chosen by benchmarks/calibration.py; with Optuna's own numbers a few points are trusted too much.
+    Of Optuna's form, with rates kept nearer to 1 and more noise allowed for: Gamma(2, 1) of the
+    scale, Gamma(2, 10) of the noise. Chosen by benchmarks/calibration.py; with Optuna's own numbers
+    a few points are trusted too much.
     """
-    value = -RATE_PRIOR_STRENGTH * (1 / rates + rates).sum() + np.log(scale) - scale + np.log(noise) - 10 * noise
-    return float(value), np.concatenate([RATE_PRIOR_STRENGTH * (1 / rates - rates), [1 - scale], [1 - 10 * noise]])
+    value = -RATE_PRIOR_STRENGTH * (
+        1 / rates + rates).sum() + np.log(scale) - scale + np.log(noise) - 10 * noise
+    return float(value), np.concatenate([RATE_PRIOR_STRENGTH * (1 / rates - rates), [1 - scale],
+                                         [1 - 10 * noise]])
 
 
 def _even_indices(count: int, most: int) -> NDArray[np.intp]:

@@ -48,7 +48,8 @@ from scalesearch.space.assembly.layer_config import LayerFactory, build_layers
 from scalesearch.space.assembly.weight_sharing import build_ties
 from scalesearch.space.syntax.diagnostics import UnbuildableError
 
-ENCODER_ONLY_PREFIXES = ("encoder.", "share.encoder.", "share.decoder.cross", "adapt", "decoder.cross")
+ENCODER_ONLY_PREFIXES = ("encoder.", "share.encoder.", "share.decoder.cross", "adapt",
+                         "decoder.cross")
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ class ModelSpec:
     config: Mapping[str, Any]
     block: Block
     id: str
-    protocol: Mapping[str, Any] = field(default_factory=dict, compare=False)  # as a space's; empty where none is known
+    # as a space's; empty where none is known
+    protocol: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
     def vocab(self) -> int | None:
@@ -81,11 +83,13 @@ def assemble(config: Config) -> ModelSpec:
     """The network that ``config`` (dotted path to JSON value) describe; of keys that are missing, the plain choice.
 
     Raises:
-        Unbuildable: a schedule that does not fit its depth, heads that do not divide, parts that cannot be shared,
+        Unbuildable: a schedule that does not fit its depth, heads that do not divide, parts that
+            cannot be shared,
             a gate or a chain where sizes do not allow it.
     """
     kept, block = build_blocks(config)
-    digest = hashlib.sha256(json.dumps(canonical_config(block), sort_keys=True).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps(canonical_config(block),
+                                       sort_keys=True).encode()).hexdigest()
     return ModelSpec(kept, block, digest[:12])
 
 
@@ -93,10 +97,12 @@ def build_blocks(config: Config) -> tuple[Config, Block]:
     """The answers that count, and the blocks; sizes may be arrays (see :mod:`scalesearch.blocks.sizes`).
 
     Raises:
-        Unbuildable: see :func:`assemble`. Split: candidates of a population differ in what decides about blocks.
+        Unbuildable: see :func:`assemble`. Split: candidates of a population differ in what decides
+            about blocks.
     """
     if config["model"] == "decoder-only":
-        kept = {path: value for path, value in config.items() if not path.startswith(ENCODER_ONLY_PREFIXES)}
+        kept = {path: value
+                for path, value in config.items() if not path.startswith(ENCODER_ONLY_PREFIXES)}
         return kept, _decoder_only(kept)
     return dict(config), _encoder_decoder(config)
 
@@ -110,9 +116,12 @@ def build_section(config: Config, name: str) -> ModelSection:
     only = config["model"] == "decoder-only"
     made: Block | Use | None
     if name == "embedding":
-        made = build_embedding(config, SEQ) if only else Embeddings(build_embedding(config, SRC), build_embedding(config, TGT, _shared_table(config)))
+        made = build_embedding(config, SEQ) if only else Embeddings(
+            build_embedding(config, SRC), build_embedding(config, TGT, _shared_table(config)))
     elif name == "output":
-        made = build_output(config, "embedding.table" if only else _shared_table(config) or "embedding.target.table")
+        made = build_output(config,
+                            "embedding.table" if only
+                            else _shared_table(config) or "embedding.target.table")
     elif name == "encoder":
         made = None if only else _encoder(config)
     else:
@@ -122,7 +131,8 @@ def build_section(config: Config, name: str) -> ModelSection:
 
 def _tied_encoder_layers(a: Config) -> Repeat | None:
     """The encoder's layers as far as the decoder may borrow from them: without what no loan is taken from."""
-    loans = " ".join(str(a.get(f"share.decoder.{slot}", "own")) for slot in ("self", "cross", "ffn"))
+    loans = " ".join(str(a.get(f"share.decoder.{slot}", "own"))
+                     for slot in ("self", "cross", "ffn"))
     if "encoder." not in loans:
         return None
     if optional_value(a, "encoder.middle_width") is not None:
@@ -132,7 +142,8 @@ def _tied_encoder_layers(a: Config) -> Repeat | None:
 
     def layer(one: Config) -> EncoderLayer:
         bare = NoFFN(one["width"], (SRC,), DENSE)
-        made = EncoderLayer(build_mixer(one, "encoder", (SRC, SRC, SRC)), bare, one["norm"], norm_kind=_norm_type(one))
+        made = EncoderLayer(build_mixer(one, "encoder", (SRC, SRC, SRC)), bare, one["norm"],
+                            norm_kind=_norm_type(one))
         return _with_sublayer_order(one, "encoder", made)
 
     plain = build_layers(a, "encoder", layer)
@@ -144,14 +155,17 @@ def _shared_table(a: Config) -> str | None:
 
 
 def _encoder_decoder(a: Config) -> EncoderDecoder:
-    encoder, shared = _encoder(a), _shared_table(a)
+    encoder = _encoder(a)
+    shared = _shared_table(a)
     decoder = _decoder(a, encoder.layers if isinstance(encoder, Stack) else None)
     tables = Embeddings(build_embedding(a, SRC), build_embedding(a, TGT, shared))
-    return EncoderDecoder(tables, encoder, decoder, build_output(a, shared or "embedding.target.table"))
+    return EncoderDecoder(tables, encoder, decoder,
+                          build_output(a, shared or "embedding.target.table"))
 
 
 def _decoder_only(a: Config) -> DecoderOnly:
-    return DecoderOnly(build_embedding(a, SEQ), _decoder(a, None), build_output(a, "embedding.table"))
+    return DecoderOnly(build_embedding(a, SEQ), _decoder(a, None),
+                       build_output(a, "embedding.table"))
 
 
 def _decoder(a: Config, lender: Repeat | None) -> Stack | BottleneckStack:
@@ -164,12 +178,16 @@ def _decoder_layer(a: Config, outer: Config | None = None) -> DecoderLayer:
     """``outer``: answers of the layers that the memory is as wide as, if this one is in a waist."""
     only = a["model"] == "decoder-only"
     own = build_mixer(a, "decoder", (SEQ, SEQ, SEQ_KEYS) if only else (TGT, TGT, TGT_KEYS))
-    across = None if only else build_cross_attention(a if outer is None else outer, (TGT, CROSS_MEMORY, SRC_KEYS))
+    across = None if only else build_cross_attention(
+        a if outer is None else outer, (TGT, CROSS_MEMORY, SRC_KEYS))
     if outer is not None and across is not None:
-        across = ProjectedCrossAttention(a["width"], TGT, True, DENSE, main=across, norm_kind=_norm_type(a))
+        across = ProjectedCrossAttention(a["width"], TGT, True, DENSE, main=across,
+                                         norm_kind=_norm_type(a))
     network = build_ffn(a, "decoder", SEQ if only else TGT)
-    woven = bool(a["decoder.interleaved"]) and not network.is_absent  # without a network nothing is interleaved
-    layer = DecoderLayer(own, network, a["norm"], cross_attention=across, interleaved=woven, norm_kind=_norm_type(a))
+    # without a network nothing is interleaved
+    woven = bool(a["decoder.interleaved"]) and not network.is_absent
+    layer = DecoderLayer(own, network, a["norm"], cross_attention=across, interleaved=woven,
+                         norm_kind=_norm_type(a))
     return _with_sublayer_order(a, "decoder", layer)
 
 
@@ -181,29 +199,36 @@ def _encoder(a: Config) -> Stack | BottleneckStack:
 
 def _encoder_layer(a: Config, outer: Config | None = None) -> EncoderLayer:
     both = build_mixer(a, "encoder", (SRC, SRC, SRC)), build_ffn(a, "encoder", SRC)
-    return _with_sublayer_order(a, "encoder", EncoderLayer(*both, a["norm"], norm_kind=_norm_type(a)))
+    return _with_sublayer_order(a, "encoder",
+                                EncoderLayer(*both, a["norm"], norm_kind=_norm_type(a)))
 
 
 def _with_sublayer_order(a: Config, stack: str, layer: LayerT) -> LayerT:
     """``layer`` with its sub-layers as the answers order them; one order has one identity, however it is said."""
     where = f"{stack}.sublayers"
-    said = tuple((step,) if isinstance(step, str) else tuple(step) for step in a.get(where, layer.default_order))
-    flat, axis = [word for step in said for word in step], layer.mixer.queries
-    more = tuple((word, build_sublayer(a, stack, word, axis)) for word in sorted(SUBLAYERS) if word in flat)
+    said = tuple((step,) if isinstance(step, str) else tuple(step)
+                 for step in a.get(where, layer.default_order))
+    flat = [word for step in said for word in step]
+    axis = layer.mixer.queries
+    more = tuple((word, build_sublayer(a, stack, word, axis))
+                 for word in sorted(SUBLAYERS) if word in flat)
     layer = replace(layer, extra_sublayers=more)
     order = _present_sublayers(layer, said)
     if missing := [word for word in layer.sublayers if word not in flat]:
         raise UnbuildableError(where, f"{missing[0]} is not in the list, and the layers have it")
     if SECOND_FFN in flat and "ffn" not in flat[: flat.index(SECOND_FFN)]:
-        raise UnbuildableError(where, f"{SECOND_FFN} is the feed-forward network before it, and there is none")
+        raise UnbuildableError(
+            where, f"{SECOND_FFN} is the feed-forward network before it, and there is " "none")
     layer = replace(layer, multi_path=_multi_path_config(a, f"{stack}.paths", layer))
     if any(len(step) > 1 and next(iter(layer.sublayers)) in step for step in order):
-        layer = replace(layer, parallel_mixer=build_parallel_mixer(a, stack, _axes(layer.mixer), layer.mixer))
+        layer = replace(
+            layer, parallel_mixer=build_parallel_mixer(a, stack, _axes(layer.mixer), layer.mixer))
     if order == _present_sublayers(layer, layer.default_order):
         return layer
     if isinstance(layer, DecoderLayer):
         if layer.interleaved:
-            raise UnbuildableError("decoder.interleaved", f"is short for {where} of its own: say one of the two")
+            raise UnbuildableError("decoder.interleaved",
+                                   f"is short for {where} of its own: say one of the two")
         if order == _present_sublayers(layer, layer.interleaved_order):
             return replace(layer, interleaved=True)
     return replace(layer, sublayer_order=order)
@@ -218,14 +243,16 @@ def _multi_path_config(a: Config, where: str, layer: Layer) -> MultiPathConfig |
     if (count := require_single_value(a.get(f"{where}.count", 1))) == 1:
         return None
     made = MultiPathConfig(a[f"{where}.of"], count, a[f"{where}.merge"], bool(a[f"{where}.norm"]))
-    return made.without_ffn() if layer.ffn.is_absent and not (layer.extra_sublayers and made.target == "sublayer") else made
+    return made.without_ffn() if layer.ffn.is_absent and not (
+        layer.extra_sublayers and made.target == "sublayer") else made
 
 
 def _present_sublayers(layer: Layer, order: SublayerOrder) -> SublayerOrder:
     """``order`` without words of what the layer has not, parallel ones in the order of its blocks."""
     at = {word: number for number, word in enumerate(layer.sublayers)}
     at |= {SECOND_FFN: at["ffn"]} if "ffn" in at else {}
-    steps = (tuple(sorted((word for word in step if word in at), key=at.__getitem__)) for step in order)
+    steps = (tuple(sorted((word for word in step if word in at), key=at.__getitem__))
+             for step in order)
     return tuple(step for step in steps if step)
 
 
@@ -239,19 +266,22 @@ def _build_stack(a: Config, stack: str, make: LayerFactory, lender: Repeat | Non
     tied = replace(plain, ties=build_ties(a, stack, plain, lender))
     solver = a.get(f"{stack}.solver", "euler") if stack == "encoder" else "euler"
     steps = bool(a.get(f"{stack}.step_embedding", False))
-    return Stack(tied, _global_scores(a, stack, plain), steps, solver, bool(a.get("last_norm", True)))
+    return Stack(tied, _global_scores(a, stack, plain), steps, solver,
+                 bool(a.get("last_norm", True)))
 
 
 def _global_scores(a: Config, stack: str, layers: Repeat) -> GlobalScores | None:
     """PartialFormer's A^G, as wide as the scores that it is added to."""
-    kind, where = a.get(f"{stack}.residual_scores", "none"), f"{stack}.residual_scores"
+    kind = a.get(f"{stack}.residual_scores", "none")
+    where = f"{stack}.residual_scores"
     if kind == "none":
         return None
     layer: Any = layers.layer
     each: Any = layers.distinct_layers
     heads = [one.main.scores and one.main.scores.heads for one in each]
     if any(decide(one != heads[0]) for one in heads):
-        raise UnbuildableError(where, f"{kind} scores are of one number of heads, and layers differ in it")
+        raise UnbuildableError(where,
+                               f"{kind} scores are of one number of heads, and layers differ in it")
     if kind == "previous":
         return None
     main = layer.main

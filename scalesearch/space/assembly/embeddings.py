@@ -35,13 +35,18 @@ def vocabulary_extent(a: Config) -> Extent:
 
 def build_embedding(a: Config, axis: Axis, tied_path: str | None = None) -> Block:
     """From tokens to vectors; ``tied_path``: the path of the table that this one is."""
-    width, kind, over = a["width"], a.get("embedding", "plain"), (axis,)
-    positions = a["embedding.positions"], a["embedding.max_length"] if a["embedding.positions"] == "learned" else 0
+    width = a["width"]
+    kind = a.get("embedding", "plain")
+    over = (axis,)
+    positions = a["embedding.positions"], a["embedding.max_length"] if a[
+        "embedding.positions"] == "learned" else 0
     if kind == "dextra":
-        rank, inside = a["embedding.rank"], None if tied_path is None else f"{tied_path}.table"
+        rank = a["embedding.rank"]
+        inside = None if tied_path is None else f"{tied_path}.table"
         lift = build_dextra(a, "embedding", rank, width // 2, width, over)
-        return TokenEmbedding(width, over, DExTraEmbedding(rank, _embedding_table(a, rank, over), lift, inside), *positions,
-                              scaled=False)
+        return TokenEmbedding(width, over,
+                              DExTraEmbedding(rank, _embedding_table(a, rank, over), lift, inside),
+                              *positions, scaled=False)
     if kind == "attentive":
         return _attentive(a, axis, tied_path, positions)
     if kind == "h-softpos":
@@ -49,7 +54,9 @@ def build_embedding(a: Config, axis: Axis, tied_path: str | None = None) -> Bloc
         return _soft_positions(a, axis, positions)
     if kind == "adaptive" and a.get("matrices.embedding", "dense") != "dense":
         raise UnbuildableError("matrices.embedding", "adaptive embeddings have tables of their own")
-    table: Block = AdaptiveEmbedding(width, *_adaptive_bands(a), require_single_value(vocabulary_extent(a)), over=over) if kind == "adaptive" else _embedding_table(
+    table: Block = AdaptiveEmbedding(width, *_adaptive_bands(a),
+                                     require_single_value(vocabulary_extent(a)),
+                                     over=over) if kind == "adaptive" else _embedding_table(
         a, a["embedding.rank"] if kind == "factorised" else width, over)
     if kind == "factorised":
         table = FactorizedEmbedding(width, a["embedding.rank"], over, table)
@@ -60,50 +67,69 @@ def _adaptive_bands(a: Config) -> tuple[tuple[int, ...], int]:
     """Where the bands of an adaptive table end, and by how much each is narrower."""
     cutoffs = tuple(a["embedding.cutoffs"])
     if any(cut >= later for cut, later in pairwise(cutoffs)):
-        raise UnbuildableError("embedding.cutoffs", f"each band ends after the one before, unlike {list(cutoffs)}")
+        raise UnbuildableError("embedding.cutoffs",
+                               f"each band ends after the one before, unlike {list(cutoffs)}")
     return cutoffs, require_single_value(a["embedding.factor"])
 
 
-def _attentive(a: Config, axis: Axis, tied: str | None, positions: tuple[str, int]) -> AttentiveEmbedding:
-    rank, heads, decoder = a["embedding.rank"], a["embedding.heads"], axis == TGT
+def _attentive(a: Config, axis: Axis, tied: str | None,
+               positions: tuple[str, int]) -> AttentiveEmbedding:
+    rank = a["embedding.rank"]
+    heads = a["embedding.heads"]
+    decoder = axis == TGT
     if axis == SEQ:
-        raise UnbuildableError("embedding", "attentive embeddings are of an encoder-decoder: one reads the source alone")
+        raise UnbuildableError("embedding",
+                               "attentive embeddings are of an encoder-decoder: one reads the "
+                               "source alone")
     if decide(rank % heads != 0):
-        raise UnbuildableError("embedding.heads", f"{heads} do not divide the table's {rank} features")
-    main = Attention(rank, axis, decoder, DENSE, heads, rank // heads, heads, axis, TGT_KEYS if decoder else SRC)
+        raise UnbuildableError("embedding.heads",
+                               f"{heads} do not divide the table's {rank} features")
+    main = Attention(rank, axis, decoder, DENSE, heads, rank // heads, heads, axis,
+                     TGT_KEYS if decoder else SRC)
     bare = NoFFN(rank, (axis,), DENSE)
-    layer = (DecoderLayer if decoder else EncoderLayer)(main, bare, a["norm"], norm_kind=a.get("norm_kind", "layer"))
-    return AttentiveEmbedding(a["width"], (axis,), _embedding_table(a, rank, (axis,)), layer, *positions, tied)
+    layer = (DecoderLayer if decoder else EncoderLayer)(
+        main, bare, a["norm"], norm_kind=a.get("norm_kind", "layer"))
+    return AttentiveEmbedding(a["width"], (axis,), _embedding_table(a, rank, (axis,)), layer,
+                              *positions, tied)
 
 
 def _soft_positions(a: Config, axis: Axis, positions: tuple[str, int]) -> SoftPOS:
     levels = require_single_value(a["embedding.levels"])
-    level_width, roles = a["embedding.level_width"], a["embedding.roles"]
+    level_width = a["embedding.level_width"]
+    roles = a["embedding.roles"]
     left = SoftPOS.table_width(a["width"], levels, level_width)
     if decide(left < 1):
-        raise UnbuildableError("embedding.level_width", f"{2 * levels - 1} x {level_width} features leave none of "
-                          f"{a['width']} for the table")
+        raise UnbuildableError("embedding.level_width",
+                               f"{2 * levels - 1} x {level_width} features leave none of "
+                               f"{a['width']} for the table")
     if decide(roles > minimum(left, level_width if levels > 1 else left)):
-        raise UnbuildableError("embedding.roles", f"{roles} roles are read from {minimum(left, level_width)} features")
-    return SoftPOS(a["width"], (axis,), _embedding_table(a, left, (axis,)), levels, level_width, roles, *positions)
+        raise UnbuildableError("embedding.roles",
+                               f"{roles} roles are read from {minimum(left, level_width)} features")
+    return SoftPOS(a["width"], (axis,), _embedding_table(a, left, (axis,)), levels, level_width,
+                   roles, *positions)
 
 
 def _embedding_table(a: Config, d: int, over: tuple[Axis, ...]) -> Block:
-    ratio, kind = optional_value(a, "tensor_chain.embedding"), a.get("matrices.embedding", "dense")
+    ratio = optional_value(a, "tensor_chain.embedding")
+    kind = a.get("matrices.embedding", "dense")
     if ratio is None and kind == "dense":
         return Embedding(d, over, vocabulary_extent(a))
     where = "tensor_chain.embedding" if kind == "dense" else "matrices.embedding"
     if a.get("embedding", "plain") != "plain":
-        _require_untied(a, where, f"of {a['embedding']} embeddings the table inside is not the output's")
+        _require_untied(a, where,
+                        f"of {a['embedding']} embeddings the table inside is not the output's")
     if kind == "dense":
-        return ChainEmbedding(d, over, ratio, require_single_value(a["tensor_chain.length"]), a["tensor_chain.bond"], vocabulary_extent(a))
+        return ChainEmbedding(d, over, ratio, require_single_value(a["tensor_chain.length"]),
+                              a["tensor_chain.bond"], vocabulary_extent(a))
     of_tables: Any = linear_factory(a, "embedding")
     return of_tables.read_mapping(d, over, vocabulary_extent(a))  # type: ignore[no-any-return]
 
 
 def build_output(a: Config, table_path: str) -> Use:
     """From vectors to scores of tokens: tied to the table at ``table_path``, or a matrix of its own."""
-    width, kind, tied = a["width"], a.get("embedding", "plain"), a["embedding.tie"] != "none"
+    width = a["width"]
+    kind = a.get("embedding", "plain")
+    tied = a["embedding.tie"] != "none"
     bias = not tied and bool(a.get("embedding.output_bias", True))
     ratio = optional_value(a, "tensor_chain.output")
     if a.get("matrices.output", "dense") != "dense":
@@ -113,16 +139,22 @@ def build_output(a: Config, table_path: str) -> Use:
     if ratio is not None:
         _require_untied(a, "tensor_chain.output", "a tied output is the table")
         made = chain_factory(a, ratio)
-        return Use(ChainLinear(width, vocabulary_extent(a), (TGT,), bias, made.ratio, made.length, made.apply, made.bond))
+        return Use(ChainLinear(width, vocabulary_extent(a), (TGT,), bias, made.ratio, made.length,
+                               made.apply, made.bond))
     if kind == "adaptive":
-        return Use(AdaptiveOutput(width, *_adaptive_bands(a), require_single_value(vocabulary_extent(a)), table_path if tied else None))
+        return Use(AdaptiveOutput(width, *_adaptive_bands(a),
+                                  require_single_value(vocabulary_extent(a)),
+                                  table_path if tied else None))
     if kind == "attentive":
-        return Use(ProjectedOutput(width, a["embedding.rank"], table_path if tied else None, vocabulary_extent(a), True))
+        return Use(ProjectedOutput(width, a["embedding.rank"], table_path if tied else None,
+                                   vocabulary_extent(a), True))
     if kind == "dextra":
-        return Use(ProjectedOutput(width, a["embedding.rank"], f"{table_path}.table" if tied else None, vocabulary_extent(a)))
+        return Use(ProjectedOutput(width, a["embedding.rank"],
+                                   f"{table_path}.table" if tied else None, vocabulary_extent(a)))
     table: Any = _embedding_table(a, width, (TGT,)) if kind == "plain" and tied else None
     if isinstance(table, ChainTableBase):
-        return Use(TiedChainOutput(width, vocabulary_extent(a), (TGT,), bias, table), tied=table_path)
+        return Use(TiedChainOutput(width, vocabulary_extent(a), (TGT,), bias, table),
+                   tied=table_path)
     if tied and (kind == "factorised" or isinstance(table, FactorizedEmbedding)):
         rank = a["embedding.rank"] if table is None else table.rank
         return Use(FactorizedOutput(width, rank, table_path, vocabulary_extent(a)))
@@ -131,4 +163,5 @@ def build_output(a: Config, table_path: str) -> Use:
 
 def _require_untied(a: Config, where: str, why: str) -> None:
     if a["embedding.tie"] != "none":
-        raise UnbuildableError(where, f"{why}: it needs embedding.tie: none, not {a['embedding.tie']}")
+        raise UnbuildableError(where,
+                               f"{why}: it needs embedding.tie: none, not {a['embedding.tie']}")

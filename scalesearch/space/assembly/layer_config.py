@@ -20,16 +20,20 @@ class LayerConfig(Mapping[str, Any]):
     """
 
     def __init__(self, config: Mapping[str, Any], stack: str, layer_index: int) -> None:
-        self.config, self.prefix, self.layer_index = config, f"{stack}.", layer_index
+        self.config = config
+        self.prefix = f"{stack}."
+        self.layer_index = layer_index
         self.per_layer_values: dict[str, list[Any]] = {}
 
     def __getitem__(self, key: str) -> Any:
         value = self.config[key]
-        if not (isinstance(value, list) and key.startswith(self.prefix)) or isinstance(value[0], str | list):
+        if not (isinstance(value, list) and key.startswith(self.prefix)) or isinstance(
+                value[0], str | list):
             return value  # for all layers, as the order of their sub-layers is
         self.per_layer_values[key] = value
         if (depth := require_single_value(self.config[f"{self.prefix}depth"])) != len(value):
-            raise UnbuildableError(key, f"lists {len(value)} layers, and {self.prefix}depth is {depth}")
+            raise UnbuildableError(key,
+                                   f"lists {len(value)} layers, and {self.prefix}depth is {depth}")
         return value[self.layer_index]
 
     def __contains__(self, key: object) -> bool:
@@ -49,12 +53,14 @@ def build_layers(a: Mapping[str, Any], stack: str, make: LayerFactory) -> Repeat
         Unbuildable: as ``make`` does; a list that is not as long as the stack is deep.
     """
     first = LayerConfig(a, stack, 0)
-    layer, depth = make(first), a[f"{stack}.depth"]
+    layer = make(first)
+    depth = a[f"{stack}.depth"]
     alike: Any = True
     for value in first.per_layer_values.values():
         for one in value[1:]:
             alike = alike & (one == value[0])
     if decide(alike):
         return Repeat(layer, depth)
-    others = (make(LayerConfig(a, stack, number)) for number in range(1, require_single_value(depth)))
+    others = (make(LayerConfig(a, stack, number))
+              for number in range(1, require_single_value(depth)))
     return Repeat(layer, require_single_value(depth), distinct_layers=(layer, *others))

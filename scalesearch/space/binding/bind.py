@@ -48,7 +48,10 @@ class BoundSpace:
 
 
 def bind_space(document: MappingNode, schema: SchemaGroup, problems: list[Problem]) -> BoundSpace:
-    """Binds a file to a schema. Raises SpaceErrors with everything that is wrong, ``problems`` included."""
+    """Binds a file to a schema.
+
+    Raises SpaceErrors with everything that is wrong, ``problems`` included.
+    """
     return _SpaceBinder(document, schema, problems).bind_space()
 
 
@@ -57,10 +60,15 @@ class _SpaceBinder(Binder):
 
     def __init__(self, document: MappingNode, schema: SchemaGroup, problems: list[Problem]) -> None:
         super().__init__(build_index(schema))
-        self.schema, self.problems, self.is_complete = schema, problems, not problems
+        self.schema = schema
+        self.problems = problems
+        self.is_complete = not problems
         entries = unfold_dotted_keys(document, problems)
-        self.space_level_nodes = {name.text: node for name, node in entries if name.text in SPACE_LEVEL_KEYS}
-        self.document = replace(document, entries=tuple(entry for entry in entries if entry[0].text not in SPACE_LEVEL_KEYS))
+        self.space_level_nodes = {name.text: node
+                                  for name, node in entries if name.text in SPACE_LEVEL_KEYS}
+        self.document = replace(
+            document,
+            entries=tuple(entry for entry in entries if entry[0].text not in SPACE_LEVEL_KEYS))
 
     def bind_space(self) -> BoundSpace:
         place = self.document.position
@@ -70,10 +78,15 @@ class _SpaceBinder(Binder):
         leaves = list(root.parameter_nodes())
         self.problems += find_cycles(leaves)
         self.has_own_vocab = "vocab" in dict(root.fields)
-        name, notes, constraints, cost = self.read_text("space"), self.read_text("notes"), self.read_constraints(), self.read_cost()
+        name = self.read_text("space")
+        notes = self.read_text("notes")
+        constraints = self.read_constraints()
+        cost = self.read_cost()
         leaves, sound = replace_invalid(leaves, self.problems)
         form = ParameterSpace(leaves)
-        where = tuple(constraint for constraint in constraints if constraint.referenced_names() <= sound | set(COST_NAMES))
+        where = tuple(constraint
+                      for constraint in constraints
+                      if constraint.referenced_names() <= sound | set(COST_NAMES))
         self.problems += [*find_misfits(form, sound), *find_unsatisfiable(form, where)]
         if self.problems:
             raise ConfigError(self.problems)
@@ -91,13 +104,17 @@ class _SpaceBinder(Binder):
         """One constraint; ``None`` after a complaint."""
         if not isinstance(node, ScalarNode):
             if type(node) is not Node:
-                help = "quote a constraint that contains `: `" if isinstance(node, MappingNode) else None
-                self.report_problem(node.display_position, "a constraint is one line, such as `decoder.depth <= encoder.depth`", help)
+                help = "quote a constraint that contains `: `" if isinstance(
+                    node, MappingNode) else None
+                self.report_problem(node.display_position,
+                                    "a constraint is one line, such as `decoder.depth <= "
+                                    "encoder.depth`", help)
             return None
         before = len(self.problems)
 
         def complain(problem: ValueSyntaxError) -> None:
-            self.report_problem(node.position_of(problem.span), problem.message, problem.help, code=problem.code)
+            self.report_problem(node.position_of(problem.span), problem.message, problem.help,
+                                code=problem.code)
 
         try:
             expr = parse_expression(node.text)
@@ -105,25 +122,33 @@ class _SpaceBinder(Binder):
             complain(problem)
             return None
         resolved = NameResolver(self.index, "", True, complain).resolve_condition(expr)
-        return Constraint(resolved, node.position_of((0, len(node.text)))) if len(self.problems) == before else None
+        return Constraint(resolved, node.position_of((0, len(node.text)))) if len(
+            self.problems) == before else None
 
     def read_constraints(self) -> tuple[Constraint, ...]:
         """The constraints under ``where:``."""
         node = self.space_level_nodes.get("where")
         if isinstance(node, MappingNode):
-            self.report_problem(node.display_position, "`where:` is a list", "write each constraint on a line of its own, after `- `")
-        items = node.items if isinstance(node, SequenceNode) else (node,) if isinstance(node, ScalarNode) and node.text else ()
-        return tuple(constraint for item in items if (constraint := self.read_constraint(item)) is not None)
+            self.report_problem(node.display_position, "`where:` is a list",
+                                "write each constraint on a line of its own, after `- `")
+        items = node.items if isinstance(node, SequenceNode) else (node,) if isinstance(
+            node, ScalarNode) and node.text else ()
+        return tuple(constraint
+                     for item in items if (constraint := self.read_constraint(item)) is not None)
 
     def read_cost(self) -> tuple[dict[str, Constraint], dict[str, str | int]]:
         """The budgets and the protocol under ``cost:``."""
         node = self.space_level_nodes.get("cost")
         if node is not None and not isinstance(node, MappingNode):
-            self.report_problem(node.display_position, "`cost:` has the keys `protocol` and `budgets`")
-        entries = self.known_children(node, ("protocol", "budgets"), "cost") if isinstance(node, MappingNode) else {}
-        return self.read_budgets(entries.get("budgets")), {"name": "forward"} | self.read_protocol(entries.get("protocol"))
+            self.report_problem(node.display_position,
+                                "`cost:` has the keys `protocol` and `budgets`")
+        entries = self.known_children(
+            node, ("protocol", "budgets"), "cost") if isinstance(node, MappingNode) else {}
+        return self.read_budgets(entries.get("budgets")), {"name": "forward"} | self.read_protocol(
+            entries.get("protocol"))
 
-    def known_children(self, table: MappingNode, names: tuple[str, ...], where: str) -> dict[str, Node]:
+    def known_children(
+            self, table: MappingNode, names: tuple[str, ...], where: str) -> dict[str, Node]:
         """The entries of ``table`` under ``names``; complains about the others."""
         entries: dict[str, Node] = {}
         for name, value in unfold_dotted_keys(table, self.problems):
@@ -131,14 +156,16 @@ class _SpaceBinder(Binder):
                 entries[name.text] = value
             else:
                 help = suggest_match(name.text, names)
-                self.report_problem(name.position, f"unknown key `{name.text}` in `{where}`", help, code="unknown-key")
+                self.report_problem(name.position, f"unknown key `{name.text}` in `{where}`", help,
+                                    code="unknown-key")
         return entries
 
     def read_budgets(self, node: Node | None) -> dict[str, Constraint]:
         """``name: constraint`` each."""
         if not isinstance(node, MappingNode):
             if node is not None and not (isinstance(node, ScalarNode) and not node.text):
-                self.report_problem(node.display_position, "`budgets:` is a mapping", "for example `edge: params.non_embedding <= 10M`")
+                self.report_problem(node.display_position, "`budgets:` is a mapping",
+                                    "for example `edge: params.non_embedding <= 10M`")
             return {}
         first: dict[str, tuple[ScalarNode, Node]] = {}
         for name, value in node:
@@ -152,19 +179,26 @@ class _SpaceBinder(Binder):
         """What is given of the protocol: its name, sizes."""
         entries: dict[str, Node] = {"name": node} if isinstance(node, ScalarNode) else {}
         if isinstance(node, MappingNode):
-            entries = self.known_children(node, (*PROTOCOL_CHOICES, *PROTOCOL_SIZES, LATENCY_KEY), "protocol")
+            entries = self.known_children(node, (*PROTOCOL_CHOICES, *PROTOCOL_SIZES, LATENCY_KEY),
+                                          "protocol")
         elif node is not None and not entries:
-            self.report_problem(node.display_position, "a protocol is a name or a mapping", "`{ source: 30, target: 30, vocab: 32768 }`")
+            self.report_problem(node.display_position, "a protocol is a name or a mapping",
+                                "`{ source: 30, target: 30, vocab: 32768 }`")
         protocol: dict[str, str | int] = {"vocab": OWN_VOCABULARY} if self.has_own_vocab else {}
         for key, value in entries.items():
-            path, words = f"cost.protocol.{key}", PROTOCOL_CHOICES.get(key)
-            field = SchemaField("word", words) if words else SchemaField("text" if key == LATENCY_KEY else "size")
-            if key == "vocab" and isinstance(value, ScalarNode) and (value.text == OWN_VOCABULARY or self.has_own_vocab):
+            path = f"cost.protocol.{key}"
+            words = PROTOCOL_CHOICES.get(key)
+            field = SchemaField("word", words) if words else SchemaField(
+                "text" if key == LATENCY_KEY else "size")
+            if key == "vocab" and isinstance(value, ScalarNode) and (
+                    value.text == OWN_VOCABULARY or self.has_own_vocab):
                 self.report_vocab_conflict(value)
                 continue
-            spec = self.bind_parameter(field, value, KeyContext(path, path, value.display_position)).domain
+            spec = self.bind_parameter(field, value,
+                                       KeyContext(path, path, value.display_position)).domain
             if isinstance(spec, ConstantDomain) and isinstance(spec.value, str | int):
-                protocol[key] = resolve_relative(value.position.source.name, str(spec.value)) if key == LATENCY_KEY else spec.value
+                protocol[key] = (resolve_relative(value.position.source.name, str(spec.value))
+                                 if key == LATENCY_KEY else spec.value)
             elif not isinstance(spec, InvalidDomain):
                 self.report_problem(value.display_position, f"`{path}` is a constant")
         return protocol
@@ -173,25 +207,34 @@ class _SpaceBinder(Binder):
     def report_vocab_conflict(self, value: ScalarNode) -> None:
         """Complains about ``cost.protocol.vocab``, where it contradicts the key ``vocab``."""
         if not self.has_own_vocab:
-            self.report_problem(value.display_position, f"`cost.protocol.vocab` is `{OWN_VOCABULARY}`, and the space has no key `vocab`",
-                       "give a size, or `vocab: 1k | 2k | 4k` beside `width`")
+            self.report_problem(value.display_position,
+                                f"`cost.protocol.vocab` is `{OWN_VOCABULARY}`, and the space has "
+                                "no key `vocab`",
+                                "give a size, or `vocab: 1k | 2k | 4k` beside `width`")
         elif value.text != OWN_VOCABULARY:
-            self.report_problem(value.display_position, "`cost.protocol.vocab`: the space has a vocabulary of its own, under `vocab`",
-                       "remove one of the two", code="given-twice")
+            self.report_problem(value.display_position,
+                                "`cost.protocol.vocab`: the space has a vocabulary of its own, "
+                                "under `vocab`", "remove one of the two", code="given-twice")
 
 
-def canonical_spelling(table: MappingNode, group: SchemaGroup, problems: list[Problem]) -> MappingNode:
+def canonical_spelling(table: MappingNode, group: SchemaGroup,
+                       problems: list[Problem]) -> MappingNode:
     """``table``, the mapping of ``group``, in the schema's own spelling; notes keys given twice in ``problems``."""
     entries: list[tuple[ScalarNode, Node]] = []
     for name, node in unfold_dotted_keys(table, problems):
         own = group.spellings.get(name.text, name.text)
         child = group.fields.get(own)
-        inside = canonical_spelling(node, child, problems) if isinstance(child, SchemaGroup) and isinstance(node, MappingNode) else node
-        entries.append((name if own == name.text else replace(name, text=own, char_positions=()), inside))
-    return replace(table, entries=tuple(_inline_variant_keys(entries, group.inlined_variant, problems) if group.inlined_variant else entries))
+        inside = (canonical_spelling(node, child, problems)
+                  if isinstance(child, SchemaGroup) and isinstance(node, MappingNode) else node)
+        entries.append((name if own == name.text else replace(name, text=own, char_positions=()),
+                        inside))
+    return replace(table,
+                   entries=tuple(_inline_variant_keys(entries, group.inlined_variant, problems)
+                                 if group.inlined_variant else entries))
 
 
-def _inline_variant_keys(entries: list[tuple[ScalarNode, Node]], beside: InlinedVariant, problems: list[Problem]) -> list[tuple[ScalarNode, Node]]:
+def _inline_variant_keys(entries: list[tuple[ScalarNode, Node]], beside: InlinedVariant,
+                         problems: list[Problem]) -> list[tuple[ScalarNode, Node]]:
     """``entries`` with the keys that stand inside the variant of ``beside`` beside its group."""
     lifted: list[tuple[ScalarNode, Node]] = []
 
@@ -202,10 +245,16 @@ def _inline_variant_keys(entries: list[tuple[ScalarNode, Node]], beside: Inlined
         inside = unfold_dotted_keys(node, problems)
         if not way:
             lifted.extend(entry for entry in inside if entry[0].text in beside.inlined_keys)
-            return replace(node, entries=tuple(entry for entry in inside if entry[0].text not in beside.inlined_keys))
-        return replace(node, entries=tuple(
-            (name, without(inner, way if name.text == ONE_OF_KEY else way[1:])) if name.text in (ONE_OF_KEY, way[0])
-            else (name, inner) for name, inner in inside))
+            return replace(node,
+                           entries=tuple(entry
+                                         for entry in inside
+                                         if entry[0].text not in beside.inlined_keys))
+        return replace(node,
+                       entries=tuple((name,
+                                      without(inner, way if name.text == ONE_OF_KEY else way[1:]))
+                                     if name.text in (ONE_OF_KEY, way[0]) else (name, inner)
+                                     for name, inner in inside))
 
-    kept = [(name, without(node, (beside.variant,)) if name.text == beside.group else node) for name, node in entries]
+    kept = [(name, without(node, (beside.variant,)) if name.text == beside.group else node)
+            for name, node in entries]
     return [*kept, *lifted]

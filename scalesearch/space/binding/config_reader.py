@@ -39,15 +39,18 @@ class ConfigReader:
 
     def __init__(self, schema: SchemaGroup, name: str = "") -> None:
         """``name``: the subject of messages about the mapping itself."""
-        self.schema, self.name = schema, name
+        self.schema = schema
+        self.name = name
         self.binder = Binder(build_index(schema))
         self.binder.suggests_other_groups = False
         self.problems: list[Problem] = self.binder.problems
         self.positions: dict[str, SourcePosition] = {}
 
-    def report_problem(self, node: Node | SourcePosition, message: str, help: str | None = None, code: str = "bad-value") -> None:
+    def report_problem(self, node: Node | SourcePosition, message: str, help: str | None = None,
+                       code: str = "bad-value") -> None:
         """Notes a problem."""
-        self.problems.append(Problem(node.display_position if isinstance(node, Node) else node, message, help, code=code))
+        self.problems.append(Problem(node.display_position if isinstance(node, Node) else node,
+                                     message, help, code=code))
 
     def read(self, node: Node) -> Any:
         """What the schema makes of ``node``; ``None`` where that cannot be said for its problems."""
@@ -55,9 +58,11 @@ class ConfigReader:
 
     def read_group(self, group: SchemaGroup, node: Node, path: str) -> Any:
         """What ``group`` makes of the values under it."""
-        if group.optional and isinstance(node, ScalarNode) and node.text and node.text in NONE_TEXTS:
+        if group.optional and isinstance(node,
+                                         ScalarNode) and node.text and node.text in NONE_TEXTS:
             return None
-        table, before = self.read_mapping(group, node, path), len(self.problems)
+        table = self.read_mapping(group, node, path)
+        before = len(self.problems)
         if table is None:
             return None
         values = self.read_values(group, table, path)
@@ -80,7 +85,8 @@ class ConfigReader:
         if isinstance(node, MappingNode):
             return node
         if group.shorthand_key and type(node) is not Node:
-            return MappingNode(node.position, ((ScalarNode(node.position, group.shorthand_key), node),))
+            return MappingNode(node.position,
+                               ((ScalarNode(node.position, group.shorthand_key), node),))
         given = f"`{node.text}`" if isinstance(node, ScalarNode) else "a list"
         help = f"its keys are {format_alternatives(group.fields)}"
         self.report_problem(node, f"{path or self.name}: expected a mapping, found {given}", help)
@@ -102,22 +108,27 @@ class ConfigReader:
                     continue
                 self.positions[inner] = node.display_position
                 before = len(self.problems)
-                value = self.read_group(child, node, inner) if isinstance(child, SchemaGroup) else self.read_value(child, node, inner)
+                value = (self.read_group(child, node, inner) if isinstance(child, SchemaGroup)
+                         else self.read_value(child, node, inner))
                 found |= {name: value} if len(self.problems) == before else {}
             elif child.required if isinstance(child, SchemaGroup) else child.default is None:
-                help = f"add `{name}:` with {describe_field(child)}" if isinstance(child, SchemaField) else None
-                self.report_problem(_first_character(table.position), f"`{inner}` is missing: {child.doc}", help, code="missing-key")
+                help = f"add `{name}:` with {describe_field(child)}" if isinstance(
+                    child, SchemaField) else None
+                self.report_problem(_first_character(table.position),
+                                    f"`{inner}` is missing: {child.doc}", help, code="missing-key")
         return found
 
     def read_value(self, field: SchemaField, node: Node, path: str) -> Any:
         """One value."""
         if field.items:
             items = node.items if isinstance(node, SequenceNode) else (node,)
-            self.positions |= {f"{path}[{at}]": item.display_position for at, item in enumerate(items)}
+            self.positions |= {f"{path}[{at}]": item.display_position
+                               for at, item in enumerate(items)}
             return tuple(self.read_group(field.items, item, path) for item in items)
         if field.type == "node":
             return field.read(node, self.report_problem)
-        if isinstance(node, ScalarNode) and node.text in NONE_TEXTS and NONE_TEXT in field.special_values:
+        if isinstance(node,
+                      ScalarNode) and node.text in NONE_TEXTS and NONE_TEXT in field.special_values:
             return None
         return self.read_constant(field, node, path)
 
@@ -125,43 +136,53 @@ class ConfigReader:
         """The constant that ``node`` writes."""
         if isinstance(node, SequenceNode | MappingNode):
             what = "a list" if isinstance(node, SequenceNode) else "a mapping"
-            return self.report_problem(node, f"{path}: expected {describe_field(field)}, found {what}")
+            return self.report_problem(node,
+                                       f"{path}: expected {describe_field(field)}, found {what}")
         if not isinstance(node, ScalarNode):
             return None  # complained of already
         if field.type == "text":
-            return node.text if node.text else self.report_problem(node, f"{path}: expected {describe_field(field)}")
+            return node.text if node.text else self.report_problem(
+                node, f"{path}: expected " f"{describe_field(field)}")
 
         def complain(problem: ValueSyntaxError) -> None:
-            self.report_problem(node.position_of(problem.span), f"{path}: {problem.message}", problem.help, code=problem.code)
+            self.report_problem(node.position_of(problem.span), f"{path}: {problem.message}",
+                                problem.help, code=problem.code)
 
         try:
             spec = parse_value(node.text.removeprefix("+"))
         except ValueSyntaxError:
             return self.report_unexpected(field, node, path)
-        if isinstance(spec, ConstantDomain) and isinstance(spec.value, float) and field.type == "size":
+        if isinstance(spec, ConstantDomain) and isinstance(
+                spec.value, float) and field.type == "size":
             spec = replace(spec, value=int(spec.value)) if spec.value.is_integer() else spec
         word = format_constant(spec.value) if isinstance(spec, ConstantDomain) else ""
-        wordy = field.type == "word" or (isinstance(spec, ConstantDomain) and isinstance(spec.value, str))
-        if not isinstance(spec, ConstantDomain | ListDomain) or (wordy and word not in (*field.words, *field.special_values)):
+        wordy = field.type == "word" or (isinstance(spec, ConstantDomain)
+                                         and isinstance(spec.value, str))
+        if not isinstance(spec, ConstantDomain | ListDomain) or (
+                wordy and word not in (*field.words, *field.special_values)):
             return self.report_unexpected(field, node, path)
         fitted = check_domain(spec, field, (), complain)
-        return fitted.values if isinstance(fitted, ListDomain) else fitted.value if isinstance(fitted, ConstantDomain) else None
+        return fitted.values if isinstance(fitted, ListDomain) else fitted.value if isinstance(
+            fitted, ConstantDomain) else None
 
     def report_unexpected(self, field: SchemaField, node: ScalarNode, path: str) -> None:
         """Complains of a text that the field does not take."""
         words = (*field.words, *field.special_values)
         help = suggest_match(node.text, words) if words and field.type == "word" else None
-        self.report_problem(node, f"{path}: expected {describe_field(field)}, found `{node.text}`", help)
+        self.report_problem(node, f"{path}: expected {describe_field(field)}, found `{node.text}`",
+                            help)
 
 
 def _is_default(child: SchemaField | SchemaGroup, node: Node) -> bool:
     """Whether ``node`` is the ``none`` that pages of reference show as the default of a text or a value of no kind."""
-    return isinstance(child, SchemaField) and child.default == NONE_TEXT and child.type in ("text", "node") and is_none(node)
+    return isinstance(child, SchemaField) and child.default == NONE_TEXT and child.type in (
+        "text", "node") and is_none(node)
 
 
 def is_none(node: Node) -> bool:
     """Whether a file says that there is nothing under a key."""
-    return isinstance(node, ScalarNode) and not node.is_quoted and node.text in NONE_TEXTS and node.text != ""
+    return isinstance(
+        node, ScalarNode) and not node.is_quoted and node.text in NONE_TEXTS and node.text != ""
 
 
 def plain_value(node: Node) -> Any:
@@ -184,7 +205,8 @@ def _first_character(place: SourcePosition) -> SourcePosition:
     return replace(place, end=place.column + 1) if place.source.has_lines else place
 
 
-def apply_override(table: MappingNode, schema: SchemaGroup, assignment: str, option: str = "--set") -> MappingNode:
+def apply_override(table: MappingNode, schema: SchemaGroup, assignment: str,
+                   option: str = "--set") -> MappingNode:
     """``table`` with ``recipe.steps=500``, as given to ``option``, in place of what it said.
 
     Raises:
@@ -202,14 +224,18 @@ def apply_override(table: MappingNode, schema: SchemaGroup, assignment: str, opt
     return _with(table, schema, path.strip().split("."), value, place)
 
 
-def _with(table: MappingNode, schema: SchemaField | SchemaGroup | None, path: list[str], value: Node, place: SourcePosition) -> MappingNode:
+def _with(table: MappingNode, schema: SchemaField | SchemaGroup | None, path: list[str],
+          value: Node, place: SourcePosition) -> MappingNode:
     """``table`` with ``value`` under ``path``; below a key that is no group, the rest of the path is one name."""
     child = schema.fields.get(path[0]) if isinstance(schema, SchemaGroup) else None
-    key, inner = ScalarNode(place, path[0]), table.get(path[0])
+    key = ScalarNode(place, path[0])
+    inner = table.get(path[0])
     if len(path) > 1:
-        short = isinstance(inner, SequenceNode) or (isinstance(inner, ScalarNode) and inner.text not in NONE_TEXTS)
+        short = isinstance(inner, SequenceNode) or (
+            isinstance(inner, ScalarNode) and inner.text not in NONE_TEXTS)
         if inner and short and isinstance(child, SchemaGroup) and child.shorthand_key:
-            inner = MappingNode(inner.position, ((ScalarNode(inner.position, child.shorthand_key), inner),))
+            inner = MappingNode(inner.position,
+                                ((ScalarNode(inner.position, child.shorthand_key), inner),))
         within = inner if isinstance(inner, MappingNode) else MappingNode(value.position, ())
         rest = path[1:] if isinstance(child, SchemaGroup) else [".".join(path[1:])]
         value = _with(within, child, rest, value, place)
@@ -220,7 +246,8 @@ def _with(table: MappingNode, schema: SchemaField | SchemaGroup | None, path: li
 def flatten(mapping: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
     """Every value by its dotted path, as ``--set`` would write it."""
     for key, value in mapping.items():
-        yield from flatten(value, join_path(path, key)) if isinstance(value, Mapping) else [(join_path(path, key), value)]
+        yield from flatten(value, join_path(path, key)) if isinstance(value, Mapping) else [
+            (join_path(path, key), value)]
 
 
 def with_position(error: UserError, positions: Mapping[str, SourcePosition]) -> UserError:
@@ -238,10 +265,13 @@ def to_node(name: str, value: Any, key: str = "") -> Node:
     if hasattr(value, "to_json"):
         return to_node(name, value.to_json(), key)
     if isinstance(value, Mapping):
-        table = {scalar_from_text(name, "", str(inner)): to_node(name, item, str(inner)) for inner, item in value.items()}
-        place = scalar_from_text(name, f"{key}: " if key else "", format_constant(dict(value)) if value else "{}").position
+        table = {scalar_from_text(name, "", str(inner)): to_node(name, item, str(inner))
+                 for inner, item in value.items()}
+        place = scalar_from_text(name, f"{key}: " if key else "",
+                                 format_constant(dict(value)) if value else "{}").position
         return MappingNode(place, tuple(table.items()))
-    text = scalar_from_text(name, f"{key}: " if key else "", NONE_TEXT if value is None else format_constant(value))
+    text = scalar_from_text(name, f"{key}: " if key else "",
+                            NONE_TEXT if value is None else format_constant(value))
     if isinstance(value, list | tuple):
         return SequenceNode(text.position, tuple(to_node(name, item, key) for item in value))
     return text
@@ -253,8 +283,11 @@ def coerce_settings(instance: Any, schema: SchemaGroup, name: str) -> None:
     Raises:
         SpaceErrors: every field that is wrong.
     """
-    values = {key: getattr(instance, key) for key in schema.fields if getattr(instance, key) not in (None, ())}
-    values |= {key: None for key, field in schema.fields.items() if key not in values and not _may_be_none(field)}
+    values = {key: getattr(instance, key)
+              for key in schema.fields if getattr(instance, key) not in (None, ())}
+    values |= {key: None
+               for key, field in schema.fields.items()
+               if key not in values and not _may_be_none(field)}
     for key, value in read_constants(replace(schema, make=dict), to_node(name, values)).items():
         object.__setattr__(instance, key, value)
 

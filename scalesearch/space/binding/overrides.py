@@ -23,11 +23,12 @@ from scalesearch.space.syntax.yaml_reader import parse_yaml
 TOP_LEVEL_KEYS = ("space", "notes")
 
 
-def apply_overrides(document: MappingNode, schema: SchemaGroup, overrides: Mapping[str, str], problems: list[Problem],
-             option: str = "--set") -> MappingNode:
+def apply_overrides(document: MappingNode, schema: SchemaGroup, overrides: Mapping[str, str],
+                    problems: list[Problem], option: str = "--set") -> MappingNode:
     """``document`` with every override in place; notes what is wrong with them, as of ``option``, in ``problems``."""
     index = build_index(schema)
-    kinds_first = sorted(overrides.items(), key=lambda item: (item[0].count("."), item[0] not in index.groups))
+    kinds_first = sorted(overrides.items(),
+                         key=lambda item: (item[0].count("."), item[0] not in index.groups))
     for path, value in kinds_first:
         node = _value(option, path, value, problems)
         path = index.spellings.get(path, path)
@@ -35,7 +36,8 @@ def apply_overrides(document: MappingNode, schema: SchemaGroup, overrides: Mappi
             document = _with_entry(document, path, node)
         elif not path or (path not in index.entries and path not in index.groups):
             problems.append(_unknown(index, _place(option, path, value), path))
-        elif (problem := _not_offered(document, schema, path, _place(option, path, value))) is not None:
+        elif (problem := _not_offered(document, schema, path,
+                                      _place(option, path, value))) is not None:
             problems.append(problem)
         else:
             document = _apply(document, schema, path.split("."), node)
@@ -61,21 +63,28 @@ def _value(option: str, path: str, value: str, problems: list[Problem]) -> Node:
     return table
 
 
-def _not_offered(document: MappingNode, schema: SchemaGroup, path: str, place: SourcePosition) -> Problem | None:
+def _not_offered(document: MappingNode, schema: SchemaGroup, path: str,
+                 place: SourcePosition) -> Problem | None:
     """The complaint about a key of variants of which the space offers none."""
-    table, group, names = document, schema, path.split(".")
+    table = document
+    group = schema
+    names = path.split(".")
     for at, name in enumerate(names):
         child = group.fields.get(name)
         if isinstance(child, SchemaGroup):
-            table, group = _as_table(_unfolded(table).get(name), child, table), child
+            table = _as_table(_unfolded(table).get(name), child, table)
+            group = child
         elif child is None:
-            owners = [own for own, inside in group.variants.items() if name == own or name in inside.fields]
+            owners = [own
+                      for own, inside in group.variants.items()
+                      if name == own or name in inside.fields]
             if set(owners) & set(_offered_nodes(table, group)):
                 return None  # a variant's own groups are not looked into: the binder does that
             parent = ".".join(names[:at])
-            help = f"choose {format_alternatives(owners)} first, for example with `--set {parent}={owners[0]}`"
-            return Problem(place, f"no variant of `{parent}` that the space offers has `{name}`", help,
-                           code="unknown-key")
+            help = (f"choose {format_alternatives(owners)} first, for example with `--set "
+                    f"{parent}={owners[0]}`")
+            return Problem(place, f"no variant of `{parent}` that the space offers has `{name}`",
+                           help, code="unknown-key")
     return None
 
 
@@ -83,7 +92,8 @@ def _unknown(index: SchemaIndex, place: SourcePosition, path: str) -> Problem:
     """The complaint about a path that no schema knows."""
     known = [*index.entries, *(name for name in index.groups if name)]
     last = {name.rpartition(".")[2]: name for name in reversed(known)}
-    meant = closest_match(path, known) or last.get(closest_match(path.rpartition(".")[2], last) or "")
+    meant = closest_match(path,
+                          known) or last.get(closest_match(path.rpartition(".")[2], last) or "")
     help = index.describe_synonym(path) or (f"did you mean `{meant}`?" if meant else None)
     return Problem(place, f"unknown key `{path}`", help, code="unknown-key")
 
@@ -91,7 +101,9 @@ def _unknown(index: SchemaIndex, place: SourcePosition, path: str) -> Problem:
 def _apply(table: MappingNode, group: SchemaGroup, rest: list[str], value: Node) -> MappingNode:
     """``table``, the mapping of ``group``, with the key ``rest`` below it given anew."""
     table = _unfolded(table)
-    name, below, child = rest[0], rest[1:], group.fields.get(rest[0])
+    name = rest[0]
+    below = rest[1:]
+    child = group.fields.get(rest[0])
     if child is None:
         return _in_variants(table, group, rest, value)
     if isinstance(child, SchemaField):
@@ -104,7 +116,8 @@ def _apply(table: MappingNode, group: SchemaGroup, rest: list[str], value: Node)
     return _without_unused(_with_entry(table, name, _variant(old, child, value)), group)
 
 
-def _in_variants(table: MappingNode, group: SchemaGroup, rest: list[str], value: Node) -> MappingNode:
+def _in_variants(table: MappingNode, group: SchemaGroup, rest: list[str],
+                 value: Node) -> MappingNode:
     """``table`` with ``rest``, a variant or a key of variants, given anew wherever it is offered."""
     offers = _offered_nodes(table, group)
     for name in offers:
@@ -119,10 +132,16 @@ def _without_unused(table: MappingNode, group: SchemaGroup) -> MappingNode:
     """``table`` without the keys of a variant that is no longer offered beside them: they go as its others do."""
     if group.inlined_variant is None:
         return table
-    node, kinds = table.get(group.inlined_variant.group), group.fields[group.inlined_variant.group]
+    node = table.get(group.inlined_variant.group)
+    kinds = group.fields[group.inlined_variant.group]
     assert isinstance(kinds, SchemaGroup)
-    if isinstance(node, MappingNode | ScalarNode) and group.inlined_variant.variant not in _offered_nodes(_as_table(node, kinds, node), kinds):
-        return replace(table, entries=tuple(entry for entry in table if entry[0].text not in group.inlined_variant.exclusive_keys))
+    if isinstance(node,
+                  MappingNode | ScalarNode) and group.inlined_variant.variant not in _offered_nodes(
+            _as_table(node, kinds, node), kinds):
+        return replace(table,
+                       entries=tuple(entry
+                                     for entry in table
+                                     if entry[0].text not in group.inlined_variant.exclusive_keys))
     return table
 
 
@@ -133,16 +152,20 @@ def _variant(old: Node | None, group: SchemaGroup, value: Node) -> Node:
     names = _names(group, value)
     table = _as_table(old, group, value)
     present = _offered_nodes(table, group)
-    inside = [entry for node in present.values() if isinstance(node, MappingNode) for entry in unfold_dotted_keys(node, [])]
-    kept = {key.text: (key, node) for key, node in reversed(inside)}  # of several variants, what the first says
+    inside = [entry for node in present.values() if isinstance(node, MappingNode)
+              for entry in unfold_dotted_keys(node, [])]
+    # of several variants, what the first says
+    kept = {key.text: (key, node) for key, node in reversed(inside)}
     offers: dict[str, Node | None] = {}
     for name, inner in group.variants.items():
         if name in names:
             same = tuple(entry for key, entry in reversed(kept.items()) if key in inner.fields)
             offers[name] = present[name] if name in present else MappingNode(value.position, same)
     if offers and not _is_conditional(group, value):
-        return _with_variants(replace(table, entries=tuple(_non_variant_entries(table, group))), group, offers, value)
-    said = {name: node for name, node in offers.items() if isinstance(node, MappingNode) and node.entries}
+        return _with_variants(replace(table, entries=tuple(_non_variant_entries(table, group))),
+                              group, offers, value)
+    said = {name: node
+            for name, node in offers.items() if isinstance(node, MappingNode) and node.entries}
     kinds = tuple((_key(name, value), node) for name, node in said.items())
     beside = (*kinds, *_non_variant_entries(table, group))
     return replace(table, entries=((_key(ONE_OF_KEY, value), value), *beside)) if beside else value
@@ -151,7 +174,8 @@ def _variant(old: Node | None, group: SchemaGroup, value: Node) -> Node:
 def _names(group: SchemaGroup, value: ScalarNode) -> set[str]:
     """The variants that the text ``value`` chooses among; all of them where it computes one."""
     spec = _chooser(group, value)
-    return (offered_variants(spec) or set(group.variants if _is_conditional(group, value) else ())) & set(group.variants)
+    return (offered_variants(spec)
+            or set(group.variants if _is_conditional(group, value) else ())) & set(group.variants)
 
 
 def _is_conditional(group: SchemaGroup, value: ScalarNode) -> bool:
@@ -160,18 +184,22 @@ def _is_conditional(group: SchemaGroup, value: ScalarNode) -> bool:
 
 
 def _chooser(group: SchemaGroup, value: ScalarNode) -> Domain:
-    return Binder(SchemaIndex({}, {})).bind_parameter(variant_field(group), value, KeyContext("", "", value.position)).domain
+    return Binder(SchemaIndex({}, {})).bind_parameter(
+        variant_field(group), value, KeyContext("", "", value.position)).domain
 
 
 def _non_variant_entries(table: MappingNode, group: SchemaGroup) -> list[tuple[ScalarNode, Node]]:
-    return [entry for entry in table if entry[0].text not in group.variants and entry[0].text != ONE_OF_KEY]
+    return [entry
+            for entry in table
+            if entry[0].text not in group.variants and entry[0].text != ONE_OF_KEY]
 
 
 def _offered_nodes(table: MappingNode, group: SchemaGroup) -> dict[str, Node | None]:
     """The variants that ``table`` offers, with what is inside; the default where it says nothing."""
     inner = table.get(ONE_OF_KEY)
     entries = unfold_dotted_keys(inner if isinstance(inner, MappingNode) else table, [])
-    variants: dict[str, Node | None] = {key.text: node for key, node in entries if key.text in group.variants}
+    variants: dict[str, Node | None] = {
+        key.text: node for key, node in entries if key.text in group.variants}
     if isinstance(inner, ScalarNode):
         names = _names(group, inner)
         return {name: variants.get(name) for name in group.variants if name in names}
@@ -179,14 +207,19 @@ def _offered_nodes(table: MappingNode, group: SchemaGroup) -> dict[str, Node | N
     return variants or ({default: None} if default else {})
 
 
-def _with_variants(table: MappingNode, group: SchemaGroup, offers: Mapping[str, Node | None], value: Node) -> MappingNode:
+def _with_variants(table: MappingNode, group: SchemaGroup, offers: Mapping[str, Node | None],
+                   value: Node) -> MappingNode:
     """``table`` with ``offers`` as its variants."""
-    empty, chooser = MappingNode(value.position, ()), table.get(ONE_OF_KEY)
-    entries = tuple((_key(name, value), node if node is not None else empty) for name, node in offers.items())
+    empty = MappingNode(value.position, ())
+    chooser = table.get(ONE_OF_KEY)
+    entries = tuple((_key(name, value), node if node is not None else empty)
+                    for name, node in offers.items())
     kept = tuple(_non_variant_entries(table, group))
-    if isinstance(chooser, ScalarNode) and _is_conditional(group, chooser):  # its condition stays, and keys stand beside it
+    # its condition stays, and keys stand beside it
+    if isinstance(chooser, ScalarNode) and _is_conditional(group, chooser):
         return replace(table, entries=((_key(ONE_OF_KEY, value), chooser), *entries, *kept))
-    return replace(table, entries=((_key(ONE_OF_KEY, value), MappingNode(value.position, entries)), *kept))
+    return replace(table,
+                   entries=((_key(ONE_OF_KEY, value), MappingNode(value.position, entries)), *kept))
 
 
 def _without(table: MappingNode, path: tuple[str, ...]) -> MappingNode:
@@ -195,7 +228,8 @@ def _without(table: MappingNode, path: tuple[str, ...]) -> MappingNode:
     inner = table.get(name)
     if not below:
         return replace(table, entries=tuple(entry for entry in table if entry[0].text != name))
-    return _with_entry(table, name, _without(inner, tuple(below))) if isinstance(inner, MappingNode) else table
+    return _with_entry(
+        table, name, _without(inner, tuple(below))) if isinstance(inner, MappingNode) else table
 
 
 def _as_table(node: Node | None, group: SchemaGroup, value: Node) -> MappingNode:
@@ -209,7 +243,9 @@ def _as_table(node: Node | None, group: SchemaGroup, value: Node) -> MappingNode
         names = _names(group, node)
         empty = MappingNode(node.position, ())
         inside = tuple((_key(name, node), empty) for name in group.variants if name in names)
-        return MappingNode(node.position, ((_key(ONE_OF_KEY, node), MappingNode(node.position, inside)),) if inside else ())
+        return MappingNode(node.position,
+                           ((_key(ONE_OF_KEY, node), MappingNode(node.position, inside)),) if inside
+                           else ())
     return MappingNode(value.position, ())
 
 
@@ -232,4 +268,5 @@ def _with_entry(table: MappingNode, name: str, value: Node) -> MappingNode:
     """``table`` with ``name`` given anew, in its old place."""
     if table.get(name) is None:
         return replace(table, entries=(*table.entries, (_key(name, value), value)))
-    return replace(table, entries=tuple((key, value if key.text == name else old) for key, old in table))
+    return replace(table,
+                   entries=tuple((key, value if key.text == name else old) for key, old in table))

@@ -10,7 +10,8 @@ MAX_LISTED_KEYS = 12  # keys that are listed beside a guess
 MIN_SIMILARITY = 0.66  # difflib's ratio that a guess at a key of another group needs
 
 
-def suggest_key(name: str, group: SchemaGroup, path: str, legal: Sequence[str], index: SchemaIndex, guesses: bool) -> str:
+def suggest_key(name: str, group: SchemaGroup, path: str, legal: Sequence[str], index: SchemaIndex,
+                guesses: bool) -> str:
     """Says what the key ``name`` in ``path`` may have meant.
 
     Args:
@@ -37,13 +38,15 @@ def suggest_key(name: str, group: SchemaGroup, path: str, legal: Sequence[str], 
     there = same or (_most_similar(name, others, path) if guesses else None)
     if not there:
         return keys
-    return f"did you mean `{there}`?" + (f" Or else, {keys}" if len(legal) <= MAX_LISTED_KEYS else "")
+    return f"did you mean `{there}`?" + (f" Or else, {keys}" if len(legal) <= MAX_LISTED_KEYS
+                                         else "")
 
 
 def _most_similar(name: str, others: Sequence[str], path: str) -> str | None:
     """The key of another group that is spelled most alike."""
     meant = closest_match(name, {_last(other) for other in others}, MIN_SIMILARITY)
-    return _nearest((other for other in others if _last(other) == meant), path) or closest_match(name, others, MIN_SIMILARITY)
+    return _nearest((other for other in others if _last(other) == meant),
+                    path) or closest_match(name, others, MIN_SIMILARITY)
 
 
 def _nearest(others: Iterable[str], path: str) -> str | None:

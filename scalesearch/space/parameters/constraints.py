@@ -50,8 +50,9 @@ class Constraint:
     def violation(self, lookup: Lookup) -> float:
         """The amount by which it is violated: <= 0 exactly where it holds.
 
-        ``a <= b`` gives log(a / b) for positive numbers, so that a miss by 10 % weighs the same on every scale, and
-        the difference, relative to the larger, for others; ``and`` gives the largest slack, ``or`` the smallest.
+        ``a <= b`` gives log(a / b) for positive numbers, so that a miss by 10 % weighs the same on
+        every scale, and the difference, relative to the larger, for others; ``and`` gives the
+        largest slack, ``or`` the smallest.
 
         Args:
             lookup: name to answer or cost; may raise KeyError for a key that does not exist.
@@ -70,16 +71,20 @@ def _violation(expr: Expr, lookup: Lookup, negated: bool = False) -> float | Non
     match expr:
         case Compare(_, rest):
             values = [evaluate(operand, lookup) for operand in expr.operands]
-            gaps = [_comparison_violation(NEGATED_OPERATOR[op] if negated else op, values[n], values[n + 1]) for n, (op, _) in enumerate(rest)]
+            gaps = [_comparison_violation(NEGATED_OPERATOR[op] if negated else op, values[n],
+                                          values[n + 1]) for n, (op, _) in enumerate(rest)]
             return _combined_violation(gaps, any_of=negated)
         case Operation("and" | "or" as op, operands):
-            return _combined_violation([_violation(operand, lookup, negated) for operand in operands], any_of=(op == "or") != negated)
+            return _combined_violation([_violation(operand, lookup, negated)
+                                        for operand in operands], any_of=(op == "or") != negated)
         case Operation("not", (operand,)):
             return _violation(operand, lookup, not negated)
         case Operation("if", (then, condition, other)):
-            return _violation(then if evaluate(condition, lookup) is True else other, lookup, negated)
+            return _violation(then if evaluate(condition, lookup) is True else other, lookup,
+                              negated)
     value = evaluate(expr, lookup)
-    return None if value is ABSENT else FAILED_SLACK if (value is True) == negated else -FAILED_SLACK
+    return None if value is ABSENT else FAILED_SLACK if (
+        value is True) == negated else -FAILED_SLACK
 
 
 def _combined_violation(slacks: list[float | None], any_of: bool) -> float | None:
@@ -107,5 +112,6 @@ def _comparison_violation(op: str, left: Any, right: Any) -> float | None:
 
 def _relative_difference(left: int | float, right: int | float) -> float:
     if left > 0 and right > 0:
-        return math.log(left) - math.log(right)  # ints of any size have a logarithm; their quotient may overflow
+        # ints of any size have a logarithm; their quotient may overflow
+        return math.log(left) - math.log(right)
     return float((left - right) / max(abs(left), abs(right), 1))

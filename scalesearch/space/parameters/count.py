@@ -1,7 +1,7 @@
 """Counts the answer sheets of a space exactly, without listing them.
 
-Keys that do not depend on each other multiply. A condition, or a variant, ties what it decides to what it depends on:
-only what decides is listed, one group of tied keys at a time.
+Keys that do not depend on each other multiply. A condition, or a variant, ties what it decides to
+what it depends on: only what decides is listed, one group of tied keys at a time.
 """
 
 import math
@@ -17,9 +17,12 @@ from scalesearch.space.syntax.composite_domains import ConditionalDomain, PerLay
 from scalesearch.space.syntax.expressions import keys_of
 from scalesearch.space.syntax.parameters import FloatRange, Parameter
 
-MAX_ENUMERATED = 60_000  # combinations of answers that conditions depend on, listed in some ten seconds
+# combinations of answers that conditions depend on, listed in some ten seconds
+MAX_ENUMERATED = 60_000
 N_SIZE_PROBES = 100  # random combinations that say about how many there are
-HOPELESS_FACTOR = 5  # times as many as are listed: by Markov's inequality at most one listable space in five looks like that
+# times as many as are listed: by Markov's inequality at most one listable space in five looks like
+# that
+HOPELESS_FACTOR = 5
 
 
 class UncountableSpaceError(UserError):
@@ -28,15 +31,20 @@ class UncountableSpaceError(UserError):
     code = "too-tangled"
 
 
-def count_configurations(parameter_space: ParameterSpace, max_enumerated: int | None = None) -> int | None:
+def count_configurations(parameter_space: ParameterSpace,
+                         max_enumerated: int | None = None) -> int | None:
     """The number of answer sheets; ``None`` where a continuous range makes it endless.
 
     Raises:
-        TooTangled: conditions depend on more than ``max_enumerated`` (MOST_LISTED unless given) combinations of answers.
+        TooTangled: conditions depend on more than ``max_enumerated`` (MOST_LISTED unless given)
+            combinations of answers.
     """
-    if any(isinstance(parameter, FloatRange) and parameter.step is None for _, parameter in parameter_space.parameters()):
+    if any(isinstance(parameter, FloatRange) and parameter.step is None
+           for _, parameter in parameter_space.parameters()):
         return None
-    runs, max_enumerated = [partial(_count_component, parameter_space, *component) for component in _tied_components(parameter_space)], max_enumerated or MAX_ENUMERATED
+    runs = [partial(_count_component, parameter_space, *component)
+            for component in _tied_components(parameter_space)]
+    max_enumerated = max_enumerated or MAX_ENUMERATED
     if any(_estimate_combinations(run) > HOPELESS_FACTOR * max_enumerated for run in runs):
         raise _uncountable_error(max_enumerated)
     return math.prod(_total(enumerate_runs(run), max_enumerated) for run in runs)
@@ -58,7 +66,8 @@ def _estimate_combinations(run: Callable[[SuggestFunction], int]) -> float:
 
 
 def _uncountable_error(most: int) -> UncountableSpaceError:
-    return UncountableSpaceError(f"conditions tie together more than {most:,} combinations of answers")
+    return UncountableSpaceError(f"conditions tie together more than {most:,} combinations of "
+                                 "answers")
 
 
 def _total(counts: Iterator[int], most: int) -> int:
@@ -70,7 +79,8 @@ def _total(counts: Iterator[int], most: int) -> int:
     return total
 
 
-def _count_component(form: ParameterSpace, leaves: list[ParameterNode], drivers: list[str], ask: SuggestFunction) -> int:
+def _count_component(form: ParameterSpace, leaves: list[ParameterNode], drivers: list[str],
+                     ask: SuggestFunction) -> int:
     """The sheets of ``leaves`` for one combination of answers to ``drivers``."""
     sheet = ParamAssignment(form, ask)
     for key in drivers:
@@ -88,11 +98,13 @@ def _tied_components(form: ParameterSpace) -> Iterator[tuple[list[ParameterNode]
     for at, keys in enumerate(drivers):
         for key in keys:
             if key in home:
-                old, new = group[home[key]], group[at]
+                old = group[home[key]]
+                new = group[at]
                 group = [new if member == old else member for member in group]
     for name in dict.fromkeys(group):
         members = [at for at, member in enumerate(group) if member == name]
-        yield [form.nodes[at] for at in members], list(dict.fromkeys(key for at in members for key in drivers[at]))
+        yield [form.nodes[at]
+               for at in members], list(dict.fromkeys(key for at in members for key in drivers[at]))
 
 
 def _deciding_keys(form: ParameterSpace, leaf: ParameterNode) -> list[str]:
@@ -100,14 +112,21 @@ def _deciding_keys(form: ParameterSpace, leaf: ParameterNode) -> list[str]:
 
     With all that they need.
     """
-    drivers = {key: None for key, _ in leaf.guards if len(form.nodes_by_key[key][0].domain.constants or (1, 2)) > 1}
-    if isinstance(leaf.domain, ConditionalDomain) or any(isinstance(option, PerLayerDomain) for option in iter_options(leaf.domain)):
-        drivers |= dict.fromkeys(key for expr in iter_expressions(leaf.domain) for key in sorted(keys_of(expr)))
+    drivers = {key: None
+               for key, _ in leaf.guards
+               if len(form.nodes_by_key[key][0].domain.constants or (1, 2)) > 1}
+    if isinstance(leaf.domain, ConditionalDomain) or any(
+            isinstance(option, PerLayerDomain) for option in iter_options(leaf.domain)):
+        drivers |= dict.fromkeys(key for expr in iter_expressions(leaf.domain)
+                                 for key in sorted(keys_of(expr)))
     queue = list(drivers)
     while queue:
         for other in form.nodes_by_key.get(queue.pop(), ()):
-            needed = [key for expr in iter_expressions(other.domain) for key in sorted(keys_of(expr))]
-            fresh = [key for key in (*needed, *(group for group, _ in other.guards)) if key not in drivers]
+            needed = [key for expr in iter_expressions(other.domain)
+                      for key in sorted(keys_of(expr))]
+            fresh = [key
+                     for key in (*needed, *(group for group, _ in other.guards))
+                     if key not in drivers]
             drivers |= dict.fromkeys(fresh)
             queue += fresh
     return list(drivers)

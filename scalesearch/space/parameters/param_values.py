@@ -20,10 +20,12 @@ class ParamValues(Mapping[str, Any]):
 
     Attributes:
         params: what was asked and answered, by the name of the parameter.
-        infeasible_values: (key, reason) of values that no network can have; empty for a candidate that can be built.
+        infeasible_values: (key, reason) of values that no network can have; empty for a candidate
+            that can be built.
     """
 
-    def __init__(self, typed_values: dict[str, Any], params: dict[str, Any], infeasible_values: tuple[tuple[str, str], ...]) -> None:
+    def __init__(self, typed_values: dict[str, Any], params: dict[str, Any],
+                 infeasible_values: tuple[tuple[str, str], ...]) -> None:
         self._typed_values = typed_values
         self._values = {key: schedule_to_json(value) for key, value in typed_values.items()}
         self.params: Mapping[str, Any] = dict(params)
@@ -57,7 +59,8 @@ class ParameterSpace:
 
     def __init__(self, nodes: list[ParameterNode]) -> None:
         self.nodes = nodes
-        self.domains: dict[str, Domain] = {leaf.path: leaf.domain.with_parameter_name(leaf.path) for leaf in self.nodes}
+        self.domains: dict[str, Domain] = {
+            leaf.path: leaf.domain.with_parameter_name(leaf.path) for leaf in self.nodes}
         self.nodes_by_key: dict[str, list[ParameterNode]] = {}
         for leaf in self.nodes:
             self.nodes_by_key.setdefault(leaf.key, []).append(leaf)
@@ -98,8 +101,10 @@ class ParameterSpace:
         other = None
         if isinstance(value, LayerReference):
             target = self.referenced_schedule(node, value.path)
-            other = assignment.value_of(target.field.depth_key) if target and target.field.depth_key else None
-        return validate_schedule(value, node.field, depth, other if isinstance(other, int) else None)
+            other = assignment.value_of(
+                target.field.depth_key) if target and target.field.depth_key else None
+        return validate_schedule(value, node.field, depth,
+                                 other if isinstance(other, int) else None)
 
     def referenced_schedule(self, node: ParameterNode, path: str) -> ParameterNode | None:
         """The schedule that a reference inside ``node`` points to."""
@@ -153,7 +158,8 @@ class ParamAssignment:
         return ABSENT if value is None else value
 
 
-def validate_schedule(schedule: ScheduleValue, field: SchemaField, depth: int, other_depth: int | None) -> str | None:
+def validate_schedule(schedule: ScheduleValue, field: SchemaField, depth: int,
+                      other_depth: int | None) -> str | None:
     """The reason why ``schedule`` does not fit a stack of ``depth`` layers, or ``None``.
 
     Args:
@@ -168,14 +174,16 @@ def validate_schedule(schedule: ScheduleValue, field: SchemaField, depth: int, o
     return None
 
 
-def _validate_layer_reference(schedule: LayerReference, depth: int, other_depth: int | None) -> str | None:
+def _validate_layer_reference(schedule: LayerReference, depth: int,
+                              other_depth: int | None) -> str | None:
     for layer in range(depth):
         index = schedule.layer_index(layer)
         if index is None:
             return f"layer {layer} has no whole number as its index"
         if index < 0 or (other_depth is not None and index >= other_depth):
             layers = f"0 to {other_depth - 1}" if other_depth is not None else "from 0"
-            return f"layer {layer} points to layer {index} of {schedule.path}, which has layers {layers}"
+            return (f"layer {layer} points to layer {index} of {schedule.path}, which has layers "
+                    f"{layers}")
     return None
 
 
@@ -192,7 +200,8 @@ def enumerate_runs(evaluate: Callable[[SuggestFunction], T]) -> Iterator[T]:
     while True:
         sizes: list[int] = []
 
-        def ask(name: str, parameter: Parameter, script: list[int] = script, sizes: list[int] = sizes) -> Any:
+        def ask(name: str, parameter: Parameter, script: list[int] = script,
+                sizes: list[int] = sizes) -> Any:
             values = parameter.values()
             if values is None:
                 raise InfiniteSpaceError(name)

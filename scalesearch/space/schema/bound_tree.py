@@ -94,18 +94,24 @@ class SchemaIndex:
 
     def describe_synonym(self, name: str, scope: str = "") -> str | None:
         """A help line naming the key that others call ``name``: one of the group ``scope`` before any other."""
-        fields: dict[str, SchemaField | SchemaGroup] = {path: known.field for path, known in self.entries.items()}
+        fields: dict[str, SchemaField | SchemaGroup] = {
+            path: known.field for path, known in self.entries.items()}
         last = name.rpartition(".")[2]
-        found = [path for path, one in {**fields, **self.groups}.items() if path and last in one.synonyms]
+        found = [path
+                 for path, one in {**fields, **self.groups}.items()
+                 if path and last in one.synonyms]
         shortest: dict[tuple[str, str], str] = {}  # of variants of a group, one is enough
-        for path in sorted([path for path in found if path.startswith(f"{scope}.")] or found, key=len):
+        for path in sorted([path for path in found if path.startswith(f"{scope}.")] or found,
+                           key=len):
             shortest.setdefault((path.partition(".")[0], path.rpartition(".")[2]), path)
-        return f"it is called {format_alternatives(list(shortest.values())[:3])} here" if found else None
+        return (f"it is called {format_alternatives(list(shortest.values())[:3])} here" if found
+                else None)
 
 
 def variant_field(group: SchemaGroup) -> SchemaField:
     """The choice between variants, as a field."""
-    return SchemaField("word", words=tuple(group.variants), default=group.default_variant, doc=group.doc)
+    return SchemaField("word", words=tuple(group.variants), default=group.default_variant,
+                       doc=group.doc)
 
 
 def build_index(schema: SchemaGroup) -> SchemaIndex:
@@ -127,23 +133,29 @@ def _collect(group: SchemaGroup, key: str, path: str, guards: Guards, index: Sch
         _collect_fields(variant, key, inside, (*guards, (key, name)), index)
 
 
-def _collect_fields(group: SchemaGroup, key: str, path: str, guards: Guards, index: SchemaIndex) -> None:
+def _collect_fields(group: SchemaGroup, key: str, path: str, guards: Guards,
+                    index: SchemaIndex) -> None:
     for name, child in group.fields.items():
         mine = (*guards, *guards_of(group, name, key))
         if isinstance(child, SchemaGroup):
             _collect(child, join_path(key, name), join_path(path, name), mine, index)
         else:
             index.entries[join_path(path, name)] = SchemaEntry(join_path(key, name), mine, child)
-            index.entries.setdefault(join_path(key, name), SchemaEntry(join_path(key, name), (), child))
-    index.spellings.update({join_path(path, other): join_path(path, name) for other, name in group.spellings.items()})
+            index.entries.setdefault(join_path(key, name),
+                                     SchemaEntry(join_path(key, name), (), child))
+    index.spellings.update({join_path(path, other): join_path(path, name)
+                            for other, name in group.spellings.items()})
     if group.inlined_variant:
-        inside = join_path(join_path(path, group.inlined_variant.group), group.inlined_variant.variant)
-        index.spellings.update({join_path(inside, name): join_path(path, name) for name in group.inlined_variant.inlined_keys})
+        inside = join_path(join_path(path, group.inlined_variant.group),
+                           group.inlined_variant.variant)
+        index.spellings.update({join_path(inside, name): join_path(path, name)
+                                for name in group.inlined_variant.inlined_keys})
 
 
 def guards_of(group: SchemaGroup, name: str, key: str) -> Guards:
     """Under which variant beside it the field ``name`` of ``group`` exists; ``key`` is the group's."""
     beside = group.inlined_variant
-    return ((join_path(key, beside.group), beside.variant),) if beside and name in beside.exclusive_keys else ()
+    return ((join_path(key, beside.group), beside.variant),
+            ) if beside and name in beside.exclusive_keys else ()
 
 

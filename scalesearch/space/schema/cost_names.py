@@ -13,5 +13,7 @@ RUNTIMES = (*(f"ctranslate2-{quantisation}" for quantisation in ("int8", "int16"
 ARTIFACT_FORMATS = ("torch", *RUNTIMES, "huggingface-none", "huggingface-bf16")
 LATENCY_KEY = "latency"  # protocol.latency: the file of a fit
 PROTOCOL_CHOICES = {"name": PROTOCOL_NAMES, "artefact": ARTIFACT_FORMATS}
-PROTOCOL_KEY_OF_COST = {"artefact.bytes": "artefact", "latency.predicted": "latency"}  # cost to the key that it needs there
-OWN_VOCABULARY = "own"  # protocol.vocab where each candidate has a vocabulary of its own: the key `vocab` of the space
+# cost to the key that it needs there
+PROTOCOL_KEY_OF_COST = {"artefact.bytes": "artefact", "latency.predicted": "latency"}
+# protocol.vocab where each candidate has a vocabulary of its own: the key `vocab` of the space
+OWN_VOCABULARY = "own"

@@ -26,23 +26,27 @@ MAX_SEED = 2**32 - 1  # that the generators of Python, NumPy and PyTorch all tak
 NAME_DESCRIPTION = "a name (a text without slashes, of at most 200 bytes)"
 
 
-def setting(default: Any, doc: str, *, unit: str = "", low: float | None = None, high: float | None = None,
-            words: tuple[str, ...] = (), synonyms: tuple[str, ...] = (),
-            read: Callable[[Node, ReportNodeError], Any] | None = None, form: str = "", key: str = "", group_schema: SchemaGroup | None = None,
+def setting(default: Any, doc: str, *, unit: str = "", low: float | None = None,
+            high: float | None = None, words: tuple[str, ...] = (), synonyms: tuple[str, ...] = (),
+            read: Callable[[Node, ReportNodeError], Any] | None = None, form: str = "",
+            key: str = "", group_schema: SchemaGroup | None = None,
             items: SchemaGroup | None = None, default_text: str = "") -> Any:
     """A field of a dataclass that a file may give.
 
     Args:
         default: where the file gives none; ``REQUIRED`` where it must.
-        read, form: of a value that is no plain constant; see ``Field``. Without ``read`` it stays a node.
+        read, form: of a value that is no plain constant; see ``Field``. Without ``read`` it stays a
+            node.
         key: what the file calls it, where that is no name in Python.
         group_schema: the schema of a mapping under this key.
         items: the schema of each of a list of mappings.
         default_text: the default in words, where it follows from other keys.
     """
-    given = {"doc": doc, "unit": unit, "low": low, "high": high, "words": words, "synonyms": synonyms}
+    given = {"doc": doc, "unit": unit, "low": low, "high": high, "words": words,
+             "synonyms": synonyms}
     extra = {"read": read, "form": form, "items": items} if read or items or form else {}
-    meta = {"setting": given, "extra": extra, "key": key, "group": group_schema, "shown": default_text}
+    meta = {"setting": given, "extra": extra, "key": key, "group": group_schema,
+            "shown": default_text}
     if isinstance(default, dict | list):
         return dataclasses.field(default_factory=default.copy, metadata=meta)
     return dataclasses.field(default=default, metadata=meta)
@@ -54,7 +58,9 @@ def read_name(node: Node, complain: ReportNodeError) -> str | None:
     if text == NONE_TEXT and isinstance(node, ScalarNode) and not node.is_quoted:
         return None
     if not is_valid_file_name(text):
-        complain(node, f"expected {NAME_DESCRIPTION}, found `{text}`" if text else f"expected {NAME_DESCRIPTION}", None)
+        complain(node,
+                 f"expected {NAME_DESCRIPTION}, found `{text}`" if text
+                 else f"expected {NAME_DESCRIPTION}", None)
     return text
 
 
@@ -71,7 +77,8 @@ def schema_of(settings_class: type[Any], **more: Any) -> SchemaGroup:
 
 
 def _named(kind: type[Any]) -> Callable[..., Any]:
-    names = {field.metadata.get("key") or field.name: field.name for field in dataclasses.fields(kind)}
+    names = {field.metadata.get("key") or field.name: field.name
+             for field in dataclasses.fields(kind)}
     return lambda **values: kind(**{names[key]: value for key, value in values.items()})
 
 
@@ -98,4 +105,5 @@ def _default(field: "dataclasses.SchemaField[Any]") -> str | None:
         return str(field.metadata["shown"])
     if field.default is dataclasses.MISSING:
         return None if field.default_factory is dataclasses.MISSING else NONE_TEXT
-    return NONE_TEXT if field.default is None or field.default == () else format_constant(field.default)
+    return NONE_TEXT if field.default is None or field.default == () else format_constant(
+        field.default)

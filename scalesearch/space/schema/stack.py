@@ -19,13 +19,14 @@ from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.space.schema.types import InlinedVariant, SchemaField, SchemaGroup
 
 OFF_VALUES = ("off",)
-STACK_LEVEL_KEYS = ("depth", "middle_width", "relative_clip", "paths")  # which layers cannot differ in
+# which layers cannot differ in
+STACK_LEVEL_KEYS = ("depth", "middle_width", "relative_clip", "paths")
 MAX_DEPTH = 10_000  # each layer takes time and memory to list, even where all share their weights
 # Keys of attention, written beside `mixer`; those of self-attention alone.
-SELF_ATTENTION_KEYS = frozenset({"relative_positions", "relative_clip", "rotary", "residual_scores", "gate", "mask",
-                               "lift", "parallel_heads"})
-ATTENTION_KEYS = SELF_ATTENTION_KEYS | {
-    "heads", "head_dim", "score_heads", "head_scaling", "key_value_heads", "projections", "projection_bias", "pg"}
+SELF_ATTENTION_KEYS = frozenset({"relative_positions", "relative_clip", "rotary", "residual_scores",
+                                 "gate", "mask", "lift", "parallel_heads"})
+ATTENTION_KEYS = SELF_ATTENTION_KEYS | {"heads", "head_dim", "score_heads", "head_scaling",
+                                        "key_value_heads", "projections", "projection_bias", "pg"}
 
 
 def flag_field(default: str, doc: str) -> SchemaField:
@@ -40,46 +41,67 @@ def optional_size_field(doc: str) -> SchemaField:
 
 def sublayer_order_field(*words: str) -> SchemaField:
     """The order of sub-layers, of which any may come again."""
-    return SchemaField("list", (*words, SECOND_FFN, *SUBLAYERS), default=f"[{', '.join(words)}]", allows_nested=True,
-                 doc="sub-layers in their order, each with weights of its own; an inner list is in parallel")
+    return SchemaField("list", (*words, SECOND_FFN, *SUBLAYERS), default=f"[{', '.join(words)}]",
+                       allows_nested=True,
+                       doc="sub-layers in their order, each with weights of "
+                       "its own; an inner list is in parallel")
 
 
-def stack_schema(name: str, depth: str, extra: Mapping[str, SchemaField | SchemaGroup]) -> SchemaGroup:
+def stack_schema(name: str, depth: str,
+                 extra: Mapping[str, SchemaField | SchemaGroup]) -> SchemaGroup:
     """The keys of encoder or decoder, with ``extra`` of its own."""
-    ffn = SchemaGroup({}, {kind: schema_of_block(block) for kind, block in FFNS.items()}, default_variant="relu",
-                doc="the feed-forward network of each layer")
+    ffn = SchemaGroup({}, {kind: schema_of_block(block) for kind, block in FFNS.items()},
+                      default_variant="relu", doc="the feed-forward network of each layer")
     fields: dict[str, SchemaField | SchemaGroup] = {
         "depth": SchemaField("size", default=depth, low=1, high=MAX_DEPTH, doc="layers"),
-        "mixer": _mixers(),
-        "local": _local(),
+        "mixer": _mixers(), "local": _local(),
         "heads": SchemaField("size", default="8", low=1, doc="value heads"),
-        "head_dim": SchemaField("size", default=f"= width // {name}.heads", low=1, doc="width of a head"),
-        "score_heads": SchemaField("size", default=f"= {name}.heads", low=1, doc="sets of attention scores"),
-        "head_scaling": SchemaField("word", ("none", "mlp"), default="none", doc="score heads expanded to value heads"),
-        "key_value_heads": optional_size_field("heads of keys and values, each serving several"),
-        "relative_positions": flag_field("no", "relative keys in self-attention (Shaw et al. 2018)"),
-        "relative_clip": SchemaField("size", default="8", low=1, doc="distance from which positions look alike"),
-        "rotary": flag_field("no", "queries and keys of self-attention turned by their places (Su et al. 2021)"),
-        "mask": _mask(),
-        "lift": SchemaGroup({}, {"none": SchemaGroup(doc="attention reads the layer's input"), "dextra": dextra_schema("width")},
-                      default_variant="none", doc="a unit before self-attention, which then reads fewer features"),
-        "residual_scores": SchemaField("word", RESIDUAL_SCORES, default="none", doc="A^G of a stack, or RealFormer's"),
-        "gate": SchemaField("word", GATES, default="none", doc="Anthe's gate between query, key and value"),
-        "projections": SchemaField("word", ("matrices", "identity"), default="matrices", doc="of query, key and value"),
-        "projection_bias": flag_field("yes", "biases on the maps of query, key, value and output"),
-        "parallel_heads": optional_size_field("heads of self-attention where it stands in parallel, of as many features in all"),
-        "step_embedding": flag_field("no", "a sinusoid of the layer's number before each layer (Universal Transformer)"),
-        "middle_width": optional_size_field("width of all layers but the first and last (Subformer)"),
-        **extra,
+        "head_dim": SchemaField("size", default=f"= width // {name}.heads", low=1,
+                                doc="width of a head"),
+        "score_heads": SchemaField("size", default=f"= {name}.heads", low=1,
+                                   doc="sets of attention scores"),
+        "head_scaling": SchemaField("word", ("none", "mlp"), default="none",
+                                    doc="score heads " "expanded to value heads"),
+        "key_value_heads": optional_size_field("heads of keys and " "values, each serving "
+                                               "several"),
+        "relative_positions": flag_field("no",
+                                         "relative keys in " "self-attention (Shaw et al. "
+                                         "2018)"),
+        "relative_clip": SchemaField("size", default="8", low=1,
+                                     doc="distance from which positions " "look alike"),
+        "rotary": flag_field("no",
+                             "queries and keys of self-attention turned "
+                             "by their places (Su et al. 2021)"), "mask": _mask(),
+        "lift": SchemaGroup({},
+                            {"none": SchemaGroup(doc="attention reads " "the layer's input"),
+                             "dextra": dextra_schema("width")}, default_variant="none",
+                            doc="a unit before " "self-attention, which then reads fewer "
+                            "features"),
+        "residual_scores": SchemaField("word", RESIDUAL_SCORES, default="none",
+                                       doc="A^G of a stack, or RealFormer's"),
+        "gate": SchemaField("word", GATES, default="none",
+                            doc="Anthe's gate between query, key and value"),
+        "projections": SchemaField("word", ("matrices", "identity"), default="matrices",
+                                   doc="of query, key and value"),
+        "projection_bias": flag_field("yes",
+                                      "biases on the maps of query, key, value " "and output"),
+        "parallel_heads": optional_size_field("heads of self-attention where it " "stands in "
+                                              "parallel, of as many features in " "all"),
+        "step_embedding": flag_field("no",
+                                     "a sinusoid of the layer's number before " "each layer "
+                                     "(Universal Transformer)"),
+        "middle_width": optional_size_field("width of all layers but the first "
+                                            "and last (Subformer)"), **extra,
         **{word: schema_of_block(kind) for word, kind in SUBLAYERS.items() if option_fields(kind)},
-        "paths": _paths(),
-        "pg": _partial(name == "decoder"),
-        "ffn": ffn,
-        "ffn_norm": flag_field("no", "a norm of its hidden units (Evolved Transformer)"),
-    }
-    alone = SELF_ATTENTION_KEYS if name == "decoder" else ATTENTION_KEYS  # cross-attention has the others as well
-    each = {key: child if key in STACK_LEVEL_KEYS else _per_layer_schema(child, f"{name}.depth") for key, child in fields.items()}
-    return SchemaGroup(each, inlined_variant=InlinedVariant("mixer", "attention", ATTENTION_KEYS, alone), doc=f"the {name}'s layers")
+        "paths": _paths(), "pg": _partial(name == "decoder"), "ffn": ffn,
+        "ffn_norm": flag_field("no", "a norm of its hidden units (Evolved Transformer)")}
+    # cross-attention has the others as well
+    alone = SELF_ATTENTION_KEYS if name == "decoder" else ATTENTION_KEYS
+    each = {key: child if key in STACK_LEVEL_KEYS else _per_layer_schema(child, f"{name}.depth")
+            for key, child in fields.items()}
+    return SchemaGroup(each,
+                       inlined_variant=InlinedVariant("mixer", "attention", ATTENTION_KEYS, alone),
+                       doc=f"the {name}'s layers")
 
 
 def _per_layer_schema(child: SchemaField | SchemaGroup, depth: str) -> SchemaField | SchemaGroup:
@@ -93,65 +115,83 @@ def _per_layer_schema(child: SchemaField | SchemaGroup, depth: str) -> SchemaFie
 
 def _mixers() -> SchemaGroup:
     kinds = {name: schema_of_block(kind) for name, kind in MIXERS.items()}
-    return SchemaGroup({}, kinds, default_variant="attention", doc="how positions of a sequence meet")
+    return SchemaGroup({}, kinds, default_variant="attention",
+                       doc="how positions of a sequence meet")
 
 
 def dextra_schema(of: str) -> SchemaGroup:
     """The keys of DeLighT's unit; ``of``: the features that the multiplier multiplies."""
-    return SchemaGroup({
-        "depth": SchemaField("size", default="4", low=1, high=64, doc="grouped maps"),
-        "multiplier": SchemaField("number", default="2", low=1, high=64, doc=f"widest of them, in multiples of {of}"),
-        "groups": SchemaField("size", default="16", low=1, doc="of the map in the middle, at most; a power of two"),
-    }, doc="grouped maps that grow and shrink again (DeLighT, Mehta et al. 2021)")
+    return SchemaGroup(
+        {"depth": SchemaField("size", default="4", low=1, high=64, doc="grouped maps"),
+         "multiplier": SchemaField("number", default="2", low=1, high=64,
+                                   doc=f"widest of them, in multiples of {of}"),
+         "groups": SchemaField("size", default="16", low=1,
+                               doc="of the map in the middle, at most; a power of two")},
+        doc="grouped maps that grow and shrink again (DeLighT, Mehta et al. 2021)")
 
 
 def _mask() -> SchemaGroup:
     clip = SchemaField("size", default="16", low=1, doc="distance from which positions look alike")
     kinds = {"none": SchemaGroup(doc="of padding and later positions alone"),
-             "dynamic": SchemaGroup({"clip": clip}, doc="of content, distance and head, in a layer's first self-attention")}
-    return SchemaGroup({}, kinds, default_variant="none", doc="a learned mask added to scores (DMAN, Fan et al. 2021)")
+             "dynamic": SchemaGroup({"clip": clip},
+                                    doc="of content, distance and head, in a "
+                                    "layer's first self-attention")}
+    return SchemaGroup({}, kinds, default_variant="none",
+                       doc="a learned mask added to scores (DMAN, Fan et al. 2021)")
 
 
 def cross_attention_schema() -> SchemaGroup:
     """The kinds of attention across sequences."""
-    gated = {"head_dim": SchemaField("size", default="= max(1, width // 4)", low=1, doc="features of queries and keys"),
-             "clip": SchemaField("size", default="1024", low=1, doc="distance from which positions look alike")}
-    kinds = {"attention": SchemaGroup(doc="with the decoder's heads"), "gated": SchemaGroup(gated, doc="one head, gated (Mega)")}
+    gated = {"head_dim": SchemaField("size", default="= max(1, width // 4)", low=1,
+                                     doc="features of queries and keys"),
+             "clip": SchemaField("size", default="1024", low=1,
+                                 doc="distance from which positions look alike")}
+    kinds = {"attention": SchemaGroup(doc="with the decoder's heads"),
+             "gated": SchemaGroup(gated, doc="one head, gated (Mega)")}
     return SchemaGroup({}, kinds, default_variant="attention", doc="how targets meet sources")
 
 
 def _local() -> SchemaGroup:
     """The mixers that can stand beside another: all that have no scores, which that one may have."""
     fields: dict[str, SchemaField | SchemaGroup] = {
-        "join": SchemaField("word", JOIN_MODES, default="split", doc="channels of its own, added up, or the mixer reads it"),
-        "channels": SchemaField("size", default="= width // 2", low=0, doc="of a split: how many; the mixer has the others"),
-    }
-    kinds = {kind: SchemaGroup(_with(fields, block, f"mixer {kind}"), argument_order=(*_keys(block), *fields), doc=_first_line(block))
+        "join": SchemaField("word", JOIN_MODES, default="split",
+                            doc="channels of its own, added up, or the " "mixer reads it"),
+        "channels": SchemaField("size", default="= width // 2", low=0,
+                                doc="of a split: how many; the mixer " "has the others")}
+    kinds = {kind: SchemaGroup(_with(fields, block, f"mixer {kind}"),
+                               argument_order=(*_keys(block), *fields), doc=_first_line(block))
              for kind, block in MIXERS.items() if not block.has_scores}
     none = SchemaGroup(doc="the mixer alone")
-    return SchemaGroup({}, {"none": none, **kinds}, default_variant="none", doc="a second way to meet, beside the mixer")
+    return SchemaGroup({}, {"none": none, **kinds}, default_variant="none",
+                       doc="a second way to meet, beside the mixer")
 
 
 def _paths() -> SchemaGroup:
     fields: dict[str, SchemaField | SchemaGroup] = {
-        "of": SchemaField("word", PATH_TARGETS, default="sublayer", doc="what there are several of: attention is any mixer"),
+        "of": SchemaField("word", PATH_TARGETS, default="sublayer",
+                          doc="what there are several of: attention is " "any mixer"),
         "count": SchemaField("size", default="1", low=1, doc="paths, each with weights of its own"),
-        "merge": SchemaField("word", MERGE_METHODS, default="mean", doc="how they meet; gated: by weights of each position"),
-        "norm": flag_field("no", "a norm at the end of each path"),
-    }
-    return SchemaGroup(fields, none_means_defaults=True, doc="several paths in the place of one (MAT, MUTE, Multi-Path)")
+        "merge": SchemaField("word", MERGE_METHODS, default="mean",
+                             doc="how they meet; gated: by weights of " "each position"),
+        "norm": flag_field("no", "a norm at the " "end of each path")}
+    return SchemaGroup(fields, none_means_defaults=True,
+                       doc="several paths in the place of one (MAT, MUTE, Multi-Path)")
 
 
 def _partial(decoder: bool) -> SchemaGroup:
     """The feed-forward networks inside heads, by their kind."""
     fields: dict[str, SchemaField | SchemaGroup] = {
-        "ratio": SchemaField("size", default="2" if decoder else "4", low=1, doc="hidden units, in multiples of head_dim"),
-        "gate": SchemaField("word", HEAD_GATES, default="relu", doc="what the head-specific gate goes through"),
-        "residual": flag_field("yes", "add what the network was given (as released, not in equation 5)"),
-        "per_head": flag_field("no", "a network for each head, not one for all"),
-    }
+        "ratio": SchemaField("size", default="2" if decoder else "4", low=1,
+                             doc="hidden units, in multiples of head_dim"),
+        "gate": SchemaField("word", HEAD_GATES, default="relu",
+                            doc="what the head-specific gate goes through"),
+        "residual": flag_field("yes",
+                               "add what the network was given (as released, not "
+                               "in equation 5)"),
+        "per_head": flag_field("no", "a network for each head, " "not one for all")}
     if decoder:
-        fields["on"] = SchemaField("word", ("both", "self", "cross"), default="both", doc="in which attention")
+        fields["on"] = SchemaField("word", ("both", "self", "cross"), default="both",
+                                   doc="in which attention")
     kinds = {}
     for kind, block in FFNS.items():
         if "hidden" in option_fields(block):  # or nothing that ratio could set
@@ -159,7 +199,8 @@ def _partial(decoder: bool) -> SchemaGroup:
             del more["hidden"]
             kinds[kind] = SchemaGroup(more, doc=_first_line(block))
     off = SchemaGroup(doc="no network inside heads")
-    return SchemaGroup({}, {"none": off, **kinds}, default_variant="none", doc="PartialFormer's FFNs inside heads")
+    return SchemaGroup({}, {"none": off, **kinds}, default_variant="none",
+                       doc="PartialFormer's FFNs inside heads")
 
 
 def schema_of_block(block: type[Block] | type[LinearFactory]) -> SchemaGroup:
@@ -171,11 +212,16 @@ def _keys(block: type[Block] | type[LinearFactory]) -> dict[str, SchemaField | S
     return {name: _key(meta) for name, meta in option_fields(block).items()}
 
 
-def _with(fields: Mapping[str, SchemaField | SchemaGroup], block: type[Block], what: str, *others: str) -> dict[str, SchemaField | SchemaGroup]:
-    """``fields`` and a block's options. Raises ValueError where one is both, or one of the ``others``."""
+def _with(fields: Mapping[str, SchemaField | SchemaGroup], block: type[Block], what: str,
+          *others: str) -> dict[str, SchemaField | SchemaGroup]:
+    """``fields`` and a block's options.
+
+    Raises ValueError where one is both, or one of the ``others``.
+    """
     more = _keys(block)
     if taken := sorted({*fields, *others} & set(more)):
-        raise ValueError(f"{what}: there is a key {taken[0]} beside it; give that option another name")
+        raise ValueError(f"{what}: there is a key {taken[0]} beside it; give that option another "
+                         "name")
     return {**fields, **more}
 
 
@@ -183,7 +229,8 @@ def _key(meta: Option) -> SchemaField:
     """An option as a key."""
     if meta.type == "word":
         return SchemaField("word", meta.choices, default=meta.default, doc=meta.doc)
-    return SchemaField(meta.type, default=meta.default, low=meta.minimum, high=meta.maximum, allowed_sizes=meta.choices, doc=meta.doc)
+    return SchemaField(meta.type, default=meta.default, low=meta.minimum, high=meta.maximum,
+                       allowed_sizes=meta.choices, doc=meta.doc)
 
 
 def _first_line(block: type[Block] | type[LinearFactory]) -> str:

@@ -46,7 +46,8 @@ def lower_bound(field: SchemaField) -> float | None:
     return field.low if field.low is not None else 1 if field.type == "size" else None
 
 
-def check_domain(spec: Domain, field: SchemaField, paths: Iterable[str], complain: ReportError) -> Domain:
+def check_domain(spec: Domain, field: SchemaField, paths: Iterable[str],
+                 complain: ReportError) -> Domain:
     """``spec``, one alternative, with its constants settled; Broken after a complaint where it does not fit."""
     try:
         return _checked_domain(spec, field, paths)
@@ -63,7 +64,8 @@ def _checked_domain(spec: Domain, field: SchemaField, paths: Iterable[str]) -> D
             return _range(spec, field)
         case ListDomain(values, spans) if field.layer_depth_key and values:
             whole = spans or tuple(spec.span for _ in values)
-            items = tuple(ConstantDomain(value, span=span) for value, span in zip(values, whole, strict=True))
+            items = tuple(ConstantDomain(value, span=span)
+                          for value, span in zip(values, whole, strict=True))
             return _per_layer(PerLayerDomain(items, span=spec.span), field, paths)
         case CallDomain("ramp", (_, _)) if field.layer_depth_key and not field.allowed_sizes:
             return _per_layer(PerLayerDomain(spec.arguments, True, span=spec.span), field, paths)
@@ -77,7 +79,8 @@ def _checked_domain(spec: Domain, field: SchemaField, paths: Iterable[str]) -> D
             return replace(spec, coerce=partial(coerce_value, field))
         case LayerReferenceDomain(_, index):
             if field.type != "schedule":
-                raise ValueSyntaxError(f"expected {describe_field(field)}, found a layer of another schedule", spec.span)
+                raise ValueSyntaxError(f"expected {describe_field(field)}, found a layer of "
+                                       "another schedule", spec.span)
             for name in iter_subexpressions(index):
                 if isinstance(name, Name) and name.text != "i":
                     raise ValueSyntaxError(f"unknown name `{name.text}` in an index", name.span,
@@ -89,17 +92,20 @@ def _per_layer(spec: PerLayerDomain, field: SchemaField, paths: Iterable[str]) -
     """A list, or a ramp, of sizes of a stack's layers: constants, ranges, and choices of these."""
 
     def fitted(item: Domain) -> Domain:
-        if not isinstance(item, ConstantDomain | RangeDomain) or (isinstance(item, ConstantDomain) and isinstance(item.value, str)):
-            raise ValueSyntaxError("the size of a layer is a number, a range, or a choice of these", item.span,
-                                "for sizes that depend on others, give the key one `= …` for all layers")
+        if not isinstance(item, ConstantDomain | RangeDomain) or (
+                isinstance(item, ConstantDomain) and isinstance(item.value, str)):
+            raise ValueSyntaxError(
+                "the size of a layer is a number, a range, or a choice of these", item.span,
+                "for sizes that depend on others, give the key one `= …` for " "all layers")
         return _checked_domain(item, field, paths)
 
     if field.layer_depth_key is None:
         wrong = next(item for item in spec.items if not isinstance(item, ConstantDomain))
-        raise ValueSyntaxError("a list holds constants only", wrong.span, "a list is always a value, never a choice",
-                            code="bad-syntax")
+        raise ValueSyntaxError("a list holds constants only", wrong.span,
+                               "a list is always a value, never a choice", code="bad-syntax")
     items = tuple(map_options(item, fitted) for item in spec.items)
-    return replace(spec, items=items, depth_key=field.layer_depth_key, is_integer=field.type == "size")
+    return replace(spec, items=items, depth_key=field.layer_depth_key,
+                   is_integer=field.type == "size")
 
 
 def _literal(spec: ConstantDomain, field: SchemaField, paths: Iterable[str]) -> Domain:
@@ -115,18 +121,21 @@ def _literal(spec: ConstantDomain, field: SchemaField, paths: Iterable[str]) -> 
     if field.type == "word" and format_constant(value) in field.words:
         return replace(spec, value=format_constant(value))
     if field.type == "list" and not spec.quoted:
-        raise ValueSyntaxError(f"`{format_constant(value)}` is not a list", spec.span, f"write `[{format_constant(value)}]`")
+        raise ValueSyntaxError(f"`{format_constant(value)}` is not a list", spec.span,
+                               f"write `[{format_constant(value)}]`")
     raise _not_legal(spec, field, paths)
 
 
 def _not_legal(spec: ConstantDomain, field: SchemaField, paths: Iterable[str]) -> ValueSyntaxError:
     text = format_constant(spec.value)
-    words = {"flag": ("yes", "no"), "word": field.words, "schedule": tuple(field.calls)}.get(field.type, field.special_values)
+    words = {"flag": ("yes", "no"), "word": field.words,
+             "schedule": tuple(field.calls)}.get(field.type, field.special_values)
     if isinstance(spec.value, str):
         if spec.value in paths or "." in spec.value:
             return ValueSyntaxError(f"`{text}` names a key, not a value", spec.span,
                                  f"for the same answer, write `= {text}`")
-        return ValueSyntaxError(f"`{text}` is not {describe_field(field)}", spec.span, suggest_match(text, words) if words else None)
+        return ValueSyntaxError(f"`{text}` is not {describe_field(field)}", spec.span,
+                                suggest_match(text, words) if words else None)
     kind = "yes/no" if isinstance(spec.value, bool) else "a number"
     return ValueSyntaxError(f"expected {describe_field(field)}, found {kind}", spec.span)
 
@@ -135,11 +144,13 @@ def _number(spec: ConstantDomain, field: SchemaField, paths: Iterable[str]) -> i
     value = spec.value
     if isinstance(value, str) and not (value in paths or "." in value):
         help = suggest_match(value, field.special_values) if field.special_values else None
-        raise ValueSyntaxError(f"expected {describe_field(field)}, found the word `{value}`", spec.span, help)
+        raise ValueSyntaxError(f"expected {describe_field(field)}, found the word `{value}`",
+                               spec.span, help)
     if isinstance(value, str | bool):
         raise _not_legal(spec, field, paths)
     if field.type == "size" and not isinstance(value, int):
-        raise ValueSyntaxError(f"{format_constant(value)} is not a whole number", spec.span, f"expected {describe_field(field)}")
+        raise ValueSyntaxError(f"{format_constant(value)} is not a whole number", spec.span,
+                               f"expected {describe_field(field)}")
     reason = bounds_error(value, field)
     if reason:
         raise ValueSyntaxError(reason, spec.span)
@@ -149,7 +160,8 @@ def _number(spec: ConstantDomain, field: SchemaField, paths: Iterable[str]) -> i
 def bounds_error(value: Any, field: SchemaField) -> str | None:
     """The reason why ``value``, a number or an array, is not legal in ``field``, or ``None``."""
     low = lower_bound(field)
-    if (low is not None and decide(value < low)) or (field.high is not None and decide(value > field.high)):
+    if (low is not None and decide(value < low)) or (
+            field.high is not None and decide(value > field.high)):
         return f"{format_constant(value)} is out of bounds: expected {describe_field(field)}"
     if field.allowed_sizes and not is_array(value) and value not in field.allowed_sizes:
         return f"{format_constant(value)} is not legal: expected {describe_field(field)}"
@@ -159,9 +171,11 @@ def bounds_error(value: Any, field: SchemaField) -> str | None:
 def _range(spec: RangeDomain, field: SchemaField) -> Domain:
     given = spec.parameter
     if field.type not in ("size", "number"):
-        raise ValueSyntaxError(f"expected {describe_field(field)}, found a range of numbers", spec.span)
+        raise ValueSyntaxError(f"expected {describe_field(field)}, found a range of numbers",
+                               spec.span)
     if field.type == "size" and isinstance(given, FloatRange):
-        raise ValueSyntaxError("this range is not one of whole numbers", spec.span, f"expected {describe_field(field)}")
+        raise ValueSyntaxError("this range is not one of whole numbers", spec.span,
+                               f"expected {describe_field(field)}")
     reason = bounds_error(given.low, field) or bounds_error(given.high, field)
     if reason:
         raise ValueSyntaxError(reason, spec.span)
@@ -170,24 +184,29 @@ def _range(spec: RangeDomain, field: SchemaField) -> Domain:
         help = f"write `{' | '.join(map(format_constant, legal))}`"
         raise ValueSyntaxError(f"expected {describe_field(field)}, found a range", spec.span, help)
     if field.type == "number" and isinstance(given, IntRange):
-        step = float(given.step) if given.step != 1 else None  # 0..4 of a number is all numbers in between
-        return replace(spec, parameter=FloatRange(float(given.low), float(given.high), step, given.log))
+        # 0..4 of a number is all numbers in between
+        step = float(given.step) if given.step != 1 else None
+        return replace(spec,
+                       parameter=FloatRange(float(given.low), float(given.high), step, given.log))
     return spec
 
 
 def _items(spec: ListDomain, field: SchemaField) -> Domain:
     if field.type not in ("list", "schedule"):
-        help = f"for one of these, write `{' | '.join(map(format_constant, spec.values))}`" if spec.values else None
-        raise ValueSyntaxError(f"expected {describe_field(field)}, found a list, which is always one value", spec.span, help)
+        help = (f"for one of these, write `{' | '.join(map(format_constant, spec.values))}`"
+                if spec.values else None)
+        raise ValueSyntaxError(f"expected {describe_field(field)}, found a list, which is always "
+                               "one value", spec.span, help)
     spans = spec.spans or tuple(spec.span for _ in spec.values)
     for value, span in zip(spec.values, spans, strict=True):
         if isinstance(value, tuple) and not (value and field.allows_nested):
-            raise ValueSyntaxError("an empty list" if not value else "this list holds no lists", span)
+            raise ValueSyntaxError("an empty list" if not value else "this list holds no lists",
+                                   span)
         if field.words and field.type == "list":
             for word in value if isinstance(value, tuple) else (value,):
                 if isinstance(word, tuple) or word not in field.words:
-                    raise ValueSyntaxError(f"`{format_constant(word)}` is not a word of this list", span,
-                                        suggest_match(format_constant(word), field.words))
+                    raise ValueSyntaxError(f"`{format_constant(word)}` is not a word of this list",
+                                           span, suggest_match(format_constant(word), field.words))
         elif isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise ValueSyntaxError(f"`{format_constant(value)}` is not a whole number >= 0", span)
     if field.type == "schedule" and not spec.values:
@@ -202,14 +221,16 @@ def _call(spec: CallDomain, field: SchemaField) -> Domain:
     legal = field.calls.get(spec.name)
     if legal is None:
         span = (spec.span[0], spec.span[0] + len(spec.name))
-        raise ValueSyntaxError(f"`{spec.name}` is not a schedule", span, suggest_match(spec.name, field.calls),
-                            code="unknown-schedule")
+        raise ValueSyntaxError(f"`{spec.name}` is not a schedule", span,
+                               suggest_match(spec.name, field.calls), code="unknown-schedule")
     count = len(spec.arguments)
-    if count < legal.min_arguments or (legal.max_arguments is not None and count > legal.max_arguments):
-        most = "" if legal.max_arguments == legal.min_arguments else " or more" if legal.max_arguments is None else f" to {legal.max_arguments}"
+    if count < legal.min_arguments or (legal.max_arguments is not None
+                                       and count > legal.max_arguments):
+        most = ("" if legal.max_arguments == legal.min_arguments else " or more"
+                if legal.max_arguments is None else f" to {legal.max_arguments}")
         many = "argument" if legal.min_arguments == 1 and not most else "arguments"
-        raise ValueSyntaxError(f"`{spec.name}` takes {legal.min_arguments}{most} {many}, not {count}", spec.span,
-                            legal.doc or None)
+        raise ValueSyntaxError(f"`{spec.name}` takes {legal.min_arguments}{most} {many}, not "
+                               f"{count}", spec.span, legal.doc or None)
     for argument in spec.arguments:
         _check_argument(argument)
     return spec
@@ -225,11 +246,15 @@ def _check_argument(argument: Domain) -> None:
             for option in options:
                 _check_argument(option)
             return
-    raise ValueSyntaxError("an argument of a schedule is a whole number >= 1, or a choice of these", argument.span)
+    raise ValueSyntaxError("an argument of a schedule is a whole number >= 1, or a choice of these",
+                           argument.span)
 
 
 def coerce_value(field: SchemaField, value: Any, computed: ComputedDomain) -> Any:
-    """The ``value`` of ``computed`` in the type of ``field``; of a population, all members'. Raises Fault, Split."""
+    """The ``value`` of ``computed`` in the type of ``field``; of a population, all members'.
+
+    Raises Fault, Split.
+    """
     if value is ABSENT:
         raise InfeasibleValueError(f"{computed} refers to a key that does not exist here")
     if isinstance(value, str) and value in field.special_values:
@@ -240,7 +265,8 @@ def coerce_value(field: SchemaField, value: Any, computed: ComputedDomain) -> An
     if field.type in ("size", "number") and not isinstance(value, str | bool):
         whole = field.type == "size"
         if whole and decide(value % 1 != 0):
-            raise InfeasibleValueError(f"{computed} is {format_constant(value)}, which is not a whole number")
+            raise InfeasibleValueError(f"{computed} is {format_constant(value)}, which is not a "
+                                       "whole number")
         if reason := bounds_error(value, field):
             raise InfeasibleValueError(f"{computed}: {reason}")
         if is_array(value):
@@ -252,4 +278,5 @@ def coerce_value(field: SchemaField, value: Any, computed: ComputedDomain) -> An
         return value
     if field.type == "word" and format_constant(value) in field.words:
         return format_constant(value)
-    raise InfeasibleValueError(f"{computed} is {format_constant(value)}; expected {describe_field(field)}")
+    raise InfeasibleValueError(f"{computed} is {format_constant(value)}; expected "
+                               f"{describe_field(field)}")

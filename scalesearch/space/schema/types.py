@@ -8,14 +8,16 @@ from typing import Any
 from scalesearch.space.syntax.nodes import Node
 
 FIELD_TYPES = ("size", "number", "word", "flag", "schedule", "list", "text", "node")
-ReportNodeError = Callable[[Node, str, str | None], None]  # what is wrong with a node, and what would be right
+# what is wrong with a node, and what would be right
+ReportNodeError = Callable[[Node, str, str | None], None]
 
 
 @dataclass(frozen=True)
 class ScheduleSignature:
     """A legal call in a schedule, such as ``cycle(g)``; ``max_arguments`` of its arguments is None for any number.
 
-    ``fits(arguments, depth)`` says why the call does not fit a stack of ``depth`` layers, or ``None``.
+    ``fits(arguments, depth)`` says why the call does not fit a stack of ``depth`` layers, or
+    ``None``.
     """
 
     min_arguments: int = 0
@@ -29,16 +31,20 @@ class SchemaField:
     """One key.
 
     Args:
-        type: ``size`` (whole number >= low, by default >= 1), ``number`` (float), ``word``, ``flag`` (yes/no),
-            ``schedule``, ``list`` (of words, or of whole numbers where no words are given), ``text``, or ``node``,
+        type: ``size`` (whole number >= low, by default >= 1), ``number`` (float), ``word``,
+            ``flag`` (yes/no),
+            ``schedule``, ``list`` (of words, or of whole numbers where no words are given),
+            ``text``, or ``node``,
             anything that ``read`` makes a value of (study, recipe and data files have such keys).
         default: in the language itself (``= 4 * width``); ``None``: must be given.
         low, high: bounds of a ``size`` or ``number``, both included.
         allowed_sizes: the only legal values of a ``size``, where these are few.
         special_values: words that are legal besides, such as ``off``.
-        calls: the legal calls of a ``schedule``; a call without arguments is written as a bare word.
+        calls: the legal calls of a ``schedule``; a call without arguments is written as a bare
+            word.
         depth_key: the key of the depth that a ``schedule`` must fit.
-        layer_depth_key: the key of the depth, where a ``size`` or ``number`` may be given layer by layer.
+        layer_depth_key: the key of the depth, where a ``size`` or ``number`` may be given layer by
+            layer.
         doc: one line for help texts.
         synonyms: other tools' names of it, which a message answers with this key.
         expected: what a ``node`` may be, in words.
@@ -91,9 +97,11 @@ class SchemaGroup:
 
     Args:
         fields: what every variant has.
-        variants: the kinds to choose from, each with fields of its own; their names and ``fields`` do not overlap.
+        variants: the kinds to choose from, each with fields of its own; their names and ``fields``
+            do not overlap.
         default_variant: ``None``: one must be given.
-        optional: absent with all its keys where not given (or ``none``); others take their defaults then.
+        optional: absent with all its keys where not given (or ``none``); others take their defaults
+            then.
         none_means_defaults: ``none`` in place of the mapping means all of its defaults.
         inlined_variant: keys of one variant of a field that are written beside it, here.
         spellings: other names of fields, which mean the same in a file.
@@ -105,7 +113,8 @@ class SchemaGroup:
         make: what the values become, by their keys; those that are not given are left out.
     """
 
-    fields: Mapping[str, "SchemaField | SchemaGroup"] = field(default_factory=lambda: MappingProxyType({}))
+    fields: Mapping[str, "SchemaField | SchemaGroup"] = field(
+        default_factory=lambda: MappingProxyType({}))
     variants: Mapping[str, "SchemaGroup"] = field(default_factory=lambda: MappingProxyType({}))
     default_variant: str | None = None
     optional: bool = False

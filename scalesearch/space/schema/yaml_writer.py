@@ -10,14 +10,16 @@ from scalesearch.space.schema.types import SchemaField, SchemaGroup
 from scalesearch.space.syntax.domains import ConstantDomain, Domain, ListDomain
 from scalesearch.space.syntax.parameters import format_constant
 
-PLAIN_SCALAR = re.compile(r"[\w=(.\-+][^\n#:'\"{}\t]*(?<! )")  # what YAML takes as a plain scalar in a block, and then some
+# what YAML takes as a plain scalar in a block, and then some
+PLAIN_SCALAR = re.compile(r"[\w=(.\-+][^\n#:'\"{}\t]*(?<! )")
 PLAIN_FLOW_SCALAR = re.compile(r"[\w.\-+]*\w")
 ODD_BREAKS = "\x85\u2028\u2029\ufeff"
 
 
 def format_scalar(text: str) -> str:
     """``text`` as a YAML scalar: plain where that is safe, quoted elsewhere."""
-    if PLAIN_SCALAR.fullmatch(text) and not text.startswith(("- ", "---", "...")) and text not in ("-", "=", "<<"):
+    if PLAIN_SCALAR.fullmatch(text) and not text.startswith(
+            ("- ", "---", "...")) and text not in ("-", "=", "<<"):
         return text if text.isprintable() else _quoted(text)
     if text.isprintable() and "'" not in text and text:
         return f"'{text}'"
@@ -36,7 +38,8 @@ def _escaped(character: str) -> str:
     if character.isprintable() and character not in ODD_BREAKS:
         return character
     code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000
+            else f"\\U{code:08x}")
 
 
 def format_lines(mapping: Mapping[str, Any], indent: str = "") -> Iterator[str]:
@@ -46,7 +49,8 @@ def format_lines(mapping: Mapping[str, Any], indent: str = "") -> Iterator[str]:
         if isinstance(value, Mapping):
             yield from [head, *format_lines(value, f"{indent}  ")] if value else [f"{head} {{}}"]
         elif isinstance(value, list):
-            yield from [head, *(f"{indent}  - {item}" for item in value)] if value else [f"{head} []"]
+            yield from [head,
+                        *(f"{indent}  - {item}" for item in value)] if value else [f"{head} []"]
         else:
             yield f"{head} {value}"
 
@@ -54,7 +58,8 @@ def format_lines(mapping: Mapping[str, Any], indent: str = "") -> Iterator[str]:
 def canonical_tree(branch: GroupNode, schema: SchemaGroup | None = None) -> dict[str, Any]:
     """A branch for ``lines``, in the order of the schema; defaults are written out.
 
-    ``schema``: of the branch; keys of a variant that is not offered beside them are then left out, as files have it.
+    ``schema``: of the branch; keys of a variant that is not offered beside them are then left out,
+    as files have it.
     """
     written: dict[str, Any] = {}
     idle = _inactive_keys(branch, schema)
@@ -62,7 +67,8 @@ def canonical_tree(branch: GroupNode, schema: SchemaGroup | None = None) -> dict
         inside = dict(branch.variants)
         names = branch.variant_node.domain.constants
         if names is None:
-            written |= {"one of": format_scalar(str(branch.variant_node.domain)), **_changed_variant_keys(branch)}
+            written |= {"one of": format_scalar(str(branch.variant_node.domain)),
+                        **_changed_variant_keys(branch)}
         else:
             written["one of"] = {str(name): canonical_tree(inside[str(name)]) for name in names}
     for name, child in branch.fields:
@@ -74,7 +80,8 @@ def canonical_tree(branch: GroupNode, schema: SchemaGroup | None = None) -> dict
             not _changed_variant_keys(child) if child.variant_node.domain.constants is None
             else not any(inner.fields for _, inner in child.variants)
         ):
-            written[name] = format_scalar(str(child.variant_node.domain))  # the names of variants are enough
+            # the names of variants are enough
+            written[name] = format_scalar(str(child.variant_node.domain))
         else:
             inner = schema.fields[name] if schema else None
             written[name] = canonical_tree(child, inner if isinstance(inner, SchemaGroup) else None)
@@ -83,7 +90,9 @@ def canonical_tree(branch: GroupNode, schema: SchemaGroup | None = None) -> dict
 
 def _changed_variant_keys(branch: GroupNode) -> dict[str, Any]:
     """The keys of variants that say otherwise than their defaults, as they stand beside a condition."""
-    keys = {name: {key: text for key, text in canonical_tree(inner).items() if _differs_from_default(dict(inner.fields)[key])}
+    keys = {name: {key: text
+                   for key, text in canonical_tree(inner).items()
+                   if _differs_from_default(dict(inner.fields)[key])}
             for name, inner in branch.variants}
     return {name: given for name, given in keys.items() if given}
 
@@ -99,13 +108,15 @@ def _inactive_keys(branch: GroupNode, schema: SchemaGroup | None) -> frozenset[s
         return frozenset()
     chosen = dict(branch.fields)[schema.inlined_variant.group]
     assert isinstance(chosen, GroupNode)
-    return frozenset() if schema.inlined_variant.variant in dict(chosen.variants) else schema.inlined_variant.exclusive_keys
+    return frozenset() if schema.inlined_variant.variant in dict(
+        chosen.variants) else schema.inlined_variant.exclusive_keys
 
 
 def _value(spec: Domain, field: SchemaField) -> str:
     if isinstance(spec, ListDomain):
         return f"[{', '.join(map(_item, spec.values))}]"
-    return format_scalar(str(spec.value if field.type == "text" and isinstance(spec, ConstantDomain) else spec))
+    return format_scalar(str(spec.value if field.type == "text" and isinstance(spec, ConstantDomain)
+                             else spec))
 
 
 def _item(value: Any) -> str:
@@ -142,7 +153,8 @@ def format_protocol(protocol: Mapping[str, Any]) -> str:
 
 def _config_tree(group: SchemaGroup, answers: Mapping[str, Any], key: str) -> dict[str, Any]:
     variant = group.variants.get(str(answers.get(key)))
-    written: dict[str, Any] = {str(answers[key]): _config_tree(variant, answers, key)} if variant is not None else {}
+    written: dict[str, Any] = {
+        str(answers[key]): _config_tree(variant, answers, key)} if variant is not None else {}
     for name, child in group.fields.items():
         path = join_path(key, name)
         if isinstance(child, SchemaGroup):

@@ -22,7 +22,8 @@ class ComputedDomain(Domain):
     """``= expression``; ``settle(value, self)`` converts its value to the key's type, or raises Fault."""
 
     expression: Expr
-    coerce: Callable[[Any, ComputedDomain], Any] = field(default=lambda value, _: value, compare=False, repr=False)
+    coerce: Callable[[Any, ComputedDomain], Any] = field(
+        default=lambda value, _: value, compare=False, repr=False)
 
     def resolve(self, assignment: ValueSource) -> Any:
         try:
@@ -63,14 +64,17 @@ class AlternativesDomain(Domain):
         return Choice(tuple(map(_label, self.options)))
 
     def with_parameter_name(self, name: str) -> Domain:
-        return replace(self, parameter_name=name, options=tuple(option.with_parameter_name(f"{name} ({option})") for option in self.options))
+        return replace(self, parameter_name=name,
+                       options=tuple(option.with_parameter_name(f"{name} ({option})")
+                                     for option in self.options))
 
     def resolve(self, assignment: ValueSource) -> Any:
         given = assignment.request(self.parameter_name, self.selector)
         if is_array(given):
             return given
         at = self.selector.options.index(given)
-        return self.options[at].resolve(assignment) if self.constants is None else self.constants[at]
+        return self.options[at].resolve(assignment) if self.constants is None else self.constants[
+            at]
 
     def parameters(self) -> Iterator[tuple[str, Parameter]]:
         yield self.parameter_name, self.selector
@@ -80,7 +84,8 @@ class AlternativesDomain(Domain):
         return sum(option.count_values(assignment) for option in self.options)
 
     def infer_params(self, value: Any, value_of: Lookup) -> dict[str, Any] | None:
-        # A computed alternative of what is not given may have any value, so it comes after the others.
+        # A computed alternative of what is not given may have any value, so it comes after the
+        # others.
         pairs = zip(self.selector.options, self.options, strict=True)
         for label, option in sorted(pairs, key=lambda pair: isinstance(pair[1], ComputedDomain)):
             if (inner := option.infer_params(value, value_of)) is not None:
@@ -106,14 +111,18 @@ class ConditionalDomain(Domain):
     def with_parameter_name(self, name: str) -> Domain:
         then = self.if_true.with_parameter_name(name)
         asks = any(True for _ in then.parameters())
-        return replace(self, parameter_name=name, if_true=then, if_false=self.if_false.with_parameter_name(f"{name} (else)" if asks else name))
+        return replace(
+            self, parameter_name=name, if_true=then,
+            if_false=self.if_false.with_parameter_name(f"{name} (else)" if asks else name))
 
     def active_branch(self, sheet: ValueSource) -> Domain:
         """The domain that counts."""
         try:
-            return self.if_true if evaluate(self.condition, sheet.value_of) is True else self.if_false
+            return self.if_true if evaluate(self.condition,
+                                            sheet.value_of) is True else self.if_false
         except EvaluationError as error:
-            raise InfeasibleValueError(f"the condition {format_expr(self.condition)}: {error}") from None
+            raise InfeasibleValueError(
+                f"the condition {format_expr(self.condition)}: {error}") from None
 
     def resolve(self, assignment: ValueSource) -> Any:
         return self.active_branch(assignment).resolve(assignment)
@@ -125,11 +134,13 @@ class ConditionalDomain(Domain):
             return 1
 
     def infer_params(self, value: Any, value_of: Lookup) -> dict[str, Any] | None:
-        inner = [own for side in self.parts if (own := side.infer_params(value, value_of)) is not None]
+        inner = [own
+                 for side in self.parts if (own := side.infer_params(value, value_of)) is not None]
         return dict(ChainMap(*inner)) if inner else None
 
     def __str__(self) -> str:
-        return f"{_inside(self.if_true)} if {format_expr(self.condition, 1)} else {_inside(self.if_false)}"
+        return (f"{_inside(self.if_true)} if {format_expr(self.condition, 1)} else "
+                f"{_inside(self.if_false)}")
 
 
 @dataclass(frozen=True)
@@ -151,7 +162,8 @@ class PerLayerDomain(Domain):
         return self.items
 
     def with_parameter_name(self, name: str) -> Domain:
-        items = tuple(item.with_parameter_name(f"{name} #{at}") for at, item in enumerate(self.items, 1))
+        items = tuple(item.with_parameter_name(f"{name} #{at}")
+                      for at, item in enumerate(self.items, 1))
         return replace(self, parameter_name=name, items=items)
 
     def resolve(self, assignment: ValueSource) -> Any:
@@ -163,7 +175,8 @@ class PerLayerDomain(Domain):
             low, high = (item.resolve(assignment) for item in self.items)
             values = [self._between(low, high, at, max(layers - 1, 1)) for at in range(layers)]
         elif len(self.items) < layers:
-            raise InfeasibleValueError(f"{self} lists {len(self.items)} layers, and {self.depth_key} is {layers}")
+            raise InfeasibleValueError(f"{self} lists {len(self.items)} layers, and "
+                                       f"{self.depth_key} is {layers}")
         else:
             values = [item.resolve(assignment) for item in self.items[:layers]]
         alike = not any(map(is_array, values)) and len(set(values)) == 1
@@ -216,14 +229,18 @@ def iter_expressions(spec: Domain) -> Iterator[Expr]:
         yield from iter_expressions(part)
 
 
-def map_options(spec: Domain, change: Callable[[Domain], Domain], test: Callable[[Expr], Expr] = lambda expr: expr) -> Domain:
+def map_options(spec: Domain, change: Callable[[Domain], Domain],
+                test: Callable[[Expr], Expr] = lambda expr: expr) -> Domain:
     """``spec`` with ``change`` done to its alternatives on every side of its conditions, and ``test`` to these."""
     match spec:
         case AlternativesDomain(inner):
-            return replace(spec, options=tuple(map_options(option, change, test) for option in inner))
+            return replace(spec,
+                           options=tuple(map_options(option, change, test) for option in inner))
         case ConditionalDomain(then, condition, other):
-            then, condition = map_options(then, change, test), test(condition)
-            return replace(spec, if_true=then, condition=condition, if_false=map_options(other, change, test))
+            then = map_options(then, change, test)
+            condition = test(condition)
+            return replace(spec, if_true=then, condition=condition,
+                           if_false=map_options(other, change, test))
     return change(spec)
 
 
@@ -237,12 +254,16 @@ def iter_options(spec: Domain) -> Iterator[Domain]:
 
 
 def whole_numbers(spec: Domain) -> Iterator[int]:
-    """Every whole number that ``spec`` may be. Raises TypeError where it may be something else, or is computed."""
+    """Every whole number that ``spec`` may be.
+
+    Raises TypeError where it may be something else, or is computed.
+    """
     for option in iter_options(spec):
         match option:
             case ConstantDomain(int(value)) if not isinstance(value, bool):
                 yield value
-            case RangeDomain(parameter) if isinstance(parameter.low, int) and isinstance(parameter.values(), range):
+            case RangeDomain(parameter) if isinstance(parameter.low, int) and isinstance(
+                parameter.values(), range):
                 yield from parameter.values()  # type: ignore[misc]
             case _:
                 raise TypeError(option)

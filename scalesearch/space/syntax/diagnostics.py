@@ -55,29 +55,39 @@ class Problem:
     def __str__(self) -> str:
         head = f"{self.position.source.name}: {self.message}"
         if self.position.source.has_lines:
-            head = f"{self.position.source.name}:{self.position.line + 1}:{self.position.column + 1}: {self.message}"
-        return "\n".join([head, *_excerpt(self.position), *([f"  = help: {self.help}"] if self.help else [])])
+            head = (
+                f"{self.position.source.name}:{self.position.line + 1}:{self.position.column + 1}: "
+                f"{self.message}")
+        return "\n".join([head, *_excerpt(self.position),
+                          *([f"  = help: {self.help}"] if self.help else [])])
 
     def to_json(self) -> dict[str, str | int | None]:
         """For machines; line and column count from 1 and are null where they mean nothing."""
-        source, numbered = self.position.source, self.position.source.has_lines
-        line, column = (self.position.line + 1, self.position.column + 1) if numbered else (None, None)
-        return {"file": source.name, "line": line, "column": column, "code": self.code, "message": self.message,
-                "help": self.help}
+        source = self.position.source
+        numbered = self.position.source.has_lines
+        line, column = (
+            self.position.line + 1, self.position.column + 1) if numbered else (None, None)
+        return {"file": source.name, "line": line, "column": column, "code": self.code,
+                "message": self.message, "help": self.help}
 
 
 class ConfigError(UserError):
     """All problems of a file, in its order; ``code`` is that of the first.
 
     Attributes:
-        problems: tuple of Problem, sorted by position (empty where there is no text, such as a missing file).
+        problems: tuple of Problem, sorted by position (empty where there is no text, such as a
+            missing file).
     """
 
     def __init__(self, problems: Iterable[Problem] = (), message: str = "", code: str = "") -> None:
-        self.problems = tuple(dict.fromkeys(sorted(problems, key=lambda problem: problem.position.sort_key)))
+        self.problems = tuple(
+            dict.fromkeys(sorted(problems, key=lambda problem: problem.position.sort_key)))
         count = len(self.problems)
-        tail = [f"{count} problems" + f", of which the first {MAX_PROBLEMS_SHOWN} are shown" * (count > MAX_PROBLEMS_SHOWN)] if count > 1 else []
-        text = "\n\n".join([message] if message else [*map(str, self.problems[:MAX_PROBLEMS_SHOWN]), *tail])
+        tail = [f"{count} problems"
+                + f", of which the first {MAX_PROBLEMS_SHOWN} are shown"
+                * (count > MAX_PROBLEMS_SHOWN)] if count > 1 else []
+        text = "\n\n".join([message] if message
+                           else [*map(str, self.problems[:MAX_PROBLEMS_SHOWN]), *tail])
         super().__init__(text, code=code or (self.problems[0].code if self.problems else ""))
 
     def __reduce__(self) -> tuple[type["ConfigError"], tuple[tuple[Problem, ...], str, str]]:
@@ -95,11 +105,13 @@ class UnbuildableError(UserError):
     code = "unbuildable"
 
     def __init__(self, key: str, reason: str) -> None:
-        self.key, self.reason = key, reason
+        self.key = key
+        self.reason = reason
         super().__init__(f"{key}: {reason}")
 
     def __reduce__(self) -> tuple[type["UnbuildableError"], tuple[str, str]]:
-        return UnbuildableError, (self.key, self.reason)  # so that it survives the way back from a worker
+        # so that it survives the way back from a worker
+        return UnbuildableError, (self.key, self.reason)
 
 
 def _excerpt(place: SourcePosition) -> list[str]:
@@ -108,7 +120,8 @@ def _excerpt(place: SourcePosition) -> list[str]:
     line = lines[place.line] if place.line < len(lines) else ""
     end = max(place.column + 1, min(place.end, max(len(line), place.column + 1)))
     cut = max(0, place.column - MAX_LINE_WIDTH // 2) if len(line) > MAX_LINE_WIDTH else 0
-    shown = ("…" if cut else "") + _visible(line[cut : cut + MAX_LINE_WIDTH]) + ("…" if len(line) > cut + MAX_LINE_WIDTH else "")
+    shown = ("…" if cut else "") + _visible(line[cut : cut + MAX_LINE_WIDTH]) + (
+        "…" if len(line) > cut + MAX_LINE_WIDTH else "")
     before = _width(_visible(line[cut : place.column])) + (1 if cut else 0)
     under = max(1, _width(_visible(line[place.column : min(end, cut + MAX_LINE_WIDTH)])))
     number = str(place.line + 1) if place.source.has_lines else ""
@@ -124,7 +137,8 @@ def _visible(text: str) -> str:
 
 def _width(text: str) -> int:
     """The number of terminal columns of ``text``."""
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF"
+               else 1 for c in text)
 
 
 def closest_match(word: str, candidates: Iterable[str], min_similarity: float = 0.6) -> str | None:

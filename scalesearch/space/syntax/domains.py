@@ -73,7 +73,8 @@ class Domain:
     def infer_params(self, value: Any, value_of: Lookup) -> dict[str, Any] | None:
         """The parameters that lead to ``value`` beside the values that ``value_of`` gives; None where nothing does."""
         own = self.constants[0] if self.constants else None
-        return {} if own is not None and own == value and isinstance(value, bool) == isinstance(own, bool) else None
+        return {} if own is not None and own == value and isinstance(value, bool) == isinstance(
+            own, bool) else None
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,8 @@ class ConstantDomain(Domain):
         return (self.value,)
 
     def __str__(self) -> str:
-        return format_word(self.value) if isinstance(self.value, str) else format_constant(self.value)
+        return format_word(self.value) if isinstance(
+            self.value, str) else format_constant(self.value)
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,8 @@ class RangeDomain(Domain):
 
     def infer_params(self, value: Any, value_of: Lookup) -> dict[str, Any] | None:
         try:
-            return {self.parameter_name: self.parameter.coerce(value)} if not isinstance(value, str) else None
+            return {self.parameter_name: self.parameter.coerce(value)} if not isinstance(
+                value, str) else None
         except (UserError, ValueError, TypeError):
             return None
 
@@ -128,7 +131,8 @@ class ListDomain(Domain):
 
     @property
     def constants(self) -> tuple[Any, ...]:
-        return (self.values if self.is_schedule else [list(x) if isinstance(x, tuple) else x for x in self.values],)
+        return (self.values if self.is_schedule
+                else [list(x) if isinstance(x, tuple) else x for x in self.values],)
 
     def __str__(self) -> str:
         return f"[{', '.join(str(ListDomain(one) if isinstance(one, tuple) else ConstantDomain(one)) for one in self.values)}]"
@@ -148,24 +152,32 @@ class CallDomain(Domain):
 
     @property
     def constants(self) -> tuple[Any, ...] | None:
-        numbers = [int(argument.value) for argument in self.arguments if isinstance(argument, ConstantDomain)]
-        return (ScheduleCall(self.name, tuple(numbers)),) if len(numbers) == len(self.arguments) else None
+        numbers = [int(argument.value)
+                   for argument in self.arguments if isinstance(argument, ConstantDomain)]
+        return (ScheduleCall(self.name, tuple(numbers)),
+                ) if len(numbers) == len(self.arguments) else None
 
     def with_parameter_name(self, name: str) -> Domain:
-        names = [name] if len(self.arguments) == 1 else [f"{name} #{at + 1}" for at in range(len(self.arguments))]
+        names = [name] if len(self.arguments) == 1 else [
+            f"{name} #{at + 1}" for at in range(len(self.arguments))]
         pairs = zip(self.arguments, names, strict=True)
-        return replace(self, parameter_name=name, arguments=tuple(argument.with_parameter_name(own) for argument, own in pairs))
+        return replace(self, parameter_name=name,
+                       arguments=tuple(argument.with_parameter_name(own)
+                                       for argument, own in pairs))
 
     def resolve(self, assignment: ValueSource) -> Any:
-        return ScheduleCall(self.name, tuple(argument.resolve(assignment) for argument in self.arguments))
+        return ScheduleCall(self.name,
+                            tuple(argument.resolve(assignment) for argument in self.arguments))
 
     def count_values(self, assignment: ValueSource) -> int:
         return math.prod(argument.count_values(assignment) for argument in self.arguments)
 
     def infer_params(self, value: Any, value_of: Lookup) -> dict[str, Any] | None:
-        if not isinstance(value, ScheduleCall) or (value.name, len(value.arguments)) != (self.name, len(self.arguments)):
+        if not isinstance(value, ScheduleCall) or (value.name, len(value.arguments)) != (
+                self.name, len(self.arguments)):
             return None
-        inner = [own.infer_params(number, value_of) for own, number in zip(self.arguments, value.arguments, strict=True)]
+        inner = [own.infer_params(number, value_of)
+                 for own, number in zip(self.arguments, value.arguments, strict=True)]
         known = [params for params in inner if params is not None]
         return dict(ChainMap(*known)) if len(known) == len(inner) else None
 

@@ -1,12 +1,13 @@
 """The value of an expression.
 
-A key that does not exist in a candidate (its variant was not chosen) has the value ABSENT. Arithmetic with it is
-ABSENT; so is a comparison, or an order between a word and a number (``off <= 0.1``): neither true nor false. ``and``,
-``or`` and ``not`` follow Kleene, as in SQL. A condition that comes out ABSENT does not hold; a constraint that comes
-out ABSENT does not apply, so it is met.
+A key that does not exist in a candidate (its variant was not chosen) has the value ABSENT.
+Arithmetic with it is ABSENT; so is a comparison, or an order between a word and a number (``off <=
+0.1``): neither true nor false. ``and``, ``or`` and ``not`` follow Kleene, as in SQL. A condition
+that comes out ABSENT does not hold; a constraint that comes out ABSENT does not apply, so it is
+met.
 
-Numbers may be arrays, one for each candidate of a population; where a comparison holds for some of them only, the
-population has to be split (:class:`scalesearch.blocks.sizes.PopulationSplitError`).
+Numbers may be arrays, one for each candidate of a population; where a comparison holds for some of
+them only, the population has to be split (:class:`scalesearch.blocks.sizes.PopulationSplitError`).
 """
 
 import functools
@@ -53,7 +54,8 @@ def evaluate(expr: Expr, lookup: Lookup) -> Any:
             return _apply(op, [evaluate(operand, lookup) for operand in operands])
         case Compare(_, rest):
             values = [evaluate(operand, lookup) for operand in expr.operands]
-            return kleene_and([compare(op, values[n], values[n + 1]) for n, (op, _) in enumerate(rest)])
+            return kleene_and([compare(op, values[n], values[n + 1])
+                               for n, (op, _) in enumerate(rest)])
         case Name(text):
             return lookup(text)
     raise TypeError(expr)
@@ -90,10 +92,14 @@ def _has_layer_lists(*operands: Any) -> bool:
 
 
 def _per_layer_operands(operands: list[Any]) -> list[tuple[Any, ...]]:
-    """The operands of each layer; a number is every layer's. Raises EvaluationError where lists differ in length."""
+    """The operands of each layer; a number is every layer's.
+
+    Raises EvaluationError where lists differ in length.
+    """
     lengths = {len(one) for one in operands if isinstance(one, list)}
     if len(lengths) > 1:
-        raise EvaluationError(f"lists of {' and '.join(map(str, sorted(lengths)))} layers have no common layers")
+        raise EvaluationError(f"lists of {' and '.join(map(str, sorted(lengths)))} layers have no "
+                              "common layers")
     return list(zip(*(one if isinstance(one, list) else [one] * max(lengths) for one in operands)))
 
 
@@ -108,7 +114,8 @@ def compare(op: str, left: Any, right: Any) -> Any:
     if _has_layer_lists(left, right):
         return kleene_and([compare(op, *pair) for pair in _per_layer_operands([left, right])])
     if op in ("==", "!="):
-        same = isinstance(left, bool) == isinstance(right, bool) and _comparable(left, right) and decide(left == right)
+        same = isinstance(left, bool) == isinstance(right, bool) and _comparable(
+            left, right) and decide(left == right)
         return same == (op == "==")
     return decide(ORDER_OPERATORS[op](left, right)) if _number(left) and _number(right) else ABSENT
 
@@ -131,7 +138,8 @@ def _apply(op: str, operands: list[Any]) -> Any:
     if op == "and":
         return kleene_and(operands)
     if op in ("or", "not"):  # of which `not` has a single operand
-        return kleene_not(kleene_and([kleene_not(truth) for truth in operands])) if op == "or" else kleene_not(operands[0])
+        return (kleene_not(kleene_and([kleene_not(truth) for truth in operands])) if op == "or"
+                else kleene_not(operands[0]))
     if _has_layer_lists(*operands):
         return [_apply(op, list(one)) for one in _per_layer_operands(operands)]
     if not all(map(_number, operands)):
@@ -140,7 +148,8 @@ def _apply(op: str, operands: list[Any]) -> Any:
         return -operands[0]
     if any(map(is_array, operands)):
         return _apply_to_many(op, operands)
-    left, right = operands[0], operands[-1]
+    left = operands[0]
+    right = operands[-1]
     if op == "**" and isinstance(left, int) and abs(right) * left.bit_length() > MAX_BITS:
         raise EvaluationError(f"{_shown(op, operands)} is too large")
     try:
@@ -150,7 +159,8 @@ def _apply(op: str, operands: list[Any]) -> Any:
     except ZeroDivisionError:
         raise EvaluationError(f"{_shown(op, operands)} divides by zero") from None
     except (ValueError, OverflowError) as error:
-        reason = "is too large" if op in PRECEDENCE and isinstance(error, OverflowError) else "is not a number"
+        reason = "is too large" if op in PRECEDENCE and isinstance(
+            error, OverflowError) else "is not a number"
         raise EvaluationError(f"{_shown(op, operands)} {reason}") from None
     if isinstance(value, int):
         if value.bit_length() > MAX_BITS:
@@ -169,7 +179,8 @@ def _apply_to_many(op: str, operands: list[Any]) -> Any:
     """``op`` on arrays of a population, whose numbers 64 bits must hold."""
     import numpy as np
 
-    left, right = operands[0], operands[-1]
+    left = operands[0]
+    right = operands[-1]
     if op in ("min", "max"):
         return functools.reduce(np.minimum if op == "min" else np.maximum, operands)
     if op in ("log", "sqrt"):
@@ -182,6 +193,7 @@ def _apply_to_many(op: str, operands: list[Any]) -> Any:
         raise EvaluationError(f"a number {op} 0 divides by zero")
     if op == "/" and decide(left % right == 0):
         op = "//"
-    if op in ("*", "**") and decide(abs(OPERATIONS[op](left * 1.0, right * 1.0)) >= MAX_POPULATION_VALUE):
+    if op in ("*", "**") and decide(
+            abs(OPERATIONS[op](left * 1.0, right * 1.0)) >= MAX_POPULATION_VALUE):
         raise EvaluationError(f"a number {op} another is too large for a population")
     return OPERATIONS[op](left, right)

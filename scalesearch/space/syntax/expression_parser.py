@@ -14,7 +14,8 @@ from scalesearch.space.syntax.diagnostics import suggest_match
 from scalesearch.space.syntax.expressions import FUNCTIONS, RESERVED, Compare, Expr, Name, Operation, Value
 from scalesearch.space.syntax.lexer import Span, Token, ValueSyntaxError, tokenize
 
-MAX_NESTING = 25  # parentheses in parentheses; both limits keep a hostile file from exhausting the stack
+# parentheses in parentheses; both limits keep a hostile file from exhausting the stack
+MAX_NESTING = 25
 MAX_OPERATORS = 100  # in one expression
 BOOLEAN_WORDS = {"yes": True, "no": False, "true": True, "false": False}
 ParsedT = TypeVar("Parsed")
@@ -62,8 +63,8 @@ class Cursor:
     def make_error(self, message: str, help: str | None = None) -> ValueSyntaxError:
         """A complaint about the token in front."""
         token = f", found `{self.token.text}`" if self.token.type != "end" else ", found the end"
-        return ValueSyntaxError(message + (token if message.startswith("expected") else ""), self.token.span, help,
-                             code="bad-syntax")
+        return ValueSyntaxError(message + (token if message.startswith("expected") else ""),
+                                self.token.span, help, code="bad-syntax")
 
     def span_from(self, start: Span) -> Span:
         """From ``start`` to the token before the one in front."""
@@ -75,11 +76,13 @@ def expect_end(cursor: Cursor) -> None:
     if cursor.token.type == "end":
         return
     if cursor.is_next("="):
-        raise cursor.make_error("`=` belongs at the beginning of a computed value", "to compare, write `==`")
+        raise cursor.make_error("`=` belongs at the beginning of a computed value",
+                                "to compare, write `==`")
     if cursor.is_next("+", "*", "/", "//", "**", "%", *COMPARISONS, "and", "or"):
         help = f"a computed value begins with `=`: `= {cursor.text.strip()}`"
         raise cursor.make_error(f"`{cursor.token.text}` does not belong in a constant", help)
-    raise cursor.make_error(f"unexpected `{cursor.token.text}`", "alternatives are separated by `|`")
+    raise cursor.make_error(f"unexpected `{cursor.token.text}`",
+                            "alternatives are separated by `|`")
 
 
 def parse_expression(text: str) -> Expr:
@@ -129,7 +132,8 @@ def _logic(cursor: Cursor, op: str, operand: Callable[[], Expr]) -> Expr:
     operands = [operand()]
     while cursor.accept(op):
         operands.append(operand())
-    return operands[0] if len(operands) == 1 else Operation(op, tuple(operands), span=cursor.span_from(start))
+    return operands[0] if len(operands) == 1 else Operation(
+        op, tuple(operands), span=cursor.span_from(start))
 
 
 def _negation(cursor: Cursor) -> Expr:
@@ -150,7 +154,8 @@ def _comparison(cursor: Cursor) -> Expr:
 
 
 def _arithmetic(cursor: Cursor) -> Expr:
-    return _binary(cursor, ("+", "-"), lambda: _binary(cursor, ("*", "/", "//", "%"), lambda: _signed(cursor)))
+    return _binary(cursor, ("+", "-"),
+                   lambda: _binary(cursor, ("*", "/", "//", "%"), lambda: _signed(cursor)))
 
 
 def _binary(cursor: Cursor, ops: tuple[str, ...], operand: Callable[[], Expr]) -> Expr:
@@ -159,7 +164,8 @@ def _binary(cursor: Cursor, ops: tuple[str, ...], operand: Callable[[], Expr]) -
     while cursor.is_next(*ops):
         cursor.operators += 1
         if cursor.operators > MAX_OPERATORS:
-            raise cursor.make_error("this expression is too long", f"at most {MAX_OPERATORS} operators")
+            raise cursor.make_error("this expression is too long",
+                                    f"at most {MAX_OPERATORS} operators")
         op = cursor.next().text
         expr = Operation(op, (expr, operand()), span=cursor.span_from(start))
     return expr
@@ -169,8 +175,10 @@ def _signed(cursor: Cursor) -> Expr:
     start = cursor.token.span
     if cursor.accept("-"):
         operand = parse_nested(cursor, _signed)
-        if isinstance(operand, Value) and not isinstance(operand.value, bool | str) and operand.value > 0:
-            return Value(-operand.value, span=cursor.span_from(start))  # -2 is a number, so that it reads back as written
+        if isinstance(operand, Value) and not isinstance(
+                operand.value, bool | str) and operand.value > 0:
+            # -2 is a number, so that it reads back as written
+            return Value(-operand.value, span=cursor.span_from(start))
         return Operation("-", (operand,), span=cursor.span_from(start))
     expr = _atom(cursor)
     if cursor.accept("**"):
@@ -199,8 +207,8 @@ def _atom(cursor: Cursor) -> Expr:
 
 def _function(cursor: Cursor, name: Token) -> Expr:
     if name.text not in FUNCTIONS:
-        raise ValueSyntaxError(f"there is no function `{name.text}`", name.span, suggest_match(name.text, FUNCTIONS),
-                            code="unknown-function")
+        raise ValueSyntaxError(f"there is no function `{name.text}`", name.span,
+                               suggest_match(name.text, FUNCTIONS), code="unknown-function")
     cursor.expect("(", "")
     arguments = [parse_nested(cursor, parse_ternary)]
     while cursor.accept(","):
@@ -208,7 +216,8 @@ def _function(cursor: Cursor, name: Token) -> Expr:
     cursor.expect(")", "to close the call")
     most = FUNCTIONS[name.text]
     if most is not None and len(arguments) > most:
-        raise ValueSyntaxError(f"`{name.text}` takes {most} argument", cursor.span_from(name.span), code="bad-syntax")
+        raise ValueSyntaxError(f"`{name.text}` takes {most} argument", cursor.span_from(name.span),
+                               code="bad-syntax")
     return Operation(name.text, tuple(arguments), span=cursor.span_from(name.span))
 
 

@@ -10,8 +10,17 @@ from scalesearch.space.syntax.parameters import format_constant
 # Each function, and how many arguments it takes at most.
 FUNCTIONS = {"min": None, "max": None, "log": 1, "sqrt": 1, "floor": 1, "ceil": 1, "round": 1}
 RESERVED = ("if", "else", "and", "or", "not", "step")
-POWER, SIGN, PRODUCT, SUM, COMPARISON, NOT, AND, OR, IF = 8, 7, 6, 5, 4, 3, 2, 1, 0
-PRECEDENCE = {"**": POWER, "*": PRODUCT, "/": PRODUCT, "//": PRODUCT, "%": PRODUCT, "+": SUM, "-": SUM, "and": AND, "or": OR}
+POWER = 8
+SIGN = 7
+PRODUCT = 6
+SUM = 5
+COMPARISON = 4
+NOT = 3
+AND = 2
+OR = 1
+IF = 0
+PRECEDENCE = {"**": POWER, "*": PRODUCT, "/": PRODUCT, "//": PRODUCT, "%": PRODUCT, "+": SUM,
+              "-": SUM, "and": AND, "or": OR}
 
 
 @dataclass(frozen=True)
@@ -48,8 +57,8 @@ class KeyRef(Expr):
 class Operation(Expr):
     """An operator or function and its operands.
 
-    ``op`` is one of LEVEL, one of FUNCTIONS, ``not``, ``-`` of a single operand, or ``if``, whose operands are
-    (then, condition, other).
+    ``op`` is one of LEVEL, one of FUNCTIONS, ``not``, ``-`` of a single operand, or ``if``, whose
+    operands are (then, condition, other).
     """
 
     op: str
@@ -95,20 +104,25 @@ def _written(expr: Expr) -> tuple[str, int]:
         case Name(text) | KeyRef(text):
             return text, 9
         case Compare(first_, rest):
-            return " ".join([format_expr(first_, SUM), *(f"{op} {format_expr(other, SUM)}" for op, other in rest)]), COMPARISON
+            return " ".join([format_expr(first_, SUM),
+                             *(f"{op} {format_expr(other, SUM)}"
+                               for op, other in rest)]), COMPARISON
         case Operation("if", (then, condition, other)):
-            return f"{format_expr(then, OR)} if {format_expr(condition, OR)} else {format_expr(other)}", IF
+            return (f"{format_expr(then, OR)} if {format_expr(condition, OR)} else "
+                    f"{format_expr(other)}", IF)
         case Operation("not", (operand,)):
             return f"not {format_expr(operand, NOT)}", NOT
         case Operation("-", (operand,)):
             return f"-{format_expr(operand, SIGN)}", SIGN
         case Operation("and" | "or" as op, operands):
-            return f" {op} ".join(format_expr(operand, PRECEDENCE[op] + 1) for operand in operands), PRECEDENCE[op]
+            return f" {op} ".join(format_expr(operand, PRECEDENCE[op] + 1)
+                                  for operand in operands), PRECEDENCE[op]
         case Operation(op, operands) if op in FUNCTIONS:
             return f"{op}({', '.join(map(format_expr, operands))})", 9
         case Operation(op, (left, right)):
             level = PRECEDENCE[op]
-            first, second = (POWER + 1, SIGN) if op == "**" else (level, level + 1)  # 2 ** -1 needs no parentheses
+            # 2 ** -1 needs no parentheses
+            first, second = (POWER + 1, SIGN) if op == "**" else (level, level + 1)
             gap = "" if level > SUM and Name("i") in (left, right) else " "  # the index 2*i + 1
             return f"{format_expr(left, first)}{gap}{op}{gap}{format_expr(right, second)}", level
     raise TypeError(expr)

@@ -9,11 +9,14 @@ Span = tuple[int, int]  # first character, and the one after the last
 NO_SPAN: Span = (0, 0)
 
 UNIT_SCALES = {"k": 10**3, "M": 10**6, "G": 10**9}
-LOOKALIKES = {"…": "..", "–": "-", "—": "-", "−": "-", "×": "*", "·": "*", "≤": "<=", "≥": ">=", "≠": "!=", "÷": "/"}
+LOOKALIKES = {"…": "..", "–": "-", "—": "-", "−": "-", "×": "*", "·": "*", "≤": "<=", "≥": ">=",
+              "≠": "!=", "÷": "/"}
 OPERATOR = re.compile(r"\.\.|//|\*\*|[<>=!]=|[|+\-*/%()<>\[\],=]")
-OPERATOR_HINTS = {"&": "write `and`", "!": "write `not`, or `!=`", "^": "a power is written `**`", "?": "write `x if c else y`"}
+OPERATOR_HINTS = {"&": "write `and`", "!": "write `not`, or `!=`", "^": "a power is written `**`",
+                  "?": "write `x if c else y`"}
 NAME = r"[^\W\d]\w*(?:-[^\W\d]\w*)*"
-NUMBER = re.compile(r"((?:\d[\d_]*)?(?:\.\d+)?(?:[eE][+-]?\d+)?)([kMG]?)B?(?!\w)")  # 16MB are 16M bytes
+# 16MB are 16M bytes
+NUMBER = re.compile(r"((?:\d[\d_]*)?(?:\.\d+)?(?:[eE][+-]?\d+)?)([kMG]?)B?(?!\w)")
 PATH = re.compile(rf"{NAME}(?:\.{NAME})*")
 STRING = re.compile(r"'[^'\\]*'|\"[^\"\\]*\"")
 MAX_NUMBER_DIGITS = 40
@@ -22,8 +25,12 @@ MAX_NUMBER_DIGITS = 40
 class ValueSyntaxError(Exception):
     """A scalar that cannot be read; ``span`` are the offending characters, ``code`` as in ``UserError``."""
 
-    def __init__(self, message: str, span: Span, help: str | None = None, code: str = "bad-value") -> None:
-        self.message, self.span, self.help, self.code = message, span, help, code
+    def __init__(self, message: str, span: Span, help: str | None = None,
+                 code: str = "bad-value") -> None:
+        self.message = message
+        self.span = span
+        self.help = help
+        self.code = code
         super().__init__(message)
 
 
@@ -40,7 +47,8 @@ class Token:
 def tokenize(text: str) -> list[Token]:
     """The tokens of ``text``, closed by one of kind ``end``. Raises SyntaxProblem."""
     tokens: list[Token] = []
-    at, end = len(text) - len(text.lstrip()), len(text.rstrip())
+    at = len(text) - len(text.lstrip())
+    end = len(text.rstrip())
     while at < end:
         tokens.append(_token(text, at))
         at = tokens[-1].span[1]
@@ -67,8 +75,10 @@ def _number(text: str, at: int) -> Token:
         word = re.compile(r"[\w.]+").match(text, at)
         span = word.span() if word else (at, at + 1)
         help = "numbers are written 12, 0.5, 1e-3, 2k, 10M, 1.5G or 16MB"
-        raise ValueSyntaxError(f"`{text[slice(*span)]}` is not a number", span, help, code="bad-syntax")
-    digits, scale = match[1].replace("_", ""), UNIT_SCALES.get(match[2], 1)
+        raise ValueSyntaxError(f"`{text[slice(*span)]}` is not a number", span, help,
+                               code="bad-syntax")
+    digits = match[1].replace("_", "")
+    scale = UNIT_SCALES.get(match[2], 1)
     if len(digits) > MAX_NUMBER_DIGITS:
         help = f"at most {MAX_NUMBER_DIGITS} digits"
         raise ValueSyntaxError("this number is too long", match.span(), help, code="bad-syntax")
@@ -86,5 +96,7 @@ def _unreadable(text: str, at: int) -> ValueSyntaxError:
     character = text[at]
     if character in "\"'":
         return ValueSyntaxError("this quote is not closed", (at, len(text)), code="bad-syntax")
-    help = f"write `{LOOKALIKES[character]}`" if character in LOOKALIKES else OPERATOR_HINTS.get(character)
-    return ValueSyntaxError(f"unexpected character `{character}`", (at, at + 1), help, code="bad-syntax")
+    help = f"write `{LOOKALIKES[character]}`" if character in LOOKALIKES else OPERATOR_HINTS.get(
+        character)
+    return ValueSyntaxError(f"unexpected character `{character}`", (at, at + 1), help,
+                            code="bad-syntax")

@@ -26,7 +26,8 @@ class ScalarNode(Node):
     """A scalar: its folded text, and the place of each character in the source.
 
     Args:
-        char_positions: (line, column) of each character of ``text``, or empty where escapes make that unknowable.
+        char_positions: (line, column) of each character of ``text``, or empty where escapes make
+            that unknowable.
         is_quoted: written in YAML quotes or as a block.
     """
 
@@ -70,11 +71,12 @@ class MappingNode(Node):
 SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which no file and no terminal takes
 
 
-def locate_characters(source: SourceText, text: str, line: int, column: int) -> tuple[tuple[int, int], ...]:
+def locate_characters(source: SourceText, text: str, line: int,
+                      column: int) -> tuple[tuple[int, int], ...]:
     """The place of each character of a folded ``text``, given where its source begins.
 
-    YAML folds line breaks into spaces and drops indentation, so characters that are not blank are matched in order;
-    a blank stands right after the character before it.
+    YAML folds line breaks into spaces and drops indentation, so characters that are not blank are
+    matched in order; a blank stands right after the character before it.
     """
     lines = source.lines
     where: list[tuple[int, int]] = []
@@ -103,16 +105,19 @@ def scalar_from_text(name: str, prefix: str, text: str) -> ScalarNode:
 # -- dotted keys are nesting: `encoder.attention: own` is `encoder: { attention: own }`
 
 
-def unfold_dotted_keys(table: MappingNode, problems: list[Problem]) -> list[tuple[ScalarNode, Node]]:
+def unfold_dotted_keys(table: MappingNode,
+                       problems: list[Problem]) -> list[tuple[ScalarNode, Node]]:
     """The entries of ``table`` by their first name; reports duplicates."""
     entries: dict[str, tuple[ScalarNode, Node]] = {}
     plain: set[str] = set()
     for key, value in table:
         head, node = split_dotted_key(key, value)
-        name, is_plain = head.text, head is key
+        name = head.text
+        is_plain = head is key
         if name not in entries:
             entries[name] = (head, node)
-        elif isinstance(entries[name][1], MappingNode) and isinstance(node, MappingNode) and not (is_plain and name in plain):
+        elif isinstance(entries[name][1], MappingNode) and isinstance(node, MappingNode) and not (
+                is_plain and name in plain):
             first, earlier = entries[name]
             assert isinstance(earlier, MappingNode)
             entries[name] = (first, replace(earlier, entries=(*earlier.entries, *node.entries)))
@@ -131,11 +136,13 @@ def split_dotted_key(key: ScalarNode, value: Node) -> tuple[ScalarNode, Node]:
     end = replace(key.position, end=key.position.column + size)
     start = replace(key.position, column=min(key.position.column + size + 1, key.position.end - 1))
     inner = ScalarNode(start, rest, key.char_positions[size + 1 :], key.is_quoted)
-    return ScalarNode(end, head, key.char_positions[:size], key.is_quoted), MappingNode(start, ((inner, value),))
+    return ScalarNode(
+        end, head, key.char_positions[:size], key.is_quoted), MappingNode(start, ((inner, value),))
 
 
 def duplicate_key_problem(key: ScalarNode, first: ScalarNode) -> Problem:
     """The complaint about a key that is given twice."""
-    where = f"line {first.position.line + 1}" if first.position.source.has_lines else "the same text"
-    return Problem(key.position, f"`{key.text}` is given twice", f"first given in {where}; remove one of the two",
-                   code="given-twice")
+    where = (f"line {first.position.line + 1}" if first.position.source.has_lines
+             else "the same text")
+    return Problem(key.position, f"`{key.text}` is given twice",
+                   f"first given in {where}; remove one of the two", code="given-twice")

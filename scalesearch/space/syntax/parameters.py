@@ -71,7 +71,8 @@ class IntRange:
         return min(max(drawn, self.low), self.high)
 
     def __str__(self) -> str:
-        return f"{self.low}..{self.high}" + (f" step {self.step}" if self.step != 1 else "") + " log" * self.log
+        return f"{self.low}..{self.high}" + (f" step {self.step}" if self.step != 1
+                                             else "") + " log" * self.log
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,8 @@ class FloatRange:
 
     def values(self) -> Sequence[float] | None:
         """All legal values, or ``None`` where they are endless."""
-        return [self._at(index) for index in range(count)] if (count := self.count()) is not None else None
+        return [self._at(index)
+                for index in range(count)] if (count := self.count()) is not None else None
 
     def count(self) -> int | None:
         """The number of legal values, or ``None`` where they are endless."""
@@ -108,7 +110,8 @@ class FloatRange:
             return self._at(rng.randrange(count))
         if not self.log:
             return rng.uniform(self.low, self.high)
-        return min(max(math.exp(rng.uniform(math.log(self.low), math.log(self.high))), self.low), self.high)
+        return min(max(math.exp(rng.uniform(math.log(self.low), math.log(self.high))), self.low),
+                   self.high)
 
     def _at(self, index: int) -> float:
         assert self.step is not None
@@ -116,7 +119,8 @@ class FloatRange:
 
     def __str__(self) -> str:
         step = "" if self.step is None else f" step {format_constant(self.step)}"
-        return f"{format_constant(self.low)}..{format_constant(self.high)}{step}" + " log" * self.log
+        return (f"{format_constant(self.low)}..{format_constant(self.high)}{step}"
+                + " log" * self.log)
 
 
 Parameter = Choice | IntRange | FloatRange

@@ -64,7 +64,8 @@ def parse_schedule(text: str) -> ScheduleValue:
         case LayerReferenceDomain(path, index):
             return LayerReference(path, format_expr(index))
         case CallDomain(name, arguments):
-            numbers = [argument.value for argument in arguments if isinstance(argument, ConstantDomain)]
+            numbers = [argument.value
+                       for argument in arguments if isinstance(argument, ConstantDomain)]
             if len(numbers) == len(arguments):
                 return ScheduleCall(name, tuple(int(number) for number in numbers))
     raise ValueError(f"not a schedule: {text}")
@@ -77,8 +78,10 @@ def _value(cursor: Cursor) -> Domain:
         return then
     condition = parse_or(cursor)
     if not cursor.accept("else"):
-        raise cursor.make_error("expected `else` after the condition", "`2 | 3 if length > 1 else 1`")
-    return ConditionalDomain(then, condition, parse_nested(cursor, _value), span=cursor.span_from(start))
+        raise cursor.make_error("expected `else` after the condition",
+                                "`2 | 3 if length > 1 else 1`")
+    return ConditionalDomain(then, condition, parse_nested(cursor, _value),
+                             span=cursor.span_from(start))
 
 
 def _alternatives(cursor: Cursor) -> Domain:
@@ -86,14 +89,17 @@ def _alternatives(cursor: Cursor) -> Domain:
     options = [_item(cursor)]
     while cursor.accept("|"):
         options.append(_item(cursor))
-    unique = tuple({str(option): option for option in options}.values())  # by text: 1 and yes are not the same
-    return unique[0] if len(unique) == 1 else AlternativesDomain(unique, span=cursor.span_from(start))
+    # by text: 1 and yes are not the same
+    unique = tuple({str(option): option for option in options}.values())
+    return unique[0] if len(unique) == 1 else AlternativesDomain(
+        unique, span=cursor.span_from(start))
 
 
 def _item(cursor: Cursor) -> Domain:
     start = cursor.token
     if cursor.accept("="):
-        expression = parse_ternary(cursor) if start.span[0] == cursor.tokens[0].span[0] else parse_or(cursor)
+        expression = parse_ternary(cursor) if start.span[0] == cursor.tokens[0].span[
+            0] else parse_or(cursor)
         return ComputedDomain(expression, span=cursor.span_from(start.span))
     if cursor.is_next("["):
         return _list(cursor)
@@ -102,7 +108,8 @@ def _item(cursor: Cursor) -> Domain:
     if start.type == "string":
         return ConstantDomain(cursor.next().value, quoted=True, span=start.span)
     if start.type != "word" or start.text in RESERVED:
-        raise cursor.make_error("expected a value", "for example `512`, `2 | 4`, `1..8 step 2` or `= 4 * width`")
+        raise cursor.make_error("expected a value",
+                                "for example `512`, `2 | 4`, `1..8 step 2` or `= 4 * width`")
     return _word(cursor)
 
 
@@ -131,7 +138,8 @@ def list_domain(items: Sequence[Domain]) -> ListDomain | PerLayerDomain:
     constants = [item for item in items if isinstance(item, ConstantDomain | ListDomain)]
     if len(constants) < len(items):
         return PerLayerDomain(tuple(items))
-    values = tuple(item.value if isinstance(item, ConstantDomain) else item.values for item in constants)
+    values = tuple(item.value if isinstance(item, ConstantDomain) else item.values
+                   for item in constants)
     return ListDomain(values, tuple(item.span for item in constants))
 
 
@@ -167,28 +175,32 @@ def _range(cursor: Cursor, low: int | float, start: Span) -> Domain:
     while cursor.is_next("step", "log"):
         word = cursor.next()
         if word.text == "log":
-            log, log_span = True, word.span
+            log = True
+            log_span = word.span
         else:
             step_start = cursor.token.span
             step = _number(cursor)
             step_span = cursor.span_from(step_start)
     if low > high:
         help = f"write `{format_constant(high)}..{format_constant(low)}`"
-        raise ValueSyntaxError("this range is empty: its start is above its end", bounds, help, code="bad-range")
+        raise ValueSyntaxError("this range is empty: its start is above its end", bounds, help,
+                               code="bad-range")
     if low == high:
-        raise ValueSyntaxError("this range holds a single number", bounds, f"write `{format_constant(low)}`", code="bad-range")
+        raise ValueSyntaxError("this range holds a single number", bounds,
+                               f"write `{format_constant(low)}`", code="bad-range")
     if log and low <= 0:
-        raise ValueSyntaxError("a log range must begin above 0", bounds, "raise its lower end, or leave out `log`",
-                            code="bad-range")
+        raise ValueSyntaxError("a log range must begin above 0", bounds,
+                               "raise its lower end, or leave out `log`", code="bad-range")
     if log and step is not None:
-        raise ValueSyntaxError("a range has either a step or log", log_span, "for powers of two, write `64 | 128 | 256`",
-                            code="bad-range")
+        raise ValueSyntaxError("a range has either a step or log", log_span,
+                               "for powers of two, write `64 | 128 | 256`", code="bad-range")
     if step is not None:
         _check_step(low, high, step, step_span)
     span = cursor.span_from(start)
     if all(isinstance(number, int) for number in (low, high, step or 0)):
         return RangeDomain(IntRange(int(low), int(high), int(step or 1), log), span=span)
-    return RangeDomain(FloatRange(float(low), float(high), None if step is None else float(step), log), span=span)
+    return RangeDomain(FloatRange(float(low), float(high), None if step is None else float(step),
+                                  log), span=span)
 
 
 def _check_step(low: int | float, high: int | float, step: int | float, span: Span) -> None:
@@ -196,18 +208,22 @@ def _check_step(low: int | float, high: int | float, step: int | float, span: Sp
         raise ValueSyntaxError("a step must be above 0", span, code="bad-range")
     count = (high - low) / step
     if count > MAX_STEPS:
-        raise ValueSyntaxError("this step is too small", span, f"at most {MAX_STEPS:,} steps; without a step, any number",
-                            code="bad-range")
+        raise ValueSyntaxError("this step is too small", span,
+                               f"at most {MAX_STEPS:,} steps; without a step, any number",
+                               code="bad-range")
     if count < 1 - 1e-9:
-        smaller = f"`{format_constant(low)}..{format_constant(high)} step {format_constant(_part(high - low))}`"
-        raise ValueSyntaxError(f"a step of {format_constant(step)} is wider than the range", span, f"take a smaller step: {smaller}",
-                            code="bad-range")
+        smaller = (f"`{format_constant(low)}..{format_constant(high)} step "
+                   f"{format_constant(_part(high - low))}`")
+        raise ValueSyntaxError(f"a step of {format_constant(step)} is wider than the range", span,
+                               f"take a smaller step: {smaller}", code="bad-range")
     if abs(count - round(count)) > 1e-9 * max(1.0, count):
         whole = math.floor(count)
         ends = [_tidy(low + steps * step) for steps in (whole, whole + 1)]
-        legal = " or ".join(f"`{format_constant(_tidy(low))}..{format_constant(end)} step {format_constant(_tidy(step))}`" for end in ends)
-        raise ValueSyntaxError(f"steps of {format_constant(step)} from {format_constant(low)} do not reach {format_constant(high)}", span, f"write {legal}",
-                            code="bad-range")
+        legal = " or ".join(f"`{format_constant(_tidy(low))}..{format_constant(end)} step "
+                            f"{format_constant(_tidy(step))}`" for end in ends)
+        raise ValueSyntaxError(f"steps of {format_constant(step)} from {format_constant(low)} do "
+                               f"not reach {format_constant(high)}", span, f"write {legal}",
+                               code="bad-range")
 
 
 def _part(width: int | float) -> int | float:

@@ -37,7 +37,8 @@ class StudyChecks:
     positions: Mapping[str, SourcePosition]
     data_folder: Path | None
 
-    def report_problem(self, node: Node | SourcePosition, message: str, help: str | None = None, code: str = "bad-value") -> None:
+    def report_problem(self, node: Node | SourcePosition, message: str, help: str | None = None,
+                       code: str = "bad-value") -> None:
         """Notes a problem."""
         self.reader.report_problem(node, message, help, code)
 
@@ -52,55 +53,70 @@ class StudyChecks:
 
     def check_folders(self, out: Path) -> None:
         """Complains of folders that lie in each other, and of references of one name."""
-        for message, help in warm_start_problems(self.spec.warm_start, out) if self.spec.warm_start else ():
-            self.report_problem(self.positions.get("warm_start.from") or self.positions["warm_start"], message, help,
-                       code="folder-misplaced")
+        for message, help in warm_start_problems(
+                self.spec.warm_start, out) if self.spec.warm_start else ():
+            self.report_problem(self.positions.get("warm_start.from")
+                                or self.positions["warm_start"], message, help,
+                                code="folder-misplaced")
         names = [one.name for one in self.spec.references if one]
         if len(set(names)) < len(names):
-            self.report_problem(self.positions["reference"], "two references have the same name", "give each a `name` of its own",
-                       code="name-taken")
+            self.report_problem(self.positions["reference"], "two references have the same name",
+                                "give each a `name` of its own", code="name-taken")
 
     def check_combinations(self, space: Space | None, objectives: Iterable[Objective]) -> None:
         """Complains of what is right by itself and does not go with the rest."""
-        data, teacher = self.data, self.spec.teacher
-        for key, recipe in (("recipe", self.spec.recipe), ("teacher.recipe", teacher and teacher.recipe)):
+        data = self.data
+        teacher = self.spec.teacher
+        for key, recipe in (("recipe", self.spec.recipe),
+                            ("teacher.recipe", teacher and teacher.recipe)):
             if recipe is not None and recipe.score_splits == "test":
-                self.report_problem(self.positions.get(f"{key}.score_on") or self.positions[key], "a study chooses by its scores",
-                           "score_on is `both` (choose on valid, report test) or `valid`", code="test-chooses")
+                self.report_problem(self.positions.get(f"{key}.score_on") or self.positions[key],
+                                    "a study chooses by its scores",
+                                    "score_on is `both` (choose on valid, report test) or `valid`",
+                                    code="test-chooses")
         if data is None:
             return
         if teacher is not None and (data.distilled or data.soft_targets):
             self.report_problem(self.positions["teacher"],
-                       "teacher: the data are a teacher's words already (`distilled`, `soft_targets`)",
-                       "remove one of the two", code="given-twice")
+                                "teacher: the data are a teacher's words already (`distilled`, "
+                                "`soft_targets`)", "remove one of the two", code="given-twice")
         if space is not None:
-            for key, message, help in find_conflicts(replace(self.spec, space=space), objectives, self.positions):
-                self.report_problem(self.objective_key(key.partition(".")[2]) if key.startswith("objectives.") else self.positions[key],
-                           message, help, code="given-twice")
-        checks = [(partial(check_objective_of_task, one, data), self.objective_key(one.name)) for one in objectives]
+            for key, message, help in find_conflicts(
+                    replace(self.spec, space=space), objectives, self.positions):
+                self.report_problem(self.objective_key(key.partition(".")[2])
+                                    if key.startswith("objectives.") else self.positions[key],
+                                    message, help, code="given-twice")
+        checks = [(partial(check_objective_of_task, one, data), self.objective_key(one.name))
+                  for one in objectives]
         if space is not None:
-            at = self.positions.get(space_key(self.spec.type, self.positions)) or self.table.position
-            checks = [(partial(check_model_type, data.task, kind), at) for kind in model_types(space)] + checks
+            at = self.positions.get(
+                space_key(self.spec.type, self.positions)) or self.table.position
+            checks = [(partial(check_model_type, data.task, kind), at)
+                      for kind in model_types(space)] + checks
         if self.spec.recipe is not None:
-            checks.append((partial(resolve_decoder_format, self.spec.recipe), self.positions["recipe"]))
-            checks.insert(0, (partial(check_compatible, data, self.spec.recipe), self.positions["data"]))
+            checks.append((partial(resolve_decoder_format, self.spec.recipe),
+                           self.positions["recipe"]))
+            checks.insert(
+                0, (partial(check_compatible, data, self.spec.recipe), self.positions["data"]))
         for check, place in checks:
             try:
                 check()
             except UserError as error:
                 self.report_error(error, place)
 
-    def check_protocol(self, space: Space, objectives: Iterable[Objective], limit: Constraint | None) -> None:
+    def check_protocol(self, space: Space, objectives: Iterable[Objective],
+                       limit: Constraint | None) -> None:
         """Complains of costs that are of an artefact or of a fit, where the protocol names none."""
         named = {**space.protocol, **self.spec.protocol}
         costs = {one.name: self.objective_key(one.name) for one in objectives}
-        costs |= {name: self.positions["budget"] for name in (limit.costs if limit else ()) if name not in costs
-                  and name in PROTOCOL_KEY_OF_COST}
+        costs |= {name: self.positions["budget"]
+                  for name in (limit.costs if limit else ())
+                  if name not in costs and name in PROTOCOL_KEY_OF_COST}
         for cost, place in costs.items():
             key = PROTOCOL_KEY_OF_COST.get(cost)
             if key is not None and named.get(key) is None:
-                self.report_problem(place, f"`{cost}`: the protocol names no {key}", f"add `protocol: {{ {key}: … }}`",
-                           code="protocol-incomplete")
+                self.report_problem(place, f"`{cost}`: the protocol names no {key}",
+                                    f"add `protocol: {{ {key}: … }}`", code="protocol-incomplete")
 
     def objective_key(self, name: str) -> Node:
         """The key of an objective in the file."""
@@ -111,7 +127,8 @@ class StudyChecks:
         problems = getattr(error, "problems", ())
         self.reader.problems += problems
         if not problems:
-            self.report_problem(self.positions.get(error.key or "") or fallback_position, error.message, error.help, code=error.code)
+            self.report_problem(self.positions.get(error.key or "") or fallback_position,
+                                error.message, error.help, code=error.code)
 
 
 def model_types(space: Space) -> list[str]:

@@ -20,7 +20,9 @@ from scalesearch.study.config.reader import parse_study
 from scalesearch.study.config.spec import StudySpec
 from scalesearch.study.config.storage_url import MASK, mask_passwords
 
-COMMAND_FILE, STUDY_TEXT_FILE, STUDY_META_FILE = "command.json", "study.yaml", "study.json"
+COMMAND_FILE = "command.json"
+STUDY_TEXT_FILE = "study.yaml"
+STUDY_META_FILE = "study.json"
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class SavedCommand:
 
 def command_of(spec: StudySpec) -> SavedCommand:
     """The command that ``spec`` was read from."""
-    return SavedCommand(str(spec.file.absolute()), tuple(map(mask_passwords, spec.overrides)), os.getcwd())
+    return SavedCommand(str(spec.file.absolute()), tuple(map(mask_passwords, spec.overrides)),
+                        os.getcwd())
 
 
 def started_study_folder(name: str) -> Path | None:
@@ -55,7 +58,8 @@ def started_study_folder(name: str) -> Path | None:
     return folder if (folder / STUDY_META_FILE).is_file() else None
 
 
-def read_started_study(folder: Path, overrides: Sequence[str] = (), out: Path | None = None) -> StudySpec:
+def read_started_study(folder: Path, overrides: Sequence[str] = (),
+                       out: Path | None = None) -> StudySpec:
     """The study in ``folder`` as it was run last, with ``overrides`` laid over it; changes to the working folder of then.
 
     ``out`` is the folder of another study that this one is a beginning of.
@@ -66,8 +70,10 @@ def read_started_study(folder: Path, overrides: Sequence[str] = (), out: Path | 
         UserError: anything wrong with it, such as a password that would have to be given again.
     """
     given = folder / COMMAND_FILE
-    command = read_json(given, SavedCommand) if given.is_file() else SavedCommand(str(folder / STUDY_TEXT_FILE))
-    text, out = read_text(folder / STUDY_TEXT_FILE), (out or folder).absolute()
+    command = read_json(given, SavedCommand) if given.is_file() else SavedCommand(
+        str(folder / STUDY_TEXT_FILE))
+    text = read_text(folder / STUDY_TEXT_FILE)
+    out = (out or folder).absolute()
     if command.working_folder and Path(command.working_folder).is_dir():
         os.chdir(command.working_folder)
     file = _nearby(Path(command.file))
@@ -77,8 +83,8 @@ def read_started_study(folder: Path, overrides: Sequence[str] = (), out: Path | 
     kept = [one for one in command.overrides if not f"{_key(one)}.".startswith(tuple(anew))]
     spec = parse_study(text, file, (*kept, *overrides), _nearby(out))
     if MASK in (spec.storage or ""):
-        raise UserError("storage: a study's folder keeps no passwords; give the whole URL again: --set storage=URL",
-                        key="storage", code="no-password")
+        raise UserError("storage: a study's folder keeps no passwords; give the whole URL again: "
+                        "--set storage=URL", key="storage", code="no-password")
     return spec
 
 

@@ -11,7 +11,8 @@ GAIN_FORECASTER = "bayes"
 Conflict = tuple[str, str, str]  # key, what is wrong, what would be right
 
 
-def find_conflicts(spec: StudySpec, objectives: Iterable[Objective], given_keys: Container[str]) -> Iterator[Conflict]:
+def find_conflicts(spec: StudySpec, objectives: Iterable[Objective],
+                   given_keys: Container[str]) -> Iterator[Conflict]:
     """What does not go together; ``spec`` has its space, and ``given_keys`` holds the keys that the file gives."""
     if spec.vocab == OWN_VOCABULARY:
         yield from _of_own(spec, objectives, given_keys)
@@ -25,14 +26,17 @@ def find_conflicts(spec: StudySpec, objectives: Iterable[Objective], given_keys:
             yield "protocol.lengths", f"the windows of {spec.data.task} are no sentences", "give `source` and `target`"
 
 
-def _of_own(spec: StudySpec, objectives: Iterable[Objective], given: Container[str]) -> Iterator[Conflict]:
+def _of_own(spec: StudySpec, objectives: Iterable[Objective],
+            given: Container[str]) -> Iterator[Conflict]:
     has = "the space's architectures have vocabularies of their own, under `vocab`"
     for key in ("data.vocab", "data.tokenizer", "protocol.vocab"):
-        if key in given and not (key == "protocol.vocab" and spec.protocol.get("vocab") == CORPUS_WORD):
+        if key in given and not (key == "protocol.vocab"
+                                 and spec.protocol.get("vocab") == CORPUS_WORD):
             yield key, has, "remove it here, or there"
     if spec.teacher:
-        yield "teacher", f"{has}, and a teacher has one", ("have it translate with `scalesearch distill`, and name "
-                                                           "what that writes under data: distilled")
+        yield "teacher", f"{has}, and a teacher has one", (
+            "have it translate with `scalesearch " "distill`, and name what that writes "
+            "under data: distilled")
     for one in objectives:
         if one.name in PER_TOKEN_METRICS:
             yield f"objectives.{one.name}", f"`{one.name}` is of tokens, and {has}", "`loss_per_char` compares them"

@@ -13,7 +13,8 @@ from scalesearch.space.syntax.yaml_reader import parse_yaml, read_text
 BUILTIN_DATA_WORDS = ("builtin", "grammar", "none")
 
 
-def resolve_data_file(table: MappingNode, study: Path, reader: ConfigReader) -> tuple[MappingNode, Path | None]:
+def resolve_data_file(
+        table: MappingNode, study: Path, reader: ConfigReader) -> tuple[MappingNode, Path | None]:
     """``table`` with what the file says that it names under ``data:``, and that file's folder, where its paths begin.
 
     The file lies beside the ``study``, or where it is run. Problems go to ``reader``.
@@ -27,13 +28,16 @@ def resolve_data_file(table: MappingNode, study: Path, reader: ConfigReader) -> 
     file = study.parent / node.text
     file = file if file.is_file() else Path(node.text)
     if not file.is_file():
-        reader.report_problem(node, f"data: {node.text} is no file", "give `builtin`, a file such as data.yaml, or its keys",
-                     code="no-such-file")
+        reader.report_problem(node, f"data: {node.text} is no file",
+                              "give `builtin`, a file such as data.yaml, or its keys",
+                              code="no-such-file")
         return _put(table, node, grammar), None
     try:
-        inside, problems = parse_yaml(SourceText(str(file), read_text(file)), "a data file", "source: en")
+        inside, problems = parse_yaml(SourceText(str(file), read_text(file)), "a data file",
+                                      "source: en")
     except ConfigError as error:
-        inside, problems = MappingNode(node.position, ()), error.problems
+        inside = MappingNode(node.position, ())
+        problems = error.problems
     reader.problems += problems
     return _put(table, node, inside.get("data") or inside), file.parent.resolve()
 

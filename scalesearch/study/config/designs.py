@@ -40,10 +40,11 @@ from scalesearch.study.config.sections import ARCHITECTURE_SCHEMA, ReferenceSpec
 from scalesearch.study.config.spec import StudySpec
 from scalesearch.study.config.values import node_text
 
-KEYS_BY_STUDY_TYPE = {"base": (GRID, ABLATION, SCALING), "rows": (GRID,), "changes": (ABLATION,), "rules": (SCALING,),
-       "held_out": (SCALING,)}
+KEYS_BY_STUDY_TYPE = {"base": (GRID, ABLATION, SCALING), "rows": (GRID,), "changes": (ABLATION,),
+                      "rules": (SCALING,), "held_out": (SCALING,)}
 SEARCH_ONLY_KEYS = ("proposer", "trials", "compute", "rungs", "stop", "warm_start", "reference")
-REQUIRED_KEYS = {ABLATION: ("changes", "- share: none"), SCALING: ("rules", "{deeper: 2 | 4 | 6 | 8}")}
+REQUIRED_KEYS = {ABLATION: ("changes", "- share: none"),
+                 SCALING: ("rules", "{deeper: 2 | 4 | 6 | 8}")}
 CHANGE_EXAMPLE = "such as `share: none`, or `{name: alone, set: {…}}`"
 BASE_KEY = "base"
 OpenSpace = Callable[[str], Space]
@@ -57,22 +58,28 @@ def check_keys_of_type(study_type: str, table: MappingNode, reader: ConfigReader
         kinds = KEYS_BY_STUDY_TYPE.get(name, (study_type,))
         if study_type not in kinds:
             reader.report_problem(key, f"`{name}` does not belong to a study of kind {study_type}",
-                         f"it belongs to {' or '.join(f'`kind: {one}`' for one in kinds)}", code="key-of-another-kind")
+                                  f"it belongs to {' or '.join(f'`kind: {one}`' for one in kinds)}",
+                                  code="key-of-another-kind")
         if study_type != SEARCH and name in SEARCH_ONLY_KEYS:
-            reader.report_problem(key, f"`{name}` belongs to a search, and a study of kind {study_type} trains its rows",
-                         "how often, `seeds` says" if name == "trials" else "remove it", code="key-of-another-kind")
+            reader.report_problem(key,
+                                  f"`{name}` belongs to a search, and a study of kind {study_type} "
+                                  "trains its rows",
+                                  "how often, `seeds` says" if name == "trials" else "remove it",
+                                  code="key-of-another-kind")
     key, example = REQUIRED_KEYS.get(study_type, ("", ""))
     if key and not any(name.text.partition(".")[0] == key for name in given):
-        reader.report_problem(table.position, f"a study of kind {study_type} needs the key `{key}`", f"such as `{key}: {example}`",
-                     code="missing-key")
+        reader.report_problem(table.position, f"a study of kind {study_type} needs the key `{key}`",
+                              f"such as `{key}: {example}`", code="missing-key")
 
 
 def space_key(study_type: str, positions: Mapping[str, SourcePosition]) -> str:
     """The key that says the space: what is searched, or what rows begin with."""
-    return BASE_KEY if BASE_KEY in positions or (study_type in REQUIRED_KEYS and "space" not in positions) else "space"
+    return BASE_KEY if BASE_KEY in positions or (
+        study_type in REQUIRED_KEYS and "space" not in positions) else "space"
 
 
-def read_architectures(spec: StudySpec, space: Space | None, open_space: OpenSpace, reader: ConfigReader) -> ArchitectureSet | None:
+def read_architectures(spec: StudySpec, space: Space | None, open_space: OpenSpace,
+                       reader: ConfigReader) -> ArchitectureSet | None:
     """Rows of a study; None where it searches, or where they are wrong.
 
     Args:
@@ -89,14 +96,18 @@ def read_architectures(spec: StudySpec, space: Space | None, open_space: OpenSpa
         return designs.read_grid(spec.architectures)
     if space is None:
         return None
-    return designs.read_ablation(spec.changes) if spec.type == ABLATION else designs.read_scaling(spec.rules, spec.held_out)
+    return designs.read_ablation(spec.changes) if spec.type == ABLATION else designs.read_scaling(
+        spec.rules, spec.held_out)
 
 
 class _ArchitectureSetReader:
     """Makes rows one by one; each problem is noted at the row's place."""
 
     def __init__(self, space: Space | None, open_space: OpenSpace, reader: ConfigReader) -> None:
-        self.space, self.open_space, self.reader, self.report_problem = space, open_space, reader, reader.report_problem
+        self.space = space
+        self.open_space = open_space
+        self.reader = reader
+        self.report_problem = reader.report_problem
         self.architectures: list[FixedArchitecture] = []
         self.first_space: Space | None = None  # of the rows
 
@@ -116,7 +127,8 @@ class _ArchitectureSetReader:
                 self.report_problem(item, "a change is a mapping", CHANGE_EXAMPLE)
             elif not keys <= set(ARCHITECTURE_SCHEMA.fields):
                 answers = {key.text: node_text(value) for key, value in item}
-                self._add(item.display_position, ", ".join(f"{key}: {value}" for key, value in answers.items()), [answers])
+                self._add(item.display_position,
+                          ", ".join(f"{key}: {value}" for key, value in answers.items()), [answers])
             elif (row := self.reader.read_group(ARCHITECTURE_SCHEMA, item, "changes")) is not None:
                 self._explicit(row, item.display_position)
         if changes is not None and not (isinstance(changes, SequenceNode) and changes.items):
@@ -129,7 +141,8 @@ class _ArchitectureSetReader:
         rules = {}
         for rule, value in node if isinstance(node, MappingNode) else ():
             steps = read_steps(rule, value, self.reader.problems.append)
-            rules[rule.text] = tuple(name for place, name, changes in steps if self._add(place, name, changes))
+            rules[rule.text] = tuple(
+                name for place, name, changes in steps if self._add(place, name, changes))
         if node is not None and not rules:
             self.report_problem(node, "rules are a mapping of names to how they grow", RULE_EXAMPLE)
         return self._finish(SCALING, "rules", rules=rules, held_out=held_out)
@@ -138,22 +151,28 @@ class _ArchitectureSetReader:
         names = [row.label for row in self.architectures]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            self.report_problem(self.reader.positions[key], f"two rows are called `{twice}`", "give each a `name` of its own",
-                       code="name-taken")
+            self.report_problem(self.reader.positions[key], f"two rows are called `{twice}`",
+                                "give each a `name` of its own", code="name-taken")
         if not names or twice:
             return None
-        return ArchitectureSet(study_type, tuple(self.architectures), names[0], self.space or self.first_space, **more)
+        return ArchitectureSet(study_type, tuple(self.architectures), names[0],
+                               self.space or self.first_space, **more)
 
     def _base(self) -> None:
-        self._try_add(self.reader.positions[BASE_KEY if BASE_KEY in self.reader.positions else "space"], BASE_KEY, self._space)
+        self._try_add(self.reader.positions[BASE_KEY if BASE_KEY in self.reader.positions
+                                            else "space"], BASE_KEY, self._space)
 
     def _explicit(self, row: ReferenceSpec, place: SourcePosition) -> None:
         if row.recipe:
-            self.report_problem(place, f"{row.name}: all rows are trained by the study's recipe", "remove `recipe`")
-        self._try_add(place, row.name, lambda: (self.open_space(row.file) if row.file else self._space()).with_overrides(row.set))
+            self.report_problem(place, f"{row.name}: all rows are trained by the study's recipe",
+                                "remove `recipe`")
+        self._try_add(place, row.name,
+                      lambda: (self.open_space(row.file) if row.file
+                               else self._space()).with_overrides(row.set))
 
     def _add(self, place: SourcePosition, name: str, changes: Iterable[Mapping[str, str]]) -> bool:
-        return self._try_add(place, name, lambda: reduce(Space.with_overrides, changes, self._space()))
+        return self._try_add(place, name,
+                             lambda: reduce(Space.with_overrides, changes, self._space()))
 
     def _try_add(self, place: SourcePosition, name: str, make: Callable[[], Space]) -> bool:
         """Adds a row; returns whether its architecture can be built."""
@@ -162,13 +181,14 @@ class _ArchitectureSetReader:
             self.architectures.append(FixedArchitecture(name, made.single_architecture("it"), {}))
         except UserError as error:
             for problem in getattr(error, "problems", ()) or [error]:
-                self.report_problem(place, f"{name}: {problem.message}", problem.help, code=problem.code)
+                self.report_problem(place, f"{name}: {problem.message}", problem.help,
+                                    code=problem.code)
             return False
         self.first_space = self.first_space or made
         return True
 
     def _space(self) -> Space:
         if self.space is None:
-            raise UserError("there is no `base` that its answers could change; give one, or a `file` for each row",
-                            code="no-base")
+            raise UserError("there is no `base` that its answers could change; give one, or a "
+                            "`file` for each row", code="no-base")
         return self.space

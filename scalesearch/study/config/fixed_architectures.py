@@ -1,7 +1,8 @@
 """Rows: the named architectures that a study without a search trains.
 
-A *grid* is a list of them or every combination of a space, an *ablation* a base and what is changed of it, a *scaling*
-study a base and the rules by which it grows. All are trained alike; they differ in what is made of them.
+A *grid* is a list of them or every combination of a space, an *ablation* a base and what is changed
+of it, a *scaling* study a base and the rules by which it grows. All are trained alike; they differ
+in what is made of them.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,9 +12,13 @@ from scalesearch.errors import UserError
 from scalesearch.space import Space
 from scalesearch.space.assembly.architecture import ModelSpec
 
-SEARCH, GRID, ABLATION, SCALING = "search", "grid", "ablation", "scaling"
+SEARCH = "search"
+GRID = "grid"
+ABLATION = "ablation"
+SCALING = "scaling"
 STUDY_TYPES = (SEARCH, GRID, ABLATION, SCALING)
-HOLD_OUT_LARGEST, NONE_WORD = "largest", "none"
+HOLD_OUT_LARGEST = "largest"
+NONE_WORD = "none"
 MAX_ARCHITECTURES = 10_000  # rows: each is a training
 
 
@@ -21,8 +26,8 @@ MAX_ARCHITECTURES = 10_000  # rows: each is a training
 class FixedArchitecture:
     """Named architecture: a reference of a search, or a row.
 
-    ``params`` are its parameters where the study's space could have proposed it, else None. ``recipe_params`` are the params
-    of its answers to the recipe's questions.
+    ``params`` are its parameters where the study's space could have proposed it, else None.
+    ``recipe_params`` are the params of its answers to the recipe's questions.
     """
 
     label: str
@@ -38,7 +43,8 @@ class ArchitectureSet:
     Attributes:
         base: the row that others are compared with.
         space: what the rows begin with; that of the first one where they are files.
-        rules: of a scaling study, rule to its steps, the smallest first and the base not among them.
+        rules: of a scaling study, rule to its steps, the smallest first and the base not among
+            them.
         held_out: of each rule, which size its fit is checked by: ``largest`` or ``none``.
         excluded: rows that miss a limit of the study, and the reason; they are not trained.
     """
@@ -53,36 +59,42 @@ class ArchitectureSet:
 
     def to_json(self) -> dict[str, object]:
         """JSON for ``study.json``."""
-        data = {"kind": self.type, "rows": [row.label for row in self.architectures], "base": self.base}
+        data = {"kind": self.type, "rows": [row.label for row in self.architectures],
+                "base": self.base}
         if self.type == SCALING:
             rules = {rule: list(steps) for rule, steps in self.rules.items()}
             data["scaling"] = {"base": self.base, "rules": rules, "held_out": self.held_out}
         return data | ({"left_out": dict(self.excluded)} if self.excluded else {})
 
     def filter_by_limits(self, violations_of: Callable[[ModelSpec], str]) -> "ArchitectureSet":
-        """Rows that are trained under limits. ``violations_of`` says which limits an architecture misses, or an empty text.
+        """Rows that are trained under limits.
+
+        ``violations_of`` says which limits an architecture misses, or an empty text.
 
         Raises:
             UserError: nothing is left.
         """
         if not self.architectures:
             assert self.space is not None, "every combination of a space"
-            fitting = enumerate_architectures(self.space, lambda architecture: not violations_of(architecture))
+            fitting = enumerate_architectures(
+                self.space, lambda architecture: not violations_of(architecture))
             return replace(self, architectures=fitting, base=fitting[0].label)
         reasons = {row.label: violations_of(row.architecture) for row in self.architectures}
         rows = tuple(row for row in self.architectures if not reasons[row.label])
         if not rows:
             first, reason = next(iter(reasons.items()))
-            raise UserError(f"budget: none of the {len(self.architectures)} rows meets it; {first}: {reason}", key="budget",
-                            code="budget-unmet")
+            raise UserError(f"budget: none of the {len(self.architectures)} rows meets it; "
+                            f"{first}: {reason}", key="budget", code="budget-unmet")
         if self.type != GRID and reasons[self.base]:
-            raise UserError(f"budget: the base misses it: {reasons[self.base]}; every row is compared with the base",
-                            key="budget", code="base-misses-budget")
+            raise UserError(f"budget: the base misses it: {reasons[self.base]}; every row is "
+                            "compared with the base", key="budget", code="base-misses-budget")
         base = rows[0].label if reasons[self.base] else self.base
-        return replace(self, architectures=rows, base=base, excluded={name: why for name, why in reasons.items() if why})
+        return replace(self, architectures=rows, base=base,
+                       excluded={name: why for name, why in reasons.items() if why})
 
 
-def enumerate_architectures(space: Space, fits: Callable[[ModelSpec], bool]) -> tuple[FixedArchitecture, ...]:
+def enumerate_architectures(space: Space,
+                            fits: Callable[[ModelSpec], bool]) -> tuple[FixedArchitecture, ...]:
     """Makes a row for each distinct network of ``space`` that can be built and ``fits``.
 
     It is named by the answers that differ.
@@ -93,9 +105,9 @@ def enumerate_architectures(space: Space, fits: Callable[[ModelSpec], bool]) -> 
     size = space.n_configurations()
     if size is None or size > MAX_ARCHITECTURES:
         count = "without end, since it holds a continuous range" if size is None else f"{size:,}"
-        raise UserError(f"space: a grid trains every combination, and this space's are {count}; a grid of at most "
-                        f"{MAX_ARCHITECTURES:,} is trained. Close some parameters, or search it (kind: search)", key="space",
-                        code="grid-too-large")
+        raise UserError(f"space: a grid trains every combination, and this space's are {count}; a "
+                        f"grid of at most {MAX_ARCHITECTURES:,} is trained. Close some parameters, "
+                        "or search it (kind: search)", key="space", code="grid-too-large")
     names = shorten_paths([path for path, _ in space.parameters()])
     rows: dict[str, FixedArchitecture] = {}
     for answers in space.enumerate():
@@ -105,10 +117,11 @@ def enumerate_architectures(space: Space, fits: Callable[[ModelSpec], bool]) -> 
             continue
         if architecture.id not in rows and fits(architecture):
             label = ", ".join(f"{names[path]} {value}" for path, value in answers.params.items())
-            rows[architecture.id] = FixedArchitecture(label or space.name, architecture, dict(answers.params))
+            rows[architecture.id] = FixedArchitecture(
+                label or space.name, architecture, dict(answers.params))
     if not rows:
-        raise UserError(f"budget: none of the space's {size:,} combinations can be built and meets it", key="budget",
-                        code="budget-unmet")
+        raise UserError(f"budget: none of the space's {size:,} combinations can be built and meets "
+                        "it", key="budget", code="budget-unmet")
     return tuple(rows.values())
 
 
@@ -118,5 +131,7 @@ def shorten_paths(paths: list[str]) -> dict[str, str]:
     for path in paths:
         words = path.split(".")
         ends = [".".join(words[-length:]) for length in range(1, len(words) + 1)]
-        found[path] = next((end for end in ends if sum(f".{other}".endswith(f".{end}") for other in paths) == 1), path)
+        found[path] = next((end
+                            for end in ends
+                            if sum(f".{other}".endswith(f".{end}") for other in paths) == 1), path)
     return found

@@ -10,7 +10,8 @@ from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.space.syntax.diagnostics import suggest_match
 from scalesearch.tasks import EFFICIENCY_METRICS, METRICS, TASKS
 
-OBJECTIVE_NAMES = (*METRICS, *(name for name in COST_NAMES if not name.startswith("refusals.")))  # which are for limits
+# which are for limits
+OBJECTIVE_NAMES = (*METRICS, *(name for name in COST_NAMES if not name.startswith("refusals.")))
 
 
 def parse_objective(name: str, direction: str) -> Objective:
@@ -20,10 +21,13 @@ def parse_objective(name: str, direction: str) -> Objective:
         UserError: no such metric or cost, or another direction than ``min`` and ``max``.
     """
     if name not in OBJECTIVE_NAMES:
-        raise UserError(f"there is no metric or cost `{name}`", help=suggest_match(name, OBJECTIVE_NAMES), code="unknown-metric")
+        raise UserError(f"there is no metric or cost `{name}`",
+                        help=suggest_match(name, OBJECTIVE_NAMES), code="unknown-metric")
     if direction not in ("min", "max"):
-        meant = next((f"write `{way}`" for way in ("min", "max") if direction.lower().startswith(way)), None)
-        raise UserError(f"{name}: the direction is `min` or `max`, not `{direction}`", help=meant, code="bad-direction")
+        meant = next((f"write `{way}`"
+                      for way in ("min", "max") if direction.lower().startswith(way)), None)
+        raise UserError(f"{name}: the direction is `min` or `max`, not `{direction}`", help=meant,
+                        code="bad-direction")
     return Objective(name, direction, name in METRICS)
 
 
@@ -50,8 +54,8 @@ def required_measurements(objectives: tuple[Objective, ...], recipe_value: str) 
     return "both" if len(wanted) > 1 else next(iter(wanted), "none")
 
 
-def objective_values(objectives: tuple[Objective, ...], metrics: Mapping[str, float], costs: Mapping[str, float]
-           ) -> dict[str, float]:
+def objective_values(objectives: tuple[Objective, ...], metrics: Mapping[str, float],
+                     costs: Mapping[str, float]) -> dict[str, float]:
     """Name to value of every objective of one trained candidate.
 
     Raises:
@@ -61,6 +65,7 @@ def objective_values(objectives: tuple[Objective, ...], metrics: Mapping[str, fl
     for objective in objectives:
         value = metrics.get(objective.name) if objective.is_measured else costs.get(objective.name)
         if not isinstance(value, int | float) or not math.isfinite(value):
-            raise UserError(f"training gave no usable {objective.name}: {value}", code="no-usable-score")
+            raise UserError(f"training gave no usable {objective.name}: {value}",
+                            code="no-usable-score")
         numbers[objective.name] = float(value)
     return numbers

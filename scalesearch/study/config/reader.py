@@ -45,8 +45,10 @@ from scalesearch.study.config.storage_url import mask_passwords
 from scalesearch.study.config.values import PARAMS_FORM, node_text, read_params
 from scalesearch.train.recipe_space import RecipeSpace, build_recipe_space, extract_parameters
 
-RESOURCES_SYNONYMS = (("ray", "resources"), ("resources", "ray"))  # where an address may stand as well
-SPACE_PREFIXES = ("space.", "base.")  # settings that are the space language's to read: space.width=64 | 128
+# where an address may stand as well
+RESOURCES_SYNONYMS = (("ray", "resources"), ("resources", "ray"))
+# settings that are the space language's to read: space.width=64 | 128
+SPACE_PREFIXES = ("space.", "base.")
 
 
 def read_study(path: Path, overrides: Sequence[str] = (), out: Path | None = None) -> StudySpec:
@@ -57,22 +59,25 @@ def read_study(path: Path, overrides: Sequence[str] = (), out: Path | None = Non
     """
     text = read_text(path)
     if not text.strip():
-        raise UserError(f"{path}: the file is empty; a study names at least space, data and objectives",
-                        code="empty-file")
+        raise UserError(f"{path}: the file is empty; a study names at least space, data and "
+                        "objectives", code="empty-file")
     return parse_study(text, path, overrides, out)
 
 
-def parse_study(text: str, path: Path, overrides: Sequence[str] = (), out: Path | None = None) -> StudySpec:
+def parse_study(text: str, path: Path, overrides: Sequence[str] = (),
+                out: Path | None = None) -> StudySpec:
     """The study that ``text`` describes, as if it stood in the file ``path``; see :func:`read_study`."""
     table, problems = parse_yaml(SourceText(str(path), text), "a study file", "study: edge")
     check_not_space(table)
-    opened = [one.strip().partition(".")[2].partition("=") for one in overrides if one.strip().startswith(SPACE_PREFIXES)]
+    opened = [one.strip().partition(".")[2].partition("=")
+              for one in overrides if one.strip().startswith(SPACE_PREFIXES)]
     reader = ConfigReader(STUDY_SCHEMA)
     reader.problems += problems
     table, folder = resolve_data_file(table, path, reader)
     for assignment in overrides:
         if not assignment.strip().startswith(SPACE_PREFIXES):
-            table, other = resolve_data_file(apply_override(table, STUDY_SCHEMA, assignment), path, reader)
+            table, other = resolve_data_file(apply_override(table, STUDY_SCHEMA, assignment), path,
+                                             reader)
             folder = other or folder
     asked = {key.strip(): value.strip() for key, _, value in opened}
     spec = _StudyReader(path, text, table, reader, asked, folder).read(out)
@@ -84,17 +89,25 @@ def parse_study(text: str, path: Path, overrides: Sequence[str] = (), out: Path 
 def with_position(error: UserError, spec: StudySpec) -> UserError:
     """Adds file, line and column to ``error``, where it is of a key that the file has."""
     located = with_position(error, spec.positions)
-    return to_space_errors(located.problems) if isinstance(located, ConfigError) and located is not error else error
+    return to_space_errors(located.problems) if isinstance(
+        located, ConfigError) and located is not error else error
 
 
 def to_space_errors(problems: Sequence[Problem]) -> ConfigError:
-    """Error with all problems. The lines of the file in it, and what the command line sets, hold no password."""
-    sources = {one.position.source: replace(one.position.source, name=mask_passwords(one.position.source.name)) for one in problems}
-    named = [replace(one, position=replace(one.position, source=sources[one.position.source])) for one in problems]
+    """Error with all problems.
+
+    The lines of the file in it, and what the command line sets, hold no password.
+    """
+    sources = {one.position.source: replace(one.position.source,
+                                            name=mask_passwords(one.position.source.name))
+               for one in problems}
+    named = [replace(one, position=replace(one.position, source=sources[one.position.source]))
+             for one in problems]
     return ConfigError(named, mask_passwords(str(ConfigError(named))))
 
 
-def limit_to_one_worker(spec: StudySpec, given_keys: Collection[str], report: Callable[[str], object]) -> StudySpec:
+def limit_to_one_worker(spec: StudySpec, given_keys: Collection[str],
+                        report: Callable[[str], object]) -> StudySpec:
     """``spec`` with one worker where it trains in this process; ``given_keys``: keys given besides the file.
 
     Raises:
@@ -103,8 +116,9 @@ def limit_to_one_worker(spec: StudySpec, given_keys: Collection[str], report: Ca
     if spec.backend != "inprocess" or spec.workers == 1:
         return spec
     if "workers" in given_keys or "backend" not in given_keys:
-        raise UserError(f"workers: {spec.workers} with the backend inprocess, which trains one candidate at a time; "
-                        "take the backend ray (--backend ray), or one worker (--workers 1)", code="one-worker-only")
+        raise UserError(f"workers: {spec.workers} with the backend inprocess, which trains one "
+                        "candidate at a time; take the backend ray (--backend ray), or one worker "
+                        "(--workers 1)", code="one-worker-only")
     report(f"The backend inprocess trains one candidate at a time, not the file's {spec.workers}.")
     return replace(spec, workers=1)
 
@@ -112,54 +126,73 @@ def limit_to_one_worker(spec: StudySpec, given_keys: Collection[str], report: Ca
 class _StudyReader(StudyChecks):
     """Builds a study's parts from the values of its file. Every problem goes to the reader."""
 
-    def __init__(self, path: Path, text: str, table: MappingNode, reader: ConfigReader, space_overrides: Mapping[str, str],
-                 data_folder: Path | None) -> None:
-        """Reads the values. ``space_overrides``: what the command line sets in the space; ``data_folder``: of a data file."""
-        self.reader, self.positions, self.space_overrides, self.data_folder = reader, reader.positions, space_overrides, data_folder
+    def __init__(self, path: Path, text: str, table: MappingNode, reader: ConfigReader,
+                 space_overrides: Mapping[str, str], data_folder: Path | None) -> None:
+        """Reads the values.
+
+        ``space_overrides``: what the command line sets in the space; ``data_folder``: of a data
+        file.
+        """
+        self.reader = reader
+        self.positions = reader.positions
+        self.space_overrides = space_overrides
+        self.data_folder = data_folder
         table = replace(table, entries=tuple(unfold_dotted_keys(table, reader.problems)))
         recipe, self.recipe_parameters = extract_parameters(table.get("recipe"), reader)
-        closed = tuple((key, recipe or node) if key.text == "recipe" else (key, node) for key, node in table)
+        closed = tuple((key, recipe or node) if key.text == "recipe" else (key, node)
+                       for key, node in table)
         table = replace(table, entries=closed)
-        given = {"data": None, "recipe": None, "objectives": None, **reader.read_values(STUDY_SCHEMA, table, "")}
-        self.table, self.spec = table, STUDY_SCHEMA.make(file=path, text=text, places=reader.positions, **given)
+        given = {"data": None, "recipe": None, "objectives": None,
+                 **reader.read_values(STUDY_SCHEMA, table, "")}
+        self.table = table
+        self.spec = STUDY_SCHEMA.make(file=path, text=text, places=reader.positions, **given)
 
     def read(self, out: Path | None) -> StudySpec | None:
         """The whole study; None where something is wrong."""
-        file, places = self.spec, self.positions
-        name, rows_only = file.name or file.file.stem, file.type != SEARCH
+        file = self.spec
+        places = self.positions
+        name = file.name or file.file.stem
+        rows_only = file.type != SEARCH
         check_keys_of_type(file.type, self.table, self.reader)
-        space, objectives = self._space(), self._objectives()
+        space = self._space()
+        objectives = self._objectives()
         rows = read_architectures(file, space, self._open, self.reader)
         space = space or (rows.space if rows else None)
         self.check_combinations(space, objectives)
         unlimited = file.compute is not None and "trials" not in places
         trials = 0 if rows_only else DEFAULT_MAX_TRIALS if unlimited else file.trials
         wrong: list[tuple[str, str, str]] = []
-        seeds = read_seeds(file.seeds, self.table.get("seeds"), min(trials, file.trials), objectives, rows_only, wrong)
+        seeds = read_seeds(file.seeds, self.table.get("seeds"), min(trials, file.trials),
+                           objectives, rows_only, wrong)
         for key, message, help in wrong:
             self.report_problem(places.get(key) or places["seeds"], message, help)
         if file.name is None and not is_valid_file_name(name):
-            self.report_problem(self.table.position, f"the file's name `{name}` cannot name a study's folder", "give `study: NAME`",
-                       code="not-a-name")
+            self.report_problem(self.table.position,
+                                f"the file's name `{name}` cannot name a study's folder",
+                                "give `study: NAME`", code="not-a-name")
         folder = out or Path(file.out or f"runs/{name}")
         self.check_folders(folder)
-        address, budget, seed = self._ray_address(), self._limit(space), file.sampler.seed
+        address = self._ray_address()
+        budget = self._limit(space)
+        seed = file.sampler.seed
         if space is not None:
             self.check_protocol(space, objectives, budget)
         asked = self._recipe_space(objectives, rows_only)
         if self.reader.problems or space is None or self.data is None or asked is None:
             return None
         return replace(
-            file, name=name, data=self.data, out=folder, space=space, objectives=objectives, architectures=rows, trials=trials,
-            seeds=seeds, recipe=asked.base_recipe, recipe_space=asked, budget=budget,
+            file, name=name, data=self.data, out=folder, space=space, objectives=objectives,
+            architectures=rows, trials=trials, seeds=seeds, recipe=asked.base_recipe,
+            recipe_space=asked, budget=budget,
             protocol={key: resolve_relative(file.file, str(value)) if key == LATENCY_KEY else value
                       for key, value in file.protocol.items() if value is not None},
-            sampler=replace(file.sampler, name=file.sampler.name or ("random" if rows_only else "bayes"),
-                             seed=file.seed if seed is None else seed),
+            sampler=replace(file.sampler,
+                            name=file.sampler.name or ("random" if rows_only else "bayes"),
+                            seed=file.seed if seed is None else seed),
             backend="ray" if address and "backend" not in places else file.backend,
             resources=replace(file.resources, address=address), rungs=file.rungs or NO_RUNGS,
-            positions={key: places[other] for key, other in RESOURCES_SYNONYMS if other in places} | places,
-        )
+            positions={key: places[other] for key, other in RESOURCES_SYNONYMS if other in places}
+            | places)
 
     def _space(self) -> Space | None:
         """Space to search or to begin with; None where it is wrong, or each row is a file."""
@@ -167,8 +200,9 @@ class _StudyReader(StudyChecks):
         node = self.spec.base if key == "base" else self.spec.space
         if node is None:
             if key not in self.positions and "rows" not in self.positions:
-                self.report_problem(self.table.position, f"`{key}` is missing: {STUDY_SCHEMA.fields[key].doc}", "such as "
-                           f"`{key}: transformer`", code="missing-key")
+                self.report_problem(self.table.position,
+                                    f"`{key}` is missing: {STUDY_SCHEMA.fields[key].doc}",
+                                    f"such as `{key}: transformer`", code="missing-key")
             return None
         try:
             space = self._read_space_node(node, key)
@@ -188,30 +222,40 @@ class _StudyReader(StudyChecks):
         return self._open(given["file"]).with_overrides(given.get("set", {}))
 
     def _open(self, name: str) -> Space:
-        """Space in a file beside the study's, or of that name among the shipped ones. Raises UserError."""
+        """Space in a file beside the study's, or of that name among the shipped ones.
+
+        Raises UserError.
+        """
         beside = self.spec.file.parent / name
         return read_space(beside if beside.is_file() else find_file(name, "spaces"))
 
-    def _recipe_space(self, objectives: tuple[Objective, ...], rows_only: bool) -> RecipeSpace | None:
+    def _recipe_space(self, objectives: tuple[Objective, ...],
+                      rows_only: bool) -> RecipeSpace | None:
         """The recipe and its questions; None where something is wrong."""
         for leaf in self.recipe_parameters if rows_only else ():
-            self.report_problem(leaf.position_of((0, 0)), f"`{leaf.key}` is open, and a study of kind {self.spec.type} proposes "
-                       "nothing", "give one value, or search (kind: search)", code="open-parameters")
+            self.report_problem(leaf.position_of((0, 0)),
+                                f"`{leaf.key}` is open, and a study of kind {self.spec.type} "
+                                "proposes nothing", "give one value, or search (kind: search)",
+                                code="open-parameters")
         recipe = self.spec.recipe
         if self.reader.problems or recipe is None:
             return None
         try:
-            asked = build_recipe_space(replace(recipe, measure=required_measurements(objectives, recipe.measure)), self.recipe_parameters)
+            asked = build_recipe_space(
+                replace(recipe, measure=required_measurements(objectives, recipe.measure)),
+                self.recipe_parameters)
         except UserError as error:
             return self.report_error(error, self.positions["recipe"])
         self.reader.problems += asked.find_problems()
         return asked
 
     def _objectives(self) -> tuple[Objective, ...]:
-        node, objectives = self.spec.objectives, {}
+        node = self.spec.objectives
+        objectives = {}
         if not isinstance(node, MappingNode) or not node.entries:
             if node is not None:
-                self.report_problem(node, f"objectives: expected {STUDY_SCHEMA.fields['objectives'].expected}")
+                self.report_problem(
+                    node, "objectives: expected " f"{STUDY_SCHEMA.fields['objectives'].expected}")
             return ()
         for key, value in node:
             try:
@@ -220,13 +264,15 @@ class _StudyReader(StudyChecks):
                 self.report_error(error, value if error.code == "bad-direction" else key)
                 continue
             if one.name in objectives:
-                self.report_problem(key, f"the objective {one.name} is given twice", "keep one of them", code="given-twice")
+                self.report_problem(key, f"the objective {one.name} is given twice",
+                                    "keep one of them", code="given-twice")
             objectives[one.name] = one
         return tuple(objectives.values())
 
     def _limit(self, space: Space | None) -> Constraint | None:
         """The budget, and that a format takes the candidate where the file asks for that."""
-        budget, name = self._budget(space), self.spec.exportable
+        budget = self._budget(space)
+        name = self.spec.exportable
         runtime = self.spec.recipe.decode_with.partition("-")[0] if self.spec.recipe else ""
         name = runtime if name in (None, NONE_WORD) and runtime in EXPORTABLE_WORDS else name
         if name in (None, NONE_WORD) or space is None:
@@ -240,7 +286,8 @@ class _StudyReader(StudyChecks):
         if node is None or space is None:
             return None
         if not isinstance(node, ScalarNode):
-            return self.report_problem(node, f"budget: expected {STUDY_SCHEMA.fields['budget'].expected}")
+            return self.report_problem(node,
+                                       f"budget: expected {STUDY_SCHEMA.fields['budget'].expected}")
         try:
             return parse_budget(space, node)
         except ConfigError as errors:
@@ -248,14 +295,16 @@ class _StudyReader(StudyChecks):
 
     def _ray_address(self) -> str | None:
         """Address of a Ray cluster: ``ray.address``; ``resources.address`` says the same."""
-        there, here = self.spec.resources.address if self.spec.resources else None, self.spec.ray.get("address")
+        there = self.spec.resources.address if self.spec.resources else None
+        here = self.spec.ray.get("address")
         if here and there and here != there:
-            self.report_problem(self.positions["resources.address"], f"the cluster is at `{there}` here and at `{here}` under "
-                       "`ray:`", "keep one", code="given-twice")
+            self.report_problem(self.positions["resources.address"],
+                                f"the cluster is at `{there}` here and at `{here}` under `ray:`",
+                                "keep one", code="given-twice")
         return here or there
 
 
-FILE_AND_PARAMS = SchemaGroup({
-    "file": SchemaField("text", doc="a space file, or the name of a shipped one"),
-    "set": SchemaField("node", default="none", read=read_params, expected=PARAMS_FORM, doc="answers, or narrower choices"),
-})
+FILE_AND_PARAMS = SchemaGroup(
+    {"file": SchemaField("text", doc="a space file, or the name of a shipped one"),
+     "set": SchemaField("node", default="none", read=read_params, expected=PARAMS_FORM,
+                        doc="answers, or narrower choices")})

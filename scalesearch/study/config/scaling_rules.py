@@ -6,7 +6,8 @@
       deeper: 2 | 3 | 4 | 6                          # words of the field stand for their keys, see WORDS
       wider: 48..96 step 16
       ffn: { encoder.ffn.relu.hidden: 128 | 256 | 512, decoder.ffn.relu.hidden: 128 | 256 | 512 }
-      hybrid: [{ deeper: 2 | 3 }, { heads: 8 | 12 }]  # one after the other: the second on top of the first's last step
+      hybrid: [{ deeper: 2 | 3 }, { heads: 8 | 12 }]  # one after the other: the second on top of
+          the first's last step
 
 ``hybrid`` is the order of PartialFormer's section 6.2: depth first, then heads.
 """
@@ -21,12 +22,15 @@ from scalesearch.space.syntax.lexer import ValueSyntaxError
 from scalesearch.space.syntax.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from scalesearch.space.syntax.value_parser import parse_value
 
-KEYS_OF_RULE_WORD = {"deeper": ("encoder.depth",), "wider": ("width",), "heads": ("encoder.heads", "decoder.heads"),
-         "head_dim": ("encoder.head_dim", "decoder.head_dim")}
-RULE_EXAMPLE = "such as `deeper: 2 | 3 | 4 | 6`, `{width: 64 | 96, encoder.heads: 4 | 6}`, or a list of such mappings"
+KEYS_OF_RULE_WORD = {"deeper": ("encoder.depth",), "wider": ("width",),
+                     "heads": ("encoder.heads", "decoder.heads"),
+                     "head_dim": ("encoder.head_dim", "decoder.head_dim")}
+RULE_EXAMPLE = ("such as `deeper: 2 | 3 | 4 | 6`, `{width: 64 | 96, encoder.heads: 4 | 6}`, or a "
+                "list of such mappings")
 MAX_STEPS = 1000  # steps of a rule
 Change = dict[str, str]
-Step = tuple[SourcePosition, str, tuple[Change, ...]]  # where it stands, its name, and what is changed, one after the other
+# where it stands, its name, and what is changed, one after the other
+Step = tuple[SourcePosition, str, tuple[Change, ...]]
 
 
 def read_steps(rule: ScalarNode, node: Node, complain: Callable[[Problem], None]) -> list[Step]:
@@ -38,12 +42,15 @@ def read_steps(rule: ScalarNode, node: Node, complain: Callable[[Problem], None]
         try:
             rows = _stage_steps(rule.text, stage)
         except (UserError, ValueSyntaxError) as error:
-            complain(Problem(stage.display_position, error.message, error.help or RULE_EXAMPLE, code=error.code))
+            complain(Problem(stage.display_position, error.message, error.help or RULE_EXAMPLE,
+                             code=error.code))
             continue
-        changes = [{key: value for name, value in row.items() for key in KEYS_OF_RULE_WORD.get(name, (name,))} for row in rows]
-        steps += [(stage.display_position, _name(rule.text, (*words, _describe_step(row))), (*before, change))
-                  for row, change in zip(rows, changes)]
-        before, words = (*before, changes[-1]), (*words, _describe_step(rows[-1]))
+        changes = [{key: value for name, value in row.items()
+                    for key in KEYS_OF_RULE_WORD.get(name, (name,))} for row in rows]
+        steps += [(stage.display_position, _name(rule.text, (*words, _describe_step(row))),
+                   (*before, change)) for row, change in zip(rows, changes)]
+        before = (*before, changes[-1])
+        words = (*words, _describe_step(rows[-1]))
     return steps
 
 
@@ -57,23 +64,26 @@ def _stage_steps(rule: str, stage: Node) -> list[Change]:
     steps = max(map(len, columns.values()))
     for key, values in columns.items():
         if len(values) not in (1, steps):
-            raise UserError(f"`{key}` has other than {steps} values, as another key of this step has", code="bad-rule",
+            raise UserError(f"`{key}` has other than {steps} values, as another key of this step "
+                            "has", code="bad-rule",
                             help="keys that grow together have as many values each, or one")
-    return [{key: values[at if len(values) > 1 else 0] for key, values in columns.items()} for at in range(steps)]
+    return [{key: values[at if len(values) > 1 else 0] for key, values in columns.items()}
+            for at in range(steps)]
 
 
 def _key_texts(rule: str, stage: Node) -> dict[str, str]:
     """Key to values, as written."""
     if isinstance(stage, ScalarNode):
         if rule not in KEYS_OF_RULE_WORD:
-            raise UserError(f"`{rule}` does not say which keys grow (words that do: {', '.join(KEYS_OF_RULE_WORD)})",
-                            code="bad-rule")
+            raise UserError(f"`{rule}` does not say which keys grow (words that do: "
+                            f"{', '.join(KEYS_OF_RULE_WORD)})", code="bad-rule")
         return {rule: stage.text}
     if not isinstance(stage, MappingNode) or not stage.entries:
         raise UserError(f"`{rule}` is a mapping of keys to their values", code="bad-rule")
     for key, value in stage:
         if not isinstance(value, ScalarNode):
-            raise UserError(f"`{key.text}` is to have values, `4 | 8 | 16` or `4..16 step 4`", code="bad-rule")
+            raise UserError(f"`{key.text}` is to have values, `4 | 8 | 16` or `4..16 step 4`",
+                            code="bad-rule")
     return {key.text: value.text for key, value in stage}
 
 
@@ -95,7 +105,9 @@ def _describe_step(row: Change) -> str:
 
 
 def list_values(text: str) -> list[str]:
-    """Lists the alternatives of ``text``, a value of the space language. ``2 | 4..6`` has 2, 4, 5 and 6.
+    """Lists the alternatives of ``text``, a value of the space language.
+
+    ``2 | 4..6`` has 2, 4, 5 and 6.
 
     Raises:
         SyntaxProblem: it is not of the language.
@@ -109,10 +121,12 @@ def _values(spec: Domain) -> list[str]:
         return [value for option in spec.options for value in _values(option)]
     if not isinstance(spec, RangeDomain):
         return [str(spec)]
-    count, values = spec.parameter.count(), spec.parameter.values()
+    count = spec.parameter.count()
+    values = spec.parameter.values()
     if count is None or values is None:
-        raise UserError(f"{spec} is a continuous range; list its values, or give it a step", code="endless")
+        raise UserError(f"{spec} is a continuous range; list its values, or give it a step",
+                        code="endless")
     if count > MAX_STEPS:
-        raise UserError(f"{spec} has {count:,} values, each of which is a training; give it a larger step",
-                        code="too-many-values")
+        raise UserError(f"{spec} has {count:,} values, each of which is a training; give it a "
+                        "larger step", code="too-many-values")
     return [str(value) for value in values]

@@ -13,7 +13,8 @@
     stop: {gain: 1%, within: 10}                        # once ten more trainings are expected to bring less than that
 
     warm_start: runs/edge                               # or a list of folders
-    warm_start: {from: [runs/edge, runs/old], most: 5}  # at most five of their fronts are trained here first
+    warm_start: {from: [runs/edge, runs/old], most: 5}  # at most five of their fronts are trained
+        here first
 
 ``none`` under any of them is as if the key were not there, for ``--set``.
 """
@@ -41,7 +42,8 @@ from scalesearch.study.config.values import (
 )
 from scalesearch.train.recipe import MAX_THREADS, RECIPE_SCHEMA, Recipe
 
-DEFAULT_SEEDS_PER_CANDIDATE, DEFAULT_SEEDS_PER_ARCHITECTURE = 3, 2  # seeds where a mapping does not say how many
+DEFAULT_SEEDS_PER_CANDIDATE = 3
+DEFAULT_SEEDS_PER_ARCHITECTURE = 2  # seeds where a mapping does not say how many
 NEW_TEACHER_KEYS = ("file", "set", "recipe", "seed")
 WARM_START_FILE = "warm.json"  # what a warm start has chosen, in the study's folder
 Conflicts = Iterator[tuple[str, str, str | None]]  # key, message, help
@@ -56,18 +58,22 @@ class Resources:
 
     cpus_per_trial: float = setting(1.0, "CPUs of a worker", low=0, unit="CPUs",
                                     synonyms=("cpus", "num_cpus", "cpu", "resources_per_trial"))
-    gpus_per_trial: float = setting(0.0, "devices of a worker; a fraction shares one", low=0, unit="GPUs",
-                                    synonyms=("gpus", "num_gpus", "gpu"))
+    gpus_per_trial: float = setting(0.0, "devices of a worker; a fraction shares one", low=0,
+                                    unit="GPUs", synonyms=("gpus", "num_gpus", "gpu"))
     threads_per_trial: int = setting(1, "threads of each process", unit="threads", high=MAX_THREADS,
                                      synonyms=("threads", "num_threads"))
-    processes_per_trial: int = setting(1, "processes that share a candidate's updates", unit="processes",
-                                       high=MAX_THREADS, synonyms=("processes", "num_workers", "world_size",
-                                                                    "nproc_per_node"))
-    nice: int = setting(0, "niceness of a worker's processes, which give way to others of the machine; one that a "
-                        "cluster gives (Ray's own is 15) is raised at most", low=0, high=19, synonyms=("niceness",))
-    custom: dict[str, float] = setting({}, "further resources, by the names that a cluster's nodes state",
-                                       read=read_custom, form="a mapping of names to numbers")
-    address: str | None = setting(None, "of a running Ray cluster; `ray: {address: …}` says the same")
+    processes_per_trial: int = setting(
+        1, "processes that share a candidate's updates", unit="processes", high=MAX_THREADS,
+        synonyms=("processes", "num_workers", "world_size", "nproc_per_node"))
+    nice: int = setting(0,
+                        "niceness of a worker's processes, which give way to others of the "
+                        "machine; one that a cluster gives (Ray's own is 15) is raised at most",
+                        low=0, high=19, synonyms=("niceness",))
+    custom: dict[str, float] = setting(
+        {}, "further resources, by the names that a cluster's nodes " "state", read=read_custom,
+        form="a mapping of names to numbers")
+    address: str | None = setting(None,
+                                  "of a running Ray cluster; `ray: {address: …}` says the same")
 
 
 @dataclass(frozen=True)
@@ -76,8 +82,8 @@ class ReferenceSpec:
 
     name: str = setting("", "what tables call it", default_text="the file's name")
     file: str | None = setting(None, "a space file that leaves nothing open")
-    set: Mapping[str, str] = setting({}, "answers, in the file or in the study's space", read=read_params,
-                                     form=PARAMS_FORM)
+    set: Mapping[str, str] = setting({}, "answers, in the file or in the study's space",
+                                     read=read_params, form=PARAMS_FORM)
     recipe: Mapping[str, str] = setting({}, "answers to the recipe's questions", read=read_params,
                                         form="a mapping such as `{lr: 2e-3}`",
                                         default_text="the first alternative, the middle of a range")
@@ -87,14 +93,20 @@ class ReferenceSpec:
 class Seeds:
     """Limits of further seeds, after the search."""
 
-    max_per_candidate: int = setting(1, "seeds of one candidate, the one of the search counted", default_text=f"{DEFAULT_SEEDS_PER_CANDIDATE}",
-                        synonyms=("max", "seeds", "repeats"))
-    extra_runs: int = setting(0, "full trainings with further seeds in all", low=0, unit="trainings",
-                          default_text="half as many as `trials`", synonyms=("budget",))
-    confidence: float = setting(CONFIDENCE, "of the interval that a difference must leave 0 out of, to count as more "
-                                "than noise", low=0.5, high=0.9999, synonyms=("alpha", "level"))
-    references: int = setting(1, f"seeds of each reference or row, on top of `trials` ({DEFAULT_SEEDS_PER_ARCHITECTURE} in a mapping of a "
-                              "study of rows)", synonyms=("rows",))
+    max_per_candidate: int = setting(1, "seeds of one candidate, the one of the search counted",
+                                     default_text=f"{DEFAULT_SEEDS_PER_CANDIDATE}",
+                                     synonyms=("max", "seeds", "repeats"))
+    extra_runs: int = setting(0, "full trainings with further seeds in all", low=0,
+                              unit="trainings", default_text="half as many as `trials`",
+                              synonyms=("budget",))
+    confidence: float = setting(CONFIDENCE,
+                                "of the interval that a difference must leave 0 out of, to count "
+                                "as more than noise", low=0.5, high=0.9999,
+                                synonyms=("alpha", "level"))
+    references: int = setting(1,
+                              "seeds of each reference or row, on top of `trials` "
+                              f"({DEFAULT_SEEDS_PER_ARCHITECTURE} in a mapping of a study of rows)",
+                              synonyms=("rows",))
 
     @property
     def is_enabled(self) -> bool:
@@ -103,7 +115,8 @@ class Seeds:
 
     def to_json(self) -> dict[str, float]:
         """For reports; ``references`` only where it says something."""
-        return {key: value for key, value in asdict(self).items() if key != "references" or value > 1}
+        return {key: value
+                for key, value in asdict(self).items() if key != "references" or value > 1}
 
 
 SINGLE_SEED = Seeds()
@@ -113,71 +126,86 @@ SINGLE_SEED = Seeds()
 class StopSpec:
     """When a search ends before its trials are used up."""
 
-    gain: float = setting(0.01, "growth of the front's hypervolume: it ends once less is expected", read=read_gain,
-                          form="a share such as `1%`", default_text="1%", synonyms=("tolerance", "min_delta", "threshold"))
-    horizon: ComputeAmount = setting(ComputeAmount(10), "what more would be spent for that", read=read_amount, default_text="10",
-                             form="full trainings, or a length of time such as `2h`", unit="trainings, or a time",
-                             synonyms=("patience", "horizon"))
+    gain: float = setting(0.01, "growth of the front's hypervolume: it ends once less is expected",
+                          read=read_gain, form="a share such as `1%`", default_text="1%",
+                          synonyms=("tolerance", "min_delta", "threshold"))
+    horizon: ComputeAmount = setting(ComputeAmount(10), "what more would be spent for that",
+                                     read=read_amount, default_text="10",
+                                     form="full trainings, or a length of time such as `2h`",
+                                     unit="trainings, or a time", synonyms=("patience", "horizon"))
 
 
 @dataclass(frozen=True)
 class TeacherSpec:
     """Teacher of a study, from whose translations every candidate learns, and how these are made."""
 
-    folders: tuple[str, ...] = setting((), "of a finished training, or a list of several of one vocabulary, which "
-                                       "translate together by the mean of their probabilities", key="folder",
-                                       read=read_texts, form="a folder, or a list of folders", default_text="none",
+    folders: tuple[str, ...] = setting((),
+                                       "of a finished training, or a list of several of one "
+                                       "vocabulary, which translate together by the mean of their "
+                                       "probabilities", key="folder", read=read_texts,
+                                       form="a folder, or a list of folders", default_text="none",
                                        synonyms=("path", "checkpoint", "folders"))
     file: str | None = setting(None, "of a teacher to be trained: a space file")
-    set: Mapping[str, str] = setting({}, "of a teacher to be trained: answers, in the file or in the study's space",
-                                     read=read_params, form=PARAMS_FORM)
-    recipe: Recipe | None = setting(None, "how it is trained; without one, as the candidates are", group_schema=RECIPE_SCHEMA,
-                                    default_text="the study's")
+    set: Mapping[str, str] = setting({},
+                                     "of a teacher to be trained: answers, in the file or in the "
+                                     "study's space", read=read_params, form=PARAMS_FORM)
+    recipe: Recipe | None = setting(None, "how it is trained; without one, as the candidates are",
+                                    group_schema=RECIPE_SCHEMA, default_text="the study's")
     seed: int = setting(1, "of its training", low=0, high=MAX_SEED)
     beam: int = setting(5, "of its translations", synonyms=("beam_size", "num_beams"))
     length_penalty: float = setting(1.0, "of its translations", low=0, synonyms=("lenpen", "alpha"))
     mix: bool = setting(False, "candidates learn from the real pairs as well")
-    top_k: int = setting(0, "how many of its likeliest tokens at every place candidates learn, too, by their recipe's "
-                        "`soft_share`; 0: none", low=0, unit="tokens",
-                        synonyms=("top", "top_k"))
+    top_k: int = setting(0,
+                         "how many of its likeliest tokens at every place candidates learn, too, "
+                         "by their recipe's `soft_share`; 0: none", low=0, unit="tokens",
+                         synonyms=("top", "top_k"))
 
 
 @dataclass(frozen=True)
 class WarmStartSpec:
     """Other studies to begin with."""
 
-    folders: tuple[str, ...] = setting(REQUIRED, "folders of other studies", key="from", read=read_texts,
-                                       form="a folder, or a list of folders", synonyms=("folders", "studies"))
-    max_candidates: int | None = setting(None, "how many of their fronts are trained here first at most", low=0,
-                               unit="trainings", default_text="as many as random proposals at the start", synonyms=("max",))
+    folders: tuple[str, ...] = setting(REQUIRED, "folders of other studies", key="from",
+                                       read=read_texts, form="a folder, or a list of folders",
+                                       synonyms=("folders", "studies"))
+    max_candidates: int | None = setting(
+        None, "how many of their fronts are trained here first at most", low=0, unit="trainings",
+        default_text="as many as random proposals at the start", synonyms=("max",))
 
     def to_json(self) -> Mapping[str, object]:
         """JSON that a resumed study must agree with."""
         return {"from": list(self.folders), "most": self.max_candidates}
 
 
-def read_seeds(values: Mapping[str, float] | None, node: Node | None, search_trials: int, objectives: tuple[Objective, ...],
-             has_fixed_architectures: bool, problems: list[tuple[str, str, str]]) -> Seeds:
+def read_seeds(values: Mapping[str, float] | None, node: Node | None, search_trials: int,
+               objectives: tuple[Objective, ...], has_fixed_architectures: bool,
+               problems: list[tuple[str, str, str]]) -> Seeds:
     """Reads the key ``seeds``.
 
     Args:
         values: the values under it; None where there are none.
-        node: as it stands in the file: ``seeds: 3`` are those of each row where ``has_fixed_architectures`` are trained.
+        node: as it stands in the file: ``seeds: 3`` are those of each row where
+            ``has_fixed_architectures`` are trained.
         search_trials: trials of the search.
         problems: takes problems, as (key, message, help).
     """
     if values is None:
         return SINGLE_SEED
     if objectives and not any(objective.is_measured for objective in objectives):
-        problems.append(("seeds", "seeds: none of the objectives is measured, so another seed gives the same numbers",
-                      "remove `seeds`, or add a metric to the objectives"))
+        problems.append(("seeds",
+                         "seeds: none of the objectives is measured, so another seed gives the "
+                         "same numbers", "remove `seeds`, or add a metric to the objectives"))
     if has_fixed_architectures and isinstance(node, ScalarNode):
         return Seeds(references=values.get("most", 1))
     if has_fixed_architectures:
-        problems += [(f"seeds.{key}", f"seeds.{key}: it is for a search, and this study trains its rows",
-                   "`references` are the seeds of each row") for key in ("most", "trials") if key in values]
-        return Seeds(**{"references": DEFAULT_SEEDS_PER_ARCHITECTURE, **values, "most": 1, "trials": 0})
-    seeds = Seeds(**{"most": DEFAULT_SEEDS_PER_CANDIDATE, "trials": (search_trials + 1) // 2, **values})
+        problems += [(f"seeds.{key}",
+                      f"seeds.{key}: it is for a search, and this study trains its rows",
+                      "`references` are the seeds of each row")
+                     for key in ("most", "trials") if key in values]
+        return Seeds(**{"references": DEFAULT_SEEDS_PER_ARCHITECTURE, **values, "most": 1,
+                        "trials": 0})
+    seeds = Seeds(**{"most": DEFAULT_SEEDS_PER_CANDIDATE, "trials": (search_trials + 1) // 2,
+                     **values})
     return seeds if seeds.is_enabled else SINGLE_SEED
 
 
@@ -185,12 +213,14 @@ def warm_start_problems(warm_start: WarmStartSpec, out: Path) -> Iterator[tuple[
     """Yields problems of the folders, with their help.
 
     Args:
-        out: the study's own folder. Once it holds what was taken from the others, they need not be there any more.
+        out: the study's own folder. Once it holds what was taken from the others, they need not be
+            there any more.
     """
     for text in () if (out / WARM_START_FILE).is_file() else warm_start.folders:
         folder = expand_path(text)
         if not (folder / "study.json").is_file():
-            problem = f"`{text}` holds no study (no study.json)" if folder.is_dir() else f"no folder `{text}`"
+            problem = f"`{text}` holds no study (no study.json)" if folder.is_dir(
+                ) else f"no folder `{text}`"
             yield problem, "give the folder of a study that `scalesearch study run` has made, such as runs/edge"
         elif folder.resolve() == out.resolve():
             yield f"`{text}` is this study's own folder", "give another study's, or go on with --resume"
@@ -224,11 +254,13 @@ def _teacher_conflicts(values: Mapping[str, object]) -> Conflicts:
 
 
 def _reference(default_name: str, **values: Any) -> ReferenceSpec:
-    return ReferenceSpec(**{"name": Path(values.get("file") or default_name).name.removesuffix(".yaml")} | values)
+    return ReferenceSpec(**{"name": Path(values.get("file")
+                                         or default_name).name.removesuffix(".yaml")} | values)
 
 
 RESOURCES_SCHEMA = schema_of(Resources, check=_resource_conflicts)
-REFERENCE_SCHEMA = schema_of(ReferenceSpec, bare="file", check=_reference_conflicts, make=partial(_reference, "reference"))
+REFERENCE_SCHEMA = schema_of(ReferenceSpec, bare="file", check=_reference_conflicts,
+                             make=partial(_reference, "reference"))
 ARCHITECTURE_SCHEMA = replace(REFERENCE_SCHEMA, make=partial(_reference, "row"))
 SEEDS_SCHEMA = schema_of(Seeds, bare="most", optional=True, make=dict)
 STOP_SCHEMA = schema_of(StopSpec, bare="gain", optional=True)

@@ -1,4 +1,6 @@
-"""Study files: their keys, and what is read from them. Each key is stated once: type, unit, default, meaning, synonyms.
+"""Study files: their keys, and what is read from them.
+
+Each key is stated once: type, unit, default, meaning, synonyms.
 """
 
 from collections.abc import Mapping
@@ -52,8 +54,9 @@ BACKENDS = ("inprocess", "ray")
 SPACE_FORM = "a file, `{file: …, set: {…}}`, or the space itself"
 
 
-def _make_sampler_spec(type: str = "", class_name: str = "", startup: int | None = None, population: int | None = None,
-              seed: int | None = None, arguments: Mapping[str, object] | None = None) -> SamplerSpec:
+def _make_sampler_spec(type: str = "", class_name: str = "", startup: int | None = None,
+                       population: int | None = None, seed: int | None = None,
+                       arguments: Mapping[str, object] | None = None) -> SamplerSpec:
     own = {"n_startup_trials": startup, "population_size": population}
     given = {key: value for key, value in own.items() if value is not None}
     return SamplerSpec(class_name or type, given | dict(arguments or {}), seed)
@@ -74,58 +77,80 @@ def _rungs(shares: tuple[float, ...] = (), **spaced: Any) -> Rungs:
     return Rungs((*shares, 1.0), **eta) if shares else Rungs.geometric(**spaced)
 
 
-GEOMETRIC_DEFAULTS = {name: format_constant(parameter.default) for name, parameter in signature(Rungs.geometric).parameters.items()}
-RUNGS_SCHEMA = SchemaGroup({
-    "first": SchemaField("number", default=GEOMETRIC_DEFAULTS["first"], low=0, high=1, unit="share of a full training",
-                   doc="where candidates pause first", synonyms=("grace_period", "min_resource", "min_t")),
-    "spacing": SchemaField("number", default=GEOMETRIC_DEFAULTS["spacing"], low=1, doc="each rung is this many times the one before"),
-    "eta": SchemaField("size", default=GEOMETRIC_DEFAULTS["eta"], low=2, doc="of each rung, one in so many goes on",
-                 synonyms=("reduction_factor", "halving_rate")),
-    "shares": SchemaField("node", default=NONE_WORD, read=read_shares, expected="a list of numbers below 1", unit=
-                    "shares of a full training", doc="the rungs themselves, in place of `first` and `spacing`"),
-}, optional=True, make=_rungs)
-SAMPLER_SCHEMA = SchemaGroup({
-    "kind": SchemaField("word", SAMPLER_NAMES, default="bayes", doc="a short name; `random` where rows are trained",
-                  synonyms=("algorithm", "name", "type", "method", "strategy", "search_alg")),
-    "sampler": SchemaField("text", default=NONE_WORD, doc="a class of optuna.samplers, or a sampler that an installed package "
-                     "registers; its arguments stand beside it", synonyms=("class", "class_name")),
-    "seed": SchemaField("size", default="the study's", low=0, high=MAX_SEED, doc="of what is proposed",
-                  synonyms=("random_state",)),
-    "startup": SchemaField("size", default="as suits the proposer", doc="random proposals before a model is trusted",
-                     unit="proposals", synonyms=("n_startup_trials", "initial", "num_initial", "warmup_trials")),
-    "population": SchemaField("size", default="20, with nsga2", low=2, doc="of nsga2",
-                        synonyms=("population_size", "pop_size")),
-}, shorthand_key="kind", open_key="sampler", check=_sampler_conflicts, make=_make_sampler_spec)
+GEOMETRIC_DEFAULTS = {name: format_constant(parameter.default)
+                      for name, parameter in signature(Rungs.geometric).parameters.items()}
+RUNGS_SCHEMA = SchemaGroup(
+    {"first": SchemaField("number", default=GEOMETRIC_DEFAULTS["first"], low=0, high=1,
+                          unit="share of a full training", doc="where candidates pause first",
+                          synonyms=("grace_period", "min_resource", "min_t")),
+     "spacing": SchemaField("number", default=GEOMETRIC_DEFAULTS["spacing"], low=1,
+                            doc="each rung is this many times the one before"),
+     "eta": SchemaField("size", default=GEOMETRIC_DEFAULTS["eta"], low=2,
+                        doc="of each rung, one in so many goes on",
+                        synonyms=("reduction_factor", "halving_rate")),
+     "shares": SchemaField("node", default=NONE_WORD, read=read_shares,
+                           expected="a list of numbers below 1", unit= "shares of a full training",
+                           doc="the rungs themselves, in place of `first` and `spacing`")},
+    optional=True, make=_rungs)
+SAMPLER_SCHEMA = SchemaGroup(
+    {"kind": SchemaField("word", SAMPLER_NAMES, default="bayes",
+                         doc="a short name; `random` where rows are trained",
+                         synonyms=("algorithm", "name", "type", "method", "strategy",
+                                   "search_alg")),
+     "sampler": SchemaField("text", default=NONE_WORD,
+                            doc="a class of optuna.samplers, or a "
+                            "sampler that an installed package registers; its arguments stand "
+                            "beside it", synonyms=("class", "class_name")),
+     "seed": SchemaField("size", default="the study's", low=0, high=MAX_SEED,
+                         doc="of what is proposed", synonyms=("random_state",)),
+     "startup": SchemaField("size", default="as suits the proposer",
+                            doc="random proposals before a model is trusted", unit="proposals",
+                            synonyms=("n_startup_trials", "initial", "num_initial",
+                                      "warmup_trials")),
+     "population": SchemaField("size", default="20, with nsga2", low=2, doc="of nsga2",
+                               synonyms=("population_size", "pop_size"))}, shorthand_key="kind",
+    open_key="sampler", check=_sampler_conflicts, make=_make_sampler_spec)
 EXPORTABLE_WORDS = (NONE_WORD, "ctranslate2")  # the others take everything
-PROTOCOL_SCHEMA = SchemaGroup({
-    "name": SchemaField("word", PROTOCOL_NAMES, default="forward", doc="what is counted: a pass over a pair, or decoding"),
-    "source": SchemaField("size", default="the space's", unit="tokens", doc="length of the source",
-                    synonyms=("src_len", "source_length")),
-    "target": SchemaField("size", default="the space's", unit="tokens", doc="length of the target",
-                    synonyms=("tgt_len", "target_length")),
-    "vocab": SchemaField("size", default=f"the space's own, else {CORPUS_WORD}", special_values=(CORPUS_WORD,), unit="entries",
-                   doc="of the vocabulary", synonyms=("vocab_size",)),
-    "lengths": SchemaField("word", (CORPUS_WORD,), default=NONE_WORD, special_values=(NONE_WORD,), doc="source and target as the training text has "
-                     "them in each vocabulary: rounded means of the tokens that a model reads"),
-    "artefact": SchemaField("word", ARTIFACT_FORMATS, default=NONE_WORD, special_values=(NONE_WORD,), doc="format and quantisation of which "
-                      "`artefact.bytes` are; candidates that it cannot hold are infeasible"),
-    "latency": SchemaField("text", default=NONE_WORD, doc="file of `scalesearch latency calibrate` that makes "
-                     "`latency.predicted`, ms a sentence; candidates that its format cannot hold are infeasible"),
-})
-RAY_SCHEMA = SchemaGroup({"address": SchemaField("text", default=NONE_WORD, doc="HOST:PORT of a running cluster; auto: the one that this "
-                                                        "machine is part of")})
+PROTOCOL_SCHEMA = SchemaGroup(
+    {"name": SchemaField("word", PROTOCOL_NAMES, default="forward",
+                         doc="what is counted: a pass over a pair, or " "decoding"),
+     "source": SchemaField("size", default="the space's", unit="tokens", doc="length of the source",
+                           synonyms=("src_len", "source_length")),
+     "target": SchemaField("size", default="the space's", unit="tokens", doc="length of the target",
+                           synonyms=("tgt_len", "target_length")),
+     "vocab": SchemaField("size", default=f"the space's own, else {CORPUS_WORD}",
+                          special_values=(CORPUS_WORD,), unit="entries", doc="of the vocabulary",
+                          synonyms=("vocab_size",)),
+     "lengths": SchemaField("word", (CORPUS_WORD,), default=NONE_WORD, special_values=(NONE_WORD,),
+                            doc="source and target as the training text "
+                            "has them in each vocabulary: rounded means "
+                            "of the tokens that a model reads"),
+     "artefact": SchemaField("word", ARTIFACT_FORMATS, default=NONE_WORD,
+                             special_values=(NONE_WORD,),
+                             doc="format and quantisation of which "
+                             "`artefact.bytes` are; candidates that it "
+                             "cannot hold are infeasible"),
+     "latency": SchemaField("text", default=NONE_WORD,
+                            doc="file of `scalesearch latency calibrate` "
+                            "that makes `latency.predicted`, ms a "
+                            "sentence; candidates that its format cannot " "hold are infeasible")})
+RAY_SCHEMA = SchemaGroup(
+    {"address": SchemaField("text", default=NONE_WORD,
+                            doc="HOST:PORT of a "
+                            "running cluster; auto: the one that this machine " "is part of")})
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudySpec:
     """Study file, read and checked. Data, storage and workers are not touched.
 
-    Types are those after reading: defaults that follow from other keys are filled in, and nodes mean something.
-    ``base``, ``changes``, ``rules`` and ``held_out`` are as in the file; ``architectures`` is what they come to, and None in a
-    search.
+    Types are those after reading: defaults that follow from other keys are filled in, and nodes
+    mean something. ``base``, ``changes``, ``rules`` and ``held_out`` are as in the file;
+    ``architectures`` is what they come to, and None in a search.
 
     Attributes:
-        file, text: where it was read from. sets: what options changed in it, as ``--set`` takes them.
+        file, text: where it was read from. sets: what options changed in it, as ``--set`` takes
+            them.
         positions: where the value of each key stands in the file, by dotted path.
         recipe_space: the recipe's questions, of which ``recipe`` has the defaults.
     """
@@ -135,78 +160,102 @@ class StudySpec:
     positions: Mapping[str, SourcePosition]
     overrides: tuple[str, ...] = ()
     recipe_space: RecipeSpace = EMPTY_RECIPE_SPACE
-    name: str | None = setting(None, "its name", key="study", read=read_name, form=NAME_DESCRIPTION, default_text="the file's name",
-                               synonyms=("name", "study_name"))
-    type: str = setting(SEARCH, "a search, or named architectures in place of one", words=STUDY_TYPES, synonyms=("type",))
+    name: str | None = setting(None, "its name", key="study", read=read_name, form=NAME_DESCRIPTION,
+                               default_text="the file's name", synonyms=("name", "study_name"))
+    type: str = setting(SEARCH, "a search, or named architectures in place of one",
+                        words=STUDY_TYPES, synonyms=("type",))
     space: Space = setting(None, "what may be proposed", form=SPACE_FORM,
                            default_text="must be given, unless each row is a file",
                            synonyms=("search_space", "model", "architecture"))
     base: Node | None = setting(None, "of rows: the architecture that they change", form=SPACE_FORM,
                                 default_text="the space", synonyms=("baseline",))
-    data: DataSpec = setting(REQUIRED, "what to learn from; `builtin` is the built-in corpus, `data.yaml` a file with "
-                             "these keys, whose paths begin at its folder", group_schema=DATA_SCHEMA,
-                             synonyms=("dataset", "corpus"))
-    recipe: Recipe = setting(REQUIRED, "how each candidate is trained; a text is a preset's name; what is given as "
-                             "alternatives or a range is searched", group_schema=RECIPE_SCHEMA,
+    data: DataSpec = setting(REQUIRED,
+                             "what to learn from; `builtin` is the built-in corpus, `data.yaml` a "
+                             "file with these keys, whose paths begin at its folder",
+                             group_schema=DATA_SCHEMA, synonyms=("dataset", "corpus"))
+    recipe: Recipe = setting(REQUIRED,
+                             "how each candidate is trained; a text is a preset's name; what is "
+                             "given as alternatives or a range is searched",
+                             group_schema=RECIPE_SCHEMA,
                              synonyms=("training", "train", "trainer", "hyperparameters"))
-    objectives: tuple[Objective, ...] = setting(REQUIRED, "what the front is of",
-                                                form="a mapping of metrics and costs to `min` or `max`, "
-                                                     "such as `{bleu: max, params.total: min}`",
-                                                synonyms=("metrics", "objective", "metric", "directions", "goals"))
-    protocol: Mapping[str, str | int] = setting({}, "lengths and vocabulary of which costs are", group_schema=PROTOCOL_SCHEMA,
-                                          synonyms=("cost", "costs"))
-    budget: Constraint | None = setting(None, "what every candidate meets",
-                                        form="the name of one of the space's budgets, or a condition such as "
-                                             "`params.total <= 2M and macs.total <= 40M`",
-                                        synonyms=("constraints", "constraint", "limits", "limit", "where", "budgets"))
-    exportable: str = setting(NONE_WORD, "a format of `scalesearch export` that must take every candidate", words=EXPORTABLE_WORDS)
-    sampler: SamplerSpec = setting(SamplerSpec("", seed=None), "who proposes candidates", group_schema=SAMPLER_SCHEMA,
-                                    synonyms=("sampler", "algorithm", "optimizer", "optimiser", "searcher",
-                                              "search_alg"))
-    trials: int = setting(20, "full trainings, or as much compute in a study with rungs", unit="trainings", high=10**6,
-                          default_text=f"20; {DEFAULT_MAX_TRIALS} where `compute` is given",
-                          synonyms=("n_trials", "num_trials", "num_samples", "max_trials", "samples"))
-    compute: float | None = setting(None, "of the search: what training, validating and translating take, restarts "
-                                    "included; nothing is begun that would go beyond it by the mean so far",
-                                    read=read_duration, form="a length of time such as `20h` or `90m`", unit="CPU time",
-                                    synonyms=("time", "timeout", "max_time", "cpu_hours", "wall_time"))
-    rungs: Rungs = setting(NO_RUNGS, "where training pauses until a candidate is promoted", group_schema=RUNGS_SCHEMA,
-                           synonyms=("pruner", "pruning", "asha", "successive_halving", "hyperband"))
-    seeds: Seeds = setting(None, "further seeds for those of the front, or of each row", group_schema=SEEDS_SCHEMA,
+    objectives: tuple[Objective, ...] = setting(
+        REQUIRED, "what the front is of",
+        form="a mapping of metrics and costs to `min` or "
+        "`max`, such as `{bleu: max, params.total: min}`",
+        synonyms=("metrics", "objective", "metric", "directions", "goals"))
+    protocol: Mapping[str, str | int] = setting(
+        {}, "lengths and vocabulary of which costs are", group_schema=PROTOCOL_SCHEMA,
+        synonyms=("cost", "costs"))
+    budget: Constraint | None = setting(
+        None, "what every candidate meets",
+        form="the name of one " "of the space's budgets, or a condition such as "
+        "`params.total <= 2M and macs.total <= 40M`",
+        synonyms=("constraints", "constraint", "limits", "limit", "where", "budgets"))
+    exportable: str = setting(NONE_WORD,
+                              "a format of `scalesearch export` that must take every candidate",
+                              words=EXPORTABLE_WORDS)
+    sampler: SamplerSpec = setting(
+        SamplerSpec("", seed=None), "who proposes candidates", group_schema=SAMPLER_SCHEMA,
+        synonyms=("sampler", "algorithm", "optimizer", "optimiser", "searcher", "search_alg"))
+    trials: int = setting(
+        20, "full trainings, or as much compute in a study with rungs", unit="trainings",
+        high=10**6, default_text=f"20; {DEFAULT_MAX_TRIALS} where `compute` is given",
+        synonyms=("n_trials", "num_trials", "num_samples", "max_trials", "samples"))
+    compute: float | None = setting(
+        None,
+        "of the search: what training, validating and translating "
+        "take, restarts included; nothing is begun that would go " "beyond it by the mean so far",
+        read=read_duration, form="a length of time such as `20h` or `90m`", unit="CPU time",
+        synonyms=("time", "timeout", "max_time", "cpu_hours", "wall_time"))
+    rungs: Rungs = setting(
+        NO_RUNGS, "where training pauses until a candidate is promoted", group_schema=RUNGS_SCHEMA,
+        synonyms=("pruner", "pruning", "asha", "successive_halving", "hyperband"))
+    seeds: Seeds = setting(None, "further seeds for those of the front, or of each row",
+                           group_schema=SEEDS_SCHEMA,
                            synonyms=("replicates", "repeats", "replications", "num_seeds"))
-    stop: StopSpec | None = setting(None, "when a search ends before its trials are used up; `bayes` foretells it", group_schema=STOP_SCHEMA,
-                                synonyms=("early_stopping", "terminator", "termination"))
-    references: tuple[ReferenceSpec, ...] = setting((), "architectures to train first, for comparison", key="reference",
-                                                    items=REFERENCE_SCHEMA, form="a file, a mapping, or a list of these",
-                                                    synonyms=("references", "baselines", "enqueue"))
-    architectures: ArchitectureSet | None = setting((), "of a grid: the architectures to train", items=ARCHITECTURE_SCHEMA,
-                                form="a list of files and mappings")
+    stop: StopSpec | None = setting(
+        None, "when a search ends before its trials are used up; `bayes` " "foretells it",
+        group_schema=STOP_SCHEMA, synonyms=("early_stopping", "terminator", "termination"))
+    references: tuple[ReferenceSpec, ...] = setting(
+        (), "architectures to train first, for comparison", key="reference", items=REFERENCE_SCHEMA,
+        form="a file, a mapping, or a list of these",
+        synonyms=("references", "baselines", "enqueue"))
+    architectures: ArchitectureSet | None = setting(
+        (), "of a grid: the architectures to train", items=ARCHITECTURE_SCHEMA,
+        form="a list of files and mappings")
     changes: Node | None = setting(None, "of an ablation: what is changed of the base, one by one",
                                    form="a list such as `[share: none, {name: alone, set: {…}}]`",
                                    synonyms=("ablations", "variants"))
     rules: Node | None = setting(None, "of a scaling study: how the base grows",
                                  form="a mapping such as `{deeper: 2 | 4 | 6, wider: 96 | 128}`",
                                  synonyms=("growth", "scaling"))
-    held_out: str = setting(HOLD_OUT_LARGEST, "of a scaling study: the size that each rule's fit is checked by",
+    held_out: str = setting(HOLD_OUT_LARGEST,
+                            "of a scaling study: the size that each rule's fit is checked by",
                             words=(HOLD_OUT_LARGEST, NONE_WORD), synonyms=("holdout",))
-    teacher: TeacherSpec | None = setting(None, "from whose translations every candidate learns", group_schema=TEACHER_SCHEMA,
+    teacher: TeacherSpec | None = setting(None, "from whose translations every candidate learns",
+                                          group_schema=TEACHER_SCHEMA,
                                           synonyms=("distillation", "distill"))
-    warm_start: WarmStartSpec | None = setting(None, "other studies to begin with", group_schema=WARM_START_SCHEMA, key="warm_start",
-                                    synonyms=("warmstart", "points_to_evaluate", "init_from"))
+    warm_start: WarmStartSpec | None = setting(
+        None, "other studies to begin with", group_schema=WARM_START_SCHEMA, key="warm_start",
+        synonyms=("warmstart", "points_to_evaluate", "init_from"))
     proxies: bool = setting(True, "zero-cost scores of every candidate before its training",
                             synonyms=("zero_cost", "zero_cost_proxies"))
     workers: int = setting(1, "candidates trained at a time", unit="workers",
                            synonyms=("n_jobs", "max_concurrent", "parallel", "num_workers", "jobs"))
     backend: str = setting("inprocess", "who trains: this process, or Ray", words=BACKENDS,
-                           default_text="ray where an address is given, else inprocess", synonyms=("executor", "launcher"))
-    resources: Resources = setting(Resources(), "what each worker gets", group_schema=RESOURCES_SCHEMA,
-                                   synonyms=("resources_per_trial",))
-    ray: Mapping[str, str] = setting({}, "the cluster to train on", group_schema=RAY_SCHEMA, synonyms=("cluster",))
-    storage: str | None = setting(None, "a database that gets a copy of the study, in Optuna's form", read=read_storage,
-                                  form="`embedded`, or a URL such as postgresql://user@host/database",
-                                  default_text="embedded", synonyms=("database", "db", "storage_url"))
-    loggers: tuple[str, ...] = setting((), "tools that get a copy of every trial as it ends", read=read_loggers,
-                                       form=LOGGERS_FORM, synonyms=("logger", "callbacks", "report_to"))
+                           default_text="ray where an address is given, else inprocess",
+                           synonyms=("executor", "launcher"))
+    resources: Resources = setting(Resources(), "what each worker gets",
+                                   group_schema=RESOURCES_SCHEMA, synonyms=("resources_per_trial",))
+    ray: Mapping[str, str] = setting({}, "the cluster to train on", group_schema=RAY_SCHEMA,
+                                     synonyms=("cluster",))
+    storage: str | None = setting(
+        None, "a database that gets a copy of the study, in Optuna's form", read=read_storage,
+        form="`embedded`, or a URL such as postgresql://user@host/database",
+        default_text="embedded", synonyms=("database", "db", "storage_url"))
+    loggers: tuple[str, ...] = setting((), "tools that get a copy of every trial as it ends",
+                                       read=read_loggers, form=LOGGERS_FORM,
+                                       synonyms=("logger", "callbacks", "report_to"))
     out: Path | None = setting(None, "the study's folder", default_text="runs/NAME",
                                synonyms=("output", "output_dir", "folder", "directory", "save_dir"))
     seed: int = setting(1, "of every training, and of what is proposed", low=0, high=MAX_SEED,

@@ -6,11 +6,15 @@ from scalesearch.errors import UserError
 
 EMBEDDED = "embedded"  # the word for the storage in the study's own folder
 STORAGE_URL_PATTERN = re.compile(r"[A-Za-z][\w.]*(\+\w+)?://\S*")
-# In a text, a URL goes on to the last @ of its line, since a password may hold anything, and then to a space or to a
+# In a text, a URL goes on to the last @ of its line, since a password may hold anything, and then
+# to a space or to a
 # quote that closes something.
-URL_IN_TEXT_PATTERN = re.compile(r"([A-Za-z][\w.+]*://)((?:[^\n]*@)?(?:(?!['\"`](?:[\s,.;:)\]}]|\Z))\S)*)")
-SECRET_SETTING_PATTERN = re.compile(r"(?i)\b(\w*(?:pass(?:w\w*|phrase)?|pwd|secret)\s*=\s*)('[^'\n]*'|\"[^\"\n]*\"|[^\s;&'\"`]+)")
-HARMLESS_TEXT_PATTERN = re.compile(r"[\w.\-/\[\]% ~+#]*")  # what users, hosts and databases are of; no `=` of further settings
+URL_IN_TEXT_PATTERN = re.compile(
+    r"([A-Za-z][\w.+]*://)((?:[^\n]*@)?(?:(?!['\"`](?:[\s,.;:)\]}]|\Z))\S)*)")
+SECRET_SETTING_PATTERN = re.compile(
+    r"(?i)\b(\w*(?:pass(?:w\w*|phrase)?|pwd|secret)\s*=\s*)('[^'\n]*'|\"[^\"\n]*\"|[^\s;&'\"`]+)")
+# what users, hosts and databases are of; no `=` of further settings
+HARMLESS_TEXT_PATTERN = re.compile(r"[\w.\-/\[\]% ~+#]*")
 HARMLESS_QUERY_KEYS = ("application_name", "charset", "client_encoding", "connect_timeout", "driver", "isolation_level", "mode",
             "sslmode", "ssl_mode", "timeout", "uri")  # keys of a query whose values are shown
 SECRET_QUERY_KEYS = ("odbc_connect", "passwd", "password", "pwd", "sslpassword")
@@ -26,18 +30,23 @@ def parse_storage_url(text: str) -> str | None:
     if text == EMBEDDED:
         return None
     if not STORAGE_URL_PATTERN.fullmatch(text):
-        raise UserError("not a storage: write `embedded`, or a URL such as postgresql://user@host/database or "
-                        "sqlite:///file.db", code="bad-storage-url")
-    if text.partition("?")[0].count("@") > 1:  # a database's library would take what follows the first for the host
-        raise UserError("a password that holds @ is written with %40 in its place", code="bad-storage-url")
+        raise UserError("not a storage: write `embedded`, or a URL such as "
+                        "postgresql://user@host/database or sqlite:///file.db",
+                        code="bad-storage-url")
+    # a database's library would take what follows the first for the host
+    if text.partition("?")[0].count("@") > 1:
+        raise UserError("a password that holds @ is written with %40 in its place",
+                        code="bad-storage-url")
     if text.startswith("postgres://"):
-        raise UserError("the scheme `postgres` is not known; write postgresql://…", code="bad-storage-url")
+        raise UserError("the scheme `postgres` is not known; write postgresql://…",
+                        code="bad-storage-url")
     return text
 
 
 def mask_passwords(text: str) -> str:
     """``text`` with ``***`` in place of every password, and of what may be one, in the URLs and settings in it."""
-    return SECRET_SETTING_PATTERN.sub(rf"\1{MASK}", URL_IN_TEXT_PATTERN.sub(lambda url: url[1] + _mask_url(url[1], url[2]), text))
+    return SECRET_SETTING_PATTERN.sub(
+        rf"\1{MASK}", URL_IN_TEXT_PATTERN.sub(lambda url: url[1] + _mask_url(url[1], url[2]), text))
 
 
 def _mask_url(scheme: str, rest: str) -> str:
@@ -46,7 +55,8 @@ def _mask_url(scheme: str, rest: str) -> str:
     from sqlalchemy.exc import SQLAlchemyError
 
     ending = rest[len(rest.rstrip(".,:;!)]}…")) :]  # of the sentence around it
-    credentials, at, place = rest.removesuffix(ending).rpartition("@") if rest[:1] != "/" else ("", "", rest)
+    credentials, at, place = rest.removesuffix(ending).rpartition("@") if rest[:1] != "/" else (
+        "", "", rest)
     user, colon, _ = credentials.partition(":")
     location, mark, query = place.partition("?")
     try:

@@ -79,7 +79,8 @@ def read_shares(node: Node, complain: ReportNodeError) -> tuple[float, ...]:
 def read_gain(node: Node, complain: ReportNodeError) -> float:
     """A share, such as ``1%`` or 0.01."""
     text = node_text(node).strip()
-    value = plain_value(ScalarNode(node.position, text.removesuffix("%").strip())) if isinstance(node, ScalarNode) else None
+    value = plain_value(ScalarNode(node.position, text.removesuffix("%").strip())) if isinstance(
+        node, ScalarNode) else None
     if not is_number(value) or not 0 < value < math.inf:
         complain(node, "expected a share above 0", "such as `1%` or 0.01")
         return 0.0
@@ -91,7 +92,8 @@ def read_duration(node: Node, complain: ReportNodeError) -> float | None:
     text = node_text(node).strip() if isinstance(node, ScalarNode) else ""
     found = DURATION_PATTERN.fullmatch(text)
     if found is None or not 0 < (seconds := _seconds(found)) <= MAX_SECONDS:
-        complain(node, "expected a length of time of at most thirty years", "such as `20h`, `90m` or `1h30m`")
+        complain(node, "expected a length of time of at most thirty years",
+                 "such as `20h`, `90m` or `1h30m`")
         return None
     return seconds
 
@@ -107,7 +109,8 @@ def read_amount(node: Node, complain: ReportNodeError) -> ComputeAmount:
         return ComputeAmount(full_runs=int(text))
     found = DURATION_PATTERN.fullmatch(text)
     if found is None or not 0 < _seconds(found) <= MAX_SECONDS:
-        complain(node, "expected a number of trainings, or a length of time", "such as `10`, `2h`, `90m` or `1h30m`")
+        complain(node, "expected a number of trainings, or a length of time",
+                 "such as `10`, `2h`, `90m` or `1h30m`")
         return ComputeAmount(1)
     return ComputeAmount(seconds=_seconds(found))
 

@@ -34,14 +34,16 @@ def load_or_make_plan(results: Results, settings: AuditSettings) -> AuditPlan:
     Raises:
         UserError: another audit was begun, or the study has nothing to audit.
     """
-    there, folder = read_plan(results.study.folder), results.study.folder / AUDIT_FOLDER
+    there = read_plan(results.study.folder)
+    folder = results.study.folder / AUDIT_FOLDER
     if there is not None and there.settings != settings:
-        raise UserError(f"{folder}: an audit with other settings was begun here: {there.settings}. Give the same to go "
-                        "on, or move that folder away", code="audit-exists")
+        raise UserError(f"{folder}: an audit with other settings was begun here: {there.settings}. "
+                        "Give the same to go on, or move that folder away", code="audit-exists")
     return there or make_plan(results, settings)
 
 
-def run_audit(results: Results, plan: AuditPlan, runner: Runner, report: Callable[[str], object]) -> Fairness:
+def run_audit(results: Results, plan: AuditPlan, runner: Runner,
+              report: Callable[[str], object]) -> Fairness:
     """Trains what ``plan`` still lacks, and returns the findings.
 
     Raises:
@@ -64,9 +66,14 @@ def run_audit(results: Results, plan: AuditPlan, runner: Runner, report: Callabl
 class _AuditRunner:
     """Trainings of an audit under way."""
 
-    def __init__(self, results: Results, plan: AuditPlan, runner: Runner, report: Callable[[str], object]) -> None:
-        self.study, self.plan, self.runner, self.report = results.study, plan, runner, report
-        self.metric, self.job_template = results.study.meta.main_metric, study_job(results.study)
+    def __init__(self, results: Results, plan: AuditPlan, runner: Runner,
+                 report: Callable[[str], object]) -> None:
+        self.study = results.study
+        self.plan = plan
+        self.runner = runner
+        self.report = report
+        self.metric = results.study.meta.main_metric
+        self.job_template = study_job(results.study)
         self.numbers = {(member.folder, option): at for at, (member, option) in enumerate(
             (member, option) for member in plan.architectures for option in plan.options)}
         self.running: dict[int, AuditRun] = {}
@@ -79,8 +86,9 @@ class _AuditRunner:
                 training = self.running.pop(event.job.trial)
                 if isinstance(event, JobCrashed):
                     self._crashed(event)
-                self.report(f"{self._stretches_done()} of at most {self.plan.stretches} stretches of training; last: "
-                          f"{training.architecture}, {describe_option(training.option)}")
+                self.report(f"{self._stretches_done()} of at most {self.plan.stretches} stretches "
+                            f"of training; last: {training.architecture}, "
+                            f"{describe_option(training.option)}")
 
     def _submit(self) -> bool:
         """Gives work to idle workers; returns whether there was any."""
@@ -99,7 +107,8 @@ class _AuditRunner:
                                 place / "architecture.yaml")
                 own = {} if whole else {"rung": 0, "until": self.plan.settings.early_stop_share}
                 recipe = self.plan.recipe(member, training.option).to_json()
-                write_json(place / "job.json", {**self.job_template, "proxies": False, **own, "recipe": recipe})
+                write_json(place / "job.json",
+                           {**self.job_template, "proxies": False, **own, "recipe": recipe})
                 self.running[number] = training
                 self.runner.submit(TrainingJob(number, place, 1 + self.crashes[number]))
         return len(self.running) > before
@@ -110,7 +119,8 @@ class _AuditRunner:
             raise DiskFullError(event.reason)
         self.crashes[event.job.trial] += event.cause == CRASH_FAULT
         if not event.can_retry or self.crashes[event.job.trial] >= MAX_ATTEMPTS:
-            write_json(event.job.folder / RESULT_FILE, {"state": "failed", "reason": event.reason, "metrics": {}})
+            write_json(event.job.folder / RESULT_FILE,
+                       {"state": "failed", "reason": event.reason, "metrics": {}})
 
     def _stretches_done(self) -> int:
         """Stretches of training that are behind."""

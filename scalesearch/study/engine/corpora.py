@@ -21,7 +21,8 @@ MAX_VOCABULARIES = 16  # vocabularies: each is a tokenizer, and a copy of the te
 class Corpora:
     """Corpora of a study by vocabulary, the smallest first; ``None`` for the one of a space that has none of its own.
 
-    They are mapped from the cache, where workers find them: of none is more in memory than what is read.
+    They are mapped from the cache, where workers find them: of none is more in memory than what is
+    read.
     """
 
     by_vocab: Mapping[int | None, Corpus]
@@ -39,12 +40,13 @@ class Corpora:
             return msgspec.convert(only.to_json(), DataFacts)
         spec = replace(self.first.spec, vocab=None)
         hashes = {str(size): corpus.content_hash for size, corpus in self.by_vocab.items()}
-        return DataFacts(self.first.name, hash_text(spec.with_absolute_paths(Path.cwd())), self.first.is_synthetic, spec.to_json(),
-                         corpora=hashes)
+        return DataFacts(self.first.name, hash_text(spec.with_absolute_paths(Path.cwd())),
+                         self.first.is_synthetic, spec.to_json(), corpora=hashes)
 
     def protocol(self, spec: StudySpec) -> Protocol:
         """The protocol of the study's costs: the model that is trained, at the lengths that it reads if so wished."""
-        lengths, only = "lengths" in spec.protocol, self.by_vocab.get(None)
+        lengths = "lengths" in spec.protocol
+        only = self.by_vocab.get(None)
         given: dict[str, object] = {}
         if only is not None:
             given |= {"vocab": only.tokenizer.vocab_size} if spec.vocab == CORPUS_WORD else {}
@@ -60,11 +62,15 @@ def protocol_settings(spec: StudySpec) -> dict[str, str | int]:
     return {**spec.space.protocol, **given, "longest": spec.data.max_length}
 
 
-def load_corpora(spec: StudySpec, references: tuple[FixedArchitecture, ...], report: Callable[[str], object] = str) -> Corpora:
-    """The corpora of a study, made and cached now, so that workers find them. Their notes go to ``report``, each once.
+def load_corpora(spec: StudySpec, references: tuple[FixedArchitecture, ...],
+                 report: Callable[[str], object] = str) -> Corpora:
+    """The corpora of a study, made and cached now, so that workers find them.
+
+    Their notes go to ``report``, each once.
 
     Raises:
-        UserError: a file is wrong, a vocabulary does not fit the text, or a reference has another kind of vocabulary.
+        UserError: a file is wrong, a vocabulary does not fit the text, or a reference has another
+            kind of vocabulary.
     """
     sizes = vocabulary_sizes(spec, references)
     notes: dict[str, None] = {}
@@ -88,9 +94,10 @@ def vocabulary_sizes(spec: StudySpec, references: tuple[FixedArchitecture, ...])
     sizes = set(spec.space.vocabularies(MAX_VOCABULARIES))
     for one in references:
         if bool(one.architecture.vocab) != bool(sizes):
-            have = "has none, and the space's have" if sizes else "has one, and the space's have none"
-            raise UserError(f"reference: of a vocabulary of its own, under `vocab`, {one.label} {have}",
-                            help="answer it for all, with set: {vocab: 8k}, or for none", key="reference",
-                            code="vocab-missing" if sizes else "vocab-misfit")
+            have = ("has none, and the space's have" if sizes
+                    else "has one, and the space's have none")
+            raise UserError(f"reference: of a vocabulary of its own, under `vocab`, {one.label} "
+                            f"{have}", help="answer it for all, with set: {vocab: 8k}, or for none",
+                            key="reference", code="vocab-missing" if sizes else "vocab-misfit")
         sizes |= {one.architecture.vocab} if one.architecture.vocab else set()
     return tuple(sorted(sizes))

@@ -1,9 +1,12 @@
-"""The loop of a study: ask, evaluate, train, record, tell. One process; what it decides is on disk before it acts.
+"""The loop of a study: ask, evaluate, train, record, tell.
 
-The order of durability makes ``kill -9`` at any moment harmless: the proposal is in the event log before its folder is
-made; the folder holds architecture and job before training starts; the worker writes checkpoints and then
-``result.json``; the driver writes the record, then the event, and only then tells Optuna and the callbacks. On restart,
-every incomplete step is resumed from its last durable state.
+One process; what it decides is on disk before it acts.
+
+The order of durability makes ``kill -9`` at any moment harmless: the proposal is in the event log
+before its folder is made; the folder holds architecture and job before training starts; the worker
+writes checkpoints and then ``result.json``; the driver writes the record, then the event, and only
+then tells Optuna and the callbacks. On restart, every incomplete step is resumed from its last
+durable state.
 """
 
 from dataclasses import asdict, replace
@@ -37,25 +40,34 @@ COMPUTE_TOLERANCE = 1e-9  # of compute: shares of full trainings are added up as
 
 
 class Driver:
-    """Runs ``plan`` to its end, from what ``study`` holds. ``sampler`` is None in a study of rows."""
+    """Runs ``plan`` to its end, from what ``study`` holds.
 
-    def __init__(self, plan: StudyPlan, study: StudyDir, sampler: BaseSampler | None, runner: Runner,
-                 callback: Callback) -> None:
-        self.plan, self.study, self.runner, self.callback = plan, study, runner, callback
+    ``sampler`` is None in a study of rows.
+    """
+
+    def __init__(self, plan: StudyPlan, study: StudyDir, sampler: BaseSampler | None,
+                 runner: Runner, callback: Callback) -> None:
+        self.plan = plan
+        self.study = study
+        self.runner = runner
+        self.callback = callback
         self.trials = study.trials
         self.proposals = Proposals(plan, study, sampler, callback)
         self.search = self.proposals.search
-        acquisition_values = sampler.acquisition_values if isinstance(sampler, CandidateSampler) else None
+        acquisition_values = sampler.acquisition_values if isinstance(
+            sampler, CandidateSampler) else None
         self.scheduler = Scheduler(plan.rungs, plan.objectives, acquisition_values)
         self.stopping = EarlyStopping(study, plan.stop, sampler, runner.slots)
-        self._stop_reason, self._is_space_exhausted = "", False
+        self._stop_reason = ""
+        self._is_space_exhausted = False
 
     def run(self) -> str:
         """Trains until the plan is fulfilled or proposals are exhausted; returns why it ended.
 
         Raises:
             KeyboardInterrupt: after the workers have been stopped; the study can be resumed.
-            DiskFull: there is no room where the study, or a worker, is; what finished is safe, and it can be resumed.
+            DiskFull: there is no room where the study, or a worker, is; what finished is safe, and
+                it can be resumed.
             UserError: too many trials failed to go on, or the workers are gone; likewise.
         """
         try:
@@ -81,7 +93,8 @@ class Driver:
                 self._submit(trial)
         last = self.trials.candidates()[-self.plan.max_proposals :]
         if self.trials.replicates() and all(trial.state in REJECTED_STATES for trial in last):
-            self._stop_reason = self._describe_exhaustion()  # or else the search would go on amid the replicates
+            # or else the search would go on amid the replicates
+            self._stop_reason = self._describe_exhaustion()
         elif self._compute_left() > COMPUTE_TOLERANCE and self.stopping.has_stopped():
             self._stop_reason = f"stopped: {self._describe_trained()}"
 
@@ -97,7 +110,10 @@ class Driver:
         return started
 
     def _next_trial(self) -> Trial | None:
-        """Chooses a free worker's trial. In this order: a reference, an enqueued trial, a paused one or a new one."""
+        """Chooses a free worker's trial.
+
+        In this order: a reference, an enqueued trial, a paused one or a new one.
+        """
         self._check_failures()
         if (trial := self.proposals.next_reference()) is not None:
             return trial
@@ -110,12 +126,15 @@ class Driver:
 
     def _next_search_trial(self) -> Trial | None:
         """Chooses a paused trial or a new one."""
-        chosen = self.scheduler.next_action(self.search.history(), self._compute_left(), exhausted=self._is_space_exhausted)
+        chosen = self.scheduler.next_action(self.search.history(), self._compute_left(),
+                                            exhausted=self._is_space_exhausted)
         if chosen is START_TRIAL:
             if (trial := self.proposals.next_sampled()) is not None:
                 return trial
-            self._is_space_exhausted = True  # trials that wait at a rung, or will, may still be trained on
-            chosen = self.scheduler.next_action(self.search.history(), self._compute_left(), exhausted=True)
+            # trials that wait at a rung, or will, may still be trained on
+            self._is_space_exhausted = True
+            chosen = self.scheduler.next_action(
+                self.search.history(), self._compute_left(), exhausted=True)
         if isinstance(chosen, FrozenTrial):
             return self.trials[chosen.user_attrs[TRIAL_NUMBER_ATTR]]
         if self._is_space_exhausted and not self.trials.with_state(State.PENDING):
@@ -124,7 +143,8 @@ class Driver:
 
     def _propose_replicate(self) -> Trial | None:
         """Announces the next replicate, once the search is over."""
-        trial = propose_replicate(self.study, self.plan.objectives, self.plan.seeds, self.study.meta.seed)
+        trial = propose_replicate(self.study, self.plan.objectives, self.plan.seeds,
+                                  self.study.meta.seed)
         if trial is not None:
             self.callback.proposed(trial)
         return trial
@@ -133,15 +153,16 @@ class Driver:
         """Raises UserError where too much has failed to go on."""
         failed = self.trials.with_state(State.FAILED)
         if not self.plan.trials and len(failed) > 2 and not self.trials.with_state(State.COMPLETE):
-            raise UserError(f"the first {len(failed)} rows failed, the last with: {failed[-1].reason}",
-                            code="too-many-failed")
+            raise UserError(f"the first {len(failed)} rows failed, the last with: "
+                            f"{failed[-1].reason}", code="too-many-failed")
         if self._count_charged(State.FAILED) > self.plan.trials // 2 + 3:
-            raise UserError(f"{self._count_charged(State.FAILED)} candidates failed, the last with: {failed[-1].reason}",
-                            code="too-many-failed")
+            raise UserError(f"{self._count_charged(State.FAILED)} candidates failed, the last "
+                            f"with: {failed[-1].reason}", code="too-many-failed")
 
     def _compute_left(self) -> float:
         """Full trainings' worth of compute."""
-        allowed = self.trials.full_runs_allowed(self.plan.rungs, self.plan.trials, self.plan.compute)
+        allowed = self.trials.full_runs_allowed(
+            self.plan.rungs, self.plan.trials, self.plan.compute)
         return allowed - self.trials.full_runs_spent(self.plan.rungs)
 
     def _count_charged(self, *states: State) -> int:
@@ -149,10 +170,13 @@ class Driver:
 
     def _describe_trained(self) -> str:
         if self.plan.trials:
-            short = self.trials.full_runs_allowed(self.plan.rungs, self.plan.trials, self.plan.compute) < self.plan.trials
-            return f"{self._count_charged(State.COMPLETE)} candidates trained" + ", as many as the compute allows" * short
+            short = self.trials.full_runs_allowed(
+                self.plan.rungs, self.plan.trials, self.plan.compute) < self.plan.trials
+            return (f"{self._count_charged(State.COMPLETE)} candidates trained"
+                    + ", as many as the compute allows" * short)
         named = {one.label for one in self.plan.references}
-        rows = [self.trials.resolve_duplicate(one).state for one in self.trials.with_origin(Origin.REFERENCE) if one.label in named]
+        rows = [self.trials.resolve_duplicate(one).state
+                for one in self.trials.with_origin(Origin.REFERENCE) if one.label in named]
         return f"{rows.count(State.COMPLETE)} of {len(rows)} rows trained"
 
     def _describe_exhaustion(self) -> str:
@@ -161,15 +185,16 @@ class Driver:
             return f"the sampler has proposed its whole list: {trained}"
         last = self.trials.candidates()[-self.plan.max_proposals :]
         missed = sum(trial.state == State.INFEASIBLE for trial in last)
-        return (f"nothing new in {self.plan.max_proposals} proposals ({missed} infeasible, {len(last) - missed} "
-                f"duplicates): {trained}")
+        return (f"nothing new in {self.plan.max_proposals} proposals ({missed} infeasible, "
+                f"{len(last) - missed} duplicates): {trained}")
 
     def _submit(self, trial: Trial) -> None:
         folder = self.study.trial_folder(trial)
         write_text(folder / "architecture.yaml", self.proposals.architecture(trial).to_yaml())
         attempt = trial.attempts + 1
-        write_json(folder / "job.json", {"trial": trial.number, "attempt": attempt, **self.plan.job_template,
-                                         **self.proposals.job_fields(trial)})
+        write_json(folder / "job.json",
+                   {"trial": trial.number, "attempt": attempt, **self.plan.job_template,
+                    **self.proposals.job_fields(trial)})
         trial = self._append(EventType.STARTED, trial, attempt=attempt)
         self.callback.started(trial)
         self.runner.submit(TrainingJob(trial.number, folder, trial.attempts))
@@ -185,34 +210,43 @@ class Driver:
         if isinstance(event, JobDone):
             self._collect(trial)
             return
-        self._handle_crash(trial, event.reason, event.cause == CRASH_FAULT, event.can_retry, event.cause == CRASH_DISK_FULL)
+        self._handle_crash(trial, event.reason, event.cause == CRASH_FAULT, event.can_retry,
+                           event.cause == CRASH_DISK_FULL)
 
-    def _handle_crash(self, trial: Trial, reason: str, is_own_fault: bool = True, can_retry: bool = True, is_disk_full: bool = False) -> None:
-        trial = self._append(EventType.CRASHED, trial, attempt=trial.attempts, reason=reason, counts=is_own_fault)
+    def _handle_crash(self, trial: Trial, reason: str, is_own_fault: bool = True,
+                      can_retry: bool = True, is_disk_full: bool = False) -> None:
+        trial = self._append(EventType.CRASHED, trial, attempt=trial.attempts, reason=reason,
+                             counts=is_own_fault)
         if is_disk_full:
             raise DiskFullError(reason)
         if can_retry and trial.crashes < self.plan.attempts:
-            self.callback.message(f"trial {trial.number}: its worker died ({reason}); started again")
+            self.callback.message(
+                f"trial {trial.number}: its worker died ({reason}); started again")
             self._submit(trial)
         else:
             self._finish(trial, None, State.FAILED, reason=reason)
 
     def _collect(self, trial: Trial) -> None:
-        """Collects what the worker of ``trial`` has left. A damaged file is put aside and the training gone on with."""
+        """Collects what the worker of ``trial`` has left.
+
+        A damaged file is put aside and the training gone on with.
+        """
         file = self._uncollected_file(trial)
         assert file is not None, "a worker that is done has left something"
         try:
             result = read_json(file, Result)
             metrics = result.metrics
             loss = metrics.get(validation_loss_name(trial.config))
-            rung = None if file.name == RESULT_FILE else msgspec.convert({**metrics, "loss": loss}, Rung)
+            rung = None if file.name == RESULT_FILE else msgspec.convert(
+                {**metrics, "loss": loss}, Rung)
         except (UserError, ValueError) as damaged:
             file.replace(file.with_suffix(".damaged"))
             self._handle_crash(trial, f"what it left cannot be read: {damaged}")
             return
         if rung is not None:
-            self.callback.paused(self._append(EventType.RUNG, trial, rung=len(trial.rungs), **asdict(rung),
-                                              efforts=msgspec.to_builtins(result.efforts)))
+            self.callback.paused(
+                self._append(EventType.RUNG, trial, rung=len(trial.rungs), **asdict(rung),
+                             efforts=msgspec.to_builtins(result.efforts)))
             return
         try:
             if result.state != "complete":
@@ -227,8 +261,11 @@ class Driver:
         """Record, then event, then Optuna: never announced before it is safe."""
         seconds = (result.total_seconds or result.seconds or None) if result else None
         efforts = result.efforts if result else trial.efforts
-        ended = replace(trial, **{"state": state, "reason": "", "wall_seconds": seconds, "efforts": efforts, **end})
-        write_json(self.study.trial_folder(trial) / "record.json", make_record(ended, self.plan.record_fields, result))
+        ended = replace(trial,
+                        **{"state": state, "reason": "", "wall_seconds": seconds,
+                           "efforts": efforts, **end})
+        write_json(self.study.trial_folder(trial) / "record.json",
+                   make_record(ended, self.plan.record_fields, result))
         self.callback.ended(self._append(EventType.ENDED, trial, state=state, wall_seconds=seconds,
                                          efforts=msgspec.to_builtins(efforts), **end))
 

@@ -29,8 +29,8 @@ from scalesearch.study.trials.study_dir import StudyDir, resumable
 from scalesearch.terminal import print_text
 
 
-def launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None = None, measure_seconds: float = 0.0,
-           callbacks: Sequence[Callback] = ()) -> str:
+def launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None = None,
+           measure_seconds: float = 0.0, callbacks: Sequence[Callback] = ()) -> str:
     """Runs the study and returns why it ended.
 
     Args:
@@ -39,7 +39,8 @@ def launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None = 
         callbacks: told of progress, after the screen, the export and the loggers.
 
     Raises:
-        UserError: anything that is wrong with the study, its folder, storage or workers, before anything starts; later
+        UserError: anything that is wrong with the study, its folder, storage or workers, before
+            anything starts; later
             a full disk, or workers that are gone: the study can be resumed.
         KeyboardInterrupt: after everything was stopped; likewise.
     """
@@ -47,8 +48,8 @@ def launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None = 
         return _launch(spec, resume, console, fork, measure_seconds, callbacks)
 
 
-def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None, measure_seconds: float,
-            callbacks: Sequence[Callback]) -> str:
+def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None,
+            measure_seconds: float, callbacks: Sequence[Callback]) -> str:
     tell = partial(print_text, console=console)
     old, spec = (None, spec) if fork is None else open_studies(spec, fork)
     if resume and not StudyDir(spec.out).has_started():
@@ -67,7 +68,8 @@ def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None, 
         if old is not None:
             trials = carry_over(old, plan, ready.meta)
             if spec.warm_start:
-                choose_warm_start(spec.warm_start, plan, most)  # before anything is written, since folders may be gone
+                # before anything is written, since folders may be gone
+                choose_warm_start(spec.warm_start, plan, most)
             for line in describe_carried(old, trials):
                 tell(line)
             write_fork(old, trials, spec.out, ready.meta, spec)
@@ -75,7 +77,8 @@ def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None, 
         facts = {"workers": runner.slots, "where": runner.describe(), "candidates": spec.trials,
                  "references": len(plan.references)}
         heartbeat = stack.enter_context(Heartbeat(study.folder, facts).running_study())
-        runner.check(partial(machine_fingerprint, str(spec.out.absolute()), spec.data.with_absolute_paths().to_json()))
+        runner.check(partial(machine_fingerprint, str(spec.out.absolute()),
+                             spec.data.with_absolute_paths().to_json()))
         if teacher is not None:
             tell(f"Teacher: {teacher.describe()}")
             taught = run_teacher(teacher, spec, runner, console)
@@ -90,10 +93,13 @@ def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None, 
         for name, why in (spec.architectures.excluded if spec.architectures else {}).items():
             tell(f"not trained: {name} ({why})")
         tell(f"Recipe: {spec.recipe.describe()}")
-        for line in describe_forecast(load_or_make_forecast(study, spec, ready.evaluator, plan, corpora, measure_seconds)):
+        for line in describe_forecast(load_or_make_forecast(study, spec, ready.evaluator, plan,
+                                                            corpora, measure_seconds)):
             tell(line)
         screen = stack.enter_context(make_console(console, study))
-        export = open_export(spec.storage, study, TrialExporter(plan.evaluator.joint_space, spec.objectives), spec.objectives,
-                             screen.message)
-        told = Callbacks(screen, export, *make_loggers(spec.loggers, study, screen.message), *callbacks)
+        export = open_export(spec.storage, study,
+                             TrialExporter(plan.evaluator.joint_space, spec.objectives),
+                             spec.objectives, screen.message)
+        told = Callbacks(screen, export, *make_loggers(spec.loggers, study, screen.message),
+                         *callbacks)
         return heartbeat.finish(Driver(plan, study, sampler, runner, told).run())

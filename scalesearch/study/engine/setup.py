@@ -1,4 +1,7 @@
-"""Setup of a study: from its file to a plan. What can be found wrong is found here, before anything starts."""
+"""Setup of a study: from its file to a plan.
+
+What can be found wrong is found here, before anything starts.
+"""
 
 import math
 import random
@@ -35,12 +38,16 @@ from scalesearch.study.trials.study_meta import StudyMeta, TeacherMeta
 from scalesearch.study.trials.trial import Params, State
 from scalesearch.train.result import package_versions
 
-REVISABLE_KEYS = ("compute", "seeds", "rows", "scaling", "left_out")  # what a study may have more of when it goes on
+# what a study may have more of when it goes on
+REVISABLE_KEYS = ("compute", "seeds", "rows", "scaling", "left_out")
 
 
 @dataclass(frozen=True)
 class PreparedStudy:
-    """A study that was looked at; nothing about it is wrong. ``spec`` is without the rows that its limits forbid."""
+    """A study that was looked at; nothing about it is wrong.
+
+    ``spec`` is without the rows that its limits forbid.
+    """
 
     spec: StudySpec
     evaluator: Evaluator
@@ -52,48 +59,64 @@ def prepare_study(spec: StudySpec, corpora: Corpora, teacher: TeacherMeta | None
     """Sets a study up. Paths in its jobs are absolute, since workers may start elsewhere.
 
     Raises:
-        UserError: nothing meets the limits, or a reference leaves something open or cannot be built.
+        UserError: nothing meets the limits, or a reference leaves something open or cannot be
+            built.
     """
-    evaluator, facts = make_evaluator(spec, corpora), corpora.data_facts
+    evaluator = make_evaluator(spec, corpora)
+    facts = corpora.data_facts
     spec = drop_infeasible_architectures(spec, evaluator)
-    rows = {**spec.architectures.to_json(), "rows": tuple(row.label for row in spec.architectures.architectures)} if spec.architectures else {}
-    meta = StudyMeta(id=uuid.uuid4().hex, name=spec.name, created=utc_now(), space_hash=spec.space.hash,
-                     protocol=evaluator.protocol.to_json(), objectives=spec.objectives, recipe=spec.recipe.to_json(),
-                     seed=spec.seed, data=facts, synthetic=facts.synthetic, total_trials=spec.trials + len(fixed_architectures(spec)),
-                     limits=tuple(limit.text for limit in evaluator.limits), bounds=upper_bounds(evaluator.limits),
-                     versions=package_versions(*SEARCH_PACKAGES), teacher=teacher, sampler=None if spec.architectures else spec.sampler,
-                     rungs=spec.rungs, compute=spec.compute, seeds=spec.seeds, warm_start=spec.warm_start,
-                     recipe_space=spec.recipe_space.distribution_texts, processes=spec.resources.processes_per_trial, **rows).round_trip()
-    job = {"data": spec.data.with_absolute_paths().to_json(), "cache": str(default_cache()), "recipe": spec.recipe.to_json(),
-           "seed": spec.seed, "threads": spec.resources.threads_per_trial, "nice": spec.resources.nice,
+    rows = ({**spec.architectures.to_json(),
+             "rows": tuple(row.label for row in spec.architectures.architectures)}
+            if spec.architectures else {})
+    meta = StudyMeta(
+        id=uuid.uuid4().hex, name=spec.name, created=utc_now(), space_hash=spec.space.hash,
+        protocol=evaluator.protocol.to_json(), objectives=spec.objectives,
+        recipe=spec.recipe.to_json(), seed=spec.seed, data=facts, synthetic=facts.synthetic,
+        total_trials=spec.trials + len(fixed_architectures(spec)),
+        limits=tuple(limit.text for limit in evaluator.limits),
+        bounds=upper_bounds(evaluator.limits), versions=package_versions(*SEARCH_PACKAGES),
+        teacher=teacher, sampler=None if spec.architectures else spec.sampler, rungs=spec.rungs,
+        compute=spec.compute, seeds=spec.seeds, warm_start=spec.warm_start,
+        recipe_space=spec.recipe_space.distribution_texts,
+        processes=spec.resources.processes_per_trial, **rows).round_trip()
+    job = {"data": spec.data.with_absolute_paths().to_json(), "cache": str(default_cache()),
+           "recipe": spec.recipe.to_json(), "seed": spec.seed,
+           "threads": spec.resources.threads_per_trial, "nice": spec.resources.nice,
            "processes": spec.resources.processes_per_trial, "proxies": spec.proxies}
-    plan = StudyPlan(evaluator, spec.objectives, spec.trials, job, meta.record_fields, fixed_architectures(spec), spec.attempts,
-                rungs=spec.rungs, seeds=spec.seeds, compute=spec.compute,
-                stop=spec.stop)
+    plan = StudyPlan(evaluator, spec.objectives, spec.trials, job, meta.record_fields,
+                     fixed_architectures(spec), spec.attempts, rungs=spec.rungs, seeds=spec.seeds,
+                     compute=spec.compute, stop=spec.stop)
     return PreparedStudy(spec, evaluator, meta, plan)
 
 
 def plan_with_teacher(plan: StudyPlan, corpus: Corpus, teacher: Mapping[str, object]) -> StudyPlan:
     """The plan of trials that learn from ``corpus``, a teacher's translations; ``teacher`` is for their records."""
-    shared = {**plan.record_fields, "data": msgspec.to_builtins(Corpora({None: corpus}).data_facts), "teacher": teacher}
-    return replace(plan, record_fields=shared, job_template={**plan.job_template, "data": corpus.spec.with_absolute_paths().to_json()})
+    shared = {**plan.record_fields, "data": msgspec.to_builtins(Corpora({None: corpus}).data_facts),
+              "teacher": teacher}
+    return replace(plan, record_fields=shared,
+                   job_template={**plan.job_template,
+                                 "data": corpus.spec.with_absolute_paths().to_json()})
 
 
 def load_data(spec: StudySpec, report: Callable[[str], object] = str) -> Corpora:
     """The corpora of a study, and of its references; see :func:`load_corpora`."""
-    listed = fixed_architectures(spec) if spec.architectures is None or spec.architectures.architectures else ()
+    listed = fixed_architectures(
+        spec) if spec.architectures is None or spec.architectures.architectures else ()
     return load_corpora(spec, listed, report)
 
 
 def make_evaluator(spec: StudySpec, corpora: Corpora | None) -> Evaluator:
-    """The evaluator of the study's trials. It costs the model that is trained: the vocabulary is its own or the
-    corpus's, unless the study file itself gives one; the one in the space's ``cost:`` does not count.
+    """The evaluator of the study's trials.
+
+    It costs the model that is trained: the vocabulary is its own or the corpus's, unless the study
+    file itself gives one; the one in the space's ``cost:`` does not count.
 
     Raises:
         UserError: the protocol is wrong.
     """
     protocol = corpora.protocol(spec) if corpora else load_protocol(protocol_settings(spec))
-    return Evaluator(spec.space, protocol, collect_limits(spec.space, spec.budget), spec.recipe_space)
+    return Evaluator(spec.space, protocol, collect_limits(spec.space, spec.budget),
+                     spec.recipe_space)
 
 
 def check_feasible(evaluator: Evaluator, seed: int) -> None:
@@ -102,16 +125,20 @@ def check_feasible(evaluator: Evaluator, seed: int) -> None:
     Where none of many samples does, the space is counted, or sheets are changed until they do.
     """
     sample = estimate_feasibility(evaluator, seed, max_feasible=1)
-    if sample.feasible or evaluator.feasible_region.sample_feasible(random.Random(seed)) is not None:
+    if sample.feasible or evaluator.feasible_region.sample_feasible(
+            random.Random(seed)) is not None:
         return
-    counted = "; counted, nothing in the space does" if evaluator.feasible_region.feasible_share == 0 else ""
+    counted = ("; counted, nothing in the space does"
+               if evaluator.feasible_region.feasible_share == 0 else "")
     worst = max(sample.violations, key=lambda name: sample.violations[name])
     slack = sample.min_slacks[worst]
     is_cost = any(name in worst for name in COST_NAMES)  # whose slack is the logarithm of a ratio
-    nearest = f", the nearest by {math.expm1(slack):,.1%}" if is_cost and 0 < slack < math.inf else ""
-    raise UserError(f"budget: none of {sample.samples} random candidates meets it{counted}; {sample.violations[worst]} "
-                    f"of them miss `{worst}`{nearest}. Costs are of protocol {evaluator.protocol}. "
-                    "Raise the budget, or let the space hold smaller models", key="budget", code="budget-unmet")
+    nearest = (f", the nearest by {math.expm1(slack):,.1%}" if is_cost and 0 < slack < math.inf
+               else "")
+    raise UserError(f"budget: none of {sample.samples} random candidates meets it{counted}; "
+                    f"{sample.violations[worst]} of them miss `{worst}`{nearest}. Costs are of "
+                    f"protocol {evaluator.protocol}. Raise the budget, or let the space hold "
+                    "smaller models", key="budget", code="budget-unmet")
 
 
 def drop_infeasible_architectures(spec: StudySpec, evaluator: Evaluator) -> StudySpec:
@@ -143,7 +170,8 @@ def _reference(reference: ReferenceSpec, spec: StudySpec) -> FixedArchitecture:
     architecture = space.single_architecture(f"reference {reference.name}: it")
     params = params_in_space(spec.space, space.resolve(space.replay_values({})))
     recipe = spec.recipe_space.default_params(reference.recipe)
-    return FixedArchitecture(reference.name, architecture, None if params is None else {**params, **recipe}, recipe)
+    return FixedArchitecture(reference.name, architecture,
+                             None if params is None else {**params, **recipe}, recipe)
 
 
 def reference_space(reference_spec: ReferenceSpec, spec: StudySpec) -> Space:
@@ -173,7 +201,8 @@ def build_sampler(spec: StudySpec, evaluator: Evaluator) -> BaseSampler | None:
     if spec.architectures is not None:
         return None
     with error_context("proposer"):
-        return make_sampler(spec.sampler, evaluator.suggest_params, partial(evaluator.candidate_facts, objectives=spec.objectives),
+        return make_sampler(spec.sampler, evaluator.suggest_params,
+                            partial(evaluator.candidate_facts, objectives=spec.objectives),
                             evaluator.feasible_region, spec.objectives, spec.rungs.shares)
 
 
@@ -187,17 +216,22 @@ def with_original_name(spec: StudySpec, resume: bool) -> StudySpec:
     if not study.has_started():
         return spec
     if not resume:
-        raise UserError(f"{spec.out}: a study is here already. Go on with --resume, or choose another folder "
-                        "with --out", code="study-exists")
+        raise UserError(f"{spec.out}: a study is here already. Go on with --resume, or choose "
+                        "another folder with --out", code="study-exists")
     return replace(spec, name=study.read_meta().meta.name)
 
 
 def open_study(setup: PreparedStudy) -> StudyDir:
-    """The study's folder, loaded: a new one, or the one that is there. Raises Changed where that is another study."""
-    spec, meta = setup.spec, setup.meta
+    """The study's folder, loaded: a new one, or the one that is there.
+
+    Raises Changed where that is another study.
+    """
+    spec = setup.spec
+    meta = setup.meta
     study = StudyDir(spec.out)
     if not study.has_started():
-        for name in (WARM_START_FILE, FORECAST_FILE):  # of a start that was cut off before anything happened
+        # of a start that was cut off before anything happened
+        for name in (WARM_START_FILE, FORECAST_FILE):
             (spec.out / name).unlink(missing_ok=True)
         command_of(spec).write(spec.out, spec.text)
         study.create(meta, spec.text, spec.space.to_yaml())
@@ -219,13 +253,17 @@ def check_same_translations(study: StudyDir, expected_hash: str) -> None:
     for trial in study.trials.with_state(State.COMPLETE):
         record = study.record(trial)
         if record and record["data"]["hash"] != expected_hash:
-            raise UserError(f"{study.folder}: the teacher's translations are not those that trial {trial.number} "
-                            "learned from, so old and new candidates would not compare. Put teacher/ back, or start "
-                            "another study with --out", code="translations-changed")
+            raise UserError(f"{study.folder}: the teacher's translations are not those that trial "
+                            f"{trial.number} learned from, so old and new candidates would not "
+                            "compare. Put teacher/ back, or start another study with --out",
+                            code="translations-changed")
 
 
 def check_reachable(spec: StudySpec) -> None:
-    """Refuses a storage or a cluster that does not answer, before a large corpus is read. Raises UserError."""
+    """Refuses a storage or a cluster that does not answer, before a large corpus is read.
+
+    Raises UserError.
+    """
     if spec.storage is not None:
         with error_context("storage"):
             check_storage(spec.storage)

@@ -25,7 +25,9 @@ class EarlyStopping:
     """
 
     def __init__(self, study: StudyDir, stop: StopSpec | None, sampler: Any, slots: int) -> None:
-        self.study, self.stop_spec, self.slots = study, stop, slots
+        self.study = study
+        self.stop_spec = stop
+        self.slots = slots
         self.forecast = sampler.forecast_gain if isinstance(sampler, CandidateSampler) else None
         self._completed = -1
         self._reason = ""
@@ -41,8 +43,8 @@ class EarlyStopping:
     def has_stopped(self) -> bool:
         """Whether the search had ended by itself, for no larger gain: what came after it would change the forecast."""
         stopped = self.study.meta.stopped_at_gain
-        return self.stop_spec is not None and stopped is not None and stopped <= self.stop_spec.gain \
-            and bool(self.study.trials.replicates())
+        return (self.stop_spec is not None and stopped is not None
+                and stopped <= self.stop_spec.gain and bool(self.study.trials.replicates()))
 
     def _forecast_reason(self, history: Sequence["FrozenTrial"]) -> str:
         trainings = self._horizon_runs()
@@ -61,5 +63,6 @@ class EarlyStopping:
         within = self.stop_spec.horizon if self.stop_spec else None
         if within is None or within.full_runs:
             return within.full_runs if within else DEFAULT_HORIZON
-        times = [trial.wall_seconds for trial in self.study.trials.with_state(State.COMPLETE) if trial.wall_seconds]
+        times = [trial.wall_seconds
+                 for trial in self.study.trials.with_state(State.COMPLETE) if trial.wall_seconds]
         return max(1, int(within.seconds * self.slots / (sum(times) / len(times)))) if times else 0

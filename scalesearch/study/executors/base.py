@@ -1,7 +1,8 @@
 """Interface of executors, which train the candidates of a study.
 
-A runner takes jobs and reports their ends. It carries nothing but a folder: the worker reads ``job.json`` there and
-leaves ``result.json``, whole or not at all, so that a result survives whoever dies next.
+A runner takes jobs and reports their ends. It carries nothing but a folder: the worker reads
+``job.json`` there and leaves ``result.json``, whole or not at all, so that a result survives
+whoever dies next.
 """
 
 from abc import ABC, abstractmethod
@@ -14,7 +15,9 @@ from scalesearch.files import DiskFullError
 from scalesearch.study.executors.lease import LeaseHeldError
 
 Work = Callable[[str], None]  # trains the job in a folder; returns once its result.json is there
-CRASH_FAULT, CRASH_LOST, CRASH_DISK_FULL = "fault", "lost", "no room"  # why a worker ended without a result
+CRASH_FAULT = "fault"
+CRASH_LOST = "lost"
+CRASH_DISK_FULL = "no room"  # why a worker ended without a result
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,10 @@ class JobCrashed:
     Attributes:
         reason: in words, for people.
         can_retry: whether another attempt may help.
-        cause: FAULT, which counts among the candidate's attempts. What is nobody's fault does not: LOST, where what the
-            worker ran on is gone or another worker has the candidate, and NO_ROOM, where there is none on the disk.
+        cause: FAULT, which counts among the candidate's attempts. What is nobody's fault does not:
+            LOST, where what the
+            worker ran on is gone or another worker has the candidate, and NO_ROOM, where there is
+            none on the disk.
     """
 
     job: TrainingJob
@@ -67,9 +72,9 @@ def crash_of_error(job: TrainingJob, error: BaseException) -> JobCrashed:
 class Runner(ABC):
     """Trains jobs, at most ``slots`` at a time.
 
-    Contract, which one test suite puts to every runner: each submitted job ends in exactly one event; a job that
-    raises or whose process dies ends as Crashed and disturbs no other; polling without jobs returns at once; after
-    ``stop`` nothing of it is left running.
+    Contract, which one test suite puts to every runner: each submitted job ends in exactly one
+    event; a job that raises or whose process dies ends as Crashed and disturbs no other; polling
+    without jobs returns at once; after ``stop`` nothing of it is left running.
     """
 
     slots: int
@@ -80,7 +85,9 @@ class Runner(ABC):
 
     @abstractmethod
     def poll(self, timeout: float) -> list[JobEvent]:
-        """Returns the jobs that ended since the last call. Waits up to ``timeout`` seconds for the first.
+        """Returns the jobs that ended since the last call.
+
+        Waits up to ``timeout`` seconds for the first.
 
         Raises:
             UserError: what the workers run on is gone, and cannot be had again.
@@ -91,7 +98,10 @@ class Runner(ABC):
         """Interrupts what runs, gives it ``grace`` seconds to write a checkpoint, and ends."""
 
     def check(self, inspect_machine: Callable[[], Mapping[str, str]]) -> None:  # noqa: B027 - where there is one machine
-        """Refuses a machine that does not see what ``inspect_machine`` finds on this one. Raises UserError."""
+        """Refuses a machine that does not see what ``inspect_machine`` finds on this one.
+
+        Raises UserError.
+        """
 
     def describe(self) -> str:
         """Describes in a line where jobs run."""

@@ -21,7 +21,10 @@ def make_runner(backend: str, workers: int, resources: Resources) -> Runner:
 
 
 def has_ray_train() -> bool:
-    """Whether Ray Train can be used: it needs more packages than Ray itself. Without it, workers start processes."""
+    """Whether Ray Train can be used: it needs more packages than Ray itself.
+
+    Without it, workers start processes.
+    """
     try:
         import ray.train.torch  # noqa: F401
     except ImportError:

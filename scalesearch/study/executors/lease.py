@@ -5,9 +5,10 @@
     .worker.lock   held for the worker by the operating system, which lets go of it however the worker dies
     lease.json     who it is; the file's time of change is its sign of life, removed when it has done
 
-The lock decides on one machine, and on file systems that pass locks on to others. Not all do, so a lease of another
-machine is watched as well: while its time of change moves, that worker lives; two machines' clocks are never compared.
-A worker that was silent for so long that another took over stops when it next notes its progress, and leaves no result.
+The lock decides on one machine, and on file systems that pass locks on to others. Not all do, so a
+lease of another machine is watched as well: while its time of change moves, that worker lives; two
+machines' clocks are never compared. A worker that was silent for so long that another took over
+stops when it next notes its progress, and leaves no result.
 """
 
 import math
@@ -28,7 +29,8 @@ from scalesearch.files import remove_partial_files, try_read_json, write_json
 from scalesearch.study.trials.record import JobFile
 from scalesearch.study.trials.study_dir import DRIVER_FILES
 
-LEASE_FILE, LOCK_FILE = "lease.json", ".worker.lock"
+LEASE_FILE = "lease.json"
+LOCK_FILE = ".worker.lock"
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ class LeaseHeldError(RuntimeError):
     """Another worker has the candidate, or has taken it ``was_taken_over`` from this one."""
 
     def __init__(self, name: str, was_taken_over: bool) -> None:
-        super().__init__(f"{name} {'was taken over' if was_taken_over else 'is held'} by another worker")
+        super().__init__(f"{name} {'was taken over' if was_taken_over else 'is held'} by another "
+                         "worker")
         self.was_taken_over = was_taken_over
 
     def __reduce__(self) -> tuple[type, tuple[str, bool]]:
@@ -80,7 +83,9 @@ class LeaseHolder:
 
 
 class HeartbeatFile:
-    """A file that says which process is at work. A thread renews its time of change, so that a long step is no silence.
+    """A file that says which process is at work.
+
+    A thread renews its time of change, so that a long step is no silence.
 
     Args:
         content: what else it says.
@@ -88,9 +93,11 @@ class HeartbeatFile:
     """
 
     def __init__(self, file: Path, content: Mapping[str, object], interval: float) -> None:
-        self.file, self._interval, self._stopped = file, interval, threading.Event()
-        self.content: dict[str, object] = {"host": platform.node(), "machine": machine_id(), "process": os.getpid(),
-                                         "since": time.time(), **content}
+        self.file = file
+        self._interval = interval
+        self._stopped = threading.Event()
+        self.content: dict[str, object] = {"host": platform.node(), "machine": machine_id(),
+                                           "process": os.getpid(), "since": time.time(), **content}
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -130,7 +137,8 @@ class Lease(HeartbeatFile):
 
     def is_owned(self) -> bool:
         """Whether it still is this worker's."""
-        self._lost = self._lost or read_holder(self.file.parent) not in (msgspec.convert(self.content, LeaseHolder), None)
+        self._lost = self._lost or read_holder(self.file.parent) not in (
+            msgspec.convert(self.content, LeaseHolder), None)
         return not self._lost
 
 
@@ -147,7 +155,10 @@ def check_lease(folder: Path) -> None:
 
 
 def seconds_since_heartbeat(file: Path, clock: Callable[[], float] = time.time) -> float:
-    """Seconds since the last sign of life; inf without one. Clocks are this machine's and the file system's."""
+    """Seconds since the last sign of life; inf without one.
+
+    Clocks are this machine's and the file system's.
+    """
     try:
         return max(0.0, clock() - file.stat().st_mtime)
     except OSError:
@@ -156,7 +167,8 @@ def seconds_since_heartbeat(file: Path, clock: Callable[[], float] = time.time) 
 
 def describe_silence(folder: Path) -> str:
     """Describes the silence of a worker that seems dead; empty where it lives."""
-    owner, since = read_holder(folder), seconds_since_heartbeat(folder / LEASE_FILE)
+    owner = read_holder(folder)
+    since = seconds_since_heartbeat(folder / LEASE_FILE)
     if owner is None or since < HEARTBEAT_TIMING.timeout:
         return ""
     return f"no sign of life for {since:,.0f} s (process {owner.pid} on {owner.host})"
@@ -185,15 +197,21 @@ def hold_lease(folder: Path, timing: HeartbeatTiming = HEARTBEAT_TIMING) -> Iter
 
 
 def wait_for_other_machine(folder: Path, timing: HeartbeatTiming = HEARTBEAT_TIMING) -> None:
-    """Waits until no worker of another machine shows signs of life. Raises Timeout where one goes on doing so."""
-    seen, moved = None, timing.now()
+    """Waits until no worker of another machine shows signs of life.
+
+    Raises Timeout where one goes on doing so.
+    """
+    seen = None
+    moved = timing.now()
     until = moved + timing.lock_timeout
     while (owner := read_holder(folder)) is not None and owner.machine != machine_id():
-        now, sign = timing.now(), 0
+        now = timing.now()
+        sign = 0
         with suppress(OSError):
             sign = (folder / LEASE_FILE).stat().st_mtime_ns
         if sign != seen:
-            seen, moved = sign, now
+            seen = sign
+            moved = now
         if now - moved >= timing.timeout:
             return
         if now >= until:

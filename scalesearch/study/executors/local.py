@@ -5,9 +5,10 @@ from collections import deque
 from scalesearch.errors import UserError
 from scalesearch.study.executors.base import JobDone, JobEvent, Runner, TrainingJob, Work, crash_of_error
 
-# What training may raise on its own account; anything else (an interrupt, an exit) is for the caller.
-TRAINING_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, OSError, RuntimeError,
-          TypeError, ValueError)
+# What training may raise on its own account; anything else (an interrupt, an exit) is for the
+# caller.
+TRAINING_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError,
+                   OSError, RuntimeError, TypeError, ValueError)
 
 
 class InProcessRunner(Runner):

@@ -39,12 +39,14 @@ class ResourceRequest:
     @classmethod
     def of(cls, resources: Resources, is_spread: bool) -> "ResourceRequest":
         """The need of one worker with such resources."""
-        each = {"CPU": resources.cpus_per_trial, "GPU": resources.gpus_per_trial, **resources.custom}
+        each = {"CPU": resources.cpus_per_trial, "GPU": resources.gpus_per_trial,
+                **resources.custom}
         return cls(each, resources.processes_per_trial, is_spread)
 
     def per_node(self) -> dict[str, float]:
         """Resources that one node must have."""
-        return {name: amount * (1 if self.is_spread else self.processes) for name, amount in self.per_process.items()}
+        return {name: amount * (1 if self.is_spread else self.processes)
+                for name, amount in self.per_process.items()}
 
     def __str__(self) -> str:
         amounts = [f"{amount:g} {name}" for name, amount in self.per_node().items()]
@@ -56,7 +58,8 @@ class ResourceRequest:
         known = [count for count in nodes if count is not None]
         if len(known) < len(nodes):
             return None
-        return sum(known) // self.processes if self.is_spread else sum(count // self.processes for count in known)
+        return sum(known) // self.processes if self.is_spread else sum(
+            count // self.processes for count in known)
 
     def fits(self, available: Mapping[str, float]) -> bool:
         """Whether a node that has ``available`` could ever take part."""
@@ -65,7 +68,8 @@ class ResourceRequest:
 
     def _process_capacity(self, available: Mapping[str, float]) -> int | None:
         """Number of processes that fit on a node; None for any number."""
-        counts = [math.floor(available.get(name, 0.0) / amount + 1e-9) for name, amount in self.per_process.items() if amount]
+        counts = [math.floor(available.get(name, 0.0) / amount + 1e-9)
+                  for name, amount in self.per_process.items() if amount]
         return min(counts) if counts else None
 
 
@@ -76,15 +80,18 @@ def alive_nodes() -> list[RayNode]:
 
 
 def check_resources(need: ResourceRequest) -> None:
-    """Refuses resources that the cluster can never give. Raises UserError; Ray would wait for ever."""
+    """Refuses resources that the cluster can never give.
+
+    Raises UserError; Ray would wait for ever.
+    """
     if need.worker_capacity() != 0:
         return
     names = [name for name in need.per_process if name not in BASIC_RESOURCES]
-    have = "; ".join(", ".join(f"{node['Resources'].get(name, 0):g} {name}" for name in (*BASIC_RESOURCES, *names))
-                     for node in alive_nodes())
+    have = "; ".join(", ".join(f"{node['Resources'].get(name, 0):g} {name}"
+                               for name in (*BASIC_RESOURCES, *names)) for node in alive_nodes())
     each = f" for each of {need.processes} processes" if need.is_spread else ""
-    raise UserError(f"resources: one worker asks for {need}{each}, and no node has that (nodes: {have})",
-                    key="resources", code="too-few-resources")
+    raise UserError(f"resources: one worker asks for {need}{each}, and no node has that (nodes: "
+                    f"{have})", key="resources", code="too-few-resources")
 
 
 def check_nodes(inspect_machine: Callable[[], Mapping[str, str]], need: ResourceRequest) -> None:
@@ -96,7 +103,8 @@ def check_nodes(inspect_machine: Callable[[], Mapping[str, str]], need: Resource
     Raises:
         UserError: a node sees something else, cannot look, or does not answer.
     """
-    @ray.remote(num_cpus=0, max_retries=0, max_calls=1)  # no CPU: looking must not wait until a busy node is free
+    # no CPU: looking must not wait until a busy node is free
+    @ray.remote(num_cpus=0, max_retries=0, max_calls=1)
     def ask() -> dict[str, str]:
         return dict(inspect_machine())
 
@@ -107,11 +115,14 @@ def check_nodes(inspect_machine: Callable[[], Mapping[str, str]], need: Resource
     for one in silent:
         ray.cancel(one, force=True)
     faults = [f"{params[one]} did not answer in {NODE_TIMEOUT:.0f} seconds" for one in silent]
-    faults += [fault for one in answered if (fault := _describe_node_difference(one, params[one], here))]
+    faults += [fault
+               for one in answered if (fault := _describe_node_difference(one, params[one], here))]
     if faults:
-        raise UserError("ray: not every node can train this study. All nodes need the same version of scalesearch, and "
-                        "the study's folder and the data under the same path, on a file system that they share:\n"
-                        + "\n".join(f"  node {fault}" for fault in faults), key="ray", code="unfit-nodes")
+        raise UserError("ray: not every node can train this study. All nodes need the same version "
+                        "of scalesearch, and the study's folder and the data under the same path, "
+                        "on a file system that they share:\n"
+                        + "\n".join(f"  node {fault}" for fault in faults), key="ray",
+                        code="unfit-nodes")
 
 
 def _describe_node_difference(answer: Any, node: str, here: Mapping[str, str]) -> str:
@@ -119,7 +130,8 @@ def _describe_node_difference(answer: Any, node: str, here: Mapping[str, str]) -
     try:
         there = ray.get(answer)
     except RayTaskError as error:
-        return f"{node}: {str(error.cause).strip().splitlines()[-1]}"  # the first of several lines is Ray's
+        # the first of several lines is Ray's
+        return f"{node}: {str(error.cause).strip().splitlines()[-1]}"
     except RayError:
         return ""
     differing = [f"{name}: {there.get(name)}, and here {value}" for name, value in here.items()

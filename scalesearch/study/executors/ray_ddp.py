@@ -1,7 +1,7 @@
 """Training of one trial in several processes that Ray Train starts.
 
-Ray Train asks Ray for the processes' CPUs and GPUs, connects them and ends them together; what they do is what
-processes of :mod:`scalesearch.train` do anywhere. It needs the extra ``ray-train``.
+Ray Train asks Ray for the processes' CPUs and GPUs, connects them and ends them together; what they
+do is what processes of :mod:`scalesearch.train` do anywhere. It needs the extra ``ray-train``.
 """
 
 import json
@@ -23,7 +23,8 @@ class RayTrainWork:
     Each process gets ``resources``; gradients go over NCCL between GPUs, else over gloo.
     """
 
-    reserves_resources = True  # the task that runs this needs nothing itself, and must not take what the processes wait for
+    # the task that runs this needs nothing itself, and must not take what the processes wait for
+    reserves_resources = True
 
     def __init__(self, resources: Resources) -> None:
         self.resources = resources
@@ -36,16 +37,16 @@ class RayTrainWork:
             Exception: that Ray Train raises of anything else.
         """
         gpus = self.resources.gpus_per_trial
-        each = {name: amount for name, amount in ResourceRequest.of(self.resources, True).per_process.items() if name != "GPU" or gpus}
+        each = {name: amount
+                for name, amount in ResourceRequest.of(self.resources, True).per_process.items()
+                if name != "GPU" or gpus}
         trainer = TorchTrainer(
-            run_process,
-            train_loop_config={"folder": folder},
+            run_process, train_loop_config={"folder": folder},
             torch_config=TorchConfig(backend="nccl" if gpus else "gloo"),
-            scaling_config=ScalingConfig(num_workers=self.resources.processes_per_trial, use_gpu=bool(gpus),
-                                         resources_per_worker=each),
+            scaling_config=ScalingConfig(num_workers=self.resources.processes_per_trial,
+                                         use_gpu=bool(gpus), resources_per_worker=each),
             run_config=RunConfig(storage_path=str(Path(folder).resolve() / "ray_train"), name="run",
-                                 failure_config=FailureConfig(max_failures=0)),
-        )
+                                 failure_config=FailureConfig(max_failures=0)))
         try:
             trainer.fit()
         except Exception as error:

@@ -26,7 +26,8 @@ from filelock import FileLock, Timeout
 from ray._private import ray_constants, services
 from ray._raylet import AuthenticationTokenLoader, Config
 
-NODE_START_TIMEOUT = 120.0  # seconds that a busy machine may take to start a node, of which Ray itself waits 30
+# seconds that a busy machine may take to start a node, of which Ray itself waits 30
+NODE_START_TIMEOUT = 120.0
 TOKEN_VARIABLES = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 
 
@@ -78,12 +79,14 @@ def remove_stale_rays(root: Path) -> None:
 
 def _stale_processes(folder: Path) -> list[int]:
     """Ray's processes that work in ``folder``, by their command lines; a worker's title is in place of its own."""
-    inside, token = os.fsencode(folder / "r"), b"RAY_AUTH_TOKEN_PATH=" + os.fsencode(folder / "auth_token") + b"\0"
+    inside = os.fsencode(folder / "r")
+    token = b"RAY_AUTH_TOKEN_PATH=" + os.fsencode(folder / "auth_token") + b"\0"
     found = []
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended, or is somebody else's
             command = (place / "cmdline").read_bytes()
-            if inside in command or (command.startswith(b"ray::") and token in (place / "environ").read_bytes()):
+            if inside in command or (command.startswith(b"ray::")
+                                     and token in (place / "environ").read_bytes()):
                 found.append(int(place.name))
     return found
 
@@ -91,9 +94,11 @@ def _stale_processes(folder: Path) -> list[int]:
 @contextmanager
 def _environment(token: Path) -> Iterator[None]:
     """A stretch in which Ray, which has read its environment already, starts with this token and on the loopback."""
-    before, cluster = {name: os.environ.pop(name, None) for name in TOKEN_VARIABLES}, ray_constants.ENABLE_RAY_CLUSTER
+    before = {name: os.environ.pop(name, None) for name in TOKEN_VARIABLES}
+    cluster = ray_constants.ENABLE_RAY_CLUSTER
     os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
-    ray_constants.ENABLE_RAY_CLUSTER = False  # what Ray itself does on systems where it knows no clusters
+    # what Ray itself does on systems where it knows no clusters
+    ray_constants.ENABLE_RAY_CLUSTER = False
     _reload_ray_constants()
     try:
         yield
@@ -113,7 +118,8 @@ def _reload_ray_constants() -> None:
 @contextmanager
 def patient_start() -> Iterator[None]:
     """A stretch in which Ray waits ``SLOW`` seconds for the node that it starts."""
-    asked, limit = services.get_node, time.monotonic() + NODE_START_TIMEOUT
+    asked = services.get_node
+    limit = time.monotonic() + NODE_START_TIMEOUT
 
     def wait(*node: Any) -> Any:
         while True:

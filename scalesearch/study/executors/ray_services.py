@@ -1,7 +1,7 @@
 """Ray's own services: to start them or connect to them, and whether they are still there.
 
-A driver whose raylet or control service was killed waits for ever, submits into the void, and after a minute Ray ends
-the driver's own process. So their ports are probed once a second.
+A driver whose raylet or control service was killed waits for ever, submits into the void, and after
+a minute Ray ends the driver's own process. So their ports are probed once a second.
 """
 
 import logging
@@ -21,7 +21,8 @@ from scalesearch.study.executors.ray_local import patient_start, private_ray_fol
 from scalesearch.study.trials.study_dir import RESUME_HINT
 
 CHECK_INTERVAL = 1.0  # seconds between two probes
-CLUSTER_TIMEOUT = 20.0  # seconds that a cluster may be silent; Ray ends the driver's process after 60
+# seconds that a cluster may be silent; Ray ends the driver's process after 60
+CLUSTER_TIMEOUT = 20.0
 STORE_BYTES = 80 * 2**20  # the object store; jobs exchange nothing but a folder's name
 QUIET_OPTIONS = {"logging_level": logging.ERROR, "log_to_driver": False, "configure_logging": True}
 MAX_STARTS = 3  # times that a Ray of its own is tried to be started
@@ -36,9 +37,12 @@ _own_ray = ExitStack()  # what a Ray of this process's own leaves to be undone
 
 @restored_handlers()  # Ray installs a handler of SIGTERM that exits with 15
 def connect(address: str | None) -> None:
-    """Connects this process to the cluster at ``address``, or starts a Ray of its own. Raises UserError.
+    """Connects this process to the cluster at ``address``, or starts a Ray of its own.
 
-    A cluster's token is the user's to give, as Ray has it: ``RAY_AUTH_MODE`` and ``RAY_AUTH_TOKEN_PATH``.
+    Raises UserError.
+
+    A cluster's token is the user's to give, as Ray has it: ``RAY_AUTH_MODE`` and
+    ``RAY_AUTH_TOKEN_PATH``.
     """
     if address is None:
         _start()
@@ -51,18 +55,23 @@ def connect(address: str | None) -> None:
 
 
 def _start() -> None:
-    """Starts a Ray of this process's own, beside any cluster. On a busy machine that may take several tries."""
+    """Starts a Ray of this process's own, beside any cluster.
+
+    On a busy machine that may take several tries.
+    """
     for left in reversed(range(MAX_STARTS)):
         try:
             folder = _own_ray.enter_context(private_ray_folder())
             with patient_start():
-                ray.init("local", include_dashboard=False, object_store_memory=STORE_BYTES, _temp_dir=folder, **QUIET_OPTIONS)
+                ray.init("local", include_dashboard=False, object_store_memory=STORE_BYTES,
+                         _temp_dir=folder, **QUIET_OPTIONS)
             return
         except Exception as error:  # Ray raises no class of its own here
             disconnect()
             if not left:
-                raise UserError(f"resources: Ray cannot be started on this machine: {first_line(error)}. {RESUME_HINT}, or "
-                                "train one at a time with --backend inprocess", key="resources",
+                raise UserError("resources: Ray cannot be started on this machine: "
+                                f"{first_line(error)}. {RESUME_HINT}, or train one at a time with "
+                                "--backend inprocess", key="resources",
                                 code="ray-not-started") from error
 
 
@@ -73,7 +82,10 @@ def disconnect() -> None:
 
 
 def check_cluster(address: str) -> None:
-    """Refuses an ``address``, host and port, where nothing listens; Ray would try for minutes. Raises UserError."""
+    """Refuses an ``address``, host and port, where nothing listens; Ray would try for minutes.
+
+    Raises UserError.
+    """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if host and port.isdigit():
         try:
@@ -83,9 +95,9 @@ def check_cluster(address: str) -> None:
 
 
 def _no_cluster(address: str, error: BaseException) -> UserError:
-    return UserError(f"ray: no cluster answers at {address}: {first_line(error)}. The address is HOST:PORT of the "
-                     "cluster's head, as `ray start --head` prints it, or `auto` on a machine that belongs to it",
-                     key="ray", code="cluster-unreachable")
+    return UserError(f"ray: no cluster answers at {address}: {first_line(error)}. The address is "
+                     "HOST:PORT of the cluster's head, as `ray start --head` prints it, or `auto` "
+                     "on a machine that belongs to it", key="ray", code="cluster-unreachable")
 
 
 def first_line(error: BaseException) -> str:
@@ -105,7 +117,9 @@ class ClusterHealth:
 
     def __init__(self, timeout: float, services: Mapping[str, tuple[str, int]] | None = None,
                  clock: Callable[[], float] = time.monotonic) -> None:
-        self.services, self._timeout, self._clock = _services() if services is None else services, timeout, clock
+        self.services = _services() if services is None else services
+        self._timeout = timeout
+        self._clock = clock
         self._last_check = self._last_answer = clock()
         self._silent = ""
 
@@ -113,12 +127,14 @@ class ClusterHealth:
         """Name of a service that is gone; empty while all answer, or may again."""
         if self._clock() - self._last_check >= CHECK_INTERVAL:
             self.silent_service()
-        return self._silent if self._silent and self._last_check - self._last_answer >= self._timeout else ""
+        return (self._silent
+                if self._silent and self._last_check - self._last_answer >= self._timeout else "")
 
     def silent_service(self) -> str:
         """Name of a service that does not answer now; empty where all do."""
         self._last_check = self._clock()
-        self._silent = next((name for name, at in self.services.items() if not is_listening(*at)), "")
+        self._silent = next((name for name, at in self.services.items() if not is_listening(*at)),
+                            "")
         if not self._silent:
             self._last_answer = self._last_check
         return self._silent
@@ -134,7 +150,9 @@ def is_listening(host: str, port: int, timeout: float = 5.0) -> bool:
 
 
 def _services() -> dict[str, tuple[str, int]]:
-    """Addresses of the services that every task needs, by name. Empty where Ray does not tell (a client's connection).
+    """Addresses of the services that every task needs, by name.
+
+    Empty where Ray does not tell (a client's connection).
     """
     if not ray.is_initialized():  # to ask would start a Ray
         return {}

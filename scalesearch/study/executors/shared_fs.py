@@ -31,7 +31,8 @@ def machine_fingerprint(folder: str, data: Mapping[str, object]) -> dict[str, st
         text = f"hash {hashlib.sha256(facts.encode()).hexdigest()[:12]}"
     except UserError as error:
         text = str(error)
-    return {"scalesearch": __version__, f"the folder {folder}": _study(Path(folder)), "the data": text}
+    return {"scalesearch": __version__, f"the folder {folder}": _study(Path(folder)),
+            "the data": text}
 
 
 def _study(folder: Path) -> str:
@@ -43,6 +44,7 @@ def _study(folder: Path) -> str:
 
 def not_shared_error(file: Path) -> NotSharedError:
     """Message for a worker that misses the ``file`` that the study wrote."""
-    return NotSharedError(f"the worker on {platform.node()} does not see {file}. The study's folder must be on a file "
-                     "system that all nodes of the cluster share, under the same path. Put it there with --out, or let "
-                     "that node leave the cluster; then go on with --resume")
+    return NotSharedError(f"the worker on {platform.node()} does not see {file}. The study's "
+                          "folder must be on a file system that all nodes of the cluster share, "
+                          "under the same path. Put it there with --out, or let that node leave "
+                          "the cluster; then go on with --resume")

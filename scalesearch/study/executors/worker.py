@@ -3,7 +3,8 @@
 ::
 
     architecture.yaml   what to train            job.json     how: data, recipe, seed, threads
-                                                              or who teaches: teacher, data, search or top, threads
+                                                              or who teaches: teacher, data, search
+                                                                  or top, threads
     progress.json       how far it is (about once a second; may be lost)
     lease.json          which worker is at it, while one is; its sign of life
     result.json         what came of it; written last, whole or not at all
@@ -33,10 +34,12 @@ FILE_TIMEOUT = 5.0  # seconds until a file that the driver has written shows on 
 def train_job(folder: str, team: Any = None) -> None:
     """Trains the trial in ``folder``, or resumes it. A finished one is left as it is.
 
-    A job that names a ``teacher`` has it translate the training text instead, or soften its ``top`` tokens.
+    A job that names a ``teacher`` has it translate the training text instead, or soften its ``top``
+    tokens.
 
     Args:
-        team: processes that are running already and share the updates; without it, as many are started here as the
+        team: processes that are running already and share the updates; without it, as many are
+            started here as the
             job says.
 
     Raises:
@@ -58,14 +61,18 @@ def _train(place: Path, job: JobFile, team: Any) -> Mapping[str, object]:
     from scalesearch.train import Recipe, train
 
     architecture = read_space(place / "architecture.yaml").single_architecture()
-    corpus = load_corpus(DataSpec.from_mapping(job["data"]).with_vocab(architecture.vocab), Path(job["cache"]))
-    recipe, processes = Recipe.from_mapping(job["recipe"]), job.get("processes", 1)
+    corpus = load_corpus(DataSpec.from_mapping(job["data"]).with_vocab(architecture.vocab),
+                         Path(job["cache"]))
+    recipe = Recipe.from_mapping(job["recipe"])
+    processes = job.get("processes", 1)
     check_decoder(recipe, architecture.block)
     if processes > 1:
-        recipe = replace(recipe, threads=recipe.threads or job["threads"])  # of each, not of all together
-    result = train(architecture, corpus, recipe, place, seed=job["seed"], report=ProgressFile(place), resume=True,
-                   until_share=job.get("until", 1.0), processes=processes, team=team,
-                   with_proxies=job.get("proxies", False), open_artifact=artifact_decoder)
+        # of each, not of all together
+        recipe = replace(recipe, threads=recipe.threads or job["threads"])
+    result = train(architecture, corpus, recipe, place, seed=job["seed"],
+                   report=ProgressFile(place), resume=True, until_share=job.get("until", 1.0),
+                   processes=processes, team=team, with_proxies=job.get("proxies", False),
+                   open_artifact=artifact_decoder)
     return result.to_json()
 
 
@@ -76,8 +83,10 @@ def _distill(place: Path, job: JobFile) -> Mapping[str, object]:
     from scalesearch.train.scoring.evaluate import DecodingOptions
     from scalesearch.train.scoring.soft_targets import write_soft_targets
 
-    progress, kind = ProgressFile(place), "soften" if "top" in job else "decode"
-    before, start = progress.read().cpu_seconds or 0.0, time.process_time()
+    progress = ProgressFile(place)
+    kind = "soften" if "top" in job else "decode"
+    before = progress.read().cpu_seconds or 0.0
+    start = time.process_time()
 
     def spent() -> dict[str, float]:
         return {"cpu_seconds": before + time.process_time() - start}
@@ -87,10 +96,13 @@ def _distill(place: Path, job: JobFile) -> Mapping[str, object]:
             progress({"kind": kind, "done": done, "of": total, **spent()})
             stop.raise_if_requested()
 
-        folders, out = [Path(one) for one in job["teacher"]], place / job["prefix"]
+        folders = [Path(one) for one in job["teacher"]]
+        out = place / job["prefix"]
         data = DataSpec.from_mapping(job["data"])
-        said = (write_soft_targets(folders, data, out, job["top"], tell, Path(job["cache"])) if "top" in job
-                else write_distilled_data(folders, data, out, DecodingOptions(**job["search"]), tell))
+        said = (write_soft_targets(folders, data, out, job["top"], tell, Path(job["cache"]))
+                if "top" in job
+                else write_distilled_data(folders, data, out, DecodingOptions(**job["search"]),
+                                          tell))
     return {"state": "complete", **said, **spent()}
 
 
@@ -105,7 +117,8 @@ def finish_job(folder: Path, run: RunJob, timing: HeartbeatTiming = HEARTBEAT_TI
     _wait_for_file(folder / "job.json")
     with interrupt_on_signal(), hold_lease(folder, timing) as lease:
         job = json.loads((folder / "job.json").read_text())
-        result, rung = folder / "result.json", folder / rung_file(job.get("rung", -1))
+        result = folder / "result.json"
+        rung = folder / rung_file(job.get("rung", -1))
         if result.exists() or rung.exists():  # there is no rung -1: such a job goes to the end
             return
         made = replace_non_finite(_run_with_traceback(folder, job, run))
@@ -115,7 +128,10 @@ def finish_job(folder: Path, run: RunJob, timing: HeartbeatTiming = HEARTBEAT_TI
 
 
 def _wait_for_file(file: Path) -> None:
-    """Waits a little for ``file``. The lock beside it would create the folder on a machine that has none."""
+    """Waits a little for ``file``.
+
+    The lock beside it would create the folder on a machine that has none.
+    """
     until = time.monotonic() + FILE_TIMEOUT
     while not file.is_file():
         if time.monotonic() > until:
@@ -170,13 +186,18 @@ class ProgressReport:
 
 
 class ProgressFile:
-    """Progress of a training, kept in ``progress.json``. It is written once in ``every`` seconds at most.
+    """Progress of a training, kept in ``progress.json``.
 
-    The last validation is kept beside it, under ``validation``: the next update would take its place.
+    It is written once in ``every`` seconds at most.
+
+    The last validation is kept beside it, under ``validation``: the next update would take its
+    place.
     """
 
     def __init__(self, folder: Path, every: float = 1.0) -> None:
-        self._file, self._every, self._last = folder / "progress.json", every, -every
+        self._file = folder / "progress.json"
+        self._every = every
+        self._last = -every
         self._kept: Mapping[str, object] = {}
 
     def read(self) -> ProgressReport:
@@ -187,7 +208,8 @@ class ProgressFile:
         """Notes ``facts``: JSON values, or an object whose fields are.
 
         Raises:
-            Taken: another worker has taken the folder over; that is how this one notices, in whatever thread it works.
+            Taken: another worker has taken the folder over; that is how this one notices, in
+                whatever thread it works.
         """
         note = dict(facts if isinstance(facts, Mapping) else vars(facts))
         if note.get("kind") == "validation":

@@ -42,7 +42,8 @@ class LiveConsole(LineConsole):
 
     def __init__(self, study: StudyDir) -> None:
         super().__init__(str)
-        self._study, self._snapshots = study, SnapshotBuilder(study)
+        self._study = study
+        self._snapshots = SnapshotBuilder(study)
         self._events: deque[LoggedEvent] = deque(maxlen=MAX_EVENTS_SHOWN)
 
     def message(self, text: str) -> None:

@@ -1,13 +1,15 @@
 """Progress of a study and its time left, from what its trainings took so far.
 
-What is left is counted in full trainings: of the search's compute what no candidate has taken yet, references that were
-not begun, and further seeds. A full training is taken to last as long as the ones so far did: all seconds of finished,
-paused and failed trainings over all the full trainings' worth that these were. So a failure makes the others dearer,
-and with rungs every trial counts with the share it was trained for. A further seed of a finished training takes as long
-as that. Before anything has finished, the pace of what is in training says it, without scoring.
+What is left is counted in full trainings: of the search's compute what no candidate has taken yet,
+references that were not begun, and further seeds. A full training is taken to last as long as the
+ones so far did: all seconds of finished, paused and failed trainings over all the full trainings'
+worth that these were. So a failure makes the others dearer, and with rungs every trial counts with
+the share it was trained for. A further seed of a finished training takes as long as that. Before
+anything has finished, the pace of what is in training says it, without scoring.
 
-The parts are then handed out to the workers, each to the one that is free first. Further seeds begin when the search is
-over, so theirs comes on top. Those for the front are an upper limit: they end early where its members are settled.
+The parts are then handed out to the workers, each to the one that is free first. Further seeds
+begin when the search is over, so theirs comes on top. Those for the front are an upper limit: they
+end early where its members are settled.
 """
 
 import heapq
@@ -37,7 +39,8 @@ class StudyProgress:
     """Progress of a study in full trainings.
 
     Attributes:
-        done, total: candidates, references, and the further seeds that each reference is to have; those for the front are
+        done, total: candidates, references, and the further seeds that each reference is to have;
+            those for the front are
             not counted, since nobody knows how many it will take.
         share: from 0 to 1; 0 where nothing is wanted.
         candidates, references, reference_seeds: (done, of) of each.
@@ -95,21 +98,34 @@ class ProgressState:
 
 
 def study_progress(state: ProgressState) -> StudyProgress:
-    """Computes the progress of a study. Trainings under way count with the share that they have done."""
-    share, rungs, seeds = {one.trial: one.trained_share for one in state.running}, state.meta.rungs, state.meta.seeds
+    """Computes the progress of a study.
+
+    Trainings under way count with the share that they have done.
+    """
+    share = {one.trial: one.trained_share for one in state.running}
+    rungs = state.meta.rungs
+    seeds = state.meta.seeds
 
     def ended(trials: Iterable[Trial]) -> float:
-        return sum((share.get(trial.number, 0.0) if trial.state == State.PENDING else 1.0 for trial in trials), 0.0)
+        return sum((share.get(trial.number, 0.0) if trial.state == State.PENDING else 1.0
+                    for trial in trials), 0.0)
 
-    searched = sum(share.get(trial.number, 0.0) if trial.state == State.PENDING else allocated_full_runs(trial, rungs)
+    searched = sum(share.get(trial.number, 0.0) if trial.state == State.PENDING
+                   else allocated_full_runs(trial, rungs)
                    for trial in state.trials if trial.origin.charged)
-    replicates, named = state.trials.replicates(), {trial.number for trial in state.repeated_references}
-    again = [trial for trial in replicates if trial.original in named] if seeds.references > 1 else []
-    parts = ((searched, float(state.planned.candidates)), (ended(state.references), float(state.planned.references)),
-             (ended(again), float((len(named) + state.unstarted_references) * (seeds.references - 1))))
-    done, of = sum(min(part, most) for part, most in parts), sum(most for _, most in parts)
+    replicates = state.trials.replicates()
+    named = {trial.number for trial in state.repeated_references}
+    again = [trial
+             for trial in replicates if trial.original in named] if seeds.references > 1 else []
+    parts = ((searched, float(state.planned.candidates)),
+             (ended(state.references), float(state.planned.references)),
+             (ended(again),
+              float((len(named) + state.unstarted_references) * (seeds.references - 1))))
+    done = sum(min(part, most) for part, most in parts)
+    of = sum(most for _, most in parts)
     return StudyProgress(done, of, min(1.0, done / of) if of else 0.0, *parts,
-                (len(replicates) - len(again), seeds.extra_runs if seeds.max_per_candidate > 1 else 0))
+                         (len(replicates) - len(again),
+                          seeds.extra_runs if seeds.max_per_candidate > 1 else 0))
 
 
 def time_left(state: ProgressState, workers: int) -> Eta:
@@ -123,7 +139,8 @@ def time_left(state: ProgressState, workers: int) -> Eta:
     if not seeds:  # nothing of the search can begin beside further seeds
         search += [full] * state.unstarted_references + _remaining_search_runs(state, full)
     seeds += _remaining_reference_runs(state, full)
-    total = makespan(search, workers) + makespan([*seeds, *[full] * _remaining_front_seeds(state)], workers)
+    total = makespan(search, workers) + makespan(
+        [*seeds, *[full] * _remaining_front_seeds(state)], workers)
     return Eta(total, total - makespan(search, workers) - makespan(seeds, workers), full)
 
 
@@ -132,7 +149,8 @@ def full_run_seconds(state: ProgressState) -> float | None:
     seconds = worth = 0.0
     for trial in state.trials:
         share, took = _share_and_seconds(trial)
-        seconds, worth = seconds + took, worth + share
+        seconds = seconds + took
+        worth = worth + share
     if worth > 0 and seconds > 0:
         return seconds / worth
     paces = [one.full_run_seconds for one in state.running if one.full_run_seconds is not None]
@@ -169,8 +187,10 @@ def _remaining_search_runs(now: ProgressState, full: float) -> list[float]:
 
 def _remaining_reference_runs(now: ProgressState, full: float) -> list[float]:
     """Seconds of the further seeds that references are still to be given."""
-    each, begun = now.meta.seeds.references - 1, Counter(trial.original for trial in now.trials.replicates())
-    left = [trial.wall_seconds or full for trial in now.repeated_references for _ in range(each - begun[trial.number])]
+    each = now.meta.seeds.references - 1
+    begun = Counter(trial.original for trial in now.trials.replicates())
+    left = [trial.wall_seconds or full for trial in now.repeated_references
+            for _ in range(each - begun[trial.number])]
     return left + [full] * now.unstarted_references * each
 
 
@@ -183,8 +203,12 @@ def _remaining_front_seeds(now: ProgressState) -> int:
 
 
 def makespan(seconds: Iterable[float], workers: int) -> float:
-    """Computes when the last training ends. Each begins in its turn, on the worker that is free first."""
-    parts, free = list(seconds), [0.0] * max(1, workers)
+    """Computes when the last training ends.
+
+    Each begins in its turn, on the worker that is free first.
+    """
+    parts = list(seconds)
+    free = [0.0] * max(1, workers)
     if len(parts) > MAX_PARTS:
         return sum(parts) / len(free)
     for part in parts:

@@ -18,7 +18,10 @@ MAX_KEPT = 200  # events that are kept
 
 @dataclass(frozen=True)
 class LoggedEvent:
-    """Event in words. ``time`` is in seconds since the epoch, ``number`` counts the events of the log from 0."""
+    """Event in words.
+
+    ``time`` is in seconds since the epoch, ``number`` counts the events of the log from 0.
+    """
 
     number: int
     time: float
@@ -43,10 +46,14 @@ class LogFollower:
         self.study.trials = Trials()
         self._latest: deque[tuple[TrialEvent, Trial]] = deque(maxlen=MAX_KEPT)
         self.problem = ""
-        self._offset, self._file = 0, (0, 0)
+        self._offset = 0
+        self._file = (0, 0)
 
     def update(self) -> None:
-        """Takes in what was appended. A log that became shorter, or another file, is read from its beginning."""
+        """Takes in what was appended.
+
+        A log that became shorter, or another file, is read from its beginning.
+        """
         log = self.study.log
         try:
             there = os.stat(log.file)
@@ -85,7 +92,8 @@ def describe_event(event_type: EventType, trial: Trial) -> str:
             again = f", attempt {trial.attempts}" if trial.attempts > 1 else ""
             again = f", on from rung {len(trial.rungs)}" if trial.rungs else again
             label = f" [{trial.label}]" if trial.label else ""
-            label += f" [seed {trial.seed} of trial {trial.original}]" if trial.origin == Origin.REPLICATE else ""
+            label += (f" [seed {trial.seed} of trial {trial.original}]"
+                      if trial.origin == Origin.REPLICATE else "")
             return f"trial {trial.number}{label} ({trial.architecture}) in training{again}"
         case EventType.RUNG:
             per = "token" if validation_loss_name(trial.config) == "valid_loss" else "character"
@@ -96,7 +104,9 @@ def describe_event(event_type: EventType, trial: Trial) -> str:
         case EventType.ENDED if trial.state == State.FAILED:
             return f"trial {trial.number} failed: {trial.reason}"
         case EventType.ENDED:
-            values = ", ".join(f"{name} {format_number(value)}" for name, value in (trial.values or {}).items())
-            seconds = f" after {trial.wall_seconds:.0f} wall seconds" if trial.wall_seconds is not None else ""
+            values = ", ".join(f"{name} {format_number(value)}"
+                               for name, value in (trial.values or {}).items())
+            seconds = (f" after {trial.wall_seconds:.0f} wall seconds"
+                       if trial.wall_seconds is not None else "")
             return f"trial {trial.number} complete{seconds}: {values}"
     return ""

@@ -16,7 +16,8 @@ class ExpectedGain:
 
     Attributes:
         completed_trials: trials that had been trained to their end.
-        full_runs: so many more, each to its end. mean, low, high: growth by them, and its 90 % interval.
+        full_runs: so many more, each to its end. mean, low, high: growth by them, and its 90 %
+            interval.
     """
 
     completed_trials: int
@@ -38,5 +39,5 @@ def read_gain(folder: Path) -> ExpectedGain | None:
 def describe_gain(gain: ExpectedGain) -> str:
     """The forecast in words."""
     more = f"{gain.full_runs} more trainings are" if gain.full_runs > 1 else "one more training is"
-    return (f"{more} expected to enlarge the hypervolume by {gain.mean:.2%} (90 % interval {gain.low:.2%} to "
-            f"{gain.high:.2%}, after {gain.completed_trials} trials)")
+    return (f"{more} expected to enlarge the hypervolume by {gain.mean:.2%} (90 % interval "
+            f"{gain.low:.2%} to {gain.high:.2%}, after {gain.completed_trials} trials)")

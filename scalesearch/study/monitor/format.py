@@ -8,7 +8,8 @@ MAX_SECONDS = 1e10  # that a damaged file says; nothing takes longer
 
 def format_number(value: float) -> str:
     """A number in few characters: 27.31, 1.24M, 0.0021."""
-    for least, unit, letter in ((999.5e6, 1e9, "G"), (999.5e3, 1e6, "M"), (9999.5, 1e3, "k")):  # once it is rounded
+    # once it is rounded
+    for least, unit, letter in ((999.5e6, 1e9, "G"), (999.5e3, 1e6, "M"), (9999.5, 1e3, "k")):
         if abs(value) >= least:
             return f"{value / unit:.3g}{letter}"
     return f"{value:.4g}"

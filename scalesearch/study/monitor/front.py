@@ -36,8 +36,10 @@ class FrontHypervolume:
     """The hypervolume of the front against ``reference_point``, and what its youngest member brought.
 
     Attributes:
-        gain: by how much the volume grew with ``trial``, all finished before it counted against the same corner.
-        ended_at: it was finished, in seconds since the epoch; None for one that came from another study.
+        gain: by how much the volume grew with ``trial``, all finished before it counted against the
+            same corner.
+        ended_at: it was finished, in seconds since the epoch; None for one that came from another
+            study.
     """
 
     value: float
@@ -52,7 +54,8 @@ class FrontSnapshot:
     """The best so far.
 
     Attributes:
-        size: members of the front; 0 where only references outside the space are finished, which then are the rows.
+        size: members of the front; 0 where only references outside the space are finished, which
+            then are the rows.
         main_objective: the objective that rows are ordered by, from the best.
         members: a few of them, the two ends included, evenly between.
     """
@@ -65,19 +68,28 @@ class FrontSnapshot:
 
 
 def front_snapshot(meta: StudyMeta, trials: Trials) -> FrontSnapshot:
-    """Computes the front, its hypervolume and a few members. Where no trial is eligible, the rows are references."""
-    objectives, main = meta.objectives, meta.main_objective
+    """Computes the front, its hypervolume and a few members.
+
+    Where no trial is eligible, the rows are references.
+    """
+    objectives = meta.objectives
+    main = meta.main_objective
     sign = next(one.sign for one in objectives if one.name == main)
     done = front_candidates(trials, objectives)
     if not done:
-        references = [one for one in trials.with_state(State.COMPLETE) if one.origin == Origin.REFERENCE]
+        references = [
+            one for one in trials.with_state(State.COMPLETE) if one.origin == Origin.REFERENCE]
         rows = sorted(with_replicates(trials, references), key=lambda one: sign * one.mean(main))
-        return FrontSnapshot(meta.directions, main, 0, tuple(_row(one, objectives) for one in _evenly_spaced(rows)))
-    values = np.array([[one.mean(objective.name) for objective in objectives] for one in done], float)
+        return FrontSnapshot(meta.directions, main, 0,
+                             tuple(_row(one, objectives) for one in _evenly_spaced(rows)))
+    values = np.array([[one.mean(objective.name) for objective in objectives] for one in done],
+                      float)
     on = pareto_front(values, list(meta.directions.values()))
     members = sorted(compress(done, on), key=lambda one: sign * one.mean(main))
-    return FrontSnapshot(meta.directions, main, len(members), tuple(_row(one, objectives) for one in _evenly_spaced(members)),
-                 _front_hypervolume(done, values, on, objectives, completed_candidates(trials)))
+    return FrontSnapshot(meta.directions, main, len(members),
+                         tuple(_row(one, objectives) for one in _evenly_spaced(members)),
+                         _front_hypervolume(done, values, on, objectives,
+                                            completed_candidates(trials)))
 
 
 def _evenly_spaced(rows: list[ReplicatedTrial]) -> list[ReplicatedTrial]:
@@ -88,11 +100,13 @@ def _evenly_spaced(rows: list[ReplicatedTrial]) -> list[ReplicatedTrial]:
 
 def _row(one: ReplicatedTrial, objectives: Sequence[Objective]) -> FrontMember:
     values = {objective.name: one.mean(objective.name) for objective in objectives}
-    return FrontMember(one.number, one.first.label, one.first.architecture, one.completed_seeds, values)
+    return FrontMember(one.number, one.first.label, one.first.architecture, one.completed_seeds,
+                       values)
 
 
-def _front_hypervolume(done: list[ReplicatedTrial], values: NDArray[np.float64], on: NDArray[np.bool_],
-            objectives: Sequence[Objective], finished: list[ReplicatedTrial]) -> FrontHypervolume:
+def _front_hypervolume(done: list[ReplicatedTrial], values: NDArray[np.float64],
+                       on: NDArray[np.bool_], objectives: Sequence[Objective],
+                       finished: list[ReplicatedTrial]) -> FrontHypervolume:
     """Hypervolume and its last change, up to beyond the worst of all that is ``finished``.
 
     A trial after the front's youngest member added nothing.
@@ -101,14 +115,15 @@ def _front_hypervolume(done: list[ReplicatedTrial], values: NDArray[np.float64],
     worst = [[one.mean(objective.name) for objective in objectives] for one in finished]
     corner = default_reference_point(np.array(worst, float), ways)
     ends = [_ended(one.first.ended_at) for one in done]
-    # Ranks, not times: trials that ended within the same millisecond count in the order of their numbers.
+    # Ranks, not times: trials that ended within the same millisecond count in the order of their
+    # numbers.
     order = np.argsort(np.argsort([-1.0 if end is None else end for end in ends], kind="stable"))
     youngest = int(np.flatnonzero(on)[order[on].argmax()])
     before = values[order < order[youngest]]
     value = hypervolume(values[on], corner, ways)
     gain = value - hypervolume(before[pareto_front(before, ways)], corner, ways)
-    return FrontHypervolume(value, dict(zip((one.name for one in objectives), corner)), gain, done[youngest].number,
-                  ends[youngest])
+    return FrontHypervolume(value, dict(zip((one.name for one in objectives), corner)), gain,
+                            done[youngest].number, ends[youngest])
 
 
 def _ended(when: str | None) -> float | None:

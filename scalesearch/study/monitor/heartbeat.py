@@ -18,7 +18,10 @@ from scalesearch.files import try_read_json
 from scalesearch.study.executors.lease import HEARTBEAT_TIMING, HeartbeatFile, machine_id, seconds_since_heartbeat
 
 OWNER_FILE = "owner.json"
-RUNNING, FINISHED, STOPPED, UNKNOWN = "running", "finished", "stopped", "unknown"
+RUNNING = "running"
+FINISHED = "finished"
+STOPPED = "stopped"
+UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,8 @@ class Owner:
         heartbeat_age: seconds since the last sign of life of a running one.
         workers: candidates in training at a time.
         executor: in words, what they run on.
-        candidates, references: how many it is to train; since a resumed study may be given more, not always as many as
+        candidates, references: how many it is to train; since a resumed study may be given more,
+            not always as many as
             ``study.json`` says. None where unknown.
     """
 
@@ -56,14 +60,18 @@ class Owner:
 
 
 class Heartbeat(HeartbeatFile):
-    """Keeps ``owner.json`` of the study in ``folder``. Where that cannot be written, the study goes on.
+    """Keeps ``owner.json`` of the study in ``folder``.
+
+    Where that cannot be written, the study goes on.
 
     Args:
-        content: what else it says of this run: ``workers``, ``where``, ``candidates``, ``references``.
+        content: what else it says of this run: ``workers``, ``where``, ``candidates``,
+            ``references``.
         interval: seconds between two signs of life.
     """
 
-    def __init__(self, folder: Path, content: Mapping[str, object], interval: float = HEARTBEAT_TIMING.interval) -> None:
+    def __init__(self, folder: Path, content: Mapping[str, object],
+                 interval: float = HEARTBEAT_TIMING.interval) -> None:
         super().__init__(folder / OWNER_FILE, {**content, "state": RUNNING, "reason": ""}, interval)
 
     @contextmanager
@@ -100,15 +108,18 @@ def _error_summary(error: BaseException) -> str:
 def read_owner(folder: Path, clock: Callable[[], float] = time.time) -> Owner:
     """Reads the owner of the study in ``folder``.
 
-    A running one whose process is gone from this machine, and that gave no sign of life since, has stopped. Of one on
-    another machine that is silent, nobody knows: its state stays running, and the reason says so.
+    A running one whose process is gone from this machine, and that gave no sign of life since, has
+    stopped. Of one on another machine that is silent, nobody knows: its state stays running, and
+    the reason says so.
     """
     owner = try_read_json(folder / OWNER_FILE, Owner) or Owner(UNKNOWN, "nothing says who runs it")
     if owner.is_over:
         return owner
     silent = seconds_since_heartbeat(folder / OWNER_FILE, clock)
-    if silent >= 2 * HEARTBEAT_TIMING.interval and owner.machine == machine_id() and _is_process_gone(owner.pid):
-        return replace(owner, state=STOPPED, reason=f"its process {owner.pid} has died", ended_at=clock() - silent)
+    if silent >= 2 * HEARTBEAT_TIMING.interval and owner.machine == machine_id(
+            ) and _is_process_gone(owner.pid):
+        return replace(owner, state=STOPPED, reason=f"its process {owner.pid} has died",
+                       ended_at=clock() - silent)
     words = f"no sign of life for {silent:,.0f} s" if silent >= HEARTBEAT_TIMING.timeout else ""
     return replace(owner, reason=words, heartbeat_age=silent)
 

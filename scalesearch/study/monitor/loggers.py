@@ -1,7 +1,7 @@
 """Loggers: a copy of every trained trial where another tool shows it, by the key ``loggers`` of a study file.
 
-The study's own folder stays the truth: a trial that ended while no logger listened is logged when the study goes on,
-and a tool that fails costs nothing but its copy.
+The study's own folder stays the truth: a trial that ended while no logger listened is logged when
+the study goes on, and a tool that fails costs nothing but its copy.
 """
 
 import os
@@ -26,7 +26,8 @@ MLFLOW_BATCH_SIZE = 100  # params that MLflow takes in one request
 class Logger(Callback):
     """Base class of loggers: each trial that is complete is logged once, over all runs of the study.
 
-    A logger of another tool says by ``has`` what it has already, and writes a trial whole or not at all.
+    A logger of another tool says by ``has`` what it has already, and writes a trial whole or not at
+    all.
 
     Args:
         study: loaded.
@@ -34,7 +35,9 @@ class Logger(Callback):
     """
 
     def __init__(self, study: StudyDir, report: Callable[[str], object]) -> None:
-        self.study, self._report, self._failed = study, report, False
+        self.study = study
+        self._report = report
+        self._failed = False
         for trial in study.trials.with_state(State.COMPLETE):
             self.ended(trial)
 
@@ -43,7 +46,8 @@ class Logger(Callback):
         """Whether the trial is logged."""
 
     @abstractmethod
-    def write_trial(self, trial: Trial, params: dict[str, bool | int | float | str], points: list[ScalarPoint]) -> None:
+    def write_trial(self, trial: Trial, params: dict[str, bool | int | float | str],
+                    points: list[ScalarPoint]) -> None:
         """Logs a trial by its parameters and points of curves; a value at the end has step 0."""
 
     def ended(self, trial: Trial) -> None:
@@ -54,11 +58,13 @@ class Logger(Callback):
             if not self.is_logged(trial):
                 plain = {name: value if isinstance(value, bool | int | float) else str(value)
                          for name, value in trial.params.items()}
-                self.write_trial(trial, plain, list(scalar_points(trial, self.study.record(trial) or {})))
+                self.write_trial(trial, plain,
+                                 list(scalar_points(trial, self.study.record(trial) or {})))
         except Exception as error:  # whatever another tool raises, training goes on
             self._failed = True
-            self._report(f"{type(self).__name__}: {(str(error).splitlines() or [type(error).__name__])[0]}; what is not "
-                       "logged now is once the study is resumed")
+            self._report(f"{type(self).__name__}: "
+                         f"{(str(error).splitlines() or [type(error).__name__])[0]}; what is not "
+                         "logged now is once the study is resumed")
 
 
 def scalar_points(trial: Trial, record: Record) -> Iterator[ScalarPoint]:
@@ -84,7 +90,8 @@ class TensorBoard(Logger):
         """Whether the trial is logged."""
         return (self.study.folder / "tensorboard" / trial.folder).is_dir()
 
-    def write_trial(self, trial: Trial, params: dict[str, bool | int | float | str], points: list[ScalarPoint]) -> None:
+    def write_trial(self, trial: Trial, params: dict[str, bool | int | float | str],
+                    points: list[ScalarPoint]) -> None:
         """Logs a trial."""
         place = self.study.folder / "tensorboard" / trial.folder
         part = place.with_name(f".{place.name}.part")
@@ -92,7 +99,8 @@ class TensorBoard(Logger):
         with self._writer(str(part)) as writer:
             for name, value, step in points:
                 writer.add_scalar(name, value, step)
-            writer.add_hparams(params, {name: value for name, value, step in points if not step}, run_name=".")
+            writer.add_hparams(params, {name: value for name, value, step in points if not step},
+                               run_name=".")
         os.replace(part, place)
 
 
@@ -102,7 +110,8 @@ class MLflow(Logger):
     def __init__(self, study: StudyDir, report: Callable[[str], object]) -> None:
         from mlflow import MlflowClient
 
-        self._connect = partial(MlflowClient, os.environ.get("MLFLOW_TRACKING_URI") or mlflow_uri(study))
+        self._connect = partial(MlflowClient,
+                                os.environ.get("MLFLOW_TRACKING_URI") or mlflow_uri(study))
         self._id = ""
         super().__init__(study, report)
 
@@ -113,22 +122,27 @@ class MLflow(Logger):
             self._client = self._connect()
             known = self._client.get_experiment_by_name(meta.name)
             self._id = known.experiment_id if known else self._client.create_experiment(meta.name)
-        runs = self._client.search_runs([self._id], f"tags.study = '{meta.id}' and tags.trial = '{trial.number}'")
+        runs = self._client.search_runs(
+            [self._id], f"tags.study = '{meta.id}' and tags.trial = " f"'{trial.number}'")
         for run in runs:
             if run.info.status != "FINISHED":
                 self._client.delete_run(run.info.run_id)
         return any(run.info.status == "FINISHED" for run in runs)
 
-    def write_trial(self, trial: Trial, params: dict[str, bool | int | float | str], points: list[ScalarPoint]) -> None:
+    def write_trial(self, trial: Trial, params: dict[str, bool | int | float | str],
+                    points: list[ScalarPoint]) -> None:
         """Logs a trial."""
         from mlflow.entities import Metric, Param
 
-        tags = {"study": self.study.meta.id, "trial": str(trial.number), "architecture": str(trial.architecture)}
-        run = self._client.create_run(self._id, tags=tags, run_name=f"trial {trial.number}").info.run_id
+        tags = {"study": self.study.meta.id, "trial": str(trial.number),
+                "architecture": str(trial.architecture)}
+        run = self._client.create_run(self._id, tags=tags,
+                                      run_name=f"trial {trial.number}").info.run_id
         named = [Param(_mlflow_name(name), str(value)) for name, value in params.items()]
         metrics = [Metric(_mlflow_name(name), value, 0, step) for name, value, step in points]
         for at in range(0, max(len(named), len(metrics)), MLFLOW_BATCH_SIZE):
-            self._client.log_batch(run, metrics=metrics[at : at + MLFLOW_BATCH_SIZE], params=named[at : at + MLFLOW_BATCH_SIZE])
+            self._client.log_batch(run, metrics=metrics[at : at + MLFLOW_BATCH_SIZE],
+                                   params=named[at : at + MLFLOW_BATCH_SIZE])
         self._client.set_terminated(run)
 
 
@@ -145,7 +159,8 @@ def _mlflow_name(text: str) -> str:
 LOGGER_CLASSES = {"tensorboard": TensorBoard, "mlflow": MLflow}
 
 
-def make_loggers(names: Iterable[str], study: StudyDir, report: Callable[[str], object]) -> list[Logger]:
+def make_loggers(names: Iterable[str], study: StudyDir,
+                 report: Callable[[str], object]) -> list[Logger]:
     """The loggers of ``study``.
 
     Raises:

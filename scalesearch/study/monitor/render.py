@@ -22,21 +22,23 @@ from scalesearch.train.effort import TRAINING_PARTS
 
 WIDE_COLUMNS = 110  # columns from which on architectures and machines are named, too
 MIN_ROWS = 3  # rows of what is in training that are shown however low the terminal is
-STATES = (State.COMPLETE, State.PENDING, State.PAUSED, State.FAILED, State.INFEASIBLE, State.DUPLICATE)
+STATES = (State.COMPLETE, State.PENDING, State.PAUSED, State.FAILED, State.INFEASIBLE,
+          State.DUPLICATE)
 STATE_COLORS = {FINISHED: "green", STOPPED: "red"}
 
 
 def render_snapshot(snapshot: StudySnapshot, width: int, height: int | None = None) -> Group:
     """The screen; what is in training is cut to what fits into ``height`` lines, without which nothing is cut short."""
     whole = height is None
-    parts: list[RenderableType] = [_line(f"{snapshot.study} · {snapshot.folder}", "bold", whole),
-                                   _line(describe_owner(snapshot.owner), STATE_COLORS.get(snapshot.owner.state, ""), whole),
-                                   _bar(snapshot, width),
-                                   *(_line(text, whole=whole) for text in _counts(snapshot))]
+    parts: list[RenderableType] = [
+        _line(f"{snapshot.study} · {snapshot.folder}", "bold", whole),
+        _line(describe_owner(snapshot.owner), STATE_COLORS.get(snapshot.owner.state, ""), whole),
+        _bar(snapshot, width), *(_line(text, whole=whole) for text in _counts(snapshot))]
     if snapshot.teacher:
         parts.append(_line(describe_teacher(snapshot.teacher)))
-    below: list[RenderableType] = [*_budget(snapshot, whole), *_rungs(snapshot), *_front(snapshot.front, snapshot.time),
-                                    *_gain(snapshot, whole), *_events(snapshot, whole)]
+    below: list[RenderableType] = [*_budget(snapshot, whole), *_rungs(snapshot),
+                                   *_front(snapshot.front, snapshot.time), *_gain(snapshot, whole),
+                                   *_events(snapshot, whole)]
     rest = sum(part.row_count + 3 if isinstance(part, Table) else 1 for part in (*parts, *below))
     room = len(snapshot.running) if height is None else max(MIN_ROWS, height - rest - 5)
     return Group(*parts, *_training_table(snapshot, width, room), *below)
@@ -46,7 +48,8 @@ def describe_owner(owner: Owner) -> str:
     """Describes the owner: its sign of life, or how it ended."""
     who = f" on {owner.host}, process {owner.pid}" if owner.host else ""
     if owner.state == RUNNING:
-        since = "" if owner.started_at is None else f", for {format_duration(time.time() - owner.started_at)}"
+        since = ("" if owner.started_at is None
+                 else f", for {format_duration(time.time() - owner.started_at)}")
         life = owner.reason or f"last sign of life {owner.heartbeat_age or 0:.0f} s ago"
         return f"running{who}{since}; {life}; {owner.executor}".removesuffix("; ")
     ended = f", {format_ago(time.time() - owner.ended_at)}" if owner.ended_at is not None else ""
@@ -57,7 +60,8 @@ def describe_time_left(eta: Eta) -> str:
     """The time that is left, in words."""
     if eta.seconds is None:
         return "time left unknown"
-    seeds = f", up to {format_duration(eta.front_seeds)} of it for further seeds" if eta.front_seeds >= 1 else ""
+    seeds = (f", up to {format_duration(eta.front_seeds)} of it for further seeds"
+             if eta.front_seeds >= 1 else "")
     return f"about {format_duration(eta.seconds)} left{seeds}"
 
 
@@ -71,7 +75,8 @@ def describe_hypervolume(volume: FrontHypervolume, now: float) -> str:
     before = volume.value - volume.gain
     grown = f", {volume.gain / before:+.2%}" if before > 0 and 0 < volume.gain < 10 * before else ""
     when = "" if volume.ended_at is None else f", {format_ago(now - volume.ended_at)}"
-    return f"Hypervolume {volume.value:.5g}; latest change {volume.gain:+.3g}{grown} with trial {volume.trial}{when}"
+    return (f"Hypervolume {volume.value:.5g}; latest change {volume.gain:+.3g}{grown} with trial "
+            f"{volume.trial}{when}")
 
 
 def _count(trainings: float) -> str:
@@ -85,23 +90,28 @@ def _line(text: str, style: str = "", whole: bool = False) -> Text:
 
 
 def _bar(shown: StudySnapshot, width: int) -> Table:
-    done, bar = shown.progress, Table.grid(padding=(0, 1))
+    done = shown.progress
+    bar = Table.grid(padding=(0, 1))
     left = f" · {describe_time_left(shown.eta)}" if shown.owner.state == RUNNING else ""
     words = f"{done.share:.0%} · {_count(done.done)} of {_count(done.of)} trainings{left}"
-    bar.add_row(ProgressBar(100, 100 * done.share, width=max(10, min(40, width - len(words) - 2))), words)
+    bar.add_row(ProgressBar(100, 100 * done.share, width=max(10, min(40, width - len(words) - 2))),
+                words)
     return bar
 
 
 def _counts(shown: StudySnapshot) -> list[str]:
     """Counts what is done of what is wanted, and candidates by state."""
-    done, named = shown.progress, "rows" if _has_only_fixed_architectures(shown) else "references"
+    done = shown.progress
+    named = "rows" if _has_only_fixed_architectures(shown) else "references"
     parts = [f"{_count(part)} of {_count(of)} {name}" for name, (part, of) in (
         ("candidates", done.candidates), (named, done.references),
         (f"{named}' further seeds", done.reference_seeds)) if of]
     if any(done.front_seeds):
-        parts.append(f"{done.front_seeds[0]} of at most {done.front_seeds[1]} further seeds for the front")
+        parts.append(f"{done.front_seeds[0]} of at most {done.front_seeds[1]} further seeds for "
+                     "the front")
     words = {State.PENDING: "in training" if shown.owner.state == RUNNING else "interrupted"}
-    counted = [f"{shown.counts[state]:,} {words.get(state, state)}" for state in STATES if shown.counts[state]]
+    counted = [f"{shown.counts[state]:,} {words.get(state, state)}"
+               for state in STATES if shown.counts[state]]
     return [" · ".join(line) for line in (parts, counted) if line]
 
 
@@ -115,10 +125,12 @@ def _training_table(shown: StudySnapshot, width: int, room: int) -> Iterable[Ren
         return
     wide = width >= WIDE_COLUMNS
     table = _table("In training" if shown.owner.state == RUNNING else "Interrupted")
-    for heading in ("trial", *(("architecture",) if wide else ()), "params", "MACs", "done", "step", "loss", "valid",
-                    *(("to rung",) if shown.rungs else ()), "left", "try", *(("worker",) if wide else ())):
-        table.add_column(heading, justify="left" if heading in ("trial", "architecture", "worker") else "right",
-                         no_wrap=True, overflow="ellipsis")
+    for heading in ("trial", *(("architecture",) if wide else ()), "params", "MACs", "done", "step",
+                    "loss", "valid", *(("to rung",) if shown.rungs else ()), "left", "try",
+                    *(("worker",) if wide else ())):
+        table.add_column(heading,
+                         justify="left" if heading in ("trial", "architecture", "worker")
+                         else "right", no_wrap=True, overflow="ellipsis")
     for one in shown.running[:room]:
         cells = _cells(one, wide, bool(shown.rungs), _has_only_fixed_architectures(shown))
         table.add_row(*cells, style="red" if one.status == SILENT else "")
@@ -135,11 +147,13 @@ def _cells(one: RunningTrial, wide: bool, rungs: bool, rows: bool) -> list[str]:
     plain = ("candidate", "replicate", *(("reference",) if rows else ()))
     name = one.name if one.type in plain else f"{one.name} ({one.type})"
     step = "" if one.step is None else f"{one.step:,}" + (f" of {one.steps:,}" if one.steps else "")
-    left = one.status if one.seconds_left is None or one.status != "training" else format_duration(one.seconds_left)
+    left = one.status if one.seconds_left is None or one.status != "training" else format_duration(
+        one.seconds_left)
     costs = ["" if cost is None else format_number(cost) for cost in (one.params, one.macs)]
     where = f"{one.host}, process {one.pid}" if one.host else ""
-    return [name, *([one.architecture or ""] if wide else []), *costs, f"{one.trained_share:.0%}", step, _loss(one.loss),
-            _loss(one.validation_loss), *(["end" if one.rung is None else str(one.rung)] if rungs else []), left,
+    return [name, *([one.architecture or ""] if wide else []), *costs, f"{one.trained_share:.0%}",
+            step, _loss(one.loss), _loss(one.validation_loss),
+            *(["end" if one.rung is None else str(one.rung)] if rungs else []), left,
             str(one.attempt), *([where] if wide else [])]
 
 
@@ -151,13 +165,17 @@ def _rungs(shown: StudySnapshot) -> Iterable[RenderableType]:
     if not shown.rungs:
         return
     stayed = "paused" if shown.owner.state == RUNNING else "stopped"
-    table = _table("Rungs", ("rung", "share", "reached", "went on", stayed, "failed", "best loss",
-                             *(["order as at the end"] if any(row.rank_correlation is not None for row in shown.rungs) else [])))
+    table = _table("Rungs",
+                   ("rung", "share", "reached", "went on", stayed, "failed", "best loss",
+                    *(["order as at the " "end"]
+                      if any(row.rank_correlation is not None for row in shown.rungs) else [])))
     for number, row in enumerate(shown.rungs, 1):
         last = number == len(shown.rungs)
         others = [""] * 3 if last else [str(row.promoted), str(row.paused), str(row.failed)]
-        table.add_row("end" if last else str(number), f"{row.share:.3g}", str(row.reached), *others, _loss(row.best_loss),
-                      *([f"{row.rank_correlation:+.2f}"] if row.rank_correlation is not None else []))
+        table.add_row("end" if last else str(number), f"{row.share:.3g}", str(row.reached), *others,
+                      _loss(row.best_loss),
+                      *([f"{row.rank_correlation:+.2f}"] if row.rank_correlation is not None
+                        else []))
     yield Text()
     yield table
 
@@ -178,7 +196,8 @@ def _budget(shown: StudySnapshot, whole: bool) -> Iterable[RenderableType]:
     table.add_row("on the clock", *(format_duration(each) for each in clock))
     yield Text()
     yield table
-    yield _line(f"Forecast {format_duration(budget.forecast.cpu_seconds_low)} to {format_duration(budget.forecast.cpu_seconds_high)}, by {budget.forecast.basis}",
+    yield _line(f"Forecast {format_duration(budget.forecast.cpu_seconds_low)} to "
+                f"{format_duration(budget.forecast.cpu_seconds_high)}, by {budget.forecast.basis}",
                 "dim", whole)
 
 
@@ -187,7 +206,8 @@ def _front(front: FrontSnapshot, now: float) -> Iterable[RenderableType]:
         yield _line("Nothing is finished yet.", "dim")
         return
     more = f", {len(front.members)} of them" if front.size > len(front.members) else ""
-    title = f"Front so far: {front.size}{more}" if front.size else f"References so far, by {front.main_objective}"
+    title = (f"Front so far: {front.size}{more}" if front.size
+             else f"References so far, by {front.main_objective}")
     table = _table(title, ("trial", *front.objectives))
     for row in front.members:
         table.add_row(_name(row), *(format_number(row.values[name]) for name in front.objectives))
@@ -218,7 +238,8 @@ def _events(shown: StudySnapshot, whole: bool) -> Iterable[RenderableType]:
 
 
 def _table(title: str, headings: Iterable[str] = ()) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, header_style="dim", padding=(0, 1))
+    table = Table(title=title, title_justify="left", title_style="bold", box=None,
+                  header_style="dim", padding=(0, 1))
     for number, heading in enumerate(headings):
         table.add_column(heading, justify="right" if number else "left", no_wrap=True)
     return table
@@ -234,19 +255,23 @@ class ChangePrinter:
     def lines(self, snapshot: StudySnapshot, events: Iterable[LoggedEvent] = ()) -> list[str]:
         """The lines to print now; ``events``: what happened, as far back as is known."""
         first = not self._state
-        events = [one for one in (snapshot.events if first else events) if one.number > self._number]
+        events = [one
+                  for one in (snapshot.events if first else events) if one.number > self._number]
         lines = [f"{snapshot.study} · {snapshot.folder}", *_counts(snapshot)] if first else []
         lines += [str(one) for one in events] + self._changes(snapshot)
         if (first or events) and snapshot.owner.state == RUNNING:
-            lines.append(f"{_count(snapshot.progress.done)} of {_count(snapshot.progress.total)} trainings, {describe_time_left(snapshot.eta)}")
+            lines.append(f"{_count(snapshot.progress.done)} of {_count(snapshot.progress.total)} "
+                         f"trainings, {describe_time_left(snapshot.eta)}")
         self._number = max([self._number, *(one.number for one in events)])
         return lines
 
     def _changes(self, shown: StudySnapshot) -> list[str]:
         """Yields changes of the teacher, the log and the owner."""
-        owner, teacher = shown.owner, shown.teacher
+        owner = shown.owner
+        teacher = shown.teacher
         now = {"teacher": teacher.stage if teacher else "", "problem": shown.problem,
-               "owner": f"{owner.state} {owner.reason.partition(' for ')[0]}"}  # of a silence, not how long it lasts
+               # of a silence, not how long it lasts
+               "owner": f"{owner.state} {owner.reason.partition(' for ')[0]}"}
         words = {"teacher": describe_teacher(teacher) if teacher else "", "problem": shown.problem,
                  "owner": describe_owner(owner)}
         changes = [words[key] for key in now if now[key] != self._state.get(key) and words[key]]
@@ -255,8 +280,11 @@ class ChangePrinter:
 
     def end(self, snapshot: StudySnapshot) -> list[str]:
         """The best, once the study is over."""
-        left = [f"trial {_name(row)}: " + ", ".join(f"{name} {format_number(value)}" for name, value in row.values.items())
-                 for row in snapshot.front.members]
-        title = f"Front: {snapshot.front.size}" if snapshot.front.size else f"References: {len(left)}"
-        volume = [describe_hypervolume(snapshot.front.hypervolume, snapshot.time)] if snapshot.front.hypervolume else []
+        left = [f"trial {_name(row)}: "
+                + ", ".join(f"{name} {format_number(value)}" for name, value in row.values.items())
+                for row in snapshot.front.members]
+        title = (f"Front: {snapshot.front.size}" if snapshot.front.size
+                 else f"References: {len(left)}")
+        volume = [describe_hypervolume(snapshot.front.hypervolume,
+                                       snapshot.time)] if snapshot.front.hypervolume else []
         return [title, *left, *volume] if left else []

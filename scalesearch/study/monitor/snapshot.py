@@ -30,9 +30,10 @@ MIN_TRIALS_FOR_CORRELATION = 5  # complete trials of which a rank correlation is
 class RungSummary:
     """Trials of a rung: those that ``reached`` it, ``promoted``, are ``paused`` or ``failed``.
 
-    ``best_loss`` is the lowest validation loss there. ``rank_correlation``: what the rung says of the end, as Spearman's correlation of
-    losses there with the main objective of complete trials; from +1, the same order, to -1. None of fewer than FEWEST.
-    The last row is the end, where no trial is paused and no loss is kept.
+    ``best_loss`` is the lowest validation loss there. ``rank_correlation``: what the rung says of
+    the end, as Spearman's correlation of losses there with the main objective of complete trials;
+    from +1, the same order, to -1. None of fewer than FEWEST. The last row is the end, where no
+    trial is paused and no loss is kept.
     """
 
     share: float
@@ -85,20 +86,26 @@ class SnapshotBuilder:
         self.study = study
         self._front: tuple[int, FrontSnapshot, ForecastStatus | None] | None = None
 
-    def take(self, owner: Owner, events: Sequence[LoggedEvent] = (), problem: str = "") -> StudySnapshot:
+    def take(self, owner: Owner, events: Sequence[LoggedEvent] = (),
+             problem: str = "") -> StudySnapshot:
         """The study as it is now."""
-        study, meta, trials = self.study, self.study.meta, self.study.trials
-        training, teacher = running_trials(study), running_teacher(study)
+        study = self.study
+        meta = self.study.meta
+        trials = self.study.trials
+        training = running_trials(study)
+        teacher = running_teacher(study)
         now = ProgressState(trials, planned_work(meta, trials, owner), meta, training)
         taught = teacher is None or teacher.stage == "done" or len(trials) > 0
-        eta = time_left(now, owner.workers or max(1, len(training))) if taught and owner.state == RUNNING else Eta()
+        eta = (time_left(now, owner.workers or max(1, len(training)))
+               if taught and owner.state == RUNNING else Eta())
         if self._front is None or self._front[0] != trials.events:
             forecast = read_forecast(study.folder)
             budget = forecast and forecast_status(forecast, trials, meta.rungs)
             self._front = trials.events, front_snapshot(meta, trials), budget
-        return StudySnapshot(meta.name, str(study.folder), time.time(), owner, study_progress(now), eta, _counts(trials),
-                             tuple(training), teacher, rung_summaries(trials, meta), self._front[1],
-                             tuple(events)[-MAX_EVENTS_SHOWN:], problem, self._front[2], read_gain(study.folder))
+        return StudySnapshot(
+            meta.name, str(study.folder), time.time(), owner, study_progress(now), eta,
+            _counts(trials), tuple(training), teacher, rung_summaries(trials, meta), self._front[1],
+            tuple(events)[-MAX_EVENTS_SHOWN:], problem, self._front[2], read_gain(study.folder))
 
 
 class StudyWatcher:
@@ -112,7 +119,9 @@ class StudyWatcher:
         self._begin(StudyDir(folder))
 
     def _begin(self, study: StudyDir) -> None:
-        self.study, self.follower, self._snapshots = study, LogFollower(study), SnapshotBuilder(study)
+        self.study = study
+        self.follower = LogFollower(study)
+        self._snapshots = SnapshotBuilder(study)
         self.study.read_meta()
 
     def snapshot(self) -> StudySnapshot:
@@ -122,13 +131,15 @@ class StudyWatcher:
         if self.study.meta.id != known:  # another study in the same place
             self._begin(StudyDir(self.study.folder))
         self.follower.update()
-        return self._snapshots.take(read_owner(self.study.folder), tuple(self.follower.events), self.follower.problem)
+        return self._snapshots.take(read_owner(self.study.folder), tuple(self.follower.events),
+                                    self.follower.problem)
 
 
 def planned_work(meta: StudyMeta, trials: Trials, owner: Owner) -> PlannedWork:
     """Trainings that the study wants: as its last start says, else as it was begun."""
     if owner.candidates is not None and owner.references is not None:
-        candidates, references = owner.candidates, owner.references
+        candidates = owner.candidates
+        references = owner.references
     else:
         references = len(trials.with_origin(Origin.REFERENCE))
         candidates = max(0, meta.total_trials - references)
@@ -142,7 +153,8 @@ def _counts(trials: Trials) -> dict[str, int]:
 
 def rung_summaries(trials: Trials, meta: StudyMeta) -> tuple[RungSummary, ...]:
     """Rows of all rungs, the end last; none in a study without rungs."""
-    rungs, main = meta.rungs, meta.main_objective
+    rungs = meta.rungs
+    main = meta.main_objective
     if not rungs.n_pauses:
         return ()
     charged = [trial for trial in trials if trial.origin.charged]
@@ -150,11 +162,13 @@ def rung_summaries(trials: Trials, meta: StudyMeta) -> tuple[RungSummary, ...]:
     for rung, share in enumerate(rungs.shares[:-1]):
         there = [trial for trial in charged if len(trial.rungs) > rung]
         stayed = Counter(trial.state for trial in there if len(trial.rungs) == rung + 1)
-        paused, failed = stayed[State.PAUSED], stayed[State.FAILED]
+        paused = stayed[State.PAUSED]
+        failed = stayed[State.FAILED]
         best = min((trial.losses[rung] for trial in there), default=None)
         told = _rank_correlation([(trial.losses[rung], trial.values[main]) for trial in there
                       if trial.state == State.COMPLETE and trial.values], meta.directions[main])
-        rows.append(RungSummary(share, len(there), len(there) - paused - failed, paused, failed, best, told))
+        rows.append(RungSummary(share, len(there), len(there) - paused - failed, paused, failed,
+                                best, told))
     ended = sum(trial.state == State.COMPLETE for trial in charged)
     return (*rows, RungSummary(1.0, ended, 0, 0, 0, None))
 
@@ -172,4 +186,5 @@ def _rank_correlation(pairs: Sequence[tuple[float, float]], way: str) -> float |
 def _ranks(column: NDArray[np.float64]) -> NDArray[np.float64]:
     """Ranks, of equal ones their mean."""
     ordered = np.sort(column)
-    return (np.searchsorted(ordered, column, "left") + np.searchsorted(ordered, column, "right")) / 2
+    return (np.searchsorted(ordered, column, "left")
+            + np.searchsorted(ordered, column, "right")) / 2

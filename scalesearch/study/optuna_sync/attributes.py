@@ -1,7 +1,8 @@
 """Trials as Optuna's dashboard shows them: params as they are, costs and names beside them.
 
-Samplers want numbers that are listed one by one as their positions (:mod:`scalesearch.samplers.encoding`); people want
-the numbers. The dashboard does not read the named constraints of Optuna 5, so each limit is an attribute as well.
+Samplers want numbers that are listed one by one as their positions
+(:mod:`scalesearch.samplers.encoding`); people want the numbers. The dashboard does not read the
+named constraints of Optuna 5, so each limit is an attribute as well.
 """
 
 from collections.abc import Mapping
@@ -19,8 +20,8 @@ from scalesearch.study.trials.trial import State, Trial
 TRIAL_NUMBER_ATTR = "trial"  # the attribute of an Optuna trial that holds our number
 EXPORT_STATES = {State.COMPLETE: TrialState.COMPLETE, State.FAILED: TrialState.FAIL, State.INFEASIBLE: TrialState.PRUNED,
           State.DUPLICATE: TrialState.FAIL}  # of a trial that is lost
-EXPORTED_COSTS = ("params.total", "params.non_embedding", "macs.total", "flops.total", "memory.weights", "memory.cache",
-         "memory.activations")
+EXPORTED_COSTS = ("params.total", "params.non_embedding", "macs.total", "flops.total",
+                  "memory.weights", "memory.cache", "memory.activations")
 
 
 def export_distribution(parameter: Parameter) -> BaseDistribution:
@@ -47,7 +48,8 @@ class TrialExporter:
     """Trials of a study as its export shows them."""
 
     def __init__(self, space: Any, objectives: tuple[Objective, ...]) -> None:
-        self.space, self.objectives = space, objectives
+        self.space = space
+        self.objectives = objectives
 
     def to_frozen_trial(self, trial: Trial, outcome: Trial) -> FrozenTrial:
         """``trial`` for a dashboard; ``outcome`` is the trial whose result counts for it."""
@@ -57,14 +59,16 @@ class TrialExporter:
         return create_trial(state=state, values=values, params=params, distributions=shapes,
                             user_attrs=user_attributes(trial), constraints=dict(trial.constraints))
 
-    def params(self, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
+    def params(self, values: Mapping[str, Any]) -> tuple[
+            dict[str, Any], dict[str, BaseDistribution]]:
         """Parameters with their distributions."""
         params: dict[str, Any] = {}
         shapes: dict[str, BaseDistribution] = {}
 
         def replay(path: str, asked: Parameter) -> Any:
             name = encode_parameter(self.space, path, asked)[0]
-            params[name], shapes[name] = export_value(asked, values[path]), export_distribution(asked)
+            params[name], shapes[name] = export_value(
+                asked, values[path]), export_distribution(asked)
             return values[path]
 
         self.space.sample(replay)
@@ -73,7 +77,10 @@ class TrialExporter:
 
 def user_attributes(trial: Trial) -> dict[str, Any]:
     """User attributes of a trial: our number, origin, architecture, costs, excess over each limit (above 0)."""
-    named: dict[str, Any] = {TRIAL_NUMBER_ATTR: trial.number, "origin": trial.origin, "feasible": trial.is_feasible}
-    named |= {key: value for key, value in (("label", trial.label), ("architecture", trial.architecture)) if value}
+    named: dict[str, Any] = {TRIAL_NUMBER_ATTR: trial.number, "origin": trial.origin,
+                             "feasible": trial.is_feasible}
+    named |= {key: value
+              for key, value in (("label", trial.label), ("architecture", trial.architecture))
+              if value}
     named |= {name: trial.costs[name] for name in EXPORTED_COSTS if name in trial.costs}
     return named | {f"misses {name}": slack for name, slack in trial.constraints.items()}

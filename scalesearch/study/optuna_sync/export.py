@@ -1,7 +1,10 @@
-"""Export of a study to an Optuna storage, for dashboards. Finished trials are added in the background.
+"""Export of a study to an Optuna storage, for dashboards.
 
-Nobody reads it back: the truth is the event log. So nothing that happens to a storage ends a study that has begun, and
-what it misses is not kept apart; once it answers, it gets whatever is not in it yet.
+Finished trials are added in the background.
+
+Nobody reads it back: the truth is the event log. So nothing that happens to a storage ends a study
+that has begun, and what it misses is not kept apart; once it answers, it gets whatever is not in it
+yet.
 """
 
 import math
@@ -32,18 +35,22 @@ from scalesearch.study.trials.callback import Callback
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import State, Trial
 
-OWNER_ATTR = "scalesearch"  # the attribute of an Optuna study that says which of our studies it belongs to
+# the attribute of an Optuna study that says which of our studies it belongs to
+OWNER_ATTR = "scalesearch"
 DIRECTIONS = {"min": StudyDirection.MINIMIZE, "max": StudyDirection.MAXIMIZE}
 OPEN_STATES = (State.PENDING, State.PAUSED)
-# What may come of a database, its driver, a file or a network; anything else is a mistake of this package.
-STORAGE_ERRORS = (SQLAlchemyError, optuna.exceptions.OptunaError, ImportError, OSError, LookupError, RuntimeError, TypeError,
-          ValueError)
-MIN_WAIT, MAX_WAIT = 5.0, 300.0  # seconds until a storage that was away is tried again
+# What may come of a database, its driver, a file or a network; anything else is a mistake of this
+# package.
+STORAGE_ERRORS = (SQLAlchemyError, optuna.exceptions.OptunaError, ImportError, OSError, LookupError,
+                  RuntimeError, TypeError, ValueError)
+MIN_WAIT = 5.0
+MAX_WAIT = 300.0  # seconds until a storage that was away is tried again
 NEVER = math.inf
 CLOSE_TIMEOUT = 30.0  # seconds that a study that ends waits for a storage that does not answer
-# Seconds to connect, milliseconds for what was sent to arrive, seconds of silence before the other side is asked.
-LIBPQ_TIMEOUTS = {"connect_timeout": 10, "tcp_user_timeout": 10_000, "keepalives_idle": 10, "keepalives_interval": 5,
-         "keepalives_count": 3}
+# Seconds to connect, milliseconds for what was sent to arrive, seconds of silence before the other
+# side is asked.
+LIBPQ_TIMEOUTS = {"connect_timeout": 10, "tcp_user_timeout": 10_000, "keepalives_idle": 10,
+                  "keepalives_interval": 5, "keepalives_count": 3}
 
 
 class OptunaExport(Callback):
@@ -59,18 +66,29 @@ class OptunaExport(Callback):
         UserError, and any of ``FAULTS``: the storage cannot be used now, before the study begins.
     """
 
-    def __init__(self, study: StudyDir, exporter: TrialExporter, connect: Callable[[], optuna.Study], storage_name: str,
-                 report: Callable[[str], object], clock: Callable[[], float] = time.monotonic) -> None:
-        self._study, self._exported, self._connect, self._storage_name = study, exporter, connect, storage_name
-        self._report, self._clock = report, clock
-        self._wait, self._retry_time, self._failure = MIN_WAIT, -math.inf, ""  # _next: when it may be tried again
+    def __init__(self, study: StudyDir, exporter: TrialExporter,
+                 connect: Callable[[], optuna.Study], storage_name: str,
+                 report: Callable[[str], object],
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self._study = study
+        self._exported = exporter
+        self._connect = connect
+        self._storage_name = storage_name
+        self._report = report
+        self._clock = clock
+        self._wait = MIN_WAIT
+        self._retry_time = -math.inf
+        self._failure = ""  # _next: when it may be tried again
         self._thread: Thread | None = None
         self._exported_numbers: set[int] = set()
         self._open()
         self._add()
 
     def update(self) -> None:
-        """Exports what has finished since, in the background. Where the storage was away, it waits first."""
+        """Exports what has finished since, in the background.
+
+        Where the storage was away, it waits first.
+        """
         if not self._busy() and self._missing() and self._clock() >= self._retry_time:
             self._thread = Thread(target=self.export, daemon=True)
             self._thread.start()
@@ -80,9 +98,10 @@ class OptunaExport(Callback):
         if self._thread is not None:
             self._thread.join(CLOSE_TIMEOUT)
         if self._retry_time < NEVER and self._missing() and (self._busy() or not self.export()):
-            self._report(f"the storage {self._storage_name} is still away ({self._failure or 'it does not answer'}). Nothing is "
-                       "lost: the study's folder holds everything. Once the storage is back, the same command with "
-                       "--resume brings it up to date")
+            self._report(f"the storage {self._storage_name} is still away "
+                         f"({self._failure or 'it does not answer'}). Nothing is lost: the study's "
+                         "folder holds everything. Once the storage is back, the same command with "
+                         "--resume brings it up to date")
 
     def _busy(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
@@ -97,42 +116,49 @@ class OptunaExport(Callback):
             self._failed(describe_error(error))
             return False
         except Exception as error:  # a mistake of this package: it would only happen again
-            self._retry_time, file = NEVER, self._study.folder / "export-crash.txt"
+            self._retry_time = NEVER
+            file = self._study.folder / "export-crash.txt"
             with suppress(OSError):
                 file.write_text(traceback.format_exc())
-            self._report(f"the export to {self._storage_name} ends here, by an error of scalesearch itself ({error!r}, see "
-                       f"{file}). The study goes on: its folder holds everything")
+            self._report(f"the export to {self._storage_name} ends here, by an error of "
+                         f"scalesearch itself ({error!r}, see {file}). The study goes on: its "
+                         "folder holds everything")
             return False
         if self._failure:
             self._report(f"the storage {self._storage_name} is back, and up to date")
-        self._failure, self._retry_time = "", -math.inf
+        self._failure = ""
+        self._retry_time = -math.inf
         return True
 
     def _failed(self, why: str) -> None:
         if not self._failure:
-            self._report(f"the storage {self._storage_name} cannot be written ({why}); the study goes on without it, and brings "
-                       "it up to date when it is back")
+            self._report(f"the storage {self._storage_name} cannot be written ({why}); the study "
+                         "goes on without it, and brings it up to date when it is back")
         self._wait = min(2 * self._wait, MAX_WAIT) if self._failure else MIN_WAIT
         self._failure, self._retry_time = why, self._clock() + self._wait
 
     def _missing(self) -> list[Trial]:
-        return [trial for trial in self._study.trials.candidates()
-                if trial.is_in_space and trial.state not in OPEN_STATES and trial.number not in self._exported_numbers
+        return [trial
+                for trial in self._study.trials.candidates()
+                if trial.is_in_space and trial.state not in OPEN_STATES
+                and trial.number not in self._exported_numbers
                 and self._study.trials.resolve_duplicate(trial).state not in OPEN_STATES]
 
     def _open(self) -> None:
         self._optuna_study = self._connect()
         there = self._optuna_study.get_trials(deepcopy=False)
-        self._exported_numbers = {trial.user_attrs[TRIAL_NUMBER_ATTR] for trial in there if TRIAL_NUMBER_ATTR in trial.user_attrs}
+        self._exported_numbers = {trial.user_attrs[TRIAL_NUMBER_ATTR]
+                                  for trial in there if TRIAL_NUMBER_ATTR in trial.user_attrs}
 
     def _add(self) -> None:
         for trial in self._missing():
-            self._optuna_study.add_trial(self._exported.to_frozen_trial(trial, self._study.trials.resolve_duplicate(trial)))
+            self._optuna_study.add_trial(
+                self._exported.to_frozen_trial(trial, self._study.trials.resolve_duplicate(trial)))
             self._exported_numbers.add(trial.number)
 
 
-def open_export(url: str | None, study: StudyDir, exporter: TrialExporter, objectives: tuple[Objective, ...],
-                report: Callable[[str], object]) -> OptunaExport:
+def open_export(url: str | None, study: StudyDir, exporter: TrialExporter,
+                objectives: tuple[Objective, ...], report: Callable[[str], object]) -> OptunaExport:
     """Opens the export of ``study`` to ``url``, or to a journal in its folder.
 
     Raises:
@@ -163,17 +189,21 @@ def _storage_errors(where: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise UserError(f"storage: {where} needs {_driver(where, error)}", code="package-missing") from None
+        raise UserError(f"storage: {where} needs {_driver(where, error)}",
+                        code="package-missing") from None
     except STORAGE_ERRORS as error:
-        raise UserError(f"storage: {where} cannot be used: {mask_passwords(describe_error(error))}. Start or correct it, or keep "
+        raise UserError(f"storage: {where} cannot be used: "
+                        f"{mask_passwords(describe_error(error))}. Start or correct it, or keep "
                         "Optuna's copy in the study's folder with --set storage=embedded",
                         code="storage-unreachable") from None
 
 
 def _database(url: str) -> BaseStorage:
-    """Optuna's storage behind ``url``. PostgreSQL is spoken to by psycopg unless the URL says otherwise, and its
-    silence ends after seconds: unless told, the operating system waits for a quarter of an hour. No connection is
-    kept between two trials, which may be hours.
+    """Optuna's storage behind ``url``.
+
+    PostgreSQL is spoken to by psycopg unless the URL says otherwise, and its silence ends after
+    seconds: unless told, the operating system waits for a quarter of an hour. No connection is kept
+    between two trials, which may be hours.
     """
     made = make_url(url)
     if made.get_backend_name() != "postgresql":
@@ -194,12 +224,16 @@ def _driver(url: str, error: ImportError) -> str:
 
 
 def _open_journal(file: Path, study: StudyDir, objectives: tuple[Objective, ...]) -> optuna.Study:
-    """Opens the study in the journal ``file``. A damaged one, or another study's, is put aside and made again."""
+    """Opens the study in the journal ``file``.
+
+    A damaged one, or another study's, is put aside and made again.
+    """
     file = file.absolute()  # Optuna waits for ever for a lock that is a relative link
     if file.exists():
         _unlock_journal(file)
         try:
-            return _open_owned_study(JournalStorage(JournalFileBackend(str(file))), study, objectives)
+            return _open_owned_study(JournalStorage(JournalFileBackend(str(file))), study,
+                                     objectives)
         except (UserError, LookupError, ValueError, TypeError, AssertionError):
             file.replace(file.with_suffix(".old"))
     return _open_owned_study(JournalStorage(JournalFileBackend(str(file))), study, objectives)
@@ -214,18 +248,22 @@ def _unlock_journal(file: Path) -> None:
         os.truncate(file, whole)
 
 
-def _open_owned_study(storage: BaseStorage, study: StudyDir, objectives: tuple[Objective, ...]) -> optuna.Study:
-    name, wanted = study.meta.name, [DIRECTIONS[objective.direction] for objective in objectives]
-    found = optuna.create_study(storage=storage, study_name=name, directions=wanted, load_if_exists=True)
+def _open_owned_study(storage: BaseStorage, study: StudyDir,
+                      objectives: tuple[Objective, ...]) -> optuna.Study:
+    name = study.meta.name
+    wanted = [DIRECTIONS[objective.direction] for objective in objectives]
+    found = optuna.create_study(storage=storage, study_name=name, directions=wanted,
+                                load_if_exists=True)
     owner = found.user_attrs.get(OWNER_ATTR)
     if not found.get_trials(deepcopy=False):
         found.set_user_attr(OWNER_ATTR, study.meta.id)
     elif owner != study.meta.id:
-        raise UserError(f"storage: it already holds another study named {name}; give this one another name under "
-                        "`study:`, or delete that one with `optuna delete-study`", code="storage-taken")
+        raise UserError(f"storage: it already holds another study named {name}; give this one "
+                        "another name under `study:`, or delete that one with `optuna "
+                        "delete-study`", code="storage-taken")
     if found.directions != wanted:
-        raise UserError(f"storage: its study {name} has other objectives; give this one another name",
-                        code="other-objectives")
+        raise UserError(f"storage: its study {name} has other objectives; give this one another "
+                        "name", code="other-objectives")
     names = [objective.name for objective in objectives]
     if found.metric_names != names:
         with warnings.catch_warnings():
@@ -238,6 +276,7 @@ def describe_error(error: BaseException) -> str:
     """Describes a fault in a line. Optuna's own words for a lost connection are of invalid data."""
     if isinstance(error, optuna.exceptions.StorageInternalError) and error.__cause__:
         error = error.__cause__
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    lines = [line.strip()
+             for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     words = re.sub(r"^\([\w.]+\) ", "", lines[0])
     return f"{words} {lines[1]}" if words.endswith(":") and len(lines) > 1 else words

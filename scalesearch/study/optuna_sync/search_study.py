@@ -1,10 +1,11 @@
 """Optuna study in memory: a fold of a study's trials, for samplers and scheduler.
 
-In it are the trials that the space could have proposed, in their order: trained ones are COMPLETE, infeasible ones
-PRUNED with their constraints, failed ones and duplicates FAIL, everything else RUNNING. What replicates came to is an
-attribute of the trial that they repeat, from when the study is opened again: none is trained before a search is over.
-References from outside the space are shown to the scheduler alone: Optuna knows no trial without parameters. What a
-study does now goes through ask, or the queue, and tell; what it did before it was opened is added as it ended.
+In it are the trials that the space could have proposed, in their order: trained ones are COMPLETE,
+infeasible ones PRUNED with their constraints, failed ones and duplicates FAIL, everything else
+RUNNING. What replicates came to is an attribute of the trial that they repeat, from when the study
+is opened again: none is trained before a search is over. References from outside the space are
+shown to the scheduler alone: Optuna knows no trial without parameters. What a study does now goes
+through ask, or the queue, and tell; what it did before it was opened is added as it ended.
 """
 
 import warnings
@@ -34,21 +35,28 @@ class SearchStudy:
         space: asks the parameters.
         objectives: of the study.
         trials: what has happened so far.
-        has_compute_limit: whether trials say what CPU time they take, since that is what the search has a limit of.
+        has_compute_limit: whether trials say what CPU time they take, since that is what the search
+            has a limit of.
     """
 
-    def __init__(self, space: Any, objectives: tuple[Objective, ...], trials: Trials, has_compute_limit: bool = False) -> None:
-        self.space, self.objectives, self.trials, self.has_compute_limit = space, objectives, trials, has_compute_limit
+    def __init__(self, space: Any, objectives: tuple[Objective, ...], trials: Trials,
+                 has_compute_limit: bool = False) -> None:
+        self.space = space
+        self.objectives = objectives
+        self.trials = trials
+        self.has_compute_limit = has_compute_limit
         self.storage = InMemoryStorage()
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self.study = optuna.create_study(directions=[DIRECTIONS[one.direction] for one in objectives],
-                                         storage=self.storage)
+        self.study = optuna.create_study(
+            directions=[DIRECTIONS[one.direction] for one in objectives], storage=self.storage)
         self._optuna_numbers: dict[int, int] = {}  # our number to Optuna's
         self._trials_outside_space: dict[int, tuple[Trial, FrozenTrial]] = {}
-        self._replicate_values: dict[int | None, list[Any]] = {}  # what replicates came to, by the trial that they repeat
+        # what replicates came to, by the trial that they repeat
+        self._replicate_values: dict[int | None, list[Any]] = {}
         for trial in trials.replicates():
             if trial.state == State.COMPLETE:
-                self._replicate_values.setdefault(trial.original, []).append(_values(trial, objectives))
+                self._replicate_values.setdefault(trial.original, []).append(
+                    _values(trial, objectives))
         for trial in trials.candidates():
             if trial.is_in_space:
                 self.add(trial)
@@ -63,11 +71,13 @@ class SearchStudy:
         number = len(self._optuna_trials())
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # what is experimental in Optuna is our business, not the user's
+                # what is experimental in Optuna is our business, not the user's
+                warnings.simplefilter("ignore")
                 asked = self.study.ask()
                 return asked, suggest_params(self.space, asked).params
         except BaseException:
-            for left in self._optuna_trials()[number:]:  # the search ends here; nobody is to take it for one in training
+            # the search ends here; nobody is to take it for one in training
+            for left in self._optuna_trials()[number:]:
                 self.study.tell(left.number, state=TrialState.FAIL)
             raise
 
@@ -77,7 +87,10 @@ class SearchStudy:
         return self.ask(RandomSampler())[0]
 
     def add(self, trial: Trial, optuna_trial: optuna.Trial | None = None) -> None:
-        """Adds an evaluated ``trial``. ``optuna_trial`` is Optuna's own where a sampler proposed it."""
+        """Adds an evaluated ``trial``.
+
+        ``optuna_trial`` is Optuna's own where a sampler proposed it.
+        """
         if optuna_trial is None:
             self._optuna_numbers[trial.number] = len(self._optuna_trials())
             shown = self._frozen(trial)
@@ -91,18 +104,24 @@ class SearchStudy:
         self.update(trial)
 
     def update(self, trial: Trial) -> None:
-        """Updates the state of ``trial``. Replicates, and references from outside the space, are ignored."""
+        """Updates the state of ``trial``.
+
+        Replicates, and references from outside the space, are ignored.
+        """
         if trial.number not in self._optuna_numbers:
             return
         number = self._optuna_numbers[trial.number]
         for name, value in self._attributes(trial).items():
             self.storage.set_trial_user_attr(self._optuna_trials()[number]._trial_id, name, value)
         if trial.state in OPTUNA_STATES:
-            self.study.tell(number, state=OPTUNA_STATES[trial.state], values=_values(trial, self.objectives))
+            self.study.tell(number, state=OPTUNA_STATES[trial.state],
+                            values=_values(trial, self.objectives))
 
     def history(self) -> list[FrozenTrial]:
         """Every candidate, references from outside the space included, as the scheduler reads it."""
-        return self._optuna_trials() + [self._shown(trial) for trial in self.trials.with_origin(Origin.REFERENCE) if not trial.is_in_space]
+        return self._optuna_trials() + [self._shown(trial)
+                                        for trial in self.trials.with_origin(Origin.REFERENCE)
+                                        if not trial.is_in_space]
 
     def _optuna_trials(self) -> list[FrozenTrial]:
         return self.study.get_trials(deepcopy=False)
@@ -116,18 +135,22 @@ class SearchStudy:
 
     def _frozen(self, trial: Trial) -> FrozenTrial:
         """``trial`` in Optuna's words."""
-        params, distributions = encode_params(self.space, trial.params) if trial.params else ({}, {})
+        params, distributions = encode_params(
+            self.space, trial.params) if trial.params else ({}, {})
         return optuna.create_trial(state=OPTUNA_STATES.get(trial.state, TrialState.RUNNING),
-                                   values=_values(trial, self.objectives), params=params, distributions=distributions,
-                                   user_attrs=self._attributes(trial), constraints=dict(trial.constraints))
+                                   values=_values(trial, self.objectives), params=params,
+                                   distributions=distributions, user_attrs=self._attributes(trial),
+                                   constraints=dict(trial.constraints))
 
     def _attributes(self, trial: Trial) -> dict[str, Any]:
         """User attributes that samplers and the scheduler read."""
-        exact = {one.name: trial.costs[one.name] for one in self.objectives if not one.is_measured and trial.costs}
-        told = {TRIAL_NUMBER_ATTR: trial.number, ARCHITECTURE: trial.identity, COSTS: exact, RUNGS: list(trial.losses),
-                PAUSED: trial.state == State.PAUSED}
+        exact = {one.name: trial.costs[one.name]
+                 for one in self.objectives if not one.is_measured and trial.costs}
+        told = {TRIAL_NUMBER_ATTR: trial.number, ARCHITECTURE: trial.identity, COSTS: exact,
+                RUNGS: list(trial.losses), PAUSED: trial.state == State.PAUSED}
         return told | ({COMPUTE: full_run_cpu_seconds(trial)} if self.has_compute_limit else {})
 
 
 def _values(trial: Trial, objectives: tuple[Objective, ...]) -> list[float] | None:
-    return [trial.values[one.name] for one in objectives] if trial.state == State.COMPLETE and trial.values else None
+    return [trial.values[one.name]
+            for one in objectives] if trial.state == State.COMPLETE and trial.values else None

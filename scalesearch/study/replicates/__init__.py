@@ -1,1 +1,4 @@
-"""Further seeds: which trials get them, and what they show. May import ``trials`` and ``config``."""
+"""Further seeds: which trials get them, and what they show.
+
+May import ``trials`` and ``config``.
+"""

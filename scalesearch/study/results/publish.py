@@ -15,7 +15,8 @@ SECTION_SUFFIXES = {"total": "", "non_embedding": "-non-embedding"}
 def write_outputs(results: Results, folder: Path | None = None) -> list[Path]:
     """Writes tables and figures into the study's folder, or ``folder``.
 
-    The tables are front.csv and all.csv, and where any candidate has several seeds, seeds.csv with every training.
+    The tables are front.csv and all.csv, and where any candidate has several seeds, seeds.csv with
+    every training.
     """
     from scalesearch.report.table import drop_empty_columns
     from scalesearch.report.text_tables import to_csv
@@ -42,7 +43,8 @@ def write_figures(results: Results, folder: Path) -> list[Path]:
     for name in (y, reported) if reported in results.table and results.table[reported].notna().any() else (y,):
         for x in plotted_costs(results):
             stem = f"{name.replace('.', '-')}-vs-{_short(x)}"
-            files += save_figure(plot_tradeoff(results.table, results.subject, x, name), folder / stem)
+            files += save_figure(plot_tradeoff(results.table, results.subject, x, name),
+                                 folder / stem)
     return files
 
 

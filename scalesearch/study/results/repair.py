@@ -1,7 +1,8 @@
 """Repair of a damaged study: what is whole is copied into another folder, and the original is only read.
 
-An event is whole where its checksum is right. Events are put into the order of their numbers, each once. A finished
-trial whose events are lost is made again from its record, and a lost record from what training left.
+An event is whole where its checksum is right. Events are put into the order of their numbers, each
+once. A finished trial whose events are lost is made again from its record, and a lost record from
+what training left.
 """
 
 import shutil
@@ -20,7 +21,8 @@ from scalesearch.study.trials.trial import EventType, Origin, State, Trial, Tria
 from scalesearch.study.trials.trials import Trials
 from scalesearch.train.result import RESULT_FILE, Result
 
-IGNORED_PATTERNS = ("events.*", "owner.json", ".*", "optuna.journal*", "lease.json", "progress.json")
+IGNORED_PATTERNS = ("events.*", "owner.json", ".*", "optuna.journal*", "lease.json",
+                    "progress.json")
 ENDED_STATES = (State.COMPLETE, State.FAILED)
 
 
@@ -38,14 +40,17 @@ def repair(folder: Path, to: Path) -> RepairReport:
     """Copies what is whole of the study in ``folder`` to ``to``, which is made.
 
     Raises:
-        UserError: ``to`` is there already, or ``study.json`` itself is missing, damaged or of another format.
+        UserError: ``to`` is there already, or ``study.json`` itself is missing, damaged or of
+            another format.
     """
     old = StudyDir(folder).read_meta()
     if to.exists():
-        raise UserError(f"{to} is there already; choose another folder with --to", code="already-exists")
+        raise UserError(f"{to} is there already; choose another folder with --to",
+                        code="already-exists")
     lines, lost = _valid_lines(old.log)
     shutil.copytree(folder, to, ignore=shutil.ignore_patterns(*IGNORED_PATTERNS))
-    new, saved = StudyDir(to).read_meta(), list[str]()
+    new = StudyDir(to).read_meta()
+    saved = list[str]()
     events: list[bytes] = []
     for number, line in lines:
         try:
@@ -54,12 +59,17 @@ def repair(folder: Path, to: Path) -> RepairReport:
         except ValueError as error:
             lost.append(f"events.jsonl:{number}: {error}")
     events += _events_from_records(new, saved)
-    # A finished replicate stays, whatever became of the trial that it repeats; another could not be trained any more.
-    orphans = {one.number for one in new.trials if one.original is not None and new.trials.get(one.original) is None
-               and (one.state == State.DUPLICATE or (one.origin == Origin.REPLICATE and one.state not in ENDED_STATES))}
+    # A finished replicate stays, whatever became of the trial that it repeats; another could not be
+    # trained any more.
+    orphans = {one.number
+               for one in new.trials
+               if one.original is not None and new.trials.get(one.original) is None
+               and (one.state == State.DUPLICATE
+                    or (one.origin == Origin.REPLICATE and one.state not in ENDED_STATES))}
     events = [line for line in events if decode_event(line).trial not in orphans]
     lost += [f"trial {number}: the trial that it repeats is lost" for number in sorted(orphans)]
-    new.log.file.write_bytes(b"".join(_numbered(line, number) for number, line in enumerate(events, 1)))
+    new.log.file.write_bytes(b"".join(_numbered(line, number)
+                                      for number, line in enumerate(events, 1)))
     _restore_records(new, saved)
     new.load()
     return RepairReport(str(to), len(lines), tuple(lost), tuple(saved))
@@ -95,11 +105,14 @@ def _events_from_records(study: StudyDir, saved: list[str]) -> list[bytes]:
         if known is None:
             facts = {"event": EventType.PROPOSED, **trial.to_json()}
         else:
-            facts = {"event": EventType.ENDED, "trial": trial.number, "state": trial.state, "values": trial.values,
-                     "reason": trial.reason, "wall_seconds": trial.wall_seconds,
+            facts = {"event": EventType.ENDED, "trial": trial.number, "state": trial.state,
+                     "values": trial.values, "reason": trial.reason,
+                     "wall_seconds": trial.wall_seconds,
                      "efforts": msgspec.to_builtins(trial.efforts)}
-        written = datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat(timespec="milliseconds")
-        line = encode_event({"line": 1, "time": trial.ended_at or written, **facts})  # records are written as a trial ends
+        written = datetime.fromtimestamp(file.stat().st_mtime,
+                                         UTC).isoformat(timespec="milliseconds")
+        # records are written as a trial ends
+        line = encode_event({"line": 1, "time": trial.ended_at or written, **facts})
         study.trials.apply(TrialEvent.from_json(line))
         events.append(line)
         saved.append(f"trial {trial.number}, {trial.state}: from its record")
@@ -130,5 +143,6 @@ def _restore_records(study: StudyDir, saved: list[str]) -> None:
     for trial in trials.with_state(*ENDED_STATES):
         result = try_read_json(study.trial_folder(trial) / RESULT_FILE, Result)
         if study.record(trial) is None and result is not None:
-            write_json(study.trial_folder(trial) / "record.json", make_record(trial, study.meta.record_fields, result))
+            write_json(study.trial_folder(trial) / "record.json",
+                       make_record(trial, study.meta.record_fields, result))
             saved.append(f"the record of trial {trial.number}: from what its training left")

@@ -1,7 +1,8 @@
 """Results of a study, running or finished: records, table, front, hypervolume.
 
-A large study has many records and few members of its front: each part is read when it is asked for, and what the log
-alone tells is taken from there. Pandas and Matplotlib are imported by what needs them.
+A large study has many records and few members of its front: each part is read when it is asked for,
+and what the log alone tells is taken from there. Pandas and Matplotlib are imported by what needs
+them.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ class Results:
     @cached_property
     def _records_of_front(self) -> list[dict[str, Any]]:
         """Records of the front and of all that have replicates, by which the noise is known."""
-        names, candidates = list(self.objectives), self.seed_analysis.candidates
+        names = list(self.objectives)
+        candidates = self.seed_analysis.candidates
         on = pareto_front(_values(candidates.values(), names), list(self.objectives.values()))
         numbers = {number for number, is_on in zip(candidates, on) if is_on}
         for trial in self.study.trials.replicates():
@@ -72,7 +74,8 @@ class Results:
         """The rows that nothing dominates, from the cheapest."""
         from scalesearch.report.table import select_front, trials_frame
 
-        return select_front(trials_frame(self._records_of_front, self.objectives, self.seed_analysis.confidence), self.objectives)
+        return select_front(trials_frame(self._records_of_front, self.objectives,
+                                         self.seed_analysis.confidence), self.objectives)
 
     @cached_property
     def seeds(self) -> pd.DataFrame:
@@ -95,8 +98,8 @@ class Results:
         from scalesearch.report.figures.plot import FigureContext
 
         meta = self.study.meta
-        return FigureContext(self.objectives, meta.protocol, meta.bounds, meta.data.name, meta.synthetic,
-                       self.signature, self.seed_analysis.confidence)
+        return FigureContext(self.objectives, meta.protocol, meta.bounds, meta.data.name,
+                             meta.synthetic, self.signature, self.seed_analysis.confidence)
 
     @property
     def params(self) -> set[str]:
@@ -113,7 +116,8 @@ class Results:
     def _signed(self) -> tuple[str, str]:
         """The main metric and its signature; where it has none, as a loss, another of the task's and that one's."""
         metrics = self._first_record.get("metrics") or {}
-        known = [key.removesuffix("_signature") for key, text in metrics.items() if key.endswith("_signature") and text]
+        known = [key.removesuffix("_signature")
+                 for key, text in metrics.items() if key.endswith("_signature") and text]
         name = next((name for name in (self.main_metric, "bleu", *known) if name in known), "")
         return name, str(metrics[f"{name}_signature"]) if name else ""
 
@@ -142,7 +146,8 @@ class Results:
     def trials_without_record(self) -> list[int]:
         """Finished trials that have lost their records, and perhaps their folders."""
         damaged = {record["trial"] for record in self._records_of_front if "versions" not in record}
-        whole = set(glob("*/record.json", root_dir=self.study.folder / "trials"))  # ten times as fast as a Path a trial
+        # ten times as fast as a Path a trial
+        whole = set(glob("*/record.json", root_dir=self.study.folder / "trials"))
         return [trial.number for trial in self.study.trials.with_state(State.COMPLETE)
                 if trial.number in damaged or f"{trial.folder}/record.json" not in whole]
 
@@ -151,8 +156,10 @@ class Results:
         if not self.trials_without_record:
             return []
         where = self.study.trial_folder(self.study.trials[self.trials_without_record[0]])
-        return [f"Known by the log alone: {', '.join(f'trial {number}' for number in self.trials_without_record)}, since its record is "
-                f"missing or damaged, such as in {where}. `scalesearch study repair` makes records again where it can."]
+        return ["Known by the log alone: "
+                f"{', '.join(f'trial {number}' for number in self.trials_without_record)}, since "
+                f"its record is missing or damaged, such as in {where}. `scalesearch study repair` "
+                "makes records again where it can."]
 
     def proxies(self) -> ProxyCorrelations:
         """Whether early measurements rank the finished trials as their score does."""
@@ -161,8 +168,12 @@ class Results:
         return compute_proxy_correlations(self.table, self.main_metric)
 
     def hypervolume(self) -> tuple[float, list[float]] | None:
-        """Hypervolume of the front, and its reference point beyond the worst complete candidates. None before any."""
-        names, ways = list(self.objectives), list(self.objectives.values())
+        """Hypervolume of the front, and its reference point beyond the worst complete candidates.
+
+        None before any.
+        """
+        names = list(self.objectives)
+        ways = list(self.objectives.values())
         if not self.finished:
             return None
         corner = default_reference_point(_values(self.finished, names), ways)
@@ -171,21 +182,25 @@ class Results:
     @property
     def macs_once(self) -> list[int]:
         """``macs.once`` of each member of the front: work on weights alone."""
-        return [int(self.study.trials[trial].costs.get("macs.once", 0)) for trial in self.front["trial"]]
+        return [int(self.study.trials[trial].costs.get("macs.once", 0))
+                for trial in self.front["trial"]]
 
     def notes(self) -> list[str]:
         """Notes for reading the numbers: protocol, corpus, signature, seed."""
         meta = self.study.meta
-        synthetic = " (a synthetic corpus: scores on it compare candidates, and say nothing of real translation)"
-        lines = [describe_costs(meta.protocol),
-                 *weight_only_lines(meta.protocol, *self.macs_once),
-                 f"Data: {meta.data.name}, hash {meta.data.hash}{synthetic if meta.synthetic else ''}.",
+        synthetic = (" (a synthetic corpus: scores on it compare candidates, and say nothing of "
+                     "real translation)")
+        lines = [describe_costs(meta.protocol), *weight_only_lines(meta.protocol, *self.macs_once),
+                 f"Data: {meta.data.name}, hash "
+                 f"{meta.data.hash}{synthetic if meta.synthetic else ''}.",
                  "Chosen by scores on valid; what is called test was not looked at in choosing.",
                  *self.seed_analysis.notes(meta.seed)]
         signed = self._signed[0]
-        name = METRICS[signed].label if signed in METRICS and self.task == "translation" else f"Metrics of {self.task}"
+        name = (METRICS[signed].label if signed in METRICS and self.task == "translation"
+                else f"Metrics of {self.task}")
         taught = [describe_teacher_facts(self.teacher)] if self.teacher else []
-        return [*self.warnings(), *lines, *taught, *([f"{name}: {self.signature}"] if self.signature else [])]
+        return [*self.warnings(), *lines, *taught,
+                *([f"{name}: {self.signature}"] if self.signature else [])]
 
 
 def load_results(folder: Path) -> Results:
@@ -216,4 +231,5 @@ def _seed_rows(records: list[dict[str, Any]], objectives: dict[str, str]) -> pd.
     first = [{**record, "origin": Origin.REPLICATE, "of": record["trial"]} for record in records
              if record["trial"] in several]
     rows = replicates_frame([*first, *records], objectives)
-    return rows.sort_values(["of", "trial"], kind="stable").reset_index(drop=True) if len(rows) else rows
+    return rows.sort_values(["of", "trial"],
+                            kind="stable").reset_index(drop=True) if len(rows) else rows

@@ -13,13 +13,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def select_trial(results: Results, objective: str | None, trial: int | None, condition: str | None = None) -> tuple[int, str]:
-    """Chooses the trial to export: the given one, or the front's best by ``objective``. Returns its number and the reason.
+def select_trial(results: Results, objective: str | None, trial: int | None,
+                 condition: str | None = None) -> tuple[int, str]:
+    """Chooses the trial to export: the given one, or the front's best by ``objective``.
 
-    ``objective`` is a metric or cost; unless given, the first objective. ``condition`` is a condition such as
-    ``params.decoder <= 1M and bleu >= 30``: then it is the best of all eligible candidates that meet it. Of a candidate
-    with several seeds it is the first training, since the best by its score would be the luckiest; the others are to be
-    had by their own numbers.
+    Returns its number and the reason.
+
+    ``objective`` is a metric or cost; unless given, the first objective. ``condition`` is a
+    condition such as ``params.decoder <= 1M and bleu >= 30``: then it is the best of all eligible
+    candidates that meet it. Of a candidate with several seeds it is the first training, since the
+    best by its score would be the luckiest; the others are to be had by their own numbers.
 
     Raises:
         UserError: nothing like that is there, or ``objective`` is a score on test.
@@ -30,18 +33,21 @@ def select_trial(results: Results, objective: str | None, trial: int | None, con
     if trial is not None:
         chosen = results.study.trials.get(trial)
         if chosen is None or chosen.state != State.COMPLETE:
-            raise UserError(f"trial {trial} is not a finished candidate of this study", code="no-such-trial")
-        again = f"trial {chosen.original} with seed {chosen.seed}, " if chosen.origin == Origin.REPLICATE else ""
+            raise UserError(f"trial {trial} is not a finished candidate of this study",
+                            code="no-such-trial")
+        again = (f"trial {chosen.original} with seed {chosen.seed}, "
+                 if chosen.origin == Origin.REPLICATE else "")
         return trial, f"{again}as asked"
     name = objective or next(iter(results.objectives))
     if name.startswith("test."):
-        raise UserError(f"--best {name}: what is chosen by its test scores has no test score left to report. Choose by "
-                        f"{name.removeprefix('test.')}, which is of the validation text, or name a trial",
-                        code="chosen-on-test")
-    rows, among = (results.front, "the front") if condition is None else (_eligible(results), f"those with {condition}")
+        raise UserError(f"--best {name}: what is chosen by its test scores has no test score left "
+                        f"to report. Choose by {name.removeprefix('test.')}, which is of the "
+                        "validation text, or name a trial", code="chosen-on-test")
+    rows, among = (results.front, "the front") if condition is None else (
+        _eligible(results), f"those with {condition}")
     if not len(results.finished):
-        raise UserError(f"{results.study.folder}: no candidate is finished yet, so there is nothing to choose",
-                        code="nothing-finished")
+        raise UserError(f"{results.study.folder}: no candidate is finished yet, so there is "
+                        "nothing to choose", code="nothing-finished")
     if name not in rows.columns or not len(rows):
         raise UserError(f"there is no {name} on the front; it has {', '.join(results.objectives)}",
                         code="unknown-objective")
@@ -53,7 +59,8 @@ def select_trial(results: Results, objective: str | None, trial: int | None, con
     low = results.objectives.get(name, better_direction(name)) == "min"
     values: Any = rows[name].astype(float)
     at = values.idxmin() if low else values.idxmax()
-    row, seed = rows.loc[at], results.study.meta.seed
+    row = rows.loc[at]
+    seed = results.study.meta.seed
     weights = f"; the weights are those of seed {seed}" if row["seeds"] > 1 else ""
     return int(row["trial"]), f"best {name} of {among} ({format_cell(row, name)}{weights})"
 

@@ -17,7 +17,8 @@ from scalesearch.study.trials.trial import State
 from scalesearch.tasks import COMMON_METRICS, EFFICIENCY_METRICS
 
 
-def table_of(results: Results, metric: str, base: str | None = None, confidence: float = CONFIDENCE) -> Ablation:
+def table_of(results: Results, metric: str, base: str | None = None,
+             confidence: float = CONFIDENCE) -> Ablation:
     """Every row or reference of a study; the base is the study's, unless given.
 
     Raises:
@@ -29,12 +30,14 @@ def table_of(results: Results, metric: str, base: str | None = None, confidence:
 def records_of(results: Results) -> list[dict[str, Any]]:
     """Records of all trials; of a study of rows those that its file names."""
     rows = results.study.meta.architectures
-    return results.records if rows is None else [record for record in results.records if record["label"] in rows]
+    return results.records if rows is None else [
+        record for record in results.records if record["label"] in rows]
 
 
 def write_table(ablation: Ablation, folder: Path) -> list[Path]:
     """Writes table.md, table.csv and table.tex."""
-    texts = {"md": ablation.to_markdown(), "csv": to_csv(ablation.frame()), "tex": ablation.to_latex()}
+    texts = {"md": ablation.to_markdown(), "csv": to_csv(ablation.frame()),
+             "tex": ablation.to_latex()}
     for suffix, text in texts.items():
         write_text(folder / f"table.{suffix}", text)
     return [folder / f"table.{suffix}" for suffix in texts]
@@ -52,18 +55,21 @@ def scaling_of(results: Results, metric: str | None = None, at: Sequence[tuple[s
     Raises:
         UserError: it is no scaling study, or there is no such metric or cost.
     """
-    meta, records = results.study.meta.to_json(), results.records
+    meta = results.study.meta.to_json()
+    records = results.records
     read_scaling_plan(meta)
     name = metric or results.main_metric
-    return analyze_scaling(records, meta, name, results.objectives.get(name, better_direction(name)),
-                         confidence or results.seed_analysis.confidence, at, _signature(results, records, name),
-                         describe_teacher_facts(results.teacher) if results.teacher else "")
+    return analyze_scaling(
+        records, meta, name, results.objectives.get(name, better_direction(name)),
+        confidence or results.seed_analysis.confidence, at, _signature(results, records, name),
+        describe_teacher_facts(results.teacher) if results.teacher else "")
 
 
 def _signature(results: Results, records: Sequence[Mapping[str, Any]], metric: str) -> str:
     """The metric's own, or that of its task's; a loss has none."""
     name = metric.removeprefix("test.")
-    metrics = next((record.get("metrics") or {} for record in records if record["state"] == State.COMPLETE), {})
+    metrics = next((record.get("metrics") or {}
+                    for record in records if record["state"] == State.COMPLETE), {})
     own = str(metrics.get(f"{name}_signature") or "")
     return own if own or name in COMMON_METRICS or name in EFFICIENCY_METRICS else results.signature
 
@@ -77,8 +83,9 @@ def write_scaling(study: ScalingStudy, folder: Path) -> list[Path]:
     write_text(files[0], to_markdown(study))
     write_text(files[1], to_csv(scaling_frame(study)))
     write_json(files[2], to_json(study))
-    figures = {"curves": plot_means(study)} | {cost.removesuffix(".total").replace(".", "-").replace("_", "-"):
-                                           plot_laws(study, cost) for cost in study.costs}
+    figures = {"curves": plot_means(study)} | {
+        cost.removesuffix(".total").replace(".", "-").replace("_", "-"): plot_laws(study, cost)
+        for cost in study.costs}
     for stem, figure in figures.items():
         if figure is not None:
             files += save_figure(figure, folder / f"scaling-{stem}")

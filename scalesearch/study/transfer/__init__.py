@@ -1,1 +1,4 @@
-"""Trials taken over from other studies: warm starts and forks. May import ``trials`` and ``config``."""
+"""Trials taken over from other studies: warm starts and forks.
+
+May import ``trials`` and ``config``.
+"""

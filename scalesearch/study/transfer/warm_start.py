@@ -1,9 +1,10 @@
 """Warm starts: trials of other studies that are imported, or enqueued.
 
-A finished trial counts here as it is where the same training would give the same numbers: same data, recipe, seed and
-number of processes. It has no rung results, so it does not count towards promotion quotas. Elsewhere scores are on
-another scale; then the architectures of that study's front are trained here first. What was chosen is written to
-``warm.json`` before anything acts on it: an interrupted study goes on alike, whatever has become of the others.
+A finished trial counts here as it is where the same training would give the same numbers: same
+data, recipe, seed and number of processes. It has no rung results, so it does not count towards
+promotion quotas. Elsewhere scores are on another scale; then the architectures of that study's
+front are trained here first. What was chosen is written to ``warm.json`` before anything acts on
+it: an interrupted study goes on alike, whatever has become of the others.
 """
 
 from collections import Counter
@@ -27,9 +28,10 @@ from scalesearch.study.trials.record import Record, data_of
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State, Trial
 
-SKIP_REASONS = {"outside-space": "do not fit this space", "infeasible": "miss a limit of this study",
-        "known": "are known already", "trial-not-taken": "have no record",
-        "other-architecture": "are another architecture in this version of scalesearch"}
+SKIP_REASONS = {"outside-space": "do not fit this space",
+                "infeasible": "miss a limit of this study", "known": "are known already",
+                "trial-not-taken": "have no record",
+                "other-architecture": "are another architecture in this version of scalesearch"}
 
 
 @dataclass(frozen=True)
@@ -50,28 +52,33 @@ class WarmStart:
     def to_json(self) -> Mapping[str, object]:
         """JSON of all fields."""
         return {"imported": [trial.to_json() for trial in self.imported],
-                "first": [trial.to_json() for trial in self.enqueued], "left": dict(self.skipped), "other": list(self.differences)}
+                "first": [trial.to_json() for trial in self.enqueued], "left": dict(self.skipped),
+                "other": list(self.differences)}
 
     @classmethod
     def read(cls, file: Path) -> "WarmStart":
         """Reads the JSON that ``to_json`` wrote. Raises UserError where it is damaged."""
         try:
             data = read_json(file, dict)
-            imported, first = (tuple(map(Trial.from_json, data[key])) for key in ("imported", "first"))
+            imported, first = (tuple(map(Trial.from_json, data[key]))
+                               for key in ("imported", "first"))
             return cls(imported, first, data["left"], tuple(data["other"]))
         except (ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{file}: {error}; the file was changed, or the disk damaged it. Restore it",
-                            code="file-damaged") from None
+            raise UserError(f"{file}: {error}; the file was changed, or the disk damaged it. "
+                            "Restore it", code="file-damaged") from None
 
     def describe(self) -> str:
         """Describes it in a line."""
         why = f" (theirs had {', '.join(self.differences)})" if self.differences else ""
-        left = f"; left out: {', '.join(f'{n} that {why}' for why, n in self.skipped.items())}" if self.skipped else ""
-        return (f"Warm start: {len(self.imported)} finished candidates imported, {len(self.enqueued)} architectures of "
-                f"other fronts to be trained here first{why}{left}.")
+        left = (f"; left out: {', '.join(f'{n} that {why}' for why, n in self.skipped.items())}"
+                if self.skipped else "")
+        return (f"Warm start: {len(self.imported)} finished candidates imported, "
+                f"{len(self.enqueued)} architectures of other fronts to be trained here "
+                f"first{why}{left}.")
 
 
-def choose_warm_start(spec: WarmStartSpec, plan: StudyPlan, default_max_candidates: int) -> WarmStart:
+def choose_warm_start(spec: WarmStartSpec, plan: StudyPlan,
+                      default_max_candidates: int) -> WarmStart:
     """Chooses trials of the studies in ``spec``; nothing is written.
 
     Args:
@@ -89,12 +96,17 @@ def choose_warm_start(spec: WarmStartSpec, plan: StudyPlan, default_max_candidat
     here = {str(trial.identity) for trial in imported}
     queues = [_spread(study, trials) for study, trials in zip(studies, usable)]
     in_turn = (trial for trial in chain.from_iterable(zip_longest(*queues)) if trial is not None)
-    first = _once(in_turn, here, Counter())[: default_max_candidates if spec.max_candidates is None else spec.max_candidates]
+    first = _once(in_turn, here, Counter())[
+        : default_max_candidates if spec.max_candidates is None else spec.max_candidates]
     return WarmStart(imported, first, dict(left), tuple(other) if first else ())
 
 
-def _usable(study: StudyDir, plan: StudyPlan, left: Counter[str], other: dict[str, None]) -> Iterable[Trial]:
-    """Finished trials that fit this study's space and limits. They have values where their scores count here."""
+def _usable(study: StudyDir, plan: StudyPlan, left: Counter[str],
+            other: dict[str, None]) -> Iterable[Trial]:
+    """Finished trials that fit this study's space and limits.
+
+    They have values where their scores count here.
+    """
     for old in study.trials.with_state(State.COMPLETE):
         if old.origin == Origin.REPLICATE:
             continue
@@ -105,7 +117,8 @@ def _usable(study: StudyDir, plan: StudyPlan, left: Counter[str], other: dict[st
         except UserError as error:
             left[SKIP_REASONS[error.code]] += 1
             continue
-        differs, scored = training_differences_of_record(record, trial, plan), None
+        differs = training_differences_of_record(record, trial, plan)
+        scored = None
         if not differs:
             try:
                 scored = objective_values(plan.objectives, record.get("metrics") or {}, trial.costs)
@@ -116,13 +129,17 @@ def _usable(study: StudyDir, plan: StudyPlan, left: Counter[str], other: dict[st
 
 
 def training_differences_of_record(record: Record, trial: Trial, plan: StudyPlan) -> list[str]:
-    """Differences of ``record`` to the training that ``trial`` is here. Scores count where there are none."""
+    """Differences of ``record`` to the training that ``trial`` is here.
+
+    Scores count where there are none.
+    """
     mine = plan.record_fields
     pairs = {"other data": (record.get("data", {}).get("hash"), data_of(trial, mine).get("hash")),
              "another recipe": (is_same_recipe(record, trial, mine.get("recipe", {})), True),
              "another seed": (record.get("seed"), mine.get("study_seed")),
              "another teacher": (bool(record.get("teacher")), bool(mine.get("teacher"))),
-             "another number of processes": (record.get("processes", 1), plan.job_template.get("processes", 1))}
+             "another number of processes": (record.get("processes", 1),
+                                             plan.job_template.get("processes", 1))}
     return [words for words, (theirs, ours) in pairs.items() if theirs != ours]
 
 
@@ -146,15 +163,18 @@ def _spread(study: StudyDir, usable: list[Trial]) -> list[Trial]:
     trials = [one.first for one in front_candidates(study.trials, objectives)]
     if not trials:
         return []
-    table = np.array([[(trial.values or {})[one.name] * one.sign for one in objectives] for trial in trials], float)
+    table = np.array([[(trial.values or {})[one.name] * one.sign for one in objectives]
+                      for trial in trials], float)
     on = pareto_front(table, ["min"] * len(objectives))
     front = {trial.number: row for trial, row, is_on in zip(trials, table, on) if is_on}
-    able = [trial for trial in usable if not trial.values and (trial.source or {})["trial"] in front]
+    able = [trial
+            for trial in usable if not trial.values and (trial.source or {})["trial"] in front]
     places = np.array([front[trial.source["trial"]] for trial in able if trial.source])
     return [able[place] for place in order_by_spread(places, len(able))]
 
 
-def apply_warm_start(study: StudyDir, spec: WarmStartSpec | None, plan: StudyPlan, default_max_candidates: int, report: Callable[[str], object]) -> StudyPlan:
+def apply_warm_start(study: StudyDir, spec: WarmStartSpec | None, plan: StudyPlan,
+                     default_max_candidates: int, report: Callable[[str], object]) -> StudyPlan:
     """Imports what is not imported yet; returns the plan with what to train first.
 
     Only the process that owns ``study`` may call this, before it proposes anything.
@@ -173,7 +193,8 @@ def apply_warm_start(study: StudyDir, spec: WarmStartSpec | None, plan: StudyPla
     report(warm.describe())
     labels = {plan.evaluator.identity(reference): reference.label for reference in plan.references}
     for trial in warm.imported:
-        if study.trials.first_with_identity(trial.identity):  # from last time, or a fork has brought it along
+        # from last time, or a fork has brought it along
+        if study.trials.first_with_identity(trial.identity):
             continue
         label = labels.get(trial.identity)
         import_trial(study, replace(trial, origin=Origin.IMPORTED, label=label), plan.record_fields)

@@ -1,1 +1,4 @@
-"""Trials of a study: value, event log, folder, records, evaluation before training. May import ``config``."""
+"""Trials of a study: value, event log, folder, records, evaluation before training.
+
+May import ``config``.
+"""

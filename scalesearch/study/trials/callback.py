@@ -6,7 +6,10 @@ from scalesearch.study.trials.trial import Trial
 
 
 class Callback:
-    """Base class of study callbacks; every hook is a no-op. Hooks run in the driver's thread and must be quick."""
+    """Base class of study callbacks; every hook is a no-op.
+
+    Hooks run in the driver's thread and must be quick.
+    """
 
     def message(self, text: str) -> None:
         """A line for people."""

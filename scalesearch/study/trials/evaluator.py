@@ -27,8 +27,11 @@ from scalesearch.train.recipe_space import EMPTY_RECIPE_SPACE, KEY_PREFIX, Recip
 
 BUILDABLE_CONSTRAINT = "buildable"
 MAX_CACHED = 2000  # evaluated proposals that are remembered, some ten kilobytes each
-MAX_SAMPLES = 2000  # draws after which a budget that none of them met counts as one that nothing meets
-MAX_SLACK = 50.0  # a slack is a logarithm of a ratio; nothing real is e^50 times a budget, and Optuna wants finite ones
+# draws after which a budget that none of them met counts as one that nothing meets
+MAX_SAMPLES = 2000
+# a slack is a logarithm of a ratio; nothing real is e^50 times a budget, and Optuna wants finite
+# ones
+MAX_SLACK = 50.0
 
 
 class Limit(Protocol):
@@ -68,26 +71,33 @@ class Evaluator:
 
     def __init__(self, space: Any, protocol: CostProtocol, limits: tuple[Limit, ...],
                  recipe: RecipeSpace = EMPTY_RECIPE_SPACE) -> None:
-        self.space, self.protocol, self.limits, self.recipe = space, protocol, limits, recipe
+        self.space = space
+        self.protocol = protocol
+        self.limits = limits
+        self.recipe = recipe
         self.joint_space = JointSpace(space, recipe) if recipe.parameters else space
-        self.constraint_names = (BUILDABLE_CONSTRAINT, *dict.fromkeys(limit.text for limit in limits))
+        self.constraint_names = (BUILDABLE_CONSTRAINT,
+                                 *dict.fromkeys(limit.text for limit in limits))
         self._cache: dict[tuple[tuple[str, str], ...], tuple[Trial, ModelSpec | None]] = {}
 
     def suggest_params(self, trial: Any) -> Any:
         """All answers where an Optuna trial suggests its parameters: a define-by-run function."""
         return suggest_params(self.joint_space, trial)
 
-    def candidate_facts(self, params: Params, objectives: tuple[Objective, ...] = ()) -> CandidateFacts:
+    def candidate_facts(self, params: Params,
+                        objectives: tuple[Objective, ...] = ()) -> CandidateFacts:
         """Costs, constraints and identity of Optuna's ``params``, exact before training."""
         trial = self.evaluate(decode_params(self.joint_space, params).params)
-        values = [None if one.is_measured or not trial.costs else float(trial.costs[one.name]) for one in objectives]
+        values = [None if one.is_measured or not trial.costs else float(trial.costs[one.name])
+                  for one in objectives]
         return CandidateFacts(values, trial.constraints, trial.identity, bool(trial.costs))
 
     @cached_property
     def feasible_region(self) -> FeasibleRegion:
         """The part of the space that the limits allow."""
         of = self.space, self.protocol, self.limits
-        return FeasibleRegion(self.suggest_params, self.candidate_facts, lambda: ExactFeasibleSampler.of(*of),
+        return FeasibleRegion(self.suggest_params, self.candidate_facts,
+                              lambda: ExactFeasibleSampler.of(*of),
                               lambda: NeighborBatchSampler.of(*of))
 
     def evaluate(self, params: Params) -> Trial:
@@ -104,7 +114,10 @@ class Evaluator:
                            constraints={**trial.constraints, BUILDABLE_CONSTRAINT: 1.0})
 
     def recipe_values(self, params: Params) -> Params:
-        """Key of the recipe to its value by ``params``. Raises UserError where no recipe has these together."""
+        """Key of the recipe to its value by ``params``.
+
+        Raises UserError where no recipe has these together.
+        """
         return self.recipe.recipe_values(params)
 
     def identity(self, reference: FixedArchitecture) -> str | None:
@@ -117,7 +130,8 @@ class Evaluator:
         return self._evaluated(params)[1]
 
     def _evaluated(self, params: Params) -> tuple[Trial, ModelSpec | None]:
-        key = tuple(sorted((name, repr(value)) for name, value in params.items() if not name.startswith(KEY_PREFIX)))
+        key = tuple(sorted((name, repr(value))
+                           for name, value in params.items() if not name.startswith(KEY_PREFIX)))
         if key not in self._cache:
             if len(self._cache) >= MAX_CACHED:
                 del self._cache[next(iter(self._cache))]
@@ -130,9 +144,10 @@ class Evaluator:
             architecture = self.space.architecture(answers)
             return self.evaluate_architecture(architecture, params), architecture
         except UnbuildableError as error:  # by itself, or as the artefact whose bytes or latency are asked for
-            constraints = {name: float(name == BUILDABLE_CONSTRAINT) for name in self.constraint_names}
-            return Trial(-1, State.INFEASIBLE, params=params, config=dict(answers), constraints=constraints,
-                         reason=str(error)), None
+            constraints = {name: float(name == BUILDABLE_CONSTRAINT)
+                           for name in self.constraint_names}
+            return Trial(-1, State.INFEASIBLE, params=params, config=dict(answers),
+                         constraints=constraints, reason=str(error)), None
 
     def evaluate_architecture(self, architecture: ModelSpec, params: Params | None = None) -> Trial:
         """The trial that ``architecture`` is; without ``params``, one that the space could not have proposed."""
@@ -142,12 +157,13 @@ class Evaluator:
             return price[name] if name in COST_NAMES else architecture.config[name]
 
         constraints = {BUILDABLE_CONSTRAINT: 0.0} | {
-            limit.text: max(-MAX_SLACK, min(MAX_SLACK, limit.slack(lookup))) for limit in self.limits
-        }
+            limit.text: max(-MAX_SLACK, min(MAX_SLACK, limit.slack(lookup)))
+            for limit in self.limits}
         missed = [_miss(text, slack) for text, slack in constraints.items() if slack > 0]
         return Trial(-1, State.INFEASIBLE if missed else State.PENDING, params=params or {},
-                     is_in_space=params is not None, architecture=architecture.id, config=dict(architecture.config),
-                     costs=flatten_costs(price), constraints=constraints, reason="; ".join(missed))
+                     is_in_space=params is not None, architecture=architecture.id,
+                     config=dict(architecture.config), costs=flatten_costs(price),
+                     constraints=constraints, reason="; ".join(missed))
 
 
 def flatten_costs(costs: CostBreakdown) -> dict[str, float]:
@@ -156,7 +172,10 @@ def flatten_costs(costs: CostBreakdown) -> dict[str, float]:
 
 
 def _miss(text: str, slack: float) -> str:
-    """Describes a missed limit. By how much is said of costs alone, whose slack is the logarithm of a ratio."""
+    """Describes a missed limit.
+
+    By how much is said of costs alone, whose slack is the logarithm of a ratio.
+    """
     far = f" (by {math.expm1(slack):.1%})" if any(name in text for name in COST_NAMES) else ""
     return f"not {text}{far}"
 
@@ -168,19 +187,23 @@ class FeasibilityEstimate:
     samples: int
     feasible: int
     violations: Mapping[str, int]  # limit to how many miss it
-    min_slacks: Mapping[str, float]  # limit to the least slack of any; log(cost / budget) for a budget
+    # limit to the least slack of any; log(cost / budget) for a budget
+    min_slacks: Mapping[str, float]
 
 
-def estimate_feasibility(evaluator: Evaluator, seed: int, samples: int = MAX_SAMPLES, max_feasible: int | None = None
-                         ) -> FeasibilityEstimate:
+def estimate_feasibility(evaluator: Evaluator, seed: int, samples: int = MAX_SAMPLES,
+                         max_feasible: int | None = None) -> FeasibilityEstimate:
     """Counts the feasible among random ``samples``; stops at ``max_feasible``, where given."""
     rng = random.Random(seed)
-    feasible, drawn = 0, 0
-    missed, nearest = dict.fromkeys(evaluator.constraint_names, 0), dict.fromkeys(evaluator.constraint_names, math.inf)
+    feasible = 0
+    drawn = 0
+    missed = dict.fromkeys(evaluator.constraint_names, 0)
+    nearest = dict.fromkeys(evaluator.constraint_names, math.inf)
     while drawn < samples and (max_feasible is None or feasible < max_feasible):
         params = evaluator.joint_space.sample(lambda name, parameter: parameter.sample(rng)).params
         trial = evaluator.evaluate(params)
-        drawn, feasible = drawn + 1, feasible + trial.is_feasible
+        drawn = drawn + 1
+        feasible = feasible + trial.is_feasible
         for name, slack in trial.constraints.items():
             missed[name] += slack > 0
             if trial.costs:  # of what cannot be built, no limit is known

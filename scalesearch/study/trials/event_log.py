@@ -1,7 +1,7 @@
 """Event log of a study: JSON lines, synced before anything acts on them.
 
-Each line says its number and ends with a checksum of what stands before it, so that a line that was changed, lost,
-moved or doubled is noticed.
+Each line says its number and ends with a checksum of what stands before it, so that a line that was
+changed, lost, moved or doubled is noticed.
 """
 
 import errno
@@ -37,8 +37,10 @@ class EventLog:
         with disk_full_guard(self.file), self.file.open("ab", buffering=0) as file:
             size = file.tell()
             number = 1 + (self._end[1] if size == self._end[0] else len(self.lines()))
-            line = encode_event({"line": number, "event": event_type, "trial": trial, "time": utc_now(), **facts})
-            event = TrialEvent.from_json(line)  # as it will be read again: what happens live is what is folded later
+            line = encode_event({"line": number, "event": event_type, "trial": trial,
+                                 "time": utc_now(), **facts})
+            # as it will be read again: what happens live is what is folded later
+            event = TrialEvent.from_json(line)
             try:
                 if file.write(line) < len(line):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -56,22 +58,30 @@ class EventLog:
         return (self.read(line, number) for number, line in enumerate(self.lines(), 1))
 
     def read(self, line: bytes, number: int) -> TrialEvent:
-        """The event in line ``number``. Raises UserError where it is damaged, or another is due there."""
+        """The event in line ``number``.
+
+        Raises UserError where it is damaged, or another is due there.
+        """
         try:
             event = decode_event(line)
             if event.line != number:
-                raise ValueError(f"it is numbered {event.line}, so lines were lost, moved or doubled")
+                raise ValueError(f"it is numbered {event.line}, so lines were lost, moved or "
+                                 "doubled")
         except ValueError as error:
             raise self.damaged_line_error(number, error) from None
         return event
 
     def damaged_line_error(self, number: int, why: Exception) -> UserError:
         """The error that names a damaged line, and how to save the rest."""
-        return UserError(f"{self.file}:{number}: a damaged line ({why}). Restore the file, or have `scalesearch study "
-                         f"repair {self.file.parent}` copy what is whole into another folder", code="log-damaged")
+        return UserError(f"{self.file}:{number}: a damaged line ({why}). Restore the file, or have "
+                         f"`scalesearch study repair {self.file.parent}` copy what is whole into "
+                         "another folder", code="log-damaged")
 
     def lines(self, start: int = 0) -> list[bytes]:
-        """Whole lines from byte ``start`` on, with their ends. A last one that is cut off is left out."""
+        """Whole lines from byte ``start`` on, with their ends.
+
+        A last one that is cut off is left out.
+        """
         return list(self.iterate_lines(start))
 
     def iterate_lines(self, start: int = 0) -> Iterator[bytes]:

@@ -18,7 +18,8 @@ class StudyPlan:
     """Plan of a driver.
 
     Attributes:
-        trials: candidates to train; references come on top. With rungs, as much compute as so many full trainings
+        trials: candidates to train; references come on top. With rungs, as much compute as so many
+            full trainings
             take, spent on more candidates.
         job_template: what every ``job.json`` says.
         record_fields: what every record says (:attr:`StudyMeta.shared`).

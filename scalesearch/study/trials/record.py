@@ -8,13 +8,15 @@ from scalesearch.tasks import METRICS
 from scalesearch.train.recipe_space import override_keys
 from scalesearch.train.result import Result, package_versions
 
-SEARCH_PACKAGES = ("optuna", "ray")  # packages whose versions a study's records hold beside the trainer's
+# packages whose versions a study's records hold beside the trainer's
+SEARCH_PACKAGES = ("optuna", "ray")
 
 
 class JobFile(TypedDict, total=False):
     """What ``job.json`` says: a training, or a teacher's translating or, with ``top``, softening of the training text.
 
-    ``rung`` and ``until`` (a share of a full training) are of a trial that pauses; ``job`` and ``of`` of a replicate.
+    ``rung`` and ``until`` (a share of a full training) are of a trial that pauses; ``job`` and
+    ``of`` of a replicate.
     """
 
     trial: int
@@ -48,8 +50,8 @@ class Translations(TypedDict):
 class TeacherFacts(TypedDict, total=False):
     """A teacher, as the records of its pupils hold it; ``bleu`` by split.
 
-    Of several that translate together, ``architecture`` has the ids of all, ``params`` and ``cpu_seconds`` are sums,
-    and ``bleu`` is the mean of what each has alone.
+    Of several that translate together, ``architecture`` has the ids of all, ``params`` and
+    ``cpu_seconds`` are sums, and ``bleu`` is the mean of what each has alone.
     """
 
     architecture: str
@@ -64,7 +66,8 @@ class TeacherFacts(TypedDict, total=False):
     top_k: int
 
 
-SCORE_NAMES = {name for metric in METRICS for name in (metric, f"test.{metric}")}  # what is a number among the metrics
+# what is a number among the metrics
+SCORE_NAMES = {name for metric in METRICS for name in (metric, f"test.{metric}")}
 
 
 class Record(TypedDict, total=False):
@@ -93,7 +96,8 @@ def make_record(trial: Trial, shared: Mapping[str, Any], result: Result | None) 
     training = result.to_json() if result else {}
     for name in ("state", "reason", "params"):  # the trial has its own
         training.pop(name, None)
-    own = {"recipe": override_keys(shared["recipe"], trial.recipe_params)} if trial.recipe_params else {}
+    own = {"recipe": override_keys(shared["recipe"],
+                                   trial.recipe_params)} if trial.recipe_params else {}
     return {**training, **shared, "data": data_of(trial, shared), **own, **trial.to_json(),
             "seed": trial.seed or shared["study_seed"],
             "versions": {**package_versions(*SEARCH_PACKAGES), **training.get("versions", {})}}
@@ -102,17 +106,24 @@ def make_record(trial: Trial, shared: Mapping[str, Any], result: Result | None) 
 def data_of(trial: Trial, shared: Mapping[str, Any]) -> Mapping[str, Any]:
     """Facts of the corpus that ``trial`` learns from: the study's text, in the vocabulary of its own if it has one."""
     data: Mapping[str, Any] = shared.get("data", {})
-    vocab, hashes = trial.config.get("vocab"), data.get("corpora")
+    vocab = trial.config.get("vocab")
+    hashes = data.get("corpora")
     return {**data, "vocab": vocab, "hash": hashes.get(str(vocab))} if vocab and hashes else data
 
 
 def describe_teacher_facts(facts: TeacherFacts) -> str:
-    """Describes a teacher in a line: its name, its score, its effort. ``facts`` are as in records."""
+    """Describes a teacher in a line: its name, its score, its effort.
+
+    ``facts`` are as in records.
+    """
     scored = ", ".join(f"{bleu:.1f} on {split}" for split, bleu in facts["bleu"].items())
-    made, mixed = facts["translations"], ", and from the real pairs" if facts["mix"] else ""
-    mixed += f", with its {facts['soft']} likeliest tokens at every place" if facts.get("soft") else ""
+    made = facts["translations"]
+    mixed = ", and from the real pairs" if facts["mix"] else ""
+    mixed += f", with its {facts['soft']} likeliest tokens at every place" if facts.get(
+        "soft") else ""
     several = len(facts["seeds"])
     alone = f" each alone in the mean of {several}" if several > 1 else ""
-    return (f"Teacher: {facts['architecture']}, {facts['params']:,} params, BLEU {scored}{alone} ({facts['decode']}), "
-            f"{facts['cpu_seconds'] / 60:.1f} CPU-minutes; candidates learned from its translations of "
-            f"{made['pairs']:,} sentences ({made['decode']}, {made['cpu_seconds'] / 60:.1f} CPU-minutes){mixed}.")
+    return (f"Teacher: {facts['architecture']}, {facts['params']:,} params, BLEU {scored}{alone} "
+            f"({facts['decode']}), {facts['cpu_seconds'] / 60:.1f} CPU-minutes; candidates learned "
+            f"from its translations of {made['pairs']:,} sentences ({made['decode']}, "
+            f"{made['cpu_seconds'] / 60:.1f} CPU-minutes){mixed}.")

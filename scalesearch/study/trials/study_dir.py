@@ -63,7 +63,10 @@ class StudyDir:
         return (self.folder / "study.json").is_file()
 
     def has_started(self) -> bool:
-        """Whether anything has happened in it yet. A start that was refused leaves nothing to resume."""
+        """Whether anything has happened in it yet.
+
+        A start that was refused leaves nothing to resume.
+        """
         happened = self.log.file.exists() and self.log.file.stat().st_size > 0
         return self.exists() and (happened or (self.folder / "teacher").is_dir())
 
@@ -85,7 +88,8 @@ class StudyDir:
         """Reads what is there, without changing anything.
 
         Raises:
-            UserError: no study is here, it is of another format, or its log is damaged before its end.
+            UserError: no study is here, it is of another format, or its log is damaged before its
+                end.
         """
         self.read_meta()
         self.trials = Trials()
@@ -109,8 +113,8 @@ class StudyDir:
             UserError: no study is here, it is damaged, or of another format.
         """
         if not self.exists():
-            raise UserError(f"{self.folder}: there is no study here (no study.json); start one with "
-                            "`scalesearch study run STUDY.yaml`", code="no-study")
+            raise UserError(f"{self.folder}: there is no study here (no study.json); start one "
+                            "with `scalesearch study run STUDY.yaml`", code="no-study")
         try:
             self.meta = StudyMeta.from_json((self.folder / "study.json").read_bytes())
         except UserError as error:
@@ -118,7 +122,10 @@ class StudyDir:
         return self
 
     def append(self, event_type: EventType, trial: int, **facts: Any) -> Trial:
-        """Writes one event, synced to the disk; returns the trial after it. See :meth:`EventLog.append`."""
+        """Writes one event, synced to the disk; returns the trial after it.
+
+        See :meth:`EventLog.append`.
+        """
         return self.trials.apply(self.log.append(event_type, trial, **facts))
 
     def propose(self, trial: Trial) -> Trial:
@@ -135,7 +142,9 @@ class StudyDir:
         try:
             record = read_json(self.trial_folder(trial) / "record.json", dict)
             msgspec.convert(record, Record)
-            scores = {name: score for name, score in (record.get("metrics") or {}).items() if name in SCORE_NAMES}
+            scores = {name: score
+                      for name, score in (record.get("metrics") or {}).items()
+                      if name in SCORE_NAMES}
             msgspec.convert(scores, dict[str, float | None])
         except (FileNotFoundError, UserError, ValueError):
             return None
@@ -144,8 +153,8 @@ class StudyDir:
     def table_rows(self, numbers: Container[int] | None = None) -> list[dict[str, Any]]:
         """Rows for tables of all trials, or those of ``numbers``: records of ended ones, else the trials' JSON."""
         ended = (State.COMPLETE, State.FAILED)
-        rows = [(self.record(trial) if trial.state in ended else None) or trial.to_json() for trial in self.trials
-                if numbers is None or trial.number in numbers]
+        rows = [(self.record(trial) if trial.state in ended else None) or trial.to_json()
+                for trial in self.trials if numbers is None or trial.number in numbers]
         return rows if self.meta.rungs.n_pauses else [{**row, "rungs": None} for row in rows]
 
     @contextmanager
@@ -165,8 +174,8 @@ class StudyDir:
             raise UserError(f"{self.folder}: {owner} is running this study; only one may at a time",
                             code="study-running") from None
         except OSError as error:
-            raise UserError(f"{self.folder}: cannot be written ({error.strerror}); choose another --out",
-                            code="cannot-write") from None
+            raise UserError(f"{self.folder}: cannot be written ({error.strerror}); choose another "
+                            "--out", code="cannot-write") from None
         try:
             for folder in (self.folder, *self.folder.glob("trials/*")):
                 remove_partial_files(folder, lambda name: name in DRIVER_FILES)
@@ -188,10 +197,11 @@ def resumable(folder: Path) -> Iterator[None]:
         yield
     except DiskFullError as full:
         text = str(full)
-        raise DiskFullError(text if "--resume" in text else f"{text} with --resume: what finished is safe") from full
+        raise DiskFullError(text if "--resume" in text
+                            else f"{text} with --resume: what finished is safe") from full
     except (ConnectionError, BrokenPipeError, TimeoutError):
         raise
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        raise UserError(f"{folder}: the study cannot go on: {where}{error.strerror or error}. {RESUME_HINT}",
-                        code="disk-error") from error
+        raise UserError(f"{folder}: the study cannot go on: {where}{error.strerror or error}. "
+                        f"{RESUME_HINT}", code="disk-error") from error

@@ -27,7 +27,8 @@ STUDY_FORMAT = 3  # of the study's folder; studies of other formats are refused
 class DataFacts:
     """Text that a study trains on; ``spec`` is what the data file says of it.
 
-    Where candidates have vocabularies of their own, ``hash`` is of the text, and ``corpora`` has that of each corpus.
+    Where candidates have vocabularies of their own, ``hash`` is of the text, and ``corpora`` has
+    that of each corpus.
     """
 
     name: str
@@ -60,11 +61,14 @@ class StudyMeta:
         created: UTC time, to the millisecond.
         space_hash: hash of the search space. protocol: of the costs. limits: constraints in words.
         bounds: cost to the number that a budget allows, for plots.
-        recipe: of every training, but for its ``recipe_space`` (key to what it may be), which have their defaults in it.
+        recipe: of every training, but for its ``recipe_space`` (key to what it may be), which have
+            their defaults in it.
         total_trials: full trainings of the search and references together.
-        sampler: None where nothing is proposed. processes: that share a candidate's updates; None where not known.
+        sampler: None where nothing is proposed. processes: that share a candidate's updates; None
+            where not known.
         stopped_at_gain: the gain below which its search ended by itself; None where it has not.
-        type: ``search``, or that of a study of rows; with ``architectures`` (labels), ``base``, ``scaling``, ``excluded``.
+        type: ``search``, or that of a study of rows; with ``architectures`` (labels), ``base``,
+            ``scaling``, ``excluded``.
     """
 
     id: str
@@ -111,22 +115,25 @@ class StudyMeta:
     def main_objective(self) -> str:
         """The objective that orders trials: the main metric, else the first that is measured, else the first."""
         known = self.main_metric
-        measured = [one.name for one in self.objectives if one.is_measured] or [one.name for one in self.objectives]
+        measured = [one.name for one in self.objectives if one.is_measured] or [
+            one.name for one in self.objectives]
         return known if known in self.directions else measured[0]
 
     @property
     def main_metric(self) -> str:
         """The task's main metric, unless the objectives have others alone: then the first of these."""
-        metrics = [one.name for one in self.objectives if "." not in one.name and one.name not in EFFICIENCY_METRICS]
+        metrics = [one.name
+                   for one in self.objectives
+                   if "." not in one.name and one.name not in EFFICIENCY_METRICS]
         main = TASKS[self.task].main_metric
         return main if main in metrics or not metrics else metrics[0]
 
     @property
     def record_fields(self) -> dict[str, object]:
         """Facts of the study that every record holds."""
-        return {"study": self.name, "space": self.space_hash, "protocol": self.protocol, "objectives": self.directions,
-                "recipe": self.recipe, "study_seed": self.seed, "data": asdict(self.data),
-                "teacher": self.teacher and asdict(self.teacher)}
+        return {"study": self.name, "space": self.space_hash, "protocol": self.protocol,
+                "objectives": self.directions, "recipe": self.recipe, "study_seed": self.seed,
+                "data": asdict(self.data), "teacher": self.teacher and asdict(self.teacher)}
 
     def to_json(self) -> dict[str, object]:
         """JSON of all fields."""
@@ -153,17 +160,20 @@ class StudyMeta:
                 if data.pop("crc", None) != _checksum(data):
                     raise ValueError("its checksum is wrong")
                 ways = msgspec.convert(data["objectives"], dict[str, str])
-                given = {"rungs": NO_RUNGS, "seeds": SINGLE_SEED, **{key: data[key] for key in ("rungs", "seeds") if data[key]}}
+                given = {"rungs": NO_RUNGS, "seeds": SINGLE_SEED,
+                         **{key: data[key] for key in ("rungs", "seeds") if data[key]}}
                 objectives = tuple(parse_objective(*one) for one in ways.items())
-                return msgspec.convert({**data, "objectives": objectives, **given}, cls, from_attributes=True)
+                return msgspec.convert({**data, "objectives": objectives, **given}, cls,
+                                       from_attributes=True)
         except (ValueError, KeyError, RecursionError) as error:
-            raise UserError(f"study.json is no study's ({error}); the file was changed, or the disk damaged it",
-                            code="not-a-study") from None
+            raise UserError(f"study.json is no study's ({error}); the file was changed, or the "
+                            "disk damaged it", code="not-a-study") from None
         made_by = data.get("versions")
         version = made_by.get("scalesearch", "unknown") if isinstance(made_by, dict) else "unknown"
-        raise UserError(f"it is a study of format {data.get('format')}, made by another version of scalesearch; this "
-                        f"one reads format {STUDY_FORMAT} only. Read it with the version that made it ({version}), or start "
-                        "it anew with --out", code="other-format")
+        raise UserError(f"it is a study of format {data.get('format')}, made by another version of "
+                        f"scalesearch; this one reads format {STUDY_FORMAT} only. Read it with the "
+                        f"version that made it ({version}), or start it anew with --out",
+                        code="other-format")
 
 
 def _checksum(data: Mapping[str, Any]) -> str:

@@ -1,4 +1,7 @@
-"""A trial: one candidate of a study. Its JSON is the event, the record and the row; its history is a fold of events."""
+"""A trial: one candidate of a study.
+
+Its JSON is the event, the record and the row; its history is a fold of events.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ import msgspec
 
 from scalesearch.train.effort import Effort, Efforts
 
-Value = bool | int | float | str | list[object] | dict[str, object] | None  # of a parameter, as JSON holds it
+# of a parameter, as JSON holds it
+Value = bool | int | float | str | list[object] | dict[str, object] | None
 Params = Mapping[str, Value]
 Numbers = Mapping[str, int | float]
 
@@ -24,7 +28,8 @@ class State(StrEnum):
     COMPLETE = "complete"
     FAILED = "failed"
     INFEASIBLE = "infeasible"
-    DUPLICATE = "duplicate"  # another trial trains, or has trained, the same architecture by the same recipe
+    # another trial trains, or has trained, the same architecture by the same recipe
+    DUPLICATE = "duplicate"
 
 
 class Origin(StrEnum):
@@ -56,7 +61,8 @@ class EventType(StrEnum):
 class Rung:
     """Loss of a trial at a rung, in nats a token (a character, if it has its own vocabulary), and its training so far.
 
-    ``share`` is of a full training; ``seconds`` is wall time and ``cpu_seconds`` CPU time of the updates.
+    ``share`` is of a full training; ``seconds`` is wall time and ``cpu_seconds`` CPU time of the
+    updates.
     """
 
     loss: float
@@ -94,12 +100,16 @@ class TrialEvent:
 
     @classmethod
     def from_json(cls, line: bytes) -> TrialEvent:
-        """Reads a line of the log. Raises ValueError where it is no event, or lacks what its kind has."""
+        """Reads a line of the log.
+
+        Raises ValueError where it is no event, or lacks what its kind has.
+        """
         data = msgspec.json.decode(line)
         event = msgspec.convert(data, cls)
         match event.type:
             case EventType.PROPOSED:
-                return cls(event.type, event.trial, event.time, event.line, proposed_trial=Trial.from_json(data))
+                return cls(event.type, event.trial, event.time, event.line,
+                           proposed_trial=Trial.from_json(data))
             case EventType.RUNG:
                 return replace(event, reached=msgspec.convert(data, Rung))
             case EventType.ENDED if event.state is None:
@@ -113,7 +123,8 @@ class Trial:
 
     Attributes:
         number: counts from 0 in the order of proposal.
-        params: parameter to value; empty for a reference that the space could not propose. Those of the recipe are
+        params: parameter to value; empty for a reference that the space could not propose. Those of
+            the recipe are
             called ``recipe.lr`` and the like.
         is_in_space: whether the space could have proposed it.
         architecture: its id; None where nothing can be built.
@@ -124,12 +135,15 @@ class Trial:
         values: objective to value, once complete.
         reason: why it is infeasible or failed.
         label: what plots call a reference.
-        original: for a duplicate or a replicate, the number of the trial with the same architecture and recipe.
+        original: for a duplicate or a replicate, the number of the trial with the same architecture
+            and recipe.
         seed: of a replicate's training; others have the study's.
-        attempts, crashes: how often training was started, and how often its worker died of itself; that Ray died or
+        attempts, crashes: how often training was started, and how often its worker died of itself;
+            that Ray died or
             the disk was full is no fault of the trial's.
         wall_seconds: from its start to its result: training, validation, decoding.
-        efforts: what each part of its training has taken (:class:`scalesearch.train.effort.TrainingTimer`), up to its last
+        efforts: what each part of its training has taken
+            (:class:`scalesearch.train.effort.TrainingTimer`), up to its last
             rung or its end.
         ended_at: UTC time of its end; None also where it was trained by another study.
         source: of an imported trial, or one taken over by a fork: study, trial, folder.
@@ -178,11 +192,15 @@ class Trial:
         """JSON of all fields; ``trial`` is its number."""
         data = {one.name: getattr(self, one.name) for one in fields(self)}
         return {"trial": data.pop("number"), **data, "feasible": self.is_feasible,
-                "rungs": msgspec.to_builtins(list(self.rungs)), "efforts": msgspec.to_builtins(self.efforts)}
+                "rungs": msgspec.to_builtins(list(self.rungs)),
+                "efforts": msgspec.to_builtins(self.efforts)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Trial:
-        """The trial that :meth:`to_json` wrote, or a ``proposed`` event that holds it. Raises ValueError."""
+        """The trial that :meth:`to_json` wrote, or a ``proposed`` event that holds it.
+
+        Raises ValueError.
+        """
         return msgspec.convert({**data, "number": data.get("trial")}, cls)
 
     @property
@@ -195,7 +213,8 @@ class Trial:
         """What is trained: the architecture, and how where the study asks that; None where nothing can be built."""
         if self.architecture is None or not self.recipe_params:
             return self.architecture
-        return f"{self.architecture} {msgspec.json.encode(self.recipe_params, order='sorted').decode()}"
+        return (f"{self.architecture} "
+                f"{msgspec.json.encode(self.recipe_params, order='sorted').decode()}")
 
     @property
     def name(self) -> str:
@@ -212,7 +231,8 @@ class Trial:
     @property
     def is_eligible(self) -> bool:
         """Whether it may be on the front: complete, feasible, of the space, no replicate."""
-        return (self.state == State.COMPLETE and self.origin != Origin.REPLICATE and self.is_feasible and self.is_in_space)
+        return (self.state == State.COMPLETE and self.origin != Origin.REPLICATE
+                and self.is_feasible and self.is_in_space)
 
     @property
     def losses(self) -> tuple[float, ...]:

@@ -27,7 +27,8 @@ class Trials:
         """
         known = self._trials.get(event.trial)
         if (known is None) != (event.proposed_trial is not None):
-            raise ValueError(f"trial {event.trial} was {'never' if known is None else 'already'} proposed")
+            raise ValueError(f"trial {event.trial} was {'never' if known is None else 'already'} "
+                             "proposed")
         trial = known.apply(event) if known else event.proposed_trial
         assert trial is not None, "one of both"
         if event.proposed_trial and trial.identity and trial.origin != Origin.REPLICATE \
@@ -92,13 +93,16 @@ class Trials:
     def full_runs_allowed(self, rungs: Rungs, max_full_runs: float, compute: float | None) -> float:
         """Full trainings' worth that the search may have, of ``max_full_runs`` and of ``compute`` in CPU-seconds.
 
-        What is left of the compute goes at the mean pace so far; before anything has been trained nobody knows that.
+        What is left of the compute goes at the mean pace so far; before anything has been trained
+        nobody knows that.
         """
-        own = [trial for trial in self if trial.origin.charged and trial.source is None and trial.efforts]
+        own = [trial
+               for trial in self if trial.origin.charged and trial.source is None and trial.efforts]
         worth = sum(completed_full_runs(trial, rungs) for trial in own)
         if compute is None or not worth:
             return max_full_runs
-        spent = sum(one.cpu_seconds for one in sum_efforts(*(trial.efforts for trial in own)).values())
+        spent = sum(one.cpu_seconds
+                    for one in sum_efforts(*(trial.efforts for trial in own)).values())
         return min(max_full_runs, worth * compute / spent) if spent else max_full_runs
 
     def efforts(self) -> dict[str, Effort]:
@@ -108,7 +112,8 @@ class Trials:
 
 def completed_full_runs(trial: Trial, rungs: Rungs) -> float:
     """Full trainings' worth that the efforts of ``trial`` are of: up to its last rung, or its end."""
-    return 1.0 if trial.state == State.COMPLETE else rungs.shares[len(trial.rungs) - 1] if trial.rungs else 0.0
+    return 1.0 if trial.state == State.COMPLETE else rungs.shares[
+        len(trial.rungs) - 1] if trial.rungs else 0.0
 
 
 def full_run_cpu_seconds(trial: Trial) -> float | None:
@@ -126,4 +131,5 @@ def allocated_full_runs(trial: Trial, rungs: Rungs) -> float:
     if trial.state == State.PENDING:
         return rungs.shares[min(reached, rungs.n_pauses)]
     # What failed between rungs is not counted: it takes no one's place.
-    return rungs.shares[reached - 1] if reached and trial.state in (State.PAUSED, State.FAILED) else 0.0
+    return rungs.shares[reached - 1] if reached and trial.state in (
+        State.PAUSED, State.FAILED) else 0.0

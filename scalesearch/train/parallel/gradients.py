@@ -1,8 +1,9 @@
 """Updates shared by several processes; their sentences are the same as with one process.
 
-Each process accumulates the gradients of its shard by itself. Then all learn whether memory sufficed and which weights
-have been used, and the gradients are summed at once. Summing them during the backward pass would overlap the two, but a
-process that runs out of memory there would leave the others waiting.
+Each process accumulates the gradients of its shard by itself. Then all learn whether memory
+sufficed and which weights have been used, and the gradients are summed at once. Summing them during
+the backward pass would overlap the two, but a process that runs out of memory there would leave the
+others waiting.
 """
 
 import time
@@ -38,7 +39,8 @@ class ParallelEngine(Engine):
         """Gradients of all shards; returns their loss, or None if memory ran out anywhere."""
         total = super()._compute_gradients(shard)
         used = [weight.grad is not None for weight in self.parameters]
-        sums = self.team.sum(torch.tensor([total is None, self._own_seconds(), *used], dtype=torch.float64)).tolist()
+        sums = self.team.sum(torch.tensor([total is None, self._own_seconds(), *used],
+                                          dtype=torch.float64)).tolist()
         self._follower_seconds += sums[1]
         if sums[0] or total is None:
             return None
@@ -54,7 +56,8 @@ class ParallelEngine(Engine):
 
     def _own_seconds(self) -> float:
         """CPU seconds of a follower since the last call; 0 for the leader."""
-        before, self._clock = self._clock, time.process_time()
+        before = self._clock
+        self._clock = time.process_time()
         return self._clock - before if self.team.rank else 0.0
 
 
@@ -68,8 +71,12 @@ class LeaderEngine(ParallelEngine):
         return self.step(shards[0], lr)
 
     def follower_seconds(self) -> float:
-        """CPU seconds of the followers since the last call. Those of the last update come with the next."""
-        seconds, self._follower_seconds = self._follower_seconds, 0.0
+        """CPU seconds of the followers since the last call.
+
+        Those of the last update come with the next.
+        """
+        seconds = self._follower_seconds
+        self._follower_seconds = 0.0
         return seconds
 
     def state(self) -> dict[str, Any]:
@@ -80,7 +87,8 @@ class LeaderEngine(ParallelEngine):
     def restore(self, state: dict[str, Any]) -> None:
         """Restores what :meth:`state` returned, in all processes."""
         same = {key: state[key] for key in ("model", "optimizer", "parts")}
-        self.team.scatter([("restore", same | {"random": random}) for random in (None, *state["others"])])
+        self.team.scatter([("restore", same | {"random": random})
+                           for random in (None, *state["others"])])
         super().restore(state)
 
 
@@ -98,8 +106,8 @@ def split_into_shards(batches: list[Batch], size: int) -> list[Shard]:
     return [Shard(part, sum(batch.tokens for batch in batches), rows) for part in parts]
 
 
-def build_leader(model: Any, architecture: Any, vocab: int, recipe: Recipe, seed: int, hardware: Hardware,
-         team: Team) -> LeaderEngine:
+def build_leader(model: Any, architecture: Any, vocab: int, recipe: Recipe, seed: int,
+                 hardware: Hardware, team: Team) -> LeaderEngine:
     """Makes the leader's engine, and every follower build the same model."""
     team.broadcast(("build", (architecture.block, vocab, recipe, seed)))
     return LeaderEngine(model, recipe, hardware, team)
@@ -122,7 +130,8 @@ def run_follower(team: Team) -> None:
                 engine.restore(state)
             case "step", (shard, lr, parts):
                 engine.parts = parts
-                with suppress(TrainingFailedError):  # memory suffices in no process then, and the leader reports it
+                # memory suffices in no process then, and the leader reports it
+                with suppress(TrainingFailedError):
                     engine.step(shard, lr)
             case _:
                 return
@@ -133,5 +142,6 @@ def _build_engine(team: Team, block: Any, vocab: int, recipe: Recipe, seed: int)
     hardware = Hardware.from_recipe(recipe)
     model = build_initial_model(block, vocab, recipe, seed)
     engine = ParallelEngine(model.to(hardware.device).train(), recipe, hardware, team)
-    torch.manual_seed(int(np.random.SeedSequence([seed % 2**64, team.rank]).generate_state(1, np.uint64)[0] >> 1))
+    torch.manual_seed(
+        int(np.random.SeedSequence([seed % 2**64, team.rank]).generate_state(1, np.uint64)[0] >> 1))
     return engine

@@ -1,8 +1,8 @@
 """Processes of one training, started here or by Ray, that communicate and end together.
 
-Rank 0 leads: it alone reads data, decides, validates and writes. The others follow: they wait for a message, do their
-shard of an update, and wait for the next. So nothing that only one process can know (a signal, a clock, a full disk)
-can make them diverge.
+Rank 0 leads: it alone reads data, decides, validates and writes. The others follow: they wait for a
+message, do their shard of an update, and wait for the next. So nothing that only one process can
+know (a signal, a clock, a full disk) can make them diverge.
 """
 
 import os
@@ -24,7 +24,8 @@ from torch import Tensor
 from scalesearch.errors import UserError
 from scalesearch.signals import STOP_SIGNALS
 
-TIMEOUT = timedelta(days=7)  # a follower waits while the leader decodes; a dead process closes its connections at once
+# a follower waits while the leader decodes; a dead process closes its connections at once
+TIMEOUT = timedelta(days=7)
 START_SECONDS = 300.0  # until every process has loaded PyTorch, on a busy machine
 REASON_SECONDS = 10.0  # for a lost process to write its traceback
 END_SECONDS = 10.0
@@ -42,14 +43,15 @@ def _detecting_loss() -> Iterator[None]:
         yield
     except RuntimeError as error:
         first = str(error).splitlines()[0]
-        raise ProcessLostError(f"another process of this training cannot be reached: {first}") from error
+        raise ProcessLostError(
+            f"another process of this training cannot be reached: {first}") from error
 
 
 class Team:
     """Group of the processes of one training.
 
-    All of them construct it at the same time. Messages are Python values and go through gloo; gradients go through the
-    default process group.
+    All of them construct it at the same time. Messages are Python values and go through gloo;
+    gradients go through the default process group.
 
     Attributes:
         rank: of this process; 0 leads. size: number of processes.
@@ -57,7 +59,8 @@ class Team:
 
     @_detecting_loss()
     def __init__(self) -> None:
-        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self.rank = dist.get_rank()
+        self.size = dist.get_world_size()
         self._hosts = dist.new_group(backend="gloo", timeout=TIMEOUT)
 
     @_detecting_loss()
@@ -96,7 +99,8 @@ class Team:
 
 
 @contextmanager
-def local_team(size: int, cuda: bool, threads: int | None, follow: Callable[[Team], object]) -> Iterator[Team]:
+def local_team(size: int, cuda: bool, threads: int | None,
+               follow: Callable[[Team], object]) -> Iterator[Team]:
     """Context with a team of ``size`` processes on this machine, led by this one.
 
     Args:
@@ -109,8 +113,9 @@ def local_team(size: int, cuda: bool, threads: int | None, follow: Callable[[Tea
         ProcessLost: one of the others ended, with its reason.
     """
     if cuda and torch.cuda.device_count() < size:
-        raise UserError(f"processes: {size} of them need a GPU each, and PyTorch finds {torch.cuda.device_count()}; "
-                        "ask for fewer, or for device cpu", code="no-gpu")
+        raise UserError(f"processes: {size} of them need a GPU each, and PyTorch finds "
+                        f"{torch.cuda.device_count()}; ask for fewer, or for device cpu",
+                        code="no-gpu")
     before = torch.get_num_threads()
     each = threads or max(1, before // size)
     store = dist.TCPStore("127.0.0.1", 0, size, is_master=True, wait_for_workers=False)
@@ -133,18 +138,20 @@ def local_team(size: int, cuda: bool, threads: int | None, follow: Callable[[Tea
             process.join()
 
 
-def _start(size: int, port: int, cuda: bool, threads: int, follow: Callable[[Team], object]) -> mp.ProcessContext:
+def _start(size: int, port: int, cuda: bool, threads: int,
+           follow: Callable[[Team], object]) -> mp.ProcessContext:
     """Starts the followers with signals blocked (a mask is inherited): the leader alone handles them."""
     ensure_running()  # it unblocks them when it starts, so not in the stretch below
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
-        return mp.start_processes(_follower, (size, port, cuda, threads, follow), size - 1, join=False, daemon=True,
-                                  start_method="spawn")
+        return mp.start_processes(_follower, (size, port, cuda, threads, follow), size - 1,
+                                  join=False, daemon=True, start_method="spawn")
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
 
 
-def _follower(index: int, size: int, port: int, cuda: bool, threads: int, follow: Callable[[Team], object]) -> None:
+def _follower(index: int, size: int, port: int, cuda: bool, threads: int,
+              follow: Callable[[Team], object]) -> None:
     """Main function of the process of rank ``index + 1``."""
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -167,8 +174,10 @@ def _await_start(store: dist.TCPStore, size: int, others: mp.ProcessContext) -> 
     """Waits until all followers have started. Raises ProcessLost where one has died before."""
     until = time.monotonic() + START_SECONDS
     while not store.check([f"here/{rank}" for rank in range(1, size)]):
-        if any(process.exitcode is not None for process in others.processes) or time.monotonic() > until:
-            raise ProcessLostError(f"not all of {size} processes could be started within {START_SECONDS:g} s")
+        if any(process.exitcode is not None
+               for process in others.processes) or time.monotonic() > until:
+            raise ProcessLostError(f"not all of {size} processes could be started within "
+                                   f"{START_SECONDS:g} s")
         time.sleep(0.02)
 
 
@@ -178,7 +187,8 @@ def _joined(store: dist.TCPStore, rank: int, size: int, cuda: bool) -> Iterator[
     if cuda:
         torch.cuda.set_device(rank)
     with _detecting_loss():
-        dist.init_process_group("nccl" if cuda else "gloo", store=store, rank=rank, world_size=size, timeout=TIMEOUT)
+        dist.init_process_group("nccl" if cuda else "gloo", store=store, rank=rank, world_size=size,
+                                timeout=TIMEOUT)
     try:
         yield Team()
     finally:
@@ -193,9 +203,12 @@ def _reason(others: mp.ProcessContext) -> str:
             if time.monotonic() > until:
                 return ""
     except mp.ProcessRaisedException as error:
-        return f"process {error.error_index + 1} of this training failed: {str(error).strip().splitlines()[-1]}"
+        return (f"process {error.error_index + 1} of this training failed: "
+                f"{str(error).strip().splitlines()[-1]}")
     except mp.ProcessExitedException as error:
-        how = f"was ended by {error.signal_name}" if error.signal_name else f"ended with status {error.exit_code}"
-        memory = ", as a system does that has no memory left" if error.signal_name == "SIGKILL" else ""
+        how = (f"was ended by {error.signal_name}" if error.signal_name
+               else f"ended with status {error.exit_code}")
+        memory = (", as a system does that has no memory left" if error.signal_name == "SIGKILL"
+                  else "")
         return f"process {error.error_index + 1} of this training {how}{memory}"
     return ""

@@ -21,23 +21,27 @@ TranslateFunction = Callable[[list[str]], list[str]]
 ProgressFunction = Callable[[int, int], None]
 
 
-def write_distilled_data(teachers: Sequence[Path], data: DataSpec, out: Path, decoding: DecodingOptions,
-                 report_progress: ProgressFunction = lambda done, total: None) -> dict[str, Any]:
+def write_distilled_data(
+        teachers: Sequence[Path], data: DataSpec, out: Path, decoding: DecodingOptions,
+        report_progress: ProgressFunction = lambda done, total: None) -> dict[str, Any]:
     """Translates the training text of ``data`` with a finished training, or several as one, into ``out``.*; resumable.
 
     Returns:
-        the number of ``pairs``, and what decides them: hashes of ``teacher`` and ``text``, ``decode``, ``dtype``.
+        the number of ``pairs``, and what decides them: hashes of ``teacher`` and ``text``,
+        ``decode``, ``dtype``.
 
     Raises:
-        UserError: one of ``teachers`` is no finished training, or not of the first's vocabulary, or ``out`` holds other
+        UserError: one of ``teachers`` is no finished training, or not of the first's vocabulary, or
+            ``out`` holds other
             translations, or the data have no pairs.
     """
     if data.file_format == "text":
         raise UserError(f"data: task: {data.task} has no pairs", key="data.task", code="no-pairs",
                         help="distillation is for tasks that translate or correct")
     if len(set(data.suffixes)) == 1:
-        raise UserError(f"data: source and target are both called {data.suffixes[0]}, so that source and translations "
-                        "would go to one file", key="data.target", code="data-conflict",
+        raise UserError(f"data: source and target are both called {data.suffixes[0]}, so that "
+                        "source and translations would go to one file", key="data.target",
+                        code="data-conflict",
                         help="give `source` and `target` endings of their own")
     from scalesearch.data.sources import read_sentences
     from scalesearch.train.checkpoint import read_ensemble
@@ -47,18 +51,21 @@ def write_distilled_data(teachers: Sequence[Path], data: DataSpec, out: Path, de
     from scalesearch.train.scoring.evaluate import translate_lines
 
     texts = read_sentences(data)["train"].source[: data.max_pairs]
-    model, hardware = read_ensemble(teachers), Hardware.from_recipe(Recipe(steps=1))
+    model = read_ensemble(teachers)
+    hardware = Hardware.from_recipe(Recipe(steps=1))
     model.model.to(hardware.device).set_attention(hardware.attention_kernel)
     settings = {"teacher": hash_teachers(teachers),
                 "text": _hash("\n".join(texts).encode()),
                 "decode": decoding.description, "dtype": hardware.dtype}
 
     def translate(lines: list[str]) -> list[str]:
-        found = translate_lines(model, lines, lambda split: decoded(model.model, split, model.tokenizer, hardware,
-                                                                    decoding))
+        found = translate_lines(
+            model, lines,
+            lambda split: decoded(model.model, split, model.tokenizer, hardware, decoding))
         return [best[0] for _, (best, *_) in found]
 
-    return {"pairs": write_translations(texts, out, data.suffixes, translate, settings, report_progress), **settings}
+    return {"pairs": write_translations(texts, out, data.suffixes, translate, settings,
+                                        report_progress), **settings}
 
 
 def hash_teachers(folders: Sequence[Path]) -> str:
@@ -72,11 +79,13 @@ def _hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def write_translations(texts: list[str], out: Path, suffixes: tuple[str, str], translate: TranslateFunction, settings: dict[str, Any],
-            report_progress: ProgressFunction = lambda done, total: None) -> int:
+def write_translations(texts: list[str], out: Path, suffixes: tuple[str, str],
+                       translate: TranslateFunction, settings: dict[str, Any],
+                       report_progress: ProgressFunction = lambda done, total: None) -> int:
     """Writes ``out``.SOURCE and ``out``.TARGET: every source line and its translation.
 
-    Goes on where an earlier run stopped: lines that are there are kept, a line that was cut off is made again.
+    Goes on where an earlier run stopped: lines that are there are kept, a line that was cut off is
+    made again.
 
     Args:
         texts: the training data's source side.
@@ -96,7 +105,8 @@ def write_translations(texts: list[str], out: Path, suffixes: tuple[str, str], t
     whole = min(map(len, written))
     out.parent.mkdir(parents=True, exist_ok=True)
     with files[0].open("ab") as source, files[1].open("ab") as target:
-        for file, lines in zip((source, target), written):  # one may end in half a line, or be ahead of the other
+        # one may end in half a line, or be ahead of the other
+        for file, lines in zip((source, target), written):
             file.truncate(sum(len(line) + 1 for line in lines[:whole]))
         for start in range(whole, len(texts), SAVE_INTERVAL):
             some = texts[start : start + SAVE_INTERVAL]
@@ -107,18 +117,21 @@ def write_translations(texts: list[str], out: Path, suffixes: tuple[str, str], t
     return len(texts)
 
 
-def check_settings(file: Path, settings: dict[str, Any], files: list[Path], description: str) -> None:
+def check_settings(file: Path, settings: dict[str, Any], files: list[Path],
+                   description: str) -> None:
     """Writes the settings of ``description`` in ``files`` to ``file``, or checks them with those there. Raises UserError."""
     if not file.exists():
         others = [str(path) for path in files if path.exists()]
         if others:
-            raise UserError(f"{', '.join(others)}: there already, and not from here ({file.name} is missing); "
-                            f"write the {description} elsewhere", code="other-settings")
+            raise UserError(f"{', '.join(others)}: there already, and not from here ({file.name} "
+                            f"is missing); write the {description} elsewhere",
+                            code="other-settings")
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, json.dumps(settings, indent=1, sort_keys=True) + "\n")
         return
     before = read_json(file, dict[str, Any])
     differing = sorted(key for key in {*before, *settings} if before.get(key) != settings.get(key))
     if differing:
-        raise UserError(f"{file}: the {description} there were made with another {', '.join(differing)}; "
-                        "delete them or write elsewhere", code="other-settings")
+        raise UserError(f"{file}: the {description} there were made with another "
+                        f"{', '.join(differing)}; delete them or write elsewhere",
+                        code="other-settings")

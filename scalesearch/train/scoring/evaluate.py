@@ -49,7 +49,8 @@ class DecodingOptions:
 def evaluate_loss(engine: Engine, split: Split, check: StopCheck = lambda: None) -> float:
     """Mean negative log-likelihood of the real target tokens (EOS included), in nats, without smoothing."""
     def run(max_tokens: int) -> float:
-        total, tokens = torch.zeros((), dtype=torch.float64, device=engine.hardware.device), 0
+        total = torch.zeros((), dtype=torch.float64, device=engine.hardware.device)
+        tokens = 0
         for batch in eval_batches(split, max_tokens):
             check()
             total += engine.loss_sum(batch, 0.0)
@@ -76,13 +77,17 @@ def check_lengths(model: Any, corpus: Corpus, recipe: Recipe) -> None:
     joined = isinstance(model.block, DecoderOnly)
     for name in ("train", "valid", *(["test"] if recipe.score_splits != "valid" else [])):
         split: Split = getattr(corpus, name)
-        source, target = split.source_ids.lengths + 1, split.target_ids.lengths + (split.window_overlap is None)
+        source = split.source_ids.lengths + 1
+        target = split.target_ids.lengths + (split.window_overlap is None)
         if name == "train" and recipe.subword_dropout:  # a side may then be as long as it is cut at
             source = target = np.array([corpus.spec.max_length + 1])
         longest = max(source.max(initial=0), target.max(initial=0))
-        if joined:  # in one sequence the padding counts, too, which in training is another each epoch
-            plan = eval_batches(split, LOSS_BATCH_TOKENS).indices_by_batch if name != "train" else []
-            longest = max([(source + target).max(initial=0), *(source[at].max() + target[at].max() for at in plan)])
+        # in one sequence the padding counts, too, which in training is another each epoch
+        if joined:
+            plan = eval_batches(split,
+                                LOSS_BATCH_TOKENS).indices_by_batch if name != "train" else []
+            longest = max([(source + target).max(initial=0),
+                           *(source[at].max() + target[at].max() for at in plan)])
         try:
             model.check_length(int(longest))
         except UserError as error:
@@ -92,28 +97,33 @@ def check_lengths(model: Any, corpus: Corpus, recipe: Recipe) -> None:
 def tokens_per_character(corpus: Corpus, split_name: str) -> float:
     """Scored target tokens of the split ``split_name``, for each character (code point) of the text that they stand for.
 
-    The end of a line counts as a character. A loss per token times this is one per character, which models of different
-    vocabularies share. Of sentences that are cut for the model only what is left counts.
+    The end of a line counts as a character. A loss per token times this is one per character, which
+    models of different vocabularies share. Of sentences that are cut for the model only what is
+    left counts.
     """
     split: Split = getattr(corpus, split_name)
     tokens = sum(batch.tokens for batch in eval_batches(split, LOSS_BATCH_TOKENS))
     lengths = [len(line) + 1 for line in split.texts.target]
     if split.window_overlap is None:
         cut = np.flatnonzero(split.target_ids.lengths >= corpus.spec.max_length)
-        for place, text in zip(cut, corpus.tokenizer.decode(split.target_ids[place] for place in cut)):
+        for place, text in zip(cut,
+                               corpus.tokenizer.decode(split.target_ids[place] for place in cut)):
             lengths[place] = len(text) + 1
     return tokens / sum(lengths)
 
 
-def translate(model: Any, split: Split, tokenizer: Tokenizer, hardware: Hardware, decoding: DecodingOptions,
-              check: StopCheck = lambda: None, progress: ProgressFunction = lambda done, of: None) -> list[Translations]:
+def translate(model: Any, split: Split, tokenizer: Tokenizer, hardware: Hardware,
+              decoding: DecodingOptions, check: StopCheck = lambda: None,
+              progress: ProgressFunction = lambda done, of: None) -> list[Translations]:
     """Best ``search.nbest`` translations of each source sentence, detokenised, in the split's order.
 
     Raises:
         TrainingFailed: the model gives no finite scores.
     """
     def run(max_tokens: int) -> list[Translations]:
-        batches, found, done = eval_batches(split, max_tokens), [], 0
+        batches = eval_batches(split, max_tokens)
+        found = []
+        done = 0
         for batch in batches:
             check()
             with hardware.autocast():
@@ -127,7 +137,8 @@ def translate(model: Any, split: Split, tokenizer: Tokenizer, hardware: Hardware
     return retry_with_smaller_batches(run, max(1, decoding.batch_tokens * 2 // (decoding.beam + 1)))
 
 
-def _decode_batch(model: Any, source: torch.Tensor, search: DecodingOptions) -> list[list[tuple[list[int], float]]]:
+def _decode_batch(model: Any, source: torch.Tensor,
+                  search: DecodingOptions) -> list[list[tuple[list[int], float]]]:
     """Ids and score of the best hypotheses of each sentence of a batch."""
     if search.beam == 1:
         found = greedy_search(model, source)
@@ -135,12 +146,14 @@ def _decode_batch(model: Any, source: torch.Tensor, search: DecodingOptions) -> 
         found = beam_search(model, source, search.beam, search.length_penalty, nbest=search.n_best)
     hypotheses = found.ranked()
     if not all(hypotheses):
-        raise TrainingFailedError("a sentence has no translation whose score is a finite number: the model has diverged")
+        raise TrainingFailedError("a sentence has no translation whose score is a finite number: "
+                                  "the model has diverged")
     return hypotheses
 
 
-def translate_lines(trained: Checkpoint, lines: list[str], decode: Callable[[Split], list[Translations]],
-                    ) -> list[tuple[str, Translations]]:
+def translate_lines(
+        trained: Checkpoint, lines: list[str],
+        decode: Callable[[Split], list[Translations]]) -> list[tuple[str, Translations]]:
     """Lines with their translations by ``decode``; of one without words, an empty one without a score.
 
     Raises:
@@ -148,8 +161,10 @@ def translate_lines(trained: Checkpoint, lines: list[str], decode: Callable[[Spl
     """
     text = [line.lower() for line in lines] if trained.is_lowercase else lines
     most = trained.max_source_length
-    if (room := trained.model.max_source_length) is not None:  # of one sequence a half is the translation's
-        most = min(most, room // 2 if isinstance(trained.architecture.block, DecoderOnly) else room - 1)
+    # of one sequence a half is the translation's
+    if (room := trained.model.max_source_length) is not None:
+        most = min(most,
+                   room // 2 if isinstance(trained.architecture.block, DecoderOnly) else room - 1)
     ids = [row[:most] for row in trained.tokenizer.encode(text)]
     split = Split.from_lists([row for row in ids if row])
     try:
@@ -157,18 +172,22 @@ def translate_lines(trained: Checkpoint, lines: list[str], decode: Callable[[Spl
     except TrainingFailedError as error:
         raise UserError(str(error), code="diverged") from None
     # One line in, one line out, whatever the vocabulary holds.
-    return [(line, [(" ".join(text.split()), score) for text, score in next(found)] if row else [("", None)])
-            for line, row in zip(lines, ids)]
+    return [(line,
+             [(" ".join(text.split()), score) for text, score in next(found)] if row
+             else [("", None)]) for line, row in zip(lines, ids)]
 
 
-def score_split(engine: Engine, corpus: Corpus, split_name: str, decoding: DecodingOptions, check: StopCheck = lambda: None,
-                progress: ProgressFunction = lambda done, of: None, decode: DecodeFunction | None = None) -> dict[str, Any]:
+def score_split(engine: Engine, corpus: Corpus, split_name: str, decoding: DecodingOptions,
+                check: StopCheck = lambda: None, progress: ProgressFunction = lambda done, of: None,
+                decode: DecodeFunction | None = None) -> dict[str, Any]:
     """Losses, perplexity and the task's metrics, with their signatures, on the split ``split_name`` of ``corpus``.
 
     ``decode`` translates in the model's place.
     """
-    task, split = TASKS[corpus.spec.task], getattr(corpus, split_name)
-    loss, metrics = evaluate_loss(engine, split, check), {}
+    task = TASKS[corpus.spec.task]
+    split = getattr(corpus, split_name)
+    loss = evaluate_loss(engine, split, check)
+    metrics = {}
     if task.score is not None:
         found = decode(split, decoding) if decode else translate(
             engine.model, split, corpus.tokenizer, engine.hardware, decoding, check, progress)

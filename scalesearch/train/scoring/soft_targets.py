@@ -29,44 +29,53 @@ ProgressFunction = Callable[[int, int], None]
 
 
 def write_soft_targets(teachers: Sequence[Path], data: DataSpec, out: Path, top_k: int,
-                report_progress: ProgressFunction = lambda done, total: None, cache: Path | None = None) -> dict[str, Any]:
+                       report_progress: ProgressFunction = lambda done, total: None,
+                       cache: Path | None = None) -> dict[str, Any]:
     """Writes the soft targets of the training pairs of ``data`` by a finished training, or several as one; resumable.
 
     Returns:
         the number of ``pairs`` and of ``places``, and :class:`SoftTargetMetadata`.
 
     Raises:
-        UserError: one of ``teachers`` is no finished training, or not of these data's vocabulary; the data have no
+        UserError: one of ``teachers`` is no finished training, or not of these data's vocabulary;
+            the data have no
             pairs; ``out`` holds other soft targets.
     """
     if data.file_format == "text":
         raise UserError(f"data: task: {data.task} has no pairs", key="data.task", code="no-pairs",
                         help="soft targets are for tasks that translate or correct")
     data = replace(data, soft_targets=None)
-    trained, hardware = read_ensemble(teachers), Hardware.from_recipe(Recipe(steps=1))
-    own = trained.architecture.vocab  # where it has a vocabulary of its own, data that name none have that
+    trained = read_ensemble(teachers)
+    hardware = Hardware.from_recipe(Recipe(steps=1))
+    # where it has a vocabulary of its own, data that name none have that
+    own = trained.architecture.vocab
     corpus = load_corpus(data if data.vocab or data.tokenizer else data.with_vocab(own), cache)
     _check_vocabulary(trained.tokenizer, corpus, top_k, teachers)
     model = trained.model.to(hardware.device)
     model.set_attention(hardware.attention_kernel)
-    facts: SoftTargetMetadata = {"corpus": corpus.content_hash, "teacher": hash_teachers(teachers), "top": top_k,
-                        "dtype": hardware.dtype}
-    count = write_soft_target_records(corpus.train, out, facts, lambda batch: top_k_records(model, batch, top_k, hardware), report_progress)
+    facts: SoftTargetMetadata = {"corpus": corpus.content_hash, "teacher": hash_teachers(teachers),
+                                 "top": top_k, "dtype": hardware.dtype}
+    count = write_soft_target_records(corpus.train, out, facts,
+                                      lambda batch: top_k_records(model, batch, top_k, hardware),
+                                      report_progress)
     return {"pairs": len(corpus.train), "places": count, **facts}
 
 
-def _check_vocabulary(theirs: Tokenizer, corpus: Corpus, top: int, teachers: Sequence[Path]) -> None:
+def _check_vocabulary(theirs: Tokenizer, corpus: Corpus, top: int,
+                      teachers: Sequence[Path]) -> None:
     if theirs != corpus.tokenizer:
         raise UserError(f"{teachers[0]} has another vocabulary than the data",
-                        help="train it on the same data and vocab, or have it translate with `scalesearch distill`",
+                        help="train it on "
+                        "the same data and vocab, or have it translate with `scalesearch distill`",
                         code="teacher-of-another-vocabulary")
     if not 1 <= top <= theirs.vocab_size:
-        raise UserError(f"{top} likeliest tokens of a vocabulary of {theirs.vocab_size:,}", help="8 is enough for most",
-                        code="out-of-range")
+        raise UserError(f"{top} likeliest tokens of a vocabulary of {theirs.vocab_size:,}",
+                        help="8 is enough for most", code="out-of-range")
 
 
-def write_soft_target_records(split: Split, out: Path, metadata: SoftTargetMetadata, predict_records: Callable[[Batch], np.ndarray],
-           report_progress: ProgressFunction = lambda done, total: None) -> int:
+def write_soft_target_records(split: Split, out: Path, metadata: SoftTargetMetadata,
+                              predict_records: Callable[[Batch], np.ndarray],
+                              report_progress: ProgressFunction = lambda done, total: None) -> int:
     """Writes the records of all pairs of ``split`` to ``out``; goes on where an earlier run stopped.
 
     Args:
@@ -78,7 +87,8 @@ def write_soft_target_records(split: Split, out: Path, metadata: SoftTargetMetad
     Raises:
         UserError: ``out`` holds those of another teacher or other pairs.
     """
-    first, layout = record_offsets(split), record_dtype(metadata["top"])
+    first = record_offsets(split)
+    layout = record_dtype(metadata["top"])
     check_settings(metadata_file(out), cast("dict[str, Any]", metadata), [out], "soft targets")
     out.touch()
     with out.open("r+b") as file:
@@ -115,7 +125,8 @@ def top_k_records(model: Any, batch: Batch, top_k: int, hardware: Hardware) -> n
     """Records (N,) of the ``top_k`` likeliest tokens at each real target place of ``batch``; they sum to 1."""
     real = np.flatnonzero(batch.target_out != PAD)
     with torch.inference_mode(), hardware.autocast():
-        logits = model(hardware.to_device(batch.source), hardware.to_device(batch.target_in)).flatten(0, 1)
+        logits = model(hardware.to_device(batch.source),
+                       hardware.to_device(batch.target_in)).flatten(0, 1)
         best = logits.index_select(0, hardware.to_device(real)).float().topk(top_k)
     found = np.zeros(len(real), record_dtype(top_k))
     found["ids"] = best.indices.cpu().numpy()

@@ -1,6 +1,7 @@
 """Speed of a candidate on this machine: what a whole training of it would take, from a few updates and batches.
 
-Untrained models never end a sentence, so each batch is decoded to the length of its longest reference.
+Untrained models never end a sentence, so each batch is decoded to the length of its longest
+reference.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from scalesearch.train.recipe import Recipe
 from scalesearch.train.scoring.evaluate import DECODE_BATCH_TOKENS, LOSS_BATCH_TOKENS, check_lengths
 from scalesearch.train.updates.engine import Engine, build_initial_model
 
-MIN_TIMED_UPDATES, MAX_TIMED_UPDATES = 3, 20  # updates that are timed
+MIN_TIMED_UPDATES = 3
+MAX_TIMED_UPDATES = 20  # updates that are timed
 ReadClocks = Callable[[], Effort]
 
 
@@ -34,7 +36,8 @@ class TrainingSpeed:
 
     Attributes:
         update_time: one update. tokens, pairs: target tokens and sentences of one, on average.
-        validation_time: one look at the validation text. scoring: of the final weights. other: building, once a process.
+        validation_time: one look at the validation text. scoring: of the final weights. other:
+            building, once a process.
     """
 
     update_time: Effort
@@ -46,19 +49,24 @@ class TrainingSpeed:
 
     def predict_training_time(self, recipe: Recipe, pairs_per_epoch: int) -> dict[str, Effort]:
         """What a whole training takes, by part; ``patience`` may end it earlier."""
-        update, ends = self.update_time, {"steps": recipe.steps}
-        for name, each in (("tokens", self.tokens_per_update), ("epochs", self.pairs_per_update / pairs_per_epoch),
-                           ("cpu_minutes", update.cpu_seconds / 60), ("minutes", update.seconds / 60)):
+        update = self.update_time
+        ends = {"steps": recipe.steps}
+        for name, each in (("tokens", self.tokens_per_update),
+                           ("epochs", self.pairs_per_update / pairs_per_epoch),
+                           ("cpu_minutes", update.cpu_seconds / 60),
+                           ("minutes", update.seconds / 60)):
             budget = getattr(recipe, name)
             ends[name] = budget / each if budget is not None and each > 0 else None
         updates = min((end for end in ends.values() if end is not None), default=0.0)
-        every = recipe.validate_every if recipe.validate_every < 1 else recipe.validate_every / max(updates, 1)
+        every = recipe.validate_every if recipe.validate_every < 1 else recipe.validate_every / max(
+            updates, 1)
         looks = max(1, math.ceil(1 / every - 1e-6)) if every else 1
-        return {UPDATES: update * updates, VALIDATION: self.validation_time * looks, SCORING: self.scoring_time,
-                OTHER: self.other_time}
+        return {UPDATES: update * updates, VALIDATION: self.validation_time * looks,
+                SCORING: self.scoring_time, OTHER: self.other_time}
 
 
-def measure_speed(architecture: Any, corpus: Corpus, recipe: Recipe, max_seconds: float, read_time: ReadClocks = read_clocks) -> TrainingSpeed:
+def measure_speed(architecture: Any, corpus: Corpus, recipe: Recipe, max_seconds: float,
+                  read_time: ReadClocks = read_clocks) -> TrainingSpeed:
     """Measures the speed of ``architecture``, in at most about so many ``max_seconds``; leaves nothing behind.
 
     Args:
@@ -67,19 +75,27 @@ def measure_speed(architecture: Any, corpus: Corpus, recipe: Recipe, max_seconds
     Raises:
         TrainingFailed, CausalityError: as a training would.
     """
-    start, each = read_time(), max_seconds / 3
-    vocab, hardware = corpus.tokenizer.vocab_size, Hardware.from_recipe(recipe)
+    start = read_time()
+    each = max_seconds / 3
+    vocab = corpus.tokenizer.vocab_size
+    hardware = Hardware.from_recipe(recipe)
     model = build_initial_model(architecture.block, vocab, recipe, 1)
     check_causality(model, vocab)
     check_lengths(model, corpus, recipe)
-    engine, feed = Engine(model.to(hardware.device).train(), recipe, hardware), BatchStream(corpus.train, recipe.max_tokens, 1)
+    engine = Engine(model.to(hardware.device).train(), recipe, hardware)
+    feed = BatchStream(corpus.train, recipe.max_tokens, 1)
     other = read_time() - start
     float(engine.update(feed.take(recipe.accumulate), 0.0))  # the first is slower than all others
-    start, updates, tokens, pairs = read_time(), 0, 0, 0
-    while updates < MIN_TIMED_UPDATES or (updates < MAX_TIMED_UPDATES and (read_time() - start).seconds < each):
+    start = read_time()
+    updates = 0
+    tokens = 0
+    pairs = 0
+    while updates < MIN_TIMED_UPDATES or (updates < MAX_TIMED_UPDATES
+                                          and (read_time() - start).seconds < each):
         batches = feed.take(recipe.accumulate)
         float(engine.update(batches, 0.0))  # waits for a GPU
-        updates, tokens = updates + 1, tokens + sum(batch.tokens for batch in batches)
+        updates = updates + 1
+        tokens = tokens + sum(batch.tokens for batch in batches)
         pairs += sum(map(len, batches))
     update = (read_time() - start) * (1 / updates)
     model.eval()
@@ -88,13 +104,16 @@ def measure_speed(architecture: Any, corpus: Corpus, recipe: Recipe, max_seconds
     return TrainingSpeed(update, tokens / updates, pairs / updates, validation, scoring, other)
 
 
-def _evaluation_times(engine: Engine, corpus: Corpus, recipe: Recipe, seconds: float, now: ReadClocks) -> tuple[Effort, Effort]:
+def _evaluation_times(engine: Engine, corpus: Corpus, recipe: Recipe, seconds: float,
+                      now: ReadClocks) -> tuple[Effort, Effort]:
     """What validating and scoring take."""
-    task, splits = TASKS[corpus.spec.task], ("valid", "test") if recipe.score_splits == "both" else (recipe.score_splits,)
+    task = TASKS[corpus.spec.task]
+    splits = ("valid", "test") if recipe.score_splits == "both" else (recipe.score_splits,)
 
     def decoded(split: Split, beam: int) -> Effort:
         def run(batch: Batch) -> None:
-            source, longest = engine.hardware.to_device(batch.source), batch.target_out.shape[1]
+            source = engine.hardware.to_device(batch.source)
+            longest = batch.target_out.shape[1]
             with engine.hardware.autocast():
                 found = greedy_search(engine.model, source, longest) if beam == 1 else \
                     beam_search(engine.model, source, beam, recipe.length_penalty, longest)
@@ -102,27 +121,38 @@ def _evaluation_times(engine: Engine, corpus: Corpus, recipe: Recipe, seconds: f
 
         if task.score is None:
             return Effort()
-        start, options = now(), replace(corpus.spec, comet=None)  # a model of its own, whose time nobody knows
+        start = now()
+        options = replace(corpus.spec, comet=None)  # a model of its own, whose time nobody knows
         task.score(list(split.texts.target), split.texts, options)
-        return now() - start + _extrapolate_time(split, DECODE_BATCH_TOKENS * 2 // (beam + 1), run, seconds / len(splits), now)
+        return now() - start + _extrapolate_time(
+            split, DECODE_BATCH_TOKENS * 2 // (beam + 1), run, seconds / len(splits), now)
 
     def lost(split: Split) -> Effort:
-        return _extrapolate_time(split, LOSS_BATCH_TOKENS, lambda batch: float(engine.loss_sum(batch, 0.0)), seconds / 4, now)
+        return _extrapolate_time(split, LOSS_BATCH_TOKENS,
+                                 lambda batch: float(engine.loss_sum(batch, 0.0)), seconds / 4, now)
 
     losses = {name: lost(getattr(corpus, name)) for name in {"valid", *splits}}
-    scoring = sum((losses[name] + decoded(getattr(corpus, name), recipe.beam) for name in splits), Effort())
-    validation = losses["valid"] + (decoded(corpus.validation, 1) if recipe.validate_metric else Effort())
+    scoring = sum((losses[name] + decoded(getattr(corpus, name), recipe.beam) for name in splits),
+                  Effort())
+    validation = losses["valid"] + (decoded(corpus.validation, 1) if recipe.validate_metric
+                                    else Effort())
     return validation, scoring if "valid" in splits else scoring + losses["valid"]
 
 
-def _extrapolate_time(split: Split, max_tokens: int, run: Callable[[Batch], object], seconds: float, now: ReadClocks) -> Effort:
+def _extrapolate_time(split: Split, max_tokens: int, run: Callable[[Batch], object], seconds: float,
+                      now: ReadClocks) -> Effort:
     """What ``run`` on all batches of ``split`` takes, from as many as fit into ``seconds``; one at least."""
-    batches, start, done, took = eval_batches(split, max(1, max_tokens)), now(), 0, Effort()
+    batches = eval_batches(split, max(1, max_tokens))
+    start = now()
+    done = 0
+    took = Effort()
     places = np.array([batches[at].target_out.size for at in range(len(batches))])
     for at in np.random.default_rng(1).permutation(len(batches)):
-        batch, start = batches[int(at)], now()
+        batch = batches[int(at)]
+        start = now()
         run(batch)
-        took, done = took + (now() - start), done + int(places[at])
+        took = took + (now() - start)
+        done = done + int(places[at])
         if took.seconds >= seconds:
             break
     return took * (float(places.sum()) / done)

@@ -1,4 +1,5 @@
 """One update: gradients and loss, optimisers, rates and their schedule, means of weights.
 
-May import the recipe, hardware and checkpoints of :mod:`scalesearch.train`; the loop over updates is above.
+May import the recipe, hardware and checkpoints of :mod:`scalesearch.train`; the loop over updates
+is above.
 """

@@ -22,18 +22,21 @@ class WeightSnapshots:
     """Weights of the last or best few moments, one safetensors file each.
 
     Attributes:
-        kept: score by number of updates; a lower score is better, equal ones go by the newer. In checkpoints.
+        kept: score by number of updates; a lower score is better, equal ones go by the newer. In
+            checkpoints.
     """
 
     def __init__(self, directory: Path, count: int) -> None:
-        self.folder, self.count = directory / "snapshots", count
+        self.folder = directory / "snapshots"
+        self.count = count
         self.scores_by_step: dict[int, float] = {}
 
     def add(self, model: nn.Module, step: int, score: float = 0.0) -> None:
         """Keeps the current weights, unless ``count`` better ones exist."""
         if step in self.scores_by_step:
             return
-        kept = dict(sorted([*self.scores_by_step.items(), (step, score)], key=lambda item: (item[1], -item[0]))[: self.count])
+        kept = dict(sorted([*self.scores_by_step.items(), (step, score)],
+                           key=lambda item: (item[1], -item[0]))[: self.count])
         if step in kept:
             write_weights(self._file(step), model.state_dict())
         self.scores_by_step = kept
@@ -47,7 +50,10 @@ class WeightSnapshots:
         return {name: weight / len(self.scores_by_step) for name, weight in total.items()}
 
     def delete_unused(self) -> None:
-        """Deletes files that are not kept. Call it after writing a checkpoint that does not name them."""
+        """Deletes files that are not kept.
+
+        Call it after writing a checkpoint that does not name them.
+        """
         kept = set(map(self._file, self.scores_by_step))
         for file in set(self.folder.glob("*.safetensors")) - kept:
             file.unlink(missing_ok=True)
@@ -66,26 +72,32 @@ class WeightSnapshots:
 class ExponentialMovingAverage:
     """Exponential moving average of weights over the last ``window`` of the updates so far, or so many updates.
 
-    The share of the newest weights falls with the number of updates, so that the mean is as good at any time.
+    The share of the newest weights falls with the number of updates, so that the mean is as good at
+    any time.
     """
 
     def __init__(self, model: nn.Module, window: float) -> None:
-        self.model, self.window, self.step = model, window, 0
+        self.model = model
+        self.window = window
+        self.step = 0
         self.mean = [weight.detach().clone() for weight in model.parameters()]
 
     def update(self) -> None:
         """Takes in the current weights."""
         self.step += 1
-        torch._foreach_lerp_(self.mean, [weight.detach() for weight in self.model.parameters()], 1 / self.effective_window)
+        torch._foreach_lerp_(self.mean, [weight.detach() for weight in self.model.parameters()],
+                             1 / self.effective_window)
 
     @property
     def effective_window(self) -> float:
         """Updates that the mean is over."""
-        return max(1.0, min(self.window, self.step) if self.window >= 1 else self.window * self.step)
+        return max(1.0,
+                   min(self.window, self.step) if self.window >= 1 else self.window * self.step)
 
     def averaged_weights(self) -> dict[str, Tensor]:
         """The mean, by the weights' names."""
-        return {name: mean for (name, _), mean in zip(self.model.named_parameters(), self.mean, strict=True)}
+        return {name: mean
+                for (name, _), mean in zip(self.model.named_parameters(), self.mean, strict=True)}
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -114,7 +126,8 @@ class ExponentialMovingAverage:
 
 def write_weights(path: Path, weights: dict[str, Tensor]) -> None:
     """Writes weights atomically as safetensors, a format that cannot run code when read, with their checksum."""
-    plain = {name: weight.detach().to("cpu", copy=False).contiguous() for name, weight in weights.items()}
+    plain = {name: weight.detach().to("cpu", copy=False).contiguous()
+             for name, weight in weights.items()}
     write_atomic(path, lambda file: file.write(save(plain, {CHECKSUM_KEY: _checksum(plain)})))
 
 
@@ -129,10 +142,11 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         weights = load(content)
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
     except (OSError, SafetensorError, ValueError, KeyError) as error:
-        raise UserError(f"{path}: cannot be read as weights: {error}", code="damaged-weights") from None
+        raise UserError(f"{path}: cannot be read as weights: {error}",
+                        code="damaged-weights") from None
     if header.get("__metadata__", {}).get(CHECKSUM_KEY) != _checksum(weights):
-        raise UserError(f"{path}: not the weights that a training wrote: their checksum is another. Restore the file, "
-                        "or train again", code="damaged-weights")
+        raise UserError(f"{path}: not the weights that a training wrote: their checksum is "
+                        "another. Restore the file, or train again", code="damaged-weights")
     return weights
 
 

@@ -36,26 +36,33 @@ class Engine:
     """Model and optimiser, and how they take a step; the model's attention is that of the hardware.
 
     Attributes:
-        parts: pieces that each batch is cut into; doubled when memory runs out, tokens per update stay the same.
+        parts: pieces that each batch is cut into; doubled when memory runs out, tokens per update
+            stay the same.
     """
 
     def __init__(self, model: Any, recipe: Recipe, hardware: Hardware) -> None:
-        self.model, self.recipe, self.hardware = model, recipe, hardware
+        self.model = model
+        self.recipe = recipe
+        self.hardware = hardware
         model.set_attention(hardware.attention_kernel)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.optimizers = build_optimizers(model, recipe, weight_scales(model, recipe), hardware.uses_bf16)
-        self.compute_states = torch.compile(self._states, dynamic=True) if hardware.is_compiled else self._states
+        self.optimizers = build_optimizers(model, recipe, weight_scales(model, recipe),
+                                           hardware.uses_bf16)
+        self.compute_states = torch.compile(self._states,
+                                            dynamic=True) if hardware.is_compiled else self._states
         self.batch_splits = 1
 
     def update(self, batches: list[Batch], lr: float) -> Tensor:
         """Takes one step on ``batches``; returns the smoothed loss per token, on the device.
 
-        The sum of all losses is divided by all real target tokens, so that how batches are cut changes nothing.
+        The sum of all losses is divided by all real target tokens, so that how batches are cut
+        changes nothing.
 
         Raises:
             TrainingFailed: there is no memory even for one sentence at a time.
         """
-        return self.step(Shard(batches, sum(batch.tokens for batch in batches), max(map(len, batches))), lr)
+        return self.step(Shard(batches, sum(batch.tokens for batch in batches),
+                               max(map(len, batches))), lr)
 
     def step(self, shard: Shard, lr: float) -> Tensor:
         """Takes one step on ``shard``; see :meth:`update`."""
@@ -77,7 +84,8 @@ class Engine:
 
     def state(self) -> dict[str, Any]:
         """State that the next update depends on, besides its batches and learning rate."""
-        return {"model": self.model.state_dict(), "optimizer": [each.state_dict() for each in self.optimizers],
+        return {"model": self.model.state_dict(),
+                "optimizer": [each.state_dict() for each in self.optimizers],
                 "parts": self.batch_splits, "random": checkpoint.get_random_state()}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -91,15 +99,18 @@ class Engine:
     def loss_sum(self, batch: Batch, smoothing: float) -> Tensor:
         """Cross-entropy summed over the real target tokens of a batch, in nats.
 
-        In training under R-Drop of two passes, in the mean, and how far they differ; see :func:`cross_entropy`.
+        In training under R-Drop of two passes, in the mean, and how far they differ; see
+        :func:`cross_entropy`.
         """
-        tensor, alpha = self.hardware.to_device, self.recipe.rdrop if self.model.training else 0.0
+        tensor = self.hardware.to_device
+        alpha = self.recipe.rdrop if self.model.training else 0.0
         passes = 2 if alpha else 1
         # Found on the host: finding it on a GPU would make every update wait for the one before.
         real = np.flatnonzero(batch.target_out != PAD)
         places = (real[:, None] + np.arange(passes) * batch.target_out.size).ravel()
         with self.hardware.autocast():
-            states = self.compute_states(*(tensor(np.tile(side, (passes, 1))) for side in (batch.source, batch.target_in)))
+            states = self.compute_states(*(tensor(np.tile(side, (passes, 1)))
+                                           for side in (batch.source, batch.target_in)))
             hidden = states.flatten(0, 1).index_select(0, tensor(places))
             labels, shares = (part if part is None else tensor(part.repeat(passes, 0))
                               for part in self._mix_soft_labels(batch, real))
@@ -109,13 +120,16 @@ class Engine:
 
     def _mix_soft_labels(self, batch: Batch, real: IntArray) -> tuple[IntArray, IntArray | None]:
         """Labels (N,) at the places ``real``; in training with soft targets, (N, 1 + top) and what share each has."""
-        labels, share = batch.target_out.ravel()[real], self.recipe.distillation_weight
+        labels = batch.target_out.ravel()[real]
+        share = self.recipe.distillation_weight
         if batch.soft_targets is None or not self.model.training or not share:
             return labels, None
-        ids, probabilities = (part.reshape(-1, part.shape[-1])[real] for part in (batch.soft_targets.ids,
-                                                                                  batch.soft_targets.probabilities))
+        ids, probabilities = (part.reshape(-1, part.shape[-1])[real]
+                              for part in (batch.soft_targets.ids,
+                                           batch.soft_targets.probabilities))
         own = np.full((len(real), 1), 1 - share, np.float32)
-        return np.hstack([labels[:, None], ids]), np.hstack([own, np.float32(share) * probabilities])
+        return np.hstack([labels[:, None], ids]), np.hstack(
+            [own, np.float32(share) * probabilities])
 
     def _states(self, source: Tensor, target: Tensor) -> Tensor:
         return self.model.decode(target, self.model.encode(source))
@@ -125,7 +139,8 @@ class Engine:
         self.model.zero_grad(set_to_none=True)
         try:
             total = torch.zeros((), device=self.hardware.device)
-            for piece in (piece for batch in shard.batches for piece in split_batch(batch, self.batch_splits)):
+            for piece in (piece for batch in shard.batches
+                          for piece in split_batch(batch, self.batch_splits)):
                 loss = self.loss_sum(piece, self.recipe.label_smoothing) / shard.update_tokens
                 loss.backward()
                 total += loss.detach()
@@ -165,8 +180,10 @@ def split_batch(batch: Batch, n_splits: int) -> list[Batch]:
     if n_splits == 1:
         return [batch]
     rows = np.array_split(np.arange(len(batch)), min(n_splits, len(batch)))
-    return [Batch(_trim(batch.source[r]), _trim(batch.target_in[r]), _trim(batch.target_out[r]), batch.indices[r],
-                  batch.soft_targets and batch.soft_targets.take(r, _width(batch.target_out[r]))) for r in rows]
+    return [Batch(_trim(batch.source[r]), _trim(batch.target_in[r]), _trim(batch.target_out[r]),
+                  batch.indices[r],
+                  batch.soft_targets and batch.soft_targets.take(r, _width(batch.target_out[r])))
+            for r in rows]
 
 
 def _trim(ids: IntArray) -> IntArray:

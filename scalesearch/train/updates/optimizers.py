@@ -11,14 +11,19 @@ from torch import Tensor
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.updates.parametrization import WeightScale
 
-# Newton-Schulz steps, and the coefficients of their polynomial (Jordan et al. 2024): singular values come near 1.
-NEWTON_SCHULZ_STEPS, NEWTON_SCHULZ_COEFFICIENTS = 5, (3.4445, -4.7750, 2.0315)
+# Newton-Schulz steps, and the coefficients of their polynomial (Jordan et al. 2024): singular
+# values come near 1.
+NEWTON_SCHULZ_STEPS = 5
+NEWTON_SCHULZ_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 UPDATE_RMS = 0.2  # of an update's entries, as AdamW's have it (Liu et al. 2025, section 2.2)
 NORM_EPS = 1e-7
-BASIS_UPDATE_INTERVAL, MAX_PRECONDITIONED_SIDE, SOAP_EPS = 10, 512, 1e-8
+BASIS_UPDATE_INTERVAL = 10
+MAX_PRECONDITIONED_SIDE = 512
+SOAP_EPS = 1e-8
 
 
-def build_optimizers(model: Any, recipe: Recipe, scales: Mapping[str, WeightScale], bf16: bool) -> list[torch.optim.Optimizer]:
+def build_optimizers(model: Any, recipe: Recipe, scales: Mapping[str, WeightScale],
+                     bf16: bool) -> list[torch.optim.Optimizer]:
     """The optimisers of ``model``; ``scale`` in each group is the factor on the schedule's rate.
 
     Args:
@@ -34,19 +39,22 @@ def build_optimizers(model: Any, recipe: Recipe, scales: Mapping[str, WeightScal
             rest[scale.lr_factor, weight.ndim >= 2].append(weight)
     made: list[torch.optim.Optimizer] = []
     if rest:
-        made.append(build_adamw([{"params": weights, "scale": rate, "weight_decay": recipe.weight_decay * decays}
-                           for (rate, decays), weights in rest.items()], recipe))
+        made.append(build_adamw([{"params": weights, "scale": rate,
+                                  "weight_decay": recipe.weight_decay * decays}
+                                 for (rate, decays), weights in rest.items()], recipe))
     if matrices:
-        groups = [{"params": weights, "scale": rate * recipe.resolved_matrix_lr_factor, "matrices": count}
-                  for (rate, count), weights in matrices.items()]
-        settings = {"lr": recipe.lr.base, "momentum": recipe.momentum, "weight_decay": recipe.weight_decay}
+        groups = [{"params": weights, "scale": rate * recipe.resolved_matrix_lr_factor,
+                   "matrices": count} for (rate, count), weights in matrices.items()]
+        settings = {"lr": recipe.lr.base, "momentum": recipe.momentum,
+                    "weight_decay": recipe.weight_decay}
         made.append({"muon": Muon, "soap": Soap}[recipe.optimizer](groups, bf16, **settings))
     return made
 
 
 def build_adamw(groups: list[dict[str, Any]], recipe: Recipe) -> torch.optim.Optimizer:
     """Adam, or AdamW with a weight decay; fused where PyTorch can."""
-    settings: dict[str, Any] = {"lr": recipe.lr.base, "betas": (recipe.beta1, recipe.beta2), "eps": recipe.eps}
+    settings: dict[str, Any] = {"lr": recipe.lr.base, "betas": (recipe.beta1, recipe.beta2),
+                                "eps": recipe.eps}
     try:
         return torch.optim.AdamW(groups, fused=True, **settings)
     except RuntimeError:  # a device or number type that the fused kernel does not know
@@ -58,7 +66,8 @@ class MatrixOptimizer(torch.optim.Optimizer):
 
     def __init__(self, groups: list[dict[str, Any]], bf16: bool, lr: float, momentum: float,
                  weight_decay: float) -> None:
-        super().__init__(groups, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "matrices": 1})
+        super().__init__(
+            groups, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "matrices": 1})
         self.dtype = torch.bfloat16 if bf16 else torch.float32
 
     @torch.no_grad()
@@ -76,44 +85,54 @@ class MatrixOptimizer(torch.optim.Optimizer):
 
 
 class Muon(MatrixOptimizer):
-    """Momentum made orthogonal, matrix by matrix (Jordan et al. 2024), with updates as large as AdamW's.
+    """Momentum made orthogonal, matrix by matrix (Jordan et al.
 
-    As ``torch.optim.Muon`` with ``match_rms_adamw``, but for two things: its products are in fp32 where bf16 is slow,
-    and matrices of one shape go through them together.
+    2024), with updates as large as AdamW's.
+
+    As ``torch.optim.Muon`` with ``match_rms_adamw``, but for two things: its products are in fp32
+    where bf16 is slow, and matrices of one shape go through them together.
     """
 
     def update_weights(self, weights: list[Tensor], group: Mapping[str, Any]) -> None:
-        stacked = _as_matrices(torch.stack(self._nesterov_momenta(weights, group["momentum"])), group["matrices"])
+        stacked = _as_matrices(torch.stack(self._nesterov_momenta(weights, group["momentum"])),
+                               group["matrices"])
         steps = orthogonalize(stacked, self.dtype).view(len(weights), *weights[0].shape).unbind()
-        torch._foreach_add_(weights, steps, alpha=-group["lr"] * UPDATE_RMS * math.sqrt(max(stacked.shape[1:])))
+        torch._foreach_add_(weights, steps,
+                            alpha=-group["lr"] * UPDATE_RMS * math.sqrt(max(stacked.shape[1:])))
 
     def _nesterov_momenta(self, weights: list[Tensor], momentum: float) -> list[Tensor]:
         """The means of gradients, looking one step ahead (Nesterov)."""
         gradients = [weight.grad for weight in weights]
-        means = [self.state[weight].setdefault("mean", torch.zeros_like(weight)) for weight in weights]
+        means = [self.state[weight].setdefault("mean", torch.zeros_like(weight))
+                 for weight in weights]
         torch._foreach_lerp_(means, gradients, 1 - momentum)
         return list(torch._foreach_lerp(gradients, means, momentum))
 
 
 class Soap(MatrixOptimizer):
-    """Adam in the eigenbasis of Shampoo's preconditioners (Vyas et al. 2024, algorithm 3), matrix by matrix.
+    """Adam in the eigenbasis of Shampoo's preconditioners (Vyas et al.
 
-    The bases follow by one step of a power iteration every ``EVERY`` updates, and means are kept in them. A side longer
-    than ``MAX_SIDE`` keeps its own basis. The first gradient only makes the bases. Matrices of one shape go through it
-    together, and the first of their weights keeps the state; where more or fewer have gradients than before, it begins
-    anew.
+    2024, algorithm 3), matrix by matrix.
+
+    The bases follow by one step of a power iteration every ``EVERY`` updates, and means are kept in
+    them. A side longer than ``MAX_SIDE`` keeps its own basis. The first gradient only makes the
+    bases. Matrices of one shape go through it together, and the first of their weights keeps the
+    state; where more or fewer have gradients than before, it begins anew.
     """
 
     def update_weights(self, weights: list[Tensor], group: Mapping[str, Any]) -> None:
         gradients = _as_matrices(torch.stack([weight.grad for weight in weights]), group["matrices"])  # type: ignore
         state = self.state[weights[0]]
         if state and len(state["mean"]) == len(gradients):
-            steps = self._update_directions(state, gradients, group["momentum"]).view(len(weights), *weights[0].shape).unbind()
+            steps = self._update_directions(state, gradients, group["momentum"]).view(
+                len(weights), *weights[0].shape).unbind()
             torch._foreach_add_(weights, steps, alpha=-group["lr"])
         elif gradients.isfinite().all():  # else there are no bases; the loss, which is not finite, ends the training
-            state |= {"updates": 0, "mean": torch.zeros_like(gradients), "square": torch.zeros_like(gradients)}
+            state |= {"updates": 0, "mean": torch.zeros_like(gradients),
+                      "square": torch.zeros_like(gradients)}
             state["covariances"] = _covariances(gradients)
-            state["bases"] = {side: torch.linalg.eigh(cov)[1] for side, cov in state["covariances"].items()}
+            state["bases"] = {side: torch.linalg.eigh(cov)[1]
+                              for side, cov in state["covariances"].items()}
 
     def _update_directions(self, state: dict[str, Any], gradient: Tensor, decay: float) -> Tensor:
         """The directions of one update, (n, rows, columns)."""
@@ -143,7 +162,8 @@ class Soap(MatrixOptimizer):
 def _covariances(gradient: Tensor) -> dict[str, Tensor]:
     """Of rows and of columns, where they are not too many."""
     pairs = {"rows": (gradient, gradient.mT), "columns": (gradient.mT, gradient)}
-    return {side: one @ other for side, (one, other) in pairs.items() if one.shape[1] <= MAX_PRECONDITIONED_SIDE}
+    return {side: one @ other
+            for side, (one, other) in pairs.items() if one.shape[1] <= MAX_PRECONDITIONED_SIDE}
 
 
 def _rotate(x: Tensor, bases: Mapping[str, Tensor], back: bool = False) -> Tensor:

@@ -1,8 +1,9 @@
 """First scales and learning rates of weights, by what each of them does in its model.
 
-A rule is two factors for each weight: on the values that the initialisation scheme draws, and on the learning rate.
-Multipliers in the forward pass are never needed: under Adam a multiplier before a weight is two factors on the weight
-(Yang & Hu 2021, the abc-symmetry), so that a trained model is one like any other.
+A rule is two factors for each weight: on the values that the initialisation scheme draws, and on
+the learning rate. Multipliers in the forward pass are never needed: under Adam a multiplier before
+a weight is two factors on the weight (Yang & Hu 2021, the abc-symmetry), so that a trained model is
+one like any other.
 
 What a weight does is its *role*:
 
@@ -12,8 +13,9 @@ What a weight does is its *role*:
 - ``readout``: what makes states scores of tokens.
 - ``vector``: norms, biases, learned positions and prompts.
 
-A weight in several roles (a tied table) gets the lowest of their rates. A weight that several layers share gets the
-rate of one use: Adam's step does not grow with the number of gradients that add up in it.
+A weight in several roles (a tied table) gets the lowest of their rates. A weight that several
+layers share gets the rate of one use: Adam's step does not grow with the number of gradients that
+add up in it.
 """
 
 import math
@@ -36,8 +38,10 @@ class WeightUse:
     """One use of a weight: its role, and n, the size that its rate may depend on (inputs, or a table's features).
 
     Attributes:
-        core_lr_factor: of a core, the factor by which it changes its matrix as a dense one would be changed.
-        n_matrices: that it is made of, of ``fan_out`` rows each: one for each head, or one. 0: no matrix that could be
+        core_lr_factor: of a core, the factor by which it changes its matrix as a dense one would be
+            changed.
+        n_matrices: that it is made of, of ``fan_out`` rows each: one for each head, or one. 0: no
+            matrix that could be
             orthogonalised.
     """
 
@@ -59,7 +63,8 @@ class WeightScale:
 
     def multiply(self, init_factor: float, lr_factor: float) -> "WeightScale":
         """This scale with both factors changed."""
-        return replace(self, init_factor=self.init_factor * init_factor, lr_factor=self.lr_factor * lr_factor)
+        return replace(self, init_factor=self.init_factor * init_factor,
+                       lr_factor=self.lr_factor * lr_factor)
 
 
 Factors = tuple[float, float]  # on first values, on the rate
@@ -77,7 +82,10 @@ def embedding_factors(weight: WeightUse, width_ratio: float) -> Factors:
 
 
 def layerwise_factors(weight: WeightUse, width_ratio: float) -> Factors:
-    """Per-layer rates for standard parametrisation, of full alignment (Everett et al. 2024, section 4)."""
+    """Per-layer rates for standard parametrisation, of full alignment (Everett et al.
+
+    2024, section 4).
+    """
     match weight.role:
         case "table":
             return 1.0, width_ratio**-0.5
@@ -89,15 +97,19 @@ def layerwise_factors(weight: WeightUse, width_ratio: float) -> Factors:
 
 
 def mup_factors(weight: WeightUse, width_ratio: float) -> Factors:
-    """Maximal update parametrisation (Yang et al. 2022, table 8): as layerwise, and a readout that starts smaller.
+    """Maximal update parametrisation (Yang et al.
 
-    A readout that is a tied table starts smaller by the gain of the norm before it; see :func:`weight_scales`.
+    2022, table 8): as layerwise, and a readout that starts smaller.
+
+    A readout that is a tied table starts smaller by the gain of the norm before it; see
+    :func:`weight_scales`.
     """
     init, rate = layerwise_factors(weight, width_ratio)
     return (width_ratio**-0.5, rate) if weight.role == "readout" else (init, rate)
 
 
-SCALING_RULES: dict[str, ScalingRule] = {"none": unscaled_factors, "embedding": embedding_factors, "layerwise": layerwise_factors, "mup": mup_factors}
+SCALING_RULES: dict[str, ScalingRule] = {"none": unscaled_factors, "embedding": embedding_factors,
+                                         "layerwise": layerwise_factors, "mup": mup_factors}
 
 
 def weight_scales(model: Any, recipe: Recipe) -> dict[str, WeightScale]:
@@ -107,12 +119,14 @@ def weight_scales(model: Any, recipe: Recipe) -> dict[str, WeightScale]:
     for path, node in model.named_modules():
         if isinstance(node, Module):
             for name, weight in node.weights():
-                scale = _scale_of_use(node, path, name, recipe).multiply(*placed.get(f"{path}.{name}", (1.0, 1.0)))
+                scale = _scale_of_use(node, path, name,
+                                      recipe).multiply(*placed.get(f"{path}.{name}", (1.0, 1.0)))
                 first = found.setdefault(id(weight), scale)
                 owned = scale if name in node._parameters else first
                 found[id(weight)] = replace(owned, lr_factor=min(first.lr_factor, scale.lr_factor))
     named = {name: found[id(weight)] for name, weight in model.named_parameters()}
-    if recipe.lr.rule == "mup" and "output.weight" not in named and (gain := _readout_norm_gain(model)) in named:
+    if recipe.lr.rule == "mup" and "output.weight" not in named and (
+            gain := _readout_norm_gain(model)) in named:
         small = _width_ratio(model.block.decoder.layer.main.d, recipe.lr) ** -0.5
         named[gain] = named[gain].multiply(small, small)
     return named
@@ -124,9 +138,10 @@ def summarize_scales(model: Any, recipe: Recipe) -> list[dict[str, Any]]:
     for name, scale in weight_scales(model, recipe).items():
         groups.setdefault(scale, []).append(name)
     rows = [{"role": scale.role, "params": sum(model.get_parameter(name).numel() for name in names),
-             "optimizer": recipe.optimizer if scale.n_matrices else "adamw", "lr": recipe.lr.base * scale.lr_factor *
-             (recipe.resolved_matrix_lr_factor if scale.n_matrices else 1), "init": scale.init_factor, "first": names[0]}
-            for scale, names in groups.items()]
+             "optimizer": recipe.optimizer if scale.n_matrices else "adamw",
+             "lr": recipe.lr.base * scale.lr_factor
+             * (recipe.resolved_matrix_lr_factor if scale.n_matrices else 1),
+             "init": scale.init_factor, "first": names[0]} for scale, names in groups.items()]
     return sorted(rows, key=lambda row: -row["params"])
 
 
@@ -136,17 +151,21 @@ def _width_ratio(n: int, lr: LearningRate) -> float:
 
 def _scale_of_use(node: Module, path: str, name: str, recipe: Recipe) -> WeightScale:
     """The scale of one use of a weight by the rule."""
-    weight, lr = _classify_weight(node, path, name), recipe.lr
+    weight = _classify_weight(node, path, name)
+    lr = recipe.lr
     init, rate = SCALING_RULES[lr.rule](weight, _width_ratio(weight.fan_in, lr))
     matrices = weight.n_matrices if recipe.optimizer != "adamw" else 0
     if matrices and recipe.optimizer == "muon" and lr.rule in ("layerwise", "mup"):
-        # Muon's step has the spectral norm √max(n, out) at equal entries; √(out / n) transfers (Yang et al. 2023).
-        rate = math.sqrt(weight.fan_out / max(weight.fan_in, weight.fan_out) / _width_ratio(weight.fan_in, lr))
+        # Muon's step has the spectral norm √max(n, out) at equal entries; √(out / n) transfers
+        # (Yang et al. 2023).
+        rate = math.sqrt(weight.fan_out / max(weight.fan_in, weight.fan_out)
+                         / _width_ratio(weight.fan_in, lr))
     return WeightScale(weight.role, init, rate, matrices)
 
 
 def _classify_weight(node: Module, path: str, name: str) -> WeightUse:
-    block, start = node.block, node.block.initialization(name)
+    block = node.block
+    start = node.block.initialization(name)
     shape = block.weights()[name]
     if start in ("cores", "table cores"):
         core, whole = chain_std(block, start, path)
@@ -169,11 +188,14 @@ def _position_factors(model: Any, recipe: Recipe) -> dict[str, Factors]:
     for stack in ("encoder", "decoder"):
         layers = dict(_stack_layers(model, stack))
         for path, node in layers.items():
-            scaled = recipe.residual_scaling == "scaled" or (recipe.residual_scaling == "deepnet" and node.block.norm == "post")
-            residual = _residual_factors(model, stack, len(layers), node.block) if scaled else (1.0, 1.0)
+            scaled = recipe.residual_scaling == "scaled" or (
+                recipe.residual_scaling == "deepnet" and node.block.norm == "post")
+            residual = _residual_factors(
+                model, stack, len(layers), node.block) if scaled else (1.0, 1.0)
             for name, part in node.block.parts().items():
                 if isinstance(part.block, Mixer | FFN) or (
-                        isinstance(part.block, MultiPath) and isinstance(part.block.path, Mixer | FFN)):
+                        isinstance(part.block, MultiPath)
+                        and isinstance(part.block.path, Mixer | FFN)):
                     for inner, factors in _branch_factors(part.block, residual, recipe):
                         at = f"{path}.{name}.{inner}"
                         found |= _distribute_factors(model.get_submodule(at), at, *factors)
@@ -182,21 +204,27 @@ def _position_factors(model: Any, recipe: Recipe) -> dict[str, Factors]:
 
 def _branch_factors(block: Any, residual: Factors, recipe: Recipe) -> Iterator[tuple[str, Factors]]:
     """The maps of one residual branch, with their factors; see :func:`_residual_factors`."""
-    if isinstance(block, MultiPath) and block.merge is not None and block.merge.path_norms:  # whatever comes before a norm
+    # whatever comes before a norm
+    if isinstance(block, MultiPath) and block.merge is not None and block.merge.path_norms:
         last = residual[0]
-        yield from ((f"merge.{name}", (0.0 if recipe.zero_init else last, last)) for name in block.merge.path_norms)
-        residual, recipe = (1.0, residual[1]), replace(recipe, zero_init=False)
+        yield from ((f"merge.{name}", (0.0 if recipe.zero_init else last, last))
+                    for name in block.merge.path_norms)
+        residual = (1.0, residual[1])
+        recipe = replace(recipe, zero_init=False)
     if isinstance(block, Mixer | MultiPath) and block.branches:
         for name, part in block.branches.items():
-            yield from ((f"{name}.{inner}", factors) for inner, factors in _branch_factors(part, residual, recipe))
+            yield from ((f"{name}.{inner}", factors)
+                        for inner, factors in _branch_factors(part, residual, recipe))
         return
     (last, inner), parts = residual, block.parts()
-    for name in dict.fromkeys((*(parts if isinstance(block, FFN) else ("value",)), *block.completed_search_runs)):
+    for name in dict.fromkeys((*(parts if isinstance(block, FFN) else ("value",)),
+                               *block.completed_search_runs)):
         if name.partition(".")[0] in parts:
             ends = (0.0 if recipe.zero_init else last * inner, last)
             yield name, ends if name in block.completed_search_runs else (inner, 1.0)
     if recipe.lr.rule == "mup" and recipe.lr.reference_sizes.head_dim and "query" in parts:
-        scores = math.sqrt(recipe.lr.reference_sizes.head_dim / block.head_dim)  # 1/head_dim in place of 1/√head_dim
+        # 1/head_dim in place of 1/√head_dim
+        scores = math.sqrt(recipe.lr.reference_sizes.head_dim / block.head_dim)
         yield "query", (scores, scores)
 
 
@@ -221,9 +249,9 @@ def _distribute_factors(node: Module, path: str, init: float, rate: float) -> di
 def _residual_factors(model: Any, stack: str, depth: int, layer: Any) -> Factors:
     """Factors of a branch's last maps, on value and rate, and of its values and feed-forward maps, on value alone.
 
-    Post-norm: DeepNet's α and β (Wang et al. 2022, figure 2); norm(αx + f) is norm(x + f / α), but for the epsilon.
-    Pre-norm: 1/√n for the n branches of a stack (Radford et al. 2019, section 2.3), whose sum then starts as large as
-    one.
+    Post-norm: DeepNet's α and β (Wang et al. 2022, figure 2); norm(αx + f) is norm(x + f / α), but
+    for the epsilon. Pre-norm: 1/√n for the n branches of a stack (Radford et al. 2019, section
+    2.3), whose sum then starts as large as one.
     """
     branches = sum(len(step) for step in layer.steps)
     if layer.norm == "pre":

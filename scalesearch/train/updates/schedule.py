@@ -5,14 +5,16 @@ from dataclasses import dataclass
 
 from scalesearch.train.recipe import Recipe
 
-MIN_WARMUP_LR_FACTOR = 0.01  # of the peak rate, where a warm-up given as a share of the budget starts: 0 would learn nothing
+# of the peak rate, where a warm-up given as a share of the budget starts: 0 would learn nothing
+MIN_WARMUP_LR_FACTOR = 0.01
 
 
 @dataclass
 class BudgetUsed:
     """Budget used so far, as checkpoints store it.
 
-    ``cpu_seconds`` and ``seconds`` are those of updates (data included), without validation, decoding and saving.
+    ``cpu_seconds`` and ``seconds`` are those of updates (data included), without validation,
+    decoding and saving.
     """
 
     steps: int = 0
@@ -32,8 +34,9 @@ class BudgetUsed:
 class LearningRateSchedule:
     """Learning rate schedule.
 
-    Positions are shares of the budget, so that one formula serves updates, tokens and minutes. The position at which a
-    warm-up given in updates ends is known once it is over: ``warm_end`` stores it, for checkpoints too.
+    Positions are shares of the budget, so that one formula serves updates, tokens and minutes. The
+    position at which a warm-up given in updates ends is known once it is over: ``warm_end`` stores
+    it, for checkpoints too.
     """
 
     def __init__(self, recipe: Recipe) -> None:
@@ -42,14 +45,16 @@ class LearningRateSchedule:
 
     def learning_rate(self, step: int, share: float) -> float:
         """Learning rate of the update after ``step`` others, at the position ``share`` of the budget."""
-        warmup, peak = self.recipe.warmup, self.recipe.lr.base
+        warmup = self.recipe.warmup
+        peak = self.recipe.lr.base
         if warmup >= 1 and step < warmup:
             return peak * (step + 1) / warmup
         if warmup < 1 and share < warmup:
             return peak * max(share / warmup, MIN_WARMUP_LR_FACTOR)
         if self.warmup_end_share is None:
             self.warmup_end_share = share
-        share, start = min(share, 1.0), self.warmup_end_share
+        share = min(share, 1.0)
+        start = self.warmup_end_share
         along = (share - start) / (1 - start) if start < 1 else 1.0
         match self.recipe.schedule:
             case "inverse_sqrt":
@@ -65,7 +70,10 @@ class LearningRateSchedule:
 
 @dataclass
 class IntervalTrigger:
-    """Interval of ``length`` so many updates, or below 1 a share of the budget. ``n_passed`` counts those over."""
+    """Interval of ``length`` so many updates, or below 1 a share of the budget.
+
+    ``n_passed`` counts those over.
+    """
 
     length: float
     n_passed: int = 0

@@ -13,14 +13,16 @@ from scalesearch.testing.checks import check_model
 from scalesearch.testing.random_models import random_architecture, small_space
 
 
-@pytest.mark.parametrize(("depth", "multiplier", "maps"), [
-    (4, 2, [(256, 256, 2), (512, 1024, 4), (1280, 1024, 4), (1280, 256, 2)]),
-    (7, 2.857, [(256, 256, 2), (512, 664, 4), (920, 1072, 8), (1328, 1472, 16), (1728, 1064, 8), (1320, 664, 4),
-                (920, 256, 2)]),
-    (8, 3, [(256, 256, 2), (512, 688, 4), (944, 1120, 8), (1376, 1536, 16), (1792, 1536, 16), (1792, 1112, 8),
-            (1368, 688, 4), (944, 256, 2)]),
-])
-def test_maps_have_the_published_sizes(depth: int, multiplier: float, maps: list[tuple[int, int, int]]) -> None:
+@pytest.mark.parametrize(("depth", "multiplier", "maps"),
+                         [(4, 2, [(256, 256, 2), (512, 1024, 4), (1280, 1024, 4), (1280, 256, 2)]),
+                          (7, 2.857,
+                           [(256, 256, 2), (512, 664, 4), (920, 1072, 8), (1328, 1472, 16),
+                            (1728, 1064, 8), (1320, 664, 4), (920, 256, 2)]),
+                          (8, 3,
+                           [(256, 256, 2), (512, 688, 4), (944, 1120, 8), (1376, 1536, 16),
+                            (1792, 1536, 16), (1792, 1112, 8), (1368, 688, 4), (944, 256, 2)])])
+def test_maps_have_the_published_sizes(depth: int, multiplier: float,
+                                       maps: list[tuple[int, int, int]]) -> None:
     """Up and down differ where the neighbours' groups do: 1072 and 1064."""
     assert DExTra(512, 256, 256, (SRC,), depth, multiplier, 16).maps == maps
 
@@ -39,7 +41,8 @@ def test_the_first_maps_groups_meet_in_the_second_by_shuffling() -> None:
 @pytest.mark.parametrize(("width", "depth", "key"), [(12, 3, "groups"), (7, 3, "")])
 def test_sizes_that_do_not_divide_are_refused(width: int, depth: int, key: str) -> None:
     unit = f"{{ dextra: {{ depth: {depth}, groups: 4 }} }}"
-    space = Space.parse(f"width: {width}\nencoder: {{ heads: 1, lift: {unit} }}\ndecoder: {{ heads: 1 }}")
+    space = Space.parse(f"width: {width}\nencoder: {{ heads: 1, lift: {unit} }}\ndecoder: {{ "
+                        f"heads: 1 }}")
     with pytest.raises(UnbuildableError) as caught:
         space.single_architecture()
     assert caught.value.path == f"encoder.lift.{key}".strip(".")
@@ -48,5 +51,6 @@ def test_sizes_that_do_not_divide_are_refused(width: int, depth: int, key: str) 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_whole_models_with_lifted_tables(seed: int) -> None:
-    space = small_space(width="8 | 16", embedding="{ dextra: { rank: 2 | 16, depth: 1..4, groups: 2 } }")
+    space = small_space(width="8 | 16",
+                        embedding="{ dextra: { rank: 2 | 16, depth: 1..4, groups: 2 } }")
     check_model(random_architecture(Random(seed), space), seed)

@@ -17,7 +17,8 @@ PLACES = ("attention", "out", "ffn")
 
 
 def params(**changes) -> int:
-    return evaluate_cost(transformer(512, 6, 6, 2048, **changes).block, find_protocol("forward", 3, 3, 10))["params.total"]
+    return evaluate_cost(transformer(512, 6, 6, 2048, **changes).block,
+                         find_protocol("forward", 3, 3, 10))["params.total"]
 
 
 @pytest.mark.parametrize("block", [KroneckerLinear(6, 8, (SRC,), True, 3),
@@ -25,7 +26,8 @@ def params(**changes) -> int:
 def test_cores_are_factors_of_kronecker_products(block) -> None:
     made = build_module(block, vocab=5).requires_grad_(False)
     x = torch.randn(2, 4, 6, dtype=made.core0.dtype)
-    matrix = sum(torch.kron(made.core0[0, :, :, k], made.core1[k, :, :, 0]) for k in range(made.core0.shape[3]))
+    matrix = sum(torch.kron(made.core0[0, :, :, k], made.core1[k, :, :, 0])
+                 for k in range(made.core0.shape[3]))
     torch.testing.assert_close(made(x), x @ matrix + made.bias)
 
 
@@ -54,10 +56,13 @@ def test_a_kronecker_rank_weighs_what_its_two_factors_do() -> None:
 @pytest.mark.parametrize("tie", ["none", "decoder", "all"])
 def test_a_table_is_looked_up_and_multiplied_by_as_one_matrix(kind: str, tie: str) -> None:
     """37 tokens have no even factors: products have 40 rows, and scores of none but the 37."""
-    space = Space.parse(f"width: 24\nembedding: {{ tie: {tie}, positions: none }}\nmatrices.embedding: {kind}\n"
+    space = Space.parse(f"width: 24\nembedding: {{ tie: {tie}, positions: none "
+                        f"}}\nmatrices.embedding: {kind}\n"
                         "encoder: { depth: 1, heads: 2 }\ndecoder: { depth: 1, heads: 2 }")
-    made = build_model(space.single_architecture().block, vocab=37, dtype=torch.float64).requires_grad_(False)
-    matrix, x = made.embedding.target.table(torch.arange(37)), torch.randn(5, 24, dtype=torch.float64)
+    made = build_model(space.single_architecture().block, vocab=37,
+                       dtype=torch.float64).requires_grad_(False)
+    matrix = made.embedding.target.table(torch.arange(37))
+    x = torch.randn(5, 24, dtype=torch.float64)
     assert made.logits(x).shape == (5, 37)
     if tie != "none":
         torch.testing.assert_close(made.logits(x), x @ matrix.t())
@@ -67,14 +72,19 @@ def test_a_table_is_looked_up_and_multiplied_by_as_one_matrix(kind: str, tie: st
 
 
 def test_a_table_of_products_weighs_8_192_for_each_at_the_size_of_shapeshifter() -> None:
-    """With 32,768 x 512 (Panahi et al. 2021); scores take 589,824 multiply-adds for each, from either factor first."""
+    """With 32,768 x 512 (Panahi et al.
+
+    2021); scores take 589,824 multiply-adds for each, from either factor first.
+    """
     text = "width: 512\nencoder.depth: 1\ndecoder.depth: 1\nmatrices.embedding: kronecker(5)"
-    bill = evaluate_cost(Space.parse(text).single_architecture().block, find_protocol("forward", 1, 1, 32768))
+    bill = evaluate_cost(Space.parse(text).single_architecture().block,
+                         find_protocol("forward", 1, 1, 32768))
     assert (bill["params.embedding"], bill["macs.output"]) == (5 * 8192, 5 * 589_824)
 
 
 def test_tables_of_other_embeddings_have_a_structure_where_no_output_is_tied_to_them() -> None:
-    for text in ("embedding: { factorised: { rank: 4 } }", "embedding: { dextra: { rank: 8, groups: 2 } }"):
+    for text in ("embedding: { factorised: { rank: 4 } }",
+                 "embedding: { dextra: { rank: 8, groups: 2 } }"):
         with refuses("unbuildable", "embedding.tie: none"):
             Space.parse(f"width: 16\nembedding.tie: all\n{text}\nmatrices.embedding: kronecker(2)").single_architecture()
     with refuses("unbuildable", key="matrices.output"):
@@ -83,9 +93,12 @@ def test_tables_of_other_embeddings_have_a_structure_where_no_output_is_tied_to_
 
 def test_one_place_has_one_structure_and_sizes_must_divide() -> None:
     with refuses("unbuildable", "low_rank.ffn"):
-        transformer(16, 1, 1, matrices__ffn="phm", matrices__ffn__n=2, matrices__ffn__products=2, low_rank__ffn=3)
+        transformer(16, 1, 1, matrices__ffn="phm", matrices__ffn__n=2, matrices__ffn__products=2,
+                    low_rank__ffn=3)
     with refuses("unbuildable", 3, key="matrices.out.groups"):
         transformer(16, 1, 1, matrices__out="group", matrices__out__groups=3)
     with refuses("unbuildable", 1.0, key="matrices.ffn.ratio"):
-        transformer(16, 1, 1, matrices__ffn="chain", matrices__ffn__ratio=1.0, matrices__ffn__length=2)
-    assert not find_unsupported_parts(transformer(16, 1, 1, matrices__out="group", matrices__out__groups=2).block)
+        transformer(16, 1, 1, matrices__ffn="chain", matrices__ffn__ratio=1.0,
+                    matrices__ffn__length=2)
+    assert not find_unsupported_parts(
+        transformer(16, 1, 1, matrices__out="group", matrices__out__groups=2).block)

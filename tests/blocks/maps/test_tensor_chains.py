@@ -17,7 +17,8 @@ from tests.architectures import answers
 from tests.errors import refuses
 
 
-def chain(a: int, c: int, ratio: float, length: int, apply: str = "auto", bond: str = "solved") -> ChainLinear:
+def chain(a: int, c: int, ratio: float, length: int, apply: str = "auto",
+          bond: str = "solved") -> ChainLinear:
     return ChainLinear(a, c, ("src",), False, ratio, length, apply, bond)
 
 
@@ -29,13 +30,15 @@ def chain(a: int, c: int, ratio: float, length: int, apply: str = "auto", bond: 
         (32000, (80, 400), (16, 125, 16), (20, 20, 20, 4)),
     ],
 )
-def test_sizes_split_as_published(n: int, two: tuple[int, ...], three: tuple[int, ...], four: tuple[int, ...]) -> None:
+def test_sizes_split_as_published(n: int, two: tuple[int, ...], three: tuple[int, ...],
+                                  four: tuple[int, ...]) -> None:
     assert (split_factors(n, 2), split_factors(n, 3), split_factors(n, 4)) == (two, three, four)
 
 
 @given(st.integers(1, 5000), st.integers(2, 4))
 def test_every_size_splits_into_its_factors(n: int, length: int) -> None:
-    assert prod(split_factors(n, length)) == n == prod(prime_factors(n)) and len(split_factors(n, length)) == length
+    assert prod(split_factors(n, length)) == n == prod(prime_factors(n)) and len(
+        split_factors(n, length)) == length
 
 
 @pytest.mark.parametrize(
@@ -57,24 +60,30 @@ def test_bonds_and_params_are_those_of_the_paper(
     a: int, c: int, length: int, ratio: float, bond: int, params: int
 ) -> None:
     block = chain(a, c, ratio, length)
-    assert block.cores.bond == bond and sum(prod(shape) for shape in block.weights().values()) == params
+    assert block.cores.bond == bond and sum(prod(shape)
+                                            for shape in block.weights().values()) == params
 
 
 @pytest.mark.parametrize(("a", "c", "ratio", "bond", "params"), [
     (512, 512, 0.1, 2, 288), (512, 2048, 0.1, 2, 416), (512, 2048, 0.8, 34, 34 * 80 + 34**2 * 64),
 ])
-def test_the_published_bond_of_length_four_is_the_code_s(a: int, c: int, ratio: float, bond: int, params: int) -> None:
+def test_the_published_bond_of_length_four_is_the_code_s(
+        a: int, c: int, ratio: float, bond: int, params: int) -> None:
     block = chain(a, c, ratio, 4, bond="published")
-    assert block.cores.bond == bond and sum(prod(shape) for shape in block.weights().values()) == params
+    assert block.cores.bond == bond and sum(prod(shape)
+                                            for shape in block.weights().values()) == params
     sizes = ChainCores.fit_ratio(np.full(3, a), np.full(3, c), ratio, 4, "published")
     assert list(np.broadcast_to(sizes.bond, 3)) == [bond] * 3
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(1, 40), st.integers(1, 40), st.floats(0.05, 0.95), st.integers(2, 4), st.integers(0, 99))
-def test_core_by_core_equals_the_matrix(a: int, c: int, ratio: float, length: int, seed: int) -> None:
+@given(st.integers(1, 40), st.integers(1, 40), st.floats(0.05, 0.95), st.integers(2, 4),
+       st.integers(0, 99))
+def test_core_by_core_equals_the_matrix(a: int, c: int, ratio: float, length: int,
+                                        seed: int) -> None:
     torch.manual_seed(seed)
-    one, other = (build_module(chain(a, c, ratio, length, apply), dtype=torch.float64) for apply in ("cores", "matrix"))
+    one, other = (build_module(chain(a, c, ratio, length, apply), dtype=torch.float64)
+                  for apply in ("cores", "matrix"))
     other.load_state_dict(one.state_dict())
     x = torch.randn(2, 3, a, dtype=torch.float64)
     with torch.no_grad():
@@ -83,30 +92,37 @@ def test_core_by_core_equals_the_matrix(a: int, c: int, ratio: float, length: in
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(4, 60), st.integers(1, 30), st.floats(0.05, 0.95), st.integers(2, 4))
-def test_a_row_that_is_looked_up_is_that_of_the_matrix(vocab: int, d: int, ratio: float, length: int) -> None:
-    table = build_module(ChainEmbedding(d, ("src",), ratio, length), vocab=vocab, dtype=torch.float64)
+def test_a_row_that_is_looked_up_is_that_of_the_matrix(
+        vocab: int, d: int, ratio: float, length: int) -> None:
+    table = build_module(ChainEmbedding(d, ("src",), ratio, length), vocab=vocab,
+                         dtype=torch.float64)
     cores = [getattr(table, f"core{i}") for i in range(length)]
-    matrix = ChainCores.fit_ratio(vocab, d, ratio, length, "solved").matrix(cores)[0, :, :, 0].detach()
+    matrix = ChainCores.fit_ratio(
+        vocab, d, ratio, length, "solved").matrix(cores)[0, :, :, 0].detach()
     ids = torch.randint(0, vocab, (2, 5))
-    assert torch.allclose(table(ids).detach(), matrix[ids], rtol=0, atol=1e-9 * float(matrix.abs().max() + 1))
+    assert torch.allclose(table(ids).detach(), matrix[ids], rtol=0,
+                          atol=1e-9 * float(matrix.abs().max() + 1))
 
 
 def test_the_cheaper_way_is_taken() -> None:
     assert chain(512, 1365, 0.005, 2).applies_cores and not chain(512, 1365, 0.1, 2).applies_cores
     for ratio in (0.005, 0.05, 0.3):
         block = chain(512, 512, ratio, 2)
-        steps = {apply: chain(512, 512, ratio, 2, apply).loop_nests()[0].loops for apply in ("auto", "cores", "matrix")}
+        steps = {apply: chain(512, 512, ratio, 2, apply).loop_nests()[0].loops
+                 for apply in ("auto", "cores", "matrix")}
         assert prod(n for n in steps["auto"] if isinstance(n, int)) == min(
             prod(n for n in steps[apply] if isinstance(n, int)) for apply in ("cores", "matrix")
         ), block
 
 
 def test_a_chain_starts_with_the_variance_of_a_matrix() -> None:
-    made = build_model(assemble(answers(width=64, tensor_chain__attention=0.5, tensor_chain__length=2,
-                                  tensor_chain__apply="matrix", tensor_chain__bond="solved",
-                                  encoder__head_dim=32, decoder__head_dim=32)).block, vocab=9)
+    made = build_model(assemble(answers(width=64, tensor_chain__attention=0.5,
+                                        tensor_chain__length=2, tensor_chain__apply="matrix",
+                                        tensor_chain__bond="solved", encoder__head_dim=32,
+                                        decoder__head_dim=32)).block, vocab=9)
     query = made.encoder.layers[0].attention.query
-    assert float(query.block.matrix(query).detach().std()) == pytest.approx((2 / 128) ** 0.5, rel=0.35)
+    assert float(
+        query.block.matrix(query).detach().std()) == pytest.approx((2 / 128) ** 0.5, rel=0.35)
 
 
 def test_a_tied_output_is_the_table_and_no_chain_of_its_own() -> None:
@@ -120,10 +136,14 @@ def test_a_tied_output_is_the_table_and_no_chain_of_its_own() -> None:
 def test_the_order_of_contraction_is_the_cheapest() -> None:
     rng = Random(3)
     for _ in range(50):
-        cores = ChainCores.fit_ratio(rng.randint(2, 400), rng.randint(2, 400), rng.uniform(0.05, 0.9), rng.randint(2, 4), "solved")
-        b, whole = cores.bond, prod(cores.input_factors) * prod(cores.output_factors)
+        cores = ChainCores.fit_ratio(rng.randint(2, 400), rng.randint(2, 400),
+                                     rng.uniform(0.05, 0.9), rng.randint(2, 4), "solved")
+        b = cores.bond
+        whole = prod(cores.input_factors) * prod(cores.output_factors)
         if len(cores.input_factors) == 2:
             assert cores.contraction_cost[0] == b * whole
         if len(cores.input_factors) == 3:
-            first, last = (prod(x) for x in ((*cores.input_factors[:2], *cores.output_factors[:2]), (*cores.input_factors[1:], *cores.output_factors[1:])))
+            first, last = (prod(x)
+                           for x in ((*cores.input_factors[:2], *cores.output_factors[:2]),
+                                     (*cores.input_factors[1:], *cores.output_factors[1:])))
             assert cores.contraction_cost[0] == min(first, last) * b * b + b * whole

@@ -25,10 +25,13 @@ def test_json_holds_what_machines_read() -> None:
     for quantity in ("params", "macs", "flops"):
         assert {"total", "embedding", "encoder", "decoder", "output"} <= set(found[quantity])
     assert found["params"]["non_embedding"] == 44_138_496
-    assert found["macs"]["total"] == 1_843_415_040 and found["flops"]["total"] == 2 * 1_843_415_040 - 5 * 512 * 30 * 30
+    assert found["macs"]["total"] == 1_843_415_040 and found["flops"][
+        "total"] == 2 * 1_843_415_040 - 5 * 512 * 30 * 30
     assert found["protocol"]["name"] == "edgeformer" and found["protocol"]["vocab"] == 32768
-    assert len(found["architecture"]["id"]) == 12 and found["architecture"]["answers"]["encoder.depth"] == 6
-    assert sum(row["macs"] for row in found["modules"] if "." not in row["path"]) == found["macs"]["total"]
+    assert len(found["architecture"]["id"]) == 12 and found["architecture"]["answers"][
+        "encoder.depth"] == 6
+    assert sum(row["macs"]
+               for row in found["modules"] if "." not in row["path"]) == found["macs"]["total"]
 
 
 def test_artefacts_are_told_of_in_every_view_or_refused() -> None:
@@ -42,11 +45,10 @@ def test_artefacts_are_told_of_in_every_view_or_refused() -> None:
         raise CliRunner().invoke(command, [*small, "--cite"]).exception
 
 
-EDGE = (
-    "encoder.depth=12 decoder.depth=2 decoder.interleaved=yes decoder.ffn.hidden=128 share.encoder.attention=cycle(4) "
-    "share.encoder.ffn=6-6 share.decoder.self=encoder.attention[2*i] share.decoder.cross=encoder.attention[2*i+1] "
-    "share.decoder.ffn=one"
-)
+EDGE = ("encoder.depth=12 decoder.depth=2 decoder.interleaved=yes decoder.ffn.hidden=128 "
+        "share.encoder.attention=cycle(4) share.encoder.ffn=6-6 "
+        "share.decoder.self=encoder.attention[2*i] share.decoder.cross=encoder.attention[2*i+1] "
+        "share.decoder.ffn=one")
 
 
 def test_edgeformer_from_the_plain_file() -> None:
@@ -57,26 +59,21 @@ def test_edgeformer_from_the_plain_file() -> None:
 
 @pytest.mark.parametrize(
     ("setting", "path", "value"),
-    [
-        ("width=256", "width", 256),
-        ("norm=pre", "norm", "pre"),
-        ("model=decoder-only", "model", "decoder-only"),
-        ("embedding.tie=none", "embedding.tie", "none"),
-        ("embedding.positions=learned", "embedding.positions", "learned"),
-        ("encoder.heads=4", "encoder.head_dim", 128),
-        ("encoder.head_dim=32", "encoder.head_dim", 32),
-        ("encoder.score_heads=4", "encoder.score_heads", 4),
-        ("encoder.ffn.hidden=99", "encoder.ffn.hidden", 99),
-        ("decoder.ffn=geglu", "decoder.ffn", "geglu"),
-        ("decoder.ffn=none", "decoder.ffn", "none"),
-        ("share.encoder.ffn=6-6", "share.encoder.ffn", "load(6, 6)"),
-        ("share.encoder.ffn=[0,0,1,0,0,1,0,0,1,0,0,1]", "share.encoder.ffn", "[0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1]"),
-        ("share.norms=follow", "share.norms", "follow"),
-    ],
-)
+    [("width=256", "width", 256), ("norm=pre", "norm", "pre"),
+     ("model=decoder-only", "model", "decoder-only"),
+     ("embedding.tie=none", "embedding.tie", "none"),
+     ("embedding.positions=learned", "embedding.positions", "learned"),
+     ("encoder.heads=4", "encoder.head_dim", 128), ("encoder.head_dim=32", "encoder.head_dim", 32),
+     ("encoder.score_heads=4", "encoder.score_heads", 4),
+     ("encoder.ffn.hidden=99", "encoder.ffn.hidden", 99),
+     ("decoder.ffn=geglu", "decoder.ffn", "geglu"), ("decoder.ffn=none", "decoder.ffn", "none"),
+     ("share.encoder.ffn=6-6", "share.encoder.ffn", "load(6, 6)"),
+     ("share.encoder.ffn=[0,0,1,0,0,1,0,0,1,0,0,1]", "share.encoder.ffn",
+      "[0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1]"), ("share.norms=follow", "share.norms", "follow")])
 def test_set_reaches_every_size_and_kind(setting: str, path: str, value: object) -> None:
     depth = ("--set", "encoder.depth=12")
-    changed, plain = run("transformer", *depth, "--set", setting), run("transformer", *depth)
+    changed = run("transformer", *depth, "--set", setting)
+    plain = run("transformer", *depth)
     found = changed["architecture"]["answers"][path]
     assert found == value or str(found) == str(value)
     assert changed["architecture"]["id"] != plain["architecture"]["id"] or path == "share.norms"
@@ -89,7 +86,8 @@ def test_lengths_and_vocabulary_win_over_the_file() -> None:
 
 
 def test_the_table_names_its_protocol() -> None:
-    result = CliRunner().invoke(command, ["transformer", "--verify", "--set", "width=64", "--vocab", "64"])
+    result = CliRunner().invoke(command,
+                                ["transformer", "--verify", "--set", "width=64", "--vocab", "64"])
     assert result.exit_code == 0
     assert "protocol forward (S=30, T=30, V=64)" in result.output
     assert "unexplained" not in result.output and "FlopCounterMode" in result.output
@@ -112,28 +110,31 @@ def test_bad_input_is_a_user_error(arguments: list[str], error: tuple[str, ...])
 
 
 def test_costing_imports_no_torch_and_errors_exit_with_2(tmp_path: Path) -> None:
-    code = (
-        "import sys; from scalesearch.cli.main import main; sys.argv[1:] = ['cost', 'transformer']\n"
-        "try: main()\nexcept SystemExit as end: assert not end.code\n"
-        "heavy = {'torch', 'pandas', 'optuna', 'ray', 'matplotlib'} & set(sys.modules); assert not heavy, heavy"
-    )
+    code = ("import sys; from scalesearch.cli.main import main; sys.argv[1:] = ['cost', "
+            "'transformer']\ntry: main()\nexcept SystemExit as end: assert not end.code\nheavy = "
+            "{'torch', 'pandas', 'optuna', 'ray', 'matplotlib'} & set(sys.modules); assert not "
+            "heavy, heavy")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     bad = tmp_path / "bad.yaml"
     bad.write_text("width: 64\nencoder: { dpeth: 3 }\n")
-    failed = subprocess.run([sys.executable, "-m", "scalesearch", "cost", str(bad)], capture_output=True, text=True)
+    failed = subprocess.run([sys.executable, "-m", "scalesearch", "cost", str(bad)],
+                            capture_output=True, text=True)
     assert failed.returncode == 2
     assert "bad.yaml:2:" in failed.stderr and "Traceback" not in failed.stderr
 
 
-@pytest.mark.parametrize(("protocol", "words"), [
-    ("forward", ("macs.once 198,", "not in the total", "flops = 2 · macs; left out: softmax", "residual sums, norms")),
-    ("edgeformer", ("in the total as well", "norm elements not doubled")),
-    ("delight", ("bias elements not doubled", "products across heads")),
-    ("decode-uncached", ("cross keys and values are kept",)),
-])
-def test_what_is_left_out_and_what_is_counted_once_is_said(protocol: str, words: tuple[str, ...]) -> None:
-    output = CliRunner().invoke(command, ["reference/anthe", "--protocol", protocol], catch_exceptions=False).output
+@pytest.mark.parametrize(("protocol", "words"),
+                         [("forward",
+                           ("macs.once 198,", "not in the total",
+                            "flops = 2 · macs; left out: softmax", "residual sums, norms")),
+                          ("edgeformer", ("in the total as well", "norm elements not doubled")),
+                          ("delight", ("bias elements not doubled", "products across heads")),
+                          ("decode-uncached", ("cross keys and values are kept",))])
+def test_what_is_left_out_and_what_is_counted_once_is_said(
+        protocol: str, words: tuple[str, ...]) -> None:
+    output = CliRunner().invoke(command, ["reference/anthe", "--protocol", protocol],
+                                catch_exceptions=False).output
     assert all(word in output for word in words), output[-600:]
 
 
@@ -152,18 +153,22 @@ PRINTS = {  # of an architecture with work on weights alone
 def test_every_print_of_costs_says_what_is_left_out_and_what_is_counted_once(verb: str) -> None:
     said = CliRunner().invoke(app, PRINTS[verb], catch_exceptions=False).output
     assert "macs.once" in said and "left out: softmax" in said, said[-900:]
-    record = json.loads(CliRunner().invoke(app, [*PRINTS[verb], "--json"], catch_exceptions=False).stdout)
+    record = json.loads(CliRunner().invoke(app, [*PRINTS[verb], "--json"],
+                                           catch_exceptions=False).stdout)
     assert "once" in json.dumps(record) and "left out: softmax" in record["conventions"]
     plain = [word.replace(ANTHE, "transformer") for word in PRINTS[verb]]
-    assert verb == "reference" or "macs.once" not in CliRunner().invoke(app, plain, catch_exceptions=False).output
+    assert verb == "reference" or "macs.once" not in CliRunner().invoke(
+        app, plain, catch_exceptions=False).output
 
 
-def test_a_space_is_costed_at_a_random_the_smallest_or_the_largest_candidate(tmp_path: Path) -> None:
+def test_a_space_is_costed_at_a_random_the_smallest_or_the_largest_candidate(
+        tmp_path: Path) -> None:
     file = tmp_path / "open.yaml"
-    file.write_text("width: 16 | 32\nencoder: { depth: 1..3, heads: 2 }\ndecoder: { depth: 1 | 2, heads: 2 }\n"
-                    "where: [encoder.depth + decoder.depth <= 4]\n")
-    sheets = [run(str(file), "--set", f"width={w}", "--set", f"encoder.depth={e}", "--set", f"decoder.depth={d}")
-              for w in (16, 32) for e in (1, 2, 3) for d in (1, 2) if e + d <= 4]
+    file.write_text("width: 16 | 32\nencoder: { depth: 1..3, heads: 2 }\ndecoder: { depth: 1 | 2, "
+                    "heads: 2 }\nwhere: [encoder.depth + decoder.depth <= 4]\n")
+    sheets = [run(str(file), "--set", f"width={w}", "--set", f"encoder.depth={e}", "--set",
+                  f"decoder.depth={d}") for w in (16, 32) for e in (1, 2, 3)
+              for d in (1, 2) if e + d <= 4]
     sizes = [sheet["params"]["total"] for sheet in sheets]
     assert run(str(file), "--smallest")["params"]["total"] == min(sizes)
     assert run(str(file), "--largest")["params"]["total"] == max(sizes)
@@ -173,7 +178,8 @@ def test_a_space_is_costed_at_a_random_the_smallest_or_the_largest_candidate(tmp
     chosen = run(str(file), "--largest")["picked"]
     answers = {"width": "32", "encoder.depth": "2", "decoder.depth": "2"}
     assert chosen["params"] == answers and "largest" in chosen["how"]
-    shown = CliRunner().invoke(command, [str(file), "--largest"], catch_exceptions=False).output.splitlines()
+    shown = CliRunner().invoke(command, [str(file), "--largest"],
+                               catch_exceptions=False).output.splitlines()
     assert set(answers.items()) <= {tuple(row.split()) for row in shown}
     for two in itertools.combinations(("--random", "--smallest", "--largest"), 2):
         with refuses("options-conflict"):

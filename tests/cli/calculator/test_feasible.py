@@ -35,35 +35,46 @@ def run(*arguments: str, code: int = 0) -> str:
 def test_counts_and_tables_as_json(space: Path) -> None:
     found = json.loads(run(str(space), "--budget", BUDGET, "--draws", "100", "--json"))
     sound = [bill for _, bill in listed("edge") if bill]
-    fitting = [b for b in sound if b[1]["params.non_embedding"] <= 70_000 and b[1]["macs.total"] <= 3_000_000]
+    fitting = [b
+               for b in sound
+               if b[1]["params.non_embedding"] <= 70_000 and b[1]["macs.total"] <= 3_000_000]
     assert found["exact"] and (found["sheets"], found["sound"], found["fitting"]) == (
         len(listed("edge")), len(sound), len(fitting))
     assert found["distinct_fitting"] == len({number for number, _ in fitting})
-    assert found["extremes"]["most macs.total"]["costs"]["macs.total"] == max(b[1]["macs.total"] for b in fitting)
+    assert found["extremes"]["most macs.total"]["costs"]["macs.total"] == max(
+        b[1]["macs.total"] for b in fitting)
     assert sum(row["count"] for row in found["reasons"]) == len(sound)
 
 
 def test_of_a_space_with_nothing_open_there_are_no_shares_to_draw(tmp_path: Path) -> None:
-    (tmp_path / "closed.yaml").write_text("width: 16\nencoder: { depth: 1 }\ndecoder: { depth: 1 }\n")
-    run(str(tmp_path / "closed.yaml"), "--budget", "params.total <= 1M", "--plot", str(tmp_path / "plots"))
-    assert sorted(file.name for file in (tmp_path / "plots").iterdir()) == ["plane.png", "plane.svg"]
+    (tmp_path / "closed.yaml").write_text("width: 16\nencoder: { depth: 1 }\ndecoder: { depth: "
+                                          "1 " "}\n")
+    run(str(tmp_path / "closed.yaml"), "--budget", "params.total <= 1M", "--plot",
+        str(tmp_path / "plots"))
+    assert sorted(
+        file.name for file in (tmp_path / "plots").iterdir()) == ["plane.png", "plane.svg"]
 
 
 def test_what_people_see(space: Path, tmp_path: Path) -> None:
     out = tmp_path / "plots"
-    said = run(str(space), "--budget", BUDGET, "--draws", "200", "--plot", str(out), "--csv", str(tmp_path / "csv"))
-    for words in ("Answer sheets: ", "exactly", "Distinct networks: ", "What binds", "Feasible share by answer (exact)",
-                  "least params.non_embedding", "points (exact)"):
+    said = run(str(space), "--budget", BUDGET, "--draws", "200", "--plot", str(out), "--csv",
+               str(tmp_path / "csv"))
+    for words in ("Answer sheets: ", "exactly", "Distinct networks: ", "What binds",
+                  "Feasible share by answer (exact)", "least params.non_embedding",
+                  "points (exact)"):
         assert words in said
-    assert sorted(file.name for file in out.iterdir()) == ["plane.png", "plane.svg", "shares.png", "shares.svg"]
+    assert sorted(file.name for file in out.iterdir()) == [
+        "plane.png", "plane.svg", "shares.png", "shares.svg"]
     files = "values.csv", "reasons.csv", "sample.csv", "front.csv"
     assert {file.name for file in (tmp_path / "csv").iterdir()} == set(files)
     rows = list(csv.DictReader((tmp_path / "csv" / "front.csv").open()))
     found = json.loads(run(str(space), "--budget", BUDGET, "--draws", "200", "--json"))
     points = list(zip(found["front"], found["front_answers"], strict=True))
-    assert [{name: value for name, value in row.items() if value} for row in rows] == [
-        {name: str(value) for name, value in (costs | answers).items()} for costs, answers in points]
-    # Answers are written as the language, and so --set, takes them; `cycle(1..2)` alone is a parameter within one.
+    assert [{name: value for name, value in row.items() if value}
+            for row in rows] == [{name: str(value) for name, value in (costs | answers).items()}
+                                 for costs, answers in points]
+    # Answers are written as the language, and so --set, takes them; `cycle(1..2)` alone is a
+    # parameter within one.
     costs, answers = next(point for point in points if "(" not in "".join(point[1]))
     closed = read_space(space).with_overrides(answers).single_architecture()
     bill = evaluate_cost(closed.block, load_protocol(closed.protocol))
@@ -86,7 +97,8 @@ where: [encoder.depth == 2 or width == 64]
 
 
 @pytest.mark.parametrize(("most", "code", "columns"), [("1", 1, 4), ("80k", 0, 3)])
-def test_shares_say_of_what_they_are_and_no_empty_column_stands_beside_them(tmp_path, most, code, columns) -> None:
+def test_shares_say_of_what_they_are_and_no_empty_column_stands_beside_them(
+        tmp_path, most, code, columns) -> None:
     file = tmp_path / "two.yaml"
     file.write_text(TWO)
     arguments = (str(file), "--budget", f"params.non_embedding <= {most}", "--draws", "100")
@@ -110,15 +122,18 @@ share: { encoder.ffn: one }
 """)
     found = json.loads(run(str(space), "--draws", "100", "--near", str(start), "--json"))
     assert found["budgets"] == ["params.total <= 150k"]
-    assert found["near"] and all(near["costs"]["params.non_embedding"] > 0 for near in found["near"])
+    assert found["near"] and all(near["costs"]["params.non_embedding"] > 0
+                                 for near in found["near"])
     assert min(len(near["changes"]) for near in found["near"]) >= 1
 
 
 def test_a_space_without_an_end_is_drawn_from(tmp_path: Path) -> None:
     file = tmp_path / "endless.yaml"
     file.write_text(TWO + "tensor_chain: { length: 2, ffn: 0.05..0.5 log }\n")
-    found = json.loads(run(str(file), "--budget", "params.non_embedding <= 60k", "--draws", "100", "--json"))
-    assert not found["exact"] and found["fitting"] is None and "a continuous range has no end" in found["why"]
+    found = json.loads(run(str(file), "--budget", "params.non_embedding <= 60k", "--draws", "100",
+                           "--json"))
+    assert not found["exact"] and found[
+        "fitting"] is None and "a continuous range has no end" in found["why"]
     assert 0 < found["low"] <= found["share"] <= found["high"] < 1
 
 
@@ -126,7 +141,8 @@ def test_a_space_without_an_end_is_drawn_from(tmp_path: Path) -> None:
 def test_a_space_that_takes_too_long_to_count_is_drawn_from() -> None:
     found = json.loads(run("slim", "--set", "width=96..128 step 2", "--draws", "120", "--json"))
     assert not found["exact"] and found["low"] <= found["share"] <= found["high"]
-    assert (found["fitting"] is None and "combinations" in found["why"]) or "structures" in found["why"]
+    assert (found["fitting"] is None
+            and "combinations" in found["why"]) or "structures" in found["why"]
 
 
 def test_nothing_that_fits_says_how_far_to_relax(space: Path) -> None:
@@ -157,8 +173,10 @@ def test_no_budget_at_all_is_refused() -> None:
 def test_an_architecture_from_outside_is_taken_at_the_nearest_answers(space: Path) -> None:
     """The shipped transformer: its width, depths and heads are none of this space's."""
     found = json.loads(run(str(space), "--draws", "100", "--near", "transformer", "--json"))
-    assert found["start"]["width"] == ["512", "48"] and found["start"]["encoder.depth"] == ["6", "4"]
-    assert found["near"] and all(near["costs"]["params.non_embedding"] < 150_000 for near in found["near"])
+    assert found["start"]["width"] == ["512", "48"] and found["start"]["encoder.depth"] == [
+        "6", "4"]
+    assert found["near"] and all(near["costs"]["params.non_embedding"] < 150_000
+                                 for near in found["near"])
     said = run(str(space), "--draws", "100", "--near", "transformer").splitlines()
     assert said[0].startswith("transformer is not of this space") and "width 512 → 48" in said[0]
 

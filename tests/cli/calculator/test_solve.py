@@ -25,7 +25,8 @@ def test_an_answer_says_its_room_and_what_breaks_next() -> None:
     result = ask(*WIDTH)
     assert result.exit_code == 0
     for words in ("max width = 165", "encoder.ffn.hidden = 660", "params.total <= 10M: 47,470 left",
-                  "166 breaks params.total <= 10M by 28,732", "7 of which cannot be built", "protocol forward (S=30"):
+                  "166 breaks params.total <= 10M by 28,732", "7 of which cannot be built",
+                  "protocol forward (S=30"):
         assert words in result.output, words
 
 
@@ -37,7 +38,8 @@ def test_json_and_csv_hold_every_answer(tmp_path: Path) -> None:
     found = json.loads(result.output)["solutions"]
     assert [one["for"]["encoder.depth"] for one in found] == [5, 6, 7]
     assert [one["best"]["value"] for one in found] == [4045, 3199, 2596]
-    assert all(one["next"]["limits"][0]["slack"] < 0 and one["breaks"] == ["params.total <= 68M"] for one in found)
+    assert all(one["next"]["limits"][0]["slack"] < 0 and one["breaks"] == ["params.total <= 68M"]
+               for one in found)
     assert pd.read_csv(file)["encoder.ffn.hidden"].tolist() == [4045, 3199, 2596]
     table = ask(*question)
     assert "4,045" in table.output and "params.total <= 68M by 512" in table.output
@@ -54,11 +56,13 @@ def test_no_answer_exits_with_1() -> None:
 
 
 def test_trades_list_pairs_and_differences() -> None:
-    question = ("transformer", "--trade", "encoder.depth,decoder.depth", "--hold", "macs.total within 1%")
+    question = ("transformer", "--trade", "encoder.depth,decoder.depth", "--hold",
+                "macs.total within 1%")
     result = ask(*question)
     assert result.exit_code == 0 and "3 trades" in result.output and "+1,843,200" in result.output
     found = json.loads(ask(*question, "--for", "decoder.depth=1..6", "--json").output)
-    assert [(row["encoder.depth"], row["decoder.depth"]) for row in found["trades"]] == [(6, 6), (10, 3)]
+    assert [(row["encoder.depth"], row["decoder.depth"]) for row in found["trades"]] == [
+        (6, 6), (10, 3)]
     other = ask(*question, "--set", "encoder.depth=2", "--of", "transformer")
     assert "of transformer (params.total 60,915,712" in other.output
 
@@ -86,12 +90,10 @@ def test_bad_questions_are_user_errors(arguments: list[str], code: str) -> None:
 
 def test_errors_exit_with_2_and_solving_imports_no_torch() -> None:
     question = "['solve', 'transformer', 'max width', '--budget', 'params.total <= {}']"
-    code = (
-        "import sys; from scalesearch.cli.main import main; sys.argv[1:] = " + question + "\n"
-        "try: main()\nexcept SystemExit as end: status = end.code or 0\n"
-        "heavy = {{'torch', 'pandas', 'optuna', 'ray', 'matplotlib'}} & set(sys.modules); assert not heavy, heavy\n"
-        "sys.exit(status)"
-    )
+    code = ("import sys; from scalesearch.cli.main import main; sys.argv[1:] = " + question
+            + "\ntry: main()\nexcept SystemExit as end: status = end.code or 0\nheavy = {{'torch', "
+            "'pandas', 'optuna', 'ray', 'matplotlib'}} & set(sys.modules); assert not heavy, "
+            "heavy\nsys.exit(status)")
     run = [sys.executable, "-c"]
     good = subprocess.run([*run, code.format("10M")], capture_output=True, text=True)
     assert good.returncode == 0, good.stderr
@@ -104,7 +106,8 @@ def test_errors_exit_with_2_and_solving_imports_no_torch() -> None:
 
 def test_architectures_side_by_side(tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
-    result = ask("transformer", "--against", "encoder.depth=12; decoder.depth=2", "--csv", str(file), of=cost)
+    result = ask("transformer", "--against", "encoder.depth=12; decoder.depth=2", "--csv",
+                 str(file), of=cost)
     assert "+2,098,176" in result.output and "differences to transformer" in result.output
     assert pd.read_csv(file)["module"].iloc[-1] == "total"
     found = json.loads(ask("transformer", "transformer", "--json", of=cost).output)
@@ -113,18 +116,21 @@ def test_architectures_side_by_side(tmp_path: Path) -> None:
 
 
 def test_a_sweep_is_a_table_and_a_figure(tmp_path: Path) -> None:
-    result = ask("transformer", "--sweep", "length=10 | 5000", "--plot", str(tmp_path / "curve.png"), of=cost)
+    result = ask("transformer", "--sweep", "length=10 | 5000", "--plot",
+                 str(tmp_path / "curve.png"), of=cost)
     assert result.exit_code == 0 and "from S = T = 3,300 (V = 32,768)" in result.output
     assert "params.total is 60,915,712 throughout" in result.output
     assert {path.name for path in tmp_path.iterdir()} == {"curve.png", "curve.svg"}
     found = json.loads(ask("transformer", "--sweep", "width=64 | 128", "--sweep", "encoder.depth=1 | 2", "--json",
                            "--plot", str(tmp_path / "grid"), of=cost).output)  # fmt: skip
-    assert [(row["width"], row["encoder.depth"]) for row in found["rows"]] == [(64, 1), (64, 2), (128, 1), (128, 2)]
+    assert [(row["width"], row["encoder.depth"]) for row in found["rows"]] == [
+        (64, 1), (64, 2), (128, 1), (128, 2)]
     assert (tmp_path / "grid.svg").exists() and len(found["files"]) == 2
 
 
 def test_formulas_are_printed_with_what_they_hold_fixed() -> None:
-    result = ask("transformer", "--cite", "--set", "encoder.depth=12", "--set", "share.encoder.ffn=6-6", of=cost)
+    result = ask("transformer", "--cite", "--set", "encoder.depth=12", "--set",
+                 "share.encoder.ffn=6-6", of=cost)
     assert "output = T * V * width" in result.output and "(here = 4 * width)" in result.output
     assert "share.encoder.ffn load(6, 6)" in result.output
     record = json.loads(ask("transformer", "--cite", "--json", of=cost).output)

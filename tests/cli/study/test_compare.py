@@ -33,7 +33,8 @@ def test_for_people_and_machines(folders, tmp_path):
     assert "left out: softmax" in said and "macs.once" not in said
     found = json.loads(call(*folders, "--json", "--to", tmp_path / "made", "--draws", 100))
     assert [study["name"] for study in found["studies"]] == ["fake", "other"]
-    assert found["interval"]["draws"] == 100 and found["interval"]["low"] <= found["interval"]["high"]
+    assert found["interval"]["draws"] == 100 and found["interval"]["low"] <= found["interval"][
+        "high"]
     assert {file.name for file in (tmp_path / "made").iterdir()} == {
         "compare-bleu-vs-params.png", "compare-bleu-vs-params.svg"}
     assert len(found["files"]) == 2

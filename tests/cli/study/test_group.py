@@ -24,7 +24,8 @@ def folder(tmp_path_factory):
 
 
 def call(*arguments):
-    result = CliRunner().invoke(command, [str(argument) for argument in arguments], catch_exceptions=False)
+    result = CliRunner().invoke(command, [str(argument) for argument in arguments],
+                                catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.output
 
@@ -35,17 +36,20 @@ def test_one_form_at_a_time(folder):
 
 
 def test_the_front_as_table_csv_and_json(folder):
-    table, csv = call("front", folder), call("front", folder, "--csv")
+    table = call("front", folder)
+    csv = call("front", folder, "--csv")
     rows = json.loads(call("front", folder, "--json"))
     assert "trained candidates" in table and "Costs: protocol forward" in table and "synthetic" in table
-    assert csv.splitlines()[0].startswith("trial,state,front,id") and len(csv.splitlines()) == len(rows) + 1
+    assert csv.splitlines()[0].startswith("trial,state,front,id") and len(
+        csv.splitlines()) == len(rows) + 1
     assert all(row["front"] for row in rows)
     assert len(json.loads(call("front", folder, "--json", "--all"))) > len(rows)
 
 
 def test_status_for_people_and_machines(folder):
     said = call("status", folder)
-    assert "8 of 8 candidates · 8 complete" in " · ".join(said.split("\n")) and "Front so far: " in said
+    assert "8 of 8 candidates · 8 complete" in " · ".join(
+        said.split("\n")) and "Front so far: " in said
     assert "Early measurements" in said
     found = json.loads(call("status", folder, "--json"))
     assert found["counts"]["complete"] == 8 and found["hypervolume"]["reference"]
@@ -60,13 +64,15 @@ def test_plot_names_what_it_wrote(folder, tmp_path):
 
 
 def test_a_folder_without_a_study_is_a_message_and_status_two(tmp_path):
-    done = subprocess.run([sys.executable, "-c", "from scalesearch.cli.main import main; main()", "study", "front",
-                           str(tmp_path)], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", "from scalesearch.cli.main import main; main()",
+                           "study", "front", str(tmp_path)], capture_output=True, text=True,
+                          check=False)
     assert done.returncode == 2 and "there is no study here" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_folder_in_use_is_refused_before_the_corpus_is_loaded(folder, monkeypatch):
-    monkeypatch.setattr("scalesearch.study.engine.corpora.load_corpus", lambda *_: pytest.fail("loaded"))
+    monkeypatch.setattr("scalesearch.study.engine.corpora.load_corpus",
+                        lambda *_: pytest.fail("loaded"))
     with refuses("study-exists", "--resume"):
         call("run", "quick", "--out", folder, "--backend", "inprocess")
 
@@ -78,17 +84,19 @@ def test_a_dry_run_refuses_a_folder_that_cannot_be(tmp_path):
 
 
 def test_many_workers_in_one_process_are_refused_unless_only_the_file_says_so(tmp_path):
-    dry = ("run", "quick", "--dry-run", "--out", tmp_path / "new", "--set", "data.pairs=500", "--set", "data.vocab=400",
-           "--measure", 0)
+    dry = ("run", "quick", "--dry-run", "--out", tmp_path / "new", "--set", "data.pairs=500",
+           "--set", "data.vocab=400", "--measure", 0)
     with refuses("one-worker-only", "--backend ray", "--workers 1", place="workers: 2"):
         call(*dry, "--backend", "inprocess", "--workers", 2)
     said = call(*dry, "--backend", "inprocess")
     assert "Learning rates of" in said and "Forecast" not in said
-    answer = call(*dry[:-1], 0.1, "--backend", "inprocess", "--json", "--set", "recipe.optimizer=muon")
+    answer = call(*dry[:-1], 0.1, "--backend", "inprocess", "--json", "--set",
+                  "recipe.optimizer=muon")
     found = json.loads(answer[answer.index("{") :])
     updates = found["forecast"]["efforts"]["updates"]["cpu_seconds"]
     assert updates == pytest.approx(8 * 0.8 * 60)  # known from the budget, unlike the rest
-    assert found["forecast"]["low"] <= sum(each["cpu_seconds"] for each in found["forecast"]["efforts"].values())
+    assert found["forecast"]["low"] <= sum(each["cpu_seconds"]
+                                           for each in found["forecast"]["efforts"].values())
     first = next(row for row in found["proposals"] if row["state"] == "pending")
     assert sum(row["params"] for row in found["rates"]) == first["costs"]["params.total"]
     assert {row["optimizer"] for row in found["rates"]} == {"muon", "adamw"}
@@ -96,9 +104,10 @@ def test_many_workers_in_one_process_are_refused_unless_only_the_file_says_so(tm
 
 
 def test_help_loads_nothing_heavy():
-    code = ("import sys; from scalesearch.cli.study.group import command\n"
-            "for name in ('run', 'front'): command.commands[name].get_help(__import__('click').Context(command))\n"
-            "print([m for m in ('torch', 'optuna', 'ray', 'pandas', 'matplotlib') if m in sys.modules])")
+    code = (
+        "import sys; from scalesearch.cli.study.group import command\nfor name in ('run', "
+        "'front'): command.commands[name].get_help(__import__('click').Context(command))\nprint([m "
+        "for m in ('torch', 'optuna', 'ray', 'pandas', 'matplotlib') if m in sys.modules])")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
@@ -117,21 +126,27 @@ def test_further_seeds_for_people_and_machines(tmp_path):
     assert " ± " in shown and "Who is on the front is" in shown and "one seed a candidate" not in shown
     found = json.loads(call("status", tmp_path / "fake", "--json"))
     seeds = found["seeds"]
-    assert (seeds["most"], seeds["confidence"], seeds["trainings"]) == (3, 0.9, len(driver.trials.replicates()))
-    assert found["counts"]["complete"] == 6 and seeds["noise"]["bleu"]["sd"] > 0 and seeds["comparisons"]
+    assert (seeds["most"], seeds["confidence"], seeds["trainings"]) == (
+        3, 0.9, len(driver.trials.replicates()))
+    assert found["counts"]["complete"] == 6 and seeds["noise"]["bleu"]["sd"] > 0 and seeds[
+        "comparisons"]
     assert {"seeds", "bleu.sd", "bleu.half"} <= set(found["front"][0])
 
 
 def test_the_front_on_a_narrow_terminal_has_every_member_with_its_architecture(folder):
     rows = json.loads(call("front", folder, "--json"))
-    shown = CliRunner().invoke(command, ["front", folder], env={"COLUMNS": "80"}, catch_exceptions=False).output
+    shown = CliRunner().invoke(command, ["front", folder], env={"COLUMNS": "80"},
+                               catch_exceptions=False).output
     assert all(len(line) <= 80 for line in shown.splitlines()[:6])
-    names = [name for name in rows[0] if name.startswith("answer.") and len({str(row[name]) for row in rows}) > 1]
+    names = [name
+             for name in rows[0]
+             if name.startswith("answer.") and len({str(row[name]) for row in rows}) > 1]
     assert names and len(rows) > 1
     words = " ".join(shown.split())
     for row in rows:
         assert f"trial {row['trial']}: " in words
-        answers = [f"{name.removeprefix('answer.')} {format_value(row[name])}" for name in names if format_value(row[name]) != "–"]
+        answers = [f"{name.removeprefix('answer.')} {format_value(row[name])}"
+                   for name in names if format_value(row[name]) != "–"]
         assert [answer for answer in answers if answer not in words] == []
 
 
@@ -146,9 +161,11 @@ def test_the_front_as_latex_and_all_proposals_with_their_state(folder):
 def test_everything_of_one_trial(folder):
     row = json.loads(call("front", folder, "--json"))[0]
     shown = call("show", folder, row["trial"])
-    for words in (row["id"], f"{int(row['params.total']):,}", "on the front", "yes", "complete", "width", "Files: "):
+    for words in (row["id"], f"{int(row['params.total']):,}", "on the front", "yes", "complete",
+                  "width", "Files: "):
         assert words in shown
     found = json.loads(call("show", folder, row["trial"], "--json"))
-    assert found["trial"] == row["trial"] and found["record"]["metrics"]["bleu"] == pytest.approx(row["bleu"])
+    assert found["trial"] == row["trial"] and found["record"]["metrics"]["bleu"] == pytest.approx(
+        row["bleu"])
     with refuses("no-such-trial", "999"):
         call("show", folder, 999)

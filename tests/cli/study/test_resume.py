@@ -29,7 +29,8 @@ def folder(beside_a_text: Path) -> Path:
 def test_nothing_is_trained_again(folder, name):
     before = (folder / "events.jsonl").read_text()
     done = run(name, "--resume", "--json")
-    assert json.loads(done.stdout)["counts"]["complete"] == 2 and (folder / "events.jsonl").read_text() == before
+    assert json.loads(done.stdout)["counts"]["complete"] == 2 and (
+        folder / "events.jsonl").read_text() == before
 
 
 def test_from_another_folder_and_with_more_asked_for(folder, tmp_path, monkeypatch):
@@ -37,7 +38,8 @@ def test_from_another_folder_and_with_more_asked_for(folder, tmp_path, monkeypat
     done = run(str(folder), "--resume", "--set", "seeds=2", "--json")
     events = (folder / "events.jsonl").read_text().splitlines()
     assert done.exit_code == 0 and sum('"replicate"' in line for line in events) == 2
-    assert json.loads((folder / "command.json").read_text())["sets"] == ["recipe.steps=3", "seeds=2"]
+    assert json.loads(
+        (folder / "command.json").read_text())["sets"] == ["recipe.steps=3", "seeds=2"]
 
 
 def test_without_resume_it_is_refused_and_another_recipe_too(folder):
@@ -54,15 +56,17 @@ def test_the_number_of_processes_is_part_of_how_candidates_are_trained(folder):
 
 def test_a_reference_that_the_file_no_longer_has_gets_its_seeds(folder):
     named = "reference: { name: mine, set: { width: 16 } }\n"
-    search = f"space: {{ width: 8 | 16, encoder: {{ heads: 2 }}, decoder: {{ heads: 2 }} }}\ntrials: 1\n{REST}"
+    search = (f"space: {{ width: 8 | 16, encoder: {{ heads: 2 }}, decoder: {{ heads: 2 }} "
+              f"}}\ntrials: 1\n{REST}")
     Path("t.yaml").write_text(search + named)
     assert run("t.yaml", "--out", "without").exit_code == 0
     Path("t.yaml").write_text(search)
-    assert run("t.yaml", "--out", "without", "--resume", "--set", "seeds={most: 1, references: 2}").exit_code == 0
+    assert run("t.yaml", "--out", "without", "--resume", "--set",
+               "seeds={most: 1, references: 2}").exit_code == 0
     events = [json.loads(line) for line in Path("without/events.jsonl").read_text().splitlines()]
     [again] = [event for event in events if event.get("origin") == "replicate"]
-    assert any(event["event"] == "ended" and event["trial"] == again["trial"] and event["state"] == "complete"
-               for event in events)
+    assert any(event["event"] == "ended" and event["trial"] == again["trial"]
+               and event["state"] == "complete" for event in events)
 
 
 def test_nothing_to_resume_is_said(folder):

@@ -26,8 +26,10 @@ rules: { wider: 24 | 32 }
 """,
     "grid": "space: { file: small/plain, set: { width: 16 | 24, encoder.depth: 1, decoder.depth: 1 } }\n",
 }
-FILES = {"ablation": {"table.md", "table.csv", "table.tex"}, "grid": {"table.md", "table.csv", "table.tex"},
-         "scaling": {"scaling.md", "scaling.csv", "scaling.json", "scaling-curves.png", "scaling-params.svg"}}
+FILES = {"ablation": {"table.md", "table.csv", "table.tex"},
+         "grid": {"table.md", "table.csv", "table.tex"},
+         "scaling": {"scaling.md", "scaling.csv", "scaling.json", "scaling-curves.png",
+                     "scaling-params.svg"}}
 
 
 @pytest.mark.usefixtures("beside_a_text")
@@ -45,27 +47,31 @@ def test_a_run_ends_in_what_its_kind_is_for(tmp_path, kind):
     assert shown.exit_code == 0, shown.output
     rows = [one["label"] for one in promised["architectures"]]
     assert all(name.split()[0] in shown.output for name in rows) and "rows trained" in shown.output
-    written = {Path(name).name for name in shown.output.rpartition("Written: ")[2].replace("\n", " ").split(", ")}
-    assert FILES[kind] <= {name.strip() for name in written} and all((folder / name).is_file() for name in FILES[kind])
+    written = {Path(name).name
+               for name in shown.output.rpartition("Written: ")[2].replace("\n", " ").split(", ")}
+    assert FILES[kind] <= {name.strip() for name in written} and all(
+        (folder / name).is_file() for name in FILES[kind])
 
     again = CliRunner().invoke(command, [*arguments, "--resume", "--json"], catch_exceptions=False)
     found = json.loads(again.stdout)
     costs = {one["label"]: one["costs"]["params.total"] for one in promised["architectures"]}
     said = found["scaling" if kind == "scaling" else "table"]["rows"]
-    assert {row.get("name", row.get("label")): row["params"] if "params" in row else row["cost"]["params.total"]
-            for row in said} == costs
+    assert {row.get("name", row.get("label")): row["params"] if "params" in row
+            else row["cost"]["params.total"] for row in said} == costs
     assert found["counts"]["complete"] == len(rows) and len(found["front"]) >= 1
 
     status = CliRunner().invoke(command, ["status", str(folder)], catch_exceptions=False)
     assert status.exit_code == 0 and f"{len(rows)}" in status.output
     if kind == "grid":  # the others' pages and tables are tested elsewhere
-        assert CliRunner().invoke(command, ["report", str(folder)], catch_exceptions=False).exit_code == 0
+        assert CliRunner().invoke(command, ["report", str(folder)],
+                                  catch_exceptions=False).exit_code == 0
 
 
 def test_a_flag_that_a_search_has_is_refused(tmp_path):
     file = tmp_path / "ablation.yaml"
     file.write_text(f"kind: ablation\n{REST}{KINDS['ablation']}")
     with refuses("key-of-another-kind", "`trials`"):
-        CliRunner().invoke(command, ["run", str(file), "--trials", "3", "--out", str(tmp_path / "run")],
+        CliRunner().invoke(command,
+                           ["run", str(file), "--trials", "3", "--out", str(tmp_path / "run")],
                            catch_exceptions=False)
     assert not (tmp_path / "run").exists()

@@ -18,17 +18,22 @@ from tests.errors import refuses
 from tests.study.fakes import architecture_of, make_driver, make_plan
 from tests.study.noisy import noisy_work
 
-DEPTHS, WIDTHS = (2, 4, 8), (24, 32, 40)
+DEPTHS = (2, 4, 8)
+WIDTHS = (24, 32, 40)
 ROWS = {"base": (16, 1), **{f"deeper: {depth}": (16, depth) for depth in DEPTHS},
-        **{f"wider: {width}": (width, 1) for width in WIDTHS}, "hybrid: 2, 24": (24, 2), "hybrid: 2, 32": (32, 2)}
-RULES = {"deeper": [f"deeper: {depth}" for depth in DEPTHS], "wider": [f"wider: {width}" for width in WIDTHS],
+        **{f"wider: {width}": (width, 1) for width in WIDTHS}, "hybrid: 2, 24": (24, 2),
+        "hybrid: 2, 32": (32, 2)}
+RULES = {"deeper": [f"deeper: {depth}" for depth in DEPTHS],
+         "wider": [f"wider: {width}" for width in WIDTHS],
          "hybrid": ["deeper: 2", "hybrid: 2, 24", "hybrid: 2, 32"]}
 
 
 def make_study(folder, begun=tuple(ROWS), seeds=2, kind="scaling"):
     """A study's folder in which the rows ``begun`` are trained, each with ``seeds``."""
-    answers = {label: {"width": ROWS[label][0], "depth": ROWS[label][1], "kind": "plain"} for label in begun}
-    named = tuple(FixedArchitecture(label, architecture_of(one), one) for label, one in answers.items())
+    answers = {label: {"width": ROWS[label][0], "depth": ROWS[label][1], "kind": "plain"}
+               for label in begun}
+    named = tuple(FixedArchitecture(label, architecture_of(one), one)
+                  for label, one in answers.items())
     plan = make_plan(0, most=4000, references=named, seeds=Seeds(1, 0, references=seeds))
     driver = make_driver(folder, plan, work=noisy_work)
     driver.run()
@@ -44,7 +49,8 @@ def finished(tmp_path_factory):
 
 
 def call(*arguments, code=0):
-    result = CliRunner(env={"COLUMNS": "80"}).invoke(command, ["scaling", *map(str, arguments)], catch_exceptions=True)
+    result = CliRunner(env={"COLUMNS": "80"}).invoke(
+        command, ["scaling", *map(str, arguments)], catch_exceptions=True)
     if code == 0:
         assert result.exit_code == 0, result.output
         return result.output
@@ -54,8 +60,8 @@ def call(*arguments, code=0):
 
 def test_a_finished_study_is_told_in_a_terminal_and_written_down(finished):
     output = call(finished)
-    for word in ("Sizes", "Laws", "The next size", "bleu per million parameters", "The rules at 4k params (the budget)",
-                 "protocol forward", "Written: "):
+    for word in ("Sizes", "Laws", "The next size", "bleu per million parameters",
+                 "The rules at 4k params (the budget)", "protocol forward", "Written: "):
         assert word in output
     tables = [line for line in output.splitlines() if line[:1] in "┏┃┡│└"]
     assert tables and max(map(len, tables)) <= 80
@@ -65,16 +71,18 @@ def test_a_finished_study_is_told_in_a_terminal_and_written_down(finished):
 
 
 def test_json_says_the_same_as_the_files(finished, tmp_path):
-    found = json.loads(call(finished, "--json", "--to", tmp_path / "new", "--at", "macs.total=20k", "--metric", "chrf",
-                            "--confidence", "0.8"))
+    found = json.loads(call(finished, "--json", "--to", tmp_path / "new", "--at", "macs.total=20k",
+                            "--metric", "chrf", "--confidence", "0.8"))
     assert (found["metric"], found["confidence"], found["base"]) == ("chrf", 0.8, "base")
-    assert [(one["cost"], one["size"], one["by"]) for one in found["rankings"]] == [("macs.total", 20_000, "requested")]
+    assert [(one["cost"], one["size"], one["by"])
+            for one in found["rankings"]] == [("macs.total", 20_000, "requested")]
     written = json.loads((tmp_path / "new" / "scaling.json").read_text())
     assert written == {key: value for key, value in found.items() if key != "files"}
     rows = pd.read_csv(tmp_path / "new" / "scaling.csv")
     assert set(rows["label"]) == set(ROWS) and rows["seeds"].eq(2).all()
     assert len(found["files"]) == 9
-    assert json.loads(call(finished, "--json", "--to", tmp_path, "--metric", "test.bleu"))["signature"] == "sig|v:1"
+    assert json.loads(call(finished, "--json", "--to", tmp_path, "--metric",
+                           "test.bleu"))["signature"] == "sig|v:1"
 
 
 def test_a_study_that_is_half_finished_says_what_is_missing(tmp_path):
@@ -84,32 +92,39 @@ def test_a_study_that_is_half_finished_says_what_is_missing(tmp_path):
     assert "4 trainings of 2 sizes, where a law takes at least 4 of 3: deeper against params" in output
     assert "only wider has a law" in output
     make_study(tmp_path / "begun", (), seeds=1)
-    assert "Without a score" in call(tmp_path / "begun") and not list((tmp_path / "begun").glob("*.png"))
+    assert "Without a score" in call(tmp_path
+                                     / "begun") and not list((tmp_path / "begun").glob("*.png"))
 
 
 def test_the_end_of_a_study_publishes_the_same(finished, tmp_path):
     files = write_scaling(scaling_of(load_results(finished)), tmp_path)
     assert [file.name for file in files][:3] == ["scaling.md", "scaling.csv", "scaling.json"]
-    assert all(file.parent == tmp_path and file.stat().st_size for file in files) and len(files) == 9
+    assert all(file.parent == tmp_path and file.stat().st_size
+               for file in files) and len(files) == 9
 
 
 def test_what_cannot_be_told_is_refused(finished, tmp_path):
     make_study(tmp_path / "grid", ("base",), 1, kind="grid")
     assert "is no scaling study but of the kind grid" in call(tmp_path / "grid", code=2)
-    assert "--metric rouge: no finished training has that score" in call(finished, "--metric", "rouge", code=2)
+    assert "--metric rouge: no finished training has that score" in call(
+        finished, "--metric", "rouge", code=2)
     assert "--at params.totl: no size" in call(finished, "--at", "params.totl=2M", code=2)
 
 
-@pytest.mark.parametrize("text", ["params.total", "params.total=", "=2M", "params.total=many", "params.total=0",
-                                  "params.total=-2M", "params.total=1..2", "params.total=yes"])
+@pytest.mark.parametrize("text",
+                         ["params.total", "params.total=", "=2M", "params.total=many",
+                          "params.total=0", "params.total=-2M", "params.total=1..2",
+                          "params.total=yes"])
 def test_a_place_is_a_cost_and_a_size(text):
     with refuses("not-cost-and-size"):
         parse_cost_size(text)
-    assert parse_cost_size("params.total=2M") == ("params.total", 2e6) and parse_cost_size(" macs.total = 1.5G ")[1] == 1.5e9
+    assert parse_cost_size("params.total=2M") == (
+        "params.total", 2e6) and parse_cost_size(" macs.total = 1.5G ")[1] == 1.5e9
 
 
 def test_the_budget_is_where_rules_are_ranked(finished):
-    assert "At 4k params (the budget)" in call(finished) and "At 4k" not in call(finished, "--at", "params.total=1k")
+    assert "At 4k params (the budget)" in call(finished) and "At 4k" not in call(
+        finished, "--at", "params.total=1k")
 
 
 def test_the_page_has_its_figures_and_says_which_rule_to_follow(finished, tmp_path):
@@ -117,7 +132,8 @@ def test_the_page_has_its_figures_and_says_which_rule_to_follow(finished, tmp_pa
     assert [title for title, _, _ in figures] == ["How scores grow", "Laws against params.total",
                                                   "Laws against macs.total"]
     assert "params (the budget)" in figures[0][2]
-    result = CliRunner().invoke(command, ["report", str(finished), "--to", str(tmp_path / "page.html")])
+    result = CliRunner().invoke(command,
+                                ["report", str(finished), "--to", str(tmp_path / "page.html")])
     assert result.exit_code == 0, result.output
     page = (tmp_path / "page.html").read_text()
     assert all(title in page for title, _, _ in figures)
@@ -126,4 +142,5 @@ def test_the_page_has_its_figures_and_says_which_rule_to_follow(finished, tmp_pa
 def test_a_page_of_another_study_or_of_nothing_finished_has_none_of_them(tmp_path):
     make_study(tmp_path / "table", kind="ablation")
     make_study(tmp_path / "new", begun=())
-    assert study_figures(load_results(tmp_path / "table")) == study_figures(load_results(tmp_path / "new")) == ()
+    assert study_figures(load_results(tmp_path / "table")) == study_figures(
+        load_results(tmp_path / "new")) == ()

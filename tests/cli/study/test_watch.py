@@ -25,7 +25,8 @@ WATCH = (sys.executable, "-m", "scalesearch", "study", "watch")
 
 
 def call(*arguments, **environment):
-    result = CliRunner().invoke(command, ["watch", *map(str, arguments)], catch_exceptions=False, env=environment)
+    result = CliRunner().invoke(command, ["watch", *map(str, arguments)], catch_exceptions=False,
+                                env=environment)
     assert result.exit_code == 0, result.output
     return result.output
 
@@ -44,13 +45,16 @@ class Watching:
     """A watch in a process of its own, and what it says; with ``size``, on a terminal of so many lines and columns."""
 
     def __init__(self, made, size=None, *options):
-        self.said, ends = b"", pty.openpty() if size else os.pipe()
+        self.said = b""
+        ends = pty.openpty() if size else os.pipe()
         if size:
             fcntl.ioctl(ends[1], termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
-        environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
-        self.process = subprocess.Popen([*WATCH, str(made.study.is_folder), "--every", "0.1", *options],
-                                        stdin=subprocess.DEVNULL, stdout=ends[1], stderr=subprocess.STDOUT,
-                                        preexec_fn=in_the_background, env={**environment, "TERM": "xterm"})
+        environment = {key: value
+                       for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
+        self.process = subprocess.Popen([*WATCH, str(made.study.is_folder), "--every", "0.1",
+                                         *options], stdin=subprocess.DEVNULL, stdout=ends[1],
+                                        stderr=subprocess.STDOUT, preexec_fn=in_the_background,
+                                        env={**environment, "TERM": "xterm"})
         os.close(ends[1])
         self.reader = threading.Thread(target=self._read, args=(ends[0],), daemon=True)
         self.reader.start()
@@ -63,7 +67,8 @@ class Watching:
             pass
 
     def until(self, words):
-        wait_until(lambda: words in self.said.decode(errors="replace") or self.process.poll() is not None)
+        wait_until(lambda: words in self.said.decode(errors="replace")
+                   or self.process.poll() is not None)
         assert words in self.said.decode(errors="replace")
 
     def end(self):
@@ -75,9 +80,11 @@ class Watching:
 def test_once_for_people_and_machines_writes_nothing(tmp_path):
     make_driver(tmp_path, make_plan(4)).run()
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    text, found = call(tmp_path, "--once", COLUMNS="80"), json.loads(call(tmp_path, "--json"))
+    text = call(tmp_path, "--once", COLUMNS="80")
+    found = json.loads(call(tmp_path, "--json"))
     assert "Front so far" in text and all(len(line) <= 80 for line in text.splitlines())
-    assert found["study"] == "fake" and found["counts"]["complete"] == 4 and found["owner"]["state"] == "unknown"
+    assert found["study"] == "fake" and found["counts"]["complete"] == 4 and found["owner"][
+        "state"] == "unknown"
     assert found["front"]["volume"]["value"] > 0 and len(found["events"]) == 5
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
@@ -85,17 +92,21 @@ def test_once_for_people_and_machines_writes_nothing(tmp_path):
 def test_what_is_in_training_as_json(running):
     found = json.loads(call(running.study.is_folder, "--json"))
     assert found["owner"]["host"] == "far" and found["owner"]["silent"] < 60
-    assert [(one["trial"], one["step"], one["share"]) for one in found["training"]] == [(0, 100, 0.25)]
-    assert found["eta"]["seconds"] == pytest.approx(3 * 120)  # five of them on two workers, one of which has 90 s to go
+    assert [(one["trial"], one["step"], one["share"])
+            for one in found["training"]] == [(0, 100, 0.25)]
+    # five of them on two workers, one of which has 90 s to go
+    assert found["eta"]["seconds"] == pytest.approx(3 * 120)
     assert found["done"]["share"] == 0.25 / 6
 
 
 def test_status_says_who_runs_it_and_what_is_in_training(running):
     running.study.update_meta(teacher={"architecture": "abc"})
-    result = CliRunner().invoke(command, ["status", str(running.study.is_folder)], catch_exceptions=False)
+    result = CliRunner().invoke(command, ["status", str(running.study.is_folder)],
+                                catch_exceptions=False)
     assert "running on far, process 1" in result.output and "Teacher: waiting" in result.output
     assert "0.2 of 6 candidates" in result.output and "100 of 400" in result.output
-    result = CliRunner().invoke(command, ["status", str(running.study.is_folder), "--json"], catch_exceptions=False)
+    result = CliRunner().invoke(command, ["status", str(running.study.is_folder), "--json"],
+                                catch_exceptions=False)
     found = json.loads(result.output)
     assert (found["owner"]["process"], found["training"][0]["trial"]) == (1, 0)
     assert found["teacher_at_work"]["stage"] == "waiting"
@@ -113,13 +124,15 @@ def test_a_pipe_gets_a_line_a_change_and_the_end(running):
     watching.until("in training")
     running.end(0, 90)
     watching.until("trial 0 complete after 90 wall seconds")
-    running.exclusive(state=FINISHED, reason="nothing new in 1000 proposals", candidates=6, references=0)
+    running.exclusive(state=FINISHED, reason="nothing new in 1000 proposals", candidates=6,
+                      references=0)
     status, text = watching.end()
     assert status == 0 and text.count("trial 0 complete") == 1 and "\x1b" not in text
     assert "finished: nothing new in 1000 proposals" in text and "Front: 1" in text
 
 
-@pytest.mark.parametrize(("size", "options"), [((40, 100), []), (None, ["--wait"])], ids=["terminal", "pipe"])
+@pytest.mark.parametrize(("size", "options"), [((40, 100), []), (None, ["--wait"])],
+                         ids=["terminal", "pipe"])
 def test_a_study_that_stops_is_watched_on_when_it_is_resumed(running, size, options):
     watching = Watching(running, size, *options)
     watching.until("running on far")
@@ -130,10 +143,12 @@ def test_a_study_that_stops_is_watched_on_when_it_is_resumed(running, size, opti
     watching.until("21.5")
     running.exclusive(state=FINISHED, reason="6 candidates trained", candidates=6, references=0)
     status, text = watching.end()
-    assert status == 0 and ("\x1b[" in text) == bool(size) and "finished: 6 candidates trained" in text
+    assert status == 0 and ("\x1b["
+                            in text) == bool(size) and "finished: 6 candidates trained" in text
 
 
-@pytest.mark.parametrize(("size", "options"), [((40, 100), ["--no-wait"]), (None, [])], ids=["terminal", "pipe"])
+@pytest.mark.parametrize(("size", "options"), [((40, 100), ["--no-wait"]), (None, [])],
+                         ids=["terminal", "pipe"])
 def test_or_the_watch_ends_where_the_study_stops(running, size, options):
     watching = Watching(running, size, *options)
     watching.until("running on far")

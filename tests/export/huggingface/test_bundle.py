@@ -74,36 +74,44 @@ def same(network: Any, folder: Path, name: str) -> Any:
         (key, weight.tolist()) for key, weight in ours.state_dict().items()]
     source, target = pairs(Random(1))
     with torch.no_grad():
-        memory, cache = theirs.encode(source), module.Cache()
+        memory = theirs.encode(source)
+        cache = module.Cache()
         assert torch.equal(theirs.logits(theirs.decode(target, memory)), ours(source, target))
-        rows, mine, kept = torch.tensor([2, 0, 0]), ours.encode(source), ours.new_cache()
+        rows = torch.tensor([2, 0, 0])
+        mine = ours.encode(source)
+        kept = ours.new_cache()
         for token in target.split(1, 1):
             stepped = [model.logits(model.decode(token, states, past)) for model, states, past in
                        ((theirs, memory, cache), (ours, mine, kept))]
             assert torch.equal(*stepped)
         cache.select(rows), kept.select(rows)
-        memory, mine = memory.select(rows), mine.select(rows)
-        assert torch.equal(*(model.logits(model.decode(token, states, past)) for model, states, past in
-                             ((theirs, memory, cache), (ours, mine, kept))))
+        memory = memory.select(rows)
+        mine = mine.select(rows)
+        assert torch.equal(
+            *(model.logits(model.decode(token, states, past))
+              for model, states, past in ((theirs, memory, cache), (ours, mine, kept))))
     return module
 
 
 def test_random_networks_of_every_family_give_the_same_logits(tmp_path):
     rng = Random(5)
-    for number, architecture in enumerate([*covering(rng, 6), random_architecture(rng, model="decoder-only")]):
+    for number, architecture in enumerate([*covering(rng, 6),
+                                           random_architecture(rng, model="decoder-only")]):
         same(architecture.block, tmp_path, f"network{number}")
 
 
 def test_shared_and_borrowed_weights_stay_one(tmp_path):
     module = same(assemble(answers(**{"decoder.depth": 2, **EDGE})).block, tmp_path, "edge")
-    assert "Borrow" in vars(module) and "Scores" in vars(module) and "ChainLinear" not in vars(module)
+    assert "Borrow" in vars(module) and "Scores" in vars(module) and "ChainLinear" not in vars(
+        module)
 
 
 def test_a_kind_of_somebody_else_comes_along(tmp_path):
     register_ffn("maxout")(Grouped)
     try:
-        changes = {f"encoder.ffn.{key}": value for key, value in
-                   {"hidden": 8, "pieces": 2, "groups": 2, "activation": "tanh", "skip": True}.items()}
+        changes = {f"encoder.ffn.{key}": value
+                   for key, value in {"hidden": 8, "pieces": 2, "groups": 2, "activation": "tanh",
+                                      "skip": True}.items()}
         network = assemble(answers(**{"encoder.ffn": "maxout", **changes})).block
     finally:
         del FFNS["maxout"]
@@ -112,7 +120,8 @@ def test_a_kind_of_somebody_else_comes_along(tmp_path):
 
 def test_only_what_is_needed_is_there_and_reads_well(tmp_path):
     text = bundle_source(assemble(answers()).block, "A model.")
-    assert text == bundle_source(assemble(answers()).block, "A model.")  # the same file for the same architecture
+    # the same file for the same architecture
+    assert text == bundle_source(assemble(answers()).block, "A model.")
     assert "def work(" not in text and "misfit" in text and "# A plain dict" in text
     assert max(map(len, text.splitlines())) <= 120
 
@@ -127,21 +136,27 @@ def test_two_definitions_of_one_name_are_refused():
         bundle_source(Cache(4, ("src",), DENSE), "A model.")
 
 
-@pytest.mark.parametrize(("name", "top", "body"), [
-    ("renamed", "from scalesearch.blocks.leaves import Linear as Map", "return Map(4, 4, self.over).forward(m, x)"),
-    ("whole", "import scalesearch.blocks.leaves", "return scalesearch.blocks.leaves.Linear(4, 4, ()).forward(m, x)"),
-    ("module", "from scalesearch.blocks import leaves", "return leaves.Linear(4, 4, self.over).forward(m, x)"),
-    ("inside", "", "from scalesearch.blocks.elementwise import plus; return plus(x, x)"),
-])
+@pytest.mark.parametrize(("name", "top", "body"),
+                         [("renamed", "from scalesearch.blocks.leaves import Linear " "as Map",
+                           "return Map(4, 4, self.over).forward(m, x)"),
+                          ("whole", "import scalesearch.blocks.leaves",
+                           "return scalesearch.blocks.leaves.Linear(4, " "4, ()).forward(m, x)"),
+                          ("module", "from scalesearch.blocks import leaves",
+                           "return leaves.Linear(4, 4, self.over).forward(m, x)"),
+                          ("inside", "",
+                           "from scalesearch.blocks.elementwise import plus; return plus(x, x)")])
 def test_imports_that_cannot_be_followed_are_refused(name, top, body, tmp_path, monkeypatch):
     (tmp_path / f"somebodys_{name}.py").write_text(
-        f"from scalesearch.blocks.core import block\nfrom scalesearch.blocks.ffn.base import FFN\n{top}\n\n"
-        f"@block\nclass Own(FFN):\n    def forward(self, m, x):\n        {body}\n")
+        "from scalesearch.blocks.core import " "block\nfrom scalesearch.blocks.ffn.base "
+        f"import FFN\n{top}\n\n@block\nclass " "Own(FFN):\n    def forward(self, m, x):\n   " "  "
+        f"   {body}\n")
     monkeypatch.syspath_prepend(tmp_path)
     with refuses("not-bundled", f"somebodys_{name}"):
-        bundle_source(importlib.import_module(f"somebodys_{name}").Own(4, ("src",), DENSE), "A model.")
+        bundle_source(importlib.import_module(f"somebodys_{name}").Own(4, ("src",), DENSE),
+                      "A model.")
 
 
 def test_an_architecture_is_shown_as_the_value_that_it_is():
     network = assemble(answers(**EDGE)).block
-    assert eval(format_block(network), {kind.__name__: kind for kind in bundling._block_classes(network)}) == network
+    assert eval(format_block(network),
+                {kind.__name__: kind for kind in bundling._block_classes(network)}) == network

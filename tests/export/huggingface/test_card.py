@@ -13,7 +13,8 @@ from scalesearch.train.result import Result
 
 
 def test_it_has_costs_scores_data_and_seed_and_no_path_of_this_machine(trained_folder):
-    trained, result = read_checkpoint(trained_folder), Result.read(trained_folder)
+    trained = read_checkpoint(trained_folder)
+    result = Result.read(trained_folder)
     text = model_card(trained)
     head = yaml.safe_load(text.split("---\n")[1])
     (index,) = head["model-index"]
@@ -23,10 +24,12 @@ def test_it_has_costs_scores_data_and_seed_and_no_path_of_this_machine(trained_f
     costs = evaluate_cost(trained.architecture.block, load_protocol(trained.architecture.protocol))
     assert f"| parameters | {costs['params.total']:,} |" in text
     assert f"| multiply-adds | {costs['macs.total']:,} |" in text
-    assert result.metrics["bleu_signature"].replace("|", r"\|") in text and f"- seed: {result.seed}\n" in text
+    assert result.metrics["bleu_signature"].replace(
+        "|", r"\|") in text and f"- seed: {result.seed}\n" in text
     assert result.corpus_hash in text and result.architecture_id in text
     spec = DataSpec.from_mapping(read_json(trained_folder / "data.json", dict)["spec"])
-    assert not any(str(place) in text for place in (trained_folder, *spec.train)) and "\n\n\n" not in text
+    assert not any(str(place) in text
+                   for place in (trained_folder, *spec.train)) and "\n\n\n" not in text
 
 
 def test_of_a_model_without_a_result_it_says_what_there_is(trained_folder):

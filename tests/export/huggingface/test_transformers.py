@@ -31,7 +31,8 @@ from tests.cli.test_train import run
 from tests.errors import refuses
 from tests.nn.covering import covering
 
-os.environ["HF_MODULES_CACHE"] = tempfile.mkdtemp()  # where it copies code to, decided when it is imported
+# where it copies code to, decided when it is imported
+os.environ["HF_MODULES_CACHE"] = tempfile.mkdtemp()
 transformers = pytest.importorskip("transformers", "5")
 
 LINES = "the red dog sees the house\n\none old cat runs\n"
@@ -54,7 +55,8 @@ def written(trained: Checkpoint, folder: Path, quantise: str = "none") -> Path:
 
 
 def sources(vocab: int, rng: Random, batch: int = 6) -> list[list[int]]:
-    return [[*(rng.randrange(4, vocab) for _ in range(rng.randint(1, 7))), EOS] for _ in range(batch)]
+    return [[*(rng.randrange(4, vocab) for _ in range(rng.randint(1, 7))), EOS]
+            for _ in range(batch)]
 
 
 def padded(rows: list[list[int]]) -> torch.Tensor:
@@ -62,7 +64,8 @@ def padded(rows: list[list[int]]) -> torch.Tensor:
 
 
 def load(folder: Path, **settings: Any) -> Any:
-    return transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, trust_remote_code=True, **settings)
+    return transformers.AutoModelForSeq2SeqLM.from_pretrained(
+        folder, trust_remote_code=True, **settings)
 
 
 def test_every_family_decodes_as_ours_with_a_cache_and_without(trained, tmp_path):
@@ -79,28 +82,38 @@ def test_every_family_decodes_as_ours_with_a_cache_and_without(trained, tmp_path
         assert theirs.model.num_parameters() == sum(weight.numel() for weight in model.parameters())
         rows = sources(vocab, rng)
         most = length_limits(model, padded(rows)).tolist()
-        assert theirs.greedy(rows, most) == greedy_search(model, padded(rows)).best_ids(), architecture.config
-        plain, uncached = (theirs.model.generate(padded(rows), num_beams=3, use_cache=cache) for cache in (True, False))
+        assert theirs.greedy(rows, most) == greedy_search(
+            model, padded(rows)).best_ids(), architecture.config
+        plain, uncached = (theirs.model.generate(padded(rows), num_beams=3, use_cache=cache)
+                           for cache in (True, False))
         assert torch.equal(plain, uncached), architecture.config
 
 
 def test_sentences_that_end_by_themselves_decode_as_ours_and_beams_find_no_worse(trained, tmp_path):
-    architecture = assemble(answers(**{"embedding.tie": "none", "width": 32, "decoder.head_dim": 16}))
+    architecture = assemble(answers(**{"embedding.tie": "none", "width": 32,
+                                       "decoder.head_dim": 16}))
     model = build_model(architecture.block, vocab=trained.tokenizer.vocab_size, seed=3).eval()
     with torch.no_grad():
         for weight in model.parameters():
-            weight *= 2 if weight.dim() > 1 else 1  # so that words depend on more than the word before
+            # so that words depend on more than the word before
+            weight *= 2 if weight.dim() > 1 else 1
     one = replace(trained, model=model, architecture=architecture, folder=None)
     rows = sources(trained.tokenizer.vocab_size, Random(2), 40)
-    theirs, source = HuggingFaceFormat().open_decoder(written(one, tmp_path), 1), padded(rows)
-    found, most = greedy_search(model, source), length_limits(model, source)
+    theirs = HuggingFaceFormat().open_decoder(written(one, tmp_path), 1)
+    source = padded(rows)
+    found = greedy_search(model, source)
+    most = length_limits(model, source)
     assert theirs.greedy(rows, most.tolist()) == found.best_ids()
     assert 5 < int((found.lengths[:, 0] <= most).sum()) < 35  # some are cut, some are not
     few = torch.full((len(rows),), 3)
     assert theirs.greedy(rows, few.tolist()) == greedy_search(model, source, few).best_ids()
-    # Theirs goes on with all beams where ours ends some, so it may find better ones, and what both find has one score.
+    # Theirs goes on with all beams where ours ends some, so it may find better ones, and what both
+    # find has one score.
     ours = beam_search(model, source, 4, 1.0, nbest=2).ranked()
-    pairs = [(mine[0], hers[0]) for mine, hers in zip(ours, theirs.beam_search(rows, most.tolist(), DecodingOptions(4, 1.0, n_best=2)))]
+    pairs = [(mine[0], hers[0])
+             for mine, hers in zip(ours,
+                                   theirs.beam_search(rows, most.tolist(),
+                                                      DecodingOptions(4, 1.0, n_best=2)))]
     assert all(hers[1] > mine[1] - 1e-4 for mine, hers in pairs)
     same = [(mine[1], hers[1]) for mine, hers in pairs if mine[0] == hers[0]]
     assert len(same) >= 30 and torch.allclose(*torch.tensor(same).T, atol=1e-4)
@@ -123,19 +136,22 @@ def test_it_goes_round_copies_and_trains_on(trained, folder, tmp_path):
         for weight in model.parameters():
             weight -= 0.05 * weight.grad
     assert model.eval()(input_ids=source, labels=labels).loss < before
-    again = torch.nn.functional.cross_entropy(model(source, labels=labels).logits.flatten(0, 1), labels.flatten())
+    again = torch.nn.functional.cross_entropy(
+        model(source, labels=labels).logits.flatten(0, 1), labels.flatten())
     assert torch.allclose(again, model(source, labels=labels).loss)
 
 
 def test_what_it_is_given_is_what_it_heeds(trained, folder):
-    model, rows = load(folder), sources(trained.tokenizer.vocab_size, Random(4))
+    model = load(folder)
+    rows = sources(trained.tokenizer.vocab_size, Random(4))
     source = padded(rows)
     mask = (source != PAD).long()
     wanted = model.generate(source)
     assert torch.equal(model.generate(source, attention_mask=mask), wanted)
     states = model.get_encoder()(source, mask)
     plain = transformers.modeling_outputs.BaseModelOutput(states.last_hidden_state)
-    assert torch.equal(model(encoder_outputs=plain, attention_mask=mask, decoder_input_ids=wanted).logits,
+    assert torch.equal(model(encoder_outputs=plain, attention_mask=mask,
+                             decoder_input_ids=wanted).logits,
                        model(source, decoder_input_ids=wanted).logits)
     assert model.generate(source, max_new_tokens=2).shape[1] <= 3
     assert isinstance(model(source, decoder_input_ids=wanted, return_dict=False), tuple)
@@ -148,9 +164,12 @@ def test_weights_may_be_in_bf16_or_drawn_anew(trained, folder, tmp_path):
     assert {weight.dtype for weight in half.parameters()} == {torch.bfloat16}
     assert load(tmp_path, dtype=torch.float32).dtype == torch.float32
     half.generate(padded(sources(trained.tokenizer.vocab_size, Random(5))))
-    fresh = transformers.AutoModelForSeq2SeqLM.from_config(load(folder).config, trust_remote_code=True)
-    wanted = build_model(trained.architecture.block, vocab=trained.tokenizer.vocab_size, init=trained.recipe.init)
-    assert all(torch.equal(*pair) for pair in zip(fresh.parameters(), wanted.parameters(), strict=True))
+    fresh = transformers.AutoModelForSeq2SeqLM.from_config(
+        load(folder).config, trust_remote_code=True)
+    wanted = build_model(trained.architecture.block, vocab=trained.tokenizer.vocab_size,
+                         init=trained.recipe.init)
+    assert all(torch.equal(*pair)
+               for pair in zip(fresh.parameters(), wanted.parameters(), strict=True))
 
 
 def test_its_tokenizer_gives_our_ids_and_texts(trained, folder, corpus):
@@ -165,15 +184,19 @@ def test_its_tokenizer_gives_our_ids_and_texts(trained, folder, corpus):
 
 @pytest.mark.parametrize("model", ["bpe", "unigram"])
 @pytest.mark.parametrize("lowercase", [False, True])
-def test_tokenizers_of_both_kinds_are_the_same_on_text_that_was_never_seen(model, lowercase, corpus, tmp_path):
-    lines = [*corpus.train.texts.source, *corpus.train.texts.target, "Überall  steht's — “so”.", "<s> </s> <pad> <unk>"]
+def test_tokenizers_of_both_kinds_are_the_same_on_text_that_was_never_seen(
+        model, lowercase, corpus, tmp_path):
+    lines = [*corpus.train.texts.source, *corpus.train.texts.target, "Überall  steht's — “so”.",
+             "<s> </s> <pad> <unk>"]
     ours = Tokenizer.fit([line.lower() if lowercase else line for line in lines[:-1]], 60, model)
-    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer_json(ours, lowercase), ensure_ascii=False))
-    theirs = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"), eos_token="</s>",
-                                                  split_special_tokens=True)
+    (tmp_path
+     / "tokenizer.json").write_text(json.dumps(tokenizer_json(ours, lowercase), ensure_ascii=False))
+    theirs = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"),
+                                                  eos_token="</s>", split_special_tokens=True)
     check_tokenizer(theirs, ours, lowercase)
     for line in lines:
-        assert theirs(line)["input_ids"] == [*ours.encode([line.lower() if lowercase else line])[0], EOS]
+        assert theirs(line)["input_ids"] == [*ours.encode([line.lower() if lowercase else line])[0],
+                                             EOS]
     with refuses("other-tokenizer"):
         check_tokenizer(theirs, Tokenizer.fit(lines[:9], 30, model), lowercase)
 

@@ -30,7 +30,8 @@ def test_the_same_study_gives_the_same_files(tmp_path):
     assert [file.suffix for file in first] == [".png", ".svg"]
     for one, other in zip(first, second):
         assert one.read_bytes() == other.read_bytes()
-    assert first[0].read_bytes().startswith(b"\x89PNG") and ElementTree.parse(first[1]).getroot().tag.endswith("svg")
+    assert first[0].read_bytes().startswith(b"\x89PNG") and ElementTree.parse(
+        first[1]).getroot().tag.endswith("svg")
 
 
 def test_axes_name_unit_protocol_and_synthetic_data():
@@ -38,9 +39,12 @@ def test_axes_name_unit_protocol_and_synthetic_data():
     assert axes.get_xlabel() == ("Multiply-accumulates per sentence pair\n"
                                  "(forward: 20 source, 18 target tokens, vocabulary 1,000)")
     assert axes.get_ylabel() == "BLEU (valid) on grammar (synthetic)"
-    assert axis_label("params.non_embedding", PROTOCOL) == "Non-embedding parameters (vocabulary 1,000)"
-    assert axis_label("artefact.bytes", {**PROTOCOL, "artefact": "torch"}) == "Files of torch (bytes)"
-    assert [axis_label(name, PROTOCOL) for name in COST_LABELS if "." in name] == [COST_LABELS[name] for name in COST_LABELS if "." in name]
+    assert axis_label("params.non_embedding",
+                      PROTOCOL) == "Non-embedding parameters (vocabulary 1,000)"
+    assert axis_label("artefact.bytes",
+                      {**PROTOCOL, "artefact": "torch"}) == "Files of torch (bytes)"
+    assert [axis_label(name, PROTOCOL) for name in COST_LABELS if "." in name] == [
+        COST_LABELS[name] for name in COST_LABELS if "." in name]
     fitted = {**PROTOCOL, "fit": "ctranslate2-int8, batch 1, a device; fit 12 of 40"}
     assert axis_label("latency.predicted", fitted) == \
         "Predicted latency (ms a sentence)\n(ctranslate2-int8 on a device)"
@@ -49,7 +53,8 @@ def test_axes_name_unit_protocol_and_synthetic_data():
 @pytest.mark.parametrize(("widest", "scale"), [(6.2, "linear"), (7.0, "log")])
 def test_the_axis_is_logarithmic_beyond_a_decade(widest, scale):
     table = made(record(90, 30.0, int(10**widest), 10**8), widest=6.2)
-    assert plot_tradeoff(table, FigureContext(OBJECTIVES), "params.total").axes[0].get_xscale() == scale
+    assert plot_tradeoff(table, FigureContext(OBJECTIVES),
+                         "params.total").axes[0].get_xscale() == scale
 
 
 def test_the_front_steps_up_and_never_passes_under_a_candidate():
@@ -64,39 +69,49 @@ def test_the_front_steps_up_and_never_passes_under_a_candidate():
 
 def test_what_lies_beyond_the_budget_is_shaded_only_where_it_is_limited():
     def words(x):
-        return {text.get_text() for text in plot_tradeoff(made(record(90, 30.0, 3_000_000, 5, feasible=False, label="big")),
-                                                     SUBJECT, x).axes[0].texts}
+        return {text.get_text()
+                for text in plot_tradeoff(made(record(90, 30.0, 3_000_000, 5, feasible=False,
+                                                      label="big")), SUBJECT, x).axes[0].texts}
 
     assert "over budget" in words("params.total") and "over budget" not in words("macs.total")
 
 
 def test_axes_of_neighbouring_figures_stand_in_line():
     """One has a label of two lines beneath it, the other of one."""
-    places = [plot_tradeoff(made(), SUBJECT, x).axes[0].get_position().bounds for x in ("params.total", "macs.total")]
+    places = [plot_tradeoff(made(), SUBJECT, x).axes[0].get_position().bounds
+              for x in ("params.total", "macs.total")]
     assert places[0] == places[1]
 
 
 @pytest.mark.parametrize("scores", [(36.425, 36.43), (2.4, 2.5), (36.0, 90.0)])
 def test_the_upright_label_is_within_the_figure(scores):
     """In two lines, beside ticks of many digits."""
-    table = trials_frame([record(number, score, 100 + number, 1000) for number, score in enumerate(scores)], OBJECTIVES)
-    figure = plot_tradeoff(table, replace(SUBJECT, corpus="multi30k en-de (distilled, mixed)"), "params.total")
+    table = trials_frame([record(number, score, 100 + number, 1000)
+                          for number, score in enumerate(scores)], OBJECTIVES)
+    figure = plot_tradeoff(table, replace(SUBJECT, corpus="multi30k en-de (distilled, mixed)"),
+                           "params.total")
     figure.canvas.sample()
     assert figure.axes[0].yaxis.label.get_window_extent().x0 >= 0
 
 
 def test_references_are_labelled():
-    table = made(record(50, 30.0, 900_000, 10**7, label="base"), record(51, 20.0, 700_000, 10**7, label="tiny"))
-    texts = {text.get_text() for text in plot_tradeoff(table, SUBJECT, "params.total").axes[0].texts}
+    table = made(record(50, 30.0, 900_000, 10**7, label="base"),
+                 record(51, 20.0, 700_000, 10**7, label="tiny"))
+    texts = {text.get_text()
+             for text in plot_tradeoff(table, SUBJECT, "params.total").axes[0].texts}
     assert {"base", "tiny"} <= texts
 
 
 @pytest.mark.parametrize("count", [3, 40])
 def test_members_of_the_front_carry_their_numbers_where_these_fit(count):
-    table = trials_frame([record(number, 10.0 + number, 1000 + number, 10) for number in range(count)], PAIR)
+    table = trials_frame([record(number, 10.0 + number, 1000 + number, 10)
+                          for number in range(count)], PAIR)
     for named in (True, False):
-        drawn = {text.get_text() for text in plot_tradeoff(table, FigureContext(PAIR), "params.total", label_front=named).axes[0].texts}
-        assert drawn == ({str(number) for number in range(count)} if named and count <= MAX_FRONT_LABELS else set())
+        drawn = {text.get_text()
+                 for text in plot_tradeoff(table, FigureContext(PAIR), "params.total",
+                                           label_front=named).axes[0].texts}
+        assert drawn == ({str(number) for number in range(count)}
+                         if named and count <= MAX_FRONT_LABELS else set())
 
 
 def test_labels_of_close_points_do_not_cover_each_other():
@@ -107,7 +122,8 @@ def test_labels_of_close_points_do_not_cover_each_other():
     axes.scatter(*zip(*points))
     axes.set(xlim=(0, 2), ylim=(0, 2))
     figure.draw_without_rendering()
-    labels = place_labels(axes, [(x, y, f"reference {i}") for i, (x, y) in enumerate(points)], points)
+    labels = place_labels(axes, [(x, y, f"reference {i}") for i, (x, y) in enumerate(points)],
+                          points)
     boxes = [Text.get_window_extent(label) for label in labels]
     assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
     frame_ = axes.get_window_extent()
@@ -125,10 +141,11 @@ def bars(table, y="bleu"):
 
 
 def test_means_have_bars_whose_meaning_the_legend_says():
-    cheap, dear, worse, lucky = (record(n, bleu, params, 10**7) for n, bleu, params in
-                                 ((0, 20.0, 100_000), (1, 30.0, 300_000), (2, 10.0, 200_000), (3, 33.0, 400_000)))
-    table = trials_frame([cheap, dear, worse, lucky, again(cheap, 4, 21.0), again(dear, 5, 28.0), again(dear, 6, 29.0)],
-                  OBJECTIVES, 0.9)
+    cheap, dear, worse, lucky = (record(n, bleu, params, 10**7)
+                                 for n, bleu, params in ((0, 20.0, 100_000), (1, 30.0, 300_000),
+                                                         (2, 10.0, 200_000), (3, 33.0, 400_000)))
+    table = trials_frame([cheap, dear, worse, lucky, again(cheap, 4, 21.0), again(dear, 5, 28.0),
+                          again(dear, 6, 29.0)], OBJECTIVES, 0.9)
     drawn, (low, high), legend = bars(table)
     half = dict(zip(table["params.total"], table["bleu.half"]))
     assert set(drawn) == {100_000, 300_000, 400_000}, "of one seed, those on the front alone"
@@ -142,9 +159,11 @@ def test_means_have_bars_whose_meaning_the_legend_says():
                                                          ("loss", 4.5, "its loss there")])
 def test_what_stopped_at_a_rung_is_drawn_off_the_front(metric, height, words):
     """A loss at a rung is a loss; it is no BLEU."""
-    early = record(50, None, 12_000_000, 10**7, "paused") | {"rungs": [{"loss": 5.5}, {"loss": 4.5}]}
+    early = record(50, None, 12_000_000, 10**7,
+                   "paused") | {"rungs": [{"loss": 5.5}, {"loss": 4.5}]}
     axes = plot_tradeoff(made(early, widest=6.2), SUBJECT, "params.total", metric).axes[0]
-    drawn = next(one for one in axes.collections if one.get_label() == f"stopped at a rung: {words}")
+    drawn = next(one
+                 for one in axes.collections if one.get_label() == f"stopped at a rung: {words}")
     (x, y), = drawn.get_offsets()
     low, high = axes.get_ylim()
     assert x == 12_000_000 < axes.get_xlim()[1] and low < y < high
@@ -155,11 +174,14 @@ def test_what_stopped_at_a_rung_is_drawn_off_the_front(metric, height, words):
 
 
 def test_the_legend_covers_nothing_however_much_it_says():
-    first, over = record(0, 20.0, 100_000, 10**7), record(3, None, 300_000, 10**7, "infeasible", feasible=False)
-    rows = [first, record(1, 30.0, 400_000, 10**7), record(2, 15.0, 300_000, 10**7), over, again(first, 4, 21.0),
-            record(5, None, 200_000, 10**7, "paused"), record(6, 25.0, 390_000, 10**7, label="base", in_space=False)]
+    first = record(0, 20.0, 100_000, 10**7)
+    over = record(3, None, 300_000, 10**7, "infeasible", feasible=False)
+    rows = [first, record(1, 30.0, 400_000, 10**7), record(2, 15.0, 300_000, 10**7), over,
+            again(first, 4, 21.0), record(5, None, 200_000, 10**7, "paused"),
+            record(6, 25.0, 390_000, 10**7, label="base", in_space=False)]
     axes = plot_tradeoff(trials_frame(rows, OBJECTIVES), SUBJECT, "params.total").axes[0]
-    box, legend = axes.figure.bbox, axes.get_legend().get_window_extent()
+    box = axes.figure.bbox
+    legend = axes.get_legend().get_window_extent()
     assert len(axes.get_legend().get_texts()) == 7
     assert legend.y0 >= axes.get_window_extent().y1 and legend.y1 <= box.y1
     assert box.x0 <= legend.x0 < legend.x1 <= box.x1
@@ -172,4 +194,6 @@ def test_without_further_seeds_there_are_no_bars():
 
 def test_one_candidate_alone_can_be_drawn(tmp_path):
     table = trials_frame([record(0, 0.0, 100, 1000)], OBJECTIVES)
-    assert all(file.stat().st_size > 1000 for file in save_figure(plot_tradeoff(table, SUBJECT, "params.total"), tmp_path / "one"))
+    assert all(file.stat().st_size > 1000
+               for file in save_figure(plot_tradeoff(table, SUBJECT, "params.total"),
+                                       tmp_path / "one"))

@@ -8,7 +8,8 @@ PROTOCOL = {"name": "forward", "source": 30, "target": 30, "vocab": 32000}
 
 
 def test_every_limit_is_drawn_or_named_wherever_the_candidates_lie() -> None:
-    sample = pd.DataFrame({"macs.total": [1e6, 2e6], "params.non_embedding": [1e5, 3e5], "fits": [True, False]})
+    sample = pd.DataFrame({"macs.total": [1e6, 2e6], "params.non_embedding": [1e5, 3e5],
+                           "fits": [True, False]})
     limits = {"macs.total": 5e8, "params.non_embedding": 2e5, "params.total": 3e6}
     figure = plot_cost_plane(sample, [(1e6, 1e5)], limits, PROTOCOL, [(1.5e6, 2e5, "tiny")])
     (axes,), (legend,) = figure.axes, figure.legends

@@ -18,7 +18,8 @@ def test_a_line_for_each_section_and_a_panel_for_each_quantity() -> None:
                                         "macs.total": [2, 3, 4]})  # fmt: skip
     params, macs = plot_sweep(found, ["width"], PROTOCOL).axes
     assert [list(line.get_ydata()) for line in params.lines] == [[1, 4, 9]]
-    assert [line.get_label() for line in macs.lines] == ["total", "decoder"]  # nothing is drawn of what costs nothing
+    # nothing is drawn of what costs nothing
+    assert [line.get_label() for line in macs.lines] == ["total", "decoder"]
     assert "S=30, T=20, V=100" in macs.get_ylabel() and macs.get_xlabel() == "width"
 
 
@@ -35,11 +36,13 @@ def test_a_second_sweep_is_a_line_for_each_value() -> None:
     costs = {"params.total": [1, 2, 3, 4], "macs.total": [5, 6, 7, 8]}
     found = table(width=[8, 8, 16, 16], kind=["a", "b"] * 2, **costs)
     params, macs = plot_sweep(found, ["width", "kind"], PROTOCOL).axes
-    assert {line.get_label(): list(line.get_ydata()) for line in macs.lines} == {"kind = a": [5, 7], "kind = b": [6, 8]}
+    assert {line.get_label(): list(line.get_ydata()) for line in macs.lines} == {
+        "kind = a": [5, 7], "kind = b": [6, 8]}
     assert len({line.get_linestyle() for line in params.lines}) == 2
 
 
-@pytest.mark.parametrize(("keys", "code"), [(["a", "b", "c"], "too-many-sweeps"), (["a"], "nothing-to-plot")])
+@pytest.mark.parametrize(("keys", "code"),
+                         [(["a", "b", "c"], "too-many-sweeps"), (["a"], "nothing-to-plot")])
 def test_what_cannot_be_drawn(keys: list[str], code: str) -> None:
     with refuses(code):
         plot_sweep(table(a=[1], **{"macs.total": [None]}), keys, PROTOCOL)

@@ -19,11 +19,14 @@ def priced(took):
 
 
 def test_a_gain_is_for_the_compute_that_it_takes():
-    alike, by_size = priced(lambda params: 7.0), priced(lambda params: 0.01 * params)
+    alike = priced(lambda params: 7.0)
+    by_size = priced(lambda params: 0.01 * params)
     size = by_size.costs[by_size.pool_rows, 0]
     assert np.allclose(alike._relative_compute, 1)  # in units of the mean, whatever the unit
-    assert np.corrcoef(np.log(size), np.log(by_size._relative_compute[by_size.pool_rows]))[0, 1] > 0.9
-    assert by_size.new_values == pytest.approx(alike.new_values / by_size._relative_compute[by_size.pool_rows])
+    assert np.corrcoef(
+        np.log(size), np.log(by_size._relative_compute[by_size.pool_rows]))[0, 1] > 0.9
+    assert by_size.new_values == pytest.approx(
+        alike.new_values / by_size._relative_compute[by_size.pool_rows])
 
 
 def test_without_what_trials_took_every_training_is_charged_alike():

@@ -46,7 +46,8 @@ def test_what_draws_say_of_single_points_is_what_is_foretold(outlook):
 def test_neighbours_are_drawn_alike(outlook):
     rows, mean, spread = outlook.predict_final()
     twice = np.repeat(rows[:1], 2)
-    one, other = outlook.sample_final(twice, mean[[0, 0]], spread[[0, 0]], 500, np.random.default_rng(1))[:, :, 0].T
+    one, other = outlook.sample_final(twice, mean[[0, 0]], spread[[0, 0]], 500,
+                                      np.random.default_rng(1))[:, :, 0].T
     noise = outlook._surrogates[0].seed_std
     assert abs(one - other).std() < 3 * noise + 0.05 * spread[0, 0]
 

@@ -15,11 +15,13 @@ NAN = np.nan
 def candidates(count, seed=1):
     """Points (size, vocabulary), losses at the first rung in the unit of each vocabulary, and final losses."""
     rng = np.random.default_rng(seed)
-    size, vocabulary = rng.random(count), rng.integers(0, 2, count).astype(float)
+    size = rng.random(count)
+    vocabulary = rng.integers(0, 2, count).astype(float)
     skill = rng.normal(0, 0.3, count)
     final = 3 - 2 * size + skill
     early = final + 4 * vocabulary + rng.normal(0, 0.05, count)
-    return Coordinates(np.column_stack([size, vocabulary]), np.array([0, 1]), np.zeros((count, 0))), early, final
+    return Coordinates(np.column_stack([size, vocabulary]), np.array([0, 1]),
+                       np.zeros((count, 0))), early, final
 
 
 def learned(complete, paused=20):
@@ -33,14 +35,16 @@ def test_a_loss_of_another_vocabulary_is_seen_through():
     forecast, points, early, final = learned(12)
     waiting = slice(12, 32)
     mean, spread = forecast.predict_final(points[waiting], 0, early[waiting])
-    assert np.corrcoef(mean, final[waiting])[0, 1] > 0.9 > np.corrcoef(early[waiting], final[waiting])[0, 1]
+    assert np.corrcoef(mean, final[waiting])[0, 1] > 0.9 > np.corrcoef(
+        early[waiting], final[waiting])[0, 1]
     assert (abs(mean - final[waiting]) < 2 * np.sqrt(spread**2 + 0.1)).mean() > 0.9
 
 
 def test_who_has_not_begun_is_doubted_more_than_who_waits():
     forecast, points, early, final = learned(12)
     new = slice(32, 72)
-    mean, spread = forecast.predict_final(points[new], 0, *forecast.predict_level(points[new], 0, None))
+    mean, spread = forecast.predict_final(points[new], 0,
+                                          *forecast.predict_level(points[new], 0, None))
     _, less = forecast.predict_final(points[new], 0, early[new])
     assert spread.mean() > 1.3 * less.mean()
     assert np.corrcoef(mean, final[new])[0, 1] > 0.6
@@ -71,7 +75,8 @@ def test_too_few_are_told():
 
 
 def test_of_very_many_trials_the_front_is_learned_from(monkeypatch):
-    trials = [frozen(at, "COMPLETE", {"width": at}, values=[float(at == 7), float(at != 3)]) for at in range(60)]
+    trials = [frozen(at, "COMPLETE", {"width": at}, values=[float(at == 7), float(at != 3)])
+              for at in range(60)]
     objectives = (Objective("bleu", "max", True), Objective("params", "min", False))
     assert acquisition._select_training_trials(trials, objectives) == trials
     monkeypatch.setattr(acquisition, "MAX_TRAINING_TRIALS", 10)

@@ -19,7 +19,8 @@ decoder: { depth: 2, heads: 4, ffn: { relu: { hidden: 24 } } }
 
 
 def space(**changes: str) -> Space:
-    return Space.parse(PLAIN).with_overrides({path.replace("__", "."): value for path, value in changes.items()})
+    return Space.parse(PLAIN).with_overrides(
+        {path.replace("__", "."): value for path, value in changes.items()})
 
 
 def answer(key: str, **changes: str) -> object:
@@ -30,10 +31,11 @@ def bill(**changes: str) -> CostBreakdown:
     return evaluate_cost(space(**changes).single_architecture().block, PROTOCOL)
 
 
-@pytest.mark.parametrize(("text", "sizes"), [
-    ("[8, 16, 64]", [8, 16, 64]), ("ramp(8, 64)", [8, 36, 64]), ("ramp(64, 9)", [64, 36, 9]), ("ramp(1, 2)", [1, 1, 2]),
-    ("[24, 24, 24]", 24), ("ramp(24, 24)", 24), ("[8, 16, 64, 128]", [8, 16, 64]),
-])
+@pytest.mark.parametrize(("text", "sizes"),
+                         [("[8, 16, 64]", [8, 16, 64]), ("ramp(8, 64)", [8, 36, 64]),
+                          ("ramp(64, 9)", [64, 36, 9]), ("ramp(1, 2)", [1, 1, 2]),
+                          ("[24, 24, 24]", 24), ("ramp(24, 24)", 24),
+                          ("[8, 16, 64, 128]", [8, 16, 64])])
 def test_a_list_and_a_ramp_say_the_size_of_each_layer(text: str, sizes: object) -> None:
     assert answer("encoder.ffn.hidden", **{HIDDEN: text}) == sizes
 
@@ -48,8 +50,10 @@ def test_computed_sizes_go_layer_by_layer() -> None:
 
 def test_the_costs_are_those_of_the_layers() -> None:
     sizes = [8, 16, 64]
-    mixed, each = bill(**{HIDDEN: str(sizes)}), [bill(**{HIDDEN: str(size)}, encoder__depth="1") for size in sizes]
-    one, three = bill(encoder__depth="1"), bill()
+    mixed = bill(**{HIDDEN: str(sizes)})
+    each = [bill(**{HIDDEN: str(size)}, encoder__depth="1") for size in sizes]
+    one = bill(encoder__depth="1")
+    three = bill()
     for name in ("params.total", "macs.total", "memory.activations"):
         rest = one[name] - (three[name] - one[name]) // 2
         assert mixed[name] == sum(alone[name] for alone in each) - 2 * rest, name
@@ -57,7 +61,8 @@ def test_the_costs_are_those_of_the_layers() -> None:
 
 def test_alike_layers_are_one_network() -> None:
     plain = space().single_architecture().id
-    assert {space(**{HIDDEN: text}).single_architecture().id for text in ("[24, 24, 24]", "ramp(24, 24)")} == {plain}
+    assert {space(**{HIDDEN: text}).single_architecture().id
+            for text in ("[24, 24, 24]", "ramp(24, 24)")} == {plain}
     assert space(**{HIDDEN: "[24, 24, 25]"}).single_architecture().id != plain
     assert space(**{HIDDEN: "[24, 25, 24]"}).single_architecture().id != space(
         **{HIDDEN: "[24, 24, 25]"}).single_architecture().id
@@ -83,14 +88,16 @@ def test_what_needs_layers_alike_is_refused(key: str, changes: dict[str, str]) -
 
 
 def test_ctranslate2_has_one_number_of_heads() -> None:
-    assert not find_unsupported_parts(space(**{HIDDEN: "[8, 16, 8]"}, decoder__head_dim="[4, 8]").single_architecture().block)
-    found = find_unsupported_parts(space(encoder__heads="[2, 4, 4]", encoder__head_dim="8").single_architecture().block)
+    assert not find_unsupported_parts(space(**{HIDDEN: "[8, 16, 8]"},
+                                            decoder__head_dim="[4, 8]").single_architecture().block)
+    found = find_unsupported_parts(space(encoder__heads="[2, 4, 4]",
+                                         encoder__head_dim="8").single_architecture().block)
     assert len(found) == 1 and found[0].startswith("encoder: ")
 
 
-@pytest.mark.parametrize(("text", "place"), [
-    ("[8, abc, 8]", "abc"), ("[8, = width, 8]", "= width"), ("ramp(8)", "ramp"), ("[8, 0..3, 8]", "0"),
-])
+@pytest.mark.parametrize(("text", "place"),
+                         [("[8, abc, 8]", "abc"), ("[8, = width, 8]", "= width"),
+                          ("ramp(8)", "ramp"), ("[8, 0..3, 8]", "0")])
 def test_what_is_no_size_is_shown_where_it_is(text: str, place: str) -> None:
     with pytest.raises(ConfigError) as caught:
         space(**{HIDDEN: text})
@@ -122,4 +129,5 @@ def test_a_list_in_yaml_may_choose_item_by_item() -> None:
 
 def test_hats_space_has_its_size() -> None:
     """Width, then heads and hidden units of six encoder layers and of one to six decoder layers."""
-    assert read_space(find_file("hat", "spaces")).n_configurations() == 2 * 6**6 * sum(6**depth for depth in range(1, 7))
+    assert read_space(find_file("hat", "spaces")).n_configurations() == 2 * 6**6 * sum(
+        6**depth for depth in range(1, 7))

@@ -39,8 +39,9 @@ def test_a_wrong_call_is_shown_where_it_stands(text: str, place: str, message: s
     assert f":{place}: {message}" in str(caught.value)
 
 
-@pytest.mark.parametrize(("text", "code"), [("phm(4)", "unknown-variant"), ("dense | phm", "unknown-variant"),
-                                            ("phm", "unknown-variant"), ("{ phm: { n: 4 } }", "unknown-key")])
+@pytest.mark.parametrize(("text", "code"),
+                         [("phm(4)", "unknown-variant"), ("dense | phm", "unknown-variant"),
+                          ("phm", "unknown-variant"), ("{ phm: { n: 4 } }", "unknown-key")])
 def test_what_serves_no_table_is_refused_with_the_reason(text: str, code: str) -> None:
     with refuses(code, "phm", "divisible"):
         Space.parse(f"width: 64\nmatrices.embedding: {text}")

@@ -24,8 +24,9 @@ def shown_as_none(group: SchemaGroup, path: str) -> Iterator[tuple[str, SchemaFi
             yield f"{path}.{name}", child
 
 
-SHOWN = dict(pair for name, group in (("study", STUDY_SCHEMA), ("data", DATA_SCHEMA), ("recipe", RECIPE_SCHEMA))
-             for pair in shown_as_none(group, name))
+SHOWN = dict(pair
+             for name, group in (("study", STUDY_SCHEMA), ("data", DATA_SCHEMA),
+                                 ("recipe", RECIPE_SCHEMA)) for pair in shown_as_none(group, name))
 
 
 @pytest.mark.parametrize("path", SHOWN)
@@ -38,5 +39,6 @@ def test_the_default_that_pages_of_reference_show_may_be_written(path: str) -> N
 
 def test_a_file_may_be_called_none_in_quotes() -> None:
     schema = replace(DATA_SCHEMA, check=lambda values: (), make=dict)
-    table = apply_override(MappingNode(SourcePosition(SourceText("a test", ""), 1, 1, 1), ()), schema, 'distilled=["none"]')
+    table = apply_override(MappingNode(SourcePosition(SourceText("a test", ""), 1, 1, 1), ()),
+                           schema, 'distilled=["none"]')
     assert read_constants(schema, table)["distilled"] == ("none",)

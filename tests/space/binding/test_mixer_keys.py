@@ -47,17 +47,21 @@ def test_keys_of_attention_mean_the_same_beside_the_mixer_and_inside() -> None:
     assert Space.parse(NESTED).to_yaml() == Space.parse(FLAT).to_yaml()
 
 
-@pytest.mark.parametrize(("key", "value"), [("encoder.mixer.attention.heads", "8"), ("share.encoder.mixing", "one")])
+@pytest.mark.parametrize(("key", "value"),
+                         [("encoder.mixer.attention.heads", "8"), ("share.encoder.mixing", "one")])
 def test_either_spelling_can_be_set(key: str, value: str) -> None:
-    own = {"encoder.mixer.attention.heads": "encoder.heads", "share.encoder.mixing": "share.encoder.attention"}[key]
+    own = {"encoder.mixer.attention.heads": "encoder.heads",
+           "share.encoder.mixing": "share.encoder.attention"}[key]
     for text in (FLAT, NESTED):
-        assert Space.parse(text).with_overrides({key: value}) == Space.parse(FLAT).with_overrides({own: value})
+        assert Space.parse(text).with_overrides({key: value}) == Space.parse(FLAT).with_overrides(
+            {own: value})
 
 
 def test_either_spelling_is_a_name_in_expressions() -> None:
     more = "where:\n  - {} != 8 or {} == one\n"
     first = Space.parse(FLAT + more.format("encoder.heads", "share.encoder.attention"))
-    assert Space.parse(FLAT + more.format("encoder.mixer.attention.heads", "share.encoder.mixing")) == first
+    assert Space.parse(
+        FLAT + more.format("encoder.mixer.attention.heads", "share.encoder.mixing")) == first
 
 
 @pytest.mark.parametrize("lines", ["encoder: { heads: 2, mixer: { attention: { heads: 4 } } }",
@@ -70,9 +74,11 @@ def test_both_spellings_at_once_are_refused(lines: str) -> None:
 
 def test_keys_of_a_mixer_come_up_with_it_alone(lightconv: None) -> None:
     for answers in Space.parse(MIXED).enumerate():
-        attention, kernel = (answers["encoder.mixer"] == "attention", "encoder.mixer.kernel" in answers)
+        attention = answers["encoder.mixer"] == "attention"
+        kernel = "encoder.mixer.kernel" in answers
         assert attention != kernel
-        assert {name: f"encoder.{name}" in answers for name in ("heads", "pg", "gate")} == dict.fromkeys(
+        assert {name: f"encoder.{name}" in answers
+                for name in ("heads", "pg", "gate")} == dict.fromkeys(
             ("heads", "pg", "gate"), attention)
         assert "decoder.heads" in answers  # cross-attention's
         assert ("decoder.gate" in answers) == (answers["decoder.mixer"] == "attention")
@@ -81,8 +87,10 @@ def test_keys_of_a_mixer_come_up_with_it_alone(lightconv: None) -> None:
 def test_sheets_are_counted_without_being_listed(lightconv: None) -> None:
     space = Space.parse(MIXED)
     sheets = list(space.enumerate())
-    assert space.n_configurations() == len(sheets) == len(set(sheets)) == 2 * (3 * 2 + 2) * 2 * (2 + 1)
-    assert len({space.architecture(sheet).id for sheet in sheets if not space.violated_constraints(sheet)}) > len(sheets) / 2
+    assert space.n_configurations() == len(sheets) == len(set(sheets)) == 2 * (
+        3 * 2 + 2) * 2 * (2 + 1)
+    assert len({space.architecture(sheet).id
+                for sheet in sheets if not space.violated_constraints(sheet)}) > len(sheets) / 2
 
 
 def test_an_architecture_with_another_mixer_is_a_file(lightconv: None) -> None:
@@ -96,11 +104,13 @@ def test_an_architecture_with_another_mixer_is_a_file(lightconv: None) -> None:
 @pytest.mark.parametrize(("lines", "places"), [
     ("encoder:\n  depth: 1\n  heads: 2\n  mixer: lightconv\n  pg: relu\n", [3, 5]),
     ("encoder.mixer: { lightconv: { kernel: 3 } }\nencoder.gate: QgV\n", [2]),
-    ("decoder: { mixer: lightconv, heads: 2,\n  gate: QgV }\n", [2]),  # cross-attention has heads as well
+    # cross-attention has heads as well
+    ("decoder: { mixer: lightconv, heads: 2,\n  gate: QgV }\n", [2]),
     ("encoder: { mixer: attention | lightconv, heads: 2 }\n", []),
     ("encoder: { mixer: = attention if width > 8 else lightconv, heads: 2 }\n", []),
 ])
-def test_keys_of_attention_where_there_is_none_are_refused(lightconv: None, lines: str, places: list[int]) -> None:
+def test_keys_of_attention_where_there_is_none_are_refused(
+        lightconv: None, lines: str, places: list[int]) -> None:
     text = f"width: 16\n{lines}"
     if not places:
         Space.parse(text)
@@ -112,8 +122,9 @@ def test_keys_of_attention_where_there_is_none_are_refused(lightconv: None, line
 
 
 def test_setting_another_mixer_takes_attention_s_keys_away(lightconv: None) -> None:
-    space = Space.parse(FLAT).with_overrides({"encoder.mixer": "lightconv", "share.encoder.attention": "own",
-                                   "share.decoder.self": "own"})
+    space = Space.parse(FLAT).with_overrides(
+        {"encoder.mixer": "lightconv", "share.encoder.attention": "own",
+         "share.decoder.self": "own"})
     assert "encoder.heads" not in next(space.enumerate())
     with pytest.raises(ConfigError) as caught:
         Space.parse(FLAT).with_overrides({"encoder.heads": "2", "encoder.mixer": "lightconv"})

@@ -14,10 +14,9 @@ TERMS = st.sampled_from(
      "(width if light else 2)"]
 )  # fmt: skip
 OPS = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
-ATOMS = st.one_of(
-    st.tuples(TERMS, OPS, TERMS).map(" ".join),
-    st.sampled_from(["norm == post", "norm != pre", "light", "encoder.ffn == relu", "share.encoder.ffn == own"]),
-)
+ATOMS = st.one_of(st.tuples(TERMS, OPS, TERMS).map(" ".join),
+                  st.sampled_from(["norm == post", "norm != pre", "light", "encoder.ffn == relu",
+                                   "share.encoder.ffn == own"]))
 TRUTHS = st.recursive(
     ATOMS,
     lambda inner: st.one_of(
@@ -42,30 +41,36 @@ def test_a_constraint_is_refused_only_where_no_sheet_satisfies_it(text):
         space = small(f"{BASE}where:\n  - {text}\n")
     except ConfigError as errors:
         assert "no candidate can satisfy this constraint" in str(errors)
-        probe = small(f"{BASE}where:\n  - ({text}) or params.total > 0\n").where[0].expression.operands[0]
+        probe = small(f"{BASE}where:\n  - ({text}) or params.total > 0\n").where[
+            0].expression.operands[0]
         from scalesearch.space.parameters.constraints import Constraint
 
-        assert not any(Constraint(probe, None).is_satisfied(sheet.__getitem__) for sheet in free.enumerate())
+        assert not any(Constraint(probe, None).is_satisfied(sheet.__getitem__)
+                       for sheet in free.enumerate())
     else:
         assert any(not space.violated_constraints(sheet) for sheet in space.enumerate())
 
 
 def test_only_the_keys_that_a_constraint_names_are_enumerated():
-    text = "width: 1..1000000\nencoder.depth: 1..90\ndecoder.depth: 1..90\nrate: 0.1..0.5\nwhere:\n  - {}\n"
+    text = ("width: 1..1000000\nencoder.depth: 1..90\ndecoder.depth: 1..90\nrate: "
+            "0.1..0.5\nwhere:\n  - {}\n")
     with refuses("never-true"):
         small(text.format("encoder.depth * decoder.depth == 8100 + encoder.depth"))
-    for unclaimed in ("encoder.depth > width + 90", "rate > 1", "width == 899999", "params.total < 0"):
+    for unclaimed in ("encoder.depth > width + 90", "rate > 1", "width == 899999",
+                      "params.total < 0"):
         small(text.format(unclaimed))
 
 
 def test_a_space_that_nobody_could_list_is_read_and_counted():
     lines = "".join(f"  - width + encoder.depth + decoder.depth >= {n}\n" for n in range(20))
-    space = small(f"width: 1..1000000\nencoder.depth: 1..1000000\ndecoder.depth: 1..1000000\nwhere:\n{lines}")
+    space = small("width: 1..1000000\nencoder.depth: 1..1000000\ndecoder.depth: "
+                  f"1..1000000\nwhere:\n{lines}")
     assert space.size() == 10**18
 
 
 def test_conditions_tie_only_what_they_mention():
-    text = "width: 1..200\nlight: yes | no\nnorm: pre | post\nencoder.depth: {}\ndecoder.depth: {}\n"
+    text = ("width: 1..200\nlight: yes | no\nnorm: pre | post\nencoder.depth: {}\ndecoder.depth: "
+            "{}\n")
     both = text.format("1 | 2 if width > 100 else 3", "1..50 if light else 2")
     assert small(both).size() == (100 * 2 + 100) * 2 * (50 + 1)
 
@@ -79,9 +84,11 @@ def test_what_is_too_tangled_to_count_says_so(monkeypatch):
 
 def test_a_schedule_that_fits_some_depth_is_let_through():
     small("width: 4\nencoder.depth: 4..6\nshare.encoder.ffn: cycle(5)\n")
-    small("width: 4\nencoder.depth: = width + 1\nshare.encoder.ffn: cycle(7)\n")  # the depth is not listed: no proof
+    # the depth is not listed: no proof
+    small("width: 4\nencoder.depth: = width + 1\nshare.encoder.ffn: cycle(7)\n")
     with refuses("no-depth-fits"):
-        Space.from_python({"width": 4, "encoder": {"depth": "3 | 4"}, "share": {"encoder.ffn": "cycle(5..7)"}}, SMALL)
+        Space.from_python({"width": 4, "encoder": {"depth": "3 | 4"},
+                           "share": {"encoder.ffn": "cycle(5..7)"}}, SMALL)
 
 
 BROKEN = """\

@@ -34,9 +34,11 @@ def test_an_own_vocabulary_costs_what_the_built_model_has(kind: str, vocab: int)
     model = build_model(own.block, vocab=vocab)
     assert sum(weight.numel() for weight in model.parameters()) == bill["params.total"]
     assert {name: weight.shape for name, weight in model.named_parameters()} == {
-        name: weight.shape for name, weight in build_model(free.block, vocab=vocab).named_parameters()}
+        name: weight.shape
+        for name, weight in build_model(free.block, vocab=vocab).named_parameters()}
     assert own.vocab == vocab and free.vocab is None
-    assert own.id != free.id and own.id != Space.parse(f"{PLAIN}vocab: 70\n{EMBEDDINGS[kind]}").single_architecture().id
+    assert own.id != free.id and own.id != Space.parse(
+        f"{PLAIN}vocab: 70\n{EMBEDDINGS[kind]}").single_architecture().id
 
 
 def test_a_space_of_vocabularies_reads_back_and_its_candidates_too() -> None:
@@ -58,7 +60,8 @@ def test_a_space_without_the_key_has_no_such_answer() -> None:
     space = Space.parse(f"{PLAIN}cost: {{ protocol: {{ vocab: 100 }} }}\n")
     assert "vocab" not in next(space.enumerate()) and space.protocol["vocab"] == 100
     given = space.with_overrides({"vocab": "1k | 2k"})  # which takes the place of the protocol's
-    assert given.protocol == {"vocab": OWN_VOCABULARY, "name": "forward"} and given.n_configurations() == 2
+    assert given.protocol == {"vocab": OWN_VOCABULARY,
+                              "name": "forward"} and given.n_configurations() == 2
     assert given.with_overrides({"vocab": "500"}).single_architecture().vocab == 500
 
 
@@ -74,4 +77,5 @@ def test_two_vocabularies_contradict_each_other() -> None:
     with refuses("vocab-missing"):
         find_protocol(vocab=OWN_VOCABULARY).with_vocab(None)
     with refuses("vocab-missing"):
-        evaluate_cost(Space.parse(PLAIN).single_architecture().block, find_protocol(vocab=OWN_VOCABULARY))
+        evaluate_cost(Space.parse(PLAIN).single_architecture().block,
+                      find_protocol(vocab=OWN_VOCABULARY))

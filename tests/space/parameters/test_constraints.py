@@ -19,9 +19,8 @@ def constraint(text):
     return small(f"{HEAD}where:\n  - {text}\n").where[0]
 
 
-NUMBER = st.one_of(
-    st.sampled_from([KeyRef("a", "a"), KeyRef("b", "b"), KeyRef("gone", "gone")]), st.integers(-3, 10**20).map(Value)
-)
+NUMBER = st.one_of(st.sampled_from([KeyRef("a", "a"), KeyRef("b", "b"), KeyRef("gone", "gone")]),
+                   st.integers(-3, 10**20).map(Value))
 COMPARE = st.tuples(NUMBER, st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), NUMBER).map(
     lambda t: Compare(t[0], ((t[1], t[2]),))
 )
@@ -66,8 +65,10 @@ def test_slack_is_a_logarithm_of_the_ratio(text, width, slack):
 def test_words_miss_by_one():
     lookup = {"norm": "pre", "width": 4}.__getitem__
     assert constraint("norm == post or width == 8").violation(lookup) == pytest.approx(math.log(2))
-    assert Constraint(Compare(KeyRef("norm", "norm"), (("==", Value("post")),)), None).violation(lookup) == 1.0
-    assert Constraint(Compare(KeyRef("norm", "norm"), (("!=", Value("post")),)), None).violation(lookup) == -1.0
+    assert Constraint(Compare(KeyRef("norm", "norm"), (("==", Value("post")),)),
+                      None).violation(lookup) == 1.0
+    assert Constraint(Compare(KeyRef("norm", "norm"), (("!=", Value("post")),)),
+                      None).violation(lookup) == -1.0
 
 
 def test_large_whole_numbers_are_compared_exactly():
@@ -78,12 +79,13 @@ def test_large_whole_numbers_are_compared_exactly():
 
 
 def test_a_constraint_over_a_key_that_does_not_exist_does_not_apply():
-    space = small(
-        "width: 4\nencoder.ffn: relu | none\nwhere:\n  - encoder.ffn.relu.hidden >= 100\n  - encoder.ffn.hidden < 5\n"
-    )
-    none, relu = (space.solution(lambda name, parameter, pick=pick: pick) for pick in ("none", "relu"))
+    space = small("width: 4\nencoder.ffn: relu | none\nwhere:\n  - encoder.ffn.relu.hidden >= "
+                  "100\n  - encoder.ffn.hidden < 5\n")
+    none, relu = (space.solution(lambda name, parameter, pick=pick: pick)
+                  for pick in ("none", "relu"))
     assert space.violated_constraints(none) == []
-    assert [found.text for found in space.violated_constraints(relu)] == [found.text for found in space.where]
+    assert [found.text for found in space.violated_constraints(relu)] == [
+        found.text for found in space.where]
     assert space.where[0].violation(none.__getitem__) == 0.0
     assert space.where[0].names() == {"encoder.ffn.hidden", "encoder.ffn"}
 
@@ -94,7 +96,8 @@ def test_every_cost_can_be_used_in_constraints_and_budgets():
     assert {name for budget in space.budgets.values() for name in budget.costs} == set(COST_NAMES)
     assert space.where[0].costs == {"macs.total", "params.total"}
     assert space.violated_constraints({"width": 4}) == []
-    assert space.where[0].violation({"macs.total": 200, "params.total": 1}.__getitem__) == pytest.approx(math.log(2))
+    assert space.where[0].violation({"macs.total": 200,
+                                     "params.total": 1}.__getitem__) == pytest.approx(math.log(2))
 
 
 def test_a_word_that_is_also_a_key_is_the_word_in_a_comparison():

@@ -15,7 +15,8 @@ encoder:
 """
 
 
-def test_a_space_tied_beyond_listing_is_refused_before_anything_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_space_tied_beyond_listing_is_refused_before_anything_is_listed(
+        monkeypatch: pytest.MonkeyPatch) -> None:
     """95 parameters, 10^10 combinations of 17 of them: 26 CPU-seconds went into saying so."""
     monkeypatch.setattr(count, "explore", lambda run: pytest.fail("combinations are listed"))
     with refuses("too-tangled"):
@@ -29,4 +30,5 @@ def test_what_can_be_listed_is_counted_to_the_last(most: int) -> None:
         with refuses("too-tangled"):
             count.count_configurations(space.parameter_space, most)
     else:
-        assert count.count_configurations(space.parameter_space, most) == sum(1 for _ in space.enumerate())
+        assert count.count_configurations(space.parameter_space,
+                                          most) == sum(1 for _ in space.enumerate())

@@ -12,7 +12,8 @@ from tests.space.small import small
 
 
 def answer(text, **given):
-    return small(text).solution(lambda name, parameter: given.get(name.replace(".", "_"), parameter.values()[0]))
+    return small(text).solution(
+        lambda name, parameter: given.get(name.replace(".", "_"), parameter.values()[0]))
 
 
 def test_everything_is_answered_constants_and_defaults_included():
@@ -41,7 +42,8 @@ def test_a_condition_over_a_key_that_does_not_exist_does_not_hold():
 
 def test_both_sides_of_a_condition_have_parameters_of_their_own():
     space = small("width: 2 | 4\nencoder.depth: 1 | 2 if width > 2 else 3..5\n")
-    assert space.parameters()[1:] == [("encoder.depth", Choice((1, 2))), ("encoder.depth (else)", IntRange(3, 5))]
+    assert space.parameters()[1:] == [("encoder.depth", Choice((1, 2))),
+                                      ("encoder.depth (else)", IntRange(3, 5))]
     assert space.size() == 5
 
 
@@ -51,8 +53,10 @@ def test_alternatives_that_are_ranges_are_asked_in_two_steps():
         ("rate", Choice(("off", "0.05..0.5 log"))),
         ("rate (0.05..0.5 log)", FloatRange(0.05, 0.5, None, True)),
     ]
-    assert space.solution(lambda name, parameter: "off" if "(" not in name else 0.1)["rate"] == "off"
-    assert space.solution(lambda name, parameter: 0.1 if "(" in name else "0.05..0.5 log")["rate"] == 0.1
+    assert space.solution(lambda name, parameter: "off" if "(" not in name
+                          else 0.1)["rate"] == "off"
+    assert space.solution(lambda name, parameter: 0.1 if "(" in name
+                          else "0.05..0.5 log")["rate"] == 0.1
     assert space.size() is None
 
 
@@ -70,8 +74,9 @@ def test_computed_values_wait_for_what_they_need():
     assert answer(text, decoder_depth=2)["width"] == 6
 
 
-@pytest.mark.parametrize("alternatives", ["= width | = 2 * width | 3", "= decoder.depth | = 2 * decoder.depth",
-                                          "= 2 * width | = width | 9 if width > 2 else 7 | = width"])
+@pytest.mark.parametrize("alternatives",
+                         ["= width | = 2 * width | 3", "= decoder.depth | = 2 * decoder.depth",
+                          "= 2 * width | = width | 9 if width > 2 else 7 | = width"])
 def test_a_sheet_is_found_again_by_its_values_alone(alternatives):
     """Such as that of a reference: of computed alternatives the one that has the value."""
     space = small(f"width: 2 | 4\nencoder.depth: {alternatives}\ndecoder.depth: = width // 2\n")
@@ -83,12 +88,14 @@ def test_a_name_means_the_innermost_key():
     text = "width: 4\nencoder: { depth: 3, heads: = depth }\n"
     text += "decoder: { depth: 5, heads: = depth, ffn: { relu: { hidden: = heads } } }\n"
     found = answer(text)
-    assert (found["encoder.heads"], found["decoder.heads"], found["decoder.ffn.hidden"]) == (3, 5, 5)
+    assert (
+        found["encoder.heads"], found["decoder.heads"], found["decoder.ffn.hidden"]) == (3, 5, 5)
 
 
 def test_a_variant_may_be_the_same_as_another():
     space = small("width: 4\nencoder.ffn: relu | pg | none\ndecoder.ffn: = encoder.ffn\n")
-    assert [(s["encoder.ffn"], s["decoder.ffn"]) for s in space.enumerate()] == [(k, k) for k in ("relu", "pg", "none")]
+    assert [(s["encoder.ffn"], s["decoder.ffn"]) for s in space.enumerate()] == [
+        (k, k) for k in ("relu", "pg", "none")]
     assert "decoder.ffn.ratio" in list(space.enumerate())[1]
     assert space.size() == 3
 
@@ -101,34 +108,21 @@ def test_an_optional_group_is_there_only_where_it_is_given():
 
 @pytest.mark.parametrize(
     ("text", "key", "reason"),
-    [
-        ("width: 4\nencoder.heads: = width / 3\n", "encoder.heads", "not a whole number"),
-        ("width: 4\nencoder.heads: = width - 4\n", "encoder.heads", "0 is out of bounds"),
-        ("width: 4\nencoder.heads: = width // (width - 4)\n", "encoder.heads", "divides by zero"),
-        ("width: 4\nencoder.ffn: none\ndecoder.heads: = encoder.ffn.hidden\n", "decoder.heads", "does not exist here"),
-        (
-            "width: 4\nencoder.depth: 4 | 5\nshare.encoder.ffn: cycle(5)\n",
-            "share.encoder.ffn",
-            "4 layers are no multiple of 5",
-        ),
-        ("width: 4\nencoder.depth: 4 | 2\nshare.encoder.ffn: [0, 1]\n", "share.encoder.ffn", "the list names 2 layers"),
-        (
-            "width: 4\ndecoder.depth: = 6\nshare.decoder.ffn: encoder.ffn[2*i]\n",
-            "share.decoder.ffn",
-            "layer 3 points to layer 6",
-        ),
-        (
-            "width: 4\ndecoder.depth: = 6\nshare.decoder.ffn: encoder.ffn[i - 1]\n",
-            "share.decoder.ffn",
-            "layer 0 points to layer -1",
-        ),
-        (
-            "width: 4\ndecoder.depth: = 6\nshare.decoder.ffn: encoder.ffn[i / 2]\n",
-            "share.decoder.ffn",
-            "layer 1 has no whole number",
-        ),
-    ],
-)
+    [("width: 4\nencoder.heads: = width / 3\n", "encoder.heads", "not a whole number"),
+     ("width: 4\nencoder.heads: = width - 4\n", "encoder.heads", "0 is out of bounds"),
+     ("width: 4\nencoder.heads: = width // (width - " "4)\n", "encoder.heads", "divides by zero"),
+     ("width: 4\nencoder.ffn: none\ndecoder.heads: = " "encoder.ffn.hidden\n", "decoder.heads",
+      "does not exist here"),
+     ("width: 4\nencoder.depth: 4 | " "5\nshare.encoder.ffn: " "cycle(5)\n", "share.encoder.ffn",
+      "4 layers are no multiple of 5"),
+     ("width: 4\nencoder.depth: 4 | 2\nshare.encoder.ffn: [0, " "1]\n", "share.encoder.ffn",
+      "the list names 2 layers"),
+     ("width: 4\ndecoder.depth: = 6\nshare.decoder.ffn: " "encoder.ffn[2*i]\n", "share.decoder.ffn",
+      "layer 3 points to layer 6"),
+     ("width: 4\ndecoder.depth: = 6\nshare.decoder.ffn: " "encoder.ffn[i - 1]\n",
+      "share.decoder.ffn", "layer 0 points to layer -1"),
+     ("width: 4\ndecoder.depth: = " "6\nshare.decoder.ffn: encoder.ffn[i / " "2]\n",
+      "share.decoder.ffn", "layer 1 has no whole number")])
 def test_what_no_network_can_have_is_said_and_does_not_stop_the_sheet(text, key, reason):
     answers = answer(text)
     assert [found for found, _ in answers.problems] == [key]

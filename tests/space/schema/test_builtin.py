@@ -59,9 +59,8 @@ def test_samples_become_networks_and_architecture_files_give_the_same_ones():
 
 
 def test_a_schedule_that_does_not_fit_is_unbuildable():
-    space = Space.parse(OPEN).with_overrides(
-        {"encoder.depth": "2 | 6", "decoder.depth": "3", "share.decoder.self": "encoder.attention[i]"}
-    )
+    space = Space.parse(OPEN).with_overrides({"encoder.depth": "2 | 6", "decoder.depth": "3",
+                                              "share.decoder.self": "encoder.attention[i]"})
     answers = space.resolve(lambda name, parameter: parameter.values()[0])
     with refuses("unbuildable", "encoder.attention[i]", key="share.decoder.self"):
         space.architecture(answers)
@@ -75,9 +74,11 @@ def test_every_shipped_space_is_sound():
         assert Space.parse(space.to_yaml()) == space
 
 
-@pytest.mark.parametrize("file", sorted(library_folder("spaces").glob("*.yaml")), ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", sorted(library_folder("spaces").glob("*.yaml")),
+                         ids=lambda file: file.stem)
 def test_a_shipped_space_finds_its_sheets_again_by_their_values_alone(file):
-    space, rng = read_space(file), random.Random(1)
+    space = read_space(file)
+    rng = random.Random(1)
     for _ in range(10):
         sheet = space.sample(rng)
         assert sheet.infeasible_values or space.resolve(space.replay_values(dict(sheet))) == sheet

@@ -6,7 +6,8 @@ from scalesearch.library import find_file
 from scalesearch.space import Space, read_space
 from tests.errors import refuses
 
-PLAIN = "width: 32\nencoder: {depth: 2, heads: 2, ffn: relu}\ndecoder: {depth: 2, heads: 2, ffn: relu}\n"
+PLAIN = ("width: 32\nencoder: {depth: 2, heads: 2, ffn: relu}\ndecoder: {depth: 2, heads: 2, ffn: "
+         "relu}\n")
 SHARED = "share: {encoder.attention: one, decoder.ffn: one}\n"
 
 
@@ -14,23 +15,27 @@ def identity(space):
     return space.single_architecture().id
 
 
-@pytest.mark.parametrize("group", ["share", "share.encoder", "share.decoder", "tensor_chain", "low_rank"])
+@pytest.mark.parametrize("group",
+                         ["share", "share.encoder", "share.decoder", "tensor_chain", "low_rank"])
 def test_a_group_that_is_none_is_as_if_it_were_not_there(group):
-    text = PLAIN + (f"{group}: none\n" if "." not in group else f"share: {{ {group.partition('.')[2]}: none }}\n")
+    text = PLAIN + (f"{group}: none\n" if "." not in group
+                    else f"share: {{ {group.partition('.')[2]}: none }}\n")
     assert identity(Space.parse(text)) == identity(Space.parse(PLAIN))
     assert identity(Space.parse(Space.parse(text).to_yaml())) == identity(Space.parse(PLAIN))
 
 
 def test_set_takes_back_what_a_file_shares():
     shared = Space.parse(PLAIN + SHARED)
-    assert identity(shared) != identity(Space.parse(PLAIN)) == identity(shared.with_overrides({"share": "none"}))
+    assert identity(shared) != identity(Space.parse(PLAIN)) == identity(
+        shared.with_overrides({"share": "none"}))
     only = shared.with_overrides({"share": "none", "share.decoder.ffn": "one"})
     assert identity(only) == identity(Space.parse(PLAIN + "share: {decoder.ffn: one}\n"))
 
 
 def test_a_shipped_architecture_without_its_sharing_has_more_weights():
     edge = read_space(find_file("small/edgeformer", "spaces"))
-    assert identity(edge.with_overrides({"share": "none"})) == identity(edge.with_overrides({"share": "none", "adapt": "nothing"}))
+    assert identity(edge.with_overrides({"share": "none"})) == identity(
+        edge.with_overrides({"share": "none", "adapt": "nothing"}))
 
 
 def test_other_words_are_refused_with_what_would_be_right():

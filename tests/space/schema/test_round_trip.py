@@ -21,7 +21,8 @@ def build(form):
     try:
         return Space.from_python(form, SMALL)
     except ConfigError as errors:  # a schedule that fits no depth, an unsatisfiable constraint: not the point
-        assume(not all("fit" in problem.message or "no candidate" in problem.message for problem in errors.problems))
+        assume(not all("fit" in problem.message or "no candidate" in problem.message
+                       for problem in errors.problems))
         raise
 
 
@@ -115,24 +116,14 @@ def test_enumeration_and_answers_have_a_fixed_order():
 
 def test_python_forms_mean_what_the_language_means():
     space = Space.from_python(
-        {
-            "space": "forms: a test",
-            "width": Range(256, 512, step=64),
-            "norm": OneOf("post", "pre"),
-            "rate": OneOf("off", Range(0.05, 0.5, log=True)),
-            "light": True,
-            "on": ["query", "value"],
-            "encoder": {
-                "depth": When("width > 256", OneOf(2, 3), 1),
-                "heads": Computed("2 * encoder.depth"),
-                "ffn": Variants(relu={"hidden": "= 4 * width"}, none={}),
-            },
-            "share": {"encoder.ffn": "own | cycle(1..2)"},
-            "where": ["encoder.depth <= 3"],
-            "cost": {"protocol": {"name": "decode", "source": 30}, "budgets": {"edge": "params.total <= 10M"}},
-        },
-        SMALL,
-    )
+        {"space": "forms: a test", "width": Range(256, 512, step=64), "norm": OneOf("post", "pre"),
+         "rate": OneOf("off", Range(0.05, 0.5, log=True)), "light": True, "on": ["query", "value"],
+         "encoder": {"depth": When("width > 256", OneOf(2, 3), 1),
+                     "heads": Computed("2 * encoder.depth"),
+                     "ffn": Variants(relu={"hidden": "= 4 * width"}, none={})},
+         "share": {"encoder.ffn": "own | cycle(1..2)"}, "where": ["encoder.depth <= 3"],
+         "cost": {"protocol": {"name": "decode", "source": 30},
+                  "budgets": {"edge": "params.total <= 10M"}}}, SMALL)
     text = """
         space: 'forms: a test'
         width: 256..512 step 64
@@ -154,9 +145,11 @@ def test_python_forms_mean_what_the_language_means():
 
 def test_a_hash_does_not_depend_on_how_it_is_written():
     short = small("space: a\nwidth: 4\nencoder.heads: = depth\nwhere: [width > 3, norm == pre]\n")
-    long = small("width: 4\nencoder: { heads: '= encoder.depth', depth: 6 }\nwhere:\n - norm == pre\n - width > 3\n")
+    long = small("width: 4\nencoder: { heads: '= encoder.depth', depth: 6 }\nwhere:\n - norm == "
+                 "pre\n - width > 3\n")
     assert short.hash == long.hash
-    assert short.hash != small("width: 5\nencoder.heads: = depth\nwhere: [width > 3, norm == pre]\n").hash
+    assert short.hash != small(
+        "width: 5\nencoder.heads: = depth\nwhere: [width > 3, norm == pre]\n").hash
 
 
 def test_the_same_question_asked_again_is_a_question_of_its_own():
@@ -165,11 +158,12 @@ def test_the_same_question_asked_again_is_a_question_of_its_own():
         "decoder:\n  heads: *heads\n  ffn: *ffn\n"
     )
     names = [name for name, _ in space.parameters()]
-    assert names == ["encoder.heads", "encoder.ffn.relu.hidden", "decoder.heads", "decoder.ffn.relu.hidden"]
+    assert names == ["encoder.heads", "encoder.ffn.relu.hidden", "decoder.heads",
+                     "decoder.ffn.relu.hidden"]
     pick = {"encoder.heads": 2, "decoder.heads": 4}
     answers = space.solution(
-        lambda name, parameter: pick.get(name, "= encoder.heads" if "enc" in name else "= decoder.heads")
-    )
+        lambda name, parameter: pick.get(name,
+                                         "= encoder.heads" if "enc" in name else "= decoder.heads"))
     assert (answers["encoder.ffn.hidden"], answers["decoder.ffn.hidden"]) == (2, 4)
 
 
@@ -194,6 +188,7 @@ def test_python_objects_without_meaning_are_refused():
 
 def test_a_key_that_says_its_default_changes_no_hash():
     plain = Space.parse("width: 64\nencoder: { depth: 2..6 }\n")
-    assert plain.hash == Space.parse("width: 64\nnorm: pre\nmatrices: { ffn: dense }\nencoder: { depth: 2..6 }\n").hash
+    assert plain.hash == Space.parse("width: 64\nnorm: pre\nmatrices: { ffn: dense }\nencoder: { "
+                                     "depth: 2..6 }\n").hash
     others = ("width: 64\nnorm: post\nencoder: { depth: 2..6 }\n", "width: 64\n", "width: 64..65\n")
     assert len({plain.hash, *(Space.parse(text).hash for text in others)}) == 4

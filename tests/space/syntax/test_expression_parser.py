@@ -31,37 +31,39 @@ def test_constants(text, value):
     assert type(spec.value) is type(value)
 
 
-@pytest.mark.parametrize(("value", "text"), [
-    (9_000, "9000"), (10_000, "10k"), (250_000, "250k"), (12_300, "12.3k"), (12_345, "12345"), (999_900, "999.9k"),
-    (4_000_000, "4M"), (1_500_000_000, "1.5G"), (-250_000, "-250000"),
-])
+@pytest.mark.parametrize(("value", "text"),
+                         [(9_000, "9000"), (10_000, "10k"), (250_000, "250k"), (12_300, "12.3k"),
+                          (12_345, "12345"), (999_900, "999.9k"), (4_000_000, "4M"),
+                          (1_500_000_000, "1.5G"), (-250_000, "-250000")])
 def test_sizes_are_written_as_people_write_them(value, text):
     assert format_expr(Value(value)) == text and parse_value(text).value == value
 
 
 @pytest.mark.parametrize(
     ("text", "spec"),
-    [
-        ("256..512 step 64", RangeDomain(IntRange(256, 512, 64))),
-        ("-4..4", RangeDomain(IntRange(-4, 4))),
-        ("0.005..0.2 log", RangeDomain(FloatRange(0.005, 0.2, None, True))),
-        ("0..1 step 0.25", RangeDomain(FloatRange(0.0, 1.0, 0.25))),
-        ("1M..2M log", RangeDomain(IntRange(10**6, 2 * 10**6, 1, True))),
-        ("2 | 4", AlternativesDomain((ConstantDomain(2), ConstantDomain(4)))),
-        ("2 | 2", ConstantDomain(2)),
-        ("yes | 1", AlternativesDomain((ConstantDomain(True), ConstantDomain(1)))),
-        ("[6, 6, 4]", ListDomain((6, 6, 4))),
-        ("6-6", CallDomain("load", (ConstantDomain(6), ConstantDomain(6)))),
-        ("4-4-4", CallDomain("load", (ConstantDomain(4), ConstantDomain(4), ConstantDomain(4)))),
-        ("own | 3-3-3-3", AlternativesDomain((ConstantDomain("own"), CallDomain("load", (ConstantDomain(3),) * 4)))),
-        ("own | cycle(1..4)", AlternativesDomain((ConstantDomain("own"), CallDomain("cycle", (RangeDomain(IntRange(1, 4)),))))),
-        ("a.b[2*i + 1]", LayerReferenceDomain("a.b", parse_expression("2*i + 1"))),
-        ("= 4 * width", ComputedDomain(Operation("*", (Value(4), Name("width"))))),
-        ("1 | 2 if a else 3", ConditionalDomain(parse_value("1 | 2"), Name("a"), ConstantDomain(3))),
-        ("1 if a else 2 if b else 3", ConditionalDomain(ConstantDomain(1), Name("a"), parse_value("2 if b else 3"))),
-        ("= 1 if a else 2", ComputedDomain(Operation("if", (Value(1), Name("a"), Value(2))))),
-    ],
-)
+    [("256..512 step 64", RangeDomain(IntRange(256, 512, 64))),
+     ("-4..4", RangeDomain(IntRange(-4, 4))),
+     ("0.005..0.2 log", RangeDomain(FloatRange(0.005, 0.2, None, True))),
+     ("0..1 step 0.25", RangeDomain(FloatRange(0.0, 1.0, 0.25))),
+     ("1M..2M log", RangeDomain(IntRange(10**6, 2 * 10**6, 1, True))),
+     ("2 | 4", AlternativesDomain((ConstantDomain(2), ConstantDomain(4)))),
+     ("2 | 2", ConstantDomain(2)),
+     ("yes | 1", AlternativesDomain((ConstantDomain(True), ConstantDomain(1)))),
+     ("[6, 6, 4]", ListDomain((6, 6, 4))),
+     ("6-6", CallDomain("load", (ConstantDomain(6), ConstantDomain(6)))),
+     ("4-4-4", CallDomain("load", (ConstantDomain(4), ConstantDomain(4), ConstantDomain(4)))),
+     ("own | 3-3-3-3",
+      AlternativesDomain((ConstantDomain("own"), CallDomain("load", (ConstantDomain(3),) * 4)))),
+     ("own | cycle(1..4)",
+      AlternativesDomain((ConstantDomain("own"),
+                          CallDomain("cycle", (RangeDomain(IntRange(1, 4)),))))),
+     ("a.b[2*i + 1]", LayerReferenceDomain("a.b", parse_expression("2*i + 1"))),
+     ("= 4 * width", ComputedDomain(Operation("*", (Value(4), Name("width"))))),
+     ("1 | 2 if a else " "3",
+      ConditionalDomain(parse_value("1 | 2"), Name("a"), ConstantDomain(3))),
+     ("1 if a else 2 if b " "else 3",
+      ConditionalDomain(ConstantDomain(1), Name("a"), parse_value("2 if b else 3"))),
+     ("= 1 if a else 2", ComputedDomain(Operation("if", (Value(1), Name("a"), Value(2)))))])
 def test_values(text, spec):
     assert parse_value(text) == spec
     assert parse_value(str(spec)) == spec
@@ -81,11 +83,11 @@ def test_mistakes_are_found_where_they_are(text, span):
     assert caught.value.span == span
 
 
-NUMBERS = st.one_of(st.integers(-50, 5000), st.sampled_from([0.5, 1e-7, 12.25, 10**7, 15 * 10**8, 10**6 + 1]))
-LEAVES = st.one_of(
-    NUMBERS.map(Value),
-    st.sampled_from([Name("width"), Name("encoder.ffn.hidden"), Name("h-softpos"), Value(True), Value("a b")]),
-)
+NUMBERS = st.one_of(st.integers(-50, 5000),
+                    st.sampled_from([0.5, 1e-7, 12.25, 10**7, 15 * 10**8, 10**6 + 1]))
+LEAVES = st.one_of(NUMBERS.map(Value),
+                   st.sampled_from([Name("width"), Name("encoder.ffn.hidden"), Name("h-softpos"),
+                                    Value(True), Value("a b")]))
 
 
 def _grow(inner):
@@ -116,13 +118,11 @@ def test_expressions_read_back_as_they_are_written(expr):
 
 SAFE = st.recursive(
     st.integers(1, 9).map(lambda n: (Value(n), n)),
-    lambda inner: st.tuples(
-        st.sampled_from([("+", operator.add), ("-", operator.sub), ("*", operator.mul), ("/", operator.truediv)]),
-        inner,
-        inner,
-    ).map(lambda t: (Operation(t[0][0], (t[1][0], t[2][0])), _or_none(t[0][1], t[1][1], t[2][1]))),
-    max_leaves=8,
-)
+    lambda inner: st.tuples(st.sampled_from([("+", operator.add), ("-", operator.sub),
+                                             ("*", operator.mul), ("/", operator.truediv)]), inner,
+                            inner).map(lambda t: (Operation(t[0][0], (t[1][0], t[2][0])),
+                                                  _or_none(t[0][1], t[1][1], t[2][1]))),
+    max_leaves=8)
 
 
 def _or_none(op, left, right):
@@ -158,15 +158,17 @@ def test_values_of_expressions(text, value):
     assert type(found) is type(value)
 
 
-@pytest.mark.parametrize(
-    "text", ["1 / 0", "1 % 0", "log(0)", "sqrt(-1)", "10 ** 10 ** 10", "(-8) ** 0.5", "1e300 * 1e300"]
-)
+@pytest.mark.parametrize("text",
+                         ["1 / 0", "1 % 0", "log(0)", "sqrt(-1)", "10 ** 10 ** 10", "(-8) ** 0.5",
+                          "1e300 * 1e300"])
 def test_what_has_no_value_says_so(text):
     with pytest.raises(EvaluationError):
         evaluate(parse_expression(text), {}.__getitem__)
 
 
-GONE, YES, NO = KeyRef("x", "x"), Value(True), Value(False)
+GONE = KeyRef("x", "x")
+YES = Value(True)
+NO = Value(False)
 
 
 @pytest.mark.parametrize(

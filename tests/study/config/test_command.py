@@ -44,7 +44,8 @@ def test_a_whole_key_of_now_takes_the_place_of_its_parts_of_then(work):
     assert read_started_study(folder).seeds.extra_runs == 1
     assert read_started_study(folder, ["seeds={most: 3, trials: 6}"]).seeds.extra_runs == 6
     assert not read_started_study(folder, ["seeds=none"]).seeds.is_enabled
-    assert read_started_study(folder, ["seeds.trials=2"]).seeds.extra_runs == 2, "a part changes that alone"
+    assert read_started_study(folder,
+                              ["seeds.trials=2"]).seeds.extra_runs == 2, "a part changes that alone"
 
 
 def test_relative_paths_begin_where_it_was_run(work, monkeypatch):
@@ -61,7 +62,8 @@ def test_a_file_that_has_changed_since_is_not_read_again(work):
 
 
 def test_another_folder_may_be_begun_with_it(work):
-    assert read_started_study(begin(work, SPACE + REST), out=Path("runs/other")).out == Path("runs/other")
+    assert read_started_study(begin(work, SPACE + REST),
+                              out=Path("runs/other")).out == Path("runs/other")
 
 
 def test_a_password_is_read_from_the_file_and_asked_for_where_that_is_gone(work):
@@ -80,8 +82,9 @@ def test_a_study_of_before_is_its_file(work):
     assert read_started_study(folder).recipe.steps == 5
 
 
-@pytest.mark.parametrize(("name", "found"), [("runs/s", "runs/s"), ("runs/s/study.yaml", "runs/s"), ("s.yaml", None),
-                                             ("runs", None), ("nowhere", None)])
+@pytest.mark.parametrize(("name", "found"),
+                         [("runs/s", "runs/s"), ("runs/s/study.yaml", "runs/s"), ("s.yaml", None),
+                          ("runs", None), ("nowhere", None)])
 def test_a_folder_or_the_file_in_it_means_the_study(work, name, found):
     begin(work, SPACE + REST)
     assert started_study_folder(name) == (None if found is None else Path(found))

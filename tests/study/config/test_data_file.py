@@ -23,7 +23,8 @@ def study(folder: Path, data: str, *sets: str):
     return read_study(folder / "study.yaml", sets)
 
 
-@pytest.mark.parametrize("text", [KEYS, "data:\n" + "".join(f"  {line}\n" for line in KEYS.splitlines())])
+@pytest.mark.parametrize("text",
+                         [KEYS, "data:\n" + "".join(f"  {line}\n" for line in KEYS.splitlines())])
 def test_a_file_is_its_keys_with_whole_paths(text, tmp_path):
     (tmp_path / "data.yaml").write_text(text)
     found = study(tmp_path, "data.yaml").data
@@ -35,13 +36,15 @@ def test_a_file_lies_beside_the_study_or_where_it_is_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert study(tmp_path / "studies", "here.yaml").data.train == (str(tmp_path / "text/train"),)
     (tmp_path / "studies" / "here.yaml").write_text(KEYS)
-    assert study(tmp_path / "studies", "here.yaml").data.train == (str(tmp_path / "studies/text/train"),)
+    assert study(tmp_path / "studies",
+                 "here.yaml").data.train == (str(tmp_path / "studies/text/train"),)
 
 
 def test_a_setting_names_a_file_and_changes_its_keys(tmp_path, monkeypatch):
     (tmp_path / "data.yaml").write_text(KEYS)
     monkeypatch.chdir(tmp_path)
-    found = parse_study(STUDY.format(data="builtin"), Path("s.yaml"), ["data=data.yaml", "data.vocab=50"]).data
+    found = parse_study(STUDY.format(data="builtin"), Path("s.yaml"),
+                        ["data=data.yaml", "data.vocab=50"]).data
     assert found.vocab == 50 and found.builtin is None
     assert study(tmp_path, "data.yaml", "data=builtin").data.builtin == "grammar"
 

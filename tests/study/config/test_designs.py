@@ -13,7 +13,8 @@ recipe: { steps: 5 }
 objectives: { bleu: max, params.total: min }
 """
 EDGE = "base: { file: small/edgeformer, set: { width: 32, encoder.depth: 4 } }\n"
-PARTIAL = "base: { file: small/partialformer, set: { width: 32, encoder.depth: 1, decoder.depth: 1 } }\n"
+PARTIAL = ("base: { file: small/partialformer, set: { width: 32, encoder.depth: 1, decoder.depth: "
+           "1 } }\n")
 
 
 def read(folder, text, *sets):
@@ -55,29 +56,37 @@ seeds: 3
     assert spec.rows.base == "base" and spec.trials == 0 and spec.seeds == Seeds(references=3)
     assert found["base"]["adapt"] == "bias" and found["adapt: nothing"]["adapt"] == "nothing"
     assert found["adapt: {lora: {rank: 4}}"]["adapt.rank"] == 4
-    assert {found["share: none"].get(f"share.{key}", "own") for key in ("encoder.attention", "encoder.ffn",
-            "decoder.self", "decoder.cross", "decoder.ffn")} == {"own"}
+    assert {found["share: none"].get(f"share.{key}", "own")
+            for key in ("encoder.attention", "encoder.ffn", "decoder.self", "decoder.cross",
+                        "decoder.ffn")} == {"own"}
     assert (found["wide"]["width"], found["plain"]["width"]) == (64, 128)
 
 
 def test_a_grid_lists_files_and_answers(tmp_path):
-    rows = read(tmp_path, "kind: grid\nrows: [small/plain, {name: thin, file: small/plain, set: {width: 64}}]\n").rows
+    rows = read(tmp_path,
+                "kind: grid\nrows: [small/plain, {name: thin, file: small/plain, set: {width: "
+                "64}}]\n").rows
     assert {name: one["width"] for name, one in answers(rows).items()} == {"plain": 128, "thin": 64}
-    based = read(tmp_path, f"kind: grid\n{EDGE}rows: [{{name: a, set: {{width: 64}}}}, small/anthe]\n").rows
+    based = read(tmp_path,
+                 f"kind: grid\n{EDGE}rows: [{{name: a, set: {{width: 64}}}}, small/anthe]\n").rows
     assert [row.label for row in based.rows] == ["a", "anthe"] and based.base == "a"
 
 
 def test_a_grid_of_a_space_is_every_network_that_fits_once(tmp_path):
-    rows = read(tmp_path, "kind: grid\nspace: {file: small/edgeformer, set: {width: 32 | 48, adapt: bias | nothing, "
-                          "encoder.depth: 4}}\n").rows.within(lambda one: "wide" * (one.config["width"] > 32))
+    rows = read(tmp_path,
+                "kind: grid\nspace: {file: small/edgeformer, set: {width: 32 | 48, adapt: bias | "
+                "nothing, encoder.depth: 4}}\n").rows.within(
+        lambda one: "wide" * (one.config["width"] > 32))
     assert [row.label for row in rows.rows] == ["width 32, adapt nothing", "width 32, adapt bias"]
-    assert [row.params for row in rows.rows] == [{"width": 32, "adapt": kind} for kind in ("nothing", "bias")]
+    assert [row.params for row in rows.rows] == [
+        {"width": 32, "adapt": kind} for kind in ("nothing", "bias")]
 
 
 def test_a_grid_trains_a_network_once_that_several_sheets_describe(tmp_path):
     """Without sharing there is nothing to adapt, so both kinds of adaptation are one network."""
-    rows = read(tmp_path, "kind: grid\nspace: {file: small/edgeformer, set: {width: 32, share: none, adapt: bias | "
-                          "nothing, encoder.depth: 4 | 5}}\n").rows.within(lambda one: "")
+    rows = read(tmp_path,
+                "kind: grid\nspace: {file: small/edgeformer, set: {width: 32, share: none, adapt: "
+                "bias | nothing, encoder.depth: 4 | 5}}\n").rows.within(lambda one: "")
     identities = [row.architecture.id for row in rows.rows]
     assert len(identities) == len(set(identities)) == 2
 
@@ -87,7 +96,9 @@ def test_a_grid_that_nobody_could_train_is_refused(tmp_path):
     with refuses("grid-too-large", "3,911,846,400", "kind: search", key="space"):
         rows.within(lambda one: "")
     with refuses("budget-unmet", 2, key="budget"):
-        read(tmp_path, "kind: grid\nspace: {file: small/plain, set: {width: 32 | 64}}\n").rows.within(lambda one: "no")
+        read(tmp_path,
+             "kind: grid\nspace: {file: small/plain, set: {width: 32 | 64}}\n").rows.within(
+            lambda one: "no")
 
 
 def test_a_scaling_study_grows_its_base_by_rules(tmp_path):
@@ -100,52 +111,71 @@ kind: scaling
   hybrid: [{{ deeper: 2 | 4 }}, {{ heads: 8 | 12 }}]
 held_out: none
 """)
-    rules, found = spec.rows.rules, answers(spec.rows)
-    assert rules["deeper"] == ("deeper 2", "deeper 4") and rules["wider"] == ("wider 48", "wider 64")
+    rules = spec.rows.rules
+    found = answers(spec.rows)
+    assert rules["deeper"] == ("deeper 2", "deeper 4") and rules["wider"] == (
+        "wider 48", "wider 64")
     assert rules["hybrid"] == ("hybrid: deeper 2", "hybrid: deeper 4", "hybrid: deeper 4, heads 8",
                                "hybrid: deeper 4, heads 12")
     last = found["hybrid: deeper 4, heads 12"]
-    assert [last[key] for key in ("encoder.depth", "encoder.heads", "decoder.heads", "decoder.depth")] == [4, 12, 12, 1]
-    assert found["head_dim 40"]["decoder.head_dim"] == 40 or found["head_dim: head_dim 40"]["decoder.head_dim"] == 40
+    assert [last[key]
+            for key in ("encoder.depth", "encoder.heads", "decoder.heads", "decoder.depth")] == [
+        4, 12, 12, 1]
+    assert found["head_dim 40"]["decoder.head_dim"] == 40 or found["head_dim: head_dim 40"][
+        "decoder.head_dim"] == 40
     said = spec.rows.to_json()
-    assert said["kind"] == "scaling" and said["rows"][0] == said["base"] == said["scaling"]["base"] == "base"
+    assert said["kind"] == "scaling" and said["rows"][0] == said["base"] == said["scaling"][
+        "base"] == "base"
     assert said["scaling"]["held_out"] == "none" and set(said["scaling"]["rules"]) == set(rules)
 
 
 def test_settings_of_the_base_are_the_space_language_s(tmp_path):
-    rows = read(tmp_path, f"kind: ablation\n{EDGE}changes: [adapt: nothing]\n", "base.width=64", "seeds=2").rows
+    rows = read(tmp_path, f"kind: ablation\n{EDGE}changes: [adapt: nothing]\n", "base.width=64",
+                "seeds=2").rows
     assert {one["width"] for one in answers(rows).values()} == {64}
 
 
-@pytest.mark.parametrize(("text", "said"), [
-    (f"kind: ablation\n{EDGE}changes: [shar: none]\n",
-     ("s.yaml:6:11: shar: none: unknown key `shar`", "did you mean `share`")),
-    (f"kind: ablation\n{EDGE}changes: [adapt: lorra]\n", ("s.yaml:6:11: adapt: lorra:", "lora")),
-    (f"kind: ablation\n{EDGE}changes: [share: none, share: none]\n", ("two rows are called `share: none`",)),
-    (f"kind: ablation\n{EDGE}", ("a study of kind ablation needs the key `changes`",)),
-    ("kind: ablation\nbase:\n  width: 32\n  encodr: {depth: 1}\nchanges: [width: 48]\n",
-     ("s.yaml:7:3: unknown key `encodr`", "encoder")),
-    (f"kind: ablation\n{EDGE}changes: share\n", ("s.yaml:6:10: changes are a list",)),
-    (f"kind: ablation\n{EDGE}changes: [width: 32 | 64]\n", ("s.yaml:6:11: width: 32 | 64: it leaves width open",)),
-    ("kind: ablation\nchanges: [adapt: nothing]\n", ("`base` is missing",)),
-    (f"kind: ablation\n{EDGE}changes: [encoder.heads: 5]\n",
-     ("s.yaml:6:11: encoder.heads: 5: share.decoder.self:", "differ in shape")),
-    (f"kind: grid\n{EDGE}changes: [adapt: nothing]\n", ("s.yaml:6:1: `changes` does not belong", "`kind: ablation`")),
-    ("space: small/plain\nrules: {deeper: 2}\n", ("s.yaml:5:1: `rules` does not belong", "`kind: scaling`")),
-    ("kind: grid\nrows: [small/plain]\ntrials: 4\n", ("s.yaml:6:1: `trials` belongs to a search", "`seeds` says")),
-    ("kind: grid\nrows: [small/plain]\nrungs: {first: 0.1}\n", ("`rungs` belongs to a search",)),
-    ("kind: grid\nrows: [small/plian]\n", ("s.yaml:5:8: plian: small/plian: no such file", "small/plain")),
-    ("kind: grid\nrows: [{name: a}]\n", ("s.yaml:5:8: rows: expected a file",)),
-    ("kind: grid\nrows: [{name: a, set: {width: 3}}]\n", ("there is no `base` that its answers could change",)),
-    (f"kind: scaling\n{PARTIAL}rules: {{deeper: {{}}}}\n", ("s.yaml:6:17: `deeper` is a mapping",)),
-    (f"kind: scaling\n{PARTIAL}rules: {{taller: 2 | 3}}\n", ("s.yaml:6:17: `taller` does not say which keys grow",)),
-    (f"kind: scaling\n{PARTIAL}rules: {{deeper: 2 |}}\n", ("s.yaml:6:17:",)),
-    (f"kind: scaling\n{PARTIAL}rules: {{a: {{encoder.depth: 2 | 3, width: 32 | 48 | 64}}}}\n",
-     ("s.yaml:6:12: `encoder.depth` has other than 3 values",)),
-    (f"kind: scaling\n{PARTIAL}rules: {{ffn: {{width: 0.1..0.9}}}}\n", ("continuous range",)),
-    (f"kind: scaling\n{PARTIAL}rules: {{wider: 1..1000000}}\n", ("1,000,000 values",)),
-    (f"kind: scaling\n{PARTIAL}rules: {{wider: 64}}\nheld_out: smallest\n", ("expected one of `largest` or `none`",)),
-])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [(f"kind: ablation\n{EDGE}changes: [shar: none]\n",
+      ("s.yaml:6:11: shar: " "none: unknown key " "`shar`", "did you mean `share`")),
+     (f"kind: ablation\n{EDGE}changes: [adapt: " "lorra]\n",
+      ("s.yaml:6:11: " "adapt: lorra:", "lora")),
+     (f"kind: ablation\n{EDGE}changes: [share: none, " "share: none]\n",
+      ("two rows are called " "`share: none`",)),
+     (f"kind: ablation\n{EDGE}", ("a study of kind " "ablation needs the " "key " "`changes`",)),
+     ("kind: ablation\nbase:\n  width: 32\n  encodr: {depth: 1}\nchanges: " "[width: 48]\n",
+      ("s.yaml:7:3: unknown key `encodr`", "encoder")),
+     (f"kind: ablation\n{EDGE}changes: share\n", ("s.yaml:6:10: changes are a " "list",)),
+     (f"kind: ablation\n{EDGE}changes: [width: 32 | 64]\n",
+      ("s.yaml:6:11: " "width: 32 | 64: " "it leaves width open",)),
+     ("kind: ablation\nchanges: " "[adapt: nothing]\n", ("`base` is missing",)),
+     (f"kind: ablation\n{EDGE}changes: " "[encoder.heads: 5]\n",
+      ("s.yaml:6:11: " "encoder.heads: 5: " "share.decoder.self:", "differ in shape")),
+     (f"kind: grid\n{EDGE}changes: [adapt: nothing]\n",
+      ("s.yaml:6:1: " "`changes` does not " "belong", "`kind: ablation`")),
+     ("space: small/plain\nrules: {deeper: 2}\n",
+      ("s.yaml:5:1: `rules` does " "not belong", "`kind: scaling`")),
+     ("kind: grid\nrows: " "[small/plain]\ntrials: 4\n",
+      ("s.yaml:6:1: " "`trials` " "belongs to a search", "`seeds` says")),
+     ("kind: grid\nrows: " "[small/plain]\nrungs: " "{first: 0.1}\n",
+      ("`rungs` belongs to a search",)),
+     ("kind: grid\nrows: [small/plian]\n",
+      ("s.yaml:5:8: " "plian: small/plian: " "no such file", "small/plain")),
+     ("kind: grid\nrows: " "[{name: a}]\n", ("s.yaml:5:8: rows: expected a " "file",)),
+     ("kind: grid\nrows: [{name: " "a, " "set: {width: 3}}]\n",
+      ("there is no " "`base` that " "its answers could change",)),
+     (f"kind: scaling\n{PARTIAL}rules: {{deeper: {{}}}}\n",
+      ("s.yaml:6:17: " "`deeper` is a " "mapping",)),
+     (f"kind: scaling\n{PARTIAL}rules: {{taller: " f"2 | 3}}\n",
+      ("s.yaml:6:17: " "`taller` does " "not say which keys grow",)),
+     (f"kind: scaling\n{PARTIAL}rules: {{deeper: 2 |}}\n", ("s.yaml:6:17:",)),
+     (f"kind: scaling\n{PARTIAL}rules: {{a: {{encoder.depth: 2 | 3, width: 32 " f"| 48 | 64}}}}\n",
+      ("s.yaml:6:12: `encoder.depth` has other than 3 " "values",)),
+     (f"kind: scaling\n{PARTIAL}rules: {{ffn: {{width: 0.1..0.9}}}}\n", ("continuous range",)),
+     (f"kind: scaling\n{PARTIAL}rules: {{wider: " f"1..1000000}}\n", ("1,000,000 values",)),
+     (f"kind: scaling\n{PARTIAL}rules: {{wider: " f"64}}\nheld_out: smallest\n",
+      ("expected one of " "`largest` or " "`none`",))])
 def test_what_is_wrong_is_said_at_its_place(tmp_path, text, said):
     found = problems(tmp_path, text)
     assert all(words in found for words in said), found

@@ -21,7 +21,9 @@ from tests.study.noisy import noisy_work
 
 pytestmark = pytest.mark.usefixtures("beside_a_text")
 ROWS = [{"width": width, "depth": 1, "kind": "plain"} for width in (8, 16, 16)]
-PLAN = make_plan(0, references=tuple(FixedArchitecture(f"row {at}", architecture_of(one), {}) for at, one in enumerate(ROWS)))
+PLAN = make_plan(0,
+                 references=tuple(FixedArchitecture(f"row {at}", architecture_of(one), {})
+                                  for at, one in enumerate(ROWS)))
 FILE = f"""\
 study: rows
 kind: ablation
@@ -36,10 +38,12 @@ objectives: {{ bleu: max, params.total: min }}
 def test_rows_are_trained_and_nothing_is_proposed(tmp_path):
     driver = make_driver(tmp_path, PLAN)
     assert driver.run() == "3 of 3 rows trained"
-    assert [trial.state for trial in driver.trials] == [State.COMPLETE, State.COMPLETE, State.DUPLICATE]
+    assert [trial.state for trial in driver.trials] == [
+        State.COMPLETE, State.COMPLETE, State.DUPLICATE]
     assert all(trial.is_in_space for trial in driver.trials), "they may stand on the front"
     copy = driver.search.study.trials
-    assert [trial.state.name for trial in copy] == ["COMPLETE", "COMPLETE", "FAIL"] and not copy[0].params
+    assert [trial.state.name for trial in copy] == [
+        "COMPLETE", "COMPLETE", "FAIL"] and not copy[0].params
 
 
 def test_each_has_its_seeds_and_a_row_that_is_another_s_twin_has_none(tmp_path):
@@ -56,16 +60,18 @@ def test_when_no_row_trains_the_study_stops_early(tmp_path):
     def failing(folder):
         raise RuntimeError("the loss is not a number")
 
-    plan = make_plan(0, references=tuple(FixedArchitecture(str(width), architecture_of({**ROWS[0], "width": width}), {})
-                                         for width in range(8, 64, 8)), attempts=1)
+    plan = make_plan(
+        0,
+        references=tuple(FixedArchitecture(str(width), architecture_of({**ROWS[0], "width": width}),
+                                           {}) for width in range(8, 64, 8)), attempts=1)
     with refuses("too-many-failed", "first 3"):
         make_driver(tmp_path, plan, work=failing).run()
 
 
 def test_short_names_tell_paths_apart():
     found = shorten_paths(["width", "encoder.depth", "decoder.depth", "encoder.ffn.hidden"])
-    assert found == {"width": "width", "encoder.depth": "encoder.depth", "decoder.depth": "decoder.depth",
-                     "encoder.ffn.hidden": "hidden"}
+    assert found == {"width": "width", "encoder.depth": "encoder.depth",
+                     "decoder.depth": "decoder.depth", "encoder.ffn.hidden": "hidden"}
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +92,8 @@ def test_a_run_ends_in_a_table_of_exact_costs(trained):
     costs = {one.label: one.costs["params.total"] for one in dry_run(spec).trials}
     assert {row.name: row.params for row in table.rows} == costs
     meta = json.loads((trained[0] / "study.json").read_text())
-    assert (meta["kind"], meta["base"], meta["rows"]) == ("ablation", "base", list(costs)) and meta["sampler"] is None
+    assert (meta["kind"], meta["base"], meta["rows"]) == (
+        "ablation", "base", list(costs)) and meta["sampler"] is None
 
 
 def test_rows_may_be_added_and_seeds_raised_but_not_changed(trained):
@@ -94,20 +101,23 @@ def test_rows_may_be_added_and_seeds_raised_but_not_changed(trained):
     more = "changes=[{encoder.depth: 2}, {width: 32}, {width: 48}]"
     launch(read_study(file, [more, "seeds=2"], folder), True, Console(quiet=True))
     table = table_of(load_results(folder), "bleu")
-    assert {row.name: row.n_seeds for row in table.rows} == {"base": 2, "encoder.depth: 2": 2, "width: 32": 2,
-                                                          "width: 48": 2}
+    assert {row.name: row.n_seeds for row in table.rows} == {
+        "base": 2, "encoder.depth: 2": 2, "width: 32": 2, "width: 48": 2}
     with refuses("study-changed", "`width: 32`"):
         other = "changes=[{name: 'width: 32', set: {width: 40}}]"
         launch(read_study(file, [other], folder), True, Console(quiet=True))
     with refuses("study-changed", "the kind of study"):
         launch(read_study(file.parent / _searching(file), [], folder), True, Console(quiet=True))
-    launch(read_study(file, ["changes=[{encoder.depth: 2}]", "seeds=2"], folder), True, Console(quiet=True))
+    launch(read_study(file, ["changes=[{encoder.depth: 2}]", "seeds=2"], folder), True,
+           Console(quiet=True))
     left = table_of(load_results(folder), "bleu")
-    assert [row.name for row in left.rows] == ["base", "encoder.depth: 2"], "what the file no longer names is left out"
+    assert [row.name for row in left.rows] == [
+        "base", "encoder.depth: 2"], "what the file no longer names is left out"
 
 
 def _searching(file):
-    text = FILE.replace("kind: ablation\n", "").replace("changes: [encoder.depth: 2, width: 32]\n", "")
+    text = FILE.replace("kind: ablation\n", "").replace(
+        "changes: [encoder.depth: 2, width: 32]\n", "")
     (file.parent / "search.yaml").write_text(text.replace("base:", "space:"))
     return "search.yaml"
 
@@ -121,7 +131,8 @@ def test_rows_beyond_the_budget_are_not_trained(tmp_path):
     found = dry_run(read_study(file))
     assert [one.label for one in found.trials_to_train] == ["base"]
     assert set(found.spec.architectures.excluded) == {"encoder.depth: 2", "width: 32"}
-    assert found.planned_runs == 1 and "not params.total" in found.to_json()["left_out"]["width: 32"]
+    assert found.planned_runs == 1 and "not params.total" in found.to_json()["left_out"][
+        "width: 32"]
     file.write_text(FILE + f"budget: params.total < {base}\n")
     with refuses("budget-unmet", 3, key="budget"):
         dry_run(read_study(file))
@@ -142,6 +153,7 @@ def test_the_table_of_references_still_wants_names():
 
 
 def test_a_row_has_the_whole_name_of_its_file(tmp_path):
-    (tmp_path / "s.yaml").write_text("study: s\nkind: grid\nrows: [found/plain-1.28m]\nrecipe: quick\n"
-                                     "objectives: { bleu: max }\ndata: builtin\n")
-    assert [one.label for one in read_study(tmp_path / "s.yaml").architectures.architectures] == ["plain-1.28m"]
+    (tmp_path / "s.yaml").write_text("study: s\nkind: grid\nrows: [found/plain-1.28m]\nrecipe: "
+                                     "quick\nobjectives: { bleu: max }\ndata: builtin\n")
+    assert [one.label for one in read_study(tmp_path / "s.yaml").architectures.architectures] == [
+        "plain-1.28m"]

@@ -95,19 +95,24 @@ def test_a_shipped_space_is_found_and_opened_up(tmp_path):
 
 
 def test_the_word_builtin_is_the_built_in_corpus(tmp_path):
-    short = read_study(write(tmp_path, SPACE + REST.replace("{ builtin: grammar, pairs: 500, vocab: 400 }", "builtin")))
-    assert short.data.to_json() == read_study(write(tmp_path, SPACE + REST), ["data={builtin: grammar}"]).data.to_json()
+    short = read_study(
+        write(tmp_path,
+              SPACE + REST.replace("{ builtin: grammar, pairs: 500, " "vocab: 400 }", "builtin")))
+    assert short.data.to_json() == read_study(
+        write(tmp_path, SPACE + REST), ["data={builtin: " "grammar}"]).data.to_json()
 
 
 def test_set_changes_adds_and_lays_over(tmp_path):
-    sets = ["recipe.steps=9", "trials=3", "proposer.kind=random", "data.pairs=600", "objectives.macs.total=min",
-            "space.encoder.depth=1 | 2 | 4"]
+    sets = ["recipe.steps=9", "trials=3", "proposer.kind=random", "data.pairs=600",
+            "objectives.macs.total=min", "space.encoder.depth=1 | 2 | 4"]
     spec = read_study(write(tmp_path, SPACE + REST), sets)
     assert spec.space.n_configurations() == 6 and str(spec.objectives[-1]) == "macs.total: min"
-    assert (spec.recipe.steps, spec.trials, spec.sampler.name, spec.data.pairs) == (9, 3, "random", 600)
+    assert (
+        spec.recipe.steps, spec.trials, spec.sampler.name, spec.data.pairs) == (9, 3, "random", 600)
     whole = read_study(write(tmp_path, SPACE + REST), ["objectives={loss: min, macs.total: min}"])
     assert [str(objective) for objective in whole.objectives] == ["loss: min", "macs.total: min"]
-    assert problems(tmp_path, SPACE + REST, sets=["trials"]).startswith("--set trials: write it as key=value")
+    assert problems(tmp_path, SPACE + REST,
+                    sets=["trials"]).startswith("--set trials: write it as " "key=value")
 
 
 def test_all_that_is_wrong_is_shown_together(tmp_path):
@@ -179,52 +184,60 @@ s.yaml:13:14: reference: expected a file, answers under `set`, or both
 11 problems""".replace("KINDS", format_alternatives(SAMPLER_NAMES)).replace("PROTOCOLS", format_alternatives(PROTOCOL_NAMES))
 
 
-@pytest.mark.parametrize(("text", "seeds"), [
-    ("", Seeds(1, 0)), ("seeds: none\n", Seeds(1, 0)), ("seeds: 1\n", Seeds(1, 0)),
-    ("seeds: 3\ntrials: 7\n", Seeds(3, 4)),
-    ("seeds: {most: 2}\n", Seeds(2, 10)), ("seeds: {most: 4, trials: 6, confidence: 0.95}\n", Seeds(4, 6, 0.95)),
-    ("seeds: {most: 1, trials: 6}\n", Seeds(1, 0)), ("seeds: {most: 1, references: 3}\n", Seeds(1, 10, 0.9, 3)),
-    ("seeds: {trials: 6}\n", Seeds(3, 6)), ("seeds: {most: 2, trials: 1, references: 4}\n", Seeds(2, 1, 0.9, 4)),
-])
+@pytest.mark.parametrize(("text", "seeds"),
+                         [("", Seeds(1, 0)), ("seeds: none\n", Seeds(1, 0)),
+                          ("seeds: 1\n", Seeds(1, 0)), ("seeds: 3\ntrials: 7\n", Seeds(3, 4)),
+                          ("seeds: {most: 2}\n", Seeds(2, 10)),
+                          ("seeds: {most: " "4, trials: 6, " "confidence: 0.95}\n",
+                           Seeds(4, 6, 0.95)), ("seeds: {most: " "1, trials: 6}\n", Seeds(1, 0)),
+                          ("seeds: {most: 1, " "references: 3}\n", Seeds(1, 10, 0.9, 3)),
+                          ("seeds: {trials: 6}\n", Seeds(3, 6)),
+                          ("seeds: {most: 2, trials: 1, " "references: 4}\n", Seeds(2, 1, 0.9, 4))])
 def test_seeds_are_a_number_or_a_mapping(tmp_path, text, seeds):
     assert read_study(write(tmp_path, SPACE + REST + text)).seeds == seeds
 
 
 def test_seeds_can_be_set_from_outside(tmp_path):
-    assert read_study(write(tmp_path, SPACE + REST), ["seeds.most=2", "seeds.trials=3"]).seeds == Seeds(2, 3)
-    assert read_study(write(tmp_path, SPACE + REST + "seeds: 3\n"), ["seeds=none"]).seeds == Seeds(1, 0)
+    assert read_study(write(tmp_path, SPACE + REST),
+                      ["seeds.most=2", "seeds.trials=3"]).seeds == Seeds(2, 3)
+    assert read_study(write(tmp_path, SPACE + REST + "seeds: 3\n"),
+                      ["seeds=none"]).seeds == Seeds(1, 0)
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    (SPACE + REST + "seeds: many\n", "s.yaml:9:8: seeds.most: expected a whole number >= 1, found `many`"),
-    (SPACE + REST + "seeds: {most: 0}\n", "s.yaml:9:15: seeds.most: 0"),
-    (SPACE + REST + "seeds: {confidence: 90}\n", "s.yaml:9:21: seeds.confidence: 90"),
-    (SPACE + REST + "seeds: {mots: 3}\n", "did you mean `most`?"),
-    (SPACE + REST.replace("bleu: max, ", "macs.total: min, ") + "seeds: 3\n", "none of the objectives is measured"),
-    ("", "the file is empty"),
-    ("study: x\n", "`space` is missing"),
-    (REST + "space: nowhere\n", "nowhere: no such file. The spaces that come with scalesearch: "),
-    (REST + "space: [1]\n", "s.yaml:4:8: expected a file, `{file: …, set: {…}}`, or the space itself"),
-    (SPACE + REST + "budget: smal\n", "the space has no budget `smal`"),
-    (SPACE + REST + "budget: params.totl <= 5M\n", "params.totl"),
-    (SPACE + REST + "budget: [a]\n", "s.yaml:9:9: budget: "),
-    (SPACE + REST + "backend: slurm\n", "s.yaml:9:10: backend: expected one of"),
-    (SPACE + REST + "data: {}\n", "`data` is given twice"),
-    (SPACE + REST.replace("data", "date"), "`data` is missing"),
-    (SPACE + REST + "reference: [{name: a, file: x}, {name: a, file: y}]\n", "two references have the same name"),
-    (SPACE + REST + "resources: 3\n", "its keys are `cpus_per_trial`"),
-    ("a: [", "not YAML"),
-])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [(SPACE + REST + "seeds: many\n",
+      "s.yaml:9:8: seeds.most: expected a whole number " ">= 1, found `many`"),
+     (SPACE + REST + "seeds: {most: 0}\n", "s.yaml:9:15: seeds.most: 0"),
+     (SPACE + REST + "seeds: {confidence: 90}\n", "s.yaml:9:21: seeds.confidence: 90"),
+     (SPACE + REST + "seeds: {mots: 3}\n", "did you mean `most`?"),
+     (SPACE + REST.replace("bleu: max, ", "macs.total: min, ") + "seeds: 3\n",
+      "none of the objectives is measured"), ("", "the file is empty"),
+     ("study: x\n", "`space` is missing"),
+     (REST + "space: nowhere\n",
+      "nowhere: no such file. The " "spaces that come with scalesearch: "),
+     (REST + "space: [1]\n",
+      "s.yaml:4:8: expected " "a file, `{file: …, set: {…}}`, or the space " "itself"),
+     (SPACE + REST + "budget: smal\n", "the space has no budget `smal`"),
+     (SPACE + REST + "budget: params.totl <= 5M\n", "params.totl"),
+     (SPACE + REST + "budget: [a]\n", "s.yaml:9:9: budget: "),
+     (SPACE + REST + "backend: slurm\n", "s.yaml:9:10: backend: expected " "one of"),
+     (SPACE + REST + "data: {}\n", "`data` is given twice"),
+     (SPACE + REST.replace("data", "date"), "`data` is missing"),
+     (SPACE + REST + "reference: [{name: a, file: x}, {name: a, file: y}]\n",
+      "two references have the same name"),
+     (SPACE + REST + "resources: 3\n", "its keys are `cpus_per_trial`"), ("a: [", "not YAML")])
 def test_each_bad_thing_has_its_message(tmp_path, text, message):
     assert message in problems(tmp_path, text)
 
 
-@pytest.mark.parametrize(("text", "place", "meant"), [
-    ("batch_size: 64", "9:1", "`recipe.max_tokens`"), ("sampler: tpe", "9:1", "`proposer`"),
-    ("n_trials: 64", "9:1", "`trials`"), ("layers: 6", "9:1", None), ("steps: 9", "9:1", "`recipe.steps`"),
-    ("resources: {num_gpus: 1}", "9:13", "gpus_per_trial`"), ("trials: {a: 1}", "9:9", None),
-    ("rungs: {reduction_factor: 3}", "9:9", "`rungs.eta`"), ("teacher: {file: a, beam_size: 3}", "9:20", "beam`"),
-])
+@pytest.mark.parametrize(
+    ("text", "place", "meant"),
+    [("batch_size: 64", "9:1", "`recipe.max_tokens`"), ("sampler: tpe", "9:1", "`proposer`"),
+     ("n_trials: 64", "9:1", "`trials`"), ("layers: 6", "9:1", None),
+     ("steps: 9", "9:1", "`recipe.steps`"), ("resources: {num_gpus: 1}", "9:13", "gpus_per_trial`"),
+     ("trials: {a: 1}", "9:9", None), ("rungs: {reduction_factor: 3}", "9:9", "`rungs.eta`"),
+     ("teacher: {file: a, beam_size: 3}", "9:20", "beam`")])
 def test_words_of_other_tools_lead_to_the_key(tmp_path, text, place, meant):
     said = problems(tmp_path, SPACE + REST + text + "\n")
     assert said.startswith(f"s.yaml:{place}: ") and (meant is None or meant in said), said
@@ -250,8 +263,8 @@ def test_a_sampler_is_not_two(tmp_path):
                                                ("{kind: random, startup: 5}", 35, "startup"),
                                                ("{kind: tpe, population: 5}", 35, "population"),
                                                ("{population: 5}", 24, "population")])
-def test_what_a_proposer_does_not_have_is_refused_by_the_name_that_the_file_has(tmp_path: Path, form: str, column: int,
-                                                                                key: str) -> None:
+def test_what_a_proposer_does_not_have_is_refused_by_the_name_that_the_file_has(
+        tmp_path: Path, form: str, column: int, key: str) -> None:
     said = problems(tmp_path, SPACE + REST + f"proposer: {form}\n")
     assert said.startswith(f"s.yaml:9:{column}: proposer.{key}: ")
 
@@ -262,15 +275,18 @@ def test_a_setting_changes_a_key_of_a_preset_and_keeps_the_rest(tmp_path):
     assert (found.lr.base, found.cpu_minutes, found.name) == (0.002, 5.0, "short")
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    (SPACE + REST + "budget: params.total <= 10\n",
-     "2000 of them miss `params.total <= 10`, the nearest by "),
-    (SPACE + REST + "budget: params.total <= 10\nprotocol: {source: 9, target: 8, vocab: 50}\n",
-     "Costs are of protocol forward (S=9, T=8, V=50)"),
-    (SPACE + REST.replace("{ builtin: grammar, pairs: 500, vocab: 400 }",
-     "{ source: en, target: de, train: gone/train, valid: gone/v, test: gone/t }"), "gone/train.en"),
-    (SPACE + REST + "reference: [{name: open, set: {width: 32}}]\n", "reference open: it leaves encoder.depth open"),
-])
+@pytest.mark.parametrize(("text", "message"),
+                         [(SPACE + REST + "budget: params.total <= 10\n",
+                           "2000 of them miss `params.total <= 10`, the " "nearest by "),
+                          (SPACE + REST + "budget: params.total <= 10\nprotocol: {source: 9, "
+                           "target: 8, vocab: 50}\n",
+                           "Costs are of protocol forward (S=9, T=8, V=50)"),
+                          (SPACE
+                           + REST.replace("{ builtin: grammar, pairs: 500, vocab: 400 }",
+                                          "{ source: en, target: de, train: gone/train, "
+                                          "valid: gone/v, test: gone/t }"), "gone/train.en"),
+                          (SPACE + REST + "reference: [{name: open, set: {width: 32}}]\n",
+                           "reference open: it leaves encoder.depth open")])
 def test_what_only_shows_on_trying_is_found_before_anything_starts(tmp_path, text, message):
     with pytest.raises(UserError) as error:
         dry_run(read_study(write(tmp_path, text)))
@@ -281,7 +297,9 @@ def test_candidates_are_billed_with_the_corpus_s_vocabulary_unless_the_study_say
     space = SPACE.replace("cost: {", "cost: { protocol: { name: decode, source: 7, vocab: 9000 },")
     found = dry_run(read_study(write(tmp_path, space + REST))).to_json()["protocol"]
     assert (found["name"], found["source"], found["vocab"]) == ("decode", 7, 400)
-    said = dry_run(read_study(write(tmp_path, space + REST + "protocol: { vocab: 77 }\n"))).to_json()["protocol"]
+    said = dry_run(read_study(write(tmp_path,
+                                    space + REST
+                                    + "protocol: { vocab: 77 }\n"))).to_json()["protocol"]
     assert (said["name"], said["source"], said["vocab"]) == ("decode", 7, 77)
 
 
@@ -290,7 +308,8 @@ def test_a_preview_says_what_would_be_done_and_writes_nothing(tmp_path, monkeypa
     file = write(tmp_path, SPACE + REST + "budget: params.total <= 50k\n")
     found = dry_run(read_study(file, ["seeds=3"])).to_json()
     assert found["seeds"] == {"most": 3, "trials": 10, "confidence": 0.9}
-    assert found["space"]["size"] == 4 and found["feasible"] == MAX_FEASIBLE_SAMPLES < found["sampled"] < 2000
+    assert found["space"]["size"] == 4 and found["feasible"] == MAX_FEASIBLE_SAMPLES < found[
+        "sampled"] < 2000
     assert all(p["feasible"] == (p["costs"]["params.total"] <= 50_000) for p in found["proposals"])
     assert list(tmp_path.iterdir()) == [file]
 
@@ -298,8 +317,10 @@ def test_a_preview_says_what_would_be_done_and_writes_nothing(tmp_path, monkeypa
 def test_a_study_may_not_choose_by_the_test_split(tmp_path):
     said = problems(tmp_path, SPACE + REST.replace("steps: 5", "steps: 5, score_on: test"))
     assert "score_on is `both`" in said and "s.yaml" in said
-    chosen = read_study(write(tmp_path, SPACE + REST.replace("steps: 5", "steps: 5, score_on: valid")))
-    assert (chosen.recipe.score_splits, read_study(write(tmp_path, SPACE + REST)).recipe.score_splits) == ("valid", "both")
+    chosen = read_study(write(tmp_path,
+                              SPACE + REST.replace("steps: 5", "steps: 5, score_on: valid")))
+    assert (chosen.recipe.score_splits,
+            read_study(write(tmp_path, SPACE + REST)).recipe.score_splits) == ("valid", "both")
 
 
 TASK_FILES = "source: a, target: b, train: t, valid: v, test: w"
@@ -311,13 +332,15 @@ def of_task(data, objectives, space=SPACE):
     return f"{space}data: {{ {data} }}\nrecipe: {{ steps: 5 }}\nobjectives: {{ {objectives} }}\n"
 
 
-@pytest.mark.parametrize(("data", "objectives", "space"), [
-    (f"{TASK_FILES}, tokenised: true", "tokenised_bleu: max, chrf: max, params.total: min", SPACE),
-    (f"task: summarisation, {TASK_FILES}", "rouge1: max, rouge2: max, rougeL: max, loss: min, memory.weights: min",
-     SPACE),
-    (f"task: correction, {TASK_FILES}", "f05: max, precision: max, recall: max", SPACE),
-    ("task: language-model, train: t, valid: v, test: w", "perplexity: min, word_perplexity: min", ONLY),
-])
+@pytest.mark.parametrize(
+    ("data", "objectives", "space"),
+    [(f"{TASK_FILES}, tokenised: true", "tokenised_bleu: max, chrf: max, " "params.total: min",
+      SPACE),
+     (f"task: summarisation, {TASK_FILES}",
+      "rouge1: max, rouge2: max, rougeL: max, loss: min, memory.weights: min", SPACE),
+     (f"task: correction, {TASK_FILES}", "f05: max, precision: max, recall: max", SPACE),
+     ("task: language-model, train: t, valid: v, test: w", "perplexity: min, word_perplexity: min",
+      ONLY)])
 def test_every_tasks_metrics_are_objectives(tmp_path, data, objectives, space):
     spec = read_study(write(tmp_path, of_task(data, objectives, space)))
     assert ", ".join(map(str, spec.objectives)) == objectives and spec.recipe.measure == "none"
@@ -331,19 +354,25 @@ def test_what_is_to_be_measured_follows_from_the_objectives(tmp_path, objectives
     assert read_study(write(tmp_path, of_task(TASK_FILES, objectives))).recipe.measure == measured
 
 
-@pytest.mark.parametrize(("data", "objectives", "space", "said"), [
-    (f"task: summarisation, {TASK_FILES}", "bleu: max", SPACE,
-     ["s.yaml:8:15: `bleu` is a metric of translation, and the data's task is summarisation",
-      "its metrics are rougeL, rouge1, rouge2, loss, perplexity, loss_per_char, latency, memory"]),
-    (TASK_FILES, "tokenised_bleu: max", SPACE, ["does not ask for `tokenised_bleu`", "`tokenised: true`"]),
-    (TASK_FILES, "comet: max", SPACE, ["does not ask for `comet`", "`comet: MODEL`"]),
-    (f"{TASK_FILES}, comet: some/model", "comet: max", SPACE, ["pip install unbabel-comet"]),
-    ("task: language-model, train: t, valid: v, test: w", "perplexity: min", SPACE,
-     ["the task language-model needs `model: decoder-only`, and this architecture is encoder-decoder"]),
-    ("task: language-model, train: t, valid: v, test: w", "perplexity: min",
-     ONLY.replace("decoder-only", "decoder-only | encoder-decoder"), ["needs `model: decoder-only`"]),
-])
-def test_an_objective_that_the_task_has_not_is_refused(tmp_path, monkeypatch, data, objectives, space, said):
+@pytest.mark.parametrize(
+    ("data", "objectives", "space", "said"),
+    [("task: summarisation, " f"{TASK_FILES}", "bleu: max", SPACE,
+      ["s.yaml:8:15: `bleu` is a " "metric of translation, and " "the data's task "
+       "is summarisation",
+       "its metrics are rougeL, rouge1, rouge2, loss, perplexity, "
+       "loss_per_char, latency, memory"]),
+     (TASK_FILES, "tokenised_bleu: max", SPACE,
+      ["does not ask for " "`tokenised_bleu`", "`tokenised: true`"]),
+     (TASK_FILES, "comet: max", SPACE, ["does not ask for `comet`", "`comet: MODEL`"]),
+     (f"{TASK_FILES}, " "comet: some/model", "comet: max", SPACE, ["pip install unbabel-comet"]),
+     ("task: language-model, train: t, " "valid: v, test: w", "perplexity: min", SPACE,
+      ["the task language-model needs `model: " "decoder-only`, and this architecture is "
+       "encoder-decoder"]),
+     ("task: language-model, train: t, valid: v, test: w", "perplexity: min",
+      ONLY.replace("decoder-only", "decoder-only | encoder-decoder"),
+      ["needs `model: decoder-only`"])])
+def test_an_objective_that_the_task_has_not_is_refused(
+        tmp_path, monkeypatch, data, objectives, space, said):
     if "comet" in data:
         monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     found = problems(tmp_path, of_task(data, objectives, space))
@@ -355,11 +384,14 @@ def test_a_warm_start_is_a_folder_a_list_or_a_mapping(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "study.json").write_text("{}")
-    one, other = tmp_path / "a", tmp_path / "b"
-    for text, expected in ((f"{one}", ((str(one),), None)), (f"[{one}, {other}]", ((str(one), str(other)), None)),
+    one = tmp_path / "a"
+    other = tmp_path / "b"
+    for text, expected in ((f"{one}", ((str(one),), None)),
+                           (f"[{one}, {other}]", ((str(one), str(other)), None)),
                            (f"{{from: [{one}], most: 2}}", ((str(one),), 2)), ("none", None)):
         spec = read_study(write(tmp_path, SPACE + REST + f"warm_start: {text}\n"))
-        assert spec.warm_start is None if expected is None else (spec.warm_start.folders, spec.warm_start.max_candidates) == expected
+        assert spec.warm_start is None if expected is None else (
+            spec.warm_start.folders, spec.warm_start.max_candidates) == expected
 
 
 @pytest.mark.parametrize(("text", "message"), [
@@ -389,32 +421,39 @@ def test_proxies_are_yes_or_no(tmp_path):
     assert "s.yaml:9:10" in problems(tmp_path, SPACE + REST + "proxies: some\n")
 
 
-WIDE = SPACE.replace("width: 32 | 64", "width: 16..512 step 8").replace("hidden: 64", "hidden: 64..4096 step 64")
+WIDE = SPACE.replace("width: 32 | 64", "width: 16..512 step 8").replace(
+    "hidden: 64", "hidden: 64..4096 step 64")
 
 
 def test_a_budget_that_hardly_anything_meets_is_no_reason_to_refuse(tmp_path):
     """One width in 63 and two sizes in 64 of each side: of 100,000 random sheets about two."""
-    spec = read_study(write(tmp_path, WIDE + REST + "protocol: { vocab: 400 }\nbudget: params.total <= 26k\n"))
+    spec = read_study(
+        write(tmp_path, WIDE + REST + "protocol: { vocab: 400 }\nbudget: params.total <= 26k\n"))
     evaluator = make_evaluator(spec, None)
     check_feasible(evaluator, spec.sampler.seed)
-    assert 0 < evaluator.feasible_region.feasible_share < 1e-3  # it was looked for: nothing drawn met it
-    impossible = read_study(write(tmp_path, SPACE + REST + "protocol: { vocab: 400 }\nbudget: params.total <= 9k\n"))
+    # it was looked for: nothing drawn met it
+    assert 0 < evaluator.feasible_region.feasible_share < 1e-3
+    impossible = read_study(
+        write(tmp_path, SPACE + REST + "protocol: { vocab: 400 }\nbudget: params.total <= 9k\n"))
     with refuses("budget-unmet", 2000, "counted", key="budget"):
         check_feasible(make_evaluator(impossible, None), 1)
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.one_of(st.text(max_size=12), st.text("./\\~ a\0\n", min_size=1, max_size=8), st.text("ab", min_size=190)))
+@given(st.one_of(st.text(max_size=12), st.text("./\\~ a\0\n", min_size=1, max_size=8),
+                 st.text("ab", min_size=190)))
 def test_a_name_is_one_component_of_a_path_or_refused(text):
     """What study files, and languages of data files, become parts of."""
     problems = []
     node = replace(scalar_from_text("s.yaml", "study: ", text), text=text, is_quoted=True)
     name = read_name(node, lambda *problem: problems.append(problem))
     inside = Path(os.path.normpath(Path("/runs") / name))
-    assert problems or (inside.parent == Path("/runs") and len(inside.name.encode()) < 256 and "\n" not in name)
+    assert problems or (inside.parent == Path("/runs") and len(inside.name.encode()) < 256
+                        and "\n" not in name)
 
 
-@pytest.mark.parametrize("name", ["../../escaped", "..", ".", "/tmp/escaped", "a/b", '"a\\0b"', '"a\\nb"', "x" * 300])
+@pytest.mark.parametrize(
+    "name", ["../../escaped", "..", ".", "/tmp/escaped", "a/b", '"a\\0b"', '"a\\nb"', "x" * 300])
 def test_a_study_s_name_leads_nowhere_else(tmp_path, name):
     assert "s.yaml:1:8: expected a name" in problems(tmp_path, f"study: {name}\n" + SPACE + REST)
     data = REST.replace("{ builtin: grammar, pairs: 500, vocab: 400 }",
@@ -422,21 +461,26 @@ def test_a_study_s_name_leads_nowhere_else(tmp_path, name):
     assert "s.yaml:6:17: expected a name" in problems(tmp_path, SPACE + data)
 
 
-@pytest.mark.parametrize(("given", "names"), [("tensorboard", ("tensorboard",)), ("none", ()), ("[]", ()),
-                                              ("[mlflow, tensorboard]", ("mlflow", "tensorboard"))])
+@pytest.mark.parametrize(("given", "names"),
+                         [("tensorboard", ("tensorboard",)), ("none", ()), ("[]", ()),
+                          ("[mlflow, tensorboard]", ("mlflow", "tensorboard"))])
 def test_loggers_are_named(tmp_path, given, names):
     assert read_study(write(tmp_path, SPACE + REST + f"loggers: {given}\n")).loggers == names
-    assert "s.yaml:9:11: expected `tensorboard`" in problems(tmp_path, SPACE + REST + "loggers: [tensorbord]\n")
+    assert "s.yaml:9:11: expected `tensorboard`" in problems(
+        tmp_path, SPACE + REST + "loggers: [tensorbord]\n")
 
 
-@pytest.mark.parametrize("cost, key", [("artefact.bytes", "artefact"), ("latency.predicted", "latency")])
+@pytest.mark.parametrize("cost, key",
+                         [("artefact.bytes", "artefact"), ("latency.predicted", "latency")])
 def test_a_cost_of_an_artefact_needs_the_protocol_to_name_one(tmp_path, cost, key):
     """As an objective and in the budget; it was a traceback."""
     wanted = REST.replace("params.total: min", f"{cost}: min")
     assert wanted != REST
     for text in (wanted, REST + f"budget: {cost} <= 1M\n"):
         assert f"`{cost}`: the protocol names no {key}" in problems(tmp_path, SPACE + text)
-    read_study(write(tmp_path, SPACE + REST + "budget: artefact.bytes <= 1M\nprotocol: { artefact: torch }\n"))
+    read_study(write(tmp_path,
+                     SPACE + REST
+                     + "budget: artefact.bytes <= 1M\nprotocol: { artefact: torch }\n"))
 
 
 def test_what_a_format_refuses_is_for_limits_alone(tmp_path):
@@ -446,9 +490,11 @@ def test_what_a_format_refuses_is_for_limits_alone(tmp_path):
 
 def test_what_an_artefact_must_hold_limits_candidates_without_a_budget(tmp_path):
     def costs(recipe, more=""):
-        budget = read_study(write(tmp_path, SPACE + REST.replace("steps: 5", f"steps: 5{recipe}") + more)).budget
+        budget = read_study(
+            write(tmp_path, SPACE + REST.replace("steps: 5", f"steps: 5{recipe}") + more)).budget
         return None if budget is None else tuple(budget.costs)
 
     held = ("refusals.ctranslate2",)
-    assert costs("", "exportable: ctranslate2\n") == costs(", decode_with: ctranslate2-int8") == held
+    assert costs("",
+                 "exportable: ctranslate2\n") == costs(", decode_with: ctranslate2-int8") == held
     assert costs(", decode_with: onnx-int8") is None  # which holds everything

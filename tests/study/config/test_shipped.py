@@ -23,13 +23,16 @@ def test_there_are_some():
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_shipped_study_is_whole(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # as if the studies that it begins with had been run here
-    for folder in re.findall(r"^warm_start: .*(runs/[\w-]+)", find_file(name, "studies").read_text("utf-8"), re.M):
+    for folder in re.findall(r"^warm_start: .*(runs/[\w-]+)",
+                             find_file(name, "studies").read_text("utf-8"), re.M):
         Path(folder).mkdir(parents=True)
         (Path(folder) / "study.json").touch()
     spec = read_study(find_file(name, "studies"))
-    assert len(fixed_architectures(spec)) == len(spec.architectures.architectures if spec.architectures else spec.references)
+    assert len(fixed_architectures(spec)) == len(
+        spec.architectures.architectures if spec.architectures else spec.references)
     if spec.teacher and not spec.teacher.folders:
-        assert reference_space(ReferenceSpec("teacher", spec.teacher.file, spec.teacher.set), spec).single_architecture()
+        assert reference_space(ReferenceSpec("teacher", spec.teacher.file, spec.teacher.set),
+                               spec).single_architecture()
 
 
 def test_transformer_tiny_is_the_published_one():
@@ -45,7 +48,8 @@ def test_the_study_of_the_papers_holds_its_references_under_its_budget():
     found = fixed_architectures(spec)
     protocol = load_protocol({**spec.space.protocol, "vocab": 8000})
     evaluator = Evaluator(spec.space, protocol, collect_limits(spec.space, spec.budget))
-    assert [reference.label for reference in found] == ["Transformer", "PartialFormer", "Anthe", "EdgeFormer"]
+    assert [reference.label for reference in found] == [
+        "Transformer", "PartialFormer", "Anthe", "EdgeFormer"]
     for reference in found:
         assert reference.params is not None
         assert evaluator.evaluate(reference.params).is_feasible

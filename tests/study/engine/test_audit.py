@@ -54,7 +54,8 @@ def work(folder):
         with (folder_of(place) / "trained").open("a") as file:
             file.write(f"{job.get('until', 1.0)}\n")
         state = "paused" if "until" in job else "complete"
-        return {"state": state, "seconds": 1.0, "metrics": {"loss": loss, "valid_loss_per_char": loss}}
+        return {"state": state, "seconds": 1.0,
+                "metrics": {"loss": loss, "valid_loss_per_char": loss}}
 
     finish_job(Path(folder), run)
 
@@ -107,12 +108,14 @@ def test_an_audit_finds_the_kind_that_the_recipe_is_unfair_to_and_is_gone_on_wit
     trained = legs()[before:]
     assert trained.count("0.4") == 20  # each rate once, whatever was interrupted
     assert trained.count("1.0") == 4 * 3  # the better half, in which the study's own rate is here
-    assert call("audit", "found") and len(legs()) == before + len(trained)  # nothing is trained again
+    # nothing is trained again
+    assert call("audit", "found") and len(legs()) == before + len(trained)
     assert [one["loss"] for one in found["regrets"]] == pytest.approx([0.4, 0.4, 0.0, 0.0])
     assert all(one["at_the_edge"] == (one["loss"] > 0) for one in found["regrets"])
     kinds = {one["name"]: one["regret"]["value"] for one in found["kinds"]}
     assert kinds["norm post"] == pytest.approx(0.4) and kinds["norm pre"] == pytest.approx(0.0)
-    assert found["own"] == ["none", 1.0] and json.loads(Path("found/audit/findings.json").read_text()) == found
+    assert found["own"] == ["none", 1.0] and json.loads(
+        Path("found/audit/findings.json").read_text()) == found
     call("report", "found")
     page = Path("found/report.html").read_text()
     assert "Fairness of the recipe" in page and "norm post" in page and "fairness-losses" in page
@@ -121,10 +124,13 @@ def test_an_audit_finds_the_kind_that_the_recipe_is_unfair_to_and_is_gone_on_wit
 
 
 def test_trainings_are_those_of_the_trainer_by_the_rates_and_rules_asked_for(call):
-    call("audit", "found", "--architectures", "2", "--rates", "1,2", "--rules", "layerwise", "--until", "1")
+    call("audit", "found", "--architectures", "2", "--rates", "1,2", "--rules", "layerwise",
+         "--until", "1")
     results = load_results(Path("found"))
-    plan = load_or_make_plan(results, AuditSettings(2, (1.0, 2.0), ("layerwise",), early_stop_share=1.0))
-    assert set(plan.options) == {("none", 1.0), ("none", 2.0), ("layerwise", 1.0), ("layerwise", 2.0)}
+    plan = load_or_make_plan(results,
+                             AuditSettings(2, (1.0, 2.0), ("layerwise",), early_stop_share=1.0))
+    assert set(plan.options) == {("none", 1.0), ("none", 2.0), ("layerwise", 1.0),
+                                 ("layerwise", 2.0)}
     for member in plan.architectures:
         for option in plan.options:
             place = plan.run_folder(results.study.folder, member, option)
@@ -149,7 +155,8 @@ def test_a_training_that_breaks_counts_as_failed_and_stops_nothing(call):
 
     found = run_audit(results, plan, InProcessRunner(breaks), str)
     assert len(found.regrets) == 4
-    assert found.alternatives[-1].option == ("none", 2.0) and found.alternatives[-1].mean_regret.value == math.inf
+    assert found.alternatives[-1].option == (
+        "none", 2.0) and found.alternatives[-1].mean_regret.value == math.inf
 
 
 def test_what_cannot_be_audited_is_said(call):
@@ -166,9 +173,11 @@ def test_what_cannot_be_audited_is_said(call):
 def test_a_real_audit_of_a_tiny_study(call, monkeypatch):
     from scalesearch.study.executors.worker import train_job
 
-    call("audit", "found", "--architectures", "2", "--rates", "1,4", "--share", "0.1", "--until", "0.5", by=train_job)
+    call("audit", "found", "--architectures", "2", "--rates", "1,4", "--share", "0.1", "--until",
+         "0.5", by=train_job)
     found = audit_findings(load_results(Path("found")))
-    assert len(found.regrets) == 2 and all(one.loss_regret >= 0 and math.isfinite(one.loss_regret) for one in found.regrets)
+    assert len(found.regrets) == 2 and all(one.loss_regret >= 0 and math.isfinite(one.loss_regret)
+                                           for one in found.regrets)
     for result in Path("found/audit").glob("*/*/result.json"):
         assert json.loads(result.read_text())["steps"] == 4
 
@@ -178,7 +187,8 @@ def test_a_real_audit_of_a_tiny_study(call, monkeypatch):
 def test_an_audit_by_ray_finds_what_one_in_this_process_does(call):
     from scalesearch.study.executors.worker import train_job
 
-    arguments = ("audit", "found", "--architectures", "2", "--rates", "1,4", "--share", "0.1", "--until", "0.5")
+    arguments = ("audit", "found", "--architectures", "2", "--rates", "1,4", "--share", "0.1",
+                 "--until", "0.5")
     call(*arguments, "--workers", "2", by=train_job)
     by_ray = audit_findings(load_results(Path("found")))
     Path("found/audit").rename("found/audit-by-ray")
@@ -191,22 +201,26 @@ def test_an_audit_by_ray_finds_what_one_in_this_process_does(call):
 
 
 def trial(number, size, **answers):
-    return Trial(number, State.COMPLETE, architecture=f"a{number}", costs={"params.total": size}, config=answers)
+    return Trial(number, State.COMPLETE, architecture=f"a{number}", costs={"params.total": size},
+                 config=answers)
 
 
 def test_kinds_are_words_that_differ_shared_weights_chains_and_the_half_by_size():
-    share, chain = "share.encoder.ffn", "tensor_chain.ffn"
+    share = "share.encoder.ffn"
+    chain = "tensor_chain.ffn"
     kinds = architecture_groups([trial(0, 10, norm="pre", width=8, **{share: "own", chain: "off"}),
                       trial(1, 20, norm="post", width=9, **{share: "cycle(2)", chain: 0.1}),
                       trial(2, 30, norm="post", width=7, **{share: "runs(1, 3)", chain: 0.2})])
     assert kinds[0] == ("norm pre", "share.encoder.ffn own", "tensor_chain.ffn off", "smaller half")
-    assert kinds[2] == ("norm post", "share.encoder.ffn shared", "tensor_chain.ffn on", "larger half")
+    assert kinds[2] == ("norm post", "share.encoder.ffn shared", "tensor_chain.ffn on",
+                        "larger half")
 
 
 def test_the_chosen_are_spread_over_sizes_and_kinds():
     trials = [trial(at, 100 * 2 ** (at // 2), norm="pre" if at % 2 else "post") for at in range(12)]
     chosen = select_diverse(trials, architecture_groups(trials), 4)
-    assert [one.costs["params.total"] for one in chosen] == sorted(one.costs["params.total"] for one in chosen)
+    assert [one.costs["params.total"] for one in chosen] == sorted(
+        one.costs["params.total"] for one in chosen)
     assert {100, 3200} <= {one.costs["params.total"] for one in chosen}
     assert {one.config["norm"] for one in chosen} == {"pre", "post"}
     assert len(select_diverse(trials, architecture_groups(trials), 99)) == 12
@@ -218,9 +232,11 @@ def test_the_worse_rates_stop_and_the_study_s_goes_on():
     assert list(plan.due_runs(blank)) == [(one, False) for one in blank]
     rungs = [replace(one, rung_loss=loss) for one, loss in zip(blank, (1.0, 2.0, 9.0, 3.0, 5.0))]
     assert list(plan.due_runs(rungs[:4] + blank[4:])) == [(blank[4], False)]
-    assert [one.rate_factor for one, whole in plan.due_runs(rungs) if whole] == [0.25, 0.5, 1.0, 2.0]
+    assert [
+        one.rate_factor for one, whole in plan.due_runs(rungs) if whole] == [0.25, 0.5, 1.0, 2.0]
     done = [replace(one, loss=1.0) for one in rungs]
-    assert list(plan.due_runs(done)) == [] and [one.rate_factor for one, _ in plan.due_runs([*done[:2], *rungs[2:]])] == [1.0, 2.0]
+    assert list(plan.due_runs(done)) == [] and [
+        one.rate_factor for one, _ in plan.due_runs([*done[:2], *rungs[2:]])] == [1.0, 2.0]
     whole = replace(plan, settings=AuditSettings(early_stop_share=1.0))
     assert list(whole.due_runs(blank)) == [(one, True) for one in blank]
 

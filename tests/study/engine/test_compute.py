@@ -33,7 +33,8 @@ def test_with_rungs_every_passage_is_charged(tmp_path):
     make_driver(tmp_path, make_plan(50, rungs=RUNGS, compute=6 * EACH), work=work).run()
     trials = StudyDir(tmp_path).load().trials
     assert 4 * EACH <= spent(tmp_path) <= 6 * EACH + 1e-9
-    assert len(trials.with_state(State.COMPLETE, State.PAUSED)) > 6 and trials.with_state(State.COMPLETE)
+    assert len(trials.with_state(State.COMPLETE,
+                                 State.PAUSED)) > 6 and trials.with_state(State.COMPLETE)
 
 
 def test_a_study_goes_on_with_more_of_it(tmp_path):
@@ -49,7 +50,8 @@ def test_what_is_allowed_follows_the_pace_and_nothing_is_known_before(tmp_path):
     assert driver.trials.full_runs_allowed(NO_RUNGS, 20, EACH) == 20
     driver.run()
     assert driver.trials.full_runs_allowed(NO_RUNGS, 20, 7 * EACH) == pytest.approx(7)
-    assert driver.trials.full_runs_allowed(NO_RUNGS, 5, 7 * EACH) == 5 and driver.trials.full_runs_allowed(NO_RUNGS, 20, None) == 20
+    assert driver.trials.full_runs_allowed(
+        NO_RUNGS, 5, 7 * EACH) == 5 and driver.trials.full_runs_allowed(NO_RUNGS, 20, None) == 20
 
 
 def test_progress_is_of_what_the_compute_allows(tmp_path):
@@ -69,5 +71,7 @@ def test_samplers_learn_what_a_training_takes_where_that_is_what_there_is(tmp_pa
     if compute is None:
         assert told and not any(told)
         return
-    assert all(told) and {one for trial, one in zip(history, told) if trial.state.name == "COMPLETE"} == {EACH}
-    assert told == [full_run_cpu_seconds(trial) for trial in driver.trials.candidates() if trial.rungs]
+    assert all(told) and {
+        one for trial, one in zip(history, told) if trial.state.name == "COMPLETE"} == {EACH}
+    assert told == [full_run_cpu_seconds(trial)
+                    for trial in driver.trials.candidates() if trial.rungs]

@@ -49,16 +49,20 @@ protocol: {{ lengths: corpus }}
 budget: params.total <= 12k and macs.total <= 130k
 reference: {{ name: mine, set: {{ width: 24, vocab: 52, encoder.ffn.relu.hidden: 32 }} }}
 """
-STUDY = f"{SPACE}{REST}rungs: {{ first: 0.25, spacing: 2, eta: 2 }}\nproposer: random\nproxies: no\nout: found\n"
+STUDY = (f"{SPACE}{REST}rungs: {{ first: 0.25, spacing: 2, eta: 2 }}\nproposer: random\nproxies: "
+         "no\nout: found\n")
 
 
-@pytest.mark.parametrize(("artefact", "longest"), [("ctranslate2-int8", 40), ("onnx-int8", MAX_SOURCE_TOKENS)])
-def test_an_artefact_takes_sentences_as_long_as_the_data_s(tmp_path: Path, artefact: str, longest: int) -> None:
+@pytest.mark.parametrize(("artefact", "longest"),
+                         [("ctranslate2-int8", 40), ("onnx-int8", MAX_SOURCE_TOKENS)])
+def test_an_artefact_takes_sentences_as_long_as_the_data_s(
+        tmp_path: Path, artefact: str, longest: int) -> None:
     """CTranslate2's file holds a table of positions."""
     write_text(tmp_path)
     file = tmp_path / "long.yaml"
     text = f"study: long\n{SPACE}{REST}".replace("test: test }", "test: test, max_length: 40 }")
-    file.write_text(re.sub(r"^protocol: {", f"protocol: {{ artefact: {artefact},", text, flags=re.MULTILINE))
+    file.write_text(re.sub(r"^protocol: {", f"protocol: {{ artefact: {artefact},", text,
+                           flags=re.MULTILINE))
     assert load_protocol(protocol_settings(read_study(file))).max_source_length == longest
 
 
@@ -89,14 +93,16 @@ def test_each_trial_learns_from_the_text_in_its_own_vocabulary(folder):
     protocol = load_protocol(results.study.meta.protocol)
     assert len(done) >= 3 and {52} < {trial.config["vocab"] for trial in done} <= {52, *SIZES}
     for trial in done:
-        place, record = results.study.trial_folder(trial), results.study.record(trial)
+        place = results.study.trial_folder(trial)
+        record = results.study.record(trial)
         vocab = trial.config["vocab"]
         assert (record["data"]["vocab"], record["data"]["hash"]) == (vocab, record["corpus"])
         assert Tokenizer.from_file(place / "tokenizer.model").vocab_size == vocab
         architecture = read_space(place / "architecture.yaml").single_architecture()
         assert (architecture.id, architecture.vocab) == (trial.architecture, vocab)
         bill = evaluate_cost(architecture.block, protocol.with_vocab(vocab))
-        assert {name: bill[name] for name in trial.costs} == trial.costs and module_costs(results.study, trial)
+        assert {name: bill[name]
+                for name in trial.costs} == trial.costs and module_costs(results.study, trial)
         weights = read_weights(place / "model.safetensors")
         assert sum(weight.numel() for weight in weights.values()) == trial.costs["params.total"]
         assert trial.values["loss_per_char"] == record["metrics"]["valid_loss_per_char"]
@@ -107,7 +113,8 @@ def test_rungs_and_curves_compare_losses_per_character(folder):
     paused = [trial for trial in results.study.trials if trial.rungs]
     for trial in paused:
         for at, rung in enumerate(trial.rungs):
-            left = json.loads((results.study.trial_folder(trial) / f"rung-{at}.json").read_text())["metrics"]
+            left = json.loads((results.study.trial_folder(trial)
+                               / f"rung-{at}.json").read_text())["metrics"]
             assert rung.loss == left["valid_loss_per_char"] != left["valid_loss"]
     assert paused and PageFacts(results).loss == "valid_loss_per_char"
     facts = PageFacts(results)
@@ -116,27 +123,35 @@ def test_rungs_and_curves_compare_losses_per_character(folder):
         assert [loss for _, loss in facts.curves[facts.loss][trial.number]] == [
             point["valid_loss_per_char"] for point in curve]
     assert not facts.curves["train_loss"]
-    record = results.study.record(paused[0]) or {"answers": paused[0].config, "rungs": None, "curve": [
-        {"valid_loss": 1, "valid_loss_per_char": 2}, {}]}
-    assert early_measurements({**record, "rungs": None, "curve": [{"valid_loss": 1, "valid_loss_per_char": 2}, {}]}) == {
-        "proxy.first_loss": 2}
+    record = results.study.record(paused[0]) or {
+        "answers": paused[0].config, "rungs": None,
+        "curve": [{"valid_loss": 1, "valid_loss_per_char": 2}, {}]}
+    assert early_measurements({**record, "rungs": None,
+                               "curve": [{"valid_loss": 1, "valid_loss_per_char": 2},
+                                         {}]}) == {"proxy.first_loss": 2}
 
 
 def test_lengths_are_the_rounded_means_of_what_a_model_reads(folder, monkeypatch):
     monkeypatch.chdir(folder)
     spec = read(STUDY)
-    corpora, found = setup.load_data(spec), load_results(Path("found")).study.meta.protocol
+    corpora = setup.load_data(spec)
+    found = load_results(Path("found")).study.meta.protocol
     assert found["vocab"] == OWN_VOCABULARY and list(found["lengths"]) == ["48", "52", "60"]
     for size, pair in found["lengths"].items():
         train = corpora.by_vocab[int(size)].train
-        means = [np.mean([len(rows[i]) + 1 for i in range(len(rows))]) for rows in (train.source_ids, train.target_ids)]
+        means = [np.mean([len(rows[i]) + 1 for i in range(len(rows))])
+                 for rows in (train.source_ids, train.target_ids)]
         assert np.abs(np.array(pair) - means).max() <= 0.5
-    assert found["lengths"]["48"] > found["lengths"]["60"]  # a smaller vocabulary makes longer sentences
+    # a smaller vocabulary makes longer sentences
+    assert found["lengths"]["48"] > found["lengths"]["60"]
     said = format_protocol(found)
-    assert all(f"{size}: {source} and {target}" in said for size, (source, target) in found["lengths"].items())
-    assert "own vocabularies" in said and "own vocabularies" in axis_label("params.total", found) and protocol_conventions(found)
+    assert all(f"{size}: {source} and {target}" in said
+               for size, (source, target) in found["lengths"].items())
+    assert "own vocabularies" in said and "own vocabularies" in axis_label(
+        "params.total", found) and protocol_conventions(found)
     without = STUDY.replace("  vocab: 48 | 60\n", "").replace("vocab: 52, ", "")
-    plain = dry_run(read(without.replace("test: test }", "test: test, vocab: 48 }"))).evaluator.protocol
+    plain = dry_run(read(without.replace("test: test }",
+                                         "test: test, vocab: 48 }"))).evaluator.protocol
     assert [plain.source, plain.target] == found["lengths"]["48"] and plain.vocab == 48
 
 
@@ -145,8 +160,11 @@ def test_a_warm_start_counts_trials_of_the_same_text_and_vocabulary(folder, monk
     spec = read(STUDY.replace("48 | 60", "44 | 48 | 60"))
     plan = setup.prepare_study(spec, setup.load_data(spec), None).plan
     warm = choose_warm_start(WarmStartSpec(("found",)), plan, 5)
-    known = [trial for trial in load_results(Path("found")).study.trials.with_state(State.COMPLETE) if trial.config["vocab"] != 52]
-    assert {trial.architecture for trial in warm.imported} == {trial.architecture for trial in known} and not warm.enqueued
+    known = [trial
+             for trial in load_results(Path("found")).study.trials.with_state(State.COMPLETE)
+             if trial.config["vocab"] != 52]
+    assert {trial.architecture for trial in warm.imported} == {
+        trial.architecture for trial in known} and not warm.enqueued
     spec = read(STUDY.replace("test: test }", "test: test, lowercase: yes }"))
     plan = setup.prepare_study(spec, setup.load_data(spec), None).plan
     assert not choose_warm_start(WarmStartSpec(("found",)), plan, 5).imported
@@ -167,7 +185,8 @@ def test_what_contradicts_an_own_vocabulary_is_said_at_its_place(tmp_path, old, 
     file.write_text(STUDY.replace(old, new))
     with pytest.raises(UserError) as error:
         read_study(file)
-    found = [(one.code, one.place.line + 1) for one in error.value.problems if one.code != "other-model"]
+    found = [(one.code, one.place.line + 1)
+             for one in error.value.problems if one.code != "other-model"]
     assert found == [(code, line)], str(error.value)
 
 
@@ -177,24 +196,28 @@ def test_what_contradicts_an_own_vocabulary_is_said_at_its_place(tmp_path, old, 
     ("  vocab: 48 | 60\n", "", "vocab-misfit"),
     ("vocab: 48 | 60", "vocab: 48 | 5000", "vocabulary-misfit"),
 ])
-def test_vocabularies_that_cannot_be_are_refused_before_anything_starts(folder, monkeypatch, old, new, code):
+def test_vocabularies_that_cannot_be_are_refused_before_anything_starts(
+        folder, monkeypatch, old, new, code):
     monkeypatch.chdir(folder)
     text = STUDY.replace(old, new)
     with pytest.raises(UserError) as error:
         setup.load_data(read(text))
-    assert code in (error.value.code, *(one.code for one in getattr(error.value, "problems", ()))), error.value
+    assert code in (error.value.code,
+                    *(one.code for one in getattr(error.value, "problems", ()))), error.value
 
 
 def test_a_reference_needs_a_vocabulary_as_the_space_has_one(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    text = STUDY.replace("set: { width: 24, vocab: 52, encoder.ffn.relu.hidden: 32 }", "file: transformer")
+    text = STUDY.replace("set: { width: 24, vocab: 52, encoder.ffn.relu.hidden: 32 }",
+                         "file: transformer")
     with refuses("vocab-missing", "mine", key="reference"):
         setup.load_data(read(text))
 
 
 def test_data_that_fix_a_vocabulary_fit_no_other(tmp_path):
     spec = DataSpec(builtin="grammar", pairs=500)
-    assert spec.with_vocab(None) is spec and spec.with_vocab(300).fitted_vocab_size == 300 and spec.fitted_vocab_size == 2000
+    assert spec.with_vocab(None) is spec and spec.with_vocab(
+        300).fitted_vocab_size == 300 and spec.fitted_vocab_size == 2000
     assert DataSpec(builtin="grammar", vocab=300).with_vocab(300).vocab == 300
     with refuses("given-twice", 400, 300, key="data.vocab"):
         DataSpec(builtin="grammar", vocab=400).with_vocab(300)

@@ -28,7 +28,8 @@ from tests.processes import start, wait_until
 from tests.study.config.test_reader import REST, SPACE, problems, write
 from tests.study.engine.test_end_to_end import STUDY
 
-QUICK = STUDY.replace("recipe: { steps: 6,", "recipe: { steps: 6, score_on: valid,").replace("trials: 2", "trials: 1")
+QUICK = STUDY.replace("recipe: { steps: 6,",
+                      "recipe: { steps: 6, score_on: valid,").replace("trials: 2", "trials: 1")
 TAUGHT = f"""\
 {QUICK}teacher:
   set: {{ width: 32, encoder.depth: 1, decoder.ffn.relu.hidden: 64 }}
@@ -46,40 +47,47 @@ def test_a_folder_or_an_architecture_is_read(tmp_path):
     assert teacher_of(tmp_path, "[ runs/a, runs/b ]") == TeacherSpec(("runs/a", "runs/b"))
     assert teacher_of(tmp_path, "{ folder: runs/big, beam: 3, length_penalty: 0.6, mix: yes }") == TeacherSpec(
         ("runs/big",), beam=3, length_penalty=0.6, mix=True)
-    new = teacher_of(tmp_path, "{ file: transformer, set: { encoder.depth: 3 }, recipe: quick, seed: 4 }")
+    new = teacher_of(tmp_path,
+                     "{ file: transformer, set: { encoder.depth: 3 }, recipe: quick, seed: 4 }")
     assert (new.folders, new.file, new.set, new.recipe.name, new.seed, new.beam) == (
         (), "transformer", {"encoder.depth": "3"}, "quick", 4, 5)
 
 
 def test_none_is_none_and_settings_reach_inside(tmp_path):
     assert teacher_of(tmp_path, "none") is None
-    file = write(tmp_path, f"{SPACE}{REST}teacher: {{ file: transformer, recipe: {{ steps: 5 }} }}\n")
-    changed = read_study(file, ("teacher.recipe.steps=7", "teacher.set.encoder.depth=2", "teacher.mix=yes")).teacher
+    file = write(tmp_path,
+                 f"{SPACE}{REST}teacher: {{ file: transformer, recipe: {{ steps: 5 }} }}\n")
+    changed = read_study(
+        file, ("teacher.recipe.steps=7", "teacher.set.encoder.depth=2", "teacher.mix=yes")).teacher
     assert (changed.recipe.steps, changed.set, changed.mix) == (7, {"encoder.depth": "2"}, True)
     assert read_study(file, ("teacher=none",)).teacher is None
     several = write(tmp_path, f"{SPACE}{REST}teacher: [ runs/a, runs/b ]\n")
-    assert read_study(several, ("teacher.mix=yes",)).teacher == TeacherSpec(("runs/a", "runs/b"), mix=True)
+    assert read_study(several, ("teacher.mix=yes",)).teacher == TeacherSpec(
+        ("runs/a", "runs/b"), mix=True)
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("{ fodler: runs/big }", "did you mean `folder`?"),
-    ("{ folder: runs/big, seed: 2 }", "a finished training, which has its own seed"),
-    ("{ beam: 4 }", "neither a folder nor an architecture"),
-    ("{ file: transformer, mix: perhaps }", "teacher.mix: expected `yes` or `no`, found `perhaps`"),
-    ("{ file: transformer, beam: 0 }", "teacher.beam: 0"),
-    ("{ file: transformer, set: 3 }", "a mapping of keys to values of the space language"),
-    ("{ file: transformer, recipe: { stpes: 4 } }", "did you mean `steps`"),
-    ("{ file: transformer, recipe: { steps: 4, score_on: test } }", "a study chooses by its scores"),
-    ("[ runs/big, [ runs/other ] ]", "expected a folder, or a list of folders"),
-    ("", "expected a folder, or a list of folders"),
-])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("{ fodler: runs/big }", "did you mean `folder`?"),
+     ("{ folder: runs/big, seed: 2 }", "a finished training, which has its own " "seed"),
+     ("{ beam: 4 }", "neither a folder " "nor " "an architecture"),
+     ("{ file: transformer, mix: " "perhaps }",
+      "teacher.mix: expected `yes` or `no`, found `perhaps`"),
+     ("{ file: transformer, beam: 0 }", "teacher.beam: 0"),
+     ("{ file: transformer, set: 3 }", "a mapping of keys to values of the " "space language"),
+     ("{ file: transformer, recipe: { stpes: 4 } }", "did you mean `steps`"),
+     ("{ file: transformer, recipe: { steps: 4, score_on: test } }",
+      "a study chooses by its scores"),
+     ("[ runs/big, [ runs/other ] ]", "expected a folder, or a list of " "folders"),
+     ("", "expected a folder, or " "a list of folders")])
 def test_what_is_wrong_is_said_with_its_place(tmp_path, text, message):
     said = problems(tmp_path, f"{SPACE}{REST}teacher: {text}\n")
     assert message in said and "s.yaml:9:" in said
 
 
 def test_a_teacher_of_translations_is_refused(tmp_path):
-    text = f"{SPACE}{REST}teacher: runs/big\n".replace("vocab: 400", "vocab: 400, distilled: kd/train")
+    text = f"{SPACE}{REST}teacher: runs/big\n".replace(
+        "vocab: 400", "vocab: 400, distilled: kd/train")
     assert "a teacher's words already" in problems(tmp_path, text)
 
 
@@ -90,7 +98,8 @@ def test_an_open_architecture_is_refused_by_a_dry_run(tmp_path):
 
 
 def test_how_far_it_is():
-    assert report_share(ProgressReport()) == 0 and report_share(ProgressReport("update", share=0.25)) == 0.25
+    assert report_share(ProgressReport()) == 0 and report_share(
+        ProgressReport("update", share=0.25)) == 0.25
     assert report_share(ProgressReport("decode", done=30, total=40)) == 0.75
 
 
@@ -103,7 +112,8 @@ def run(folder, *sets, resume=False, text=TAUGHT, out="found", fork=None):
         patch.chdir(folder)
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         try:
-            launch(read_study(Path("run.yaml"), sets, Path(out)), resume, Console(file=said, width=200), fork)
+            launch(read_study(Path("run.yaml"), sets, Path(out)), resume,
+                   Console(file=said, width=200), fork)
         except (UserError, KeyboardInterrupt) as error:
             said.write(f"{type(error).__name__}: {error}")
     return said.getvalue()
@@ -137,7 +147,9 @@ def folder(tmp_path_factory):
     said = {"again": run(where), "other": run(where, "teacher.recipe.steps=99", resume=True)}
     assert not (teacher / "result.json").exists()
     said["stopped"] = stop_before_the_first_candidate(where)
-    files = [teacher / name for name in ("result.json", "model.safetensors", "corpus/train.de", "corpus/result.json")]
+    files = [teacher / name
+             for name in ("result.json", "model.safetensors", "corpus/train.de",
+                          "corpus/result.json")]
     before = [(file, file.stat().st_mtime_ns) for file in files]
     assert not list((where / "found").glob("trials/*"))
     said["whole"] = run(where, resume=True)
@@ -157,32 +169,38 @@ def records(folder, out="found"):
 def test_a_study_that_was_killed_while_its_teacher_learned_is_there(folder):
     said = said_by(folder)
     assert "UserError" in said["again"] and "a study is here already" in said["again"]
-    assert "Changed" in said["other"] and "since this study began, the teacher changed" in said["other"]
+    assert "Changed" in said["other"] and "since this study began, the teacher changed" in said[
+        "other"]
 
 
 def test_what_was_done_is_not_done_again(folder):
     said = said_by(folder)
     assert "in training" in said["stopped"] and "translates the training text\n" in said["stopped"]
     assert said["stopped"].endswith("KeyboardInterrupt: ")
-    assert "the teacher translates the training text\n" not in said["whole"] and "[small]" in said["whole"]
+    assert "the teacher translates the training text\n" not in said["whole"] and "[small]" in said[
+        "whole"]
 
 
 def test_every_candidate_learned_from_the_one_teacher(folder):
-    found, teacher = records(folder), json.loads((folder / "found" / "teacher" / "result.json").read_text())
+    found = records(folder)
+    teacher = json.loads((folder / "found" / "teacher" / "result.json").read_text())
     assert len(found) == 2 and {record["state"] for record in found} == {"complete"}
     for record in found:
         said = record["teacher"]
         assert said["architecture"] == teacher["architecture_id"] and teacher["steps"] == 60
-        assert said["bleu"] == {"valid": teacher["metrics"]["bleu"], "test": teacher["metrics"]["test"]["bleu"]}
+        assert said["bleu"] == {"valid": teacher["metrics"]["bleu"],
+                                "test": teacher["metrics"]["test"]["bleu"]}
         assert said["translations"]["pairs"] == 60 and "beam 2" in said["translations"]["decode"]
         assert record["data"]["hash"] == record["corpus"] != teacher["corpus"] == said["corpus"]
         assert record["data"]["spec"]["distilled"] == "found/teacher/corpus/train"
 
 
 def test_the_report_says_who_taught(folder):
-    results, teacher = load_results(folder / "found"), records(folder)[0]["teacher"]
+    results = load_results(folder / "found")
+    teacher = records(folder)[0]["teacher"]
     assert results.teacher == teacher
-    start = f"Teacher: {teacher['architecture']}, {teacher['params']:,} params, BLEU {teacher['bleu']['valid']:.1f} on"
+    start = (f"Teacher: {teacher['architecture']}, {teacher['params']:,} params, BLEU "
+             f"{teacher['bleu']['valid']:.1f} on")
     assert [line for line in results.notes() if line.startswith(start)]
     assert start in said_by(folder)["whole"]
 
@@ -209,8 +227,10 @@ def test_a_dry_run_says_who_will_teach(tmp_path, monkeypatch):
     spec = read_study(write(tmp_path, TAUGHT), ("teacher.mix=yes",))
     corpora = load_data(spec)
     teacher = find_teacher(spec, corpora.first)
-    chained = Trial(0, State.INFEASIBLE, costs={"params.total": 1, "macs.total": 2, "macs.once": 4321})
-    found = DryRun(spec, make_evaluator(spec, corpora), (chained,), 1, FeasibilityEstimate(1, 1, {}, {}), teacher)
+    chained = Trial(0, State.INFEASIBLE,
+                    costs={"params.total": 1, "macs.total": 2, "macs.once": 4321})
+    found = DryRun(spec, make_evaluator(spec, corpora), (chained,), 1,
+                   FeasibilityEstimate(1, 1, {}, {}), teacher)
     said = io.StringIO()
     found.show(Console(file=said, width=400))
     assert "trained once: 60 steps" in said.getvalue() and "macs.once 4,321" in said.getvalue()
@@ -223,26 +243,32 @@ def test_a_finished_training_teaches_another_study(folder):
     said = run(folder, "reference=[]", text=text, out="again")
     assert "UserError" not in said, said
     record, = records(folder, "again")
-    assert record["data"]["name"].endswith("en-de (distilled, mixed)") and record["state"] == "complete"
+    assert record["data"]["name"].endswith("en-de (distilled, mixed)") and record[
+        "state"] == "complete"
     assert record["teacher"]["architecture"] == records(folder)[0]["teacher"]["architecture"]
-    assert "and from the real pairs" in said and not (folder / "again" / "teacher" / "result.json").exists()
+    assert "and from the real pairs" in said and not (
+        folder / "again" / "teacher" / "result.json").exists()
 
 
 def test_several_trainings_teach_as_one(folder):
-    said = run(folder, "reference=[]", "teacher=[found/teacher, found/teacher]", "teacher.beam=2", text=QUICK,
-               out="together")
+    said = run(folder, "reference=[]", "teacher=[found/teacher, found/teacher]", "teacher.beam=2",
+               text=QUICK, out="together")
     assert "UserError" not in said, said
     (record,), alone = records(folder, "together"), records(folder)[0]["teacher"]
-    facts, two = record["teacher"], [folder / out / "teacher" / "corpus" for out in ("found", "together")]
-    assert facts["architecture"] == " + ".join([alone["architecture"]] * 2) and facts["seeds"] == 2 * alone["seeds"]
+    facts = record["teacher"]
+    two = [folder / out / "teacher" / "corpus" for out in ("found", "together")]
+    assert facts["architecture"] == " + ".join(
+        [alone["architecture"]] * 2) and facts["seeds"] == 2 * alone["seeds"]
     assert facts["params"] == 2 * alone["params"] and facts["bleu"] == alone["bleu"]
     assert "each alone in the mean of 2" in said
-    one, other = ((corpus / "train.de").read_text() for corpus in two)  # the mean of two that are alike is either
+    # the mean of two that are alike is either
+    one, other = ((corpus / "train.de").read_text() for corpus in two)
     assert one == other
 
 
 def test_its_probabilities_are_learned_too(folder):
-    said = run(folder, "reference=[]", "teacher={ folder: found/teacher, beam: 2, mix: yes, soft: 4 }", text=QUICK,
+    said = run(folder, "reference=[]",
+               "teacher={ folder: found/teacher, beam: 2, mix: yes, soft: 4 }", text=QUICK,
                out="softened")
     assert "UserError" not in said and "the teacher softens the training pairs" in said, said
     record, = records(folder, "softened")
@@ -252,7 +278,8 @@ def test_its_probabilities_are_learned_too(folder):
     facts = json.loads((folder / "softened" / "teacher" / "soft" / "result.json").read_text())
     assert facts["pairs"] > 60 and facts["top"] == 4 and facts["cpu_seconds"] > 0
     assert running_teacher(StudyDir(folder / "softened").load()).stage == "done"
-    assert "the teacher changed" in run(folder, "reference=[]", "teacher={ folder: found/teacher, beam: 2, mix: yes }",
+    assert "the teacher changed" in run(folder, "reference=[]",
+                                        "teacher={ folder: found/teacher, beam: 2, mix: yes }",
                                         text=QUICK, out="softened", resume=True)
 
 
@@ -262,24 +289,27 @@ def test_a_fork_keeps_the_teacher_and_what_it_taught(folder):
     found = sorted(records(folder, "forked"), key=lambda record: record["trial"])
     before = sorted(records(folder), key=lambda record: record["trial"])
     assert [record["metrics"] for record in found] == [record["metrics"] for record in before]
-    assert {record["teacher"]["architecture"] for record in found} == {before[0]["teacher"]["architecture"]}
+    assert {record["teacher"]["architecture"]
+            for record in found} == {before[0]["teacher"]["architecture"]}
     for name in ("result.json", "corpus/train.de"):
         old, new = (folder / out / "teacher" / name for out in ("found", "forked"))
         assert old.read_bytes() == new.read_bytes()
 
 
 def test_a_teacher_whose_training_fails_stops_the_study(tmp_path):
-    said = run(tmp_path, "teacher.recipe.lr=1e30", "teacher.recipe.clip_norm=0", "teacher.recipe.warmup=0")
+    said = run(tmp_path, "teacher.recipe.lr=1e30", "teacher.recipe.clip_norm=0",
+               "teacher.recipe.warmup=0")
     assert "UserError: teacher: its training failed: the loss is" in said and "Change its recipe" in said
     assert not list((tmp_path / "found").glob("trials/*"))
 
 
-@pytest.mark.parametrize(("sets", "message"), [
-    (("teacher=nowhere",), "there is no folder"),
-    (("teacher=found",), "holds no finished training"),
-    (("teacher=$NOT_SET/big",), "UserError: teacher: $NOT_SET/big needs the environment variable NOT_SET"),
-    (("teacher=found/teacher", "data.vocab=290"), "has another vocabulary than the study's data"),
-])
+@pytest.mark.parametrize(
+    ("sets", "message"),
+    [(("teacher=nowhere",), "there is no folder"),
+     (("teacher=found",), "holds no finished " "training"),
+     (("teacher=$NOT_SET/big",),
+      "UserError: teacher: $NOT_SET/big " "needs the environment variable " "NOT_SET"),
+     (("teacher=found/teacher", "data.vocab=290"), "has another vocabulary than the study's data")])
 def test_a_folder_that_cannot_teach_is_refused(folder, sets, message):
     assert message in run(folder, *sets, out="new")
     assert not (folder / "new" / "study.json").exists()

@@ -22,7 +22,8 @@ KINDS = ["tpe", "nsga2", "random"]
 
 def trained(folder):
     """Folder name of every candidate to how often it was trained."""
-    return Counter({path.parent.name: len(path.read_text().splitlines()) for path in folder.rglob("trained")})
+    return Counter({path.parent.name: len(path.read_text().splitlines())
+                    for path in folder.rglob("trained")})
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -44,7 +45,8 @@ def test_optuna_hears_of_every_proposal_with_the_same_constraints(tmp_path, kind
     there = driver.search.study.get_trials()
     ours = list(driver.trials)
     assert [trial.state.name for trial in there] == [states[trial.state] for trial in ours]
-    assert kind != "tpe" or State.INFEASIBLE in {trial.state for trial in ours}  # others never leave the region
+    # others never leave the region
+    assert kind != "tpe" or State.INFEASIBLE in {trial.state for trial in ours}
     assert {tuple(trial.constraints) for trial in there} == {("buildable", "params.total <= 2000")}
     for mine, theirs in zip(ours, there):
         assert (max(theirs.constraints.values()) > 0) == (mine.state == State.INFEASIBLE)
@@ -79,8 +81,10 @@ def test_the_embedded_storage_is_made_again_from_the_log(tmp_path, damage):
     driver.export.close()
     whole = StudyDir(tmp_path / "whole").load().trials
     assert [trial.params for trial in driver.trials] == [trial.params for trial in whole]
-    there = optuna.load_study(study_name="fake", storage=JournalStorage(JournalFileBackend(str(file))))
-    assert sorted(trial.user_attrs["trial"] for trial in there.trials) == [trial.number for trial in whole]
+    there = optuna.load_study(study_name="fake",
+                              storage=JournalStorage(JournalFileBackend(str(file))))
+    assert sorted(
+        trial.user_attrs["trial"] for trial in there.trials) == [trial.number for trial in whole]
 
 
 def test_a_small_space_ends_with_the_reason(tmp_path):
@@ -95,7 +99,8 @@ def test_a_small_space_ends_with_the_reason(tmp_path):
 
 def test_a_list_that_ends_is_said_to_and_not_to_repeat_itself(tmp_path):
     driver = make_driver(tmp_path, make_plan(50), kind="random")
-    asked, ask = count(), driver.search.ask
+    asked = count()
+    ask = driver.search.ask
 
     def ask_thrice(sampler):
         if next(asked) == 3:
@@ -107,7 +112,8 @@ def test_a_list_that_ends_is_said_to_and_not_to_repeat_itself(tmp_path):
 
 
 def test_the_record_holds_what_makes_a_number_credible(tmp_path):
-    driver = make_driver(tmp_path, make_plan(2, shared={"study_seed": 7, "protocol": {"name": "forward"}}))
+    driver = make_driver(tmp_path,
+                         make_plan(2, shared={"study_seed": 7, "protocol": {"name": "forward"}}))
     driver.run()
     trial = driver.trials.with_state(State.COMPLETE)[0]
     record = driver.study.record(trial)
@@ -161,10 +167,11 @@ def test_references_come_first_are_labelled_and_may_come_from_elsewhere(tmp_path
     numbers = [trial.user_attrs["trial"] for trial in driver.search.study.trials]
     assert numbers == [0, 1, 2] + [trial.number for trial in others]
     queued = ["fixed_params" in trial.system_attrs for trial in driver.search.study.trials]
-    assert queued == [True, True, True] + [False] * len(others), "references of the space go by Optuna's queue"
-    assert foreign.architecture not in {trial.architecture for trial in others} and base.architecture not in {
-        trial.architecture for trial in others if trial.state == State.COMPLETE
-    }
+    assert queued == [True, True,
+                      True] + [False] * len(others), "references of the space go by Optuna's queue"
+    assert foreign.architecture not in {trial.architecture
+                                        for trial in others} and base.architecture not in {
+        trial.architecture for trial in others if trial.state == State.COMPLETE}
 
 
 @pytest.mark.parametrize("trials", [0, 2])
@@ -173,7 +180,8 @@ def test_references_are_known_by_their_names_not_by_their_number(tmp_path, trial
     made = {name: FixedArchitecture(name, architecture_of(answers), answers) for name, answers in (
         (name, {"width": 8 * at, "depth": 1, "kind": "plain"}) for at, name in enumerate("abc", 1))}
     for names in ("ab", "ac"):
-        driver = make_driver(tmp_path, make_plan(trials, references=tuple(made[name] for name in names)))
+        driver = make_driver(tmp_path,
+                             make_plan(trials, references=tuple(made[name] for name in names)))
         ended = driver.run()
     found = {one.label: one.state for one in driver.trials.of(Origin.REFERENCE)}
     assert found == dict.fromkeys("abc", State.COMPLETE)
@@ -198,7 +206,8 @@ def test_what_is_announced_is_already_on_disk(tmp_path):
 def test_training_starts_only_after_the_proposal_is_logged(tmp_path):
     def work(folder):
         there = StudyDir(tmp_path).load().trials
-        assert folder.rsplit("/", 1)[1] in {trial.folder for trial in there.with_state(State.PENDING) if trial.attempts}
+        assert folder.rsplit("/", 1)[1] in {
+            trial.folder for trial in there.with_state(State.PENDING) if trial.attempts}
         fake_work(folder)
 
     assert make_driver(tmp_path, make_plan(4), work=work).run() == "4 candidates trained"
@@ -223,17 +232,20 @@ def test_an_unreachable_storage_is_named_without_its_password(tmp_path):
 
 def test_the_fake_space_has_infeasible_and_unbuildable_corners():
     candidate = make_plan().evaluator.evaluate({"width": 64, "depth": 8, "kind": "plain"})
-    assert candidate.constraints == {"buildable": 1.0, "params.total <= 6000": 0.0} and not candidate.feasible
+    assert candidate.constraints == {"buildable": 1.0,
+                                     "params.total <= 6000": 0.0} and not candidate.feasible
     assert candidate.reason == "depth: 8 layers of 64 do not fit"
     assert len(FakeSpace().dimensions()) == 4
 
 
 def test_bayes_chooses_among_networks_that_nobody_has_seen(tmp_path, monkeypatch):
     """Many slopes describe one network here, so sheets that differ are not enough."""
-    driver, pools = make_driver(tmp_path, make_plan(7), kind="bayes", storage=False), []
+    driver = make_driver(tmp_path, make_plan(7), kind="bayes", storage=False)
+    pools = []
     sampler = driver.proposals.sampler
     pool_of = sampler._candidate_pool
-    monkeypatch.setattr(sampler, "_candidate_pool", lambda ask: pools.append((ask, pool_of(ask))) or pools[-1][1])
+    monkeypatch.setattr(sampler, "_candidate_pool",
+                        lambda ask: pools.append((ask, pool_of(ask))) or pools[-1][1])
     driver.run()
     assert pools
     for ask, pool in pools:

@@ -7,7 +7,8 @@ from scalesearch.study.engine.dry_run import first_proposals
 from scalesearch.study.trials.trial import State
 from tests.study.fakes import architecture_of, make_driver, make_plan, make_sampler_of
 
-NAMED = FixedArchitecture("named", architecture_of({"width": 24, "depth": 2, "kind": "plain"}), None)
+NAMED = FixedArchitecture("named", architecture_of({"width": 24, "depth": 2, "kind": "plain"}),
+                          None)
 
 
 @pytest.mark.parametrize("kind", ["bayes", "local", "tpe", "random"])
@@ -21,7 +22,8 @@ def test_the_first_proposals_are_those_of_the_run(tmp_path, kind, named):
     assert len(found) == 4 - len(named)  # startup, of which the reference is one
     assert [one.params for one in found] == [trial.params for trial in run[: len(found)]]
     states = {State.COMPLETE: State.PENDING}
-    assert [one.state for one in found] == [states.get(one.state, one.state) for one in run[: len(found)]]
+    assert [one.state for one in found] == [states.get(one.state, one.state)
+                                            for one in run[: len(found)]]
 
 
 def test_no_more_are_shown_than_would_be_trained():

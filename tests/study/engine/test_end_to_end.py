@@ -38,7 +38,8 @@ def folder(tmp_path_factory):
     process = start(where, "study", "run", "tiny.yaml", "--set", "recipe.steps=60")
     wait_until(lambda: list(where.glob("found/trials/0000-*/job.json")), process)
     process.send_signal(signal.SIGSTOP)  # so that it is at work for as long as others look at it
-    said = command(where, "study", "run", "tiny.yaml", "--set", "recipe.steps=60", "--resume", status=2)
+    said = command(where, "study", "run", "tiny.yaml", "--set", "recipe.steps=60", "--resume",
+                   status=2)
     assert f"process {process.pid} on {os.uname().nodename} is running this study; only one may at a time" in said
     process.send_signal(signal.SIGCONT)
     process.send_signal(signal.SIGINT)
@@ -59,8 +60,10 @@ def test_whoever_watches_sees_why_it_stopped_and_how_it_ended(folder):
     assert (found["owner"]["state"], found["owner"]["reason"]) == ("stopped", "interrupted")
     assert len(found["training"]) == 1 and found["eta"]["seconds"] is None
     found = json.loads(command(folder, "study", "watch", "found", "--json"))
-    assert (found["owner"]["state"], found["owner"]["reason"]) == ("finished", "2 candidates trained")
-    assert (found["done"]["share"], found["done"]["references"], found["training"]) == (1.0, [1.0, 1.0], [])
+    assert (
+        found["owner"]["state"], found["owner"]["reason"]) == ("finished", "2 candidates trained")
+    assert (found["done"]["share"], found["done"]["references"], found["training"]) == (
+        1.0, [1.0, 1.0], [])
 
 
 def test_the_resumed_study_trains_all_and_writes_everything(folder):
@@ -76,15 +79,18 @@ def test_the_resumed_study_trains_all_and_writes_everything(folder):
 
 
 def test_every_record_holds_what_it_must(folder):
-    records = [json.loads(file.read_text()) for file in (folder / "found").glob("trials/*/record.json")]
+    records = [json.loads(file.read_text())
+               for file in (folder / "found").glob("trials/*/record.json")]
     assert len(records) == 3
     for record in records:
-        assert {"architecture", "params", "answers", "costs", "protocol", "recipe", "seed", "data", "metrics",
-                "versions", "device", "dtype", "seconds", "cpu_seconds", "state", "reason", "curve",
-                "space"} <= set(record)
-        assert record["data"]["hash"] and record["data"]["synthetic"] is False and record["metrics"]["bleu_signature"]
+        assert {"architecture", "params", "answers", "costs", "protocol", "recipe", "seed", "data",
+                "metrics", "versions", "device", "dtype", "seconds", "cpu_seconds", "state",
+                "reason", "curve", "space"} <= set(record)
+        assert record["data"]["hash"] and record["data"]["synthetic"] is False and record[
+            "metrics"]["bleu_signature"]
         assert record["recipe"]["steps"] == 60 and record["steps"] == 60
-        weights = load_file(next((folder / "found").glob(f"trials/{record['trial']:04}-*/model.safetensors")))
+        weights = load_file(
+            next((folder / "found").glob(f"trials/{record['trial']:04}-*/model.safetensors")))
         assert sum(weight.size for weight in weights.values()) == record["costs"]["params.total"]
 
 
@@ -93,11 +99,13 @@ def test_the_exported_architecture_costs_what_the_record_says(folder):
     command(folder, "export", "found", "--best", "params.total", "--to", "torch", "--out", "best")
     record = json.loads((folder / "best" / "record.json").read_text())
     said = json.loads(command(folder, "cost", "best", "--json"))
-    assert said["architecture"]["id"] == record["architecture"] and said["protocol"] == record["protocol"]
-    flat = {f"{kind}.{name}": value for kind in ("params", "macs", "memory") for name, value in said[kind].items()}
+    assert said["architecture"]["id"] == record["architecture"] and said["protocol"] == record[
+        "protocol"]
+    flat = {f"{kind}.{name}": value for kind in ("params", "macs", "memory")
+            for name, value in said[kind].items()}
     assert flat == {name: record["costs"][name] for name in flat}
-    again = command(folder, "train", "best", "--data", "tiny.yaml", "--set", "recipe.steps=2", "--out",
-                    "again")
+    again = command(folder, "train", "best", "--data", "tiny.yaml", "--set", "recipe.steps=2",
+                    "--out", "again")
     assert record["architecture"] in again
     assert json.loads(command(folder, "cost", "again", "--json"))["protocol"] == record["protocol"]
 
@@ -106,30 +114,35 @@ def test_seeds_that_are_asked_for_later_are_trained_and_reported(folder, tmp_pat
     where = tmp_path / "later"
     shutil.copytree(folder, where)
     before = pd.read_csv(where / "found" / "all.csv").set_index("trial")
-    said = command(where, "study", "run", "tiny.yaml", "--resume", "--set", "recipe.steps=60", "--set", "seeds.most=2",
-                "--set", "seeds.trials=2")
+    said = command(where, "study", "run", "tiny.yaml", "--resume", "--set", "recipe.steps=60",
+                   "--set", "seeds.most=2", "--set", "seeds.trials=2")
     found = where / "found"
     records = [json.loads(file.read_text()) for file in found.glob("trials/*/record.json")]
     again = [record for record in records if record["origin"] == "replicate"]
-    assert len(records) == 3 + len(again) and 1 <= len(again) <= 2 and {record["seed"] for record in again} == {2}
+    assert len(records) == 3 + len(again) and 1 <= len(again) <= 2 and {
+        record["seed"] for record in again} == {2}
     assert f"2 candidates trained, then {len(again)} with further seeds" in said and "interval of a mean" in said
     table = pd.read_csv(found / "all.csv").set_index("trial")
     assert list(table.index) == list(before.index), "a seed is no candidate"
     for record in again:
         loss = before.loc[record["of"], "loss"]
         assert record["metrics"]["loss"] != loss, "another seed is another training"
-        assert table.loc[record["of"], "loss"] == pytest.approx((loss + record["metrics"]["loss"]) / 2)
+        assert table.loc[record["of"],
+                         "loss"] == pytest.approx((loss + record["metrics"]["loss"]) / 2)
     assert json.loads((found / "study.json").read_text())["seeds"]["most"] == 2
     assert len(pd.read_csv(found / "seeds.csv")) == 2 * len(again)
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    ([], "a study is here already"),
-    (["--resume", "--set", "recipe.steps=61"], "since this study began, the training recipe changed"),
-    (["--resume", "--set", "recipe.steps=60", "--set", "space.width=16 | 32"], "the space changed"),
-    (["--resume", "--set", "recipe.steps=60", "--set", "objectives.chrf=max"], "the objectives changed"),
-    (["--resume", "--set", "recipe.steps=60", "--set", "data.limit=50"], "the data changed"),
-])
+@pytest.mark.parametrize(("arguments", "message"),
+                         [([], "a study is here already"),
+                          (["--resume", "--set", "recipe.steps=61"],
+                           "since this study began, the training recipe changed"),
+                          (["--resume", "--set", "recipe.steps=60", "--set", "space.width=16 | 32"],
+                           "the space changed"),
+                          (["--resume", "--set", "recipe.steps=60", "--set", "objectives.chrf=max"],
+                           "the objectives changed"),
+                          (["--resume", "--set", "recipe.steps=60", "--set", "data.limit=50"],
+                           "the data changed")])
 def test_what_does_not_fit_the_study_that_is_there_is_refused(folder, arguments, message):
     before = (folder / "found" / "events.jsonl").read_bytes()
     said = command(folder, "study", "run", "tiny.yaml", *arguments, status=2)
@@ -140,7 +153,8 @@ def test_what_does_not_fit_the_study_that_is_there_is_refused(folder, arguments,
 def test_every_finished_candidate_has_early_measurements(folder):
     table = pd.read_csv(folder / "found" / "all.csv")
     done = table[table["state"] == "complete"]
-    assert done[["params.decoder", "proxy.synflow", "proxy.snip", "proxy.grad_norm"]].notna().all().all()
+    assert done[["params.decoder", "proxy.synflow", "proxy.snip",
+                 "proxy.grad_norm"]].notna().all().all()
     assert "Early measurements: 5 finished trials are needed" in (folder / "second.txt").read_text()
     said = json.loads(command(folder, "study", "status", "found", "--json"))["proxies"]
     assert (said["metric"], said["trials"], said["correlations"]) == ("bleu", 3, [])
@@ -160,5 +174,6 @@ def test_another_study_begins_with_what_this_one_has_found(folder):
     assert (new["state"] == "complete").sum() == 4 and "small" in set(new["label"].dropna())
     command(folder, "export", "next", "0", "--to", "torch", "--out", "taken")
     assert (folder / "taken" / "model.safetensors").is_file()
-    other = command(folder, "study", "run", "next.yaml", "--set", "recipe.steps=7", "--out", "other", "--dry-run")
+    other = command(folder, "study", "run", "next.yaml", "--set", "recipe.steps=7", "--out",
+                    "other", "--dry-run")
     assert "theirs had another recipe" in " ".join(other.split())

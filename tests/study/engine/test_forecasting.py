@@ -39,13 +39,15 @@ from tests.study.made import drawn
 
 def spec(trials, rungs=NO_RUNGS, seeds=SINGLE_SEED, workers=1):
     """What a forecast reads of a study file."""
-    return SimpleNamespace(compute=None, trials=trials, rungs=rungs, seeds=seeds, workers=workers, rows=None,
-                           proposer=SimpleNamespace(seed=1))
+    return SimpleNamespace(compute=None, trials=trials, rungs=rungs, seeds=seeds, workers=workers,
+                           rows=None, proposer=SimpleNamespace(seed=1))
 
 
 def slow(macs):
     """What a training of so many MACs takes: updates grow with them."""
-    return {part: Effort(**{**took, "cpu_seconds": took["cpu_seconds"] * (macs / 1e5 if part == "updates" else 1)})
+    return {part: Effort(**{**took,
+                            "cpu_seconds": took["cpu_seconds"]
+                            * (macs / 1e5 if part == "updates" else 1)})
             for part, took in efforts_to(1.0).items()}
 
 
@@ -54,8 +56,9 @@ def slow_work(folder):
     def run(place, job):
         block = architecture_of(json.loads((place / "architecture.yaml").read_text())).block
         took = slow(evaluate_cost(block, PLAN.evaluator.protocol)["macs.total"])
-        return {**fake_result(place, job), "efforts": {part: {"seconds": one.seconds, "cpu_seconds": one.cpu_seconds}
-                                                       for part, one in took.items()}}
+        return {**fake_result(place, job),
+                "efforts": {part: {"seconds": one.seconds, "cpu_seconds": one.cpu_seconds}
+                            for part, one in took.items()}}
 
     finish_job(Path(folder), run)
 
@@ -73,7 +76,8 @@ def test_a_study_takes_what_was_foretold(tmp_path):
     driver.run()
     spent = driver.trials.efforts()
     assert forecast.cpu_seconds_low <= total_effort(spent).cpu_seconds <= forecast.cpu_seconds_high
-    assert all(forecast.efforts[part] == spent[part] for part in TRAINING_PARTS if part != "updates")
+    assert all(forecast.efforts[part] == spent[part]
+               for part in TRAINING_PARTS if part != "updates")
     assert forecast.wall_seconds == pytest.approx(total_effort(spent).seconds)
     assert "random candidates" in " ".join(describe_forecast(forecast))
     write_json(tmp_path / FORECAST_FILE, msgspec.to_builtins(forecast))
@@ -82,16 +86,23 @@ def test_a_study_takes_what_was_foretold(tmp_path):
     assert shown.forecast_status.spent == shown.forecast_status.expected == spent
     assert shown.to_json()["budget"]["forecast"] == msgspec.to_builtins(forecast)
     screen = drawn(shown, 120)
-    assert all(word in screen for word in (*TRAINING_PARTS, "on the clock", format_duration(total_effort(spent).cpu_seconds)))
+    assert all(word in screen
+               for word in (*TRAINING_PARTS, "on the clock",
+                            format_duration(total_effort(spent).cpu_seconds)))
 
 
 def test_references_and_seeds_are_foretold_by_their_own_sizes():
-    line, plan = TrainingTimeModel((1e5, slow(1e5)), (3e5, slow(3e5))), PlannedRuns.of(spec(4, seeds=Seeds(2, 3, references=2)), 2)
+    line = TrainingTimeModel((1e5, slow(1e5)), (3e5, slow(3e5)))
+    plan = PlannedRuns.of(spec(4, seeds=Seeds(2, 3, references=2)), 2)
     forecast = forecast_from_speeds(plan, [2e5, 2e5], [1e5, 3e5], line, 2, "here")
-    assert forecast.efforts["updates"].cpu_seconds == pytest.approx(60 * (2 * (1 + 3) + (4 + 3) * 2))
-    assert forecast.efforts["scoring"].cpu_seconds == pytest.approx(30 * 11) and plan.full_runs == plan.completed_runs == 11
-    assert forecast.cpu_seconds_low == pytest.approx(forecast.cpu_seconds - 3 * (2 * 60 + 6 + 30 + 1))
-    assert forecast.wall_seconds == pytest.approx((3 + 3) * 2 * 97)  # two at a time: 6 trainings, and then 5 seeds
+    assert forecast.efforts["updates"].cpu_seconds == pytest.approx(
+        60 * (2 * (1 + 3) + (4 + 3) * 2))
+    assert forecast.efforts["scoring"].cpu_seconds == pytest.approx(
+        30 * 11) and plan.full_runs == plan.completed_runs == 11
+    assert forecast.cpu_seconds_low == pytest.approx(
+        forecast.cpu_seconds - 3 * (2 * 60 + 6 + 30 + 1))
+    # two at a time: 6 trainings, and then 5 seeds
+    assert forecast.wall_seconds == pytest.approx((3 + 3) * 2 * 97)
 
 
 def test_rungs_make_many_starts_and_few_ends():
@@ -106,21 +117,25 @@ def test_what_was_forecast_is_kept_until_more_is_asked_for(tmp_path):
     """On a resume with other ``trials``, the trainings so far say what one takes."""
     plan = make_plan(6, rungs=RUNGS)
     driver = make_driver(tmp_path, plan, work, kind="random", storage=False)
-    assert load_or_make_forecast(driver.study, spec(6, RUNGS), plan.evaluator, plan, None, 0.0) == ""
+    assert load_or_make_forecast(driver.study, spec(6, RUNGS), plan.evaluator, plan, None,
+                                 0.0) == ""
     assert read_forecast(tmp_path) is None
     driver.run()
     forecast = load_or_make_forecast(driver.study, spec(9, RUNGS), plan.evaluator, plan, None, 0.0)
     assert forecast == read_forecast(tmp_path)
     assert forecast.efforts["updates"].cpu_seconds == pytest.approx(60 * 9)
-    assert forecast.efforts["scoring"].cpu_seconds == pytest.approx(30 * rung_transitions(RUNGS, 9)[0])
-    assert load_or_make_forecast(driver.study, spec(9, RUNGS), plan.evaluator, plan, None, 0.0) == forecast
+    assert forecast.efforts["scoring"].cpu_seconds == pytest.approx(
+        30 * rung_transitions(RUNGS, 9)[0])
+    assert load_or_make_forecast(driver.study, spec(9, RUNGS), plan.evaluator, plan, None,
+                                 0.0) == forecast
     driver = make_driver(tmp_path, make_plan(9, rungs=RUNGS), work, kind="random", storage=False)
     before = forecast_status(forecast, driver.trials, RUNGS)
     assert before.expected["updates"].cpu_seconds == pytest.approx(60 * 9)
     driver.run()
     after = forecast_status(forecast, driver.trials, RUNGS)
     assert after.spent == driver.trials.efforts() and after.wall_seconds > before.wall_seconds
-    assert all(after.expected[part].cpu_seconds >= after.spent[part].cpu_seconds > 0 for part in TRAINING_PARTS)
+    assert all(after.expected[part].cpu_seconds >= after.spent[part].cpu_seconds > 0
+               for part in TRAINING_PARTS)
     assert after.expected["updates"].cpu_seconds == pytest.approx(60 * 9)
 
 

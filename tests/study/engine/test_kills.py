@@ -58,8 +58,10 @@ def test_more_than_fifty_kills_lose_nothing_and_do_nothing_twice(tmp_path):
         (tmp_path / "kills.txt").write_text(kills.summary(killed.kills) + "\n")
     trials = check(killed)
     assert sum(kill.backend in (RAY, CLUSTER) for kill in killed.kills) >= 50
-    assert {kill.kind for kill in killed.kills} == {WORKER, DRIVER, RAYLET, CONTROL, NODE, ALL, *STOPPED}
-    assert len(trials.with_state(State.COMPLETE)) > 10 and any(len(t.rungs) == kills.RUNGS.n_pauses for t in trials)
+    assert {kill.kind for kill in killed.kills} == {
+        WORKER, DRIVER, RAYLET, CONTROL, NODE, ALL, *STOPPED}
+    assert len(trials.with_state(State.COMPLETE)) > 10 and any(
+        len(t.rungs) == kills.RUNGS.n_pauses for t in trials)
 
 
 @pytest.mark.slow
@@ -76,16 +78,19 @@ def test_killed_with_two_workers_the_front_is_the_uninterrupted_one(tmp_path):
     kinds = {WORKER: 6, DRIVER: 3, ALL: 3}
     killed = Killed(tmp_path / "killed", plan_of(kinds, PROCESSES, random.Random(SEED)), *given)
     killed.run()
-    mine, other = check(killed), whole(tmp_path / "whole", 14, 0.0, "random")
+    mine = check(killed)
+    other = whole(tmp_path / "whole", 14, 0.0, "random")
     assert front_of(mine) == front_of(other)
-    mine, other = ({t.architecture for t in trials.with_state(State.COMPLETE)} for trials in (mine, other))
+    mine, other = ({t.architecture for t in trials.with_state(State.COMPLETE)}
+                   for trials in (mine, other))
     assert mine == other
 
 
 def test_a_few_kills_with_rungs_lose_nothing(tmp_path):
     """What runs by default: the same, of two workers and their driver."""
-    killed = Killed(tmp_path / "study", plan_of({WORKER: 1, "worker stopped": 1, DRIVER: 1, ALL: 1}, PROCESSES,
-                                                  random.Random(3)), 3, 1.0)
+    killed = Killed(tmp_path / "study",
+                    plan_of({WORKER: 1, "worker stopped": 1, DRIVER: 1, ALL: 1}, PROCESSES,
+                            random.Random(3)), 3, 1.0)
     killed.run()
     check(killed)
     assert len(killed.kills) == 4

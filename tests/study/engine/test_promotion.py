@@ -53,7 +53,8 @@ def passages(folder):
 
 def test_bayes_promotes_by_its_acquisition_function(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(HypervolumeGP, "acquisition_values", lambda self, trials: asked.append(len(trials)))
+    monkeypatch.setattr(HypervolumeGP, "acquisition_values",
+                        lambda self, trials: asked.append(len(trials)))
     make_driver(tmp_path, make_plan(4, rungs=RUNGS), kind="bayes", work=work).run()
     assert asked
 
@@ -63,7 +64,8 @@ def test_the_compute_of_full_trainings_goes_to_more_candidates(tmp_path):
     driver.run()
     trials = StudyDir(tmp_path).load().trials
     begun = [trial for trial in trials if trial.state in (State.COMPLETE, State.PAUSED)]
-    assert len(begun) > 8 and trials.with_state(State.COMPLETE) and not trials.with_state(State.PENDING)
+    assert len(begun) > 8 and trials.with_state(State.COMPLETE) and not trials.with_state(
+        State.PENDING)
     assert 6 <= trials.full_runs_spent(RUNGS) <= 8 + 1e-9
     assert all(len(trial.rungs) == 2 for trial in trials.with_state(State.COMPLETE))
     for shares in passages(tmp_path).values():  # each share once: nothing is trained again
@@ -80,12 +82,14 @@ def test_what_the_trainings_took_adds_up(tmp_path):
     assert len(trials.replicates()) == 2
     shares = [1.0 if trial.state == State.COMPLETE else RUNGS.shares[len(trial.rungs) - 1]
               for trial in trials.with_state(State.COMPLETE, State.PAUSED)]
-    found, complete = trials.efforts(), len(trials.with_state(State.COMPLETE))
+    found = trials.efforts()
+    complete = len(trials.with_state(State.COMPLETE))
     assert found == driver.trials.efforts()
     assert found["updates"].cpu_seconds == pytest.approx(60 * sum(shares))
     assert found["scoring"] == Effort(60 * complete, 30 * complete)
     assert found["other"].seconds == 2 * len(shares)
-    assert all(driver.study.record(trial)["efforts"] == efforts_to(1.0) for trial in trials.with_state(State.COMPLETE))
+    assert all(driver.study.record(trial)["efforts"] == efforts_to(1.0)
+               for trial in trials.with_state(State.COMPLETE))
 
 
 def test_a_candidate_that_is_named_as_a_reference_goes_on_from_its_rung_to_the_end(tmp_path):
@@ -112,7 +116,8 @@ def test_little_compute_still_brings_somebody_to_the_end(tmp_path, trials):
 def test_without_rungs_nothing_pauses(tmp_path, kind):
     driver = make_driver(tmp_path, make_plan(6), work=work, kind=kind)
     driver.run()
-    assert len(driver.trials.with_state(State.COMPLETE)) == 6 and not driver.trials.with_state(State.PAUSED, State.FAILED)
+    assert len(driver.trials.with_state(State.COMPLETE)) == 6 and not driver.trials.with_state(
+        State.PAUSED, State.FAILED)
     assert not passages(tmp_path)
 
 
@@ -120,7 +125,8 @@ def test_without_rungs_nothing_pauses(tmp_path, kind):
 def test_a_reference_without_rungs_is_no_trouble_to_any_sampler(tmp_path, kind):
     """Until enough trials with rungs are complete, what it would come to is not on their scale."""
     inside = {"width": 16, "depth": 2, "kind": "plain"}
-    plan = make_plan(5, rungs=RUNGS, references=(FixedArchitecture("base", architecture_of(inside), inside),))
+    plan = make_plan(5, rungs=RUNGS,
+                     references=(FixedArchitecture("base", architecture_of(inside), inside),))
     make_driver(tmp_path, plan, work=work, kind=kind).run()
     assert len(StudyDir(tmp_path).load().trials.with_state(State.COMPLETE)) > 2
 
@@ -131,15 +137,19 @@ def test_where_nothing_new_is_left_all_that_was_begun_comes_to_its_end(tmp_path,
         pass
 
     Several.slots = slots
-    driver = make_driver(tmp_path, make_plan(12, most=300, rungs=RUNGS), kind="bayes", runner=Several(work))
+    driver = make_driver(tmp_path, make_plan(12, most=300, rungs=RUNGS), kind="bayes",
+                         runner=Several(work))
     ended = driver.run()
-    assert len(driver.trials.with_state(State.COMPLETE)) == 8 and not driver.trials.with_state(State.PAUSED), ended
+    assert len(driver.trials.with_state(State.COMPLETE)) == 8 and not driver.trials.with_state(
+        State.PAUSED), ended
     assert "8 of 12 candidates trained" in ended
 
 
 @pytest.mark.parametrize("rungs", [RUNGS, Rungs((1.0,), 3)])
 def test_objectives_that_are_all_exact_costs_are_searched_to_the_end(tmp_path, rungs, monkeypatch):
-    monkeypatch.setattr(fakes, "OBJECTIVES", (parse_objective("params.total", "min"), parse_objective("macs.total", "min")))
+    monkeypatch.setattr(fakes, "OBJECTIVES",
+                        (parse_objective("params.total", "min"),
+                         parse_objective("macs.total", "min")))
     for trials in (8, 9):
         driver = make_driver(tmp_path, make_plan(trials, rungs=rungs), work=work, kind="bayes")
         driver.run()
@@ -153,11 +163,13 @@ class Shuffled(InProcessRunner):
 
     def __init__(self, rng, polls):
         super().__init__(self.leave)
-        self.rng, self.polls = rng, polls
+        self.rng = rng
+        self.polls = polls
 
     def leave(self, folder, job):
         losses = {"valid_loss": self.rng.randint(1, 9) / 2, "share": job.get("until"), "step": 1}
-        return fake_result(folder, job) if "until" not in job else {"state": "paused", "metrics": losses}
+        return fake_result(folder, job) if "until" not in job else {
+            "state": "paused", "metrics": losses}
 
     def poll(self, timeout):
         self.polls -= 1
@@ -175,16 +187,20 @@ class Shuffled(InProcessRunner):
 @given(st.integers(0, 999), st.lists(st.integers(3, 8), min_size=3, max_size=3))
 def test_nobody_is_promoted_before_one_that_dominates_it(tmp_path_factory, seed, each):
     """``each``: what ``trials`` is set to when the study is begun and resumed."""
-    folder, rng = tmp_path_factory.mktemp("study"), Random(seed)
+    folder = tmp_path_factory.mktemp("study")
+    rng = Random(seed)
     for trials in each:
-        runner, plan = Shuffled(rng, rng.randint(3, 16)), make_plan(trials, rungs=Rungs.geometric())
+        runner = Shuffled(rng, rng.randint(3, 16))
+        plan = make_plan(trials, rungs=Rungs.geometric())
         with suppress(KeyboardInterrupt, UserError):  # interrupted, or too many have failed
             make_driver(folder, plan, kind="random", runner=runner, storage=False).run()
     known = Trials()
     for event in StudyDir(folder).log:
         before = known.get(event.trial)
         if event.type == EventType.STARTED and before.state == State.PAUSED:
-            now = [(one.losses[-1], one.costs["params.total"]) for one in (before, *known.with_state(State.PAUSED))
+            now = [(one.losses[-1], one.costs["params.total"])
+                   for one in (before, *known.with_state(State.PAUSED))
                    if len(one.losses) == len(before.losses)]
-            assert not any(one != now[0] and one[0] <= now[0][0] and one[1] <= now[0][1] for one in now)
+            assert not any(one != now[0] and one[0] <= now[0][0] and one[1] <= now[0][1]
+                           for one in now)
         known.apply(event)

@@ -43,8 +43,10 @@ def asking():
 
 def by_recipe(folder, job):
     """What training would leave: the rate that is right grows with depth."""
-    made, answers = by_architecture(folder, job), json.loads((folder / "architecture.yaml").read_text())
-    far = abs(math.log2(job["recipe"]["lr"]["base"] * 1e3) - math.log2(answers["depth"]) / 2) + job["recipe"]["dropout"]
+    made = by_architecture(folder, job)
+    answers = json.loads((folder / "architecture.yaml").read_text())
+    far = abs(math.log2(job["recipe"]["lr"]["base"] * 1e3)
+              - math.log2(answers["depth"]) / 2) + job["recipe"]["dropout"]
     return {**made, "metrics": {**made["metrics"], "bleu": score(answers) - far}}
 
 
@@ -61,12 +63,15 @@ def test_architecture_and_recipe_are_proposed_together_and_never_twice(tmp_path,
     assert len(trained) == 12 and len({trial.identity for trial in trained}) == 12
     for trial in trained:
         assert set(trial.params) >= {"width", "recipe.lr.base", "recipe.dropout"}
-        assert trial.tuned == {"lr.base": trial.params["recipe.lr.base"], "dropout": trial.params["recipe.dropout"]}
+        assert trial.tuned == {"lr.base": trial.params["recipe.lr.base"],
+                               "dropout": trial.params["recipe.dropout"]}
         job = json.loads((driver.study.trial_folder(trial) / "job.json").read_text())
-        assert job["recipe"] == driver.study.record(trial)["recipe"] == override_keys(plan.job["recipe"], trial.tuned)
+        assert job["recipe"] == driver.study.record(trial)["recipe"] == override_keys(
+            plan.job["recipe"], trial.tuned)
         assert trial.architecture == plan.evaluator.space.architecture(trial.config).id
     copies = exported(driver).get_trials(deepcopy=False)
-    assert [dict(one.params) for one in copies if one.params] == [dict(one.params) for one in driver.trials]
+    assert [dict(one.params) for one in copies if one.params] == [
+        dict(one.params) for one in driver.trials]
 
 
 def test_an_architecture_may_have_several_trainings_and_the_front_shows_it_once(tmp_path):
@@ -97,18 +102,21 @@ def test_what_a_study_proposes_does_not_depend_on_interruptions(tmp_path):
 
 
 def test_a_recipe_leaves_the_draws_of_the_space_as_they_are():
-    plan, without = asking(), make_plan()
+    plan = asking()
+    without = make_plan()
     for width, depth in ((8, 1), (64, 2), (16, 4)):
         params = {"width": width, "depth": depth, "kind": "plain"}
         alone = without.evaluator.evaluate(params)
         trials = [plan.evaluator.evaluate({**params, "recipe.lr.base": lr, "recipe.dropout": 0.1})
                   for lr in (1e-3, 4e-3)]
-        assert {one.architecture for one in trials} == {alone.architecture} and trials[0].costs == alone.costs
-        assert trials[0].constraints == alone.constraints and len({one.identity for one in trials}) == 2
+        assert {one.architecture
+                for one in trials} == {alone.architecture} and trials[0].costs == alone.costs
+        assert trials[0].constraints == alone.constraints and len(
+            {one.identity for one in trials}) == 2
 
 
-TRAININGS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(0, 6)), min_size=1, max_size=20,
-                     unique_by=lambda one: one[:2])
+TRAININGS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(0, 6)), min_size=1,
+                     max_size=20, unique_by=lambda one: one[:2])
 
 
 @given(TRAININGS)
@@ -116,9 +124,11 @@ TRAININGS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers
 def test_the_front_has_each_architecture_at_most_once_and_with_its_best_recipe(trainings):
     sizes = {0: 100, 1: 200, 2: 200, 3: 300, 4: 400}
     made = [Trial(number, State.COMPLETE, architecture=f"a{one}", recipe_params={"lr.base": recipe},
-                  costs={"params.total": sizes[one]}, values={"bleu": bleu, "params.total": sizes[one]})
+                  costs={"params.total": sizes[one]},
+                  values={"bleu": bleu, "params.total": sizes[one]})
             for number, (one, recipe, bleu) in enumerate(trainings)]
-    best = {one: max(bleu for other, _, bleu in trainings if other == one) for one, _, _ in trainings}
+    best = {one: max(bleu for other, _, bleu in trainings if other == one)
+            for one, _, _ in trainings}
     wanted = {one for one in best if not any(
         (sizes[other] <= sizes[one] and best[other] >= best[one]) and
         (sizes[other] < sizes[one] or best[other] > best[one]) for other in best)}
@@ -128,7 +138,8 @@ def test_the_front_has_each_architecture_at_most_once_and_with_its_best_recipe(t
             return []
 
     order = FrontOrder(front_candidates(Fixed(made), OBJECTIVES), OBJECTIVES, META.seeds)
-    table = trials_frame([{**one.to_json(), "metrics": {"bleu": one.values["bleu"]}} for one in made], META.directions)
+    table = trials_frame([{**one.to_json(), "metrics": {"bleu": one.values["bleu"]}}
+                          for one in made], META.directions)
     for members in (list(order.front), list(table.loc[table["front"], "trial"])):
         shown = [made[number] for number in members]
         assert sorted(one.architecture for one in shown) == sorted(f"a{one}" for one in wanted)
@@ -161,7 +172,8 @@ def quick(folder):
     """Trains in no time."""
     def run(place, job):
         loss = 1 + abs(job["recipe"]["lr"]["base"] - 2e-3) * 100 + job["seed"] / 1000
-        return {"state": "complete", "seconds": 1.0, "metrics": {"loss": loss, "bleu": 9 - loss, "split": "valid"}}
+        return {"state": "complete", "seconds": 1.0,
+                "metrics": {"loss": loss, "bleu": 9 - loss, "split": "valid"}}
 
     finish_job(Path(folder), run)
 
@@ -201,8 +213,9 @@ def test_a_study_file_asks_of_its_recipe_and_every_view_says_the_answer(call):
     assert all(set(one["tuned"]) == {"lr.base"} for one in dry["proposals"])
     call("run", "s.yaml")
     trials = trained("old")
-    assert {trial.label: trial.tuned["lr.base"] for trial in trials if trial.label and trial.of is None} == {
-        "plain": 1e-3, "fast": 4e-3}
+    assert {
+        trial.label: trial.tuned["lr.base"]
+        for trial in trials if trial.label and trial.of is None} == {"plain": 1e-3, "fast": 4e-3}
     again = [trial for trial in trials if trial.origin == Origin.REPLICATE]
     firsts = {trial.number: trial for trial in trials}
     assert again and all(one.tuned == firsts[one.of].tuned for one in again)
@@ -231,12 +244,14 @@ def test_other_questions_are_another_study_and_a_fork_takes_what_they_allow(call
     call("run", "s.yaml", "--fork", "fixed", "--set", "reference=[]", "--set", "recipe.lr=2e-3",
          "--set", "trials=3")
     kept = [trial for trial in trained("fixed") if trial.source]
-    assert [trial.source["trial"] for trial in kept] == [one.number for one in fit if one.tuned["lr.base"] == 2e-3]
+    assert [trial.source["trial"] for trial in kept] == [
+        one.number for one in fit if one.tuned["lr.base"] == 2e-3]
     assert all(not trial.tuned for trial in trained("fixed"))
 
 
 def test_a_warm_start_imports_trainings_that_are_answers_here(call):
-    call("run", "s.yaml", "--set", "recipe.lr=2e-3", "--set", "reference=[]", "--set", "trials=3", "--set", "out=fixed")
+    call("run", "s.yaml", "--set", "recipe.lr=2e-3", "--set", "reference=[]", "--set", "trials=3",
+         "--set", "out=fixed")
     call("run", "s.yaml", "--set", "reference=[]", "--set", "warm_start=fixed", "--set", "out=warm")
     imported = [trial for trial in trained("warm") if trial.origin == Origin.IMPORTED]
     assert len(imported) == len({trial.architecture for trial in trained("fixed")})
@@ -246,5 +261,6 @@ def test_a_warm_start_imports_trainings_that_are_answers_here(call):
 
 
 def test_rows_are_trained_by_one_recipe(call):
-    said = call("run", "s.yaml", "--dry-run", "--set", "kind=grid", "--set", "proposer=none", status=2)
+    said = call("run", "s.yaml", "--dry-run", "--set", "kind=grid", "--set", "proposer=none",
+                status=2)
     assert "s.yaml:3:" in said and "recipe.lr" in said

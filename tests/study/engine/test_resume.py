@@ -17,9 +17,11 @@ from tests.study.engine.test_driver import trained
 from tests.study.engine.test_promotion import RUNGS, passages, work
 from tests.study.fakes import architecture_of, make_driver, make_plan
 
-INSIDE, OUTSIDE = ({"width": 16, "depth": 2, "kind": "plain"}, {"width": 9, "depth": 3, "kind": "plain"})
-PLAN = make_plan(4, most=3000, rungs=RUNGS, seeds=Seeds(max_per_candidate=2, extra_runs=2), references=(
-    FixedArchitecture("inside", architecture_of(INSIDE), INSIDE), FixedArchitecture("outside", architecture_of(OUTSIDE))))
+INSIDE = {"width": 16, "depth": 2, "kind": "plain"}
+OUTSIDE = {"width": 9, "depth": 3, "kind": "plain"}
+PLAN = make_plan(4, most=3000, rungs=RUNGS, seeds=Seeds(max_per_candidate=2, extra_runs=2),
+                 references=(FixedArchitecture("inside", architecture_of(INSIDE), INSIDE),
+                             FixedArchitecture("outside", architecture_of(OUTSIDE))))
 
 
 def driver_of(folder):
@@ -40,7 +42,10 @@ def whole(tmp_path_factory):
 
 
 def cut(whole, folder, lines, kept):
-    """The folder as a crash after so many lines of the log leaves it. ``kept``: the worker was done by then."""
+    """The folder as a crash after so many lines of the log leaves it.
+
+    ``kept``: the worker was done by then.
+    """
     shutil.copytree(whole, folder)
     log = StudyDir(folder).log
     log.file.write_bytes(b"".join(log.lines()[:lines]))
@@ -60,7 +65,8 @@ def undo(place: Path, steps):
     for rung in range(steps, RUNGS.n_pauses):
         (place / rung_file(rung)).unlink(missing_ok=True)
     if (place / "paused").exists():
-        (place / "paused").write_text("".join(line + "\n" for line in (place / "paused").read_text().split()[:steps]))
+        (place / "paused").write_text(
+            "".join(line + "\n" for line in (place / "paused").read_text().split()[:steps]))
 
 
 @settings(max_examples=25, deadline=None)
@@ -68,7 +74,8 @@ def undo(place: Path, steps):
 def test_any_prefix_of_the_log_resumes_to_the_same_end(whole, tmp_path_factory, data):
     events = len(StudyDir(whole).log.lines())
     folder = tmp_path_factory.mktemp("cut") / "study"
-    cut(whole, folder, data.sample(st.integers(0, events), "events"), data.sample(st.booleans(), "the worker was done"))
+    cut(whole, folder, data.sample(st.integers(0, events), "events"),
+        data.sample(st.booleans(), "the worker was " "done"))
     torn = data.sample(st.binary(max_size=9).filter(lambda some: b"\n" not in some), "half a line")
     with (folder / "events.jsonl").open("ab") as log:
         log.write(torn)

@@ -16,7 +16,8 @@ from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State
 from tests.study.fakes import architecture_of, make_driver, make_plan
 
-NEVER, SOON = StopSpec(1e-9), StopSpec(1e9)
+NEVER = StopSpec(1e-9)
+SOON = StopSpec(1e9)
 
 
 def run(folder, stop, trials=12, **changes):
@@ -30,7 +31,8 @@ def complete(folder):
 
 def test_it_ends_once_too_little_is_expected_and_says_so(tmp_path):
     driver, ended = run(tmp_path, SOON)
-    assert ended.startswith("stopped, as less than 1e+09 is expected: 10 more trainings are expected")
+    assert ended.startswith("stopped, as less than 1e+09 is expected: 10 more trainings are "
+                            "expected")
     assert complete(tmp_path) == driver.proposals.sampler.n_startup_trials
     assert describe_gain(read_gain(tmp_path)) in ended
 
@@ -67,7 +69,8 @@ def test_seeds_that_follow_do_not_take_the_decision_back(tmp_path):
     for stop in (SOON, StopSpec(1e10)):
         driver = make_driver(tmp_path, make_plan(12, stop=stop, **plan), kind="bayes")
         assert driver.run().startswith("stopped") and complete(tmp_path) == there
-    assert all(one.origin != Origin.SAMPLER for one in StudyDir(tmp_path).load().trials.with_state(State.PENDING))
+    assert all(one.origin != Origin.SAMPLER
+               for one in StudyDir(tmp_path).load().trials.with_state(State.PENDING))
 
 
 def test_a_smaller_gain_goes_on_and_so_does_a_search_that_had_not_stopped(tmp_path):
@@ -83,16 +86,20 @@ def test_a_reference_that_is_added_to_a_search_that_has_stopped_is_trained(tmp_p
     plan = {"seeds": Seeds(max_per_candidate=2, extra_runs=2)}
     run(tmp_path, SOON, **plan)
     late = {"width": 64, "depth": 4, "kind": "plain"}
-    _, ended = run(tmp_path, SOON, references=(FixedArchitecture("late", architecture_of(late), late),), **plan)
+    _, ended = run(tmp_path, SOON,
+                   references=(FixedArchitecture("late", architecture_of(late), late),), **plan)
     (reference,) = StudyDir(tmp_path).load().trials.with_origin(Origin.REFERENCE)
-    assert ended.startswith("stopped") and StudyDir(tmp_path).load().trials.resolve_duplicate(reference).state == State.COMPLETE
+    assert ended.startswith("stopped") and StudyDir(tmp_path).load().trials.resolve_duplicate(
+        reference).state == State.COMPLETE
 
 
-@pytest.mark.parametrize(("within", "slots", "ahead"), [
-    (ComputeAmount(7), 1, 7), (ComputeAmount(seconds=60), 1, 6), (ComputeAmount(seconds=60), 4, 24), (ComputeAmount(seconds=1), 1, 1)])
+@pytest.mark.parametrize(("within", "slots", "ahead"),
+                         [(ComputeAmount(7), 1, 7), (ComputeAmount(seconds=60), 1, 6),
+                          (ComputeAmount(seconds=60), 4, 24), (ComputeAmount(seconds=1), 1, 1)])
 def test_a_time_is_as_many_trainings_as_fit_into_it(tmp_path, within, slots, ahead):
     run(tmp_path, None, 5)
-    study, asked = StudyDir(tmp_path).load(), []
+    study = StudyDir(tmp_path).load()
+    asked = []
     for trial in study.trials.with_state(State.COMPLETE):
         object.__setattr__(trial, "wall_seconds", 10.0)
 

@@ -35,7 +35,8 @@ def cluster():
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     from ray.cluster_utils import Cluster
 
-    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False, **SMALL})
+    found = Cluster(initialize_head=True,
+                    head_node_args={"num_cpus": 1, "include_dashboard": False, **SMALL})
     found.add_node(num_cpus=2, num_gpus=1, **SMALL)
     found.add_node(num_cpus=2, resources={"rare": 1}, **SMALL)
     yield found
@@ -103,7 +104,8 @@ def test_two_halves_share_a_gpu_and_two_larger_parts_do_not(make_runner, tmp_pat
 
 
 @pytest.mark.slow
-def test_all_nodes_are_held_against_this_machine_before_anything_starts(make_runner, tmp_path, monkeypatch):
+def test_all_nodes_are_held_against_this_machine_before_anything_starts(
+        make_runner, tmp_path, monkeypatch):
     runner = make_runner(stamped, cpus_per_trial=2)
     (tmp_path / "study.json").write_text('{"id": "1"}')
     data = {"builtin": "grammar", "pairs": 300, "vocab": 300}
@@ -112,7 +114,8 @@ def test_all_nodes_are_held_against_this_machine_before_anything_starts(make_run
     nowhere = str(tmp_path / "nowhere")
 
     def look():
-        return machine_fingerprint(str(tmp_path) if "ONLY_HERE" in os.environ else nowhere, data) | {"folder": "it is there"}
+        return machine_fingerprint(str(tmp_path) if "ONLY_HERE" in os.environ else nowhere,
+                                   data) | {"folder": "it is there"}
 
     def fail():
         if "ONLY_HERE" not in os.environ:
@@ -121,7 +124,8 @@ def test_all_nodes_are_held_against_this_machine_before_anything_starts(make_run
 
     with refuses("unfit-nodes", "node ", f"{tmp_path}: None, and here study 1", key="ray") as error:
         runner.check(look)
-    assert str(error.value).count("node 1") == 2  # the head has no room for a worker, and is not asked
+    # the head has no room for a worker, and is not asked
+    assert str(error.value).count("node 1") == 2
     with refuses("unfit-nodes", "node "):
         runner.check(fail)
 
@@ -131,7 +135,8 @@ def elsewhere(folder):
     fake_work(folder.replace("/shared/", "/not-shared/"))
 
 
-def test_a_worker_that_does_not_see_the_folder_ends_the_study_with_the_reason_and_fails_nobody(make_runner, tmp_path):
+def test_a_worker_that_does_not_see_the_folder_ends_the_study_with_the_reason_and_fails_nobody(
+        make_runner, tmp_path):
     folder = tmp_path / "shared" / "study"
     with refuses("not-shared", "job.json"):
         make_driver(folder, make_plan(3), runner=make_runner(elsewhere, workers=1)).run()
@@ -157,7 +162,10 @@ class Changing(Callback):
     """Adds a node while candidates train, then takes away the one that the first of them is on."""
 
     def __init__(self, cluster, leaving, folder):
-        self.cluster, self.leaving, self.folder, self.joined = cluster, leaving, folder, None
+        self.cluster = cluster
+        self.leaving = leaving
+        self.folder = folder
+        self.joined = None
         self.said = []
 
     def message(self, text):
@@ -175,17 +183,19 @@ class Changing(Callback):
             (self.folder.parent / "hold").unlink(missing_ok=True)
 
 
-def test_a_node_that_joins_is_used_and_what_a_leaving_one_trained_goes_on_elsewhere_once(cluster, make_runner,
-                                                                                         tmp_path):
+def test_a_node_that_joins_is_used_and_what_a_leaving_one_trained_goes_on_elsewhere_once(
+        cluster, make_runner, tmp_path):
     leaving = cluster.add_node(num_cpus=2, resources={"moving": 1}, **SMALL)
     folder = tmp_path / "study"
     (tmp_path / "hold").touch()
-    runner, view = make_runner(placed, workers=3, custom={"moving": 1}), Changing(cluster, leaving, folder)
+    runner = make_runner(placed, workers=3, custom={"moving": 1})
+    view = Changing(cluster, leaving, folder)
     assert "1 at a time have room now" in runner.describe()
     driver = make_driver(folder, make_plan(5), runner=runner, view=view)
     assert driver.run() == "5 candidates trained"
     done = driver.trials.with_state(State.COMPLETE)
-    nodes = {trial.number: (driver.study.trial_folder(trial) / "nodes").read_text().split() for trial in done}
+    nodes = {trial.number: (driver.study.trial_folder(trial) / "nodes").read_text().split()
+             for trial in done}
     moved, = (number for number, found in nodes.items() if leaving.node_id in found)
     assert nodes.pop(moved) == [leaving.node_id, view.joined.node_id]
     assert all(found == [view.joined.node_id] for found in nodes.values())
@@ -201,12 +211,14 @@ def test_a_real_study_on_the_cluster_keeps_its_copy_in_postgresql(cluster, tmp_p
     """Through the command line: two of three workers have room at a time."""
     with running() as server:
         write_text(tmp_path)
-        (tmp_path / "tiny.yaml").write_text(STUDY + (
-            f"ray: {{ address: '{cluster.address}' }}\nworkers: 3\nresources: {{ cpus_per_trial: 2 }}\n"
-            f"storage: {server.url}\n"))
+        (tmp_path / "tiny.yaml").write_text(
+            STUDY
+            + (f"ray: {{ address: '{cluster.address}' " f"}}\nworkers: 3\nresources: {{ "
+               f"cpus_per_trial: 2 }}\nstorage: {server.url}\n"))
         said = call(tmp_path, "study", "run", "tiny.yaml")
         assert "3 Ray workers on the cluster at" in said and "2 CPU each; 2 at a time have room now" in said
         assert "2 candidates trained" in said and "secret" not in said
         url = server.url.replace("postgresql:", "postgresql+psycopg:")
-        same(StudyDir(tmp_path / "found").load().trials, optuna.load_study(study_name="tiny", storage=url),
+        same(StudyDir(tmp_path / "found").load().trials,
+             optuna.load_study(study_name="tiny", storage=url),
              ("loss", "bleu", "params.total", "macs.total"))

@@ -88,7 +88,8 @@ def test_gpus_are_hidden_from_workers_that_have_none_alone(reserves, gpus):
     from scalesearch.study.executors.ray import RayRunner, ResourceRequest
 
     runner = object.__new__(RayRunner)
-    runner._resources, runner._work_reserves_resources = Resources(gpus_per_trial=gpus), reserves
+    runner._resources = Resources(gpus_per_trial=gpus)
+    runner._work_reserves_resources = reserves
     runner._request = ResourceRequest.of(runner._resources, reserves)
     options = runner._remote_task(fake_work)._default_options
     assert options["num_gpus"] == (0.0 if reserves else gpus)
@@ -115,15 +116,17 @@ def test_the_contract_under_ray_and_a_study_with_two_workers(tmp_path):
 
 
 def test_a_worker_gives_way_to_others_as_far_as_the_file_says():
-    code = "import os; from scalesearch.study.executors.worker import step_back as s; s(7); s(3); print(os.nice(0))"
+    code = ("import os; from scalesearch.study.executors.worker import step_back as s; s(7); s(3); "
+            "print(os.nice(0))")
     assert call([sys.executable, "-c", code]).strip() == b"7"
 
 
-@pytest.mark.parametrize(("need", "room"), [
-    (({"CPU": 1, "GPU": 0},), 6), (({"CPU": 1, "GPU": 0.5},), 2), (({"CPU": 3, "GPU": 0},), 1),
-    (({"CPU": 2, "GPU": 0}, 2), 1), (({"CPU": 2, "GPU": 0}, 3), 0), (({"CPU": 2, "GPU": 0}, 3, True), 1),
-    (({"CPU": 0, "GPU": 0},), None), (({"CPU": 0.1, "GPU": 0, "rare": 1},), 3), (({"CPU": 5, "GPU": 0},), 0),
-])
+@pytest.mark.parametrize(("need", "room"),
+                         [(({"CPU": 1, "GPU": 0},), 6), (({"CPU": 1, "GPU": 0.5},), 2),
+                          (({"CPU": 3, "GPU": 0},), 1), (({"CPU": 2, "GPU": 0}, 2), 1),
+                          (({"CPU": 2, "GPU": 0}, 3), 0), (({"CPU": 2, "GPU": 0}, 3, True), 1),
+                          (({"CPU": 0, "GPU": 0},), None),
+                          (({"CPU": 0.1, "GPU": 0, "rare": 1},), 3), (({"CPU": 5, "GPU": 0},), 0)])
 def test_how_many_workers_the_nodes_have_room_for(monkeypatch, need, room):
     from scalesearch.study.executors import ray_cluster
 

@@ -18,7 +18,8 @@ from tests.study.fakes import fake_result
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "job.json").write_text(json.dumps({"trial": 3, "attempt": 2}))
-    (tmp_path / "architecture.yaml").write_text(json.dumps({"width": 8, "depth": 1, "kind": "plain"}))
+    (tmp_path
+     / "architecture.yaml").write_text(json.dumps({"width": 8, "depth": 1, "kind": "plain"}))
     return tmp_path
 
 
@@ -26,7 +27,8 @@ class Clock:
     """A clock that goes on only where somebody sleeps; ``beat`` is then called."""
 
     def __init__(self, beat=lambda: None):
-        self.time, self.beat = 0.0, beat
+        self.time = 0.0
+        self.beat = beat
 
     def timing(self):
         return lease.HeartbeatTiming(now=lambda: self.time, sleep=self.sleep)
@@ -38,7 +40,8 @@ class Clock:
 
 def foreign(folder):
     """A lease of another machine."""
-    (folder / lease.LEASE_FILE).write_text(json.dumps({"host": "far", "machine": "other", "process": 7}))
+    (folder
+     / lease.LEASE_FILE).write_text(json.dumps({"host": "far", "machine": "other", "process": 7}))
 
 
 def test_the_holder_says_who_it_is_and_that_it_lives(folder):
@@ -58,21 +61,25 @@ def test_the_holder_says_who_it_is_and_that_it_lives(folder):
 
 
 def test_a_second_worker_leaves_the_candidate_to_the_first_and_that_is_no_fault(folder):
-    hold = "import sys, filelock; l = filelock.FileLock(sys.argv[1]); l.acquire(); print(flush=True); sys.stdin.read()"
-    first = subprocess.Popen([sys.executable, "-c", hold, str(folder / lease.LOCK_FILE)], stdin=subprocess.PIPE,
-                             stdout=subprocess.PIPE)
+    hold = ("import sys, filelock; l = filelock.FileLock(sys.argv[1]); l.acquire(); "
+            "print(flush=True); sys.stdin.read()")
+    first = subprocess.Popen([sys.executable, "-c", hold, str(folder / lease.LOCK_FILE)],
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     first.stdout.readline()
     with pytest.raises(lease.LeaseHeldError) as error:
         finish_job(folder, fake_result, lease.HeartbeatTiming(lock_timeout=0.0))
     assert not error.value.over and not pickle.loads(pickle.dumps(error.value)).over
-    assert crash_of_error(TrainingJob(3, folder, 2), error.value).cause == CRASH_LOST and crash_of_error(TrainingJob(3, folder, 2), OSError()).cause == CRASH_FAULT
+    assert crash_of_error(TrainingJob(3, folder, 2),
+                          error.value).cause == CRASH_LOST and crash_of_error(
+        TrainingJob(3, folder, 2), OSError()).cause == CRASH_FAULT
     first.kill()
     first.communicate()
     finish_job(folder, fake_result)
     assert (folder / "trained").read_text().split() == [str(os.getpid())]
 
 
-def test_a_dead_worker_of_this_machine_is_outlived_at_once_and_one_of_another_after_its_silence(folder):
+def test_a_dead_worker_of_this_machine_is_outlived_at_once_and_one_of_another_after_its_silence(
+        folder):
     dead = {**lease.Lease(folder).content, "process": 1}
     (folder / lease.LEASE_FILE).write_text(json.dumps(dead))
     clock = Clock()
@@ -104,18 +111,20 @@ def test_a_worker_that_was_silent_too_long_stops_and_leaves_no_result(folder):
         finish_job(folder, work)
     assert error.value.over
     assert not (folder / "result.json").exists() and not (folder / "crash.txt").exists()
-    assert lease.read_holder(folder).machine == "other" and json.loads((folder / "progress.json").read_text())["step"] == 1
+    assert lease.read_holder(folder).machine == "other" and json.loads(
+        (folder / "progress.json").read_text())["step"] == 1
 
 
 def test_what_killed_writers_left_is_swept_by_who_writes_alone(folder, made):
     for name in ("lease.json", "result.json", "checkpoint.pt", "job.json", "record.json"):
         (folder / f".{name}.abcdefgh").write_text("half")
     finish_job(folder, fake_result)
-    assert {file.name for file in folder.glob(".*")} == {lease.LOCK_FILE, ".job.json.abcdefgh", ".record.json.abcdefgh"}
+    assert {file.name for file in folder.glob(".*")} == {
+        lease.LOCK_FILE, ".job.json.abcdefgh", ".record.json.abcdefgh"}
     place = made.study.folder / "trials" / "0000-x"
     place.mkdir(parents=True)
-    parts = [made.study.folder / ".study.json.abcdefgh", place / ".job.json.abcdefgh", place / ".result.json.abcdefgh",
-             made.study.folder / ".report.html.abcdefgh"]
+    parts = [made.study.folder / ".study.json.abcdefgh", place / ".job.json.abcdefgh",
+             place / ".result.json.abcdefgh", made.study.folder / ".report.html.abcdefgh"]
     for part in parts:
         part.write_text("half")
     with made.study.exclusive():

@@ -15,17 +15,18 @@ from tests.errors import refuses
 from tests.study.executors.test_executors import ends
 from tests.train.conftest import corpus, tiny  # noqa: F401 - a fixture
 
-RECIPE = {"steps": 6, "max_tokens": 200, "lr": 1e-3, "beam": 1, "dropout": 0.0, "device": "cpu", "precision": "fp32",
-          "validate_every": 1}
+RECIPE = {"steps": 6, "max_tokens": 200, "lr": 1e-3, "beam": 1, "dropout": 0.0, "device": "cpu",
+          "precision": "fp32", "validate_every": 1}
 
 
 def make_job(corpus, folder: Path, processes: int) -> TrainingJob:  # noqa: F811 - the fixture
     folder.mkdir()
     (folder / "architecture.yaml").write_text(tiny().to_yaml())
     recipe = Recipe.from_mapping(RECIPE).to_json()
-    (folder / "job.json").write_text(json.dumps({
-        "trial": processes, "data": corpus.spec.to_json(), "cache": str(corpus.folder.parent), "recipe": recipe,
-        "seed": 1, "threads": 1, "processes": processes}))
+    (folder
+     / "job.json").write_text(json.dumps({"trial": processes, "data": corpus.spec.to_json(),
+                                          "cache": str(corpus.folder.parent), "recipe": recipe,
+                                          "seed": 1, "threads": 1, "processes": processes}))
     return TrainingJob(processes, folder, 1)
 
 
@@ -67,9 +68,12 @@ def test_resources_are_those_of_all_processes(monkeypatch) -> None:
 
     params = {}
     monkeypatch.setattr(module, "connect", lambda address: None)
-    monkeypatch.setattr(module.ray, "nodes", lambda: [{"Alive": True, "Resources": {"CPU": 7, "GPU": 1}}])
-    monkeypatch.setattr(module.ray, "remote", lambda **given: params.update(given) or (lambda function: function))
-    runner = module.RayRunner(train_job, 2, Resources(cpus_per_trial=3, gpus_per_trial=0.5, processes_per_trial=2))
+    monkeypatch.setattr(module.ray, "nodes",
+                        lambda: [{"Alive": True, "Resources": {"CPU": 7, "GPU": 1}}])
+    monkeypatch.setattr(module.ray, "remote",
+                        lambda **given: params.update(given) or (lambda function: function))
+    runner = module.RayRunner(
+        train_job, 2, Resources(cpus_per_trial=3, gpus_per_trial=0.5, processes_per_trial=2))
     assert (params["num_cpus"], params["num_gpus"]) == (6, 1)
     assert "6 CPU and 1 GPU each for 2 processes" in runner.describe()
     with refuses("too-few-resources", "9 CPU and 0 GPU", key="resources"):

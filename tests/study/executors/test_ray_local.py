@@ -12,7 +12,8 @@ from scalesearch.errors import UserError
 from scalesearch.study.config.sections import Resources
 from tests.processes import HANG, wait_until
 
-HELD = "import sys, filelock; l = filelock.FileLock(sys.argv[1]); l.acquire(); print(flush=True); sys.stdin.read()"
+HELD = ("import sys, filelock; l = filelock.FileLock(sys.argv[1]); l.acquire(); print(flush=True); "
+        "sys.stdin.read()")
 ASK = """
 import sys
 from ray._raylet import GcsClient
@@ -48,20 +49,23 @@ def sockets_of(process):
 
 def listening(sockets):
     """Addresses, in hexadecimal, at which ``sockets`` listen."""
-    rows = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
-    return {row[1].partition(":")[0] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets}
+    rows = [line.split() for name in ("tcp", "tcp6")
+            for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
+    return {row[1].partition(":")[0]
+            for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets}
 
 
 def asked(address, **environment):
     """What a stranger's process says that asks for the nodes."""
     given = {key: value for key, value in os.environ.items() if not key.startswith("RAY_AUTH")}
-    done = subprocess.run([sys.executable, "-c", ASK, address], capture_output=True, text=True, timeout=HANG,
-                          env={**given, "HOME": "/nonexistent", **environment})
+    done = subprocess.run([sys.executable, "-c", ASK, address], capture_output=True, text=True,
+                          timeout=HANG, env={**given, "HOME": "/nonexistent", **environment})
     return done.stdout.strip()
 
 
 @pytest.mark.ray
-def test_nobody_without_the_token_can_use_it_and_nothing_listens_beyond_this_machine(tmp_path, monkeypatch):
+def test_nobody_without_the_token_can_use_it_and_nothing_listens_beyond_this_machine(
+        tmp_path, monkeypatch):
     import ray
 
     from scalesearch.study.executors.ray import RayRunner
@@ -71,13 +75,16 @@ def test_nobody_without_the_token_can_use_it_and_nothing_listens_beyond_this_mac
     runner = RayRunner(print, 1, Resources())
     try:
         folder = Path(os.environ["RAY_AUTH_TOKEN_PATH"]).parent
-        modes = [stat.S_IMODE(place.stat().st_mode) for place in (folder.parent, folder, folder / "auth_token")]
+        modes = [stat.S_IMODE(place.stat().st_mode)
+                 for place in (folder.parent, folder, folder / "auth_token")]
         assert modes == [0o700, 0o700, 0o600]
         assert Path(ray._private.worker._global_node.get_session_dir_path()).is_relative_to(folder)
         mine = listening(sockets_of(os.getpid()) - before)
-        assert mine and mine <= {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+        assert mine and mine <= {"0100007F", "0000000000000000FFFF00000100007F",
+                                 "00000000000000000000000001000000"}
         address = ray.get_runtime_context().gcs_address
-        assert asked(address, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(folder / "auth_token")) == "1"
+        assert asked(address, RAY_AUTH_MODE="token",
+                     RAY_AUTH_TOKEN_PATH=str(folder / "auth_token")) == "1"
         assert asked(address, RAY_AUTH_MODE="disabled") == ""
         assert asked(address, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN="a" * 64) == ""
     finally:
@@ -90,15 +97,17 @@ def test_what_dead_rays_have_left_is_swept_and_a_living_one_is_not(tmp_path):
     pytest.importorskip("ray")
     from scalesearch.study.executors.ray_local import remove_stale_rays
 
-    dead, alive = tmp_path / "ray-dead", tmp_path / "ray-alive"
+    dead = tmp_path / "ray-dead"
+    alive = tmp_path / "ray-alive"
     sleep = [sys.executable, "-c", "import time; time.sleep(1000)"]
     agents = []
     for folder in (dead, alive):
         (folder / "r").mkdir(parents=True)
         agents.append(subprocess.Popen([*sleep, f"--session-dir={folder}/r/session"]))
-    stranger = subprocess.Popen([*sleep], env={**os.environ, "RAY_AUTH_TOKEN_PATH": str(dead / "auth_token")})
-    owner = subprocess.Popen([sys.executable, "-c", HELD, str(alive / ".lock")], stdin=subprocess.PIPE,
-                             stdout=subprocess.PIPE)
+    stranger = subprocess.Popen([*sleep],
+                                env={**os.environ, "RAY_AUTH_TOKEN_PATH": str(dead / "auth_token")})
+    owner = subprocess.Popen([sys.executable, "-c", HELD, str(alive / ".lock")],
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         owner.stdout.readline()
         remove_stale_rays(tmp_path)
@@ -140,4 +149,5 @@ def test_a_ray_that_cannot_be_started_leaves_nothing(monkeypatch):
     with pytest.raises(UserError) as error:
         ray_services.connect(None)
     assert error.value.code == "ray-not-started" and len(set(folders)) == 3
-    assert not any(folder.exists() for folder in folders) and "RAY_AUTH_TOKEN_PATH" not in os.environ
+    assert not any(folder.exists()
+                   for folder in folders) and "RAY_AUTH_TOKEN_PATH" not in os.environ

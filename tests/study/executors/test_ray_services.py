@@ -31,7 +31,8 @@ def started_here(name):
             head, _, tail = file.read_text().rpartition(")")
         except OSError:
             continue
-        if head.partition("(")[2] == name and int(tail.split()[1]) == os.getpid() and tail.split()[0] not in "ZX":
+        if head.partition("(")[2] == name and int(
+                tail.split()[1]) == os.getpid() and tail.split()[0] not in "ZX":
             found.append(int(file.parent.name))
     return found
 
@@ -57,7 +58,8 @@ def test_a_raylet_and_a_control_service_that_die_are_noticed_and_started_again(t
             (victim,) = started_here(name)
             os.kill(victim, signal.SIGKILL)
             (event,) = first_event(runner)
-            assert isinstance(event, JobCrashed) and event.cause == CRASH_LOST and event.can_retry, event
+            assert isinstance(event,
+                              JobCrashed) and event.cause == CRASH_LOST and event.can_retry, event
             quick = make_job(tmp_path, number, 0)
             runner.submit(quick)
             (event,) = first_event(runner)
@@ -123,14 +125,16 @@ def test_a_ray_that_dies_again_and_again_ends_the_study(monkeypatch, tmp_path):
 def test_a_short_silence_of_a_cluster_is_waited_for():
     from scalesearch.study.executors.ray_services import CHECK_INTERVAL, ClusterHealth
 
-    time, door = 0.0, socket.create_server(("127.0.0.1", 0))
+    time = 0.0
+    door = socket.create_server(("127.0.0.1", 0))
     address = door.getsockname()
     pulse = ClusterHealth(20.0, {"gcs_server": address}, lambda: time)
     hasty = ClusterHealth(0.0, {"gcs_server": address}, lambda: time)
     door.close()
     assert (pulse.lost_service(), hasty.lost_service()) == ("", "")  # nobody has looked yet
     time = CHECK_INTERVAL
-    assert (pulse.lost_service(), hasty.lost_service(), pulse.silent_service()) == ("", "gcs_server", "gcs_server")
+    assert (pulse.lost_service(), hasty.lost_service(), pulse.silent_service()) == (
+        "", "gcs_server", "gcs_server")
     time = 20.0
     assert pulse.lost_service() == "gcs_server"
     with socket.create_server(address):

@@ -32,16 +32,19 @@ def test_lines_say_what_starts_and_what_came_of_it(tmp_path):
     assert "complete after 0 wall seconds: bleu " in said[1] and "params.total " in said[1]
 
 
-@pytest.mark.parametrize(("answers", "per"), [({"width": 8}, "token"), ({"width": 8, "vocab": 400}, "character")])
+@pytest.mark.parametrize(("answers", "per"),
+                         [({"width": 8}, "token"), ({"width": 8, "vocab": 400}, "character")])
 def test_a_loss_at_a_rung_says_of_what_it_is(answers, per):
-    said = describe_event(EventType.RUNG, Trial(3, State.PAUSED, config=answers, rungs=(Rung(2.2144),)))
+    said = describe_event(EventType.RUNG,
+                          Trial(3, State.PAUSED, config=answers, rungs=(Rung(2.2144),)))
     assert said == f"trial 3 is paused at rung 1: validation loss 2.214 nats per {per}"
 
 
 def test_lines_say_why_a_worker_is_started_again(tmp_path):
     said = []
     make_driver(tmp_path, make_plan(1), work=breaking_work, view=LineConsole(said.append)).run()
-    assert sum("its worker died (RuntimeError: the worker broke); started again" in line for line in said) == 2
+    assert sum("its worker died (RuntimeError: the worker broke); started again" in line
+               for line in said) == 2
 
 
 def test_the_screen_counts_what_is_there_and_shows_progress(tmp_path):
@@ -70,7 +73,8 @@ def test_the_screen_counts_what_is_there_and_shows_progress(tmp_path):
         heartbeat.finish(driver.run())
     assert "0.2 of 3 candidates" in shown[0] and "Nothing is finished yet" in shown[0]
     assert "3.210" in shown[0] and "0:01:00" in shown[0] and "about 0:03:40 left" in shown[0]
-    assert "2.2 of 3 candidates" in shown[2] and "Front so far" in shown[2] and "In training" in shown[2]
+    assert "2.2 of 3 candidates" in shown[2] and "Front so far" in shown[
+        2] and "In training" in shown[2]
     over = drawn()
     assert "3 of 3" in over and "In training" not in over and "about" not in over and "finished" in over
     assert "Hypervolume" in over and "trial 2 complete after 0 wall seconds" not in over
@@ -89,7 +93,8 @@ def test_the_screen_says_what_happened_last(tmp_path):
 
 
 def test_further_seeds_of_rows_are_still_to_come_and_nothing_is_left_where_nobody_works(tmp_path):
-    rows = [FixedArchitecture(str(width), architecture_of({"width": width, "depth": 1, "kind": "plain"}), {})
+    rows = [FixedArchitecture(str(width),
+                              architecture_of({"width": width, "depth": 1, "kind": "plain"}), {})
             for width in (8, 16)]
     driver = make_driver(tmp_path, make_plan(0, references=tuple(rows)))
     driver.run()
@@ -99,16 +104,19 @@ def test_further_seeds_of_rows_are_still_to_come_and_nothing_is_left_where_nobod
         owner = Owner(state, workers=1, candidates=0, references=2)
         return drawn(SnapshotBuilder(driver.study).take(owner), 110)
 
-    assert "about 0:00:00 left" in shown(RUNNING, 1) and "0 of 2 rows' further seeds" in shown(RUNNING, 2)
-    again = replace(driver.trials[0], number=2, state=State.PENDING, origin=Origin.REPLICATE, of=0, seed=2)
+    assert "about 0:00:00 left" in shown(RUNNING,
+                                         1) and "0 of 2 rows' further seeds" in shown(RUNNING, 2)
+    again = replace(driver.trials[0], number=2, state=State.PENDING, origin=Origin.REPLICATE, of=0,
+                    seed=2)
     driver.study.propose(again)
     assert "In training" in shown(RUNNING, 2) and "Interrupted" not in shown(RUNNING, 2)
     assert "Interrupted" in shown(STOPPED, 2) and "about" not in shown(STOPPED, 2)
 
 
-@pytest.mark.parametrize(("value", "text"), [(27.314, "27.31"), (1_240_000, "1.24M"), (0.0021, "0.0021"),
-                                             (35_000, "35k"), (2.5e9, "2.5G"), (999, "999"), (999_700, "1M"),
-                                             (999_400, "999k"), (999_600_000, "1G"), (9999.7, "10k")])
+@pytest.mark.parametrize(("value", "text"),
+                         [(27.314, "27.31"), (1_240_000, "1.24M"), (0.0021, "0.0021"),
+                          (35_000, "35k"), (2.5e9, "2.5G"), (999, "999"), (999_700, "1M"),
+                          (999_400, "999k"), (999_600_000, "1G"), (9999.7, "10k")])
 def test_numbers_are_short(value, text):
     assert format_number(value) == text
 

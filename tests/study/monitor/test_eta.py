@@ -19,7 +19,8 @@ def test_candidates_are_handed_out_to_the_workers(made):
     made.propose(2)
     made.working(2, share=0.75, seconds=90)
     now = made.situation(PlannedWork(4, 0))
-    assert time_left(now, 2).seconds == pytest.approx(120)  # 30 s of the third beside all of the fourth
+    # 30 s of the third beside all of the fourth
+    assert time_left(now, 2).seconds == pytest.approx(120)
     assert time_left(now, 1).seconds == pytest.approx(150)
     assert (study_progress(now).done, study_progress(now).share) == (2.75, 2.75 / 4)
 
@@ -38,7 +39,8 @@ def test_failures_make_the_others_dearer(made):
 
 
 def test_with_rungs_everyone_counts_with_its_share(made):
-    made.propose(0).rung(0, 0, 0.1, 20).propose(1).rung(1, 0, 0.1, 30).study.append("started", 1, attempt=2)
+    made.propose(0).rung(0, 0, 0.1, 20).propose(1).rung(1, 0, 0.1, 30).study.append(
+        "started", 1, attempt=2)
     made.end(1, 215)
     now = made.situation(PlannedWork(4, 0), rungs=Rungs((0.1, 1.0), 2))
     full = (20 + 215) / (0.1 + 1.0)
@@ -54,13 +56,16 @@ def test_references_and_their_seeds_alone(made):
     done = study_progress(now)
     assert (done.done, done.total, done.references, done.reference_seeds) == (1, 6, (1, 2), (0, 4))
     assert time_left(now, 1).seconds == pytest.approx(60 + 4 * 60)
-    assert time_left(now, 4).seconds == pytest.approx(60 + 60)  # the seeds wait for the second reference
+    # the seeds wait for the second reference
+    assert time_left(now, 4).seconds == pytest.approx(60 + 60)
     made.propose(1, origin="reference", label="b", in_space=False).end(1, 100)
-    made.propose(2, origin="replicate", of=0, seed=2).end(2, 70).propose(3, origin="replicate", of=1, seed=2)
+    made.propose(2, origin="replicate", of=0, seed=2).end(2, 70).propose(
+        3, origin="replicate", of=1, seed=2)
     now = made.situation(PlannedWork(0, 2), seeds=seeds)
     full = (60 + 100 + 70) / 3
     assert study_progress(now).reference_seeds == (1, 4)
-    assert time_left(now, 1).seconds == pytest.approx(full + 60 + 100)  # the one under way, and each one's third
+    # the one under way, and each one's third
+    assert time_left(now, 1).seconds == pytest.approx(full + 60 + 100)
     shown = StudyWatcher(made.study.folder).snapshot()
     assert shown.front.size == 0 and shown.front.hypervolume is None
     means = {row.label: (row.seeds, row.values["bleu"]) for row in shown.front.members}
@@ -68,14 +73,16 @@ def test_references_and_their_seeds_alone(made):
 
 
 def test_a_reference_that_something_else_has_trained_gets_its_seeds_from_it(made):
-    made.propose(0, origin="imported").end(0, 60).propose(1, origin="reference", label="a", state="duplicate", of=0)
+    made.propose(0, origin="imported").end(0, 60).propose(
+        1, origin="reference", label="a", state="duplicate", of=0)
     made.propose(2).end(2, 80)
     now = made.situation(PlannedWork(1, 1), seeds=Seeds(1, 0, references=3))
     assert study_progress(now).reference_seeds == (0, 2) and study_progress(now).share < 1
     assert time_left(now, 1).seconds == pytest.approx(2 * 60)
     made.propose(3, origin="replicate", of=0, seed=2).end(3, 60)
     now = made.situation(PlannedWork(1, 1), seeds=Seeds(1, 0, references=3))
-    assert (study_progress(now).reference_seeds, study_progress(now).front_seeds) == ((1, 2), (0, 0))
+    assert (
+        study_progress(now).reference_seeds, study_progress(now).front_seeds) == ((1, 2), (0, 0))
 
 
 def test_further_seeds_of_the_front_are_an_upper_limit(made):
@@ -84,7 +91,8 @@ def test_further_seeds_of_the_front_are_an_upper_limit(made):
     assert (eta.seconds, eta.front_seeds) == (pytest.approx(100 + 200), pytest.approx(200))
     made.propose(1).end(1, 100).propose(2, origin="replicate", of=0, seed=2)
     now = made.situation(PlannedWork(5, 0), seeds=Seeds(3, 4))
-    assert time_left(now, 2).seconds == pytest.approx(200)  # nothing of the search goes on beside further seeds
+    # nothing of the search goes on beside further seeds
+    assert time_left(now, 2).seconds == pytest.approx(200)
     assert study_progress(now).front_seeds == (1, 4)
 
 

@@ -20,7 +20,8 @@ def test_the_heartbeat_lives_and_says_how_the_study_ended(tmp_path):
     with Heartbeat(tmp_path, facts, interval=0.01).running_study() as beat:
         first = (tmp_path / heartbeat.OWNER_FILE).stat().st_mtime_ns
         owner = read_owner(tmp_path, clock=lambda: 0.0)
-        assert (owner.state, owner.pid, owner.workers, owner.candidates) == (RUNNING, os.getpid(), 3, 5)
+        assert (
+            owner.state, owner.pid, owner.workers, owner.candidates) == (RUNNING, os.getpid(), 3, 5)
         while (tmp_path / heartbeat.OWNER_FILE).stat().st_mtime_ns <= first:
             time.sleep(0.01)
         assert "last sign of life 0 s" in describe_owner(owner)

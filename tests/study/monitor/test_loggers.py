@@ -27,7 +27,8 @@ class Files(Logger):
 
 
 def of_files(study):
-    return {int(file.stem): json.loads(file.read_text()) for file in (study.folder / "files").glob("*.json")}
+    return {int(file.stem): json.loads(file.read_text())
+            for file in (study.folder / "files").glob("*.json")}
 
 
 def of_tensorboard(study):
@@ -37,7 +38,8 @@ def of_tensorboard(study):
     found = {}
     for folder in (study.folder / "tensorboard").iterdir():
         events = EventAccumulator(str(folder)).Reload()
-        points = {(name, one.value, one.step) for name in events.Tags()["scalars"] for one in events.Scalars(name)}
+        points = {(name, one.value, one.step) for name in events.Tags()["scalars"]
+                  for one in events.Scalars(name)}
         start = events.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
         params = HParamsPluginData.FromString(start).session_start_info.hparams
         values = {name: getattr(one, one.WhichOneof("kind")) for name, one in params.items()}
@@ -58,16 +60,19 @@ def of_mlflow(study):
     return found
 
 
-@pytest.mark.parametrize(("kind", "package", "read"), [
-    (Files, "json", of_files), (TensorBoard, "tensorboard", of_tensorboard), (MLflow, "mlflow", of_mlflow)])
-def test_each_complete_trial_is_logged_once_over_all_runs(tmp_path, monkeypatch, kind, package, read):
+@pytest.mark.parametrize(("kind", "package", "read"),
+                         [(Files, "json", of_files), (TensorBoard, "tensorboard", of_tensorboard),
+                          (MLflow, "mlflow", of_mlflow)])
+def test_each_complete_trial_is_logged_once_over_all_runs(
+        tmp_path, monkeypatch, kind, package, read):
     pytest.importorskip(package)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     make_driver(tmp_path, make_plan(2)).run()  # nobody listened to these
     for trials in (3, 4, 4):
         logger = kind(StudyDir(tmp_path).load(), pytest.fail)
         make_driver(tmp_path, make_plan(trials), view=logger).run()
-    found, done = read(logger.study), StudyDir(tmp_path).load().trials.with_state(State.COMPLETE)
+    found = read(logger.study)
+    done = StudyDir(tmp_path).load().trials.with_state(State.COMPLETE)
     assert sorted(found) == [trial.number for trial in done] and len(done) == 4
     for trial in done:
         params, points = found[trial.number]
@@ -87,7 +92,8 @@ def test_a_tool_that_fails_is_told_once_and_its_copy_is_made_later(tmp_path):
 
     told = []
     make_driver(tmp_path, make_plan(3), view=Broken(make_study(tmp_path), told.append)).run()
-    assert len(told) == 1 and "the server" in told[0] and len(StudyDir(tmp_path).load().trials.with_state("complete")) == 3
+    assert len(told) == 1 and "the server" in told[0] and len(
+        StudyDir(tmp_path).load().trials.with_state("complete")) == 3
     logger = Files(StudyDir(tmp_path).load(), pytest.fail)
     assert len(of_files(logger.study)) == 3
 

@@ -44,7 +44,8 @@ def tree(folder):
 def test_what_is_found_is_what_the_results_say(tmp_path):
     make_driver(tmp_path, make_plan(8)).run()
     before = tree(tmp_path)
-    shown, results = StudyWatcher(tmp_path).snapshot(), load_results(tmp_path)
+    shown = StudyWatcher(tmp_path).snapshot()
+    results = load_results(tmp_path)
     assert tree(tmp_path) == before
     assert shown.counts["complete"] == 8 and shown.counts["infeasible"] > 0 and shown.running == ()
     assert shown.front.size == len(results.front)
@@ -57,11 +58,15 @@ def test_what_is_found_is_what_the_results_say(tmp_path):
 
 
 def test_what_may_not_stand_on_the_front_still_counts_as_the_worst(made):
-    made.propose(0, origin="reference", label="a", in_space=False).end(0, 5, bleu=1.0, params=9000.0)
-    made.propose(1).end(1, 5, bleu=20.0, params=1000.0).propose(2).end(2, 5, bleu=30.0, params=2000.0)
+    made.propose(
+        0, origin="reference", label="a", in_space=False).end(0, 5, bleu=1.0, params=9000.0)
+    made.propose(1).end(1, 5, bleu=20.0, params=1000.0).propose(2).end(
+        2, 5, bleu=30.0, params=2000.0)
     volume = StudyWatcher(made.study.folder).snapshot().front.hypervolume
-    assert volume.reference_point == pytest.approx({"bleu": 1 - 0.1 * 29, "params.total": 9000 + 0.1 * 8000})
-    assert list(volume.reference_point.values()) == pytest.approx(load_results(made.study.folder).hypervolume()[1])
+    assert volume.reference_point == pytest.approx(
+        {"bleu": 1 - 0.1 * 29, "params.total": 9000 + 0.1 * 8000})
+    assert list(volume.reference_point.values()) == pytest.approx(
+        load_results(made.study.folder).hypervolume()[1])
 
 
 @pytest.mark.parametrize(("names", "main"), [
@@ -71,7 +76,8 @@ def test_what_may_not_stand_on_the_front_still_counts_as_the_worst(made):
 def test_a_study_without_the_tasks_metric_is_ordered_by_another(names, main, tmp_path):
     made = Made(tmp_path, objectives=tuple(parse_objective(name, "min") for name in names))
     made.propose(0)
-    made.study.append("ended", 0, state="complete", values=dict.fromkeys(names, 1.0), wall_seconds=1, reason="")
+    made.study.append("ended", 0, state="complete", values=dict.fromkeys(names, 1.0),
+                      wall_seconds=1, reason="")
     shown = StudyWatcher(made.study.folder).snapshot()
     assert (shown.front.main_objective, shown.front.size) == (main, 1)
 
@@ -82,10 +88,13 @@ def test_the_latest_change_of_the_hypervolume_by_hand(made):
     volume = StudyWatcher(made.study.folder).snapshot().front.hypervolume
     # The corner is a tenth of each range beyond the worst: BLEU 10 - 1, params 2500 + 150.
     assert volume.reference_point == {"bleu": pytest.approx(9), "params.total": pytest.approx(2650)}
-    first, second = (10 - 9) * (2650 - 1000), (20 - 10) * (2650 - 2000)
+    first = (10 - 9) * (2650 - 1000)
+    second = (20 - 10) * (2650 - 2000)
     assert volume.value == pytest.approx(first + second) and volume.gain == pytest.approx(second)
-    events = [json.loads(line) for line in (made.study.folder / "events.jsonl").read_text().splitlines()]
-    (when,) = [event["time"] for event in events if (event["event"], event["trial"]) == ("ended", 1)]
+    events = [json.loads(line)
+              for line in (made.study.folder / "events.jsonl").read_text().splitlines()]
+    (when,
+     ) = [event["time"] for event in events if (event["event"], event["trial"]) == ("ended", 1)]
     assert volume.trial == 1 and volume.ended_at == datetime.fromisoformat(when).timestamp()
 
 
@@ -99,17 +108,20 @@ def test_a_front_shows_both_its_ends(made):
 
 def test_what_is_in_training_is_shown_with_its_pace(made):
     made.propose(0, label="big", origin="reference", in_space=False).propose(1)
-    place = made.working(0, step=100, share=0.25, loss=4.5, seconds=30, validation={"valid_loss": 4.25})
+    place = made.working(0, step=100, share=0.25, loss=4.5, seconds=30,
+                         validation={"valid_loss": 4.25})
     shown = StudyWatcher(made.study.folder).snapshot()
     one, other = shown.running
-    assert (one.type, one.name, one.step, one.steps, one.loss, one.validation_loss) == ("reference", "big", 100, 400, 4.5, 4.25)
+    assert (one.type, one.name, one.step, one.steps, one.loss, one.validation_loss) == (
+        "reference", "big", 100, 400, 4.5, 4.25)
     assert one.seconds_left == pytest.approx(90) and one.full_run_seconds == pytest.approx(120)
     assert (one.status, one.host, one.params, one.macs) == ("training", "here", 1000, 9000)
     assert (other.status, other.seconds_left, other.type) == ("waiting", None, "candidate")
     made.study.append("started", 1, attempt=2)
     assert [one.attempt for one in StudyWatcher(made.study.folder).snapshot().running] == [1, 2]
     os.utime(place / "lease.json", (1, 1))
-    assert "no sign of life for" in StudyWatcher(made.study.folder).snapshot().running[0].status_text
+    assert "no sign of life for" in StudyWatcher(
+        made.study.folder).snapshot().running[0].status_text
 
 
 def test_a_rung_is_told_from_the_end(tmp_path):
@@ -120,7 +132,8 @@ def test_a_rung_is_told_from_the_end(tmp_path):
     made.working(2, step=60, share=0.15, seconds=15)
     shown = StudyWatcher(tmp_path).snapshot()
     assert [(one.rung, one.pause_share, one.attempt) for one in shown.running] == [(2, 0.3, 1)]
-    assert shown.running[0].seconds_left == pytest.approx(15) and shown.running[0].full_run_seconds == pytest.approx(100)
+    assert shown.running[0].seconds_left == pytest.approx(15) and shown.running[
+        0].full_run_seconds == pytest.approx(100)
     first, second, end = shown.rungs
     assert (first.reached, first.promoted, first.paused, first.best_loss) == (3, 1, 2, 1.0)
     assert (second.reached, second.best_loss, end.reached, end.share) == (0, None, 0, 1.0)
@@ -133,24 +146,30 @@ def test_what_a_rung_says_of_the_end_is_a_rank_correlation(way, sign):
     losses = [rng.choice([1.0, 2.0, 3.0, rng.random()]) for _ in range(20)]
     values = [sign * (loss + rng.random()) for loss in losses]
     expected = spearmanr(losses, values).statistic * sign
-    assert snapshot._rank_correlation(list(zip(losses, values)), way) == pytest.approx(expected) and expected > 0.5
-    assert snapshot._rank_correlation(list(zip(losses, values))[:4], way) is None and snapshot._rank_correlation([(1.0, 2.0)] * 9, way) is None
+    assert snapshot._rank_correlation(list(zip(losses, values)),
+                                      way) == pytest.approx(expected) and expected > 0.5
+    assert snapshot._rank_correlation(list(zip(losses, values))[:4],
+                                      way) is None and snapshot._rank_correlation(
+        [(1.0, 2.0)] * 9, way) is None
 
 
 def test_the_rungs_of_a_study_that_ended(tmp_path):
     driver = make_driver(tmp_path, make_plan(8, rungs=RUNGS), work=work)
     driver.study.update_meta(rungs=RUNGS)
     driver.run()
-    rows, trials = StudyWatcher(tmp_path).snapshot().rungs, StudyDir(tmp_path).load().trials
+    rows = StudyWatcher(tmp_path).snapshot().rungs
+    trials = StudyDir(tmp_path).load().trials
     assert rows[0].reached == sum(bool(trial.rungs) for trial in trials)
-    assert rows[-1].reached == len(trials.with_state(State.COMPLETE)) and rows[1].promoted == rows[-1].reached
+    assert rows[-1].reached == len(
+        trials.with_state(State.COMPLETE)) and rows[1].promoted == rows[-1].reached
     assert all(row.reached == row.promoted + row.paused for row in rows[:-1])
 
 
 def test_the_teacher_is_followed_from_its_beginning_to_its_end(tmp_path):
     made = Made(tmp_path, teacher=TeacherMeta("abc"))
     assert StudyWatcher(tmp_path).snapshot().teacher.stage == "waiting"
-    learning, made_of = {"kind": "update", "share": 0.25, "eta_seconds": 60}, {"kind": "decode", "done": 3, "of": 4}
+    learning = {"kind": "update", "share": 0.25, "eta_seconds": 60}
+    made_of = {"kind": "decode", "done": 3, "of": 4}
     for place, stage, facts in ((tmp_path / "teacher", "training", learning),
                                 (tmp_path / "teacher" / "corpus", "translating", made_of)):
         place.mkdir()
@@ -160,16 +179,20 @@ def test_the_teacher_is_followed_from_its_beginning_to_its_end(tmp_path):
         found = StudyWatcher(tmp_path).snapshot().teacher
         assert (found.stage, found.share) == (stage, 0.25 if stage == "training" else 0.75)
         assert ("0:01:00 left" if stage == "training" else "3 of 4") in found.status_text
-    (tmp_path / "teacher" / "corpus" / "result.json").write_text(json.dumps({"state": "complete", "pairs": 5000}))
-    assert running_teacher(StudyDir(tmp_path).read_meta()).status_text == "has translated 5,000 sentences"
+    (tmp_path / "teacher" / "corpus"
+     / "result.json").write_text(json.dumps({"state": "complete", "pairs": 5000}))
+    assert running_teacher(
+        StudyDir(tmp_path).read_meta()).status_text == "has translated 5,000 sentences"
     (tmp_path / "teacher" / "corpus" / "result.json").unlink()
-    (tmp_path / "teacher" / "result.json").write_text(json.dumps({"state": "failed", "reason": "diverged"}))
+    (tmp_path / "teacher"
+     / "result.json").write_text(json.dumps({"state": "failed", "reason": "diverged"}))
     assert running_teacher(made.study).stage == "failed"
 
 
 def test_the_last_validation_outlives_the_next_update(tmp_path):
     progress = ProgressFile(tmp_path, every=0.0)
-    for facts in ({"kind": "validation", "step": 50, "valid_loss": 4.5}, {"kind": "update", "step": 60, "loss": 4.0}):
+    for facts in ({"kind": "validation", "step": 50, "valid_loss": 4.5},
+                  {"kind": "update", "step": 60, "loss": 4.0}):
         progress(facts)
     assert progress.read().loss == 4.0 and progress.read().validation.valid_loss == 4.5
 
@@ -182,12 +205,14 @@ def test_half_written_files_are_waited_for(made):
     place = made.working(0, share=0.5)
     (place / "progress.json").write_text('{"kind": "upd')
     whole = made.study.log.file.read_bytes()
-    last = encode_event({"line": 3, "event": "ended", "trial": 0, "time": "2026-01-01T00:00:00.000+00:00",
-                   "state": "complete", "values": {"bleu": 9.0, "params.total": 1000.0}, "wall_seconds": 3.0})
+    last = encode_event({"line": 3, "event": "ended", "trial": 0,
+                         "time": "2026-01-01T00:00:00.000+00:00", "state": "complete",
+                         "values": {"bleu": 9.0, "params.total": 1000.0}, "wall_seconds": 3.0})
     made.study.log.file.write_bytes(whole + last[:40])
     watch = StudyWatcher(made.study.folder)
     shown = watch.snapshot()
-    assert shown.running[0].status == "starting" and shown.counts["complete"] == 0 and not shown.problem
+    assert shown.running[0].status == "starting" and shown.counts[
+        "complete"] == 0 and not shown.problem
     with made.study.log.file.open("ab") as file:
         file.write(last[40:])
     assert watch.snapshot().counts["complete"] == 1
@@ -197,7 +222,8 @@ def test_only_what_was_appended_is_read_and_another_log_from_its_beginning(made)
     made.propose(0).end(0, 3)
     watch = StudyWatcher(made.study.folder)
     watch.snapshot()
-    read, events = watch.follower._offset, watch.study.trials.events
+    read = watch.follower._offset
+    events = watch.study.trials.events
     watch.follower.update()
     assert read == made.study.log.file.stat().st_size and watch.study.trials.events == events
     damaged = bytearray(made.study.log.file.read_bytes())
@@ -218,7 +244,8 @@ def test_a_line_that_cannot_be_read_is_said_and_tried_again(made):
     whole = made.study.log.file.read_bytes()
     made.study.log.file.write_bytes(whole + b"\0\0\0\n")
     watch = StudyWatcher(made.study.folder)
-    assert "events.jsonl:3: a damaged line" in watch.snapshot().problem and watch.snapshot().counts["pending"] == 1
+    assert "events.jsonl:3: a damaged line" in watch.snapshot().problem and watch.snapshot().counts[
+        "pending"] == 1
     with made.study.log.file.open("r+b") as file:
         file.truncate(len(whole))
     made.end(0, 3)
@@ -244,18 +271,21 @@ def test_a_folder_without_a_study_or_that_was_taken_away_is_said(tmp_path, made)
 @pytest.mark.parametrize("width", [80, 140])
 def test_the_screen_fits_and_says_everything(tmp_path, width):
     made = Made(tmp_path, rungs=Rungs((0.1, 1.0), 2), seeds=Seeds(2, 3))
-    made.owned(candidates=6, references=1, since=time.time() - 65, where="2 Ray workers on this machine")
+    made.owned(candidates=6, references=1, since=time.time() - 65,
+               where="2 Ray workers on this machine")
     made.propose(0, origin="reference", label="small").end(0, 100, bleu=12.5)
     made.propose(1).rung(1, 0, 0.1, 12).propose(2, label=None)
     made.working(2, step=40, share=0.075, loss=5.5, seconds=6)
-    made.study.append("crashed", 2, attempt=1, reason="the machine " + 30 * "very " + "far away is gone")
+    made.study.append("crashed", 2, attempt=1,
+                      reason="the machine " + 30 * "very " + "far away is gone")
     shown = StudyWatcher(tmp_path).snapshot()
     text = drawn(shown, width, 60)
-    assert all(len(line) <= width for line in (*text.splitlines(), *drawn(shown, width).splitlines()))
+    assert all(len(line) <= width
+               for line in (*text.splitlines(), *drawn(shown, width).splitlines()))
     for words in ("running on far, process 1, for 0:01:05", "of 7 trainings · about",
-                  "0.2 of 6 candidates · 1 of 1 references",
-                  "0 of at most 3 further seeds", "40 of 400", "5.500", "best loss", "went on", "Front so far: 1",
-                  "0 small", "12.5", "Hypervolume", "trial 2: its worker died (the machine very", "…"):
+                  "0.2 of 6 candidates · 1 of 1 references", "0 of at most 3 further seeds",
+                  "40 of 400", "5.500", "best loss", "went on", "Front so far: 1", "0 small",
+                  "12.5", "Hypervolume", "trial 2: its worker died (the machine very", "…"):
         assert words in text
     assert ("here, process 7" in text) == ("  000000000002  " in text) == (width == 140)
     once = " ".join(drawn(shown, width).split())
@@ -266,7 +296,8 @@ def test_named_architectures_without_a_search_are_called_rows(tmp_path):
     made = Made(tmp_path, seeds=Seeds(1, 0, references=2))
     made.owned(candidates=0, references=2)
     made.propose(0, origin="reference", label="small").end(0, 100, bleu=12.5)
-    made.propose(1, origin="reference", label="large").working(1, step=40, share=0.1, loss=5.5, seconds=6)
+    made.propose(1, origin="reference", label="large").working(
+        1, step=40, share=0.1, loss=5.5, seconds=6)
     text = drawn(StudyWatcher(tmp_path).snapshot(), 80)
     assert "1.1 of 2 rows · 0 of 2 rows' further seeds" in text and "large" in text and "reference" not in text
 
@@ -282,7 +313,8 @@ def test_a_low_terminal_leaves_workers_out_and_says_how_many(made):
 
 def test_plain_lines_tell_each_change_once(made):
     made.exclusive(candidates=8, references=0)
-    watch, plain = StudyWatcher(made.study.folder), ChangePrinter()
+    watch = StudyWatcher(made.study.folder)
+    plain = ChangePrinter()
 
     def lines():
         shown = watch.snapshot()
@@ -294,14 +326,16 @@ def test_plain_lines_tell_each_change_once(made):
     for number in range(1, 8):
         made.propose(number).end(number, 5, bleu=number)
     found = lines()
-    assert len(found) == 16 and "trial 0 complete after 5 wall seconds" in found[0] and "8 of 8 trainings" in found[-1]
+    assert len(found) == 16 and "trial 0 complete after 5 wall seconds" in found[
+        0] and "8 of 8 trainings" in found[-1]
     made.exclusive(state=FINISHED, reason="8 candidates trained", candidates=8, references=0)
     assert lines() == ["finished: 8 candidates trained"]
     assert plain.end(watch.snapshot())[1].startswith("trial 0: bleu 10")
 
 
 def test_a_reference_outside_the_space_is_shown_where_nobody_stands_on_the_front(tmp_path):
-    reference = FixedArchitecture("outside", architecture_of({"width": 16, "depth": 1, "kind": "plain"}))
+    reference = FixedArchitecture("outside",
+                                  architecture_of({"width": 16, "depth": 1, "kind": "plain"}))
     make_driver(tmp_path, replace(make_plan(0), references=(reference,))).run()
     text = drawn(StudyWatcher(tmp_path).snapshot(), 100)
     assert "References so far, by bleu" in text and "0 outside" in text

@@ -17,7 +17,8 @@ from tests.study.fakes import OBJECTIVES, FakeSpace, architecture_of, exported, 
 from tests.study.pages import FixedArchitecture, references_only
 
 STATES = {"complete": "Complete", "infeasible": "Pruned", "failed": "Fail"}
-COMMAND = "import sys; from optuna_dashboard._cli import main; sys.exit(main())"  # what `optuna-dashboard` runs
+# what `optuna-dashboard` runs
+COMMAND = "import sys; from optuna_dashboard._cli import main; sys.exit(main())"
 LARGE = {"width": 64, "depth": 4, "kind": "plain"}
 
 
@@ -33,8 +34,8 @@ def dashboard(storage):
         with urlopen(f"http://127.0.0.1:{port}/api/{path}", timeout=HANG) as answer:
             return json.load(answer)
 
-    server = subprocess.Popen([sys.executable, "-c", COMMAND, "--port", str(port), "--quiet", str(storage)],
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    server = subprocess.Popen([sys.executable, "-c", COMMAND, "--port", str(port), "--quiet",
+                               str(storage)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_until(lambda: is_listening("127.0.0.1", port), server)
         yield ask
@@ -65,12 +66,13 @@ def test_the_dashboard_shows_the_study_that_we_show(tmp_path):
         assert {one["name"]: one["param_external_value"] for one in there["params"]} == \
             {name: str(value) for name, value in trial.params.items()}
         assert int(said["params.total"]) == trial.costs["params.total"]
-        assert float(said["misses params.total <= 20000"]) == trial.constraints["params.total <= 20000"]
+        assert float(
+            said["misses params.total <= 20000"]) == trial.constraints["params.total <= " "20000"]
         if outcome.state == "complete":
             assert there["values"] == [outcome.values[objective.name] for objective in OBJECTIVES]
     best = {int(words(there["user_attrs"])["trial"]) for there in found["best_trials"]}
-    assert {results.study.trials.resolve_duplicate(results.study.trials[number]).number for number in best} == \
-        set(results.front["trial"])
+    assert {results.study.trials.resolve_duplicate(results.study.trials[number]).number
+            for number in best} == set(results.front["trial"])
 
 
 def test_the_dashboard_shows_named_architectures_where_nothing_is_searched(tmp_path):
@@ -84,7 +86,8 @@ def test_the_dashboard_shows_named_architectures_where_nothing_is_searched(tmp_p
 def test_references_from_outside_the_space_are_not_in_the_copy(tmp_path):
     references_only(tmp_path / "outside")
     references_only(tmp_path / "inside", params={})
-    outside, inside = (exported(make_driver(tmp_path / name, make_plan(0))) for name in ("outside", "inside"))
+    outside, inside = (exported(make_driver(tmp_path / name, make_plan(0)))
+                       for name in ("outside", "inside"))
     assert outside.get_trials() == [] and [one.params for one in inside.get_trials()] == [{}, {}]
     assert inside.metric_names == ["bleu", "params.total"]
 
@@ -93,7 +96,8 @@ def test_answers_are_shown_as_they_are():
     sheet = {"width": 24, "depth": 4, "kind": "gated", "slope": 1.5}
     params, shapes = TrialExporter(FakeSpace(), OBJECTIVES).params(sheet)
     assert params == sheet
-    assert (shapes["depth"].low, shapes["depth"].high) == (1, 8) and shapes["kind"].choices == ("plain", "gated")
+    assert (shapes["depth"].low, shapes["depth"].high) == (1, 8) and shapes["kind"].choices == (
+        "plain", "gated")
 
 
 def test_a_trial_says_its_costs_and_by_how_much_it_misses_a_limit(tmp_path):
@@ -101,5 +105,7 @@ def test_a_trial_says_its_costs_and_by_how_much_it_misses_a_limit(tmp_path):
     for trial in load_results(tmp_path).study.trials:
         said = user_attributes(trial)
         missed = {name: value for name, value in said.items() if name.startswith("misses ")}
-        assert missed == {f"misses {name}": slack for name, slack in trial.constraints.items()} and len(missed) == 2
-        assert said["feasible"] == all(value <= 0 for value in missed.values()) and said["trial"] == trial.number
+        assert missed == {f"misses {name}": slack
+                          for name, slack in trial.constraints.items()} and len(missed) == 2
+        assert said["feasible"] == all(
+            value <= 0 for value in missed.values()) and said["trial"] == trial.number

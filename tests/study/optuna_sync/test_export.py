@@ -41,9 +41,12 @@ def same(trials, study, names=tuple(objective.name for objective in OBJECTIVES))
     there = {trial.user_attrs[TRIAL_NUMBER_ATTR]: trial for trial in study.trials}
     assert len(there) == len(study.trials) and sorted(there) == [trial.number for trial in trials]
     for trial in trials:
-        outcome, theirs = trials.resolve_duplicate(trial), there[trial.number]
-        assert theirs.state == EXPORT_STATES[trial.state if trial.state == State.INFEASIBLE else outcome.state]
-        assert dict(theirs.constraints) == trial.constraints and set(theirs.params) == set(trial.params)
+        outcome = trials.resolve_duplicate(trial)
+        theirs = there[trial.number]
+        assert theirs.state == EXPORT_STATES[trial.state if trial.state == State.INFEASIBLE
+                                             else outcome.state]
+        assert dict(theirs.constraints) == trial.constraints and set(theirs.params) == set(
+            trial.params)
         if outcome.state == State.COMPLETE:
             assert theirs.values == [outcome.values[name] for name in names]
 
@@ -67,14 +70,16 @@ def test_between_two_trials_no_connection_is_kept(server, tmp_path):
 def connections(server):
     """How many others are connected."""
     psycopg = pytest.importorskip("psycopg")
-    count = "select count(*) from pg_stat_activity where usename = 'ann' and pid <> pg_backend_pid()"
+    count = ("select count(*) from pg_stat_activity where usename = 'ann' and pid <> "
+             "pg_backend_pid()")
     with psycopg.connect(server.url) as connection:
         return connection.execute(count).fetchone()[0]
 
 
 def load(server, name):
     """What Optuna reads."""
-    return optuna.load_study(study_name=name, storage=server.url.replace("postgresql:", "postgresql+psycopg:"))
+    return optuna.load_study(study_name=name,
+                             storage=server.url.replace("postgresql:", "postgresql+psycopg:"))
 
 
 def test_a_study_moves_from_its_own_folder_to_postgresql_and_back(server, tmp_path):
@@ -86,8 +91,8 @@ def test_a_study_moves_from_its_own_folder_to_postgresql_and_back(server, tmp_pa
 
 
 def test_two_studies_share_a_database_and_the_same_name_of_another_is_refused(server, tmp_path):
-    drivers = [make_driver(name_of(tmp_path / name, name), make_plan(3), storage=server.url, seed=seed)
-               for seed, name in enumerate(("one", "two"))]
+    drivers = [make_driver(name_of(tmp_path / name, name), make_plan(3), storage=server.url,
+                           seed=seed) for seed, name in enumerate(("one", "two"))]
     for driver in drivers:
         driver.run()
     for driver in drivers:
@@ -116,7 +121,9 @@ class Log(LineConsole):
 
 
 def test_a_server_that_stops_and_starts_again_costs_no_training(server, tmp_path):
-    folder, log, calls = name_of(tmp_path / "a", "outage"), Log(), []
+    folder = name_of(tmp_path / "a", "outage")
+    log = Log()
+    calls = []
 
     def work(place):
         calls.append(place)
@@ -135,12 +142,16 @@ def test_a_server_that_stops_and_starts_again_costs_no_training(server, tmp_path
     assert driver.run() == "9 candidates trained"
     assert len(calls) == 9 and set(trained(folder).values()) == {1}
     lost, = log.having("the study goes on without it, and brings it up to date when it is back")
-    assert "***" in lost and "secret" not in lost and len(log.having("is back, and up to date")) == 1
+    assert "***" in lost and "secret" not in lost and len(
+        log.having("is back, and up to date")) == 1
     same(driver.trials, load(server, "outage"))
 
 
-def test_a_server_that_stays_away_is_named_at_the_end_and_a_resumed_study_brings_it_up_to_date(server, tmp_path):
-    folder, log, calls = name_of(tmp_path / "a", "away"), Log(), []
+def test_a_server_that_stays_away_is_named_at_the_end_and_a_resumed_study_brings_it_up_to_date(
+        server, tmp_path):
+    folder = name_of(tmp_path / "a", "away")
+    log = Log()
+    calls = []
 
     def work(place):
         calls.append(place)
@@ -148,7 +159,8 @@ def test_a_server_that_stays_away_is_named_at_the_end_and_a_resumed_study_brings
             server.stop()
         fake_work(place)
 
-    assert make_driver(folder, make_plan(4), work, storage=server.url, view=log).run() == "4 candidates trained"
+    assert make_driver(folder, make_plan(4), work, storage=server.url,
+                       view=log).run() == "4 candidates trained"
     assert len(log.having("is still away")) == 1 and "--resume brings it up to date" in log.text[-1]
     with refuses("storage-unreachable", "postgresql://ann:***@/", place="storage:") as error:
         make_driver(folder, make_plan(6), storage=server.url)
@@ -164,7 +176,10 @@ class Away:
 
     def __init__(self, objectives=OBJECTIVES):
         self.study = optuna.create_study(directions=[f"{one.direction}imize" for one in objectives])
-        self.down, self.now, self.tried, self.said = False, 0.0, [], []
+        self.down = False
+        self.now = 0.0
+        self.tried = []
+        self.said = []
 
     def connect(self):
         self.tried.append(self.now)
@@ -188,8 +203,8 @@ class Away:
         return [trial.user_attrs[TRIAL_NUMBER_ATTR] for trial in self.study.trials]
 
     def export_of(self, made):
-        return OptunaExport(made.study, TrialExporter(FakeSpace(), OBJECTIVES), self.connect, "here", self.said.append,
-                            lambda: self.now)
+        return OptunaExport(made.study, TrialExporter(FakeSpace(), OBJECTIVES), self.connect,
+                            "here", self.said.append, lambda: self.now)
 
 
 def settled(export):
@@ -208,10 +223,12 @@ def test_only_what_is_finished_is_added_and_that_once(made):
     there = Away()
     made.propose(0).end(0, 5, bleu=12.0).propose(1).rung(1, 0, 0.1, 5).propose(2)
     made.propose(3, state=State.INFEASIBLE, constraints={"params.total <= 500": 0.7})
-    made.propose(4, state=State.DUPLICATE, of=2).propose(5, origin=Origin.REFERENCE, in_space=False).end(5, 5)
+    made.propose(4, state=State.DUPLICATE, of=2).propose(
+        5, origin=Origin.REFERENCE, in_space=False).end(5, 5)
     made.propose(6, origin=Origin.REPLICATE, of=0, seed=2).end(6, 5)
     export = there.export_of(made)
-    assert there.numbers == [0, 3], "paused or in training, repeats of such, from outside the space, a further seed"
+    assert there.numbers == [
+        0, 3], "paused or in training, repeats of such, from outside the space, a further seed"
     settled(export)
     assert there.numbers == [0, 3] and export._thread is None
     made.end(2, 5, bleu=10.0)
@@ -219,10 +236,12 @@ def test_only_what_is_finished_is_added_and_that_once(made):
     made.end(1, 5, state="failed")
     settled(export)
     assert there.numbers == [0, 3, 2, 4, 1]
-    assert [trial.state.name for trial in there.study.trials] == ["COMPLETE", "PRUNED", "COMPLETE", "COMPLETE", "FAIL"]
+    assert [trial.state.name for trial in there.study.trials] == [
+        "COMPLETE", "PRUNED", "COMPLETE", "COMPLETE", "FAIL"]
     assert there.study.trials[3].values == [10.0, 1000.0] and there.study.trials[4].values is None
     assert there.study.trials[1].constraints == {"params.total <= 500": 0.7}
-    assert there.export_of(made) and there.numbers == [0, 3, 2, 4, 1], "a study that goes on finds them there"
+    assert there.export_of(made) and there.numbers == [
+        0, 3, 2, 4, 1], "a study that goes on finds them there"
 
 
 def test_a_storage_that_is_away_is_tried_again_later_and_later(made):
@@ -235,15 +254,18 @@ def test_a_storage_that_is_away_is_tried_again_later_and_later(made):
         there.now += 1.0
     tried = there.tried[1:]
     gaps = [after - before for before, after in pairwise(tried)]
-    assert tried[0] == MIN_WAIT and gaps[:5] == [10, 20, 40, 80, 160] and set(gaps[5:]) == {MAX_WAIT}
-    assert there.said == ["the storage here cannot be written (no route to host); the study goes on without it, and "
-                          "brings it up to date when it is back"]
+    assert tried[0] == MIN_WAIT and gaps[:5] == [
+        10, 20, 40, 80, 160] and set(gaps[5:]) == {MAX_WAIT}
+    assert there.said == ["the storage here cannot be written (no route to host); the study goes "
+                          "on without it, and brings it up to date when it is back"]
     export.close()
-    assert "is still away (no route to host)" in there.said[1] and "--resume brings it up to date" in there.said[1]
+    assert "is still away (no route to host)" in there.said[
+        1] and "--resume brings it up to date" in there.said[1]
     there.down = False
     made.propose(1).end(1, 5)
     export.close()
-    assert there.said[2:] == ["the storage here is back, and up to date"] and there.numbers == [0, 1]
+    assert there.said[2:] == ["the storage here is back, and up to date"] and there.numbers == [
+        0, 1]
     connected = len(there.tried)
     made.propose(2).end(2, 5)
     settled(export)
@@ -264,7 +286,9 @@ def test_what_was_added_before_a_storage_went_away_is_not_added_twice(made):
     there.add_trial = add_one
     settled(export)
     assert there.numbers == [0] and len(there.said) == 1
-    there.down, there.add_trial, there.now = False, add, MIN_WAIT
+    there.down = False
+    there.add_trial = add
+    there.now = MIN_WAIT
     settled(export)
     assert there.numbers == [0, 1]
 
@@ -284,13 +308,16 @@ def test_an_error_of_ours_is_said_once_and_ends_the_export_alone(made, capfd):
 
 def test_a_storage_that_does_not_answer_holds_nobody_up(tmp_path):
     """The first trial hangs in the storage until the last one has been trained."""
-    last, calls, waited = Event(), [], []
+    last = Event()
+    calls = []
+    waited = []
 
     def work(folder):
         calls.append(folder)
         if len(calls) == 1:
             add = driver.export._optuna_study.add_trial
-            driver.export._optuna_study.add_trial = lambda trial: waited.append(last.wait(60)) or add(trial)
+            driver.export._optuna_study.add_trial = lambda trial: waited.append(
+                last.wait(60)) or add(trial)
         if len(calls) == 5:
             last.set()
         fake_work(folder)
@@ -301,7 +328,8 @@ def test_a_storage_that_does_not_answer_holds_nobody_up(tmp_path):
 
 
 def test_an_embedded_storage_that_cannot_be_written_stops_no_training_either(tmp_path):
-    log, calls = Log(), []
+    log = Log()
+    calls = []
 
     def work(folder):
         calls.append(folder)
@@ -313,7 +341,8 @@ def test_an_embedded_storage_that_cannot_be_written_stops_no_training_either(tmp
         raise OSError(28, "No space left on device")
 
     driver = make_driver(tmp_path, make_plan(4), work, view=log)
-    assert driver.run() == "4 candidates trained" and len(log.having("No space left on device")) == 1
+    assert driver.run() == "4 candidates trained" and len(
+        log.having("No space left on device")) == 1
     same(driver.trials, exported(driver))
     assert not driver.trials.with_state(State.PENDING, State.FAILED)
 
@@ -340,13 +369,14 @@ def test_a_study_in_a_database_ends_and_goes_on_and_optuna_reads_the_same(tmp_pa
     same(driver.trials, optuna.load_study(study_name="fake", storage=url))
 
 
-@pytest.mark.parametrize(("url", "error"), [
-    ("postgresql://ann:secret@127.0.0.1:1/x", ("storage-unreachable", "postgresql://ann:***@127.0.0.1:1/x")),
-    ("nosuch://ann:secret@host/x", ("storage-unreachable", "nosuch://ann:***@host/x")),
-    ("sqlite:////nowhere/at/all.db", ("storage-unreachable", "unable to open database file")),
-    ("mysql://ann:secret@host/x", ("package-missing", "MySQLdb")),
-    ("redis://host", ("storage-unreachable", "RedisStorage is removed")),
-])
+@pytest.mark.parametrize(
+    ("url", "error"),
+    [("postgresql://ann:secret@127.0.0.1:1/x",
+      ("storage-unreachable", "postgresql://ann:***@127.0.0.1:1/x")),
+     ("nosuch://ann:secret@host/x", ("storage-unreachable", "nosuch://ann:***@host/x")),
+     ("sqlite:////nowhere/at/all.db", ("storage-unreachable", "unable to open database file")),
+     ("mysql://ann:secret@host/x", ("package-missing", "MySQLdb")),
+     ("redis://host", ("storage-unreachable", "RedisStorage is removed"))])
 def test_a_storage_that_cannot_be_used_is_refused_without_its_password(tmp_path, url, error):
     with refuses(*error, place="storage:") as caught:
         make_driver(tmp_path, storage=url)
@@ -360,7 +390,8 @@ def test_a_missing_driver_is_named_with_its_extra(tmp_path, monkeypatch):
 
 
 def test_a_password_is_kept_out_of_the_study_s_folder(tmp_path):
-    text = "storage: postgresql://ann:s:e/cret@host/x\nother: postgresql+psycopg://ann@h/x?PASSWORD=secret&timeout=1\n"
+    text = ("storage: postgresql://ann:s:e/cret@host/x\nother: "
+            "postgresql+psycopg://ann@h/x?PASSWORD=secret&timeout=1\n")
     StudyDir(tmp_path).create(META, text, "width: 8\n")
     kept = (tmp_path / "study.yaml").read_text()
     assert kept == "storage: postgresql://ann:***@host/x\nother: postgresql+psycopg://ann@h/x?PASSWORD=***&timeout=1\n"

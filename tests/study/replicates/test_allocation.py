@@ -40,10 +40,12 @@ def one(number, cost, *bleu, **more):
 @given(truths, budgets, st.floats(0, 3), st.integers(0, 99))
 def test_never_more_than_is_allowed_nor_one_that_was_surely_worse(truth, seeds, sd, rng):
     rng = random.Random(rng)
-    candidates, asked = drawn(truth, sd, rng), []
+    candidates = drawn(truth, sd, rng)
+    asked = []
     while (chosen := next_replicate(candidates, OBJECTIVES, seeds)) is not None:
         order = FrontOrder(candidates, OBJECTIVES, seeds)
-        in_doubt = {number for pair in order.comparisons if not pair.is_resolved for number in (pair.first, pair.second)}
+        in_doubt = {number for pair in order.comparisons if not pair.is_resolved
+                    for number in (pair.first, pair.second)}
         assert chosen.number in {*order.front, *in_doubt}
         old = candidates[chosen.number]
         assert chosen is old
@@ -57,8 +59,8 @@ def test_never_more_than_is_allowed_nor_one_that_was_surely_worse(truth, seeds, 
 @settings(max_examples=40, deadline=None)
 @given(truths, budgets, st.integers(0, 99))
 def test_the_same_history_asks_for_the_same(truth, seeds, rng):
-    first, second = (confirmed(drawn(truth, 1.0, random.Random(rng)), truth, 1.0, random.Random(rng), seeds)
-                     for _ in range(2))
+    first, second = (confirmed(drawn(truth, 1.0, random.Random(rng)), truth, 1.0,
+                               random.Random(rng), seeds) for _ in range(2))
     assert first == second
 
 
@@ -68,17 +70,20 @@ def test_large_separations_are_settled_with_one_more_seed_of_each_member(members
     truth = [100.0 * number for number in range(members)]
     rng = random.Random(rng)
     worse = [one(members + extra, 50.0 + extra, -500.0 - extra) for extra in range(3)]
-    candidates, asked = confirmed([*drawn(truth, 0.01, rng), *worse], [*truth, -500, -500, -500], 0.01, rng,
-                                  Seeds(4, 30))
+    candidates, asked = confirmed([*drawn(truth, 0.01, rng), *worse], [*truth, -500, -500, -500],
+                                  0.01, rng, Seeds(4, 30))
     assert Counter(chosen.number for chosen in asked) == dict.fromkeys(range(members), 1)
     assert FrontOrder(candidates, OBJECTIVES, Seeds(4, 30)).is_resolved
 
 
-@pytest.mark.parametrize(("seeds", "trainings"), [(Seeds(3, 3), 3), (Seeds(3, 50), 4), (Seeds(5, 50), 8)])
+@pytest.mark.parametrize(("seeds", "trainings"),
+                         [(Seeds(3, 3), 3), (Seeds(3, 50), 4), (Seeds(5, 50), 8)])
 def test_equal_candidates_stop_at_what_is_allowed(seeds, trainings):
-    candidates, asked = [one(0, 1.0, 20.0), one(1, 2.0, 20.1)], 0
+    candidates = [one(0, 1.0, 20.0), one(1, 2.0, 20.1)]
+    asked = 0
     while (chosen := next_replicate(candidates, OBJECTIVES, seeds)) is not None:
-        old, asked = candidates[chosen.number], asked + 1
+        old = candidates[chosen.number]
+        asked = asked + 1
         score = 20.0 + 0.1 * chosen.number + 0.5 * (-1) ** chosen.started_seeds
         candidates[chosen.number] = again(old, score)
     assert asked == trainings and not FrontOrder(candidates, OBJECTIVES, seeds).is_resolved
@@ -103,8 +108,8 @@ def test_who_joins_the_front_because_another_fell_gets_a_second_seed_too():
 def test_the_least_settled_pair_gets_a_seed_and_of_the_two_the_one_with_fewer():
     candidates = [one(0, 1.0, 10.0, 10.4), one(1, 2.0, 20.0, 20.4, 20.2), one(2, 3.0, 20.5, 20.7)]
     order = FrontOrder(candidates, OBJECTIVES, Seeds(4, 9))
-    assert [(pair.type, pair.first, pair.second, pair.is_resolved) for pair in order.comparisons] == [
-        (NEIGHBOURS, 0, 1, True), (NEIGHBOURS, 1, 2, False)]
+    assert [(pair.type, pair.first, pair.second, pair.is_resolved)
+            for pair in order.comparisons] == [(NEIGHBOURS, 0, 1, True), (NEIGHBOURS, 1, 2, False)]
     assert chosen(candidates, OBJECTIVES, Seeds(4, 9)) == (2, 2)
     candidates[2] = one(2, 3.0, 20.5, 20.7, pending=1)
     assert chosen(candidates, OBJECTIVES, Seeds(4, 9)) == (1, 3), "what is under way counts as had"
@@ -115,7 +120,8 @@ def test_a_candidate_within_noise_of_the_front_is_a_challenger_and_a_clearly_wor
     candidates = [one(0, 1.0, 20.0, 21.0), one(1, 2.0, 20.2), one(2, 2.0, 2.0)]
     order = FrontOrder(candidates, OBJECTIVES, Seeds(2, 9))
     assert order.front == (0,)
-    assert [(pair.type, pair.first, pair.second) for pair in order.comparisons] == [(CHALLENGER, 0, 1)]
+    assert [(pair.type, pair.first, pair.second)
+            for pair in order.comparisons] == [(CHALLENGER, 0, 1)]
     assert chosen(candidates, OBJECTIVES, Seeds(2, 9)) == (1, 1)
 
 
@@ -125,9 +131,11 @@ def test_while_second_seeds_are_under_way_a_free_worker_waits():
     candidates[1] = one(1, 2.0, 20.0, 20.5)
     assert next_replicate(candidates, OBJECTIVES, Seeds(3, 9)) is None
     candidates[0] = one(0, 1.0, 10.0, failed=1)
-    assert chosen(candidates, OBJECTIVES, Seeds(3, 9)) == (0, 2), "a seed that failed is not tried again"
+    assert chosen(
+        candidates, OBJECTIVES, Seeds(3, 9)) == (0, 2), "a seed that failed is not tried again"
     candidates[0] = one(0, 1.0, 10.0, failed=2)
-    assert next_replicate(candidates, OBJECTIVES, Seeds(3, 9)) is None, "the pair is settled by the other's noise"
+    assert next_replicate(candidates, OBJECTIVES,
+                          Seeds(3, 9)) is None, "the pair is settled by the other's noise"
 
 
 def test_differences_and_intervals_are_those_of_student():
@@ -136,21 +144,26 @@ def test_differences_and_intervals_are_those_of_student():
     (difference,) = pair.differences
     sd = math.sqrt((2 * 1 + 2 * 1) / 3)  # squares 1, 1 and 1, 0, 1 over 1 + 2 degrees of freedom
     assert difference.value == 3.0
-    assert difference.half_width == pytest.approx(t_quantile(0.95, 3) * sd * math.sqrt(1 / 2 + 1 / 3))
+    assert difference.half_width == pytest.approx(
+        t_quantile(0.95, 3) * sd * math.sqrt(1 / 2 + 1 / 3))
     assert t_quantile(0.95, 3) == pytest.approx(3.1824, abs=1e-4)
     assert pair.is_resolved == (difference.half_width < 3.0) and not pair.is_resolved
 
 
 def test_several_measured_objectives_share_the_level_and_a_pair_needs_one_sure_advantage_each_way():
     def two(number, cost, *scores):
-        return replicated(number, {"params.total": cost}, *({"loss": a, "bleu": b} for a, b in scores))
+        return replicated(number, {"params.total": cost},
+                          *({"loss": a, "bleu": b} for a, b in scores))
 
     assert interval_confidence(TWO, Seeds(3, 9, 0.9)) == pytest.approx(1 - 0.1 / 2 / 2)
-    cheap, dear = two(0, 1.0, (3.0, 20.0), (3.01, 20.1)), two(1, 2.0, (2.0, 20.0), (2.01, 20.2))
+    cheap = two(0, 1.0, (3.0, 20.0), (3.01, 20.1))
+    dear = two(1, 2.0, (2.0, 20.0), (2.01, 20.2))
     order = FrontOrder([cheap, dear], TWO, Seeds(3, 9))
     assert order.front == (0, 1) and order.is_resolved and set(order.noise) == {"loss", "bleu"}
-    assert not FrontOrder([cheap, two(1, 2.0, (2.9, 20.0), (3.05, 20.2))], TWO, Seeds(3, 9)).is_resolved
-    # The dearer loses in loss, surely, and wins in BLEU by what may be noise: the cheaper may dominate it.
+    assert not FrontOrder([cheap, two(1, 2.0, (2.9, 20.0), (3.05, 20.2))], TWO,
+                          Seeds(3, 9)).is_resolved
+    # The dearer loses in loss, surely, and wins in BLEU by what may be noise: the cheaper may
+    # dominate it.
     order = FrontOrder([cheap, two(1, 2.0, (4.0, 20.05), (4.01, 20.15))], TWO, Seeds(3, 9))
     assert order.front == (0, 1) and not order.is_resolved
 
@@ -165,8 +178,9 @@ def test_where_costs_alone_decide_nothing_is_in_doubt():
 
 def test_objectives_that_are_all_measured_are_ordered_by_the_first_that_is_minimised():
     objectives = (parse_objective("latency", "min"), parse_objective("bleu", "max"))
-    made = [replicated(number, {}, *({"latency": 5.0 - number + wobble, "bleu": 20.0 - number + wobble}
-            for wobble in (0, 0.01))) for number in range(3)]
+    made = [replicated(number, {},
+                       *({"latency": 5.0 - number + wobble, "bleu": 20.0 - number + wobble}
+                         for wobble in (0, 0.01))) for number in range(3)]
     order = FrontOrder(made, objectives, Seeds(3, 9))
     assert order.front == (2, 1, 0) and order.is_resolved
     assert [(pair.first, pair.second) for pair in order.comparisons] == [(2, 1), (1, 0)]
@@ -174,7 +188,8 @@ def test_objectives_that_are_all_measured_are_ordered_by_the_first_that_is_minim
 
 def test_seeds_that_were_had_count_as_looks_also_where_they_are_no_longer_allowed():
     candidates = [one(0, 1.0, 10.0, 12.0, 11.0), one(1, 2.0, 13.0, 14.0)]
-    levels = {FrontOrder(candidates, OBJECTIVES, seeds).level for seeds in (Seeds(1, 0), Seeds(3, 9))}
+    levels = {FrontOrder(candidates, OBJECTIVES, seeds).level
+              for seeds in (Seeds(1, 0), Seeds(3, 9))}
     assert levels == {0.95}
 
 
@@ -184,34 +199,44 @@ def test_nothing_is_asked_for_without_candidates_or_measured_objectives():
     assert FrontOrder([], OBJECTIVES, Seeds(3, 9)).is_resolved
 
 
-@pytest.mark.parametrize(("truth", "seeds"), [
-    ([0.0, 0.0], Seeds(3, 6)), ([0.0] * 4, Seeds(3, 6)), ([0.0, 0.0], Seeds(5, 12)), ([0.0, 0.25, 0.5], Seeds(3, 6)),
-])
+@pytest.mark.parametrize(("truth", "seeds"),
+                         [([0.0, 0.0], Seeds(3, 6)), ([0.0] * 4, Seeds(3, 6)),
+                          ([0.0, 0.0], Seeds(5, 12)), ([0.0, 0.25, 0.5], Seeds(3, 6))])
 def test_false_orders_are_no_more_frequent_than_the_confidence_says(truth, seeds):
     """Each trial costs more than the one before it; the noise has a standard deviation of 1.
 
-    A dearer neighbour that is no better is false, and so is one off the front though it is the best for its cost. No
-    more may be called sure than one in ten of all comparisons, nor of the neighbours that a reader of the front sees
-    (to two standard errors); with intervals of 90 % each it would be one in five of these.
+    A dearer neighbour that is no better is false, and so is one off the front though it is the best
+    for its cost. No more may be called sure than one in ten of all comparisons, nor of the
+    neighbours that a reader of the front sees (to two standard errors); with intervals of 90 % each
+    it would be one in five of these.
     """
-    rng, pairs, called, off, lost = random.Random(7), 0, 0, 0, 0
+    rng = random.Random(7)
+    pairs = 0
+    called = 0
+    off = 0
+    lost = 0
     for _ in range(600):
         candidates, _ = confirmed(drawn(truth, 1.0, rng), truth, 1.0, rng, seeds)
         order = FrontOrder(candidates, OBJECTIVES, seeds)
         neighbours = [pair for pair in order.comparisons if pair.type == NEIGHBOURS]
         doubtful = {pair.second for pair in order.comparisons if pair.type == CHALLENGER}
         pairs += len(neighbours)
-        called += sum(pair.is_resolved and truth[pair.second] <= truth[pair.first] for pair in neighbours)
+        called += sum(pair.is_resolved and truth[pair.second] <= truth[pair.first]
+                      for pair in neighbours)
         outside = [number for number in range(len(truth)) if number not in order.front]
         off += len(outside)
-        lost += sum(number not in doubtful and all(truth[member] < truth[number] for member in order.front
-                    if member < number) for number in outside)
+        lost += sum(number not in doubtful
+                    and all(truth[member] < truth[number]
+                            for member in order.front if member < number) for number in outside)
     assert pairs > 250 and off > 250 and called + lost > 0
-    assert called + lost <= 0.1 * (pairs + off) and called <= 0.1 * pairs + 2 * math.sqrt(0.1 * 0.9 * pairs)
+    assert called + lost <= 0.1 * (pairs + off) and called <= 0.1 * pairs + 2 * math.sqrt(
+        0.1 * 0.9 * pairs)
 
 
 def test_what_differs_by_several_deviations_is_mostly_found():
-    rng, truth, settled = random.Random(7), [0.0, 4.0, 8.0, 12.0], 0
+    rng = random.Random(7)
+    truth = [0.0, 4.0, 8.0, 12.0]
+    settled = 0
     for _ in range(100):
         candidates, _ = confirmed(drawn(truth, 1.0, rng), truth, 1.0, rng, Seeds(3, 8))
         settled += FrontOrder(candidates, OBJECTIVES, Seeds(3, 8)).is_resolved

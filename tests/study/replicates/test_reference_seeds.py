@@ -13,8 +13,10 @@ from scalesearch.study.trials.trial import Origin, State, Trial
 from tests.study.fakes import META, OBJECTIVES, architecture_of, make_driver, make_plan
 from tests.study.noisy import noisy_work
 
-ROWS = {"base": {"width": 8, "depth": 1, "kind": "plain"}, "far": {"width": 64, "depth": 4, "kind": "plain"}}
-NAMED = tuple(FixedArchitecture(name, architecture_of(one), one if name == "base" else None) for name, one in ROWS.items())
+ROWS = {"base": {"width": 8, "depth": 1, "kind": "plain"},
+        "far": {"width": 64, "depth": 4, "kind": "plain"}}
+NAMED = tuple(FixedArchitecture(name, architecture_of(one), one if name == "base" else None)
+              for name, one in ROWS.items())
 
 
 def seeds_of(driver):
@@ -26,7 +28,8 @@ def seeds_of(driver):
 
 
 def test_each_reference_has_its_seeds_and_nobody_else(tmp_path):
-    driver = make_driver(tmp_path, make_plan(2, references=NAMED, seeds=Seeds(1, 0, references=3)), work=noisy_work)
+    driver = make_driver(tmp_path, make_plan(2, references=NAMED, seeds=Seeds(1, 0, references=3)),
+                         work=noisy_work)
     driver.run()
     assert seeds_of(driver) == {0: [2, 3], 1: [2, 3]}
     again = make_driver(tmp_path, driver.plan, work=noisy_work)
@@ -43,26 +46,32 @@ def test_they_take_nothing_from_the_front(tmp_path, trials):
     assert {len(found[0]), len(found[1])} == {2}
     others = sum(len(seeds) for number, seeds in found.items() if number > 1)
     assert others <= trials and (others > 0) == (trials > 0)
-    alone = make_driver(tmp_path / "without", replace(plan, seeds=replace(plan.seeds, references=1)), work=noisy_work)
+    alone = make_driver(tmp_path / "without",
+                        replace(plan, seeds=replace(plan.seeds, references=1)), work=noisy_work)
     alone.run()
     assert len(alone.trials.replicates()) <= trials
 
 
 def test_the_noise_of_one_over_the_budget_counts_in_table_and_verdict(tmp_path):
-    make_driver(tmp_path, make_plan(2, references=NAMED, seeds=Seeds(1, 0, references=3)), work=noisy_work).run()
+    make_driver(tmp_path, make_plan(2, references=NAMED, seeds=Seeds(1, 0, references=3)),
+                work=noisy_work).run()
     found = load_results(tmp_path)
     base, far = (found.study.trials[number] for number in (0, 1))
     assert base.is_eligible and not far.is_feasible
     noise = found.seed_analysis.front_order.noise["bleu"]
     assert (noise.df, noise.n_candidates) == (4, 2)
-    halves = {row["trial"]: row["bleu.half"] for row in found.table.to_dict("records") if row["seeds"] == 3}
-    assert halves == {number: noise.interval_half_width(found.seed_analysis.confidence, 3) for number in (0, 1)}
+    halves = {row["trial"]: row["bleu.half"]
+              for row in found.table.to_dict("records") if row["seeds"] == 3}
+    assert halves == {number: noise.interval_half_width(found.seed_analysis.confidence, 3)
+                      for number in (0, 1)}
 
 
 def test_one_that_was_trained_before_under_another_name_has_its_seeds_as_well(tmp_path):
     searched = make_driver(tmp_path, make_plan(6), work=noisy_work)
     searched.run()
-    known = next(one for one in searched.trials if one.origin == Origin.SAMPLER and one.state == State.COMPLETE)
+    known = next(one
+                 for one in searched.trials
+                 if one.origin == Origin.SAMPLER and one.state == State.COMPLETE)
     late = FixedArchitecture("late", architecture_of(known.params), known.params)
     plan = make_plan(6, references=(late,), seeds=Seeds(1, 0, references=3))
     driver = make_driver(tmp_path, plan, work=noisy_work)
@@ -75,7 +84,8 @@ def test_a_seed_that_a_fork_has_brought_along_is_not_trained_again(tmp_path):
     driver = make_driver(tmp_path, make_plan(1, references=NAMED[:1]), work=noisy_work)
     driver.run()
     first = driver.trials[0]
-    driver.study.propose(replace(first, number=driver.trials.next_number, origin=Origin.REPLICATE, of=0, seed=3))
+    driver.study.propose(replace(first, number=driver.trials.next_number, origin=Origin.REPLICATE,
+                                 of=0, seed=3))
     driver = make_driver(tmp_path, plan, work=noisy_work)
     driver.run()
     assert seeds_of(driver) == {0: [3, 2]}
@@ -85,8 +95,8 @@ def test_further_trainings_of_a_recipe_that_is_not_the_best_any_more_count(tmp_p
     study = StudyDir(tmp_path)
     study.create(META, "study: fake\n", "width: 8\n")
     costs = {"params.total": 5.0}
-    one = Trial(0, State.COMPLETE, origin=Origin.SAMPLER, architecture="a", recipe_params={"recipe.lr": 1}, costs=costs,
-                values={"bleu": 20.0, **costs})
+    one = Trial(0, State.COMPLETE, origin=Origin.SAMPLER, architecture="a",
+                recipe_params={"recipe.lr": 1}, costs=costs, values={"bleu": 20.0, **costs})
     other = replace(one, number=1, recipe_params={"recipe.lr": 2}, values={"bleu": 30.0, **costs})
     again = replace(one, number=2, origin=Origin.REPLICATE, original=0, seed=2)
     for trial in (one, other, again):

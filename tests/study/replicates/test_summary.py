@@ -47,12 +47,15 @@ def make(folder, plan=None, work=noisy_work, **more):
 
 def either(folder):
     """Trains to a rung or to the end."""
-    finish_job(Path(folder), lambda place, job: rung_result(place, job) if "until" in job else noisy_result(place, job))
+    finish_job(Path(folder),
+               lambda place, job: rung_result(place, job) if "until" in job
+               else noisy_result(place, job))
 
 
 def facts(trials):
     """All that a study has decided."""
-    return [(t.number, t.origin, t.of, t.seed, t.state, t.params, t.rungs, t.values) for t in trials]
+    return [(t.number, t.origin, t.of, t.seed, t.state, t.params, t.rungs, t.values)
+            for t in trials]
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +72,11 @@ def test_samplers_see_what_every_seed_came_to(folder):
     trials = StudyDir(folder).load().trials
     shown = SearchStudy(FakeSpace(), OBJECTIVES, trials).study.trials
     for trial in (one for one in trials.candidates() if one.state == State.COMPLETE):
-        seeds = [one for one in trials.replicates() if one.original == trial.number and one.state == State.COMPLETE]
-        values = [[one.values[name] for name in ("bleu", "params.total")] for one in (trial, *seeds)]
+        seeds = [one
+                 for one in trials.replicates()
+                 if one.original == trial.number and one.state == State.COMPLETE]
+        values = [[one.values[name] for name in ("bleu", "params.total")]
+                  for one in (trial, *seeds)]
         assert [list(each) for each in values_by_seed(shown[trial.number])] == values
     assert any(len(values_by_seed(one)) > 1 for one in shown if one.values)
 
@@ -79,23 +85,28 @@ def test_the_search_comes_first_and_then_the_front_with_seeds_of_its_own(folder)
     trials = StudyDir(folder).load().trials
     origins = [trial.origin for trial in trials if trial.state == State.COMPLETE]
     assert origins.count("sampler") == 6 and 2 <= origins.count(Origin.REPLICATE) <= 8
-    assert origins == sorted(origins, key=lambda origin: origin == Origin.REPLICATE), "not before the search is over"
+    assert origins == sorted(
+        origins, key=lambda origin: origin == Origin.REPLICATE), "not before the search is over"
     for trial in trials.replicates():
         first = trials[trial.original]
-        assert (trial.architecture, trial.costs, trial.params) == (first.architecture, first.costs, first.params)
+        assert (trial.architecture, trial.costs, trial.params) == (
+            first.architecture, first.costs, first.params)
         again = [other.seed for other in trials.replicates() if other.original == trial.original]
         assert again == list(range(2, 2 + len(again))) and len(again) <= 2
         job = json.loads((folder / "trials" / trial.folder / "job.json").read_text())
-        assert (job["job"], job["of"], job["seed"], job["trial"]) == ("replicate", trial.original, trial.seed, trial.number)
+        assert (job["job"], job["of"], job["seed"], job["trial"]) == (
+            "replicate", trial.original, trial.seed, trial.number)
         record = StudyDir(folder).load().record(trial)
-        assert (record["origin"], record["of"], record["seed"]) == (Origin.REPLICATE, trial.original, trial.seed)
+        assert (record["origin"], record["of"], record["seed"]) == (
+            Origin.REPLICATE, trial.original, trial.seed)
         drawn = luck(first.architecture, trial.seed, 1.0)
         assert record["values"]["bleu"] == pytest.approx(score(first.config) + drawn)
     assert set(trained(folder).values()) == {1}
 
 
 def test_the_search_and_optuna_hear_nothing_of_further_seeds(tmp_path):
-    with_seeds, without = make(tmp_path / "a"), make(tmp_path / "b", make_plan(6))
+    with_seeds = make(tmp_path / "a")
+    without = make(tmp_path / "b", make_plan(6))
     with_seeds.run(), without.run()
     ours = {t.number: t.values for t in with_seeds.trials.candidates()}
     assert ours == {t.number: t.values for t in without.trials}
@@ -112,11 +123,13 @@ def test_more_trials_later_propose_what_the_longer_study_would_have(tmp_path):
     parts = make(tmp_path / "parts", seeded_plan(12))
     parts.run()
     whole = StudyDir(tmp_path / "whole").load().trials
-    assert [(t.params, t.values) for t in parts.trials.candidates()] == [(t.params, t.values) for t in whole]
+    assert [(t.params, t.values) for t in parts.trials.candidates()] == [
+        (t.params, t.values) for t in whole]
     assert len(parts.search.study.trials) == len(exported(parts).trials) == len(whole)
 
 
-@pytest.mark.parametrize("plan", [seeded_plan(), seeded_plan(5, rungs=RUNGS), seeded_plan(50, most=200)])
+@pytest.mark.parametrize("plan",
+                         [seeded_plan(), seeded_plan(5, rungs=RUNGS), seeded_plan(50, most=200)])
 def test_a_restart_after_every_event_ends_as_if_there_had_been_none(tmp_path, plan):
     whole = make(tmp_path / "whole", plan, either)
     reason = whole.run()
@@ -132,12 +145,13 @@ def test_a_restart_after_every_event_ends_as_if_there_had_been_none(tmp_path, pl
 
 
 def test_a_study_killed_among_its_further_seeds_ends_as_the_uninterrupted_one(tmp_path):
-    reason, pace = make(tmp_path / "whole").run(), tmp_path / "cut" / "pace"
+    reason = make(tmp_path / "whole").run()
+    pace = tmp_path / "cut" / "pace"
     pace.parent.mkdir()
     for seeds in (1, 3, None):
         pace.write_text(str(6 + (seeds or 1000)))  # with that many it waits to be killed
-        process = subprocess.Popen([sys.executable, "-m", "tests.study.noisy", str(pace.parent)], text=True,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = subprocess.Popen([sys.executable, "-m", "tests.study.noisy", str(pace.parent)],
+                                   text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         if seeds:
             wait_until(lambda: results(pace.parent) >= 6 + seeds, process)  # noqa: B023 - called at once
             process.send_signal(signal.SIGKILL)
@@ -156,7 +170,9 @@ class Shuffled(Runner):
     slots = 3
 
     def __init__(self, rng):
-        self.jobs, self.rng, self.widest = [], random.Random(rng), 0
+        self.jobs = []
+        self.rng = random.Random(rng)
+        self.widest = 0
 
     def submit(self, job):
         self.jobs.append(job)
@@ -199,13 +215,16 @@ def test_seeds_may_be_asked_for_once_a_study_is_over(tmp_path):
 def test_a_reference_on_the_front_is_trained_again_and_one_from_elsewhere_is_not(tmp_path):
     good = {"width": 8, "depth": 1, "kind": "plain"}
     references = (FixedArchitecture("small", architecture_of(good), good),
-                  FixedArchitecture("foreign", architecture_of({"width": 9, "depth": 3, "kind": "plain"})))
+                  FixedArchitecture("foreign",
+                                    architecture_of({"width": 9, "depth": 3, "kind": "plain"})))
     driver = make(tmp_path, seeded_plan(3, references=references))
     driver.run()
     again = driver.trials.replicates()
-    assert {trial.label for trial in again if trial.of == 0} == {"small"} and 1 not in {trial.of for trial in again}
+    assert {trial.label for trial in again if trial.of == 0} == {"small"} and 1 not in {
+        trial.of for trial in again}
     table = load_results(tmp_path).table
-    assert table.loc[table["label"] == "small", "seeds"].tolist() == [1 + sum(trial.of == 0 for trial in again)]
+    assert table.loc[table["label"] == "small",
+                     "seeds"].tolist() == [1 + sum(trial.of == 0 for trial in again)]
 
 
 def test_a_seed_that_fails_costs_its_place_and_is_told(tmp_path):
@@ -228,20 +247,26 @@ def test_a_seed_that_fails_costs_its_place_and_is_told(tmp_path):
 
 
 def test_the_table_holds_means_and_their_noise_and_no_seed_as_a_candidate(folder):
-    results, trials = load_results(folder), StudyDir(folder).load().trials
+    results = load_results(folder)
+    trials = StudyDir(folder).load().trials
     assert len(results.table) == len(trials.candidates())
-    rows, samples = results.table.set_index("trial"), []
+    rows = results.table.set_index("trial")
+    samples = []
     for trial in trials.candidates():
         if trial.state != State.COMPLETE:
-            assert pd.isna(rows.loc[trial.number, "seeds"]) and pd.isna(rows.loc[trial.number, "bleu.half"])
+            assert pd.isna(rows.loc[trial.number, "seeds"]) and pd.isna(
+                rows.loc[trial.number, "bleu.half"])
             continue
-        scores = [trial.values["bleu"], *(t.values["bleu"] for t in trials.replicates() if t.original == trial.number)]
+        scores = [trial.values["bleu"],
+                  *(t.values["bleu"] for t in trials.replicates() if t.original == trial.number)]
         samples.append(scores)
         row = rows.loc[trial.number]
         assert row["seeds"] == len(scores) and row["bleu"] == pytest.approx(np.mean(scores))
-        assert row["chrf"] == pytest.approx(row["bleu"] + 10) and row["test.bleu"] == pytest.approx(row["bleu"] - 1)
+        assert row["chrf"] == pytest.approx(row["bleu"] + 10) and row["test.bleu"] == pytest.approx(
+            row["bleu"] - 1)
         assert row["seed"] == 1 and row["params.total"] == trial.values["params.total"]
-        assert pd.isna(row["bleu.sd"]) if len(scores) == 1 else row["bleu.sd"] == pytest.approx(np.std(scores, ddof=1))
+        assert pd.isna(row["bleu.sd"]) if len(scores) == 1 else row["bleu.sd"] == pytest.approx(
+            np.std(scores, ddof=1))
     noise = pool_noise(samples)
     halves = [noise.interval_half_width(0.9, len(sample)) for sample in samples]
     assert rows["bleu.half"].dropna().tolist() == pytest.approx(halves)
@@ -252,39 +277,49 @@ def test_seeds_have_a_file_from_which_mean_and_deviation_can_be_had_again(folder
     results = load_results(folder)
     files = write_outputs(results, tmp_path)
     assert [file.name for file in files][:3] == ["front.csv", "all.csv", "seeds.csv"]
-    every, table = pd.read_csv(tmp_path / "seeds.csv"), pd.read_csv(tmp_path / "all.csv").set_index("trial")
+    every = pd.read_csv(tmp_path / "seeds.csv")
+    table = pd.read_csv(tmp_path / "all.csv").set_index("trial")
     assert (every.loc[every["trial"] == every["of"], "seed"] == 1).all()
     for number, scores in every.groupby("of")["bleu"]:
         assert table.loc[number, "bleu"] == pytest.approx(scores.mean())
-        assert table.loc[number, "bleu.sd"] == pytest.approx(scores.std()) and table.loc[number, "seeds"] == len(scores)
+        assert table.loc[number, "bleu.sd"] == pytest.approx(
+            scores.std()) and table.loc[number, "seeds"] == len(scores)
 
 
 def test_words_say_what_is_beyond_noise_and_what_within(folder):
     results = load_results(folder)
     verdict = results.seed_analysis
-    order, said = verdict.front_order, verdict.sentences()
+    order = verdict.front_order
+    said = verdict.sentences()
     settled = "is settled" if order.is_resolved else "is not settled"
-    assert said[0].startswith(f"Who is on the front {settled}, at 90 % for each comparison (intervals of 95 %")
+    assert said[0].startswith(f"Who is on the front {settled}, at 90 % for each comparison "
+                              "(intervals of 95 %")
     neighbours = [pair for pair in order.comparisons if pair.type == NEIGHBOURS]
     assert len(neighbours) >= 2
     for pair, line in zip(neighbours, said[1:]):
-        assert line.startswith(f"  trial {pair.first} (bleu ") and f" and trial {pair.second} (bleu " in line
+        assert line.startswith(
+            f"  trial {pair.first} (bleu ") and f" and trial {pair.second} (bleu " in line
         assert line.endswith(", beyond noise" if pair.is_resolved else ", within noise")
     beside = [pair for pair in order.comparisons if pair.type != NEIGHBOURS]
     assert all(f"trial {pair.second} (bleu " in "\n".join(said) for pair in beside)
-    assert any(line.startswith("  off the front, but within noise of it: ") for line in said) == bool(beside)
-    ties = [line for line in said if line.startswith("The order of the members' scores is not settled")]
+    assert any(line.startswith("  off the front, but within noise of it: ")
+               for line in said) == bool(beside)
+    ties = [line
+            for line in said
+            if line.startswith("The order of the members' scores is not " "settled")]
     assert len(ties) == bool(order.ties())
     assert all(f"trials {one} and {other}" in ties[0] for one, other, _ in order.ties())
     notes = "\n".join(results.notes())
     assert "have further seeds, and their scores are means" in notes and "± is the 90 % interval" in notes
     assert "one seed a candidate" not in notes
     found = verdict.to_json()
-    assert found["settled"] == order.is_resolved and found["noise"]["bleu"]["df"] == found["trainings"]
+    assert found["settled"] == order.is_resolved and found["noise"]["bleu"]["df"] == found[
+        "trainings"]
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     ended = (folder / "reason").read_text()
     words = "the members of the front are settled" if order.is_resolved else "still within noise"
-    assert ended.startswith(f"6 candidates trained, then {found['trainings']} with further seeds; ") and words in ended
+    assert ended.startswith(
+        f"6 candidates trained, then {found['trainings']} with further seeds; ") and words in ended
 
 
 class Some(list):
@@ -310,15 +345,17 @@ def test_an_order_that_noise_may_have_made_is_not_called_settled():
     other = replicated(1, {"params.total": 9, "macs.total": 1}, {"bleu": 23.4})
     verdict = verdict_of(one, other, objectives=objectives)
     said = "\n".join(verdict.sentences())
-    assert verdict.front_order.is_resolved and verdict.to_json()["settled"] and not verdict.to_json()["order_settled"]
+    assert verdict.front_order.is_resolved and verdict.to_json()[
+        "settled"] and not verdict.to_json()["order_settled"]
     assert "Who is on the front is settled" in said and "trials 1 and 0 (bleu +3" in said
-    assert "known by 1 degree of freedom" in said and "settled" in said.partition("order of the members")[2]
+    assert "known by 1 degree of freedom" in said and "settled" in said.partition(
+        "order of the " "members")[2]
 
 
 @pytest.mark.parametrize("df", [1, 4, 5, 9])
 def test_a_noise_of_few_degrees_of_freedom_comes_with_a_caution(df):
-    candidates = [replicated(at, {"params.total": 1 + at}, {"bleu": 10.0 * at}, {"bleu": 10.0 * at + 0.01})
-                  for at in range(df)]
+    candidates = [replicated(at, {"params.total": 1 + at}, {"bleu": 10.0 * at},
+                             {"bleu": 10.0 * at + 0.01}) for at in range(df)]
     verdict = verdict_of(*candidates, objectives=OBJECTIVES)
     said = "\n".join(verdict.sentences())
     assert verdict.front_order.df == df and ("Caution" in said) == (df < MIN_DF)
@@ -326,16 +363,20 @@ def test_a_noise_of_few_degrees_of_freedom_comes_with_a_caution(df):
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.floats(0, 30, width=32), min_size=2, max_size=6), st.floats(0.01, 5), st.integers(0, 99))
+@given(st.lists(st.floats(0, 30, width=32), min_size=2, max_size=6), st.floats(0.01, 5),
+       st.integers(0, 99))
 def test_words_on_the_order_follow_from_the_intervals(truth, sd, seed):
     rng = random.Random(seed)
     scores = [[{"bleu": rng.gauss(mean, sd)} for _ in range(rng.randint(1, 3))] for mean in truth]
     candidates = [replicated(at, {"params.total": at}, *sample) for at, sample in enumerate(scores)]
     verdict = verdict_of(*candidates, objectives=OBJECTIVES)
-    order, said = verdict.front_order, "\n".join(verdict.sentences())
+    order = verdict.front_order
+    said = "\n".join(verdict.sentences())
     members = [next(one for one in candidates if one.number == number) for number in order.front]
     members.sort(key=lambda one: (one.value("bleu"), one.number))
-    near = [(one.number, other.number) for one, other in pairwise(members) if other.value("bleu") - one.value("bleu")
+    near = [(one.number, other.number)
+            for one, other in pairwise(members)
+            if other.value("bleu") - one.value("bleu")
             <= order.noise["bleu"].interval_half_width(order.level, one.seeds, other.seeds)]
     assert [(one, other) for one, other, _ in order.ties()] == near
     assert ("order of the members' scores is not settled" in said) == bool(near and order.df)
@@ -347,11 +388,13 @@ def test_export_takes_the_first_seed_of_the_best_mean_or_the_seed_that_is_asked_
     assert number == results.front.loc[results.front["bleu"].astype(float).idxmax(), "trial"]
     assert why.endswith("; the weights are those of seed 1)") and "±" in why
     again = results.study.trials.replicates()[0]
-    assert select_trial(results, None, again.number) == (again.number, f"trial {again.original} with seed {again.seed}, as asked")
+    assert select_trial(results, None, again.number) == (
+        again.number, f"trial {again.original} with seed " f"{again.seed}, as asked")
 
 
 def test_people_see_which_seed_of_which_trial_is_trained(tmp_path):
-    said, shown = [], []
+    said = []
+    shown = []
 
     def work(folder):
         console.print(screen.render(110))
@@ -365,7 +408,8 @@ def test_people_see_which_seed_of_which_trial_is_trained(tmp_path):
     first = driver.trials.replicates()[0]
     begun = f"trial {first.number} [seed 2 of trial {first.of}] ({first.architecture}) in training"
     assert any(begun in line for line in said)
-    assert f"{first.of}, seed 2" in shown[-1] and "further seeds" in shown[-1] and "6 of 6" in shown[-1]
+    assert f"{first.of}, seed 2" in shown[-1] and "further seeds" in shown[
+        -1] and "6 of 6" in shown[-1]
 
 
 def test_infeasible_proposals_are_no_candidates_for_seeds(folder):
@@ -377,4 +421,5 @@ def test_infeasible_proposals_are_no_candidates_for_seeds(folder):
 def test_rungs_and_seeds_together_train_the_seeds_to_the_end(tmp_path):
     driver = make(tmp_path, seeded_plan(5, rungs=RUNGS), either)
     driver.run()
-    assert driver.trials.replicates() and all(not trial.rungs for trial in driver.trials.replicates())
+    assert driver.trials.replicates() and all(
+        not trial.rungs for trial in driver.trials.replicates())

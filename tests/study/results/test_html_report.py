@@ -35,8 +35,8 @@ from tests.study.fakes import META, fake_work, make_driver, make_plan
 from tests.study.noisy import SEEDS, noisy_work, seeded_plan
 from tests.study.pages import FAULT, HOSTILE, Page, page_of, references_only, revise, study
 
-SECTIONS = {"front", "trials", "reliability", "hypervolume", "hyperparameters", "importance", "curves", "costs",
-            "failures", "provenance"}
+SECTIONS = {"front", "trials", "reliability", "hypervolume", "hyperparameters", "importance",
+            "curves", "costs", "failures", "provenance"}
 
 
 @pytest.fixture(scope="module")
@@ -69,18 +69,21 @@ def test_every_cost_can_stand_across_and_links_lead_to_ledger_and_curve(page, fo
     results = load_results(folder)
     across = {found["data-x"] for tag, found in page.tags if tag == "figure" and "data-x" in found}
     assert across >= {"params.total", "macs.total", "flops.total", "memory.weights"}
-    boxes = [found for tag, found in page.tags if tag == "input" and found.get("type") == "checkbox"]
+    boxes = [found
+             for tag, found in page.tags if tag == "input" and found.get("type") == "checkbox"]
     assert {box["value"] for box in boxes} == across
     assert {box["value"] for box in boxes if "checked" in box} == {"params.total", "macs.total"}
     text = page.file.read_text()
-    assert "figcaption" not in text[text.index('id="front-panels"'):text.index('id="front-others"')]  # one for all
+    # one for all
+    assert "figcaption" not in text[text.index('id="front-panels"'):text.index('id="front-others"')]
     for number in results.front["trial"]:
         assert f"#costs-{number}" in page.hrefs
         assert ("a", {"href": "#curves", "data-mark": str(number)}) in page.tags
     assert any(href.endswith("job.json") for href in page.hrefs)
 
 
-def test_the_best_member_the_budget_and_the_gain_stand_at_the_head_and_members_come_first(page, folder):
+def test_the_best_member_the_budget_and_the_gain_stand_at_the_head_and_members_come_first(
+        page, folder):
     front = load_results(folder).front
     best = front.loc[front["bleu"].astype(float).idxmax()]
     assert f"Best on the front: trial {best['trial']}" in page.text and "over the best reference, " in page.text
@@ -92,14 +95,16 @@ def test_the_best_member_the_budget_and_the_gain_stand_at_the_head_and_members_c
 
 def test_every_objective_that_is_a_cost_has_its_figure():
     """Those of an artefact are no cost that is always there."""
-    table = pd.DataFrame({"params.total": [1, 2], "artefact.bytes": [3, 4], "load.mean": [1.0, 2.0], "bleu": [1, 2]})
+    table = pd.DataFrame({"params.total": [1, 2], "artefact.bytes": [3, 4], "load.mean": [1.0, 2.0],
+                          "bleu": [1, 2]})
     goals = {"bleu": "max", "artefact.bytes": "min"}
     facts = SimpleNamespace(results=SimpleNamespace(objectives=goals), done=table)
     assert cost_choices(facts) == (["artefact.bytes", "params.total"], [])
 
 
-@pytest.mark.parametrize(("value", "words"), [(2.23618e14, "2.23618 · 10¹⁴"), (1234.5, "1,234.5"), (0.0, "0"),
-                                              (1.5e-7, "1.5 · 10⁻⁷")])
+@pytest.mark.parametrize(("value", "words"),
+                         [(2.23618e14, "2.23618 · 10¹⁴"), (1234.5, "1,234.5"), (0.0, "0"),
+                          (1.5e-7, "1.5 · 10⁻⁷")])
 def test_numbers_are_as_people_write_them(value, words):
     assert format_scientific(value) == words
 
@@ -111,14 +116,16 @@ def test_letters_of_every_figure_can_be_read_on_a_phone(tmp_path):
     drawings = re.findall(r"<svg .*?</svg>", page.file.read_text(), re.DOTALL)
     for drawing in drawings:
         width = float(re.search(r'viewBox="0 0 ([\d.]+) ', drawing)[1])
-        letters = [float(size) for size in re.findall(r"font(?:-size)?: ?(?:bold )?([\d.]+)px", drawing)]
+        letters = [float(size)
+                   for size in re.findall(r"font(?:-size)?: ?(?:bold )?([\d.]+)px", drawing)]
         assert letters and min(letters) * min(1, 358 / width) > 6.5
     assert len(drawings) > 9
 
 
 def test_a_page_that_stands_alone_links_to_no_file(folder, tmp_path):
     alone = Page(write_page(load_results(folder), tmp_path / "alone.html", alone=True))
-    assert alone.wrong == [] and alone.hrefs and all(href.startswith(("#", "data:")) for href in alone.hrefs)
+    assert alone.wrong == [] and alone.hrefs and all(
+        href.startswith(("#", "data:")) for href in alone.hrefs)
 
 
 def test_every_failure_and_every_missed_limit_is_there(page, folder):
@@ -151,8 +158,9 @@ def test_a_label_is_text_wherever_it_stands(page):
 
 
 def test_numbers_name_protocol_signature_and_hash(page, folder):
-    for words in ("forward: 10 source, 10 target tokens, vocabulary 100", "sig|v:1", "abc", "a synthetic corpus",
-                  "one seed a candidate", f"{MIN_TRIALS} feasible finished trials are needed"):
+    for words in ("forward: 10 source, 10 target tokens, vocabulary 100", "sig|v:1", "abc",
+                  "a synthetic corpus", "one seed a candidate",
+                  f"{MIN_TRIALS} feasible finished trials are needed"):
         assert words in page.text
     front = load_results(folder).front.iloc[0]
     assert f"{int(front['params.total']):,}" in page.text
@@ -176,7 +184,8 @@ def test_a_study_without_anything_finished_says_so(tmp_path):
     make_driver(tmp_path, make_plan(1))
     page = page_of(tmp_path)
     assert page.report_problem == [] and set(page.ids) >= SECTIONS
-    for words in ("No trial is finished yet", "No feasible trial is finished yet", "No training has failed"):
+    for words in ("No trial is finished yet", "No feasible trial is finished yet",
+                  "No training has failed"):
         assert words in page.text
 
 
@@ -185,7 +194,8 @@ def test_a_running_study_says_that_it_is_running(tmp_path):
     ended = [at for at, line in enumerate(events) if json.loads(line)["event"] == "ended"]
     (tmp_path / "events.jsonl").write_text("".join(events[: ended[3]]))
     page = page_of(tmp_path)
-    assert page.report_problem == [] and "Some trials are not finished" in page.text and "pending" in page.text
+    assert page.report_problem == [
+        ] and "Some trials are not finished" in page.text and "pending" in page.text
 
 
 def test_rungs_are_counted_and_their_losses_shown(tmp_path):
@@ -194,26 +204,33 @@ def test_rungs_are_counted_and_their_losses_shown(tmp_path):
     revise(tmp_path, rungs=rungs)
     page = page_of(tmp_path)
     passed = sum(bool(trial.rungs) for trial in load_results(tmp_path).study.trials)
-    assert page.report_problem == [] and "Rungs of successive halving" in page.text and f"1 10% {passed} " in page.text
+    assert page.report_problem == [
+        ] and "Rungs of successive halving" in page.text and f"1 10% {passed} " in page.text
     early = {trial.number for trial in load_results(tmp_path).study.trials.with_state(State.PAUSED)}
     assert early and "stopped at a rung: cost alone is known" in page.text
-    assert early == {number for marks in page.marks for number, words, _ in marks if "stopped at a rung" in words}
+    assert early == {number for marks in page.marks
+                     for number, words, _ in marks if "stopped at a rung" in words}
 
 
 def test_further_seeds_come_with_their_verdict(tmp_path):
     make_driver(tmp_path, seeded_plan(), noisy_work).run()
     revise(tmp_path, seeds=SEEDS)
-    page, results = page_of(tmp_path), load_results(tmp_path)
-    assert page.report_problem == [] and "replicates: trainings with further seeds" in page.text and "±" in page.text
+    page = page_of(tmp_path)
+    results = load_results(tmp_path)
+    assert page.report_problem == [
+        ] and "replicates: trainings with further seeds" in page.text and "±" in page.text
     for line in results.seed_analysis.sentences():
         assert " ".join(line.split()) in page.text
 
 
 def test_a_study_that_searches_nothing_shows_what_it_trained_and_no_more(tmp_path):
-    page, results = page_of(references_only(tmp_path)), load_results(tmp_path)
-    assert page.report_problem == [] and set(page.ids) >= {"front", "named", "trials", "curves", "costs", "provenance"}
+    page = page_of(references_only(tmp_path))
+    results = load_results(tmp_path)
+    assert page.report_problem == [] and set(page.ids) >= {
+        "front", "named", "trials", "curves", "costs", "provenance"}
     assert not set(page.ids) & {"hyperparameters", "importance", "hypervolume"}
-    for words in ("2 architectures that the study file names", "Score against cost", "No training has failed"):
+    for words in ("2 architectures that the study file names", "Score against cost",
+                  "No training has failed"):
         assert words in page.text
     for words in ("on the front", "infeasible", "No trial", "proposal"):
         assert words not in page.text
@@ -222,32 +239,40 @@ def test_a_study_that_searches_nothing_shows_what_it_trained_and_no_more(tmp_pat
 
 def test_a_table_of_rows_has_a_front_and_nothing_about_parameters(tmp_path):
     revise(references_only(tmp_path, params={}, most=20000), kind="ablation", base=HOSTILE)
-    page, results = page_of(tmp_path), load_results(tmp_path)
-    assert page.report_problem == [] and set(page.ids) >= {"front", "named", "hypervolume"} and len(results.front) == 2
+    page = page_of(tmp_path)
+    results = load_results(tmp_path)
+    assert page.report_problem == [] and set(page.ids) >= {
+        "front", "named", "hypervolume"} and len(results.front) == 2
     assert not set(page.ids) & {"hyperparameters", "importance"} and "infeasible" not in page.text
     assert f"difference to {HOSTILE}" in page.text and {"costs-0", "costs-1"} <= set(page.ids)
 
 
 def test_named_architectures_are_compared_with_the_first(tmp_path):
-    page, results = page_of(references_only(tmp_path)), load_results(tmp_path)
-    small, large = (trial.values["bleu"] for trial in results.study.trials.with_state(State.COMPLETE))
+    page = page_of(references_only(tmp_path))
+    results = load_results(tmp_path)
+    small, large = (trial.values["bleu"]
+                    for trial in results.study.trials.with_state(State.COMPLETE))
     assert f"{large - small:+.2f} ± –" in page.text and f"{small:.2f}" in page.text
     assert "No row has a second seed" in page.text and "#trial-0" in page.hrefs
 
 
 def test_named_architectures_are_compared_with_the_first_that_is_finished(tmp_path):
-    sheets = {"fails": {"width": 8, "depth": 8, "kind": "plain"}, "one": {"width": 16, "depth": 2, "kind": "plain"},
+    sheets = {"fails": {"width": 8, "depth": 8, "kind": "plain"},
+              "one": {"width": 16, "depth": 2, "kind": "plain"},
               "two": {"width": 24, "depth": 2, "kind": "plain"}}
     page = page_of(references_only(tmp_path, sheets))
-    assert page.report_problem == [] and "difference to one" in page.text and "Not finished: fails" in page.text
+    assert page.report_problem == [
+        ] and "difference to one" in page.text and "Not finished: fails" in page.text
 
 
 def test_a_row_that_the_study_file_no_longer_names_is_not_in_the_table(tmp_path):
-    sheets = {name: {"width": width, "depth": 2, "kind": "plain"} for name, width in (("a", 8), ("b", 16), ("c", 24))}
+    sheets = {name: {"width": width, "depth": 2, "kind": "plain"}
+              for name, width in (("a", 8), ("b", 16), ("c", 24))}
     sheets["the same"] = sheets["a"]
     revise(references_only(tmp_path, sheets, params={}), rows=("a", "c", "the same"))
     page = page_of(tmp_path)
-    assert page.report_problem == [] and "3 named architectures" in page.text and "#trial-1" not in page.hrefs
+    assert page.report_problem == [
+        ] and "3 named architectures" in page.text and "#trial-1" not in page.hrefs
     assert "1 named architecture duplicated an architecture that was there already" in page.text
 
 
@@ -259,7 +284,8 @@ def test_figures_of_its_own_stand_under_their_titles_with_ids_of_their_own(folde
     figure = Figure()
     axes = figure.add_subplot()
     axes.plot([1, 2], [3, 4], label="law")
-    axes.annotate("framed, with an arrow", (1, 3), (1.5, 3.5), arrowprops={"arrowstyle": "-"}, bbox={"pad": 1})
+    axes.annotate("framed, with an arrow", (1, 3), (1.5, 3.5), arrowprops={"arrowstyle": "-"},
+                  bbox={"pad": 1})
     mine = (("Law & order", figure, "BLEU by <size>."), ("Law & order", figure, "The same."))
     file = tmp_path / "page.html"
     file.write_text(render(PageFacts(load_results(folder), figures=mine)))
@@ -271,7 +297,9 @@ def test_figures_of_its_own_stand_under_their_titles_with_ids_of_their_own(folde
 def test_the_ledger_of_a_trained_candidate_is_that_of_its_architecture_file(tmp_path):
     space = read_space(find_file("transformer", "spaces"))
     architecture = space.single_architecture()
-    bill = evaluate_cost(architecture.block, load_protocol({"name": "forward", "source": 10, "target": 10, "vocab": 100}))
+    bill = evaluate_cost(architecture.block,
+                         load_protocol({"name": "forward", "source": 10, "target": 10,
+                                        "vocab": 100}))
     study = StudyDir(tmp_path)
     study.create(META, "study: fake\n", "width: 8\n")
     trial = Trial(0, State.COMPLETE, architecture=architecture.id, costs=flatten_costs(bill))
@@ -300,18 +328,23 @@ def test_importance_finds_the_question_that_decides():
 @pytest.mark.parametrize("seed", range(4))
 def test_importances_are_optunas(seed):
     rng = np.random.default_rng(seed)
-    params = [{"width": int(rng.integers(1, 90)), "depth": int(rng.integers(1, 5)), "kind": str(rng.choice(["a", "b"])),
-               "wide": bool(rng.random() < 0.3), **({"slope": float(rng.normal())} if rng.random() < 0.4 else {}),
+    params = [{"width": int(rng.integers(1, 90)), "depth": int(rng.integers(1, 5)),
+               "kind": str(rng.choice(["a", "b"])), "wide": bool(rng.random() < 0.3),
+               **({"slope": float(rng.normal())} if rng.random() < 0.4 else {}),
                **({"rare": at} if at in (1, 2) else {})} for at in range(80)]
     losses = [-one["width"] / 10 - one.get("slope", 0) + rng.normal() for one in params]
-    domains = {"width": IntDistribution, "depth": IntDistribution, "rare": IntDistribution, "slope": FloatDistribution}
+    domains = {"width": IntDistribution, "depth": IntDistribution, "rare": IntDistribution,
+               "slope": FloatDistribution}
     study = optuna.create_study()
     for one, loss in zip(params, losses):
-        spaces = {name: kind(min(p[name] for p in params if name in p), max(p[name] for p in params if name in p))
+        spaces = {name: kind(min(p[name] for p in params if name in p),
+                             max(p[name] for p in params if name in p))
                   for name, kind in domains.items() if name in one}
-        spaces |= {"kind": CategoricalDistribution(["a", "b"]), "wide": CategoricalDistribution([False, True])}
+        spaces |= {"kind": CategoricalDistribution(["a", "b"]),
+                   "wide": CategoricalDistribution([False, True])}
         study.add_trial(optuna.create_trial(value=loss, params=one, distributions=spaces))
-    theirs = PedAnovaImportanceEvaluator(target_quantile=QUANTILE, evaluate_on_local=False).evaluate(study)
+    theirs = PedAnovaImportanceEvaluator(target_quantile=QUANTILE,
+                                         evaluate_on_local=False).evaluate(study)
     total = sum(theirs.values())
     assert {one.name: one.value for one in importances(params, losses)} == pytest.approx(
         {name: value / total for name, value in theirs.items()}, abs=1e-9)
@@ -323,9 +356,11 @@ def test_the_verb_writes_beside_the_study_or_where_it_is_told(tmp_path):
     said = call(command, ["report", str(tmp_path / "fake")], catch_exceptions=False)
     assert said.exit_code == 0 and said.output.strip() == str(tmp_path / "fake" / "report.html")
     target = tmp_path / "there" / "page.html"
-    found = json.loads(call(command, ["report", str(tmp_path / "fake"), "--to", str(target), "--json"]).output)
+    found = json.loads(
+        call(command, ["report", str(tmp_path / "fake"), "--to", str(target), "--json"]).output)
     assert found == {"files": [str(target)]} and target.is_file()
     with refuses("cannot-write"):  # by the option, before any work
-        call(command, ["report", str(tmp_path / "fake"), "--to", str(tmp_path)], catch_exceptions=False)
+        call(command, ["report", str(tmp_path / "fake"), "--to", str(tmp_path)],
+             catch_exceptions=False)
     with refuses("is-a-folder"):
         write_page(load_results(tmp_path / "fake"), tmp_path)

@@ -17,11 +17,14 @@ from tests.study.pages import Page, page_of, references_only, study
 
 pytestmark = pytest.mark.browser
 CHROMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-# In a container there is neither a sandbox nor much shared memory, and a page of our own needs no sandbox.
+# In a container there is neither a sandbox nor much shared memory, and a page of our own needs no
+# sandbox.
 FLAGS = ["--no-sandbox", "--disable-dev-shm-usage"]
 EXAMPLE = Path(__file__).parents[3] / "docs" / "example-report.html"
-MOST_HTML, MOST_PNG = 600_000, 400_000  # bytes of the committed example and its picture
-# What no reader could use: elements that stand on one another, and text that is cut off outside of what scrolls.
+MOST_HTML = 600_000
+MOST_PNG = 400_000  # bytes of the committed example and its picture
+# What no reader could use: elements that stand on one another, and text that is cut off outside of
+# what scrolls.
 OVERLAPS = """() => {
     const parts = Array.from(document.querySelectorAll("main > section, main > section > *, #front-panels > figure"))
         .filter((part) => part.checkVisibility());
@@ -46,12 +49,13 @@ def _open(playwright):
     """A browser: Playwright's own, or one of the system's. Skips where none starts."""
     chrome = next((found for name in CHROMES if (found := shutil.which(name))), None)
     faults = []
-    for kind, path in ((playwright.chromium, None), (playwright.chromium, chrome), (playwright.firefox, None),
-                       (playwright.firefox, shutil.which("firefox"))):
+    for kind, path in ((playwright.chromium, None), (playwright.chromium, chrome),
+                       (playwright.firefox, None), (playwright.firefox, shutil.which("firefox"))):
         if path is None and faults and kind is playwright.chromium:
             continue
         try:
-            return kind.launch(executable_path=path, args=FLAGS if path and path == chrome else None)
+            return kind.launch(executable_path=path,
+                               args=FLAGS if path and path == chrome else None)
         except Exception as error:
             faults.append(str(error).strip().splitlines()[0])
     pytest.skip(f"no headless browser starts here: {'; '.join(dict.fromkeys(faults))}")
@@ -59,8 +63,10 @@ def _open(playwright):
 
 @pytest.fixture(scope="module")
 def browser():
-    api = pytest.importorskip("playwright.sync_api", reason="no headless browser here: Playwright is not installed "
-                              "(pip install playwright, then playwright install chromium)")
+    api = pytest.importorskip("playwright.sync_api",
+                              reason="no headless browser here: Playwright "
+                              "is not installed (pip install playwright, then playwright install "
+                              "chromium)")
     with api.sync_playwright() as playwright:
         opened = _open(playwright)
         yield opened
@@ -87,9 +93,12 @@ def example(browser):
 def _opened(browser, file):
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     wrong = []
-    page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("console",
+            lambda message: wrong.append(message.text) if message.type in ("error", "warning")
+            else None)
     page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("request", lambda request: wrong.append(request.url) if request.url.startswith("http") else None)
+    page.on("request",
+            lambda request: wrong.append(request.url) if request.url.startswith("http") else None)
     page.goto(file.as_uri())
     yield page, wrong
     page.close()
@@ -130,7 +139,8 @@ def test_the_table_filters_by_state_and_words(view):
     page, _ = view
     everyone = _column(page, "state")
     page.select_option("#filter-state", "failed")
-    assert set(_column(page, "state")) == {"failed"} and everyone.count("failed") == len(_column(page, "state"))
+    assert set(_column(page, "state")) == {"failed"} and everyone.count("failed") == len(
+        _column(page, "state"))
     page.select_option("#filter-state", "front")
     assert set(_column(page, "front")) == {"yes"}
     page.select_option("#filter-state", "")
@@ -150,7 +160,8 @@ def test_a_point_says_its_numbers_at_once_and_lights_its_row(view):
     point = page.locator("#front-panels figure:not([hidden]) .point").first
     number = point.get_attribute("data-trial")
     point.dispatch_event("pointerenter", {"clientX": 1270, "clientY": 880})
-    assert f"trial {number}" in page.locator("#tip").inner_text() and "BLEU" in page.locator("#tip").inner_text()
+    assert f"trial {number}" in page.locator("#tip").inner_text() and "BLEU" in page.locator(
+        "#tip").inner_text()
     box = page.locator("#tip").bounding_box()
     assert box["x"] >= 0 and box["x"] + box["width"] <= 1280 and box["y"] + box["height"] <= 900
     assert "lit" in page.locator(f"#trial-{number}").get_attribute("class")
@@ -178,8 +189,10 @@ def test_without_a_script_the_figures_of_the_objectives_stand_there(browser, fil
     page = context.new_page()
     page.goto(file.as_uri())
     figures = page.locator("#front-panels figure")
-    assert [figures.nth(at).get_attribute("data-x") for at in range(figures.count())] == ["params.total", "macs.total"]
-    assert page.locator("#front-others summary").is_visible() and page.locator("#front-axes").is_hidden()
+    assert [figures.nth(at).get_attribute("data-x")
+            for at in range(figures.count())] == ["params.total", "macs.total"]
+    assert page.locator("#front-others summary").is_visible() and page.locator(
+        "#front-axes").is_hidden()
     context.close()
 
 
@@ -188,7 +201,8 @@ def test_a_link_to_a_curve_highlights_it(view):
     link = page.locator("#trials-table a", has_text="curve").first
     link.click()
     number = link.get_attribute("data-mark")
-    assert page.locator(f"#valid-loss .point.chosen[data-trial='{number}']").count() == 1 and wrong == []
+    assert page.locator(
+        f"#valid-loss .point.chosen[data-trial='{number}']").count() == 1 and wrong == []
 
 
 def test_a_link_unfolds_the_costs_that_it_leads_to(view):
@@ -196,7 +210,8 @@ def test_a_link_unfolds_the_costs_that_it_leads_to(view):
     link = page.locator("#trials-table a", has_text="costs").first
     link.click()
     folded = page.locator(link.get_attribute("href"))
-    assert folded.evaluate("one => one.open") and folded.evaluate("one => one.getBoundingClientRect().top < 900")
+    assert folded.evaluate("one => one.open") and folded.evaluate(
+        "one => one.getBoundingClientRect().top < 900")
 
 
 def test_a_study_of_references_alone_opens_without_an_error(browser, tmp_path):
@@ -210,7 +225,8 @@ def test_the_example_is_whole_and_small(example):
     read = Page(EXAMPLE)
     assert read.wrong == [] and EXAMPLE.stat().st_size < MOST_HTML
     assert all(href.startswith(("#", "data:")) for href in read.hrefs)
-    assert page.locator("#importance svg").count() == 1 and page.locator("#rungs-table").count() == 1
+    assert page.locator("#importance svg").count() == 1 and page.locator(
+        "#rungs-table").count() == 1
     button = page.locator("#trials-table th button", has_text="params").first
     button.click()
     said = [int(text.replace(",", "")) for text in _column(page, "params") if text != "–"]
@@ -226,7 +242,8 @@ def test_nothing_of_the_example_stands_on_anything_else(example, width, theme):
     page.emulate_media(color_scheme=theme)
     page.set_viewport_size({"width": width, "height": 900})
     page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
-    assert page.evaluate(OVERLAPS) == [] and page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(OVERLAPS) == [] and page.evaluate(
+        "document.documentElement.scrollWidth") <= width
     assert wrong == []
 
 

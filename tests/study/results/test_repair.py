@@ -23,7 +23,8 @@ from tests.study.fakes import make_driver, make_plan
 from tests.study.made import Made
 
 PLAN = make_plan(5, rungs=RUNGS, seeds=Seeds(max_per_candidate=2, extra_runs=2))
-READING = (["status"], ["status", "--json"], ["front"], ["front", "--csv", "--all"], ["watch", "--once"])
+READING = (["status"], ["status", "--json"], ["front"], ["front", "--csv", "--all"],
+           ["watch", "--once"])
 STRANGE = (None, "word", -1, 1e308, [], {}, [[[]]], True, 10**30, "\ud800", "x" * 1000)
 
 
@@ -39,9 +40,10 @@ def whole(tmp_path_factory):
     lines = study.log.lines()
     study.log.file.write_bytes(b"".join(lines[:-1]))
     place = study.trial_folder(last)
-    for name, content in (("lease.json", {"host": "far", "process": 7, "machine": "m", "since": 1.0}),
-                          ("progress.json", {"kind": "update", "share": 0.5, "loss": 3.0, "seconds": 1.0}),
-                          ("../../owner.json", {"state": "running", "host": "far", "process": 7, "since": 1.0})):
+    for name, content in (
+            ("lease.json", {"host": "far", "process": 7, "machine": "m", "since": 1.0}),
+            ("progress.json", {"kind": "update", "share": 0.5, "loss": 3.0, "seconds": 1.0}),
+            ("../../owner.json", {"state": "running", "host": "far", "process": 7, "since": 1.0})):
         (place / name).write_text(json.dumps(content))
     return folder
 
@@ -52,20 +54,24 @@ def study(whole, tmp_path):
 
 
 def finished(folder):
-    return {trial.number: trial for trial in StudyDir(folder).load().trials.with_state(State.COMPLETE)}
+    return {trial.number: trial
+            for trial in StudyDir(folder).load().trials.with_state(State.COMPLETE)}
 
 
 def swap(lines):
     lines[1], lines[2] = lines[2], lines[1]
 
 
-@pytest.mark.parametrize(("damage", "place"), [
-    (lambda lines: lines.pop(1), 2), (swap, 2), (lambda lines: lines.insert(3, lines[2]), 4),
-    (lambda lines: lines.extend(list(lines)), None), (lambda lines: lines.__setitem__(2, b"null\n"), 3),
-    (lambda lines: lines.__setitem__(2, lines[2].replace(b'"trial": ', b'"trial": 1', 1)), 3),
-], ids=["lost", "swapped", "doubled line", "doubled log", "null", "changed"])
+@pytest.mark.parametrize(
+    ("damage", "place"),
+    [(lambda lines: lines.pop(1), 2), (swap, 2), (lambda lines: lines.insert(3, lines[2]), 4),
+     (lambda lines: lines.extend(list(lines)), None),
+     (lambda lines: lines.__setitem__(2, b"null\n"), 3),
+     (lambda lines: lines.__setitem__(2, lines[2].replace(b'"trial": ', b'"trial": 1', 1)), 3)],
+    ids=["lost", "swapped", "doubled line", "doubled log", "null", "changed"])
 def test_a_damaged_log_is_refused_with_its_line_and_repaired(study, damage, place):
-    known, lines = finished(study.folder), study.log.lines()
+    known = finished(study.folder)
+    lines = study.log.lines()
     place = place or len(lines) + 1
     damage(lines)
     study.log.file.write_bytes(b"".join(lines))
@@ -76,7 +82,8 @@ def test_a_damaged_log_is_refused_with_its_line_and_repaired(study, damage, plac
     assert {path: path.read_bytes() for path in study.folder.rglob("*") if path.is_file()} == before
     assert damage is swap or any("events.jsonl" in line for line in repaired.lost)
     again = finished(Path(repaired.folder))
-    assert {number: again[number].values for number in known} == {number: one.values for number, one in known.items()}
+    assert {number: again[number].values for number in known} == {
+        number: one.values for number, one in known.items()}
     with refuses("already-exists"):
         repair(study.folder, study.folder.with_name("again"))
 
@@ -88,7 +95,8 @@ def test_lost_events_and_records_are_made_again_from_each_other(study):
     (study.trial_folder(second) / "record.json").write_text("{")
     repaired = repair(study.folder, study.folder.with_name("again"))
     again = StudyDir(Path(repaired.folder)).load()
-    assert again.trials[first.number].values == first.values and again.record(second)["values"] == second.values
+    assert again.trials[
+        first.number].values == first.values and again.record(second)["values"] == second.values
     assert {line.partition(":")[0] for line in repaired.saved} >= {
         f"trial {first.number}, complete", f"the record of trial {second.number}"}
     assert make_driver(Path(repaired.folder), PLAN, work, kind="local", storage=False).run()
@@ -109,9 +117,12 @@ def test_a_finished_trial_whose_folder_is_lost_is_named(study):
     lost = next(iter(finished(study.folder).values()))
     shutil.rmtree(study.trial_folder(lost))
     for verb in (["front"], ["front", "--latex"], ["status"]):
-        said = CliRunner().invoke(command, [*verb, str(study.folder)], catch_exceptions=False).output
-        assert f"trial {lost.number}" in " ".join(said.split()) and "by the log alone" in " ".join(said.split()), verb
-    rows = CliRunner().invoke(command, ["front", str(study.folder), "--all", "--json"], catch_exceptions=False).output
+        said = CliRunner().invoke(command, [*verb, str(study.folder)],
+                                  catch_exceptions=False).output
+        assert f"trial {lost.number}" in " ".join(said.split()) and "by the log alone" in " ".join(
+            said.split()), verb
+    rows = CliRunner().invoke(command, ["front", str(study.folder), "--all", "--json"],
+                              catch_exceptions=False).output
     assert [row["trial"] for row in json.loads(rows) if row["lost"]] == [lost.number]
 
 
@@ -120,7 +131,8 @@ def test_a_damaged_result_is_put_aside_and_trained_again(tmp_path):
     driver._dispatch()
     driver.runner.poll(0.1)
     (trial,) = driver.trials.with_state(State.PENDING)
-    (driver.study.trial_folder(trial) / "result.json").write_text('{"state": "complete", "metrics": 3}')
+    (driver.study.trial_folder(trial) / "result.json").write_text(
+        '{"state": "complete", ' '"metrics": 3}')
     again = make_driver(tmp_path, make_plan(2), storage=False)
     assert again.run() == "2 candidates trained" and again.trials[trial.number].crashes == 1
     assert (again.study.trial_folder(trial) / "result.damaged").exists()
@@ -131,8 +143,11 @@ def test_a_damaged_result_is_put_aside_and_trained_again(tmp_path):
 
 def spoil(folder, rng):
     """Damages one file of the study as disks, editors and copies do."""
-    files = sorted(path for path in folder.rglob("*") if path.suffix in (".json", ".jsonl", ".yaml") and path.is_file())
-    named = {path.name: path for path in rng.sample(files, len(files))}  # one of each name, as often as the other
+    files = sorted(path
+                   for path in folder.rglob("*")
+                   if path.suffix in (".json", ".jsonl", ".yaml") and path.is_file())
+    # one of each name, as often as the other
+    named = {path.name: path for path in rng.sample(files, len(files))}
     file = named[rng.choice(sorted(named))]
     data = file.read_bytes()
     match rng.randrange(7):
@@ -144,10 +159,12 @@ def spoil(folder, rng):
         case 2:
             file.unlink()
         case 3:
-            file.write_bytes(rng.choice([b"", b"null", b"[" * 3000, b"\xff\xfe", b"{}", b"[1, 2]", data + data]))
+            file.write_bytes(rng.choice([b"", b"null", b"[" * 3000, b"\xff\xfe", b"{}", b"[1, 2]",
+                                         data + data]))
         case 4:
             lines = data.splitlines(keepends=True) or [b""]
-            one, other = rng.randrange(len(lines)), rng.randrange(len(lines))
+            one = rng.randrange(len(lines))
+            other = rng.randrange(len(lines))
             lines[one], lines[other] = lines[other], rng.choice([lines[one], lines[other], b""])
             file.write_bytes(b"".join(lines))
         case _:
@@ -179,7 +196,8 @@ def hold(whole, folder, seed):
     spoiled = [spoil(folder, rng) for _ in range(rng.choice([1, 1, 1, 2, 4]))]
     for verb in READING:
         result = CliRunner().invoke(command, [*verb, str(folder)])
-        assert result.exit_code in (0, 1) and isinstance(result.exception, UserError | None), (verb, spoiled)
+        assert result.exit_code in (0, 1) and isinstance(
+            result.exception, UserError | None), (verb, spoiled)
     again = folder.with_name("again")
     try:
         repair(folder, again)
@@ -188,7 +206,8 @@ def hold(whole, folder, seed):
         return
     touched = {path.parent.name for path in spoiled}
     kept = finished(again)
-    assert all(kept[number].values == trial.values for number, trial in known.items() if trial.folder not in touched)
+    assert all(kept[number].values == trial.values
+               for number, trial in known.items() if trial.folder not in touched)
     try:
         make_driver(again, PLAN, work, kind="local", storage=False).run()
     except UserError as error:
@@ -209,4 +228,5 @@ def test_five_hundred_damaged_folders(whole, tmp_path):
 
 
 def test_a_log_says_its_own_lines(study):
-    assert [event.line for event in EventLog(study.log.file)] == list(range(1, len(study.log.lines()) + 1))
+    assert [event.line
+            for event in EventLog(study.log.file)] == list(range(1, len(study.log.lines()) + 1))

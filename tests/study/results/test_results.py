@@ -20,7 +20,10 @@ from tests.study.fakes import architecture_of, make_driver, make_plan
 def folder(tmp_path_factory):
     where = tmp_path_factory.mktemp("study")
     large = {"width": 64, "depth": 4, "kind": "plain"}
-    make_driver(where, make_plan(10, references=(FixedArchitecture("large", architecture_of(large), large),))).run()
+    make_driver(where,
+                make_plan(10,
+                          references=(FixedArchitecture("large", architecture_of(large), large),
+                                      ))).run()
     return where
 
 
@@ -36,8 +39,9 @@ def test_the_front_is_that_of_the_finished_feasible_candidates(folder):
 def test_all_files_are_written_and_the_same_again(folder, tmp_path):
     results = load_results(folder)
     files = write_outputs(results, tmp_path / "one")
-    assert [file.name for file in files] == ["front.csv", "all.csv", "bleu-vs-params.png", "bleu-vs-params.svg",
-                                             "bleu-vs-macs.png", "bleu-vs-macs.svg"]
+    assert [file.name for file in files] == ["front.csv", "all.csv", "bleu-vs-params.png",
+                                             "bleu-vs-params.svg", "bleu-vs-macs.png",
+                                             "bleu-vs-macs.svg"]
     for one, other in zip(files, write_outputs(load_results(folder), tmp_path / "two")):
         assert one.read_bytes() == other.read_bytes()
     assert pd.read_csv(files[0])["trial"].tolist() == results.front["trial"].tolist()
@@ -56,22 +60,27 @@ def test_what_was_never_trained_has_its_answers_in_the_same_columns(tmp_path):
     plan.evaluator.space.sample = with_a_constant
     make_driver(tmp_path, plan).run()
     table = load_results(tmp_path).table
-    assert {"infeasible", "complete"} <= set(table["state"]) and set(table["answer.norm"]) == {"pre"}
+    assert {"infeasible",
+            "complete"} <= set(table["state"]) and set(table["answer.norm"]) == {"pre"}
 
 
 def test_notes_name_protocol_synthetic_corpus_signature_and_seed(folder):
     notes = "\n".join(load_results(folder).notes())
-    for words in ("protocol forward, 10 source and 10 target tokens", "synthetic", "sig|v:1", "seed 1"):
+    for words in ("protocol forward, 10 source and 10 target tokens", "synthetic", "sig|v:1",
+                  "seed 1"):
         assert words in notes
 
 
-@pytest.mark.parametrize(("metric", "words"), [("tokenised_bleu", "Tokenised BLEU: multi-bleu"), ("bleu", "BLEU: 13a"),
-                                               ("loss", "BLEU: 13a")])
+@pytest.mark.parametrize(("metric", "words"),
+                         [("tokenised_bleu", "Tokenised BLEU: multi-bleu"), ("bleu", "BLEU: 13a"),
+                          ("loss", "BLEU: 13a")])
 def test_the_signature_is_of_the_metric_that_the_study_chooses_by(folder, metric, words):
     results = load_results(folder)
-    goals = (parse_objective(metric, "min" if metric == "loss" else "max"), parse_objective("params.total", "min"))
+    goals = (parse_objective(metric, "min" if metric == "loss" else "max"),
+             parse_objective("params.total", "min"))
     results.study.meta = replace(results.study.meta, objectives=goals)
-    signed = {"metrics": {"bleu_signature": "13a", "tokenised_bleu_signature": "multi-bleu", "decode": "greedy"}}
+    signed = {"metrics": {"bleu_signature": "13a", "tokenised_bleu_signature": "multi-bleu",
+                          "decode": "greedy"}}
     vars(results)["_first_record"] = signed
     assert results.signature == f"{words.partition(': ')[2]} · greedy"
     name, signature = results._signed
@@ -95,8 +104,10 @@ def test_export_takes_the_best_or_the_given_one(folder):
     rows = results.front.set_index("trial")
     assert select_trial(results, "bleu", None)[0] == rows["bleu"].idxmax()
     assert select_trial(results, "params.total", None) == (
-        rows["params.total"].idxmin(), f"best params.total of the front ({rows['params.total'].min():,})")
-    assert select_trial(results, None, None)[1] == f"best bleu of the front ({rows['bleu'].max():.2f})"
+        rows["params.total"].idxmin(),
+        "best params.total of the front " f"({rows['params.total'].min():,})")
+    assert select_trial(results, None,
+                        None)[1] == f"best bleu of the front ({rows['bleu'].max():.2f})"
     assert select_trial(results, None, int(rows.index[1])) == (rows.index[1], "as asked")
     with refuses("unknown-objective", "blue"):
         select_trial(results, "blue", None)

@@ -43,7 +43,8 @@ def quick(folder):
         if answers["encoder.depth"] == 4:
             return {"state": "failed", "reason": "the loss is not finite"}
         loss = 10 / (answers["width"] + answers["encoder.depth"])
-        return {"state": "complete", "seconds": 1.0, "metrics": {"loss": loss, "bleu": 100 - loss, "split": "valid"}}
+        return {"state": "complete", "seconds": 1.0,
+                "metrics": {"loss": loss, "bleu": 100 - loss, "split": "valid"}}
 
     finish_job(Path(folder), run)
 
@@ -80,7 +81,8 @@ def state(folder):
 
 def test_a_changed_space_is_refused_with_the_command_that_forks_and_that_command_does(call):
     call("s.yaml")
-    before, old = state("old"), StudyDir(Path("old")).load()
+    before = state("old")
+    old = StudyDir(Path("old")).load()
     most = sorted(trial.costs["params.total"] for trial in old.trials.with_state(State.COMPLETE))[4]
     change = ("--set", "space.width=20 | 24 | 28 | 32", "--set", f"budget=params.total <= {most}")
     said = call("s.yaml", "--resume", "--trials", "9", *change, status=2)
@@ -93,23 +95,30 @@ def test_a_changed_space_is_refused_with_the_command_that_forks_and_that_command
     said = call(*command[3:])
     new = StudyDir(Path("old-2")).load()
     assert state("old") == before
-    assert set(seen.splitlines()) >= {line for line in said.splitlines() if "not trial" in line or "From old" in line}
+    assert set(seen.splitlines()) >= {
+        line for line in said.splitlines() if "not trial" in line or "From old" in line}
 
-    fit = [trial for trial in old.trials.with_state(State.COMPLETE) if trial.costs["params.total"] <= most]
+    fit = [trial
+           for trial in old.trials.with_state(State.COMPLETE)
+           if trial.costs["params.total"] <= most]
     taken = [trial for trial in new.trials if trial.source]
-    assert [trial.architecture for trial in taken] == [trial.architecture for trial in fit] and len(fit) >= 2
+    assert [trial.architecture for trial in taken] == [
+        trial.architecture for trial in fit] and len(fit) >= 2
     assert f"{len(fit)} of {len(old.trials.with_state(State.COMPLETE, State.FAILED))} candidates are taken over" in said
     over = [trial for trial in old.trials.with_state(State.COMPLETE) if trial not in fit]
     failed = old.trials.with_state(State.FAILED)
-    for some, why in ((over, f"not params.total <= {most} (by "), (failed, "it failed: the loss is not finite")):
+    for some, why in ((over, f"not params.total <= {most} (by "),
+                      (failed, "it failed: the loss is not " "finite")):
         assert some and all(f"not trial {t.number} ({t.architecture}): {why}" in said for t in some)
 
     for trial, was in zip(taken, fit):
-        record, before_ = new.record(trial), old.record(was)
+        record = new.record(trial)
+        before_ = old.record(was)
         assert trial.values == was.values and trial.is_in_space == (trial.config["width"] == 32)
         assert record["space"] == before_["space"] == old.meta.space_hash != new.meta.space_hash
         assert record["source"] == {"study": "forked", "id": old.meta.id, "trial": was.number,
-                                    "folder": str(old.trial_folder(was).resolve()), "space": old.meta.space_hash}
+                                    "folder": str(old.trial_folder(was).resolve()),
+                                    "space": old.meta.space_hash}
         assert {key: record[key] for key in ("recipe", "seed", "data", "metrics", "versions")} == {
             key: before_[key] for key in ("recipe", "seed", "data", "metrics", "versions")}
         assert (new.trial_folder(trial) / "architecture.yaml").read_text() == (
@@ -123,7 +132,8 @@ def test_a_changed_space_is_refused_with_the_command_that_forks_and_that_command
 
     again = call("s.yaml", "--out", "old-2", "--resume", "--trials", "10", *change)
     assert "10 candidates trained" in again
-    assert {new.record(t)["study"] for t in StudyDir(Path("old-2")).load().trials.with_state(State.COMPLETE)} == {"old-2"}
+    assert {new.record(t)["study"]
+            for t in StudyDir(Path("old-2")).load().trials.with_state(State.COMPLETE)} == {"old-2"}
 
 
 def test_replicates_go_along_with_the_trial_that_they_repeat(call):
@@ -132,29 +142,38 @@ def test_replicates_go_along_with_the_trial_that_they_repeat(call):
     firsts = {trial.original for trial in old.trials.replicates()}
     least = min(old.trials[number].costs["params.total"] for number in firsts)
     most = max(old.trials[number].costs["params.total"] for number in firsts) - 1
-    said = call("s.yaml", "--trials", "4", "--set", f"budget=params.total <= {most}", "--fork", "new")
+    said = call("s.yaml", "--trials", "4", "--set", f"budget=params.total <= {most}", "--fork",
+                "new")
     new = StudyDir(Path("new")).load()
     again = [trial for trial in new.trials.replicates() if trial.source]
-    assert least < most and again and "it is another training of trial" not in said  # the dear one misses the limit
+    # the dear one misses the limit
+    assert least < most and again and "it is another training of trial" not in said
     for trial in again:
         was = old.trials[trial.source["trial"]]
-        assert (trial.seed, trial.values) == (was.seed, was.values) and new.record(trial)["seed"] == was.seed
-        assert new.trials[trial.original].architecture == trial.architecture == old.trials[was.original].architecture
+        assert (trial.seed, trial.values) == (
+            was.seed, was.values) and new.record(trial)["seed"] == was.seed
+        assert new.trials[trial.original].architecture == trial.architecture == old.trials[
+            was.original].architecture
         assert trial.label == new.trials[trial.original].label
     assert len(load_results(Path("new")).seeds) == 2 * len(again)
 
 
 def test_an_objective_that_the_records_hold_already_is_taken_from_them(call):
     call("s.yaml", "--trials", "3")
-    more = ("--set", "objectives={bleu: max, macs.total: min}", "--set", "protocol.source=20", "--trials", "3")
-    assert "the objectives and the cost protocol changed" in call("s.yaml", "--resume", *more, status=2)
+    more = ("--set", "objectives={bleu: max, macs.total: min}", "--set", "protocol.source=20",
+            "--trials", "3")
+    assert "the objectives and the cost protocol changed" in call(
+        "s.yaml", "--resume", *more, status=2)
     call("s.yaml", *more, "--fork", "new")
-    old, new = StudyDir(Path("old")).load(), StudyDir(Path("new")).load()
+    old = StudyDir(Path("old")).load()
+    new = StudyDir(Path("new")).load()
     done = new.trials.with_state(State.COMPLETE)
-    assert [trial.architecture for trial in done] == [trial.architecture for trial in old.trials.with_state(State.COMPLETE)]
+    assert [trial.architecture for trial in done] == [
+        trial.architecture for trial in old.trials.with_state(State.COMPLETE)]
     for trial in done:
         was = old.record(old.trials.first_with_identity(trial.architecture))
-        assert trial.values == {"bleu": was["metrics"]["bleu"], "macs.total": float(trial.costs["macs.total"])}
+        assert trial.values == {"bleu": was["metrics"]["bleu"],
+                                "macs.total": float(trial.costs["macs.total"])}
         assert trial.costs["macs.total"] > was["costs"]["macs.total"]
 
 
@@ -168,16 +187,17 @@ def test_what_was_not_measured_is_not_taken_over(call):
     assert not StudyDir(Path("new")).exists()
 
 
-@pytest.mark.parametrize(("change", "what"), [
-    ("recipe.steps=7", "the training recipe"), ("seed=3", "the training seed"), ("data.pairs=301", "the data"),
-])
+@pytest.mark.parametrize(("change", "what"),
+                         [("recipe.steps=7", "the training recipe"),
+                          ("seed=3", "the training seed"), ("data.pairs=301", "the data")])
 def test_what_changes_the_numbers_themselves_cannot_be_forked(call, change, what):
     call("s.yaml", "--trials", "1")
     said = call("s.yaml", "--resume", "--set", change, status=2)
     assert what in said and "changed, so old and new candidates would not compare" in said
     assert "start another study with --out" in said and "--fork" not in said
     said = call("s.yaml", "--fork", "new", "--set", change, status=2)
-    assert what in said and "nothing that it trained compares" in said and not StudyDir(Path("new")).exists()
+    assert what in said and "nothing that it trained compares" in said and not StudyDir(
+        Path("new")).exists()
 
 
 def test_a_field_that_the_recipe_has_had_only_since_changes_nothing(call):
@@ -187,12 +207,15 @@ def test_a_field_that_the_recipe_has_had_only_since_changes_nothing(call):
     for file in old.folder.glob("trials/*/record.json"):
         del (text := json.loads(file.read_text()))["recipe"]["subword_dropout"]
         file.write_text(json.dumps(text))
-    old.update_meta(recipe={key: value for key, value in old.meta.recipe.items() if key != "subword_dropout"})
-    assert "training recipe" in call("s.yaml", "--resume", "--set", "recipe.subword_dropout=0.1", status=2)
+    old.update_meta(recipe={key: value
+                            for key, value in old.meta.recipe.items() if key != "subword_dropout"})
+    assert "training recipe" in call("s.yaml", "--resume", "--set", "recipe.subword_dropout=0.1",
+                                     status=2)
     call("s.yaml", "--resume", "--trials", "2")
     call("s.yaml", "--fork", "new", "--trials", "3")
     done = StudyDir(Path("new")).load().trials.with_state(State.COMPLETE)
-    assert sum(trial.source is not None for trial in done) == len(old.load().trials.with_state(State.COMPLETE)) > 1
+    assert sum(trial.source is not None
+               for trial in done) == len(old.load().trials.with_state(State.COMPLETE)) > 1
 
 
 def test_nor_does_one_of_the_teachers_recipe(call):
@@ -201,7 +224,8 @@ def test_nor_does_one_of_the_teachers_recipe(call):
     earlier = {key: value for key, value in meta.recipe.items() if key != "subword_dropout"}
     before, same, other = (replace(meta, teacher=TeacherMeta("id", recipe=recipe)) for recipe in (
         earlier, meta.recipe, {**meta.recipe, "subword_dropout": 0.1}))
-    assert training_differences(before, same) == [] and training_differences(before, other) == ["the teacher"]
+    assert training_differences(before, same) == [] and training_differences(
+        before, other) == ["the teacher"]
 
 
 def test_where_a_fork_may_go(call):
@@ -209,13 +233,14 @@ def test_where_a_fork_may_go(call):
     call("s.yaml", "--trials", "1")
     assert "this is the study's own folder" in call("s.yaml", "--fork", "./old", status=2)
     call("s.yaml", "--trials", "1", "--out", "other")
-    assert "a study is there already. Go on with it by --out other --resume" in call("s.yaml", "--fork", "other",
-                                                                                     status=2)
+    assert "a study is there already. Go on with it by --out other --resume" in call(
+        "s.yaml", "--fork", "other", status=2)
 
 
 def test_a_fork_that_was_cut_off_is_made_again(call, monkeypatch):
     call("s.yaml", "--trials", "2")
-    create, change = StudyDir.create, ("--set", "budget=params.total <= 70k", "--trials", "3")
+    create = StudyDir.create
+    change = ("--set", "budget=params.total <= 70k", "--trials", "3")
 
     def die(self, *_):
         raise KeyboardInterrupt
@@ -225,4 +250,5 @@ def test_a_fork_that_was_cut_off_is_made_again(call, monkeypatch):
     monkeypatch.setattr(StudyDir, "create", create)
     assert "3 candidates trained" in call("s.yaml", *change, "--fork", "new")
     events = [json.loads(line) for line in Path("new/events.jsonl").read_text().splitlines()]
-    assert [event["trial"] for event in events[:3]] == [0, 1, 2] and events[0]["source"]["study"] == "forked"
+    assert [event["trial"] for event in events[:3]] == [
+        0, 1, 2] and events[0]["source"]["study"] == "forked"

@@ -45,7 +45,8 @@ def warm(folder, old, plan, most=3, said=None, spec=None):
     if not study.has_started():
         study.create(replace(META, name="new"), "study: new\n", "width: 8\n")
     study.load()
-    plan = apply_warm_start(study, spec or WarmStartSpec((str(old),)), plan, most, (said if said is not None else []).append)
+    plan = apply_warm_start(study, spec or WarmStartSpec((str(old),)), plan, most,
+                            (said if said is not None else []).append)
     return make_driver(folder, plan, kind="local")
 
 
@@ -56,16 +57,18 @@ def finished(folder):
 def test_the_same_training_is_not_done_again(old, tmp_path):
     said = []
     driver = warm(tmp_path, old, make_plan(4, shared=SHARED), said=said)
-    assert said == ["Warm start: 12 finished candidates imported, 0 architectures of other fronts to be trained here "
-                    "first."]
+    assert said == ["Warm start: 12 finished candidates imported, 0 architectures of other fronts "
+                    "to be trained here first."]
     assert driver.run() == "4 candidates trained"
     trials = driver.trials
     mine = [trial for trial in trials.with_state(State.COMPLETE) if trial.origin == Origin.IMPORTED]
-    assert [(t.architecture, t.values) for t in mine] == [(t.architecture, t.values) for t in finished(old)]
+    assert [(t.architecture, t.values) for t in mine] == [
+        (t.architecture, t.values) for t in finished(old)]
     new = [trial for trial in trials.with_state(State.COMPLETE) if trial.origin.charged]
     assert len(new) == 4 and not {t.architecture for t in new} & {t.architecture for t in mine}
     # What lies in the folder of a taken one is the other study's training.
-    assert all(trained(tmp_path)[t.folder] == 1 for t in (*mine, *new)) and not any(t.attempts for t in mine)
+    assert all(trained(tmp_path)[t.folder] == 1 for t in (*mine, *new)) and not any(
+        t.attempts for t in mine)
 
 
 def test_what_was_taken_stands_on_the_front_and_says_where_it_is_from(old, tmp_path):
@@ -74,20 +77,23 @@ def test_what_was_taken_stands_on_the_front_and_says_where_it_is_from(old, tmp_p
     theirs = StudyDir(old).load()
     number = finished(tmp_path)[0].number
     record = results.study.record(results.study.trials[number])
-    assert record["origin"] == Origin.IMPORTED and record["study"] == "new" and record["trial"] == number
+    assert record["origin"] == Origin.IMPORTED and record["study"] == "new" and record[
+        "trial"] == number
     source = record["source"]
     assert source["study"] == "fake" and source["folder"] == str(
         theirs.trial_folder(theirs.trials[source["trial"]]).resolve())
     assert theirs.trials[source["trial"]].architecture == record["architecture"]
     assert record["metrics"]["bleu"] == record["values"]["bleu"]
-    assert set(load_results(old).front["id"]) - set(results.front["id"]) <= {  # only where something new dominates it
+    # only where something new dominates it
+    assert set(load_results(old).front["id"]) - set(results.front["id"]) <= {
         trial.architecture for trial in finished(tmp_path) if trial.origin == Origin.IMPORTED}
     assert len(results.front) >= len(load_results(old).front)
 
 
 @pytest.mark.parametrize("what", OTHERS)
 def test_where_scores_are_on_another_scale_the_front_is_trained_first(old, tmp_path, what):
-    shared, said = {**SHARED, **OTHERS[what]}, []
+    shared = {**SHARED, **OTHERS[what]}
+    said = []
     driver = warm(tmp_path, old, make_plan(5, shared=shared), most=3, said=said)
     assert "0 finished candidates imported, 3 architectures of other fronts to be trained here first (theirs had " \
            f"{'other' if what == 'data' else 'another'} {what})" in said[0]
@@ -101,33 +107,40 @@ def test_where_scores_are_on_another_scale_the_front_is_trained_first(old, tmp_p
 
 def test_recipes_that_train_alike_count_as_the_same(old, tmp_path):
     shared = {**SHARED, "recipe": {"steps": 9, "threads": 4, "measure": "latency", "name": "mine"}}
-    assert len(choose_warm_start(WarmStartSpec((str(old),)), make_plan(4, shared=shared), 3).imported) == 12
+    assert len(choose_warm_start(WarmStartSpec((str(old),)), make_plan(4, shared=shared),
+                                 3).imported) == 12
 
 
 def test_a_metric_that_nobody_measured_has_to_be_measured_here(old):
-    plan = make_plan(4, shared=SHARED, objectives=(parse_objective("latency", "min"), parse_objective("params.total", "min")))
+    plan = make_plan(4, shared=SHARED,
+                     objectives=(parse_objective("latency", "min"),
+                                 parse_objective("params.total", "min")))
     found = choose_warm_start(WarmStartSpec((str(old),)), plan, 2)
-    assert not found.imported and len(found.enqueued) == 2 and found.differences == ("other metrics",)
+    assert not found.imported and len(
+        found.enqueued) == 2 and found.differences == ("other metrics",)
 
 
 def test_limits_and_spaces_of_this_study_decide(old):
     tight = make_plan(4, most=1500, shared=SHARED)
     fits = [trial for trial in finished(old) if trial.costs["params.total"] <= 1500]
     found = choose_warm_start(WarmStartSpec((str(old),)), tight, 3)
-    assert {known.architecture for known in found.imported} == {trial.architecture for trial in fits}
+    assert {
+        known.architecture for known in found.imported} == {trial.architecture for trial in fits}
     assert 0 < len(fits) < 12
     assert found.skipped == {"miss a limit of this study": 12 - len(fits)}
 
     class Narrow(FakeSpace):
         def answer(self, ask):
             width = ask("width", IntRange(8, 24, 8))
-            return super().answer(lambda path, parameter: width if path == "width" else ask(path, parameter))
+            return super().answer(lambda path, parameter: width if path == "width"
+                                  else ask(path, parameter))
 
     plan = make_plan(4, shared=SHARED)
     plan.evaluator.space = Narrow()
     inside = [trial for trial in finished(old) if trial.params["width"] <= 24]
     found = choose_warm_start(WarmStartSpec((str(old),)), plan, 3)
-    assert {known.architecture for known in found.imported} == {trial.architecture for trial in inside}
+    assert {
+        known.architecture for known in found.imported} == {trial.architecture for trial in inside}
     assert found.skipped == {"do not fit this space": 12 - len(inside)} and 0 < len(inside) < 12
 
 
@@ -141,7 +154,8 @@ def test_two_studies_give_each_network_once(old, tmp_path):
 
 def test_as_many_are_trained_first_as_the_file_says(old):
     plan = make_plan(4, shared={**SHARED, "study_seed": 2})
-    assert len(choose_warm_start(WarmStartSpec((str(old),), max_candidates=1), plan, 3).enqueued) == 1
+    assert len(choose_warm_start(WarmStartSpec((str(old),), max_candidates=1), plan,
+                                 3).enqueued) == 1
     assert not choose_warm_start(WarmStartSpec((str(old),), max_candidates=0), plan, 3).enqueued
 
 
@@ -160,7 +174,8 @@ def test_a_resumed_study_needs_the_other_one_no_more(old, tmp_path, shared):
 
 def test_a_kill_while_taking_over_takes_the_rest_later(old, tmp_path, monkeypatch):
     study = StudyDir(tmp_path)
-    append, left = StudyDir.append, iter(range(5))
+    append = StudyDir.append
+    left = iter(range(5))
 
     def dies(self, *event, **facts):
         if next(left, None) is None:
@@ -173,7 +188,8 @@ def test_a_kill_while_taking_over_takes_the_rest_later(old, tmp_path, monkeypatc
     monkeypatch.undo()
     assert len(study.load().trials) == 5 and (tmp_path / WARM_START_FILE).is_file()
     warm(tmp_path, old, make_plan(4, shared=SHARED))
-    assert [trial.architecture for trial in finished(tmp_path)] == [trial.architecture for trial in finished(old)]
+    assert [trial.architecture for trial in finished(tmp_path)] == [
+        trial.architecture for trial in finished(old)]
 
 
 def test_what_is_gone_before_it_was_taken_is_told(old, tmp_path):
@@ -187,7 +203,8 @@ def test_what_is_gone_before_it_was_taken_is_told(old, tmp_path):
         warm(tmp_path / "new", gone, make_plan(4, shared=SHARED))
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"imported": [{}], "first": [], "left": {}, "other": []}'])
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "{}", '{"imported": [{}], "first": [], "left": {}, "other": []}'])
 def test_what_was_chosen_and_is_damaged_is_named(old, tmp_path, text):
     make_driver(tmp_path, make_plan(0))
     (tmp_path / WARM_START_FILE).write_text(text)
@@ -221,16 +238,19 @@ def test_what_was_imported_takes_no_ones_place_on_a_rung(old, tmp_path):
     driver = warm(tmp_path, old, plan)
     imported = len(driver.trials)
     for number in range(2):
-        announced = plan.evaluator.evaluate({"width": 8 * (number + 1), "depth": 1, "kind": "plain"})
+        announced = plan.evaluator.evaluate({"width": 8 * (number + 1), "depth": 1,
+                                             "kind": "plain"})
         driver.search.add(driver.study.propose(replace(announced, number=imported + number)))
         driver._append(EventType.RUNG, driver.trials[imported + number], loss=1.0 + number)
     history = driver.search.history()
     assert imported == 12 and len(history) == 14
-    assert find_promotable(history, plan.rungs, plan.objectives).user_attrs[TRIAL_NUMBER_ATTR] == imported
+    assert find_promotable(history, plan.rungs,
+                           plan.objectives).user_attrs[TRIAL_NUMBER_ATTR] == imported
 
 
 def test_what_a_fork_has_brought_along_is_not_taken_twice_and_hides_nothing(old, tmp_path):
-    study, plan = StudyDir(tmp_path / "fork"), make_plan(4, shared=SHARED)
+    study = StudyDir(tmp_path / "fork")
+    plan = make_plan(4, shared=SHARED)
     study.create(replace(META, name="new"), "study: new\n", "width: 8\n")
     for trial in choose_warm_start(WarmStartSpec((str(old),)), plan, 3).imported[:4]:
         import_trial(study, replace(trial, origin=Origin.IMPORTED), plan.record_fields)
@@ -238,7 +258,8 @@ def test_what_a_fork_has_brought_along_is_not_taken_twice_and_hides_nothing(old,
     taken = [trial.identity for trial in driver.trials.of(Origin.IMPORTED)]
     assert len(taken) == len(set(taken)) == 12
     again = make_plan(4, shared={**SHARED, "study_seed": 2})
-    study, carried = StudyDir(tmp_path / "other"), replace(finished(old)[0], origin=Origin.ENQUEUED)
+    study = StudyDir(tmp_path / "other")
+    carried = replace(finished(old)[0], origin=Origin.ENQUEUED)
     study.create(replace(META, name="new"), "study: new\n", "width: 8\n")
     source = choose_warm_start(WarmStartSpec((str(old),)), plan, 3).imported[0].source
     import_trial(study, replace(carried, source=source), again.record_fields)
@@ -250,7 +271,8 @@ def test_what_a_fork_has_brought_along_is_not_taken_twice_and_hides_nothing(old,
 def test_what_the_costs_of_this_study_refuse_is_left_out_as_infeasible(old):
     plan = make_plan(4, shared=SHARED)
     evaluate = plan.evaluator.evaluate
-    plan.evaluator.evaluate = lambda params: replace(evaluate(params), state=State.INFEASIBLE, architecture=None,
-                                                     constraints={"artefact": 1.0}, reason="cannot be held")
+    plan.evaluator.evaluate = lambda params: replace(
+        evaluate(params), state=State.INFEASIBLE, architecture=None, constraints={"artefact": 1.0},
+        reason="cannot be held")
     found = choose_warm_start(WarmStartSpec((str(old),)), plan, 3)
     assert not found.imported and found.skipped == {"miss a limit of this study": 12}

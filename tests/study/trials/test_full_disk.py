@@ -40,7 +40,8 @@ class Full:
     """The disk has room for ``writes`` more syncs; then for none, until it is told otherwise."""
 
     def __init__(self, monkeypatch, writes):
-        self.left, self._sync = writes, os.fsync
+        self.left = writes
+        self._sync = os.fsync
         monkeypatch.setattr(os, "fsync", self)
 
     def __call__(self, handle):
@@ -53,11 +54,13 @@ class Full:
 
 
 @pytest.mark.parametrize("first", range(7))
-def test_at_whichever_write_the_disk_is_full_the_study_goes_on_as_the_uninterrupted_one(tmp_path, monkeypatch, first):
+def test_at_whichever_write_the_disk_is_full_the_study_goes_on_as_the_uninterrupted_one(
+        tmp_path, monkeypatch, first):
     """Every seventh write from ``first`` on meets a full disk, so together all of them do."""
     whole = make_driver(tmp_path / "whole", plan(), work=work)
     whole.run()
-    disk, stops = Full(monkeypatch, first), 0
+    disk = Full(monkeypatch, first)
+    stops = 0
     while stops < 200:
         try:
             driver = make_driver(tmp_path / "cut", plan(), work=work, storage=False)
@@ -65,7 +68,8 @@ def test_at_whichever_write_the_disk_is_full_the_study_goes_on_as_the_uninterrup
             break
         except DiskFullError as full:
             assert "No space left on device" in str(full) and "Make room" in str(full)
-            stops, disk.left = stops + 1, 7 if (tmp_path / "cut" / "study.json").exists() else 100
+            stops = stops + 1
+            disk.left = 7 if (tmp_path / "cut" / "study.json").exists() else 100
     assert stops > 4
     assert state_of(StudyDir(tmp_path / "cut").load().trials) == state_of(whole.trials)
     assert passages(tmp_path / "cut").keys() == passages(tmp_path / "whole").keys()
@@ -90,7 +94,8 @@ def test_files_that_may_grow_no_further_stop_the_study_and_it_goes_on(tmp_path):
 
 def test_a_worker_without_room_stops_the_study_and_is_no_fault_of_its_candidate(tmp_path):
     def full(folder):
-        raise DiskFullError("checkpoint.pt: cannot be written: Make room, then run the command again")
+        raise DiskFullError("checkpoint.pt: cannot be written: Make room, then run the command "
+                            "again")
 
     with refuses("disk-full", "checkpoint.pt"):
         make_driver(tmp_path, make_plan(2), work=full).run()

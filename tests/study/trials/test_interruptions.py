@@ -11,20 +11,23 @@ from tests.corpora import write_text
 from tests.processes import call, ended, start, wait_until
 from tests.study.engine.test_end_to_end import STUDY
 
-MORE = ("--set", "recipe.steps=400", "--set", "recipe.validate_every=100", "--set", "recipe.checkpoint_minutes=60")
+MORE = ("--set", "recipe.steps=400", "--set", "recipe.validate_every=100", "--set",
+        "recipe.checkpoint_minutes=60")
 
 
 @pytest.fixture
 def folder(tmp_path):
     write_text(tmp_path)
-    (tmp_path / "tiny.yaml").write_text(STUDY.replace("trials: 2", "trials: 1\nresources: { cpus_per_trial: 0.5 }"))
+    (tmp_path / "tiny.yaml").write_text(
+        STUDY.replace("trials: 2", "trials: 1\nresources: { cpus_per_trial: " "0.5 " "}"))
     return tmp_path
 
 
 def at_work(folder, process, count):
     """Waits until so many candidates have trained for a while."""
     def trained():
-        facts = [json.loads(file.read_text()) for file in folder.glob("found/trials/*/progress.json")]
+        facts = [json.loads(file.read_text())
+                 for file in folder.glob("found/trials/*/progress.json")]
         return sum(fact.get("share", 0) > 0.02 for fact in facts) >= count
 
     wait_until(trained, process)
@@ -33,8 +36,10 @@ def at_work(folder, process, count):
 @pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_with_two_ray_workers_saves_both_and_the_resumed_study_goes_on_from_there(folder, number):
-    process = start(folder, "study", "run", "tiny.yaml", "--backend", "ray", "--workers", "2", *MORE)
+def test_a_signal_with_two_ray_workers_saves_both_and_the_resumed_study_goes_on_from_there(
+        folder, number):
+    process = start(folder, "study", "run", "tiny.yaml", "--backend", "ray", "--workers", "2",
+                    *MORE)
     at_work(folder, process, 2)
     process.send_signal(number)
     status, out, err = ended(process)
@@ -43,8 +48,10 @@ def test_a_signal_with_two_ray_workers_saves_both_and_the_resumed_study_goes_on_
     store = StudyDir(folder / "found").load()
     stopped = [store.trial_folder(trial) for trial in store.trials.with_state("pending")]
     assert len(stopped) == 2 and not list(folder.glob("found/trials/*/lease.json"))
-    assert all((place / "checkpoint.pt").exists() and not (place / "result.json").exists() for place in stopped)
-    said = call(folder, "study", "run", "tiny.yaml", "--resume", "--backend", "ray", "--workers", "2", *MORE)
+    assert all((place / "checkpoint.pt").exists() and not (place / "result.json").exists()
+               for place in stopped)
+    said = call(folder, "study", "run", "tiny.yaml", "--resume", "--backend", "ray", "--workers",
+                "2", *MORE)
     assert "1 candidates trained" in said
     again = StudyDir(folder / "found").load()
     assert len(again.trials.with_state(State.COMPLETE)) == 2  # the reference, and the candidate

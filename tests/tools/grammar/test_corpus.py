@@ -89,11 +89,13 @@ def test_lengths(corpus):
 @pytest.mark.parametrize("side", [0, 1])
 def test_the_vocabulary_is_zipfian(corpus, side):
     """Log frequency falls about linearly with log rank, and a few thousand words occur."""
-    words = Counter(word for pair in corpus["train"] for word in re.findall(r"\w+", pair[side].lower()))
+    words = Counter(word for pair in corpus["train"]
+                    for word in re.findall(r"\w+", pair[side].lower()))
     counts = sorted(words.values(), reverse=True)
     points = [(math.log(rank), math.log(counts[rank - 1])) for rank in (10, 30, 100, 300, 1000)]
     mean_x, mean_y = (sum(axis) / len(points) for axis in zip(*points))
-    slope = sum((x - mean_x) * (y - mean_y) for x, y in points) / sum((x - mean_x) ** 2 for x, _ in points)
+    slope = sum(
+        (x - mean_x) * (y - mean_y) for x, y in points) / sum((x - mean_x) ** 2 for x, _ in points)
     assert 2000 < len(words) < 9000
     assert -1.4 < slope < -0.7
 

@@ -13,7 +13,8 @@ from tools.grammar.words import read_adjectives, read_nouns, read_verbs
 NOUNS = {noun.english: noun for noun in reversed(read_nouns())}
 VERBS = {verb.particle + verb.infinitive: verb for verb in reversed(read_verbs())}
 ADJECTIVES = {adjective.german: adjective for adjective in read_adjectives()}
-ME, THEY = Pronoun(1), Pronoun(3, plural=True)
+ME = Pronoun(1)
+THEY = Pronoun(3, plural=True)
 
 # case: masculine, feminine, neuter, plural
 PARADIGMS = {
@@ -62,14 +63,17 @@ def test_articles_and_adjective_endings(determiner, case):
     [("this", "diesem guten Hund"), ("every", "jedem guten Hund"), ("which", "welchem guten Hund")],
 )
 def test_determiners_with_the_articles_endings(determiner, expected):
-    assert realised(Phrase(NOUNS["dog"], False, determiner, (ADJECTIVES["gut"],)), forms.DATIVE) == expected
+    assert realised(Phrase(NOUNS["dog"], False, determiner, (ADJECTIVES["gut"],)),
+                    forms.DATIVE) == expected
 
 
 def test_quantifiers_differ_in_the_endings_they_call_for():
     good = (ADJECTIVES["gut"],)
     assert realised(Phrase(NOUNS["dog"], True, "all", good), forms.ACCUSATIVE) == "alle guten Hunde"
-    assert realised(Phrase(NOUNS["dog"], True, "many", good), forms.ACCUSATIVE) == "viele gute Hunde"
-    assert realised(Phrase(NOUNS["dog"], True, "", good, 21), forms.DATIVE) == "einundzwanzig guten Hunden"
+    assert realised(Phrase(NOUNS["dog"], True, "many", good),
+                    forms.ACCUSATIVE) == "viele gute Hunde"
+    assert realised(Phrase(NOUNS["dog"], True, "", good, 21),
+                    forms.DATIVE) == "einundzwanzig guten Hunden"
     assert (
         realised(Phrase(NOUNS["dog"], True, "the", good, 21), forms.NOMINATIVE)
         == "die einundzwanzig guten Hunde"
@@ -77,28 +81,28 @@ def test_quantifiers_differ_in_the_endings_they_call_for():
 
 
 def test_adjective_stems_change_before_endings():
-    assert realised(Phrase(NOUNS["tower"], False, "a", (ADJECTIVES["hoch"],)), 0) == "ein hoher Turm"
-    assert realised(Phrase(NOUNS["coat"], False, "a", (ADJECTIVES["teuer"],)), 1) == "einen teuren Mantel"
-    assert realised(Phrase(NOUNS["dog"], False, "the", (ADJECTIVES["müde"],)), 2) == "dem müden Hund"
+    assert realised(Phrase(NOUNS["tower"], False, "a", (ADJECTIVES["hoch"],)),
+                    0) == "ein hoher Turm"
+    assert realised(Phrase(NOUNS["coat"], False, "a", (ADJECTIVES["teuer"],)),
+                    1) == "einen teuren Mantel"
+    assert realised(Phrase(NOUNS["dog"], False, "the", (ADJECTIVES["müde"],)),
+                    2) == "dem müden Hund"
 
 
 @pytest.mark.parametrize(
     "word, expected",
-    [
-        ("man", "Mann Mann Mann Mannes | Männer Männer Männern Männer"),
-        ("customer", "Kunde Kunden Kunden Kunden | Kunden Kunden Kunden Kunden"),
-        ("car", "Auto Auto Auto Autos | Autos Autos Autos Autos"),
-        ("house", "Haus Haus Haus Hauses | Häuser Häuser Häusern Häuser"),
-        ("teacher", "Lehrer Lehrer Lehrer Lehrers | Lehrer Lehrer Lehrern Lehrer"),
-        ("garden", "Garten Garten Garten Gartens | Gärten Gärten Gärten Gärten"),
-        ("sister", "Schwester Schwester Schwester Schwester | Schwestern Schwestern Schwestern Schwestern"),
-        ("glass", "Glas Glas Glas Glases | Gläser Gläser Gläsern Gläser"),
-    ],
-)
+    [("man", "Mann Mann Mann Mannes | Männer Männer Männern Männer"),
+     ("customer", "Kunde Kunden Kunden Kunden " "| Kunden Kunden Kunden Kunden"),
+     ("car", "Auto Auto Auto " "Autos | Autos Autos Autos Autos"),
+     ("house", "Haus Haus Haus Hauses | " "Häuser Häuser Häusern Häuser"),
+     ("teacher", "Lehrer Lehrer Lehrer " "Lehrers | Lehrer Lehrer Lehrern Lehrer"),
+     ("garden", "Garten Garten Garten Gartens | Gärten Gärten Gärten Gärten"),
+     ("sister",
+      "Schwester Schwester Schwester Schwester | Schwestern Schwestern " "Schwestern Schwestern"),
+     ("glass", "Glas Glas Glas Glases | Gläser Gläser " "Gläsern Gläser")])
 def test_nouns_in_their_cases(word, expected):
-    rows = [
-        " ".join(forms.noun_form(NOUNS[word], case, plural) for case in range(4)) for plural in (False, True)
-    ]
+    rows = [" ".join(forms.noun_form(NOUNS[word], case, plural) for case in range(4))
+            for plural in (False, True)]
     assert " | ".join(rows) == expected
 
 
@@ -197,7 +201,8 @@ def test_separable_verbs_in_all_positions(clause, main, subordinate):
 @pytest.mark.parametrize("word, gender", [("man", 0), ("woman", 1), ("child", 2)])
 @pytest.mark.parametrize("role, case", [("subject", 0), ("direct", 1), ("indirect", 2)])
 def test_relative_pronouns(word, gender, plural, role, case):
-    table = (("der", "die", "das", "die"), ("den", "die", "das", "die"), ("dem", "der", "dem", "denen"))
+    table = (("der", "die", "das", "die"), ("den", "die", "das", "die"),
+             ("dem", "der", "dem", "denen"))
     gap = Gap(NOUNS[word], plural)
     clause = {
         "subject": Clause(VERBS["schlafen"], gap),

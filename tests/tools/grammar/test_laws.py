@@ -14,7 +14,8 @@ from tools.grammar.vocabulary import vocabulary
 from tools.grammar.words import read_verbs
 
 CALL = next(verb for verb in read_verbs() if verb.particle + verb.infinitive == "anrufen")
-MAIN, BECAUSE = Clause(CALL, Pronoun(1), Pronoun(2)), ("because", "weil")
+MAIN = Clause(CALL, Pronoun(1), Pronoun(2))
+BECAUSE = ("because", "weil")
 
 
 def drawn(seed: int) -> Sentence:
@@ -38,9 +39,8 @@ SEEDS = st.integers(0, 10**9)
 def test_commas_and_spaces_are_clean(seed):
     sentence = drawn(seed)
     for text in (english(sentence), german(sentence)):
-        assert (
-            (text[0].isupper() or text[0].isdigit()) and text[-1] in ".?" and not text.endswith((",.", ",?"))
-        )
+        assert ((text[0].isupper() or text[0].isdigit()) and text[-1] in ".?"
+                and not text.endswith((",.", ",?")))
         assert not any(bad in text for bad in ("  ", ",,", " ,", " .", "None", "|", "_")), text
 
 
@@ -53,7 +53,8 @@ def test_a_clause_is_the_same_words_verb_second_and_verb_last(seed):
             continue
         plain = clause._replace(fronted=False)
         main = german(Sentence(plain))[:-1]
-        last = german(Sentence(MAIN, subordinator=BECAUSE, subordinate=plain))[:-1].split(", weil ", 1)[1]
+        last = german(
+            Sentence(MAIN, subordinator=BECAUSE, subordinate=plain))[:-1].split(", weil ", 1)[1]
         finite = forms_of(plain)
         assert last.split()[-1].endswith(finite), (main, last)
         assert sorted("".join(main.lower().split()).replace(",", "")) == sorted(
@@ -71,7 +72,8 @@ def forms_of(clause: Clause) -> str:
 def test_the_finite_verb_agrees_with_its_subject(seed):
     """A plural subject takes the infinitive's form (sein apart); a singular phrase never does in the present."""
     for clause in clauses(drawn(seed)):
-        if isinstance(clause.subject, Phrase | Gap) and clause.tense == "present" and not clause.modal:
+        if isinstance(clause.subject,
+                      Phrase | Gap) and clause.tense == "present" and not clause.modal:
             expected = {"sein": ("ist", "sind")}.get(clause.verb.infinitive)
             finite = forms_of(clause)
             if expected:
@@ -94,7 +96,8 @@ def test_an_ambiguous_noun_has_its_cue_and_not_the_others(seed):
     drawer = Sentences(random.Random(seed), vocabulary())
     text = german(drawer.sentence())
     senses = {noun.german: (noun.english, set(cues)) for noun, cues in vocabulary().senses}
-    # A German word may be another noun's, too: Spiel is what a game is, whatever the match beside it means.
+    # A German word may be another noun's, too: Spiel is what a game is, whatever the match beside
+    # it means.
     plain = {entry[0].german: entry[0].english for entry in vocabulary()._nouns}
     for word, (source, cues) in senses.items():
         if plain.get(word) in drawer.used:

@@ -54,14 +54,15 @@ def test_all_number_words_up_to_999_can_be_read_back():
 
 @given(st.integers(0, 999_999))
 def test_digits_have_each_languages_separator(number):
-    assert (
-        int(english_digits(number).replace(",", "")) == int(german_digits(number).replace(".", "")) == number
-    )
+    assert (int(english_digits(number).replace(",", ""))
+            == int(german_digits(number).replace(".", "")) == number)
     assert english_digits(number).replace(",", ".") == german_digits(number)
 
 
 def test_the_lexicon_is_as_large_as_promised():
-    nouns, verbs, adjectives = read_nouns(), read_verbs(), read_adjectives()
+    nouns = read_nouns()
+    verbs = read_verbs()
+    adjectives = read_adjectives()
     assert len([noun for noun in nouns if not noun.proper]) >= 150
     assert len(verbs) >= 100 and sum(bool(verb.particle) for verb in verbs) >= 25
     assert len(adjectives) >= 60
@@ -78,13 +79,10 @@ def ambiguous(words) -> set[str]:
 
 def test_at_least_ten_words_of_each_class_are_told_apart_by_another_word():
     assert len(ambiguous((noun.english, noun.german) for noun, _ in vocabulary().senses)) >= 10
-    assert (
-        len(
-            ambiguous((verb.english[0] + verb.tail, verb.particle + verb.infinitive) for verb in read_verbs())
-        )
-        >= 10
-    )
-    assert len(ambiguous((adjective.english, adjective.german) for adjective in read_adjectives())) >= 10
+    assert (len(ambiguous((verb.english[0] + verb.tail, verb.particle + verb.infinitive)
+                          for verb in read_verbs())) >= 10)
+    assert len(ambiguous((adjective.english, adjective.german)
+                         for adjective in read_adjectives())) >= 10
 
 
 def test_what_tells_two_senses_apart_never_fits_both():

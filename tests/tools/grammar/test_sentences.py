@@ -20,9 +20,11 @@ from tools.grammar.sentences import BE
 from tools.grammar.words import read_adjectives, read_nouns, read_verbs
 
 NOUNS = {noun.english: noun for noun in reversed(read_nouns())}
-VERBS = {verb.particle + verb.infinitive + ":" + verb.frame[0]: verb for verb in reversed(read_verbs())}
+VERBS = {verb.particle + verb.infinitive + ":" + verb.frame[0]: verb
+         for verb in reversed(read_verbs())}
 ADJECTIVES = {adjective.german: adjective for adjective in reversed(read_adjectives())}
-ME, SHE = Pronoun(1), Pronoun(3, noun=NOUNS["woman"])
+ME = Pronoun(1)
+SHE = Pronoun(3, noun=NOUNS["woman"])
 ANNA = Phrase(NOUNS["Anna"], determiner="")
 TODAY = Adjunct("time", "today", "heute")
 BECAUSE = ("because", "weil")
@@ -205,44 +207,23 @@ def test_golden_clauses(clause, source, target):
 SLEEPS = verb("schlafen:i", SHE)
 CALLS = verb("anrufen:t", ME, ANNA)
 NEW = Clause(BE, Pronoun(3, noun=NOUNS["coat"]), predicate=Predicate(ADJECTIVES["neu"]))
-WHOLE = [
-    (
-        Sentence(CALLS, subordinator=BECAUSE, subordinate=SLEEPS),
-        "I call Anna because she sleeps.",
-        "Ich rufe Anna an, weil sie schläft.",
-    ),
-    (
-        Sentence(CALLS, subordinator=BECAUSE, subordinate=SLEEPS, first=True),
-        "Because she sleeps, I call Anna.",
-        "Weil sie schläft, rufe ich Anna an.",
-    ),
-    (
-        Sentence(verb("kaufen:t", SHE, the("coat")), subordinator=BECAUSE, subordinate=NEW),
-        "She buys the coat because it is new.",
-        "Sie kauft den Mantel, weil er neu ist.",
-    ),
-    (
-        Sentence(SLEEPS, subordinator=("in order to", "um"), subordinate=verb("anrufen:t", None, ANNA)),
-        "She sleeps in order to call Anna.",
-        "Sie schläft, um Anna anzurufen.",
-    ),
-    (Sentence(CALLS._replace(tense="past"), mood="question"), "Did I call Anna?", "Habe ich Anna angerufen?"),
-    (
-        Sentence(CALLS, mood="question", question_word=("why", "warum")),
-        "Why do I call Anna?",
-        "Warum rufe ich Anna an?",
-    ),
-    (
-        Sentence(CALLS, conjunction=(", but", ", aber"), second=SLEEPS),
-        "I call Anna, but she sleeps.",
-        "Ich rufe Anna an, aber sie schläft.",
-    ),
-    (
-        Sentence(verb("schlafen:i", Pronoun(2, polite=True)), mood="question", address=("Sir", "mein Herr")),
-        "Sir, do you sleep?",
-        "Mein Herr, schlafen Sie?",
-    ),
-]
+WHOLE = [(Sentence(CALLS, subordinator=BECAUSE, subordinate=SLEEPS),
+          "I call Anna because she sleeps.", "Ich rufe Anna an, weil sie schläft."),
+         (Sentence(CALLS, subordinator=BECAUSE, subordinate=SLEEPS, first=True),
+          "Because she sleeps, I call Anna.", "Weil sie schläft, rufe ich Anna an."),
+         (Sentence(verb("kaufen:t", SHE, the("coat")), subordinator=BECAUSE, subordinate=NEW),
+          "She buys the coat because it is new.", "Sie kauft den Mantel, weil er neu ist."),
+         (Sentence(SLEEPS, subordinator=("in order to", "um"),
+                   subordinate=verb("anrufen:t", None, ANNA)), "She sleeps in order to call Anna.",
+          "Sie schläft, um Anna anzurufen."),
+         (Sentence(CALLS._replace(tense="past"), mood="question"), "Did I call Anna?",
+          "Habe ich Anna angerufen?"),
+         (Sentence(CALLS, mood="question", question_word=("why", "warum")), "Why do I call Anna?",
+          "Warum rufe ich Anna an?"),
+         (Sentence(CALLS, conjunction=(", but", ", aber"), second=SLEEPS),
+          "I call Anna, but she sleeps.", "Ich rufe Anna an, aber sie schläft."),
+         (Sentence(verb("schlafen:i", Pronoun(2, polite=True)), mood="question",
+                   address=("Sir", "mein Herr")), "Sir, do you sleep?", "Mein Herr, schlafen Sie?")]
 
 
 @pytest.mark.parametrize("sentence, source, target", WHOLE, ids=[source for _, source, _ in WHOLE])

@@ -19,7 +19,8 @@ from tests.errors import refuses
 from tests.train.conftest import recipe, tiny
 from tests.train.test_training import diverging, learned, stop_at, weights
 
-STILL = {"dropout": 0, "attention_dropout": 0, "activation_dropout": 0, "device": "cpu", "precision": "fp32"}
+STILL = {"dropout": 0, "attention_dropout": 0, "activation_dropout": 0, "device": "cpu",
+         "precision": "fp32"}
 ROUNDING = 1e-6  # sums in another order
 
 
@@ -45,27 +46,32 @@ def close(one: Result, other: Result) -> None:
         {"accumulate": 2},
         {"accumulate": 3},  # the third batch is cut
         {"accumulate": 1},
-        {"accumulate": 3, "max_tokens": 1, "steps": 8},  # batches of one sentence: one process has one of three
+        # batches of one sentence: one process has one of three
+        {"accumulate": 3, "max_tokens": 1, "steps": 8},
         {"accumulate": 1, "max_tokens": 1, "steps": 8},  # ... and none of one
         {"accumulate": 3, "weight_decay": 0.1, "label_smoothing": 0.0, "clip_norm": 0.05},
     ],
 )
 def test_two_processes_have_the_losses_of_one(corpus, tmp_path, two: Team, changes) -> None:
-    # A large eps: Adam would make updates of mere rounding where a gradient is nothing else, as a key's bias has.
+    # A large eps: Adam would make updates of mere rounding where a gradient is nothing else, as a
+    # key's bias has.
     how = recipe(**STILL, lr=1e-3, eps=1e-3, validate_every=1, **changes)
     one = train(tiny(), corpus, how, tmp_path / "one")
     both = train(tiny(), corpus, how, tmp_path / "two", team=two)
     close(one, both)
     assert (one.processes, both.processes, both.state) == (1, 2, "complete")
-    first, second = weights(tmp_path / "one"), weights(tmp_path / "two")
+    first = weights(tmp_path / "one")
+    second = weights(tmp_path / "two")
     assert all(torch.allclose(first[name], second[name], rtol=1e-4, atol=1e-5) for name in first)
 
 
-@pytest.mark.parametrize("changes", [{"encoder__depth": 2, "share__encoder__ffn": "one"}, {"embedding__tie": "none"}])
+@pytest.mark.parametrize(
+    "changes", [{"encoder__depth": 2, "share__encoder__ffn": "one"}, {"embedding__tie": "none"}])
 def test_shared_weights_are_reduced_once(corpus, tmp_path, two: Team, changes) -> None:
     how = recipe(**STILL, lr=1e-3, steps=4, validate_every=1)
     subject = tiny(**changes)
-    close(train(subject, corpus, how, tmp_path / "one"), train(subject, corpus, how, tmp_path / "two", team=two))
+    close(train(subject, corpus, how, tmp_path / "one"),
+          train(subject, corpus, how, tmp_path / "two", team=two))
 
 
 def test_interrupted_and_resumed_with_dropout_is_exact(corpus, tmp_path, two: Team) -> None:
@@ -76,15 +82,17 @@ def test_interrupted_and_resumed_with_dropout_is_exact(corpus, tmp_path, two: Te
     assert load_state(tmp_path / "parts")["spent"]["steps"] == 4
     parts = train(tiny(), corpus, how, tmp_path / "parts", team=two)
     assert learned(parts) == learned(whole)
-    one, other = weights(tmp_path / "whole"), weights(tmp_path / "parts")
+    one = weights(tmp_path / "whole")
+    other = weights(tmp_path / "parts")
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_dropout_differs_between_processes(corpus, tmp_path, two: Team) -> None:
     """The same sentence twice: with one draw for both, their gradients, and so the weights, would be those of one."""
-    drawn = [train(tiny(), corpus, recipe(steps=1, dropout=0.5, average="none"), tmp_path / name, team=team)
-             for name, team in (("one", None), ("two", two))]
-    assert drawn[0].curve[0]["train_loss"] != pytest.approx(drawn[1].curve[0]["train_loss"], rel=1e-4)
+    drawn = [train(tiny(), corpus, recipe(steps=1, dropout=0.5, average="none"), tmp_path / name,
+                   team=team) for name, team in (("one", None), ("two", two))]
+    assert drawn[0].curve[0]["train_loss"] != pytest.approx(
+        drawn[1].curve[0]["train_loss"], rel=1e-4)
 
 
 def test_another_number_of_processes_is_another_training(corpus, out, two: Team) -> None:
@@ -108,12 +116,14 @@ def test_a_divergence_takes_all_processes_back(corpus, tmp_path, monkeypatch, tw
 
 
 def test_a_real_divergence_is_a_failure_with_its_reason(corpus, out, two: Team) -> None:
-    result = train(tiny(), corpus, recipe(lr=1e30, warmup=0, clip_norm=0, schedule="constant"), out, team=two)
+    result = train(tiny(), corpus, recipe(lr=1e30, warmup=0, clip_norm=0, schedule="constant"), out,
+                   team=two)
     assert result.state == "failed" and "learning rate 5e+29" in result.reason and "again" in result.reason
 
 
 def test_patience_ends_all(corpus, out, two: Team) -> None:
-    result = train(tiny(), corpus, recipe(steps=100, lr=0.0, patience=2, validate_every=2, average="best"), out,
+    result = train(tiny(), corpus,
+                   recipe(steps=100, lr=0.0, patience=2, validate_every=2, average="best"), out,
                    team=two)
     assert (result.stop_reason, result.steps) == ("patience", 6)
 
@@ -126,14 +136,16 @@ def test_cpu_time_is_that_of_all(corpus, tmp_path, two: Team) -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.lists(st.integers(0, 299), min_size=1, max_size=9), min_size=1, max_size=7), st.integers(1, 5))
+@given(st.lists(st.lists(st.integers(0, 299), min_size=1, max_size=9), min_size=1, max_size=7),
+       st.integers(1, 5))
 def test_every_sentence_is_dealt_once(corpus, groups: list[list[int]], size: int) -> None:
     batches = [make_batch(corpus.train, np.array(group)) for group in groups]
     shares = split_into_shards(batches, size)
     dealt = [int(i) for share in shares for batch in share.batches for i in batch.indices]
     assert sorted(dealt) == sorted(i for group in groups for i in group)
     assert {share.update_tokens for share in shares} == {sum(batch.tokens for batch in batches)}
-    assert sum(batch.tokens for share in shares for batch in share.batches) == shares[0].update_tokens
+    assert sum(batch.tokens for share in shares
+               for batch in share.batches) == shares[0].update_tokens
     counts = [len(share.batches) for share in shares]
     assert len(batches) % size or max(counts) == min(counts)
 

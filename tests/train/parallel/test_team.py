@@ -53,7 +53,8 @@ def test_a_follower_without_memory_makes_all_cut_and_then_fail(corpus, tmp_path)
 
 def broken_follow(team: Team) -> None:
     """As follow, but the third update raises."""
-    honest, updates = engines.Engine.step, [0]
+    honest = engines.Engine.step
+    updates = [0]
 
     def step(self, share, lr):
         updates[0] += 1
@@ -67,7 +68,8 @@ def broken_follow(team: Team) -> None:
 
 def dying_follow(team: Team) -> None:
     """As follow, but the third update is the end."""
-    honest, updates = engines.Engine.step, [0]
+    honest = engines.Engine.step
+    updates = [0]
 
     def step(self, share, lr):
         updates[0] += 1
@@ -86,13 +88,13 @@ def unable_to_start(team: Team) -> None:
 
 @pytest.mark.parametrize(
     ("others", "said"),
-    [
-        (broken_follow, "process 1 of this training failed: ValueError: this process is broken"),
-        (dying_follow, "process 1 of this training was ended by SIGKILL, as a system does that has no memory left"),
-        (unable_to_start, "process 1 of this training failed: RuntimeError: no such library"),
-    ],
-)
-def test_a_process_that_fails_ends_the_others_with_its_reason(corpus, out: Path, others, said: str) -> None:
+    [(broken_follow, "process 1 of this training failed: ValueError: " "this process is broken"),
+     (dying_follow,
+      "process 1 of this training was ended by "
+      "SIGKILL, as a system does that has no memory left"),
+     (unable_to_start, "process 1 of " "this training failed: RuntimeError: " "no such library")])
+def test_a_process_that_fails_ends_the_others_with_its_reason(
+        corpus, out: Path, others, said: str) -> None:
     with pytest.raises(ProcessLostError, match=said), local_team(2, False, 1, others) as team:
         train(tiny(), corpus, recipe(), out, team=team)
     assert not torch.distributed.is_initialized()

@@ -23,7 +23,8 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_line_has_its_translation(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
-    assert write_translations(TEXTS, tmp_path / "kd", ("en", "de"), shout, SAID, lambda *facts: told.append(facts)) == 25
+    assert write_translations(TEXTS, tmp_path / "kd", ("en", "de"), shout, SAID,
+                              lambda *facts: told.append(facts)) == 25
     assert (tmp_path / "kd.en").read_text().splitlines() == TEXTS
     assert (tmp_path / "kd.de").read_text().splitlines() == shout(TEXTS)
     assert told == [(10, 25), (20, 25), (25, 25)]
@@ -59,4 +60,5 @@ def test_files_of_someone_else_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "kd.de").write_text("not a translation\n")
     with refuses("other-settings"):
         write_translations(TEXTS, tmp_path / "kd", ("en", "de"), shout, SAID)
-    assert (tmp_path / "kd.de").read_text() == "not a translation\n" and not (tmp_path / "kd.json").exists()
+    assert (tmp_path / "kd.de").read_text() == "not a translation\n" and not (
+        tmp_path / "kd.json").exists()

@@ -39,10 +39,13 @@ def test_tokenised_bleu_takes_the_words_as_they_are() -> None:
 
 
 def test_one_sequence_of_source_and_target_needs_positions_for_both(corpus) -> None:
-    pairs = Split.from_lists([[5] * 6, [5] * 2], [[5] * 3, [5] * 8], ["x", "y"], ["x", "y"])  # in one batch: 7 and 9 columns
-    long, whole = replace(corpus, valid=pairs, train=pairs), recipe(score_on="valid")
+    # in one batch: 7 and 9 columns
+    pairs = Split.from_lists([[5] * 6, [5] * 2], [[5] * 3, [5] * 8], ["x", "y"], ["x", "y"])
+    long = replace(corpus, valid=pairs, train=pairs)
+    whole = recipe(score_on="valid")
     for length, fits in ((16, True), (15, False)):
-        one = tiny(model="decoder-only", embedding__positions="learned", embedding__max_length=length)
+        one = tiny(model="decoder-only", embedding__positions="learned",
+                   embedding__max_length=length)
         model = build_model(one.block, vocab=corpus.tokenizer.vocab_size)
         if fits:
             check_lengths(model, long, whole)
@@ -59,14 +62,20 @@ def test_perplexity_of_a_hopeless_loss_is_none() -> None:
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_translations_come_in_the_splits_order_however_they_are_batched(corpus, beam: int) -> None:
-    model = build_model(tiny().block, vocab=corpus.tokenizer.vocab_size, seed=2, dtype=torch.float64).eval()
-    hardware, ids = Hardware.from_recipe(recipe()), corpus.test.source_ids
+    model = build_model(tiny().block, vocab=corpus.tokenizer.vocab_size, seed=2,
+                        dtype=torch.float64).eval()
+    hardware = Hardware.from_recipe(recipe())
+    ids = corpus.test.source_ids
     for tokens in (12, 2048):
-        found = translate(model, corpus.test, corpus.tokenizer, hardware, DecodingOptions(beam, batch_tokens=tokens, n_best=beam))
+        found = translate(model, corpus.test, corpus.tokenizer, hardware,
+                          DecodingOptions(beam, batch_tokens=tokens, n_best=beam))
         for row in range(0, len(ids), 5):
-            [alone] = translate(model, Split.from_lists([ids[row].tolist()]), corpus.tokenizer, hardware, DecodingOptions(beam))
-            assert found[row][0] == (alone[0][0], pytest.approx(alone[0][1])) and len(found[row]) == beam
-            assert [score for _, score in found[row]] == sorted((score for _, score in found[row]), reverse=True)
+            [alone] = translate(model, Split.from_lists([ids[row].tolist()]), corpus.tokenizer,
+                                hardware, DecodingOptions(beam))
+            assert found[row][0] == (alone[0][0],
+                                     pytest.approx(alone[0][1])) and len(found[row]) == beam
+            assert [score for _, score in found[row]] == sorted(
+                (score for _, score in found[row]), reverse=True)
 
 
 def test_decoding_without_memory_goes_on_with_smaller_batches() -> None:
@@ -90,7 +99,8 @@ class Weight(torch.nn.Module):
 
 
 @pytest.mark.parametrize(("kind", "steps", "mean"), [("last", [4, 5], 4.5), ("best", [1, 3], 2.0)])
-def test_the_mean_of_the_last_and_of_the_best(tmp_path, kind: str, steps: list[int], mean: float) -> None:
+def test_the_mean_of_the_last_and_of_the_best(
+        tmp_path, kind: str, steps: list[int], mean: float) -> None:
     snapshots = WeightSnapshots(tmp_path, 2)
     for step, score in ((1, 0.1), (2, 0.9), (3, 0.2), (4, 0.5), (5, 0.7)):
         snapshots.add(Weight(float(step)), step, *[score] * (kind == "best"))
@@ -103,7 +113,8 @@ def test_the_mean_of_the_last_and_of_the_best(tmp_path, kind: str, steps: list[i
     assert not snapshots.folder.exists()
 
 
-def test_a_loss_per_character_and_bleu_are_of_the_text_whatever_the_vocabulary(corpus, tmp_path) -> None:
+def test_a_loss_per_character_and_bleu_are_of_the_text_whatever_the_vocabulary(
+        corpus, tmp_path) -> None:
     characters = sum(len(line) + 1 for line in corpus.validation_loss.target_text)
     for vocab in (60, 100):
         other = load_corpus(replace(corpus.spec, vocab=vocab), tmp_path)

@@ -22,7 +22,8 @@ def model(seed=1, **changes):
 
 def test_a_model_and_all_random_generators_are_left_as_they_were(corpus):
     subject = model().train()
-    before, grads = copy.deepcopy(subject.state_dict()), torch.ones_like(next(subject.parameters()))
+    before = copy.deepcopy(subject.state_dict())
+    grads = torch.ones_like(next(subject.parameters()))
     next(subject.parameters()).grad = grads
     states = torch.get_rng_state(), random.getstate(), str(np.random.get_state())  # noqa: NPY002
     found = compute_proxies(subject, corpus)
@@ -36,20 +37,25 @@ def test_a_model_and_all_random_generators_are_left_as_they_were(corpus):
 
 
 def test_training_is_the_same_to_the_bit_with_and_without_them(corpus, tmp_path):
-    results = [train(tiny(), corpus, recipe(), tmp_path / str(on), seed=3, with_proxies=on) for on in (False, True)]
+    results = [train(tiny(), corpus, recipe(), tmp_path / str(on), seed=3, with_proxies=on)
+               for on in (False, True)]
     assert learned(results[0]) == learned(results[1])
-    one, other = weights(tmp_path / "False"), weights(tmp_path / "True")
+    one = weights(tmp_path / "False")
+    other = weights(tmp_path / "True")
     assert all(torch.equal(one[name], other[name]) for name in one)
-    assert "proxies" not in results[0].metrics and set(results[1].metrics["proxies"]) == set(PROXY_NAMES)
+    assert "proxies" not in results[0].metrics and set(
+        results[1].metrics["proxies"]) == set(PROXY_NAMES)
     assert Result.read(tmp_path / "True").metrics["proxies"] == results[1].metrics["proxies"]
     json.dumps(results[1].metrics["proxies"], allow_nan=False)
 
 
 def test_a_paused_and_resumed_training_has_those_of_its_first_weights(corpus, tmp_path):
-    whole = train(tiny(), corpus, recipe(), tmp_path / "whole", with_proxies=True).metrics["proxies"]
+    whole = train(tiny(), corpus, recipe(), tmp_path / "whole",
+                  with_proxies=True).metrics["proxies"]
     paused = train(tiny(), corpus, recipe(), tmp_path / "parts", until_share=0.5, with_proxies=True)
     assert paused.state == "paused" and paused.metrics["proxies"] == whole
-    assert train(tiny(), corpus, recipe(), tmp_path / "parts", with_proxies=True).metrics["proxies"] == whole
+    assert train(tiny(), corpus, recipe(), tmp_path / "parts",
+                 with_proxies=True).metrics["proxies"] == whole
 
 
 def test_synflow_is_that_of_a_linear_positive_network():
@@ -87,26 +93,32 @@ def test_more_layers_and_width_let_more_flow_through():
 
 
 def test_gradients_are_those_of_the_loss_by_hand(corpus):
-    subject, batch = model().eval(), small_batch(corpus)
+    subject = model().eval()
+    batch = small_batch(corpus)
     found = gradient_proxies(copy.deepcopy(subject), batch)
     loss = torch.zeros(())
-    logits = subject(torch.from_numpy(batch.source), torch.from_numpy(batch.target_in)).log_softmax(-1)
+    logits = subject(torch.from_numpy(batch.source),
+                     torch.from_numpy(batch.target_in)).log_softmax(-1)
     for row, column in zip(*np.nonzero(batch.target_out)):
         loss = loss - logits[row, column, int(batch.target_out[row, column])]
     (loss / batch.tokens).backward()
     parameters = [p for p in subject.parameters() if p.grad is not None]
-    assert found["snip"] == pytest.approx(sum(float((p.detach() * p.grad).abs().sum()) for p in parameters), rel=1e-4)
-    assert found["grad_norm"] == pytest.approx(sum(float(p.grad.norm()) for p in parameters), rel=1e-4)
+    assert found["snip"] == pytest.approx(
+        sum(float((p.detach() * p.grad).abs().sum()) for p in parameters), rel=1e-4)
+    assert found["grad_norm"] == pytest.approx(
+        sum(float(p.grad.norm()) for p in parameters), rel=1e-4)
 
 
 def test_the_small_batch_is_the_same_each_time_and_small(corpus):
-    one, same = small_batch(corpus), small_batch(corpus)
+    one = small_batch(corpus)
+    same = small_batch(corpus)
     assert np.array_equal(one.indices, same.indices) and 1 <= len(one) <= 16
     assert one.source.size <= 512 and one.target_in.size <= 512
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_every_architecture_has_all_of_them(corpus, seed):
-    subject = build_initial_model(random_architecture(random.Random(seed)).block, 80, recipe(), seed)
+    subject = build_initial_model(random_architecture(random.Random(seed)).block, 80, recipe(),
+                                  seed)
     found = compute_proxies(subject, corpus)
     assert set(found) == set(PROXY_NAMES) and found["snip"] > 0 and found["grad_norm"] > 0

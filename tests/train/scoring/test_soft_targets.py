@@ -25,8 +25,8 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def models(corpus, count: int) -> list[torch.nn.Module]:
-    return [build_model(tiny(width=8 * seed).block, vocab=corpus.tokenizer.vocab_size, seed=seed).eval()
-            for seed in range(1, count + 1)]
+    return [build_model(tiny(width=8 * seed).block, vocab=corpus.tokenizer.vocab_size,
+                        seed=seed).eval() for seed in range(1, count + 1)]
 
 
 def pairs_at(batch: Batch) -> np.ndarray:
@@ -35,13 +35,15 @@ def pairs_at(batch: Batch) -> np.ndarray:
     found = np.zeros(int(real.sum()), record_dtype(3))
     found["probabilities"] = 0.5, 0.25, 0.25
     found["ids"] = np.stack([np.broadcast_to(batch.indices[:, None], real.shape)[real],
-                             np.broadcast_to(np.arange(real.shape[1]), real.shape)[real], batch.target_out[real]], 1)
+                             np.broadcast_to(np.arange(real.shape[1]), real.shape)[real],
+                             batch.target_out[real]], 1)
     return found
 
 
 def test_every_place_has_its_record(corpus, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
-    count = write_soft_target_records(corpus.train, tmp_path / "soft", FACTS, pairs_at, lambda *facts: told.append(facts))
+    count = write_soft_target_records(corpus.train, tmp_path / "soft", FACTS, pairs_at,
+                                      lambda *facts: told.append(facts))
     assert count == len(corpus.train.target_ids.flat) + 300
     assert told == [(70, 300), (140, 300), (210, 300), (280, 300), (300, 300)]
     soft = SoftTargets.read(tmp_path / "soft", "c", corpus.train, 300)
@@ -49,7 +51,8 @@ def test_every_place_has_its_record(corpus, tmp_path: Path) -> None:
     found = soft.batch(corpus.train, batch.indices)
     real = batch.target_out != PAD
     assert (found.ids[..., 2] == batch.target_out).all()
-    assert (found.ids[real][:, 0] == (np.broadcast_to(batch.indices[:, None], real.shape) % 70)[real]).all()
+    assert (found.ids[real][:, 0]
+            == (np.broadcast_to(batch.indices[:, None], real.shape) % 70)[real]).all()
     assert (found.ids[..., 1] == np.where(real, np.arange(real.shape[1]), 0)).all()
 
 
@@ -58,14 +61,16 @@ def test_the_likeliest_are_the_models_own(corpus, count: int) -> None:
     members = models(corpus, count)
     teacher = members[0] if count == 1 else Ensemble(members)
     batch = make_batch(corpus.train, np.array([3, 200, 7]))
-    found = top_k_records(teacher, batch, 3, Hardware.from_recipe(recipe(precision="fp32", device="cpu")))
+    found = top_k_records(teacher, batch, 3,
+                          Hardware.from_recipe(recipe(precision="fp32", device="cpu")))
     with torch.inference_mode():
-        each = [member(torch.from_numpy(batch.source), torch.from_numpy(batch.target_in)).softmax(-1)
-                for member in members]
+        each = [member(torch.from_numpy(batch.source),
+                       torch.from_numpy(batch.target_in)).softmax(-1) for member in members]
     best = torch.stack(each).mean(0)[torch.from_numpy(batch.target_out != PAD)].topk(3)
     assert (found["ids"] == best.indices.numpy()).all()
     shares = best.values / best.values.sum(-1, keepdim=True)
-    assert np.allclose(found["probabilities"], shares.numpy(), atol=1e-3)  # they are kept as half precision
+    # they are kept as half precision
+    assert np.allclose(found["probabilities"], shares.numpy(), atol=1e-3)
 
 
 def test_it_goes_on_where_it_was_stopped(corpus, tmp_path: Path) -> None:
@@ -77,7 +82,8 @@ def test_it_goes_on_where_it_was_stopped(corpus, tmp_path: Path) -> None:
             raise KeyboardInterrupt
         return pairs_at(batch)
 
-    whole, file = tmp_path / "whole", tmp_path / "soft"
+    whole = tmp_path / "whole"
+    file = tmp_path / "soft"
     write_soft_target_records(corpus.train, whole, FACTS, pairs_at)
     with pytest.raises(KeyboardInterrupt):
         write_soft_target_records(corpus.train, file, FACTS, stop)
@@ -86,7 +92,8 @@ def test_it_goes_on_where_it_was_stopped(corpus, tmp_path: Path) -> None:
     with file.open("ab") as end:  # a kill leaves a chunk's beginning, cut off anywhere
         end.write(whole.read_bytes()[done : done + 13])
     again: list[int] = []
-    write_soft_target_records(corpus.train, file, FACTS, lambda batch: again.append(len(batch)) or pairs_at(batch))
+    write_soft_target_records(corpus.train, file, FACTS,
+                              lambda batch: again.append(len(batch)) or pairs_at(batch))
     assert file.read_bytes() == whole.read_bytes() and sum(again) == 160
     with refuses("other-settings", "teacher"):
         write_soft_target_records(corpus.train, file, FACTS | {"teacher": "another"}, pairs_at)

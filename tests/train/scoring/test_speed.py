@@ -13,15 +13,19 @@ from tests.train.conftest import recipe, tiny
 @pytest.fixture(scope="module")
 def speed(corpus):
     seconds = count()
-    return measure_speed(tiny(), corpus, recipe(), 0.0, lambda: Effort(at := float(next(seconds)), 2 * at))
+    return measure_speed(tiny(), corpus, recipe(), 0.0,
+                         lambda: Effort(at := float(next(seconds)), 2 * at))
 
 
 def test_what_is_measured(speed, corpus):
-    assert speed.update == Effort(2 / MIN_TIMED_UPDATES, 4 / MIN_TIMED_UPDATES)  # the clocks are read to see if it is enough, and at the end
+    # the clocks are read to see if it is enough, and at the end
+    assert speed.update == Effort(2 / MIN_TIMED_UPDATES, 4 / MIN_TIMED_UPDATES)
     assert speed.other_time == Effort(1.0, 2.0)
     assert 0 < speed.pairs < speed.tokens < 200
-    # Two splits, each with a metric, and a batch of losses and of translations: nothing of it is free.
-    assert speed.scoring_time.seconds >= 2 * (1 + speed.validation_time.seconds) and speed.validation_time.seconds >= 1
+    # Two splits, each with a metric, and a batch of losses and of translations: nothing of it is
+    # free.
+    assert speed.scoring_time.seconds >= 2 * (
+        1 + speed.validation_time.seconds) and speed.validation_time.seconds >= 1
 
 
 def test_a_training_is_as_long_as_its_budget(speed, corpus):
@@ -34,9 +38,12 @@ def test_a_training_is_as_long_as_its_budget(speed, corpus):
     assert by_cpu["updates"].cpu_seconds == pytest.approx(300)
     assert by_cpu["updates"].seconds == pytest.approx(150)
     assert by_cpu["validation"] == speed.validation_time * 4  # at each three tenths, and at the end
-    assert speed.training(recipe(minutes=5), pairs)["updates"] == speed.update * 12  # the first that is reached
+    # the first that is reached
+    assert speed.training(recipe(minutes=5), pairs)["updates"] == speed.update * 12
     by_tokens = speed.training(recipe(steps=None, tokens=10_000, validate_every=0), pairs)
-    assert by_tokens["updates"].seconds == pytest.approx(2 * 10_000 / speed.tokens / MIN_TIMED_UPDATES)
+    assert by_tokens["updates"].seconds == pytest.approx(
+        2 * 10_000 / speed.tokens / MIN_TIMED_UPDATES)
     assert by_tokens["validation"] == speed.validation_time
     by_epochs = speed.training(recipe(steps=None, epochs=2), pairs)
-    assert by_epochs["updates"].seconds == pytest.approx(2 * 2 * pairs / speed.pairs / MIN_TIMED_UPDATES)
+    assert by_epochs["updates"].seconds == pytest.approx(
+        2 * 2 * pairs / speed.pairs / MIN_TIMED_UPDATES)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from scalesearch.train.updates.averaging import ExponentialMovingAverage
 
 
-def averaged(window: float, values: list[float]) -> tuple[torch.nn.Linear, ExponentialMovingAverage]:
+def averaged(
+        window: float, values: list[float]) -> tuple[torch.nn.Linear, ExponentialMovingAverage]:
     model = torch.nn.Linear(1, 1, bias=False)
     mean = ExponentialMovingAverage(model, window)
     for value in values:

@@ -18,7 +18,8 @@ from tests.train.conftest import recipe, tiny
 
 def engine(corpus, **changes) -> Engine:
     how = recipe(**changes)
-    model = build_model(tiny(width=8).block, vocab=corpus.tokenizer.vocab_size, seed=1, dtype=torch.float64)
+    model = build_model(tiny(width=8).block, vocab=corpus.tokenizer.vocab_size, seed=1,
+                        dtype=torch.float64)
     return Engine(model.train(), how, Hardware.from_recipe(how))
 
 
@@ -39,27 +40,32 @@ def test_two_half_batches_are_one_batch(corpus) -> None:
 
 @pytest.mark.parametrize("parts", [2, 4, 16])
 def test_pieces_of_a_batch_are_the_batch(corpus, parts: int) -> None:
-    together, apart = after(corpus, [list(range(9))]), after(corpus, [list(range(9))], parts)
+    together = after(corpus, [list(range(9))])
+    apart = after(corpus, [list(range(9))], parts)
     assert all(torch.allclose(together[name], apart[name], atol=1e-8) for name in together)
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(0, 299), min_size=1, max_size=20), st.integers(1, 25))
-def test_cutting_keeps_every_pair_and_drops_only_padding(corpus, rows: list[int], parts: int) -> None:
+def test_cutting_keeps_every_pair_and_drops_only_padding(
+        corpus, rows: list[int], parts: int) -> None:
     batch = make_batch(corpus.train, np.array(rows))
     pieces = split_batch(batch, parts)
     assert len(pieces) == min(parts, len(rows))
     assert [int(i) for piece in pieces for i in piece.indices] == rows
     assert sum(piece.tokens for piece in pieces) == batch.tokens
-    assert all((side[:, -1] != PAD).any() for p in pieces for side in (p.source, p.target_in, p.target_out))
+    assert all((side[:, -1] != PAD).any() for p in pieces
+               for side in (p.source, p.target_in, p.target_out))
 
 
 def test_only_real_target_tokens_count(corpus) -> None:
-    subject, rows = engine(corpus), np.arange(8)
+    subject = engine(corpus)
+    rows = np.arange(8)
     subject.model.eval()
     with torch.no_grad():
         together = subject.loss_sum(make_batch(corpus.train, rows), 0.0)
-        alone = sum(subject.loss_sum(make_batch(corpus.train, rows[i : i + 1]), 0.0) for i in range(8))
+        alone = sum(subject.loss_sum(make_batch(corpus.train, rows[i : i + 1]), 0.0)
+                    for i in range(8))
     assert together.item() == pytest.approx(alone.item())
 
 
@@ -71,7 +77,8 @@ def test_gradients_are_clipped_to_the_norm(corpus) -> None:
 
 
 def test_a_feed_goes_on_from_any_place(corpus) -> None:
-    first, second = BatchStream(corpus.train, 200, 5), BatchStream(corpus.train, 200, 5)
+    first = BatchStream(corpus.train, 200, 5)
+    second = BatchStream(corpus.train, 200, 5)
     drawn = [batch.indices.tolist() for batch in first.take(60)]
     assert first.epoch >= 1
     second.take(20)
@@ -81,7 +88,8 @@ def test_a_feed_goes_on_from_any_place(corpus) -> None:
 
 
 def test_lack_of_memory_is_told_from_other_errors() -> None:
-    assert is_out_of_memory(RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes"))
+    assert is_out_of_memory(RuntimeError("DefaultCPUAllocator: not enough memory: you tried to "
+                                         "allocate 9 bytes"))
     assert not is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
     assert not is_out_of_memory(ValueError("out of memory"))
 
@@ -89,20 +97,23 @@ def test_lack_of_memory_is_told_from_other_errors() -> None:
 def test_two_passes_that_are_the_same_are_one(corpus) -> None:
     """R-Drop of a model without dropout: rows that did not belong together would differ."""
     batch = make_batch(corpus.train, np.arange(9))
-    once, twice = engine(corpus), engine(corpus, rdrop=5.0)
+    once = engine(corpus)
+    twice = engine(corpus, rdrop=5.0)
     assert twice.loss_sum(batch, 0.1).item() == pytest.approx(once.loss_sum(batch, 0.1).item())
     once.update([batch], 1e-2)
     twice.update([batch], 1e-2)
     assert all(torch.allclose(one, other, atol=1e-8)
-               for one, other in zip(once.model.state_dict().values(), twice.model.state_dict().values()))
+               for one, other in zip(once.model.state_dict().values(),
+                                     twice.model.state_dict().values()))
 
 
 def test_passes_under_dropout_are_drawn_together(corpus) -> None:
     how = recipe(rdrop=50.0, dropout=0.3)
     apart = []
     for rdrop in (0.0, 50.0):
-        subject = Engine(build_initial_model(tiny(width=16).block, corpus.tokenizer.vocab_size, how, 1).train(),
-                         replace(how, rdrop=rdrop), Hardware.from_recipe(how))
+        subject = Engine(build_initial_model(tiny(width=16).block, corpus.tokenizer.vocab_size, how,
+                                             1).train(), replace(how, rdrop=rdrop),
+                         Hardware.from_recipe(how))
         for _ in range(25):
             subject.update([make_batch(corpus.train, np.arange(30))], 1e-2)
         apart.append(divergence(subject, make_batch(corpus.train, np.arange(30, 60))))
@@ -121,17 +132,20 @@ def divergence(subject: Engine, batch) -> float:
 
 def with_soft(corpus, top: int = 3):
     """``corpus``' training split with made-up soft targets."""
-    rng, split = np.random.default_rng(1), corpus.train
+    rng = np.random.default_rng(1)
+    split = corpus.train
     records = np.zeros(int(record_offsets(split)[-1]), record_dtype(top))
     records["ids"] = rng.integers(corpus.tokenizer.vocab_size, size=(len(records), top))
     records["probabilities"] = rng.dirichlet(np.ones(top), len(records))
     softened = Split(split.source_ids, split.target_ids, lambda: split.texts)
-    softened.soft_targets = SoftTargets(records, {"corpus": "", "teacher": "", "top": top, "dtype": "fp32"})
+    softened.soft_targets = SoftTargets(records,
+                                        {"corpus": "", "teacher": "", "top": top, "dtype": "fp32"})
     return softened
 
 
 def test_soft_targets_are_learned_by_their_share(corpus) -> None:
-    rows, split = np.arange(9), with_soft(corpus)
+    rows = np.arange(9)
+    split = with_soft(corpus)
     losses = {share: engine(corpus, soft_share=share).loss_sum(make_batch(split, rows), 0.1).item()
               for share in (0, 0.25, 1)}
     hard = engine(corpus).loss_sum(make_batch(corpus.train, rows), 0.1).item()
@@ -144,7 +158,8 @@ def test_soft_targets_are_learned_by_their_share(corpus) -> None:
 
 @pytest.mark.parametrize("changes", [{"soft_share": 0.7}, {"soft_share": 0.7, "rdrop": 2.0}])
 def test_pieces_of_a_batch_keep_its_soft_targets(corpus, changes) -> None:
-    batch, weights = make_batch(with_soft(corpus), np.arange(9)), []
+    batch = make_batch(with_soft(corpus), np.arange(9))
+    weights = []
     for parts in (1, 4):
         subject = engine(corpus, **changes)
         subject.batch_splits = parts

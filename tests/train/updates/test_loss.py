@@ -10,10 +10,12 @@ from torch.nn.functional import kl_div
 from scalesearch.train.updates.loss import cross_entropy
 
 
-def inputs(n: int, d: int, v: int, bias: bool, seed: int, scale: float = 1.0) -> list[torch.Tensor | None]:
+def inputs(n: int, d: int, v: int, bias: bool, seed: int,
+           scale: float = 1.0) -> list[torch.Tensor | None]:
     generator = torch.Generator().manual_seed(seed)
     def draw(*size: int) -> torch.Tensor:
-        return (scale * torch.randn(*size, generator=generator, dtype=torch.float64)).requires_grad_()
+        return (scale
+                * torch.randn(*size, generator=generator, dtype=torch.float64)).requires_grad_()
     return [draw(n, d), draw(v, d), draw(v) if bias else None,
             torch.randint(0, v, (n,), generator=generator)]
 
@@ -23,8 +25,8 @@ def inputs(n: int, d: int, v: int, bias: bool, seed: int, scale: float = 1.0) ->
        st.integers(1, 50), st.integers(0, 1000))
 def test_value_and_gradients_are_pytorchs(n, d, v, bias, smoothing, chunk, seed) -> None:
     hidden, weight, offset, target = inputs(n, d, v, bias, seed)
-    wanted = reference(hidden @ weight.t() + (0 if offset is None else offset), target, reduction="sum",
-                       label_smoothing=smoothing)
+    wanted = reference(hidden @ weight.t() + (0 if offset is None else offset), target,
+                       reduction="sum", label_smoothing=smoothing)
     leaves = [hidden, weight] + ([offset] if bias else [])
     expected = torch.autograd.grad(3 * wanted, leaves)
     found = cross_entropy(hidden, weight, offset, target, smoothing, chunk)
@@ -45,7 +47,8 @@ def test_without_gradients_the_value_is_the_same() -> None:
     hidden, weight, offset, target = inputs(17, 5, 11, True, 2)
     with torch.inference_mode():
         plain = cross_entropy(hidden.detach(), weight.detach(), offset.detach(), target, 0.1, 4)
-    assert plain.item() == pytest.approx(cross_entropy(hidden, weight, offset, target, 0.1, 4).item())
+    assert plain.item() == pytest.approx(
+        cross_entropy(hidden, weight, offset, target, 0.1, 4).item())
 
 
 def test_half_precision_products_keep_fp32_sums() -> None:
@@ -79,13 +82,17 @@ def test_no_more_than_a_chunk_of_logits_is_alive() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 20), st.integers(1, 9), st.integers(2, 30), st.booleans(), st.floats(0, 0.9),
        st.integers(1, 25), st.floats(0.1, 6), st.integers(0, 1000))
-def test_agreement_is_both_divergences_of_each_pair_of_rows(n, d, v, bias, smoothing, half, alpha, seed) -> None:
+def test_agreement_is_both_divergences_of_each_pair_of_rows(
+        n, d, v, bias, smoothing, half, alpha, seed) -> None:
     hidden, weight, offset, target = inputs(2 * n, d, v, bias, seed)
     target = target[::2].repeat_interleave(2)
     logits = hidden @ weight.t() + (0 if offset is None else offset)
-    p, q = logits[::2].log_softmax(1), logits[1::2].log_softmax(1)
-    apart = kl_div(q, p, reduction="sum", log_target=True) + kl_div(p, q, reduction="sum", log_target=True)
-    wanted = reference(logits, target, reduction="sum", label_smoothing=smoothing) + alpha / 2 * apart
+    p = logits[::2].log_softmax(1)
+    q = logits[1::2].log_softmax(1)
+    apart = kl_div(q, p, reduction="sum", log_target=True) + kl_div(
+        p, q, reduction="sum", log_target=True)
+    wanted = reference(logits, target, reduction="sum",
+                       label_smoothing=smoothing) + alpha / 2 * apart
     leaves = [hidden, weight] + ([offset] if bias else [])
     found = cross_entropy(hidden, weight, offset, target, smoothing, 2 * half, alpha)
     assert torch.allclose(found, wanted, atol=1e-9)
@@ -94,17 +101,18 @@ def test_agreement_is_both_divergences_of_each_pair_of_rows(n, d, v, bias, smoot
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(1, 20), st.integers(1, 9), st.integers(2, 30), st.booleans(), st.floats(0, 0.9), st.integers(1, 8),
-       st.integers(1, 25), st.integers(0, 1000))
-def test_shares_are_a_distribution_over_the_labels(n, d, v, bias, smoothing, m, chunk, seed) -> None:
+@given(st.integers(1, 20), st.integers(1, 9), st.integers(2, 30), st.booleans(), st.floats(0, 0.9),
+       st.integers(1, 8), st.integers(1, 25), st.integers(0, 1000))
+def test_shares_are_a_distribution_over_the_labels(
+        n, d, v, bias, smoothing, m, chunk, seed) -> None:
     hidden, weight, offset, _ = inputs(n, d, v, bias, seed)
     generator = torch.Generator().manual_seed(seed)
     labels = torch.randint(0, v, (n, m), generator=generator)  # some of them twice
     shares = torch.rand(n, m, generator=generator, dtype=torch.float64).add(0.01)
     shares /= shares.sum(1, keepdim=True)
     wanted = reference(hidden @ weight.t() + (0 if offset is None else offset),
-                       torch.zeros(n, v, dtype=torch.float64).scatter_add(1, labels, shares), reduction="sum",
-                       label_smoothing=smoothing)
+                       torch.zeros(n, v, dtype=torch.float64).scatter_add(1, labels, shares),
+                       reduction="sum", label_smoothing=smoothing)
     leaves = [hidden, weight] + ([offset] if bias else [])
     found = cross_entropy(hidden, weight, offset, labels, smoothing, chunk, label_weights=shares)
     assert torch.allclose(found, wanted, atol=1e-9)

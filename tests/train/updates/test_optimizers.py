@@ -10,15 +10,17 @@ from tests.train.conftest import recipe, tiny
 
 
 def made(**how):
-    model = build_initial_model(tiny(encoder__pg="relu", encoder__pg__per_head=True, encoder__pg__ratio=2,
-                             encoder__pg__gate="relu", encoder__pg__residual=True).block, 40, recipe(**how), 1)
+    model = build_initial_model(tiny(encoder__pg="relu", encoder__pg__per_head=True,
+                                     encoder__pg__ratio=2, encoder__pg__gate="relu",
+                                     encoder__pg__residual=True).block, 40, recipe(**how), 1)
     names = {id(weight): name for name, weight in model.named_parameters()}
     return names, build_optimizers(model, recipe(**how), weight_scales(model, recipe(**how)), False)
 
 
 def test_decay_is_for_matrices() -> None:
     names, (only,) = made(weight_decay=0.1)
-    decayed = {names[id(w)]: group["weight_decay"] for group in only.param_groups for w in group["params"]}
+    decayed = {names[id(w)]: group["weight_decay"] for group in only.param_groups
+               for w in group["params"]}
     assert decayed["encoder.layers.0.attention.query.weight"] == 0.1
     assert decayed["encoder.layers.0.attention.query.bias"] == decayed["encoder.norm.weight"] == 0.0
     assert all(group["betas"] == (0.9, 0.98) and group["fused"] for group in only.param_groups)
@@ -40,7 +42,8 @@ def test_muon_is_pytorchs(shape) -> None:
     torch.manual_seed(1)
     ours, theirs = (torch.nn.Parameter(torch.ones(shape)) for _ in range(2))
     mine = Muon([{"params": [ours], "scale": 1.0}], True, lr=0.02, momentum=0.9, weight_decay=0.1)
-    peer = torch.optim.Muon([theirs], lr=0.02, momentum=0.9, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+    peer = torch.optim.Muon([theirs], lr=0.02, momentum=0.9, weight_decay=0.1,
+                            adjust_lr_fn="match_rms_adamw")
     for _ in range(5):
         ours.grad = torch.randn(shape)
         theirs.grad = ours.grad.clone()
@@ -62,14 +65,16 @@ def test_singular_values_come_near_one_matrix_by_matrix(shape) -> None:
 def test_heads_are_orthogonalised_one_by_one() -> None:
     heads = torch.nn.Parameter(torch.zeros(2, 4, 4))
     heads.grad = torch.stack([torch.eye(4), 100 * torch.eye(4)])
-    Muon([{"params": [heads], "matrices": 2, "scale": 1.0}], False, lr=1.0, momentum=0.0, weight_decay=0.0).step()
+    Muon([{"params": [heads], "matrices": 2, "scale": 1.0}], False, lr=1.0, momentum=0.0,
+         weight_decay=0.0).step()
     assert torch.allclose(heads[0], heads[1], atol=1e-3)
 
 
 def test_a_weight_without_a_gradient_stays() -> None:
     unused = torch.nn.Parameter(torch.ones(4, 4))
     for kind in (Muon, Soap):
-        kind([{"params": [unused], "scale": 1.0}], False, lr=1.0, momentum=0.9, weight_decay=0.1).step()
+        kind([{"params": [unused], "scale": 1.0}], False, lr=1.0, momentum=0.9,
+             weight_decay=0.1).step()
     assert torch.equal(unused, torch.ones(4, 4))
 
 
@@ -93,8 +98,8 @@ def test_soap_follows_turned_problems_alike() -> None:
     torch.manual_seed(3)
     left, right = (torch.linalg.qr(torch.randn(6, 6))[0] for _ in range(2))
     plain, turned = (torch.nn.Parameter(torch.zeros(6, 6)) for _ in range(2))
-    made = [Soap([{"params": [weight], "scale": 1.0}], False, lr=0.01, momentum=0.9, weight_decay=0.0)
-            for weight in (plain, turned)]
+    made = [Soap([{"params": [weight], "scale": 1.0}], False, lr=0.01, momentum=0.9,
+                 weight_decay=0.0) for weight in (plain, turned)]
     for _ in range(8):
         plain.grad = torch.randn(6, 6)
         turned.grad = left @ plain.grad @ right
@@ -107,7 +112,8 @@ def test_soap_follows_turned_problems_alike() -> None:
 @pytest.mark.parametrize("count", [1, 2])
 def test_matrices_of_one_weight_move_as_if_alone(kind, count) -> None:
     torch.manual_seed(4)
-    together, alone = torch.nn.Parameter(torch.zeros(2, 3, 5)), [torch.nn.Parameter(torch.zeros(3, 5)) for _ in "ab"]
+    together = torch.nn.Parameter(torch.zeros(2, 3, 5))
+    alone = [torch.nn.Parameter(torch.zeros(3, 5)) for _ in "ab"]
     if count == 1:  # a kernel: one matrix of 2 rows
         alone = [torch.nn.Parameter(torch.zeros(2, 15))]
     settings = {"bf16": False, "lr": 0.1, "momentum": 0.9, "weight_decay": 0.0}
@@ -115,11 +121,13 @@ def test_matrices_of_one_weight_move_as_if_alone(kind, count) -> None:
     other = kind([{"params": alone, "scale": 1.0}], **settings)
     for _ in range(3):
         together.grad = torch.randn(2, 3, 5)
-        for weight, gradient in zip(alone, together.grad if count == 2 else [together.grad.flatten(1)]):
+        for weight, gradient in zip(alone,
+                                    together.grad if count == 2 else [together.grad.flatten(1)]):
             weight.grad = gradient.clone()
         one.step()
         other.step()
-    expected = torch.stack([weight.data for weight in alone]) if count == 2 else alone[0].data.view(2, 3, 5)
+    expected = torch.stack([weight.data
+                            for weight in alone]) if count == 2 else alone[0].data.view(2, 3, 5)
     assert torch.allclose(together, expected, atol=1e-5) and together.abs().max() > 0.01
 
 
@@ -142,7 +150,8 @@ def test_weights_of_one_shape_move_as_if_alone() -> None:
 def test_soap_begins_anew_where_another_weight_of_the_shape_has_a_gradient() -> None:
     torch.manual_seed(7)
     first, late = (torch.nn.Parameter(torch.zeros(3, 5)) for _ in range(2))
-    optimizer = Soap([{"params": [first, late], "scale": 1.0}], False, lr=0.1, momentum=0.9, weight_decay=0.0)
+    optimizer = Soap([{"params": [first, late], "scale": 1.0}], False, lr=0.1, momentum=0.9,
+                     weight_decay=0.0)
     moved = []
     for step in range(4):
         before = first.detach().clone()
@@ -158,7 +167,11 @@ def test_soap_is_adam_in_bases_that_follow_the_gradients() -> None:
     torch.manual_seed(5)
     ours = torch.nn.Parameter(torch.zeros(4, 4))
     mine = Soap([{"params": [ours], "scale": 1.0}], False, lr=0.01, momentum=0.9, weight_decay=0.0)
-    mean, square, plain, bases, covariances = torch.zeros(4, 4), torch.zeros(4, 4), torch.zeros(4, 4), None, None
+    mean = torch.zeros(4, 4)
+    square = torch.zeros(4, 4)
+    plain = torch.zeros(4, 4)
+    bases = None
+    covariances = None
     drift = torch.randn(4, 4)
     for step in range(35):
         g = torch.randn(4, 4) + step * drift / 10
@@ -184,7 +197,8 @@ def test_soap_is_adam_in_bases_that_follow_the_gradients() -> None:
 @pytest.mark.parametrize("calm", [0, 1])  # updates before
 def test_a_gradient_that_is_no_number_raises_nothing(kind, calm) -> None:
     weight = torch.nn.Parameter(torch.ones(4, 3))
-    optimizer = kind([{"params": [weight], "scale": 1.0}], False, lr=0.1, momentum=0.9, weight_decay=0.0)
+    optimizer = kind([{"params": [weight], "scale": 1.0}], False, lr=0.1, momentum=0.9,
+                     weight_decay=0.0)
     for step in range(12):
         weight.grad = torch.full((4, 3), 1.0 if step < calm else torch.nan)
         optimizer.step()

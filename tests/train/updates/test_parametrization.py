@@ -27,7 +27,8 @@ WIDE = {"base": 5e-3, "at": {"width": 16}}
 
 
 def found(architecture, **how):
-    return weight_scales(build_initial_model(architecture.block, 40, recipe(**how), 1), recipe(**how))
+    return weight_scales(build_initial_model(architecture.block, 40, recipe(**how), 1),
+                         recipe(**how))
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -40,7 +41,8 @@ def test_every_weight_of_any_network_has_a_scale(seed: int) -> None:
         assert set(named) == {name for name, _ in model.named_parameters()}
         assert all(scale.lr_factor > 0 and scale.init_factor > 0 for scale in named.values())
         assert all(torch.isfinite(weight).all() for weight in model.parameters())
-        assert sum(row["params"] for row in summarize_scales(model, how)) == sum(w.numel() for w in model.parameters())
+        assert sum(row["params"] for row in summarize_scales(model, how)) == sum(
+            w.numel() for w in model.parameters())
 
 
 def test_without_a_rule_nothing_is_scaled() -> None:
@@ -48,8 +50,10 @@ def test_without_a_rule_nothing_is_scaled() -> None:
 
 
 def test_rates_fall_with_the_inputs_of_a_matrix_and_start_at_the_base() -> None:
-    base, wide = (found(tiny(width=n, encoder__ffn__hidden=64), lr={**WIDE, "rule": "layerwise"}) for n in (16, 64))
-    query, down = "encoder.layers.0.attention.query.weight", "encoder.layers.0.ffn.down.weight"
+    base, wide = (found(tiny(width=n, encoder__ffn__hidden=64), lr={**WIDE, "rule": "layerwise"})
+                  for n in (16, 64))
+    query = "encoder.layers.0.attention.query.weight"
+    down = "encoder.layers.0.ffn.down.weight"
     assert (base[query].rate, wide[query].rate) == (1.0, 0.25)
     assert (base[down].rate, wide[down].rate) == (0.25, 0.25)
     assert base["encoder.norm.weight"].rate == wide["encoder.norm.weight"].rate == 1.0
@@ -63,19 +67,22 @@ def test_a_tied_table_has_the_lowest_rate_of_its_roles() -> None:
     assert tied[table].rate == 0.25
 
 
-@pytest.mark.parametrize("norm, gain", [("pre", "decoder.norm.weight"), ("post", "decoder.layers.0.ffn_norm.weight")])
-def test_by_mup_a_tied_readout_starts_smaller_by_the_gain_before_it_and_an_own_one_by_itself(norm, gain) -> None:
+@pytest.mark.parametrize(
+    "norm, gain", [("pre", "decoder.norm.weight"), ("post", "decoder.layers.0.ffn_norm.weight")])
+def test_by_mup_a_tied_readout_starts_smaller_by_the_gain_before_it_and_an_own_one_by_itself(
+        norm, gain) -> None:
     tied, own = (found(tiny(width=64, norm=norm, embedding__tie=tie), lr={**WIDE, "rule": "mup"})
                  for tie in ("all", "none"))
     assert (tied[gain].init, tied["embedding.source.table.weight"].init) == (0.5, 1.0)
     assert (own[gain].init, own["output.weight"].init) == (1.0, 0.5)
-    others = [scale.init for name, scale in tied.items() if name.endswith("norm.weight") and name != gain]
+    others = [scale.init
+              for name, scale in tied.items() if name.endswith("norm.weight") and name != gain]
     assert set(others) == {1.0}
 
 
 def test_a_shared_matrix_has_the_rate_of_its_own() -> None:
-    own, shared = (found(tiny(encoder__depth=3, share__encoder__ffn=share), lr={**WIDE, "rule": "layerwise"})
-                   for share in ("own", "one"))
+    own, shared = (found(tiny(encoder__depth=3, share__encoder__ffn=share),
+                         lr={**WIDE, "rule": "layerwise"}) for share in ("own", "one"))
     name = "encoder.layers.0.ffn.up.weight"
     assert own[name] == shared[name] and "encoder.layers.1.ffn.up.weight" not in shared
 
@@ -83,7 +90,8 @@ def test_a_shared_matrix_has_the_rate_of_its_own() -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_with_last_maps_of_zero_every_branch_gives_zero_and_can_learn(seed: int) -> None:
     """The cores of a chain are not all zero: none of them would ever have a gradient."""
-    model = build_initial_model(random_architecture(Random(seed)).block, 40, recipe(zero_out=True), 1).eval()
+    model = build_initial_model(random_architecture(Random(seed)).block, 40, recipe(zero_out=True),
+                                1).eval()
     seen: list[tuple[Module, torch.Tensor]] = []
     nodes = {path: node for path, node in model.named_modules() if isinstance(node, Module) and ".partial." not in path
              and not path.startswith("embedding.")}  # whose attention is no branch of a stack
@@ -92,14 +100,19 @@ def test_with_last_maps_of_zero_every_branch_gives_zero_and_can_learn(seed: int)
               and node.block.merge.path_norms]  # whose branches end with norms
     for path, node in nodes.items():
         inside = any(path.startswith(f"{one}.") for one in normed)
-        if path in normed or (isinstance(node.block, Mixer | FFN) and node not in first and not inside):
+        if path in normed or (isinstance(node.block, Mixer | FFN) and node not in first
+                              and not inside):
             node.register_forward_hook(lambda one, _, y: seen.append((one, y)))
-    model(torch.tensor([[5, 6, 7]]), torch.tensor([[2, 8, 9]])).log_softmax(-1)[..., 5].sum().backward()
-    ends = [(node, y) for node, y in seen if isinstance(node.block, MultiPath) or node.block.completed_search_runs]
+    model(torch.tensor([[5, 6, 7]]), torch.tensor([[2, 8, 9]])).log_softmax(-1)[
+        ..., 5].sum().backward()
+    ends = [(node, y)
+            for node, y in seen
+            if isinstance(node.block, MultiPath) or node.block.completed_search_runs]
     assert ends and all(not y.any() for _, y in ends)
     learning = [weight.grad is not None and bool(weight.grad.any()) for node, _ in ends
                 for name, weight in node.named_parameters()
-                if name.split(".")[0] in ("merge", *getattr(node.block, "completed_search_runs", ()))]
+                if name.split(".")[0]
+                in ("merge", *getattr(node.block, "completed_search_runs", ()))]
     assert any(learning) or not learning
 
 
@@ -119,14 +132,17 @@ def test_a_step_on_cores_changes_the_matrix_as_one_on_a_dense_matrix(length: int
     """Of n cores each contributes 1/n: together, where they agree, as much as the dense matrix's rate."""
     block = Chain(0.5, length)(240, 360, ("src",), bias=False)
     core, whole = chain_std(block, "cores", "any")
-    growth, rate, rng = core / (whole * length), 1e-3, torch.Generator().manual_seed(0)
+    growth = core / (whole * length)
+    rate = 1e-3
+    rng = torch.Generator().manual_seed(0)
     cores = [core * torch.randn(*shape, generator=rng) for shape in block.weights().values()]
     before = block.cores.matrix(cores)
     assert before.std().item() == pytest.approx(whole, rel=0.25)
     for i in range(length):
         moved = list(cores)
         moved[i] = cores[i] + rate * growth * torch.randn(*cores[i].shape, generator=rng).sign()
-        assert (block.cores.matrix(moved) - before).std().item() == pytest.approx(rate / length, rel=0.4)
+        assert (block.cores.matrix(moved) - before).std().item() == pytest.approx(
+            rate / length, rel=0.4)
 
 
 def test_deepnet_is_its_multiplier_on_the_stream() -> None:
@@ -134,7 +150,8 @@ def test_deepnet_is_its_multiplier_on_the_stream() -> None:
     plain = assemble(answers(norm="post", encoder__depth=3, decoder__depth=2))
     named = found(plain, residual="scaled")
     both = 3**4 * 2
-    alpha, beta = 0.81 * both ** (1 / 16), 0.87 * both ** (-1 / 16)
+    alpha = 0.81 * both ** (1 / 16)
+    beta = 0.87 * both ** (-1 / 16)
     out = named["encoder.layers.1.attention.out.weight"]
     assert (out.init, out.rate) == (pytest.approx(beta / alpha), pytest.approx(1 / alpha))
     assert named["encoder.layers.1.attention.value.weight"].init == pytest.approx(beta)
@@ -146,22 +163,27 @@ def test_deepnet_is_its_multiplier_on_the_stream() -> None:
 
 def moves(rule: str, optimizer: str, width: int, corpus) -> float:
     """The change of states at the output after four updates, as the coordinate check of muP has it."""
-    how = recipe(lr={"base": 4e-3, "at": {"width": 32}, "rule": rule}, optimizer=optimizer, warmup=0, clip_norm=0,
-                 dropout=0, attention_dropout=0, activation_dropout=0, schedule="constant", precision="fp32")
+    how = recipe(lr={"base": 4e-3, "at": {"width": 32}, "rule": rule}, optimizer=optimizer,
+                 warmup=0, clip_norm=0, dropout=0, attention_dropout=0, activation_dropout=0,
+                 schedule="constant", precision="fp32")
     sizes = {f"{stack}.{key}": width // n for stack in ("encoder", "decoder")
              for key, n in (("head_dim", 2), ("ffn.hidden", 1))}
-    model = build_initial_model(assemble(answers(width=width, **{k.replace(".", "__"): v for k, v in sizes.items()})).block,
-                        corpus.tokenizer.vocab_size, how, 1)
+    model = build_initial_model(
+        assemble(answers(width=width, **{k.replace(".", "__"): v for k, v in sizes.items()})).block,
+        corpus.tokenizer.vocab_size, how, 1)
     batch = make_batch(corpus.train, np.arange(16))
-    source, target = torch.from_numpy(batch.source), torch.from_numpy(batch.target_in)
-    engine, before = Engine(model.train(), how, Hardware.from_recipe(how)), model(source, target).detach()
+    source = torch.from_numpy(batch.source)
+    target = torch.from_numpy(batch.target_in)
+    engine = Engine(model.train(), how, Hardware.from_recipe(how))
+    before = model(source, target).detach()
     for _ in range(4):
         engine.update([batch], how.lr.base)
     return float((model(source, target).detach() - before).std())
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_by_a_rule_a_step_changes_logits_no_more_where_the_width_is_larger(corpus, optimizer) -> None:
+def test_by_a_rule_a_step_changes_logits_no_more_where_the_width_is_larger(
+        corpus, optimizer) -> None:
     grows = {rule: moves(rule, optimizer, 192, corpus) / moves(rule, optimizer, 32, corpus)
              for rule in ("none", "layerwise", "mup")}
     assert grows["none"] > 1.6
@@ -183,7 +205,8 @@ def test_recipes_read_back_as_they_were() -> None:
 def test_what_a_gate_reads_an_adapter_and_matrices_in_heads_are_matrices() -> None:
     gated = found(tiny(encoder__gate="QgV", encoder__head_dim=8), lr={**WIDE, "rule": "layerwise"})
     assert gated["encoder.layers.0.attention.query.weight"].role == "matrix"
-    adapted = found(tiny(width=64, encoder__depth=2, share__encoder__attention="one", adapt="lora", adapt__rank=4,
-                         adapt__on=("query",)), lr={**WIDE, "rule": "layerwise"})
-    down, up = (adapted[f"encoder.layers.1.attention.query_adapter.{part}.weight"] for part in ("down", "up"))
+    adapted = found(tiny(width=64, encoder__depth=2, share__encoder__attention="one", adapt="lora",
+                         adapt__rank=4, adapt__on=("query",)), lr={**WIDE, "rule": "layerwise"})
+    down, up = (adapted[f"encoder.layers.1.attention.query_adapter.{part}.weight"]
+                for part in ("down", "up"))
     assert (down.rate, up.rate) == (0.25, 4.0)  # of 64 and of 4 inputs, the base having 16

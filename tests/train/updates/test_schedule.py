@@ -14,10 +14,12 @@ from scalesearch.train.updates.schedule import BudgetUsed, IntervalTrigger, Lear
 def rates(steps: int, **changes) -> list[float]:
     recipe = Recipe(steps=steps, lr=1.0, **changes)
     schedule = LearningRateSchedule(recipe)
-    return [schedule.learning_rate(step, BudgetUsed(steps=step).budget_share(recipe, 1)) for step in range(steps)]
+    return [schedule.learning_rate(step, BudgetUsed(steps=step).budget_share(recipe, 1))
+            for step in range(steps)]
 
 
-@given(st.integers(20, 300), st.sampled_from(["cosine", "linear", "wsd", "inverse_sqrt", "constant"]),
+@given(st.integers(20, 300),
+       st.sampled_from(["cosine", "linear", "wsd", "inverse_sqrt", "constant"]),
        st.floats(0, 0.5) | st.integers(1, 9).map(float))
 def test_it_rises_to_the_peak_and_never_again(steps: int, kind: str, warmup: float) -> None:
     found = rates(steps, schedule=kind, warmup=warmup)
@@ -31,9 +33,12 @@ def test_values_at_known_places() -> None:
     assert rates(100, warmup=10)[:11] == pytest.approx([(i + 1) / 10 for i in range(10)] + [1.0])
     assert rates(100, warmup=0)[50] == pytest.approx(0.5)
     assert rates(100, warmup=0, schedule="linear")[75] == pytest.approx(0.25)
-    assert rates(100, warmup=0, schedule="wsd", cooldown=0.4)[:100:20] == pytest.approx([1, 1, 1, 1, 0.5])
-    assert rates(1000, warmup=10, schedule="inverse_sqrt")[640] == pytest.approx(math.sqrt(10 / 640))
-    assert rates(1000, warmup=0.01, schedule="inverse_sqrt")[640] == pytest.approx(math.sqrt(10 / 640))
+    assert rates(100, warmup=0, schedule="wsd",
+                 cooldown=0.4)[:100:20] == pytest.approx([1, 1, 1, 1, 0.5])
+    assert rates(1000, warmup=10,
+                 schedule="inverse_sqrt")[640] == pytest.approx(math.sqrt(10 / 640))
+    assert rates(1000, warmup=0.01,
+                 schedule="inverse_sqrt")[640] == pytest.approx(math.sqrt(10 / 640))
     assert rates(100, warmup=0)[99] < 1e-3
 
 
@@ -41,12 +46,14 @@ def test_values_at_known_places() -> None:
 def test_the_budget_used_up_first_decides(steps: int, tokens: int, pairs: int) -> None:
     spent = BudgetUsed(steps, tokens, pairs, cpu_seconds=30.0, seconds=90.0)
     recipe = Recipe(steps=100, tokens=1000, epochs=2, cpu_minutes=1, minutes=2)
-    assert spent.budget_share(recipe, 250) == max(steps / 100, tokens / 1000, pairs / 500, 0.5, 0.75)
+    assert spent.budget_share(recipe, 250) == max(
+        steps / 100, tokens / 1000, pairs / 500, 0.5, 0.75)
 
 
 @given(st.sampled_from([0.1, 0.25, 0.02, 5.0, 7.0]), st.integers(10, 200))
 def test_each_mark_is_met_once_even_if_asked_twice(every: float, steps: int) -> None:
-    marks, met = IntervalTrigger(every), 0
+    marks = IntervalTrigger(every)
+    met = 0
     for step in range(1, steps + 1):
         for _ in range(2):
             if marks.is_due(step, step / steps):

@@ -16,11 +16,14 @@ from scalesearch.study.results.page.svg import picture
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Trial
 
-SECTION_COLORS = {"embedding": "#0072B2", "encoder": "#E69F00", "decoder": "#009E73", "output": "#CC79A7"}  # their colours
+# their colours
+SECTION_COLORS = {"embedding": "#0072B2", "encoder": "#E69F00", "decoder": "#009E73",
+                  "output": "#CC79A7"}
 QUANTITY_CAPTIONS = {"params": "unique weights; a tied table counts once, where it is first used",
               "macs": "multiply-accumulates of one sentence pair; the embedding's look-up is free",
               "flops": "those of one sentence pair"}
-MEMORY_LABELS = {"weights": "weights", "cache": "key-value cache", "activations": "training activations"}
+MEMORY_LABELS = {"weights": "weights", "cache": "key-value cache",
+                 "activations": "training activations"}
 MAX_BARS = 40
 MAX_MODULE_DEPTH = 3  # of the tree of modules: down to a layer's parts
 
@@ -30,12 +33,15 @@ def cost_section(facts: PageFacts) -> PageSection:
     title = "Cost ledgers of the front" if facts.is_search else "Cost ledgers"
     trials = [facts.trials[number] for number in facts.itemized]
     if not trials:
-        return PageSection("costs", title, [text("No trial is on the front yet." if facts.is_search else
-                                             "No training is finished yet.")])
+        return PageSection("costs", title,
+                           [text("No trial is on the front yet." if facts.is_search
+                                 else "No training is finished yet.")])
     params, macs, flops = (_table(facts, trials, quantity) for quantity in QUANTITY_CAPTIONS)
-    return PageSection("costs", title, [
-        *_pictures(facts, trials[:MAX_BARS]), params, macs, fold("FLOPs by section", [flops]), _memory(facts, trials),
-        ("heading", "Module by module"), *(_modules(facts, trial) for trial in trials)], "Cost ledgers")
+    return PageSection("costs", title,
+                       [*_pictures(facts, trials[:MAX_BARS]), params, macs,
+                        fold("FLOPs by section", [flops]), _memory(facts, trials),
+                        ("heading", "Module by module"),
+                        *(_modules(facts, trial) for trial in trials)], "Cost ledgers")
 
 
 def _amount(trial: Trial, quantity: str, name: str = "total") -> int:
@@ -51,15 +57,18 @@ def _table(facts: PageFacts, trials: Sequence[Trial], quantity: str) -> Part:
     for trial in trials:
         total = _amount(trial, quantity)
         rows.append([TableCell(trial_name(trial), trial.number, left=True),
-                     *(_share(_amount(trial, quantity, name), total) for name in SECTION_COLORS), total])
-    caption = (f"{quantity}: {QUANTITY_CAPTIONS[quantity]}; {format_protocol(facts.meta.protocol)}; "
+                     *(_share(_amount(trial, quantity, name), total) for name in SECTION_COLORS),
+                     total])
+    caption = (f"{quantity}: {QUANTITY_CAPTIONS[quantity]}; "
+               f"{format_protocol(facts.meta.protocol)}; "
                f"{protocol_conventions(facts.meta.protocol)}.")
     return table(["trial", *SECTION_COLORS, "total"], rows, caption, f"costs-{quantity}")
 
 
 def _memory(facts: PageFacts, trials: Sequence[Trial]) -> Part:
     rows = [[TableCell(trial_name(trial), trial.number, left=True),
-             *(_mebibytes(trial.costs.get(f"memory.{name}")) for name in MEMORY_LABELS)] for trial in trials]
+             *(_mebibytes(trial.costs.get(f"memory.{name}")) for name in MEMORY_LABELS)]
+            for trial in trials]
     target = facts.meta.protocol["target"] or "the protocol's"
     caption = (f"memory: MiB in float32; the key-value cache after {target} target tokens; "
                "an estimate of what one sentence pair keeps for the backward pass.")
@@ -72,27 +81,34 @@ def _mebibytes(size: float | None) -> TableCell:
 
 def _modules(facts: PageFacts, trial: Trial) -> Part:
     """The modules of one trial, how often its weights are used, and its architecture file."""
-    params, macs = _amount(trial, "params"), _amount(trial, "macs")
+    params = _amount(trial, "params")
+    macs = _amount(trial, "macs")
     modules = enumerate(module_costs(facts.results.study, trial))
-    rows = [[TableCell(row.path.rpartition(".")[2], at, left=True, indent=row.level), _share(row.params, params),
-             _share(row.macs, macs), "" if row.calls is None else row.calls] for at, row in modules]
+    rows = [[TableCell(row.path.rpartition(".")[2], at, left=True, indent=row.level),
+             _share(row.params, params), _share(row.macs, macs),
+             "" if row.calls is None else row.calls] for at, row in modules]
     parts = [table(["module", "params", "MACs", "calls a pass"], rows,
-                   f"{trial_name(trial)}: a module's numbers include all beneath it; the layers of a stack are summed.",
-                   f"costs-{trial.number}-modules") if rows else
-             text("Its architecture file no longer gives the costs that it was judged by, so there are no modules.")]
+                   f"{trial_name(trial)}: a module's numbers include all beneath it; the layers of "
+                   "a stack are summed.", f"costs-{trial.number}-modules") if rows
+             else text("Its architecture file no longer gives the costs that it was judged by, so "
+                       "there are no modules.")]
     load = {name: value for name, value in trial.costs.items() if name.startswith("load.")}
     if load:
-        parts.append(text(f"Uses of a weight in a pass: {load['load.mean']:.3g} on average, {load['load.min']:.3g} to "
-                          f"{load['load.max']:.3g}; balance (Jain's index) {load['load.balance']:.3g}."))
+        parts.append(text(f"Uses of a weight in a pass: {load['load.mean']:.3g} on average, "
+                          f"{load['load.min']:.3g} to {load['load.max']:.3g}; balance (Jain's "
+                          f"index) {load['load.balance']:.3g}."))
     if config := architecture_text(facts.results.study, trial):
         parts.append(fold("architecture.yaml", [("code", config)]))
-    return fold(f"{trial_name(trial)}: {params:,} params, {macs:,} MACs", parts, f"costs-{trial.number}")
+    return fold(f"{trial_name(trial)}: {params:,} params, {macs:,} MACs", parts,
+                f"costs-{trial.number}")
 
 
 def _pictures(facts: PageFacts, trials: Sequence[Trial]) -> list[Part]:
     """Bars of params and of MACs, side by side, and what they are of."""
-    panels, places = [], np.arange(len(trials))[::-1]
-    for quantity, words in (("params", "Params (millions)"), ("macs", "MACs of a sentence pair (millions)")):
+    panels = []
+    places = np.arange(len(trials))[::-1]
+    for quantity, words in (("params", "Params (millions)"),
+                            ("macs", "MACs of a sentence pair (millions)")):
         with fixed_size_panel(0.9 + 0.22 * len(trials), (0.55, 0.5, 0.1, 0.3)) as (figure, axes):
             left = np.zeros(len(trials))
             for name, color in SECTION_COLORS.items():
@@ -102,12 +118,16 @@ def _pictures(facts: PageFacts, trials: Sequence[Trial]) -> list[Part]:
             axes.to_grid(False, axis="y")
             axes.set_yticks(places, [str(trial.number) for trial in trials])
             axes.set(xlabel=words, ylabel="Trial")
-            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(SECTION_COLORS), borderaxespad=0.3)
-        alt = "; ".join(f"trial {trial.number}: " + ", ".join(f"{name} {_amount(trial, quantity, name):,}"
-                                                              for name in (*SECTION_COLORS, "total")) for trial in trials)
-        panels.append(picture(figure, f"costs-figure-{quantity}", f"Bars of {quantity} by section. {alt}.", ""))
+            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(SECTION_COLORS),
+                        borderaxespad=0.3)
+        alt = "; ".join(f"trial {trial.number}: "
+                        + ", ".join(f"{name} {_amount(trial, quantity, name):,}"
+                                    for name in (*SECTION_COLORS, "total")) for trial in trials)
+        panels.append(picture(figure, f"costs-figure-{quantity}",
+                              f"Bars of {quantity} by section. {alt}.", ""))
     who = "The front from the cheapest" if facts.is_search else "Each finished trial"
-    return [("panels", (panels, None)), ("caption", f"{who}; {format_protocol(facts.meta.protocol)}.")]
+    return [("panels", (panels, None)),
+            ("caption", f"{who}; {format_protocol(facts.meta.protocol)}.")]
 
 
 def architecture_text(study: StudyDir, trial: Trial) -> str:
@@ -117,12 +137,16 @@ def architecture_text(study: StudyDir, trial: Trial) -> str:
 
 
 def module_costs(study: StudyDir, trial: Trial) -> tuple[ModuleCost, ...]:
-    """Rows of the candidate's cost. There are none where its file no longer gives the trained architecture."""
+    """Rows of the candidate's cost.
+
+    There are none where its file no longer gives the trained architecture.
+    """
     file = study.trial_folder(trial) / "architecture.yaml"
     try:
         architecture = read_space(file).single_architecture()
     except (UserError, OSError):
         return ()
-    price = evaluate_cost(architecture.block, load_protocol(study.meta.protocol).for_candidates(architecture.config))
+    price = evaluate_cost(architecture.block,
+                          load_protocol(study.meta.protocol).for_candidates(architecture.config))
     same = all(price[name] == trial.costs.get(name) for name in ("params.total", "macs.total"))
     return tuple(module_costs(price, MAX_MODULE_DEPTH)) if same else ()

@@ -23,24 +23,31 @@ def curves_section(facts: PageFacts) -> PageSection:
     colors = "; blue: on the front; orange: references" if facts.has_front else ""
     title = LOSS_LABELS[facts.loss]
     caption = f"{title} of {len(shown)} trials, each with its first seed{colors}{rungs}."
-    parts = [_picture(facts, facts.loss, title, caption) if shown else text("No validation has been recorded yet.")]
+    parts = [_picture(facts, facts.loss, title, caption) if shown
+             else text("No validation has " "been recorded yet.")]
     if any(one.number in facts.curves["train_loss"] for one in shown):
-        caption = (f"{TRAINING_LOSS}, label smoothing included where the recipe has it; mean since the validation "
-                   "before.")
+        caption = (f"{TRAINING_LOSS}, label smoothing included where the recipe has it; mean since "
+                   "the validation before.")
         parts.append(fold("Training loss", [_picture(facts, "train_loss", TRAINING_LOSS, caption)]))
-    return PageSection("curves", "Training curves", [*parts, *([_rungs(facts)] if facts.meta.rungs.n_pauses else [])])
+    return PageSection("curves", "Training curves",
+                       [*parts, *([_rungs(facts)] if facts.meta.rungs.n_pauses else [])])
 
 
 def _picture(facts: PageFacts, key: str, title: str, caption: str) -> Part:
-    trials, every = facts.curve_trials, facts.curves[key]
+    trials = facts.curve_trials
+    every = facts.curves[key]
     curves = [(one, every[one.number]) for one in trials if one.number in every]
     with fixed_size_panel() as (figure, axes):
         styles = [_style(facts, one) for one, _ in curves]
-        order = sorted(range(len(curves)), key=lambda at: styles[at][2])  # a collection is drawn much faster than lines
-        axes.add_collection(LineCollection([curves[at][1] for at in order], colors=[styles[at][0] for at in order],
+        # a collection is drawn much faster than lines
+        order = sorted(range(len(curves)), key=lambda at: styles[at][2])
+        axes.add_collection(LineCollection([curves[at][1] for at in order],
+                                           colors=[styles[at][0] for at in order],
                                            linewidths=[styles[at][1] for at in order]))
-        dots = [(*points[0], style[0]) for (_, points), style in zip(curves, styles) if len(points) == 1]
-        crosses = [(rung.step, rung.loss, _style(facts, one)[0]) for one in trials if key == facts.loss
+        dots = [(*points[0], style[0])
+                for (_, points), style in zip(curves, styles) if len(points) == 1]
+        crosses = [(rung.step, rung.loss, _style(facts, one)[0])
+                   for one in trials if key == facts.loss
                    for rung in one.rungs if rung.step is not None]
         for spots, marker in ((dots, "o"), (crosses, "x")):
             if spots:
@@ -48,8 +55,10 @@ def _picture(facts: PageFacts, key: str, title: str, caption: str) -> Part:
                 axes.scatter(x, y, s=14, c=colors, marker=marker, linewidths=0.9, zorder=4)
         axes.autoscale_view()
         axes.set(xlabel="Updates", ylabel=title)
-    ends = "; ".join(f"{trial_name(one)} {points[-1][1]:.3f}" for one, points in curves if one.number in facts.front_members)
-    alt = f"{title} over updates of {len(trials)} trials. Last losses of the front: {ends or 'none'}."
+    ends = "; ".join(f"{trial_name(one)} {points[-1][1]:.3f}"
+                     for one, points in curves if one.number in facts.front_members)
+    alt = (f"{title} over updates of {len(trials)} trials. Last losses of the front: "
+           f"{ends or 'none'}.")
     marks = [PlotMark(one.number, trial_name(one), axes, points) for one, points in curves]
     return picture(figure, key.replace("_", "-"), alt, caption, marks)
 
@@ -69,10 +78,14 @@ def _rungs(facts: PageFacts) -> Part:
     rows = []
     for at, share in enumerate(facts.meta.rungs.shares[:-1]):
         losses = [one.rungs[at].loss for one in trials if len(one.rungs) > at]
-        promoted = sum(len(one.rungs) > at + 1 or (len(one.rungs) == at + 1 and one.state != State.PAUSED)
+        promoted = sum(len(one.rungs) > at + 1
+                       or (len(one.rungs) == at + 1 and one.state != State.PAUSED)
                        for one in trials)
         rows.append([at + 1, TableCell(f"{share:.0%}", share), reached[at], promoted,
                      *(number(best(losses, default=None), ".3f") for best in (min, max)),
                      number(told[at].rank_correlation, "+.2f")])
-    headings = ["rung", "share of a training", "reached", "promoted", "best loss", "worst loss", "order as at the end"]
-    return table(headings, rows, f"Rungs of successive halving; losses: {LOSS_LABELS[facts.loss].lower()}.", "rungs-table")
+    headings = ["rung", "share of a training", "reached", "promoted", "best loss", "worst loss",
+                "order as at the end"]
+    return table(headings, rows,
+                 f"Rungs of successive halving; losses: {LOSS_LABELS[facts.loss].lower()}.",
+                 "rungs-table")

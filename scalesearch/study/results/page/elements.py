@@ -1,8 +1,9 @@
 """What a page is made of, as plain values: sections of parts, which ``page.html`` marks up.
 
-A part is (kind, value), the kind one of its macros: ``text`` (lines), ``heading``, ``caption``, ``table``
-(:func:`table`), ``picture`` (:class:`Picture`), ``panels`` (pictures side by side, id), ``fold`` (title, parts, id),
-``names`` (pairs), ``code``, ``links``, ``chooser`` (cost, words, checked), ``filter`` (state, words).
+A part is (kind, value), the kind one of its macros: ``text`` (lines), ``heading``, ``caption``,
+``table`` (:func:`table`), ``picture`` (:class:`Picture`), ``panels`` (pictures side by side, id),
+``fold`` (title, parts, id), ``names`` (pairs), ``code``, ``links``, ``chooser`` (cost, words,
+checked), ``filter`` (state, words).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,7 +41,8 @@ class TableCell:
 
     Attributes:
         text: what is shown.
-        sort_key: number or text to sort by; rows without one come last. A number is set to the right.
+        sort_key: number or text to sort by; rows without one come last. A number is set to the
+            right.
         left: set a number to the left.
         css: class of the text.
         indent: depth of the text in a tree.
@@ -57,7 +59,8 @@ class TableCell:
     @property
     def align(self) -> str | None:
         """CSS class by which a number, or its absence, is set to the right."""
-        return "number" + " left" * self.left if is_number(self.sort_key) or self is MISSING_CELL else None
+        return "number" + " left" * self.left if is_number(
+            self.sort_key) or self is MISSING_CELL else None
 
 
 MISSING_CELL = TableCell("–")
@@ -65,7 +68,8 @@ MISSING_CELL = TableCell("–")
 
 def number(value: Any, form: str = ",") -> TableCell:
     """Cell of a number in the format ``form``; a dash for None and NaN."""
-    return MISSING_CELL if value is None or pd.isna(value) else TableCell(format(value, form), value)
+    return MISSING_CELL if value is None or pd.isna(value) else TableCell(
+        format(value, form), value)
 
 
 def table(headings: Sequence[str], rows: Iterable[Iterable[Any]], caption: str, key: str,
@@ -74,9 +78,10 @@ def table(headings: Sequence[str], rows: Iterable[Iterable[Any]], caption: str, 
 
     ``key``: its id; ``attributes``: HTML attributes of each row.
     """
-    cells = [[value if isinstance(value, TableCell) else TableCell(value, value or None) if isinstance(value, str) else
-              number(value) for value in row] for row in rows]
-    return "table", {"headings": headings, "rows": cells, "caption": caption, "key": key, "attributes": attributes}
+    cells = [[value if isinstance(value, TableCell) else TableCell(value, value or None)
+              if isinstance(value, str) else number(value) for value in row] for row in rows]
+    return "table", {"headings": headings, "rows": cells, "caption": caption, "key": key,
+                     "attributes": attributes}
 
 
 def text(*lines: str) -> Part:
@@ -95,7 +100,8 @@ class Picture:
 
     Attributes:
         alt: what someone who cannot see it must know.
-        marks: ``[trial, text, [[x, y], ...]]`` in the SVG's coordinates: a point or line that shows the text on hover.
+        marks: ``[trial, text, [[x, y], ...]]`` in the SVG's coordinates: a point or line that shows
+            the text on hover.
         cost: the cost on its horizontal axis, where readers choose among several.
     """
 

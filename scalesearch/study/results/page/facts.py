@@ -23,7 +23,8 @@ from scalesearch.study.trials.trial import EventType, Origin, State, Trial
 from scalesearch.study.trials.trials import Trials
 
 TRIAL_FILES = ("architecture.yaml", "job.json", "record.json")
-STUDY_FILES = ("study.yaml", "command.json", "space.yaml", "study.json", "events.jsonl", "front.csv", "all.csv", "seeds.csv")
+STUDY_FILES = ("study.yaml", "command.json", "space.yaml", "study.json", "events.jsonl",
+               "front.csv", "all.csv", "seeds.csv")
 MAX_CURVES = 400  # in one figure
 
 
@@ -107,7 +108,8 @@ class PageFacts:
     @cached_property
     def itemized(self) -> list[int]:
         """The trials whose costs are shown in full: the front's; where nothing was searched, all that are finished."""
-        members = self.front_members if self.is_search else [int(number) for number in self.finished_rows["trial"]]
+        members = self.front_members if self.is_search else [
+            int(number) for number in self.finished_rows["trial"]]
         return [number for number in members if self.trials[number].costs]
 
     @cached_property
@@ -117,16 +119,20 @@ class PageFacts:
         They are compared with the base that the study names, or else the first that is finished.
         """
         records = records_of(self.results)
-        labels = [label for label, record in labeled_records(records).items() if scores_over_seeds(record, records, self.main_metric)]
+        labels = [label
+                  for label, record in labeled_records(records).items()
+                  if scores_over_seeds(record, records, self.main_metric)]
         if not labels or len(labeled_records(records)) < 2:
             return None
         base = self.meta.base if self.meta.base in labels else labels[0]
-        return build_ablation(records, self.main_metric, base, self.results.seed_analysis.confidence)
+        return build_ablation(records, self.main_metric, base,
+                              self.results.seed_analysis.confidence)
 
     @cached_property
     def finished_runs(self) -> list[FinishedRun]:
         """Finished first trainings of eligible trials, in the order of time."""
-        spent, done = dict[int, float](), []
+        spent = dict[int, float]()
+        done = []
         start = datetime.fromisoformat(self.meta.created)
         for event in self.results.study.log:
             seconds = event.rung_result.seconds if event.rung_result else event.wall_seconds
@@ -142,7 +148,8 @@ class PageFacts:
     @cached_property
     def loss(self) -> str:
         """The validation loss by which trials compare."""
-        return next((validation_loss_name(trial.config) for trial in self.candidates if trial.config), "valid_loss")
+        return next((validation_loss_name(trial.config)
+                     for trial in self.candidates if trial.config), "valid_loss")
 
     @cached_property
     def curves(self) -> dict[str, dict[int, list[tuple[float, float]]]]:
@@ -153,7 +160,8 @@ class PageFacts:
         found: dict[str, dict[int, list[tuple[float, float]]]] = {self.loss: {}, "train_loss": {}}
         for trial in self.candidates:
             validations = [one for one in self._validations(trial) if isinstance(one, dict)]
-            for key, curves in found.items() if self.loss == "valid_loss" else [(self.loss, found[self.loss])]:
+            for key, curves in found.items() if self.loss == "valid_loss" else [
+                    (self.loss, found[self.loss])]:
                 points = sorted((float(one["step"]), float(one[key])) for one in validations
                                 if one.get("step") is not None and one.get(key) is not None)
                 if points:
@@ -163,7 +171,9 @@ class PageFacts:
     @cached_property
     def curve_trials(self) -> list[Trial]:
         """The trials whose curves are drawn: the latest where there are too many."""
-        return [one for one in self.candidates if one.number in self.curves[self.loss] or one.rungs][-MAX_CURVES:]
+        return [one
+                for one in self.candidates
+                if one.number in self.curves[self.loss] or one.rungs][-MAX_CURVES:]
 
     @cached_property
     def plotted_numbers(self) -> set[int]:
@@ -193,12 +203,14 @@ class PageFacts:
         there = _names_in(folder)
         names = (*TRIAL_FILES, *_rung_files(there)) if trial else STUDY_FILES
         place = Path(os.path.relpath(folder, self.page_folder)).as_posix()
-        return {name: quote(f"{place}/{name}".removeprefix("./")) for name in names if name in there}
+        return {name: quote(f"{place}/{name}".removeprefix("./"))
+                for name in names if name in there}
 
 
 def _names_in(folder: Path) -> set[str]:
     """Names of the files in a folder, by one look at it; none where there is no folder."""
-    return {entry.name for entry in os.scandir(folder) if entry.is_file()} if folder.is_dir() else set()
+    return {entry.name
+            for entry in os.scandir(folder) if entry.is_file()} if folder.is_dir() else set()
 
 
 def _rung_files(names: Iterable[str]) -> list[str]:
@@ -214,4 +226,5 @@ def shown_params(trial: Trial) -> Mapping[str, Any]:
 def trial_name(trial: Trial) -> str:
     """A trial's name in figures and tables."""
     own = f"trial {trial.number}" + (f" ({trial.label})" if trial.label else "")
-    return f"{own}, trial {trial.original} with seed {trial.seed}" if trial.origin == Origin.REPLICATE else own
+    return (f"{own}, trial {trial.original} with seed {trial.seed}"
+            if trial.origin == Origin.REPLICATE else own)

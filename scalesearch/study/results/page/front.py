@@ -27,10 +27,16 @@ def cost_choices(facts: PageFacts) -> tuple[list[str], list[str]]:
     """
     names = dict.fromkeys([*facts.results.objectives, *COST_COLUMNS, *EFFICIENCY_METRICS])
     goals = facts.results.objectives
-    known = [name for name in names if name in EFFICIENCY_METRICS or ("." in name and (name in goals or _group(name) in COST_GROUPS))]
+    known = [name
+             for name in names
+             if name in EFFICIENCY_METRICS
+             or ("." in name and (name in goals or _group(name) in COST_GROUPS))]
     first = [name for name in known if name in goals]
     first += [name for name in DEFAULT_COSTS if _group(name) not in map(_group, first)]
-    there = [name for name in known if name in facts.finished_rows and (facts.finished_rows[name].astype(float).fillna(0) != 0).any()]
+    there = [name
+             for name in known
+             if name in facts.finished_rows
+             and (facts.finished_rows[name].astype(float).fillna(0) != 0).any()]
     return [name for name in first if name in there], [name for name in there if name not in first]
 
 
@@ -42,56 +48,73 @@ def front_section(facts: PageFacts) -> PageSection:
     """The figures; those against what is no objective are folded, until a reader with a script chooses among all."""
     title = "Pareto front" if facts.has_front else "Score against cost"
     if facts.finished_rows.empty:
-        return PageSection("front", title, [text("No trial is finished yet, so there is no front." if facts.is_search else
-                                             "No training is finished.")])
+        return PageSection("front", title,
+                           [text("No trial is finished yet, so there is no front."
+                                 if facts.is_search else "No training is finished.")])
     first, others = cost_choices(facts)
     goals = ", ".join(f"{name} ({way})" for name, way in facts.results.objectives.items())
-    head = f"{len(facts.front_members)} of {len(facts.finished_rows)} finished trials are on the front of {goals}." if facts.has_front \
-        else f"{len(facts.finished_rows)} architectures that the study file names."
-    parts = [text(head), ("chooser", [(name, _short(name), name in first) for name in (*first, *others)]),
+    head = (f"{len(facts.front_members)} of {len(facts.finished_rows)} finished trials are on the "
+            f"front of {goals}." if facts.has_front
+            else f"{len(facts.finished_rows)} architectures that the study file names.")
+    parts = [text(head),
+             ("chooser", [(name, _short(name), name in first) for name in (*first, *others)]),
              *_panel_parts(facts, first, facts.main_metric, "front-panels")]
     if others:
-        parts.append(fold("Against the other costs", _panel_parts(facts, others, facts.main_metric), "front-others"))
+        parts.append(fold("Against the other costs", _panel_parts(facts, others, facts.main_metric),
+                          "front-others"))
     reported = f"test.{facts.main_metric}"
     if reported in facts.finished_rows and facts.finished_rows[reported].notna().any():
-        parts.append(fold(f"By {reported}, which was not looked at in choosing", _panel_parts(facts, first, reported)))
+        parts.append(fold(f"By {reported}, which was not looked at in choosing",
+                          _panel_parts(facts, first, reported)))
     return PageSection("front", title, parts)
 
 
 def _short(name: str) -> str:
     """``Non-embedding parameters``, ``Multiply-accumulates``: without unit and protocol."""
-    return one_line_label(name).removesuffix(" per sentence pair").removesuffix(", float32)").replace(" (bytes", "")
+    return one_line_label(name).removesuffix(" per sentence pair").removesuffix(
+        ", float32)").replace(" (bytes", "")
 
 
-def _panel_parts(facts: PageFacts, costs: list[str], metric: str, key: str | None = None) -> list[Part]:
-    bars = " Bars: intervals of means over seeds, by pooled noise." if f"{metric}.half" in facts.finished_rows else ""
-    words = f"{one_line_label(metric)} against each cost; {format_protocol(facts.meta.protocol)}.{bars}"
-    return [("panels", ([_picture(facts, cost, metric) for cost in costs], key)), ("caption", words)]
+def _panel_parts(facts: PageFacts, costs: list[str], metric: str,
+                 key: str | None = None) -> list[Part]:
+    bars = (" Bars: intervals of means over seeds, by pooled noise."
+            if f"{metric}.half" in facts.finished_rows else "")
+    words = (f"{one_line_label(metric)} against each cost; "
+             f"{format_protocol(facts.meta.protocol)}.{bars}")
+    return [("panels", ([_picture(facts, cost, metric) for cost in costs], key)),
+            ("caption", words)]
 
 
 def _picture(facts: PageFacts, x: str, y: str) -> Part:
     done = facts.finished_rows[facts.finished_rows[x].notna() & facts.finished_rows[y].notna()]
     done = done.sort_values("front", kind="stable").tail(MAX_MARKS)  # the front's marks lie on top
-    figure = plot_tradeoff(facts.results.table, facts.results.subject, x, y, label_front=False)  # they show on hover
+    # they show on hover
+    figure = plot_tradeoff(facts.results.table, facts.results.subject, x, y, label_front=False)
     words = {y: one_line_label(y), x: one_line_label(x)}
-    shown = [name for name in ("trial", "label", "seeds", x, y, x + HALF_WIDTH_SUFFIX, y + HALF_WIDTH_SUFFIX) if name in done]
-    marks = [PlotMark(row["trial"], summarize_trial(row, words), figure.axes[0], [(float(row[x]), float(row[y]))])
-             for row in done[shown].to_dict("records")]
-    table, axes = facts.results.table, figure.axes[0]
+    shown = [name
+             for name in ("trial", "label", "seeds", x, y, x + HALF_WIDTH_SUFFIX,
+                          y + HALF_WIDTH_SUFFIX) if name in done]
+    marks = [PlotMark(row["trial"], summarize_trial(row, words), figure.axes[0],
+                      [(float(row[x]), float(row[y]))]) for row in done[shown].to_dict("records")]
+    table = facts.results.table
+    axes = figure.axes[0]
     for at, height in stopped_heights(table, axes, x, y)[-MAX_MARKS:].items():
         row = table.loc[at]
-        words_of = f"{trial_name(row)}; stopped at a rung; {LOSS_LABELS[facts.loss]} {row['rung_loss']:.3f}; {one_line_label(x)} "
-        marks.append(PlotMark(int(row["trial"]), words_of + format_cell(row, x), axes, [(float(row[x]), float(height))]))
+        words_of = (f"{trial_name(row)}; stopped at a rung; {LOSS_LABELS[facts.loss]} "
+                    f"{row['rung_loss']:.3f}; {one_line_label(x)} ")
+        marks.append(PlotMark(int(row["trial"]), words_of + format_cell(row, x), axes,
+                              [(float(row[x]), float(height))]))
     title = f"{one_line_label(y)} against {one_line_label(x, facts.meta.protocol)}"
     best = facts.results.front
     best = best.dropna(subset=[x, y]) if len(best) else best
     members = "; ".join(summarize_trial(row, {y: y, x: x}) for _, row in best.iterrows())
     return picture(figure, f"front-{x}-{y}".replace(".", "-").replace("_", "-"),
-                   f"Scatter plot of {title} for {len(facts.finished_rows)} trials. On the front: {members or 'none'}.",
-                   "", marks, cost=x)
+                   f"Scatter plot of {title} for {len(facts.finished_rows)} trials. On the front: "
+                   f"{members or 'none'}.", "", marks, cost=x)
 
 
-def hypervolume_history(facts: PageFacts, reference_point: list[float]) -> list[tuple[FinishedRun, float]]:
+def hypervolume_history(facts: PageFacts,
+                        reference_point: list[float]) -> list[tuple[FinishedRun, float]]:
     """Each finished trial that changed the hypervolume, and the last one, with the hypervolume from it on."""
     directions = list(facts.results.objectives.values())
     best = np.empty((0, len(directions)))
@@ -114,23 +137,27 @@ def hypervolume_figure(facts: PageFacts) -> PageSection | None:
     now, corner = found
     steps = hypervolume_history(facts, corner)
     panels = []
-    for key, words in (("hours", "Hours since the study began"), ("spent", "Worker-hours of training, validation and "
-                                                                            "decoding")):
+    for key, words in (("hours", "Hours since the study began"),
+                       ("spent", "Worker-hours of training, " "validation and decoding")):
         with fixed_size_panel(3.2) as (figure, axes):
-            axes.step([getattr(one, key) for one, _ in steps], [volume for _, volume in steps], where="post",
-                      color=FRONT_COLOR, linewidth=1.4, marker="o", markersize=3)
+            axes.step([getattr(one, key) for one, _ in steps], [volume for _, volume in steps],
+                      where="post", color=FRONT_COLOR, linewidth=1.4, marker="o", markersize=3)
             axes.set(xlabel=words, ylabel="Hypervolume")
             axes.set_xlim(left=0)
             axes.set_ylim(bottom=0)
             axes.yaxis.set_major_formatter(lambda value, _: format_scientific(value))
         end = f"{format_scientific(steps[-1][1])} after {getattr(steps[-1][0], key):.2f}"
-        panels.append(picture(figure, f"hypervolume-{key}", f"Hypervolume over {words.lower()}: {end}.", ""))
+        panels.append(picture(figure, f"hypervolume-{key}",
+                              f"Hypervolume over {words.lower()}: {end}.", ""))
     last = steps[-1][0]
-    spent = f"{last.hours:.2f} hours since the study began and {last.training_hours:.2f} worker-hours"
-    point = ", ".join(f"{name} {format_scientific(value)}" for name, value in zip(facts.results.objectives, corner))
-    caption = (f"In the product of the objectives' units, against the reference point {point}: the worst value of each "
-               "objective over all finished trials, and a tenth of their range beyond it. The curve counts each trial "
-               "with its first seed, and replicates as time spent; the number above is of means over seeds.")
+    spent = (f"{last.hours:.2f} hours since the study began and {last.training_hours:.2f} "
+             "worker-hours")
+    point = ", ".join(f"{name} {format_scientific(value)}"
+                      for name, value in zip(facts.results.objectives, corner))
+    caption = (f"In the product of the objectives' units, against the reference point {point}: the "
+               "worst value of each objective over all finished trials, and a tenth of their range "
+               "beyond it. The curve counts each trial with its first seed, and replicates as time "
+               "spent; the number above is of means over seeds.")
     gain = read_gain(facts.results.study.folder)
     ahead = f" {describe_gain(gain).capitalize()}." if gain else ""
     return PageSection("hypervolume", "Hypervolume", [

@@ -39,11 +39,14 @@ def study_figures_section(facts: PageFacts) -> PageSection | None:
 
 
 PAGE_SECTIONS: tuple[Callable[[PageFacts], PageSection | None], ...] = (
-    front.front_section, summary_tables.named_architectures_section, study_figures_section, trials.trials_section, summary_tables.reliability_section, fairness.fairness_section, front.core_lr_factor,
-    parallel.parallel_section, importance.importance_section, curves.curves_section, cost_breakdowns.cost_section, summary_tables.failures_section, summary_tables.provenance_section,
-)
-STATE_WORDS = {State.COMPLETE: "complete", State.PENDING: "running or queued", State.PAUSED: "paused",
-          State.FAILED: "failed", State.INFEASIBLE: "infeasible", State.DUPLICATE: "duplicates"}
+    front.front_section, summary_tables.named_architectures_section, study_figures_section,
+    trials.trials_section, summary_tables.reliability_section, fairness.fairness_section,
+    front.core_lr_factor, parallel.parallel_section, importance.importance_section,
+    curves.curves_section, cost_breakdowns.cost_section, summary_tables.failures_section,
+    summary_tables.provenance_section)
+STATE_WORDS = {State.COMPLETE: "complete", State.PENDING: "running or queued",
+               State.PAUSED: "paused", State.FAILED: "failed", State.INFEASIBLE: "infeasible",
+               State.DUPLICATE: "duplicates"}
 
 
 def render(facts: PageFacts) -> str:
@@ -53,31 +56,38 @@ def render(facts: PageFacts) -> str:
                             undefined=StrictUndefined, keep_trailing_newline=True)
     sections = [one for section in PAGE_SECTIONS if (one := section(facts)) is not None]
     return templates.get_template("page.html").render(
-        title=f"Study {facts.meta.name}", tiles=_headline_counts(facts), notes=[*_best_member_lines(facts), *facts.results.notes()[:2]],
-        sections=sections, unfinished=bool(facts.trials.with_state(State.PENDING)))
+        title=f"Study {facts.meta.name}", tiles=_headline_counts(facts),
+        notes=[*_best_member_lines(facts), *facts.results.notes()[:2]], sections=sections,
+        unfinished=bool(facts.trials.with_state(State.PENDING)))
 
 
 def _best_member_lines(facts: PageFacts) -> list[str]:
     """The front's best member, its gain over the best reference, and the budget."""
-    front, sign = facts.results.front, -1 if better_direction(facts.main_metric) == "max" else 1
-    limits = re.sub(r"(?<![\w.])\d{4,}(?![\w.])", lambda found: f"{int(found[0]):,}", "; ".join(facts.meta.limits))
+    front = facts.results.front
+    sign = -1 if better_direction(facts.main_metric) == "max" else 1
+    limits = re.sub(r"(?<![\w.])\d{4,}(?![\w.])", lambda found: f"{int(found[0]):,}",
+                    "; ".join(facts.meta.limits))
     lines = [f"Budget: {limits}."] if limits else []
     if not len(front) or front[facts.main_metric].isna().all():
         return lines
     row = front.loc[(sign * front[facts.main_metric].astype(float)).idxmin()]
-    shown = {name: column_heading(name) for name in dict.fromkeys([facts.main_metric, *facts.results.objectives])}
-    others = facts.finished_rows[facts.finished_rows["label"].notna() & (facts.finished_rows["trial"] != row["trial"])]
+    shown = {name: column_heading(name)
+             for name in dict.fromkeys([facts.main_metric, *facts.results.objectives])}
+    others = facts.finished_rows[
+        facts.finished_rows["label"].notna() & (facts.finished_rows["trial"] != row["trial"])]
     gain = ""
     if len(others):
         other = others.loc[(sign * others[facts.main_metric].astype(float)).idxmin()]
-        gain = f"; {row[facts.main_metric] - other[facts.main_metric]:+.2f} over the best reference, {other['label']}"
+        gain = (f"; {row[facts.main_metric] - other[facts.main_metric]:+.2f} over the best "
+                f"reference, {other['label']}")
     return [f"Best on the front: {summarize_trial(row, shown)}{gain}.", *lines]
 
 
 def _headline_counts(facts: PageFacts) -> list[tuple[int, str]]:
     """What is counted at the head of the page."""
     counts = Counter(one.state for one in facts.candidates)
-    tiles = [(counts[state], words) for state, words in STATE_WORDS.items() if counts[state] or state == State.COMPLETE]
+    tiles = [(counts[state], words)
+             for state, words in STATE_WORDS.items() if counts[state] or state == State.COMPLETE]
     replicates = sum(one.state == State.COMPLETE for one in facts.trials.replicates())
     members = [(len(facts.front_members), "on the front")] * facts.has_front
     return tiles + [(replicates, "replicates")] * (replicates > 0) + members
@@ -88,7 +98,8 @@ def study_figures(results: Results) -> tuple[tuple[str, Figure, str], ...]:
     """Title, figure and caption of each figure of a scaling study; none of another study, or of nothing finished."""
     if results.study.meta.type != SCALING:
         return ()
-    from scalesearch.report.scaling.figures import plot_laws, plot_means  # which other studies need not load
+    # which other studies need not load
+    from scalesearch.report.scaling.figures import plot_laws, plot_means
     from scalesearch.report.scaling.tables import scaling_tables
     from scalesearch.study.results.tables import scaling_of
 
@@ -96,12 +107,15 @@ def study_figures(results: Results) -> tuple[tuple[str, Figure, str], ...]:
         study = scaling_of(results)
     except UserError:  # nothing is finished
         return ()
-    followed = " ".join(line for sheet in scaling_tables(study) for line in sheet.footnotes)  # which rule to follow
+    # which rule to follow
+    followed = " ".join(line for sheet in scaling_tables(study) for line in sheet.footnotes)
     figures = [("How scores grow", plot_means(study), followed)]
-    figures += [(f"Laws against {cost}", plot_laws(study, cost), "A power law a rule, its band as far as the next size; the "
-               "ring is the score at the largest size, the black bar what the others predict there.")
-              for cost in study.costs]
-    return tuple((title, figure, caption) for title, figure, caption in figures if figure is not None)
+    figures += [(f"Laws against {cost}", plot_laws(study, cost),
+                 "A power law a rule, its band as far as the next size; the ring is the score at "
+                 "the largest size, the black bar what the others predict there.")
+                for cost in study.costs]
+    return tuple((title, figure, caption)
+                 for title, figure, caption in figures if figure is not None)
 
 
 def write_page(results: Results, to: Path, alone: bool = False) -> Path:
@@ -114,7 +128,7 @@ def write_page(results: Results, to: Path, alone: bool = False) -> Path:
         UserError: ``to`` is a folder.
     """
     if to.is_dir():
-        raise UserError(f"--to {to}: this is a folder; give the page's file, such as {to / 'report.html'}",
-                        code="is-a-folder")
+        raise UserError(f"--to {to}: this is a folder; give the page's file, such as "
+                        f"{to / 'report.html'}", code="is-a-folder")
     write_text(to, render(PageFacts(results, None if alone else to.parent, study_figures(results))))
     return to

@@ -15,9 +15,11 @@ from scalesearch.report.figures.style import FRONT_COLOR, GRID_COLOR, TEXT_COLOR
 from scalesearch.study.results.page.elements import Part, Picture
 
 # Colours of a figure that follow the reader's light or dark theme.
-CSS_COLORS = {"#000000": "var(--ink)", TEXT_COLOR: "var(--ink)", "#ffffff": "var(--page)", GRID_COLOR: "var(--grid)",
-         FRONT_COLOR.lower(): "var(--front)", "#8a3a6a": "var(--over)"}
-NO_METADATA: Any = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # would name addresses on the network
+CSS_COLORS = {"#000000": "var(--ink)", TEXT_COLOR: "var(--ink)", "#ffffff": "var(--page)",
+              GRID_COLOR: "var(--grid)", FRONT_COLOR.lower(): "var(--front)",
+              "#8a3a6a": "var(--over)"}
+# would name addresses on the network
+NO_METADATA: Any = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 
 class PlotMark(NamedTuple):
@@ -29,7 +31,8 @@ class PlotMark(NamedTuple):
     points: Sequence[tuple[float, float]]
 
 
-def picture(figure: Figure, key: str, alt: str, caption: str, marks: Sequence[PlotMark] = (), **rest: Any) -> Part:
+def picture(figure: Figure, key: str, alt: str, caption: str, marks: Sequence[PlotMark] = (),
+            **rest: Any) -> Part:
     """``figure`` as a part of the page; ``rest``: further attributes of :class:`Picture`.
 
     ``key`` is its id, with which all ids within the SVG begin, so that no two figures share one.
@@ -52,11 +55,13 @@ def picture(figure: Figure, key: str, alt: str, caption: str, marks: Sequence[Pl
 def _patches(figure: Figure) -> list[Artist]:
     """Frames and arrows of texts, which matplotlib does not list among a figure's artists."""
     texts: Any = figure.findobj(Text)
-    found = [patch for text in texts for patch in (text.get_bbox_patch(), getattr(text, "arrow_patch", None))]
+    found = [patch for text in texts
+             for patch in (text.get_bbox_patch(), getattr(text, "arrow_patch", None))]
     return [patch for patch in found if patch is not None]
 
 
 def _placed(mark: PlotMark, height: float) -> list[Any]:
     """A mark in SVG coordinates, whose y axis points down, to a tenth of a point."""
-    spots = mark.axes.transData.transform(np.asarray(mark.points, dtype=float)) * (1, -1) + (0, height)
+    spots = mark.axes.transData.transform(
+        np.asarray(mark.points, dtype=float)) * (1, -1) + (0, height)
     return [mark.trial, mark.text, spots.round(1).tolist()]

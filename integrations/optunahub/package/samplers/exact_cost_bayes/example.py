@@ -9,7 +9,8 @@ module = optunahub.load_module("samplers/exact_cost_bayes")
 
 def define(trial: optuna.Trial) -> dict[str, int]:
     """Suggests all that a trial needs."""
-    return {"width": trial.suggest_int("width", 16, 512, log=True), "depth": trial.suggest_int("depth", 1, 8)}
+    return {"width": trial.suggest_int("width", 16, 512, log=True),
+            "depth": trial.suggest_int("depth", 1, 8)}
 
 
 def cost(params: dict[str, int]) -> int:
@@ -27,9 +28,8 @@ def objective(trial: optuna.Trial) -> tuple[float, int]:
 if __name__ == "__main__":
     sampler = module.ExactCostBayes(
         define=define,
-        facts=lambda params: module.CandidateFacts((None, cost(params)), {"size": cost(params) - LIMIT}),
-        seed=1,
-    )
+        facts=lambda params: module.CandidateFacts((None, cost(params)),
+                                                   {"size": cost(params) - LIMIT}), seed=1)
     study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
     study.optimize(objective, n_trials=20)
     for trial in study.best_trials:
