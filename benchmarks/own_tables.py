@@ -132,7 +132,7 @@ def _answers(given: dict[str, str], space: Any) -> dict[str, Any]:
     def ask(path: str, parameter: Any) -> Any:
         return next(value for value in parameter.values() or () if _same(value, given[path]))
 
-    return dict(space.solution(ask).params)
+    return dict(space.resolve(ask).params)
 
 
 def _same(value: Any, text: str) -> bool:

@@ -30,7 +30,7 @@ def suggest_params(space: Any, trial: Any) -> Any:
         name, distribution = encode_parameter(space, path, parameter)
         return from_param(parameter, candidate.suggest_value(trial, name, distribution))
 
-    return space.solution(ask)
+    return space.resolve(ask)
 
 
 def encode_params(space: Any, param_values: Any) -> tuple[
@@ -49,7 +49,7 @@ def encode_params(space: Any, param_values: Any) -> tuple[
         params[name], distributions[name] = to_param(parameter, given[path]), its
         return given[path]
 
-    space.solution(replay)
+    space.resolve(replay)
     return params, distributions
 
 
@@ -59,14 +59,14 @@ def decode_params(space: Any, params: Mapping[str, Any]) -> Any:
     Raises:
         KeyError: a parameter that the space asks for is missing.
     """
-    return space.solution(
+    return space.resolve(
         lambda path, parameter: from_param(parameter,
                                            params[encode_parameter(space, path, parameter)[0]]))
 
 
 def encode_parameter(space: Any, path: str, parameter: Parameter) -> tuple[str, BaseDistribution]:
     """Name and distribution of Optuna's parameter for ``parameter``."""
-    known = _parameters(getattr(space, "form", space)).setdefault(path, [])
+    known = _parameters(getattr(space, "parameter_space", space)).setdefault(path, [])
     for other, name, its in known:
         if other is parameter or other == parameter:
             return name, its

@@ -60,7 +60,7 @@ class RecipeSpace:
         """Every parameter that may be asked, with its name, such as ``recipe.lr``."""
         return self.parameter_space.parameters()
 
-    def sample_params(self, sample_value: SuggestFunction) -> ParamValues:
+    def resolve(self, sample_value: SuggestFunction) -> ParamValues:
         """Decides every key; see :meth:`Space.answer`."""
         return self.parameter_space.resolve(sample_value)
 
@@ -77,7 +77,7 @@ class RecipeSpace:
         """
         if not self.parameters:
             return {}
-        answers = self.sample_params(lambda name, parameter: params[name])
+        answers = self.resolve(lambda name, parameter: params[name])
         for path, reason in answers.infeasible_values:
             raise UnbuildableError(path, reason)
         values = {leaf.key.removeprefix(KEY_PREFIX): None if answers[leaf.key] == NONE_TEXT
@@ -101,7 +101,7 @@ class RecipeSpace:
             known |= self.parameter_space.domains[leaf.path].infer_params(
                 wanted[leaf.key], wanted.__getitem__) or {}
         try:
-            answers = self.sample_params(lambda name, parameter: known[name])
+            answers = self.resolve(lambda name, parameter: known[name])
         except (KeyError, UserError):
             return None
         return dict(answers.params) if all(answers[key] == value
@@ -129,7 +129,7 @@ class RecipeSpace:
                                 code="illegal-value")
             known |= own
         return dict(
-            self.sample_params(lambda name, parameter: known.get(name,
+            self.resolve(lambda name, parameter: known.get(name,
                                                                  default_value(parameter))).params)
 
     def find_problems(self) -> Iterator[Problem]:
@@ -147,7 +147,7 @@ class RecipeSpace:
 
     def _params_with(self, name: str, value: Any) -> Mapping[str, Any]:
         """Params of the default recipe, but for one of them."""
-        return self.sample_params(lambda asked, parameter: value if asked == name
+        return self.resolve(lambda asked, parameter: value if asked == name
                                   else default_value(parameter)).params
 
 

@@ -24,7 +24,7 @@ def space(**changes):
 def first(**changes):
     """The architecture of the first answers."""
     found = space(**changes)
-    return found.architecture(found.solution(lambda name, parameter: parameter.values()[0]))
+    return found.architecture(found.resolve(lambda name, parameter: parameter.values()[0]))
 
 
 def test_counts_are_those_of_listing():

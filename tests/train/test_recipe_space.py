@@ -38,7 +38,7 @@ def space_of(text):
 
 def drawn(space, seed):
     rng = random.Random(seed)
-    return space.sample_params(lambda name, parameter: parameter.sample(rng)).params
+    return space.resolve(lambda name, parameter: parameter.sample(rng)).params
 
 
 def test_a_recipe_without_questions_is_as_it_was():

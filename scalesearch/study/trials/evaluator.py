@@ -57,7 +57,7 @@ class JointSpace:
 
     def sample(self, choose_value: SuggestFunction) -> ParamValues:
         """The params of both; what they mean, the evaluator says."""
-        architecture, recipe = (part.sample_params(choose_value).params for part in self.parts)
+        architecture, recipe = (part.resolve(choose_value).params for part in self.parts)
         return ParamValues({}, {**architecture, **recipe}, ())
 
 

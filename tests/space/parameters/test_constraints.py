@@ -81,7 +81,7 @@ def test_large_whole_numbers_are_compared_exactly():
 def test_a_constraint_over_a_key_that_does_not_exist_does_not_apply():
     space = small("width: 4\nencoder.ffn: relu | none\nwhere:\n  - encoder.ffn.relu.hidden >= "
                   "100\n  - encoder.ffn.hidden < 5\n")
-    none, relu = (space.solution(lambda name, parameter, pick=pick: pick)
+    none, relu = (space.resolve(lambda name, parameter, pick=pick: pick)
                   for pick in ("none", "relu"))
     assert space.violated_constraints(none) == []
     assert [found.text for found in space.violated_constraints(relu)] == [

@@ -12,7 +12,7 @@ from tests.space.small import small
 
 
 def answer(text, **given):
-    return small(text).solution(
+    return small(text).resolve(
         lambda name, parameter: given.get(name.replace(".", "_"), parameter.values()[0]))
 
 
@@ -53,9 +53,9 @@ def test_alternatives_that_are_ranges_are_asked_in_two_steps():
         ("rate", Choice(("off", "0.05..0.5 log"))),
         ("rate (0.05..0.5 log)", FloatRange(0.05, 0.5, None, True)),
     ]
-    assert space.solution(lambda name, parameter: "off" if "(" not in name
+    assert space.resolve(lambda name, parameter: "off" if "(" not in name
                           else 0.1)["rate"] == "off"
-    assert space.solution(lambda name, parameter: 0.1 if "(" in name
+    assert space.resolve(lambda name, parameter: 0.1 if "(" in name
                           else "0.05..0.5 log")["rate"] == 0.1
     assert space.size() is None
 
@@ -81,7 +81,7 @@ def test_a_sheet_is_found_again_by_its_values_alone(alternatives):
     """Such as that of a reference: of computed alternatives the one that has the value."""
     space = small(f"width: 2 | 4\nencoder.depth: {alternatives}\ndecoder.depth: = width // 2\n")
     for sheet in space.enumerate():
-        assert space.solution(space.replay_values(dict(sheet))) == sheet
+        assert space.resolve(space.replay_values(dict(sheet))) == sheet
 
 
 def test_a_name_means_the_innermost_key():
@@ -132,9 +132,9 @@ def test_what_no_network_can_have_is_said_and_does_not_stop_the_sheet(text, key,
 def test_answers_that_are_not_legal_are_refused():
     space = small("width: 2 | 4\n")
     with refuses("illegal-value", 3, "2 | 4", place="width:"):
-        space.solution(lambda name, parameter: 3)
+        space.resolve(lambda name, parameter: 3)
     with refuses("no-legal-answer"):
-        space.solution(space.replay_values({"width": 3}))
+        space.resolve(space.replay_values({"width": 3}))
 
 
 def test_a_continuous_range_cannot_be_enumerated():

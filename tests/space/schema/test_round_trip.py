@@ -51,8 +51,8 @@ def test_reading_back_keeps_the_answers(form, seed):
 def test_answers_replay_from_the_sheet_and_from_its_json(form, seed):
     space = build(form)
     answers = space.sample(random.Random(seed))
-    assert space.solution(space.replay_values(answers)) == answers
-    assert space.solution(space.replay_values(dict(answers))) == answers
+    assert space.resolve(space.replay_values(answers)) == answers
+    assert space.resolve(space.replay_values(dict(answers))) == answers
 
 
 @given(forms(continuous=False))
@@ -98,7 +98,7 @@ def test_names_of_parameters_are_unique_and_only_legal_ones_are_asked(form):
         params[name] = parameter
         return parameter.sample(random.Random(1))
 
-    answers = space.solution(ask)
+    answers = space.resolve(ask)
     assert params.items() <= dict(dimensions).items()
     assert list(answers.params) == list(params)
 
@@ -161,7 +161,7 @@ def test_the_same_question_asked_again_is_a_question_of_its_own():
     assert names == ["encoder.heads", "encoder.ffn.relu.hidden", "decoder.heads",
                      "decoder.ffn.relu.hidden"]
     pick = {"encoder.heads": 2, "decoder.heads": 4}
-    answers = space.solution(
+    answers = space.resolve(
         lambda name, parameter: pick.get(name,
                                          "= encoder.heads" if "enc" in name else "= decoder.heads"))
     assert (answers["encoder.ffn.hidden"], answers["decoder.ffn.hidden"]) == (2, 4)
