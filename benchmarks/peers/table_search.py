@@ -58,7 +58,7 @@ def as_task(table: Any, shares: Sequence[float]) -> dict[str, Any]:
     signs = np.array([-one.sign for one in table.objectives])
     measured = np.array([one.is_measured for one in table.objectives])
     worst = table.reference_point * signs
-    options = {name: list(parameter.values()) for name, parameter in table.space.dimensions()}
+    options = {name: list(parameter.values()) for name, parameter in table.space.parameters()}
     # not asked: between
     codes = np.array([[its.index(row.answers[name]) if name in row.answers else (len(its) - 1) / 2
                        for name, its in options.items()] for row in table.rows])

@@ -77,7 +77,7 @@ def encode_parameter(space: Any, path: str, parameter: Parameter) -> tuple[str, 
 def _parameters(space_parameters: Any) -> dict[str, list[Encoded]]:
     """Path to its parameters, encoded, in the order of the space; comparing forms takes no time."""
     found: dict[str, list[Encoded]] = {}
-    for path, parameter in space_parameters.dimensions():
+    for path, parameter in space_parameters.parameters():
         known = found.setdefault(path, [])
         if parameter not in [other for other, _, _ in known]:
             _numbered(known, path, parameter)

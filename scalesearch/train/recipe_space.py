@@ -48,15 +48,15 @@ class RecipeSpace:
 
     Attributes:
         base_recipe: the recipe in which every question has its default.
-        parameters: leaves of the keys that are asked.
+        parameter_nodes: leaves of the keys that are asked.
         parameter_space: these, and constants that their expressions name.
     """
 
     base_recipe: Recipe
-    parameters: tuple[ParameterNode, ...]
+    parameter_nodes: tuple[ParameterNode, ...]
     parameter_space: ParameterSpace
 
-    def distributions(self) -> list[tuple[str, Parameter]]:
+    def parameters(self) -> list[tuple[str, Parameter]]:
         """Every parameter that may be asked, with its name, such as ``recipe.lr``."""
         return self.parameter_space.parameters()
 
@@ -67,7 +67,7 @@ class RecipeSpace:
     @property
     def distribution_texts(self) -> dict[str, str]:
         """Key to its question, as the language writes it."""
-        return {leaf.key.removeprefix(KEY_PREFIX): str(leaf.domain) for leaf in self.parameters}
+        return {leaf.key.removeprefix(KEY_PREFIX): str(leaf.domain) for leaf in self.parameter_nodes}
 
     def recipe_values(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Key of the recipe to the value that ``params`` give it.
@@ -75,13 +75,13 @@ class RecipeSpace:
         Raises:
             UserError: no recipe has these values together.
         """
-        if not self.parameters:
+        if not self.parameter_nodes:
             return {}
         answers = self.resolve(lambda name, parameter: params[name])
         for path, reason in answers.infeasible_values:
             raise UnbuildableError(path, reason)
         values = {leaf.key.removeprefix(KEY_PREFIX): None if answers[leaf.key] == NONE_TEXT
-                  else answers[leaf.key] for leaf in self.parameters}
+                  else answers[leaf.key] for leaf in self.parameter_nodes}
         self.build_recipe(values)
         return values
 
@@ -96,8 +96,8 @@ class RecipeSpace:
         """Params whose values ``recipe``, JSON or values by key, has; None where there are none."""
         known: dict[str, Any] = {}
         wanted = {leaf.key: _space_value(get_dotted(recipe, leaf.key.removeprefix(KEY_PREFIX)))
-                  for leaf in self.parameters}
-        for leaf in self.parameters:
+                  for leaf in self.parameter_nodes}
+        for leaf in self.parameter_nodes:
             known |= self.parameter_space.domains[leaf.path].infer_params(
                 wanted[leaf.key], wanted.__getitem__) or {}
         try:
@@ -117,7 +117,7 @@ class RecipeSpace:
         for key, text in overrides.items():
             names = (KEY_PREFIX + key,
                      f"{KEY_PREFIX}{key}.{getattr(RECIPE_SCHEMA.fields.get(key), 'bare', None)}")
-            leaf = next((leaf for leaf in self.parameters if leaf.key in names), None)
+            leaf = next((leaf for leaf in self.parameter_nodes if leaf.key in names), None)
             if leaf is None:
                 raise UserError(
                     f"recipe.{key}: it is no question of the study's recipe", code="unknown-key",
@@ -134,7 +134,7 @@ class RecipeSpace:
 
     def find_problems(self) -> Iterator[Problem]:
         """Yields answers that no recipe has while other questions have their defaults."""
-        for leaf in self.parameters:
+        for leaf in self.parameter_nodes:
             for name, parameter in self.parameter_space.domains[leaf.path].parameters():
                 for value in _extreme_values(parameter):
                     try:

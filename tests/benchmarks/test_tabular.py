@@ -111,7 +111,7 @@ def test_replays_with_rungs_promote_by_the_acquisition_function(monkeypatch):
 
 def test_a_table_is_a_space_of_the_options_that_occur():
     table = Table(rows(), OBJECTIVES)
-    assert {name: parameter.options for name, parameter in table.space.dimensions()} == {
+    assert {name: parameter.options for name, parameter in table.space.parameters()} == {
         "width": (64, 128, 256, 512), "depth": (1, 2, 4), "rate": (0.1, 0.3)}
     there = [table.find(answers.params) for answers in table.space.enumerate()]
     assert len(there) == 24 and sorted(

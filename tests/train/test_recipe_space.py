@@ -43,7 +43,7 @@ def drawn(space, seed):
 
 def test_a_recipe_without_questions_is_as_it_was():
     space, _ = space_of("steps: 7\ndropout: 0.2\n")
-    assert space.parameters == () and space.distributions() == [] and space.values(
+    assert space.parameter_nodes == () and space.parameters() == [] and space.values(
         {}) == {} and space.default_params({}) == {}
     assert space.base == Recipe(steps=7, dropout=0.2)
 
@@ -141,5 +141,5 @@ def test_the_default_of_a_range_is_one_of_its_values():
     for line in ("lr: 0.1..0.9 step 0.1", "accumulate: 1..100 log", "lr: 1e-4..1 log",
                  "dropout: 0..0.5"):
         space, _ = space_of(f"steps: 5\n{line}")
-        ((_, parameter),) = space.distributions()
+        ((_, parameter),) = space.parameters()
         assert parameter.coerce(default_value(parameter)) == default_value(parameter)

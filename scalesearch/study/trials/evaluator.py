@@ -51,9 +51,9 @@ class JointSpace:
     def __init__(self, space: Any, recipe: RecipeSpace) -> None:
         self.parts = space, recipe
 
-    def dimensions(self) -> list[tuple[str, Parameter]]:
+    def parameters(self) -> list[tuple[str, Parameter]]:
         """Every parameter of both."""
-        return [dimension for part in self.parts for dimension in part.distributions()]
+        return [dimension for part in self.parts for dimension in part.parameters()]
 
     def sample(self, choose_value: SuggestFunction) -> ParamValues:
         """The params of both; what they mean, the evaluator says."""
@@ -75,7 +75,7 @@ class Evaluator:
         self.protocol = protocol
         self.limits = limits
         self.recipe = recipe
-        self.joint_space = JointSpace(space, recipe) if recipe.parameters else space
+        self.joint_space = JointSpace(space, recipe) if recipe.parameter_nodes else space
         self.constraint_names = (BUILDABLE_CONSTRAINT,
                                  *dict.fromkeys(limit.text for limit in limits))
         self._cache: dict[tuple[tuple[str, str], ...], tuple[Trial, ModelSpec | None]] = {}

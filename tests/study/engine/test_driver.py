@@ -235,7 +235,7 @@ def test_the_fake_space_has_infeasible_and_unbuildable_corners():
     assert candidate.constraints == {"buildable": 1.0,
                                      "params.total <= 6000": 0.0} and not candidate.feasible
     assert candidate.reason == "depth: 8 layers of 64 do not fit"
-    assert len(FakeSpace().dimensions()) == 4
+    assert len(FakeSpace().parameters()) == 4
 
 
 def test_bayes_chooses_among_networks_that_nobody_has_seen(tmp_path, monkeypatch):
