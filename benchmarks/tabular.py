@@ -91,7 +91,7 @@ class Listed:
             (name, Choice(tuple(sorted({row.answers[name] for row in rows}, key=_order))))
             for name in rows[0].answers]
 
-    def dimensions(self) -> list[tuple[str, Parameter]]:
+    def parameters(self) -> list[tuple[str, Parameter]]:
         """The parameters: one for each column."""
         return list(self._parameters)
 

@@ -224,7 +224,7 @@ def test_two_parameters_of_one_path_are_two_parameters():
     many = IntRange(3, 9)
 
     class Twice:
-        def dimensions(self):
+        def parameters(self):
             return [("kind", Choice(("few", "many"))), ("size", few), ("size", many)]
 
         def answer(self, ask):

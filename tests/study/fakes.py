@@ -76,7 +76,7 @@ def architecture_of(answers):
 class FakeSpace:
     """Width, depth, kind; and a slope, which only gated ones are asked for."""
 
-    def dimensions(self):
+    def parameters(self):
         return [("width", WIDTH), ("depth", DEPTH), ("kind", KIND), ("slope", SLOPE)]
 
     def answer(self, ask):
