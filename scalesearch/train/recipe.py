@@ -61,7 +61,7 @@ def _rule_conflicts(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str |
         yield "rule", f"{values['rule']} needs the width that the rate was chosen at", "for example `at: {width: 128}`"
 
 
-LEARNING_RATE_SCHEMA = schema_of(LearningRate, bare="base", check=_rule_conflicts)
+LEARNING_RATE_SCHEMA = schema_of(LearningRate, shorthand_key="base", check=_rule_conflicts)
 
 
 @dataclass(frozen=True)

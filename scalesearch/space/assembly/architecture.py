@@ -69,7 +69,7 @@ class ModelSpec:
 
     def to_json(self) -> dict[str, Any]:
         """Id and answers."""
-        return {"id": self.id, "answers": dict(self.config)}
+        return {"id": self.id, "config": dict(self.config)}
 
     def to_yaml(self, name: str | None = None) -> str:
         """An architecture file: a space with nothing left to choose."""
@@ -107,7 +107,7 @@ def build_blocks(config: Config) -> tuple[Config, Block]:
     return dict(config), _encoder_decoder(config)
 
 
-LayerT = TypeVar("Ordered", bound=Layer)
+LayerT = TypeVar("LayerT", bound=Layer)
 SECTION_NAMES = ("embedding", "encoder", "decoder", "output")
 
 
@@ -277,16 +277,18 @@ def _global_scores(a: Config, stack: str, layers: Repeat) -> GlobalScores | None
     if kind == "none":
         return None
     layer: Any = layers.layer
-    each: Any = layers.distinct_layers
-    heads = [one.main.scores and one.main.scores.heads for one in each]
-    if any(decide(one != heads[0]) for one in heads):
+    distinct_layers: Any = layers.distinct_layers
+    shapes = [layer.mixer.score_shape for layer in distinct_layers]
+    n_heads = [shape and shape.heads for shape in shapes]
+    if any(decide(n != n_heads[0]) for n in n_heads):
         raise UnbuildableError(where,
                                f"{kind} scores are of one number of heads, and layers differ in it")
     if kind == "previous":
         return None
-    main = layer.main
-    if (own := main.scores) is None:
+    mixer = layer.mixer
+    shape = mixer.score_shape
+    if shape is None:
         raise UnbuildableError(where, f"{kind} scores need layers that have scores")
     clip = a[f"{stack}.relative_clip"] if kind == "relative" else 0
-    return GlobalScores(main.d, own.heads, own.head_dim, main.queries, own.keys, clip, main.decoder,
-                        norm_kind=layer.norm_kind)
+    return GlobalScores(mixer.d, shape.heads, shape.head_dim, mixer.queries, shape.keys, clip,
+                        mixer.decoder, norm_kind=layer.norm_kind)

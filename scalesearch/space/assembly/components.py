@@ -25,7 +25,7 @@ from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.space.syntax.diagnostics import UnbuildableError
 
 Config = Mapping[str, Any]
-BlockT = TypeVar("Made", bound=Block)
+BlockT = TypeVar("BlockT", bound=Block)
 
 
 def optional_value(a: Config, path: str) -> Any:
@@ -256,8 +256,8 @@ def _adaptation_kwargs(a: Config) -> dict[str, Any]:
     """What a layer's attention has of its own beside shared weights."""
     kind = a.get("adapt", "nothing")
     if kind == "lora":
-        return {"adapters": tuple(dict.fromkeys(a["adapt.on"])), "rank": a["adapt.rank"]}
-    return {"prompt": a["adapt.length"]} if kind == "prompt" else {}
+        return {"adapters": tuple(dict.fromkeys(a["adapt.on"])), "adapter_rank": a["adapt.rank"]}
+    return {"prompt_length": a["adapt.length"]} if kind == "prompt" else {}
 
 
 def _head_ffn(a: Config, stack: str, over: Axis, cross: bool) -> PartialFFN | None:
@@ -288,6 +288,6 @@ def build_ffn(a: Config, stack: str, axis: Axis) -> FFN:
         if not kind.supports_norm:
             raise UnbuildableError(f"{where}_norm",
                                    f"{a[where]} has no hidden units that a norm could be of")
-        given["normed"] = str(a.get("norm_kind", "layer"))
+        given["norm_type"] = str(a.get("norm_kind", "layer"))
     return _validate_maps(validated(kind(a["width"], (axis,), linear_factory(a, "ffn"), **given),
                                     where), "ffn")

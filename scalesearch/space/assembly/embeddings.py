@@ -122,7 +122,7 @@ def _embedding_table(a: Config, d: int, over: tuple[Axis, ...]) -> Block:
         return ChainEmbedding(d, over, ratio, require_single_value(a["tensor_chain.length"]),
                               a["tensor_chain.bond"], vocabulary_extent(a))
     of_tables: Any = linear_factory(a, "embedding")
-    return of_tables.read_mapping(d, over, vocabulary_extent(a))  # type: ignore[no-any-return]
+    return of_tables.table(d, over, vocabulary_extent(a))  # type: ignore[no-any-return]
 
 
 def build_output(a: Config, table_path: str) -> Use:

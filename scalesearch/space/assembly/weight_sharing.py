@@ -37,7 +37,7 @@ def build_ties(a: Config, stack: str, own: Repeat, encoder: Repeat | None) -> tu
     """The sharing of one stack's parts; norms follow if they are to, biases and adapters stay own if they are to."""
     found: list[Tie] = []
     present = own.layer.parts()
-    slots: Mapping[str, list[str]] = own.layer.slots  # type: ignore[attr-defined]
+    slots: Mapping[str, list[str]] = own.layer.part_names  # type: ignore[attr-defined]
     for slot, number, part in ((slot, *pair) for slot, parts in slots.items()
                                for pair in enumerate(parts)):
         plan = _sharing_schedule(a, f"share.{stack}.{slot}", own, part, number, encoder)
@@ -106,7 +106,7 @@ def _cross_stack_tie(a: Config, path: str, loan: LayerReference, own: Repeat, pa
         raise UnbuildableError(path,
                                f"{loan}: only the decoder can borrow, and only encoder.attention "
                                "or encoder.ffn")
-    lenders = encoder.layer.slots.get(slot, [""])  # type: ignore[attr-defined]
+    lenders = encoder.layer.part_names.get(slot, [""])  # type: ignore[attr-defined]
     if number >= len(lenders):
         raise UnbuildableError(path,
                                f"{loan}: a layer here has more of them than one there, which has "

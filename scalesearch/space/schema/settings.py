@@ -28,14 +28,14 @@ NAME_DESCRIPTION = "a name (a text without slashes, of at most 200 bytes)"
 
 def setting(default: Any, doc: str, *, unit: str = "", low: float | None = None,
             high: float | None = None, words: tuple[str, ...] = (), synonyms: tuple[str, ...] = (),
-            read: Callable[[Node, ReportNodeError], Any] | None = None, form: str = "",
+            read: Callable[[Node, ReportNodeError], Any] | None = None, expected: str = "",
             key: str = "", group_schema: SchemaGroup | None = None,
             items: SchemaGroup | None = None, default_text: str = "") -> Any:
     """A field of a dataclass that a file may give.
 
     Args:
         default: where the file gives none; ``REQUIRED`` where it must.
-        read, form: of a value that is no plain constant; see ``Field``. Without ``read`` it stays a
+        read, expected: of a value that is no plain constant; see ``Field``. Without ``read`` it stays a
             node.
         key: what the file calls it, where that is no name in Python.
         group_schema: the schema of a mapping under this key.
@@ -44,7 +44,7 @@ def setting(default: Any, doc: str, *, unit: str = "", low: float | None = None,
     """
     given = {"doc": doc, "unit": unit, "low": low, "high": high, "words": words,
              "synonyms": synonyms}
-    extra = {"read": read, "form": form, "items": items} if read or items or form else {}
+    extra = {"read": read, "expected": expected, "items": items} if read or items or expected else {}
     meta = {"setting": given, "extra": extra, "key": key, "group": group_schema,
             "shown": default_text}
     if isinstance(default, dict | list):
@@ -82,7 +82,7 @@ def _named(kind: type[Any]) -> Callable[..., Any]:
     return lambda **values: kind(**{names[key]: value for key, value in values.items()})
 
 
-def _child(field: "dataclasses.SchemaField[Any]", hint: Any) -> SchemaField | SchemaGroup:
+def _child(field: "dataclasses.Field[Any]", hint: Any) -> SchemaField | SchemaGroup:
     meta = field.metadata
     said = meta["setting"]
     if meta["group"] is not None:
@@ -97,10 +97,10 @@ def _child(field: "dataclasses.SchemaField[Any]", hint: Any) -> SchemaField | Sc
     plain = next(option for option in options if option is not NoneType)
     also = (NONE_TEXT,) if NoneType in options else ()
     kind = "word" if said["words"] else TYPE_OF_PYTHON[plain]
-    return SchemaField(kind, **{**said, "also": also, "default": _default(field)})
+    return SchemaField(kind, **{**said, "special_values": also, "default": _default(field)})
 
 
-def _default(field: "dataclasses.SchemaField[Any]") -> str | None:
+def _default(field: "dataclasses.Field[Any]") -> str | None:
     if field.metadata["shown"]:
         return str(field.metadata["shown"])
     if field.default is dataclasses.MISSING:

@@ -71,7 +71,7 @@ class Resources:
                         low=0, high=19, synonyms=("niceness",))
     custom: dict[str, float] = setting(
         {}, "further resources, by the names that a cluster's nodes " "state", read=read_custom,
-        form="a mapping of names to numbers")
+        expected="a mapping of names to numbers")
     address: str | None = setting(None,
                                   "of a running Ray cluster; `ray: {address: …}` says the same")
 
@@ -83,9 +83,9 @@ class ReferenceSpec:
     name: str = setting("", "what tables call it", default_text="the file's name")
     file: str | None = setting(None, "a space file that leaves nothing open")
     set: Mapping[str, str] = setting({}, "answers, in the file or in the study's space",
-                                     read=read_params, form=PARAMS_FORM)
+                                     read=read_params, expected=PARAMS_FORM)
     recipe: Mapping[str, str] = setting({}, "answers to the recipe's questions", read=read_params,
-                                        form="a mapping such as `{lr: 2e-3}`",
+                                        expected="a mapping such as `{lr: 2e-3}`",
                                         default_text="the first alternative, the middle of a range")
 
 
@@ -127,11 +127,11 @@ class StopSpec:
     """When a search ends before its trials are used up."""
 
     gain: float = setting(0.01, "growth of the front's hypervolume: it ends once less is expected",
-                          read=read_gain, form="a share such as `1%`", default_text="1%",
+                          read=read_gain, expected="a share such as `1%`", default_text="1%",
                           synonyms=("tolerance", "min_delta", "threshold"))
     horizon: ComputeAmount = setting(ComputeAmount(10), "what more would be spent for that",
                                      read=read_amount, default_text="10",
-                                     form="full trainings, or a length of time such as `2h`",
+                                     expected="full trainings, or a length of time such as `2h`",
                                      unit="trainings, or a time", synonyms=("patience", "horizon"))
 
 
@@ -143,12 +143,12 @@ class TeacherSpec:
                                        "of a finished training, or a list of several of one "
                                        "vocabulary, which translate together by the mean of their "
                                        "probabilities", key="folder", read=read_texts,
-                                       form="a folder, or a list of folders", default_text="none",
+                                       expected="a folder, or a list of folders", default_text="none",
                                        synonyms=("path", "checkpoint", "folders"))
     file: str | None = setting(None, "of a teacher to be trained: a space file")
     set: Mapping[str, str] = setting({},
                                      "of a teacher to be trained: answers, in the file or in the "
-                                     "study's space", read=read_params, form=PARAMS_FORM)
+                                     "study's space", read=read_params, expected=PARAMS_FORM)
     recipe: Recipe | None = setting(None, "how it is trained; without one, as the candidates are",
                                     group_schema=RECIPE_SCHEMA, default_text="the study's")
     seed: int = setting(1, "of its training", low=0, high=MAX_SEED)
@@ -166,7 +166,7 @@ class WarmStartSpec:
     """Other studies to begin with."""
 
     folders: tuple[str, ...] = setting(REQUIRED, "folders of other studies", key="from",
-                                       read=read_texts, form="a folder, or a list of folders",
+                                       read=read_texts, expected="a folder, or a list of folders",
                                        synonyms=("folders", "studies"))
     max_candidates: int | None = setting(
         None, "how many of their fronts are trained here first at most", low=0, unit="trainings",
@@ -259,10 +259,10 @@ def _reference(default_name: str, **values: Any) -> ReferenceSpec:
 
 
 RESOURCES_SCHEMA = schema_of(Resources, check=_resource_conflicts)
-REFERENCE_SCHEMA = schema_of(ReferenceSpec, bare="file", check=_reference_conflicts,
+REFERENCE_SCHEMA = schema_of(ReferenceSpec, shorthand_key="file", check=_reference_conflicts,
                              make=partial(_reference, "reference"))
 ARCHITECTURE_SCHEMA = replace(REFERENCE_SCHEMA, make=partial(_reference, "row"))
-SEEDS_SCHEMA = schema_of(Seeds, bare="most", optional=True, make=dict)
-STOP_SCHEMA = schema_of(StopSpec, bare="gain", optional=True)
-TEACHER_SCHEMA = schema_of(TeacherSpec, bare="folder", optional=True, check=_teacher_conflicts)
-WARM_START_SCHEMA = schema_of(WarmStartSpec, bare="from", optional=True)
+SEEDS_SCHEMA = schema_of(Seeds, shorthand_key="most", optional=True, make=dict)
+STOP_SCHEMA = schema_of(StopSpec, shorthand_key="gain", optional=True)
+TEACHER_SCHEMA = schema_of(TeacherSpec, shorthand_key="folder", optional=True, check=_teacher_conflicts)
+WARM_START_SCHEMA = schema_of(WarmStartSpec, shorthand_key="from", optional=True)

@@ -160,14 +160,14 @@ class StudySpec:
     positions: Mapping[str, SourcePosition]
     overrides: tuple[str, ...] = ()
     recipe_space: RecipeSpace = EMPTY_RECIPE_SPACE
-    name: str | None = setting(None, "its name", key="study", read=read_name, form=NAME_DESCRIPTION,
+    name: str | None = setting(None, "its name", key="study", read=read_name, expected=NAME_DESCRIPTION,
                                default_text="the file's name", synonyms=("name", "study_name"))
     type: str = setting(SEARCH, "a search, or named architectures in place of one",
                         words=STUDY_TYPES, synonyms=("type",))
-    space: Space = setting(None, "what may be proposed", form=SPACE_FORM,
+    space: Space = setting(None, "what may be proposed", expected=SPACE_FORM,
                            default_text="must be given, unless each row is a file",
                            synonyms=("search_space", "model", "architecture"))
-    base: Node | None = setting(None, "of rows: the architecture that they change", form=SPACE_FORM,
+    base: Node | None = setting(None, "of rows: the architecture that they change", expected=SPACE_FORM,
                                 default_text="the space", synonyms=("baseline",))
     data: DataSpec = setting(REQUIRED,
                              "what to learn from; `builtin` is the built-in corpus, `data.yaml` a "
@@ -180,7 +180,7 @@ class StudySpec:
                              synonyms=("training", "train", "trainer", "hyperparameters"))
     objectives: tuple[Objective, ...] = setting(
         REQUIRED, "what the front is of",
-        form="a mapping of metrics and costs to `min` or "
+        expected="a mapping of metrics and costs to `min` or "
         "`max`, such as `{bleu: max, params.total: min}`",
         synonyms=("metrics", "objective", "metric", "directions", "goals"))
     protocol: Mapping[str, str | int] = setting(
@@ -188,7 +188,7 @@ class StudySpec:
         synonyms=("cost", "costs"))
     budget: Constraint | None = setting(
         None, "what every candidate meets",
-        form="the name of one " "of the space's budgets, or a condition such as "
+        expected="the name of one " "of the space's budgets, or a condition such as "
         "`params.total <= 2M and macs.total <= 40M`",
         synonyms=("constraints", "constraint", "limits", "limit", "where", "budgets"))
     exportable: str = setting(NONE_WORD,
@@ -205,7 +205,7 @@ class StudySpec:
         None,
         "of the search: what training, validating and translating "
         "take, restarts included; nothing is begun that would go " "beyond it by the mean so far",
-        read=read_duration, form="a length of time such as `20h` or `90m`", unit="CPU time",
+        read=read_duration, expected="a length of time such as `20h` or `90m`", unit="CPU time",
         synonyms=("time", "timeout", "max_time", "cpu_hours", "wall_time"))
     rungs: Rungs = setting(
         NO_RUNGS, "where training pauses until a candidate is promoted", group_schema=RUNGS_SCHEMA,
@@ -218,16 +218,16 @@ class StudySpec:
         group_schema=STOP_SCHEMA, synonyms=("early_stopping", "terminator", "termination"))
     references: tuple[ReferenceSpec, ...] = setting(
         (), "architectures to train first, for comparison", key="reference", items=REFERENCE_SCHEMA,
-        form="a file, a mapping, or a list of these",
+        expected="a file, a mapping, or a list of these",
         synonyms=("references", "baselines", "enqueue"))
     architectures: ArchitectureSet | None = setting(
         (), "of a grid: the architectures to train", items=ARCHITECTURE_SCHEMA,
-        form="a list of files and mappings")
+        expected="a list of files and mappings")
     changes: Node | None = setting(None, "of an ablation: what is changed of the base, one by one",
-                                   form="a list such as `[share: none, {name: alone, set: {…}}]`",
+                                   expected="a list such as `[share: none, {name: alone, set: {…}}]`",
                                    synonyms=("ablations", "variants"))
     rules: Node | None = setting(None, "of a scaling study: how the base grows",
-                                 form="a mapping such as `{deeper: 2 | 4 | 6, wider: 96 | 128}`",
+                                 expected="a mapping such as `{deeper: 2 | 4 | 6, wider: 96 | 128}`",
                                  synonyms=("growth", "scaling"))
     held_out: str = setting(HOLD_OUT_LARGEST,
                             "of a scaling study: the size that each rule's fit is checked by",
@@ -251,10 +251,10 @@ class StudySpec:
                                      synonyms=("cluster",))
     storage: str | None = setting(
         None, "a database that gets a copy of the study, in Optuna's form", read=read_storage,
-        form="`embedded`, or a URL such as postgresql://user@host/database",
+        expected="`embedded`, or a URL such as postgresql://user@host/database",
         default_text="embedded", synonyms=("database", "db", "storage_url"))
     loggers: tuple[str, ...] = setting((), "tools that get a copy of every trial as it ends",
-                                       read=read_loggers, form=LOGGERS_FORM,
+                                       read=read_loggers, expected=LOGGERS_FORM,
                                        synonyms=("logger", "callbacks", "report_to"))
     out: Path | None = setting(None, "the study's folder", default_text="runs/NAME",
                                synonyms=("output", "output_dir", "folder", "directory", "save_dir"))
