@@ -105,7 +105,7 @@ class _AuditRunner:
                 place.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(self.study.folder / "trials" / member.folder / "architecture.yaml",
                                 place / "architecture.yaml")
-                own = {} if whole else {"rung": 0, "until": self.plan.settings.early_stop_share}
+                own = {} if whole else {"rung": 0, "until_share": self.plan.settings.early_stop_share}
                 recipe = self.plan.recipe(member, training.option).to_json()
                 write_json(place / "job.json",
                            {**self.job_template, "proxies": False, **own, "recipe": recipe})

@@ -186,15 +186,15 @@ def run_teacher(teacher: Teacher, spec: StudySpec, runner: Runner,
         _complete_job(place, job, f"the teacher ({teacher.id}) in training", spec.attempts, runner,
                       console)
     school = teacher.folders or (place,)
-    taught: JobFile = {**common, "teacher": [str(folder) for folder in school],
+    taught: JobFile = {**common, "teachers": [str(folder) for folder in school],
                        "prefix": DISTILLED_PREFIX}
     job = {**taught,
-           "search": {"beam": teacher.spec.beam, "length_penalty": teacher.spec.length_penalty}}
+           "decoding": {"beam": teacher.spec.beam, "length_penalty": teacher.spec.length_penalty}}
     made = _complete_job(place / TRANSLATIONS_FOLDER, job,
                          "the teacher translates the training text", spec.attempts, runner, console)
     if teacher.spec.top_k:
         pairs = replace(distilled_data(spec), soft_targets=None).resolve().to_json()
-        job = {**taught, "data": pairs, "cache": str(default_cache()), "top": teacher.spec.top_k}
+        job = {**taught, "data": pairs, "cache": str(default_cache()), "top_k": teacher.spec.top_k}
         _complete_job(place / SOFT_TARGETS_FOLDER, job, "the teacher softens the training pairs",
                       spec.attempts, runner, console)
     results = [read_json(folder / RESULT_FILE, Result) for folder in school]
@@ -204,7 +204,7 @@ def run_teacher(teacher: Teacher, spec: StudySpec, runner: Runner,
             "cpu_seconds": sum(one.total_cpu_seconds for one in results),
             "translations": {"pairs": made.pairs, "decode": made.decode,
                              "cpu_seconds": made.cpu_seconds}, "mix": teacher.spec.mix,
-            **({"soft": teacher.spec.top_k} if teacher.spec.top_k else {})}
+            **({"top_k": teacher.spec.top_k} if teacher.spec.top_k else {})}
 
 
 def _mean_bleu(results: Sequence[Result]) -> dict[str, float]:

@@ -216,7 +216,7 @@ class Driver:
     def _handle_crash(self, trial: Trial, reason: str, is_own_fault: bool = True,
                       can_retry: bool = True, is_disk_full: bool = False) -> None:
         trial = self._append(EventType.CRASHED, trial, attempt=trial.attempts, reason=reason,
-                             counts=is_own_fault)
+                             is_own_fault=is_own_fault)
         if is_disk_full:
             raise DiskFullError(reason)
         if can_retry and trial.crashes < self.plan.attempts:

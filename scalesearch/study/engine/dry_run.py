@@ -40,7 +40,8 @@ MAX_ROWS_PRINTED = 8
 # feasible candidates drawn, after which their share is known to a twentieth of itself
 MAX_FEASIBLE_SAMPLES = 400
 # of a proposal
-PROPOSAL_KEYS = ("label", "architecture", "tuned", "params", "costs", "feasible", "state", "reason")
+PROPOSAL_KEYS = ("label", "architecture", "recipe_params", "params", "costs", "is_feasible",
+                 "state", "reason")
 
 
 @dataclass(frozen=True)
@@ -98,17 +99,17 @@ class DryRun:
                   "seeds": self.spec.seeds.to_json(), "out": str(self.spec.out),
                   "forecast": forecast,
                   "teacher": self.teacher and msgspec.to_builtins(self.teacher.meta),
-                  "rates": self.learning_rates}
+                  "learning_rates": self.learning_rates}
         trials = [{key: trial.to_json()[key] for key in PROPOSAL_KEYS} for trial in self.trials]
         if spec.architectures is not None:
-            return {**common, **spec.architectures.to_json(), "trainings": self.planned_runs,
+            return {**common, **spec.architectures.to_json(), "runs": self.planned_runs,
                     "architectures": trials}
         assert self.feasibility is not None, "of a search"
         return {**common, "recipe": spec.recipe_space.distribution_texts,
                 "space": {"hash": spec.space.hash, "size": self.size,
                           "parameters": len(spec.space.parameters())},
                 "sampled": self.feasibility.samples, "feasible": self.feasibility.feasible,
-                "missed": dict(self.feasibility.violations), "trials": spec.trials,
+                "violations": dict(self.feasibility.violations), "trials": spec.trials,
                 "proposals": trials, "warm_start": self.warm_start and self.warm_start.to_json()}
 
     def show(self, console: Console) -> None:
@@ -248,7 +249,7 @@ class _InMemoryEventLog(EventLog):
     """An event log that keeps nothing."""
 
     def append(self, event_type: EventType, trial: int, **facts: Any) -> TrialEvent:
-        return TrialEvent.from_json(encode_event({"event": event_type, "trial": trial, **facts}))
+        return TrialEvent.from_json(encode_event({"type": event_type, "trial": trial, **facts}))
 
 
 def first_proposals(plan: StudyPlan, sampler: BaseSampler | None,

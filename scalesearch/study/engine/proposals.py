@@ -138,8 +138,8 @@ class Proposals:
         own: JobFile = {"recipe": override_keys(self.plan.job_template["recipe"],
                                                 trial.recipe_params)} if trial.recipe_params else {}
         if trial.origin == Origin.REPLICATE:
-            return {**own, "job": "replicate", "of": trial.original,
+            return {**own, "origin": "replicate", "original": trial.original,
                     "seed": trial.seed or self.study.meta.seed}
         if trial.origin == Origin.REFERENCE or rung >= self.plan.rungs.n_pauses:
             return own
-        return {**own, "rung": rung, "until": self.plan.rungs.shares[rung]}
+        return {**own, "rung": rung, "until_share": self.plan.rungs.shares[rung]}

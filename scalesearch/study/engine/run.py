@@ -74,7 +74,7 @@ def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None,
                 tell(line)
             write_fork(old, trials, spec.out, ready.meta, spec)
         study = setup.open_study(ready)
-        facts = {"workers": runner.slots, "where": runner.describe(), "candidates": spec.trials,
+        facts = {"workers": runner.slots, "executor": runner.describe(), "candidates": spec.trials,
                  "references": len(plan.references)}
         heartbeat = stack.enter_context(Heartbeat(study.folder, facts).running_study())
         runner.check(partial(machine_fingerprint, str(spec.out.absolute()),

@@ -26,7 +26,7 @@ from scalesearch.study.config.fixed_architectures import FixedArchitecture
 from scalesearch.study.config.sections import WARM_START_FILE, ReferenceSpec
 from scalesearch.study.config.spec import StudySpec
 from scalesearch.study.engine.corpora import Corpora, load_corpora, protocol_settings
-from scalesearch.study.monitor.forecast import FORECAST_FILE as FORECAST_FILE
+from scalesearch.study.monitor.forecast import FORECAST_FILE
 from scalesearch.study.optuna_sync.export import check_storage
 from scalesearch.study.trials.compatibility import check_references_unchanged, check_unchanged
 from scalesearch.study.trials.evaluator import Evaluator, estimate_feasibility
@@ -39,7 +39,7 @@ from scalesearch.study.trials.trial import Params, State
 from scalesearch.train.result import package_versions
 
 # what a study may have more of when it goes on
-REVISABLE_KEYS = ("compute", "seeds", "rows", "scaling", "left_out")
+REVISABLE_KEYS = ("compute", "seeds", "architectures", "scaling", "excluded")
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def prepare_study(spec: StudySpec, corpora: Corpora, teacher: TeacherMeta | None
     facts = corpora.data_facts
     spec = drop_infeasible_architectures(spec, evaluator)
     rows = ({**spec.architectures.to_json(),
-             "rows": tuple(row.label for row in spec.architectures.architectures)}
+             "architectures": tuple(row.label for row in spec.architectures.architectures)}
             if spec.architectures else {})
     meta = StudyMeta(
         id=uuid.uuid4().hex, name=spec.name, created=utc_now(), space_hash=spec.space.hash,
@@ -200,7 +200,7 @@ def build_sampler(spec: StudySpec, evaluator: Evaluator) -> BaseSampler | None:
     """
     if spec.architectures is not None:
         return None
-    with error_context("proposer"):
+    with error_context("sampler"):
         return make_sampler(spec.sampler, evaluator.suggest_params,
                             partial(evaluator.candidate_facts, objectives=spec.objectives),
                             evaluator.feasible_region, spec.objectives, spec.rungs.shares)

@@ -55,7 +55,7 @@ class EarlyStopping:
         write_json(self.study.folder / GAIN_FILE, gain.to_json())
         if self.stop_spec is None or found.mean >= self.stop_spec.gain:
             return ""
-        self.study.update_meta(stopped=self.stop_spec.gain)
+        self.study.update_meta(stopped_at_gain=self.stop_spec.gain)
         return f"stopped, as less than {self.stop_spec.gain:.3g} is expected: {describe_gain(gain)}"
 
     def _horizon_runs(self) -> int:

@@ -97,7 +97,7 @@ class HeartbeatFile:
         self._interval = interval
         self._stopped = threading.Event()
         self.content: dict[str, object] = {"host": platform.node(), "machine": machine_id(),
-                                           "process": os.getpid(), "since": time.time(), **content}
+                                           "pid": os.getpid(), "started_at": time.time(), **content}
 
     @contextmanager
     def running(self) -> Iterator[None]:

@@ -49,7 +49,7 @@ def train_job(folder: str, team: Any = None) -> None:
     def run(place: Path, job: JobFile) -> Mapping[str, object]:
         raise_niceness(job.get("nice", 0))
         _use_threads(job["threads"])
-        return _distill(place, job) if "teacher" in job else _train(place, job, team)
+        return _distill(place, job) if "teachers" in job else _train(place, job, team)
 
     finish_job(Path(folder), run)
 
@@ -70,7 +70,7 @@ def _train(place: Path, job: JobFile, team: Any) -> Mapping[str, object]:
         # of each, not of all together
         recipe = replace(recipe, threads=recipe.threads or job["threads"])
     result = train(architecture, corpus, recipe, place, seed=job["seed"],
-                   report=ProgressFile(place), resume=True, until_share=job.get("until", 1.0),
+                   report=ProgressFile(place), resume=True, until_share=job.get("until_share", 1.0),
                    processes=processes, team=team, with_proxies=job.get("proxies", False),
                    open_artifact=artifact_decoder)
     return result.to_json()
@@ -84,7 +84,7 @@ def _distill(place: Path, job: JobFile) -> Mapping[str, object]:
     from scalesearch.train.scoring.soft_targets import write_soft_targets
 
     progress = ProgressFile(place)
-    kind = "soften" if "top" in job else "decode"
+    kind = "soften_targets" if "top_k" in job else "decode"
     before = progress.read().cpu_seconds or 0.0
     start = time.process_time()
 
@@ -93,15 +93,15 @@ def _distill(place: Path, job: JobFile) -> Mapping[str, object]:
 
     with deferred_signals() as stop:
         def tell(done: int, total: int) -> None:
-            progress({"kind": kind, "done": done, "of": total, **spent()})
+            progress({"type": kind, "done": done, "total": total, **spent()})
             stop.raise_if_requested()
 
-        folders = [Path(one) for one in job["teacher"]]
+        folders = [Path(one) for one in job["teachers"]]
         out = place / job["prefix"]
         data = DataSpec.from_mapping(job["data"])
-        said = (write_soft_targets(folders, data, out, job["top"], tell, Path(job["cache"]))
-                if "top" in job
-                else write_distilled_data(folders, data, out, DecodingOptions(**job["search"]),
+        said = (write_soft_targets(folders, data, out, job["top_k"], tell, Path(job["cache"]))
+                if "top_k" in job
+                else write_distilled_data(folders, data, out, DecodingOptions(**job["decoding"]),
                                           tell))
     return {"state": "complete", **said, **spent()}
 
@@ -212,7 +212,7 @@ class ProgressFile:
                 whatever thread it works.
         """
         note = dict(facts if isinstance(facts, Mapping) else vars(facts))
-        if note.get("kind") == "validation":
+        if note.get("type") == "validation":
             self._kept = {"validation": note}
         if time.monotonic() - self._last >= self._every:
             check_lease(self._file.parent)

@@ -71,7 +71,7 @@ class TrialExporter:
                 asked, values[path]), export_distribution(asked)
             return values[path]
 
-        self.space.sample(replay)
+        self.space.resolve(replay)
         return params, shapes
 
 
@@ -83,4 +83,4 @@ def user_attributes(trial: Trial) -> dict[str, Any]:
               for key, value in (("label", trial.label), ("architecture", trial.architecture))
               if value}
     named |= {name: trial.costs[name] for name in EXPORTED_COSTS if name in trial.costs}
-    return named | {f"misses {name}": slack for name, slack in trial.constraints.items()}
+    return named | {f"violation {name}": slack for name, slack in trial.constraints.items()}

@@ -132,7 +132,7 @@ def write_fork(old: StudyDir, trials: list[CarriedTrial], folder: Path, meta: St
     new = StudyDir(folder)
     new.log.file.unlink(missing_ok=True)  # of a fork that was cut off
     # a record names the one it is of
-    shared = {key: value for key, value in meta.record_fields.items() if key != "space"}
+    shared = {key: value for key, value in meta.record_fields.items() if key != "space_hash"}
     for trial in taken:
         import_trial(new, trial, shared)
     if (old.folder / "teacher").is_dir():

@@ -16,7 +16,7 @@ from scalesearch.train.recipe_space import override_keys
 
 IGNORED_PATTERNS = (".*", "progress.*", "job.json", "record.json", "crash.txt", "*.part")
 # facts of a record that are those of the study that has it
-STUDY_RECORD_KEYS = ("study", "space", "protocol", "objectives")
+STUDY_RECORD_KEYS = ("study", "space_hash", "protocol", "objectives")
 UNFINISHED_REASONS = {State.PENDING: "it is not finished",
                       State.PAUSED: "it is not finished: it is paused at a rung"}
 
@@ -66,7 +66,7 @@ def params_in_space(evaluator: Evaluator, trial: Trial) -> Params | None:
     """Params by which this space describes the architecture of ``trial``; None where it never does."""
     space = evaluator.space
     try:
-        answers = space.sample(space.replay_values(trial.config))
+        answers = space.resolve(space.replay_values(trial.config))
         same = space.architecture(answers).id == trial.architecture
     except UserError:
         return None

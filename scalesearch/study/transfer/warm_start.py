@@ -52,8 +52,8 @@ class WarmStart:
     def to_json(self) -> Mapping[str, object]:
         """JSON of all fields."""
         return {"imported": [trial.to_json() for trial in self.imported],
-                "first": [trial.to_json() for trial in self.enqueued], "left": dict(self.skipped),
-                "other": list(self.differences)}
+                "enqueued": [trial.to_json() for trial in self.enqueued], "skipped": dict(self.skipped),
+                "differences": list(self.differences)}
 
     @classmethod
     def read(cls, file: Path) -> "WarmStart":
@@ -61,8 +61,8 @@ class WarmStart:
         try:
             data = read_json(file, dict)
             imported, first = (tuple(map(Trial.from_json, data[key]))
-                               for key in ("imported", "first"))
-            return cls(imported, first, data["left"], tuple(data["other"]))
+                               for key in ("imported", "enqueued"))
+            return cls(imported, first, data["skipped"], tuple(data["differences"]))
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"{file}: {error}; the file was changed, or the disk damaged it. "
                             "Restore it", code="file-damaged") from None
