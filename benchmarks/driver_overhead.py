@@ -126,10 +126,10 @@ def leave(job: TrainingJob, rungs: Rungs) -> None:
     said = json.loads((job.folder / "job.json").read_text())
     quality = float(np.random.default_rng(job.trial).normal(25 + job.trial % 40 / 8, 1.0))
     share = said.get("until", 1.0)
-    metrics = {"bleu": quality, "valid_loss": (60 - quality) / 10 / share**0.1, "share": share}
+    metrics = {"bleu": quality, "validation_loss": (60 - quality) / 10 / share**0.1, "share": share}
     state, name = ("paused", f"rung-{said['rung']}.json") if "rung" in said else (
         "complete", "result.json")
-    curve = [{"step": step, "train_loss": 4.0, "valid_loss": 3.5, "seconds": 1.0}
+    curve = [{"step": step, "train_loss": 4.0, "validation_loss": 3.5, "seconds": 1.0}
              for step in range(0, 2000, 100)]
     write_json(job.folder / name,
                {"state": state, "metrics": metrics, "seconds": 60.0, "curve": curve})

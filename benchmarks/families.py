@@ -73,7 +73,7 @@ def facts(architecture: Any, results: list[Result], vocab: int, length: int) -> 
         return [*costs, *["-"] * 5, results[0].reason]
     metrics = [result.metrics for result in done]
     found = [[result.steps for result in done], [result.tokens_per_cpu_second for result in done],
-             [m["valid_loss"] for m in metrics], [m["bleu"] for m in metrics],
+             [m["validation_loss"] for m in metrics], [m["bleu"] for m in metrics],
              [m["test"]["bleu"] for m in metrics]]
     digits = (0, 0, 3, 2, 2)
     return [*costs, *(over_seeds(values, n) for values, n in zip(found, digits)),

@@ -69,7 +69,7 @@ def main() -> None:
     corpus = corpus_of(given)
     architecture = load_architecture(given.architecture, given.set)[1]
     goals = [*(Goal("bleu", value) for value in given.bleu),
-             *(Goal("valid_loss", value) for value in given.loss)]
+             *(Goal("validation_loss", value) for value in given.loss)]
     recipes = {name: load_recipe(name, ()) for name in given.recipes}
     console = Console(width=160)
     done = {}
@@ -90,7 +90,7 @@ def main() -> None:
             scores = found.metrics
             console.print(f"{Path(name).stem}, seed {seed}, {budget} updates: {minutes:.2f} "
                           f"CPU-minutes, BLEU {scores['bleu']:.2f}, valid loss "
-                          f"{scores['valid_loss']:.4f}")
+                          f"{scores['validation_loss']:.4f}")
         budget *= 2
     console.print(table(given.recipes, given.seeds, goals, done))
 

@@ -48,7 +48,7 @@ PROPOSED = (50, 200, 1_000, 5_000, 20_000)  # trials after which --proposals ask
 ASKED = 5  # proposals of which the median is shown
 DRAWN = 400  # different architectures: their numbers are what counts here
 CURVE = [{"step": step, "tokens": step * 4000, "cpu_seconds": 1.5 * step, "seconds": 0.5 * step,
-          "lr": 1e-3, "train_loss": 4.0, "valid_loss": 3.5, "bleu": None}
+          "lr": 1e-3, "train_loss": 4.0, "validation_loss": 3.5, "bleu": None}
          for step in range(0, 2000, 100)]
 
 

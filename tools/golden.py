@@ -158,7 +158,7 @@ def quick_scores(folder: Path) -> list[dict[str, Any]]:
         metrics = result["metrics"]
         rows.append({"architecture": result["architecture_id"], "params": result["params"],
                      "steps": result["steps"], "validation BLEU": metrics["bleu"],
-                     "validation loss": metrics["valid_loss"], "test BLEU": metrics["test"]["bleu"],
+                     "validation loss": metrics["validation_loss"], "test BLEU": metrics["test"]["bleu"],
                      "train loss": result["curve"][-1]["train_loss"]})
     return rows
 

@@ -54,4 +54,4 @@ def _line(event: dict[str, Any]) -> str:
     scores = [f" · {METRICS[name].words} {event[name]:.1f}" for name in METRICS
               if event.get(name) is not None and name != "loss"]
     return (f"update {event['step']:>7,} · {format_duration(event['cpu_seconds']):>6} CPU · train "
-            f"{train} · valid {event['valid_loss']:.3f}{''.join(scores)}")
+            f"{train} · valid {event['validation_loss']:.3f}{''.join(scores)}")

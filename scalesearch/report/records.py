@@ -13,7 +13,7 @@ TEST_PREFIX = "test."  # before the name of a metric: its score on the test spli
 
 def validation_loss_name(config: Mapping[str, Any] | None) -> str:
     """Name of the validation loss by which a study's candidates compare: per character where vocabularies differ."""
-    return "valid_loss_per_char" if "vocab" in (config or {}) else "valid_loss"
+    return "validation_loss_per_char" if "vocab" in (config or {}) else "validation_loss"
 
 
 def is_replicate(record: Record) -> bool:

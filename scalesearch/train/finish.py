@@ -51,10 +51,10 @@ def _score_splits(run: TrainingRun, decode: DecodeFunction | None) -> dict[str, 
     chosen = "valid" if both else run.recipe.score_splits
     scores = _score_one_split(run, chosen, decode)
     known = chosen == "valid"
-    valid_loss = scores["loss"] if known else evaluate_loss(
+    validation_loss = scores["loss"] if known else evaluate_loss(
         run.engine, run.corpus.validation, run.stop_signal.raise_if_requested)
-    scores |= {"split": chosen, **run.validation_losses(valid_loss),
-               "valid_perplexity": perplexity(valid_loss)}
+    scores |= {"split": chosen, **run.validation_losses(validation_loss),
+               "validation_perplexity": perplexity(validation_loss)}
     return scores | ({"test": _score_one_split(run, "test", decode)} if both else {})
 
 

@@ -105,23 +105,23 @@ class TrainingRun:
         return True
 
     def measure_validation_loss(self) -> dict[str, Any]:
-        """Position of training and ``valid_loss`` there; later training does not depend on the call."""
+        """Position of training and ``validation_loss`` there; later training does not depend on the call."""
         last = self.curve[-1] if self.curve else {"step": -1}
         known = last["step"] == self.budget_used.steps
         if not known:
             with self.timer.measure_part(VALIDATION), self._evaluation_weights():
                 loss = evaluate_loss(self.engine, self.corpus.validation,
                                      self.stop_signal.raise_if_requested)
-        return {**self._position(), **self.validation_losses(last["valid_loss"] if known else loss)}
+        return {**self._position(), **self.validation_losses(last["validation_loss"] if known else loss)}
 
     def _evaluation_weights(self) -> AbstractContextManager[None]:
         """Context in which the model has the weights that it is judged by."""
         return self.weight_average.applied() if self.weight_average else nullcontext()
 
-    def validation_losses(self, valid_loss: float) -> dict[str, float]:
+    def validation_losses(self, validation_loss: float) -> dict[str, float]:
         """The validation loss, a token and a character."""
-        return {"valid_loss": valid_loss,
-                "valid_loss_per_char": valid_loss * self._validation_tokens_per_character}
+        return {"validation_loss": validation_loss,
+                "validation_loss_per_char": validation_loss * self._validation_tokens_per_character}
 
     @cached_property
     def _validation_tokens_per_character(self) -> float:
@@ -236,19 +236,19 @@ class TrainingRun:
     def _validate(self) -> None:
         self._read_losses()
         with self._evaluation_weights():
-            valid_loss = evaluate_loss(self.engine, self.corpus.validation,
+            validation_loss = evaluate_loss(self.engine, self.corpus.validation,
                                        self.stop_signal.raise_if_requested)
             score = self._validation_score() if self.recipe.validate_metric else None
         train_loss = self.loss_since_validation[0] / self.loss_since_validation[
             1] if self.loss_since_validation[1] else None
-        if not math.isfinite(valid_loss):
-            raise DivergedError(f"the validation loss is {valid_loss} after update "
+        if not math.isfinite(validation_loss):
+            raise DivergedError(f"the validation loss is {validation_loss} after update "
                                 f"{self.budget_used.steps}: it diverged")
         scored = {"bleu": None} | ({} if score is None else {self.task.main_metric: score})
         self.curve.append({**self._position(), "lr": self.lr, "train_loss": train_loss,
-                           **self.validation_losses(valid_loss), **scored})
+                           **self.validation_losses(validation_loss), **scored})
         self.loss_since_validation = [0.0, 0]
-        self._track_best(valid_loss if self.recipe.monitor == "loss" else -float(score or 0))
+        self._track_best(validation_loss if self.recipe.monitor == "loss" else -float(score or 0))
         self.report({"kind": "validation", **self.curve[-1]})
 
     def _track_best(self, score: float) -> None:

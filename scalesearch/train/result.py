@@ -29,7 +29,7 @@ class Result:
             and
             ``loss_per_char`` (nats a character of the reference, ends of lines included), the one
             of them that
-            compares vocabularies. ``valid_loss``, ``valid_loss_per_char``, ``valid_perplexity``.
+            compares vocabularies. ``validation_loss``, ``validation_loss_per_char``, ``validation_perplexity``.
             ``test``: the same
             scores on test, where both were asked for. ``weights``: which weights these are.
             ``synthetic``: the corpus
@@ -42,8 +42,8 @@ class Result:
             first weights, where
             asked for.
         curve: a mapping each validation: step, tokens, cpu_seconds, seconds, lr, train_loss,
-            valid_loss,
-            valid_loss_per_char, bleu or the first metric of another task (of the validation split,
+            validation_loss,
+            validation_loss_per_char, bleu or the first metric of another task (of the validation split,
             greedy; None unless
             asked for).
         steps, tokens: updates, and real target tokens trained on.

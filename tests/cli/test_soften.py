@@ -52,7 +52,7 @@ def test_a_student_trains_on_what_the_teacher_finds_probable(data: Path, tmp_pat
     hard = train(tiny(), real, recipe(), tmp_path / "hard")
     assert [point["train_loss"] for point in results[0].curve] == [
         point["train_loss"] for point in hard.curve]
-    assert results[1].curve[-1]["valid_loss"] != hard.curve[-1]["valid_loss"]
+    assert results[1].curve[-1]["validation_loss"] != hard.curve[-1]["validation_loss"]
     with refuses("other-settings", "top"):
         raise CliRunner().invoke(app, ["soften", *given, "--top", "4"]).exception
 

@@ -29,7 +29,7 @@ def test_a_training_is_scored_by_its_artefact_as_by_itself(corpus, float32, tmp_
                   open_artifact=artifact_decoder)
     assert found.metrics["decode"] == f"greedy, by {name}" == found.metrics["test"]["decode"]
     assert own.metrics["decode"] == "greedy"
-    same = ("bleu", "bleu_signature", "loss", "valid_loss")
+    same = ("bleu", "bleu_signature", "loss", "validation_loss")
     assert {key: found.metrics[key] for key in same} == {key: own.metrics[key] for key in same}
 
 

@@ -92,7 +92,7 @@ def test_too_few_trials_are_reported():
 
 
 def test_a_record_gives_its_rung_or_its_first_validation():
-    curve = [{"valid_loss": 5.0}, {"valid_loss": 4.0}]
+    curve = [{"validation_loss": 5.0}, {"validation_loss": 4.0}]
     assert early_measurements({"rungs": [{"loss": 6.0}], "curve": curve})["proxy.first_loss"] == 6.0
     # a reference
     assert early_measurements({"rungs": [], "curve": curve})["proxy.first_loss"] is None

@@ -128,7 +128,7 @@ def fake_result(folder, job):
         wait_for_leave(folder.parent.parent)
     metrics = {"bleu": score(answers), "loss": 1.0, "bleu_signature": "sig|v:1"}
     return {"state": "complete", "metrics": metrics, "seconds": 0.01, "efforts": efforts_to(1.0),
-            "curve": [{"step": 1, "valid_loss": 2.0}]}
+            "curve": [{"step": 1, "validation_loss": 2.0}]}
 
 
 def fake_work(folder):
@@ -189,5 +189,5 @@ def exported(driver):
 
 if __name__ == "__main__":  # a driver in a process of its own, to be killed
     where, trials = sys.argv[1:3]
-    print(make_driver(where, make_plan(int(trials), job={"held": True, "threads": 1})).run(),
+    print(make_driver(where, make_plan(int(trials), job_template={"held": True, "threads": 1})).run(),
           flush=True)

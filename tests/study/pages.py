@@ -87,7 +87,7 @@ def curved_result(folder, job):
     answers = json.loads((folder / "architecture.yaml").read_text())
     if answers["depth"] == 8:
         return {"state": "failed", "reason": FAULT}
-    curve = [{"step": step, "train_loss": 4 - step / 10, "valid_loss": 5 - step / 10}
+    curve = [{"step": step, "train_loss": 4 - step / 10, "validation_loss": 5 - step / 10}
              for step in (2, 4, 8)]
     return fake_result(folder, job) | {"curve": curve}
 

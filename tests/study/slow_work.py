@@ -82,7 +82,7 @@ def train(folder, job):
     answers = json.loads((folder / "architecture.yaml").read_text())
     if "until" in job:
         return {"state": "paused",
-                "metrics": {"valid_loss": loss(answers, done), "share": done, "step": 1}}
+                "metrics": {"validation_loss": loss(answers, done), "share": done, "step": 1}}
     return {"state": "complete", "metrics": {"bleu": score(answers), "loss": loss(answers, 1.0)},
             "seconds": 0.01}
 

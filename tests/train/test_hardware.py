@@ -53,7 +53,7 @@ def test_arrays_become_tensors_as_they_are() -> None:
 def test_training_in_bf16_keeps_fp32_weights_and_learns(corpus, out) -> None:
     result = train(tiny(), corpus, recipe(precision="bf16", device="cpu"), out)
     assert (result.state, result.dtype) == ("complete", "bf16")
-    assert result.curve[-1]["valid_loss"] < result.curve[0]["valid_loss"]
+    assert result.curve[-1]["validation_loss"] < result.curve[0]["validation_loss"]
 
 
 @pytest.mark.slow
@@ -62,11 +62,11 @@ def test_a_compiled_model_learns_the_same(corpus, tmp_path) -> None:
     plain, compiled = (train(tiny(), corpus, recipe(compile=how, **still), tmp_path / how)
                        for how in ("no", "yes"))
     for one, other in zip(plain.curve, compiled.curve):
-        assert one["valid_loss"] == pytest.approx(other["valid_loss"], rel=1e-3)
+        assert one["validation_loss"] == pytest.approx(other["validation_loss"], rel=1e-3)
 
 
 @pytest.mark.gpu
 def test_training_on_a_gpu(corpus, out) -> None:
     result = train(tiny(), corpus, recipe(device="cuda"), out)
     assert result.state == "complete" and result.curve[
-        -1]["valid_loss"] < result.curve[0]["valid_loss"]
+        -1]["validation_loss"] < result.curve[0]["validation_loss"]

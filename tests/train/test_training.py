@@ -35,7 +35,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 def learned(result: Result) -> list[tuple]:
     """What a resumed run must repeat to the bit."""
-    return [(p["step"], p["tokens"], p["lr"], p["train_loss"], p["valid_loss"], p["bleu"])
+    return [(p["step"], p["tokens"], p["lr"], p["train_loss"], p["validation_loss"], p["bleu"])
             for p in result.curve]
 
 
@@ -83,14 +83,14 @@ def test_a_result_says_what_was_done_and_the_folder_translates(corpus, out) -> N
     assert (result.state, result.reason, result.steps, result.stop_reason) == (
         "complete", "", 12, "budget")
     assert [point["step"] for point in result.curve] == [4, 8, 12]
-    assert result.curve[-1]["valid_loss"] < result.curve[0]["valid_loss"]
+    assert result.curve[-1]["validation_loss"] < result.curve[0]["validation_loss"]
     metrics = result.metrics
     assert metrics["perplexity"] == pytest.approx(2.718281828 ** metrics["loss"], rel=1e-6)
     assert "tok:13a" in metrics["bleu_signature"] and "nc:6" in metrics["chrf_signature"]
     assert (metrics["decode"], metrics["split"]) == ("greedy", "valid")
     assert set(metrics["test"]) == {"bleu", "chrf", "bleu_signature", "chrf_signature",
                                     "length_ratio", "decode", "loss", "perplexity", "loss_per_char"}
-    assert result.curve[-1].keys() >= {"valid_loss", "valid_loss_per_char"} <= metrics.keys()
+    assert result.curve[-1].keys() >= {"validation_loss", "validation_loss_per_char"} <= metrics.keys()
     assert metrics["weights"] == "mean of the last 3 (after updates 8, 10, 12)"
     assert result.tokens_per_cpu_second == pytest.approx(result.tokens / result.cpu_seconds)
     assert 0 < result.cpu_seconds < result.total_cpu_seconds
@@ -238,7 +238,7 @@ def test_without_memory_batches_are_cut_and_tokens_an_update_stay(
     assert result.state == "complete" and "out of memory; batches cut into" in result.notes[0]
     assert result.tokens == calm.tokens
     for one, other in zip(calm.curve, result.curve):
-        assert one["valid_loss"] == pytest.approx(other["valid_loss"], rel=1e-4)
+        assert one["validation_loss"] == pytest.approx(other["validation_loss"], rel=1e-4)
 
 
 def test_no_memory_at_all_is_a_failure(corpus, out, monkeypatch) -> None:
@@ -300,7 +300,7 @@ def test_with_subword_dropout_the_text_is_cut_anew_each_epoch(
                             tmp_path / str(rate)) for rate in (0.0, 0.3))
     assert cuts == [(0.3, 1, 0), (0.3, 1, 1)]
     assert dropped.tokens > 1.1 * plain.tokens and dropped.steps > plain.steps
-    assert dropped.metrics["valid_loss"] != plain.metrics["valid_loss"]
+    assert dropped.metrics["validation_loss"] != plain.metrics["validation_loss"]
 
 
 @pytest.mark.parametrize("changes", [{"soft_targets": "soft"}, {"model": "unigram"}])
@@ -377,13 +377,13 @@ def test_the_moving_average_judges_and_is_what_is_written(corpus, tmp_path) -> N
             for average in ("none", "ema")}
     points = {average: result.curve for average, result in runs.items()}
     assert [p["train_loss"] for p in points["ema"]] == [p["train_loss"] for p in points["none"]]
-    assert all(a["valid_loss"] != b["valid_loss"] for a, b in zip(points["ema"], points["none"]))
+    assert all(a["validation_loss"] != b["validation_loss"] for a, b in zip(points["ema"], points["none"]))
     for average, result in runs.items():
-        assert result.metrics["valid_loss"] == pytest.approx(
-            points[average][-1]["valid_loss"], rel=1e-6)
+        assert result.metrics["validation_loss"] == pytest.approx(
+            points[average][-1]["validation_loss"], rel=1e-6)
     paused = train(tiny(), corpus, recipe(average="ema", validate_every=12), tmp_path / "paused",
                    until_share=8 / 12)
-    assert paused.metrics["valid_loss"] == pytest.approx(points["ema"][1]["valid_loss"], rel=1e-6)
+    assert paused.metrics["validation_loss"] == pytest.approx(points["ema"][1]["validation_loss"], rel=1e-6)
     assert any(not torch.equal(weight, weights(tmp_path / "none")[name])
                for name, weight in weights(tmp_path / "ema").items())
 
@@ -393,8 +393,8 @@ def test_shares_that_are_more_than_all_updates_are_a_mean_over_all(corpus, tmp_p
                          recipe(average="ema", average_every=every, average_count=4),
                          tmp_path / name)
             for every, name in ((0.25, "whole"), (0.9, "more"), (0.2, "less"))}
-    losses = {every: result.metrics["valid_loss"] for every, result in runs.items()}
-    alone = train(tiny(), corpus, recipe(average="none"), tmp_path / "alone").metrics["valid_loss"]
+    losses = {every: result.metrics["validation_loss"] for every, result in runs.items()}
+    alone = train(tiny(), corpus, recipe(average="none"), tmp_path / "alone").metrics["validation_loss"]
     assert losses[0.25] == losses[0.9] and len({alone, *losses.values()}) == 3
 
 
@@ -414,7 +414,7 @@ def test_what_is_lost_after_scoring_goes_on_from_there(corpus, out, tmp_path, mo
     again = train(tiny(), corpus, recipe(), out, resume=True)
     monkeypatch.undo()
     whole = train(tiny(), corpus, recipe(), tmp_path / "whole")
-    losses = [[point["valid_loss"] for point in one.curve] for one in (again, whole)]
+    losses = [[point["validation_loss"] for point in one.curve] for one in (again, whole)]
     assert again.metrics == whole.metrics and losses[0] == losses[1] and not (
         out / "checkpoint.pt").exists()
 
@@ -427,9 +427,9 @@ def test_paused_and_gone_on_with_is_as_uninterrupted_to_the_bit(corpus, tmp_path
     for until, steps in ((0.25, 3), (0.6, 8)):
         paused = train(tiny(), corpus, how, tmp_path / "paused", until_share=until)
         assert (paused.state, paused.steps, paused.metrics["step"]) == ("paused", steps, steps)
-        assert paused.metrics["valid_loss"] > 0 and Result.read(tmp_path / "paused") is None
+        assert paused.metrics["validation_loss"] > 0 and Result.read(tmp_path / "paused") is None
         again = train(tiny(), corpus, how, tmp_path / "paused", until_share=until)
-        assert (again.steps, again.metrics["valid_loss"]) == (steps, paused.metrics["valid_loss"])
+        assert (again.steps, again.metrics["validation_loss"]) == (steps, paused.metrics["validation_loss"])
     end = train(tiny(), corpus, how, tmp_path / "paused")
     assert learned(end) == learned(whole) and end.metrics["bleu"] == whole.metrics["bleu"]
     same = [torch.equal(w, weights(tmp_path / "paused")[name])

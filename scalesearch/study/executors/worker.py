@@ -160,7 +160,7 @@ def _run_with_traceback(folder: Path, job: JobFile, run: RunJob) -> Mapping[str,
 class LastValidation:
     """The last validation of a training."""
 
-    valid_loss: float | None = None
+    validation_loss: float | None = None
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ def describe_event(event_type: EventType, trial: Trial) -> str:
                       if trial.origin == Origin.REPLICATE else "")
             return f"trial {trial.number}{label} ({trial.architecture}) in training{again}"
         case EventType.RUNG:
-            per = "token" if validation_loss_name(trial.config) == "valid_loss" else "character"
+            per = "token" if validation_loss_name(trial.config) == "validation_loss" else "character"
             return (f"trial {trial.number} is paused at rung {len(trial.rungs)}: validation loss "
                     f"{trial.losses[-1]:.3f} nats per {per}")
         case EventType.CRASHED:

@@ -135,7 +135,7 @@ def running_trial(study: StudyDir, trial: Trial) -> RunningTrial:
         pause_share=until, seconds_left=0.0 if at_end else left, full_run_seconds=pace,
         elapsed=max(0.0, time.time() - owner.started_at) if owner and owner.started_at is not None
         else None, step=report.step, steps=steps if isinstance(steps, int) else None,
-        loss=report.loss, validation_loss=report.validation and report.validation.valid_loss,
+        loss=report.loss, validation_loss=report.validation and report.validation.validation_loss,
         host=owner and owner.host, pid=owner and owner.pid)
 
 

@@ -278,12 +278,12 @@ def runs_of_architecture(plan: AuditPlan, member: AuditedArchitecture, folder: P
 def _training(place: Path, training: AuditRun, metric: str) -> AuditRun:
     rung = try_read_json(place / rung_file(0), Result)
     result = try_read_json(place / RESULT_FILE, Result)
-    loss = rung.metrics.get("valid_loss_per_char") if rung else None
+    loss = rung.metrics.get("validation_loss_per_char") if rung else None
     training = replace(
         training, rung_loss=loss if rung is None else math.inf if loss is None else float(loss))
     if result is None:
         return training
-    loss = result.metrics.get("valid_loss_per_char")
+    loss = result.metrics.get("validation_loss_per_char")
     score = result.metrics.get(metric)
     if result.state != "complete" or loss is None:
         return replace(training, loss=math.inf)

@@ -38,7 +38,7 @@ space:
   norm: pre | post
   encoder: {{ depth: 1, heads: 2, head_dim: 8, ffn: {{ relu: {{ hidden: 32 }} }} }}
   decoder: {{ depth: 1, heads: 2, head_dim: 8, ffn: {{ relu: {{ hidden: 32 }} }} }}
-proposer: grid
+sampler: grid
 trials: 4
 proxies: no
 out: found
@@ -55,7 +55,7 @@ def work(folder):
             file.write(f"{job.get('until', 1.0)}\n")
         state = "paused" if "until" in job else "complete"
         return {"state": state, "seconds": 1.0,
-                "metrics": {"loss": loss, "valid_loss_per_char": loss}}
+                "metrics": {"loss": loss, "validation_loss_per_char": loss}}
 
     finish_job(Path(folder), run)
 
@@ -95,7 +95,7 @@ def test_an_audit_finds_the_kind_that_the_recipe_is_unfair_to_and_is_gone_on_wit
     before = len(legs())
     foretold = json.loads(call("audit", "found", "--dry-run", "--json"))
     assert (foretold["trainings"], foretold["stretches"]) == (20, 36)
-    assert len(foretold["members"]) == 4 and not Path("found/audit").exists()
+    assert len(foretold["architectures"]) == 4 and not Path("found/audit").exists()
 
     def broken(folder):
         if len(legs()) - before >= 7:

@@ -49,7 +49,7 @@ protocol: {{ lengths: corpus }}
 budget: params.total <= 12k and macs.total <= 130k
 reference: {{ name: mine, set: {{ width: 24, vocab: 52, encoder.ffn.relu.hidden: 32 }} }}
 """
-STUDY = (f"{SPACE}{REST}rungs: {{ first: 0.25, spacing: 2, eta: 2 }}\nproposer: random\nproxies: "
+STUDY = (f"{SPACE}{REST}rungs: {{ first: 0.25, spacing: 2, eta: 2 }}\nsampler: random\nproxies: "
          "no\nout: found\n")
 
 
@@ -105,7 +105,7 @@ def test_each_trial_learns_from_the_text_in_its_own_vocabulary(folder):
                 for name in trial.costs} == trial.costs and module_costs(results.study, trial)
         weights = read_weights(place / "model.safetensors")
         assert sum(weight.numel() for weight in weights.values()) == trial.costs["params.total"]
-        assert trial.values["loss_per_char"] == record["metrics"]["valid_loss_per_char"]
+        assert trial.values["loss_per_char"] == record["metrics"]["validation_loss_per_char"]
 
 
 def test_rungs_and_curves_compare_losses_per_character(folder):
@@ -115,19 +115,19 @@ def test_rungs_and_curves_compare_losses_per_character(folder):
         for at, rung in enumerate(trial.rungs):
             left = json.loads((results.study.trial_folder(trial)
                                / f"rung-{at}.json").read_text())["metrics"]
-            assert rung.loss == left["valid_loss_per_char"] != left["valid_loss"]
-    assert paused and PageFacts(results).loss == "valid_loss_per_char"
+            assert rung.loss == left["validation_loss_per_char"] != left["validation_loss"]
+    assert paused and PageFacts(results).loss == "validation_loss_per_char"
     facts = PageFacts(results)
     for trial in results.study.trials.with_state(State.COMPLETE):
         curve = results.study.record(trial)["curve"]
         assert [loss for _, loss in facts.curves[facts.loss][trial.number]] == [
-            point["valid_loss_per_char"] for point in curve]
+            point["validation_loss_per_char"] for point in curve]
     assert not facts.curves["train_loss"]
     record = results.study.record(paused[0]) or {
-        "answers": paused[0].config, "rungs": None,
-        "curve": [{"valid_loss": 1, "valid_loss_per_char": 2}, {}]}
+        "config": paused[0].config, "rungs": None,
+        "curve": [{"validation_loss": 1, "validation_loss_per_char": 2}, {}]}
     assert early_measurements({**record, "rungs": None,
-                               "curve": [{"valid_loss": 1, "valid_loss_per_char": 2},
+                               "curve": [{"validation_loss": 1, "validation_loss_per_char": 2},
                                          {}]}) == {"proxy.first_loss": 2}
 
 
@@ -193,8 +193,8 @@ def test_what_contradicts_an_own_vocabulary_is_said_at_its_place(tmp_path, old, 
 @pytest.mark.parametrize(("old", "new", "code"), [
     ("vocab: 48 | 60", "vocab: = 2 * width", "too-many-vocabularies"),
     ("vocab: 48 | 60", "vocab: 40..60", "too-many-vocabularies"),
-    ("  vocab: 48 | 60\n", "", "vocab-misfit"),
-    ("vocab: 48 | 60", "vocab: 48 | 5000", "vocabulary-misfit"),
+    ("  vocab: 48 | 60\n", "", "vocab-mismatch"),
+    ("vocab: 48 | 60", "vocab: 48 | 5000", "vocab-size-unsupported"),
 ])
 def test_vocabularies_that_cannot_be_are_refused_before_anything_starts(
         folder, monkeypatch, old, new, code):

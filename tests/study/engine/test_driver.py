@@ -113,15 +113,15 @@ def test_a_list_that_ends_is_said_to_and_not_to_repeat_itself(tmp_path):
 
 def test_the_record_holds_what_makes_a_number_credible(tmp_path):
     driver = make_driver(tmp_path,
-                         make_plan(2, shared={"study_seed": 7, "protocol": {"name": "forward"}}))
+                         make_plan(2, record_fields={"study_seed": 7, "protocol": {"name": "forward"}}))
     driver.run()
     trial = driver.trials.with_state(State.COMPLETE)[0]
     record = driver.study.record(trial)
     assert record["architecture"] == trial.architecture and record["seed"] == 7
-    assert record["values"]["bleu"] == pytest.approx(score(record["answers"]))
+    assert record["values"]["bleu"] == pytest.approx(score(record["config"]))
     assert record["costs"]["params.total"] == record["values"]["params.total"]
-    assert record["curve"] == [{"step": 1, "valid_loss": 2.0}] and record["versions"]["torch"]
-    assert record["feasible"] is True
+    assert record["curve"] == [{"step": 1, "validation_loss": 2.0}] and record["versions"]["torch"]
+    assert record["is_feasible"] is True
 
 
 def test_a_broken_worker_is_tried_again_and_a_lost_one_recorded(tmp_path):
@@ -162,7 +162,7 @@ def test_references_come_first_are_labelled_and_may_come_from_elsewhere(tmp_path
     driver.run()
     base, same, large, foreign, *others = driver.trials
     assert [base.label, same.state, foreign.label] == ["base", State.DUPLICATE, "foreign"]
-    assert large.state == State.COMPLETE and not large.feasible and not foreign.is_in_space
+    assert large.state == State.COMPLETE and not large.is_feasible and not foreign.is_in_space
     assert sum(trial.state == State.COMPLETE for trial in others) == 4
     numbers = [trial.user_attrs["trial"] for trial in driver.search.study.trials]
     assert numbers == [0, 1, 2] + [trial.number for trial in others]
@@ -183,7 +183,7 @@ def test_references_are_known_by_their_names_not_by_their_number(tmp_path, trial
         driver = make_driver(tmp_path,
                              make_plan(trials, references=tuple(made[name] for name in names)))
         ended = driver.run()
-    found = {one.label: one.state for one in driver.trials.of(Origin.REFERENCE)}
+    found = {one.label: one.state for one in driver.trials.with_origin(Origin.REFERENCE)}
     assert found == dict.fromkeys("abc", State.COMPLETE)
     assert trials or ended == "2 of 2 rows trained"
 
@@ -233,7 +233,7 @@ def test_an_unreachable_storage_is_named_without_its_password(tmp_path):
 def test_the_fake_space_has_infeasible_and_unbuildable_corners():
     candidate = make_plan().evaluator.evaluate({"width": 64, "depth": 8, "kind": "plain"})
     assert candidate.constraints == {"buildable": 1.0,
-                                     "params.total <= 6000": 0.0} and not candidate.feasible
+                                     "params.total <= 6000": 0.0} and not candidate.is_feasible
     assert candidate.reason == "depth: 8 layers of 64 do not fit"
     assert len(FakeSpace().parameters()) == 4
 

@@ -36,7 +36,7 @@ def rung_result(folder, job):
     with (folder / "paused").open("a") as file:
         file.write(f"{job['until']}\n")
     loss = (50 - score(answers)) / 10 / job["until"] ** 0.1
-    return {"state": "paused", "metrics": {"valid_loss": loss, "share": job["until"], "step": 1},
+    return {"state": "paused", "metrics": {"validation_loss": loss, "share": job["until"], "step": 1},
             "efforts": efforts_to(job["until"])}
 
 
@@ -100,7 +100,7 @@ def test_a_candidate_that_is_named_as_a_reference_goes_on_from_its_rung_to_the_e
     make_driver(tmp_path, make_plan(8, rungs=RUNGS, references=named), work=work).run()
     trials = StudyDir(tmp_path).load().trials
     *_, named = trials
-    assert (named.label, named.state, named.of) == ("named", State.DUPLICATE, waits.number)
+    assert (named.label, named.state, named.original) == ("named", State.DUPLICATE, waits.number)
     assert trials.resolve_duplicate(named).state == State.COMPLETE and len(trials) == before + 1
     assert passages(tmp_path)[waits.folder] == ["0.1", "0.3"], "on from where it was"
 
@@ -167,7 +167,7 @@ class Shuffled(InProcessRunner):
         self.polls = polls
 
     def leave(self, folder, job):
-        losses = {"valid_loss": self.rng.randint(1, 9) / 2, "share": job.get("until"), "step": 1}
+        losses = {"validation_loss": self.rng.randint(1, 9) / 2, "share": job.get("until"), "step": 1}
         return fake_result(folder, job) if "until" not in job else {
             "state": "paused", "metrics": losses}
 

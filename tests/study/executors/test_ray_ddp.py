@@ -33,7 +33,7 @@ def make_job(corpus, folder: Path, processes: int) -> TrainingJob:  # noqa: F811
 def losses(job: TrainingJob) -> list[float]:
     result = json.loads((job.folder / "result.json").read_text())
     assert (result["state"], result["processes"]) == ("complete", job.trial)
-    return [point["valid_loss"] for point in result["curve"]]
+    return [point["validation_loss"] for point in result["curve"]]
 
 
 def test_a_worker_starts_the_processes_that_its_job_names(corpus, tmp_path) -> None:  # noqa: F811

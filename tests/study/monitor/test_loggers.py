@@ -82,7 +82,7 @@ def test_each_complete_trial_is_logged_once_over_all_runs(
             for name, value in trial.params.items()}
         assert values["bleu"] == pytest.approx(trial.values["bleu"])
         assert values["params.total"] == trial.costs["params.total"]
-        assert ("valid_loss", 2.0, 1) in [tuple(point) for point in points]
+        assert ("validation_loss", 2.0, 1) in [tuple(point) for point in points]
 
 
 def test_a_tool_that_fails_is_told_once_and_its_copy_is_made_later(tmp_path):

@@ -109,7 +109,7 @@ def test_a_front_shows_both_its_ends(made):
 def test_what_is_in_training_is_shown_with_its_pace(made):
     made.propose(0, label="big", origin="reference", in_space=False).propose(1)
     place = made.working(0, step=100, share=0.25, loss=4.5, seconds=30,
-                         validation={"valid_loss": 4.25})
+                         validation={"validation_loss": 4.25})
     shown = StudyWatcher(made.study.folder).snapshot()
     one, other = shown.running
     assert (one.type, one.name, one.step, one.steps, one.loss, one.validation_loss) == (
@@ -191,10 +191,10 @@ def test_the_teacher_is_followed_from_its_beginning_to_its_end(tmp_path):
 
 def test_the_last_validation_outlives_the_next_update(tmp_path):
     progress = ProgressFile(tmp_path, every=0.0)
-    for facts in ({"kind": "validation", "step": 50, "valid_loss": 4.5},
+    for facts in ({"kind": "validation", "step": 50, "validation_loss": 4.5},
                   {"kind": "update", "step": 60, "loss": 4.0}):
         progress(facts)
-    assert progress.read().loss == 4.0 and progress.read().validation.valid_loss == 4.5
+    assert progress.read().loss == 4.0 and progress.read().validation.validation_loss == 4.5
 
 
 # -- a folder that changes meanwhile

@@ -37,7 +37,7 @@ def close(one: Result, other: Result) -> None:
     for a, b in zip(one.curve, other.curve):
         assert (a["step"], a["tokens"], a["lr"]) == (b["step"], b["tokens"], b["lr"])
         assert a["train_loss"] == pytest.approx(b["train_loss"], rel=ROUNDING)
-        assert a["valid_loss"] == pytest.approx(b["valid_loss"], rel=ROUNDING)
+        assert a["validation_loss"] == pytest.approx(b["validation_loss"], rel=ROUNDING)
 
 
 @pytest.mark.parametrize(
@@ -156,4 +156,4 @@ def test_two_gpus_have_the_losses_of_one(corpus, tmp_path) -> None:
     how = recipe(**{**STILL, "device": "cuda"}, lr=1e-3)
     one, both = (train(tiny(), corpus, how, tmp_path / str(n), processes=n) for n in (1, 2))
     for a, b in zip(one.curve, both.curve):
-        assert a["valid_loss"] == pytest.approx(b["valid_loss"], rel=1e-3)
+        assert a["validation_loss"] == pytest.approx(b["validation_loss"], rel=1e-3)

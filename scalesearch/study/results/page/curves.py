@@ -11,8 +11,8 @@ from scalesearch.study.results.page.facts import PageFacts, trial_name
 from scalesearch.study.results.page.svg import PlotMark, picture
 from scalesearch.study.trials.trial import State, Trial
 
-LOSS_LABELS = {"valid_loss": "Validation loss (nats per token)",
-        "valid_loss_per_char": "Validation loss (nats per character)"}
+LOSS_LABELS = {"validation_loss": "Validation loss (nats per token)",
+        "validation_loss_per_char": "Validation loss (nats per character)"}
 TRAINING_LOSS = "Training loss (nats per token)"
 
 

@@ -149,7 +149,7 @@ class PageFacts:
     def loss(self) -> str:
         """The validation loss by which trials compare."""
         return next((validation_loss_name(trial.config)
-                     for trial in self.candidates if trial.config), "valid_loss")
+                     for trial in self.candidates if trial.config), "validation_loss")
 
     @cached_property
     def curves(self) -> dict[str, dict[int, list[tuple[float, float]]]]:
@@ -160,7 +160,7 @@ class PageFacts:
         found: dict[str, dict[int, list[tuple[float, float]]]] = {self.loss: {}, "train_loss": {}}
         for trial in self.candidates:
             validations = [one for one in self._validations(trial) if isinstance(one, dict)]
-            for key, curves in found.items() if self.loss == "valid_loss" else [
+            for key, curves in found.items() if self.loss == "validation_loss" else [
                     (self.loss, found[self.loss])]:
                 points = sorted((float(one["step"]), float(one[key])) for one in validations
                                 if one.get("step") is not None and one.get(key) is not None)
