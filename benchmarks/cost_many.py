@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from scalesearch.cost import find_protocol
-from scalesearch.cost.population import evaluate_costs
+from scalesearch.cost.population import evaluate_population_costs
 from scalesearch.nn import build_model
 from scalesearch.nn.verify import flop_counter_macs, fvcore_macs
 from scalesearch.space.assembly.architecture import assemble
@@ -115,7 +115,7 @@ def main() -> None:
                     "fvcore / s", "ratio "):
         table.add_column(heading, justify="right" if heading != "family" else "left")
     for name, population in families.items():
-        wall, cpu = timed(lambda p=population: [evaluate_costs(a, rows, PROTOCOL, NAMES)
+        wall, cpu = timed(lambda p=population: [evaluate_population_costs(a, rows, PROTOCOL, NAMES)
                                                 for a, rows in p], given.rounds)
         ours = given.rows / wall
         peers = [1 / one_by_one(population, counter, given.eligible_trials)

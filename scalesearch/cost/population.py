@@ -36,12 +36,12 @@ BlockBuilder = Callable[[Mapping[str, Any]], Block]
 BlockInspector = Callable[[Block, NDArray[np.int64]], None]
 
 
-def evaluate_costs(
+def evaluate_population_costs(
     values: Mapping[str, Any],
     n_candidates: int,
     protocol: Protocol,
     names: Iterable[str] = DEFAULT_COSTS,
-    build: BlockBuilder = lambda values: build_blocks(answers)[1],
+    build: BlockBuilder = lambda values: build_blocks(values)[1],
     inspect_block: BlockInspector | None = None,
 ) -> tuple[CostArrays, NDArray[np.bool_]]:
     """Costs of ``n_candidates`` candidates, and which of them can be built; costs of the others are ``UNBUILDABLE``.
@@ -78,7 +78,7 @@ def evaluate_costs(
 
 @dataclass(frozen=True)
 class _CostEvaluation:
-    """State of one :func:`evaluate_costs`: inputs, and arrays that results are written to."""
+    """State of one :func:`evaluate_population_costs`: inputs, and arrays that results are written to."""
 
     protocol: Protocol
     names: tuple[str, ...]
@@ -92,8 +92,8 @@ class _CostEvaluation:
         columns = PopulationColumns(len(index))
         try:
             block = self.build({key: _size(value, key, columns) for key, value in values.items()})
-            bill = evaluate_cost(block, self.protocol.for_candidates(values))
-            values = columns.evaluate({name: bill[name] for name in self.names})
+            breakdown = evaluate_cost(block, self.protocol.for_candidates(values))
+            computed = columns.evaluate({name: breakdown[name] for name in self.names})
             if self.inspect_block is not None:
                 self.inspect_block(block, index)
         except UnbuildableError:
@@ -104,7 +104,7 @@ class _CostEvaluation:
                 self.run(dict(select_candidates(values, chosen)), index[chosen])
             return
         for name in self.names:
-            self.costs[name][index] = values[name]
+            self.costs[name][index] = computed[name]
         self.is_buildable[index] = True
 
 

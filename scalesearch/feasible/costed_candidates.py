@@ -10,7 +10,7 @@ import numpy as np
 
 from scalesearch.blocks.polynomial import CostOverflowError
 from scalesearch.cost import Protocol, evaluate_cost
-from scalesearch.cost.population import evaluate_costs
+from scalesearch.cost.population import evaluate_population_costs
 from scalesearch.space import Constraint, ParamValues, Space, UnbuildableError
 from scalesearch.space.assembly.architecture import build_blocks
 
@@ -102,7 +102,7 @@ def evaluate_table_costs(values: Mapping[str, Any], configs: Sequence[Mapping[st
                          protocol: Protocol, names: tuple[str, ...]) -> list[Costs | None]:
     """The costs of candidates of one structure: ``values`` has arrays of what ``configs`` differ in."""
     try:
-        columns, built = evaluate_costs(values, len(configs), protocol, names)
+        columns, built = evaluate_population_costs(values, len(configs), protocol, names)
     except (CostOverflowError, OverflowError):
         return [_evaluate_single(sheet, protocol, names) for sheet in configs]
     rows = zip(built.tolist(), *(columns[name].tolist() for name in names))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from scalesearch.blocks.core import Block
 from scalesearch.blocks.sizes import PopulationSplitError
-from scalesearch.cost.population import BlockBuilder, BlockInspector, evaluate_costs, select_candidates
+from scalesearch.cost.population import BlockBuilder, BlockInspector, evaluate_population_costs, select_candidates
 from scalesearch.cost.protocol import Protocol
 from scalesearch.feasible.enumeration import NOT_SAMPLED, CandidateTable, ValueIndices, enumerate_tables
 from scalesearch.feasible.identity import NetworkNumbering, network_signature
@@ -231,7 +231,7 @@ class Decomposition:
         def watched(answers: Mapping[str, Any]) -> Block:
             return build(TracingConfig(answers, keys, self.form.nodes_by_key, piece))
 
-        costs, built = evaluate_costs(table.values, table.n_candidates, self.protocol, self.names,
+        costs, built = evaluate_population_costs(table.values, table.n_candidates, self.protocol, self.names,
                                       watched, inspect_block)
         return np.stack([costs[n] for n in self.names], 1), built
 

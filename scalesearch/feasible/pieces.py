@@ -117,15 +117,16 @@ def join_parts(left: SectionCandidates, right: SectionCandidates,
     Raises:
         TooMany: there are more than ``max_rows``.
     """
-    left, right = _equal_pairs(*number_shared_values(left, right), max_rows)
+    left_rows, right_rows = _equal_pairs(*number_shared_values(left, right), max_rows)
     fresh = [column
              for column, parameter in enumerate(right.parameters)
              if parameter not in left.parameters]
-    codes = np.concatenate([left.value_indices[left], right.value_indices[right][:, fresh]], 1)
+    codes = np.concatenate([left.value_indices[left_rows], right.value_indices[right_rows][:, fresh]], 1)
     parameters = (*left.parameters, *(right.parameters[column] for column in fresh))
-    good = left.is_valid[left] & right.is_valid[right]
-    identity = number_rows([left.network_numbers[left], right.network_numbers[right]], len(left))
-    costs = left.costs[left] + right.costs[right]
+    good = left.is_valid[left_rows] & right.is_valid[right_rows]
+    networks = [left.network_numbers[left_rows], right.network_numbers[right_rows]]
+    identity = number_rows(networks, len(left_rows))
+    costs = left.costs[left_rows] + right.costs[right_rows]
     return SectionCandidates(codes, parameters, costs, good, np.where(good, identity, -1))
 
 

@@ -11,7 +11,7 @@ from optuna.trial import FrozenTrial
 
 from scalesearch.blocks.polynomial import CostOverflowError
 from scalesearch.blocks.sizes import PopulationSplitError
-from scalesearch.cost.population import evaluate_costs
+from scalesearch.cost.population import evaluate_population_costs
 from scalesearch.cost.protocol import Protocol
 from scalesearch.feasible.budget_sampler import parameters_by_name
 from scalesearch.feasible.decomposition import constraints_hold
@@ -80,7 +80,7 @@ class NeighborBatchSampler:
             return []
         needed = dict.fromkeys([*names, *(name for limit in self.limits for name in limit.costs)])
         try:
-            costs, built = evaluate_costs(answers, rows, self.protocol, needed)
+            costs, built = evaluate_population_costs(answers, rows, self.protocol, needed)
         except (CostOverflowError, OverflowError):
             return []
         able = np.flatnonzero(built & constraints_hold(self.limits, {**answers, **costs}, rows))

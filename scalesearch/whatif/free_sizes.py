@@ -177,16 +177,16 @@ def parse_sizes(space: Space, sizes: str | Sequence[str] | Mapping[str, str | Se
     """
     if not isinstance(sizes, Mapping):
         sizes = dict.fromkeys([sizes] if isinstance(sizes, str) else sizes)
-    sizes: dict[str, Sequence[int]] = {}
-    for key, given in zip(config_keys(space, sizes), sizes.values()):
-        if given is not None and not isinstance(given, str):
-            sizes[key] = given
+    parsed: dict[str, Sequence[int]] = {}
+    for key, text in zip(config_keys(space, sizes), sizes.values()):
+        if text is not None and not isinstance(text, str):
+            parsed[key] = text
             continue
-        changed = space if given is None else space.with_overrides({key: given})
-        sizes[key] = offered_sizes(changed, key)
-        if not sizes[key]:
+        changed = space if text is None else space.with_overrides({key: text})
+        parsed[key] = offered_sizes(changed, key)
+        if not parsed[key]:
             if (size := written_size(changed, key)) is None:
                 raise UserError(f"{key}: it is off in the space, which gives no size to take; give "
                                 f"some, as in {key}=1..8", code="key-absent")
-            sizes[key] = [size]
-    return sizes
+            parsed[key] = [size]
+    return parsed

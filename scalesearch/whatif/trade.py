@@ -146,19 +146,20 @@ class _TradeOffSearch:
 
     def run(self, reference: Mapping[str, Any] | None) -> TradeOffs:
         keys = self.free_sizes.keys
-        reference = self._reference(reference)
-        ranges = [self._range(key, reference) for key in keys]
+        reference_costs = self._reference(reference)
+        ranges = [self._range(key, reference_costs) for key in keys]
         pairs = list(itertools.product(*ranges))
         candidates = self._evaluate_pairs(pairs)
         kept = [(dict(zip(keys, pair)), candidate.costs or {})
                 for pair, candidate in zip(pairs, candidates)
-                if self._is_trade_off(candidate, reference)]
-        if not any(costs[WEIGHT_WORK_COST] for costs in (reference, *(costs for _, costs in kept))):
-            del reference[WEIGHT_WORK_COST]
-        rows = tuple({**sizes, **{name: costs[name] for name in reference}}
+                if self._is_trade_off(candidate, reference_costs)]
+        all_costs = [reference_costs, *(costs for _, costs in kept)]
+        if not any(costs[WEIGHT_WORK_COST] for costs in all_costs):
+            del reference_costs[WEIGHT_WORK_COST]
+        rows = tuple({**sizes, **{name: costs[name] for name in reference_costs}}
                      for sizes, costs in kept)
         high = {key: values[-1] for key, values in zip(keys, ranges)}
-        return TradeOffs(keys, self.tolerances, reference, rows, len(pairs),
+        return TradeOffs(keys, self.tolerances, reference_costs, rows, len(pairs),
                          sum(c.costs is None for c in candidates), high)
 
     def _evaluate_pairs(self, pairs: Sequence[tuple[int, ...]]) -> list[CostedCandidate]:

@@ -5,7 +5,7 @@ import pytest
 
 from scalesearch.cost import evaluate_cost, find_protocol, load_protocol
 from scalesearch.cost.artifact import artifact_bytes
-from scalesearch.cost.population import evaluate_costs
+from scalesearch.cost.population import evaluate_population_costs
 from scalesearch.library import find_file
 from scalesearch.nn import build_model
 from scalesearch.space import read_space
@@ -44,7 +44,7 @@ def test_bytes_of_a_population_are_those_of_each_candidate(artefact) -> None:
     widths = np.array([16, 24, 64])
     protocol = load_protocol({"artefact": artefact, "vocab": 300})
     base = dict(space.single_architecture().config)
-    found, built = evaluate_costs(base | {"width": widths}, 3, protocol, ["artefact.bytes"])
+    found, built = evaluate_population_costs(base | {"width": widths}, 3, protocol, ["artefact.bytes"])
     alone = [evaluate_cost(assemble(base | {"width": int(width)}).block, protocol)["artefact.bytes"]
              for width in widths]
     assert built.all() and found["artefact.bytes"].tolist() == alone

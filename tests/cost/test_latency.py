@@ -8,7 +8,7 @@ import pytest
 from scalesearch.cost import evaluate_cost, load_protocol
 from scalesearch.cost.latency import compute_features, latency_interval
 from scalesearch.cost.latency_model import DecodingSetup, jackknife_plus_interval, load_latency_model
-from scalesearch.cost.population import evaluate_costs
+from scalesearch.cost.population import evaluate_population_costs
 from scalesearch.library import find_file
 from scalesearch.space import Space, read_space
 from scalesearch.space.assembly.architecture import assemble
@@ -40,7 +40,7 @@ def test_a_population_is_predicted_as_each_of_it_alone(tmp_path, artefact) -> No
     widths = np.array([16, 24, 64])
     protocol = load_protocol({"latency": fit_file(tmp_path, artefact), "vocab": 300})
     base = dict(space.single_architecture().config)
-    found, built = evaluate_costs(base | {"width": widths}, 3, protocol, ["latency.predicted"])
+    found, built = evaluate_population_costs(base | {"width": widths}, 3, protocol, ["latency.predicted"])
     alone = [evaluate_cost(assemble(base | {"width": int(width)}).block,
                            protocol)["latency.predicted"] for width in widths]
     assert built.all() and found["latency.predicted"].tolist() == alone and alone[0] < alone[2]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scalesearch.blocks.polynomial import PopulationColumns
 from scalesearch.cost import PROTOCOLS, evaluate_cost, find_protocol
-from scalesearch.cost.population import UNBUILDABLE_COST, evaluate_costs
+from scalesearch.cost.population import UNBUILDABLE_COST, evaluate_population_costs
 from scalesearch.space.assembly.architecture import UnbuildableError, assemble
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.testing import random_architecture
@@ -54,7 +54,7 @@ def test_every_selector_of_every_candidate_is_the_one_of_its_ledger(name: str, t
         lengths = (rng.randint(1, 9), rng.randint(1, 9), rng.randint(8, 40))
         protocol = replace(find_protocol(name, *lengths), artifact="torch",
                            latency_model_path=fit_file(tmp_path))
-        found, built = evaluate_costs(drawn, ROWS, protocol, COST_NAMES)
+        found, built = evaluate_population_costs(drawn, ROWS, protocol, COST_NAMES)
         for i in range(ROWS):
             try:
                 block = assemble(member(drawn, i)).block
@@ -74,7 +74,7 @@ def test_what_64_bits_do_not_hold_is_refused() -> None:
     drawn = answers() | {"width": np.array([10**9, 2 * 10**9]),
                          "encoder.ffn.hidden": np.array([10**9, 10**9 + 1])}
     with refuses("too-large", "macs.total", "64 bits"):
-        evaluate_costs(drawn, 2, find_protocol(), ("macs.total",))
+        evaluate_population_costs(drawn, 2, find_protocol(), ("macs.total",))
 
 
 @settings(max_examples=100, deadline=None)

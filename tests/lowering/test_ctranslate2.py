@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from scalesearch.blocks.polynomial import PopulationColumns
-from scalesearch.cost.population import evaluate_costs
+from scalesearch.cost.population import evaluate_population_costs
 from scalesearch.cost.protocol import find_protocol
 from scalesearch.feasible.limits import read_budgets
 from scalesearch.feasible.report import analyze_feasibility
@@ -50,7 +50,7 @@ def test_refusals_of_sections_are_the_wholes_and_a_cost(changes):
             for reason in find_unsupported_parts(build_section(given, name))] == whole
     name = "refusals.ctranslate2"
     sizes = {"encoder.ffn.hidden": np.array([8, 16])}
-    costs, built = evaluate_costs(given | sizes, 2, find_protocol("forward", 5, 5, 60), [name])
+    costs, built = evaluate_population_costs(given | sizes, 2, find_protocol("forward", 5, 5, 60), [name])
     assert built.all() and costs[name].tolist() == [len(whole)] * 2
 
 

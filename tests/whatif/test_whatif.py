@@ -13,7 +13,7 @@ from scalesearch.space import Space, UnbuildableError, read_space
 from scalesearch.space.assembly.architecture import assemble
 from scalesearch.space.syntax.diagnostics import ConfigError
 from scalesearch.testing import random_architecture
-from scalesearch.whatif import citation, compare_costs, find_crossings, sweep_costs
+from scalesearch.whatif import cite, compare_costs, find_crossings, sweep_costs
 from scalesearch.whatif.crossings import positive_ranges
 from scalesearch.whatif.formulas import Formula, extent_formula
 from tests.errors import refuses
