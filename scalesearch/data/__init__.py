@@ -1,13 +1,13 @@
-"""Corpora, the tokenizer of both languages, and batches of sentences of like length."""
+"""Corpora, the shared tokenizer, and batches of sentences of similar length."""
 
 from scalesearch.data.batching import (
-           Batch,
-           Batches,
-           BatchStream,
-           eval_batches,
-           make_batch,
-           restore_order,
-           training_batches,
+    Batch,
+    Batches,
+    BatchStream,
+    eval_batches,
+    make_batch,
+    restore_order,
+    training_batches,
 )
 from scalesearch.data.bpe_dropout import retokenize
 from scalesearch.data.corpus import Corpus, load_corpus
@@ -17,6 +17,25 @@ from scalesearch.data.split import BOS, EOS, PAD, UNK, RaggedArray, Split
 from scalesearch.data.split_files import FilePair
 from scalesearch.data.tokenizer import Tokenizer
 
-__all__ = ["BOS", "EOS", "PAD", "UNK", "Batch", "Batches", "Corpus", "DataSpec", "BatchStream",
-           "FilePair", "RaggedArray", "Split", "Tokenizer", "training_batches", "retokenize",
-           "default_cache", "eval_batches", "load_corpus", "make_batch", "restore_order"]
+__all__ = [
+    "BOS",
+    "EOS",
+    "PAD",
+    "UNK",
+    "Batch",
+    "BatchStream",
+    "Batches",
+    "Corpus",
+    "DataSpec",
+    "FilePair",
+    "RaggedArray",
+    "Split",
+    "Tokenizer",
+    "default_cache",
+    "eval_batches",
+    "load_corpus",
+    "make_batch",
+    "restore_order",
+    "retokenize",
+    "training_batches",
+]

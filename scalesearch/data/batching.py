@@ -1,4 +1,7 @@
-"""Batches of sentences of like length, in an order that seed and epoch alone decide."""
+"""Batches of sentences of similar length. Seed and epoch determine their order.
+
+Shapes: B sentence pairs per batch, S source tokens, T target tokens; padding is on the right.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,14 +19,14 @@ _LENGTH_JITTER = 2.0
 
 @dataclass(frozen=True)
 class Batch:
-    """Batch of sentence pairs as int64 matrices, PAD (0) on the right.
+    """Batch of sentence pairs as int64 matrices, padded with PAD (0) on the right.
 
     Attributes:
-        source: (B, S), each row ending in EOS.
-        target_in: (B, T), each row starting with BOS: what a decoder reads.
-        target_out: (B, T), each row ending in EOS: the labels; PAD where nothing is scored.
-        indices: (B,) places of the pairs in their split.
-        soft_targets: what a teacher finds probable there, beside the labels.
+        source: (B, S), each row ends with EOS.
+        target_in: (B, T), each row starts with BOS: the input of a decoder.
+        target_out: (B, T), each row ends with EOS: the labels. PAD labels are not scored.
+        indices: (B,) indices of the pairs in their split.
+        soft_targets: a teacher's probabilities for the labels, if the split has soft targets.
     """
 
     source: IntArray
@@ -34,7 +37,7 @@ class Batch:
 
     @property
     def tokens(self) -> int:
-        """Number of real target tokens, EOS included, which the loss is averaged over."""
+        """Number of target tokens without padding, EOS included; the loss is their mean."""
         return int(np.count_nonzero(self.target_out != PAD))
 
     def __len__(self) -> int:
@@ -43,7 +46,10 @@ class Batch:
 
 @dataclass
 class Batches:
-    """Planned batches, each padded when it is taken; ``indices_by_batch`` holds one array of pair indices a batch."""
+    """Sequence of planned batches, which are padded on access.
+
+    ``indices_by_batch`` holds one array of pair indices per batch.
+    """
 
     split: Split
     indices_by_batch: list[IntArray]
@@ -59,26 +65,33 @@ class Batches:
 
 
 class BatchStream:
-    """Training batches without end. ``epoch`` and ``index`` are the next one's, for checkpoints.
+    """Endless stream of training batches.
 
-    ``make_epoch_split`` makes the split of an epoch where its sentences are cut into tokens anew.
+    ``epoch`` and ``index`` are the position of the next batch; checkpoints store them.
+    ``make_epoch_split`` returns the split of an epoch, for text that is re-tokenized every epoch.
     """
 
-    def __init__(self, split: Split, max_tokens: int, seed: int,
-                 make_epoch_split: Callable[[int], Split] | None = None) -> None:
+    def __init__(
+        self,
+        split: Split,
+        max_tokens: int,
+        seed: int,
+        make_epoch_split: Callable[[int], Split] | None = None,
+    ) -> None:
         self.split = split
         self.max_tokens = max_tokens
         self.seed = seed
         self.make_epoch_split = make_epoch_split
-        self.epoch = self.index = 0
+        self.epoch = 0
+        self.index = 0
         self._batches: Batches | None = None
 
     def take(self, count: int) -> list[Batch]:
-        """Takes the next ``count`` batches."""
+        """Take the next ``count`` batches."""
         return [self._next() for _ in range(count)]
 
     def seek(self, epoch: int, index: int) -> None:
-        """Moves to a position."""
+        """Move to batch ``index`` of ``epoch``."""
         self.epoch = epoch
         self.index = index
         self._batches = None
@@ -94,87 +107,105 @@ class BatchStream:
         return batch
 
 
-def training_batches(split: Split, max_tokens: int = 4096, seed: int = 1,
-                     epoch: int = 0) -> Batches:
-    """Batches of one epoch in random order: every pair once; the arguments alone decide it.
+def training_batches(
+    split: Split, max_tokens: int = 4096, seed: int = 1, epoch: int = 0
+) -> Batches:
+    """Plan the batches of one epoch in random order; each pair occurs once.
 
-    ``max_tokens`` bounds B · max(S, T), the places of the wider side with its padding and its EOS
-    or BOS (the convention of fairseq's ``--max-tokens``); a single pair longer than that is a batch
-    of its own.
+    The arguments determine the result. Which pairs of the same length share a batch changes from
+    epoch to epoch.
 
-    Which pairs of the same length meet in a batch changes from epoch to epoch.
+    Args:
+        max_tokens: upper bound on B · max(S, T), tokens of the longer side with padding and EOS or
+            BOS. This is the convention of fairseq's ``--max-tokens``. A single longer pair is a
+            batch of its own.
 
     Raises:
-        UserError: a bound below 1.
+        UserError: ``max_tokens`` is below 1.
     """
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, epoch])))
-    # Pairs of one length lie in order of how much longer the source is, which saves padding on the
-    # narrower side. A
-    # little noise there, and the direction drawn anew, mix companions at a cost of 2 % padding.
-    longer = _max_lengths(split)
+    # Pairs of one length are sorted by how much longer the source is, which saves padding on the
+    # shorter side. A little noise in this order and a random direction mix the pairs of a batch at
+    # a cost of 2 % padding.
+    lengths = _max_lengths(split)
     skew = split.source_ids.lengths - split.target_ids.lengths
     skew = skew + rng.uniform(-_LENGTH_JITTER, _LENGTH_JITTER, len(skew))
-    # Up and down in turn, so that neighbours of unequal length are alike too.
-    turn = longer + int(rng.integers(2))
-    plan = _split_order(np.lexsort((np.where(turn % 2, skew, -skew), longer)), longer, max_tokens)
+    # Ascending and descending in turn, so that adjacent pairs of different length are similar too.
+    direction = lengths + int(rng.integers(2))
+    order = np.lexsort((np.where(direction % 2, skew, -skew), lengths))
+    plan = _split_order(order, lengths, max_tokens)
     return Batches(split, [plan[i] for i in rng.permutation(len(plan))])
 
 
 def eval_batches(split: Split, max_tokens: int = 4096) -> Batches:
-    """Batches for scoring or decoding: every pair once, sorted by source length.
+    """Plan batches for scoring or decoding: every pair once, sorted by source length.
 
-    The longest come first, so that memory runs out at once or not at all. The bound is that of
-    :func:`training_batches`; for decoding, where the target's length is not known, it counts the
-    reference.
+    The longest batch comes first, so memory runs out in the first batch or not at all.
+    ``max_tokens`` is as in :func:`training_batches`. For decoding the length of the target is
+    unknown; the reference is counted.
     """
     order = np.lexsort((split.target_ids.lengths, split.source_ids.lengths))[::-1]
     return Batches(split, _split_order(order, _max_lengths(split), max_tokens))
 
 
 def restore_order(indices: Sequence[IntArray], results: Sequence[Sequence[T]]) -> list[T]:
-    """Sorts results of batches into the split's order; ``rows[b][i]`` is that of pair ``indices[b][i]``."""
-    placed = {int(place): row for places, results in zip(indices, results, strict=True)
-              for place, row in zip(places, results, strict=True)}
-    return [placed[place] for place in range(len(placed))]
+    """Sort results of batches into the order of the split.
+
+    ``results[b][i]`` belongs to the pair ``indices[b][i]``.
+    """
+    result_of: dict[int, T] = {}
+    for batch_indices, batch_results in zip(indices, results, strict=True):
+        for index, result in zip(batch_indices, batch_results, strict=True):
+            result_of[int(index)] = result
+    return [result_of[index] for index in range(len(result_of))]
 
 
 def make_batch(split: Split, indices: IntArray) -> Batch:
-    """Makes a padded batch of the pairs, or windows, at ``indices``."""
+    """Make a padded batch of the pairs, or windows, at ``indices``."""
+    indices = np.asarray(indices)
     source = split.source_ids
     target = split.target_ids
     if split.window_overlap is None:
-        return Batch(source.pad(indices, suffix_id=EOS), target.pad(indices, prefix_id=BOS),
-                     target.pad(indices, suffix_id=EOS), np.asarray(indices),
-                     split.soft_targets and split.soft_targets.batch(split, np.asarray(indices)))
-    # Of windows the source is EOS alone; tokens that the window before has too are read and not
-    # scored.
+        return Batch(
+            source.pad(indices, suffix_id=EOS),
+            target.pad(indices, prefix_id=BOS),
+            target.pad(indices, suffix_id=EOS),
+            indices,
+            split.soft_targets and split.soft_targets.batch(split, indices),
+        )
+    # The source of a window is EOS only. Tokens that it shares with the previous window are input
+    # but not scored.
     tokens = target.pad(indices)
-    indices = np.asarray(indices)
-    read = np.concatenate([np.full((len(tokens), 1), BOS), tokens[:, :-1]], 1)
+    decoder_input = np.concatenate([np.full((len(tokens), 1), BOS), tokens[:, :-1]], 1)
     labels = tokens.copy()
     labels[indices > 0, : split.window_overlap] = PAD
-    return Batch(np.full((len(tokens), 1), EOS), np.where(tokens == PAD, PAD, read), labels,
-                 indices)
+    return Batch(
+        np.full((len(tokens), 1), EOS),
+        np.where(tokens == PAD, PAD, decoder_input),
+        labels,
+        indices,
+    )
 
 
 def _max_lengths(split: Split) -> IntArray:
-    """Length of each pair's longer side with EOS."""
+    """Length of the longer side of each pair, EOS included."""
     return np.maximum(split.source_ids.lengths, split.target_ids.lengths) + 1
 
 
 def _split_order(order: IntArray, max_lengths: IntArray, max_tokens: int) -> list[IntArray]:
-    """Cuts an order into runs, each as long as the bound allows."""
+    """Cut an order of pairs into batches that are as large as ``max_tokens`` allows."""
     if max_tokens < 1:
-        raise UserError(f"a batch needs room for at least 1 token, not {max_tokens}",
-                        code="below-one")
+        raise UserError(
+            f"a batch needs room for at least 1 token, not {max_tokens}", code="below-one"
+        )
     lengths = max_lengths[order]
-    runs = []
+    batches = []
     start = 0
     while start < len(order):
-        # The first sentence's length alone says that more than this many cannot fit.
+        # The length of the first pair gives an upper bound on the number of pairs.
         window = lengths[start : start + max(1, max_tokens // int(lengths[start]))]
-        places = np.maximum.accumulate(window) * np.arange(1, len(window) + 1)
-        count = max(1, int(np.searchsorted(places, max_tokens, side="right")))
-        runs.append(order[start : start + count])
+        padded_tokens = np.maximum.accumulate(window) * np.arange(1, len(window) + 1)
+        count = max(1, int(np.searchsorted(padded_tokens, max_tokens, side="right")))
+        batches.append(order[start : start + count])
         start += count
-    return runs
+    return batches

@@ -1,4 +1,4 @@
-"""Training text cut into tokens anew, with merges left out at random."""
+"""BPE-dropout: training text that is re-tokenized with random merges left out."""
 
 import numpy as np
 
@@ -7,15 +7,18 @@ from scalesearch.data.split import RaggedArray, Split
 
 
 def retokenize(corpus: Corpus, dropout: float, seed: int, epoch: int) -> Split:
-    """Training pairs as tokens of BPE-dropout, which the arguments alone decide.
+    """Tokenize the training pairs with BPE-dropout (Provilkov et al. 2020).
 
-    Pairs keep their places; a side that grows beyond ``max_length`` is cut there.
+    The arguments determine the result. The order of the pairs stays the same. A side that becomes
+    longer than ``max_length`` is truncated.
 
     Raises:
-        UserError: as :meth:`Tokenizer.sample`.
+        UserError: see :meth:`Tokenizer.encode_with_dropout`.
     """
     texts = corpus.train.texts
     seeds = np.random.SeedSequence([seed, epoch]).generate_state(2)
-    source, target = (RaggedArray.from_lists(corpus.tokenizer.encode_with_dropout(lines, dropout, int(side))).truncate(corpus.spec.max_length)
-                      for lines, side in zip((texts.source, texts.target), seeds))
-    return Split(source, target, lambda: texts)
+    sides = []
+    for lines, side_seed in zip((texts.source, texts.target), seeds):
+        ids = corpus.tokenizer.encode_with_dropout(lines, dropout, int(side_seed))
+        sides.append(RaggedArray.from_lists(ids).truncate(corpus.spec.max_length))
+    return Split(*sides, lambda: texts)

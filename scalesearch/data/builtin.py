@@ -1,9 +1,9 @@
-"""The built-in corpus: 50,000 synthetic English-German-like sentence pairs, and 500 each to validate and test on.
+"""Built-in corpus: 50,000 synthetic English-German-like training pairs.
 
-The file beside this module was written by ``python -m tools.grammar`` of the source repository,
-whose grammar makes what is hard about translating into German: case and agreement, verb-second and
-verb-final order, separable verbs, compounds, words that only their context tells apart. Scores on
-it compare architectures and say nothing of real text.
+Validation and test have 500 pairs each. ``python -m tools.grammar`` in the source repository
+writes the data file. Its grammar has features that make translation into German hard: case and
+agreement, verb-second and verb-final order, separable verbs, compounds, and words that only their
+context disambiguates. Scores compare architectures; they do not predict scores on real text.
 """
 
 import hashlib
@@ -23,27 +23,30 @@ SentencePairs = list[tuple[str, str]]
 
 
 def read_builtin(pairs: int) -> dict[str, SentencePairs]:
-    """The first ``pairs`` (source, target) sentences to train on, and all of the other two splits.
+    """Read the first ``pairs`` training pairs, and all validation and test pairs.
 
-    A line of the file is a source and its target with a tab between: those of valid, of test, then
-    of train. No more of it is unpacked than is asked for.
+    A line of the file is a source and its target, separated by a tab. The validation pairs come
+    first, then the test pairs, then the training pairs. Only the part that is needed is unpacked.
 
     Raises:
-        UserError: the file is not the one that this version came with.
+        UserError: the file is missing, or differs from the file of this version.
     """
-    with io.TextIOWrapper(lzma.open(io.BytesIO(_packed_bytes())), encoding="utf-8",
-                          newline="\n") as lines:
+    packed = io.BytesIO(_packed_bytes())
+    with io.TextIOWrapper(lzma.open(packed), encoding="utf-8", newline="\n") as lines:
         rows = (tuple(line.rstrip("\n").split("\t")) for line in lines)
-        valid = list(islice(rows, HELD_OUT_PAIRS))
+        validation = list(islice(rows, HELD_OUT_PAIRS))
         test = list(islice(rows, HELD_OUT_PAIRS))
-        return {"train": list(islice(rows, pairs)), "valid": valid, "test": test}
+        return {"train": list(islice(rows, pairs)), "validation": validation, "test": test}
 
 
 def _packed_bytes() -> bytes:
-    """The file as it was shipped."""
+    """Read the packed file and check its hash."""
     content = GRAMMAR_FILE.read_bytes() if GRAMMAR_FILE.is_file() else b""
     if hashlib.sha256(content).hexdigest() != GRAMMAR_SHA256:
-        raise UserError(f"data: builtin: {GRAMMAR_FILE} is missing or is not the file that this "
-                        "version of scalesearch came with; install scalesearch again",
-                        key="data.builtin", code="builtin-data-damaged")
+        raise UserError(
+            f"data: builtin: {GRAMMAR_FILE} is missing or is not the file of this version of "
+            "scalesearch; reinstall scalesearch",
+            key="data.builtin",
+            code="builtin-data-damaged",
+        )
     return content

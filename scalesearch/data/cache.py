@@ -1,4 +1,4 @@
-"""Cache of binarised corpora: written whole or not at all, checked at each load, memory-mapped."""
+"""Cache of tokenized corpora: atomic writes, verified reads, memory-mapped ids."""
 
 import hashlib
 import json
@@ -11,59 +11,62 @@ from typing import Any
 
 import numpy as np
 
-from scalesearch.data.prepare import PreparedCorpus
-from scalesearch.data.spec import SPLIT_NAMES
+from scalesearch.data.prepare import PreparedCorpus, SplitCounts
+from scalesearch.data.spec import HASHED_SPLIT_NAMES, SPLIT_NAMES
 from scalesearch.data.split import IntArray, RaggedArray, Split
 from scalesearch.data.tokenizer import Tokenizer
 from scalesearch.files import read_regular, regular_size
 from scalesearch.tasks import Texts
 from scalesearch.tasks.edits import edits_from_json, edits_to_json
 
-# Raise it when what the files hold or mean changes; folders of another format are then left alone.
+# Increase it if the content or the meaning of the files changes. Folders of another version are
+# not read.
 CACHE_FORMAT_VERSION = 3
 _METADATA_FILE = "corpus.json"
 _TOKENIZER_FILE = "tokenizer.model"
 _SIDES = ("source", "target")
-# Plain arrays without a header, so that their hash is the hash of the numbers on every machine.
+# Plain arrays without a header: the hash of a file is the hash of its numbers on every machine.
 _IDS = np.dtype("<i4")
 _OFFSETS = np.dtype("<i8")
-StoredCorpus = tuple[dict[str, Any], Tokenizer, dict[str, Split]]  # meta data, tokenizer, splits
+StoredCorpus = tuple[dict[str, Any], Tokenizer, dict[str, Split]]  # metadata, tokenizer, splits
 
 
 class DamagedCacheError(Exception):
-    """Error: a folder does not hold what was written there."""
+    """Error: a cache folder is missing or does not hold what was written."""
 
 
 def cache_key(description: dict[str, Any]) -> str:
-    """Name of the folder: a hash of what the corpus is made from."""
+    """Hash everything that determines a corpus; the name of its cache folder."""
     text = json.dumps({"format": CACHE_FORMAT_VERSION, **description}, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
 def write_cache(folder: Path, prepared: PreparedCorpus) -> None:
-    """Writes ``folder`` atomically, replacing what is there.
+    """Write ``folder`` atomically; an existing folder is replaced.
 
-    No file is synced: should the machine stop half-way, the checksums tell, and the corpus is made
-    again.
+    Files are not synced to disk. After a crash of the machine the checksums differ, and the corpus
+    is prepared again.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     try:
-        _write(scratch, prepared)
-        scratch.chmod(0o755)
-        # who reads it meanwhile finds it damaged, and waits for the lock
+        _write(temporary, prepared)
+        temporary.chmod(0o755)
+        # A process that reads the old folder at this moment finds it damaged, and waits for the
+        # lock.
         shutil.rmtree(folder, ignore_errors=True)
-        os.replace(scratch, folder)
+        os.replace(temporary, folder)
     except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         raise
 
 
 def _write(folder: Path, prepared: PreparedCorpus) -> None:
     (folder / _TOKENIZER_FILE).write_bytes(prepared.tokenizer.model_bytes)
-    for name, split in prepared.splits.items():
-        both = (split.source_ids, split.source_text), (split.target_ids, split.target_text)
-        for side, (rows, text) in zip(_SIDES, both):
+    for split_name, split in prepared.splits.items():
+        name = HASHED_SPLIT_NAMES[split_name]
+        sides = (split.source_ids, split.source_text), (split.target_ids, split.target_text)
+        for side, (rows, text) in zip(_SIDES, sides):
             (folder / f"{name}.{side}.ids").write_bytes(rows.flat.astype(_IDS).tobytes())
             (folder / f"{name}.{side}.offsets").write_bytes(rows.offsets.astype(_OFFSETS).tobytes())
             (folder
@@ -72,16 +75,27 @@ def _write(folder: Path, prepared: PreparedCorpus) -> None:
             lines = [json.dumps(edits_to_json(annotators)) + "\n"
                      for annotators in split.texts.gold_edits]
             (folder / f"{name}.gold.jsonl").write_text("".join(lines))
-    sums = {path.name: _file_checksum(path) for path in sorted(folder.iterdir())}
-    # Equal hashes of the files are equal corpora, whatever they were made from.
-    meta = {"format": CACHE_FORMAT_VERSION, "hash": hash_json(sums), "counts": prepared.counts,
-            "files": sums,
-            "overlaps": {name: split.window_overlap for name, split in prepared.splits.items()}}
-    (folder / _METADATA_FILE).write_text(json.dumps({**meta, "sum": hash_json(meta)}, indent=1))
+    checksums = {path.name: _file_checksum(path) for path in sorted(folder.iterdir())}
+    overlaps = {HASHED_SPLIT_NAMES[name]: split.window_overlap
+                for name, split in prepared.splits.items()}
+    # Corpora with the same file hashes are equal, whatever they were made from.
+    metadata = {"format": CACHE_FORMAT_VERSION, "hash": hash_json(checksums),
+                "counts": _rename_keys(prepared.counts, "validation",
+                                       HASHED_SPLIT_NAMES["validation"]), "files": checksums,
+                "overlaps": overlaps}
+    text = json.dumps({**metadata, "sum": hash_json(metadata)}, indent=1)
+    (folder / _METADATA_FILE).write_text(text)
+
+
+def _rename_keys(counts: SplitCounts, old: str, new: str) -> SplitCounts:
+    """Replace a word in all keys of nested counts."""
+    return {name.replace(old,
+                         new): {key.replace(old, new): count for key, count in split_counts.items()}
+            for name, split_counts in counts.items()}
 
 
 def hash_json(value: Any) -> str:
-    """Hash of a JSON value, 16 hex digits."""
+    """Hash a JSON value to 16 hex digits."""
     return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
@@ -92,45 +106,51 @@ def _file_checksum(path: Path) -> str:
 
 
 def read_cache(folder: Path) -> StoredCorpus:
-    """Reads ``folder``, ids memory-mapped.
+    """Read ``folder``; token ids are memory-mapped.
 
     Raises:
-        Damaged: a file, or all of them, is missing or is not what was written.
+        DamagedCacheError: the folder or a file is missing, or differs from what was written.
     """
     try:
-        meta: dict[str, Any] = json.loads(read_regular(folder / _METADATA_FILE))
-        wrong = [name
-                 for name, expected in meta["files"].items()
-                 if _file_checksum(folder / name) != expected]
-        if wrong or meta.pop("sum") != hash_json(meta):
-            raise DamagedCacheError(f"{folder}: {', '.join(wrong) or _METADATA_FILE} is not what "
-                                    "was written")
-        splits = {name: Split(_read_ids(folder, name, "source"), _read_ids(folder, name, "target"),
-                              partial(_read_texts, folder, name), meta["overlaps"][name])
-                  for name in SPLIT_NAMES}
-        return meta, Tokenizer((folder / _TOKENIZER_FILE).read_bytes(),
-                               folder / _TOKENIZER_FILE), splits
+        metadata: dict[str, Any] = json.loads(read_regular(folder / _METADATA_FILE))
+        changed = [name
+                   for name, checksum in metadata["files"].items()
+                   if _file_checksum(folder / name) != checksum]
+        if changed or metadata.pop("sum") != hash_json(metadata):
+            raise DamagedCacheError(f"{folder}: {', '.join(changed) or _METADATA_FILE} was changed")
+        metadata["counts"] = _rename_keys(metadata["counts"], HASHED_SPLIT_NAMES["validation"],
+                                          "validation")
+        splits = {}
+        for split_name in SPLIT_NAMES:
+            name = HASHED_SPLIT_NAMES[split_name]
+            source_ids = _read_ids(folder, name, "source")
+            target_ids = _read_ids(folder, name, "target")
+            texts = partial(_read_texts, folder, name)
+            splits[split_name] = Split(source_ids, target_ids, texts, metadata["overlaps"][name])
+        tokenizer_file = folder / _TOKENIZER_FILE
+        return metadata, Tokenizer(tokenizer_file.read_bytes(), tokenizer_file), splits
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedCacheError(f"{folder}: {error!r}") from None
 
 
-def _read_ids(folder: Path, split: str, side: str) -> RaggedArray:
-    return RaggedArray(_memory_map(folder / f"{split}.{side}.ids", _IDS),
-                       _memory_map(folder / f"{split}.{side}.offsets", _OFFSETS))
+def _read_ids(folder: Path, name: str, side: str) -> RaggedArray:
+    flat = _memory_map(folder / f"{name}.{side}.ids", _IDS)
+    return RaggedArray(flat, _memory_map(folder / f"{name}.{side}.offsets", _OFFSETS))
 
 
 def _memory_map(path: Path, dtype: np.dtype[Any]) -> IntArray:
-    """Maps a file as a read-only array; a plain one, since slices of a ``memmap`` are slow."""
+    """Map a file as a read-only plain array; slices of a ``memmap`` are slow."""
     return np.asarray(np.memmap(path, dtype, "r")) if path.stat().st_size else np.zeros(0, dtype)
 
 
-def _read_texts(folder: Path, split: str) -> Texts:
-    source, target = (_lines(folder / f"{split}.{side}.txt") for side in _SIDES)
-    gold = folder / f"{split}.gold.jsonl"
+def _read_texts(folder: Path, name: str) -> Texts:
+    source, target = (_read_lines(folder / f"{name}.{side}.txt") for side in _SIDES)
+    gold_file = folder / f"{name}.gold.jsonl"
+    if not gold_file.exists():
+        return Texts(source, target, None)
     return Texts(source, target,
-                 [edits_from_json(json.loads(line)) for line in _lines(gold)] if gold.exists()
-                 else None)
+                 [edits_from_json(json.loads(line)) for line in _read_lines(gold_file)])
 
 
-def _lines(file: Path) -> list[str]:
+def _read_lines(file: Path) -> list[str]:
     return file.read_bytes().decode().split("\n")[:-1]

@@ -1,4 +1,4 @@
-"""Loads a corpus from the cache, or makes it from its text."""
+"""Corpora: loaded from the cache, or prepared from text."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,8 @@ from typing import Any
 
 from filelock import FileLock
 
-from scalesearch.data.cache import DamagedCacheError, StoredCorpus, cache_key, hash_json, read_cache, write_cache
+from scalesearch.data.cache import (DamagedCacheError, StoredCorpus, cache_key, hash_json,
+                                    read_cache, write_cache)
 from scalesearch.data.files import default_cache
 from scalesearch.data.prepare import SplitCounts, describe_counts, prepare_corpus
 from scalesearch.data.soft_targets import SoftTargets, read_metadata
@@ -19,20 +20,20 @@ from scalesearch.errors import UserError
 
 @dataclass(frozen=True)
 class Corpus:
-    """Corpus: tokenised splits to train, validate and test on.
+    """Tokenized training, validation and test splits.
 
     Attributes:
-        name: for tables, such as ``multi30k en-de``.
-        content_hash: 16 hex digits of vocabulary, ids and text; equal hashes are equal corpora.
-            Part of each record.
-        is_synthetic: the text was generated; reports of scores say so.
-        spec: the data spec, as it was written.
-        tokenizer: of both languages.
+        name: for tables, for example ``multi30k en-de``.
+        content_hash: 16 hex digits of vocabulary, ids and text. Corpora with equal hashes are
+            equal. Part of each record.
+        is_synthetic: the text was generated; reports of scores mention it.
+        spec: the data spec, with paths as written.
+        tokenizer: shared by both languages.
         train, validation, test: the splits.
-        counts: per split, pairs read, left out (train), cut (valid, test) and kept; and the splits'
-            overlap.
-        notes: the counts in words, and whether a damaged cache was made anew.
-        folder: of the cache.
+        counts: per split the pairs read, left out (train), truncated (validation, test) and kept;
+            and the overlap of the splits.
+        notes: the counts in words, and whether a damaged cache was repaired.
+        folder: cache folder.
     """
 
     name: str
@@ -49,96 +50,117 @@ class Corpus:
 
     @property
     def mean_lengths(self) -> tuple[int, int]:
-        """Tokens that a model reads of a training pair's source and target, EOS or BOS included: rounded means."""
+        """Rounded mean source and target tokens of training pairs, with EOS or BOS."""
         source, target = (int(rows.lengths.mean() + 1.5)
                           for rows in (self.train.source_ids, self.train.target_ids))
         return source, target
 
     def to_json(self) -> dict[str, Any]:
-        """Description of the data in records."""
+        """Describe the data for records."""
         return {"name": self.name, "hash": self.content_hash, "synthetic": self.is_synthetic,
                 "spec": self.spec.to_json(), "vocab": self.tokenizer.vocab_size,
                 "counts": self.counts, "notes": list(self.notes)}
 
 
 def load_corpus(spec: DataSpec, cache: Path | None = None, base: Path | None = None) -> Corpus:
-    """Loads the corpus of ``spec``, made once and kept under ``cache`` (``$XDG_CACHE_HOME/scalesearch/corpora``).
+    """Load the corpus of ``spec``; it is prepared once and stored under ``cache``.
 
-    The cache goes by the content of the files, wherever they are. Of processes that load it at the
-    same time one makes it, the others wait. Relative paths in ``spec`` start at ``base`` or the
-    working directory.
+    The cache is keyed by the content of the files, wherever they are. If several processes load a
+    corpus at the same time, one of them prepares it and the others wait.
 
         >>> load_corpus(DataSpec(builtin="grammar", pairs=2000, vocab=500)).train.source_text[0]
         'This guest will laugh about the answers.'
 
+    Args:
+        cache: default ``$XDG_CACHE_HOME/scalesearch/corpora``.
+        base: folder of relative paths in ``spec``; default: the working directory.
+
     Raises:
-        UserError: a file is missing or bad, the vocabulary does not fit, or the cache cannot be
-            written.
+        UserError: a file is missing or invalid, the vocabulary does not fit, or the cache cannot
+        be written.
     """
-    full = spec.with_absolute_paths(base)
-    folder = (cache or default_cache()) / cache_key(_hashed_settings(full))
+    resolved = spec.with_absolute_paths(base)
+    folder = (cache or default_cache()) / cache_key(_hashed_settings(resolved))
+    repairs: list[str] = []
     try:
-        (meta, tokenizer, splits), repairs = read_cache(folder), []
+        metadata, tokenizer, splits = read_cache(folder)
     except DamagedCacheError:
-        (meta, tokenizer, splits), repairs = _build_and_store(full, folder)
-    digest = meta["hash"]
-    remarks = list(describe_counts(spec, meta["counts"]))
-    if full.soft_targets is not None:
-        soft = splits["train"].soft_targets = SoftTargets.read(
-            Path(full.soft_targets), digest, splits["train"], tokenizer.vocab_size)
-        digest = hash_json([digest, soft.metadata])
-        remarks.append(f"train: beside the tokens, a teacher's {soft.metadata['top']} likeliest at "
-                       "every place")
-    return Corpus(name=_corpus_name(full), content_hash=digest,
+        (metadata, tokenizer, splits), repairs = _build_and_store(resolved, folder)
+    content_hash = metadata["hash"]
+    notes = list(describe_counts(spec, metadata["counts"]))
+    if resolved.soft_targets is not None:
+        train = splits["train"]
+        soft_targets = SoftTargets.read(Path(resolved.soft_targets), content_hash, train,
+                                        tokenizer.vocab_size)
+        train.soft_targets = soft_targets
+        content_hash = hash_json([content_hash, soft_targets.metadata])
+        notes.append(f"train: soft targets, the {soft_targets.metadata['top']} most probable "
+                     "tokens of a teacher at each position")
+    return Corpus(name=_corpus_name(resolved), content_hash=content_hash,
                   is_synthetic=spec.builtin is not None, spec=spec, tokenizer=tokenizer,
-                  counts=meta["counts"], notes=(*remarks, *repairs), folder=folder, **splits)
+                  counts=metadata["counts"], notes=(*notes, *repairs), folder=folder, **splits)
 
 
 def hash_text(spec: DataSpec) -> str:
-    """Hash of a resolved spec's text and of how it is cut, whatever the size of the vocabulary."""
-    softened = {"soft": read_metadata(Path(spec.soft_targets))} if spec.soft_targets else {}
+    """Hash the text and the tokenization of a spec, without the vocabulary size."""
+    soft = {"soft": read_metadata(Path(spec.soft_targets))} if spec.soft_targets else {}
     return hash_json({**_hashed_settings(spec),
-                      "vocabulary": [spec.vocab_type, spec.character_coverage], **softened})
+                      "vocabulary": [spec.vocab_type, spec.character_coverage], **soft})
 
 
 def _hashed_settings(spec: DataSpec) -> dict[str, Any]:
-    """Everything that decides the ids: the text's fingerprint and the fields that change them."""
+    """Return everything that determines the token ids: text and settings.
+
+    The keys are part of the corpus hash. They must stay as they are, whatever the fields are
+    called.
+    """
     if spec.tokenizer is None:
         vocabulary: Any = [spec.fitted_vocab_size, spec.vocab_type, spec.character_coverage]
     else:
         vocabulary = Tokenizer.from_file(Path(spec.tokenizer)).model_hash
-    fields = {key: getattr(spec, key) for key in ("lowercase", "max_length", "max_ratio", "limit")}
-    shape: dict[str, Any] = {} if spec.file_format == "pairs" else {"form": spec.file_format}
+    settings = {"text": fingerprint_text(spec), "vocabulary": vocabulary,
+                "lowercase": spec.lowercase, "max_length": spec.max_length,
+                "max_ratio": spec.max_ratio, "limit": spec.max_pairs}
+    if spec.file_format != "pairs":
+        settings["form"] = spec.file_format
     if spec.file_format == "text":
-        shape |= {"window": spec.window, "stride": spec.stride}
-    mixed = {"mix": spec.mix_distilled} if spec.distilled else {}
-    return {"text": fingerprint_text(spec), "vocabulary": vocabulary, **fields, **shape, **mixed}
+        settings |= {"window": spec.window, "stride": spec.stride}
+    if spec.distilled:
+        settings["mix"] = spec.mix_distilled
+    return settings
 
 
 def _build_and_store(spec: DataSpec, folder: Path) -> tuple[StoredCorpus, list[str]]:
-    """Makes and stores the corpus, unless another process has meanwhile; with notes of repairs."""
+    """Prepare and store the corpus, unless another process just did.
+
+    Returns:
+        The corpus, and notes about repairs.
+    """
+    repairs: list[str] = []
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.parent / f".{folder.name}.lock"):
             try:
-                return read_cache(folder), []
-            except DamagedCacheError as damage:
-                note = f"the cached corpus was damaged and has been made again ({damage})"
-                repairs = [note] if folder.exists() else []
+                return read_cache(folder), repairs
+            except DamagedCacheError as error:
+                if folder.exists():
+                    repairs.append("the cached corpus was damaged and has been prepared again "
+                                   f"({error})")
             write_cache(folder, prepare_corpus(spec, read_sentences(spec)))
             return read_cache(folder), repairs
     except OSError as error:
         raise UserError(f"data: the cache {folder.parent} cannot be written: "
-                        f"{error.strerror or error}. Give another cache folder, or set "
-                        "XDG_CACHE_HOME to one", key="data", code="cache-not-writable") from None
+                        f"{error.strerror or error}. Choose another cache folder, or set "
+                        "XDG_CACHE_HOME", key="data", code="cache-not-writable") from None
 
 
 def _corpus_name(spec: DataSpec) -> str:
-    suffix = (" (distilled, mixed)" if spec.mix_distilled
-              else " (distilled)") if spec.distilled else ""
-    if given := spec.name or spec.builtin:
-        return given + suffix
+    suffix = ""
+    if spec.distilled:
+        suffix = " (distilled, mixed)" if spec.mix_distilled else " (distilled)"
+    if name := spec.name or spec.builtin:
+        return name + suffix
     first = spec.train[0]
     folder = Path(first if isinstance(first, str) else first.source).parent.name
-    what = f"{spec.source}-{spec.target}" if spec.source and spec.target else spec.task
-    return f"{folder} {what}".strip() + suffix
+    languages = f"{spec.source}-{spec.target}" if spec.source and spec.target else spec.task
+    return f"{folder} {languages}".strip() + suffix

@@ -1,4 +1,4 @@
-"""Text files that a data spec names: found, or explained; UTF-8, plain or .gz."""
+"""Text files of a data spec: find, hash and read UTF-8 files, plain or .gz."""
 
 import difflib
 import gzip
@@ -12,19 +12,20 @@ from pathlib import Path
 from scalesearch.errors import UserError
 from scalesearch.files import regular_size
 
-MAX_LINE_BYTES = 1 << 20  # characters; text of 20 MB without an end of line is no sentence
-MAX_COMPRESSION_RATIO = 200
-# unpacked to packed bytes, beyond so many unpacked ones; text has 3 to 30
-UNCHECKED_BYTES = 1 << 26
-MEMORY_BYTES_PER_TEXT_BYTE = 20  # bytes a byte of text, at most, while a corpus is made of it
+MAX_LINE_BYTES = 1 << 20  # characters; a longer line is not a sentence
+MAX_COMPRESSION_RATIO = 200  # unpacked to packed bytes; text has 3 to 30
+UNCHECKED_BYTES = 1 << 26  # up to this unpacked size the compression ratio is not checked
+MEMORY_BYTES_PER_TEXT_BYTE = 20  # upper bound while a corpus is prepared
 _CHUNK = 1 << 20
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
 def expand_path(path: str, where: str, base: Path | None = None) -> Path:
-    """Absolute path with ``$VARIABLES`` and ``~`` expanded; relative ones start at ``base`` or the working directory.
+    """Expand ``$VARIABLES`` and ``~`` and return an absolute path.
 
-    ``where`` is the key that holds the path, for the message.
+    Args:
+        where: key of the data spec that holds the path, for the error message.
+        base: folder of relative paths; default: the working directory.
 
     Raises:
         UserError: a variable is not set.
@@ -33,17 +34,17 @@ def expand_path(path: str, where: str, base: Path | None = None) -> Path:
         name = braced or bare
         if not os.environ.get(name):
             raise UserError(f"data: {where}: {path} needs the environment variable {name}, which "
-                            "is not set. Set it to where the data lies: export "
+                            "is not set. Set it to the folder of the data: export "
                             f"{name}=/path/to/data", key=f"data.{where}", code="variable-not-set")
-    filled = _VARIABLE.sub(lambda match: os.environ[match[1] or match[2]], path)
-    return Path(os.path.abspath((base or Path()) / os.path.expanduser(filled)))
+    expanded = _VARIABLE.sub(lambda match: os.environ[match[1] or match[2]], path)
+    return Path(os.path.abspath((base or Path()) / os.path.expanduser(expanded)))
 
 
 def find_text_file(path: str, where: str) -> Path:
-    """Finds the file at ``path``, or ``path.gz`` where only that exists.
+    """Find the file at ``path``, or ``path.gz`` if only that exists.
 
     Raises:
-        UserError: neither is a file; the message names the nearest that are.
+        UserError: neither is a file; the message lists files with similar names.
     """
     for candidate in (Path(path), Path(path + ".gz")):
         if candidate.is_file():
@@ -57,20 +58,19 @@ def _nearest_file(path: Path) -> str:
         return "It is a folder; name the files in it."
     folder = path.parent
     if not folder.is_dir():
-        exists = next(parent for parent in folder.parents if parent.is_dir())
-        return (f"The folder {folder} does not exist either; the last part of it that does is "
-                f"{exists}.")
+        parent = next(parent for parent in folder.parents if parent.is_dir())
+        return f"The folder {folder} does not exist either; its last existing parent is {parent}."
     names = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
-    if near := difflib.get_close_matches(path.name, names, n=4, cutoff=0.5):
-        return f"Near it in {folder}: {', '.join(near)}."
+    similar = difflib.get_close_matches(path.name, names, n=4, cutoff=0.5)
+    if similar:
+        return f"Similar names in {folder}: {', '.join(similar)}."
     names.sort(key=lambda name: difflib.SequenceMatcher(None, path.name, name).ratio(),
                reverse=True)
-    return (f"In {folder} there is "
-            f"{', '.join(names[:8]) or 'no file'}{' …' if len(names) > 8 else ''}.")
+    return f"Files in {folder}: {', '.join(names[:8]) or 'none'}{' …' if len(names) > 8 else ''}."
 
 
 def default_cache() -> Path:
-    """Default folder of binarised corpora, under ``$XDG_CACHE_HOME`` or ``~/.cache``.
+    """Return the default cache folder, in ``$XDG_CACHE_HOME`` or ``~/.cache``.
 
     Raises:
         UserError: the variable is not set and the user has no home folder, as in some containers.
@@ -78,80 +78,83 @@ def default_cache() -> Path:
     try:
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError:
-        raise UserError(
-            "no home folder to keep corpora in: set XDG_CACHE_HOME to a folder for them",
-            code="no-home") from None
+        raise UserError("corpora cannot be cached: the user has no home folder; set XDG_CACHE_HOME "
+                        "to a folder", code="no-home") from None
     return home / "scalesearch" / "corpora"
 
 
 def hash_content(path: Path) -> str:
-    """Hash of the unpacked content: compressing a file changes neither its corpus nor its cache.
+    """Hash the unpacked content: compression changes neither the corpus nor its cache.
 
     Raises:
         UserError: the file cannot be read or unpacked.
     """
     state = hashlib.blake2b(digest_size=16)
-    for chunk in _chunks(path):
+    for chunk in _read_chunks(path):
         state.update(chunk)
     return state.hexdigest()
 
 
 def read_lines(path: Path) -> list[str]:
-    """Lines of a UTF-8 file, plain or .gz, without line ends (LF, CRLF) and byte-order mark.
+    """Read the lines of a UTF-8 file, plain or .gz.
 
-    Only a line feed ends a line: U+2028, form feeds and the like are characters of a sentence, and
+    Line ends (LF, CRLF) and the byte-order mark are removed.
+
+    Only a line feed ends a line. U+2028, form feeds and similar characters belong to a sentence:
     splitting at them would shift one language against the other.
 
     Raises:
-        UserError: the file cannot be read or unpacked, is too large, or is not UTF-8 (with line and
-            byte).
+        UserError: the file cannot be read or unpacked, is too large, or is not UTF-8 (with line
+        and byte).
     """
-    content = b"".join(_chunks(path))
+    content = b"".join(_read_chunks(path))
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        # The codec counts from behind a byte-order mark where there is one.
-        mark = len(content) - len(error.object)
-        raise UserError(_utf8_error(path, content, error.start + mark), code="not-utf8") from None
+        # The codec counts positions after the byte-order mark, if there is one.
+        mark_length = len(content) - len(error.object)
+        raise UserError(_utf8_error(path, content, error.start + mark_length),
+                        code="not-utf8") from None
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
-    if long := next((number for number, line in enumerate(lines, 1) if len(line) > MAX_LINE_BYTES),
-                    None):
-        raise UserError(f"{path}:{long}: the line has {len(lines[long - 1]):,} characters, and at "
-                        f"most {MAX_LINE_BYTES:,} are read as one: put each sentence on a line of "
-                        "its own", code="line-too-long")
+    too_long = next((number for number, line in enumerate(lines, 1) if len(line) > MAX_LINE_BYTES),
+                    None)
+    if too_long:
+        raise UserError(f"{path}:{too_long}: the line has {len(lines[too_long - 1]):,} characters, "
+                        f"and the maximum is {MAX_LINE_BYTES:,}: write one sentence per line",
+                        code="line-too-long")
     return [line.removesuffix("\r") for line in lines]
 
 
-def _chunks(path: Path) -> Iterator[bytes]:
+def _read_chunks(path: Path) -> Iterator[bytes]:
     try:
-        most, why = _max_bytes(path)
+        remaining, reason = _max_bytes(path)
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             while chunk := file.read(_CHUNK):
-                most -= len(chunk)
-                if most < 0:
-                    raise UserError(f"{path}: too large: {why}", code="text-too-large")
+                remaining -= len(chunk)
+                if remaining < 0:
+                    raise UserError(f"{path}: too large: {reason}", code="text-too-large")
                 yield chunk
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise UserError(f"{path}: not a whole gzip file: {error}", code="damaged-gzip") from None
+        raise UserError(f"{path}: incomplete or damaged gzip file: {error}",
+                        code="damaged-gzip") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}",
                         code="cannot-read") from None
 
 
 def _max_bytes(path: Path) -> tuple[int, str]:
-    """Bytes of text that are read of a file, and why no more."""
+    """Return the maximum number of bytes to read from a file, and the reason."""
     size = regular_size(path)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MEMORY_BYTES_PER_TEXT_BYTE
-    if path.suffix == ".gz" and (
-            unpacked := max(UNCHECKED_BYTES, MAX_COMPRESSION_RATIO * size)) < memory:
-        return (unpacked,
-                f"it unpacks to more than {MAX_COMPRESSION_RATIO} times its size, which no text "
-                "does")
-    return (memory,
-            f"a byte of text takes up to {MEMORY_BYTES_PER_TEXT_BYTE} of memory, which this "
-            "machine has not. Take a part of it")
+    if path.suffix == ".gz":
+        unpacked = max(UNCHECKED_BYTES, MAX_COMPRESSION_RATIO * size)
+        if unpacked < memory:
+            return unpacked, (f"it unpacks to more than {MAX_COMPRESSION_RATIO} times its size, "
+                              "which does not happen with text")
+    return memory, (f"each byte of text needs up to {MEMORY_BYTES_PER_TEXT_BYTE} bytes of memory, "
+                    "more than this machine has. Use a part of the file")
 
 
 def _utf8_error(path: Path, content: bytes, position: int) -> str:

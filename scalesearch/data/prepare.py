@@ -1,4 +1,4 @@
-"""Turns sentences into token ids: fits the vocabulary, encodes, filters and counts."""
+"""Preparation of a corpus: fit the vocabulary, encode, filter, count."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,15 +15,14 @@ from scalesearch.tasks.edits import lowercase_edits
 
 SplitCounts = dict[str, dict[str, int]]
 _CHUNK = 1 << 16
-_HELD_OUT_SPLITS = ("valid", "test")
-# references that end in a period which stands apart, from which on sacreBLEU takes text as
-# tokenised
+_HELD_OUT_SPLITS = ("validation", "test")
+# sacreBLEU takes text as tokenized if more than this many references end in a period after a space.
 _TOKENIZED_MIN_LINES = 100
 
 
 @dataclass
 class PreparedCorpus:
-    """Corpus ready to be stored: tokenizer, splits, and counts of what was left out."""
+    """Corpus ready to be stored: tokenizer, splits, and counts."""
 
     tokenizer: Tokenizer
     splits: dict[str, Split]
@@ -31,7 +30,7 @@ class PreparedCorpus:
 
 
 def prepare_corpus(spec: DataSpec, text: dict[str, ParallelText]) -> PreparedCorpus:
-    """Tokenises the splits by the settings of ``spec``.
+    """Tokenize the splits with the settings of ``spec``.
 
     Raises:
         UserError: the vocabulary does not fit the text, or no training pair is left.
@@ -48,8 +47,9 @@ def prepare_corpus(spec: DataSpec, text: dict[str, ParallelText]) -> PreparedCor
     else:
         tokenizer = Tokenizer.from_file(Path(spec.tokenizer))
     if DISTILLED_SPLIT in text:
-        text = text | {"train": _concatenate(text[DISTILLED_SPLIT], text["train"])
-                       if spec.mix_distilled else text[DISTILLED_SPLIT]}
+        distilled = text[DISTILLED_SPLIT]
+        text = text | {"train": _concatenate(distilled, text["train"]) if spec.mix_distilled
+                       else distilled}
     counts: SplitCounts = {}
     encode = _encode_text if spec.file_format == "text" else _encode
     splits = {split: encode(spec, split, text[split], tokenizer, counts) for split in SPLIT_NAMES}
@@ -58,45 +58,49 @@ def prepare_corpus(spec: DataSpec, text: dict[str, ParallelText]) -> PreparedCor
 
 
 def lowercase_pairs(pairs: ParallelText) -> ParallelText:
-    """Pairs in lower case, with the edits that are still some."""
-    source, target = ([line.lower() for line in side] for side in (pairs.source, pairs.target))
-    gold = pairs.gold_edits and [tuple(lowercase_edits(edits, line) for edits in annotators)
-                           for line, annotators in zip(pairs.source, pairs.gold_edits)]
-    return ParallelText(source, target, pairs.counts, gold)
+    """Lower-case pairs; gold edits that become empty are removed."""
+    source = [line.lower() for line in pairs.source]
+    target = [line.lower() for line in pairs.target]
+    gold_edits = pairs.gold_edits and [tuple(lowercase_edits(edits, line) for edits in annotators)
+                                       for line, annotators in zip(pairs.source, pairs.gold_edits)]
+    return ParallelText(source, target, pairs.counts, gold_edits)
 
 
 def _concatenate(first: ParallelText, second: ParallelText) -> ParallelText:
-    counts = {key: first.counts.get(key, 0) + second.counts.get(key, 0)
-              for key in {**first.counts, **second.counts}}
+    keys = {**first.counts, **second.counts}
+    counts = {key: first.counts.get(key, 0) + second.counts.get(key, 0) for key in keys}
     return ParallelText(first.source + second.source, first.target + second.target, counts)
 
 
 def _encode(spec: DataSpec, split: str, pairs: ParallelText, tokenizer: Tokenizer,
             counts: SplitCounts) -> Split:
+    """Encode a split of sentence pairs, and fill ``counts``."""
     source = _encode_lines(tokenizer, pairs.source)
     target = _encode_lines(tokenizer, pairs.target)
     if split == "train":
-        keep, dropped = _select_training_pairs(spec, source.lengths, target.lengths)
-        source = source.take(keep)
-        target = target.take(keep)
+        kept, dropped = _select_training_pairs(spec, source.lengths, target.lengths)
+        source = source.take(kept)
+        target = target.take(kept)
     else:
-        keep = np.arange(len(source))
-        long = np.maximum(source.lengths, target.lengths) > spec.max_length
-        apart = sum(line.endswith(" .") for line in pairs.target)
-        dropped = {"cut": int(long.sum())} | (
-            {"periods_apart": apart} if apart > _TOKENIZED_MIN_LINES else {})
+        kept = np.arange(len(source))
+        is_long = np.maximum(source.lengths, target.lengths) > spec.max_length
+        dropped = {"cut": int(is_long.sum())}
+        n_periods = sum(line.endswith(" .") for line in pairs.target)
+        if n_periods > _TOKENIZED_MIN_LINES:
+            dropped["periods_apart"] = n_periods
         source = source.truncate(spec.max_length)
         target = target.truncate(spec.max_length)
-    counts[split] = {**pairs.counts, **dropped, "pairs": len(source),
-                     "source_tokens": len(source.flat), "target_tokens": len(target.flat),
-                     "source_unknown": _count_unknown(source),
-                     "target_unknown": _count_unknown(target)}
-    texts = ([side[i] for i in keep] for side in (pairs.source, pairs.target))
+    counts[split] = {
+        **pairs.counts, **dropped, "pairs": len(source), "source_tokens": len(source.flat),
+        "target_tokens": len(target.flat), "source_unknown": _count_unknown(source),
+        "target_unknown": _count_unknown(target)}
+    texts = ([side[i] for i in kept] for side in (pairs.source, pairs.target))
     return Split.from_rows(source, target, *texts, pairs.gold_edits)
 
 
 def _encode_text(spec: DataSpec, split: str, lines: ParallelText, tokenizer: Tokenizer,
                  counts: SplitCounts) -> Split:
+    """Encode the text of a language model as windows, and fill ``counts``."""
     assert spec.window is not None and spec.stride is not None, "a spec of text has both"
     stride = spec.window if split == "train" else spec.stride
     rows = _encode_lines(tokenizer, lines.target)
@@ -104,34 +108,38 @@ def _encode_text(spec: DataSpec, split: str, lines: ParallelText, tokenizer: Tok
     counts[split] = lines.counts | {
         "windows": len(windows), "lines": len(rows), "cut": 0, "source_unknown": 0,
         "target_tokens": len(rows.flat) + len(rows), "target_unknown": _count_unknown(rows)}
-    return Split.from_rows(RaggedArray.from_lists([[]] * len(windows)), windows, [], lines.target,
-                           window_overlap=spec.window - stride)
+    sources = RaggedArray.from_lists([[]] * len(windows))
+    return Split.from_rows(sources, windows, [], lines.target, window_overlap=spec.window - stride)
 
 
 def _encode_lines(tokenizer: Tokenizer, lines: list[str]) -> RaggedArray:
-    """Encodes lines, a chunk at a time: lists of Python integers take ten times the memory."""
-    return RaggedArray.concatenate(
-        [RaggedArray.from_lists(tokenizer.encode(lines[start : start + _CHUNK]))
-         for start in range(0, len(lines), _CHUNK)])
+    """Encode lines in chunks: lists of Python integers need ten times the memory."""
+    chunks = (lines[start : start + _CHUNK] for start in range(0, len(lines), _CHUNK))
+    return RaggedArray.concatenate([RaggedArray.from_lists(tokenizer.encode(chunk))
+                                    for chunk in chunks])
 
 
 def _select_training_pairs(
         spec: DataSpec, source: IntArray, target: IntArray) -> tuple[IntArray, dict[str, int]]:
-    """Indices of the training pairs to keep, and how many are dropped for which reason."""
+    """Return indices of training pairs to keep, and counts of dropped pairs.
+
+    ``source`` and ``target`` are (N,) numbers of tokens.
+    """
     longer = np.maximum(source, target)
     shorter = np.minimum(source, target)
-    # A given tokenizer may turn a line of odd blanks into nothing at all.
-    void = shorter == 0
-    long = ~void & (longer > spec.max_length)
-    uneven = ~void & ~long & (longer > (spec.max_ratio or np.inf) * np.maximum(shorter, 1))
-    keep = np.flatnonzero(~(void | long | uneven))
-    if not len(keep):
-        raise UserError(f"data: train: none of the {len(source)} pairs is left: {int(long.sum())} "
-                        f"are longer than max_length {spec.max_length} tokens, {int(uneven.sum())} "
-                        f"beyond max_ratio {spec.max_ratio}", key="data.train",
-                        code="no-pairs-left")
-    return keep, {"no_token": int(void.sum()), "too_long": int(long.sum()),
-                  "uneven": int(uneven.sum())}
+    # With a tokenizer from a file, a line of unusual white space may have no tokens.
+    is_empty = shorter == 0
+    is_long = ~is_empty & (longer > spec.max_length)
+    is_uneven = ~is_empty & ~is_long & (longer
+                                        > (spec.max_ratio or np.inf) * np.maximum(shorter, 1))
+    kept = np.flatnonzero(~(is_empty | is_long | is_uneven))
+    if not len(kept):
+        raise UserError(f"data: train: all {len(source)} pairs are dropped: {int(is_long.sum())} "
+                        f"are longer than max_length {spec.max_length} tokens, "
+                        f"{int(is_uneven.sum())} exceed max_ratio {spec.max_ratio}",
+                        key="data.train", code="no-pairs-left")
+    return kept, {"no_token": int(is_empty.sum()), "too_long": int(is_long.sum()),
+                  "uneven": int(is_uneven.sum())}
 
 
 def _count_unknown(rows: RaggedArray) -> int:
@@ -139,67 +147,72 @@ def _count_unknown(rows: RaggedArray) -> int:
 
 
 def _count_overlap(text: dict[str, ParallelText]) -> dict[str, int]:
-    """Numbers of held-out pairs, and sources, that occur in the training text, and of test pairs that valid has."""
+    """Count held-out pairs that are also in the training or validation text."""
     if not text["train"].source:
-        known = set(text["train"].target)
-        return {f"{split}_lines": sum(line in known for line in text[split].target)
+        train_lines = set(text["train"].target)
+        return {f"{split}_lines": sum(line in train_lines for line in text[split].target)
                 for split in _HELD_OUT_SPLITS}
-    wanted = {source for split in _HELD_OUT_SPLITS for source in text[split].source}
-    pairs = {pair for pair in zip(text["train"].source, text["train"].target) if pair[0] in wanted}
+    held_out_sources = {source for split in _HELD_OUT_SPLITS for source in text[split].source}
+    pairs = {pair
+             for pair in zip(text["train"].source, text["train"].target)
+             if pair[0] in held_out_sources}
     sources = {source for source, _ in pairs}
     counts = {}
     for split in _HELD_OUT_SPLITS:
         counts[f"{split}_pairs"] = sum(pair in pairs
                                        for pair in zip(text[split].source, text[split].target))
         counts[f"{split}_sources"] = sum(source in sources for source in text[split].source)
-    valid = set(zip(text["valid"].source, text["valid"].target))
-    counts["test_in_valid"] = sum(pair in valid
-                                  for pair in zip(text["test"].source, text["test"].target))
+    validation_pairs = set(zip(text["validation"].source, text["validation"].target))
+    test_pairs = zip(text["test"].source, text["test"].target)
+    counts["test_in_validation"] = sum(pair in validation_pairs for pair in test_pairs)
     return counts
 
 
 def describe_counts(spec: DataSpec, counts: SplitCounts) -> Iterator[str]:
-    """Notes for people: what was left out or cut, and where the splits overlap."""
+    """Yield notes about dropped or truncated pairs and overlapping splits."""
     if spec.file_format == "text":
-        yield from _notes_on_text(spec, counts)
+        yield from _describe_text(spec, counts)
         return
     train = counts["train"]
     if spec.builtin:
-        yield "synthetic text from the built-in grammar: scores on it compare architectures, nothing else"
+        yield "synthetic text from the built-in grammar: scores compare architectures, nothing else"
     if spec.distilled:
-        where = "beside" if spec.mix_distilled else "in place of"
-        yield f"train: a teacher's translations, {where} the real ones; valid and test are the real text"
-    for key, why in _REASONS.items():
+        relation = "next to" if spec.mix_distilled else "instead of"
+        yield (f"train: a teacher's translations {relation} the real ones; validation and test are "
+               "real text")
+    for key, reason in _REASONS.items():
         if train.get(key):
-            yield f"train: {train[key]} of {train['read']} pairs left out: {why}"
+            yield f"train: {train[key]} of {train['read']} pairs left out: {reason}"
     for split in _HELD_OUT_SPLITS:
         yield from _describe_split(split, counts[split], counts["overlap"], spec)
-    # which a corpus that an earlier version cached does not have
-    if seen := counts["overlap"].get("test_in_valid"):
-        yield (f"warning: {seen} of {counts['test']['pairs']} test pairs are also in the "
-               "validation text, by whose scores candidates are chosen")
+    # A corpus that was cached by an earlier version lacks this count.
+    if shared := counts["overlap"].get("test_in_validation"):
+        yield (f"warning: {shared} of {counts['test']['pairs']} test pairs are also in the "
+               "validation text, which is used to select candidates")
     if spec.lowercase:
         yield "all text is lower-cased, references too: BLEU is case-insensitive"
 
 
-_REASONS = {"empty": "a side is empty", "beyond_limit": "beyond the limit",
+_REASONS = {"empty": "a side is empty", "beyond_limit": "beyond max_pairs",
             "no_token": "a side has no token", "too_long": "longer than max_length",
             "uneven": "beyond max_ratio"}
 
 
-def _notes_on_text(spec: DataSpec, counts: SplitCounts) -> Iterator[str]:
+def _describe_text(spec: DataSpec, counts: SplitCounts) -> Iterator[str]:
     yield (f"windows of {spec.window} tokens, validation and test every {spec.stride} tokens; "
            + ", ".join(f"{split} {counts[split]['target_tokens']:,} tokens"
                        for split in SPLIT_NAMES))
     for split in SPLIT_NAMES:
-        if counts[split].get("empty"):
-            yield f"{split}: {counts[split]['empty']} of {counts[split]['read']} lines left out: empty"
-        if counts[split]["target_unknown"] and split != "train":
-            yield (f"{split}: {counts[split]['target_unknown']} tokens hold characters that the "
-                   "vocabulary lacks; each counts as one unknown token")
-        if counts["overlap"].get(f"{split}_lines"):
-            yield (f"warning: {counts['overlap'][f'{split}_lines']} of {counts[split]['lines']} "
-                   f"{split} lines are also in the training text")
+        split_counts = counts[split]
+        if split_counts.get("empty"):
+            yield (f"{split}: {split_counts['empty']} of {split_counts['read']} lines left out: "
+                   "empty")
+        if split_counts["target_unknown"] and split != "train":
+            yield (f"{split}: {split_counts['target_unknown']} tokens hold characters that are not "
+                   "in the vocabulary; each counts as one unknown token")
+        if shared := counts["overlap"].get(f"{split}_lines"):
+            yield (f"warning: {shared} of {split_counts['lines']} {split} lines are also in the "
+                   "training text")
     if spec.lowercase:
         yield "all text is lower-cased"
 
@@ -207,14 +220,14 @@ def _notes_on_text(spec: DataSpec, counts: SplitCounts) -> Iterator[str]:
 def _describe_split(split: str, counts: dict[str, int], overlap: dict[str, int],
                     spec: DataSpec) -> Iterator[str]:
     if counts["cut"]:
-        yield (f"{split}: {counts['cut']} of {counts['pairs']} pairs are cut to max_length "
-               f"{spec.max_length} for the model; their references stay whole")
+        yield (f"{split}: {counts['cut']} of {counts['pairs']} pairs are truncated to max_length "
+               f"{spec.max_length} for the model; their references stay complete")
     if counts.get("periods_apart") and not spec.tokenized:
         yield (f"warning: {counts['periods_apart']} of {counts['pairs']} {split} references end in "
-               "a period that stands apart: BLEU of tokenised text compares with no published "
-               "figure; detokenise it, or say `tokenised: true`")
+               "a period after a space: BLEU of tokenized text is not comparable with published "
+               "scores; detokenize it, or set `tokenized: true`")
     if unknown := counts["source_unknown"] + counts["target_unknown"]:
-        yield f"{split}: {unknown} tokens hold characters that the vocabulary lacks"
+        yield f"{split}: {unknown} tokens hold characters that are not in the vocabulary"
     if sources := overlap[f"{split}_sources"]:
         yield (f"warning: {sources} of {counts['pairs']} {split} sources are also in the training "
                f"text, {overlap[f'{split}_pairs']} with the same translation")

@@ -1,4 +1,4 @@
-"""What to learn from: the built-in corpus or parallel text files, and how to cut the text into tokens."""
+"""Data specs: the built-in corpus or text files, and the tokenization."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
@@ -7,7 +7,8 @@ from typing import Any
 
 from scalesearch.data.builtin import MAX_PAIRS
 from scalesearch.data.files import expand_path
-from scalesearch.data.split_files import PARTS_SYNTAX, FilePair, SplitPart, is_m2, parts_to_json, read_parts
+from scalesearch.data.split_files import (PARTS_SYNTAX, FilePair, SplitPart, is_m2, parts_to_json,
+                                          read_parts)
 from scalesearch.errors import UserError
 from scalesearch.lowering import MAX_SOURCE_TOKENS
 from scalesearch.space.binding.config_reader import coerce_settings, read_constants, to_node
@@ -15,7 +16,9 @@ from scalesearch.space.schema.settings import NAME_DESCRIPTION, read_name, schem
 from scalesearch.space.syntax.diagnostics import format_alternatives
 from scalesearch.tasks import TASKS
 
-SPLIT_NAMES = ("train", "valid", "test")
+SPLIT_NAMES = ("train", "validation", "test")
+# in the corpus hash and the cache
+HASHED_SPLIT_NAMES = {"train": "train", "validation": "valid", "test": "test"}
 DEFAULT_FILES_VOCAB = 8000
 DEFAULT_BUILTIN_VOCAB = 2000
 DEFAULT_BUILTIN_PAIRS = 20_000
@@ -24,109 +27,107 @@ MAX_VOCAB = 1_000_000
 TEXT_FILE_KEYS = ("source", "target", *SPLIT_NAMES)
 FILE_KEYS = ("tokenizer", "soft_targets")
 SPLIT_FILE_KEYS = (*SPLIT_NAMES, "distilled")
-TASK_KEYS = ("tokenised", "comet", "window", "stride")
-Conflict = tuple[str, str, str | None]
+TASK_KEYS = ("tokenized", "comet", "window", "stride")
+MULTI_REFERENCE_SPLITS = (("corrections", "validation"), ("corrections", "test"))
+Conflict = tuple[str, str, str | None]  # key, problem, help
 
 
 @dataclass(frozen=True)
 class DataSpec:
-    """What to learn from: the built-in corpus (``builtin: grammar``), or text files.
+    """Training data: the built-in corpus (``builtin: grammar``), or text files.
 
-    Each of ``train``, ``validation`` and ``test`` is a prefix (``data/train`` stands for
-    ``data/train.en`` and ``data/train.de``, or the same with ``.gz``), a :class:`FilePair`, or a
-    sequence of these to be joined. What else the parts may be, and which metrics there are, is the
-    task's:
+    Each of ``train``, ``validation`` and ``test`` is a prefix, a :class:`FilePair`, or a sequence
+    of these, which are concatenated. The prefix ``data/train`` names ``data/train.en`` and
+    ``data/train.de``, or the same with ``.gz``. The task determines the metrics and which other
+    files are possible:
 
-    - ``correction``: sentences and their corrections. A part may be an M2 file of gold edits (``test.m2``), and a
-      pair's ``target`` of ``validation`` and ``test`` a list of files, each another annotator's
-      corrections. ``source`` and
-      ``target`` are only needed for prefixes. Training, and the loss, are on the first annotator's
-      corrections.
-    - ``language-model``: a part is one text file, and there is no ``source`` and ``target``. The text is one stream of
-      tokens, an end mark behind each line; empty lines are left out. Perplexity is of windows that
-      begin ``stride``
-      tokens apart, so that each token is scored once, with at least ``window`` - ``stride`` tokens
-      before it where the
-      text has them.
+    - ``correction``: sentences and their corrections. A part may be an M2 file of gold edits
+      (``test.m2``). In ``validation`` and ``test``, the ``target`` of a pair may be a list of
+      files, one per annotator. ``source`` and ``target`` are only needed for prefixes. Training
+      and loss use the corrections of the first annotator.
+    - ``language-model``: a part is one text file; ``source`` and ``target`` do not exist. The text
+      is one stream of tokens with EOS after each line; empty lines are dropped. Perplexity uses
+      windows that start ``stride`` tokens after one another. Each token is scored once, after at
+      least ``window`` - ``stride`` tokens of context, except at the start of the text.
 
-    Paths may hold ``~`` and ``$VARIABLES``; they are kept as written, so that a spec in a record
-    names no machine, and expanded by :meth:`resolve`. Longer training pairs than ``max_length`` are
-    dropped; longer validation and test sentences are cut for the model, while their text, the
-    reference, stays whole. With ``distilled`` the vocabulary stays that of the real training text,
-    and validation and test stay as they are.
+    Paths may hold ``~`` and ``$VARIABLES``. They are stored as written, so records do not depend
+    on the machine; :meth:`with_absolute_paths` expands them. Training pairs longer than
+    ``max_length`` are dropped. Longer validation and test sentences are truncated for the model;
+    their references stay complete. With ``distilled``, the vocabulary is fitted to the real
+    training text, and validation and test do not change.
 
     Raises:
-        SpaceErrors: naming every field that is wrong and what would be right.
+        SpaceErrors: lists every invalid field, with help.
     """
 
-    task: str = setting("translation", "what is learned, and by which metrics it is scored",
-                        words=tuple(TASKS))
+    task: str = setting("translation", "the task, which determines the metrics", words=tuple(TASKS))
     builtin: str | None = setting(None, "the built-in corpus of synthetic pairs",
                                   words=("grammar",), synonyms=("corpus", "dataset"))
     pairs: int | None = setting(None,
-                                "of the built-in corpus, its first training pairs "
+                                "number of training pairs of the built-in corpus, from its start "
                                 f"({DEFAULT_BUILTIN_PAIRS:,})", high=MAX_PAIRS, unit="pairs")
-    source: str | None = setting(
-        None, "language to translate from: the ending of its files, such as en", read=read_name,
-        form=NAME_DESCRIPTION, synonyms=("source_lang", "src", "src_lang"))
-    target: str | None = setting(
-        None, "language to translate into: the ending of its files, such as de", read=read_name,
-        form=NAME_DESCRIPTION, synonyms=("target_lang", "tgt", "trg", "tgt_lang"))
+    source: str | None = setting(None, "source language: the suffix of its files, such as en",
+                                 read=read_name, expected=NAME_DESCRIPTION,
+                                 synonyms=("source_lang", "src", "src_lang"))
+    target: str | None = setting(None, "target language: the suffix of its files, such as de",
+                                 read=read_name, expected=NAME_DESCRIPTION,
+                                 synonyms=("target_lang", "tgt", "trg", "tgt_lang"))
     train: Any = setting(
-        (), "text to train on, such as data/train for data/train.en and data/train.de",
-        read=read_parts, form=PARTS_SYNTAX, synonyms=("trainpref", "train_file", "path_train"))
-    validation: Any = setting((), "text to validate on, such as data/val", read=read_parts,
-                              form=PARTS_SYNTAX,
-                              synonyms=("validation", "dev", "val", "validpref", "eval"))
-    test: Any = setting((), "text to report scores on, such as data/test", read=read_parts,
-                        form=PARTS_SYNTAX, synonyms=("testpref", "test_file"))
+        (), "training text, such as data/train for data/train.en and data/train.de",
+        read=read_parts, expected=PARTS_SYNTAX, synonyms=("trainpref", "train_file", "path_train"))
+    validation: Any = setting((), "validation text, such as data/val", read=read_parts,
+                              expected=PARTS_SYNTAX,
+                              synonyms=("valid", "dev", "val", "validpref", "eval"))
+    test: Any = setting((), "test text, such as data/test", read=read_parts, expected=PARTS_SYNTAX,
+                        synonyms=("testpref", "test_file"))
     vocab: int | None = setting(None,
-                                "entries of the sentencepiece vocabulary shared by the two sides "
+                                "entries of the sentencepiece vocabulary that both sides share "
                                 f"({DEFAULT_FILES_VOCAB} for files, {DEFAULT_BUILTIN_VOCAB} for "
                                 "the built-in corpus)", low=5, high=MAX_VOCAB, unit="entries",
                                 synonyms=("vocab_size", "vocabulary", "vocabulary_size",
                                           "num_words"))
     tokenizer: str | None = setting(
-        None, "a sentencepiece model file to use as it is, in place of " "`vocab`",
+        None, "sentencepiece model file to use instead of fitting `vocab` " "entries",
         synonyms=("spm", "tokeniser", "sentencepiece", "bpe_codes"))
-    vocab_type: str = setting("bpe", "how the vocabulary is fitted", words=("bpe", "unigram"),
-                         synonyms=("vocab_type", "level", "model_type"))
+    vocab_type: str = setting("bpe", "algorithm that fits the vocabulary", words=("bpe", "unigram"),
+                              synonyms=("model", "level", "model_type"))
     character_coverage: float = setting(1.0,
-                                        "share of the training text's characters that get an entry "
-                                        "of their own: 1.0 suits alphabets, 0.9995 Chinese, "
-                                        "Japanese or noisy web text", low=0.9, high=1,
-                                        synonyms=("character_coverage",))
+                                        "share of the characters of the training text that get an "
+                                        "entry of their own: 1.0 for alphabets, 0.9995 for "
+                                        "Chinese, Japanese or noisy web text", low=0.9, high=1,
+                                        synonyms=("coverage",))
     lowercase: bool = setting(False, "lower-case all splits, references too",
                               synonyms=("lower", "lc", "do_lower_case"))
     max_length: int = setting(
-        MAX_SOURCE_TOKENS, "tokens of a side, without the end mark", unit="tokens",
+        MAX_SOURCE_TOKENS, "maximum tokens of a side, without EOS", unit="tokens",
         synonyms=("max_len", "max_sent_length", "max_source_positions", "seq_len"))
     max_ratio: float | None = setting(None,
-                                      "drop training pairs whose one side has more than this many "
-                                      "times the other's tokens", low=1, synonyms=("length_ratio",))
+                                      "drop training pairs if one side has more than this many "
+                                      "times the tokens of the other", low=1,
+                                      synonyms=("length_ratio",))
     max_pairs: int | None = setting(
-        None, "use only the first so many training pairs, for the vocabulary " "too", unit="pairs",
-        synonyms=("max_pairs", "subset", "max_samples", "num_samples"))
+        None, "use only this many training pairs from the start, for the " "vocabulary too",
+        unit="pairs", synonyms=("limit", "subset", "max_samples", "num_samples"))
     tokenized: bool = setting(False,
-                              "words are apart by blanks: tokenised BLEU too, and ROUGE of such "
-                              "words", synonyms=("tokenized", "pretokenized"))
+                              "the text has spaces between all tokens: also report tokenized BLEU; "
+                              "ROUGE uses these tokens", synonyms=("tokenised", "pretokenized"))
     comet: str | None = setting(
-        None, "a COMET model's name or checkpoint file to score translations " "with")
-    window: int | None = setting(
-        None, f"tokens that a language model sees at once ({DEFAULT_WINDOW})", low=2, unit="tokens",
-        synonyms=("block_size", "context", "context_length", "bptt"))
+        None, "COMET model to score translations with: its name or checkpoint " "file")
+    window: int | None = setting(None, f"context length of a language model ({DEFAULT_WINDOW})",
+                                 low=2, unit="tokens",
+                                 synonyms=("block_size", "context", "context_length", "bptt"))
     stride: int | None = setting(
-        None, "distance of the windows that perplexity is of (half a window)", unit="tokens")
+        None, "distance between the windows for perplexity (half a window)", unit="tokens")
     distilled: Any = setting((),
-                             "teachers' translations of the training text, as `scalesearch "
-                             "distill` writes them, to learn from, such as kd/train",
-                             read=read_parts, form=PARTS_SYNTAX)
-    mix_distilled: bool = setting(False, "learn from the real pairs as well as from `distilled`")
+                             "teachers' translations of the training text to train on, such as "
+                             "kd/train; `scalesearch distill --targets text` writes them",
+                             read=read_parts, expected=PARTS_SYNTAX)
+    mix_distilled: bool = setting(False, "train on the real pairs in addition to `distilled`",
+                                  synonyms=("mix",))
     soft_targets: str | None = setting(None,
-                                       "file of a teacher's probabilities at every place of the "
-                                       "training pairs, as `scalesearch soften` writes it, to "
-                                       "learn beside the tokens")
-    name: str | None = setting(None, "what tables call the corpus")
+                                       "file of a teacher's token probabilities for the training "
+                                       "pairs; `scalesearch distill --targets soft` writes it")
+    name: str | None = setting(None, "name of the corpus in tables")
 
     def __post_init__(self) -> None:
         coerce_settings(self, DATA_SCHEMA, "data")
@@ -139,156 +140,171 @@ class DataSpec:
 
     @property
     def fitted_vocab_size(self) -> int | None:
-        """Entries of the vocabulary that is fitted; None where a tokenizer is given."""
+        """Entries of the vocabulary that is fitted; None if the spec has a tokenizer."""
         if self.tokenizer is not None:
             return None
         return self.vocab or (DEFAULT_BUILTIN_VOCAB if self.builtin else DEFAULT_FILES_VOCAB)
 
     def with_vocab(self, vocab: int | None) -> "DataSpec":
-        """This spec with the vocabulary of an architecture that has its own; itself for one that has none.
+        """Return a copy with the vocabulary size of an architecture, if it fixes one.
 
         Raises:
-            UserError: the data fix another vocabulary, or a tokenizer.
+            UserError: the spec fixes another vocabulary size, or a tokenizer.
         """
         if vocab is None or self.vocab == vocab:
             return self
         for key in ("vocab", "tokenizer"):
-            if (given := getattr(self, key)) is not None:
-                raise UserError(f"data: {key}: it is {given} here, and {vocab:,} entries are the "
-                                "model's own", help=f"leave `{key}` out", key=f"data.{key}",
+            value = getattr(self, key)
+            if value is not None:
+                raise UserError(f"data: {key}: it is {value}, but the model has a vocabulary of "
+                                f"{vocab:,} entries", help=f"remove `{key}`", key=f"data.{key}",
                                 code="given-twice")
         return replace(self, vocab=vocab)
 
     @property
     def file_format(self) -> str:
-        """Of the files: one of :data:`scalesearch.tasks.FILE_FORMATS`."""
+        """Format of the files: one of :data:`scalesearch.tasks.FILE_FORMATS`."""
         return TASKS[self.task].file_format
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> "DataSpec":
-        """The spec that the ``data:`` section of a file describes; its keys are this class's fields.
+        """Read the ``data:`` section of a file; its keys are the fields of this class.
 
         Raises:
-            SpaceErrors: an unknown key, with the nearest known one, or a wrong value.
+            SpaceErrors: an unknown key (with the nearest known key), or an invalid value.
         """
-        found: DataSpec = read_constants(DATA_SCHEMA, to_node("data", mapping))
-        return found
+        spec: DataSpec = read_constants(DATA_SCHEMA, to_node("data", mapping))
+        return spec
 
     def to_json(self) -> dict[str, Any]:
-        """The fields that say something, as JSON values; ``from_mapping`` reads them back."""
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
-        said = {key: value for key, value in given.items() if value not in (None, ())}
-        return said | {split: parts_to_json(said[split])
-                       for split in SPLIT_FILE_KEYS if split in said}
+        """Return the fields that are set as JSON values; ``from_mapping`` reads them back."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values = {key: value for key, value in values.items() if value not in (None, ())}
+        return values | {split: parts_to_json(values[split])
+                         for split in SPLIT_FILE_KEYS if split in values}
 
     def describe(self, vocab: str = "") -> str:
-        """One line for a person: what text, and which vocabulary (``vocab`` in place of the number of entries)."""
+        """Describe text and vocabulary; ``vocab`` replaces the number of entries."""
         if self.builtin:
             text = f"built-in {self.builtin} (synthetic), {self.pairs} pairs"
         else:
-            what = f"{self.source}-{self.target}" if self.source and self.target else self.task
-            text = f"{what} from {', '.join(map(str, self.train))}"
+            languages = f"{self.source}-{self.target}" if self.source and self.target else self.task
+            text = f"{languages} from {', '.join(map(str, self.train))}"
         fitted = f"{self.vocab_type} vocabulary of {vocab or self.fitted_vocab_size}"
-        vocabulary = f"tokenizer {self.tokenizer}" if self.tokenizer else fitted
-        extras = [f"first {self.max_pairs} pairs"] * bool(
-            self.max_pairs) + ["lower-cased"] * self.lowercase
-        translated = ", ".join(map(str, self.distilled))
-        extras += [f"{'with' if self.mix_distilled else 'as'} translated in {translated}"] * bool(
-            translated)
-        extras += [f"soft targets in {self.soft_targets}"] * bool(self.soft_targets)
-        return "; ".join([text, vocabulary, *extras])
+        parts = [text, f"tokenizer {self.tokenizer}" if self.tokenizer else fitted]
+        if self.max_pairs:
+            parts.append(f"first {self.max_pairs} pairs")
+        if self.lowercase:
+            parts.append("lower-cased")
+        if self.distilled:
+            translations = ", ".join(map(str, self.distilled))
+            parts.append(f"{'with' if self.mix_distilled else 'as'} translated in {translations}")
+        if self.soft_targets:
+            parts.append(f"soft targets in {self.soft_targets}")
+        return "; ".join(parts)
 
     @property
     def suffixes(self) -> tuple[str, str]:
-        """What the files of the two sides end with; the built-in corpus has none, but its translations do."""
+        """Suffixes of the source and target files."""
         return self.source or "en", self.target or "de"
 
     def with_absolute_paths(self, base: Path | None = None) -> "DataSpec":
-        """This spec with absolute paths, which mean the same in another process; see :func:`.files.expand`.
+        """Return a copy with absolute paths; see :func:`.files.expand_path`.
 
         Raises:
-            UserError: a variable that is not set.
+            UserError: an environment variable is not set.
         """
-        def full(where: str, path: str) -> str:
-            return str(expand_path(path, where, base))
+        def absolute(key: str, path: str) -> str:
+            return str(expand_path(path, key, base))
 
-        def part(split: str, value: SplitPart) -> SplitPart:
-            return full(split, value) if isinstance(value, str) else value.map_paths(
-                lambda path: full(split, path))
+        def absolute_part(split: str, part: SplitPart) -> SplitPart:
+            if isinstance(part, str):
+                return absolute(split, part)
+            return part.map_paths(lambda path: absolute(split, path))
 
-        parts = {split: tuple(part(split, value) for value in getattr(self, split))
+        parts = {split: tuple(absolute_part(split, part) for part in getattr(self, split))
                  for split in SPLIT_FILE_KEYS}
-        files = {key: full(key, getattr(self, key)) for key in FILE_KEYS if getattr(self, key)}
+        files = {key: absolute(key, getattr(self, key)) for key in FILE_KEYS if getattr(self, key)}
         return replace(self, **parts, **files)
 
 
 def _find_conflicts(values: Mapping[str, Any]) -> Iterator[Conflict]:
-    """What is wrong with fields that are each right."""
-    said = {field.name: values.get(field.name, field.default) for field in fields(DataSpec)}
-    yield from _check_key_combination(said)
-    yield from _check_task_keys(said)
-    if said["vocab"] is not None and said["tokenizer"] is not None:
-        yield "tokenizer", "give `vocab` (to fit a vocabulary) or `tokenizer` (to use one as it is), not both", None
-    if said["mix"] and not said["distilled"]:
-        yield "mix", "there is nothing to mix with", "name a teacher's translations under `distilled`"
-    window = said["window"] or DEFAULT_WINDOW
-    if said["stride"] and said["stride"] > window:
-        yield "stride", f"tokens between two windows would not be scored; use at most the window of {window}", None
+    """Yield problems of fields that are valid separately but not together."""
+    spec = {field.name: values.get(field.name, field.default) for field in fields(DataSpec)}
+    yield from _check_key_combination(spec)
+    yield from _check_task_keys(spec)
+    if spec["vocab"] is not None and spec["tokenizer"] is not None:
+        yield ("tokenizer",
+               "give `vocab` (to fit a vocabulary) or `tokenizer` (to use a fitted one), not both",
+               None)
+    if spec["mix_distilled"] and not spec["distilled"]:
+        yield ("mix_distilled", "there is nothing to mix with",
+               "name a teacher's translations under `distilled`")
+    window = spec["window"] or DEFAULT_WINDOW
+    if spec["stride"] and spec["stride"] > window:
+        yield ("stride",
+               "tokens between two windows would not be scored; use at most the window of "
+               f"{window}", None)
 
 
-def _check_key_combination(said: Mapping[str, Any]) -> Iterator[Conflict]:
-    """Which keys go together."""
-    task = TASKS[said["task"]]
-    given = [key for key in TEXT_FILE_KEYS if said[key] not in (None, ())]
-    if said["builtin"]:
-        for key in given:
-            yield key, "it is for text files and cannot stand beside `builtin`", "remove one of the two"
-        if said["task"] != "translation":
-            yield "task", f"the built-in corpus is one of translations, and the task is {said['task']}", None
+def _check_key_combination(spec: Mapping[str, Any]) -> Iterator[Conflict]:
+    """Yield missing keys and keys that exclude each other."""
+    task = TASKS[spec["task"]]
+    text_keys = [key for key in TEXT_FILE_KEYS if spec[key] not in (None, ())]
+    if spec["builtin"]:
+        for key in text_keys:
+            yield (key, "it is for text files and cannot be combined with `builtin`",
+                   "remove one of the two")
+        if spec["task"] != "translation":
+            yield ("task",
+                   f"the built-in corpus is for translation, and the task is {spec['task']}", None)
         return
-    if said["pairs"] is not None:
-        yield "pairs", "it is only for `builtin: grammar`", "of text files, give `limit`"
-    if not given:
+    if spec["pairs"] is not None:
+        yield "pairs", "it is only for `builtin: grammar`", "for text files, use `max_pairs`"
+    if not text_keys:
         yield "", "no text is given", ("give `builtin: grammar`, or `source`, `target`, `train`, "
-                                       "`valid` and `test` for text files")
+                                       "`validation` and `test` for text files")
         return
-    parts = [part for split in SPLIT_NAMES for part in said[split]]
-    prefixes = task.file_format == "pairs" or any(
+    parts = [part for split in SPLIT_NAMES for part in spec[split]]
+    needs_suffixes = task.file_format == "pairs" or any(
         isinstance(part, str) and not is_m2(part) for part in parts)
-    for key in TEXT_FILE_KEYS if task.file_format != "text" and prefixes else SPLIT_NAMES:
-        if key not in given:
+    for key in TEXT_FILE_KEYS if task.file_format != "text" and needs_suffixes else SPLIT_NAMES:
+        if key not in text_keys:
             yield "", f"`{key}` is missing: {DATA_SCHEMA.fields[key].doc}", None
-    endings = [
-        part for part in (*parts, *said["distilled"]) if isinstance(part, str) and not is_m2(part)]
-    if task.file_format != "text" and endings and said["source"] and said["source"] == said[
+    prefixes = [
+        part for part in (*parts, *spec["distilled"]) if isinstance(part, str) and not is_m2(part)]
+    if task.file_format != "text" and prefixes and spec["source"] and spec["source"] == spec[
             "target"]:
-        yield "target", f"the source ends so as well, and {endings[0]}.{said['target']} would be both sides", \
-            "give `source` and `target` endings of their own"
+        yield ("target",
+               f"the source has the same suffix, so {prefixes[0]}.{spec['target']} would be both "
+               "sides", "give `source` and `target` different suffixes")
 
 
-def _check_task_keys(said: Mapping[str, Any]) -> Iterator[Conflict]:
-    """What the task has no use for."""
-    task = TASKS[said["task"]]
+def _check_task_keys(spec: Mapping[str, Any]) -> Iterator[Conflict]:
+    """Yield keys and files that the task does not use."""
+    task = TASKS[spec["task"]]
     for key in TASK_KEYS:
-        if said[key] and key not in task.data_keys:
-            having = format_alternatives(other.name
-                                         for other in TASKS.values() if key in other.data_keys)
-            yield key, f"it is for {having}, and the task is {task.name}", None
+        if spec[key] and key not in task.data_keys:
+            names = format_alternatives(other.name
+                                        for other in TASKS.values() if key in other.data_keys)
+            yield key, f"it is for {names}, and the task is {task.name}", None
     for split in SPLIT_NAMES:
-        for part in said[split]:
+        for part in spec[split]:
             if task.file_format == "text" and not isinstance(part, str):
-                yield split, f"pairs of files are not for the task {task.name}", "give one text file"
-            if isinstance(part, FilePair) and part.references and (
-                    task.file_format, split) not in MULTI_REFERENCE_SPLITS:
-                yield split, "several references are for the validation and test text of `task: correction`", None
+                yield (split, f"pairs of files are not for the task {task.name}",
+                       "give one text file")
+            has_references = isinstance(part, FilePair) and part.references
+            if has_references and (task.file_format, split) not in MULTI_REFERENCE_SPLITS:
+                yield (split,
+                       "several references are for the validation and test text of `task: "
+                       "correction`", None)
     if task.file_format == "text":
         for key in ("source", "target", "max_ratio", "distilled", "soft_targets"):
-            if said[key] not in (None, ()):
+            if spec[key] not in (None, ()):
                 yield key, f"it is for pairs of texts, and the task is {task.name}", None
 
 
-MULTI_REFERENCE_SPLITS = (("corrections", "valid"), ("corrections", "test"))
-DATA_SCHEMA = schema_of(DataSpec, bare="builtin", check=_find_conflicts,
-                        gone={"seed": "the built-in corpus is one " "fixed text (`python -m "
-                              "tools.grammar` in the source repository writes others), and the "
-                              "seed of a training is no part of its data"})
+DATA_SCHEMA = (schema_of(DataSpec, shorthand_key="builtin", check=_find_conflicts,
+                         unsupported={"seed": "the built-in corpus is one fixed text (`python -m "
+                                      "tools.grammar` in the source repository writes others), and "
+                                      "the seed of a training run is not part of its data"}))

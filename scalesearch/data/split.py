@@ -1,4 +1,7 @@
-"""Splits of a corpus: sentence pairs, or windows of text, as token ids with their text."""
+"""Splits of a corpus: token ids of sentence pairs or windows, with their text.
+
+Shapes: B rows, L ids per row.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
@@ -14,10 +17,7 @@ from scalesearch.tasks.edits import Edits
 if TYPE_CHECKING:
     from scalesearch.data.soft_targets import SoftTargets
 
-PAD = 0
-UNK = 1
-BOS = 2
-EOS = 3  # the token ids that every vocabulary starts with
+PAD, UNK, BOS, EOS = 0, 1, 2, 3  # the first token ids of every vocabulary
 IntArray = NDArray[Any]
 GoldEdits = list[tuple[Edits, ...]]
 
@@ -25,8 +25,10 @@ GoldEdits = list[tuple[Edits, ...]]
 class RaggedArray:
     """Rows of different lengths in one flat array, which may be memory-mapped.
 
-    ``flat`` is (total,) int32, ``offsets`` (rows + 1,) int64; row i is ``flat[offsets[i]:offsets[i
-    + 1]]``.
+    Attributes:
+        flat: (total,) int32.
+        offsets: (rows + 1,) int64; row i is ``flat[offsets[i]:offsets[i + 1]]``.
+        lengths: (rows,) int64.
     """
 
     def __init__(self, flat: IntArray, offsets: IntArray) -> None:
@@ -36,57 +38,57 @@ class RaggedArray:
 
     @classmethod
     def from_lists(cls, rows: Sequence[Sequence[int]]) -> "RaggedArray":
-        """Makes rows from lists of ids."""
+        """Copy lists of ids."""
         offsets = _offsets(np.fromiter(map(len, rows), np.int64, len(rows)))
         return cls(np.fromiter(chain.from_iterable(rows), np.int32, int(offsets[-1])), offsets)
 
     @classmethod
     def concatenate(cls, parts: Sequence["RaggedArray"]) -> "RaggedArray":
-        """Concatenates the rows of all parts."""
+        """Concatenate the rows of all parts."""
         lengths = np.concatenate([part.lengths for part in parts])
         return cls(np.concatenate([part.flat for part in parts]), _offsets(lengths))
 
     def take(self, indices: IntArray) -> "RaggedArray":
-        """Copies the rows at ``indices``."""
+        """Copy the rows at ``indices``."""
         return self._gather(self.offsets[:-1][indices], self.lengths[indices])
 
     def truncate(self, max_length: int) -> "RaggedArray":
-        """Copies the first ``max_length`` ids of each row."""
+        """Copy the first ``max_length`` ids of each row."""
         return self._gather(self.offsets[:-1], np.minimum(self.lengths, max_length))
 
     def windows(self, size: int, stride: int) -> "RaggedArray":
-        """Stretches of ``size`` ids that begin ``stride`` apart in all rows one behind the other, EOS behind each.
+        """Cut windows of ``size`` ids, ``stride`` ids after one another.
 
-        The last one reaches the end.
+        They cover all rows, each followed by EOS. The last window ends at the end of the text and
+        may be shorter.
         """
         stream = np.full(len(self.flat) + len(self), EOS, np.int32)
         stream[np.arange(len(self.flat))
                + np.repeat(np.arange(len(self)), self.lengths)] = self.flat
         count = 1 + max(0, -(-(len(stream) - size) // stride))
         starts = stride * np.arange(count)
-        return RaggedArray(stream, _offsets(np.array([len(stream)])))._gather(
-            starts, np.minimum(starts + size, len(stream)) - starts)
+        lengths = np.minimum(starts + size, len(stream)) - starts
+        return RaggedArray(stream, _offsets(np.array([len(stream)])))._gather(starts, lengths)
 
     def _gather(self, starts: IntArray, lengths: IntArray) -> "RaggedArray":
-        """Copies stretches of ``flat`` that begin at ``starts``."""
+        """Copy slices of ``flat`` that begin at ``starts``."""
         offsets = _offsets(lengths)
         shift = np.repeat(starts - offsets[:-1], lengths)
         return RaggedArray(self.flat[np.arange(offsets[-1]) + shift], offsets)
 
     def pad(self, indices: IntArray, prefix_id: int | None = None,
             suffix_id: int | None = None) -> IntArray:
-        """Matrix (B, L), int64, of the rows at ``indices``, 0 (PAD) on the right.
+        """Return rows as an int64 matrix (B, L), with PAD (0) on the right.
 
-        Where given, the id ``prefix_id`` goes in front of each row and the id ``suffix_id`` behind
-        it.
+        ``prefix_id`` is inserted before each row, and ``suffix_id`` after it, if they are given.
         """
-        chosen = self.take(indices)
-        first = int(prefix_id is not None)
-        ends = first + chosen.lengths
+        rows = self.take(indices)
+        start = int(prefix_id is not None)
+        ends = start + rows.lengths
         width = int(ends.max(initial=0)) + int(suffix_id is not None)
         matrix = np.zeros((len(indices), width), np.int64)
         columns = np.arange(width)
-        matrix[(columns >= first) & (columns < ends[:, None])] = chosen.flat
+        matrix[(columns >= start) & (columns < ends[:, None])] = rows.flat
         if prefix_id is not None:
             matrix[:, 0] = prefix_id
         if suffix_id is not None:
@@ -110,14 +112,17 @@ def _offsets(lengths: IntArray) -> IntArray:
 
 
 class Split:
-    """Split of sentence pairs: ``source_ids``, ``target_ids`` (no BOS, no EOS) and their text.
+    """Split of sentence pairs: token ids without BOS and EOS, and their text.
 
-    The text is read on first use: training needs none.
+    The text is read on first use; training does not need it. In the split of a language model,
+    ``target_ids`` holds windows of one stream of tokens that includes EOS, and the rows of
+    ``source_ids`` are empty.
 
-    Of text alone, ``target_ids`` holds windows of one stream of tokens, EOS among them, and
-    ``source_ids`` empty rows. ``window_overlap`` is then the number of tokens that each window but
-    the first repeats of the one before, to be read and not scored; of sentence pairs it is None.
-    ``soft``: a teacher's probabilities at every place of the targets.
+    Attributes:
+        source_ids, target_ids: one row per pair or window.
+        window_overlap: number of tokens that a window repeats of the previous one, as input that
+            is not scored; None for sentence pairs.
+        soft_targets: a teacher's probabilities at each target position, if any.
     """
 
     def __init__(self, source_ids: RaggedArray, target_ids: RaggedArray, texts: Callable[[], Texts],
@@ -133,7 +138,7 @@ class Split:
                    target_ids: Sequence[Sequence[int]] | None = None,
                    source_text: list[str] | None = None,
                    target_text: list[str] | None = None) -> "Split":
-        """Makes a split in memory; targets and text that are not given are empty."""
+        """Make a split in memory; missing targets and texts are empty."""
         target_ids = [[]] * len(source_ids) if target_ids is None else target_ids
         if len(source_ids) != len(target_ids):
             raise ValueError(f"{len(source_ids)} source and {len(target_ids)} target sentences")
@@ -145,7 +150,7 @@ class Split:
     def from_rows(cls, source_ids: RaggedArray, target_ids: RaggedArray, source_text: list[str],
                   target_text: list[str], gold: GoldEdits | None = None,
                   window_overlap: int | None = None) -> "Split":
-        """Makes a split of rows and text in memory."""
+        """Make a split from rows and text in memory."""
         return cls(source_ids, target_ids, partial(Texts, source_text, target_text, gold),
                    window_overlap)
 
@@ -156,7 +161,7 @@ class Split:
 
     @property
     def source_text(self) -> list[str]:
-        """Source sentences, lower-cased where the spec asks for it."""
+        """Source sentences, lower-cased if the spec is."""
         return list(self.texts.source)
 
     @property

@@ -14,9 +14,9 @@ PARTS_SYNTAX = ("a path (for pairs without the ending), `{source: FILE, target: 
 
 @dataclass(frozen=True)
 class FilePair:
-    """Pair of files whose lines translate each other, where no common prefix names them.
+    """Pair of aligned files without a common prefix.
 
-    ``references`` are further files of references beside ``target``, for corrections.
+    ``references`` are further files of references, next to ``target``, for corrections.
     """
 
     source: str
@@ -24,12 +24,12 @@ class FilePair:
     references: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Mapping as in a data file."""
+        """Return the mapping of a data file."""
         return {"source": self.source,
                 "target": [self.target, *self.references] if self.references else self.target}
 
     def map_paths(self, function: Callable[[str], str]) -> "FilePair":
-        """Copy with ``function`` applied to each path."""
+        """Return a copy with ``function`` applied to each path."""
         return FilePair(function(self.source), function(self.target),
                         tuple(map(function, self.references)))
 
@@ -46,31 +46,32 @@ def is_m2(part: Any) -> bool:
 
 
 def read_parts(node: Node, complain: ReportNodeError) -> tuple[SplitPart, ...]:
-    """Parts of a split: a path, ``{source: FILE, target: FILE}``, or a list of these."""
+    """Read the parts of a split; see ``PARTS_SYNTAX``."""
     items = node.items if isinstance(node, SequenceNode) else (node,)
-    return tuple(part for item in items if (part := _part(item, complain)) is not None)
+    parts = [_read_part(item, complain) for item in items]
+    return tuple(part for part in parts if part is not None)
 
 
-def _part(item: Node, complain: ReportNodeError) -> SplitPart | None:
+def _read_part(item: Node, complain: ReportNodeError) -> SplitPart | None:
     if isinstance(item, ScalarNode) and item.text.strip():
         return item.text
     if isinstance(item, MappingNode) and {key.text for key, _ in item} == {"source", "target"}:
-        source = _texts(item.get("source"))
-        target = _texts(item.get("target"))
+        source = _read_paths(item.get("source"))
+        target = _read_paths(item.get("target"))
         if len(source) == 1 and target:
             return FilePair(source[0], target[0], target[1:])
     complain(item, f"expected {PARTS_SYNTAX}", None)
     return None
 
 
-def _texts(node: Node | None) -> tuple[str, ...]:
-    """One path or several; none where anything else stands there."""
+def _read_paths(node: Node | None) -> tuple[str, ...]:
+    """Read one path or a list of paths; an empty tuple if the node is anything else."""
     items = node.items if isinstance(node, SequenceNode) else (node,)
-    found = tuple(item.text for item in items if isinstance(item, ScalarNode) and item.text)
-    return found if len(found) == len(items) else ()
+    paths = tuple(item.text for item in items if isinstance(item, ScalarNode) and item.text)
+    return paths if len(paths) == len(items) else ()
 
 
 def parts_to_json(parts: tuple[SplitPart, ...]) -> Any:
-    """Parts as JSON values, as in a data file."""
+    """Return parts as JSON values, as in a data file."""
     values = [part if isinstance(part, str) else part.to_json() for part in parts]
     return values[0] if len(values) == 1 else values
