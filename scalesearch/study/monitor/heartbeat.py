@@ -95,7 +95,7 @@ class Heartbeat(HeartbeatFile):
             super().write()
 
     def _write_end(self, state: str, reason: str) -> None:
-        self.content |= {"state": state, "reason": reason, "ended": time.time()}
+        self.content |= {"state": state, "reason": reason, "ended_at": time.time()}
         self.write()
 
 

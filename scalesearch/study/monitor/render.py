@@ -93,7 +93,7 @@ def _bar(shown: StudySnapshot, width: int) -> Table:
     done = shown.progress
     bar = Table.grid(padding=(0, 1))
     left = f" · {describe_time_left(shown.eta)}" if shown.owner.state == RUNNING else ""
-    words = f"{done.share:.0%} · {_count(done.done)} of {_count(done.of)} trainings{left}"
+    words = f"{done.share:.0%} · {_count(done.done)} of {_count(done.total)} trainings{left}"
     bar.add_row(ProgressBar(100, 100 * done.share, width=max(10, min(40, width - len(words) - 2))),
                 words)
     return bar
@@ -137,7 +137,7 @@ def _training_table(shown: StudySnapshot, width: int, room: int) -> Iterable[Ren
     yield Text()
     yield table
     if len(shown.running) > room:
-        yield _line(f"… and {len(shown.training) - room} more", "dim")
+        yield _line(f"… and {len(shown.running) - room} more", "dim")
     for one in shown.running[:room]:
         if one.status == SILENT:
             yield _line(f"trial {one.trial}: {one.status_text}", "red")

@@ -31,7 +31,7 @@ PLAN_FILE = "plan.json"
 FINDINGS_FILE = "findings.json"
 MAX_VALUES = 4  # of an answer that tells kinds apart
 # what a job says of its own trial
-TRIAL_JOB_KEYS = ("trial", "attempt", "rung", "until", "job", "of", "seed")
+TRIAL_JOB_KEYS = ("trial", "attempt", "rung", "until_share", "origin", "original", "seed")
 
 
 @dataclass(frozen=True)

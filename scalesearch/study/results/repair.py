@@ -103,9 +103,9 @@ def _events_from_records(study: StudyDir, saved: list[str]) -> list[bytes]:
         if trial is None or (known and known.state in ENDED_STATES):
             continue
         if known is None:
-            facts = {"event": EventType.PROPOSED, **trial.to_json()}
+            facts = {"type": EventType.PROPOSED, **trial.to_json()}
         else:
-            facts = {"event": EventType.ENDED, "trial": trial.number, "state": trial.state,
+            facts = {"type": EventType.ENDED, "trial": trial.number, "state": trial.state,
                      "values": trial.values, "reason": trial.reason,
                      "wall_seconds": trial.wall_seconds,
                      "efforts": msgspec.to_builtins(trial.efforts)}

@@ -227,8 +227,8 @@ def _seed_rows(records: list[dict[str, Any]], objectives: dict[str, str]) -> pd.
     """Every training of the candidates that have several, candidate by candidate."""
     from scalesearch.report.table import replicates_frame
 
-    several = {record["of"] for record in records if record["origin"] == Origin.REPLICATE}
-    first = [{**record, "origin": Origin.REPLICATE, "of": record["trial"]} for record in records
+    several = {record["original"] for record in records if record["origin"] == Origin.REPLICATE}
+    first = [{**record, "origin": Origin.REPLICATE, "original": record["trial"]} for record in records
              if record["trial"] in several]
     rows = replicates_frame([*first, *records], objectives)
     return rows.sort_values(["of", "trial"],

@@ -37,7 +37,7 @@ class EventLog:
         with disk_full_guard(self.file), self.file.open("ab", buffering=0) as file:
             size = file.tell()
             number = 1 + (self._end[1] if size == self._end[0] else len(self.lines()))
-            line = encode_event({"line": number, "event": event_type, "trial": trial,
+            line = encode_event({"line": number, "type": event_type, "trial": trial,
                                  "time": utc_now(), **facts})
             # as it will be read again: what happens live is what is folded later
             event = TrialEvent.from_json(line)

@@ -119,8 +119,8 @@ def describe_teacher_facts(facts: TeacherFacts) -> str:
     scored = ", ".join(f"{bleu:.1f} on {split}" for split, bleu in facts["bleu"].items())
     made = facts["translations"]
     mixed = ", and from the real pairs" if facts["mix"] else ""
-    mixed += f", with its {facts['soft']} likeliest tokens at every place" if facts.get(
-        "soft") else ""
+    mixed += f", with its {facts['top_k']} likeliest tokens at every place" if facts.get(
+        "top_k") else ""
     several = len(facts["seeds"])
     alone = f" each alone in the mean of {several}" if several > 1 else ""
     return (f"Teacher: {facts['architecture']}, {facts['params']:,} params, BLEU {scored}{alone} "

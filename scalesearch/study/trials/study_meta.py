@@ -20,7 +20,7 @@ from scalesearch.study.config.sections import SINGLE_SEED, Seeds, WarmStartSpec
 from scalesearch.study.trials.trial import Numbers, Params
 from scalesearch.tasks import EFFICIENCY_METRICS, TASKS
 
-STUDY_FORMAT = 3  # of the study's folder; studies of other formats are refused
+STUDY_FORMAT = 4  # of the study's folder; studies of other formats are refused
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class StudyMeta:
     @property
     def record_fields(self) -> dict[str, object]:
         """Facts of the study that every record holds."""
-        return {"study": self.name, "space": self.space_hash, "protocol": self.protocol,
+        return {"study": self.name, "space_hash": self.space_hash, "protocol": self.protocol,
                 "objectives": self.directions, "recipe": self.recipe, "study_seed": self.seed,
                 "data": asdict(self.data), "teacher": self.teacher and asdict(self.teacher)}
 

@@ -111,7 +111,7 @@ class TrialEvent:
                 return cls(event.type, event.trial, event.time, event.line,
                            proposed_trial=Trial.from_json(data))
             case EventType.RUNG:
-                return replace(event, reached=msgspec.convert(data, Rung))
+                return replace(event, rung_result=msgspec.convert(data, Rung))
             case EventType.ENDED if event.state is None:
                 raise ValueError("it says no state")
         return event
@@ -191,7 +191,7 @@ class Trial:
     def to_json(self) -> dict[str, object]:
         """JSON of all fields; ``trial`` is its number."""
         data = {one.name: getattr(self, one.name) for one in fields(self)}
-        return {"trial": data.pop("number"), **data, "feasible": self.is_feasible,
+        return {"trial": data.pop("number"), **data, "is_feasible": self.is_feasible,
                 "rungs": msgspec.to_builtins(list(self.rungs)),
                 "efforts": msgspec.to_builtins(self.efforts)}
 
