@@ -24,12 +24,12 @@ def training_bar(console: Console) -> Iterator[Any]:
 
     def report(event: dict[str, Any]) -> None:
         progress.start()
-        if event["kind"] == "update":
+        if event["type"] == "update":
             progress.update(task, completed=min(1.0, event["share"]), facts=_facts(event))
-        elif event["kind"] == "validation":
+        elif event["type"] == "validation":
             progress.print(_line(event))
-        elif event["kind"] == "decode":
-            done = event["done"] / event["of"]
+        elif event["type"] == "decode":
+            done = event["done"] / event["total"]
             progress.update(task, description="translating", completed=done,
                             facts=f"{event['done']} sentences")
 

@@ -61,7 +61,7 @@ def command(models: tuple[str, ...], source: Path, target: Path, beam: int | Non
     if as_json:
         print_json({"source": str(source), "target": str(target), "sentences": len(texts.source),
                     "lowercase": low, "notes": notes,
-                    "models": [{"model": model.folder, "decode": model.decoding.description, **row}
+                    "models": [{"model": model.folder, "decoding": model.decoding.description, **row}
                                for model, row in zip(opened, rows)]})
         return
     names = list(map(str, range(1, len(models) + 1)))

@@ -209,7 +209,7 @@ def verify_artifact(trained: Checkpoint, sample: VerificationSample, float_decod
     names = {"model": TorchDecoder(trained.model.to(torch.float32)), "float": float_decoder,
              "quantised": quantized_decoder}
     said: dict[str, Any] = {"text": sample.name, "sentences": len(sample.split),
-                            "decode": search.description}
+                            "decoding": search.description}
     wanted: Sequence[list[int]] = []
     for name, decoder in names.items():
         if decoder is None:

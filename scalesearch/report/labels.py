@@ -76,7 +76,7 @@ def one_line_label(name: str, protocol: ProtocolDict | None = None) -> str:
 
 def column_unit(name: str) -> str:
     """Unit of a column of a study's table; empty where it has none, as names, states and answers."""
-    plain = name.removeprefix("test.").removesuffix(".sd").removesuffix(".half")
+    plain = name.removeprefix("test.").removesuffix(".sd").removesuffix(".half_width")
     group = plain.partition(".")[0] if "." in plain else ""
     words = METRICS[plain].label if plain in METRICS else COST_LABELS.get(plain) or COST_LABELS.get(
         group, "")

@@ -1,6 +1,6 @@
 """Reads a study's records: the one place of ``report`` that knows their keys.
 
-A record is a trial's JSON. Replicates (``origin`` is ``replicate``) and duplicates say under ``of``
+A record is a trial's JSON. Replicates (``origin`` is ``replicate``) and duplicates say under ``original``
 which trial they repeat.
 """
 
@@ -28,12 +28,12 @@ def labeled_records(records: Iterable[Record]) -> dict[str, Record]:
 
 def training_trial(record: Record) -> int:
     """The trial that trained its architecture: another one for a duplicate."""
-    return int(record["of"] if record["state"] == "duplicate" else record["trial"])
+    return int(record["original"] if record["state"] == "duplicate" else record["trial"])
 
 
 def find_replicates(trial: int, records: Iterable[Record]) -> list[Record]:
     """The records of the replicates of ``trial``."""
-    return [one for one in records if is_replicate(one) and one.get("of") == trial]
+    return [one for one in records if is_replicate(one) and one.get("original") == trial]
 
 
 def get_cost(record: Record, name: str) -> Any:
@@ -82,4 +82,4 @@ def _first_loss(record: Record) -> float | None:
     curve = record.get("curve") or []
     first = curve[0] if len(curve) > 1 else None
     return first.get(
-        validation_loss_name(record.get("answers"))) if isinstance(first, Mapping) else None
+        validation_loss_name(record.get("config"))) if isinstance(first, Mapping) else None

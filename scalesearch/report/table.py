@@ -24,19 +24,19 @@ COST_COLUMNS = ("params.total", "params.non_embedding", "params.decoder", "macs.
 TRAINING_COLUMNS = {"seed": "seed", "training_seconds": "seconds", "wall_seconds": "total_seconds",
                     "cpu_seconds": "cpu_seconds", "tokens": "tokens", "device": "device",
                     "dtype": "dtype", "reason": "reason"}
-PARAM_PREFIX = "answer."  # before the name of a hyperparameter's column
+PARAM_PREFIX = "param."  # before the name of a hyperparameter's column
 RECIPE_PREFIX = "recipe."  # before the name of a key of the recipe that the study asks
 SD_SUFFIX = ".sd"
-HALF_WIDTH_SUFFIX = ".half"  # after a score's name: the columns of its spread
+HALF_WIDTH_SUFFIX = ".half_width"  # after a score's name: the columns of its spread
 
 
 def trials_frame(records: Iterable[Record], objectives: Mapping[str, str],
                  confidence: float = CONFIDENCE) -> pd.DataFrame:
     """One row a trial, in their order; replicates count for the trial that they repeat.
 
-    Columns: trial, state, front, label, id, feasible, in_space; metrics; costs; facts of the
+    Columns: trial, state, front, label, id, is_feasible, is_in_space; metrics; costs; facts of the
     training, rung_loss; its early measurements under ``proxy.`` (see
-    :mod:`scalesearch.report.proxies`); hyperparameters under ``answer.``; and what
+    :mod:`scalesearch.report.proxies`); hyperparameters under ``param.``; and what
     :func:`average_replicates` adds. Scores of a trial with replicates are means, and its facts
     (seed, seconds, tokens) are those of the first training. ``front``: on the front of the eligible
     rows.
@@ -48,7 +48,7 @@ def trials_frame(records: Iterable[Record], objectives: Mapping[str, str],
         # As objects: beside a gap, pandas would turn 2 into 2.0.
         table[name] = pd.Series([row.get(name, "") for row in rows], dtype=object)
     if table.empty:
-        columns = ["trial", "state", "front", "label", "id", "feasible", "in_space",
+        columns = ["trial", "state", "front", "label", "id", "is_feasible", "is_in_space",
                    *_names(objectives), *TRAINING_COLUMNS, "rung_loss", "seeds"]
         return pd.DataFrame(columns=columns)
     table = table.sort_values("trial", kind="stable").reset_index(drop=True)
@@ -66,7 +66,7 @@ def trials_frame(records: Iterable[Record], objectives: Mapping[str, str],
 def eligible_mask(table: pd.DataFrame) -> pd.Series:
     """Mask of the rows that may be on the front: trained to the end, feasible, and of the space."""
     return (table["state"]
-            == "complete") & table["feasible"].astype(bool) & table["in_space"].astype(bool)
+            == "complete") & table["is_feasible"].astype(bool) & table["is_in_space"].astype(bool)
 
 
 def _best_recipes(table: pd.DataFrame, objectives: Mapping[str, str]) -> pd.Series:
@@ -81,8 +81,8 @@ def _best_recipes(table: pd.DataFrame, objectives: Mapping[str, str]) -> pd.Seri
 
 def replicates_frame(trial_records: Iterable[Record],
                      objectives: Mapping[str, str]) -> pd.DataFrame:
-    """One row a replicate: ``of``, the trial that it repeats, and the columns of :func:`trials_frame`."""
-    return pd.DataFrame([{"of": one["of"], **_row(one, objectives)}
+    """One row a replicate: ``original``, the trial that it repeats, and the columns of :func:`trials_frame`."""
+    return pd.DataFrame([{"original": one["original"], **_row(one, objectives)}
                          for one in trial_records if is_replicate(one)])
 
 
@@ -92,18 +92,18 @@ def average_replicates(table: pd.DataFrame, replicates: pd.DataFrame, names: Seq
 
     Adds the columns ``seeds``, how many trainings a complete trial's scores are the mean of; and
     for each score of which the noise is known, ``.sd`` (the sample standard deviation; missing for
-    one seed) and ``.half`` (half the interval of the mean, by the noise pooled over all trials;
+    one seed) and ``.half_width`` (half the interval of the mean, by the noise pooled over all trials;
     also for those of one seed).
 
     Args:
         table: a row a trial, with a column ``trial``.
-        replicates: a row each, with the same columns and ``of``, the trial that was trained again.
+        replicates: a row each, with the same columns and ``original``, the trial that was trained again.
         names: columns of scores.
     """
     done = replicates[replicates["state"] == "complete"] if len(replicates) else replicates
     complete = (table["state"] == "complete").to_numpy()
-    more = {trial: done.index[done["of"] == trial]
-            for trial in set(done["of"])} if len(done) else {}
+    more = {trial: done.index[done["original"] == trial]
+            for trial in set(done["original"])} if len(done) else {}
     rows = [more.get(trial, []) for trial in table["trial"]]
     table["seeds"] = [1 + len(extra) if is_done else None for extra, is_done in zip(rows, complete)]
     table["seeds"] = table["seeds"].astype("Int64")
@@ -227,16 +227,17 @@ def summarize_trial(row: Any, columns: Mapping[str, str]) -> str:
 def _row(record: Record, objectives: Mapping[str, str]) -> dict[str, Any]:
     found = {key: record.get(key)
              for key in ("trial", "state", "label")} | {"id": record.get("architecture")}
-    found |= {key: record.get(key) for key in ("feasible", "in_space")}
+    found |= {key: record.get(key) for key in ("is_feasible", "is_in_space")}
     found |= {name: get_score(record, name) if name in METRIC_COLUMNS or name in TEST_METRIC_COLUMNS
               else get_cost(record, name) for name in _names(objectives)}
     found |= {column: record.get(key)
               for column, key in TRAINING_COLUMNS.items()} | early_measurements(record)
     # at the last rung that it has reached
     found["rung_loss"] = (record.get("rungs") or [{}])[-1].get("loss")
-    tuned = {RECIPE_PREFIX + key: value for key, value in (record.get("tuned") or {}).items()}
-    answers = {**(record.get("answers") or {}), **tuned}
-    return found | {PARAM_PREFIX + path: _text(value) for path, value in answers.items()}
+    recipe_params = {RECIPE_PREFIX + key: value
+                     for key, value in (record.get("recipe_params") or {}).items()}
+    config = {**(record.get("config") or {}), **recipe_params}
+    return found | {PARAM_PREFIX + path: _text(value) for path, value in config.items()}
 
 
 def _names(objectives: Mapping[str, str]) -> list[str]:

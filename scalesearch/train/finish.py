@@ -61,5 +61,6 @@ def _score_splits(run: TrainingRun, decode: DecodeFunction | None) -> dict[str, 
 def _score_one_split(run: TrainingRun, name: str, decode: DecodeFunction | None) -> dict[str, Any]:
     search = DecodingOptions(run.recipe.beam, run.recipe.length_penalty)
     return score_split(run.engine, run.corpus, name, search, run.stop_signal.raise_if_requested,
-                       lambda done, of: run.report({"kind": "decode", "done": done, "of": of}),
+                       lambda done, total: run.report({"type": "decode", "done": done,
+                                                         "total": total}),
                        decode)

@@ -249,7 +249,7 @@ class TrainingRun:
                            **self.validation_losses(validation_loss), **scored})
         self.loss_since_validation = [0.0, 0]
         self._track_best(validation_loss if self.recipe.monitor == "loss" else -float(score or 0))
-        self.report({"kind": "validation", **self.curve[-1]})
+        self.report({"type": "validation", **self.curve[-1]})
 
     def _track_best(self, score: float) -> None:
         """Keeps the best weights and counts validations without improvement."""
@@ -280,7 +280,7 @@ class TrainingRun:
         self._reported_at = time.monotonic()
         spent = self.budget_used
         share = self.budget_share
-        self.report({"kind": "update", **self._position(), "lr": self.lr, "loss": self.loss,
+        self.report({"type": "update", **self._position(), "lr": self.lr, "loss": self.loss,
                      "tokens_per_second": spent.tokens / max(spent.seconds, 1e-9),
                      "tokens_per_cpu_second": spent.tokens / max(spent.cpu_seconds, 1e-9),
                      "eta_seconds": spent.seconds * (1 - share) / share if share else None})

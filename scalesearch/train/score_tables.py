@@ -40,10 +40,10 @@ def protocol_lines(result: Result) -> list[str]:
     device = result.device if result.processes == 1 else f"{result.processes} x {result.device}"
     synthetic = ["synthetic corpus: the score compares architectures, nothing else"] if metrics[
         "synthetic"] else []
-    decode = [metrics["decode"]] if "decode" in metrics else []
+    decoding = [metrics["decoding"]] if "decoding" in metrics else []
     measured = [f"{key}: {metrics[f'{key}_protocol']}"
                 for key in ("latency", "memory") if key in metrics]
-    return [" · ".join([*decode, f"weights: {metrics['weights']}", *signatures]), *measured,
+    return [" · ".join([*decoding, f"weights: {metrics['weights']}", *signatures]), *measured,
             f"{result.n_params:,} params · {result.steps:,} updates, {result.tokens:,} target "
             f"tokens in {format_duration(result.cpu_seconds)} CPU "
             f"({result.tokens_per_cpu_second:,.0f} tokens a CPU-second), "

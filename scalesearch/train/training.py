@@ -104,7 +104,7 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
     if result.state == "complete":
         (folder / checkpoint.STATE_FILE).unlink(missing_ok=True)
         run.snapshots.clear()
-    tell({"kind": "done", "state": result.state, "reason": result.reason})
+    tell({"type": "done", "state": result.state, "reason": result.reason})
     # Ctrl-C too late to interrupt anything must still reach the caller, who may have more to train.
     stop.raise_if_requested()
     return result

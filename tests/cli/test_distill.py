@@ -30,7 +30,7 @@ def test_a_student_trains_on_what_the_teacher_says(tmp_path: Path) -> None:
     assert said.exit_code == 0, said.output
     facts = json.loads(said.stdout)
     # as it was scored
-    assert facts["pairs"] == 60 and facts["decode"] == "beam 2, log-probability / length^0.3"
+    assert facts["pairs"] == 60 and facts["decoding"] == "beam 2, log-probability / length^0.3"
     assert (tmp_path / "kd.en").read_text() == (tmp_path / "train.en").read_text()
     student = load_data(str(tmp_path / "kd.yaml"))
     real = load_data(str(data))

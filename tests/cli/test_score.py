@@ -39,7 +39,7 @@ def test_the_scores_of_a_training_come_back(place: Path) -> None:
     assert done.exit_code == 0, done.exception
     found = json.loads(done.stdout)["models"][0]
     wanted = json.loads((place / "model1" / "result.json").read_text())["metrics"]["test"]
-    assert found["decode"] == wanted["decode"] == "beam 3, log-probability / length^0.3"
+    assert found["decoding"] == wanted["decoding"] == "beam 3, log-probability / length^0.3"
     assert [found[name]["score"] for name in ("bleu", "chrf")] == [wanted["bleu"], wanted["chrf"]]
     assert found["chrf"]["half"] > 0 and found["chrf"]["p"] is None and "bs:50" in found["bleu"][
         "signature"]
@@ -87,7 +87,7 @@ def test_models_of_tokenised_text_are_scored_by_its_words(
     [model] = json.loads(run(score_verb, tmp_path / "model", *sides, "--samples", "10",
                              "--json").stdout)["models"]
     assert [model[name]["score"] for name in metrics] == [result.metrics[name] for name in metrics]
-    assert model["model"] and set(metrics) == model.keys() - {"model", "decode"}
+    assert model["model"] and set(metrics) == model.keys() - {"model", "decoding"}
     train(tiny(), corpus_of(TASKS[task], tmp_path), recipe(), tmp_path / "other")
     with refuses("not-alike", "tokenised is False"):
         raise run(score_verb, tmp_path / "model", tmp_path / "other", *sides).exception

@@ -27,8 +27,8 @@ def test_a_training_is_scored_by_its_artefact_as_by_itself(corpus, float32, tmp_
     by_artefact = replace(how, decode_with=name)
     found = train(tiny(width=32), corpus, by_artefact, tmp_path / "model",
                   open_artifact=artifact_decoder)
-    assert found.metrics["decode"] == f"greedy, by {name}" == found.metrics["test"]["decode"]
-    assert own.metrics["decode"] == "greedy"
+    assert found.metrics["decoding"] == f"greedy, by {name}" == found.metrics["test"]["decoding"]
+    assert own.metrics["decoding"] == "greedy"
     same = ("bleu", "bleu_signature", "loss", "validation_loss")
     assert {key: found.metrics[key] for key in same} == {key: own.metrics[key] for key in same}
 

@@ -47,7 +47,7 @@ def test_csv_reads_back():
     table = trials_frame(records(), OBJECTIVES)
     back = pd.read_csv(io.StringIO(table.to_csv(index=False)))
     assert back["params.total"].tolist() == table["params.total"].tolist()
-    assert back["answer.width"].tolist() == table["answer.width"].tolist()
+    assert back["param.width"].tolist() == table["param.width"].tolist()
 
 
 def test_columns_that_hold_nothing_are_left_out():
@@ -55,7 +55,7 @@ def test_columns_that_hold_nothing_are_left_out():
                           record(1, None, 20, 20, state="infeasible")], OBJECTIVES)
     left = set(table.columns) - set(drop_empty_columns(table).columns)
     assert {"label", "reason", "memory.weights"} <= left and not {
-        "bleu", "answer.depth", "feasible"} & left
+        "bleu", "param.depth", "is_feasible"} & left
     assert list(drop_empty_columns(trials_frame([], OBJECTIVES)).columns) == list(
         trials_frame([], OBJECTIVES).columns)
 
@@ -63,7 +63,7 @@ def test_columns_that_hold_nothing_are_left_out():
 def test_only_answers_that_differ_are_shown():
     table = trials_frame([record(0, 1.0, 10, 10, depth=2), record(1, 2.0, 20, 20, depth=3)],
                          OBJECTIVES)
-    assert differing_columns(table) == ["answer.width", "answer.depth"]
+    assert differing_columns(table) == ["param.width", "param.depth"]
     assert architecture_lines(table, ["depth", "norm"]) == ["trial 0: depth 2", "trial 1: depth 3"]
 
 
@@ -117,8 +117,8 @@ def test_a_candidate_of_several_seeds_is_one_row_with_their_mean():
     assert table["seeds"].tolist()[:2] == [2, 1] and pd.isna(table["seeds"][2])
     assert table["bleu.sd"].tolist()[0] == pytest.approx(8**0.5) and pd.isna(table["bleu.sd"][1])
     # One degree of freedom: Student's t is 6.314 at 90 %.
-    assert table["bleu.half"].tolist()[:2] == pytest.approx([6.3138 * 2, 6.3138 * 8**0.5], abs=1e-3)
-    assert table["chrf"][0] == 32.0 and pd.isna(table["bleu.half"][2])
+    assert table["bleu.half_width"].tolist()[:2] == pytest.approx([6.3138 * 2, 6.3138 * 8**0.5], abs=1e-3)
+    assert table["chrf"][0] == 32.0 and pd.isna(table["bleu.half_width"][2])
 
 
 def test_the_front_is_that_of_the_means():

@@ -8,8 +8,8 @@ from scalesearch.report.trial_filter import filter_trials
 from tests.errors import refuses
 
 ROWS = pd.DataFrame({"trial": [0, 1, 2], "bleu": [29.0, 31.0, None],
-                     "params.total": [1000, 2000, 3000], "answer.norm": ["pre", "post", "pre"],
-                     "answer.encoder.rank": [4, "", 8], "test.bleu": [1, 2, 3]})
+                     "params.total": [1000, 2000, 3000], "param.norm": ["pre", "post", "pre"],
+                     "param.encoder.rank": [4, "", 8], "test.bleu": [1, 2, 3]})
 
 
 @pytest.mark.parametrize(
@@ -36,8 +36,8 @@ def test_what_is_no_condition_is_refused(condition, code, parts):
     ("bleu", "BLEU"), ("test.loss", "nats per token"), ("params.total", "parameters"),
     ("memory.cache", "bytes, float32"),
     ("latency.predicted", "ms a sentence"),
-    ("loss.half", "nats per token"), ("cpu_seconds", "seconds"),
-    ("answer.width", ""), ("trial", ""), ("front", ""), ("state", ""), ("artefact.bytes", "bytes"),
+    ("loss.half_width", "nats per token"), ("cpu_seconds", "seconds"),
+    ("param.width", ""), ("trial", ""), ("front", ""), ("state", ""), ("artefact.bytes", "bytes"),
 ])
 def test_units_of_columns(column, words):
     assert column_unit(column) == words

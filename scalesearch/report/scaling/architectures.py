@@ -115,7 +115,7 @@ def _missing_reason(record: Record | None, records: Sequence[Record], metric: st
     if record is None:
         return "not begun"
     if record["state"] == "duplicate":
-        return _missing_reason(next((one for one in records if one["trial"] == record["of"]), None),
+        return _missing_reason(next((one for one in records if one["trial"] == record["original"]), None),
                                records, metric)
     if record["state"] == "failed":
         reason = (str(record.get("reason") or "").splitlines() or [""])[0][:MAX_REASON_LENGTH]

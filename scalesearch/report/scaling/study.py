@@ -185,9 +185,9 @@ def analyze_scaling(records: Iterable[Record], meta: Mapping[str, Any], metric: 
     rules = {str(rule): tuple(labels) for rule, labels in plan["rules"].items()}
     every = list(records)
     costs = select_costs(meta, every, [cost for cost, _ in ranking_sizes])
-    labels = dict.fromkeys([base, *meta.get("rows", ()),
+    labels = dict.fromkeys([base, *meta.get("architectures", ()),
                             *(label for steps in rules.values() for label in steps)])
-    rows = collect_architectures(every, labels, metric, costs, meta.get("left_out") or {})
+    rows = collect_architectures(every, labels, metric, costs, meta.get("excluded") or {})
     done = {row.label: row for row in rows if row.scores}
     noise = pool_seed_noise(done.values())
     paths = {rule: [done[label] for label in (base, *steps) if label in done]
@@ -209,9 +209,9 @@ def analyze_scaling(records: Iterable[Record], meta: Mapping[str, Any], metric: 
 
 def read_scaling_plan(meta: Mapping[str, Any]) -> Mapping[str, Any]:
     """Base, rules and check. Raises UserError where it is another kind of study."""
-    if meta.get("kind") != SCALING_TYPE or not meta.get("scaling"):
+    if meta.get("type") != SCALING_TYPE or not meta.get("scaling"):
         raise UserError(f"{meta.get('name', 'the study')}: is no scaling study but of the kind "
-                        f"{meta.get('kind', 'search')}; a scaling study's file says `kind: "
+                        f"{meta.get('type', 'search')}; a scaling study's file says `kind: "
                         "scaling`, with a base and rules by which it grows", code="other-kind")
     plan: Mapping[str, Any] = meta["scaling"]
     return plan

@@ -59,12 +59,12 @@ class ArchitectureSet:
 
     def to_json(self) -> dict[str, object]:
         """JSON for ``study.json``."""
-        data = {"kind": self.type, "rows": [row.label for row in self.architectures],
+        data = {"type": self.type, "architectures": [row.label for row in self.architectures],
                 "base": self.base}
         if self.type == SCALING:
             rules = {rule: list(steps) for rule, steps in self.rules.items()}
             data["scaling"] = {"base": self.base, "rules": rules, "held_out": self.held_out}
-        return data | ({"left_out": dict(self.excluded)} if self.excluded else {})
+        return data | ({"excluded": dict(self.excluded)} if self.excluded else {})
 
     def filter_by_limits(self, violations_of: Callable[[ModelSpec], str]) -> "ArchitectureSet":
         """Rows that are trained under limits.

@@ -50,7 +50,7 @@ class TeacherJobResult:
     state: str
     reason: str = ""
     pairs: int = 0
-    decode: str = ""
+    decoding: str = ""
     cpu_seconds: float = 0.0
 
 
@@ -148,12 +148,12 @@ def _finished_architecture(folder: Path, corpus: Corpus) -> ModelSpec:
         raise UserError(f"teacher: {folder} learned another task: "
                         + ", ".join(f"{key} {learned.get(key)}, " "and the study's is "
                                     f"{getattr(ours, key)}" for key in differing), key="teacher",
-                        code="teacher-of-another-task")
+                        code="teacher-task-mismatch")
     if Tokenizer.from_file(folder / TOKENIZER_FILE) != corpus.tokenizer:
         raise UserError(f"teacher: {folder} has another vocabulary than the study's data. Train it "
                         "on the same data and vocab, or have it translate with `scalesearch "
                         f"distill {folder}`, and name what that writes under data: distilled",
-                        key="teacher", code="teacher-of-another-vocabulary")
+                        key="teacher", code="teacher-vocab-mismatch")
     return read_space(folder / ARCHITECTURE_FILE).single_architecture()
 
 
@@ -199,10 +199,10 @@ def run_teacher(teacher: Teacher, spec: StudySpec, runner: Runner,
                       spec.attempts, runner, console)
     results = [read_json(folder / RESULT_FILE, Result) for folder in school]
     return {"architecture": teacher.id, "params": sum(one.n_params for one in results),
-            "bleu": _mean_bleu(results), "decode": results[0].metrics["decode"],
+            "bleu": _mean_bleu(results), "decoding": results[0].metrics["decoding"],
             "seeds": [one.seed for one in results], "corpus": results[0].corpus_hash,
             "cpu_seconds": sum(one.total_cpu_seconds for one in results),
-            "translations": {"pairs": made.pairs, "decode": made.decode,
+            "translations": {"pairs": made.pairs, "decoding": made.decoding,
                              "cpu_seconds": made.cpu_seconds}, "mix": teacher.spec.mix,
             **({"top_k": teacher.spec.top_k} if teacher.spec.top_k else {})}
 

@@ -206,9 +206,9 @@ class SeedAnalysis:
         """JSON of all fields; what is infinite or unknown is None."""
         order = self.front_order
         known = order is not None and any(noise.is_known for noise in order.noise.values())
-        return {**self.seeds.to_json(), "trainings": len(self.replicates),
+        return {**self.seeds.to_json(), "runs": len(self.replicates),
                 "failed": sum(trial.state == State.FAILED for trial in self.replicates),
-                "settled": order.is_resolved if order and known else None,
+                "resolved": order.is_resolved if order and known else None,
                 "order_settled": not order.ties() if order and known else None,
                 "level": order.level if order else None,
                 "noise": {name: {"sd": one.sd, "df": one.df, "candidates": one.n_candidates}
@@ -231,14 +231,14 @@ class SeedAnalysis:
     @staticmethod
     def _difference(one: MeanDifference) -> str:
         decimals = decimals_for_interval(one.half_width)
-        return f"{one.objective} {one.value:+.{decimals}f} ± {one.half:.{decimals}f}"
+        return f"{one.objective} {one.value:+.{decimals}f} ± {one.half_width:.{decimals}f}"
 
     def _json(self, pair: PairComparison) -> dict[str, object]:
-        differences = {one.objective: {"difference": one.value, "half": one.half_width}
+        differences = {one.objective: {"difference": one.value, "half_width": one.half_width}
                        for one in pair.differences}
         counts = [self.candidates[number].completed_seeds for number in (pair.first, pair.second)]
-        return {"kind": pair.type, "trials": [pair.first, pair.second], "seeds": counts,
-                "settled": pair.is_resolved, "differences": differences}
+        return {"type": pair.type, "trials": [pair.first, pair.second], "seeds": counts,
+                "resolved": pair.is_resolved, "differences": differences}
 
     def _failed_seed_notes(self) -> list[str]:
         """A word on each seed that failed: the mean of the others is too good."""

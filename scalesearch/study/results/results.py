@@ -109,7 +109,7 @@ class Results:
     @property
     def signature(self) -> str:
         """Signature of the score, and of decoding, by the first complete trial; empty before there is one."""
-        found = (self._signed[1], (self._first_record.get("metrics") or {}).get("decode"))
+        found = (self._signed[1], (self._first_record.get("metrics") or {}).get("decoding"))
         return " · ".join(str(one) for one in found if one)
 
     @property
@@ -231,5 +231,5 @@ def _seed_rows(records: list[dict[str, Any]], objectives: dict[str, str]) -> pd.
     first = [{**record, "origin": Origin.REPLICATE, "original": record["trial"]} for record in records
              if record["trial"] in several]
     rows = replicates_frame([*first, *records], objectives)
-    return rows.sort_values(["of", "trial"],
+    return rows.sort_values(["original", "trial"],
                             kind="stable").reset_index(drop=True) if len(rows) else rows

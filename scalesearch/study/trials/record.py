@@ -40,10 +40,10 @@ class JobFile(TypedDict, total=False):
 
 
 class Translations(TypedDict):
-    """A teacher's translations of the training text, by the search ``decode``."""
+    """A teacher's translations of the training text, decoded by ``decoding``."""
 
     pairs: int
-    decode: str
+    decoding: str
     cpu_seconds: float
 
 
@@ -57,7 +57,7 @@ class TeacherFacts(TypedDict, total=False):
     architecture: str
     params: int
     bleu: Numbers
-    decode: str
+    decoding: str
     seeds: list[int]
     corpus: str
     cpu_seconds: float
@@ -124,6 +124,6 @@ def describe_teacher_facts(facts: TeacherFacts) -> str:
     several = len(facts["seeds"])
     alone = f" each alone in the mean of {several}" if several > 1 else ""
     return (f"Teacher: {facts['architecture']}, {facts['params']:,} params, BLEU {scored}{alone} "
-            f"({facts['decode']}), {facts['cpu_seconds'] / 60:.1f} CPU-minutes; candidates learned "
-            f"from its translations of {made['pairs']:,} sentences ({made['decode']}, "
+            f"({facts['decoding']}), {facts['cpu_seconds'] / 60:.1f} CPU-minutes; candidates learned "
+            f"from its translations of {made['pairs']:,} sentences ({made['decoding']}, "
             f"{made['cpu_seconds'] / 60:.1f} CPU-minutes){mixed}.")

@@ -56,7 +56,7 @@ def write_distilled_data(
     model.model.to(hardware.device).set_attention(hardware.attention_kernel)
     settings = {"teacher": hash_teachers(teachers),
                 "text": _hash("\n".join(texts).encode()),
-                "decode": decoding.description, "dtype": hardware.dtype}
+                "decoding": decoding.description, "dtype": hardware.dtype}
 
     def translate(lines: list[str]) -> list[str]:
         found = translate_lines(

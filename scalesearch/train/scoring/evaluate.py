@@ -193,7 +193,7 @@ def score_split(engine: Engine, corpus: Corpus, split_name: str, decoding: Decod
             engine.model, split, corpus.tokenizer, engine.hardware, decoding, check, progress)
         by = f", by {engine.recipe.decode_with}" if decode else ""
         metrics = {**task.score([best[0] for best, *_ in found], split.texts, corpus.spec),
-                   "decode": decoding.description + by}
+                   "decoding": decoding.description + by}
     rate = tokens_per_character(corpus, split_name)
     metrics |= {"loss": loss, "perplexity": perplexity(loss), "loss_per_char": loss * rate}
     if task.score_loss is not None:

@@ -147,7 +147,7 @@ def test_means_have_bars_whose_meaning_the_legend_says():
     table = trials_frame([cheap, dear, worse, lucky, again(cheap, 4, 21.0), again(dear, 5, 28.0),
                           again(dear, 6, 29.0)], OBJECTIVES, 0.9)
     drawn, (low, high), legend = bars(table)
-    half = dict(zip(table["params.total"], table["bleu.half"]))
+    half = dict(zip(table["params.total"], table["bleu.half_width"]))
     assert set(drawn) == {100_000, 300_000, 400_000}, "of one seed, those on the front alone"
     assert drawn[300_000] == pytest.approx((29 - half[300_000], 29 + half[300_000]))
     assert half[400_000] > half[100_000] > half[300_000] > 0

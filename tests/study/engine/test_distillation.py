@@ -190,7 +190,7 @@ def test_every_candidate_learned_from_the_one_teacher(folder):
         assert said["architecture"] == teacher["architecture_id"] and teacher["steps"] == 60
         assert said["bleu"] == {"valid": teacher["metrics"]["bleu"],
                                 "test": teacher["metrics"]["test"]["bleu"]}
-        assert said["translations"]["pairs"] == 60 and "beam 2" in said["translations"]["decode"]
+        assert said["translations"]["pairs"] == 60 and "beam 2" in said["translations"]["decoding"]
         assert record["data"]["hash"] == record["corpus"] != teacher["corpus"] == said["corpus"]
         assert record["data"]["spec"]["distilled"] == "found/teacher/corpus/train"
 
@@ -268,11 +268,11 @@ def test_several_trainings_teach_as_one(folder):
 
 def test_its_probabilities_are_learned_too(folder):
     said = run(folder, "reference=[]",
-               "teacher={ folder: found/teacher, beam: 2, mix: yes, soft: 4 }", text=QUICK,
+               "teacher={ folder: found/teacher, beam: 2, mix: yes, top_k: 4 }", text=QUICK,
                out="softened")
     assert "UserError" not in said and "the teacher softens the training pairs" in said, said
     record, = records(folder, "softened")
-    assert record["state"] == "complete" and record["teacher"]["soft"] == 4
+    assert record["state"] == "complete" and record["teacher"]["top_k"] == 4
     assert record["data"]["spec"]["soft_targets"] == "softened/teacher/soft/train"
     assert "its 4 likeliest tokens at every place" in said
     facts = json.loads((folder / "softened" / "teacher" / "soft" / "result.json").read_text())

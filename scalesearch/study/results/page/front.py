@@ -78,7 +78,7 @@ def _short(name: str) -> str:
 def _panel_parts(facts: PageFacts, costs: list[str], metric: str,
                  key: str | None = None) -> list[Part]:
     bars = (" Bars: intervals of means over seeds, by pooled noise."
-            if f"{metric}.half" in facts.finished_rows else "")
+            if f"{metric}.half_width" in facts.finished_rows else "")
     words = (f"{one_line_label(metric)} against each cost; "
              f"{format_protocol(facts.meta.protocol)}.{bars}")
     return [("panels", ([_picture(facts, cost, metric) for cost in costs], key)),

@@ -142,7 +142,7 @@ def _main(facts: PageFacts, meta: Mapping[str, Any]) -> list[tuple[str, Any]]:
     subject = facts.results.subject
     used = {name: ", ".join(sorted({str(value) for value in rows[name].dropna()}))
             for name in ("device", "dtype")}
-    found = {**{key: meta[key] for key in ("name", "id", "created")}, "space (hash)": meta["space"],
+    found = {**{key: meta[key] for key in ("name", "id", "created")}, "space (hash)": meta["space_hash"],
              "data (hash)": f"{meta['data']['name']}, {meta['data']['hash']}", "seed": meta["seed"],
              "objectives": _plain(meta["objectives"]),
              "constraints": "; ".join(meta["limits"]) or _plain(meta["bounds"]),
