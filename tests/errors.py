@@ -16,7 +16,7 @@ def refuses(code: str, *parts: object, key: str | None = None,
     Args:
         code: the error's.
         parts: what the message must name: the value, file or number at fault, never a phrase.
-        key: the error's key (the path, of an Unbuildable).
+        key: the error's key .
         place: how the message begins, ``FILE:LINE`` or the name of what is wrong.
     """
     with pytest.raises(UserError) as caught:
@@ -25,5 +25,5 @@ def refuses(code: str, *parts: object, key: str | None = None,
     assert error.code == code, f"{error.code}: {error}"
     missing = [str(part) for part in parts if str(part) not in str(error)]
     assert not missing, f"{missing} not in: {error}"
-    assert key is None or key == getattr(error, "path", error.key), f"{error.key}: {error}"
+    assert key is None or key == error.key, f"{error.key}: {error}"
     assert place is None or str(error).startswith(place), str(error)

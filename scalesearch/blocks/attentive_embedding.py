@@ -55,13 +55,13 @@ class AttentiveEmbedding(Block):
         if self.positions != "none":
             x = x + (module.position(positions) if self.positions == "learned"
                      else sinusoidal_positions(positions, self.rank, x.dtype))
-        x = dropout(x, module.rates.residual, module.training)
+        x = dropout(x, module.dropout_rates.residual, module.training)
         x = module.layer(
             x, *self._attention_masks(tokens, 0 if cache is None else cache.length, x.dtype), None,
             None, None, cache)
         before = self.layer.norm == "pre"
         x = dropout(module.down(module.up(module.norm(x) if before else x).relu()),
-                    module.rates.residual, module.training)
+                    module.dropout_rates.residual, module.training)
         return x if before else module.norm(x)
 
     def _attention_masks(self, tokens: Any, past: int, dtype: Any) -> tuple[Any, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeAlias, dataclass_transform
 
-from scalesearch.blocks.options import identity_field, option_field
+from scalesearch.blocks.options import identity_name, option_field
 
 PAD = 0
 
@@ -55,7 +55,7 @@ class LoopNest:
     operation: str = "mac"
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(field, identity_field, option_field))
+@dataclass_transform(frozen_default=True, field_specifiers=(field, option_field))
 def block(cls: type[Any]) -> type[Any]:
     """Make a class a block: a frozen, comparable, hashable value."""
     return dataclass(frozen=True)(cls)
@@ -109,7 +109,7 @@ class Block:
 
 def discarded_activations(d: Size, axes: Shape, reader: Any) -> list[LoopNest]:
     """What the backward pass does not keep of ``d`` features that only ``reader`` reads: all, if it keeps a copy."""
-    return [] if reader.copies is False else [LoopNest((*axes, -d * reader.copies), "activation")]
+    return [] if reader.copies_input is False else [LoopNest((*axes, -d * reader.copies_input), "activation")]
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ def iterate_cost_lines(node: Block, path: str = "", vocab: Size | None = None, c
     for name, part in layer.parts().items():
         use = part if isinstance(part, Use) else Use(part)
         if isinstance(node, Repeat):
-            tie = (copies * ties[name].schedule.unique(depth), ties[name]) if name in ties else None
+            tie = (copies * ties[name].schedule.num_groups(depth), ties[name]) if name in ties else None
         count = copies * depth if use.tied is None else 0
         yield from iterate_cost_lines(use.block, join_path(path, name), vocab,
                                       calls * depth * use.calls, count, tie)
@@ -250,10 +250,10 @@ def canonical_config(value: Any, depth: Size | None = None) -> Any:
         groups = value.schedule.canonical_groups(depth)
         return None if groups == list(range(depth)) else [value.part, groups, list(value.excluded)]
     if isinstance(value, Block | Use | LinearFactory):
-        mine = {f.metadata.get("identity", f.name): getattr(value, f.name) for f in fields(value)  # type: ignore[arg-type]
-                if getattr(value, f.name) != f.metadata.get("plain", MISSING)}
-        return [type(value).__name__,
-                {name: canonical_config(inner) for name, inner in mine.items()}]
+        cls = type(value)
+        values = {identity_name(cls, f.name): getattr(value, f.name) for f in fields(value)  # type: ignore[arg-type]
+                  if getattr(value, f.name) != f.metadata.get("plain", MISSING)}
+        return [identity_name(cls), {name: canonical_config(item) for name, item in values.items()}]
     if isinstance(value, tuple | list):
         return [canonical_config(item) for item in value]
     return value

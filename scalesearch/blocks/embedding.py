@@ -53,7 +53,7 @@ class TokenEmbedding(Block):
             x = x + module.position(positions)
         elif self.positions == "sinusoidal":
             x = x + sinusoidal_positions(positions, self.d, x.dtype)
-        return dropout(x, module.rates.residual, module.training)
+        return dropout(x, module.dropout_rates.residual, module.training)
 
 
 def sinusoidal_positions(positions: Any, d: int, dtype: Any) -> Any:
@@ -104,8 +104,8 @@ class FactorizedOutput(Block):
     def forward(self, module: Any, x: Any) -> Any:
         return module.table(module.down(x))
 
-    def terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
-        """See :meth:`Linear.terms`."""
+    def softmax_terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
+        """See :meth:`Linear.softmax_terms`."""
         return [(m.down(hidden), m.table.weight, None, target)]
 
 
@@ -203,8 +203,8 @@ class AdaptiveOutput(FrequencyBands):
                  for i, tail in enumerate(scores[1:])]
         return torch.cat([head[..., :first], *tails], -1)
 
-    def terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
-        """The first softmax for all tokens, and for those of a band its own; see :meth:`Linear.terms`."""
+    def softmax_terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
+        """The first softmax for all tokens, and for those of a band its own; see :meth:`Linear.softmax_terms`."""
         import torch
 
         bands = self.bands()
@@ -289,4 +289,4 @@ class SoftPOS(Block):
         whole = torch.cat(features, -1)
         if self.positions == "learned":
             whole = whole + module.position(positions)
-        return dropout(whole, module.rates.residual, module.training)
+        return dropout(whole, module.dropout_rates.residual, module.training)

@@ -19,7 +19,6 @@ from scalesearch.blocks.ffn.base import FFN
 from scalesearch.blocks.mixers.base import Mixer
 from scalesearch.blocks.multi_path import MultiPath, MultiPathConfig, PathMerge, select_path
 from scalesearch.blocks.norms import NORM_CLASSES, norm_type_field
-from scalesearch.blocks.options import identity_field
 
 NORM_POSITIONS = ("pre", "post")
 SECOND_FFN = "ffn_again"  # the feed-forward network before it once more, with its weights
@@ -31,8 +30,8 @@ def apply_residual(m: Any, norm: str, normalize: Any, x: Any, f: Callable[[Any],
     """One residual sub-layer; ``norm`` is ``pre`` or ``post``."""
     if norm == "pre":
         return add_promoted(x,
-                            dropout(f(autocast_input(normalize(x))), m.rates.residual, m.training))
-    return normalize(add_promoted(x, dropout(f(autocast_input(x)), m.rates.residual, m.training)))
+                            dropout(f(autocast_input(normalize(x))), m.dropout_rates.residual, m.training))
+    return normalize(add_promoted(x, dropout(f(autocast_input(x)), m.dropout_rates.residual, m.training)))
 
 
 @block
@@ -152,8 +151,8 @@ class Layer(Block):
             parts = [self._part(*part) for part in step]
             readers = parts * (1 if number else count)  # paths of a layer begin with one input
             if len(readers) > 1:
-                copied = sum(d * part.copies for part in readers) - d * reduce(
-                    and_, (part.copies for part in readers))
+                copied = sum(d * part.copies_input for part in readers) - d * reduce(
+                    and_, (part.copies_input for part in readers))
                 summed = count * d * (len(parts) - 1)
                 kept.append(LoopNest((self.mixer.queries,
                                       (count if number else 1) * copied - summed), "activation"))
@@ -174,7 +173,7 @@ class Layer(Block):
                 return part(y, token_mask, bias, cache, scores)
             if cache is None or cache.groups is None:
                 return part(y, None, memory_bias, cache, scores, memory)
-            return cache.groups.rows(part(cache.groups.to_grid(y), None, memory_bias, cache, scores,
+            return cache.groups.from_grid(part(cache.groups.to_grid(y), None, memory_bias, cache, scores,
                                           memory))
 
         states = dict.fromkeys(self.path_names, x)
@@ -196,7 +195,7 @@ class Layer(Block):
 class EncoderLayer(Layer):
     """A mixer and feed-forward networks: (batch, source, d) to the same."""
 
-    mixer: Mixer = identity_field("attention")
+    mixer: Mixer
 
     default_order: ClassVar[SublayerOrder] = (("attention",), ("ffn",))
 
@@ -213,7 +212,7 @@ class DecoderLayer(Layer):
     (EdgeFormer, section 3.1).
     """
 
-    mixer: Mixer = identity_field("self_attention")
+    mixer: Mixer
     cross_attention: Mixer | None = None
     interleaved: bool = False
 

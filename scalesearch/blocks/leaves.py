@@ -164,8 +164,8 @@ class FusedAttention(Block):
     def forward(self, module: Any, q: Any, k: Any, v: Any, bias: Any) -> Any:
         from torch.nn.functional import scaled_dot_product_attention
 
-        rate = module.rates.attention if module.training else 0.0
-        if module.kernel == "fused":
+        rate = module.dropout_rates.attention if module.training else 0.0
+        if module.attention_kernel == "fused":
             return scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=rate)
         scores = (q * self.head_dim**-0.5) @ k.transpose(-1, -2)
         scores = scores if bias is None else add_promoted(scores, bias)

@@ -80,7 +80,7 @@ class MultiPath(Block):
 
     @property
     def copies_input(self) -> Any:
-        return self.path.copies if self.merge is None or self.merge.method != "gated" else False
+        return self.path.copies_input if self.merge is None or self.merge.method != "gated" else False
 
     @property
     def branches(self) -> Mapping[str, Block]:
@@ -95,7 +95,7 @@ class MultiPath(Block):
         if self.merge is None:
             return []
         spared = self.count - (self.merge.method != "gated")
-        return [LoopNest((*self.over, self.merge.d * spared * self.path.copies), "activation")]
+        return [LoopNest((*self.over, self.merge.d * spared * self.path.copies_input), "activation")]
 
     def forward(self, module: Any, x: Any, *context: Any) -> Any:
         return module.merge(

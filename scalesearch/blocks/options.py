@@ -11,6 +11,59 @@ if TYPE_CHECKING:
 
 OPTION_TYPES = ("size", "word", "flag", "number")
 
+# Names of classes and fields in identities where they differ from those in the code. An identity is a
+# hash of these names (see core.canonical_config): if a class or field is renamed, its first name stays
+# here. Otherwise the ids of all architectures that use it would change, and stored results with them.
+IDENTITY_NAMES = {
+    "AdaptiveEmbedding": "AdaptiveTable",
+    "BottleneckStack": "WaistedStack",
+    "DExTraAttention": "Lifted",
+    "DExTraEmbedding": "LiftedTable",
+    "DualMixer": "Branches",
+    "EvolvedBranches": "TwoBranches",
+    "FactorizedEmbedding": "FactorisedTable",
+    "FactorizedOutput": "FactorisedOutput",
+    "GatedCrossAttention": "GatedCross",
+    "GatedLinearUnit": "GatedLinear",
+    "KroneckerEmbedding": "KroneckerTable",
+    "LowRankLinear": "Factors",
+    "MovingAverageMixer": "Average",
+    "MultiPathConfig": "Paths",
+    "ProjectedCrossAttention": "Bridged",
+    "ProjectedOutput": "LiftedOutput",
+    "TiedChainOutput": "TableOutput",
+    # fields, by the class that defines them
+    "AdaptiveOutput.tied_table": "path",
+    "Attention.adapter_rank": "rank",
+    "Attention.expands_heads": "expand",
+    "Attention.head_ffn": "partial",
+    "Attention.mask_distance": "mask",
+    "Attention.output_factory": "out_site",
+    "Attention.projected_axis": "projected",
+    "Attention.prompt_length": "prompt",
+    "Attention.residual_scores": "residual",
+    "AttentiveEmbedding.tied_table": "tied",
+    "BottleneckStack.final_norm": "last_norm",
+    "BottleneckStack.step_signals": "steps",
+    "DecoderLayer.mixer": "self_attention",
+    "EncoderLayer.mixer": "attention",
+    "FFN.linear_factory": "site",
+    "FFN.norm_type": "normed",
+    "FactorizedOutput.tied_table": "path",
+    "GatedCrossAttention.projected_axis": "projected",
+    "Layer.extra_sublayers": "more",
+    "Layer.multi_path": "paths",
+    "Layer.parallel_mixer": "parallel",
+    "Layer.sublayer_order": "order",
+    "Mixer.decoder": "cached",
+    "Mixer.linear_factory": "site",
+    "MultiPathConfig.target": "of",
+    "Stack.final_norm": "last_norm",
+    "Stack.global_scores": "scores",
+    "Stack.step_signals": "steps",
+    "TokenEmbedding.tied_table": "tied",
+}
+
 
 @dataclass(frozen=True)
 class Option:
@@ -47,20 +100,12 @@ def option_field(default: str, *, type: str = "size", choices: tuple[Any, ...] =
                  kw_only=True)
 
 
-def identity_field(identity: str) -> Any:
-    """A block field with another name in identities.
-
-    A field renamed this way changes no ``Architecture.id``.
-    """
-    return field(metadata={"identity": identity})
-
-
 def option_fields(cls: type[Block] | type[LinearFactory]) -> dict[str, Option]:
     """The fields of a class of blocks or sites that are keys of the space language, by name."""
     return {f.name: f.metadata["option"] for f in fields(cls) if "option" in f.metadata}  # type: ignore[arg-type]
 
 
-BlockType = TypeVar("Kind", bound="type[Block] | type[Site]")
+BlockType = TypeVar("BlockType", bound="type[Block] | type[LinearFactory]")
 
 
 def register(registry: dict[str, Any], name: str) -> Callable[[BlockType], BlockType]:
@@ -70,11 +115,21 @@ def register(registry: dict[str, Any], name: str) -> Callable[[BlockType], Block
         ValueError: a kind or a class of that name is there; identities know a class by its name.
     """
 
-    def register(kind: BlockType) -> BlockType:
-        classes = {other.__name__ for other in registry.values()}
-        if name in registry or kind.__name__ in classes:
-            raise ValueError(f"{name}: a kind or a class {kind.__name__} is registered already")
-        registry[name] = kind
-        return kind
+    def decorate(cls: BlockType) -> BlockType:
+        classes = {identity_name(other) for other in registry.values()}
+        if name in registry or identity_name(cls) in classes:
+            raise ValueError(f"{name}: a kind or a class {cls.__name__} is registered already")
+        registry[name] = cls
+        return cls
 
-    return register
+    return decorate
+
+
+def identity_name(cls: type[Any], field: str | None = None) -> str:
+    """Name of a class, or of one of its fields, in identities."""
+    if field is None:
+        return IDENTITY_NAMES.get(cls.__name__, cls.__name__)
+    for base in cls.__mro__:
+        if (name := IDENTITY_NAMES.get(f"{base.__name__}.{field}")) is not None:
+            return name
+    return field

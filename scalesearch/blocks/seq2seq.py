@@ -85,7 +85,7 @@ class DecoderOnly(Block):
         return {"embedding": self.embedding, "decoder": self.decoder, "output": self.output}
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        d = self.decoder.layer.main.d  # of the last states the output keeps the target's alone
+        d = self.decoder.layer.mixer.d  # of the last states the output keeps the target's alone
         return [LoopNest((SEQ, -d), "activation"), LoopNest((TGT, d), "activation")]
 
     def encode(self, m: Any, source: Any) -> tuple[Any, Any]:

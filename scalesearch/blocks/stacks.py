@@ -88,7 +88,7 @@ class Stack(Block):
         return bool(self.layer.norm == "pre" and self.final_norm)
 
     def parts(self) -> Mapping[str, Block | Use]:
-        main = self.layer.main
+        main = self.layer.mixer
         solver = SOLVERS[self.solver]
         parts: dict[str, Block | Use] = {"layers": Use(self.layers, solver.evaluations)}
         if self.global_scores is not None:
@@ -100,7 +100,7 @@ class Stack(Block):
 
     def loop_nests(self) -> Sequence[LoopNest]:
         # a learned solver keeps both changes, twice, and what is left of the gate
-        main = self.layer.main
+        main = self.layer.mixer
         kept = LoopNest((main.queries, self.layers.depth, 4 * main.d + 1), "activation")
         return [kept] if SOLVERS[self.solver].gated else []
 
@@ -161,10 +161,10 @@ class BottleneckStack(Block):
         return bool(self.layer.norm == "pre" and self.final_norm)
 
     def parts(self) -> Mapping[str, Block | Use]:
-        outer = self.layer.main.d
-        over = (self.layer.main.queries,)
+        outer = self.layer.mixer.d
+        over = (self.layer.mixer.queries,)
         norm = NORM_CLASSES[self.layer.norm_kind]
-        inner: Size = self.middle.layer.main.d  # type: ignore[attr-defined]
+        inner: Size = self.middle.layer.mixer.d  # type: ignore[attr-defined]
         parts = {"first": self.first, "enter": Linear(outer, inner, over),
                  "enter_norm": norm(inner, over), "middle": self.middle,
                  "leave": Linear(inner, outer, over), "leave_norm": norm(outer, over),

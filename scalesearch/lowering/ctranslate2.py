@@ -65,7 +65,7 @@ def plan_variables(block: Block, vocab: Size | None,
         _Lowering(made, name, stack).run()
     weights, bias = tensor_expressions.output_expressions(block.output, vocab)
     words = _vocabulary_size(block.embedding.target, vocab)
-    made.add("decoder/projection/weight", (words, block.decoder.layer.main.d), weights, True)
+    made.add("decoder/projection/weight", (words, block.decoder.layer.mixer.d), weights, True)
     made.add("decoder/projection/bias", (words,), bias)
     return made
 
@@ -114,8 +114,8 @@ class _Lowering:
         self.name = name
         self.stack = stack
         self.layer = stack.layer
-        self.d = self.layer.main.d
-        self.heads = self.layer.main.score_heads
+        self.d = self.layer.mixer.d
+        self.heads = self.layer.mixer.score_heads
         self.owners = WeightOwners(f"{name}.layers", stack.layers)
         self.depth = require_single_value(stack.layers.depth)
 
@@ -169,7 +169,7 @@ class _Lowering:
                 each.append([None] * len(words))
             each[-1][at], last = part, at
         # whose relative or rotary positions in the first layer would put absolute ones out
-        main = self.layer.main
+        main = self.layer.mixer
         if is_set(main.clip) or main.rotary:
             yield 0, [None] * len(words)
         for layer in range(self.depth):

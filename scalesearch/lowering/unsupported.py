@@ -69,13 +69,13 @@ def _of_stack(path: str, stack: Any) -> Iterator[str]:
             yield from _of_mixer(f"{path}.cross_attention", layer.cross_attention)
     yield from _of_order(path, layer)
     where = f"{path}.{layer.sublayers[layer.default_order[0][0]][0]}"
-    yield from _of_mixer(where, layer.main)
-    if isinstance(layer.main, Attention) and layer.norm == "post" and (
-            is_set(layer.main.clip) or layer.main.rotary):
+    yield from _of_mixer(where, layer.mixer)
+    if isinstance(layer.mixer, Attention) and layer.norm == "post" and (
+            is_set(layer.mixer.clip) or layer.mixer.rotary):
         yield f"{where}: relative or rotary positions under norms after: the runtime then adds no absolute ones"
-    if not layer.ffn.empty and type(layer.ffn) not in CT2_ACTIVATION_IDS:
+    if not layer.ffn.is_absent and type(layer.ffn) not in CT2_ACTIVATION_IDS:
         yield f"{path}.ffn: {type(layer.ffn).__name__} is no feed-forward network of the runtime"
-    elif layer.ffn.normed and not layer.ffn.empty:
+    elif layer.ffn.norm_type and not layer.ffn.is_absent:
         yield f"{path}.ffn: a norm of its hidden units, and the runtime's network has none"
     elif type(layer.ffn) is not SelfGated:
         yield from _no_maps(f"{path}.ffn", layer.ffn, layer.ffn.parts())

@@ -78,7 +78,7 @@ class _SourceState:
             return
         groups = SourceGroups.from_sources(sentences)
         kept = torch.searchsorted(self.active_sources, groups.sources)
-        self.cache.group(groups, kept)
+        self.cache.group_by_source(groups, kept)
         self.memory = self.memory.select(kept)
         self.active_sources = groups.sources
 

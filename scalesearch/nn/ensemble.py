@@ -21,10 +21,10 @@ class MemberStates:
         """Those of some rows; caches are changed in place."""
         return MemberStates([part.select(*args) for part in self.members])
 
-    def group(self, *args: Any) -> None:
+    def group_by_source(self, *args: Any) -> None:
         """Group the rows of every member's cache by source."""
         for part in self.members:
-            part.group(*args)
+            part.group_by_source(*args)
 
 
 class Ensemble(torch.nn.Module):

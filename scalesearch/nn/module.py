@@ -82,7 +82,7 @@ class Module(nn.Module):
         return self.block.forward(self, *args)
 
     def __getattr__(self, name: str) -> Any:
-        tied = self.__dict__.get("tied")
+        tied = self.__dict__.get("tied_owners")
         if tied and name in tied:
             return getattr(tied[name], name)
         return super().__getattr__(name)

@@ -49,7 +49,7 @@ def check_costs(specimen: BlockSample, kernel: str = "products") -> None:
     device = "cpu" if kernel == "products" else "meta"
     built = build_module(specimen.block, vocab=V, device=device).requires_grad_(False)
     for node in built.modules():
-        node.kernel = kernel  # type: ignore[assignment]
+        node.attention_kernel = kernel  # type: ignore[assignment]
     ours = evaluate_cost(specimen.block, find_protocol("forward", S, T, V))
     assert sum(weight.numel() for weight in built.parameters()) == ours["params.total"], specimen
     _, flops = count_flops(lambda: built(*make_inputs(specimen, device)))
@@ -84,7 +84,7 @@ def check_output_projections(specimen: BlockSample) -> None:
         AssertionError: it does not.
     """
     built = build_module(specimen.block, vocab=V).requires_grad_(False)
-    ends = specimen.block.completed_search_runs  # type: ignore[attr-defined]
+    ends = specimen.block.output_projections  # type: ignore[attr-defined]
     for name in (name for name in ends if name.partition(".")[0] in specimen.block.parts()):
         for weight in built.get_submodule(name).parameters():
             weight.zero_()

@@ -25,15 +25,15 @@ def test_with_zeros_it_changes_nothing() -> None:
     # What a query says to all keys alike the softmax does not see: without distances content alone
     # does nothing.
     assert torch.allclose(masked(x, None, None), plain(x, None, None), atol=1e-6)
-    masked.core.mask.positions.distance.data.uniform_(-2, 2)
+    masked.core.mask.places.distance.data.uniform_(-2, 2)
     assert not torch.allclose(masked(x, None, None), plain(x, None, None), atol=1e-3)
 
 
 def test_it_is_of_content_distance_and_head() -> None:
     mask = build_module(DynamicMask(8, 2, 2, SRC, SRC))
     x = torch.randn(1, 5, 8)
-    mask.positions.distance.data = torch.tensor([-3.0, -200.0, 5.0, 0.5])
-    mask.positions.head.data = torch.tensor([0.0, 1.0])
+    mask.places.distance.data = torch.tensor([-3.0, -200.0, 5.0, 0.5])
+    mask.places.head.data = torch.tensor([0.0, 1.0])
     found = mask(x, 5)
     content = mask.content(x)[0, :, 0]
     places = {-2: -3.0, -1: -200.0, 0: 0.0, 1: 5.0, 2: 0.5}

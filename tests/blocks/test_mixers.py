@@ -131,7 +131,7 @@ def test_an_average_from_both_ends_has_a_position_s_own_twice() -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_a_cache_holds_what_is_billed(name: str) -> None:
-    block = architecture(decoder__mixer=name).block.decoder.layer.main  # type: ignore[attr-defined]
+    block = architecture(decoder__mixer=name).block.decoder.layer.mixer  # type: ignore[attr-defined]
     made = build_module(block)
     cache = DecodingCache()
     for _ in range(9):
@@ -155,7 +155,7 @@ def test_padding_zeroed_before_the_map_with_a_bias_is_caught(
     monkeypatch.setattr(ConvolutionMixer, "forward", released)
     with pytest.raises(CausalityError) as caught:
         check_causality(model, 40)
-    assert caught.value.is_next == "padding"
+    assert caught.value.dependency == "padding"
 
 
 def test_a_leak_at_the_far_end_of_a_long_kernel_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +172,7 @@ def test_a_leak_at_the_far_end_of_a_long_kernel_is_caught(monkeypatch: pytest.Mo
     monkeypatch.setattr(ShortConvolution, "forward", ahead)
     with pytest.raises(CausalityError) as caught:
         check_causality(model, 40)
-    assert caught.value.is_next == "a later target token"
+    assert caught.value.dependency == "a later target token"
 
 
 def test_a_split_that_leaves_one_of_the_two_nothing_is_the_other() -> None:
@@ -182,7 +182,7 @@ def test_a_split_that_leaves_one_of_the_two_nothing_is_the_other() -> None:
 
 
 def test_attention_keeps_its_share_of_the_heads() -> None:
-    block = architecture(local={"average": {"channels": 4}}).block.encoder.layer.main  # type: ignore[attr-defined]
+    block = architecture(local={"average": {"channels": 4}}).block.encoder.layer.mixer  # type: ignore[attr-defined]
     assert (
         block.main.d, block.main.heads, block.main.score_heads, block.main.head_dim) == (4, 1, 1, 4)
     assert block.scores == block.main.scores
@@ -196,7 +196,7 @@ def test_attention_keeps_its_share_of_the_heads() -> None:
 def test_sizes_that_do_not_go_together_cannot_be_built(changes: Any, path: str) -> None:
     with pytest.raises(UnbuildableError) as caught:
         architecture(**changes)
-    assert caught.value.path == path
+    assert caught.value.key == path
 
 
 def test_a_loan_of_other_taps_is_refused_with_the_key() -> None:
@@ -260,4 +260,4 @@ def test_lite_transformer_s_totals_come_out() -> None:
     assert sum(bill["params.encoder"] + bill["params.decoder"] for bill in found) == 17_283_616
     macs = sum(bill["macs.encoder"] + bill["macs.decoder"] for bill in found)
     assert (f"{macs:.5g}", f"{macs + found[0]['macs.output']:.4g}") == ("5.2875e+08", "1.016e+09")
-    assert lite.block.encoder.layer.main.main.heads == 4  # type: ignore[attr-defined]
+    assert lite.block.encoder.layer.mixer.main.heads == 4  # type: ignore[attr-defined]

@@ -42,7 +42,7 @@ class Grouped(FFN):
 
     def forward(self, module: Any, x: Any) -> Any:
         hidden = module.up(x).unflatten(-1, (self.pieces, -1)).amax(-2)
-        hidden = dropout(getattr(hidden, self.activation)(), module.rates.activation,
+        hidden = dropout(getattr(hidden, self.activation)(), module.dropout_rates.activation,
                          module.training)
         groups = hidden.unflatten(-1, (self.groups, -1))
         found = module.down(groups).sum(-2)
@@ -68,7 +68,7 @@ def test_sizes_that_misfit_are_a_candidate_that_cannot_be_built() -> None:
     space.architecture(sheets[1])
     with pytest.raises(UnbuildableError) as caught:
         space.architecture(sheets[2])
-    assert caught.value.path == "encoder.ffn.hidden"
+    assert caught.value.key == "encoder.ffn.hidden"
     with pytest.raises(ValueError):
         build_module(replace(space.architecture(sheets[1]).block.encoder.layer.ffn, groups=2),
                      vocab=8)

@@ -88,4 +88,4 @@ def test_sizes_that_misfit_and_adapters_that_have_no_place_cannot_be_built() -> 
                                    "adapt": adapt})
         with pytest.raises(UnbuildableError) as caught:
             space.single_architecture()
-        assert caught.value.path == path
+        assert caught.value.key == path

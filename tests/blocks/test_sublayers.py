@@ -155,7 +155,7 @@ def test_norms_of_hidden_units_are_of_networks_that_have_some() -> None:
 def test_what_does_not_go_together_is_refused(changes: Any, path: str) -> None:
     with pytest.raises(UnbuildableError) as caught:
         architecture(**changes)
-    assert caught.value.path == path
+    assert caught.value.key == path
 
 
 def test_what_the_runtime_has_not_is_said() -> None:

@@ -36,7 +36,7 @@ class FFN(Block):
     @property
     def copies_input(self) -> Any:
         parts: Any = self.parts()
-        return parts[self.hidden_part].copies if self.hidden_part else False
+        return parts[self.hidden_part].copies_input if self.hidden_part else False
 
 
 FFNS: dict[str, type[FFN]] = {}

@@ -40,7 +40,7 @@ class TwoLayerFFN(FFN):
     def forward(self, module: Any, x: Any) -> Any:
         hidden = _apply_activation(self.activation, module.up(x))
         return module.down(dropout(module.norm(hidden) if self.norm_type else hidden,
-                                   module.rates.activation, module.training))
+                                   module.dropout_rates.activation, module.training))
 
 
 @register_ffn("relu")
@@ -97,7 +97,7 @@ class GatedFFN(FFN):
     def forward(self, module: Any, x: Any) -> Any:
         gated = _apply_activation(self.activation, module.gate(x)) * module.up(x)
         return module.down(dropout(module.norm(gated) if self.norm_type else gated,
-                                   module.rates.activation, module.training))
+                                   module.dropout_rates.activation, module.training))
 
 
 @register_ffn("geglu")

@@ -137,8 +137,8 @@ class ProjectedOutput(Block):
     def forward(self, module: Any, x: Any) -> Any:
         return module.table(self._down(module, x))
 
-    def terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
-        """See :meth:`Linear.terms`."""
+    def softmax_terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
+        """See :meth:`Linear.softmax_terms`."""
         return [(self._down(m, hidden), m.table.weight, None, target)]
 
     def _down(self, m: Any, x: Any) -> Any:

@@ -94,9 +94,9 @@ class LowRankLinear(Block):
     def forward(self, module: Any, x: Any) -> Any:
         return module.up(module.down(x))
 
-    def terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
-        """Softmax terms of an output layer; see :meth:`Linear.terms`."""
-        terms: list[tuple[Any, ...]] = m.up.block.terms(m.up, m.down(hidden), target)
+    def softmax_terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
+        """Softmax terms of an output layer; see :meth:`Linear.softmax_terms`."""
+        terms: list[tuple[Any, ...]] = m.up.block.softmax_terms(m.up, m.down(hidden), target)
         return terms
 
 

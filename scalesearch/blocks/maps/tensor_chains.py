@@ -74,10 +74,10 @@ class ChainLinearBase(Block):
     def matrix(self, m: Any) -> Any:
         """W, (d_in, d_out)."""
         cores = self.ordered_cores(partial(getattr, m))
-        return m.constant("matrix", lambda: self.cores.matrix(cores)[0, :, : self.d_out, 0])
+        return m.cached_constant("matrix", lambda: self.cores.matrix(cores)[0, :, : self.d_out, 0])
 
-    def terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
-        """Softmax terms; see :meth:`Linear.terms`."""
+    def softmax_terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
+        """Softmax terms; see :meth:`Linear.softmax_terms`."""
         return [(hidden, self.matrix(m).t(), m.bias if self.bias else None, target)]
 
     def forward(self, module: Any, x: Any) -> Any:
@@ -160,7 +160,7 @@ class TiedChainOutput(ChainLinearBase):
 
     def bind_vocabulary(self, vocab: Size) -> Block:
         return replace(self, d_out=vocab if isinstance(self.d_out, str) else self.d_out,
-                       table=self.table.at(vocab))
+                       table=self.table.bind_vocabulary(vocab))
 
     @cached_property
     def cores(self) -> ChainCores:

@@ -280,7 +280,7 @@ class Attention(Mixer):
         """Keys and values with the prompt's in front, which no mask hides."""
         import torch
 
-        more = m.constant("prompt", lambda: self.project(m, m.prompt()[None]))
+        more = m.cached_constant("prompt", lambda: self.project(m, m.prompt()[None]))
         key, value = (torch.cat([a.expand(b.shape[0], -1, -1, -1), b], 2)
                       for a, b in zip(more, (key, value)))
         return key, value, bias if bias is None else torch.nn.functional.pad(

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from scalesearch.blocks.core import Axis, Block, LinearFactory, Size, block
-from scalesearch.blocks.options import identity_field, register
+from scalesearch.blocks.options import register
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Mixer(Block):
 
     d: Size
     queries: Axis
-    decoder: bool = identity_field("cached")
+    decoder: bool
     linear_factory: LinearFactory
 
     part_name: ClassVar[str] = "mixing"  # what layers call the part

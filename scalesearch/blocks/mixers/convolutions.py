@@ -58,12 +58,12 @@ class ShortConvolution(Block):
         windows = seen.unfold(1, self.kernel, 1).unflatten(2, (self.heads, -1))
         if predicted is not None:
             taps = dropout(predicted.unflatten(2, (self.heads, -1)).softmax(-1),
-                           module.rates.attention, module.training)
+                           module.dropout_rates.attention, module.training)
             return (windows @ taps[..., None]).flatten(2)
         taps = module.weight
         if self.kernel_type == "softmax":
-            taps = dropout(module.constant("taps", lambda: module.weight.softmax(1)),
-                           module.rates.attention, module.training)
+            taps = dropout(module.cached_constant("taps", lambda: module.weight.softmax(1)),
+                           module.dropout_rates.attention, module.training)
         # Heads as the batch of one product: with one for each position it took 1.2 (bf16) to 1.8
         # times (fp32) as long.
         by_head = windows.permute(2, 0, 1, 3, 4)
@@ -107,7 +107,7 @@ class ConvolutionMixer(Mixer):
     @property
     def copies_input(self) -> Any:
         parts: Mapping[str, Any] = self.parts()
-        return parts.get("inward", parts["convolution"]).copies
+        return parts.get("inward", parts["convolution"]).copies_input
 
     def loop_nests(self) -> Sequence[LoopNest]:
         """What its windows are copies of is not kept, unless taps are predicted from it."""

@@ -34,7 +34,7 @@ class DynamicMask(Block):
         """(batch, queries, d), the last of ``keys`` positions, to (batch, heads, queries, keys)."""
         from torch.nn.functional import logsigmoid
 
-        allowed = add_promoted(module.content(x)[:, None], module.positions(x.shape[1], keys))
+        allowed = add_promoted(module.content(x)[:, None], module.places(x.shape[1], keys))
         return logsigmoid(allowed).clamp(min=math.log(MIN_MASK_WEIGHT))
 
 

@@ -79,7 +79,7 @@ class MovingAverage(Block):
         """Weights (sides · d, ``length`` or more) of what is so many positions away."""
         import torch
 
-        many = length if m.folds is None else -(-length // LAG_BLOCK) * LAG_BLOCK
+        many = length if m.weight_cache is None else -(-length // LAG_BLOCK) * LAG_BLOCK
 
         def compute() -> Any:
             p = m.delta.sigmoid()
@@ -88,7 +88,7 @@ class MovingAverage(Block):
             first = m.gamma * p * m.beta * self.dims**-0.5
             return (first[:, None] @ kept[..., None] ** lag)[:, 0]
 
-        return m.constant(f"lags {many}", compute)
+        return m.cached_constant(f"lags {many}", compute)
 
 
 @register_mixer("average")

@@ -139,7 +139,7 @@ class ExplicitAttention(Block):
             scores = scores + pad(module.mask(x, k.shape[2] - self.extra_keys),
                                   (self.extra_keys, 0))
         scores = scores if bias is None else add_promoted(scores, bias)
-        return module.mix(dropout(scores.softmax(-1), module.rates.attention, module.training), v)
+        return module.mix(dropout(scores.softmax(-1), module.dropout_rates.attention, module.training), v)
 
 
 @block

@@ -186,7 +186,7 @@ class EvolvedBranches(Mixer):
         y = getattr(m, side)(x)
         activation = BRANCH_ACTIVATIONS[getattr(self, f"{side}_activation")]
         return y if activation is None else dropout(
-            getattr(functional, activation)(y), m.rates.activation, m.training)
+            getattr(functional, activation)(y), m.dropout_rates.activation, m.training)
 
     def _past_positions(self, kernel: Size) -> Size:
         """How many positions before its own an output sees."""

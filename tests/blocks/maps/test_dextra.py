@@ -45,7 +45,7 @@ def test_sizes_that_do_not_divide_are_refused(width: int, depth: int, key: str) 
                         f"heads: 1 }}")
     with pytest.raises(UnbuildableError) as caught:
         space.single_architecture()
-    assert caught.value.path == f"encoder.lift.{key}".strip(".")
+    assert caught.value.key == f"encoder.lift.{key}".strip(".")
     assert str(width // 2 if key else width) in str(caught.value)
 
 
