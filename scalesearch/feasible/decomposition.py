@@ -211,7 +211,7 @@ class Decomposition:
                             np.int64), np.full(table.n_candidates, not table.is_invalid)
 
         def look(block: Block, index: NDArray[np.int64]) -> None:
-            inner = block.inner  # type: ignore[attr-defined]
+            inner = block.block  # type: ignore[attr-defined]
             words, numbers = network_signature(inner) if inner is not None else ("", [])
             if self.protocol.lengths_by_vocab:  # equal sections cost alike only for one vocabulary
                 numbers = [*numbers,

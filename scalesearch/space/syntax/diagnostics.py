@@ -107,7 +107,7 @@ class UnbuildableError(UserError):
     def __init__(self, key: str, reason: str) -> None:
         self.key = key
         self.reason = reason
-        super().__init__(f"{key}: {reason}")
+        super().__init__(f"{key}: {reason}", key=key)
 
     def __reduce__(self) -> tuple[type["UnbuildableError"], tuple[str, str]]:
         # so that it survives the way back from a worker

@@ -218,10 +218,10 @@ def _branch_factors(block: Any, residual: Factors, recipe: Recipe) -> Iterator[t
         return
     (last, inner), parts = residual, block.parts()
     for name in dict.fromkeys((*(parts if isinstance(block, FFN) else ("value",)),
-                               *block.completed_search_runs)):
+                               *block.output_projections)):
         if name.partition(".")[0] in parts:
             ends = (0.0 if recipe.zero_init else last * inner, last)
-            yield name, ends if name in block.completed_search_runs else (inner, 1.0)
+            yield name, ends if name in block.output_projections else (inner, 1.0)
     if recipe.lr.rule == "mup" and recipe.lr.reference_sizes.head_dim and "query" in parts:
         # 1/head_dim in place of 1/√head_dim
         scores = math.sqrt(recipe.lr.reference_sizes.head_dim / block.head_dim)

@@ -107,12 +107,12 @@ def test_with_last_maps_of_zero_every_branch_gives_zero_and_can_learn(seed: int)
         ..., 5].sum().backward()
     ends = [(node, y)
             for node, y in seen
-            if isinstance(node.block, MultiPath) or node.block.completed_search_runs]
+            if isinstance(node.block, MultiPath) or node.block.output_projections]
     assert ends and all(not y.any() for _, y in ends)
     learning = [weight.grad is not None and bool(weight.grad.any()) for node, _ in ends
                 for name, weight in node.named_parameters()
                 if name.split(".")[0]
-                in ("merge", *getattr(node.block, "completed_search_runs", ()))]
+                in ("merge", *getattr(node.block, "output_projections", ()))]
     assert any(learning) or not learning
 
 
