@@ -209,7 +209,7 @@ class SeedAnalysis:
         return {**self.seeds.to_json(), "runs": len(self.replicates),
                 "failed": sum(trial.state == State.FAILED for trial in self.replicates),
                 "resolved": order.is_resolved if order and known else None,
-                "order_settled": not order.ties() if order and known else None,
+                "order_resolved": not order.ties() if order and known else None,
                 "level": order.level if order else None,
                 "noise": {name: {"sd": one.sd, "df": one.df, "candidates": one.n_candidates}
                           for name, one in (order.noise if order else {}).items() if one.is_known},

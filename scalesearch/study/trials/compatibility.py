@@ -14,15 +14,15 @@ from scalesearch.train.recipe_space import override_keys
 # What changes which candidates are looked for, and not what a trained one is worth: numbers stay
 # comparable.
 SEARCH_FIELDS = {
-    "space": "the space",
+    "space_hash": "the space",
     "objectives": "the objectives",
     "protocol": "the cost protocol",
     "limits": "the limits",
     "sampler": "the sampler",
     "rungs": "the rungs",
     "warm_start": "the warm start",
-    "kind": "the kind of study",
-    "questions": "the recipe's questions",
+    "type": "the type of the study",
+    "recipe_space": "the recipe's parameters",
 }
 # What changes what comes of training the same architecture.
 TRAINING_FIELDS = {"seed": "the training seed"}

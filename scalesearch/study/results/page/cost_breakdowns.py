@@ -83,7 +83,7 @@ def _modules(facts: PageFacts, trial: Trial) -> Part:
     """The modules of one trial, how often its weights are used, and its architecture file."""
     params = _amount(trial, "params")
     macs = _amount(trial, "macs")
-    modules = enumerate(module_costs(facts.results.study, trial))
+    modules = enumerate(trial_module_costs(facts.results.study, trial))
     rows = [[TableCell(row.path.rpartition(".")[2], at, left=True, indent=row.level),
              _share(row.params, params), _share(row.macs, macs),
              "" if row.calls is None else row.calls] for at, row in modules]
@@ -115,7 +115,7 @@ def _pictures(facts: PageFacts, trials: Sequence[Trial]) -> list[Part]:
                 values = np.array([_amount(trial, quantity, name) for trial in trials]) / 1e6
                 axes.barh(places, values, left=left, color=color, height=0.7, label=name)
                 left += values
-            axes.to_grid(False, axis="y")
+            axes.grid(False, axis="y")
             axes.set_yticks(places, [str(trial.number) for trial in trials])
             axes.set(xlabel=words, ylabel="Trial")
             axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(SECTION_COLORS),
@@ -136,7 +136,7 @@ def architecture_text(study: StudyDir, trial: Trial) -> str:
     return file.read_text() if file.is_file() else ""
 
 
-def module_costs(study: StudyDir, trial: Trial) -> tuple[ModuleCost, ...]:
+def trial_module_costs(study: StudyDir, trial: Trial) -> tuple[ModuleCost, ...]:
     """Rows of the candidate's cost.
 
     There are none where its file no longer gives the trained architecture.

@@ -128,7 +128,7 @@ def hypervolume_history(facts: PageFacts,
     return steps
 
 
-def hypervolume_figure(facts: PageFacts) -> PageSection | None:
+def hypervolume_section(facts: PageFacts) -> PageSection | None:
     """The figure and its reference point; None where nothing was searched and nothing can be on a front."""
     found = facts.results.hypervolume()
     if found is None or not facts.finished_runs:
@@ -138,7 +138,7 @@ def hypervolume_figure(facts: PageFacts) -> PageSection | None:
     steps = hypervolume_history(facts, corner)
     panels = []
     for key, words in (("hours", "Hours since the study began"),
-                       ("spent", "Worker-hours of training, " "validation and decoding")):
+                       ("training_hours", "Worker-hours of training, validation and decoding")):
         with fixed_size_panel(3.2) as (figure, axes):
             axes.step([getattr(one, key) for one, _ in steps], [volume for _, volume in steps],
                       where="post", color=FRONT_COLOR, linewidth=1.4, marker="o", markersize=3)
@@ -147,7 +147,7 @@ def hypervolume_figure(facts: PageFacts) -> PageSection | None:
             axes.set_ylim(bottom=0)
             axes.yaxis.set_major_formatter(lambda value, _: format_scientific(value))
         end = f"{format_scientific(steps[-1][1])} after {getattr(steps[-1][0], key):.2f}"
-        panels.append(picture(figure, f"hypervolume-{key}",
+        panels.append(picture(figure, f"hypervolume-{key.replace('_', '-')}",
                               f"Hypervolume over {words.lower()}: {end}.", ""))
     last = steps[-1][0]
     spent = (f"{last.hours:.2f} hours since the study began and {last.training_hours:.2f} "

@@ -181,7 +181,7 @@ def _picture(facts: PageFacts, found: list[Importance], trials: int) -> Part:
                          for one in found])
         axes.set_xlabel(f"Share of the importance for {one_line_label(facts.main_metric)}")
         axes.set_xlim(left=0)
-        axes.to_grid(False, axis="y")
+        axes.grid(False, axis="y")
     words = "; ".join(f"{one.name} {one.value:.2f} ({one.low:.2f} to {one.high:.2f})"
                       for one in found)
     some = " In brackets: trials that have it, where not all do." if any(

@@ -41,7 +41,7 @@ def study_figures_section(facts: PageFacts) -> PageSection | None:
 PAGE_SECTIONS: tuple[Callable[[PageFacts], PageSection | None], ...] = (
     front.front_section, summary_tables.named_architectures_section, study_figures_section,
     trials.trials_section, summary_tables.reliability_section, fairness.fairness_section,
-    front.core_lr_factor, parallel.parallel_section, importance.importance_section,
+    front.hypervolume_section, parallel.parallel_section, importance.importance_section,
     curves.curves_section, cost_breakdowns.cost_section, summary_tables.failures_section,
     summary_tables.provenance_section)
 STATE_WORDS = {State.COMPLETE: "complete", State.PENDING: "running or queued",

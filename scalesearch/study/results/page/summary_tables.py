@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scalesearch.report.ablation import MISSING_CELL
+from scalesearch.report.ablation import MISSING_CELL as MISSING_TEXT
 from scalesearch.report.labels import format_protocol, one_line_label
 from scalesearch.report.proxies import PROXY_LABELS
 from scalesearch.study.results.page.elements import (
@@ -37,7 +37,7 @@ def named_architectures_section(facts: PageFacts) -> PageSection | None:
     for row, cells in zip(found.rows, texts.itertuples(index=False)):
         keys = (row.params, row.macs, row.score, row.n_seeds, row.difference)
         rows.append([_linked(facts, row.name),
-                     *(MISSING_CELL if cell == MISSING_CELL else TableCell(cell, key)
+                     *(MISSING_CELL if cell == MISSING_TEXT else TableCell(cell, key)
                        for cell, key in zip(cells[1:], keys))])
     headings = [one_line_label(name) if name == found.metric else name for name in texts]
     caption = (f"{len(rows)} named architectures; costs under "
