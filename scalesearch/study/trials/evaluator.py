@@ -55,7 +55,7 @@ class JointSpace:
         """Every parameter of both."""
         return [dimension for part in self.parts for dimension in part.parameters()]
 
-    def sample(self, choose_value: SuggestFunction) -> ParamValues:
+    def resolve(self, choose_value: SuggestFunction) -> ParamValues:
         """The params of both; what they mean, the evaluator says."""
         architecture, recipe = (part.resolve(choose_value).params for part in self.parts)
         return ParamValues({}, {**architecture, **recipe}, ())
@@ -139,7 +139,7 @@ class Evaluator:
         return self._cache[key]
 
     def _evaluate(self, params: Params) -> tuple[Trial, ModelSpec | None]:
-        answers = self.space.sample(lambda path, parameter: params[path])
+        answers = self.space.resolve(lambda path, parameter: params[path])
         try:
             architecture = self.space.architecture(answers)
             return self.evaluate_architecture(architecture, params), architecture
@@ -200,7 +200,7 @@ def estimate_feasibility(evaluator: Evaluator, seed: int, samples: int = MAX_SAM
     missed = dict.fromkeys(evaluator.constraint_names, 0)
     nearest = dict.fromkeys(evaluator.constraint_names, math.inf)
     while drawn < samples and (max_feasible is None or feasible < max_feasible):
-        params = evaluator.joint_space.sample(lambda name, parameter: parameter.sample(rng)).params
+        params = evaluator.joint_space.resolve(lambda name, parameter: parameter.sample(rng)).params
         trial = evaluator.evaluate(params)
         drawn = drawn + 1
         feasible = feasible + trial.is_feasible
