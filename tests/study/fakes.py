@@ -79,7 +79,7 @@ class FakeSpace:
     def parameters(self):
         return [("width", WIDTH), ("depth", DEPTH), ("kind", KIND), ("slope", SLOPE)]
 
-    def answer(self, ask):
+    def resolve(self, ask):
         answers = FakeAnswers(width=ask("width", WIDTH), depth=ask("depth", DEPTH),
                               kind=ask("kind", KIND))
         if answers["kind"] == "gated":
@@ -90,7 +90,7 @@ class FakeSpace:
     def architecture(self, answers):
         return architecture_of(answers)
 
-    def replay(self, answers):
+    def replay_values(self, answers):
         def ask(path, parameter):
             if path not in answers:
                 raise UserError(f"{path}: nothing is said of it")
@@ -167,11 +167,11 @@ def make_driver(folder, plan=None, work=fake_work, kind="tpe", seed=1, runner=No
     plan = plan or make_plan()
     study = StudyDir(Path(folder))
     view = view or Callback()
-    if not study.exists():
+    if not study.has_started():
         study.create(META, "study: fake\n", "width: 8\n")
     study.log.repair()
     study.load()
-    exported = TrialExporter(plan.evaluator.searched, OBJECTIVES)
+    exported = TrialExporter(plan.evaluator.joint_space, OBJECTIVES)
     export = storage is not False and open_export(
         storage, study, exported, OBJECTIVES, view.message)
     driver = Driver(plan, study, make_sampler_of(plan, kind, seed), runner or InProcessRunner(work),

@@ -88,11 +88,11 @@ def make_runner(backend):
     if name in (RAY, CLUSTER):
         from scalesearch.study.executors.ray import RayRunner
 
-        return RayRunner(slow_work.loop_nests, 2,
+        return RayRunner(slow_work.work, 2,
                          Resources(address=address or None, cpus_per_trial=1 if address else 0.5))
     from scalesearch.study.executors.local import InProcessRunner
 
-    return ProcessRunner() if backend == PROCESSES else InProcessRunner(slow_work.loop_nests)
+    return ProcessRunner() if backend == PROCESSES else InProcessRunner(slow_work.work)
 
 
 def driver_of(folder, backend, trials, seconds, kind):
@@ -101,7 +101,7 @@ def driver_of(folder, backend, trials, seconds, kind):
 
     rungs = NO_RUNGS if kind == "random" else RUNGS
     plan = make_plan(trials, most=60_000, rungs=rungs, attempts=100,
-                     job={"sleep": seconds, "threads": 1})
+                     job_template={"sleep": seconds, "threads": 1})
     return make_driver(folder, plan, kind=kind, runner=make_runner(backend))
 
 
@@ -349,7 +349,7 @@ class Killed:
         lines = (self.folder / "events.jsonl").read_bytes().splitlines() if self._events() else []
         if not lines or self._events() == self._began:
             return "starting"
-        return json.loads(lines[self._events() - 1])["event"]
+        return json.loads(lines[self._events() - 1])["type"]
 
     def _note(self):
         """Looks for what was there and is not, and remembers what is."""
@@ -381,8 +381,8 @@ class Killed:
         ended = Counter()
         for line in self.log.splitlines():
             event = json.loads(line)
-            if event["event"] in (EventType.ENDED, EventType.RUNG):
-                key = (event["trial"], event["event"], event.get("rung"))
+            if event["type"] in (EventType.ENDED, EventType.RUNG):
+                key = (event["trial"], event["type"], event.get("rung"))
                 ended[key] += 1
                 if ended[key] > 1:
                     self.kills[-1].duplicates.append(f"event {key}")
@@ -419,7 +419,7 @@ class Killed:
 
 
 def _raylet(node):
-    return node.all_processes["raylet"][0].pid.pid
+    return node.all_processes["raylet"][0].process.pid
 
 
 def _birth(pid):
@@ -456,7 +456,7 @@ def summary(kills):
         some = [
             k for k in kills if (k.kind, k.backend) == (kind, backend)] if backend else list(kills)
         found = ", ".join(f"{name} {count}"
-                          for name, count in Counter(k.feasibility for k in some).most_common())
+                          for name, count in Counter(k.found for k in some).most_common())
         rows.append(f"{kind:14} {backend:10} {len(some):5} {sum(k.pids for k in some):9} "
                     f"{sum(len(k.losses) for k in some):6} "
                     f"{sum(len(k.duplicates) for k in some):10} {sum(k.down for k in some):12} "

@@ -49,13 +49,13 @@ class Made:
         place = self.study.trial_folder(self.study.trials[number])
         place.mkdir(parents=True)
         (place / "job.json").write_text(json.dumps({"recipe": {"steps": 400}}))
-        owner = {"host": "here", "process": 7, "machine": "m", "since": time.time() - 40}
+        owner = {"host": "here", "pid": 7, "machine": "m", "started_at": time.time() - 40}
         (place / "lease.json").write_text(json.dumps(owner))
-        (place / "progress.json").write_text(json.dumps({"kind": "update", **facts}))
+        (place / "progress.json").write_text(json.dumps({"type": "update", **facts}))
         return place
 
     def owned(self, **facts):
-        facts = {"state": RUNNING, "host": "far", "machine": "other", "process": 1, "workers": 2,
+        facts = {"state": RUNNING, "host": "far", "machine": "other", "pid": 1, "workers": 2,
                  **facts}
         (self.study.folder / heartbeat.OWNER_FILE).write_text(json.dumps(facts))
 

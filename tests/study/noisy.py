@@ -80,4 +80,4 @@ def confirmed(candidates, truth, sd, rng, seeds, objectives=OBJECTIVES):
 
 
 if __name__ == "__main__":  # a driver in a process of its own, to be killed
-    print(make_driver(sys.argv[1], seeded_plan(job={"held": True}), noisy_work).run(), flush=True)
+    print(make_driver(sys.argv[1], seeded_plan(job_template={"held": True}), noisy_work).run(), flush=True)

@@ -113,7 +113,7 @@ def references_only(folder, architectures=None, params=None, **changes):
     named = tuple(FixedArchitecture(name, architecture_of(sheet), params)
                   for name, sheet in sheets.items())
     make_driver(folder, make_plan(0, references=named, **changes), curved_work).run()
-    revise(folder, trials=len(named))
+    revise(folder, total_trials=len(named))
     return Path(folder)
 
 

@@ -71,16 +71,16 @@ def train(folder, job):
     busy.write_text(str(os.getpid()))
     done = json.loads(at.read_text()) if at.exists() else 0.0
     note(folder, "trainings", rung=job.get("rung"), start=done)
-    while done < job.get("until", 1.0):
+    while done < job.get("until_share", 1.0):
         time.sleep(min(STEP, job["sleep"]))
-        done = min(job.get("until", 1.0), done + STEP / max(job["sleep"], STEP))
+        done = min(job.get("until_share", 1.0), done + STEP / max(job["sleep"], STEP))
         part = folder / "checkpoint.part"
         part.write_text(json.dumps(done))
         os.replace(part, at)
     wait_for_leave(folder.parent.parent)
     busy.unlink()
     answers = json.loads((folder / "architecture.yaml").read_text())
-    if "until" in job:
+    if "until_share" in job:
         return {"state": "paused",
                 "metrics": {"validation_loss": loss(answers, done), "share": done, "step": 1}}
     return {"state": "complete", "metrics": {"bleu": score(answers), "loss": loss(answers, 1.0)},

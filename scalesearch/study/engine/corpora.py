@@ -98,6 +98,6 @@ def vocabulary_sizes(spec: StudySpec, references: tuple[FixedArchitecture, ...])
                     else "has one, and the space's have none")
             raise UserError(f"reference: of a vocabulary of its own, under `vocab`, {one.label} "
                             f"{have}", help="answer it for all, with set: {vocab: 8k}, or for none",
-                            key="reference", code="vocab-missing" if sizes else "vocab-misfit")
+                            key="reference", code="vocab-missing" if sizes else "vocab-mismatch")
         sizes |= {one.architecture.vocab} if one.architecture.vocab else set()
     return tuple(sorted(sizes))

@@ -122,7 +122,7 @@ def check_nodes(inspect_machine: Callable[[], Mapping[str, str]], need: Resource
                         "of scalesearch, and the study's folder and the data under the same path, "
                         "on a file system that they share:\n"
                         + "\n".join(f"  node {fault}" for fault in faults), key="ray",
-                        code="unfit-nodes")
+                        code="incompatible-nodes")
 
 
 def _describe_node_difference(answer: Any, node: str, here: Mapping[str, str]) -> str:

@@ -63,7 +63,7 @@ def carry_over(old: StudyDir, plan: StudyPlan, meta: StudyMeta) -> list[CarriedT
     if otherwise:
         raise UserError(f"{old.folder}: {' and '.join(otherwise)} changed since that study began, "
                         "so nothing that it trained compares with what this one would train. Start "
-                        "anew with --out, without --fork", code="trained-otherwise")
+                        "anew with --out, without --fork", code="training-differs")
     labels = {plan.evaluator.identity(reference): reference.label for reference in plan.references}
     result: list[CarriedTrial] = []
     taken: dict[int | None, Trial] = {}  # by its number in the old study
@@ -89,10 +89,10 @@ def _carry(old: StudyDir, trial: Trial, plan: StudyPlan, labels: dict[str | None
     new, record = evaluate_imported(old, trial, plan.evaluator, allow_outside_space=True)
     if not is_same_recipe(record, new, plan.record_fields["recipe"]):
         raise UserError("it was trained by a recipe that this study does not propose",
-                        code="trial-not-taken")
+                        code="trial-not-imported")
     label = first.label if first else labels.pop(new.identity, None)
     if not new.is_feasible and label is None:
-        raise UserError(new.reason, code="trial-not-taken")
+        raise UserError(new.reason, code="trial-not-imported")
     new = replace(new, values=objective_values(plan.objectives, record["metrics"], new.costs),
                   label=label, reason="", rungs=trial.rungs)
     if trial.origin != Origin.REPLICATE:
@@ -101,7 +101,7 @@ def _carry(old: StudyDir, trial: Trial, plan: StudyPlan, labels: dict[str | None
     if first is None:
         raise UserError(
             f"it is another training of trial {trial.original}, which is not taken over",
-            code="trial-not-taken")
+            code="trial-not-imported")
     return replace(new, origin=Origin.REPLICATE, original=first.number, seed=trial.seed)
 
 

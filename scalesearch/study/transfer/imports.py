@@ -36,11 +36,11 @@ def evaluate_imported(study: StudyDir, old: Trial, evaluator: Evaluator,
         UserError: the reason against taking it over.
     """
     if old.state == State.FAILED:
-        raise UserError(f"it failed: {old.reason}", code="trial-not-taken")
+        raise UserError(f"it failed: {old.reason}", code="trial-not-imported")
     record = study.record(old)
     if old.state != State.COMPLETE or record is None:
         raise UserError(UNFINISHED_REASONS.get(old.state, "its record is missing"),
-                        code="trial-not-taken")
+                        code="trial-not-imported")
     params = params_in_space(evaluator, old)
     folder = study.trial_folder(old)
     recipe = evaluator.recipe.params_of_recipe(
@@ -100,7 +100,7 @@ def import_trial(study: StudyDir, trial: Trial, shared: Params) -> Trial:
     target = study.trial_folder(trial)
     if not (source / "record.json").is_file():
         raise UserError(f"{source}: the trial to begin with is gone. Put it back, or start another "
-                        "study with --out", code="parent-gone")
+                        "study with --out", code="source-trial-missing")
     shutil.copytree(source, target, ignore=shutil.ignore_patterns(*IGNORED_PATTERNS),
                     dirs_exist_ok=True)
     record = read_json(source / "record.json", dict)

@@ -30,7 +30,7 @@ from scalesearch.study.trials.trial import Origin, State, Trial
 
 SKIP_REASONS = {"outside-space": "do not fit this space",
                 "infeasible": "miss a limit of this study", "known": "are known already",
-                "trial-not-taken": "have no record",
+                "trial-not-imported": "have no record",
                 "other-architecture": "are another architecture in this version of scalesearch"}
 
 

@@ -52,8 +52,8 @@ def work(folder):
         best = 2e-3 if answers["norm"] == "pre" else 5e-4
         loss = 2 + 8 / answers["width"] + 0.1 * math.log2(job["recipe"]["lr"]["base"] / best) ** 2
         with (folder_of(place) / "trained").open("a") as file:
-            file.write(f"{job.get('until', 1.0)}\n")
-        state = "paused" if "until" in job else "complete"
+            file.write(f"{job.get('until_share', 1.0)}\n")
+        state = "paused" if "until_share" in job else "complete"
         return {"state": state, "seconds": 1.0,
                 "metrics": {"loss": loss, "validation_loss_per_char": loss}}
 

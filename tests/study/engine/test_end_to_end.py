@@ -58,11 +58,11 @@ def test_ctrl_c_stops_at_once_and_says_how_to_go_on(folder):
 def test_whoever_watches_sees_why_it_stopped_and_how_it_ended(folder):
     found = json.loads((folder / "between.json").read_text())
     assert (found["owner"]["state"], found["owner"]["reason"]) == ("stopped", "interrupted")
-    assert len(found["training"]) == 1 and found["eta"]["seconds"] is None
+    assert len(found["running"]) == 1 and found["eta"]["seconds"] is None
     found = json.loads(command(folder, "study", "watch", "found", "--json"))
     assert (
         found["owner"]["state"], found["owner"]["reason"]) == ("finished", "2 candidates trained")
-    assert (found["done"]["share"], found["done"]["references"], found["training"]) == (
+    assert (found["progress"]["share"], found["progress"]["references"], found["running"]) == (
         1.0, [1.0, 1.0], [])
 
 
@@ -83,9 +83,9 @@ def test_every_record_holds_what_it_must(folder):
                for file in (folder / "found").glob("trials/*/record.json")]
     assert len(records) == 3
     for record in records:
-        assert {"architecture", "params", "answers", "costs", "protocol", "recipe", "seed", "data",
+        assert {"architecture", "params", "config", "costs", "protocol", "recipe", "seed", "data",
                 "metrics", "versions", "device", "dtype", "seconds", "cpu_seconds", "state",
-                "reason", "curve", "space"} <= set(record)
+                "reason", "curve", "space_hash"} <= set(record)
         assert record["data"]["hash"] and record["data"]["synthetic"] is False and record[
             "metrics"]["bleu_signature"]
         assert record["recipe"]["steps"] == 60 and record["steps"] == 60
@@ -115,7 +115,7 @@ def test_seeds_that_are_asked_for_later_are_trained_and_reported(folder, tmp_pat
     shutil.copytree(folder, where)
     before = pd.read_csv(where / "found" / "all.csv").set_index("trial")
     said = command(where, "study", "run", "tiny.yaml", "--resume", "--set", "recipe.steps=60",
-                   "--set", "seeds.most=2", "--set", "seeds.trials=2")
+                   "--set", "seeds.max_per_candidate=2", "--set", "seeds.extra_runs=2")
     found = where / "found"
     records = [json.loads(file.read_text()) for file in found.glob("trials/*/record.json")]
     again = [record for record in records if record["origin"] == "replicate"]
@@ -125,11 +125,11 @@ def test_seeds_that_are_asked_for_later_are_trained_and_reported(folder, tmp_pat
     table = pd.read_csv(found / "all.csv").set_index("trial")
     assert list(table.index) == list(before.index), "a seed is no candidate"
     for record in again:
-        loss = before.loc[record["of"], "loss"]
+        loss = before.loc[record["original"], "loss"]
         assert record["metrics"]["loss"] != loss, "another seed is another training"
-        assert table.loc[record["of"],
+        assert table.loc[record["original"],
                          "loss"] == pytest.approx((loss + record["metrics"]["loss"]) / 2)
-    assert json.loads((found / "study.json").read_text())["seeds"]["most"] == 2
+    assert json.loads((found / "study.json").read_text())["seeds"]["max_per_candidate"] == 2
     assert len(pd.read_csv(found / "seeds.csv")) == 2 * len(again)
 
 

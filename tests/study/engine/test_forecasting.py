@@ -40,7 +40,7 @@ from tests.study.made import drawn
 def spec(trials, rungs=NO_RUNGS, seeds=SINGLE_SEED, workers=1):
     """What a forecast reads of a study file."""
     return SimpleNamespace(compute=None, trials=trials, rungs=rungs, seeds=seeds, workers=workers,
-                           rows=None, proposer=SimpleNamespace(seed=1))
+                           architectures=None, sampler=SimpleNamespace(seed=1))
 
 
 def slow(macs):
@@ -84,7 +84,7 @@ def test_a_study_takes_what_was_foretold(tmp_path):
     assert read_forecast(tmp_path) == forecast
     shown = StudyWatcher(tmp_path).snapshot()
     assert shown.forecast_status.spent == shown.forecast_status.expected == spent
-    assert shown.to_json()["budget"]["forecast"] == msgspec.to_builtins(forecast)
+    assert shown.to_json()["forecast_status"]["forecast"] == msgspec.to_builtins(forecast)
     screen = drawn(shown, 120)
     assert all(word in screen
                for word in (*TRAINING_PARTS, "on the clock",

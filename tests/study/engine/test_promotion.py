@@ -30,14 +30,14 @@ RUNGS = Rungs((0.1, 0.3, 1.0), 3)
 
 def rung_result(folder, job):
     """What training would leave at a rung, or at its end."""
-    if "until" not in job:
+    if "until_share" not in job:
         return fake_result(folder, job)
     answers = json.loads((folder / "architecture.yaml").read_text())
     with (folder / "paused").open("a") as file:
-        file.write(f"{job['until']}\n")
-    loss = (50 - score(answers)) / 10 / job["until"] ** 0.1
-    return {"state": "paused", "metrics": {"validation_loss": loss, "share": job["until"], "step": 1},
-            "efforts": efforts_to(job["until"])}
+        file.write(f"{job['until_share']}\n")
+    loss = (50 - score(answers)) / 10 / job["until_share"] ** 0.1
+    return {"state": "paused", "metrics": {"validation_loss": loss, "share": job["until_share"], "step": 1},
+            "efforts": efforts_to(job["until_share"])}
 
 
 def work(folder):
@@ -109,7 +109,7 @@ def test_a_candidate_that_is_named_as_a_reference_goes_on_from_its_rung_to_the_e
 def test_little_compute_still_brings_somebody_to_the_end(tmp_path, trials):
     driver = make_driver(tmp_path, make_plan(trials, rungs=RUNGS), work=work)
     driver.run()
-    assert driver.trials.with_state(State.COMPLETE) and driver.trials.spent(RUNGS) <= trials + 1e-9
+    assert driver.trials.with_state(State.COMPLETE) and driver.trials.full_runs_spent(RUNGS) <= trials + 1e-9
 
 
 @pytest.mark.parametrize("kind", ["tpe", "local", "random", "nsga2"])
@@ -167,8 +167,8 @@ class Shuffled(InProcessRunner):
         self.polls = polls
 
     def leave(self, folder, job):
-        losses = {"validation_loss": self.rng.randint(1, 9) / 2, "share": job.get("until"), "step": 1}
-        return fake_result(folder, job) if "until" not in job else {
+        losses = {"validation_loss": self.rng.randint(1, 9) / 2, "share": job.get("until_share"), "step": 1}
+        return fake_result(folder, job) if "until_share" not in job else {
             "state": "paused", "metrics": losses}
 
     def poll(self, timeout):

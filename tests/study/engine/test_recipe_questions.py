@@ -37,8 +37,8 @@ def asking():
     space = build_recipe_space(reader.read(closed), leaves)
     evaluator = Evaluator(FakeSpace(), find_protocol("forward", 10, 10, 100), (limit(),), space)
     recipe = space.base_recipe.to_json()
-    return make_plan(12, evaluator=evaluator, job={"threads": 1, "recipe": recipe},
-                     shared={**META.record_fields, "recipe": recipe})
+    return make_plan(12, evaluator=evaluator, job_template={"threads": 1, "recipe": recipe},
+                     record_fields={**META.record_fields, "recipe": recipe})
 
 
 def by_recipe(folder, job):
@@ -63,11 +63,11 @@ def test_architecture_and_recipe_are_proposed_together_and_never_twice(tmp_path,
     assert len(trained) == 12 and len({trial.identity for trial in trained}) == 12
     for trial in trained:
         assert set(trial.params) >= {"width", "recipe.lr.base", "recipe.dropout"}
-        assert trial.tuned == {"lr.base": trial.params["recipe.lr.base"],
+        assert trial.recipe_params == {"lr.base": trial.params["recipe.lr.base"],
                                "dropout": trial.params["recipe.dropout"]}
         job = json.loads((driver.study.trial_folder(trial) / "job.json").read_text())
         assert job["recipe"] == driver.study.record(trial)["recipe"] == override_keys(
-            plan.job["recipe"], trial.tuned)
+            plan.job_template["recipe"], trial.recipe_params)
         assert trial.architecture == plan.evaluator.space.architecture(trial.config).id
     copies = exported(driver).get_trials(deepcopy=False)
     assert [dict(one.params) for one in copies if one.params] == [
@@ -77,7 +77,7 @@ def test_architecture_and_recipe_are_proposed_together_and_never_twice(tmp_path,
 def test_an_architecture_may_have_several_trainings_and_the_front_shows_it_once(tmp_path):
     driver = make_driver(tmp_path / "study", asking(), work, "random", seed=3)
     driver.plan = driver.proposals.plan = make_plan(40, **{
-        key: getattr(driver.plan, key) for key in ("evaluator", "job", "shared")})
+        key: getattr(driver.plan, key) for key in ("evaluator", "job_template", "record_fields")})
     driver.run()
     trainings = defaultdict(list)
     for trial in driver.trials.with_state(State.COMPLETE):
@@ -87,7 +87,7 @@ def test_an_architecture_may_have_several_trainings_and_the_front_shows_it_once(
     assert results.front["id"].is_unique
     for _, row in results.front.iterrows():
         assert row["bleu"] == max(trial.values["bleu"] for trial in trainings[row["id"]])
-        assert row["answer.recipe.lr.base"] == driver.trials[row["trial"]].tuned["lr.base"]
+        assert row["param.recipe.lr.base"] == driver.trials[row["trial"]].recipe_params["lr.base"]
 
 
 def test_what_a_study_proposes_does_not_depend_on_interruptions(tmp_path):
@@ -96,7 +96,7 @@ def test_what_a_study_proposes_does_not_depend_on_interruptions(tmp_path):
     for trials in (5, 12):
         parts = make_driver(tmp_path / "parts", asking(), work, "bayes", storage=False)
         parts.plan = parts.proposals.plan = make_plan(trials, **{
-            key: getattr(parts.plan, key) for key in ("evaluator", "job", "shared")})
+            key: getattr(parts.plan, key) for key in ("evaluator", "job_template", "record_fields")})
         parts.run()
     assert [trial.identity for trial in parts.trials] == [trial.identity for trial in whole.trials]
 
@@ -161,8 +161,8 @@ space:
 reference:
   - { name: plain, set: { width: 16, encoder.depth: 1 } }
   - { name: fast, set: { width: 16, encoder.depth: 1 }, recipe: { lr: 4e-3 } }
-proposer: random
-seeds: { most: 2, trials: 2 }
+sampler: random
+seeds: { max_per_candidate: 2, extra_runs: 2 }
 trials: 5
 out: old
 """
@@ -210,21 +210,21 @@ def trained(folder):
 def test_a_study_file_asks_of_its_recipe_and_every_view_says_the_answer(call):
     dry = json.loads(call("run", "s.yaml", "--dry-run", "--json"))
     assert dry["recipe"] == {"lr.base": "0.001 | 0.002 | 0.004"}
-    assert all(set(one["tuned"]) == {"lr.base"} for one in dry["proposals"])
+    assert all(set(one["recipe_params"]) == {"lr.base"} for one in dry["proposals"])
     call("run", "s.yaml")
     trials = trained("old")
     assert {
-        trial.label: trial.tuned["lr.base"]
-        for trial in trials if trial.label and trial.of is None} == {"plain": 1e-3, "fast": 4e-3}
+        trial.label: trial.recipe_params["lr.base"]
+        for trial in trials if trial.label and trial.original is None} == {"plain": 1e-3, "fast": 4e-3}
     again = [trial for trial in trials if trial.origin == Origin.REPLICATE]
     firsts = {trial.number: trial for trial in trials}
-    assert again and all(one.tuned == firsts[one.of].tuned for one in again)
+    assert again and all(one.recipe_params == firsts[one.original].recipe_params for one in again)
     results = load_results(Path("old"))
     for trial in trials:
-        assert results.study.record(trial)["recipe"]["lr"]["base"] == trial.tuned["lr.base"]
+        assert results.study.record(trial)["recipe"]["lr"]["base"] == trial.recipe_params["lr.base"]
     front = json.loads(call("front", "old", "--json"))
     rows = front["front"] if isinstance(front, dict) else front
-    assert {row["answer.recipe.lr.base"] for row in rows} <= {1e-3, 2e-3, 4e-3}
+    assert {row["param.recipe.lr.base"] for row in rows} <= {1e-3, 2e-3, 4e-3}
     assert " lr" in call("front", "old") and "& lr" in call("front", "old", "--latex")
     assert "recipe.lr" in call("show", "old", str(rows[0]["trial"]))
     call("report", "old")
@@ -238,15 +238,15 @@ def test_other_questions_are_another_study_and_a_fork_takes_what_they_allow(call
     assert "--fork" in said
     call("run", "s.yaml", "--fork", "new", "--set", "reference=[]", *change)
     taken = [trial for trial in trained("new") if trial.source]
-    fit = [trial for trial in trained("old") if trial.tuned["lr.base"] > 1e-3]
+    fit = [trial for trial in trained("old") if trial.recipe_params["lr.base"] > 1e-3]
     assert [trial.source["trial"] for trial in taken] == [trial.number for trial in fit] and fit
-    assert [trial.tuned for trial in taken] == [trial.tuned for trial in fit]
+    assert [trial.recipe_params for trial in taken] == [trial.recipe_params for trial in fit]
     call("run", "s.yaml", "--fork", "fixed", "--set", "reference=[]", "--set", "recipe.lr=2e-3",
          "--set", "trials=3")
     kept = [trial for trial in trained("fixed") if trial.source]
     assert [trial.source["trial"] for trial in kept] == [
-        one.number for one in fit if one.tuned["lr.base"] == 2e-3]
-    assert all(not trial.tuned for trial in trained("fixed"))
+        one.number for one in fit if one.recipe_params["lr.base"] == 2e-3]
+    assert all(not trial.recipe_params for trial in trained("fixed"))
 
 
 def test_a_warm_start_imports_trainings_that_are_answers_here(call):
@@ -255,12 +255,12 @@ def test_a_warm_start_imports_trainings_that_are_answers_here(call):
     call("run", "s.yaml", "--set", "reference=[]", "--set", "warm_start=fixed", "--set", "out=warm")
     imported = [trial for trial in trained("warm") if trial.origin == Origin.IMPORTED]
     assert len(imported) == len({trial.architecture for trial in trained("fixed")})
-    assert all(trial.tuned == {"lr.base": 2e-3} for trial in imported)
-    identities = [trial.identity for trial in trained("warm") if trial.of is None]
+    assert all(trial.recipe_params == {"lr.base": 2e-3} for trial in imported)
+    identities = [trial.identity for trial in trained("warm") if trial.original is None]
     assert len(set(identities)) == len(identities)
 
 
 def test_rows_are_trained_by_one_recipe(call):
-    said = call("run", "s.yaml", "--dry-run", "--set", "kind=grid", "--set", "proposer=none",
+    said = call("run", "s.yaml", "--dry-run", "--set", "type=grid", "--set", "sampler=none",
                 status=2)
     assert "s.yaml:3:" in said and "recipe.lr" in said

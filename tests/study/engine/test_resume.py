@@ -74,9 +74,9 @@ def undo(place: Path, steps):
 def test_any_prefix_of_the_log_resumes_to_the_same_end(whole, tmp_path_factory, data):
     events = len(StudyDir(whole).log.lines())
     folder = tmp_path_factory.mktemp("cut") / "study"
-    cut(whole, folder, data.sample(st.integers(0, events), "events"),
-        data.sample(st.booleans(), "the worker was " "done"))
-    torn = data.sample(st.binary(max_size=9).filter(lambda some: b"\n" not in some), "half a line")
+    cut(whole, folder, data.draw(st.integers(0, events), "events"),
+        data.draw(st.booleans(), "the worker was " "done"))
+    torn = data.draw(st.binary(max_size=9).filter(lambda some: b"\n" not in some), "half a line")
     with (folder / "events.jsonl").open("ab") as log:
         log.write(torn)
     driver_of(folder).run()

@@ -48,7 +48,7 @@ def test_it_goes_on_while_enough_is_expected_and_without_a_rule(tmp_path):
 def test_whoever_looks_sees_what_is_expected(tmp_path):
     run(tmp_path, None, 6)
     shown = StudyWatcher(tmp_path).snapshot()
-    assert shown.expected_gain == read_gain(tmp_path) and shown.to_json()["gain"]["complete"] == 6
+    assert shown.expected_gain == read_gain(tmp_path) and shown.to_json()["expected_gain"]["completed_trials"] == 6
     (tmp_path / GAIN_FILE).write_text("{}")
     assert StudyWatcher(tmp_path).snapshot().expected_gain is None
 
@@ -111,4 +111,4 @@ def test_a_time_is_as_many_trainings_as_fit_into_it(tmp_path, within, slots, ahe
     assert not EarlyStopping(study, StopSpec(0.2, within), Sampler(), slots).reason([])
     assert EarlyStopping(study, StopSpec(0.6, within), Sampler(), slots).reason([])
     assert asked == [ahead, ahead]
-    assert json.loads((tmp_path / GAIN_FILE).read_text())["trainings"] == ahead
+    assert json.loads((tmp_path / GAIN_FILE).read_text())["full_runs"] == ahead

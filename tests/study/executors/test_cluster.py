@@ -122,11 +122,11 @@ def test_all_nodes_are_held_against_this_machine_before_anything_starts(
             raise ValueError("it cannot look")
         return {}
 
-    with refuses("unfit-nodes", "node ", f"{tmp_path}: None, and here study 1", key="ray") as error:
+    with refuses("incompatible-nodes", "node ", f"{tmp_path}: None, and here study 1", key="ray") as error:
         runner.check(look)
     # the head has no room for a worker, and is not asked
     assert str(error.value).count("node 1") == 2
-    with refuses("unfit-nodes", "node "):
+    with refuses("incompatible-nodes", "node "):
         runner.check(fail)
 
 

@@ -116,7 +116,7 @@ def test_the_contract_under_ray_and_a_study_with_two_workers(tmp_path):
 
 
 def test_a_worker_gives_way_to_others_as_far_as_the_file_says():
-    code = ("import os; from scalesearch.study.executors.worker import step_back as s; s(7); s(3); "
+    code = ("import os; from scalesearch.study.executors.worker import raise_niceness as s; s(7); s(3); "
             "print(os.nice(0))")
     assert call([sys.executable, "-c", code]).strip() == b"7"
 

@@ -41,7 +41,7 @@ class Clock:
 def foreign(folder):
     """A lease of another machine."""
     (folder
-     / lease.LEASE_FILE).write_text(json.dumps({"host": "far", "machine": "other", "process": 7}))
+     / lease.LEASE_FILE).write_text(json.dumps({"host": "far", "machine": "other", "pid": 7}))
 
 
 def test_the_holder_says_who_it_is_and_that_it_lives(folder):
@@ -68,7 +68,7 @@ def test_a_second_worker_leaves_the_candidate_to_the_first_and_that_is_no_fault(
     first.stdout.readline()
     with pytest.raises(lease.LeaseHeldError) as error:
         finish_job(folder, fake_result, lease.HeartbeatTiming(lock_timeout=0.0))
-    assert not error.value.over and not pickle.loads(pickle.dumps(error.value)).over
+    assert not error.value.was_taken_over and not pickle.loads(pickle.dumps(error.value)).was_taken_over
     assert crash_of_error(TrainingJob(3, folder, 2),
                           error.value).cause == CRASH_LOST and crash_of_error(
         TrainingJob(3, folder, 2), OSError()).cause == CRASH_FAULT
@@ -80,7 +80,7 @@ def test_a_second_worker_leaves_the_candidate_to_the_first_and_that_is_no_fault(
 
 def test_a_dead_worker_of_this_machine_is_outlived_at_once_and_one_of_another_after_its_silence(
         folder):
-    dead = {**lease.Lease(folder).content, "process": 1}
+    dead = {**lease.Lease(folder).content, "pid": 1}
     (folder / lease.LEASE_FILE).write_text(json.dumps(dead))
     clock = Clock()
     lease.wait_for_other_machine(folder, clock.timing())
@@ -95,21 +95,21 @@ def test_a_worker_of_another_machine_that_shows_signs_of_life_keeps_the_candidat
     clock = Clock(lambda: os.utime(folder / lease.LEASE_FILE, (clock.time, clock.time)))
     with pytest.raises(lease.LeaseHeldError) as error:
         finish_job(folder, fake_result, clock.timing())
-    assert not error.value.over
+    assert not error.value.was_taken_over
     assert clock.time == lease.HEARTBEAT_TIMING.lock_timeout and not (folder / "trained").exists()
 
 
 def test_a_worker_that_was_silent_too_long_stops_and_leaves_no_result(folder):
     def work(place, job):
         report = ProgressFile(place, every=0)
-        report({"kind": "update", "step": 1})
+        report({"type": "update", "step": 1})
         foreign(place)
-        report({"kind": "update", "step": 2})
+        report({"type": "update", "step": 2})
         raise AssertionError("it should have stopped")
 
     with pytest.raises(lease.LeaseHeldError) as error:
         finish_job(folder, work)
-    assert error.value.over
+    assert error.value.was_taken_over
     assert not (folder / "result.json").exists() and not (folder / "crash.txt").exists()
     assert lease.read_holder(folder).machine == "other" and json.loads(
         (folder / "progress.json").read_text())["step"] == 1
@@ -134,5 +134,5 @@ def test_what_killed_writers_left_is_swept_by_who_writes_alone(folder, made):
 def test_a_result_that_comes_after_another_took_over_is_not_written(folder):
     with pytest.raises(lease.LeaseHeldError) as error:
         finish_job(folder, lambda place, job: foreign(place) or fake_result(place, job))
-    assert error.value.over
+    assert error.value.was_taken_over
     assert not (folder / "result.json").exists()

@@ -48,7 +48,7 @@ def first_event(runner):
 def test_a_raylet_and_a_control_service_that_die_are_noticed_and_started_again(tmp_path):
     from scalesearch.study.executors.ray import RayRunner
 
-    runner = RayRunner(slow_work.loop_nests, 2, Resources(cpus_per_trial=0.5))
+    runner = RayRunner(slow_work.work, 2, Resources(cpus_per_trial=0.5))
     try:
         for number, name in enumerate(("raylet", "gcs_server")):
             job = make_job(tmp_path, 10 + number, 1000)
@@ -102,9 +102,9 @@ def runner_without_ray(monkeypatch, address):
 
     monkeypatch.setattr(module, "connect", lambda address: None)
     monkeypatch.setattr(module.ray, "shutdown", lambda: None)
-    monkeypatch.setattr(module, "refuse_the_impossible", lambda need: None)
+    monkeypatch.setattr(module, "check_resources", lambda need: None)
     monkeypatch.setattr(module.RayRunner, "_remote_task", lambda self, work: None)
-    return module.RayRunner(slow_work.loop_nests, 1, Resources(address=address))
+    return module.RayRunner(slow_work.work, 1, Resources(address=address))
 
 
 def test_a_cluster_that_is_gone_ends_the_study_with_how_to_go_on(monkeypatch, tmp_path):

@@ -67,7 +67,7 @@ def test_the_dashboard_shows_the_study_that_we_show(tmp_path):
             {name: str(value) for name, value in trial.params.items()}
         assert int(said["params.total"]) == trial.costs["params.total"]
         assert float(
-            said["misses params.total <= 20000"]) == trial.constraints["params.total <= " "20000"]
+            said["violation params.total <= 20000"]) == trial.constraints["params.total <= " "20000"]
         if outcome.state == "complete":
             assert there["values"] == [outcome.values[objective.name] for objective in OBJECTIVES]
     best = {int(words(there["user_attrs"])["trial"]) for there in found["best_trials"]}
@@ -104,8 +104,8 @@ def test_a_trial_says_its_costs_and_by_how_much_it_misses_a_limit(tmp_path):
     make_driver(tmp_path, make_plan(3, most=2000)).run()
     for trial in load_results(tmp_path).study.trials:
         said = user_attributes(trial)
-        missed = {name: value for name, value in said.items() if name.startswith("misses ")}
-        assert missed == {f"misses {name}": slack
+        missed = {name: value for name, value in said.items() if name.startswith("violation ")}
+        assert missed == {f"violation {name}": slack
                           for name, slack in trial.constraints.items()} and len(missed) == 2
         assert said["feasible"] == all(
             value <= 0 for value in missed.values()) and said["trial"] == trial.number

@@ -223,9 +223,9 @@ def test_only_what_is_finished_is_added_and_that_once(made):
     there = Away()
     made.propose(0).end(0, 5, bleu=12.0).propose(1).rung(1, 0, 0.1, 5).propose(2)
     made.propose(3, state=State.INFEASIBLE, constraints={"params.total <= 500": 0.7})
-    made.propose(4, state=State.DUPLICATE, of=2).propose(
-        5, origin=Origin.REFERENCE, in_space=False).end(5, 5)
-    made.propose(6, origin=Origin.REPLICATE, of=0, seed=2).end(6, 5)
+    made.propose(4, state=State.DUPLICATE, original=2).propose(
+        5, origin=Origin.REFERENCE, is_in_space=False).end(5, 5)
+    made.propose(6, origin=Origin.REPLICATE, original=0, seed=2).end(6, 5)
     export = there.export_of(made)
     assert there.numbers == [
         0, 3], "paused or in training, repeats of such, from outside the space, a further seed"

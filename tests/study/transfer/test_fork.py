@@ -28,7 +28,7 @@ space:
   encoder: { depth: 1..4, heads: 2, head_dim: 8, ffn: { relu: { hidden: 32 } } }
   decoder: { depth: 1, heads: 2, head_dim: 8, ffn: { relu: { hidden: 32 | 64 } } }
 reference: [ { name: small, set: { width: 16, encoder.depth: 1, decoder.ffn.relu.hidden: 32 } } ]
-proposer: { kind: random }
+sampler: { type: random }
 trials: 8
 out: old
 """
@@ -115,7 +115,7 @@ def test_a_changed_space_is_refused_with_the_command_that_forks_and_that_command
         record = new.record(trial)
         before_ = old.record(was)
         assert trial.values == was.values and trial.is_in_space == (trial.config["width"] == 32)
-        assert record["space"] == before_["space"] == old.meta.space_hash != new.meta.space_hash
+        assert record["space_hash"] == before_["space_hash"] == old.meta.space_hash != new.meta.space_hash
         assert record["source"] == {"study": "forked", "id": old.meta.id, "trial": was.number,
                                     "folder": str(old.trial_folder(was).resolve()),
                                     "space": old.meta.space_hash}
@@ -137,7 +137,7 @@ def test_a_changed_space_is_refused_with_the_command_that_forks_and_that_command
 
 
 def test_replicates_go_along_with_the_trial_that_they_repeat(call):
-    call("s.yaml", "--trials", "4", "--set", "seeds={most: 2, trials: 9}")
+    call("s.yaml", "--trials", "4", "--set", "seeds={max_per_candidate: 2, extra_runs: 9}")
     old = StudyDir(Path("old")).load()
     firsts = {trial.original for trial in old.trials.replicates()}
     least = min(old.trials[number].costs["params.total"] for number in firsts)
@@ -184,7 +184,7 @@ def test_what_was_not_measured_is_not_taken_over(call):
     assert "the objectives and what the recipe measures changed" in said and "--fork old-2" in said
     said = call("s.yaml", *latency, "--fork", "new", status=2)
     assert "nothing can be taken over" in said and "training gave no usable latency" in said
-    assert not StudyDir(Path("new")).exists()
+    assert not StudyDir(Path("new")).has_started()
 
 
 @pytest.mark.parametrize(("change", "what"),
@@ -197,7 +197,7 @@ def test_what_changes_the_numbers_themselves_cannot_be_forked(call, change, what
     assert "start another study with --out" in said and "--fork" not in said
     said = call("s.yaml", "--fork", "new", "--set", change, status=2)
     assert what in said and "nothing that it trained compares" in said and not StudyDir(
-        Path("new")).exists()
+        Path("new")).has_started()
 
 
 def test_a_field_that_the_recipe_has_had_only_since_changes_nothing(call):

@@ -35,7 +35,7 @@ OTHERS = {
 def old(tmp_path_factory):
     """A finished study of twelve."""
     folder = tmp_path_factory.mktemp("old") / "study"
-    make_driver(folder, make_plan(12, shared=SHARED), kind="random").run()
+    make_driver(folder, make_plan(12, record_fields=SHARED), kind="random").run()
     return folder
 
 
@@ -56,7 +56,7 @@ def finished(folder):
 
 def test_the_same_training_is_not_done_again(old, tmp_path):
     said = []
-    driver = warm(tmp_path, old, make_plan(4, shared=SHARED), said=said)
+    driver = warm(tmp_path, old, make_plan(4, record_fields=SHARED), said=said)
     assert said == ["Warm start: 12 finished candidates imported, 0 architectures of other fronts "
                     "to be trained here first."]
     assert driver.run() == "4 candidates trained"
@@ -72,7 +72,7 @@ def test_the_same_training_is_not_done_again(old, tmp_path):
 
 
 def test_what_was_taken_stands_on_the_front_and_says_where_it_is_from(old, tmp_path):
-    warm(tmp_path, old, make_plan(1, shared={**SHARED, "study": "new"})).run()
+    warm(tmp_path, old, make_plan(1, record_fields={**SHARED, "study": "new"})).run()
     results = load_results(tmp_path)
     theirs = StudyDir(old).load()
     number = finished(tmp_path)[0].number
@@ -94,7 +94,7 @@ def test_what_was_taken_stands_on_the_front_and_says_where_it_is_from(old, tmp_p
 def test_where_scores_are_on_another_scale_the_front_is_trained_first(old, tmp_path, what):
     shared = {**SHARED, **OTHERS[what]}
     said = []
-    driver = warm(tmp_path, old, make_plan(5, shared=shared), most=3, said=said)
+    driver = warm(tmp_path, old, make_plan(5, record_fields=shared), most=3, said=said)
     assert "0 finished candidates imported, 3 architectures of other fronts to be trained here first (theirs had " \
            f"{'other' if what == 'data' else 'another'} {what})" in said[0]
     driver.run()
@@ -107,12 +107,12 @@ def test_where_scores_are_on_another_scale_the_front_is_trained_first(old, tmp_p
 
 def test_recipes_that_train_alike_count_as_the_same(old, tmp_path):
     shared = {**SHARED, "recipe": {"steps": 9, "threads": 4, "measure": "latency", "name": "mine"}}
-    assert len(choose_warm_start(WarmStartSpec((str(old),)), make_plan(4, shared=shared),
+    assert len(choose_warm_start(WarmStartSpec((str(old),)), make_plan(4, record_fields=shared),
                                  3).imported) == 12
 
 
 def test_a_metric_that_nobody_measured_has_to_be_measured_here(old):
-    plan = make_plan(4, shared=SHARED,
+    plan = make_plan(4, record_fields=SHARED,
                      objectives=(parse_objective("latency", "min"),
                                  parse_objective("params.total", "min")))
     found = choose_warm_start(WarmStartSpec((str(old),)), plan, 2)
@@ -121,7 +121,7 @@ def test_a_metric_that_nobody_measured_has_to_be_measured_here(old):
 
 
 def test_limits_and_spaces_of_this_study_decide(old):
-    tight = make_plan(4, most=1500, shared=SHARED)
+    tight = make_plan(4, most=1500, record_fields=SHARED)
     fits = [trial for trial in finished(old) if trial.costs["params.total"] <= 1500]
     found = choose_warm_start(WarmStartSpec((str(old),)), tight, 3)
     assert {
@@ -130,12 +130,12 @@ def test_limits_and_spaces_of_this_study_decide(old):
     assert found.skipped == {"miss a limit of this study": 12 - len(fits)}
 
     class Narrow(FakeSpace):
-        def answer(self, ask):
+        def resolve(self, ask):
             width = ask("width", IntRange(8, 24, 8))
-            return super().answer(lambda path, parameter: width if path == "width"
+            return super().resolve(lambda path, parameter: width if path == "width"
                                   else ask(path, parameter))
 
-    plan = make_plan(4, shared=SHARED)
+    plan = make_plan(4, record_fields=SHARED)
     plan.evaluator.space = Narrow()
     inside = [trial for trial in finished(old) if trial.params["width"] <= 24]
     found = choose_warm_start(WarmStartSpec((str(old),)), plan, 3)
@@ -147,13 +147,13 @@ def test_limits_and_spaces_of_this_study_decide(old):
 def test_two_studies_give_each_network_once(old, tmp_path):
     twin = tmp_path / "twin"
     shutil.copytree(old, twin)
-    found = choose_warm_start(WarmStartSpec((str(old), str(twin))), make_plan(4, shared=SHARED), 3)
+    found = choose_warm_start(WarmStartSpec((str(old), str(twin))), make_plan(4, record_fields=SHARED), 3)
     assert len(found.imported) == len({known.architecture for known in found.imported}) == 12
     assert found.skipped == {"are known already": 12}
 
 
 def test_as_many_are_trained_first_as_the_file_says(old):
-    plan = make_plan(4, shared={**SHARED, "study_seed": 2})
+    plan = make_plan(4, record_fields={**SHARED, "study_seed": 2})
     assert len(choose_warm_start(WarmStartSpec((str(old),), max_candidates=1), plan,
                                  3).enqueued) == 1
     assert not choose_warm_start(WarmStartSpec((str(old),), max_candidates=0), plan, 3).enqueued
@@ -163,10 +163,10 @@ def test_as_many_are_trained_first_as_the_file_says(old):
 def test_a_resumed_study_needs_the_other_one_no_more(old, tmp_path, shared):
     gone = tmp_path / "gone"
     shutil.copytree(old, gone)
-    warm(tmp_path / "whole", gone, make_plan(6, shared=shared)).run()
-    warm(tmp_path / "parts", gone, make_plan(2, shared=shared)).run()
+    warm(tmp_path / "whole", gone, make_plan(6, record_fields=shared)).run()
+    warm(tmp_path / "parts", gone, make_plan(2, record_fields=shared)).run()
     shutil.rmtree(gone)
-    warm(tmp_path / "parts", gone, make_plan(6, shared=shared)).run()
+    warm(tmp_path / "parts", gone, make_plan(6, record_fields=shared)).run()
     whole, parts = (StudyDir(tmp_path / name).load().trials for name in ("whole", "parts"))
     assert [(t.params, t.state, t.values, t.origin) for t in whole] == [
         (t.params, t.state, t.values, t.origin) for t in parts]
@@ -184,10 +184,10 @@ def test_a_kill_while_taking_over_takes_the_rest_later(old, tmp_path, monkeypatc
 
     monkeypatch.setattr(StudyDir, "append", dies)
     with pytest.raises(KeyboardInterrupt):
-        warm(tmp_path, old, make_plan(4, shared=SHARED))
+        warm(tmp_path, old, make_plan(4, record_fields=SHARED))
     monkeypatch.undo()
     assert len(study.load().trials) == 5 and (tmp_path / WARM_START_FILE).is_file()
-    warm(tmp_path, old, make_plan(4, shared=SHARED))
+    warm(tmp_path, old, make_plan(4, record_fields=SHARED))
     assert [trial.architecture for trial in finished(tmp_path)] == [
         trial.architecture for trial in finished(old)]
 
@@ -195,38 +195,38 @@ def test_a_kill_while_taking_over_takes_the_rest_later(old, tmp_path, monkeypatc
 def test_what_is_gone_before_it_was_taken_is_told(old, tmp_path):
     gone = tmp_path / "gone"
     shutil.copytree(old, gone)
-    known = choose_warm_start(WarmStartSpec((str(gone),)), make_plan(4, shared=SHARED), 3)
+    known = choose_warm_start(WarmStartSpec((str(gone),)), make_plan(4, record_fields=SHARED), 3)
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / WARM_START_FILE).write_text(json.dumps(known.to_json()))
     shutil.rmtree(gone)
-    with refuses("parent-gone"):
-        warm(tmp_path / "new", gone, make_plan(4, shared=SHARED))
+    with refuses("source-trial-missing"):
+        warm(tmp_path / "new", gone, make_plan(4, record_fields=SHARED))
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", "{}", '{"imported": [{}], "first": [], "left": {}, "other": []}'])
+    "text", ["{", "[]", "{}", '{"imported": [{}], "enqueued": [], "skipped": {}, "differences": []}'])
 def test_what_was_chosen_and_is_damaged_is_named(old, tmp_path, text):
     make_driver(tmp_path, make_plan(0))
     (tmp_path / WARM_START_FILE).write_text(text)
     with refuses("file-damaged", WARM_START_FILE):
-        warm(tmp_path, old, make_plan(4, shared=SHARED))
+        warm(tmp_path, old, make_plan(4, record_fields=SHARED))
 
 
 def test_a_record_that_is_damaged_where_it_is_imported_from_is_named(old, tmp_path):
     twin = tmp_path / "twin"
     shutil.copytree(old, twin)
-    known = choose_warm_start(WarmStartSpec((str(twin),)), make_plan(4, shared=SHARED), 3)
+    known = choose_warm_start(WarmStartSpec((str(twin),)), make_plan(4, record_fields=SHARED), 3)
     make_driver(tmp_path / "new", make_plan(0))
     (tmp_path / "new" / WARM_START_FILE).write_text(json.dumps(known.to_json()))
     (Path(known.imported[0].source["folder"]) / "record.json").write_text("{")
     with refuses("file-damaged", "record.json"):
-        warm(tmp_path / "new", twin, make_plan(4, shared=SHARED))
+        warm(tmp_path / "new", twin, make_plan(4, record_fields=SHARED))
 
 
 def test_a_reference_that_is_known_already_lends_its_label(old, tmp_path):
     best = max(finished(old), key=lambda trial: trial.values["bleu"])
     reference = FixedArchitecture("theirs", architecture_of(best.config), best.params)
-    driver = warm(tmp_path, old, make_plan(1, shared=SHARED, references=(reference,)))
+    driver = warm(tmp_path, old, make_plan(1, record_fields=SHARED, references=(reference,)))
     driver.run()
     labelled = [trial for trial in driver.trials if trial.label == "theirs"]
     assert [(trial.origin, trial.state) for trial in labelled] == [
@@ -234,7 +234,7 @@ def test_a_reference_that_is_known_already_lends_its_label(old, tmp_path):
 
 
 def test_what_was_imported_takes_no_ones_place_on_a_rung(old, tmp_path):
-    plan = make_plan(4, shared=SHARED, rungs=Rungs((0.5, 1.0), 2))
+    plan = make_plan(4, record_fields=SHARED, rungs=Rungs((0.5, 1.0), 2))
     driver = warm(tmp_path, old, plan)
     imported = len(driver.trials)
     for number in range(2):
@@ -250,14 +250,14 @@ def test_what_was_imported_takes_no_ones_place_on_a_rung(old, tmp_path):
 
 def test_what_a_fork_has_brought_along_is_not_taken_twice_and_hides_nothing(old, tmp_path):
     study = StudyDir(tmp_path / "fork")
-    plan = make_plan(4, shared=SHARED)
+    plan = make_plan(4, record_fields=SHARED)
     study.create(replace(META, name="new"), "study: new\n", "width: 8\n")
     for trial in choose_warm_start(WarmStartSpec((str(old),)), plan, 3).imported[:4]:
         import_trial(study, replace(trial, origin=Origin.IMPORTED), plan.record_fields)
     driver = warm(tmp_path / "fork", old, plan)
-    taken = [trial.identity for trial in driver.trials.of(Origin.IMPORTED)]
+    taken = [trial.identity for trial in driver.trials.with_origin(Origin.IMPORTED)]
     assert len(taken) == len(set(taken)) == 12
-    again = make_plan(4, shared={**SHARED, "study_seed": 2})
+    again = make_plan(4, record_fields={**SHARED, "study_seed": 2})
     study = StudyDir(tmp_path / "other")
     carried = replace(finished(old)[0], origin=Origin.ENQUEUED)
     study.create(replace(META, name="new"), "study: new\n", "width: 8\n")
@@ -265,11 +265,11 @@ def test_what_a_fork_has_brought_along_is_not_taken_twice_and_hides_nothing(old,
     import_trial(study, replace(carried, source=source), again.record_fields)
     driver = warm(tmp_path / "other", old, again, most=3)
     driver.run()
-    assert len([one for one in driver.trials.of(Origin.ENQUEUED) if one.source is None]) == 3
+    assert len([one for one in driver.trials.with_origin(Origin.ENQUEUED) if one.source is None]) == 3
 
 
 def test_what_the_costs_of_this_study_refuse_is_left_out_as_infeasible(old):
-    plan = make_plan(4, shared=SHARED)
+    plan = make_plan(4, record_fields=SHARED)
     evaluate = plan.evaluator.evaluate
     plan.evaluator.evaluate = lambda params: replace(
         evaluate(params), state=State.INFEASIBLE, architecture=None, constraints={"artefact": 1.0},
