@@ -139,7 +139,7 @@ def main() -> int:
         rows += [[name, count] for name, count in shape_counts(files).items()]
         print(tabulate(rows, headers=["rule", *areas], tablefmt="github"))
         return 0
-    prefixes = tuple(options.entries or RULES["clean"])
+    prefixes = tuple(options.paths or RULES["clean"])
     checked = sorted(item for item in files.items() if item[0].startswith(prefixes))
     listed = [row for path, text in checked for row in violations(path, text)]
     for path, number, rule, text in listed:
