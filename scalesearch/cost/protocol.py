@@ -120,7 +120,8 @@ class Protocol:
     def settings(self) -> dict[str, int | str | None]:
         """Name and lengths, as under ``cost: protocol:``; :func:`load_protocol` reads them back."""
         source, target = (None, None) if self.lengths_by_vocab else (self.source, self.target)
-        named = {key: getattr(self, key) for key in ("artefact", "latency") if getattr(self, key)}
+        choices = {"artifact": self.artifact, "latency": self.latency_model_path}
+        named: dict[str, int | str] = {key: value for key, value in choices.items() if value}
         named |= {"longest": self.max_source_length} if self.max_source_length != MAX_SOURCE_TOKENS else {}
         return {"name": self.name, "source": source, "target": target, "vocab": self.vocab, **named}
 
@@ -279,7 +280,7 @@ def load_protocol(settings: Mapping[str, Any], **overrides: int | str | None) ->
     chosen = {**settings, **given}
     made = find_protocol(chosen.get("name", "forward"),
                          *(chosen.get(key) for key in ("source", "target", "vocab")))
-    if (artefact := chosen.get("artefact")) not in (None, *ARTIFACT_FORMATS):
+    if (artefact := chosen.get("artifact", chosen.get("artefact"))) not in (None, *ARTIFACT_FORMATS):
         raise UserError(f"artefact {artefact}: there are {', '.join(ARTIFACT_FORMATS)}",
                         code="unknown-artefact")
     table = str(artefact).startswith("ctranslate2")

@@ -60,14 +60,14 @@ def test_the_screen_counts_what_is_there_and_shows_progress(tmp_path):
         return text
 
     def work(folder):
-        facts = {"kind": "update", "share": 0.25, "loss": 3.21, "seconds": 20, "step": 40}
+        facts = {"type": "update", "share": 0.25, "loss": 3.21, "seconds": 20, "step": 40}
         (Path(folder) / "progress.json").write_text(json.dumps(facts))
         with hold_lease(Path(folder)):
             shown.append(drawn())
         fake_work(folder)
 
     driver = make_driver(tmp_path, make_plan(3), runner=InProcessRunner(work))
-    facts = {"workers": 1, "where": "in this process", "candidates": 3, "references": 0}
+    facts = {"workers": 1, "executor": "in this process", "candidates": 3, "references": 0}
     with Heartbeat(tmp_path, facts).running_study() as heartbeat:
         screen = LiveConsole(driver.study)
         heartbeat.finish(driver.run())
@@ -106,7 +106,7 @@ def test_further_seeds_of_rows_are_still_to_come_and_nothing_is_left_where_nobod
 
     assert "about 0:00:00 left" in shown(RUNNING,
                                          1) and "0 of 2 rows' further seeds" in shown(RUNNING, 2)
-    again = replace(driver.trials[0], number=2, state=State.PENDING, origin=Origin.REPLICATE, of=0,
+    again = replace(driver.trials[0], number=2, state=State.PENDING, origin=Origin.REPLICATE, original=0,
                     seed=2)
     driver.study.propose(again)
     assert "In training" in shown(RUNNING, 2) and "Interrupted" not in shown(RUNNING, 2)

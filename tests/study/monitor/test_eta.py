@@ -50,7 +50,7 @@ def test_with_rungs_everyone_counts_with_its_share(made):
 
 
 def test_references_and_their_seeds_alone(made):
-    made.propose(0, origin="reference", label="a", in_space=False).end(0, 60)
+    made.propose(0, origin="reference", label="a", is_in_space=False).end(0, 60)
     seeds = Seeds(1, 0, references=3)
     now = made.situation(PlannedWork(0, 2), seeds=seeds)
     done = study_progress(now)
@@ -58,9 +58,9 @@ def test_references_and_their_seeds_alone(made):
     assert time_left(now, 1).seconds == pytest.approx(60 + 4 * 60)
     # the seeds wait for the second reference
     assert time_left(now, 4).seconds == pytest.approx(60 + 60)
-    made.propose(1, origin="reference", label="b", in_space=False).end(1, 100)
-    made.propose(2, origin="replicate", of=0, seed=2).end(2, 70).propose(
-        3, origin="replicate", of=1, seed=2)
+    made.propose(1, origin="reference", label="b", is_in_space=False).end(1, 100)
+    made.propose(2, origin="replicate", original=0, seed=2).end(2, 70).propose(
+        3, origin="replicate", original=1, seed=2)
     now = made.situation(PlannedWork(0, 2), seeds=seeds)
     full = (60 + 100 + 70) / 3
     assert study_progress(now).reference_seeds == (1, 4)
@@ -74,12 +74,12 @@ def test_references_and_their_seeds_alone(made):
 
 def test_a_reference_that_something_else_has_trained_gets_its_seeds_from_it(made):
     made.propose(0, origin="imported").end(0, 60).propose(
-        1, origin="reference", label="a", state="duplicate", of=0)
+        1, origin="reference", label="a", state="duplicate", original=0)
     made.propose(2).end(2, 80)
     now = made.situation(PlannedWork(1, 1), seeds=Seeds(1, 0, references=3))
     assert study_progress(now).reference_seeds == (0, 2) and study_progress(now).share < 1
     assert time_left(now, 1).seconds == pytest.approx(2 * 60)
-    made.propose(3, origin="replicate", of=0, seed=2).end(3, 60)
+    made.propose(3, origin="replicate", original=0, seed=2).end(3, 60)
     now = made.situation(PlannedWork(1, 1), seeds=Seeds(1, 0, references=3))
     assert (
         study_progress(now).reference_seeds, study_progress(now).front_seeds) == ((1, 2), (0, 0))
@@ -89,7 +89,7 @@ def test_further_seeds_of_the_front_are_an_upper_limit(made):
     made.propose(0).end(0, 100)
     eta = time_left(made.situation(PlannedWork(2, 0), seeds=Seeds(3, 4)), 2)
     assert (eta.seconds, eta.front_seeds) == (pytest.approx(100 + 200), pytest.approx(200))
-    made.propose(1).end(1, 100).propose(2, origin="replicate", of=0, seed=2)
+    made.propose(1).end(1, 100).propose(2, origin="replicate", original=0, seed=2)
     now = made.situation(PlannedWork(5, 0), seeds=Seeds(3, 4))
     # nothing of the search goes on beside further seeds
     assert time_left(now, 2).seconds == pytest.approx(200)
@@ -97,7 +97,7 @@ def test_further_seeds_of_the_front_are_an_upper_limit(made):
 
 
 def test_nothing_wanted_is_no_division_by_zero(tmp_path):
-    made = Made(tmp_path, trials=0)
+    made = Made(tmp_path, total_trials=0)
     made.owned(candidates=0, references=0)
     shown = StudyWatcher(tmp_path).snapshot()
     assert (shown.progress.share, shown.progress.total, shown.eta.seconds) == (0.0, 0.0, None)
@@ -112,6 +112,6 @@ def test_many_parts_are_shared_out_at_once():
 def test_a_resumed_study_has_what_its_last_start_wants(made):
     made.propose(0).end(0, 10)
     assert StudyWatcher(made.study.folder).snapshot().progress.candidates == (1.0, 6.0)
-    made.exclusive(candidates=9, references=0)
+    made.owned(candidates=9, references=0)
     shown = StudyWatcher(made.study.folder).snapshot()
     assert shown.progress.candidates == (1.0, 9.0) and shown.eta.seconds == pytest.approx(4 * 10)

@@ -16,7 +16,7 @@ from scalesearch.study.monitor.render import describe_owner
 
 def test_the_heartbeat_lives_and_says_how_the_study_ended(tmp_path):
     assert read_owner(tmp_path).state == UNKNOWN
-    facts = {"workers": 3, "where": "here", "candidates": 5, "references": 1}
+    facts = {"workers": 3, "executor": "here", "candidates": 5, "references": 1}
     with Heartbeat(tmp_path, facts, interval=0.01).running_study() as beat:
         first = (tmp_path / heartbeat.OWNER_FILE).stat().st_mtime_ns
         owner = read_owner(tmp_path, clock=lambda: 0.0)
@@ -51,13 +51,13 @@ def test_a_dead_process_has_stopped_and_a_silent_machine_is_named(made):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     file = made.study.folder / heartbeat.OWNER_FILE
-    made.exclusive(process=ended.pid, machine=heartbeat.machine_id())
+    made.owned(pid=ended.pid, machine=heartbeat.machine_id())
     os.utime(file, (1000, 1000))
     # With a fresh sign of life it may only be out of sight.
     assert read_owner(made.study.folder, clock=lambda: 1009.0).state == RUNNING
     owner = read_owner(made.study.folder, clock=lambda: 1010.0)
     assert owner.state == STOPPED and owner.reason == f"its process {ended.pid} has died"
-    made.exclusive()
+    made.owned()
     os.utime(file, (1000, 1000))
     owner = read_owner(made.study.folder, clock=lambda: 1120.0)
     assert owner.state == RUNNING and not owner.is_over and owner.reason == "no sign of life for 120 s"

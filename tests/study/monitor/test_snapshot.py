@@ -54,12 +54,12 @@ def test_what_is_found_is_what_the_results_say(tmp_path):
     assert list(shown.front.hypervolume.reference_point.values()) == results.hypervolume()[1]
     assert [row.values["bleu"] for row in shown.front.members] == sorted(
         (row.values["bleu"] for row in shown.front.members), reverse=True)
-    assert json.loads(json.dumps(shown.to_json()))["done"]["candidates"] == [8.0, 6.0]
+    assert json.loads(json.dumps(shown.to_json()))["progress"]["candidates"] == [8.0, 6.0]
 
 
 def test_what_may_not_stand_on_the_front_still_counts_as_the_worst(made):
     made.propose(
-        0, origin="reference", label="a", in_space=False).end(0, 5, bleu=1.0, params=9000.0)
+        0, origin="reference", label="a", is_in_space=False).end(0, 5, bleu=1.0, params=9000.0)
     made.propose(1).end(1, 5, bleu=20.0, params=1000.0).propose(2).end(
         2, 5, bleu=30.0, params=2000.0)
     volume = StudyWatcher(made.study.folder).snapshot().front.hypervolume
@@ -93,8 +93,8 @@ def test_the_latest_change_of_the_hypervolume_by_hand(made):
     assert volume.value == pytest.approx(first + second) and volume.gain == pytest.approx(second)
     events = [json.loads(line)
               for line in (made.study.folder / "events.jsonl").read_text().splitlines()]
-    (when,
-     ) = [event["time"] for event in events if (event["event"], event["trial"]) == ("ended", 1)]
+    (when,) = [event["time"] for event in events
+               if (event["type"], event["trial"]) == ("ended", 1)]
     assert volume.trial == 1 and volume.ended_at == datetime.fromisoformat(when).timestamp()
 
 
@@ -107,7 +107,7 @@ def test_a_front_shows_both_its_ends(made):
 
 
 def test_what_is_in_training_is_shown_with_its_pace(made):
-    made.propose(0, label="big", origin="reference", in_space=False).propose(1)
+    made.propose(0, label="big", origin="reference", is_in_space=False).propose(1)
     place = made.working(0, step=100, share=0.25, loss=4.5, seconds=30,
                          validation={"validation_loss": 4.25})
     shown = StudyWatcher(made.study.folder).snapshot()
@@ -168,13 +168,13 @@ def test_the_rungs_of_a_study_that_ended(tmp_path):
 def test_the_teacher_is_followed_from_its_beginning_to_its_end(tmp_path):
     made = Made(tmp_path, teacher=TeacherMeta("abc"))
     assert StudyWatcher(tmp_path).snapshot().teacher.stage == "waiting"
-    learning = {"kind": "update", "share": 0.25, "eta_seconds": 60}
-    made_of = {"kind": "decode", "done": 3, "of": 4}
+    learning = {"type": "update", "share": 0.25, "eta_seconds": 60}
+    made_of = {"type": "decode", "done": 3, "total": 4}
     for place, stage, facts in ((tmp_path / "teacher", "training", learning),
                                 (tmp_path / "teacher" / "corpus", "translating", made_of)):
         place.mkdir()
         (place / "job.json").write_text("{}")
-        (place / "lease.json").write_text(json.dumps({"host": "here", "process": 7}))
+        (place / "lease.json").write_text(json.dumps({"host": "here", "pid": 7}))
         (place / "progress.json").write_text(json.dumps(facts))
         found = StudyWatcher(tmp_path).snapshot().teacher
         assert (found.stage, found.share) == (stage, 0.25 if stage == "training" else 0.75)
@@ -191,8 +191,8 @@ def test_the_teacher_is_followed_from_its_beginning_to_its_end(tmp_path):
 
 def test_the_last_validation_outlives_the_next_update(tmp_path):
     progress = ProgressFile(tmp_path, every=0.0)
-    for facts in ({"kind": "validation", "step": 50, "validation_loss": 4.5},
-                  {"kind": "update", "step": 60, "loss": 4.0}):
+    for facts in ({"type": "validation", "step": 50, "validation_loss": 4.5},
+                  {"type": "update", "step": 60, "loss": 4.0}):
         progress(facts)
     assert progress.read().loss == 4.0 and progress.read().validation.validation_loss == 4.5
 
@@ -203,9 +203,9 @@ def test_the_last_validation_outlives_the_next_update(tmp_path):
 def test_half_written_files_are_waited_for(made):
     made.propose(0)
     place = made.working(0, share=0.5)
-    (place / "progress.json").write_text('{"kind": "upd')
+    (place / "progress.json").write_text('{"type": "upd')
     whole = made.study.log.file.read_bytes()
-    last = encode_event({"line": 3, "event": "ended", "trial": 0,
+    last = encode_event({"line": 3, "type": "ended", "trial": 0,
                          "time": "2026-01-01T00:00:00.000+00:00", "state": "complete",
                          "values": {"bleu": 9.0, "params.total": 1000.0}, "wall_seconds": 3.0})
     made.study.log.file.write_bytes(whole + last[:40])
@@ -271,8 +271,8 @@ def test_a_folder_without_a_study_or_that_was_taken_away_is_said(tmp_path, made)
 @pytest.mark.parametrize("width", [80, 140])
 def test_the_screen_fits_and_says_everything(tmp_path, width):
     made = Made(tmp_path, rungs=Rungs((0.1, 1.0), 2), seeds=Seeds(2, 3))
-    made.owned(candidates=6, references=1, since=time.time() - 65,
-               where="2 Ray workers on this machine")
+    made.owned(candidates=6, references=1, started_at=time.time() - 65,
+               executor="2 Ray workers on this machine")
     made.propose(0, origin="reference", label="small").end(0, 100, bleu=12.5)
     made.propose(1).rung(1, 0, 0.1, 12).propose(2, label=None)
     made.working(2, step=40, share=0.075, loss=5.5, seconds=6)
@@ -312,7 +312,7 @@ def test_a_low_terminal_leaves_workers_out_and_says_how_many(made):
 
 
 def test_plain_lines_tell_each_change_once(made):
-    made.exclusive(candidates=8, references=0)
+    made.owned(candidates=8, references=0)
     watch = StudyWatcher(made.study.folder)
     plain = ChangePrinter()
 
@@ -328,7 +328,7 @@ def test_plain_lines_tell_each_change_once(made):
     found = lines()
     assert len(found) == 16 and "trial 0 complete after 5 wall seconds" in found[
         0] and "8 of 8 trainings" in found[-1]
-    made.exclusive(state=FINISHED, reason="8 candidates trained", candidates=8, references=0)
+    made.owned(state=FINISHED, reason="8 candidates trained", candidates=8, references=0)
     assert lines() == ["finished: 8 candidates trained"]
     assert plain.end(watch.snapshot())[1].startswith("trial 0: bleu 10")
 

@@ -238,7 +238,7 @@ def test_a_study_that_searches_nothing_shows_what_it_trained_and_no_more(tmp_pat
 
 
 def test_a_table_of_rows_has_a_front_and_nothing_about_parameters(tmp_path):
-    revise(references_only(tmp_path, params={}, most=20000), kind="ablation", base=HOSTILE)
+    revise(references_only(tmp_path, params={}, most=20000), type="ablation", base=HOSTILE)
     page = page_of(tmp_path)
     results = load_results(tmp_path)
     assert page.report_problem == [] and set(page.ids) >= {

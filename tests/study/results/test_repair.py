@@ -41,9 +41,9 @@ def whole(tmp_path_factory):
     study.log.file.write_bytes(b"".join(lines[:-1]))
     place = study.trial_folder(last)
     for name, content in (
-            ("lease.json", {"host": "far", "process": 7, "machine": "m", "since": 1.0}),
-            ("progress.json", {"kind": "update", "share": 0.5, "loss": 3.0, "seconds": 1.0}),
-            ("../../owner.json", {"state": "running", "host": "far", "process": 7, "since": 1.0})):
+            ("lease.json", {"host": "far", "pid": 7, "machine": "m", "started_at": 1.0}),
+            ("progress.json", {"type": "update", "share": 0.5, "loss": 3.0, "seconds": 1.0}),
+            ("../../owner.json", {"state": "running", "host": "far", "pid": 7, "started_at": 1.0})):
         (place / name).write_text(json.dumps(content))
     return folder
 
@@ -104,7 +104,7 @@ def test_lost_events_and_records_are_made_again_from_each_other(study):
 
 def test_duplicates_of_a_lost_trial_are_left_out(tmp_path):
     made = Made(tmp_path / "study")
-    made.propose(0).end(0, 5).propose(1).propose(2, state=State.DUPLICATE, of=1)
+    made.propose(0).end(0, 5).propose(1).propose(2, state=State.DUPLICATE, original=1)
     lines = made.study.log.lines()
     made.study.log.file.write_bytes(b"".join(line for line in lines if b'"trial": 1,' not in line
                                              and b'"number": 1,' not in line))

@@ -80,7 +80,7 @@ def test_the_signature_is_of_the_metric_that_the_study_chooses_by(folder, metric
              parse_objective("params.total", "min"))
     results.study.meta = replace(results.study.meta, objectives=goals)
     signed = {"metrics": {"bleu_signature": "13a", "tokenised_bleu_signature": "multi-bleu",
-                          "decode": "greedy"}}
+                          "decoding": "greedy"}}
     vars(results)["_first_record"] = signed
     assert results.signature == f"{words.partition(': ')[2]} · greedy"
     name, signature = results._signed
