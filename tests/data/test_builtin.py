@@ -12,9 +12,9 @@ from tests.errors import refuses
 def test_the_file_holds_all_pairs_and_none_of_valid_and_test_twice() -> None:
     corpus = read_builtin(MAX_PAIRS)
     assert {split: len(pairs) for split, pairs in corpus.items()} == {
-        "train": MAX_PAIRS, "valid": HELD_OUT_PAIRS, "test": HELD_OUT_PAIRS}
+        "train": MAX_PAIRS, "validation": HELD_OUT_PAIRS, "test": HELD_OUT_PAIRS}
     for side in (0, 1):
-        held_out = [pair[side] for pair in corpus["valid"] + corpus["test"]]
+        held_out = [pair[side] for pair in corpus["validation"] + corpus["test"]]
         assert len(set(held_out)) == len(held_out)
         assert not {pair[side] for pair in corpus["train"]} & set(held_out)
 
@@ -23,7 +23,7 @@ def test_fewer_pairs_are_the_first_ones() -> None:
     few = read_builtin(10)
     more = read_builtin(3000)
     assert few["train"] == more["train"][:10]
-    assert (few["valid"], few["test"]) == (more["valid"], more["test"])
+    assert (few["validation"], few["test"]) == (more["validation"], more["test"])
     assert few["train"][0] == (
         "This guest will laugh about the answers.", "Dieser Gast wird über die Antworten lachen.")
 

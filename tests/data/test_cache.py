@@ -28,7 +28,7 @@ def same(one: Corpus, other: Corpus) -> bool:
     return (one.content_hash == other.content_hash and one.tokenizer == other.tokenizer
             and one.counts == other.counts
             and all(getattr(getattr(one, split), side) == getattr(getattr(other, split), side)
-                    for split in ("train", "valid", "test") for side in sides))
+                    for split in ("train", "validation", "test") for side in sides))
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets nothing be read as text, fitted or encoded from now on; used through ``request``."""
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("the corpus was made again")
-    monkeypatch.setattr(data_corpus, "read", fail)
+    monkeypatch.setattr(data_corpus, "read_sentences", fail)
     monkeypatch.setattr(Tokenizer, "fit", fail)
     monkeypatch.setattr(Tokenizer, "encode", fail)
 
@@ -54,13 +54,13 @@ def test_it_is_found_by_content_wherever_the_files_lie(spec: DataSpec, cache: Pa
     shutil.move(tmp_path / "text", tmp_path / "moved")
     request.getfixturevalue("no_work")
     moved = {split: str(tmp_path / "moved" / name) for split, name in
-             (("train", "train"), ("valid", "val"), ("test", "test"))}
+             (("train", "train"), ("validation", "val"), ("test", "test"))}
     assert same(first, load_corpus(replace(spec, **moved, name="other"), cache))
 
 
 @pytest.mark.parametrize("changes",
-                         [{"vocab": 61}, {"model": "unigram"}, {"lowercase": True},
-                          {"max_length": 15}, {"max_ratio": 1.2}, {"limit": 20}])
+                         [{"vocab": 61}, {"vocab_type": "unigram"}, {"lowercase": True},
+                          {"max_length": 15}, {"max_ratio": 1.2}, {"max_pairs": 20}])
 def test_every_field_that_matters_makes_another_corpus(
         spec: DataSpec, cache: Path, changes: dict) -> None:
     spec = replace(spec, vocab=52)
@@ -102,7 +102,7 @@ def test_a_damaged_cache_is_made_again_and_said(
     damage(first.folder / name)
     second = load_corpus(spec, cache)
     assert second.content_hash == first.content_hash
-    assert any("damaged and has been made again" in note for note in second.notes)
+    assert any("damaged and has been prepared again" in note for note in second.notes)
     third = load_corpus(spec, cache)
     assert third.notes == first.notes
     assert same(kept, third)
@@ -149,10 +149,10 @@ def test_processes_that_start_together_make_it_once(spec: DataSpec, cache: Path)
 import sys
 from pathlib import Path
 from scalesearch.data import DataSpec, load_corpus, corpus
-prepare = corpus.prepare
-corpus.prepare = lambda *args: print("made", end=" ") or prepare(*args)
+prepare = corpus.prepare_corpus
+corpus.prepare_corpus = lambda *args: print("made", end=" ") or prepare(*args)
 sys.stdin.readline()
-print(load_corpus(DataSpec.from_mapping({spec.to_json()!r}), Path({str(cache)!r})).hash)
+print(load_corpus(DataSpec.from_mapping({spec.to_json()!r}), Path({str(cache)!r})).content_hash)
 """
     running = [subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE,
                                 stdout=subprocess.PIPE, text=True, env=os.environ)

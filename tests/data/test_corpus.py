@@ -60,7 +60,7 @@ def test_long_test_sentences_are_cut_but_their_references_stay(
     assert corpus.test.target_ids.lengths.max() == 20
     assert corpus.test.target_text[1] == long
     assert corpus.counts["test"]["cut"] == 1
-    assert "test: 1 of 2 pairs are cut to max_length 20" in "".join(corpus.notes)
+    assert "test: 1 of 2 pairs are truncated to max_length 20" in "".join(corpus.notes)
 
 
 def test_limit_takes_the_first_pairs_for_the_vocabulary_too(
@@ -89,8 +89,8 @@ def test_overlap_of_the_splits_is_reported(spec: DataSpec, write: Write, cache: 
     write("text/test.en", [f"{SOURCE[0]} 0", f"{SOURCE[1]} 1", "a dog"])
     write("text/test.de", [f"{TARGET[0]} 0", "anders", "ein Hund"])
     corpus = load_corpus(spec, cache)
-    assert corpus.counts["overlap"] == {"valid_pairs": 0, "valid_sources": 0, "test_pairs": 1,
-                                        "test_sources": 2, "test_in_valid": 0}
+    assert corpus.counts["overlap"] == {"validation_pairs": 0, "validation_sources": 0, "test_pairs": 1,
+                                        "test_sources": 2, "test_in_validation": 0}
     assert corpus.notes == ("warning: 2 of 3 test sources are also in the training text, "
                             "1 with the same translation",)
 
@@ -108,7 +108,7 @@ def test_unknown_characters_are_reported(spec: DataSpec, write: Write, cache: Pa
     write("text/test.en", ["Ω dog"])
     write("text/test.de", ["Hund"])
     assert load_corpus(spec, cache).notes == (
-        "test: 1 tokens hold characters that the vocabulary " "lacks",)
+        "test: 1 tokens hold characters that are not in the vocabulary",)
 
 
 def test_parts_are_joined_and_may_be_packed(spec: DataSpec, write: Write, cache: Path) -> None:
@@ -134,11 +134,11 @@ def test_a_given_tokenizer_is_used_as_it_is(spec: DataSpec, tmp_path: Path, cach
 
 @pytest.mark.parametrize(("files", "error"),
                          [({"text/val.de": ["eins", "zwei"]},
-                           ("unequal-lines", "valid:", "/val.en has 5 lines", "/val.de has 2")),
+                           ("unequal-lines", "validation:", "/val.en has 5 lines", "/val.de has 2")),
                           ({"text/test.de": ["eins", "", "drei", "vier", " "]},
                            ("empty-lines", "test: 2", "/test.de:2", "/test.de:5")),
                           ({"text/val.en": ["one", "", "three", "four", "five"]},
-                           ("empty-lines", "valid: 1", "/val.en:2")),
+                           ("empty-lines", "validation: 1", "/val.en:2")),
                           ({"text/train.en": [], "text/train.de": []},
                            ("no-sentences", "train:", "train.en", "train.de")),
                           ({"text/train.en": [""] * 40}, ("no-sentences", "train:")),
@@ -214,5 +214,5 @@ def test_text_that_looks_tokenised_is_named_unless_it_is_said_to_be(write, spec,
     for side, line in (("en", "a small dog runs {} ."), ("de", "ein kleiner Hund läuft {} .")):
         write(f"text/val.{side}", [line.format(900 + i) for i in range(101)])
     [note] = load_corpus(spec, cache).notes
-    assert note.startswith("warning: 101 of 101 valid") and "`tokenised: true`" in note
-    assert load_corpus(replace(spec, tokenised=True), cache).notes == ()
+    assert note.startswith("warning: 101 of 101 validation") and "`tokenized: true`" in note
+    assert load_corpus(replace(spec, tokenized=True), cache).notes == ()

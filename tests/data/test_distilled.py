@@ -30,7 +30,7 @@ def test_the_translations_are_learned_from_and_all_else_stays_real(spec: DataSpe
     assert corpus.tokenizer == real.tokenizer
     assert corpus.test.target_text == real.test.target_text and corpus.validation.source_ids == real.validation.source_ids
     assert corpus.content_hash != real.content_hash and corpus.name == "text en-de (distilled)"
-    assert "a teacher's translations, in place of the real ones" in "".join(corpus.notes)
+    assert "a teacher's translations instead of the real ones" in "".join(corpus.notes)
     assert "train: 1 of 40 pairs left out: a side is empty" in corpus.notes
 
 
@@ -86,7 +86,7 @@ def test_the_built_in_corpus_stays_synthetic(tmp_path: Path, cache: Path) -> Non
 @pytest.mark.parametrize(("changes", "error"), [
     ({"distilled": "nowhere/kd"}, ("no-such-file", "distilled")),
     ({"distilled": {"a": "b"}}, ("bad-value", "distilled")),
-    ({"mix": True}, ("bad-value", "mix")),
+    ({"mix_distilled": True}, ("bad-value", "mix_distilled")),
 ])
 def test_what_is_wrong_is_said(spec: DataSpec, cache: Path, changes: dict,
                                error: tuple[str, ...]) -> None:

@@ -106,14 +106,14 @@ def test_devices_and_pipes_are_no_text(tmp_path: Path) -> None:
 def test_a_missing_file_is_explained_by_what_is_near(write: Write, tmp_path: Path) -> None:
     write("d/train.en", [])
     write("d/train.de", [])
-    with refuses("no-such-file", "/d/train.fr", "train.de", "train.en", key="data.valid"):
-        find_text_file(str(tmp_path / "d/train.fr"), "valid")
+    with refuses("no-such-file", "/d/train.fr", "train.de", "train.en", key="data.validation"):
+        find_text_file(str(tmp_path / "d/train.fr"), "validation")
     with refuses("no-such-file", "train.de, train.en"):
-        find_text_file(str(tmp_path / "d/xyz"), "valid")
+        find_text_file(str(tmp_path / "d/xyz"), "validation")
     with refuses("no-such-file", f"{tmp_path}/e/f", f"is {tmp_path}"):
-        find_text_file(str(tmp_path / "e/f/train.en"), "valid")
+        find_text_file(str(tmp_path / "e/f/train.en"), "validation")
     with refuses("no-such-file", "folder"):
-        find_text_file(str(tmp_path / "d"), "valid")
+        find_text_file(str(tmp_path / "d"), "validation")
 
 
 def test_the_packed_file_stands_in_for_the_plain(write: Write, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from scalesearch.data import DataSpec, FilePair
 from scalesearch.space import ConfigError
 from tests.errors import refuses
 
-FILES = {"source": "en", "target": "de", "train": "d/train", "valid": "d/val", "test": "d/test"}
+FILES = {"source": "en", "target": "de", "train": "d/train", "validation": "d/val", "test": "d/test"}
 
 
 def problems(mapping: object) -> dict[str, str]:
@@ -18,8 +18,8 @@ def problems(mapping: object) -> dict[str, str]:
         DataSpec.from_mapping(mapping)  # type: ignore[arg-type]
     found = {}
     for one in error.value.problems:
-        line = one.place.source.lines[one.place.line]
-        found[line[one.place.column : one.place.end]] = f"{one.message}; {one.help}"
+        line = one.position.source.lines[one.position.line]
+        found[line[one.position.column : one.position.end]] = f"{one.message}; {one.help}"
     return found
 
 
@@ -29,21 +29,21 @@ def problems(mapping: object) -> dict[str, str]:
      ({"builtin": "grammar", "xyz": 1}, "xyz", "`builtin`"),
      ({"builtin": "grammer"}, "grammer", "`grammar`"),
      ({"builtin": "grammar", "train": "d/train"}, "d/train", "text files"),
-     ({}, "{}", "`builtin: grammar`"), ({**FILES, "pairs": 3}, "3", "`limit`"),
+     ({}, "{}", "`builtin: grammar`"), ({**FILES, "pairs": 3}, "3", "`max_pairs`"),
      ({"builtin": "grammar", "pairs": 50_001}, "50001", "<= 50000"),
      ({"builtin": "grammar", "seed": 7}, "seed", "one fixed text"),
-     ({**FILES, "valid": ""}, "", "{source: FILE, target: FILE}"),
+     ({**FILES, "validation": ""}, "", "{source: FILE, target: FILE}"),
      ({**FILES, "test": [{"source": "a"}]}, "{'source': 'a'}", "{source: FILE, target: FILE}"),
      ({**FILES, "vocab": "many"}, "many", "whole number"),
      ({**FILES, "vocab": True}, "yes", "whole number"),
      ({**FILES, "vocab": 100, "tokenizer": "m.model"}, "m.model", "`vocab`"),
-     ({**FILES, "model": "word"}, "word", "`bpe`"),
+     ({**FILES, "vocab_type": "word"}, "word", "`bpe`"),
      ({**FILES, "lowercase": "maybe"}, "maybe", "`yes`"),
-     ({**FILES, "coverage": 0.5}, "0.5", ">= 0.9"), ({**FILES, "max_ratio": 0.5}, "0.5", ">= 1"),
-     ({**FILES, "max_length": None}, "none", "whole number"), ({**FILES, "limit": 0}, "0", ">= 1"),
+     ({**FILES, "character_coverage": 0.5}, "0.5", ">= 0.9"), ({**FILES, "max_ratio": 0.5}, "0.5", ">= 1"),
+     ({**FILES, "max_length": None}, "none", "whole number"), ({**FILES, "max_pairs": 0}, "0", ">= 1"),
      ({**FILES, "source": {"a": 1}}, "{'a': 1}", "a text"),
-     ({**FILES, "mix": True}, "yes", "`distilled`"),
-     ({**FILES, "target": "en"}, "en", "endings of their own"),
+     ({**FILES, "mix_distilled": True}, "yes", "`distilled`"),
+     ({**FILES, "target": "en"}, "en", "different suffixes"),
      ({**FILES, "window": 8}, "8", "`language-model`"),
      ({**FILES, "task": "language-model"}, "en", "pairs of texts"),
      ({**FILES, "test": {"source": "a", "target": ["b", "c"]}},
@@ -56,17 +56,17 @@ def test_what_is_wrong_is_underlined_and_what_is_right_said(
 
 
 def test_all_problems_are_said_at_once() -> None:
-    assert set(problems({"source": "en", "model": "word", "limit": -1})) == {"word", "-1"}
+    assert set(problems({"source": "en", "vocab_type": "word", "max_pairs": -1})) == {"word", "-1"}
     with pytest.raises(ConfigError) as error:
         DataSpec.from_mapping({"source": "en"})
     assert [one.message.split("`")[1] for one in error.value.problems] == [
-        "target", "train", "valid", "test"]
+        "target", "train", "validation", "test"]
 
 
 @pytest.mark.parametrize("mapping",
                          [{"builtin": "grammar", "pairs": 500, "vocab": 300}, FILES,
                           {**FILES, "train": ["d/a", {"source": "x.txt", "target": "y.txt"}],
-                           "limit": 10, "lowercase": True},
+                           "max_pairs": 10, "lowercase": True},
                           {**FILES, "tokenizer": "$DIR/m.model", "max_ratio": 2.5, "name": "mine"}])
 def test_json_and_back_is_the_same(mapping: dict) -> None:
     spec = DataSpec.from_mapping(mapping)
@@ -85,7 +85,7 @@ def test_defaults_fit_the_shape() -> None:
 def test_a_description_names_text_and_vocabulary() -> None:
     assert DataSpec(builtin="grammar", pairs=9).describe() == (
         "built-in grammar (synthetic), 9 pairs; bpe vocabulary of 2000")
-    assert DataSpec.from_mapping({**FILES, "limit": 5, "lowercase": True,
+    assert DataSpec.from_mapping({**FILES, "max_pairs": 5, "lowercase": True,
                                   "tokenizer": "m"}).describe() == (
         "en-de from d/train; tokenizer " "m; first 5 pairs; lower-cased")
 

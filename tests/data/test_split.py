@@ -19,12 +19,12 @@ def test_rows_are_a_sequence_of_the_lists_they_came_from(
     assert made.flat.dtype == np.int32
     assert [row.tolist() for row in made] == lists
     assert made[-1].tolist() == lists[-1]
-    chosen = data.sample(st.lists(st.integers(0, len(lists) - 1)))
+    chosen = data.draw(st.lists(st.integers(0, len(lists) - 1)))
     assert made.take(np.array(chosen,
                               np.int64)) == RaggedArray.from_lists([lists[i] for i in chosen])
     assert RaggedArray.concatenate(
         [made, made.take(np.array([0]))]) == RaggedArray.from_lists([*lists, lists[0]])
-    longest = data.sample(st.integers(0, 6))
+    longest = data.draw(st.integers(0, 6))
     assert made.truncate(longest) == RaggedArray.from_lists([row[:longest] for row in lists])
 
 
