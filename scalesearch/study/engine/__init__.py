@@ -1,4 +1,1 @@
-"""The loop of a study, its setup and its dry run.
-
-May import every other room; none may import it.
-"""
+"""Main loop of a study, its setup and its dry run. Imports all other packages of ``study``."""

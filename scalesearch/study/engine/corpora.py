@@ -1,4 +1,4 @@
-"""Corpora of a study: its text in one vocabulary, or in each that its architectures may have of their own."""
+"""Corpora of a study: its text in one vocabulary, or in every vocabulary of the search space."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -14,90 +14,105 @@ from scalesearch.study.config.fixed_architectures import FixedArchitecture
 from scalesearch.study.config.spec import CORPUS_WORD, StudySpec
 from scalesearch.study.trials.study_meta import DataFacts
 
-MAX_VOCABULARIES = 16  # vocabularies: each is a tokenizer, and a copy of the text in its tokens
+MAX_VOCABULARIES = 16  # each one needs a tokenizer and a tokenized copy of the text
 
 
 @dataclass(frozen=True)
 class Corpora:
-    """Corpora of a study by vocabulary, the smallest first; ``None`` for the one of a space that has none of its own.
+    """Corpora of a study by vocabulary size, in ascending order.
 
-    They are mapped from the cache, where workers find them: of none is more in memory than what is
-    read.
+    The key is ``None`` if the space does not set vocabulary sizes; the corpus then defines the
+    vocabulary. The files are memory-mapped from the cache: only the parts that are read take
+    memory, and workers open the same files.
     """
 
     by_vocab: Mapping[int | None, Corpus]
 
     @property
     def first(self) -> Corpus:
-        """The corpus, or that of the smallest vocabulary: they are of one text."""
+        """The corpus with the smallest vocabulary. All corpora hold the same text."""
         return next(iter(self.by_vocab.values()))
 
     @property
     def data_facts(self) -> DataFacts:
-        """Facts of the text for the study; records have those of their own corpus."""
-        only = self.by_vocab.get(None)
-        if only is not None:
-            return msgspec.convert(only.to_json(), DataFacts)
+        """Facts about the text for ``study.json``; a record holds those of its trial's corpus."""
+        corpus = self.by_vocab.get(None)
+        if corpus is not None:
+            return msgspec.convert(corpus.to_json(), DataFacts)
         spec = replace(self.first.spec, vocab=None)
         hashes = {str(size): corpus.content_hash for size, corpus in self.by_vocab.items()}
         return DataFacts(self.first.name, hash_text(spec.with_absolute_paths(Path.cwd())),
                          self.first.is_synthetic, spec.to_json(), corpora=hashes)
 
     def protocol(self, spec: StudySpec) -> Protocol:
-        """The protocol of the study's costs: the model that is trained, at the lengths that it reads if so wished."""
-        lengths = "lengths" in spec.protocol
-        only = self.by_vocab.get(None)
-        given: dict[str, object] = {}
-        if only is not None:
-            given |= {"vocab": only.tokenizer.vocab_size} if spec.vocab == CORPUS_WORD else {}
-            given |= dict(zip(("source", "target"), only.mean_lengths)) if lengths else {}
-        elif lengths:
-            given["lengths"] = {size: corpus.mean_lengths for size, corpus in self.by_vocab.items()}
-        return load_protocol({**protocol_settings(spec), **given})
+        """Return the cost protocol of the study.
+
+        The vocabulary is the one that is trained. With ``lengths: corpus``, the sentence lengths
+        are the mean lengths of the training text.
+        """
+        uses_lengths = "lengths" in spec.protocol
+        corpus = self.by_vocab.get(None)
+        settings: dict[str, object] = {}
+        if corpus is not None:
+            if spec.vocab == CORPUS_WORD:
+                settings["vocab"] = corpus.tokenizer.vocab_size
+            if uses_lengths:
+                settings |= dict(zip(("source", "target"), corpus.mean_lengths))
+        elif uses_lengths:
+            settings["lengths"] = {size: corpus.mean_lengths
+                                   for size, corpus in self.by_vocab.items()}
+        return load_protocol({**protocol_settings(spec), **settings})
 
 
 def protocol_settings(spec: StudySpec) -> dict[str, str | int]:
-    """What the space and the study say of the protocol, as far as no corpus is needed for it."""
-    given = {key: value for key, value in spec.protocol.items() if value != CORPUS_WORD}
-    return {**spec.space.protocol, **given, "longest": spec.data.max_length}
+    """Settings of the cost protocol that do not depend on a corpus, from the space and the study."""
+    settings = {key: value for key, value in spec.protocol.items() if value != CORPUS_WORD}
+    return {**spec.space.protocol, **settings, "longest": spec.data.max_length}
 
 
 def load_corpora(spec: StudySpec, references: tuple[FixedArchitecture, ...],
                  report: Callable[[str], object] = str) -> Corpora:
-    """The corpora of a study, made and cached now, so that workers find them.
+    """Build or load the corpora of a study. They are cached, so workers only open them.
 
-    Their notes go to ``report``, each once.
+    Args:
+        spec: the study.
+        references: architectures with vocabularies that need a corpus, too.
+        report: receives each note of the corpora once.
 
     Raises:
-        UserError: a file is wrong, a vocabulary does not fit the text, or a reference has another
-            kind of vocabulary.
+        UserError: a file is invalid, a vocabulary does not fit the text, or a reference sets a
+            vocabulary and the space does not, or the reverse.
     """
-    sizes = vocabulary_sizes(spec, references)
     notes: dict[str, None] = {}
-    found: dict[int | None, Corpus] = {}
-    for size in sizes or (None,):
+    corpora: dict[int | None, Corpus] = {}
+    for size in vocabulary_sizes(spec, references) or (None,):
         with error_context("data"):
-            found[size] = load_corpus(spec.data.with_vocab(size), default_cache(), Path.cwd())
+            corpora[size] = load_corpus(spec.data.with_vocab(size), default_cache(), Path.cwd())
         notes |= dict.fromkeys(f"vocab {size}: {note}" if size and "token" in note else note
-                               for note in found[size].notes)
+                               for note in corpora[size].notes)
     for note in notes:
         report(note)
-    return Corpora(found)
+    return Corpora(corpora)
 
 
 def vocabulary_sizes(spec: StudySpec, references: tuple[FixedArchitecture, ...]) -> tuple[int, ...]:
-    """The vocabularies that a study's architectures may have, rising; none where they are all the corpus's.
+    """Vocabulary sizes of a study's architectures, in ascending order.
+
+    Empty if the space does not set ``vocab``.
 
     Raises:
-        UserError: they are computed, or too many, or a reference has none, or one of its own alone.
+        UserError: the sizes are computed, or too many, or a reference sets ``vocab`` and the space
+            does not, or the reverse.
     """
     sizes = set(spec.space.vocabularies(MAX_VOCABULARIES))
-    for one in references:
-        if bool(one.architecture.vocab) != bool(sizes):
-            have = ("has none, and the space's have" if sizes
-                    else "has one, and the space's have none")
-            raise UserError(f"reference: of a vocabulary of its own, under `vocab`, {one.label} "
-                            f"{have}", help="answer it for all, with set: {vocab: 8k}, or for none",
+    for reference in references:
+        vocab = reference.architecture.vocab
+        if bool(vocab) != bool(sizes):
+            difference = ("does not set `vocab`, but the space does" if sizes
+                          else "sets `vocab`, but the space does not")
+            raise UserError(f"reference: {reference.label} {difference}",
+                            help="set it for all, with set: {vocab: 8k}, or for none",
                             key="reference", code="vocab-missing" if sizes else "vocab-mismatch")
-        sizes |= {one.architecture.vocab} if one.architecture.vocab else set()
+        if vocab:
+            sizes.add(vocab)
     return tuple(sorted(sizes))

@@ -1,12 +1,14 @@
-"""The loop of a study: ask, evaluate, train, record, tell.
+"""Main loop of a study: ask, evaluate, train, record, tell.
 
-One process; what it decides is on disk before it acts.
+The loop is one process. Each decision is on disk before it takes effect, in this order:
 
-The order of durability makes ``kill -9`` at any moment harmless: the proposal is in the event log
-before its folder is made; the folder holds architecture and job before training starts; the worker
-writes checkpoints and then ``result.json``; the driver writes the record, then the event, and only
-then tells Optuna and the callbacks. On restart, every incomplete step is resumed from its last
-durable state.
+1. A proposal is written to the event log before its folder is made.
+2. The folder holds architecture and job before training starts.
+3. The worker writes checkpoints, then ``result.json``.
+4. The driver writes the record, then the event. Optuna and the callbacks follow last.
+
+So ``kill -9`` at any moment loses nothing: on restart, every incomplete step is resumed from its
+last durable state.
 """
 
 from dataclasses import asdict, replace
@@ -25,7 +27,14 @@ from scalesearch.schedule.rungs import START_TRIAL, Scheduler
 from scalesearch.study.config.objectives import objective_values
 from scalesearch.study.engine.proposals import REJECTED_STATES, Proposals
 from scalesearch.study.engine.stopping import EarlyStopping
-from scalesearch.study.executors.base import CRASH_DISK_FULL, CRASH_FAULT, JobDone, JobEvent, Runner, TrainingJob
+from scalesearch.study.executors.base import (
+    CRASH_DISK_FULL,
+    CRASH_FAULT,
+    JobDone,
+    JobEvent,
+    Runner,
+    TrainingJob,
+)
 from scalesearch.study.executors.worker import rung_file
 from scalesearch.study.optuna_sync.attributes import TRIAL_NUMBER_ATTR
 from scalesearch.study.replicates.summary import describe_end, propose_replicate
@@ -36,13 +45,18 @@ from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import EventType, Origin, Rung, State, Trial
 from scalesearch.train.result import RESULT_FILE, Result
 
-COMPUTE_TOLERANCE = 1e-9  # of compute: shares of full trainings are added up as floats
+COMPUTE_TOLERANCE = 1e-9  # in full-budget runs, whose shares are summed as floats
 
 
 class Driver:
-    """Runs ``plan`` to its end, from what ``study`` holds.
+    """Runs a study to its end, from the state in its folder.
 
-    ``sampler`` is None in a study of rows.
+    Args:
+        plan: the trials to train.
+        study: loaded, and owned by this process.
+        sampler: None if all architectures are fixed (grid, ablation, scaling).
+        runner: trains the jobs.
+        callback: receives each trial after it is on disk.
     """
 
     def __init__(self, plan: StudyPlan, study: StudyDir, sampler: BaseSampler | None,
@@ -54,21 +68,23 @@ class Driver:
         self.trials = study.trials
         self.proposals = Proposals(plan, study, sampler, callback)
         self.search = self.proposals.search
-        acquisition_values = sampler.acquisition_values if isinstance(
-            sampler, CandidateSampler) else None
+        # The acquisition function also chooses which paused trial is promoted to the next rung.
+        acquisition_values = (sampler.acquisition_values
+                              if isinstance(sampler, CandidateSampler) else None)
         self.scheduler = Scheduler(plan.rungs, plan.objectives, acquisition_values)
         self.stopping = EarlyStopping(study, plan.stop, sampler, runner.slots)
         self._stop_reason = ""
         self._is_space_exhausted = False
 
     def run(self) -> str:
-        """Trains until the plan is fulfilled or proposals are exhausted; returns why it ended.
+        """Train until the plan is complete or the search ends; return the reason.
+
+        Finished trials are on disk after each of these errors, and the study can be resumed.
 
         Raises:
-            KeyboardInterrupt: after the workers have been stopped; the study can be resumed.
-            DiskFull: there is no room where the study, or a worker, is; what finished is safe, and
-                it can be resumed.
-            UserError: too many trials failed to go on, or the workers are gone; likewise.
+            KeyboardInterrupt: after the workers were stopped.
+            DiskFullError: the disk of the study or of a worker is full.
+            UserError: too many trials failed, or the workers are gone.
         """
         try:
             self.recover()
@@ -76,73 +92,73 @@ class Driver:
                 for event in self.runner.poll(0.5):
                     self._on_event(event)
                 self.callback.update()
-            self.stopping.reason(self.search.history())  # for whoever wonders whether to go on
-            ended = self._stop_reason or self._describe_trained()
-            return ended + describe_end(self.trials, self.plan.objectives, self.plan.seeds)
+            self.stopping.reason(self.search.history())  # keeps the last forecast on disk
+            reason = self._stop_reason or self._describe_trained()
+            return reason + describe_end(self.trials, self.plan.objectives, self.plan.seeds)
         finally:
             self.runner.stop()
             self.callback.close()
 
     def recover(self) -> None:
-        """Collects results that nobody recorded, and starts again what was in training."""
+        """Collect results that were not recorded, and restart trials that were in training."""
         for trial in self.trials.with_state(State.PENDING):
             if self._uncollected_file(trial):
                 self._collect(trial)
             else:
-                self.callback.message(f"trial {trial.number} goes on from its last checkpoint")
+                self.callback.message(f"trial {trial.number} resumes from its last checkpoint")
                 self._submit(trial)
-        last = self.trials.candidates()[-self.plan.max_proposals :]
+        last = self.trials.candidates()[-self.plan.max_proposals:]
         if self.trials.replicates() and all(trial.state in REJECTED_STATES for trial in last):
-            # or else the search would go on amid the replicates
+            # The search had ended; without this it would continue among the replicates.
             self._stop_reason = self._describe_exhaustion()
         elif self._compute_left() > COMPUTE_TOLERANCE and self.stopping.has_stopped():
             self._stop_reason = f"stopped: {self._describe_trained()}"
 
     def _dispatch(self) -> bool:
-        """Gives work to idle workers; returns whether anything was started."""
-        started = False
+        """Submit trials to idle workers; return whether any was submitted."""
+        has_started = False
         while len(self.trials.with_state(State.PENDING)) < self.runner.slots:
             trial = self._next_trial() or self._propose_replicate()
             if trial is None:
                 break
             self._submit(trial)
-            started = True
-        return started
+            has_started = True
+        return has_started
 
     def _next_trial(self) -> Trial | None:
-        """Chooses a free worker's trial.
-
-        In this order: a reference, an enqueued trial, a paused one or a new one.
-        """
+        """Return the next trial to train: a reference, an enqueued, a paused or a new trial."""
         self._check_failures()
-        if (trial := self.proposals.next_reference()) is not None:
+        trial = self.proposals.next_reference()
+        if trial is not None:
             return trial
         if self._stop_reason or self._compute_left() <= COMPUTE_TOLERANCE:
             return None
-        if (trial := self.proposals.next_enqueued()) is not None:
+        trial = self.proposals.next_enqueued()
+        if trial is not None:
             return trial
         self._stop_reason = self.stopping.reason(self.search.history())
         return None if self._stop_reason else self._next_search_trial()
 
     def _next_search_trial(self) -> Trial | None:
-        """Chooses a paused trial or a new one."""
-        chosen = self.scheduler.next_action(self.search.history(), self._compute_left(),
+        """Return the next trial of the search: a paused trial, or a new one of the sampler."""
+        action = self.scheduler.next_action(self.search.history(), self._compute_left(),
                                             exhausted=self._is_space_exhausted)
-        if chosen is START_TRIAL:
-            if (trial := self.proposals.next_sampled()) is not None:
+        if action is START_TRIAL:
+            trial = self.proposals.next_sampled()
+            if trial is not None:
                 return trial
-            # trials that wait at a rung, or will, may still be trained on
+            # Nothing new is left, but paused trials may still be promoted.
             self._is_space_exhausted = True
-            chosen = self.scheduler.next_action(
-                self.search.history(), self._compute_left(), exhausted=True)
-        if isinstance(chosen, FrozenTrial):
-            return self.trials[chosen.user_attrs[TRIAL_NUMBER_ATTR]]
+            action = self.scheduler.next_action(self.search.history(), self._compute_left(),
+                                                exhausted=True)
+        if isinstance(action, FrozenTrial):
+            return self.trials[action.user_attrs[TRIAL_NUMBER_ATTR]]
         if self._is_space_exhausted and not self.trials.with_state(State.PENDING):
             self._stop_reason = self._describe_exhaustion()
         return None
 
     def _propose_replicate(self) -> Trial | None:
-        """Announces the next replicate, once the search is over."""
+        """Propose the next replicate (a run with a further seed), once the search is over."""
         trial = propose_replicate(self.study, self.plan.objectives, self.plan.seeds,
                                   self.study.meta.seed)
         if trial is not None:
@@ -150,45 +166,51 @@ class Driver:
         return trial
 
     def _check_failures(self) -> None:
-        """Raises UserError where too much has failed to go on."""
+        """Stop a study in which most trials fail.
+
+        Raises:
+            UserError: too many trials failed.
+        """
         failed = self.trials.with_state(State.FAILED)
         if not self.plan.trials and len(failed) > 2 and not self.trials.with_state(State.COMPLETE):
-            raise UserError(f"the first {len(failed)} rows failed, the last with: "
+            raise UserError(f"the first {len(failed)} architectures failed, the last with: "
                             f"{failed[-1].reason}", code="too-many-failed")
         if self._count_charged(State.FAILED) > self.plan.trials // 2 + 3:
             raise UserError(f"{self._count_charged(State.FAILED)} candidates failed, the last "
                             f"with: {failed[-1].reason}", code="too-many-failed")
 
     def _compute_left(self) -> float:
-        """Full trainings' worth of compute."""
+        """Return the compute that is left, in full-budget runs."""
         allowed = self.trials.full_runs_allowed(
             self.plan.rungs, self.plan.trials, self.plan.compute)
         return allowed - self.trials.full_runs_spent(self.plan.rungs)
 
     def _count_charged(self, *states: State) -> int:
+        """Number of trials that count towards ``trials`` of the study file."""
         return sum(trial.origin.charged for trial in self.trials.with_state(*states))
 
     def _describe_trained(self) -> str:
         if self.plan.trials:
-            short = self.trials.full_runs_allowed(
-                self.plan.rungs, self.plan.trials, self.plan.compute) < self.plan.trials
-            return (f"{self._count_charged(State.COMPLETE)} candidates trained"
-                    + ", as many as the compute allows" * short)
-        named = {one.label for one in self.plan.references}
-        rows = [self.trials.resolve_duplicate(one).state
-                for one in self.trials.with_origin(Origin.REFERENCE) if one.label in named]
-        return f"{rows.count(State.COMPLETE)} of {len(rows)} rows trained"
+            allowed = self.trials.full_runs_allowed(self.plan.rungs, self.plan.trials,
+                                                    self.plan.compute)
+            limit = " (compute budget used up)" if allowed < self.plan.trials else ""
+            return f"{self._count_charged(State.COMPLETE)} candidates trained{limit}"
+        labels = {reference.label for reference in self.plan.references}
+        states = [self.trials.resolve_duplicate(trial).state
+                  for trial in self.trials.with_origin(Origin.REFERENCE) if trial.label in labels]
+        return f"{states.count(State.COMPLETE)} of {len(states)} architectures trained"
 
     def _describe_exhaustion(self) -> str:
         trained = f"{self._count_charged(State.COMPLETE)} of {self.plan.trials} candidates trained"
         if self.proposals.count_last_rejected() < self.plan.max_proposals:
             return f"the sampler has proposed its whole list: {trained}"
-        last = self.trials.candidates()[-self.plan.max_proposals :]
-        missed = sum(trial.state == State.INFEASIBLE for trial in last)
-        return (f"nothing new in {self.plan.max_proposals} proposals ({missed} infeasible, "
-                f"{len(last) - missed} duplicates): {trained}")
+        last = self.trials.candidates()[-self.plan.max_proposals:]
+        n_infeasible = sum(trial.state == State.INFEASIBLE for trial in last)
+        return (f"nothing new in {self.plan.max_proposals} proposals ({n_infeasible} infeasible, "
+                f"{len(last) - n_infeasible} duplicates): {trained}")
 
     def _submit(self, trial: Trial) -> None:
+        """Write the architecture and the job of ``trial``, log its start, and submit it."""
         folder = self.study.trial_folder(trial)
         write_text(folder / "architecture.yaml", self.proposals.architecture(trial).to_yaml())
         attempt = trial.attempts + 1
@@ -200,7 +222,7 @@ class Driver:
         self.runner.submit(TrainingJob(trial.number, folder, trial.attempts))
 
     def _uncollected_file(self, trial: Trial) -> Path | None:
-        """The file that a worker has left and nobody collected yet: a result, or one of the next rung."""
+        """Return the file of a worker that is not collected: the result, or that of the next rung."""
         folder = self.study.trial_folder(trial)
         files = (folder / name for name in ("result.json", rung_file(len(trial.rungs))))
         return next((file for file in files if file.exists()), None)
@@ -215,24 +237,25 @@ class Driver:
 
     def _handle_crash(self, trial: Trial, reason: str, is_own_fault: bool = True,
                       can_retry: bool = True, is_disk_full: bool = False) -> None:
+        """Log a crash; submit the trial again, or record it as failed after its last attempt."""
         trial = self._append(EventType.CRASHED, trial, attempt=trial.attempts, reason=reason,
                              is_own_fault=is_own_fault)
         if is_disk_full:
             raise DiskFullError(reason)
         if can_retry and trial.crashes < self.plan.attempts:
             self.callback.message(
-                f"trial {trial.number}: its worker died ({reason}); started again")
+                f"trial {trial.number}: its worker died ({reason}); restarted")
             self._submit(trial)
         else:
             self._finish(trial, None, State.FAILED, reason=reason)
 
     def _collect(self, trial: Trial) -> None:
-        """Collects what the worker of ``trial`` has left.
+        """Record the result or the rung of a trial whose worker has finished.
 
-        A damaged file is put aside and the training gone on with.
+        A damaged file is renamed to ``*.damaged`` and counts as a crash.
         """
         file = self._uncollected_file(trial)
-        assert file is not None, "a worker that is done has left something"
+        assert file is not None, "a worker that is done has written a file"
         try:
             result = read_json(file, Result)
             metrics = result.metrics
@@ -241,7 +264,7 @@ class Driver:
                 {**metrics, "loss": loss}, Rung)
         except (UserError, ValueError) as damaged:
             file.replace(file.with_suffix(".damaged"))
-            self._handle_crash(trial, f"what it left cannot be read: {damaged}")
+            self._handle_crash(trial, f"its result cannot be read: {damaged}")
             return
         if rung is not None:
             self.callback.paused(
@@ -258,18 +281,18 @@ class Driver:
             self._finish(trial, result, State.COMPLETE, values=scores)
 
     def _finish(self, trial: Trial, result: Result | None, state: State, **end: Any) -> None:
-        """Record, then event, then Optuna: never announced before it is safe."""
+        """Write the record, then the event, then tell Optuna and the callbacks."""
         seconds = (result.total_seconds or result.seconds or None) if result else None
         efforts = result.efforts if result else trial.efforts
-        ended = replace(trial,
-                        **{"state": state, "reason": "", "wall_seconds": seconds,
-                           "efforts": efforts, **end})
+        ended_trial = replace(trial, **{"state": state, "reason": "", "wall_seconds": seconds,
+                                        "efforts": efforts, **end})
         write_json(self.study.trial_folder(trial) / "record.json",
-                   make_record(ended, self.plan.record_fields, result))
+                   make_record(ended_trial, self.plan.record_fields, result))
         self.callback.ended(self._append(EventType.ENDED, trial, state=state, wall_seconds=seconds,
                                          efforts=msgspec.to_builtins(efforts), **end))
 
     def _append(self, event_type: EventType, trial: Trial, **facts: Any) -> Trial:
+        """Append an event to the log; return the trial after it."""
         trial = self.study.append(event_type, trial.number, **facts)
         self.search.update(trial)
         return trial

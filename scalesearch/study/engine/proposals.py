@@ -1,6 +1,6 @@
-"""Entry of trials into a study: proposed, evaluated, then announced.
+"""Proposals of a study: each new trial is evaluated, checked for duplicates and logged.
 
-They come from the sampler, the study file or another study.
+Trials come from the study file (references), from another study (enqueued) or from the sampler.
 """
 
 from dataclasses import replace
@@ -26,7 +26,7 @@ REJECTED_STATES = (State.INFEASIBLE, State.DUPLICATE)
 
 
 class Proposals:
-    """Announces the trials of one study: the event log first, then the search's Optuna study."""
+    """Proposes the trials of a study: first to the event log, then to the search's Optuna study."""
 
     def __init__(self, plan: StudyPlan, study: StudyDir, sampler: BaseSampler | None,
                  callback: Callback) -> None:
@@ -38,71 +38,74 @@ class Proposals:
                                   has_compute_limit=plan.compute is not None)
 
     def next_reference(self) -> Trial | None:
-        """Announces references up to the next one to train.
+        """Propose references up to the next one to train; None if all of them are done.
 
-        Those that were trained under another name are announced only; one that waits at a rung goes
-        on.
+        A reference that was trained under another name is a duplicate and is only logged. A
+        reference that is paused at a rung is returned, to be resumed.
         """
-        announced = {trial.label for trial in self.study.trials.with_origin(Origin.REFERENCE)}
+        proposed = {trial.label for trial in self.study.trials.with_origin(Origin.REFERENCE)}
         for reference in self.plan.references:
-            if reference.label not in announced and (
-                    trial := self._propose_reference(reference)).state == State.PENDING:
-                return trial
+            if reference.label not in proposed:
+                trial = self._propose_reference(reference)
+                if trial.state == State.PENDING:
+                    return trial
         return self.study.trials.paused_reference()
 
     def _propose_reference(self, reference: FixedArchitecture) -> Trial:
         trial = self.plan.evaluator.evaluate_architecture(reference.architecture, reference.params)
-        trial = replace(trial,
-                        recipe_params=self.plan.evaluator.recipe_values(reference.recipe_params))
-        # A reference is trained even where it misses a limit.
-        return self._enqueue(replace(trial, state=State.PENDING, origin=Origin.REFERENCE,
-                                     label=reference.label))
+        recipe_params = self.plan.evaluator.recipe_values(reference.recipe_params)
+        # A reference is trained even if it violates a limit.
+        return self._enqueue(replace(trial, recipe_params=recipe_params, state=State.PENDING,
+                                     origin=Origin.REFERENCE, label=reference.label))
 
     def next_enqueued(self) -> Trial | None:
-        """The next of another study's front that is to be trained here."""
-        # others: of a fork
-        had = [trial
-               for trial in self.study.trials.with_origin(Origin.ENQUEUED) if trial.source is None]
-        for params in self.plan.enqueued[len(had) :]:
-            trial = self._enqueue(replace(self.plan.evaluator.evaluate(params),
-                                          origin=Origin.ENQUEUED))
+        """Propose the next architecture of another study's front (warm start)."""
+        # Trials with a source were enqueued in the study that was forked.
+        proposed = [trial for trial in self.study.trials.with_origin(Origin.ENQUEUED)
+                    if trial.source is None]
+        for params in self.plan.enqueued[len(proposed):]:
+            trial = self.plan.evaluator.evaluate(params)
+            trial = self._enqueue(replace(trial, origin=Origin.ENQUEUED))
             if trial.state == State.PENDING:
                 return trial
         return None
 
     def _enqueue(self, trial: Trial) -> Trial:
-        """Announces ``trial`` by Optuna's queue, where there is a search and the space could have proposed it."""
-        # rows have no params
-        asked = self.sampler is not None and trial.is_in_space and bool(trial.params)
-        return self._propose(trial, self.search.enqueue(trial.params) if asked else None)
+        """Propose ``trial``, through Optuna's queue if the sampler could have proposed it."""
+        # A fixed architecture of a study without a search has no params.
+        is_in_queue = self.sampler is not None and trial.is_in_space and bool(trial.params)
+        return self._propose(trial, self.search.enqueue(trial.params) if is_in_queue else None)
 
     def next_sampled(self) -> Trial | None:
-        """The sampler's next new and feasible trial; None where it finds none in ``max_proposals`` proposals."""
-        assert self.sampler is not None, "a study of rows proposes nothing"
+        """Return the sampler's next new and feasible trial.
+
+        None if ``max_proposals`` proposals in a row were rejected, or the space is exhausted.
+        """
+        assert self.sampler is not None, "only a search has sampled trials"
         while self.count_last_rejected() < self.plan.max_proposals:
             try:
-                asked, params = self.search.ask(self.sampler)
+                optuna_trial, params = self.search.ask(self.sampler)
             except SpaceExhaustedError:
                 return None
-            trial = self._propose(self.plan.evaluator.evaluate(params), asked)
+            trial = self._propose(self.plan.evaluator.evaluate(params), optuna_trial)
             if trial.state == State.PENDING:
                 return trial
         return None
 
     def count_last_rejected(self) -> int:
-        """Number of proposals since the last new one.
+        """Number of rejected proposals since the last accepted one.
 
-        A search that was cut off among them goes on there.
+        It is counted in the log, so an interrupted search continues with the same number.
         """
         candidates = reversed(self.study.trials.candidates())
         return sum(1 for _ in takewhile(lambda trial: trial.state in REJECTED_STATES, candidates))
 
     def _propose(self, trial: Trial, optuna_trial: optuna.Trial | None = None) -> Trial:
-        """Numbers ``trial``, marks it as a duplicate where it is one, and logs it."""
-        first = self.study.trials.first_with_identity(
-            trial.identity) if trial.state == State.PENDING else None
-        if first is not None:
-            trial = replace(trial, state=State.DUPLICATE, original=first.number)
+        """Number ``trial``, mark it if it is a duplicate, and log it."""
+        if trial.state == State.PENDING:
+            first = self.study.trials.first_with_identity(trial.identity)
+            if first is not None:
+                trial = replace(trial, state=State.DUPLICATE, original=first.number)
         trial = self.study.propose(replace(trial, number=self.study.trials.next_number))
         if trial.is_in_space:
             self.search.add(trial, optuna_trial)
@@ -110,36 +113,41 @@ class Proposals:
         return trial
 
     def architecture(self, trial: Trial) -> ModelSpec:
-        """Architecture of ``trial``, with the protocol that its costs are of."""
+        """Return the architecture of ``trial``, with the protocol of its costs."""
         architecture = self._architecture(trial)
         protocol = self.plan.evaluator.protocol
-        own = {**protocol.with_vocab(architecture.vocab).settings,
-               "vocab": OWN_VOCABULARY} if architecture.vocab else protocol.settings
-        return replace(architecture, protocol=own)
+        settings = protocol.settings
+        if architecture.vocab:
+            settings = {**protocol.with_vocab(architecture.vocab).settings, "vocab": OWN_VOCABULARY}
+        return replace(architecture, protocol=settings)
 
     def _architecture(self, trial: Trial) -> ModelSpec:
-        trial = (self.study.trials[trial.original]
-                 if trial.origin == Origin.REPLICATE and trial.original is not None else trial)
+        if trial.origin == Origin.REPLICATE and trial.original is not None:
+            trial = self.study.trials[trial.original]
         if trial.origin == Origin.REFERENCE:
-            named = (one.architecture for one in self.plan.references if one.label == trial.label)
-            # One that the file no longer has may still get further seeds.
-            return next(named, None) or read_space(
-                self.study.trial_folder(trial) / "architecture.yaml").single_architecture()
+            for reference in self.plan.references:
+                if reference.label == trial.label:
+                    return reference.architecture
+            # A reference that was removed from the study file may still get replicates.
+            file = self.study.trial_folder(trial) / "architecture.yaml"
+            return read_space(file).single_architecture()
         architecture = self.plan.evaluator.architecture(trial.params)
-        assert architecture is not None and architecture.id == trial.architecture, "the space's hash was checked"
+        assert architecture is not None, "a pending trial can be built"
+        assert architecture.id == trial.architecture, "the hash of the space was checked"
         return architecture
 
     def job_fields(self, trial: Trial) -> JobFile:
-        """Job fields of this trial alone: its recipe, its seed, its next rung.
+        """Fields of ``job.json`` that differ between trials: recipe, seed and next rung.
 
-        References train to the end.
+        References are trained to the end, without pauses at rungs.
         """
         rung = len(trial.rungs)
-        own: JobFile = {"recipe": override_keys(self.plan.job_template["recipe"],
-                                                trial.recipe_params)} if trial.recipe_params else {}
+        job: JobFile = {}
+        if trial.recipe_params:
+            job["recipe"] = override_keys(self.plan.job_template["recipe"], trial.recipe_params)
         if trial.origin == Origin.REPLICATE:
-            return {**own, "origin": "replicate", "original": trial.original,
+            return {**job, "origin": "replicate", "original": trial.original,
                     "seed": trial.seed or self.study.meta.seed}
         if trial.origin == Origin.REFERENCE or rung >= self.plan.rungs.n_pauses:
-            return own
-        return {**own, "rung": rung, "until_share": self.plan.rungs.shares[rung]}
+            return job
+        return {**job, "rung": rung, "until_share": self.plan.rungs.shares[rung]}

@@ -46,7 +46,7 @@ def test_a_run_ends_in_what_its_kind_is_for(tmp_path, kind):
     shown = CliRunner().invoke(command, arguments, catch_exceptions=False)
     assert shown.exit_code == 0, shown.output
     rows = [one["label"] for one in promised["architectures"]]
-    assert all(name.split()[0] in shown.output for name in rows) and "rows trained" in shown.output
+    assert all(name.split()[0] in shown.output for name in rows) and "architectures trained" in shown.output
     written = {Path(name).name
                for name in shown.output.rpartition("Written: ")[2].replace("\n", " ").split(", ")}
     assert FILES[kind] <= {name.strip() for name in written} and all(

@@ -37,7 +37,7 @@ objectives: {{ bleu: max, params.total: min }}
 
 def test_rows_are_trained_and_nothing_is_proposed(tmp_path):
     driver = make_driver(tmp_path, PLAN)
-    assert driver.run() == "3 of 3 rows trained"
+    assert driver.run() == "3 of 3 architectures trained"
     assert [trial.state for trial in driver.trials] == [
         State.COMPLETE, State.COMPLETE, State.DUPLICATE]
     assert all(trial.is_in_space for trial in driver.trials), "they may stand on the front"

@@ -21,7 +21,7 @@ def spent(folder):
 @pytest.mark.parametrize("count", [1, 2.5, 5])
 def test_no_training_is_begun_that_would_go_beyond_it(tmp_path, count):
     driver = make_driver(tmp_path, make_plan(50, compute=count * EACH))
-    assert driver.run() == f"{max(1, int(count))} candidates trained, as many as the compute allows"
+    assert driver.run() == f"{max(1, int(count))} candidates trained (compute budget used up)"
     assert spent(tmp_path) <= max(1, count) * EACH + 1e-9
 
 

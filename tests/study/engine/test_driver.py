@@ -185,7 +185,7 @@ def test_references_are_known_by_their_names_not_by_their_number(tmp_path, trial
         ended = driver.run()
     found = {one.label: one.state for one in driver.trials.with_origin(Origin.REFERENCE)}
     assert found == dict.fromkeys("abc", State.COMPLETE)
-    assert trials or ended == "2 of 2 rows trained"
+    assert trials or ended == "2 of 2 architectures trained"
 
 
 def test_what_is_announced_is_already_on_disk(tmp_path):

@@ -43,7 +43,7 @@ def test_a_loss_at_a_rung_says_of_what_it_is(answers, per):
 def test_lines_say_why_a_worker_is_started_again(tmp_path):
     said = []
     make_driver(tmp_path, make_plan(1), work=breaking_work, view=LineConsole(said.append)).run()
-    assert sum("its worker died (RuntimeError: the worker broke); started again" in line
+    assert sum("its worker died (RuntimeError: the worker broke); restarted" in line
                for line in said) == 2
 
 
@@ -88,7 +88,7 @@ def test_the_screen_says_what_happened_last(tmp_path):
     console = Console(file=io.StringIO(), width=140)
     console.print(screen.render(140))
     text = console.file.getvalue()
-    assert text.count("its worker died (RuntimeError: the worker broke); started again") == 2
+    assert text.count("its worker died (RuntimeError: the worker broke); restarted") == 2
     assert "trial 0 complete after 0 wall seconds" in text
 
 
