@@ -1,7 +1,8 @@
-"""Tasks and their metrics: translation, summarisation, grammatical error correction, language modelling.
+"""Tasks and their metrics.
 
-A task is one module here that defines ``TASK``. Scores are of plain lines of text: nothing here
-knows of models, and a library that a metric needs is imported when it is computed.
+The tasks are translation, summarization, grammatical error correction and language modeling. A
+task is a module of this package that defines ``TASK``. Metrics score plain lines of text and do
+not depend on models. A library that a metric needs is imported when the metric is computed.
 """
 
 import importlib
@@ -18,7 +19,7 @@ from scalesearch.tasks.base import (
     Texts,
 )
 
-__all__ = ["COMMON_METRICS", "FILE_FORMATS", "EFFICIENCY_METRICS", "METRICS", "PER_TOKEN_METRICS",
+__all__ = ["COMMON_METRICS", "EFFICIENCY_METRICS", "FILE_FORMATS", "METRICS", "PER_TOKEN_METRICS",
            "TASKS", "Metric", "MetricOptions", "Task", "Texts"]
 
 _MODULES = [importlib.import_module(f"{__name__}.{module.name}")
@@ -27,7 +28,7 @@ TASKS: dict[str, Task] = {
     module.TASK.name: module.TASK for module in _MODULES if hasattr(module, "TASK")}
 
 
-# All there are: of tasks that generate, of every task, of text alone, measured on the machine.
+# In this order: metrics of generated text, common metrics, metrics of language models, efficiency.
 METRICS: dict[str, Metric] = {}
 for _task in sorted(TASKS.values(), key=lambda task: task.score is None):
     METRICS |= {} if _task.score else COMMON_METRICS

@@ -1,4 +1,4 @@
-"""Tasks: the files that a model learns from and the metrics that score it."""
+"""Interfaces of tasks: file formats and metrics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FILE_FORMATS = ("pairs", "corrections", "text")
 
 
 class MetricOptions(Protocol):
-    """Fields of a data spec that decide which metrics there are."""
+    """Fields of a data spec that determine the metrics."""
 
     @property
     def tokenized(self) -> bool: ...
@@ -30,8 +30,8 @@ class Metric:
 
     Attributes:
         direction: ``max`` or ``min``, whichever is better.
-        best_value: the end of its scale.
-        label: its name in figures and tables.
+        best_value: the best possible value.
+        label: name in figures and tables.
     """
 
     direction: str
@@ -41,9 +41,9 @@ class Metric:
 
 @dataclass(frozen=True)
 class Texts:
-    """Sources and references, line by line, that hypotheses are scored against.
+    """Lines of sources and references that hypotheses are scored against.
 
-    ``gold_edits``: for each sentence the edits of each annotator, where there are any.
+    ``gold_edits`` holds, for each sentence, the edits of each annotator, if any.
     """
 
     source: Sequence[str]
@@ -53,28 +53,27 @@ class Texts:
 
 @dataclass(frozen=True)
 class Task:
-    """Task: its form of files, its metrics and how they are computed.
+    """Task: its file format, its metrics and the functions that compute them.
 
-    A module of this package that defines one as ``TASK`` registers it in ``TASKS``.
+    A module of this package registers a task by defining it as ``TASK``.
 
     Attributes:
-        name: as ``task:`` of a data file writes it.
-        file_format: of its files: ``pairs`` (line i of one file answers line i of the other),
-            ``corrections`` (pairs, or
-            M2 files of gold edits), ``text`` (one file).
-        data_keys: fields of a data spec that only some tasks have, and this one does.
-        metrics: that it always has; the first is the one that validations watch. Loss, perplexity
-            and loss per
-            character are every task's; of these only the last compares models of different
+        name: value of ``task:`` in a data file.
+        file_format: ``pairs`` (line i of one file belongs to line i of the other), ``corrections``
+            (pairs, or M2 files
+            of gold edits), or ``text`` (one file).
+        metrics: metrics that are always computed. The first is the main metric. In addition, every
+            task has loss,
+            perplexity and loss per character; of these only the last compares models with different
             vocabularies.
-        optional_metrics: further metrics, each with the field of a data spec that asks for it.
-        score: maps hypotheses, texts and data spec to metrics with their signatures; None where
-            nothing is generated.
-        score_loss: maps loss (nats a token), tokens, texts and data spec to metrics; None where
-            there are no others.
-        model_type: the kind of model that it needs; None for any.
-        check_options: raises UserError where a metric that the spec asks for cannot be computed
-            here.
+        data_keys: fields of a data spec that this task uses but not every task.
+        optional_metrics: further metrics, each with the field of a data spec that enables it.
+        score: maps hypotheses, texts and data spec to metrics with their signatures; None if the
+            task generates no text.
+        score_loss: maps loss (nats per token), tokens, texts and data spec to metrics; None if it
+            has no such metrics.
+        model_type: the model type that the task needs; None for any.
+        check_options: raises UserError if a metric that the spec enables cannot be computed here.
     """
 
     name: str
@@ -89,14 +88,14 @@ class Task:
 
     @property
     def main_metric(self) -> str:
-        """Name of the metric that validations watch and figures show."""
+        """Name of the metric that validation monitors and figures show."""
         return next(iter(self.metrics))
 
     def metrics_for(self, options: MetricOptions) -> dict[str, Metric]:
-        """All metrics of a training on such data."""
-        further = {name: metric for name, (metric, key) in self.optional_metrics.items()
+        """Return all metrics of a training run on such data."""
+        enabled = {name: metric for name, (metric, key) in self.optional_metrics.items()
                    if getattr(options, key) not in (None, False)}
-        return {**self.metrics, **further, **COMMON_METRICS}
+        return {**self.metrics, **enabled, **COMMON_METRICS}
 
 
 PER_TOKEN_METRICS = {"loss": Metric("min", 0.0, "Loss (nats per token)"),
@@ -104,5 +103,5 @@ PER_TOKEN_METRICS = {"loss": Metric("min", 0.0, "Loss (nats per token)"),
 COMMON_METRICS = {**PER_TOKEN_METRICS,
                   "loss_per_char": Metric("min", 0.0, "Loss per character (nats)")}
 EFFICIENCY_METRICS = {"latency": Metric("min", 0.0,
-                                        "Latency (ms per sentence, one at a time, greedy)"),
+                                        "Latency (ms per sentence, batch size 1, greedy)"),
                       "memory": Metric("min", 0.0, "Peak memory of training (MiB)")}

@@ -1,20 +1,23 @@
-"""Grammatical error correction by the MaxMatch (M2) score (Dahlmeier & Ng 2012): precision, recall, F0.5 of edits.
+"""Grammatical error correction: MaxMatch (M2) precision, recall and F0.5.
 
-Which edits a system made is not in its output; many sets of edits lead from source to output.
-MaxMatch takes the set that agrees best with the gold edits, among those that a shortest alignment
-of words allows. As in the official scorer (release 3.2):
+MaxMatch is described by Dahlmeier & Ng (2012). The edits of a system are not in its output; many
+sets of edits lead from source to output. MaxMatch selects the set that agrees best with the gold
+edits, among the sets that a shortest alignment of words allows. As in the official scorer (release
+3.2):
 
-- The alignments: all of least cost when a replaced word costs 1, and all when it costs 2, in one lattice.
-- An edit covers any stretch of the lattice with at least one change and at most ``max_unchanged`` words that do not
-  change.
-- The set chosen has the most gold edits, then the fewest steps of the lattice outside of them, then the fewest edits.
-- Of several annotators of a sentence, the one counts that makes F of all sentences so far the highest; then the one
-  with more correct edits; then the one with fewer edits in all.
-- Edits that put in words at the same place agree with gold ones in their order only, and each gold edit counts once.
+- One lattice holds all shortest alignments with replacement cost 1 and all with replacement cost 2.
+- An edit covers a path in the lattice with at least one change and at most ``max_unchanged``
+  unchanged words.
+- The selected set has the most gold edits, then the fewest steps outside of gold edits, then the
+  fewest edits.
+- If a sentence has several annotators, the annotator counts that maximizes F of all sentences so
+  far. Ties go to more correct edits, then to fewer edits in total.
+- Insertions at the same position match gold insertions only in their order, and each gold edit
+  counts once.
 
-Where the official scorer finds the best set by rules of thumb (marking edges of insertions from
-both ends), this one searches all of them. A gold edit that changes nothing counts as missed, as
-there.
+The official scorer finds the best set with heuristics (it marks edges of insertions from both
+ends); this module searches all sets. As in the official scorer, a gold edit that changes nothing
+counts as missed.
 """
 
 from __future__ import annotations
@@ -26,12 +29,13 @@ from typing import Any
 from scalesearch.tasks.base import Metric, MetricOptions, Task, Texts
 from scalesearch.tasks.edits import Edits, edit_distances, extract_edits
 
-Vertex = tuple[int, int]  # words of the source and of the hypothesis behind it
-Step = tuple[Vertex, bool]  # where to, and whether a word changes
+Vertex = tuple[int, int]  # number of source and of hypothesis words before it
+Step = tuple[Vertex, bool]  # next vertex, and whether a word changes
 Lattice = dict[Vertex, list[Step]]
-# words unchanged in the edit that one is inside of, or OUTSIDE; the next gold insertion here
+# Unchanged words in the current edit, or OUTSIDE_EDIT; rank of the next gold insertion at this
+# position.
 State = tuple[int, int]
-Cost = tuple[int, int, int]  # minus gold edits, steps outside of them, other edits
+Cost = tuple[int, int, int]  # minus the number of gold edits, steps outside of them, other edits
 
 OUTSIDE_EDIT = -1
 BETA = 0.5
@@ -43,7 +47,7 @@ METRICS = {"f05": Metric("max", 100.0, "M2 F0.5"),
 
 @dataclass(frozen=True)
 class EditCounts:
-    """Numbers of edits: correct, proposed by the system, and gold."""
+    """Numbers of correct, proposed and gold edits."""
 
     correct: int = 0
     proposed: int = 0
@@ -55,25 +59,26 @@ class EditCounts:
 
     @property
     def precision(self) -> float:
-        """Share of correct edits among those proposed; 1 where none was."""
+        """Share of proposed edits that are correct; 1 if none is proposed."""
         return self.correct / self.proposed if self.proposed else 1.0
 
     @property
     def recall(self) -> float:
-        """Share of gold edits that were proposed; 1 where there are none."""
+        """Share of gold edits that are proposed; 1 if there are none."""
         return self.correct / self.gold if self.gold else 1.0
 
     def f_score(self, beta: float = BETA) -> float:
-        """F measure; precision weighs more the smaller ``beta``. 1 without any edit."""
-        below = beta**2 * self.gold + self.proposed
-        return (1 + beta**2) * self.correct / below if below else 1.0
+        """F measure; a smaller ``beta`` gives precision more weight. 1 without any edit."""
+        denominator = beta**2 * self.gold + self.proposed
+        return (1 + beta**2) * self.correct / denominator if denominator else 1.0
 
 
 def count_edits(sources: Sequence[str], hypotheses: Sequence[str], gold: Sequence[Sequence[Edits]],
                 beta: float = BETA, max_unchanged: int = MAX_UNCHANGED) -> EditCounts:
-    """Counts of a whole text; ``gold`` holds each sentence's annotators.
+    """Count the edits of a text whose words are separated by blanks.
 
-    Words are apart by blanks.
+    Args:
+        gold: for each sentence the edits of each annotator.
     """
     total = EditCounts()
     for source, hypothesis, annotators in zip(sources, hypotheses, gold, strict=True):
@@ -81,52 +86,53 @@ def count_edits(sources: Sequence[str], hypotheses: Sequence[str], gold: Sequenc
         lattice = alignment_lattice(source.split(), words)
         totals = [total + count_matches(lattice, words, edits, max_unchanged)
                   for edits in annotators]
-        # The first of equals, as max takes it.
+        # Ties go to the first annotator, which max returns.
         total = max(totals,
                     key=lambda c: (c.f_score(beta), c.correct, -(c.proposed + beta**2 * c.gold)))
     return total
 
 
 def alignment_lattice(source: Sequence[str], hypothesis: Sequence[str]) -> Lattice:
-    """Lattice of all shortest alignments: each vertex, in order, with its outgoing steps."""
+    """Build the lattice of all shortest alignments; vertices are sorted."""
     end = len(source), len(hypothesis)
     steps: dict[Vertex, set[Step]] = {end: set()}
-    for replacing in (1, 2):
-        distance = edit_distances(source, hypothesis, replacing)
+    for replacement_cost in (1, 2):
+        distance = edit_distances(source, hypothesis, replacement_cost)
         stack = [end]
-        seen = {end}
+        visited = {end}
         while stack:
             i, j = stack.pop()
-            for before, cost, changed in _predecessors(i, j, source, hypothesis, replacing):
-                if distance[before[0]][before[1]] + cost == distance[i][j]:
-                    steps.setdefault(before, set()).add(((i, j), changed))
-                    if before not in seen:
-                        seen.add(before)
-                        stack.append(before)
+            for previous, cost, changed in _predecessors(
+                    i, j, source, hypothesis, replacement_cost):
+                if distance[previous[0]][previous[1]] + cost == distance[i][j]:
+                    steps.setdefault(previous, set()).add(((i, j), changed))
+                    if previous not in visited:
+                        visited.add(previous)
+                        stack.append(previous)
     return {vertex: sorted(steps[vertex]) for vertex in sorted(steps)}
 
 
 def _predecessors(i: int, j: int, source: Sequence[str], hypothesis: Sequence[str],
-          replacing: int) -> Iterator[tuple[Vertex, int, bool]]:
-    """Predecessors of (i, j), the cost of each step, and whether it changes a word."""
+                  replacement_cost: int) -> Iterator[tuple[Vertex, int, bool]]:
+    """Yield predecessors of (i, j), cost of the step, whether it changes a word."""
     if i:
         yield (i - 1, j), 1, True
     if j:
         yield (i, j - 1), 1, True
     if i and j:
         changed = source[i - 1] != hypothesis[j - 1]
-        yield (i - 1, j - 1), replacing * changed, changed
+        yield (i - 1, j - 1), replacement_cost * changed, changed
 
 
 def count_matches(lattice: Lattice, hypothesis: Sequence[str], gold: Edits,
                   max_unchanged: int = MAX_UNCHANGED) -> EditCounts:
-    """Counts of one sentence against one annotator's edits."""
+    """Count the edits of one sentence against the edits of one annotator."""
     matched, _, others = _LatticeSearch(lattice, hypothesis, gold, max_unchanged).find_best()
     return EditCounts(-matched, others - matched, len(gold))
 
 
 class _LatticeSearch:
-    """Shortest path through a lattice, by dynamic programming from its first vertex to its last."""
+    """Shortest path through a lattice, by dynamic programming."""
 
     def __init__(self, lattice: Lattice, hypothesis: Sequence[str], gold: Edits,
                  max_unchanged: int) -> None:
@@ -140,63 +146,65 @@ class _LatticeSearch:
         self.rank = _edit_ranks(gold)
 
     def find_best(self) -> Cost:
+        """Return the lowest cost of a path."""
         costs: dict[Vertex,
                     dict[State, Cost]] = {next(iter(self.lattice)): {(OUTSIDE_EDIT, 0): (0, 0, 0)}}
-        here: dict[State, Cost] = {}
+        vertex_costs: dict[State, Cost] = {}
         for vertex in self.lattice:
-            here = costs.pop(vertex)
-            for (unchanged, used), cost in list(here.items()):
+            vertex_costs = costs.pop(vertex)
+            for (unchanged, used), cost in list(vertex_costs.items()):
                 if unchanged != OUTSIDE_EDIT:
-                    _relax(here, (OUTSIDE_EDIT, used), cost)  # an edit may end anywhere
-            for state, cost in here.items():
-                for after, then, (matched, steps, edits) in self._moves(vertex, state):
-                    _relax(costs.setdefault(after, {}), then,
-                           (cost[0] + matched, cost[1] + steps, cost[2] + edits))
-        return min(here.values())
+                    _relax(vertex_costs, (OUTSIDE_EDIT, used), cost)  # an edit may end anywhere
+            for state, cost in vertex_costs.items():
+                for next_vertex, next_state, (matched, steps, edits) in self._moves(vertex, state):
+                    next_cost = cost[0] + matched, cost[1] + steps, cost[2] + edits
+                    _relax(costs.setdefault(next_vertex, {}), next_state, next_cost)
+        return min(vertex_costs.values())
 
     def _moves(self, vertex: Vertex, state: State) -> Iterator[tuple[Vertex, State, Cost]]:
-        """Successors of ``vertex``: by a step outside edits, inside one, or a whole gold edit."""
+        """Yield successors by a step outside or inside an edit, or by a gold edit."""
         unchanged, used = state
-        for after, changed in self.lattice[vertex]:
-            then = used if after[0] == vertex[0] else 0
-            inside = max(unchanged, 0) + (not changed)
-            if inside <= self.max_unchanged:
-                yield after, (inside, then), (0, 1, unchanged == OUTSIDE_EDIT)
+        for next_vertex, changed in self.lattice[vertex]:
+            next_used = used if next_vertex[0] == vertex[0] else 0
+            next_unchanged = max(unchanged, 0) + (not changed)
+            if next_unchanged <= self.max_unchanged:
+                yield next_vertex, (next_unchanged, next_used), (0, 1, unchanged == OUTSIDE_EDIT)
             if unchanged == OUTSIDE_EDIT and not changed:
-                yield after, (OUTSIDE_EDIT, then), (0, 1, 0)
+                yield next_vertex, (OUTSIDE_EDIT, next_used), (0, 1, 0)
         if unchanged == OUTSIDE_EDIT:
-            for after, then in self._over_gold(vertex, used):
-                yield after, (OUTSIDE_EDIT, then), (-1, 0, 0)
+            for next_vertex, next_used in self._gold_moves(vertex, used):
+                yield next_vertex, (OUTSIDE_EDIT, next_used), (-1, 0, 0)
 
-    def _over_gold(self, vertex: Vertex, used: int) -> Iterator[tuple[Vertex, int]]:
+    def _gold_moves(self, vertex: Vertex, used: int) -> Iterator[tuple[Vertex, int]]:
+        """Yield vertices after a gold edit, and the rank of the next gold insertion there."""
         i, j = vertex
-        for place, (end, words) in enumerate(self.gold.get(i, ())):
-            after = (end, j + len(words))
-            rank = self.rank[i][place]
-            if (rank < used and end == i) or list(self.hypothesis[j : after[1]]) != words:
+        for index, (end, words) in enumerate(self.gold.get(i, ())):
+            next_vertex = end, j + len(words)
+            rank = self.rank[i][index]
+            if (rank < used and end == i) or list(self.hypothesis[j : next_vertex[1]]) != words:
                 continue
-            if self._one_edit(vertex, after):
-                yield after, rank + 1 if end == i else 0
+            if self._is_one_edit(vertex, next_vertex):
+                yield next_vertex, rank + 1 if end == i else 0
 
-    def _one_edit(self, start: Vertex, end: Vertex) -> bool:
+    def _is_one_edit(self, start: Vertex, end: Vertex) -> bool:
         """Whether one edit can lead from ``start`` to ``end`` through the lattice."""
-        seen = {(start, 0, False)}
+        visited = {(start, 0, False)}
         stack = [(start, 0, False)]
         while stack:
-            vertex, unchanged, any_change = stack.pop()
-            if vertex == end and any_change:
+            vertex, unchanged, has_change = stack.pop()
+            if vertex == end and has_change:
                 return True
-            for after, changed in self.lattice[vertex]:
-                state = after, unchanged + (not changed), any_change or changed
-                if after[0] <= end[0] and after[1] <= end[1] and state[
-                        1] <= self.max_unchanged and state not in seen:
-                    seen.add(state)
+            for next_vertex, changed in self.lattice[vertex]:
+                state = next_vertex, unchanged + (not changed), has_change or changed
+                if (next_vertex[0] <= end[0] and next_vertex[1] <= end[1]
+                    and state[1] <= self.max_unchanged and state not in visited):
+                    visited.add(state)
                     stack.append(state)
         return False
 
 
 def _edit_ranks(gold: Edits) -> dict[int, list[int]]:
-    """Index of the edit that each correction belongs to, by place and in order."""
+    """Return the index of each correction among the edits at its start position."""
     ranks: dict[int, list[int]] = {}
     counts: dict[int, int] = {}
     for edit in gold:
@@ -212,17 +220,18 @@ def _relax(costs: dict[State, Cost], state: State, cost: Cost) -> None:
 
 
 def m2_scores(hypotheses: Sequence[str], texts: Texts) -> dict[str, Any]:
-    """F0.5, precision and recall of edits in per cent, with a signature.
+    """Compute F0.5, precision and recall of edits in percent, with a signature.
 
-    Without gold edits, those of the references count:
-    :func:`scalesearch.tasks.edits.extract_edits`.
+    Without gold edits, edits are extracted from the references with :func:`extract_edits`.
     """
     gold = texts.gold_edits
     if gold is None:
-        gold = [(extract_edits(old, new),) for old, new in zip(texts.source, texts.target)]
+        gold = [(extract_edits(source, reference),)
+                for source, reference in zip(texts.source, texts.target)]
     counts = count_edits(texts.source, hypotheses, gold)
     values = {"f05": counts.f_score(), "precision": counts.precision, "recall": counts.recall}
-    signature = (f"MaxMatch|beta:{BETA:g}|max unchanged:{MAX_UNCHANGED}|annotators:{max(map(len, gold))}"
+    signature = (f"MaxMatch|beta:{BETA:g}|max unchanged:{MAX_UNCHANGED}"
+                 f"|annotators:{max(map(len, gold))}"
                  f"|correct:{counts.correct}|proposed:{counts.proposed}|gold:{counts.gold}")
     return {**{name: 100 * value for name, value in values.items()}, "m2_signature": signature}
 

@@ -1,4 +1,4 @@
-"""Language modelling: perplexity per token and per word, over windows that slide along the text."""
+"""Language modeling: perplexity per token and per word, with a sliding window."""
 
 from __future__ import annotations
 
@@ -12,26 +12,29 @@ METRICS = {"perplexity": Metric("min", 1.0, "Perplexity"),
 
 
 def count_words(lines: Any) -> int:
-    """Number of words, apart by blanks, plus an end of line for each line."""
+    """Count words, which are separated by blanks, and one end of line per line."""
     return sum(len(line.split()) + 1 for line in lines)
 
 
 def perplexity_metrics(
         loss: float, tokens: int, texts: Texts, options: MetricOptions) -> dict[str, Any]:
-    """Perplexity per token and per word, with a signature.
+    """Compute perplexity per token and per word, with a signature.
 
-    ``loss``: mean of ``tokens`` tokens (ends of lines among them), in nats. A perplexity beyond a
-    float is None.
+    Args:
+        loss: mean over ``tokens`` tokens, ends of lines included, in nats.
+
+    Returns:
+        The metrics; a perplexity that overflows is None.
     """
     count = count_words(texts.target)
     signature = (f"window:{options.window}|stride:{options.stride}|tokens:{tokens}|words:{count}, "
-                 "apart by blanks, and an end of line each")
+                 "separated by blanks, and one end of line per line")
     return {"perplexity": perplexity(loss), "word_perplexity": perplexity(loss * tokens / count),
             "perplexity_signature": signature}
 
 
 def perplexity(loss: float) -> float | None:
-    """Exponential of the loss; None where that overflows."""
+    """Exponential of the loss; None if it overflows."""
     return math.exp(loss) if loss < 700 else None
 
 

@@ -1,4 +1,4 @@
-"""Summarisation: ROUGE-1, ROUGE-2 and ROUGE-L F1 (Lin 2004), by the rouge-score package."""
+"""Summarization: ROUGE-1, ROUGE-2, ROUGE-L F1 (Lin 2004) by rouge-score."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ METRICS = {name: Metric("max", 100.0, f"ROUGE-{name[5:]} F1") for name in ROUGE_
 
 
 class _WhitespaceTokenizer:
-    """Tokenizer that splits at blanks, for tokenised text and for scripts other than Latin."""
+    """Tokenizer that splits at blanks, for tokenized or non-Latin text."""
 
     def tokenize(self, text: str) -> list[str]:
         return text.split()
@@ -24,14 +24,14 @@ class _WhitespaceTokenizer:
 
 def rouge_scores(hypotheses: Sequence[str], references: Sequence[str],
                  is_tokenized: bool = False) -> dict[str, Any]:
-    """Mean ROUGE F1 of summaries in per cent, with a signature (Lin 2004).
+    """Compute the mean ROUGE F1 of summaries in percent, with a signature (Lin 2004).
 
-    The package's own words are runs of a-z and 0-9, lower-cased and stemmed (Porter); other letters
-    are no part of any word. With ``is_tokenized``, words are what blanks part, and are neither
-    lower-cased nor stemmed. ROUGE-L takes a summary as one sentence.
+    By default, words are runs of a-z and 0-9, lower-cased and stemmed (Porter); other letters are
+    not part of a word. With ``is_tokenized``, words are separated by blanks, and neither
+    lower-cased nor stemmed. ROUGE-L treats a summary as one sentence.
 
     Raises:
-        UserError: a reference without a word, which nothing can match.
+        UserError: a reference has no word, so nothing can match it.
     """
     from rouge_score import rouge_scorer
 
@@ -54,23 +54,28 @@ def _score(hypotheses: Sequence[str], texts: Texts, options: MetricOptions) -> d
 
 
 def _check_script(references: Sequence[str]) -> None:
-    """Checks that most letters are a to z, the only ones that the package sees.
+    """Check that most letters are a to z, the letters that the package supports.
 
-    Raises UserError.
+    Raises:
+        UserError: most letters are others.
     """
     letters = [letter for line in references for letter in line.lower() if letter.isalpha()]
     if 2 * sum(letter.isascii() for letter in letters) < len(letters):
-        raise UserError("data: ROUGE's own words are of the letters a to z, and most letters of "
-                        "the references are others: write the text with blanks between words and "
-                        "say `tokenised: true`", key="data", code="rouge-not-latin")
+        raise UserError("data: ROUGE only supports words of the letters a to z, and most letters "
+                        "of the references are others: separate the words by blanks and set "
+                        "`tokenized: true`", key="data", code="rouge-not-latin")
 
 
 def _check(options: MetricOptions) -> None:
-    """Checks that the package is installed. Raises UserError."""
+    """Check that the package rouge-score is installed.
+
+    Raises:
+        UserError: it is not.
+    """
     if importlib.util.find_spec("rouge_score") is None:
-        raise UserError("data: task: summarisation is scored by the package rouge-score, which is "
-                        f"not installed. Install it with `{install_command('tasks')}`",
-                        key="data.task", code="package-missing")
+        raise UserError("data: task: summarization needs the package rouge-score, which is not "
+                        f"installed. Install it with `{install_command('tasks')}`", key="data.task",
+                        code="package-missing")
 
 
-TASK = Task("summarisation", "pairs", METRICS, ("tokenised",), score=_score, check_options=_check)
+TASK = Task("summarization", "pairs", METRICS, ("tokenized",), score=_score, check_options=_check)

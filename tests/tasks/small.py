@@ -12,7 +12,7 @@ from tests.architectures import answers
 
 WORDS = ["one", "two", "red", "blue", "dog", "cat", "sees", "and", "the", "big", "house", "old",
          "tree", "runs"]
-COUNTS = {"train": 120, "valid": 12, "test": 12}
+COUNTS = {"train": 120, "validation": 12, "test": 12}
 
 
 def lines(split: str) -> list[str]:
@@ -37,11 +37,11 @@ def pairs(folder: Path) -> dict[str, Any]:
 def corrections(folder: Path) -> dict[str, Any]:
     """Training and validation text as pairs, two references in validation; the test text with gold edits."""
     found = pairs(folder)
-    write(folder / "other.b", [f"{line} please" for line in lines("valid")])
+    write(folder / "other.b", [f"{line} please" for line in lines("validation")])
     edits = ["A 0 1|||R:OTHER|||the||a|||REQUIRED|||-NONE-|||0",
              "A -1 -1|||noop|||-NONE-|||-NONE-|||-NONE-|||1", ""]
     write(folder / "test.m2", [row for line in lines("test") for row in (f"S {line}", *edits)])
-    return found | {"valid": {"source": "valid.a", "target": ["valid.b", "other.b"]},
+    return found | {"validation": {"source": "validation.a", "target": ["validation.b", "other.b"]},
                     "test": "test.m2"}
 
 

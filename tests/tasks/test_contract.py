@@ -16,17 +16,17 @@ RECIPE = Recipe(steps=6, max_tokens=200, lr=5e-3, beam=1, average="none", valida
 
 
 def test_the_four_tasks_are_there() -> None:
-    assert set(TASKS) == {"translation", "summarisation", "correction", "language-model"}
+    assert set(TASKS) == {"translation", "summarization", "correction", "language-model"}
 
 
 @TASK
 def test_it_says_what_it_measures(task, tmp_path) -> None:
-    assert task.form in FILE_FORMATS and (task.score is None) != (task.score_loss is None)
+    assert task.file_format in FILE_FORMATS and (task.score is None) != (task.score_loss is None)
     measures = task.metrics_for(spec_of(task, tmp_path))
-    assert task.main in measures and set(COMMON_METRICS) <= set(measures) <= set(METRICS)
-    assert all(metric.direction in ("min", "max") and metric.words for metric in measures.values())
+    assert task.main_metric in measures and set(COMMON_METRICS) <= set(measures) <= set(METRICS)
+    assert all(metric.direction in ("min", "max") and metric.label for metric in measures.values())
     if task.score:
-        assert measures[task.main].direction == "max"  # which is what early stopping takes it for
+        assert measures[task.main_metric].direction == "max"  # which is what early stopping takes it for
 
 
 @TASK
@@ -38,7 +38,7 @@ def test_the_spec_survives_json_and_the_corpus_its_cache(task, tmp_path) -> None
     fresh = load_corpus(spec, tmp_path / "elsewhere", tmp_path)
     for other in (again, fresh, pickle.loads(pickle.dumps(corpus))):
         assert other.content_hash == corpus.content_hash
-        for split in ("train", "valid", "test"):
+        for split in ("train", "validation", "test"):
             mine = getattr(corpus, split)
             its = getattr(other, split)
             assert (mine.texts, mine.window_overlap) == (
@@ -55,9 +55,9 @@ def test_perfect_hypotheses_have_the_best_score_and_bad_ones_a_worse_one(task, t
         else:
             best, worse = (task.score_loss(loss, 100, split.texts, corpus.spec)
                            for loss in (0.0, 3.0))
-        assert worse[task.main] != pytest.approx(best[task.main], rel=0.05)
+        assert worse[task.main_metric] != pytest.approx(best[task.main_metric], rel=0.05)
         for name, metric in task.metrics.items():
-            assert best[name] == pytest.approx(metric.best), name
+            assert best[name] == pytest.approx(metric.best_value), name
             assert (worse[name] - best[name]) * (1 if metric.direction == "min" else -1) >= 0, name
 
 
@@ -83,6 +83,6 @@ def test_validation_by_decoding_shows_the_main_metric(task, tmp_path) -> None:
     if task.score is None:
         pytest.skip("generates nothing")
     how = Recipe(steps=4, max_tokens=200, beam=1, average="best", average_count=1,
-                 validate_every=2.0, threads=1, device="cpu", validate_metric=True, monitor="bleu")
+                 validate_every=2.0, threads=1, device="cpu", validate_metric=True, monitor="metric")
     result = train(model_for(task), corpus_of(task, tmp_path), how, tmp_path / "run")
-    assert len(result.curve) == 2 and all(point[task.main] is not None for point in result.curve)
+    assert len(result.curve) == 2 and all(point[task.main_metric] is not None for point in result.curve)

@@ -50,13 +50,13 @@ def by_hand(model, stream: list[int], window: int, stride: int) -> float:
 def test_the_loss_is_that_of_scoring_token_by_token(tmp_path, window: int, stride: int) -> None:
     corpus = corpus_of(TASK, tmp_path, window=window, stride=stride)
     engine = engine_for(corpus)
-    stream = stream_of(corpus, "valid")
+    stream = stream_of(corpus, "validation")
     with torch.inference_mode():
         expected = by_hand(engine.model, stream, window, stride)
     assert evaluate_loss(engine, corpus.validation) * len(stream) == pytest.approx(
         expected, rel=1e-9)
-    found = score_split(engine, corpus, "valid", DecodingOptions(1))
-    count = sum(len(line.split()) for line in lines("valid")) + len(lines("valid"))
+    found = score_split(engine, corpus, "validation", DecodingOptions(1))
+    count = sum(len(line.split()) for line in lines("validation")) + len(lines("validation"))
     assert found["perplexity"] == pytest.approx(math.exp(expected / len(stream)))
     assert found["word_perplexity"] == pytest.approx(math.exp(expected / count))
     assert f"window:{window}|stride:{stride}|tokens:{len(stream)}|words:{count}" in found[
@@ -66,7 +66,7 @@ def test_the_loss_is_that_of_scoring_token_by_token(tmp_path, window: int, strid
 def test_windows_a_window_apart_are_disjoint_and_whole(tmp_path) -> None:
     corpus = corpus_of(TASK, tmp_path, window=8, stride=8)
     rows = [row.tolist() for row in corpus.validation.target_ids]
-    assert list(chain.from_iterable(rows)) == stream_of(corpus, "valid") and {
+    assert list(chain.from_iterable(rows)) == stream_of(corpus, "validation") and {
         len(row) for row in rows[:-1]} == {8}
 
 
@@ -103,6 +103,6 @@ def test_another_kind_of_model_is_refused_before_anything_is_written(tmp_path) -
 
 
 def test_decoding_at_validation_is_refused(tmp_path) -> None:
-    with refuses("nothing-to-score", key="recipe.validate_bleu"):
+    with refuses("nothing-to-score", key="recipe.validate_metric"):
         train(model_for(TASK), corpus_of(TASK, tmp_path), Recipe(steps=1, validate_metric=True),
               tmp_path / "run")

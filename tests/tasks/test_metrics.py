@@ -16,7 +16,7 @@ from scalesearch.tasks.summarization import rouge_scores
 from scalesearch.tasks.translation import bleu_chrf_scores, compare_systems, tokenized_bleu
 from tests.errors import refuses
 
-FILES = {"source": "a", "target": "b", "train": "x", "valid": "y", "test": "z"}
+FILES = {"source": "a", "target": "b", "train": "x", "validation": "y", "test": "z"}
 SAID = ["The cats sat on a mat .", "police killed the gunman"]
 RIGHT = ["the cat sat on the mat", "the gunman was killed by police"]
 
@@ -44,12 +44,12 @@ def test_rouge_by_hand() -> None:
 
 
 def test_rouge_of_other_scripts_needs_words_apart_by_blanks() -> None:
-    score = TASKS["summarisation"].score
+    score = TASKS["summarization"].score
     texts = Texts(["x"], ["кошка сидит"])
-    with refuses("rouge-not-latin", "tokenised: true", key="data"):
-        score(["кошка сидит"], texts, spec(task="summarisation"))
+    with refuses("rouge-not-latin", "tokenized: true", key="data"):
+        score(["кошка сидит"], texts, spec(task="summarization"))
     assert score(["кошка сидит"], texts,
-                 spec(task="summarisation", tokenised=True))["rouge2"] == 100
+                 spec(task="summarization", tokenized=True))["rouge2"] == 100
 
 
 def test_tokenised_text_has_a_score_of_its_own(caplog) -> None:
@@ -57,8 +57,8 @@ def test_tokenised_text_has_a_score_of_its_own(caplog) -> None:
     plain = bleu_chrf_scores(said, said)
     found = bleu_chrf_scores(said, said, is_tokenized=True)
     # the corpus warns of it, once, in the tool's words
-    assert not caplog.text and "tokenised_bleu" not in plain
-    assert found["tokenised_bleu"] == pytest.approx(100)
+    assert not caplog.text and "tokenized_bleu" not in plain
+    assert found["tokenized_bleu"] == pytest.approx(100)
     assert {key: found[key] for key in plain} == plain
     assert tokenized_bleu(["a b c"], ["a b d"]) == 0  # without smoothing, as multi-bleu.perl
 
@@ -106,7 +106,7 @@ def test_comet_that_is_not_installed_is_said(monkeypatch) -> None:
         TASKS["translation"].check_options(spec(comet="m"))
     TASKS["translation"].check_options(spec())
     with refuses("package-missing", "rouge-score", key="data.task"):
-        TASKS["summarisation"].check_options(spec(task="summarisation"))
+        TASKS["summarization"].check_options(spec(task="summarization"))
 
 
 def test_references_are_edits_of_their_source() -> None:
@@ -126,11 +126,11 @@ def test_lower_casing_drops_edits_of_case_alone() -> None:
 
 @pytest.mark.parametrize(("lines", "said"),
                          [(["A 0 1|||X|||y|||R|||-|||0"],
-                           "f.m2:1: an M2 file's sentence begins with `S `"),
+                           "f.m2:1: a sentence of an M2 file begins with `S `"),
                           (["S a b", "A 0 1|||X|||y|||0"], "f.m2:2: an edit is `A START END"),
                           (["S a b", "A x 1|||X|||y|||R|||-|||0"], "f.m2:2: an edit is"),
                           (["", "S a b", "A 1 3|||X|||y|||R|||-|||0"],
-                           "f.m2:3: the edit is of words 1 to 3, but its sentence has 2")])
+                           "f.m2:3: the edit covers words 1 to 3, but its sentence has 2")])
 def test_a_broken_m2_file_is_said_with_its_place(lines: list[str], said: str) -> None:
     with pytest.raises(UserError) as error:
         parse_m2(lines, "f.m2")
@@ -141,15 +141,15 @@ def test_a_broken_m2_file_is_said_with_its_place(lines: list[str], said: str) ->
                          [({"task": "translating"}, "did you mean `translation`?"),
                           ({"task": "correction", "window": 9},
                            "window: it is for " "`language-model`, and the task is correction"),
-                          ({"task": "correction", "tokenised": True},
-                           "tokenised: it is for `summarisation` or `translation`"),
-                          ({"task": "summarisation", "test": {"source": "a", "target": ["b", "c"]}},
+                          ({"task": "correction", "tokenized": True},
+                           "tokenized: it is for `summarization` or `translation`"),
+                          ({"task": "summarization", "test": {"source": "a", "target": ["b", "c"]}},
                            "several references are for"),
                           ({"task": "correction", "train": {"source": "a", "target": ["b", "c"]}},
                            "several references are for"),
                           ({"task": "language-model"}, "source: it is for pairs of texts"),
-                          ({"tokenised": 3},
-                           "tokenised: expected `yes` " "or `no`, found a number")])
+                          ({"tokenized": 3},
+                           "tokenized: expected `yes` " "or `no`, found a number")])
 def test_what_is_wrong_with_a_spec_is_said(mapping: dict, said: str) -> None:
     with pytest.raises(UserError) as error:
         spec(**mapping)
@@ -158,11 +158,11 @@ def test_what_is_wrong_with_a_spec_is_said(mapping: dict, said: str) -> None:
 
 @pytest.mark.parametrize(
     ("mapping", "said"),
-    [({"train": "t", "valid": "v"}, "`test` is missing"),
-     ({"train": "t", "valid": "v", "test": {"source": "a", "target": "b"}}, "give one text file"),
-     ({"train": "t", "valid": "v", "test": "w", "window": 8, "stride": 9},
+    [({"train": "t", "validation": "v"}, "`test` is missing"),
+     ({"train": "t", "validation": "v", "test": {"source": "a", "target": "b"}}, "give one text file"),
+     ({"train": "t", "validation": "v", "test": "w", "window": 8, "stride": 9},
       "at most the window of 8"),
-     ({"builtin": "grammar"}, "the built-in corpus is one of " "translations")])
+     ({"builtin": "grammar"}, "the built-in corpus is for translation")])
 def test_what_is_wrong_with_a_spec_of_text_is_said(mapping: dict, said: str) -> None:
     with pytest.raises(UserError) as error:
         DataSpec.from_mapping({"task": "language-model"} | mapping)
@@ -170,7 +170,7 @@ def test_what_is_wrong_with_a_spec_of_text_is_said(mapping: dict, said: str) -> 
 
 
 def test_gold_edits_need_no_endings_and_prefixes_do() -> None:
-    parts = {"task": "correction", "train": "t.m2", "valid": {"source": "a", "target": "b"},
+    parts = {"task": "correction", "train": "t.m2", "validation": {"source": "a", "target": "b"},
              "test": "t.m2.gz"}
     assert DataSpec.from_mapping(parts).source is None
     with refuses("bad-value", "`source`"):
@@ -178,6 +178,6 @@ def test_gold_edits_need_no_endings_and_prefixes_do() -> None:
 
 
 def test_a_window_has_defaults() -> None:
-    text = {"task": "language-model", "train": "t", "valid": "v", "test": "w"}
+    text = {"task": "language-model", "train": "t", "validation": "v", "test": "w"}
     assert (DataSpec.from_mapping(text).window, DataSpec.from_mapping(text).stride) == (128, 64)
     assert DataSpec.from_mapping(text | {"window": 9}).stride == 4
