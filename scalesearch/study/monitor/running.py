@@ -15,7 +15,7 @@ from scalesearch.study.trials.trial import Origin, State, Trial
 TEACHER_FOLDER = "teacher"
 TRANSLATIONS_FOLDER = "corpus"
 SOFT_TARGETS_FOLDER = "soft"  # a study's teacher; in it its translations and probabilities
-TEACHER_ACTIVITIES = {"decode": "translating", "soften_targets": "softening"}
+TEACHER_ACTIVITIES = {"decode": "translating", "soft_targets": "computing soft targets"}
 STARTING = "starting"
 TRAINING = "training"
 SCORING = "scoring"
