@@ -55,7 +55,7 @@ def known_of(space, limits):
         def lookup(name):
             return price[name] if name in COST_NAMES else network.answers[name]
 
-        constraints = {limit.text: limit.slack(lookup) for limit in limits}
+        constraints = {limit.text: limit.violation(lookup) for limit in limits}
         return CandidateFacts((None, float(price["params.total"])), constraints, network.id)
 
     return known

@@ -55,7 +55,7 @@ FAR = 400  # draws
 
 
 def limits(budget, space=THIN):
-    return (*space.where, space.budgets[budget])
+    return (*space.constraints, space.budgets[budget])
 
 
 def region(budget, space=THIN):

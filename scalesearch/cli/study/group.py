@@ -49,7 +49,7 @@ def command() -> None:
     """Run studies, watch them, and read what they found."""
 
 
-for _verb in (run.run, audit.audit, tables.compare, tables.table, tables.scaling, watch.monitor):
+for _verb in (run.run, audit.audit, tables.compare, tables.table, tables.scaling, watch.watch):
     command.add_command(_verb)
 
 

@@ -157,7 +157,7 @@ class Evaluator:
             return price[name] if name in COST_NAMES else architecture.config[name]
 
         constraints = {BUILDABLE_CONSTRAINT: 0.0} | {
-            limit.text: max(-MAX_SLACK, min(MAX_SLACK, limit.slack(lookup)))
+            limit.text: max(-MAX_SLACK, min(MAX_SLACK, limit.violation(lookup)))
             for limit in self.limits}
         missed = [_miss(text, slack) for text, slack in constraints.items() if slack > 0]
         return Trial(-1, State.INFEASIBLE if missed else State.PENDING, params=params or {},
