@@ -19,14 +19,14 @@ class ExactFeasibleSampler:
     """Draws of ``space`` that meet the budgets among ``limits``.
 
     Attributes:
-        share: of draws of the whole space that meet every limit; None where some limits do not add
+        feasible_share: of draws of the whole space that meet every limit; None where some limits do not add
             up over a model.
     """
 
     def __init__(self, space: Space, draws: BudgetSampler, limits: Sequence[Constraint]) -> None:
         self.space = space
         self.draws = draws
-        self.share = draws.feasible_share if all(
+        self.feasible_share = draws.feasible_share if all(
             limit.costs or limit in space.constraints for limit in limits) else None
 
     @classmethod

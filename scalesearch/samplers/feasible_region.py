@@ -44,7 +44,7 @@ Violation = tuple[bool, float, bool]
 class FeasibleSource(Protocol):
     """Draws by construction, of what meets the constraints that add up."""
 
-    share: float | None
+    feasible_share: float | None
 
     def sample(self, rng: random.Random) -> Mapping[str, Any] | None:
         """The parameters of a sheet; None where nothing meets them."""
@@ -96,7 +96,7 @@ class FeasibleRegion:
     @property
     def feasible_share(self) -> float | None:
         """The chance that a draw of the whole space is feasible, exactly; None where that is not known."""
-        return self.exact_sampler.share if self.exact_sampler else None
+        return self.exact_sampler.feasible_share if self.exact_sampler else None
 
     def sample_feasible(self, rng: random.Random) -> Candidate | None:
         """A random feasible sheet; None where none was found."""

@@ -83,7 +83,7 @@ def test_polynomials_do_what_ints_do(rows: list[tuple[int, int, int]], data: st.
     columns = PopulationColumns(len(rows))
     x, y, z = (columns.variable(np.array(column, dtype=np.int64), name)
                for column, name in zip(zip(*rows), "xyz"))
-    a, b = (data.sample(st.integers(-5, 5)) for _ in range(2))
+    a, b = (data.draw(st.integers(-5, 5)) for _ in range(2))
     made = (a * x + y * z - b) * (x - 2) + 3 * (y + x) ** 2
     assert list(made.values()) == [(a * x + y * z - b) * (x - 2) + 3 * (y + x) ** 2
                                    for x, y, z in rows]

@@ -47,7 +47,7 @@ def test_equals_optuna(points):
 @given(point_sets(), st.data())
 def test_turning_an_objective_round_changes_nothing(points, data):
     width = points.shape[1]
-    directions = data.sample(st.lists(st.sampled_from(["min", "max"]), min_size=width,
+    directions = data.draw(st.lists(st.sampled_from(["min", "max"]), min_size=width,
                                       max_size=width))
     sign = np.where([direction == "max" for direction in directions], -1, 1)
     straight = hypervolume(points, [8.0] * width, ["min"] * width)

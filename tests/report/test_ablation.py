@@ -29,7 +29,7 @@ def records(*samples):
 @settings(max_examples=40, deadline=None)
 @given(st.lists(scores, min_size=1, max_size=5), st.data())
 def test_the_base_differs_by_nothing_and_differences_turn_round(samples, data):
-    base = data.sample(st.integers(0, len(samples) - 1))
+    base = data.draw(st.integers(0, len(samples) - 1))
     found = build_ablation(records(*samples), "bleu", f"r{base}")
     assert (found.rows[0].name, found.rows[0].difference, found.rows[0].half_width) == (
         f"r{base}", 0, 0)

@@ -53,7 +53,7 @@ def known_of(space, limits):
         price = evaluate_cost(network.block, FORWARD)
 
         def lookup(name):
-            return price[name] if name in COST_NAMES else network.answers[name]
+            return price[name] if name in COST_NAMES else network.config[name]
 
         constraints = {limit.text: limit.violation(lookup) for limit in limits}
         return CandidateFacts((None, float(price["params.total"])), constraints, network.id)
@@ -91,7 +91,7 @@ class Searched:
         return self.study.get_trials(deepcopy=False)
 
     @property
-    def begun(self):
+    def started(self):
         """The trials that were new and feasible."""
         return [trial
                 for trial in self.trials

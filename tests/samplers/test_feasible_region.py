@@ -123,7 +123,7 @@ def test_without_a_budget_every_chance_is_counted_once():
 
 
 def test_the_share_of_what_cannot_be_is_nothing():
-    assert draws("impossible").share == 0 and draws("impossible").sample(random.Random(1)) is None
+    assert draws("impossible").feasible_share == 0 and draws("impossible").sample(random.Random(1)) is None
 
 
 @pytest.mark.parametrize("parameter",
@@ -203,11 +203,11 @@ def test_an_impossible_budget_is_known_as_such():
 def test_in_a_thin_space_no_sampler_wastes_its_proposals(name):
     """About one draw in 200 is feasible; at most one proposal in two may not be, and that only to learn from it."""
     search = Searched(name, space=thin_space()).run(8 if name == "gp" else 16)
-    assert draws("thin").share < 0.01 and len(search.has_started) == (8 if name == "gp" else 16)
+    assert draws("thin").feasible_share < 0.01 and len(search.started) == (8 if name == "gp" else 16)
     infeasible = sum(map(is_infeasible, search.trials))
-    assert infeasible <= (len(search.has_started) if name == "tpe" else 0)
+    assert infeasible <= (len(search.started) if name == "tpe" else 0)
     # a list has every sheet
-    assert name == "grid" or len(search.trials) - len(search.has_started) - infeasible <= 4
+    assert name == "grid" or len(search.trials) - len(search.started) - infeasible <= 4
 
 
 @pytest.mark.parametrize("space", [SMALL, THIN, ENDLESS])
@@ -227,7 +227,7 @@ def test_two_parameters_of_one_path_are_two_parameters():
         def parameters(self):
             return [("kind", Choice(("few", "many"))), ("size", few), ("size", many)]
 
-        def answer(self, ask):
+        def resolve(self, ask):
             return {"size": ask("size",
                                 few if ask("kind", Choice(("few", "many"))) == "few" else many)}
 

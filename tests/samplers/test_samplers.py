@@ -32,17 +32,17 @@ def params_of(search):
 @pytest.mark.parametrize("name", names())
 def test_starts_nothing_infeasible_and_no_network_twice(name):
     search = Searched(name).run(FEW.get(name, 14))
-    networks = Counter(map(network, search.has_started))
+    networks = Counter(map(network, search.started))
     assert len(networks) == FEW.get(name, 14) and set(networks.values()) == {1}
     assert set(networks) <= feasible_networks()
-    assert all(search.known(trial.params).is_feasible for trial in search.has_started)
+    assert all(search.known(trial.params).is_feasible for trial in search.started)
 
 
 @pytest.mark.parametrize("name", names())
 def test_does_not_propose_what_is_in_training(name):
     search = Searched(name).run(5)
     waiting = [search.start() for _ in range(3)]
-    assert len(set(map(network, search.has_started))) == 8
+    assert len(set(map(network, search.started))) == 8
     assert all(search.trials[trial.number].state.name == "RUNNING" for trial in waiting)
 
 
@@ -74,7 +74,7 @@ def test_the_same_number_is_asked_again_and_given_the_same(name):
 def test_ends_when_everything_was_seen(name):
     space = SPACE.with_overrides({"share.encoder.attention": "own", "encoder.heads": "2"})
     search = Searched(name, space=space).run(1000)
-    assert set(map(network, search.has_started)) == feasible_networks(space)
+    assert set(map(network, search.started)) == feasible_networks(space)
     assert search.start() is None
 
 
@@ -82,7 +82,7 @@ def test_ends_when_everything_was_seen(name):
 def test_a_continuous_range_and_a_condition_may_be_searched(name):
     space = SPACE.with_overrides({"tensor_chain": "{ ffn: off | 0.05..0.5 log, length: 2 }"})
     search = Searched(name, space=space).run(12)
-    assert len(set(map(network, search.has_started))) == 12
+    assert len(set(map(network, search.started))) == 12
 
 
 def test_a_grid_needs_a_finite_space():
@@ -107,7 +107,7 @@ def test_a_grid_proposes_each_sheet_once():
 
 def test_the_first_of_local_are_spread_over_the_costs():
     costs = [trial.user_attrs[COSTS]["params.total"]
-             for trial in Searched("local").run(4).has_started]
+             for trial in Searched("local").run(4).started]
     assert 2 * max(costs[:2]) < min(costs[2:])  # all four are of the beginning
 
 
@@ -117,7 +117,7 @@ def test_trials_from_outside_the_space_are_no_trouble(name):
                                    user_attrs={ARCHITECTURE: f"far {number}"})
                for number in range(12)]
     search = Searched(name, trials=outside).run(4 if name == "gp" else 6)
-    found = {network(trial) for trial in search.has_started}
+    found = {network(trial) for trial in search.started}
     assert len(found & feasible_networks()) == (4 if name == "gp" else 6)
 
 
@@ -134,7 +134,7 @@ def test_it_is_shown_what_paused_trials_may_come_to(name):
             trial.set_user_attr("paused", True)
         else:
             search.end(trial)
-    assert len(set(map(network, search.begun))) == 12
+    assert len(set(map(network, search.started))) == 12
 
 
 @pytest.mark.parametrize(

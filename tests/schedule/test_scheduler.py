@@ -110,9 +110,9 @@ class Candidate:
 @given(st.data())
 def test_nobody_is_promoted_before_one_that_dominates_it_where_both_wait(data):
     """Random losses, costs and ties; workers that end in any order, or fail; ``trials`` set anew in between."""
-    draw = data.sample
+    draw = data.draw
     wanted = st.floats(1.0, 5.0)
-    workers = data.sample(st.integers(1, 3))
+    workers = data.draw(st.integers(1, 3))
     trials = []
     scheduler = Scheduler(RUNGS, OBJECTIVES)
     total = draw(wanted)

@@ -71,7 +71,7 @@ def test_bayes_says_what_those_that_wait_are_worth():
     sampler = search.study.sampler
     assert isinstance(sampler, HypervolumeGP) and SPACE is not None
     worth = sampler.acquisition_values(search.trials)
-    waiting = [trial for trial in search.has_started if trial.user_attrs.get("paused")]
+    waiting = [trial for trial in search.started if trial.user_attrs.get("paused")]
     assert set(worth.paused) == {trial.number for trial in waiting} and worth.new >= 0
     good, bad = ([worth.paused[one.number]
                   for one in waiting if (rung_losses(one)[0] < 1e8) is well]
@@ -84,7 +84,7 @@ def test_bayes_says_what_those_that_wait_are_worth():
 
 def test_losses_without_bound_and_rungs_of_another_ladder_are_no_trouble():
     search = ladder(10, 6)
-    waiting = [trial for trial in search.has_started if trial.user_attrs.get("paused")]
+    waiting = [trial for trial in search.started if trial.user_attrs.get("paused")]
     search.study._storage.set_trial_user_attr(waiting[0]._trial_id, "rungs", [math.inf])
     worth = search.study.sampler.acquisition_values(search.trials)
     assert all(math.isfinite(price) for price in (worth.new, *worth.paused.values()))

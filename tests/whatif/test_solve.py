@@ -37,7 +37,7 @@ def bill(space: Space, changes: dict[str, int]) -> dict[str, int] | None:
 def test_the_largest_is_the_one_of_brute_force(key: str, name: str, data: st.DataObject) -> None:
     middle = bill(SMALL, {})
     assert middle is not None
-    limit = data.sample(st.integers(middle[name] // 2, 2 * middle[name]))
+    limit = data.draw(st.integers(middle[name] // 2, 2 * middle[name]))
     (found,) = solve(SMALL.with_overrides({key: "1..24"}), f"max {key}", f"{name} <= {limit}")
     bills = {value: bill(SMALL, {key: value}) for value in range(1, 25)}
     good = [value for value, costs in bills.items() if costs and costs[name] <= limit]

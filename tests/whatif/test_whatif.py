@@ -104,7 +104,7 @@ def test_bad_sweeps_are_user_errors(over: dict[str, str], code: str) -> None:
 def test_what_is_wrong_with_a_swept_key_is_said_of_the_sweep(key: str, text: str) -> None:
     with pytest.raises(ConfigError) as raised:
         sweep_costs(TRANSFORMER, {key: text})
-    assert {problem.place.source.name for problem in raised.value.problems} == {"--sweep"}
+    assert {problem.position.source.name for problem in raised.value.problems} == {"--sweep"}
 
 
 def test_a_space_has_to_be_closed_but_for_what_is_swept() -> None:
@@ -165,9 +165,9 @@ def test_formulas_hold_for_other_sizes_and_lengths(
     found = cite(space, sheet(space), find_protocol(name))
     keys = ("width", "encoder.ffn.hidden", "encoder.head_dim",
             *(() if edge else ("encoder.depth", "decoder.heads")))
-    sizes = {key: data.sample(st.integers(1, 9 if key.endswith(("depth", "heads")) else 30),
+    sizes = {key: data.draw(st.integers(1, 9 if key.endswith(("depth", "heads")) else 30),
                               label=key) for key in keys}
-    lengths = {letter: data.sample(st.integers(1, 12), label=letter) for letter in "STV"}
+    lengths = {letter: data.draw(st.integers(1, 12), label=letter) for letter in "STV"}
     other = TRANSFORMER.with_overrides(base | {key: str(size) for key, size in sizes.items()})
     answers = sheet(other)
     try:

@@ -20,9 +20,9 @@ def volume(points, corner):
 
 @given(st.data(), st.integers(1, 2))
 def test_a_sure_loss_gains_the_difference_of_volumes(data, costs):
-    front = data.sample(arrays(float, st.tuples(st.integers(0, 6), st.just(1 + costs)),
+    front = data.draw(arrays(float, st.tuples(st.integers(0, 6), st.just(1 + costs)),
                                elements=places))
-    one = data.sample(arrays(float, 1 + costs, elements=places))
+    one = data.draw(arrays(float, 1 + costs, elements=places))
     corner = np.full(1 + costs, 5.0)
     found = expected_hypervolume_improvement(one[:1], np.array([1e-9]), one[None, 1:], front,
                                              corner)
