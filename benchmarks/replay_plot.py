@@ -41,5 +41,5 @@ def _panel(axes: Any, name: str, found: list[Any], compute: float) -> None:
         axes.fill_between(places, np.maximum(low, 0.01), np.maximum(high, 0.01), color=color,
                           alpha=0.15, linewidth=0)
     axes.set(xscale="log", yscale="log", title=name, ylim=(0.05, 110), xlim=(0.5, compute))
-    axes.to_grid(True, color="#e6e6e6", linewidth=0.6)
+    axes.grid(True, color="#e6e6e6", linewidth=0.6)
     axes.set_axisbelow(True)

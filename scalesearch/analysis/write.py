@@ -140,5 +140,5 @@ def _bars(names: list[str], values: list[Any], label: str, title: str) -> Figure
             MaxNLocator("auto", integer=all(isinstance(value, int) for value in values)))
         axes.set_xlabel(label)
         axes.set_title(title, fontsize=9, color=TEXT_COLOR, loc="left")
-        axes.to_grid(False, axis="y")
+        axes.grid(False, axis="y")
     return figure

@@ -37,8 +37,8 @@ def study(rules=RULES, seeds=3, sd=0.15, rng=1, steps=STEPS, metric="bleu", sign
     for rule, c in rules.items():
         for label, step in zip(labels[rule], steps):
             train(label, BASE * step, law(BASE * step, c))
-    meta = {"name": "growth", "kind": "scaling",
-            "rows": ["base", *(one for some in labels.values() for one in some)], "base": "base",
+    meta = {"name": "growth", "type": "scaling",
+            "architectures": ["base", *(one for some in labels.values() for one in some)], "base": "base",
             "scaling": {"base": "base", "rules": labels, "held_out": held_out},
             "bounds": bounds or {}, "protocol": {**PROTOCOL, "counts": {"mac": 1}},
             "data": {"name": "grammar", "hash": "abc"}, "synthetic": True, "seed": 1}

@@ -8,11 +8,11 @@ PROTOCOL = {"name": "forward", "source": 20, "target": 18, "vocab": 1000}
 
 
 def record(number, bleu, params, macs, state="complete", label=None, in_space=True, feasible=True,
-           **answers):
+           **config):
     """One trial's record."""
-    return {"trial": number, "state": state, "label": label, "in_space": in_space,
-            "feasible": feasible, "reason": "", "architecture": f"id{number}",
-            "answers": {"width": 8 * number, "norm": "pre", **answers},
+    return {"trial": number, "state": state, "label": label, "is_in_space": in_space,
+            "is_feasible": feasible, "reason": "", "architecture": f"id{number}",
+            "config": {"width": 8 * number, "norm": "pre", **config},
             "metrics": {} if bleu is None else {"bleu": bleu, "chrf": bleu + 10, "loss": 3.0},
             "costs": {"params.total": params, "params.non_embedding": params // 2,
                       "macs.total": macs}, "seconds": 12.0, "seed": 1}
@@ -34,5 +34,5 @@ def records(count=24, seed=1, widest=6.5):
 def again(first, number, bleu, state="complete"):
     """The record of another training of a candidate."""
     made = record(number, bleu, first["costs"]["params.total"], first["costs"]["macs.total"], state)
-    return made | {"origin": "replicate", "of": first["trial"], "seed": number,
+    return made | {"origin": "replicate", "original": first["trial"], "seed": number,
                    "architecture": first["architecture"]}

@@ -62,7 +62,7 @@ def test_without_a_second_seed_no_interval_is_claimed():
 
 
 def test_a_reference_that_repeats_another_has_its_scores():
-    twin = {**record(9, None, 1000, 9000, "duplicate", label="twin"), "of": 0}
+    twin = {**record(9, None, 1000, 9000, "duplicate", label="twin"), "original": 0}
     found = build_ablation([*records([20.0, 21.0], [24.0]), twin], "bleu")
     row = found.rows[-1]
     assert (row.name, row.score, row.n_seeds, row.difference) == (

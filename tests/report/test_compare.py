@@ -70,8 +70,8 @@ def test_bytes_of_two_formats_do_not_compare():
 
 
 def test_work_on_weights_alone_stands_beside_the_totals():
-    one, other = (side(name, records(6, seed, widest=6.2), once=once)
-                  for name, seed, once in (("one", 1, [4321]), ("other", 2, [])))
+    one, other = (side(name, records(6, seed, widest=6.2), weight_only_macs=weight_only_macs)
+                  for name, seed, weight_only_macs in (("one", 1, [4321]), ("other", 2, [])))
     found = compare_studies(one, other, n_resamples=100)
     assert any("macs.once 4,321" in line and "not in the total" in line for line in found.lines())
     assert "macs.once" in found.to_json()["conventions"]
@@ -81,12 +81,12 @@ def test_the_corner_is_beyond_both_and_volumes_are_shares_of_one_box():
     one = side("one", records(12, 1, widest=6.2))
     other = side("other", records(12, 2, widest=6.2))
     found = compare_studies(one, other)
-    every = np.vstack([one.values(TWO), other.values(TWO)])
+    every = np.vstack([one.objective_values(TWO), other.objective_values(TWO)])
     assert found.reference_point[0] < every[:, 0].min() and found.reference_point[1] > every[
         :, 1].max()
     box = (every[:, 0].max() - found.reference_point[0]) * (
         found.reference_point[1] - every[:, 1].min())
-    exact = hypervolume(one.values(TWO), found.reference_point, ["max", "min"])
+    exact = hypervolume(one.objective_values(TWO), found.reference_point, ["max", "min"])
     first = found.studies[0]
     assert first.hypervolume_in_units == exact and first.hypervolume == pytest.approx(exact / box)
 
@@ -109,7 +109,7 @@ def test_objectives_may_be_written_in_another_order():
 
 @pytest.mark.parametrize(
     ("changed", "parts"),
-    [({"data": "xyz"}, ["data: hash abc in one, hash " "xyz in other"]),
+    [({"data_hash": "xyz"}, ["data: hash abc in one, hash " "xyz in other"]),
      ({"protocol": {**PROTOCOL, "target": 99}}, ["protocol: ", "18 target", "99 target"]),
      ({"signature": "sig|v:2"}, ["metric: sig|v:1 in one, sig|v:2 in other"]),
      ({"objectives": {"bleu": "max"}},

@@ -107,7 +107,7 @@ def test_what_was_stopped_is_as_far_behind_as_it_was_and_what_failed_is_last():
     assert final_losses(table) == {OWN: 2.0, ("none", 2.0): 2.25, ("none", 4.0): math.inf}
     found = assess_fairness(table, OWN, "bleu", "max")
     assert [one.option[1] for one in found.alternatives] == [1.0, 2.0, 4.0]
-    assert found.to_json()["alternatives"][-1]["regret"]["value"] is None
+    assert found.to_json()["alternatives"][-1]["mean_regret"]["value"] is None
     broken = [AuditRun("b", (), "none", 1.0, math.inf), AuditRun("b", (), "none", 0.5, 2.0, 30.0)]
     assert assess_fairness(broken, OWN, "bleu", "max").regrets[0].loss_regret == math.inf
 

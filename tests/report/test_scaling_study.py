@@ -58,7 +58,7 @@ def test_studies_find_the_laws_that_they_were_made_of():
 
 
 def test_the_steeper_rule_is_the_one_to_follow_and_the_reason_is_given():
-    result = found(*study(), at=[("params.total", 5e6)])
+    result = found(*study(), ranking_sizes=[("params.total", 5e6)])
     (ranking,) = result.rankings
     assert [choice.rule for choice in ranking.ranked_rules] == ["wider", "deeper"]
     assert ranking.is_decided and not ranking.extrapolated_rules
@@ -77,7 +77,7 @@ def test_of_equal_rules_none_is_called_best(rng):
 def test_equal_rules_are_told_apart_no_more_often_than_the_confidence_allows():
     """Of 30 studies of two equal rules, 3 on average at 90 %; more than 8 would happen once in 500 times."""
     equal = (study({"wider": 0.4, "deeper": 0.4}, rng=rng, held_out="none") for rng in range(30))
-    assert sum(found(*one, at=[("params.total", 4e6)]).rankings[0].is_decided for one in equal) <= 8
+    assert sum(found(*one, ranking_sizes=[("params.total", 4e6)]).rankings[0].is_decided for one in equal) <= 8
 
 
 def test_rules_are_ranked_at_the_budget_or_where_all_have_been():
@@ -96,12 +96,12 @@ def test_any_cost_of_the_budget_or_asked_for_has_its_curves():
     records, meta = study(bounds={"params.non_embedding": 2e6})
     result = found(records, meta)
     assert result.costs == ("params.total", "macs.total", "params.non_embedding")
-    assert result.rankings[2].size == 2e6 and len(result.of("params.non_embedding")) == 2
-    asked = found(records, meta, at=[("params.non_embedding", 3e6), ("params.non_embedding", 4e6)])
+    assert result.rankings[2].size == 2e6 and len(result.curves_for("params.non_embedding")) == 2
+    asked = found(records, meta, ranking_sizes=[("params.non_embedding", 3e6), ("params.non_embedding", 4e6)])
     assert [ranking.size for ranking in asked.rankings] == [3e6, 4e6]
     for wrong in ("params.nothing", "load.mean"):
         with refuses("unknown-cost", wrong):
-            found(records, meta, at=[(wrong, 3e6)])
+            found(records, meta, ranking_sizes=[(wrong, 3e6)])
 
 
 def test_a_loss_is_the_same_study_turned_round():
@@ -121,8 +121,8 @@ def test_a_law_that_does_not_hold_is_told_by_its_largest_size():
     for one in records:
         if one["label"] == "wider: 4":
             one["metrics"] = {"bleu": one["metrics"]["bleu"] - 8}
-    result = found(records, meta, at=[("params.total", 3e6)])
-    assert not result.of("params.total")["wider"].holdout_check.is_inside_interval and result.of(
+    result = found(records, meta, ranking_sizes=[("params.total", 3e6)])
+    assert not result.curves_for("params.total")["wider"].holdout_check.is_inside_interval and result.curves_for(
         "params.total")["deeper"].holdout_check.is_inside_interval
     assert "Doubtful, since their laws against params failed the check by their largest size: wider." in said(result)
     assert found(
@@ -132,11 +132,11 @@ def test_a_law_that_does_not_hold_is_told_by_its_largest_size():
 def test_score_a_million_is_that_of_the_papers_section():
     first = {**record(0, 27.88, 36_000_000, 1, label="small"), "origin": "reference"}
     last = {**record(1, 29.56, 68_000_000, 2, label="large"), "origin": "reference"}
-    meta = study()[1] | {"rows": ["small", "large"],
+    meta = study()[1] | {"architectures": ["small", "large"],
                          "scaling": {"base": "small", "rules": {"heads": ["large"]}}}
     (gain,) = found([first, last], meta).slopes
     assert (gain.previous_label, gain.slope_from_base.value) == (
-        "small", pytest.approx(0.0525)) and gain.slope_from_base.half is None
+        "small", pytest.approx(0.0525)) and gain.slope_from_base.half_width is None
     assert "| heads | large | +0.0525 ± – |" in " ".join(
         to_markdown(found([first, last], meta)).split())
 
@@ -153,7 +153,7 @@ def test_gains_have_the_intervals_of_the_noise_between_seeds():
     assert gain.slope_from_previous.value == pytest.approx(
         (np.mean(samples["deeper: 2"]) - np.mean(samples["deeper: 1"])) / millions)
     half = pool_noise(samples.values()).interval_half_width(0.8, 3, 3)
-    assert gain.slope_from_previous.half == pytest.approx(half / millions)
+    assert gain.slope_from_previous.half_width == pytest.approx(half / millions)
 
 
 def test_too_little_is_said_and_not_fitted():
@@ -165,7 +165,7 @@ def test_too_little_is_said_and_not_fitted():
     assert any("No row has a second seed" in line for line in notes(result))
     assert plot_laws(result, "params.total") is None and plot_means(result) is not None
     flat, meta = study(steps=np.ones(3))
-    assert "12 trainings of 1 size," in found(flat, meta).curves[0].why
+    assert "12 trainings of 1 size," in found(flat, meta).curves[0].no_fit_reason
     assert all(gain.slope_from_base is None for gain in found(flat, meta).slopes)
     four = found(*study(seeds=1, steps=STEPS[:3]))
     assert four.curves[0].fit is not None and four.curves[0].no_check_reason.startswith(
@@ -180,17 +180,17 @@ def test_rows_that_are_not_finished_are_named_with_why_and_left_out():
     pending = record(91, None, 9e6, 9e7, "pending", label="deeper: 4") | {"origin": "reference"}
     none = {**record(93, None, 9e6, 9e7, label="deeper: 3"), "metrics": {"chrf": 3.0}}
     begun = {**done[1], "trial": 92, "state": "pending", "metrics": {}}
-    over = found(done, meta | {"left_out": {"wider: 4": "not params.total <= 2M (by 3.1%)"}})
-    assert {one.why for one in over.unfinished if one.label == "wider: 4"} == {
+    over = found(done, meta | {"excluded": {"wider: 4": "not params.total <= 2M (by 3.1%)"}})
+    assert {one.missing_reason for one in over.unfinished if one.label == "wider: 4"} == {
         "not trained: not params.total <= 2M (by 3.1%)"}
     result = found([*done, failed, pending, none, begun], meta)
-    assert {one.label: one.why for one in result.unfinished} == {
+    assert {one.label: one.missing_reason for one in result.unfinished} == {
         "wider: 3": "failed (loss is nan)", "wider: 4": "not begun", "deeper: 4": "in training",
         "deeper: 3": "has no bleu"}
     text = to_markdown(result)
     assert "4 of 9 rows have no score" in text and "wider: 3: failed (loss is nan)" in text
     assert "Replicates without a score: base (1)." in text and len(
-        result.of("params.total")["wider"].rows) == 3
+        result.curves_for("params.total")["wider"].architectures) == 3
     rows = scaling_frame(result)
     assert set(rows.loc[rows["note"].notna(), "label"]) == {
         "wider: 3", "wider: 4", "deeper: 3", "deeper: 4"}
@@ -209,24 +209,24 @@ def test_without_its_base_a_rule_goes_on():
 
 def test_one_architecture_under_two_labels_counts_once():
     records, meta = study()
-    twin = {**record(99, None, round(BASE), round(20 * BASE), "duplicate", label="twin"), "of": 0}
-    more = {**meta, "rows": [*meta["rows"], "twin"],
+    twin = {**record(99, None, round(BASE), round(20 * BASE), "duplicate", label="twin"), "original": 0}
+    more = {**meta, "architectures": [*meta["architectures"], "twin"],
             "scaling": {**meta["scaling"],
                         "rules": {**meta["scaling"]["rules"], "hybrid": ["twin", "wider: 3"]}}}
     more["scaling"]["rules"]["wider"] = ["twin", *meta["scaling"]["rules"]["wider"]]
     plain = found(records, meta)
     result = found([*records, twin], more)
     assert result.noise == plain.noise
-    row = next(row for row in result.rows if row.label == "twin")
+    row = next(row for row in result.finished if row.label == "twin")
     assert len(row.scores) == 3 and result.rules_containing("twin") == ("wider", "hybrid")
-    one = result.of("params.total")["wider"]
-    other = plain.of("params.total")["wider"]
+    one = result.curves_for("params.total")["wider"]
+    other = plain.curves_for("params.total")["wider"]
     assert one.size_score_pairs == other.size_score_pairs and one.fit.law == other.fit.law and len(
-        one.rows) == len(other.rows) + 1
+        one.architectures) == len(other.architectures) + 1
     assert next(gain for gain in result.slopes if gain.label == "twin").slope_from_base is None
-    broken = {**twin, "of": 98}
+    broken = {**twin, "original": 98}
     failed = record(98, None, 5, 5, "failed", label="other") | {"reason": "no memory"}
-    assert found([*records, failed, broken], more).unfinished[0].why == "failed (no memory)"
+    assert found([*records, failed, broken], more).unfinished[0].missing_reason == "failed (no memory)"
 
 
 def test_what_is_no_scaling_study_or_no_metric_is_refused():
@@ -236,11 +236,11 @@ def test_what_is_no_scaling_study_or_no_metric_is_refused():
     with refuses("unknown-metric", "rouge", "bleu, test.bleu"):
         found(records, meta, "rouge")
     assert found(records, meta,
-                 "test.bleu").rows[0].mean == pytest.approx(found(records, meta).rows[0].mean - 1)
+                 "test.bleu").finished[0].mean_score == pytest.approx(found(records, meta).finished[0].mean_score - 1)
 
 
 def test_tables_are_read_by_others():
-    result = found(*study(), at=[("params.total", 3e6)], signature="sig|v:1")
+    result = found(*study(), ranking_sizes=[("params.total", 3e6)], signature="sig|v:1")
     read = pd.read_csv(io.StringIO(scaling_frame(result).to_csv(index=False)))
     assert len(read) == 2 * 2 * 5 and read.groupby(["cost", "rule"]).size().eq(5).all()
     assert (read["law_low"] <= read["law"] + 0.2).all() and read["seeds"].eq(3).all()
@@ -307,6 +307,6 @@ def test_figures_name_axes_and_rules_and_cover_nothing(tmp_path):
     drawn = plot_laws(result, "macs.total")
     covers_nothing(drawn)
     ends = {round(line.get_xdata()[-1]) for line in drawn.axes[0].lines}
-    assert round(result.of("macs.total")["wider"].next_prediction.size) in ends
+    assert round(result.curves_for("macs.total")["wider"].next_prediction.size) in ends
     assert [file.suffix for file in save_figure(figure, tmp_path / "scaling-curves")] == [
         ".png", ".svg"]

@@ -96,9 +96,9 @@ def test_what_test_says_stands_beside_what_was_chosen_by():
 
 def test_the_test_score_is_of_the_metric_that_the_study_chooses_by():
     one = record(1, 20.0, 100, 1000)
-    one["metrics"] |= {"tokenised_bleu": 21.0,
-                       "test": {"bleu": 29.0, "tokenised_bleu": 30.0, "loss": 1.0}}
-    for objectives, shown in (({"tokenised_bleu": "max"}, "test tokenised bleu"),
+    one["metrics"] |= {"tokenized_bleu": 21.0,
+                       "test": {"bleu": 29.0, "tokenized_bleu": 30.0, "loss": 1.0}}
+    for objectives, shown in (({"tokenized_bleu": "max"}, "test tokenized bleu"),
                               ({"bleu": "max"}, "test bleu"), ({"loss": "min"}, "test bleu"),
                               ({"params.total": "min"}, "test bleu")):
         found = [name

@@ -42,7 +42,7 @@ def plot_regrets(fairness: Fairness) -> Figure | None:
         axes.set_yticks(np.arange(len(lost)) + 0.5,
                         [figure_text(one.architecture) for one in fairness.regrets])
         axes.invert_yaxis()
-        axes.to_grid(False)
+        axes.grid(False)
         axes.tick_params(length=0)
         figure.colorbar(mesh, ax=axes, extend="max", shrink=0.6,
                         label="Loss above its best\n(nats a character)")

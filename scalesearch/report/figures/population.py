@@ -150,9 +150,9 @@ def _in_columns(panels: Sequence[SharePanel]) -> list[list[SharePanel]]:
 
 def _draw_shares(axes: Axes, name: str, rows: pd.DataFrame, last: bool) -> None:
     places = np.arange(len(rows))[::-1]
-    axes.to_grid(False)
+    axes.grid(False)
     axes.barh(places, 100 * rows["share"], color=FRONT_COLOR, height=0.78)
-    axes.set_yticks(places, rows["answer"].map(figure_text), fontsize=7)
+    axes.set_yticks(places, rows["value"].map(figure_text), fontsize=7)
     axes.set_title(figure_text(name), loc="left", fontsize=8, pad=2)
     axes.set_xlim(0, 100)
     axes.tick_params(axis="x", labelbottom=last)

@@ -64,7 +64,7 @@ def format_slope(slope: Slope | None) -> str:
     if slope.half_width is None:
         return f"{slope.value:+z.3g} ± {MISSING_CELL}"
     digits = min(MAX_DECIMALS, decimals_for_interval(slope.half_width))
-    return f"{slope.value:+z.{digits}f} ± {slope.half:.{digits}f}"
+    return f"{slope.value:+z.{digits}f} ± {slope.half_width:.{digits}f}"
 
 
 def format_share(share: float) -> str:

@@ -90,7 +90,7 @@ def test_the_upright_label_is_within_the_figure(scores):
                           for number, score in enumerate(scores)], OBJECTIVES)
     figure = plot_tradeoff(table, replace(SUBJECT, corpus="multi30k en-de (distilled, mixed)"),
                            "params.total")
-    figure.canvas.sample()
+    figure.canvas.draw()
     assert figure.axes[0].yaxis.label.get_window_extent().x0 >= 0
 
 
