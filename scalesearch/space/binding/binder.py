@@ -18,6 +18,7 @@ from scalesearch.space.syntax.diagnostics import (
     SourcePosition,
     format_alternatives,
     suggest_match,
+    warn_deprecated,
 )
 from scalesearch.space.syntax.domains import ConstantDomain, Domain, InvalidDomain, ListDomain
 from scalesearch.space.syntax.lexer import ValueSyntaxError
@@ -129,7 +130,7 @@ class Binder:
                     f"its keys are {format_alternatives(names)}", code="group-not-value")
             return {}
         entries: dict[str, tuple[ScalarNode, Node]] = {}
-        for name, value in unfold_dotted_keys(node, self.problems):
+        for name, value in unfold_dotted_keys(rename_deprecated_keys(node, group), self.problems):
             if name.text in group.fields or name.text in group.variants or (
                     name.text == ONE_OF_KEY and group.variants):
                 entries[name.text] = (name, value)
@@ -311,3 +312,18 @@ def offered_variants(spec: Domain) -> set[str]:
     words = {str(option.value) if isinstance(option, ConstantDomain) else None
              for option in iter_options(spec)}
     return {word for word in words if word is not None} if None not in words else set()
+
+
+def rename_deprecated_keys(table: MappingNode, group: SchemaGroup) -> MappingNode:
+    """``table`` with the present names of its keys; prints a warning for each deprecated one."""
+    entries = []
+    for key, value in table:
+        head, dot, rest = key.text.partition(".")
+        name = group.current_name(head)
+        if name != head:
+            warn_deprecated(key.position, f"the key `{head}` is now `{name}`")
+            positions = (key.char_positions[:1] * len(name) + key.char_positions[len(head):]
+                         if key.char_positions else key.char_positions)
+            key = replace(key, text=name + dot + rest, char_positions=positions)
+        entries.append((key, value))
+    return replace(table, entries=tuple(entries))

@@ -6,7 +6,7 @@ from typing import Any
 
 from scalesearch.blocks.core import join_path
 from scalesearch.errors import UserError
-from scalesearch.space.binding.binder import Binder
+from scalesearch.space.binding.binder import Binder, rename_deprecated_keys
 from scalesearch.space.schema.bound_tree import build_index
 from scalesearch.space.schema.settings import NONE_TEXT
 from scalesearch.space.schema.type_check import check_domain, describe_field
@@ -18,6 +18,7 @@ from scalesearch.space.syntax.diagnostics import (
     SourceText,
     format_alternatives,
     suggest_match,
+    warn_deprecated,
 )
 from scalesearch.space.syntax.domains import ConstantDomain, ListDomain
 from scalesearch.space.syntax.lexer import ValueSyntaxError
@@ -156,6 +157,10 @@ class ConfigReader:
                 spec.value, float) and field.type == "size":
             spec = replace(spec, value=int(spec.value)) if spec.value.is_integer() else spec
         word = format_constant(spec.value) if isinstance(spec, ConstantDomain) else ""
+        if word in field.deprecated_words and isinstance(spec, ConstantDomain):
+            spec = replace(spec, value=field.deprecated_words[word])
+            warn_deprecated(node.position, f"{path}: `{word}` is now `{spec.value}`")
+            word = str(spec.value)
         wordy = field.type == "word" or (isinstance(spec, ConstantDomain)
                                          and isinstance(spec.value, str))
         if not isinstance(spec, ConstantDomain | ListDomain) or (
@@ -227,9 +232,13 @@ def apply_override(table: MappingNode, schema: SchemaGroup, assignment: str,
 def _with(table: MappingNode, schema: SchemaField | SchemaGroup | None, path: list[str],
           value: Node, place: SourcePosition) -> MappingNode:
     """``table`` with ``value`` under ``path``; below a key that is no group, the rest of the path is one name."""
-    child = schema.fields.get(path[0]) if isinstance(schema, SchemaGroup) else None
     key = ScalarNode(place, path[0])
-    inner = table.get(path[0])
+    child = None
+    if isinstance(schema, SchemaGroup):
+        ((key, _),) = rename_deprecated_keys(MappingNode(place, ((key, value),)), schema)
+        table = rename_deprecated_keys(table, schema)
+        child = schema.fields.get(key.text)
+    inner = table.get(key.text)
     if len(path) > 1:
         short = isinstance(inner, SequenceNode) or (
             isinstance(inner, ScalarNode) and inner.text not in NONE_TEXTS)

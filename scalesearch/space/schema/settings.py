@@ -9,9 +9,9 @@
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import NoneType
+from types import MappingProxyType, NoneType
 from typing import Any, get_args, get_type_hints
 
 from scalesearch.files import is_valid_file_name
@@ -28,6 +28,8 @@ NAME_DESCRIPTION = "a name (a text without slashes, of at most 200 bytes)"
 
 def setting(default: Any, doc: str, *, unit: str = "", low: float | None = None,
             high: float | None = None, words: tuple[str, ...] = (), synonyms: tuple[str, ...] = (),
+            deprecated: tuple[str, ...] = (),
+            deprecated_words: Mapping[str, str] = MappingProxyType({}),
             read: Callable[[Node, ReportNodeError], Any] | None = None, expected: str = "",
             key: str = "", group_schema: SchemaGroup | None = None,
             items: SchemaGroup | None = None, default_text: str = "") -> Any:
@@ -43,7 +45,7 @@ def setting(default: Any, doc: str, *, unit: str = "", low: float | None = None,
         default_text: the default in words, where it follows from other keys.
     """
     given = {"doc": doc, "unit": unit, "low": low, "high": high, "words": words,
-             "synonyms": synonyms}
+             "synonyms": synonyms, "deprecated": deprecated, "deprecated_words": deprecated_words}
     extra = {"read": read, "expected": expected, "items": items} if read or items or expected else {}
     meta = {"setting": given, "extra": extra, "key": key, "group": group_schema,
             "shown": default_text}
@@ -89,7 +91,8 @@ def _child(field: "dataclasses.Field[Any]", hint: Any) -> SchemaField | SchemaGr
         group: SchemaGroup = meta["group"]
         more: dict[str, Any] = {"optional": group.optional or NoneType in get_args(hint)}
         more["required"] = _default(field) is None
-        return dataclasses.replace(group, doc=said["doc"], synonyms=said["synonyms"], **more)
+        return dataclasses.replace(group, doc=said["doc"], synonyms=said["synonyms"],
+                                   deprecated=said["deprecated"], **more)
     if meta["extra"]:
         given = {key: value for key, value in meta["extra"].items() if value}
         return SchemaField("node", **{**said, **given, "default": _default(field)})

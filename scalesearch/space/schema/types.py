@@ -46,7 +46,9 @@ class SchemaField:
         layer_depth_key: the key of the depth, where a ``size`` or ``number`` may be given layer by
             layer.
         doc: one line for help texts.
-        synonyms: other tools' names of it, which a message answers with this key.
+        synonyms: names in other tools. The error for such a key suggests this one.
+        deprecated: earlier names of the key. They are accepted, with a warning.
+        deprecated_words: earlier values to the present ones, accepted in the same way.
         expected: what a ``node`` may be, in words.
         allows_nested: items of a ``list`` of words may be lists of words.
         items: the value is a list of mappings of this schema, or one of them.
@@ -66,6 +68,8 @@ class SchemaField:
     doc: str = ""
     unit: str = ""
     synonyms: tuple[str, ...] = ()
+    deprecated: tuple[str, ...] = ()
+    deprecated_words: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     read: Callable[[Node, ReportNodeError], Any] = lambda node, complain: node
     expected: str = ""
     allows_nested: bool = False
@@ -123,6 +127,7 @@ class SchemaGroup:
     spellings: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     doc: str = ""
     synonyms: tuple[str, ...] = ()
+    deprecated: tuple[str, ...] = ()
     shorthand_key: str | None = None
     required: bool = False
     open_key: str | None = None
@@ -130,3 +135,7 @@ class SchemaGroup:
     argument_order: tuple[str, ...] = ()
     check: Callable[[Mapping[str, Any]], Iterable[tuple[str, str, str | None]]] = lambda values: ()
     make: Callable[..., Any] = dict
+
+    def current_name(self, key: str) -> str:
+        """The present name of ``key``, which may be a deprecated one."""
+        return next((name for name, child in self.fields.items() if key in child.deprecated), key)

@@ -2,10 +2,11 @@
 
 import difflib
 import re
+import sys
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 
 from scalesearch.errors import UserError
 
@@ -42,6 +43,11 @@ class SourcePosition:
         """Sorts places from top to bottom, overrides after files."""
         return (not self.source.has_lines, self.line, self.column)
 
+    def __str__(self) -> str:
+        if not self.source.has_lines:
+            return self.source.name
+        return f"{self.source.name}:{self.line + 1}:{self.column + 1}"
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -53,12 +59,7 @@ class Problem:
     code: str = "bad-value"  # most are; the others say
 
     def __str__(self) -> str:
-        head = f"{self.position.source.name}: {self.message}"
-        if self.position.source.has_lines:
-            head = (
-                f"{self.position.source.name}:{self.position.line + 1}:{self.position.column + 1}: "
-                f"{self.message}")
-        return "\n".join([head, *_excerpt(self.position),
+        return "\n".join([f"{self.position}: {self.message}", *_excerpt(self.position),
                           *([f"  = help: {self.help}"] if self.help else [])])
 
     def to_json(self) -> dict[str, str | int | None]:
@@ -165,3 +166,13 @@ def format_alternatives(words: Iterable[str]) -> str:
     if len(quoted) < 2:
         return "".join(quoted)
     return f"{', '.join(quoted[:-1])} or {quoted[-1]}"
+
+
+def warn_deprecated(position: SourcePosition, message: str) -> None:
+    """Prints a warning about a deprecated key or value, once for each position."""
+    _print_once(f"{position}: warning: {message}")
+
+
+@cache
+def _print_once(line: str) -> None:
+    print(line, file=sys.stderr)

@@ -145,7 +145,7 @@ class _StudyReader(StudyChecks):
         given = {"data": None, "recipe": None, "objectives": None,
                  **reader.read_values(STUDY_SCHEMA, table, "")}
         self.table = table
-        self.spec = STUDY_SCHEMA.make(file=path, text=text, places=reader.positions, **given)
+        self.spec = STUDY_SCHEMA.make(file=path, text=text, positions=reader.positions, **given)
 
     def read(self, out: Path | None) -> StudySpec | None:
         """The whole study; None where something is wrong."""
