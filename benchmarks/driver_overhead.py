@@ -159,7 +159,7 @@ def measure(folder: Path, kind: str, rungs: Rungs, given: argparse.Namespace,
     """A study run to its end in a new folder."""
     (folder / "overhead.yaml").write_text(STUDY)
     spec = replace(read_study(folder / "overhead.yaml",
-                              (f"trials={given.trials}", f"proposer={kind}")), rungs=rungs,
+                              (f"trials={given.trials}", f"sampler={kind}")), rungs=rungs,
                    out=folder / "study")
     ready = prepare_study(spec, load_data(spec), None)
     study = open_study(ready)

@@ -54,8 +54,8 @@ def export(folder: Path, to: Path) -> Path:
                         "are trained; a table needs all of them: go on with `scalesearch study run "
                         "… --resume`", code="study-unfinished")
     records = [record for trial in trials if (record := results.study.record(trial))]
-    loss = "valid_loss" if len({record["params"].get("vocab")
-                                for record in records}) == 1 else "valid_loss_per_char"
+    loss = "validation_loss" if len({record["params"].get("vocab")
+                                for record in records}) == 1 else "validation_loss_per_char"
     table = pd.DataFrame([_line(record, loss) for record in records])
     text = _head(results, records[0]) + table.to_csv(
         index=False, float_format="%.6g", lineterminator="\n")
@@ -85,7 +85,7 @@ def _line(record: dict[str, Any], loss: str) -> dict[str, Any]:
         **{ASKED + name: value for name, value in record["params"].items()},
         **{f"{group}.{part}": cost[f"{group}.{part}"] for group in ("params", "macs")
            for part in ("total", "non_embedding")},
-        **{name: metrics.get(name) for name in ("bleu", "chrf", "loss_per_char", "valid_loss")},
+        **{name: metrics.get(name) for name in ("bleu", "chrf", "loss_per_char", "validation_loss")},
         "steps": record["steps"], "tokens": record["tokens"], "cpu_seconds": record["cpu_seconds"],
         "failed": record["state"] == State.FAILED,
         "curve": " ".join(f"{moment[loss]:.6g}" for moment in record["curve"] or ()),

@@ -7,7 +7,7 @@ ENGLISH = ["one red dog", "the old house", "a big tree stands here", "two cats",
 GERMAN = ["ein roter Hund", "das alte Haus", "ein großer Baum steht hier", "zwei Katzen",
           "der Hund sieht die Katze"]
 # beside its text
-DATA = "{ source: en, target: de, train: train, valid: val, test: test, vocab: 60 }"
+DATA = "{ source: en, target: de, train: train, validation: val, test: test, vocab: 60 }"
 
 
 def write_text(folder: Path, train: int = 60) -> Path:

@@ -71,7 +71,7 @@ TEXT = {"en": ("one red dog", "the old house", "a big tree stands here", "two ca
 PAIRS = {"train": 60, "val": 8, "test": 8}
 STUDY = """
 study: golden
-data: { source: en, target: de, train: train, valid: val, test: test, vocab: 60 }
+data: { source: en, target: de, train: train, validation: val, test: test, vocab: 60 }
 recipe: { steps: 3, max_tokens: 200, lr: 5e-3, precision: fp32, device: cpu, beam: 1, validate_every: 2 }
 objectives: { bleu: max, params.total: min }
 protocol: { name: forward, source: 8, target: 8, vocab: corpus }
@@ -81,7 +81,7 @@ space:
   encoder: { depth: 1 | 2, heads: 2 }
   decoder: { depth: 1, heads: 2 }
   share: { encoder.ffn: own | one }
-proposer: { kind: random, seed: 3 }
+sampler: { type: random, seed: 3 }
 reference: { name: base, set: { width: 8, encoder.depth: 1, share.encoder.ffn: own } }
 rungs: { shares: [0.5] }
 trials: 2
@@ -105,7 +105,7 @@ QUICK_STUDY = ({"recipe.steps": 800, "recipe.cpu_minutes": "none"},
 
 def costs(architecture: Any, settings: Any, exported: bool) -> dict[str, Any]:
     """Every named cost by the space's protocol; MACs by all protocols; bytes of the model if it is ``exported``."""
-    own = load_protocol(settings).for_candidates(architecture.answers)
+    own = load_protocol(settings).for_candidates(architecture.config)
     sized = own.with_vocab(architecture.vocab)
     breakdown = evaluate_cost(architecture.block, own)
     values = {**breakdown.values, **breakdown.load_balance,

@@ -79,7 +79,7 @@ class _Dumper(yaml.SafeDumper):
         if isinstance(data, Mapping) or hasattr(data, "to_json"):
             return self.represent_dict(dict(data) if isinstance(data, Mapping) else data.to_json())
         raise UserError(f"{data!r} has no meaning in a study; use numbers, texts, lists, mappings "
-                        "and spaces", code="no-text")
+                        "and spaces", code="not-serializable")
 
 
 _Dumper.add_multi_representer(object, _Dumper.represent_any)  # of what YAML has no form for

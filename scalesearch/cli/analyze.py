@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scalesearch.data import Corpus
     from scalesearch.train.checkpoint import Checkpoint
 
-SPLITS = ("train", "valid", "test")
+SPLITS = ("train", "validation", "test")
 HEAD_COLUMNS = {"stack": "", "layer": "d", "part": "", "heads": "d", "diversity": ".4f",
                 "diversity_sentence": ".4f", "silent": ".1%"}
 TOKEN_COLUMNS = {"stack": "", "layer": "d", "uniformity": "+.4f", "uniformity_absolute": ".4f"}
@@ -37,7 +37,7 @@ GRADIENT_COLUMNS = {"group": "", "params": ",d", "norm": ".3g", "relative": ".3g
 @click.argument("checkpoint", type=click.Path(path_type=Path))
 @click.option("--data", required=True, metavar="FILE",
               help="A YAML file that says what to read, or `builtin`.")
-@click.option("--split", "split_name", default="valid", show_default=True,
+@click.option("--split", "split_name", default="validation", show_default=True,
               type=click.Choice(SPLITS))
 @click.option("--sentences", default=500, show_default=True, type=click.IntRange(1),
               help="The first so many.")

@@ -81,7 +81,7 @@ def _check_same_task(opened: list[Translator]) -> None:
             if mine != first:
                 raise UserError(f"{model.folder}: its {what} is {mine}, and that of "
                                 f"{opened[0].folder} is {first}: no score of one compares with the "
-                                "other's; score them one at a time", code="not-alike")
+                                "other's; score them one at a time", code="models-incompatible")
 
 
 def _without_intervals(task: Task) -> list[str]:

@@ -29,7 +29,7 @@ def command(teachers: tuple[str, ...], data: str, out: Path, top_k: int, as_json
 
     Several teachers give the mean of their probabilities; they share a vocabulary, which the
     student has too. The pairs may be a teacher's translations, real ones or both. Students are then
-    trained on FILE.yaml; their recipe's `soft_share` says how much the teacher counts. Run again,
+    trained on FILE.yaml; their recipe's `distillation_weight` says how much the teacher counts. Run again,
     it goes on where it was stopped.
     """
     from scalesearch.train.scoring.soft_targets import write_soft_targets

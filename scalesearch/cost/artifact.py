@@ -141,7 +141,7 @@ def mean_piece_bytes(vocab_size: int) -> float:
 def ctranslate2_bytes(block: Block, protocol: Protocol, quantization: str) -> Size:
     """Of ``model.bin``, ``config.json`` and the vocabulary; see :class:`scalesearch.lowering.ctranslate2.VariablePlan`."""
     if reasons := find_unsupported_parts(block):
-        raise UnbuildableError("protocol.artefact", f"ctranslate2 cannot hold it: {reasons[0]}")
+        raise UnbuildableError("protocol.artifact", f"ctranslate2 cannot hold it: {reasons[0]}")
     made = plan_variables(block, protocol.shared_vocab, protocol.max_source_length)
     total: Size = CONFIG_BYTES + len(made.scalars) * SCALAR_HEADER_BYTES
     stored: dict[Hashable, str] = {}

@@ -66,7 +66,7 @@ class CostBreakdown:
             raise UserError("artefact.bytes: of which format?",
                             help=f"protocol: {{artefact: …}} "
                             f"or --artefact, one of {', '.join(ARTIFACT_FORMATS)}",
-                            code="no-artefact")
+                            code="artifact-format-missing")
         # parts that this format cannot hold: 0 where it takes the architecture
         if name == "refusals.ctranslate2":
             return len(find_unsupported_parts(self.block))
@@ -74,7 +74,7 @@ class CostBreakdown:
             raise UserError("latency.predicted: by which fit?",
                             help="protocol: {latency: "
                             "FIT.json} or --latency; `scalesearch latency calibrate` writes one",
-                            code="no-fit")
+                            code="no-latency-fit")
         return (self.load_balance if name.startswith("load.") else self.latency
                 if name.startswith("latency.") else self.values)[name]
 

@@ -121,11 +121,11 @@ def load_latency_model(path: str) -> LatencyModel:
         fit = read_json(Path(path), LatencyModel)
     except FileNotFoundError:
         raise UserError(f"latency: there is no file {path}",
-                        help="`scalesearch latency calibrate` writes one", code="no-fit") from None
+                        help="`scalesearch latency calibrate` writes one", code="no-latency-fit") from None
     except UserError as error:
         raise UserError(f"latency: {path} is no fit: "
                         f"{error.message.removeprefix(f'{path}: ').partition(';')[0]}",
-                        help="`scalesearch latency calibrate` writes one", code="no-fit") from None
+                        help="`scalesearch latency calibrate` writes one", code="no-latency-fit") from None
     size = len(fit.features)
     if {len(fit.weights),
         *map(len, fit.without)} != {size} or len(fit.without) != len(fit.residuals):

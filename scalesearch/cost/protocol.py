@@ -282,7 +282,7 @@ def load_protocol(settings: Mapping[str, Any], **overrides: int | str | None) ->
                          *(chosen.get(key) for key in ("source", "target", "vocab")))
     if (artefact := chosen.get("artifact", chosen.get("artefact"))) not in (None, *ARTIFACT_FORMATS):
         raise UserError(f"artefact {artefact}: there are {', '.join(ARTIFACT_FORMATS)}",
-                        code="unknown-artefact")
+                        code="unknown-artifact-format")
     table = str(artefact).startswith("ctranslate2")
     made = replace(made, artifact=artefact, latency_model_path=chosen.get("latency"),
                    max_source_length=chosen.get("longest", MAX_SOURCE_TOKENS) if table

@@ -90,7 +90,7 @@ class SoftTargets:
                             "vocabulary", key="data.soft_targets",
                             help="make it again with "
                             "`scalesearch distill --targets soft`, with a teacher of this "
-                            "vocabulary and with these data", code="soft-targets-of-other-data")
+                            "vocabulary and with these data", code="soft-targets-mismatch")
         top_k = metadata["top"]
         expected_size = record_offsets(split)[-1] * top_k * record_dtype(1).itemsize
         is_complete = top_k > 0 and size == expected_size

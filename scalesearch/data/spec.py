@@ -60,7 +60,8 @@ class DataSpec:
         SpaceErrors: lists every invalid field, with help.
     """
 
-    task: str = setting("translation", "the task, which determines the metrics", words=tuple(TASKS))
+    task: str = setting("translation", "the task, which determines the metrics", words=tuple(TASKS),
+                        deprecated_words={"summarisation": "summarization"})
     builtin: str | None = setting(None, "the built-in corpus of synthetic pairs",
                                   words=("grammar",), synonyms=("corpus", "dataset"))
     pairs: int | None = setting(None,
@@ -77,7 +78,7 @@ class DataSpec:
         read=read_parts, expected=PARTS_SYNTAX, synonyms=("trainpref", "train_file", "path_train"))
     validation: Any = setting((), "validation text, such as data/val", read=read_parts,
                               expected=PARTS_SYNTAX,
-                              synonyms=("valid", "dev", "val", "validpref", "eval"))
+                              deprecated=("valid",), synonyms=("dev", "val", "validpref", "eval"))
     test: Any = setting((), "test text, such as data/test", read=read_parts, expected=PARTS_SYNTAX,
                         synonyms=("testpref", "test_file"))
     vocab: int | None = setting(None,
@@ -90,12 +91,12 @@ class DataSpec:
         None, "sentencepiece model file to use instead of fitting `vocab` " "entries",
         synonyms=("spm", "tokeniser", "sentencepiece", "bpe_codes"))
     vocab_type: str = setting("bpe", "algorithm that fits the vocabulary", words=("bpe", "unigram"),
-                              synonyms=("model", "level", "model_type"))
+                              deprecated=("model",), synonyms=("level", "model_type"))
     character_coverage: float = setting(1.0,
                                         "share of the characters of the training text that get an "
                                         "entry of their own: 1.0 for alphabets, 0.9995 for "
                                         "Chinese, Japanese or noisy web text", low=0.9, high=1,
-                                        synonyms=("coverage",))
+                                        deprecated=("coverage",))
     lowercase: bool = setting(False, "lower-case all splits, references too",
                               synonyms=("lower", "lc", "do_lower_case"))
     max_length: int = setting(
@@ -107,10 +108,11 @@ class DataSpec:
                                       synonyms=("length_ratio",))
     max_pairs: int | None = setting(
         None, "use only this many training pairs from the start, for the " "vocabulary too",
-        unit="pairs", synonyms=("limit", "subset", "max_samples", "num_samples"))
+        unit="pairs", deprecated=("limit",), synonyms=("subset", "max_samples", "num_samples"))
     tokenized: bool = setting(False,
                               "the text has spaces between all tokens: also report tokenized BLEU; "
-                              "ROUGE uses these tokens", synonyms=("tokenised", "pretokenized"))
+                              "ROUGE uses these tokens", deprecated=("tokenised",),
+                              synonyms=("pretokenized",))
     comet: str | None = setting(
         None, "COMET model to score translations with: its name or checkpoint " "file")
     window: int | None = setting(None, f"context length of a language model ({DEFAULT_WINDOW})",
@@ -123,7 +125,7 @@ class DataSpec:
                              "kd/train; `scalesearch distill --targets text` writes them",
                              read=read_parts, expected=PARTS_SYNTAX)
     mix_distilled: bool = setting(False, "train on the real pairs in addition to `distilled`",
-                                  synonyms=("mix",))
+                                  deprecated=("mix",))
     soft_targets: str | None = setting(None,
                                        "file of a teacher's token probabilities for the training "
                                        "pairs; `scalesearch distill --targets soft` writes it")

@@ -82,7 +82,7 @@ class Tokenizer:
                 minloglevel=2)
         except RuntimeError as error:
             raise UserError(_fit_error(str(error), vocab_size), key="data.vocab",
-                            code="vocabulary-misfit") from None
+                            code="vocab-size-unsupported") from None
         return cls(model.getvalue())
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:

@@ -178,7 +178,7 @@ def select_candidates(space: Space, protocol: Protocol, format: ExportFormat,
         raise UserError(f"{job.space}: {len(found)} of {SAMPLES_PER_MEASUREMENT * count:,} random "
                         "candidates differ, can be built, meet the space's constraints and are "
                         f"taken by {format.name}; {count} are to be measured",
-                        help="measure fewer, or widen the space", code="too-few")
+                        help="measure fewer, or widen the space", code="too-few-candidates")
     names = list(found)
     logs = np.log1p(np.stack([one.features for one in found.values()]))
     scale = logs.std(0)

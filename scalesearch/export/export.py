@@ -89,7 +89,7 @@ class VerificationSample:
         Lines of text alone are read as a source is, at most half a window of each, and the model
         goes on.
         """
-        pairs = read_sentences(spec)["valid"]
+        pairs = read_sentences(spec)["validation"]
         count = sentences
         pairs = lowercase_pairs(pairs) if trained.is_lowercase else pairs
         source = pairs.source[:count]

@@ -32,7 +32,7 @@ def resolve_quantization(format: ExportFormat, quantization: str | None) -> str:
     """
     if quantization not in (None, *format.quantizations):
         raise UserError(f"--quantize {quantization}: {format.name} has "
-                        f"{', '.join(format.quantizations)}", code="no-such-quantisation")
+                        f"{', '.join(format.quantizations)}", code="unknown-quantization")
     return quantization or format.quantizations[0]
 
 

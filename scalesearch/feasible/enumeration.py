@@ -24,13 +24,13 @@ MAX_STRUCTURES = 40_000  # sheets that are filled in, at about a millisecond eac
 class TooManyCandidatesError(UserError):
     """More candidates than are listed."""
 
-    code = "too-many"
+    code = "too-many-combinations"
 
 
 class ContinuousRangeError(UserError):
     """A continuous range, which has no end of answers."""
 
-    code = "endless"
+    code = "continuous-range"
 
 
 class MissingValuesError(Exception):

@@ -61,9 +61,9 @@ def estimate_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constr
               for at in range(len(strata))]
     low, share, high = _interval(shares, [len(values) for values in strata])
     text = f"{len(strata)} strata of {parameter}" if parameter else "one stratum"
-    rows = [{**(one.costs or {}), "fits": fit, "broken": " and ".join(over)}
+    rows = [{**(one.costs or {}), "fits": fit, "violated": " and ".join(over)}
             for one, fit, over in zip(candidates, fits, broken) if over is not None]
-    sample = pd.DataFrame(rows, columns=[*names, "fits", "broken"])
+    sample = pd.DataFrame(rows, columns=[*names, "fits", "violated"])
     return Estimate(share, low, high, text, _by_value(sheets, fits), sample)
 
 
@@ -100,9 +100,9 @@ def _by_value(sheets: Sequence[ParamValues], fits: Sequence[bool]) -> pd.DataFra
     """Parameter, answer (numbers by size), the draws that have it, and how many of them fit."""
     rows = [(name, format_constant(value), fit) for sheet, fit in zip(sheets, fits)
             for name, value in sheet.params.items()]
-    frame = pd.DataFrame(rows, columns=["parameter", "answer", "fits"])
+    frame = pd.DataFrame(rows, columns=["parameter", "value", "fits"])
     counts = frame.groupby(
-        ["parameter", "answer"], sort=False)["fits"].agg(sheets="size", fitting="sum").reset_index()
-    by_size = counts.sort_values("answer").sort_values(
-        "answer", key=lambda column: pd.to_numeric(column, errors="coerce"), kind="stable")
-    return by_size.astype({"sheets": int, "fitting": int})
+        ["parameter", "value"], sort=False)["fits"].agg(candidates="size", feasible="sum").reset_index()
+    by_size = counts.sort_values("value").sort_values(
+        "value", key=lambda column: pd.to_numeric(column, errors="coerce"), kind="stable")
+    return by_size.astype({"candidates": int, "feasible": int})

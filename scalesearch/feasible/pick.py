@@ -40,7 +40,7 @@ def pick_candidate(space: Space, criterion: str, seed: int,
     if not (found := list(sound)):
         raise UserError(f"none of {N_SAMPLES:,} random candidates can be built and meets the "
                         "space's constraints; see what `scalesearch check` says",
-                        code="nothing-sound")
+                        code="no-valid-candidate")
     if criterion == "random":
         return found[0][1], f"random, seed {seed}"
     _, sheet = (min if criterion == "smallest" else max)(found, key=lambda one: one[0])

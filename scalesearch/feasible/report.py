@@ -113,7 +113,7 @@ def _exact_report(counter: FeasibleCounter, estimate: Estimate,
     counter.progress("looking for the front and the extremes")
     front, whole, extremes = _front_and_extremes(counter, notes)
     return FeasibilityReport(True, share, share, share, _values(counter), _reasons(reasons, counter.n_valid),
-                       estimate.sample.drop(columns="broken"), n_samples, estimate.strata, n_candidates=counter.n_candidates,
+                       estimate.sample.drop(columns="violated"), n_samples, estimate.strata, n_candidates=counter.n_candidates,
                        n_valid=counter.n_valid, n_feasible=counter.n_feasible, n_distinct=distinct,
                        n_distinct_feasible=distinct_fitting, front=front, is_front_complete=whole, extremes=extremes,
                        # fmt: skip
@@ -156,13 +156,13 @@ def _values(counter: FeasibleCounter) -> pd.DataFrame:
         assert options is not None
         rows += [(parameter, format_constant(options[index]), sheets, fits)
                  for index, (sheets, fits) in sorted(counts.items())]
-    return _with_verdicts(pd.DataFrame(rows, columns=["parameter", "answer", "sheets", "fitting"]),
+    return _with_verdicts(pd.DataFrame(rows, columns=["parameter", "value", "candidates", "feasible"]),
                           list(dimensions), True)
 
 
 def _with_verdicts(frame: pd.DataFrame, order: list[str], exact: bool) -> pd.DataFrame:
     """With share and verdict: ``dead`` and ``always`` only of what was counted."""
-    frame["share"] = frame["fitting"] / frame["sheets"]
+    frame["share"] = frame["feasible"] / frame["candidates"]
     words = {0.0: "dead" if exact else "none drawn fits",
              1.0: "always" if exact else "all drawn fit"}
     frame["verdict"] = [words.get(share, "") for share in frame["share"]]
@@ -172,7 +172,7 @@ def _with_verdicts(frame: pd.DataFrame, order: list[str], exact: bool) -> pd.Dat
 
 
 def _reasons(counts: list[tuple[str, int]], n_valid: int) -> pd.DataFrame:
-    frame = pd.DataFrame(counts, columns=["broken", "count"])
+    frame = pd.DataFrame(counts, columns=["violated", "count"])
     frame["share"] = frame["count"] / max(1, n_valid)
     return frame
 
@@ -184,11 +184,11 @@ def _estimated_report(space: Space, estimate: Estimate, why: str,
     except UncountableSpaceError:
         sheets = None
     broken = [(str(text), int(often))
-              for text, often in estimate.sample["broken"].value_counts().items()]
+              for text, often in estimate.sample["violated"].value_counts().items()]
     values = _with_verdicts(estimate.value_shares, [name for name, _ in space.parameters()], False)
     return FeasibilityReport(False, estimate.share, estimate.share_low, estimate.share_high, values,
                              _reasons(broken, len(estimate.sample)),
-                             estimate.sample.drop(columns="broken"), n_samples, estimate.strata,
+                             estimate.sample.drop(columns="violated"), n_samples, estimate.strata,
                              why, sheets)
 
 
@@ -199,7 +199,7 @@ def bin_values(rows: pd.DataFrame, max_rows: int) -> pd.DataFrame:
     bins = np.arange(len(rows)) * max_rows // len(rows)
     merged = rows.groupby(bins).agg(
         parameter=("parameter", "first"),
-        answer=("answer", lambda one: "..".join(dict.fromkeys(one.iloc[[0, -1]]))),
-        sheets=("sheets", "sum"), fitting=("fitting", "sum"),
+        value=("value", lambda column: "..".join(dict.fromkeys(column.iloc[[0, -1]]))),
+        candidates=("candidates", "sum"), feasible=("feasible", "sum"),
         verdict=("verdict", lambda one: one.iloc[0] if one.nunique() == 1 else ""))
-    return merged.assign(share=merged["fitting"] / merged["sheets"])
+    return merged.assign(share=merged["feasible"] / merged["candidates"])

@@ -18,8 +18,13 @@ if TYPE_CHECKING:
     from scalesearch.feasible.nearest import NearbyCandidate
 
 WEIGHT_WORK_COST = "macs.once"
-REPORT_JSON_FIELDS = ("exact", "why", "sheets", "sound", "fitting", "distinct", "distinct_fitting",
-                      "share", "low", "high", "draws", "strata", "notes", "front_whole", "least")
+# JSON key to the field of the report.
+REPORT_JSON_FIELDS = {"exact": "exact", "inexact_reason": "inexact_reason",
+                      "candidates": "n_candidates", "valid": "n_valid", "feasible": "n_feasible",
+                      "distinct": "n_distinct", "distinct_feasible": "n_distinct_feasible",
+                      "share": "share", "low": "share_low", "high": "share_high",
+                      "samples": "n_samples", "strata": "strata", "notes": "notes",
+                      "front_complete": "is_front_complete", "min_costs": "min_costs"}
 MAX_VALUE_ROWS = 60
 MAX_ROWS_PER_PARAMETER = 8
 MAX_FRONT_ROWS = 12  # rows of values, of one parameter's, points of the front
@@ -54,11 +59,11 @@ def weight_work_lines(report: FeasibilityReport, protocol: Protocol) -> list[str
 
 def to_json(report: FeasibilityReport, nearest: Sequence[NearbyCandidate] = ()) -> dict[str, Any]:
     """Counts, values, reasons, front, extremes and the nearest candidates as JSON values."""
-    frames = {"values": report.value_shares, "reasons": report.violations}
-    return {name: getattr(report, name) for name in REPORT_JSON_FIELDS} | {
+    frames = {"values": report.value_shares, "violations": report.violations}
+    return {key: getattr(report, name) for key, name in REPORT_JSON_FIELDS.items()} | {
         **{name: frame.to_dict("records") for name, frame in frames.items()},
         "front": [p.costs for p in report.front],
-        "front_answers": [_format_params(p.param_values.params) for p in report.front],
+        "front_params": [_format_params(p.param_values.params) for p in report.front],
         "extremes": {word: {"costs": p.costs, "params": _format_params(p.param_values.params)}
                      for word, p in report.extremes.items()},
         "near": [{"changes": {k: [format_constant(a), format_constant(b)]
@@ -108,7 +113,7 @@ def _reasons(report: FeasibilityReport) -> Table:
     """What the candidates that do not fit violate."""
     headings = ("violates", "sheets" if report.exact else "draws",
                 f"share of {report.n_valid:,}" if report.exact else "share")
-    rows = [(_format_violation(row["broken"]), f"{row['count']:,}", _percent(row["share"]))
+    rows = [(_format_violation(row["violated"]), f"{row['count']:,}", _percent(row["share"]))
             for _, row in report.violations.iterrows() if row["count"]]
     return make_table(headings, rows, title="What binds", has_box=True)
 
@@ -126,7 +131,7 @@ def _values(report: FeasibilityReport) -> Table:
     rows: list[tuple[str, ...]] = []
     for name, group in report.value_shares.groupby("parameter", sort=False):
         for at, (_, row) in enumerate(bin_values(group, MAX_ROWS_PER_PARAMETER).iterrows()):
-            rows.append((str(name) * (at == 0), str(row["answer"]), _percent(row["share"]),
+            rows.append((str(name) * (at == 0), str(row["value"]), _percent(row["share"]),
                          row["verdict"]))
         if len(rows) > MAX_VALUE_ROWS:
             rows.append(("…", "", "", "the rest: --csv or --json"))

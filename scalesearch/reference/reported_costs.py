@@ -1,7 +1,7 @@
 """The rows of the papers' tables, read from the YAML files in `tables`.
 
 A file names the paper, its space, how it rounds, its protocol and its vocabularies; then come the
-rows:
+architectures: 
 
     - { table: 5, row: Transformer, file: baseline, vocab: en-fr, params.total: [62M, 62.176M], why:
       … }

@@ -130,7 +130,7 @@ def _find_sampler(name: str) -> Any:
         return getattr(import_module(f"{__name__}.{module}"), kind)
     name = OPTUNA_ALIASES[name][0] if name in OPTUNA_ALIASES else name
     if name in UNSUPPORTED_SAMPLERS:
-        raise UserError(f"sampler {name}: {UNSUPPORTED_SAMPLERS[name]}", code="sampler-unfit")
+        raise UserError(f"sampler {name}: {UNSUPPORTED_SAMPLERS[name]}", code="sampler-unsupported")
     theirs = [one
               for one in samplers.__all__ if one.endswith("Sampler") and not one.startswith("Base")]
     if name in theirs:

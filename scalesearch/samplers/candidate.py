@@ -138,7 +138,7 @@ def enumerate_candidates(define: DefineByRun) -> Iterator[Candidate]:
             values = distribution_values(distribution)
             if values is None:
                 raise UserError(f"{name}: a continuous range cannot be enumerated; give it a step",
-                                code="endless")
+                                code="continuous-range")
             if len(sizes) == len(script):
                 script.append(0)
             sizes.append(len(values))

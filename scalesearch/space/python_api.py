@@ -48,7 +48,7 @@ def format_value(value: Any) -> str:
     if isinstance(value, str):
         return value
     raise UserError(f"{value!r} has no meaning in a space; use a number, a text, Range, OneOf, "
-                    "Variants, Computed or When", code="no-text")
+                    "Variants, Computed or When", code="not-serializable")
 
 
 def to_yaml(values: Mapping[str, Any]) -> str:

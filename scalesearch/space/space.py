@@ -127,7 +127,7 @@ class Space:
             yield from enumerate_runs(self.resolve)
         except InfiniteSpaceError as endless:
             raise UserError(f"{endless}: a continuous range cannot be enumerated; give it a step",
-                            code="endless") from None
+                            code="continuous-range") from None
 
     def n_configurations(self) -> int | None:
         """The exact number of answer sheets; ``None`` where a range makes them endless.
@@ -154,7 +154,7 @@ class Space:
         def ask(name: str, parameter: Parameter) -> Any:
             if name not in known:
                 raise UserError(f"{name}: the given answers hold no legal value; expected "
-                                f"{parameter}", code="no-legal-answer")
+                                f"{parameter}", code="value-missing")
             return known[name]
 
         return ask

@@ -220,7 +220,7 @@ def read_ensemble(folders: Sequence[Path | str]) -> Checkpoint:
         if differing:
             raise UserError(f"{other.folder}: its {' and its '.join(differing)} differ from those "
                             f"of {first.folder}: they cannot translate together. Name models that "
-                            "were trained on the same data and vocab", code="not-alike")
+                            "were trained on the same data and vocab", code="models-incompatible")
     return replace(first,
                    model=Ensemble([member.model for member in members]).eval()) if others else first
 

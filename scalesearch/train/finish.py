@@ -48,9 +48,9 @@ def finish(run: TrainingRun, open_artifact: OpenArtifact | None = None) -> dict[
 def _score_splits(run: TrainingRun, decode: DecodeFunction | None) -> dict[str, Any]:
     """Scores on the split for selection, and under ``test`` those to report."""
     both = run.recipe.score_splits == "both"
-    chosen = "valid" if both else run.recipe.score_splits
+    chosen = "validation" if both else run.recipe.score_splits
     scores = _score_one_split(run, chosen, decode)
-    known = chosen == "valid"
+    known = chosen == "validation"
     validation_loss = scores["loss"] if known else evaluate_loss(
         run.engine, run.corpus.validation, run.stop_signal.raise_if_requested)
     scores |= {"split": chosen, **run.validation_losses(validation_loss),

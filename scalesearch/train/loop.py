@@ -125,7 +125,7 @@ class TrainingRun:
 
     @cached_property
     def _validation_tokens_per_character(self) -> float:
-        return tokens_per_character(self.corpus, "valid")
+        return tokens_per_character(self.corpus, "validation")
 
     def _roll_back(self, error: DivergedError) -> None:
         """Restores the last save, to go on at half the learning rate.

@@ -35,7 +35,7 @@ class ReferenceSizes:
 class LearningRate:
     """Peak of the learning rate, and how it follows a model's sizes."""
 
-    base: float = setting(1.2e-3, "peak, of the model described by `at`", low=0,
+    base: float = setting(1.2e-3, "peak, of the model described by `reference_sizes`", low=0,
                           synonyms=("peak", "value", "max"))
     rule: str = setting("none",
                         "how rates and first values follow sizes: none; embedding (tables · "
@@ -43,7 +43,8 @@ class LearningRate:
                         "al. 2022)", words=("none", "embedding", "layerwise", "mup"),
                         synonyms=("parametrization", "scaling"))
     reference_sizes: ReferenceSizes = setting(
-        ReferenceSizes(), "sizes that `base` was chosen at", group_schema=schema_of(ReferenceSizes))
+        ReferenceSizes(), "sizes that `base` was chosen at", group_schema=schema_of(ReferenceSizes),
+        deprecated=("at",))
 
     def to_json(self) -> dict[str, Any]:
         """Every field as a JSON value."""
@@ -56,9 +57,9 @@ class LearningRate:
 
 
 def _rule_conflicts(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
-    at = values.get("at") or ReferenceSizes()
+    at = values.get("reference_sizes") or ReferenceSizes()
     if values.get("rule", "none") != "none" and at.width is None:
-        yield "rule", f"{values['rule']} needs the width that the rate was chosen at", "for example `at: {width: 128}`"
+        yield "rule", f"{values['rule']} needs the width that the rate was chosen at", "for example `reference_sizes: {width: 128}`"
 
 
 LEARNING_RATE_SCHEMA = schema_of(LearningRate, shorthand_key="base", check=_rule_conflicts)
@@ -108,7 +109,7 @@ class Recipe:
                                synonyms=("learning_rate", "peak_lr", "max_lr"))
     matrix_lr_factor: float | None = setting(
         None, "rate of the matrices of muon and soap, times that of " "all else", low=0,
-        default_text="2 for muon, 1 for soap", synonyms=("muon_lr", "matrix_lr"))
+        default_text="2 for muon, 1 for soap", deprecated=("matrix_rate",), synonyms=("muon_lr", "matrix_lr"))
     schedule: str = setting("cosine",
                             "after the warm-up: cosine or linear to 0 at the budget's end, wsd "
                             "(constant, then linear to 0 in the `cooldown`), inverse_sqrt (lr · "
@@ -140,7 +141,7 @@ class Recipe:
     distillation_weight: float = setting(0.5,
                                          "share of the target's probability that is the teacher's, "
                                          "where the data have `soft_targets`", low=0, high=1,
-                                         synonyms=("distillation_weight", "kd_weight"))
+                                         deprecated=("soft_share",), synonyms=("kd_weight",))
     dropout: float = setting(0.1, "of sub-layer outputs and embeddings", low=0, high=0.9999,
                              synonyms=("dropout_rate", "hidden_dropout", "resid_dropout",
                                        "p_dropout"))
@@ -157,14 +158,16 @@ class Recipe:
                            "α of R-Drop (Liang et al. 2021): every batch is read twice, under "
                            "dropout of its own, and the two predictions are drawn together; 0 "
                            "reads it once", low=0, synonyms=("r_drop", "reg_alpha", "rdrop_alpha"))
-    residual_scaling: str = setting("plain",
+    residual_scaling: str = setting("none",
                                     "deepnet: branches start small and learn in proportion where "
                                     "norms come after (Wang et al. 2022); scaled: by 1/√branches "
                                     "where they come before, too",
-                                    words=("plain", "deepnet", "scaled"),
+                                    words=("none", "deepnet", "scaled"),
+                                    deprecated=("residual",),
+                                    deprecated_words={"plain": "none"},
                                     synonyms=("depth_scaling",))
     zero_init: bool = setting(False, "the last maps of residual branches start at zero",
-                              synonyms=("zero_init",))
+                              deprecated=("zero_out",))
     init: str = setting("xavier", "scheme of the first weights",
                         words=("xavier", "released", "partialformer", "edgeformer", "anthe",
                                "torch"),
@@ -175,11 +178,12 @@ class Recipe:
         synonyms=("eval_every", "eval_steps", "val_interval", "validate_interval"))
     validate_metric: bool = setting(False,
                                     "also decode the validation split, greedily, for BLEU or the "
-                                    "task's first metric", synonyms=("eval_bleu",))
+                                    "task's first metric", deprecated=("validate_bleu",), synonyms=("eval_bleu",))
     monitor: str = setting(
-        "loss", "what tells the better of two validations; bleu: the task's first " "metric",
-        words=("loss", "bleu"), synonyms=("monitor", "early_stopping_metric", "best_metric"))
-    patience: int | None = setting(None, "stop after so many validations without a better `watch`",
+        "loss", "what validations are compared by; metric: the task's first metric",
+        words=("loss", "metric"), deprecated=("watch",), deprecated_words={"bleu": "metric"},
+        synonyms=("early_stopping_metric", "best_metric"))
+    patience: int | None = setting(None, "stop after so many validations without a better `monitor`",
                                    unit="validations",
                                    synonyms=("early_stopping", "early_stopping_patience"))
     average: str = setting("last",
@@ -204,8 +208,9 @@ class Recipe:
                                "it was trained, or its artefact of that format and quantisation",
                                words=(DECODE_WITH_MODEL, *RUNTIMES))
     score_splits: str = setting(
-        "both", "both: one chooses by valid, and test is reported beside it",
-        words=("both", "valid", "test"), synonyms=("score_split", "eval_split"))
+        "both", "both: the validation score selects, and the test score is also reported",
+        words=("both", "validation", "test"), deprecated=("score_on",),
+        deprecated_words={"valid": "validation"}, synonyms=("score_split", "eval_split"))
     measure: str = setting("none",
                            "latency of a sentence and peak memory of training too; a study sets it "
                            "by its objectives", words=("none", "latency", "memory", "both"))
@@ -267,9 +272,9 @@ class Recipe:
 # Short runs pass over
 # the data once or twice: small batches for more updates, and dropout is left out.
 SHORT_RUN_SETTINGS: dict[str, Any] = {"max_tokens": 384, "optimizer": "soap",
-                                      "lr": {"base": 4e-3, "at": {"width": 128},
+                                      "lr": {"base": 4e-3, "reference_sizes": {"width": 128},
                                              "rule": "layerwise"}, "schedule": "wsd",
-                                      "weight_decay": 0.1, "zero_out": True, "residual": "deepnet",
+                                      "weight_decay": 0.1, "zero_init": True, "residual_scaling": "deepnet",
                                       "dropout": 0.0, "label_smoothing": 0.0}
 PRESETS: dict[str, dict[str, Any]] = {
     "quick": {**SHORT_RUN_SETTINGS, "cpu_minutes": 1.0, "beam": 1, "validate_every": 0.25, "average_count": 4},
@@ -330,8 +335,8 @@ def _find_conflicts(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str |
     if found.get("rdrop") and not any(found.get(key, getattr(Recipe, key)) for key in DROPOUT_KEYS):
         yield "rdrop", "two passes without dropout are the same", "give `dropout`, or leave rdrop out"
     chooses = found.get("patience") or found.get("average") == "best"
-    if found.get("watch") == "bleu" and not found.get("validate_bleu") and chooses:
-        yield "watch", "bleu is only known with `validate_bleu: yes`", None
+    if found.get("monitor") == "metric" and not found.get("validate_metric") and chooses:
+        yield "monitor", "the metric is only measured with `validate_metric: yes`", None
 
 
 def fill_defaults(stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -351,9 +356,9 @@ def check_compatible(spec: DataSpec, recipe: Recipe) -> None:
         raise UserError(f"recipe: subword_dropout: {why}", help="leave subword_dropout out",
                         key="recipe.subword_dropout", code="fixed-tokens")
     if recipe.validate_metric and task.score is None:
-        raise UserError(f"recipe: validate_bleu: a {task.name} generates nothing that could be "
+        raise UserError(f"recipe: validate_metric: a {task.name} generates nothing that could be "
                         "scored; its perplexity is known at each validation, so leave it out, and "
-                        "`watch: loss`", key="recipe.validate_bleu", code="nothing-to-score")
+                        "`monitor: loss`", key="recipe.validate_metric", code="nothing-to-score")
 
 
 def _fixed_tokens_reason(spec: DataSpec) -> str:

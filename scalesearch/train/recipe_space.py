@@ -38,7 +38,7 @@ KEY_PREFIX = f"{SECTION_NAME}."
 DISTRIBUTION_MARKERS = ("|", "..", "=", " if ")  # of a text that is more than a constant
 # Trainings of one study have one budget and are scored alike; the rest changes nothing that is
 # learned.
-FIXED_KEYS = (*BUDGET_KEYS, "preset", "score_on", "measure", "validate_bleu", "watch", "device",
+FIXED_KEYS = (*BUDGET_KEYS, "preset", "score_splits", "measure", "validate_metric", "monitor", "device",
               "compile", "threads", "checkpoint_minutes", "name")
 
 
@@ -256,7 +256,7 @@ def _add_parameter(field: SchemaField, node: Node, path: str, binder: Binder,
     if key.partition(".")[0] in FIXED_KEYS:
         binder.report_problem(node.display_position,
                               f"`{path}` is the same for all trainings of a study",
-                              "give one value", code="never-asked")
+                              "give one value", code="not-searchable")
         return None
     leaf = binder.bind_parameter(field, node, KeyContext(path, path, node.display_position))
     if len(binder.problems) > before or isinstance(leaf.domain, InvalidDomain):

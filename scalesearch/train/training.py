@@ -117,13 +117,13 @@ def _check_compatible(architecture: Any, corpus: Corpus, recipe: Recipe,
     if recipe.decode_with != DECODE_WITH_MODEL and open_artifact is None:
         raise UserError(f"decode_with: {recipe.decode_with} needs what makes artefacts",
                         help="pass artefacts=scalesearch.export.scoring.artefact_decoder",
-                        code="no-artefacts")
+                        code="exporter-missing")
     kind = "decoder-only" if isinstance(architecture.block, DecoderOnly) else "encoder-decoder"
     check_model_type(corpus.spec.task, kind)
     if architecture.vocab not in (None, corpus.tokenizer.vocab_size):
         raise UserError(f"the architecture has a vocabulary of {architecture.vocab:,} of its own, "
                         f"and the data {corpus.tokenizer.vocab_size:,} entries",
-                        help="load the data at that size (DataSpec.at)", code="vocab-misfit")
+                        help="load the data at that size (DataSpec.at)", code="vocab-mismatch")
 
 
 @contextmanager

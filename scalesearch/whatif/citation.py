@@ -77,7 +77,7 @@ class Citation:
         return {"protocol": self.protocol.to_json(), "costs": self._records(), "modules": modules,
                 "values": {name: self.values[name] for name in self.names},
                 **{name: getattr(self, name)
-                   for name in ("where", "held", "numbers", "vocab_bound")}}
+                   for name in ("where", "held_sizes", "numbers", "vocab_bound")}}
 
     def _records(self) -> dict[str, dict[str, Any]]:
         return {n: {"formula": f.to_factored_text(), "value": f.evaluate(self.values)}

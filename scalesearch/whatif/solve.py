@@ -99,11 +99,11 @@ class Solution:
     def to_json(self) -> dict[str, Any]:
         """For ``--json``."""
         record = {**vars(self), "for": dict(self.fixed_sizes),
-                  "breaks": [one.text for one in self._breaks()]}
+                  "violates": [limit.text for limit in self._violates()]}
         for name in ("best", "next"):
             record[name] = record[name] and record[name].to_json()
         return {key: value
-                for key, value in record.items() if key not in ("given", "within", "nearest")}
+                for key, value in record.items() if key not in ("fixed_sizes", "n_within_budget", "nearest")}
 
     def row(self) -> dict[str, Any]:
         """For a table: what was given, the value, its costs, the room left, the next value and what that breaks."""
@@ -111,11 +111,11 @@ class Solution:
         if self.best:
             row |= self.best.costs
             row |= {f"slack {limit.text}": limit.slack for limit in self.best.limits if limit.name}
-        breaks = " and ".join(limit.text for limit in self._breaks())
-        return row | {"next": self.next.value if self.next else None, "breaks": breaks,
-                      "rising": self.is_monotonic}
+        violated = " and ".join(limit.text for limit in self._violates())
+        return row | {"next": self.next.value if self.next else None, "violates": violated,
+                      "monotonic": self.is_monotonic}
 
-    def _breaks(self) -> tuple[LimitCheck, ...]:
+    def _violates(self) -> tuple[LimitCheck, ...]:
         return self.next.violated_limits if self.next else ()
 
 

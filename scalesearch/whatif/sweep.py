@@ -113,7 +113,7 @@ def _configurations(space: Space, keys: Mapping[str, str], most: int) -> list[Pa
     sheets = [] if many else list(itertools.islice(changed.enumerate(), most + 1))
     if many or len(sheets) > most:
         raise UserError(f"more than {MAX_SWEEP_ROWS:,} rows: give a range a larger step, as in "
-                        "--sweep width=128..1024 step 64", code="too-many-rows")
+                        "--sweep width=128..1024 step 64", code="too-many-sweep-rows")
     return sheets
 
 
@@ -143,7 +143,7 @@ def _lengths(key: str, text: str) -> list[int]:
                         code="below-one")
     if len(values) > MAX_SWEEP_ROWS:
         raise UserError(f"more than {MAX_SWEEP_ROWS:,} rows: give {key} a larger step",
-                        code="too-many-rows")
+                        code="too-many-sweep-rows")
     return values
 
 

@@ -139,7 +139,7 @@ def render_trades(trades: TradeOffs, reference: str, protocol: Protocol) -> Iter
                 *(text for name in trades.reference for text in (name, "difference", "%")))
     yield make_table(headings, rows, left_columns=())
     if len(trades.pairs) > MAX_ROWS_PRINTED:
-        yield f"… {len(trades.rows) - MAX_ROWS_PRINTED:,} more: --csv FILE, --json or frame() has them all"
+        yield f"… {len(trades.pairs) - MAX_ROWS_PRINTED:,} more: --csv FILE, --json or frame() has them all"
     costs = ", ".join(f"{name} {_format_cost(value)}" for name, value in trades.reference.items())
     tried = ", ".join(f"{key} up to {high:,}" for key, high in trades.max_values.items())
     built = f", {trades.n_unbuildable:,} cannot be built" if trades.n_unbuildable else ""

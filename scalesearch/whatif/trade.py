@@ -77,7 +77,7 @@ class TradeOffs:
         """For ``--json``."""
         record = {**vars(self), "hold": [str(hold) for hold in self.tolerances],
                   "trades": [dict(row) for row in self.pairs]}
-        return {name: value for name, value in record.items() if name not in ("holds", "rows")}
+        return {name: value for name, value in record.items() if name not in ("tolerances", "pairs")}
 
 
 def percent_difference(value: Any, reference: Any) -> float:
@@ -100,7 +100,7 @@ def parse_tolerances(texts: Sequence[str]) -> tuple[CostTolerance, ...]:
         holds.append(CostTolerance(match[1], float(match[2])))
     if not holds:
         raise UserError("nothing is held: give --hold, as in --hold 'macs.total within 1%'",
-                        code="nothing-held")
+                        code="hold-missing")
     return tuple(holds)
 
 
@@ -121,7 +121,7 @@ def find_trade_offs(space: Space, keys: Sequence[str], tolerances: str | Sequenc
     keys = config_keys(space, keys)
     if len(set(keys)) != len(keys) or len(keys) < 2:
         raise UserError(f"{', '.join(keys)}: a trade is between two or more different sizes",
-                        code="one-size")
+                        code="trade-needs-two-sizes")
     holds = parse_tolerances([tolerances] if isinstance(tolerances, str) else tolerances)
     within = (*collect_limits(space), *read_budgets(space, budget))
     stray = [key for key in ranges or {} if key not in keys]
@@ -166,7 +166,7 @@ class _TradeOffSearch:
         if len(pairs) > MAX_PAIRS:
             raise UserError(f"{len(pairs):,} combinations are more than {MAX_PAIRS:,}: narrow a "
                             f"size, as in --for {self.free_sizes.keys[0]}=1..24",
-                            code="too-many-rows")
+                            code="too-many-sweep-rows")
         return self.free_sizes.evaluate_costs(
             pairs, self.protocol, (*self.held, *cost_names(self.limits)))
 

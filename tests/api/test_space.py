@@ -87,8 +87,8 @@ def test_what_fits_is_that_of_the_command_line(small):
         "share"] and 0 < mine.share < 1
     assert mine.front()["params.non_embedding"].tolist() == [
         one["params.non_embedding"] for one in theirs["front"]]
-    assert {"parameter", "answer",
-            "share"} <= set(mine.value_shares) and "broken" in mine.violations and len(
+    assert {"parameter", "value",
+            "share"} <= set(mine.value_shares) and "violated" in mine.violations and len(
         mine.sampled_candidates)
     assert ss.space(small).feasible(["params.total <= 12k"], vocab=61).count is not None
 
@@ -122,7 +122,7 @@ def test_what_is_wrong_is_said_at_its_place(small):
         ss.space(small).architecture(widht=3)
     with refuses("open-parameters", "encoder.depth"):
         ss.space(small).architecture(width=16)
-    with refuses("no-text", "None"):
+    with refuses("not-serializable", "None"):
         ss.space(small).set(width=None)
     with refuses("no-budget"):
         ss.space("transformer").feasible()

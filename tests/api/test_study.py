@@ -16,8 +16,8 @@ from tests.errors import refuses
 KEYS = {"study": "small", "space": ss.space(SMALL), "data": yaml.safe_load(DATA), "budget": "tiny",
         "trials": 3,
         "recipe": {"steps": 8, "max_tokens": 200, "lr": 5e-3, "beam": 1, "dropout": 0,
-                   "score_on": "valid"}, "objectives": {"bleu": "max", "params.total": "min"},
-        "proposer": "random"}
+                   "score_splits": "validation"}, "objectives": {"bleu": "max", "params.total": "min"},
+        "sampler": "random"}
 
 
 class Told(ss.Callback):
@@ -54,7 +54,7 @@ def test_a_mapping_is_the_file_that_it_stands_for(beside_a_text):
     mine = ss.study(KEYS).spec
     theirs = ss.study("file.yaml").spec
     for key in ("name", "out", "space", "data", "recipe", "objectives", "trials", "seed",
-                "proposer"):
+                "sampler"):
         assert getattr(mine, key) == getattr(theirs, key), key
     assert mine.budget.text == theirs.budget.text
     again = ss.study({**KEYS, "recipe": mine.recipe, "data": mine.data,
@@ -118,7 +118,7 @@ def test_the_best_under_a_condition(study):
     ("objective", "under", "code"),
     [("bleu", "bleu > 1000", "nothing-meets"), ("bleu", "params.totl > 1", "unknown-key"),
      ("bleu", "bleu >", "bad-syntax"), ("bleu", "test.bleu > 1", "unknown-key"),
-     ("test.bleu", None, "chosen-on-test"), ("blue", None, "unknown-objective")])
+     ("test.bleu", None, "selection-on-test"), ("blue", None, "unknown-objective")])
 def test_what_chooses_nothing_is_refused(study, objective, under, code):
     with refuses(code):
         study.best(objective, under=under)
@@ -153,5 +153,5 @@ def test_a_finished_study_runs_no_further(study, run):
 def test_errors_of_a_mapping_have_their_lines():
     with refuses("missing-key", place="<python>:1"):
         ss.study({"study": "x"})
-    with refuses("no-text", "object"):
+    with refuses("not-serializable", "object"):
         ss.study({"study": object()})

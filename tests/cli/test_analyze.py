@@ -54,7 +54,7 @@ def test_writes_csv_figures_and_json(data: Path, checkpoint: Path, tmp_path: Pat
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert found == json.loads((to / "analysis.json").read_text())
-    assert (found["sentences"], found["split"], len(found["heads"])) == (8, "valid", 7)
+    assert (found["sentences"], found["split"], len(found["heads"])) == (8, "validation", 7)
     for name in TABLES:
         rows = list(csv.DictReader((to / f"{name}.csv").open()))
         listed = found[name] if isinstance(found[name], list) else found[name]["groups"]
@@ -75,7 +75,7 @@ def test_the_checkpoints_own_vocabulary_is_used(data: Path, checkpoint: Path) ->
 
 def test_bad_input_is_said(data: Path, checkpoint: Path, tmp_path: Path) -> None:
     task = tmp_path / "task.yaml"
-    task.write_text(data.read_text().replace("{", "{task: summarisation, "))
+    task.write_text(data.read_text().replace("{", "{task: summarization, "))
     for arguments, said in (
         ((tmp_path, "--data", data), "no checkpoint"),
         ((checkpoint, "--data", "nowhere.yaml"), "nowhere.yaml"),
@@ -101,7 +101,7 @@ def test_a_language_model_is_looked_into_as_well(tmp_path: Path) -> None:
         (tmp_path / f"{split}.txt").write_text(
             "".join(f"{line} {i}\n" for i in range(12) for line in ENGLISH))
     file = tmp_path / "data.yaml"
-    file.write_text("data: {task: language-model, train: train.txt, valid: val.txt, test: "
+    file.write_text("data: {task: language-model, train: train.txt, validation: val.txt, test: "
                     "test.txt, vocab: 60, window: 32}\n")
     shape = ("model=decoder-only", "width=16", "decoder.depth=1", "decoder.heads=2")
     sets = [part for setting in shape for part in ("--set", setting)]

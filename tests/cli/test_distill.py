@@ -22,7 +22,7 @@ def test_a_student_trains_on_what_the_teacher_says(tmp_path: Path) -> None:
             (tmp_path / f"{split}.{side}").write_text("".join(lines))
     data = tmp_path / "data.yaml"
     data.write_text(yaml.safe_dump({"source": "en", "target": "de", "train": "train",
-                                    "valid": "val", "test": "test", "vocab": 60}))
+                                    "validation": "val", "test": "test", "vocab": 60}))
     train(tiny(), load_data(str(data)), recipe(beam=2, length_penalty=0.3), tmp_path / "teacher")
     given = [str(tmp_path / "teacher"), "--data", str(data), "--out", str(tmp_path / "kd"),
              "--json"]

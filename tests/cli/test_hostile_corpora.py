@@ -86,7 +86,7 @@ def data_files(draw: Any) -> dict[str, Any]:
     task = draw(st.sampled_from(["translation"] * 4
                                 + ["correction", "language-model", "summarisation"]))
     text = task == "language-model"
-    splits = {"train": "text/train", "valid": "text/val", "test": "text/test"}
+    splits = {"train": "text/train", "validation": "text/val", "test": "text/test"}
     found: dict[str, Any] = {"task": task} | {
         split: path + ".de" * text for split, path in splits.items()}
     found |= {} if text else {"source": "en", "target": "de"}
@@ -152,7 +152,7 @@ def read_by(verb: str, model: Path, damage: dict[str, Any], data: dict[str, Any]
 @pytest.mark.parametrize("verb", VERBS)
 def test_sound_text_is_learned_from(place: Path, verb: str) -> None:
     data = {"task": "translation", "source": "en", "target": "de", "train": "text/train",
-            "valid": "text/val", "test": "text/test", "vocab": 60}
+            "validation": "text/val", "test": "text/test", "vocab": 60}
     assert read_by(verb, place / "model", {}, data) == 0
 
 

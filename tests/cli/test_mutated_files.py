@@ -34,7 +34,7 @@ SOUND = {"space": (ROOT / "spaces" / "edge.yaml").read_text(encoding="utf-8"),
          "recipe": "recipe:\n  preset: quick\n  steps: 500\n  lr: 1e-3\n  warmup: 0\n  schedule: "
          "cosine\n  dropout: 0.1\n",
          "data": "data:\n  source: en\n  target: de\n  train: [one, "
-         "two]\n  valid: val\n  test: test\n  vocab: 2k\n"}
+         "two]\n  validation: val\n  test: test\n  vocab: 2k\n"}
 NINES = ", ".join(["*a{0}"] * 9)
 HOSTILE = {
     "an alias bomb": "a0: &a0 [1]\n"

@@ -73,7 +73,7 @@ def test_models_of_two_vocabularies_translate_apart_alone(place: Path, tmp_path:
     other = (place / "data.yaml").read_text().replace("vocab: 60", "vocab: 58")
     (place / "other.yaml").write_text(other)
     train(tiny(), load_data(str(place / "other.yaml")), recipe(), tmp_path / "other")
-    with refuses("not-alike", "tokenizer"):
+    with refuses("models-incompatible", "tokenizer"):
         raise run(translate_verb, place / "model1", tmp_path / "other", text="a\n").exception
 
 
@@ -89,7 +89,7 @@ def test_models_of_tokenised_text_are_scored_by_its_words(
     assert [model[name]["score"] for name in metrics] == [result.metrics[name] for name in metrics]
     assert model["model"] and set(metrics) == model.keys() - {"model", "decoding"}
     train(tiny(), corpus_of(TASKS[task], tmp_path), recipe(), tmp_path / "other")
-    with refuses("not-alike", "tokenised is False"):
+    with refuses("models-incompatible", "tokenised is False"):
         raise run(score_verb, tmp_path / "model", tmp_path / "other", *sides).exception
 
 

@@ -28,7 +28,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "".join(pair[column] + "\n" for pair in sentences(count, seed)))
     file = folder / "data.yaml"
     file.write_text(yaml.safe_dump({"source": "en", "target": "de", "train": "train",
-                                    "valid": "val", "test": "test", "vocab": 60}))
+                                    "validation": "val", "test": "test", "vocab": 60}))
     train(tiny(), load_data(str(file)), recipe(), folder / "teacher")
     return file
 
@@ -47,7 +47,7 @@ def test_a_student_trains_on_what_the_teacher_finds_probable(data: Path, tmp_pat
     student = load_data(facts["files"][-1])
     assert student.content_hash != real.content_hash and student.train.target_ids == real.train.target_ids
     assert any("5 likeliest" in note for note in student.notes)
-    results = {share: train(tiny(), student, recipe(soft_share=share),
+    results = {share: train(tiny(), student, recipe(distillation_weight=share),
                             tmp_path / f"student-{share}") for share in (0, 1)}
     hard = train(tiny(), real, recipe(), tmp_path / "hard")
     assert [point["train_loss"] for point in results[0].curve] == [
@@ -75,12 +75,12 @@ def test_another_vocabulary_and_too_many_tokens_are_refused(data: Path, tmp_path
                                        for split, name in (("train", "train"), ("valid", "val"),
                                                            ("test", "test"))}))
     teacher = str(data.parent / "teacher")
-    with refuses("teacher-of-another-vocabulary", teacher):
+    with refuses("teacher-vocab-mismatch", teacher):
         raise CliRunner().invoke(
             app, ["soften", teacher, "--data", str(other), "--out", "soft"]).exception
     text = tmp_path / "text.yaml"
     text.write_text(yaml.safe_dump({"task": "language-model"}
-                                   | dict.fromkeys(("train", "valid", "test"), "x.txt")))
+                                   | dict.fromkeys(("train", "validation", "test"), "x.txt")))
     for verb in ("soften", "distill"):
         with refuses("no-pairs", "language-model", key="data.task"):
             raise CliRunner().invoke(

@@ -41,7 +41,7 @@ def test_train_then_translate(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = trained(data, out, "--seed", "4")
     assert done.exit_code == 0, done.output
-    for said in ("valid", "test", "tok:13a", "greedy", "tokens a CPU-second", "seed 4", "update"):
+    for said in ("validation", "test", "tok:13a", "greedy", "tokens a CPU-second", "seed 4", "update"):
         assert said in done.output
     lines = "one red dog\n\n   \nthe old house 7\n"
     for beam in ("1", "3"):
@@ -181,7 +181,7 @@ def test_a_language_model_shows_its_perplexities_and_translates_nothing(tmp_path
         (tmp_path
          / f"{split}.txt").write_text("".join(f"{ENGLISH[i % 5]} {i}\n" for i in range(count)))
     file = tmp_path / "text.yaml"
-    file.write_text("data: {task: language-model, train: train.txt, valid: val.txt, test: "
+    file.write_text("data: {task: language-model, train: train.txt, validation: val.txt, test: "
                     "test.txt, vocab: 60, window: 16}\n")
     only = [*SMALL[:2], *SMALL[4:6], *SMALL[8:], "--set", "model=decoder-only"]
     done = run(train_verb, "transformer", "--data", file, *only, *RECIPE, "--out", tmp_path / "out",

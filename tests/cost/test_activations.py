@@ -147,7 +147,7 @@ def cached(block: Block) -> int:
     cache = model.new_cache()
     for token in torch.full((1, T), 5).split(1, 1):
         model.decode(token, memory, cache)
-    return sum(tensor.numel() for kept in cache.leaf_costs.values() for tensor in kept)
+    return sum(tensor.numel() for kept in cache.entries.values() for tensor in kept)
 
 
 @torch.no_grad()

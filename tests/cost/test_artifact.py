@@ -31,9 +31,9 @@ def test_without_a_named_format_there_is_no_such_cost() -> None:
     block = read_space(find_file("small/plain", "spaces")).single_architecture().block
     bill = evaluate_cost(block, find_protocol("forward", 5, 5, 100))
     assert "artefact.bytes" not in bill.values
-    with refuses("no-artefact"):
+    with refuses("artifact-format-missing"):
         bill["artefact.bytes"]
-    with refuses("unknown-artefact", "zip", "torch"):
+    with refuses("unknown-artifact-format", "zip", "torch"):
         load_protocol({"artefact": "zip"})
 
 

@@ -58,14 +58,14 @@ def test_a_protocol_names_device_and_fit(tmp_path) -> None:
 
 def test_what_no_fit_can_predict_is_refused(tmp_path) -> None:
     bill = evaluate_cost(block(), load_protocol({"vocab": 300}))
-    with refuses("no-fit"):
+    with refuses("no-latency-fit"):
         bill["latency.predicted"]
     lost = evaluate_cost(block(),
                          load_protocol({"vocab": 300, "latency": str(tmp_path / "lost.json")}))
-    with refuses("no-fit", "lost.json"):
+    with refuses("no-latency-fit", "lost.json"):
         lost["latency.predicted"]
     (tmp_path / "space.yaml").write_text("width: 64\n")
-    with refuses("no-fit", "space.yaml", "is no fit"):
+    with refuses("no-latency-fit", "space.yaml", "is no fit"):
         load_latency_model(str(tmp_path / "space.yaml"))
     with refuses("file-damaged", "onnx-none.json"):
         load_latency_model(fit_file(tmp_path, weights=[1.0]))

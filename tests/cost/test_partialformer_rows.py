@@ -17,7 +17,7 @@ def pre_norm(width: int, encoder: int, decoder: int, **changes):
 def no_ffn(width: int, encoder: int, decoder: int):
     from scalesearch.space.assembly.architecture import assemble
 
-    answers = dict(pre_norm(width, encoder, decoder).answers)
+    answers = dict(pre_norm(width, encoder, decoder).config)
     for stack in ("encoder", "decoder"):
         del answers[f"{stack}.ffn.hidden"]
         answers[f"{stack}.ffn"] = "none"

@@ -181,7 +181,7 @@ def test_a_vocabulary_beyond_all_use_is_refused_where_it_is_given(
 
 @pytest.mark.parametrize(("changes", "error"), [
     ({"test": "nowhere/test"}, ("no-such-file", "test:", "nowhere")),
-    ({"vocab": 9000}, ("vocabulary-misfit", "vocab:", 9000)),
+    ({"vocab": 9000}, ("vocab-size-unsupported", "vocab:", 9000)),
     ({"max_length": 1}, ("no-pairs-left", "40 pairs", "max_length 1")),
     ({"vocab": None, "tokenizer": "nowhere.model"}, ("cannot-read", "tokenizer:", "nowhere.model")),
 ])

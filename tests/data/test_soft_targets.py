@@ -60,9 +60,9 @@ def test_teachers_tell_corpora_apart(spec: DataSpec, soft: DataSpec, cache: Path
 
 
 def test_those_of_other_data_are_refused(soft: DataSpec, cache: Path, write: Write) -> None:
-    with refuses("soft-targets-of-other-data", key="data.soft_targets"):
+    with refuses("soft-targets-mismatch", key="data.soft_targets"):
         load_corpus(replace(soft, vocab=50), cache)
-    with refuses("soft-targets-of-other-data"):
+    with refuses("soft-targets-mismatch"):
         load_corpus(replace(soft, max_pairs=10), cache)
 
 

@@ -64,14 +64,14 @@ def test_it_travels_as_bytes_and_pickles(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("model", ["bpe", "unigram"])
 def test_a_vocabulary_too_large_names_the_largest(model: str) -> None:
-    with refuses("vocabulary-misfit", 5000, key="data.vocab") as error:
+    with refuses("vocab-size-unsupported", 5000, key="data.vocab") as error:
         Tokenizer.fit(TEXT, 5000, model)
     largest = int(re.findall(r"\d+", str(error.value))[-1])
     assert Tokenizer.fit(TEXT, largest, model).vocab_size == largest
 
 
 def test_a_vocabulary_too_small_names_the_least() -> None:
-    with refuses("vocabulary-misfit", 6, key="data.vocab"):
+    with refuses("vocab-size-unsupported", 6, key="data.vocab"):
         Tokenizer.fit(TEXT, 6)
 
 

@@ -27,7 +27,7 @@ from tests.docs.blocks import DOCUMENTS, ROOT, WALK, Block, blocks, commands, mi
 from tests.processes import within
 
 SHORT = {"tour.yaml": {"pairs: 30000": "pairs: 2000", "steps: 1500": "steps: 12",
-                       "beam: 1": "score_on: valid, beam: 1"}}
+                       "beam: 1": "score_splits: validation, beam: 1"}}
 FEWER = " --trials 2"
 PAGES = [block for page in WALK for block in blocks(page)]
 WALKED = [block for block in PAGES if block.mark.startswith(("file:", "run"))]

@@ -136,12 +136,12 @@ def test_a_study_gives_its_best_or_the_trial_that_is_named(trained_folder, tmp_p
     cheap = run(verb, tmp_path / "study", "--best", "params.total", "--under", "bleu >= 0", "--to",
                 "torch", "--out", tmp_path / "cheap")
     assert "best params.total of those with bleu >= 0 (" in cheap.output, cheap.output
-    for words, code in ((["--best", "test.bleu"], "chosen-on-test"),
+    for words, code in ((["--best", "test.bleu"], "selection-on-test"),
                         (["--under", "bleu > 1e9"], "nothing-meets"),
                         (["1", "--under", "bleu > 0"], "options-conflict"),
                         (["--under", "blue > 0"], "unknown-key"),
                         (["1", "--best", "bleu"], "options-conflict"), (["77"], "no-such-trial"),
-                        (["--quantize", "int8"], "no-such-quantisation")):
+                        (["--quantize", "int8"], "unknown-quantization")):
         with refuses(code):
             raise run(verb, tmp_path / "study", "--to", "torch", "--out", tmp_path / "no",
                       *words).exception
@@ -217,7 +217,7 @@ def test_what_a_format_cannot_hold_is_refused_with_those_that_can(trained_folder
     gated = replace(trained, architecture=tiny(encoder__gate="QgV", encoder__head_dim=8))
     with refuses("not-exportable", "encoder.attention: the gate QgV", "torch, huggingface, onnx"):
         export_model(gated, tmp_path / "out", get_format("ctranslate2"), "int8", None)
-    with refuses("no-such-quantisation", "int8, int16, bf16, none"):
+    with refuses("unknown-quantization", "int8, int16, bf16, none"):
         export_model(trained, tmp_path / "out", get_format("ctranslate2"), "int4", None)
 
 

@@ -209,7 +209,7 @@ def test_a_calibration_goes_on_where_it_was_stopped_and_prices_every_candidate(
 
 def test_too_small_a_space_cannot_be_calibrated(job, tmp_path) -> None:
     space = read_space(find_file("small/plain", "spaces"))
-    with refuses("too-few", "few"):
+    with refuses("too-few-candidates", "few"):
         calibrate_latency(space, load_protocol(job.protocol), CTranslate2Format(), job,
                           tmp_path / "fit.json")
     assert not (tmp_path / "fit.json.work").exists()

@@ -46,7 +46,7 @@ def test_it_is_the_artefact_that_translates(corpus, float32, tmp_path, trained_f
 
 
 def test_a_training_without_what_makes_artefacts_is_refused(corpus, tmp_path):
-    with refuses("no-artefacts", "onnx-int8"):
+    with refuses("exporter-missing", "onnx-int8"):
         train(tiny(), corpus, recipe(decode_with="onnx-int8"), tmp_path / "model")
     assert not (tmp_path / "model").exists()
 

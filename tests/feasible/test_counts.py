@@ -337,7 +337,7 @@ def test_what_is_sound_meets_the_spaces_constraints_over_costs(name: str) -> Non
     assert found.exact and (found.n_valid, found.n_feasible) == (len(sound), len(fitting))
     assert found.n_distinct == len({number for number, _ in sound})
     assert found.n_distinct_feasible == len({number for number, _ in fitting})
-    reasons = dict(zip(found.violations["broken"].str.replace(",", ""), found.violations["count"]))
+    reasons = dict(zip(found.violations["violated"].str.replace(",", ""), found.violations["count"]))
     assert reasons == {"": len(fitting), budget.text: len(sound) - len(fitting)}
     assert not found.notes and found.front and len(found.extremes) == 4
 

@@ -231,7 +231,7 @@ def test_one_architecture_under_two_labels_counts_once():
 
 def test_what_is_no_scaling_study_or_no_metric_is_refused():
     records, meta = study()
-    with refuses("other-kind", "kind: scaling", place="growth:"):
+    with refuses("wrong-type", "type: scaling", place="growth:"):
         found(records, {"name": "growth"})
     with refuses("unknown-metric", "rouge", "bleu, test.bleu"):
         found(records, meta, "rouge")

@@ -90,7 +90,7 @@ def test_what_test_says_stands_beside_what_was_chosen_by():
     table = trials_frame(made, OBJECTIVES)
     assert list(table["test.bleu"]) == [29.0, 21.0] and list(table["bleu"]) == [20.0, 30.0]
     assert list(table["front"]) == [
-        True, True], "the front is that of valid: test would leave out the second"
+        True, True], "the front is that of validation: test would leave out the second"
     assert "test bleu" in format_trials(table, OBJECTIVES)
 
 

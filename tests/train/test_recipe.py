@@ -20,7 +20,7 @@ def test_a_recipe_survives_being_written_and_read(
 
 
 def test_text_is_read_as_the_fields_type() -> None:
-    found = Recipe.from_mapping({"steps": "2e3", "lr": "2e-3", "validate_bleu": "yes",
+    found = Recipe.from_mapping({"steps": "2e3", "lr": "2e-3", "validate_metric": "yes",
                                  "patience": "none", "compile": True})
     assert found == Recipe(steps=2000, lr=0.002, validate_metric=True, compile="yes")
     assert isinstance(found.steps, int)
@@ -50,7 +50,7 @@ def problems(given_):
     ({"steps": 10, "threads": 10**9}, "1000000000", "<= 1024"),
     ({"lr": 0.1}, "{'lr': 0.1}", "`steps: 2000`"),
     ({"steps": 0}, "0", "budget"),
-    ({"steps": 9, "watch": "bleu", "patience": 2}, "bleu", "`validate_bleu: yes`"),
+    ({"steps": 9, "monitor": "metric", "patience": 2}, "bleu", "`validate_metric: yes`"),
     ({"steps": 9, "rdrop": 4, "dropout": 0}, "4", "`dropout`"),
     ("quik", "quik", "`quick`"),
     ({"steps": 9, "batch_size": 64}, "batch_size", "`max_tokens`"),

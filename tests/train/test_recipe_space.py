@@ -81,9 +81,9 @@ def test_the_recipe_of_an_answer_has_its_values_and_leads_back_to_it(keys, seed)
 def test_a_group_may_be_asked_in_its_short_form_and_key_by_key():
     space, _ = space_of("steps: 9\nlr: 1e-3 | 2e-3")
     assert space.texts == {"lr.base": "0.001 | 0.002"} and space.base.lr == LearningRate(1e-3)
-    space, _ = space_of("steps: 9\nlr: {base: 1e-3..4e-3 log, rule: none | mup, at: {width: 128}}")
+    space, _ = space_of("steps: 9\nlr: {base: 1e-3..4e-3 log, rule: none | mup, reference_sizes: {width: 128}}")
     made = space.recipe({"lr.base": 2e-3, "lr.rule": "mup"})
-    assert (made.lr.base, made.lr.rule, made.lr.at.width) == (2e-3, "mup", 128)
+    assert (made.lr.base, made.lr.rule, made.lr.reference_sizes.width) == (2e-3, "mup", 128)
     space, _ = space_of("steps: 9\nlr: {base: 1e-3, rule: none | mup}")
     # mup needs the width
     assert [problem.place.line + 1 for problem in space.find_problems()] == [2]
@@ -106,8 +106,8 @@ def test_answers_that_a_file_gives_are_checked():
 
 
 @pytest.mark.parametrize(("line", "code", "at"),
-                         [("steps: 5 | 50", "never-asked", (2, 8)),
-                          ("device: cpu | cuda", "never-asked", (2, 9)),
+                         [("steps: 5 | 50", "not-searchable", (2, 8)),
+                          ("device: cpu | cuda", "not-searchable", (2, 9)),
                           ("lr: 1e-3..", None, (2, 11)), ("dropout: 0 | 2", "bad-value", (2, 14)),
                           ("schedule: cosine | " "cosin", None, (2, 20)),
                           ("warmup: = 2 * beta3", "unknown-name", (2, 15)),

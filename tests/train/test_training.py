@@ -39,7 +39,7 @@ def learned(result: Result) -> list[tuple]:
             for p in result.curve]
 
 
-@pytest.mark.parametrize("split", ["train", "valid", "test"])
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
 def test_a_sentence_beyond_learned_positions_fails_before_the_first_update(
         corpus, out, split) -> None:
     long = replace(corpus, **{split: Split.from_lists([[5] * 40], [[5] * 3], ["x"], ["x"])})
@@ -87,9 +87,9 @@ def test_a_result_says_what_was_done_and_the_folder_translates(corpus, out) -> N
     metrics = result.metrics
     assert metrics["perplexity"] == pytest.approx(2.718281828 ** metrics["loss"], rel=1e-6)
     assert "tok:13a" in metrics["bleu_signature"] and "nc:6" in metrics["chrf_signature"]
-    assert (metrics["decode"], metrics["split"]) == ("greedy", "valid")
+    assert (metrics["decoding"], metrics["split"]) == ("greedy", "validation")
     assert set(metrics["test"]) == {"bleu", "chrf", "bleu_signature", "chrf_signature",
-                                    "length_ratio", "decode", "loss", "perplexity", "loss_per_char"}
+                                    "length_ratio", "decoding", "loss", "perplexity", "loss_per_char"}
     assert result.curve[-1].keys() >= {"validation_loss", "validation_loss_per_char"} <= metrics.keys()
     assert metrics["weights"] == "mean of the last 3 (after updates 8, 10, 12)"
     assert result.tokens_per_cpu_second == pytest.approx(result.tokens / result.cpu_seconds)
@@ -107,7 +107,7 @@ def test_a_result_says_what_was_done_and_the_folder_translates(corpus, out) -> N
 
 
 @pytest.mark.parametrize("average, changes",
-                         [("last", {}), ("best", {"validate_bleu": True}),
+                         [("last", {}), ("best", {"validate_metric": True}),
                           ("none", {"subword_dropout": 0.3}), ("ema", {})])
 def test_interrupted_and_resumed_is_as_uninterrupted_to_the_bit(
         corpus, tmp_path, average, changes) -> None:
@@ -438,7 +438,7 @@ def test_paused_and_gone_on_with_is_as_uninterrupted_to_the_bit(corpus, tmp_path
 
 
 def test_a_model_with_a_vocabulary_of_its_own_learns_from_text_in_that_alone(corpus, out) -> None:
-    with refuses("vocab-misfit", 70, 80):
+    with refuses("vocab-mismatch", 70, 80):
         train(tiny(vocab=70), corpus, recipe(), out)
     own = tiny(vocab=80)
     result = train(own, corpus, recipe(steps=2, average="none"), out)

@@ -237,11 +237,11 @@ def test_trades_end_where_the_cost_does_and_hold_another_architecture() -> None:
 @pytest.mark.parametrize(
     ("keys", "hold", "code"),
     [
-        (("width",), "macs.total within 1%", "one-size"),
+        (("width",), "macs.total within 1%", "trade-needs-two-sizes"),
         (("width", "encoder.depth"), "macs.totl within 1%", "unknown-cost"),
         (("width", "encoder.depth"), "macs.total within 1", "bad-hold"),
         (("width", "encoder.depth"), "macs.total within 1..2 %", "bad-hold"),
-        (("width", "encoder.depth"), (), "nothing-held"),
+        (("width", "encoder.depth"), (), "hold-missing"),
         (("encoder.depth", "decoder.depth"), "params.embedding within 1%", "no-limit"),
     ],
 )

@@ -88,7 +88,7 @@ def test_the_quadratic_term_is_what_two_products_of_each_attention_cost() -> Non
     [
         ({"widht": "1..2"}, "unknown-key"),
         ({"width": "a"}, "bad-value"),
-        ({"width": "1..100000"}, "too-many-rows"),
+        ({"width": "1..100000"}, "too-many-sweep-rows"),
         ({"source": "0..3"}, "below-one"),
         ({"source": "abc"}, "bad-sweep"),
         ({"length": "1..3", "source": "1..3"}, "options-conflict"),

@@ -120,7 +120,7 @@ def _write_tables(found: FeasibilityReport, folder: Path) -> None:
     from scalesearch.report.text_tables import to_csv
 
     folder.mkdir(parents=True, exist_ok=True)
-    frames = {"values": found.value_shares, "reasons": found.violations, "sample": found.sample}
+    frames = {"values": found.value_shares, "violations": found.violations, "sample": found.sample}
     for name, frame in (frames | ({"front": front_table(found)} if found.front else {})).items():
         write_text(folder / f"{name}.csv", to_csv(frame))
 

@@ -212,7 +212,7 @@ def read_scaling_plan(meta: Mapping[str, Any]) -> Mapping[str, Any]:
     if meta.get("type") != SCALING_TYPE or not meta.get("scaling"):
         raise UserError(f"{meta.get('name', 'the study')}: is no scaling study but of the kind "
                         f"{meta.get('type', 'search')}; a scaling study's file says `kind: "
-                        "scaling`, with a base and rules by which it grows", code="other-kind")
+                        "scaling`, with a base and rules by which it grows", code="wrong-type")
     plan: Mapping[str, Any] = meta["scaling"]
     return plan
 

@@ -3,7 +3,7 @@
 from scalesearch.space.syntax.diagnostics import ConfigError, Problem, SourcePosition
 from scalesearch.space.syntax.nodes import MappingNode
 
-STUDY_KEYS = ("study", "data", "recipe", "objectives", "rows", "proposer", "trials")
+STUDY_KEYS = ("study", "data", "recipe", "objectives", "architectures", "sampler", "trials")
 SPACE_KEYS = ("width", "encoder", "decoder")
 
 
@@ -12,7 +12,7 @@ def check_not_study(document: MappingNode) -> None:
     if place := _first(document, STUDY_KEYS, SPACE_KEYS):
         raise ConfigError([Problem(place, "this is a study, and a space is wanted",
                                    "`scalesearch study run FILE --dry-run` checks a study; its "
-                                   "space is what it has under `space`", code="other-kind")])
+                                   "space is what it has under `space`", code="wrong-type")])
 
 
 def check_not_space(document: MappingNode) -> None:
@@ -21,7 +21,7 @@ def check_not_space(document: MappingNode) -> None:
         raise ConfigError([Problem(place, "this is a space, and a study is wanted",
                                    "`scalesearch check FILE` checks a space; a study names it "
                                    "under `space`, beside `data` and `objectives`",
-                                   code="other-kind")])
+                                   code="wrong-type")])
 
 
 def _first(document: MappingNode, theirs: tuple[str, ...],

@@ -28,7 +28,7 @@ HOPELESS_FACTOR = 5
 class UncountableSpaceError(UserError):
     """A space that could be counted only by listing more than is sensible."""
 
-    code = "too-tangled"
+    code = "too-many-dependencies"
 
 
 def count_configurations(parameter_space: ParameterSpace,

@@ -70,10 +70,10 @@ class StudyChecks:
         for key, recipe in (("recipe", self.spec.recipe),
                             ("teacher.recipe", teacher and teacher.recipe)):
             if recipe is not None and recipe.score_splits == "test":
-                self.report_problem(self.positions.get(f"{key}.score_on") or self.positions[key],
-                                    "a study chooses by its scores",
-                                    "score_on is `both` (choose on valid, report test) or `valid`",
-                                    code="test-chooses")
+                self.report_problem(self.positions.get(f"{key}.score_splits") or self.positions[key],
+                                    "a study selects by validation scores",
+                                    "set score_splits to `both` or `validation`",
+                                    code="selection-on-test")
         if data is None:
             return
         if teacher is not None and (data.distilled or data.soft_targets):

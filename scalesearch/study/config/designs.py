@@ -2,17 +2,17 @@
 
 ::
 
-    kind: grid                       # the rows of a table: files, or answers put into `base`
-    rows: [reference/edgeformer, {name: ours, file: edge, set: {width: 384}}]       # without: all of the space
+    type: grid                       # the rows of a table: files, or answers put into `base`
+    architectures: [reference/edgeformer, {name: ours, file: edge, set: {width: 384}}]       # without: all of the space
 
-    kind: ablation                   # one architecture, and what is changed of it
+    type: ablation                   # one architecture, and what is changed of it
     base: small/edgeformer           # a file, {file: …, set: {…}}, or the architecture itself
     changes:
       - share: none
       - adapt: nothing
       - { name: alone, set: { share: none, adapt: nothing } }
 
-    kind: scaling                    # one architecture, and how it grows; see :mod:`.scaling_rules`
+    type: scaling                    # one architecture, and how it grows; see :mod:`.scaling_rules`
     base: small/partialformer
     rules: { deeper: 2 | 4 | 6, wider: 96 | 128, hybrid: [{ deeper: 2 | 4 }, { heads: 8 | 12 }] }
     held_out: largest                # each rule's fit is checked by the size that it has not seen; or none
@@ -40,9 +40,9 @@ from scalesearch.study.config.sections import ARCHITECTURE_SCHEMA, ReferenceSpec
 from scalesearch.study.config.spec import StudySpec
 from scalesearch.study.config.values import node_text
 
-KEYS_BY_STUDY_TYPE = {"base": (GRID, ABLATION, SCALING), "rows": (GRID,), "changes": (ABLATION,),
+KEYS_BY_STUDY_TYPE = {"base": (GRID, ABLATION, SCALING), "architectures": (GRID,), "changes": (ABLATION,),
                       "rules": (SCALING,), "held_out": (SCALING,)}
-SEARCH_ONLY_KEYS = ("proposer", "trials", "compute", "rungs", "stop", "warm_start", "reference")
+SEARCH_ONLY_KEYS = ("sampler", "trials", "compute", "rungs", "stop", "warm_start", "reference")
 REQUIRED_KEYS = {ABLATION: ("changes", "- share: none"),
                  SCALING: ("rules", "{deeper: 2 | 4 | 6 | 8}")}
 CHANGE_EXAMPLE = "such as `share: none`, or `{name: alone, set: {…}}`"
@@ -57,18 +57,18 @@ def check_keys_of_type(study_type: str, table: MappingNode, reader: ConfigReader
         name = key.text.partition(".")[0]
         kinds = KEYS_BY_STUDY_TYPE.get(name, (study_type,))
         if study_type not in kinds:
-            reader.report_problem(key, f"`{name}` does not belong to a study of kind {study_type}",
-                                  f"it belongs to {' or '.join(f'`kind: {one}`' for one in kinds)}",
-                                  code="key-of-another-kind")
+            reader.report_problem(key, f"`{name}` does not belong to a study of type {study_type}",
+                                  f"it belongs to {' or '.join(f'`type: {one}`' for one in kinds)}",
+                                  code="key-of-other-study-type")
         if study_type != SEARCH and name in SEARCH_ONLY_KEYS:
             reader.report_problem(key,
-                                  f"`{name}` belongs to a search, and a study of kind {study_type} "
-                                  "trains its rows",
-                                  "how often, `seeds` says" if name == "trials" else "remove it",
-                                  code="key-of-another-kind")
+                                  f"`{name}` belongs to a search, and a study of type {study_type} "
+                                  "trains fixed architectures",
+                                  "set `seeds` instead" if name == "trials" else "remove it",
+                                  code="key-of-other-study-type")
     key, example = REQUIRED_KEYS.get(study_type, ("", ""))
     if key and not any(name.text.partition(".")[0] == key for name in given):
-        reader.report_problem(table.position, f"a study of kind {study_type} needs the key `{key}`",
+        reader.report_problem(table.position, f"a study of type {study_type} needs the key `{key}`",
                               f"such as `{key}: {example}`", code="missing-key")
 
 
@@ -89,7 +89,7 @@ def read_architectures(spec: StudySpec, space: Space | None, open_space: OpenSpa
     """
     if spec.type == SEARCH:
         return None
-    if spec.type == GRID and "rows" not in reader.positions:
+    if spec.type == GRID and "architectures" not in reader.positions:
         return ArchitectureSet(GRID, (), "", space) if space else None
     designs = _ArchitectureSetReader(space, open_space, reader)
     if spec.type == GRID:
@@ -115,8 +115,8 @@ class _ArchitectureSetReader:
         """Rows of a grid."""
         for at, row in enumerate(specs):
             if row is not None:
-                self._explicit(row, self.reader.positions[f"rows[{at}]"])
-        return self._finish(GRID, "rows")
+                self._explicit(row, self.reader.positions[f"architectures[{at}]"])
+        return self._finish(GRID, "architectures")
 
     def read_ablation(self, changes: Node | None) -> ArchitectureSet | None:
         """The base, and each change of it."""

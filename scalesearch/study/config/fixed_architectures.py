@@ -87,7 +87,7 @@ class ArchitectureSet:
                             f"{first}: {reason}", key="budget", code="budget-unmet")
         if self.type != GRID and reasons[self.base]:
             raise UserError(f"budget: the base misses it: {reasons[self.base]}; every row is "
-                            "compared with the base", key="budget", code="base-misses-budget")
+                            "compared with the base", key="budget", code="base-exceeds-budget")
         base = rows[0].label if reasons[self.base] else self.base
         return replace(self, architectures=rows, base=base,
                        excluded={name: why for name, why in reasons.items() if why})
@@ -107,7 +107,7 @@ def enumerate_architectures(space: Space,
         count = "without end, since it holds a continuous range" if size is None else f"{size:,}"
         raise UserError(f"space: a grid trains every combination, and this space's are {count}; a "
                         f"grid of at most {MAX_ARCHITECTURES:,} is trained. Close some parameters, "
-                        "or search it (kind: search)", key="space", code="grid-too-large")
+                        "or search it (type: search)", key="space", code="grid-too-large")
     names = shorten_paths([path for path, _ in space.parameters()])
     rows: dict[str, FixedArchitecture] = {}
     for answers in space.enumerate():

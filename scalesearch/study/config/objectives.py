@@ -43,7 +43,7 @@ def check_objective_of_task(objective: Objective, spec: DataSpec) -> None:
     raise UserError(why, help=f"its metrics are {', '.join(known)}", code="metric-unavailable")
 
 
-_DATA_SETTING_OF_METRIC = {"tokenised_bleu": "it is a metric of translation with `tokenised: true` in `data:`",
+_DATA_SETTING_OF_METRIC = {"tokenised_bleu": "it is a metric of translation with `tokenized: true` in `data:`",
            "comet": "it is a metric of translation with `comet: MODEL` in `data:`, such as Unbabel/wmt22-comet-da"}
 
 

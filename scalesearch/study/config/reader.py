@@ -8,7 +8,7 @@
     recipe: {steps: 2000}                          # or the name of a preset
     objectives: {bleu: max, params.total: min, macs.total: min}
     budget: params.total <= 2M and macs.total <= 40M        # or the name of one of the space's budgets
-    proposer: bayes                                # or {sampler: TPESampler, multivariate: yes}
+    sampler: bayes                                 # or {class_name: TPESampler, multivariate: yes}
     trials: 12
 
 Every key is stated in :mod:`scalesearch.study.config.spec`.
@@ -25,6 +25,7 @@ from scalesearch.library import find_file
 from scalesearch.pareto.objective import Objective
 from scalesearch.schedule.rungs import NO_RUNGS
 from scalesearch.space import ConfigError, Constraint, Space, read_space
+from scalesearch.space.binding.binder import rename_deprecated_keys
 from scalesearch.space.binding.config_reader import ConfigReader, apply_override, read_constants, with_position
 from scalesearch.space.binding.file_type_check import check_not_space
 from scalesearch.space.schema.cost_names import LATENCY_KEY
@@ -137,6 +138,7 @@ class _StudyReader(StudyChecks):
         self.positions = reader.positions
         self.space_overrides = space_overrides
         self.data_folder = data_folder
+        table = rename_deprecated_keys(table, STUDY_SCHEMA)
         table = replace(table, entries=tuple(unfold_dotted_keys(table, reader.problems)))
         recipe, self.recipe_parameters = extract_parameters(table.get("recipe"), reader)
         closed = tuple((key, recipe or node) if key.text == "recipe" else (key, node)
@@ -199,7 +201,7 @@ class _StudyReader(StudyChecks):
         key = space_key(self.spec.type, self.positions)
         node = self.spec.base if key == "base" else self.spec.space
         if node is None:
-            if key not in self.positions and "rows" not in self.positions:
+            if key not in self.positions and "architectures" not in self.positions:
                 self.report_problem(self.table.position,
                                     f"`{key}` is missing: {STUDY_SCHEMA.fields[key].doc}",
                                     f"such as `{key}: transformer`", code="missing-key")
@@ -234,8 +236,8 @@ class _StudyReader(StudyChecks):
         """The recipe and its questions; None where something is wrong."""
         for leaf in self.recipe_parameters if rows_only else ():
             self.report_problem(leaf.position_of((0, 0)),
-                                f"`{leaf.key}` is open, and a study of kind {self.spec.type} "
-                                "proposes nothing", "give one value, or search (kind: search)",
+                                f"`{leaf.key}` is open, and a study of type {self.spec.type} "
+                                "proposes nothing", "give one value, or search (type: search)",
                                 code="open-parameters")
         recipe = self.spec.recipe
         if self.reader.problems or recipe is None:

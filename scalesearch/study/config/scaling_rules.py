@@ -125,7 +125,7 @@ def _values(spec: Domain) -> list[str]:
     values = spec.parameter.values()
     if count is None or values is None:
         raise UserError(f"{spec} is a continuous range; list its values, or give it a step",
-                        code="endless")
+                        code="continuous-range")
     if count > MAX_STEPS:
         raise UserError(f"{spec} has {count:,} values, each of which is a training; give it a "
                         "larger step", code="too-many-values")

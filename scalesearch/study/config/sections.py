@@ -2,18 +2,18 @@
 
 ::
 
-    seeds: {most: 3, trials: 6, confidence: 0.9}        # at most three a candidate, and six more trainings in all
+    seeds: {max_per_candidate: 3, extra_runs: 6, confidence: 0.9}        # at most three a candidate, and six more trainings in all
     seeds: 3                                            # the same, with half as many as `trials`; of rows: three each
-    seeds: {most: 1, references: 3}                     # each reference trained three times, whatever its place
+    seeds: {max_per_candidate: 1, references: 3}                     # each reference trained three times, whatever its place
 
     teacher: runs/big                                   # a finished training; or {folder: runs/big, mix: yes}
     teacher: [runs/a, runs/b]                           # several, which translate together
     teacher: {file: transformer, set: {encoder.depth: 6}, recipe: {cpu_minutes: 20}, beam: 5}   # or trained here, once
 
-    stop: {gain: 1%, within: 10}                        # once ten more trainings are expected to bring less than that
+    stop: {gain: 1%, horizon: 10}                        # once ten more trainings are expected to bring less than that
 
     warm_start: runs/edge                               # or a list of folders
-    warm_start: {from: [runs/edge, runs/old], most: 5}  # at most five of their fronts are trained
+    warm_start: {from: [runs/edge, runs/old], max_candidates: 5}  # at most five of their fronts are trained
         here first
 
 ``none`` under any of them is as if the key were not there, for ``--set``.
@@ -95,10 +95,10 @@ class Seeds:
 
     max_per_candidate: int = setting(1, "seeds of one candidate, the one of the search counted",
                                      default_text=f"{DEFAULT_SEEDS_PER_CANDIDATE}",
-                                     synonyms=("max", "seeds", "repeats"))
+                                     deprecated=("most",), synonyms=("max", "seeds", "repeats"))
     extra_runs: int = setting(0, "full trainings with further seeds in all", low=0,
                               unit="trainings", default_text="half as many as `trials`",
-                              synonyms=("budget",))
+                              deprecated=("trials",), synonyms=("budget",))
     confidence: float = setting(CONFIDENCE,
                                 "of the interval that a difference must leave 0 out of, to count "
                                 "as more than noise", low=0.5, high=0.9999,
@@ -106,7 +106,7 @@ class Seeds:
     references: int = setting(1,
                               "seeds of each reference or row, on top of `trials` "
                               f"({DEFAULT_SEEDS_PER_ARCHITECTURE} in a mapping of a study of rows)",
-                              synonyms=("rows",))
+                              synonyms=("architectures",))
 
     @property
     def is_enabled(self) -> bool:
@@ -132,7 +132,8 @@ class StopSpec:
     horizon: ComputeAmount = setting(ComputeAmount(10), "what more would be spent for that",
                                      read=read_amount, default_text="10",
                                      expected="full trainings, or a length of time such as `2h`",
-                                     unit="trainings, or a time", synonyms=("patience", "horizon"))
+                                     unit="trainings, or a time", deprecated=("within",),
+                                     synonyms=("patience",))
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,8 @@ class TeacherSpec:
     top_k: int = setting(0,
                          "how many of its likeliest tokens at every place candidates learn, too, "
                          "by their recipe's `soft_share`; 0: none", low=0, unit="tokens",
-                         synonyms=("top", "top_k"))
+                         deprecated=("soft",),
+                         synonyms=("top",))
 
 
 @dataclass(frozen=True)
@@ -170,11 +172,12 @@ class WarmStartSpec:
                                        synonyms=("folders", "studies"))
     max_candidates: int | None = setting(
         None, "how many of their fronts are trained here first at most", low=0, unit="trainings",
-        default_text="as many as random proposals at the start", synonyms=("max",))
+        default_text="as many as random candidates at the start", deprecated=("most",),
+        synonyms=("max",))
 
     def to_json(self) -> Mapping[str, object]:
         """JSON that a resumed study must agree with."""
-        return {"from": list(self.folders), "most": self.max_candidates}
+        return {"from": list(self.folders), "max_candidates": self.max_candidates}
 
 
 def read_seeds(values: Mapping[str, float] | None, node: Node | None, search_trials: int,
@@ -196,16 +199,16 @@ def read_seeds(values: Mapping[str, float] | None, node: Node | None, search_tri
                          "seeds: none of the objectives is measured, so another seed gives the "
                          "same numbers", "remove `seeds`, or add a metric to the objectives"))
     if has_fixed_architectures and isinstance(node, ScalarNode):
-        return Seeds(references=values.get("most", 1))
+        return Seeds(references=values.get("max_per_candidate", 1))
     if has_fixed_architectures:
         problems += [(f"seeds.{key}",
                       f"seeds.{key}: it is for a search, and this study trains its rows",
                       "`references` are the seeds of each row")
-                     for key in ("most", "trials") if key in values]
-        return Seeds(**{"references": DEFAULT_SEEDS_PER_ARCHITECTURE, **values, "most": 1,
-                        "trials": 0})
-    seeds = Seeds(**{"most": DEFAULT_SEEDS_PER_CANDIDATE, "trials": (search_trials + 1) // 2,
-                     **values})
+                     for key in ("max_per_candidate", "extra_runs") if key in values]
+        return Seeds(**{"references": DEFAULT_SEEDS_PER_ARCHITECTURE, **values,
+                        "max_per_candidate": 1, "extra_runs": 0})
+    seeds = Seeds(**{"max_per_candidate": DEFAULT_SEEDS_PER_CANDIDATE,
+                     "extra_runs": (search_trials + 1) // 2, **values})
     return seeds if seeds.is_enabled else SINGLE_SEED
 
 
@@ -262,7 +265,7 @@ RESOURCES_SCHEMA = schema_of(Resources, check=_resource_conflicts)
 REFERENCE_SCHEMA = schema_of(ReferenceSpec, shorthand_key="file", check=_reference_conflicts,
                              make=partial(_reference, "reference"))
 ARCHITECTURE_SCHEMA = replace(REFERENCE_SCHEMA, make=partial(_reference, "row"))
-SEEDS_SCHEMA = schema_of(Seeds, shorthand_key="most", optional=True, make=dict)
+SEEDS_SCHEMA = schema_of(Seeds, shorthand_key="max_per_candidate", optional=True, make=dict)
 STOP_SCHEMA = schema_of(StopSpec, shorthand_key="gain", optional=True)
 TEACHER_SCHEMA = schema_of(TeacherSpec, shorthand_key="folder", optional=True, check=_teacher_conflicts)
 WARM_START_SCHEMA = schema_of(WarmStartSpec, shorthand_key="from", optional=True)

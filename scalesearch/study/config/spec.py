@@ -63,13 +63,13 @@ def _make_sampler_spec(type: str = "", class_name: str = "", startup: int | None
 
 
 def _sampler_conflicts(values: Mapping[str, object]) -> Conflicts:
-    if "kind" in values and "sampler" in values:
-        yield "sampler", "it names a sampler, and `kind` names one too", "keep one of them"
-    kind = values.get("kind", None if "sampler" in values else "bayes")
-    if "startup" in values and kind in ("random", "grid"):
-        yield "startup", f"`{kind}` learns from no trial, so that it has no startup", "leave it out"
-    if "population" in values and kind not in (None, "nsga2"):
-        yield "population", f"`{kind}` has no population", "leave it out, or propose by nsga2"
+    if "type" in values and "class_name" in values:
+        yield "class_name", "it names a sampler, and `type` names one too", "remove one of them"
+    type = values.get("type", None if "class_name" in values else "bayes")
+    if "startup" in values and type in ("random", "grid"):
+        yield "startup", f"`{type}` does not learn from trials, so it has no startup", "remove it"
+    if "population" in values and type not in (None, "nsga2"):
+        yield "population", f"`{type}` has no population", "remove it, or use nsga2"
 
 
 def _rungs(shares: tuple[float, ...] = (), **spaced: Any) -> Rungs:
@@ -93,23 +93,22 @@ RUNGS_SCHEMA = SchemaGroup(
                            doc="the rungs themselves, in place of `first` and `spacing`")},
     optional=True, make=_rungs)
 SAMPLER_SCHEMA = SchemaGroup(
-    {"kind": SchemaField("word", SAMPLER_NAMES, default="bayes",
-                         doc="a short name; `random` where rows are trained",
-                         synonyms=("algorithm", "name", "type", "method", "strategy",
-                                   "search_alg")),
-     "sampler": SchemaField("text", default=NONE_WORD,
-                            doc="a class of optuna.samplers, or a "
-                            "sampler that an installed package registers; its arguments stand "
-                            "beside it", synonyms=("class", "class_name")),
+    {"type": SchemaField("word", SAMPLER_NAMES, default="bayes", deprecated=("kind",),
+                         doc="a short name; `random` if fixed architectures are trained",
+                         synonyms=("algorithm", "name", "method", "strategy", "search_alg")),
+     "class_name": SchemaField("text", default=NONE_WORD, deprecated=("sampler",),
+                               doc="a class of optuna.samplers, or a sampler that an installed "
+                               "package registers; its arguments are given next to it",
+                               synonyms=("class",)),
      "seed": SchemaField("size", default="the study's", low=0, high=MAX_SEED,
-                         doc="of what is proposed", synonyms=("random_state",)),
-     "startup": SchemaField("size", default="as suits the proposer",
-                            doc="random proposals before a model is trusted", unit="proposals",
+                         doc="random seed of the sampler", synonyms=("random_state",)),
+     "startup": SchemaField("size", default="depends on the sampler",
+                            doc="random candidates before the model proposes", unit="candidates",
                             synonyms=("n_startup_trials", "initial", "num_initial",
                                       "warmup_trials")),
      "population": SchemaField("size", default="20, with nsga2", low=2, doc="of nsga2",
-                               synonyms=("population_size", "pop_size"))}, shorthand_key="kind",
-    open_key="sampler", check=_sampler_conflicts, make=_make_sampler_spec)
+                               synonyms=("population_size", "pop_size"))}, shorthand_key="type",
+    open_key="class_name", check=_sampler_conflicts, make=_make_sampler_spec)
 EXPORTABLE_WORDS = (NONE_WORD, "ctranslate2")  # the others take everything
 PROTOCOL_SCHEMA = SchemaGroup(
     {"name": SchemaField("word", PROTOCOL_NAMES, default="forward",
@@ -125,11 +124,10 @@ PROTOCOL_SCHEMA = SchemaGroup(
                             doc="source and target as the training text "
                             "has them in each vocabulary: rounded means "
                             "of the tokens that a model reads"),
-     "artefact": SchemaField("word", ARTIFACT_FORMATS, default=NONE_WORD,
-                             special_values=(NONE_WORD,),
-                             doc="format and quantisation of which "
-                             "`artefact.bytes` are; candidates that it "
-                             "cannot hold are infeasible"),
+     "artifact": SchemaField("word", ARTIFACT_FORMATS, default=NONE_WORD,
+                             special_values=(NONE_WORD,), deprecated=("artefact",),
+                             doc="format and quantization for `artifact.bytes`; candidates that "
+                             "the format does not support are infeasible"),
      "latency": SchemaField("text", default=NONE_WORD,
                             doc="file of `scalesearch latency calibrate` "
                             "that makes `latency.predicted`, ms a "
@@ -163,7 +161,7 @@ class StudySpec:
     name: str | None = setting(None, "its name", key="study", read=read_name, expected=NAME_DESCRIPTION,
                                default_text="the file's name", synonyms=("name", "study_name"))
     type: str = setting(SEARCH, "a search, or named architectures in place of one",
-                        words=STUDY_TYPES, synonyms=("type",))
+                        words=STUDY_TYPES, deprecated=("kind",))
     space: Space = setting(None, "what may be proposed", expected=SPACE_FORM,
                            default_text="must be given, unless each row is a file",
                            synonyms=("search_space", "model", "architecture"))
@@ -195,8 +193,8 @@ class StudySpec:
                               "a format of `scalesearch export` that must take every candidate",
                               words=EXPORTABLE_WORDS)
     sampler: SamplerSpec = setting(
-        SamplerSpec("", seed=None), "who proposes candidates", group_schema=SAMPLER_SCHEMA,
-        synonyms=("sampler", "algorithm", "optimizer", "optimiser", "searcher", "search_alg"))
+        SamplerSpec("", seed=None), "proposes candidates", group_schema=SAMPLER_SCHEMA,
+        deprecated=("proposer",), synonyms=("algorithm", "optimizer", "optimiser", "searcher", "search_alg"))
     trials: int = setting(
         20, "full trainings, or as much compute in a study with rungs", unit="trainings",
         high=10**6, default_text=f"20; {DEFAULT_MAX_TRIALS} where `compute` is given",
@@ -222,6 +220,7 @@ class StudySpec:
         synonyms=("references", "baselines", "enqueue"))
     architectures: ArchitectureSet | None = setting(
         (), "of a grid: the architectures to train", items=ARCHITECTURE_SCHEMA,
+        deprecated=("rows",),
         expected="a list of files and mappings")
     changes: Node | None = setting(None, "of an ablation: what is changed of the base, one by one",
                                    expected="a list such as `[share: none, {name: alone, set: {…}}]`",

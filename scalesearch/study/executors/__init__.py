@@ -1,4 +1,1 @@
-"""Executors: training of trials in this process or by Ray, under leases.
-
-May import ``trials`` and ``config``.
-"""
+"""Executors: train trials in this process or with Ray, under leases. May import ``trials``, ``config``."""

@@ -1,8 +1,8 @@
-"""Interface of executors, which train the candidates of a study.
+"""Interface of executors, which train the trials of a study.
 
-A runner takes jobs and reports their ends. It carries nothing but a folder: the worker reads
-``job.json`` there and leaves ``result.json``, whole or not at all, so that a result survives
-whoever dies next.
+A runner receives jobs and returns an event when a job ends. Job and result are files in the job's
+folder: the worker reads ``job.json`` and writes ``result.json`` atomically. So a result survives
+the death of the worker and of the driver.
 """
 
 from abc import ABC, abstractmethod
@@ -14,15 +14,17 @@ from scalesearch.errors import UserError
 from scalesearch.files import DiskFullError
 from scalesearch.study.executors.lease import LeaseHeldError
 
-Work = Callable[[str], None]  # trains the job in a folder; returns once its result.json is there
+Work = Callable[[str], None]  # trains the job in a folder; returns after result.json is written
+
+# Causes of the end of a worker without a result
 CRASH_FAULT = "fault"
 CRASH_LOST = "lost"
-CRASH_DISK_FULL = "no room"  # why a worker ended without a result
+CRASH_DISK_FULL = "no room"
 
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """Attempt at training one trial."""
+    """One attempt to train one trial."""
 
     trial: int
     folder: Path
@@ -31,22 +33,22 @@ class TrainingJob:
 
 @dataclass(frozen=True)
 class JobDone:
-    """A job's worker returned: ``result.json`` is in its folder."""
+    """The worker of a job has returned: ``result.json`` is in its folder."""
 
     job: TrainingJob
 
 
 @dataclass(frozen=True)
 class JobCrashed:
-    """A job's worker died or raised.
+    """The worker of a job has died or raised an error.
 
     Attributes:
-        reason: in words, for people.
-        can_retry: whether another attempt may help.
-        cause: FAULT, which counts among the candidate's attempts. What is nobody's fault does not:
-            LOST, where what the
-            worker ran on is gone or another worker has the candidate, and NO_ROOM, where there is
-            none on the disk.
+        job: the attempt that crashed.
+        reason: for the user.
+        can_retry: whether another attempt may succeed.
+        cause: only ``CRASH_FAULT`` counts as an attempt of the trial. ``CRASH_LOST``: the worker's
+            machine or Ray died, or another worker holds the trial. ``CRASH_DISK_FULL``: the disk
+            is full.
     """
 
     job: TrainingJob
@@ -59,7 +61,7 @@ JobEvent = JobDone | JobCrashed
 
 
 def crash_of_error(job: TrainingJob, error: BaseException) -> JobCrashed:
-    """The end of a job whose work raised ``error``."""
+    """Return the event of a job whose work raised ``error``."""
     if isinstance(error, DiskFullError):
         return JobCrashed(job, str(error), cause=CRASH_DISK_FULL)
     if isinstance(error, UserError):
@@ -72,37 +74,39 @@ def crash_of_error(job: TrainingJob, error: BaseException) -> JobCrashed:
 class Runner(ABC):
     """Trains jobs, at most ``slots`` at a time.
 
-    Contract, which one test suite puts to every runner: each submitted job ends in exactly one
-    event; a job that raises or whose process dies ends as Crashed and disturbs no other; polling
-    without jobs returns at once; after ``stop`` nothing of it is left running.
+    Contract, which one test suite checks for every runner:
+
+    - Each submitted job ends in exactly one event.
+    - A job that raises, or whose process dies, ends as :class:`JobCrashed`. Other jobs continue.
+    - Polling without jobs returns at once.
+    - After ``stop``, no process of the runner is left.
     """
 
     slots: int
 
     @abstractmethod
     def submit(self, job: TrainingJob) -> None:
-        """Starts a job, or queues it until there is room."""
+        """Start a job, or queue it until a slot is free."""
 
     @abstractmethod
     def poll(self, timeout: float) -> list[JobEvent]:
-        """Returns the jobs that ended since the last call.
-
-        Waits up to ``timeout`` seconds for the first.
+        """Return the events since the last call. Wait up to ``timeout`` seconds for the first.
 
         Raises:
-            UserError: what the workers run on is gone, and cannot be had again.
+            UserError: the workers' cluster is gone and cannot be restarted.
         """
 
     @abstractmethod
     def stop(self, grace: float = 10.0) -> None:
-        """Interrupts what runs, gives it ``grace`` seconds to write a checkpoint, and ends."""
+        """Interrupt all jobs, wait ``grace`` seconds for their checkpoints, then kill them."""
 
-    def check(self, inspect_machine: Callable[[], Mapping[str, str]]) -> None:  # noqa: B027 - where there is one machine
-        """Refuses a machine that does not see what ``inspect_machine`` finds on this one.
+    def check(self, inspect_machine: Callable[[], Mapping[str, str]]) -> None:  # noqa: B027
+        """Compare all machines with this one; a runner on one machine does nothing.
 
-        Raises UserError.
+        Raises:
+            UserError: ``inspect_machine`` returns something else on another machine.
         """
 
     def describe(self) -> str:
-        """Describes in a line where jobs run."""
+        """Describe in one line where jobs run."""
         return type(self).__name__

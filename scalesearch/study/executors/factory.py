@@ -1,4 +1,4 @@
-"""Factory of executors."""
+"""Creation of a study's executor."""
 
 from scalesearch.study.config.sections import Resources
 from scalesearch.study.executors.base import Runner
@@ -7,7 +7,7 @@ from scalesearch.study.executors.worker import train_job
 
 
 def make_runner(backend: str, workers: int, resources: Resources) -> Runner:
-    """Makes the executor of a study. Ray is imported only where it is asked for."""
+    """Make the executor of a study. Ray is imported only for the backend ``ray``."""
     if backend == "inprocess":
         return InProcessRunner(train_job)
     from scalesearch.study.executors.ray import RayRunner
@@ -21,9 +21,9 @@ def make_runner(backend: str, workers: int, resources: Resources) -> Runner:
 
 
 def has_ray_train() -> bool:
-    """Whether Ray Train can be used: it needs more packages than Ray itself.
+    """Whether Ray Train is installed; it needs more packages than Ray itself.
 
-    Without it, workers start processes.
+    Without Ray Train, each worker starts its processes itself.
     """
     try:
         import ray.train.torch  # noqa: F401

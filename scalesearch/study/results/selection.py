@@ -42,7 +42,7 @@ def select_trial(results: Results, objective: str | None, trial: int | None,
     if name.startswith("test."):
         raise UserError(f"--best {name}: what is chosen by its test scores has no test score left "
                         f"to report. Choose by {name.removeprefix('test.')}, which is of the "
-                        "validation text, or name a trial", code="chosen-on-test")
+                        "validation text, or name a trial", code="selection-on-test")
     rows, among = (results.front, "the front") if condition is None else (
         _eligible(results), f"those with {condition}")
     if not len(results.finished):

@@ -75,7 +75,7 @@ def check_lengths(model: Any, corpus: Corpus, recipe: Recipe) -> None:
     if model.max_source_length is None:
         return
     joined = isinstance(model.block, DecoderOnly)
-    for name in ("train", "valid", *(["test"] if recipe.score_splits != "valid" else [])):
+    for name in ("train", "validation", *(["test"] if recipe.score_splits != "validation" else [])):
         split: Split = getattr(corpus, name)
         source = split.source_ids.lengths + 1
         target = split.target_ids.lengths + (split.window_overlap is None)

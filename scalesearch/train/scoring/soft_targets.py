@@ -67,7 +67,7 @@ def _check_vocabulary(theirs: Tokenizer, corpus: Corpus, top: int,
         raise UserError(f"{teachers[0]} has another vocabulary than the data",
                         help="train it on "
                         "the same data and vocab, or have it translate with `scalesearch distill`",
-                        code="teacher-of-another-vocabulary")
+                        code="teacher-vocab-mismatch")
     if not 1 <= top <= theirs.vocab_size:
         raise UserError(f"{top} likeliest tokens of a vocabulary of {theirs.vocab_size:,}",
                         help="8 is enough for most", code="out-of-range")

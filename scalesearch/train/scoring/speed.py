@@ -108,7 +108,7 @@ def _evaluation_times(engine: Engine, corpus: Corpus, recipe: Recipe, seconds: f
                       now: ReadClocks) -> tuple[Effort, Effort]:
     """What validating and scoring take."""
     task = TASKS[corpus.spec.task]
-    splits = ("valid", "test") if recipe.score_splits == "both" else (recipe.score_splits,)
+    splits = ("validation", "test") if recipe.score_splits == "both" else (recipe.score_splits,)
 
     def decoded(split: Split, beam: int) -> Effort:
         def run(batch: Batch) -> None:
@@ -131,12 +131,12 @@ def _evaluation_times(engine: Engine, corpus: Corpus, recipe: Recipe, seconds: f
         return _extrapolate_time(split, LOSS_BATCH_TOKENS,
                                  lambda batch: float(engine.loss_sum(batch, 0.0)), seconds / 4, now)
 
-    losses = {name: lost(getattr(corpus, name)) for name in {"valid", *splits}}
+    losses = {name: lost(getattr(corpus, name)) for name in {"validation", *splits}}
     scoring = sum((losses[name] + decoded(getattr(corpus, name), recipe.beam) for name in splits),
                   Effort())
-    validation = losses["valid"] + (decoded(corpus.validation, 1) if recipe.validate_metric
+    validation = losses["validation"] + (decoded(corpus.validation, 1) if recipe.validate_metric
                                     else Effort())
-    return validation, scoring if "valid" in splits else scoring + losses["valid"]
+    return validation, scoring if "validation" in splits else scoring + losses["validation"]
 
 
 def _extrapolate_time(split: Split, max_tokens: int, run: Callable[[Batch], object], seconds: float,

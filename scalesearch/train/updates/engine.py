@@ -115,7 +115,7 @@ class Engine:
             labels, shares = (part if part is None else tensor(part.repeat(passes, 0))
                               for part in self._mix_soft_labels(batch, real))
             losses = [cross_entropy(*term, smoothing, rdrop_alpha=alpha, label_weights=shares)
-                      for term in self.model.terms(hidden, labels)]
+                      for term in self.model.softmax_terms(hidden, labels)]
             return (losses[0] if len(losses) == 1 else torch.stack(losses).sum()) / passes
 
     def _mix_soft_labels(self, batch: Batch, real: IntArray) -> tuple[IntArray, IntArray | None]:

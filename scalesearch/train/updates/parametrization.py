@@ -169,9 +169,9 @@ def _classify_weight(node: Module, path: str, name: str) -> WeightUse:
     shape = block.weights()[name]
     if start in ("cores", "table cores"):
         core, whole = chain_std(block, start, path)
-        rows = math.prod(block.cores.a)  # type: ignore[attr-defined]
-        size = math.prod(block.cores.c) if start == "table cores" else rows  # type: ignore[attr-defined]
-        return WeightUse("core", size, core / (whole * len(block.cores.a)))  # type: ignore[attr-defined]
+        rows = math.prod(block.cores.input_factors)  # type: ignore[attr-defined]
+        size = math.prod(block.cores.output_factors) if start == "table cores" else rows  # type: ignore[attr-defined]
+        return WeightUse("core", size, core / (whole * len(block.cores.input_factors)))  # type: ignore[attr-defined]
     if start == "tokens":
         return WeightUse("table", int(shape[1]))
     if start in ("one", "zero", "table") or name == "bias":
@@ -274,7 +274,7 @@ def _stack_layers(model: Any, stack: str) -> Iterator[tuple[str, Module]]:
 
 def _readout_norm_gain(model: Any) -> str:
     """The name of the gain of the norm whose output the readout reads."""
-    if model.block.decoder.normed:
+    if model.block.decoder.has_final_norm:
         return "decoder.norm.weight"
     path, node = list(_stack_layers(model, "decoder"))[-1]
     return f"{path}.{node.block.last_norm}.weight"  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ GOOD = {
   encoder: { depth: 1..2, heads: 2, head_dim: 8, ffn: { relu: { hidden: 32 } } }
   decoder: { depth: 1, heads: 2, head_dim: 8, ffn: { relu: { hidden: 32 | 64 } } }""",
 }
-FILES = "source: en, target: de, train: {0}/t, valid: {0}/v, test: {0}/w"
+FILES = "source: en, target: de, train: {0}/t, validation: {0}/v, test: {0}/w"
 
 
 @pytest.fixture

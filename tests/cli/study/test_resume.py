@@ -20,7 +20,7 @@ def run(*arguments: str) -> Result:
 @pytest.fixture(scope="module")
 def folder(beside_a_text: Path) -> Path:
     """A study of two rows that was run with an option and in a folder that its file does not name."""
-    Path("s.yaml").write_text(f"kind: grid\n{REST}{KINDS['grid']}")
+    Path("s.yaml").write_text(f"type: grid\n{REST}{KINDS['grid']}")
     assert run("s.yaml", "--set", "recipe.steps=3", "--out", "mine").exit_code == 0
     return beside_a_text / "mine"
 

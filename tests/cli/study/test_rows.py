@@ -12,7 +12,7 @@ from tests.errors import refuses
 
 REST = f"""\
 data: {DATA}
-recipe: {{ steps: 2, max_tokens: 64, beam: 1, score_on: valid }}
+recipe: {{ steps: 2, max_tokens: 64, beam: 1, score_splits: validation }}
 objectives: {{ bleu: max, params.total: min }}
 """
 KINDS = {
@@ -69,8 +69,8 @@ def test_a_run_ends_in_what_its_kind_is_for(tmp_path, kind):
 
 def test_a_flag_that_a_search_has_is_refused(tmp_path):
     file = tmp_path / "ablation.yaml"
-    file.write_text(f"kind: ablation\n{REST}{KINDS['ablation']}")
-    with refuses("key-of-another-kind", "`trials`"):
+    file.write_text(f"type: ablation\n{REST}{KINDS['ablation']}")
+    with refuses("key-of-other-study-type", "`trials`"):
         CliRunner().invoke(command,
                            ["run", str(file), "--trials", "3", "--out", str(tmp_path / "run")],
                            catch_exceptions=False)

@@ -28,7 +28,7 @@ RULES = {"deeper": [f"deeper: {depth}" for depth in DEPTHS],
          "hybrid": ["deeper: 2", "hybrid: 2, 24", "hybrid: 2, 32"]}
 
 
-def make_study(folder, begun=tuple(ROWS), seeds=2, kind="scaling"):
+def make_study(folder, begun=tuple(ROWS), seeds=2, type="scaling"):
     """A study's folder in which the rows ``begun`` are trained, each with ``seeds``."""
     answers = {label: {"width": ROWS[label][0], "depth": ROWS[label][1], "kind": "plain"}
                for label in begun}
@@ -104,7 +104,7 @@ def test_the_end_of_a_study_publishes_the_same(finished, tmp_path):
 
 
 def test_what_cannot_be_told_is_refused(finished, tmp_path):
-    make_study(tmp_path / "grid", ("base",), 1, kind="grid")
+    make_study(tmp_path / "grid", ("base",), 1, type="grid")
     assert "is no scaling study but of the kind grid" in call(tmp_path / "grid", code=2)
     assert "--metric rouge: no finished training has that score" in call(
         finished, "--metric", "rouge", code=2)
@@ -140,7 +140,7 @@ def test_the_page_has_its_figures_and_says_which_rule_to_follow(finished, tmp_pa
 
 
 def test_a_page_of_another_study_or_of_nothing_finished_has_none_of_them(tmp_path):
-    make_study(tmp_path / "table", kind="ablation")
+    make_study(tmp_path / "table", type="ablation")
     make_study(tmp_path / "new", begun=())
     assert study_figures(load_results(tmp_path / "table")) == study_figures(
         load_results(tmp_path / "new")) == ()

@@ -78,7 +78,7 @@ def test_another_network_has_another_id(change) -> None:
 def test_what_cannot_be_built_says_where_and_why(change, path: str, reason: str) -> None:
     with pytest.raises(UnbuildableError) as caught:
         assemble(answers(**change))
-    assert caught.value.path == path
+    assert caught.value.key == path
     assert reason in caught.value.reason
 
 

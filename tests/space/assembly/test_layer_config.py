@@ -74,7 +74,7 @@ def test_only_layers_of_one_shape_share() -> None:
     assert bill(**mixed)["params.total"] - shared == 2 * 32 * 8 + 8 + 32
     with pytest.raises(UnbuildableError) as caught:
         space(share__encoder__ffn="one", **mixed).single_architecture()
-    assert caught.value.path == "share.encoder.ffn" and "0 and 2" in str(caught.value)
+    assert caught.value.key == "share.encoder.ffn" and "0 and 2" in str(caught.value)
 
 
 @pytest.mark.parametrize(("key", "changes"), [
@@ -84,7 +84,7 @@ def test_only_layers_of_one_shape_share() -> None:
 def test_what_needs_layers_alike_is_refused(key: str, changes: dict[str, str]) -> None:
     with pytest.raises(UnbuildableError) as caught:
         space(encoder__heads="[2, 4, 4]", encoder__head_dim="8", **changes).single_architecture()
-    assert caught.value.path == key
+    assert caught.value.key == key
 
 
 def test_ctranslate2_has_one_number_of_heads() -> None:
@@ -107,7 +107,7 @@ def test_what_is_no_size_is_shown_where_it_is(text: str, place: str) -> None:
 def test_a_list_that_is_too_short_is_no_candidate() -> None:
     with pytest.raises(UnbuildableError) as caught:
         space(**{HIDDEN: "[8, 16]"}).single_architecture()
-    assert caught.value.path == "encoder.ffn.hidden"
+    assert caught.value.key == "encoder.ffn.hidden"
 
 
 def test_lists_of_a_width_are_refused() -> None:

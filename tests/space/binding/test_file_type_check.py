@@ -11,13 +11,13 @@ from tests.errors import refuses
 
 @pytest.mark.parametrize("file", sorted(Path("studies").glob("*.yaml")), ids=lambda file: file.stem)
 def test_a_study_is_no_space(file: Path) -> None:
-    with refuses("other-kind", place=f"{file}:"):
+    with refuses("wrong-type", place=f"{file}:"):
         read_space(file)
 
 
 @pytest.mark.parametrize("file", sorted(Path("spaces").rglob("*.yaml")), ids=lambda file: file.stem)
 def test_a_space_is_no_study(file: Path) -> None:
-    with refuses("other-kind", place=f"{file}:"):
+    with refuses("wrong-type", place=f"{file}:"):
         read_study(file)
 
 

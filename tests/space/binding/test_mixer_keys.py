@@ -69,7 +69,7 @@ def test_either_spelling_is_a_name_in_expressions() -> None:
 def test_both_spellings_at_once_are_refused(lines: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Space.parse(f"width: 16\n{lines}\n")
-    assert [problem.place.line for problem in caught.value.problems] == [1]
+    assert [problem.position.line for problem in caught.value.problems] == [1]
 
 
 def test_keys_of_a_mixer_come_up_with_it_alone(lightconv: None) -> None:
@@ -117,7 +117,7 @@ def test_keys_of_attention_where_there_is_none_are_refused(
         return
     with pytest.raises(ConfigError) as caught:
         Space.parse(text)
-    assert [(problem.code, problem.place.line) for problem in caught.value.problems] == [
+    assert [(problem.code, problem.position.line) for problem in caught.value.problems] == [
         ("unused-key", line) for line in places]
 
 

@@ -21,7 +21,7 @@ decoder.ffn: *ffn
 
 
 def changed(**sets):
-    return small(FILE).set({key.replace("__", "."): value for key, value in sets.items()})
+    return small(FILE).with_overrides({key.replace("__", "."): value for key, value in sets.items()})
 
 
 def dimension(space, name):
@@ -38,7 +38,7 @@ def test_a_value_is_replaced_by_anything_the_language_can_say():
 def test_the_file_itself_is_left_as_it_was():
     space = small(FILE)
     text = space.to_yaml()
-    space.set({"width": "64"})
+    space.with_overrides({"width": "64"})
     assert space.to_yaml() == text
 
 
@@ -51,7 +51,7 @@ def test_a_variant_is_chosen_and_keeps_what_belongs_to_it():
 
 
 def test_a_new_variant_takes_over_what_has_the_same_name():
-    space = small("width: 4\nencoder.ffn: { relu: { hidden: 7 } }\n").set({"encoder.ffn": "none"})
+    space = small("width: 4\nencoder.ffn: { relu: { hidden: 7 } }\n").with_overrides({"encoder.ffn": "none"})
     assert space.sample(random.Random(0))["encoder.ffn"] == "none"
     space = changed(encoder__ffn="relu | none")
     assert dimension(space, "encoder.ffn") == "relu | none"
@@ -67,7 +67,7 @@ def test_a_key_is_set_in_every_variant_that_has_it():
 def test_a_kind_comes_before_its_sizes_whatever_the_order():
     for sets in ({"decoder.ffn": "pg", "decoder.ffn.ratio": "5"},
                  {"decoder.ffn.ratio": "5", "decoder.ffn": "pg"}):
-        assert small("width: 4\n").set(sets).sample(random.Random(0))["decoder.ffn.ratio"] == 5
+        assert small("width: 4\n").with_overrides(sets).sample(random.Random(0))["decoder.ffn.ratio"] == 5
 
 
 def test_a_kind_may_depend_on_a_condition_and_keep_its_neighbours():
@@ -81,13 +81,13 @@ def test_a_kind_may_depend_on_a_condition_and_keep_its_neighbours():
     "ffn", ["relu | pg if width > 4 else none", "{ one of: relu | pg if width > 4 else none }"])
 def test_a_key_inside_a_kind_leaves_the_condition_that_offers_the_kind(ffn):
     plain = small(f"width: 4 | 8\nencoder.ffn: {ffn}\n")
-    space = plain.set({"encoder.ffn.relu.hidden": "3 | 5", "encoder.ffn.ratio": "9"})
+    space = plain.with_overrides({"encoder.ffn.relu.hidden": "3 | 5", "encoder.ffn.ratio": "9"})
     assert {(s["width"], s["encoder.ffn"], s.get("encoder.ffn.hidden"), s.get("encoder.ffn.ratio"))
             for s in space.enumerate()} == {(4, "none", None, None), (8, "relu", 3, None),
                                             (8, "relu", 5, None), (8, "pg", None, 9)}
     assert small(space.to_yaml()) == space and space.hash != plain.hash == small(
         plain.to_yaml()).hash
-    assert {s["encoder.ffn"] for s in space.set({"encoder.ffn": "relu"}).enumerate()} == {"relu"}
+    assert {s["encoder.ffn"] for s in space.with_overrides({"encoder.ffn": "relu"}).enumerate()} == {"relu"}
 
 
 def test_a_kind_that_a_condition_does_not_offer_has_no_keys():
@@ -96,13 +96,13 @@ def test_a_kind_that_a_condition_does_not_offer_has_no_keys():
               "}\n")
     assert [problem.code for problem in caught.value.problems] == ["unused-key"]
     with pytest.raises(ConfigError) as caught:
-        small("width: 4 | 8\nencoder.ffn: relu if width > 4 else none\n").set(
+        small("width: 4 | 8\nencoder.ffn: relu if width > 4 else none\n").with_overrides(
             {"encoder.ffn.pg.ratio": "2"})
     assert [problem.code for problem in caught.value.problems] == ["unknown-key"]
 
 
 def test_calls_are_kinds_with_keys_too():
-    space = small("width: 4\nencoder.ffn: relu(3 | 5) | none\n").set({"encoder.ffn.hidden": "7"})
+    space = small("width: 4\nencoder.ffn: relu(3 | 5) | none\n").with_overrides({"encoder.ffn.hidden": "7"})
     assert {(s["encoder.ffn"], s.get("encoder.ffn.hidden"))
             for s in space.enumerate()} == {("relu", 7), ("none", None)}
 
@@ -153,12 +153,12 @@ def test_lists_calls_and_references_need_no_quotes():
       "contains a comma")])
 def test_errors_point_into_the_option(sets, message):
     with pytest.raises(ConfigError) as caught:
-        small(FILE).set(sets)
+        small(FILE).with_overrides(sets)
     assert str(caught.value) == message
 
 
 def test_all_errors_are_shown_together():
     with pytest.raises(ConfigError) as caught:
-        small(FILE).set({"width": "x", "encoder.depth": "0", "norms": "pre",
+        small(FILE).with_overrides({"width": "x", "encoder.depth": "0", "norms": "pre",
                          "decoder.ffn": "geglu"})
     assert len(caught.value.problems) == 4

@@ -41,7 +41,7 @@ def test_a_constraint_is_refused_only_where_no_sheet_satisfies_it(text):
         space = small(f"{BASE}where:\n  - {text}\n")
     except ConfigError as errors:
         assert "no candidate can satisfy this constraint" in str(errors)
-        probe = small(f"{BASE}where:\n  - ({text}) or params.total > 0\n").where[
+        probe = small(f"{BASE}where:\n  - ({text}) or params.total > 0\n").constraints[
             0].expression.operands[0]
         from scalesearch.space.parameters.constraints import Constraint
 
@@ -65,21 +65,21 @@ def test_a_space_that_nobody_could_list_is_read_and_counted():
     lines = "".join(f"  - width + encoder.depth + decoder.depth >= {n}\n" for n in range(20))
     space = small("width: 1..1000000\nencoder.depth: 1..1000000\ndecoder.depth: "
                   f"1..1000000\nwhere:\n{lines}")
-    assert space.size() == 10**18
+    assert space.n_configurations() == 10**18
 
 
 def test_conditions_tie_only_what_they_mention():
     text = ("width: 1..200\nlight: yes | no\nnorm: pre | post\nencoder.depth: {}\ndecoder.depth: "
             "{}\n")
     both = text.format("1 | 2 if width > 100 else 3", "1..50 if light else 2")
-    assert small(both).size() == (100 * 2 + 100) * 2 * (50 + 1)
+    assert small(both).n_configurations() == (100 * 2 + 100) * 2 * (50 + 1)
 
 
 def test_what_is_too_tangled_to_count_says_so(monkeypatch):
     monkeypatch.setattr("scalesearch.space.parameters.count.MAX_ENUMERATED", 100)
     space = small("width: 1..200\nencoder.depth: 1 | 2 if width > 100 else 3\n")
-    with refuses("too-tangled", 100):
-        space.size()
+    with refuses("too-many-dependencies", 100):
+        space.n_configurations()
 
 
 def test_a_schedule_that_fits_some_depth_is_let_through():
@@ -106,7 +106,7 @@ where:
 def test_reading_and_meaning_are_complained_about_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         Space.parse(BROKEN)
-    lines = [(problem.place.line + 1, problem.message) for problem in caught.value.problems]
+    lines = [(problem.position.line + 1, problem.message) for problem in caught.value.problems]
     assert [line for line, _ in lines] == [1, 2, 3, 3, 6, 7]
     assert "fits no possible depth" in lines[2][1] and "no candidate can satisfy" in lines[5][1]
 
@@ -115,4 +115,4 @@ def test_what_depends_on_a_broken_key_is_left_in_peace() -> None:
     """head_dim is computed from a broken key: nothing can be said of line 8."""
     with pytest.raises(ConfigError) as caught:
         Space.parse(BROKEN)
-    assert all(problem.place.line != 7 for problem in caught.value.problems)
+    assert all(problem.position.line != 7 for problem in caught.value.problems)

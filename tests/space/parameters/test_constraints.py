@@ -16,7 +16,7 @@ HEAD = "width: 1..32\nencoder.ffn: relu | none\n"
 
 
 def constraint(text):
-    return small(f"{HEAD}where:\n  - {text}\n").where[0]
+    return small(f"{HEAD}where:\n  - {text}\n").constraints[0]
 
 
 NUMBER = st.one_of(st.sampled_from([KeyRef("a", "a"), KeyRef("b", "b"), KeyRef("gone", "gone")]),
@@ -85,18 +85,18 @@ def test_a_constraint_over_a_key_that_does_not_exist_does_not_apply():
                   for pick in ("none", "relu"))
     assert space.violated_constraints(none) == []
     assert [found.text for found in space.violated_constraints(relu)] == [
-        found.text for found in space.where]
-    assert space.where[0].violation(none.__getitem__) == 0.0
-    assert space.where[0].names() == {"encoder.ffn.hidden", "encoder.ffn"}
+        found.text for found in space.constraints]
+    assert space.constraints[0].violation(none.__getitem__) == 0.0
+    assert space.constraints[0].referenced_names() == {"encoder.ffn.hidden", "encoder.ffn"}
 
 
 def test_every_cost_can_be_used_in_constraints_and_budgets():
     lines = "".join(f"    b{n}: {name} <= 10M\n" for n, name in enumerate(COST_NAMES))
     space = small(f"width: 4\nwhere: [macs.total / params.total < 100]\ncost:\n  budgets:\n{lines}")
     assert {name for budget in space.budgets.values() for name in budget.costs} == set(COST_NAMES)
-    assert space.where[0].costs == {"macs.total", "params.total"}
+    assert space.constraints[0].costs == {"macs.total", "params.total"}
     assert space.violated_constraints({"width": 4}) == []
-    assert space.where[0].violation({"macs.total": 200,
+    assert space.constraints[0].violation({"macs.total": 200,
                                      "params.total": 1}.__getitem__) == pytest.approx(math.log(2))
 
 

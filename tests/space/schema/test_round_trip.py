@@ -59,7 +59,7 @@ def test_answers_replay_from_the_sheet_and_from_its_json(form, seed):
 @QUICK
 def test_size_counts_what_enumerate_lists(form):
     space = build(form)
-    size = space.size()
+    size = space.n_configurations()
     assume(size <= 1500)
     sheets = [tuple(sheet.params.items()) for sheet in space.enumerate()]
     assert len(sheets) == size
@@ -70,7 +70,7 @@ def test_size_counts_what_enumerate_lists(form):
 @QUICK
 def test_every_sample_is_among_the_enumerated(form, seed):
     space = build(form)
-    assume(space.size() <= 500)
+    assume(space.n_configurations() <= 500)
     assert space.sample(random.Random(seed)) in list(space.enumerate())
 
 
@@ -78,10 +78,10 @@ def test_every_sample_is_among_the_enumerated(form, seed):
 @QUICK
 def test_an_architecture_file_leaves_nothing_to_choose_and_says_the_same(form, seed):
     answers = build(form).sample(random.Random(seed))
-    assume(not answers.problems)
+    assume(not answers.infeasible_values)
     fixed = small(config_to_yaml(answers, "fixed", SMALL))
     assert fixed.parameters() == []
-    assert fixed.size() == 1
+    assert fixed.n_configurations() == 1
     assert fixed.sample(random.Random(0)) == answers
 
 
@@ -182,7 +182,7 @@ def test_names_and_labels_survive_the_round_trip(text):
 
 
 def test_python_objects_without_meaning_are_refused():
-    with refuses("no-text"):
+    with refuses("not-serializable"):
         Space.from_python({"width": {1, 2}}, SMALL)
 
 

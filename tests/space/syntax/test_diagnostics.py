@@ -28,10 +28,10 @@ def test_the_message(name):
 def test_the_carets_stand_under_what_the_position_names(name):
     with pytest.raises(ConfigError) as caught:
         small((GOLDEN / f"{name}.yaml").read_text(encoding="utf-8"))
-    orders = [problem.place.sort_key for problem in caught.value.problems]
+    orders = [problem.position.sort_key for problem in caught.value.problems]
     assert orders == sorted(orders)
     for problem in caught.value.problems:
-        place = problem.place
+        place = problem.position
         line = place.source.lines[place.line]
         assert 0 <= place.column <= len(line)
         assert place.column < place.end
@@ -98,7 +98,7 @@ def test_errors_survive_pickling():
     from scalesearch.space import UnbuildableError
 
     again = pickle.loads(pickle.dumps(UnbuildableError("encoder.depth", "why")))
-    assert (again.path, again.reason, str(again)) == ("encoder.depth", "why", "encoder.depth: why")
+    assert (again.key, again.reason, str(again)) == ("encoder.depth", "why", "encoder.depth: why")
 
 
 def test_python_forms_are_shown_as_the_yaml_they_stand_for():

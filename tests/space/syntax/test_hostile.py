@@ -47,7 +47,7 @@ def survives(text):
 
 
 def test_the_sound_file_is_sound():
-    assert small(SOUND).size() is None
+    assert small(SOUND).n_configurations() is None
 
 
 @given(mutated(SOUND))
@@ -69,7 +69,7 @@ def test_any_value_is_read_or_refused(text):
     for key in ("width", "rate", "encoder.ffn", "share.encoder.ffn", "on", "label",
                 "encoder.ffn.hidden", text):
         try:
-            space.set({key: text})
+            space.with_overrides({key: text})
         except UserError as error:
             assert str(error)
 

@@ -40,7 +40,7 @@ def test_a_study_without_a_kind_searches(tmp_path):
 
 def test_an_ablation_changes_its_base_one_by_one(tmp_path):
     spec = read(tmp_path, f"""\
-kind: ablation
+type: ablation
 {EDGE}changes:
   - share: none
   - adapt: nothing
@@ -64,17 +64,17 @@ seeds: 3
 
 def test_a_grid_lists_files_and_answers(tmp_path):
     rows = read(tmp_path,
-                "kind: grid\nrows: [small/plain, {name: thin, file: small/plain, set: {width: "
+                "type: grid\narchitectures: [small/plain, {name: thin, file: small/plain, set: {width: "
                 "64}}]\n").rows
     assert {name: one["width"] for name, one in answers(rows).items()} == {"plain": 128, "thin": 64}
     based = read(tmp_path,
-                 f"kind: grid\n{EDGE}rows: [{{name: a, set: {{width: 64}}}}, small/anthe]\n").rows
+                 f"type: grid\n{EDGE}rows: [{{name: a, set: {{width: 64}}}}, small/anthe]\n").rows
     assert [row.label for row in based.rows] == ["a", "anthe"] and based.base == "a"
 
 
 def test_a_grid_of_a_space_is_every_network_that_fits_once(tmp_path):
     rows = read(tmp_path,
-                "kind: grid\nspace: {file: small/edgeformer, set: {width: 32 | 48, adapt: bias | "
+                "type: grid\nspace: {file: small/edgeformer, set: {width: 32 | 48, adapt: bias | "
                 "nothing, encoder.depth: 4}}\n").rows.within(
         lambda one: "wide" * (one.config["width"] > 32))
     assert [row.label for row in rows.rows] == ["width 32, adapt nothing", "width 32, adapt bias"]
@@ -85,25 +85,25 @@ def test_a_grid_of_a_space_is_every_network_that_fits_once(tmp_path):
 def test_a_grid_trains_a_network_once_that_several_sheets_describe(tmp_path):
     """Without sharing there is nothing to adapt, so both kinds of adaptation are one network."""
     rows = read(tmp_path,
-                "kind: grid\nspace: {file: small/edgeformer, set: {width: 32, share: none, adapt: "
+                "type: grid\nspace: {file: small/edgeformer, set: {width: 32, share: none, adapt: "
                 "bias | nothing, encoder.depth: 4 | 5}}\n").rows.within(lambda one: "")
     identities = [row.architecture.id for row in rows.rows]
     assert len(identities) == len(set(identities)) == 2
 
 
 def test_a_grid_that_nobody_could_train_is_refused(tmp_path):
-    rows = read(tmp_path, "kind: grid\nspace: papers\n").rows
-    with refuses("grid-too-large", "3,911,846,400", "kind: search", key="space"):
+    rows = read(tmp_path, "type: grid\nspace: papers\n").rows
+    with refuses("grid-too-large", "3,911,846,400", "type: search", key="space"):
         rows.within(lambda one: "")
     with refuses("budget-unmet", 2, key="budget"):
         read(tmp_path,
-             "kind: grid\nspace: {file: small/plain, set: {width: 32 | 64}}\n").rows.within(
+             "type: grid\nspace: {file: small/plain, set: {width: 32 | 64}}\n").rows.within(
             lambda one: "no")
 
 
 def test_a_scaling_study_grows_its_base_by_rules(tmp_path):
     spec = read(tmp_path, f"""\
-kind: scaling
+type: scaling
 {PARTIAL}rules:
   deeper: 2..4 step 2
   wider: 48 | 64
@@ -130,51 +130,51 @@ held_out: none
 
 
 def test_settings_of_the_base_are_the_space_language_s(tmp_path):
-    rows = read(tmp_path, f"kind: ablation\n{EDGE}changes: [adapt: nothing]\n", "base.width=64",
+    rows = read(tmp_path, f"type: ablation\n{EDGE}changes: [adapt: nothing]\n", "base.width=64",
                 "seeds=2").rows
     assert {one["width"] for one in answers(rows).values()} == {64}
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [(f"kind: ablation\n{EDGE}changes: [shar: none]\n",
+    [(f"type: ablation\n{EDGE}changes: [shar: none]\n",
       ("s.yaml:6:11: shar: " "none: unknown key " "`shar`", "did you mean `share`")),
-     (f"kind: ablation\n{EDGE}changes: [adapt: " "lorra]\n",
+     (f"type: ablation\n{EDGE}changes: [adapt: " "lorra]\n",
       ("s.yaml:6:11: " "adapt: lorra:", "lora")),
-     (f"kind: ablation\n{EDGE}changes: [share: none, " "share: none]\n",
+     (f"type: ablation\n{EDGE}changes: [share: none, " "share: none]\n",
       ("two rows are called " "`share: none`",)),
-     (f"kind: ablation\n{EDGE}", ("a study of kind " "ablation needs the " "key " "`changes`",)),
-     ("kind: ablation\nbase:\n  width: 32\n  encodr: {depth: 1}\nchanges: " "[width: 48]\n",
+     (f"type: ablation\n{EDGE}", ("a study of kind " "ablation needs the " "key " "`changes`",)),
+     ("type: ablation\nbase:\n  width: 32\n  encodr: {depth: 1}\nchanges: " "[width: 48]\n",
       ("s.yaml:7:3: unknown key `encodr`", "encoder")),
-     (f"kind: ablation\n{EDGE}changes: share\n", ("s.yaml:6:10: changes are a " "list",)),
-     (f"kind: ablation\n{EDGE}changes: [width: 32 | 64]\n",
+     (f"type: ablation\n{EDGE}changes: share\n", ("s.yaml:6:10: changes are a " "list",)),
+     (f"type: ablation\n{EDGE}changes: [width: 32 | 64]\n",
       ("s.yaml:6:11: " "width: 32 | 64: " "it leaves width open",)),
-     ("kind: ablation\nchanges: " "[adapt: nothing]\n", ("`base` is missing",)),
-     (f"kind: ablation\n{EDGE}changes: " "[encoder.heads: 5]\n",
+     ("type: ablation\nchanges: " "[adapt: nothing]\n", ("`base` is missing",)),
+     (f"type: ablation\n{EDGE}changes: " "[encoder.heads: 5]\n",
       ("s.yaml:6:11: " "encoder.heads: 5: " "share.decoder.self:", "differ in shape")),
-     (f"kind: grid\n{EDGE}changes: [adapt: nothing]\n",
-      ("s.yaml:6:1: " "`changes` does not " "belong", "`kind: ablation`")),
+     (f"type: grid\n{EDGE}changes: [adapt: nothing]\n",
+      ("s.yaml:6:1: " "`changes` does not " "belong", "`type: ablation`")),
      ("space: small/plain\nrules: {deeper: 2}\n",
-      ("s.yaml:5:1: `rules` does " "not belong", "`kind: scaling`")),
-     ("kind: grid\nrows: " "[small/plain]\ntrials: 4\n",
+      ("s.yaml:5:1: `rules` does " "not belong", "`type: scaling`")),
+     ("type: grid\nrows: " "[small/plain]\ntrials: 4\n",
       ("s.yaml:6:1: " "`trials` " "belongs to a search", "`seeds` says")),
-     ("kind: grid\nrows: " "[small/plain]\nrungs: " "{first: 0.1}\n",
+     ("type: grid\nrows: " "[small/plain]\nrungs: " "{first: 0.1}\n",
       ("`rungs` belongs to a search",)),
-     ("kind: grid\nrows: [small/plian]\n",
+     ("type: grid\narchitectures: [small/plian]\n",
       ("s.yaml:5:8: " "plian: small/plian: " "no such file", "small/plain")),
-     ("kind: grid\nrows: " "[{name: a}]\n", ("s.yaml:5:8: rows: expected a " "file",)),
-     ("kind: grid\nrows: [{name: " "a, " "set: {width: 3}}]\n",
+     ("type: grid\nrows: " "[{name: a}]\n", ("s.yaml:5:8: rows: expected a " "file",)),
+     ("type: grid\narchitectures: [{name: " "a, " "set: {width: 3}}]\n",
       ("there is no " "`base` that " "its answers could change",)),
-     (f"kind: scaling\n{PARTIAL}rules: {{deeper: {{}}}}\n",
+     (f"type: scaling\n{PARTIAL}rules: {{deeper: {{}}}}\n",
       ("s.yaml:6:17: " "`deeper` is a " "mapping",)),
-     (f"kind: scaling\n{PARTIAL}rules: {{taller: " f"2 | 3}}\n",
+     (f"type: scaling\n{PARTIAL}rules: {{taller: " f"2 | 3}}\n",
       ("s.yaml:6:17: " "`taller` does " "not say which keys grow",)),
-     (f"kind: scaling\n{PARTIAL}rules: {{deeper: 2 |}}\n", ("s.yaml:6:17:",)),
-     (f"kind: scaling\n{PARTIAL}rules: {{a: {{encoder.depth: 2 | 3, width: 32 " f"| 48 | 64}}}}\n",
+     (f"type: scaling\n{PARTIAL}rules: {{deeper: 2 |}}\n", ("s.yaml:6:17:",)),
+     (f"type: scaling\n{PARTIAL}rules: {{a: {{encoder.depth: 2 | 3, width: 32 " f"| 48 | 64}}}}\n",
       ("s.yaml:6:12: `encoder.depth` has other than 3 " "values",)),
-     (f"kind: scaling\n{PARTIAL}rules: {{ffn: {{width: 0.1..0.9}}}}\n", ("continuous range",)),
-     (f"kind: scaling\n{PARTIAL}rules: {{wider: " f"1..1000000}}\n", ("1,000,000 values",)),
-     (f"kind: scaling\n{PARTIAL}rules: {{wider: " f"64}}\nheld_out: smallest\n",
+     (f"type: scaling\n{PARTIAL}rules: {{ffn: {{width: 0.1..0.9}}}}\n", ("continuous range",)),
+     (f"type: scaling\n{PARTIAL}rules: {{wider: " f"1..1000000}}\n", ("1,000,000 values",)),
+     (f"type: scaling\n{PARTIAL}rules: {{wider: " f"64}}\nheld_out: smallest\n",
       ("expected one of " "`largest` or " "`none`",))])
 def test_what_is_wrong_is_said_at_its_place(tmp_path, text, said):
     found = problems(tmp_path, text)

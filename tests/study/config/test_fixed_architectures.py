@@ -26,7 +26,7 @@ PLAN = make_plan(0,
                                   for at, one in enumerate(ROWS)))
 FILE = f"""\
 study: rows
-kind: ablation
+type: ablation
 data: {DATA}
 base: {{ file: small/plain, set: {{ width: 16, encoder.depth: 1, decoder.depth: 1 }} }}
 changes: [encoder.depth: 2, width: 32]
@@ -116,7 +116,7 @@ def test_rows_may_be_added_and_seeds_raised_but_not_changed(trained):
 
 
 def _searching(file):
-    text = FILE.replace("kind: ablation\n", "").replace(
+    text = FILE.replace("type: ablation\n", "").replace(
         "changes: [encoder.depth: 2, width: 32]\n", "")
     (file.parent / "search.yaml").write_text(text.replace("base:", "space:"))
     return "search.yaml"
@@ -137,7 +137,7 @@ def test_rows_beyond_the_budget_are_not_trained(tmp_path):
     with refuses("budget-unmet", 3, key="budget"):
         dry_run(read_study(file))
     file.write_text(FILE + f"budget: params.total > {base}\n")
-    with refuses("base-misses-budget", key="budget"):
+    with refuses("base-exceeds-budget", key="budget"):
         dry_run(read_study(file))
 
 
@@ -153,7 +153,7 @@ def test_the_table_of_references_still_wants_names():
 
 
 def test_a_row_has_the_whole_name_of_its_file(tmp_path):
-    (tmp_path / "s.yaml").write_text("study: s\nkind: grid\nrows: [found/plain-1.28m]\nrecipe: "
+    (tmp_path / "s.yaml").write_text("study: s\nkind: grid\narchitectures: [found/plain-1.28m]\nrecipe: "
                                      "quick\nobjectives: { bleu: max }\ndata: builtin\n")
     assert [one.label for one in read_study(tmp_path / "s.yaml").architectures.architectures] == [
         "plain-1.28m"]

@@ -61,7 +61,7 @@ study: full
 protocol: {{ name: decode, source: 9, target: 8, vocab: corpus }}
 budget: small
 exportable: ctranslate2
-proposer: {{ kind: nsga2, seed: 4, population: 8 }}
+sampler: {{ type: nsga2, seed: 4, population: 8 }}
 trials: 7
 workers: 3
 backend: ray
@@ -103,7 +103,7 @@ def test_the_word_builtin_is_the_built_in_corpus(tmp_path):
 
 
 def test_set_changes_adds_and_lays_over(tmp_path):
-    sets = ["recipe.steps=9", "trials=3", "proposer.kind=random", "data.pairs=600",
+    sets = ["recipe.steps=9", "trials=3", "sampler.type=random", "data.pairs=600",
             "objectives.macs.total=min", "space.encoder.depth=1 | 2 | 4"]
     spec = read_study(write(tmp_path, SPACE + REST), sets)
     assert spec.space.n_configurations() == 6 and str(spec.objectives[-1]) == "macs.total: min"
@@ -122,7 +122,7 @@ recipe: { step: 5 }
 objectives: { blue: max, params.total: less, bleu: max, bleu: max }
 trails: 8
 workers: many
-proposer: { kind: tpee }
+sampler: { type: tpee }
 protocol: { name: foward }
 reference: [ { name: a } ]
 """
@@ -166,8 +166,8 @@ s.yaml:10:10: workers: expected a whole number >= 1, found `many`
 10 | workers: many
    |          ^^^^
 
-s.yaml:11:19: proposer.kind: expected one of KINDS, found `tpee`
-11 | proposer: { kind: tpee }
+s.yaml:11:19: sampler.type: expected one of KINDS, found `tpee`
+11 | sampler: { type: tpee }
    |                   ^^^^
   = help: did you mean `tpe`?
 
@@ -187,19 +187,19 @@ s.yaml:13:14: reference: expected a file, answers under `set`, or both
 @pytest.mark.parametrize(("text", "seeds"),
                          [("", Seeds(1, 0)), ("seeds: none\n", Seeds(1, 0)),
                           ("seeds: 1\n", Seeds(1, 0)), ("seeds: 3\ntrials: 7\n", Seeds(3, 4)),
-                          ("seeds: {most: 2}\n", Seeds(2, 10)),
-                          ("seeds: {most: " "4, trials: 6, " "confidence: 0.95}\n",
-                           Seeds(4, 6, 0.95)), ("seeds: {most: " "1, trials: 6}\n", Seeds(1, 0)),
-                          ("seeds: {most: 1, " "references: 3}\n", Seeds(1, 10, 0.9, 3)),
-                          ("seeds: {trials: 6}\n", Seeds(3, 6)),
-                          ("seeds: {most: 2, trials: 1, " "references: 4}\n", Seeds(2, 1, 0.9, 4))])
+                          ("seeds: {max_per_candidate: 2}\n", Seeds(2, 10)),
+                          ("seeds: {max_per_candidate: " "4, extra_runs: 6, " "confidence: 0.95}\n",
+                           Seeds(4, 6, 0.95)), ("seeds: {max_per_candidate: " "1, extra_runs: 6}\n", Seeds(1, 0)),
+                          ("seeds: {max_per_candidate: 1, " "references: 3}\n", Seeds(1, 10, 0.9, 3)),
+                          ("seeds: {extra_runs: 6}\n", Seeds(3, 6)),
+                          ("seeds: {max_per_candidate: 2, extra_runs: 1, " "references: 4}\n", Seeds(2, 1, 0.9, 4))])
 def test_seeds_are_a_number_or_a_mapping(tmp_path, text, seeds):
     assert read_study(write(tmp_path, SPACE + REST + text)).seeds == seeds
 
 
 def test_seeds_can_be_set_from_outside(tmp_path):
     assert read_study(write(tmp_path, SPACE + REST),
-                      ["seeds.most=2", "seeds.trials=3"]).seeds == Seeds(2, 3)
+                      ["seeds.max_per_candidate=2", "seeds.extra_runs=3"]).seeds == Seeds(2, 3)
     assert read_study(write(tmp_path, SPACE + REST + "seeds: 3\n"),
                       ["seeds=none"]).seeds == Seeds(1, 0)
 
@@ -207,8 +207,8 @@ def test_seeds_can_be_set_from_outside(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [(SPACE + REST + "seeds: many\n",
-      "s.yaml:9:8: seeds.most: expected a whole number " ">= 1, found `many`"),
-     (SPACE + REST + "seeds: {most: 0}\n", "s.yaml:9:15: seeds.most: 0"),
+      "s.yaml:9:8: seeds.max_per_candidate: expected a whole number " ">= 1, found `many`"),
+     (SPACE + REST + "seeds: {max_per_candidate: 0}\n", "s.yaml:9:15: seeds.max_per_candidate: 0"),
      (SPACE + REST + "seeds: {confidence: 90}\n", "s.yaml:9:21: seeds.confidence: 90"),
      (SPACE + REST + "seeds: {mots: 3}\n", "did you mean `most`?"),
      (SPACE + REST.replace("bleu: max, ", "macs.total: min, ") + "seeds: 3\n",
@@ -255,17 +255,17 @@ def test_a_proposer_is_a_short_name_or_a_sampler_with_its_arguments(tmp_path, gi
 
 
 def test_a_sampler_is_not_two(tmp_path):
-    said = problems(tmp_path, SPACE + REST + "proposer: {kind: tpe, sampler: TPESampler}\n")
-    assert said.startswith("s.yaml:9:32: proposer.sampler: ")
+    said = problems(tmp_path, SPACE + REST + "sampler: {type: tpe, sampler: TPESampler}\n")
+    assert said.startswith("s.yaml:9:32: sampler.class_name: ")
 
 
-@pytest.mark.parametrize("form, column, key", [("{kind: grid, startup: 5}", 33, "startup"),
+@pytest.mark.parametrize("form, column, key", [("{type: grid, startup: 5}", 33, "startup"),
                                                ("{kind: random, startup: 5}", 35, "startup"),
                                                ("{kind: tpe, population: 5}", 35, "population"),
                                                ("{population: 5}", 24, "population")])
 def test_what_a_proposer_does_not_have_is_refused_by_the_name_that_the_file_has(
         tmp_path: Path, form: str, column: int, key: str) -> None:
-    said = problems(tmp_path, SPACE + REST + f"proposer: {form}\n")
+    said = problems(tmp_path, SPACE + REST + f"sampler: {form}\n")
     assert said.startswith(f"s.yaml:9:{column}: proposer.{key}: ")
 
 
@@ -315,15 +315,15 @@ def test_a_preview_says_what_would_be_done_and_writes_nothing(tmp_path, monkeypa
 
 
 def test_a_study_may_not_choose_by_the_test_split(tmp_path):
-    said = problems(tmp_path, SPACE + REST.replace("steps: 5", "steps: 5, score_on: test"))
-    assert "score_on is `both`" in said and "s.yaml" in said
+    said = problems(tmp_path, SPACE + REST.replace("steps: 5", "steps: 5, score_splits: test"))
+    assert "score_splits is `both`" in said and "s.yaml" in said
     chosen = read_study(write(tmp_path,
-                              SPACE + REST.replace("steps: 5", "steps: 5, score_on: valid")))
+                              SPACE + REST.replace("steps: 5", "steps: 5, score_splits: validation")))
     assert (chosen.recipe.score_splits,
             read_study(write(tmp_path, SPACE + REST)).recipe.score_splits) == ("valid", "both")
 
 
-TASK_FILES = "source: a, target: b, train: t, valid: v, test: w"
+TASK_FILES = "source: a, target: b, train: t, validation: v, test: w"
 ONLY = SPACE.replace("space:\n", "space:\n  model: decoder-only\n").replace(
     "  encoder: { depth: 1..2, heads: 2, head_dim: 16, ffn: { relu: { hidden: 64 } } }\n", "")
 
@@ -334,12 +334,12 @@ def of_task(data, objectives, space=SPACE):
 
 @pytest.mark.parametrize(
     ("data", "objectives", "space"),
-    [(f"{TASK_FILES}, tokenised: true", "tokenised_bleu: max, chrf: max, " "params.total: min",
+    [(f"{TASK_FILES}, tokenized: true", "tokenised_bleu: max, chrf: max, " "params.total: min",
       SPACE),
-     (f"task: summarisation, {TASK_FILES}",
+     (f"task: summarization, {TASK_FILES}",
       "rouge1: max, rouge2: max, rougeL: max, loss: min, memory.weights: min", SPACE),
      (f"task: correction, {TASK_FILES}", "f05: max, precision: max, recall: max", SPACE),
-     ("task: language-model, train: t, valid: v, test: w", "perplexity: min, word_perplexity: min",
+     ("task: language-model, train: t, validation: v, test: w", "perplexity: min, word_perplexity: min",
       ONLY)])
 def test_every_tasks_metrics_are_objectives(tmp_path, data, objectives, space):
     spec = read_study(write(tmp_path, of_task(data, objectives, space)))
@@ -356,19 +356,19 @@ def test_what_is_to_be_measured_follows_from_the_objectives(tmp_path, objectives
 
 @pytest.mark.parametrize(
     ("data", "objectives", "space", "said"),
-    [("task: summarisation, " f"{TASK_FILES}", "bleu: max", SPACE,
+    [("task: summarization, " f"{TASK_FILES}", "bleu: max", SPACE,
       ["s.yaml:8:15: `bleu` is a " "metric of translation, and " "the data's task "
        "is summarisation",
        "its metrics are rougeL, rouge1, rouge2, loss, perplexity, "
        "loss_per_char, latency, memory"]),
      (TASK_FILES, "tokenised_bleu: max", SPACE,
-      ["does not ask for " "`tokenised_bleu`", "`tokenised: true`"]),
+      ["does not ask for " "`tokenised_bleu`", "`tokenized: true`"]),
      (TASK_FILES, "comet: max", SPACE, ["does not ask for `comet`", "`comet: MODEL`"]),
      (f"{TASK_FILES}, " "comet: some/model", "comet: max", SPACE, ["pip install unbabel-comet"]),
      ("task: language-model, train: t, " "valid: v, test: w", "perplexity: min", SPACE,
       ["the task language-model needs `model: " "decoder-only`, and this architecture is "
        "encoder-decoder"]),
-     ("task: language-model, train: t, valid: v, test: w", "perplexity: min",
+     ("task: language-model, train: t, validation: v, test: w", "perplexity: min",
       ONLY.replace("decoder-only", "decoder-only | encoder-decoder"),
       ["needs `model: decoder-only`"])])
 def test_an_objective_that_the_task_has_not_is_refused(
@@ -457,7 +457,7 @@ def test_a_name_is_one_component_of_a_path_or_refused(text):
 def test_a_study_s_name_leads_nowhere_else(tmp_path, name):
     assert "s.yaml:1:8: expected a name" in problems(tmp_path, f"study: {name}\n" + SPACE + REST)
     data = REST.replace("{ builtin: grammar, pairs: 500, vocab: 400 }",
-                        f"{{ source: {name}, target: de, train: a, valid: b, test: c }}")
+                        f"{{ source: {name}, target: de, train: a, validation: b, test: c }}")
     assert "s.yaml:6:17: expected a name" in problems(tmp_path, SPACE + data)
 
 

@@ -33,7 +33,7 @@ from tests.corpora import write_text
 from tests.errors import refuses
 
 SIZES = (48, 60)
-DATA = "{ source: en, target: de, train: train, valid: val, test: test }"
+DATA = "{ source: en, target: de, train: train, validation: val, test: test }"
 SPACE = """\
 space:
   width: 16 | 24
@@ -43,7 +43,7 @@ space:
 """
 REST = f"""\
 data: {DATA}
-recipe: {{ steps: 8, max_tokens: 256, beam: 1, average: none, validate_every: 2, score_on: valid }}
+recipe: {{ steps: 8, max_tokens: 256, beam: 1, average: none, validate_every: 2, score_splits: validation }}
 objectives: {{ loss_per_char: min, params.total: min, macs.total: min }}
 protocol: {{ lengths: corpus }}
 budget: params.total <= 12k and macs.total <= 130k
@@ -178,7 +178,7 @@ def test_a_warm_start_counts_trials_of_the_same_text_and_vocabulary(folder, monk
     ("loss_per_char: min", "loss: min", "given-twice", 8),
     ("loss_per_char: min", "perplexity: min", "given-twice", 8),
     ("proxies: no", "teacher: { file: transformer }", "given-twice", 14),
-    (DATA, "{ task: language-model, train: train, valid: val, test: test }", "given-twice", 9),
+    (DATA, "{ task: language-model, train: train, validation: val, test: test }", "given-twice", 9),
 ])
 def test_what_contradicts_an_own_vocabulary_is_said_at_its_place(tmp_path, old, new, code, line):
     file = tmp_path / "s.yaml"

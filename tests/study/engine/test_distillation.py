@@ -29,7 +29,7 @@ from tests.study.config.test_reader import REST, SPACE, problems, write
 from tests.study.engine.test_end_to_end import STUDY
 
 QUICK = STUDY.replace("recipe: { steps: 6,",
-                      "recipe: { steps: 6, score_on: valid,").replace("trials: 2", "trials: 1")
+                      "recipe: { steps: 6, score_splits: validation,").replace("trials: 2", "trials: 1")
 TAUGHT = f"""\
 {QUICK}teacher:
   set: {{ width: 32, encoder.depth: 1, decoder.ffn.relu.hidden: 64 }}
@@ -76,7 +76,7 @@ def test_none_is_none_and_settings_reach_inside(tmp_path):
      ("{ file: transformer, beam: 0 }", "teacher.beam: 0"),
      ("{ file: transformer, set: 3 }", "a mapping of keys to values of the " "space language"),
      ("{ file: transformer, recipe: { stpes: 4 } }", "did you mean `steps`"),
-     ("{ file: transformer, recipe: { steps: 4, score_on: test } }",
+     ("{ file: transformer, recipe: { steps: 4, score_splits: test } }",
       "a study chooses by its scores"),
      ("[ runs/big, [ runs/other ] ]", "expected a folder, or a list of " "folders"),
      ("", "expected a folder, or " "a list of folders")])

@@ -141,7 +141,7 @@ def test_seeds_that_are_asked_for_later_are_trained_and_reported(folder, tmp_pat
                            "the space changed"),
                           (["--resume", "--set", "recipe.steps=60", "--set", "objectives.chrf=max"],
                            "the objectives changed"),
-                          (["--resume", "--set", "recipe.steps=60", "--set", "data.limit=50"],
+                          (["--resume", "--set", "recipe.steps=60", "--set", "data.max_pairs=50"],
                            "the data changed")])
 def test_what_does_not_fit_the_study_that_is_there_is_refused(folder, arguments, message):
     before = (folder / "found" / "events.jsonl").read_bytes()

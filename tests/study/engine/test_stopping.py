@@ -31,8 +31,7 @@ def complete(folder):
 
 def test_it_ends_once_too_little_is_expected_and_says_so(tmp_path):
     driver, ended = run(tmp_path, SOON)
-    assert ended.startswith("stopped, as less than 1e+09 is expected: 10 more trainings are "
-                            "expected")
+    assert ended.startswith("stopped, because the expected gain is less than 1e+09: 10 more ")
     assert complete(tmp_path) == driver.proposals.sampler.n_startup_trials
     assert describe_gain(read_gain(tmp_path)) in ended
 

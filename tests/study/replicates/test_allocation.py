@@ -52,8 +52,8 @@ def test_never_more_than_is_allowed_nor_one_that_was_surely_worse(truth, seeds, 
         candidates[chosen.number] = again(old, rng.gauss(truth[chosen.number], sd))
         asked.append(chosen.number)
     counts = Counter(asked)
-    assert len(asked) <= seeds.trials and all(1 + count <= seeds.most for count in counts.values())
-    assert seeds.most > 1 or not asked
+    assert len(asked) <= seeds.extra_runs and all(1 + count <= seeds.max_per_candidate for count in counts.values())
+    assert seeds.max_per_candidate > 1 or not asked
 
 
 @settings(max_examples=40, deadline=None)

@@ -114,7 +114,7 @@ def test_export_takes_the_best_or_the_given_one(folder):
     with refuses("no-such-trial", 999):
         select_trial(results, None, 999)
     results.front["test.bleu"] = results.front["bleu"]
-    with refuses("chosen-on-test", "test.bleu", "by bleu"):
+    with refuses("selection-on-test", "test.bleu", "by bleu"):
         select_trial(results, "test.bleu", None)
 
 

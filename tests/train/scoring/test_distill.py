@@ -9,7 +9,7 @@ from scalesearch.train.scoring.distill import write_translations
 from tests.errors import refuses
 
 TEXTS = [f"line {n}" for n in range(25)]
-SAID = {"teacher": "abc", "decode": "greedy"}
+SAID = {"teacher": "abc", "decoding": "greedy"}
 
 
 def shout(lines: list[str]) -> list[str]:

@@ -42,7 +42,7 @@ def test_one_sequence_of_source_and_target_needs_positions_for_both(corpus) -> N
     # in one batch: 7 and 9 columns
     pairs = Split.from_lists([[5] * 6, [5] * 2], [[5] * 3, [5] * 8], ["x", "y"], ["x", "y"])
     long = replace(corpus, valid=pairs, train=pairs)
-    whole = recipe(score_on="valid")
+    whole = recipe(score_splits="validation")
     for length, fits in ((16, True), (15, False)):
         one = tiny(model="decoder-only", embedding__positions="learned",
                    embedding__max_length=length)
@@ -119,7 +119,7 @@ def test_a_loss_per_character_and_bleu_are_of_the_text_whatever_the_vocabulary(
     for vocab in (60, 100):
         other = load_corpus(replace(corpus.spec, vocab=vocab), tmp_path)
         tokens = len(other.validation.target_ids.flat) + len(other.validation)
-        assert tokens_per_character(other, "valid") * characters == pytest.approx(tokens)
+        assert tokens_per_character(other, "validation") * characters == pytest.approx(tokens)
         again = other.tokenizer.decode(other.validation.target_ids)
         assert again == corpus.validation_loss.target_text
         assert bleu_chrf_scores(again, other.validation.target_text)["bleu"] == pytest.approx(100)
@@ -127,7 +127,7 @@ def test_a_loss_per_character_and_bleu_are_of_the_text_whatever_the_vocabulary(
 
 def test_of_a_sentence_that_is_cut_only_what_is_left_has_characters(corpus, tmp_path) -> None:
     cut = load_corpus(replace(corpus.spec, max_length=4), tmp_path)
-    assert cut.counts["valid"]["cut"]
+    assert cut.counts["validation"]["cut"]
     left = sum(len(line) + 1 for line in cut.tokenizer.decode(cut.validation.target_ids))
     tokens = len(cut.validation.target_ids.flat) + len(cut.validation)
-    assert tokens_per_character(cut, "valid") == pytest.approx(tokens / left)
+    assert tokens_per_character(cut, "validation") == pytest.approx(tokens / left)

@@ -146,17 +146,17 @@ def with_soft(corpus, top: int = 3):
 def test_soft_targets_are_learned_by_their_share(corpus) -> None:
     rows = np.arange(9)
     split = with_soft(corpus)
-    losses = {share: engine(corpus, soft_share=share).loss_sum(make_batch(split, rows), 0.1).item()
+    losses = {share: engine(corpus, distillation_weight=share).loss_sum(make_batch(split, rows), 0.1).item()
               for share in (0, 0.25, 1)}
     hard = engine(corpus).loss_sum(make_batch(corpus.train, rows), 0.1).item()
     assert losses[0] == hard != losses[1]
     assert losses[0.25] == pytest.approx(0.75 * losses[0] + 0.25 * losses[1])
-    subject = engine(corpus, soft_share=1)
+    subject = engine(corpus, distillation_weight=1)
     subject.model.eval()  # validation is by the real labels
     assert subject.loss_sum(make_batch(split, rows), 0.1).item() == pytest.approx(hard)
 
 
-@pytest.mark.parametrize("changes", [{"soft_share": 0.7}, {"soft_share": 0.7, "rdrop": 2.0}])
+@pytest.mark.parametrize("changes", [{"distillation_weight": 0.7}, {"distillation_weight": 0.7, "rdrop": 2.0}])
 def test_pieces_of_a_batch_keep_its_soft_targets(corpus, changes) -> None:
     batch = make_batch(with_soft(corpus), np.arange(9))
     weights = []

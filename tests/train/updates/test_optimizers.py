@@ -27,7 +27,7 @@ def test_decay_is_for_matrices() -> None:
 
 
 def test_muon_takes_matrices_and_adamw_all_else_once() -> None:
-    names, (adamw, muon) = made(optimizer="muon", matrix_rate=3)
+    names, (adamw, muon) = made(optimizer="muon", matrix_lr_factor=3)
     mine = {names[id(w)]: group["matrices"] for group in muon.param_groups for w in group["params"]}
     rest = [names[id(w)] for group in adamw.param_groups for w in group["params"]]
     assert sorted([*mine, *rest]) == sorted(names.values())

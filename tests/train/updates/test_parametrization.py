@@ -23,7 +23,7 @@ from scalesearch.train.updates.parametrization import _distribute_factors, summa
 from tests.architectures import answers
 from tests.train.conftest import recipe, tiny
 
-WIDE = {"base": 5e-3, "at": {"width": 16}}
+WIDE = {"base": 5e-3, "reference_sizes": {"width": 16}}
 
 
 def found(architecture, **how):
@@ -35,7 +35,7 @@ def found(architecture, **how):
 def test_every_weight_of_any_network_has_a_scale(seed: int) -> None:
     architecture = random_architecture(Random(seed))
     for rule, optimizer in (("embedding", "adamw"), ("layerwise", "muon"), ("mup", "adamw")):
-        how = recipe(lr={**WIDE, "rule": rule}, residual="scaled", optimizer=optimizer)
+        how = recipe(lr={**WIDE, "rule": rule}, residual_scaling="scaled", optimizer=optimizer)
         model = build_initial_model(architecture.block, 40, how, 1)
         named = weight_scales(model, how)
         assert set(named) == {name for name, _ in model.named_parameters()}
@@ -90,7 +90,7 @@ def test_a_shared_matrix_has_the_rate_of_its_own() -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_with_last_maps_of_zero_every_branch_gives_zero_and_can_learn(seed: int) -> None:
     """The cores of a chain are not all zero: none of them would ever have a gradient."""
-    model = build_initial_model(random_architecture(Random(seed)).block, 40, recipe(zero_out=True),
+    model = build_initial_model(random_architecture(Random(seed)).block, 40, recipe(zero_init=True),
                                 1).eval()
     seen: list[tuple[Module, torch.Tensor]] = []
     nodes = {path: node for path, node in model.named_modules() if isinstance(node, Module) and ".partial." not in path
@@ -148,7 +148,7 @@ def test_a_step_on_cores_changes_the_matrix_as_one_on_a_dense_matrix(length: int
 def test_deepnet_is_its_multiplier_on_the_stream() -> None:
     """norm(αx + f(x)) with DeepNet's first values is the scaled model, whose branches are divided by α."""
     plain = assemble(answers(norm="post", encoder__depth=3, decoder__depth=2))
-    named = found(plain, residual="scaled")
+    named = found(plain, residual_scaling="scaled")
     both = 3**4 * 2
     alpha = 0.81 * both ** (1 / 16)
     beta = 0.87 * both ** (-1 / 16)
@@ -157,13 +157,13 @@ def test_deepnet_is_its_multiplier_on_the_stream() -> None:
     assert named["encoder.layers.1.attention.value.weight"].init == pytest.approx(beta)
     assert named["encoder.layers.1.attention.query.weight"].init == 1.0
     assert named["decoder.layers.1.ffn.down.weight"].rate == pytest.approx(6**-0.25)
-    assert found(plain, residual="deepnet") == named
-    assert found(tiny(), residual="deepnet") == found(tiny()) != found(tiny(), residual="scaled")
+    assert found(plain, residual_scaling="deepnet") == named
+    assert found(tiny(), residual_scaling="deepnet") == found(tiny()) != found(tiny(), residual_scaling="scaled")
 
 
 def moves(rule: str, optimizer: str, width: int, corpus) -> float:
     """The change of states at the output after four updates, as the coordinate check of muP has it."""
-    how = recipe(lr={"base": 4e-3, "at": {"width": 32}, "rule": rule}, optimizer=optimizer,
+    how = recipe(lr={"base": 4e-3, "reference_sizes": {"width": 32}, "rule": rule}, optimizer=optimizer,
                  warmup=0, clip_norm=0, dropout=0, attention_dropout=0, activation_dropout=0,
                  schedule="constant", precision="fp32")
     sizes = {f"{stack}.{key}": width // n for stack in ("encoder", "decoder")
@@ -191,13 +191,13 @@ def test_by_a_rule_a_step_changes_logits_no_more_where_the_width_is_larger(
 
 
 def test_queries_start_smaller_where_heads_are_larger() -> None:
-    how = {"lr": {"base": 1e-3, "at": {"width": 16, "head_dim": 2}, "rule": "mup"}}
+    how = {"lr": {"base": 1e-3, "reference_sizes": {"width": 16, "head_dim": 2}, "rule": "mup"}}
     query = found(tiny(encoder__head_dim=8), **how)["encoder.layers.0.attention.query.weight"]
     assert (query.init, query.rate) == (0.5, 0.5)
 
 
 def test_recipes_read_back_as_they_were() -> None:
-    how = Recipe(steps=5, lr={"base": 1e-3, "at": {"width": 64}, "rule": "mup"})
+    how = Recipe(steps=5, lr={"base": 1e-3, "reference_sizes": {"width": 64}, "rule": "mup"})
     assert Recipe.from_mapping(how.to_json()) == how and Recipe(steps=5, lr=1e-3).lr.base == 1e-3
 
 
