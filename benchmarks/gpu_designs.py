@@ -325,7 +325,7 @@ class StaticTrainer:
         labels = labels.reshape(-1)
         weights = (labels != PAD).float()
         with self.hardware.autocast():
-            terms = self.model.terms(self.states(source, target).flatten(0, 1), labels)
+            terms = self.model.softmax_terms(self.states(source, target).flatten(0, 1), labels)
             total = sum(WeightedCrossEntropy.apply(*term, self.recipe.label_smoothing, weights)
                         for term in terms)
         loss = total / weights.sum()
@@ -1252,7 +1252,7 @@ class Cases:
         def passes() -> None:
             hidden = engine.model.decode(
                 target, engine.model.encode(source)).flatten(0, 1).index_select(0, places)
-            (term,) = engine.model.terms(hidden, labels.flatten().index_select(0, places))
+            (term,) = engine.model.softmax_terms(hidden, labels.flatten().index_select(0, places))
             (cross_entropy(*term, 0.1) / 100).backward()
 
         return bool(attempt(passes))
@@ -1341,7 +1341,7 @@ class Cases:
         model, (source, target, labels) = model_of(given, 1000, 0.1).to("cuda"), self.ids
 
         def passes() -> None:
-            terms = model.terms(model.decode(target, model.encode(source)).flatten(0, 1),
+            terms = model.softmax_terms(model.decode(target, model.encode(source)).flatten(0, 1),
                                 labels.flatten())
             sum(WeightedCrossEntropy.apply(*term, 0.1, torch.ones(len(term[3]), device="cuda"))
                 for term in terms).backward()

@@ -1,4 +1,4 @@
-"""Self-attentive embedding factorisation (Reid et al. 2021, Subformer, section 3.2)."""
+"""Self-attentive embedding factorization (Reid et al. 2021, Subformer, section 3.2)."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class LoopNest:
     """A loop nest run once a call; ``operation`` is its innermost step.
 
     ``mac``: a multiply-add of a matrix product. ``bias``: one bias addition. ``norm``: one element
-    normalised. ``mix``: a multiply-add across heads, of attention scores (a convention may leave it
+    normalized. ``mix``: a multiply-add across heads, of attention scores (a convention may leave it
     out). ``once``: a multiply-add on weights alone, the same for every batch: folded away before
     inference. ``cache``: one number kept for the next decoding step. ``activation``: one number
     kept for the backward pass.
@@ -82,7 +82,7 @@ class Block:
     def initialization(self, name: str) -> str:
         """The kind of initial value of the weight ``name``.
 
-        ``scheme``: as the initialisation scheme draws matrices and biases. ``heads``: so for each
+        ``scheme``: as the initialization scheme draws matrices and biases. ``heads``: so for each
         of the first extent. ``table``: N(0, 1/d). ``tokens``: the same, with zeros for padding.
         ``cores``, ``table cores``: of a chain that stands for a matrix or a table. ``one``,
         ``zero``.

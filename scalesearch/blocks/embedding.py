@@ -1,4 +1,4 @@
-"""Embeddings: tables of tokens (whole, factorised, adaptive), positions, H-SoftPOS; and outputs by their matrices."""
+"""Embeddings: tables of tokens (whole, factorized, adaptive), positions, H-SoftPOS; and outputs by their matrices."""
 
 from __future__ import annotations
 

@@ -185,9 +185,9 @@ class Layer(Block):
                 def together(y: Any, unit: str = unit, step: list[tuple[str, str]] = step) -> Any:
                     return reduce(add_promoted, (applied(unit, *part, y) for part in step))
 
-                normalise = _path_module(module, name,
+                normalize = _path_module(module, name,
                                          unit) if first is None else lambda _, first=first: first
-                states[unit] = apply_residual(module, self.norm, normalise, state, together)
+                states[unit] = apply_residual(module, self.norm, normalize, state, together)
         return module.merge(x, list(states.values())) if len(states) > 1 else states[""]
 
 

@@ -11,7 +11,7 @@ from scalesearch.blocks.core import Block, LoopNest, Shape, Size, block
 
 @block
 class LayerNorm(Block):
-    """Layer normalisation over the last ``d`` features, with gain and bias (Ba et al. 2016)."""
+    """Layer normalization over the last ``d`` features, with gain and bias (Ba et al. 2016)."""
 
     d: Size
     over: Shape
@@ -53,7 +53,7 @@ class RMSNorm(Block):
         return "one"
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        # normalised, too
+        # normalized, too
         return [LoopNest((*self.over, self.d), "norm"),
                 LoopNest((*self.over, 2 * self.d + 1), "activation")]
 

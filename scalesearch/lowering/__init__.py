@@ -3,5 +3,5 @@
 May import ``blocks``.
 """
 
-# tokens of a side, as data files cut them and artefacts take them, unless told otherwise
+# tokens of a side, as data files cut them and artifacts take them, unless told otherwise
 MAX_SOURCE_TOKENS = 256

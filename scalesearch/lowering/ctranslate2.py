@@ -1,9 +1,9 @@
 """CTranslate2's variables for an architecture: exact, or the reasons why there are none.
 
 What the runtime lacks becomes what it has. A sub-layer that it demands and the model has not is
-*neutral*: it adds zero. Under norms after, the norm before a neutral sub-layer only normalises, and
+*neutral*: it adds zero. Under norms after, the norm before a neutral sub-layer only normalizes, and
 the neutral one's has the gain and the bias, which is equal up to the norms' epsilon. Low rank,
-chains, adapters and factorised tables are contracted.
+chains, adapters and factorized tables are contracted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an artefact of CTranslate2 holds: its variables, each an expression over our weights, and its scalars."""
+"""What an artifact of CTranslate2 holds: its variables, each an expression over our weights, and its scalars."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from scalesearch.lowering.tensor_expressions import TensorExpression
 
 @dataclass(frozen=True)
 class RuntimeVariable:
-    """A variable of the artefact.
+    """A variable of the artifact.
 
     Attributes:
         name: in the runtime's words, such as ``encoder/layer_0/ffn/linear_0/weight``.
         shape: (rows, columns) or (features,).
         expression: the expression over our weights that it holds.
-        is_quantized: a matrix of linear maps and tables, of which a quantisation makes another
+        is_quantized: a matrix of linear maps and tables, of which a quantization makes another
             type.
     """
 
@@ -36,10 +36,10 @@ class RuntimeVariable:
 
 @dataclass
 class VariablePlan:
-    """All variables of an artefact, and its scalars.
+    """All variables of an artifact, and its scalars.
 
     Bytes follow from it. Of the variables with one ``key`` and shape the first by name is stored,
-    the others are its aliases. A stored one of N numbers in R rows has, if ``quantised``, N bytes
+    the others are its aliases. A stored one of N numbers in R rows has, if ``quantized``, N bytes
     in int8 and a variable NAME_scale of R float32; in int16 2 N, and a scalar NAME_scale of
     float32; in bf16 2 N, in none 4 N. Any other has 4 N bytes, in bf16 2 N. Beside its numbers
     ``model.bin`` has for each stored one its name's characters + 8 bytes and 4 for each dimension,

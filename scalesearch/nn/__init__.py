@@ -1,4 +1,4 @@
-"""Run what the blocks describe: build modules, initialise them, decode."""
+"""Run what the blocks describe: build modules, initialize them, decode."""
 
 from scalesearch.nn.build import build_model
 from scalesearch.nn.model import DecodingCache, EncoderMemory, Seq2SeqModel

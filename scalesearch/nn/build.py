@@ -19,7 +19,7 @@ Built = TypeVar("Built", bound=Module)
 def build_model(block: Block, *, vocab: int, init: str = "xavier", seed: int = 1,
                 dropout: DropoutRates | None = None, device: str | torch.device = "cpu",
                 dtype: torch.dtype = torch.float32) -> Seq2SeqModel:
-    """The model that ``block`` describes, with ``vocab`` tokens, initialised by the scheme ``init`` from ``seed``."""
+    """The model that ``block`` describes, with ``vocab`` tokens, initialized by the scheme ``init`` from ``seed``."""
     return _initialize_module(Seq2SeqModel(block.bind_vocabulary(vocab), dropout or DropoutRates()),
                               vocab, init, seed, device, dtype)
 

@@ -39,7 +39,7 @@ class Hypotheses:
         tokens: (B, n, L) ids without BOS and EOS, padded with 0; a hypothesis that is not there is
             all 0.
         lengths: (B, n) tokens of each, its EOS included; 0 where there is none.
-        scores: (B, n) length-normalised log-probabilities; minus infinity where there is none.
+        scores: (B, n) length-normalized log-probabilities; minus infinity where there is none.
     """
 
     tokens: Tensor

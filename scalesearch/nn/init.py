@@ -1,4 +1,4 @@
-"""Initialisation schemes by name; each draws every weight once, in the order of the modules."""
+"""Initialization schemes by name; each draws every weight once, in the order of the modules."""
 
 from __future__ import annotations
 

@@ -46,4 +46,4 @@ def test_it_is_of_content_distance_and_head() -> None:
 def test_only_the_first_attention_of_a_layer_has_it() -> None:
     parts = read_space(find_file("reference/dman",
                                  "spaces")).single_architecture().block.encoder.layer.parts()
-    assert [parts[name].block.mask for name in ("attention", "attention_2")] == [1024, 0]
+    assert [parts[name].block.mask_distance for name in ("attention", "attention_2")] == [1024, 0]

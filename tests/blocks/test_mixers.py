@@ -185,7 +185,7 @@ def test_attention_keeps_its_share_of_the_heads() -> None:
     block = architecture(local={"average": {"channels": 4}}).block.encoder.layer.mixer  # type: ignore[attr-defined]
     assert (
         block.main.d, block.main.heads, block.main.score_heads, block.main.head_dim) == (4, 1, 1, 4)
-    assert block.scores == block.main.scores
+    assert block.score_shape == block.main.score_shape
 
 
 @pytest.mark.parametrize(("changes", "path"), [

@@ -83,7 +83,7 @@ def text(keys: str) -> str:
 def test_what_an_option_does_not_allow_is_an_error_of_the_file(keys: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Space.parse(text(keys))
-    assert [problem.place.line for problem in caught.value.problems] == [4]
+    assert [problem.position.line for problem in caught.value.problems] == [4]
 
 
 def test_what_an_option_does_not_allow_is_found_when_it_is_computed() -> None:

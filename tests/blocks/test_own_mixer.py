@@ -20,7 +20,7 @@ from scalesearch.testing import check_mixer
 
 @block
 class Taps(Block):
-    """A depthwise convolution: ``groups`` sets of ``kernel`` softmax-normalised taps, each for d / groups features."""
+    """A depthwise convolution: ``groups`` sets of ``kernel`` softmax-normalized taps, each for d / groups features."""
 
     d: Size
     kernel: Size

@@ -44,7 +44,7 @@ def test_it_is_one_causal_function(changes):
 
 def test_cross_attention_of_the_middle_is_at_the_width_of_the_memory():
     middle = decoder(heads="[2, 3, 3, 2]").middle.layer
-    assert (middle.main.d, middle.main.heads) == (12, 3)
+    assert (middle.mixer.d, middle.mixer.heads) == (12, 3)
     assert middle.cross_attention.main == decoder().first.layer.cross_attention
 
 

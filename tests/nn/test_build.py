@@ -16,7 +16,7 @@ from scalesearch.nn.init import INIT_SCHEMES, initialize
 from scalesearch.space.assembly.architecture import assemble
 from scalesearch.testing import random_architecture
 from tests.architectures import answers
-from tests.blocks.catalogue import CATALOGUE
+from tests.blocks.catalog import CATALOG
 from tests.errors import refuses
 
 V = 19
@@ -139,7 +139,7 @@ def test_seed_and_scheme_decide_the_weights() -> None:
 
 @pytest.mark.parametrize("scheme", INIT_SCHEMES)
 def test_every_scheme_draws_every_block(scheme: str) -> None:
-    for name, draw in CATALOGUE.items():
+    for name, draw in CATALOG.items():
         for seed in range(4):
             made = build_module(draw(Random(seed)).block, vocab=V)
             for weight in made.parameters():

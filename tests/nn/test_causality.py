@@ -18,7 +18,7 @@ from tests.errors import refuses
 V = 17
 
 
-def test_models_of_the_catalogue_pass() -> None:
+def test_models_of_the_catalog_pass() -> None:
     rng = Random(1)
     for seed in range(10):
         architecture = random_architecture(rng)

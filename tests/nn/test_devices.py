@@ -110,7 +110,7 @@ def test_random_models_of_all_blocks_stay_on_their_device():
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon", "soap"])
-def test_optimisers_stay_on_their_device(optimizer):
+def test_optimizers_stay_on_their_device(optimizer):
     check_on_device(named("small/plain").block, optimizer)
 
 

@@ -16,7 +16,7 @@ from scalesearch.cost import breakdown
 from scalesearch.nn.verify import verify_costs
 from scalesearch.space.assembly.architecture import ModelSpec
 from scalesearch.testing import check_costs, check_model, check_population_costs, random_architecture
-from tests.blocks.catalogue import CATALOGUE
+from tests.blocks.catalog import CATALOG
 from tests.nn.covering import covering, words
 
 SCHEDULES = ["own", "one", "cycle", "sequence", "reverse_cycle", "sandwich", "runs", "load"]
@@ -45,17 +45,17 @@ WORDS = {
 }
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@pytest.mark.parametrize("name", CATALOG)
 @pytest.mark.parametrize("kernel", ["fused", "products"])
 def test_block_costs_what_pytorch_counts(name: str, kernel: str) -> None:
     for seed in range(6):
-        check_costs(CATALOGUE[name](Random(seed)), kernel)
+        check_costs(CATALOG[name](Random(seed)), kernel)
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@pytest.mark.parametrize("name", CATALOG)
 def test_block_costs_the_same_with_arrays_for_sizes(name: str) -> None:
     for seed in range(6):
-        check_population_costs(CATALOGUE[name](Random(seed)).block)
+        check_population_costs(CATALOG[name](Random(seed)).block)
 
 
 @cache
@@ -99,4 +99,4 @@ def test_a_bill_that_departs_from_the_forward_is_caught(monkeypatch: pytest.Monk
     monkeypatch.setattr(breakdown, "walk", lambda *args, **kwargs: (
         replace(line, calls=line.calls + 1) for line in walk(*args, **kwargs)))
     with pytest.raises(AssertionError):
-        check_costs(CATALOGUE["linear"](Random(1)))
+        check_costs(CATALOG["linear"](Random(1)))

@@ -20,8 +20,8 @@ from scalesearch.blocks.sizes import decide
 class ShortConvolution(Block):
     """Convolution channel by channel: ``heads`` sets of ``kernel`` taps, each for ``d / heads`` channels in a row.
 
-    ``kernel_type``: ``free``; ``softmax``, normalised; ``predicted``, which come in for each
-    position and are normalised too. A tap outside the sentence multiplies zero and still counts in
+    ``kernel_type``: ``free``; ``softmax``, normalized; ``predicted``, which come in for each
+    position and are normalized too. A tap outside the sentence multiplies zero and still counts in
     the softmax, so that a cache changes nothing.
     """
 
@@ -40,9 +40,9 @@ class ShortConvolution(Block):
     def loop_nests(self) -> Sequence[LoopNest]:
         windows: Shape = (*self.over, self.d, self.kernel)
         kept = [LoopNest(windows, "activation"), LoopNest((*self.over, self.d), "activation")]
-        normalised = [LoopNest((self.heads, self.kernel),
+        normalized = [LoopNest((self.heads, self.kernel),
                                "activation")] if self.kernel_type == "softmax" else []
-        return [LoopNest(windows), *kept, *normalised]
+        return [LoopNest(windows), *kept, *normalized]
 
     @property
     def copies_input(self) -> Any:

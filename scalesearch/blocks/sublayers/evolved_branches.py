@@ -23,7 +23,7 @@ SIDES = ("left", "right")
 
 @block
 class NeighborWindows(Block):
-    """Each position's features beside those of its neighbours: (batch, positions + kernel - 1, d) to (…, kernel · d).
+    """Each position's features beside those of its neighbors: (batch, positions + kernel - 1, d) to (…, kernel · d).
 
     With a linear map behind it, it is a full convolution.
     """

@@ -23,7 +23,7 @@ from scalesearch.testing.random_models import random_architecture, small_space
                             (1792, 1536, 16), (1792, 1112, 8), (1368, 688, 4), (944, 256, 2)])])
 def test_maps_have_the_published_sizes(depth: int, multiplier: float,
                                        maps: list[tuple[int, int, int]]) -> None:
-    """Up and down differ where the neighbours' groups do: 1072 and 1064."""
+    """Up and down differ where the neighbors' groups do: 1072 and 1064."""
     assert DExTra(512, 256, 256, (SRC,), depth, multiplier, 16).maps == maps
 
 

@@ -66,7 +66,7 @@ def test_a_table_is_looked_up_and_multiplied_by_as_one_matrix(kind: str, tie: st
     assert made.logits(x).shape == (5, 37)
     if tie != "none":
         torch.testing.assert_close(made.logits(x), x @ matrix.t())
-        (hidden, rows, bias, _), = made.terms(x, torch.zeros(5, dtype=torch.long))
+        (hidden, rows, bias, _), = made.softmax_terms(x, torch.zeros(5, dtype=torch.long))
         torch.testing.assert_close(hidden @ rows.t(), x @ matrix.t())
         assert bias is None
 

@@ -1,4 +1,4 @@
-"""The catalogue: every block of ours by name; what is in it is checked without a test of its own."""
+"""The catalog: every block of ours by name; what is in it is checked without a test of its own."""
 
 from __future__ import annotations
 
@@ -329,7 +329,7 @@ def waisted_stack(rng: Random) -> BlockSample:
 
 ON_SOURCE: dict[str, Any] = {"queries": SRC, "keys": SRC}
 CHAINED: dict[str, Any] = {"over": (SRC,), "ratio": RATIOS, "length": range(2, 5), "bond": "solved"}
-CATALOGUE: dict[str, Draw] = {
+CATALOG: dict[str, Draw] = {
     "linear": plain(Linear, (SRC, "d_in"), over=(SRC,)),
     "transposed": plain(TransposedLinear, (SRC, "d_in"), over=(SRC,)),
     "embedding": plain(Embedding, (SRC,), ids=True, over=(SRC,)),
