@@ -1,4 +1,4 @@
-"""EdgeFormer's Table 6 here: bytes on disk, packed, peak memory and latency of its artefacts, float and int8.
+"""EdgeFormer's Table 6 here: bytes on disk, packed, peak memory and latency of its artifacts, float and int8.
 
     python benchmarks/edgeformer_table6.py --data FILE [--vocab 2000 8000] [--rounds 20] [--out
     runs/table6]
@@ -6,8 +6,8 @@
 
 The architecture at its printed size (Adapter-LA, width 512), with random weights: none of these
 depends on what was learned. FILE gives the tokenizers, one for each --vocab. Latency is of one
-sentence of 30 source and 30 target tokens, greedy, on one pinned core, all artefacts in turn;
-memory of a process of its own that opens the artefact and decodes that sentence. Packed is xz, as a
+sentence of 30 source and 30 target tokens, greedy, on one pinned core, all artifacts in turn;
+memory of a process of its own that opens the artifact and decodes that sentence. Packed is xz, as a
 download would be. Printed, for vocabularies of 32k, 8k and 2k on two cores of a Xeon E-2288G by
 onnxruntime in int8: 28, 15 and 11 MB as 7-zip archives, 60, 47 and 42 MB of memory at the peak.
 BLEU depends on what was learned: a second table has that of the trainings in --trained, of a
@@ -54,18 +54,18 @@ MB = 1e6
 
 @dataclass(frozen=True)
 class Row:
-    """An artefact: its folder, and what was written into it."""
+    """An artifact: its folder, and what was written into it."""
 
     vocab: int
     folder: Path
-    artefact: Artifact
+    artifact: Artifact
 
     @property
     def packed(self) -> int:
         """Bytes of its files in one xz archive."""
         content = io.BytesIO()
         with tarfile.open(fileobj=content, mode="w") as archive:
-            for name in self.artefact.bytes:
+            for name in self.artifact.bytes:
                 archive.add(self.folder / name, name)
         return len(lzma.compress(content.getvalue()))
 
@@ -88,13 +88,13 @@ def main() -> None:
             str(row.folder): open_artifact(row.folder)[1] for row in rows}
         words = {str(row.folder): row.vocab for row in rows}
         times = list(measure_rounds(decoders, words, setup, given.rounds))
-    made = Table("vocab", "artefact", "MB", "xz MB", "peak MB", "own MB", "p50 ms", "CPU ms", "",
+    made = Table("vocab", "artifact", "MB", "xz MB", "peak MB", "own MB", "p50 ms", "CPU ms", "",
                  box=None)
     for row in rows:
         found = LatencyStatistics.from_times([one[str(row.folder)] for one in times])
         memory = measure_peak_memory(row.folder, setup)
-        made.add_row(str(row.vocab), f"{row.artefact.format} {row.artefact.quantization}",
-                     f"{sum(row.artefact.bytes.values()) / MB:.2f}", f"{row.packed / MB:.2f}",
+        made.add_row(str(row.vocab), f"{row.artifact.format} {row.artifact.quantization}",
+                     f"{sum(row.artifact.bytes.values()) / MB:.2f}", f"{row.packed / MB:.2f}",
                      f"{memory['peak'] / MB:.0f}", f"{memory['own'] / MB:.1f}", f"{found.p50:.1f}",
                      f"{found.cpu:.1f}", "unsteady" * found.is_unstable)
     console = Console(width=120)
@@ -106,30 +106,30 @@ def main() -> None:
 
 
 def scores(given: argparse.Namespace) -> Table:
-    """BLEU of the trainings and of their artefacts, greedy, on their validation text."""
-    made = Table("training", "vocab", "artefact", "MB", "BLEU of the model", "of the artefact",
+    """BLEU of the trainings and of their artifacts, greedy, on their validation text."""
+    made = Table("training", "vocab", "artifact", "MB", "BLEU of the model", "of the artifact",
                  "different", box=None)
-    for trained, (name, quantise) in product(given.trained, KINDS):
+    for trained, (name, quantize) in product(given.trained, KINDS):
         model = read_checkpoint(trained)
-        folder = given.out / f"{trained.name}-{name}-{quantise}"
+        folder = given.out / f"{trained.name}-{name}-{quantize}"
         sample = VerificationSample.from_data(
             model,
             DataSpec.from_mapping(read_json(trained / DATA_FILE,
                                             dict)["spec"]).with_absolute_paths(), 1000)
         shutil.rmtree(folder, ignore_errors=True)
-        artefact = export_model(model, folder, get_format(name), quantise, sample)
-        found = artefact.verification
-        mine = found["float" if quantise == "none" else "quantised"]
-        made.add_row(trained.name, str(model.tokenizer.vocab_size), f"{name} {quantise}",
-                     f"{sum(artefact.bytes.values()) / MB:.2f}", f"{found['model']['bleu']:.2f}",
+        artifact = export_model(model, folder, get_format(name), quantize, sample)
+        found = artifact.verification
+        mine = found["float" if quantize == "none" else "quantized"]
+        made.add_row(trained.name, str(model.tokenizer.vocab_size), f"{name} {quantize}",
+                     f"{sum(artifact.bytes.values()) / MB:.2f}", f"{found['model']['bleu']:.2f}",
                      f"{mine['bleu']:.2f}", f"{mine['different']} of {found['sentences']}")
     return made
 
 
-def written(given: argparse.Namespace, vocab: int, name: str, quantise: str) -> Row:
-    """An artefact of the architecture with random weights; the trained folder is kept."""
+def written(given: argparse.Namespace, vocab: int, name: str, quantize: str) -> Row:
+    """An artifact of the architecture with random weights; the trained folder is kept."""
     trained = given.out / f"random-{vocab}"
-    folder = given.out / f"{vocab}-{name}-{quantise}"
+    folder = given.out / f"{vocab}-{name}-{quantize}"
     if not trained.exists():
         corpus = load_corpus(replace(read_data_spec(given.data)[0], vocab=vocab))
         architecture = read_space(find_file(given.architecture, "spaces")).single_architecture()
@@ -141,9 +141,9 @@ def written(given: argparse.Namespace, vocab: int, name: str, quantise: str) -> 
     format = get_format(name)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    format.write(model, folder, quantise)
+    format.write(model, folder, quantize)
     return Row(model.tokenizer.vocab_size, folder,
-               write_description(model, folder, format, quantise))
+               write_description(model, folder, format, quantize))
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ GROUPS = {"matrix products": ("aten::mm", "aten::addmm", "aten::bmm", "aten::bad
           "norms": ("aten::native_layer_norm",),
           "copies and casts": ("aten::copy_", "aten::cat", "aten::clone", "aten::_to_copy",
                                "aten::index_select"),
-          "optimiser": ("aten::_fused_adam", "aten::_foreach", "aten::linalg_vector_norm"),
+          "optimizer": ("aten::_fused_adam", "aten::_foreach", "aten::linalg_vector_norm"),
           "activations, sums, scaling": ("aten::add", "aten::mul", "aten::div", "aten::sum",
                                          "aten::relu", "aten::threshold", "aten::exp", "aten::sub",
                                          "aten::fill_", "aten::zero_")}

@@ -2,7 +2,7 @@
 
     python benchmarks/train_speed.py [--data FILE] [--rounds 5] [--updates 6]
 
-Same shape, batches, dropout and optimiser settings, one thread. Prints target tokens a CPU-second:
+Same shape, batches, dropout and optimizer settings, one thread. Prints target tokens a CPU-second:
 the median of the rounds, and the lowest and highest.
 """
 

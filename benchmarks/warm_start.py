@@ -4,7 +4,7 @@
     ...]
 
 One thread, CPU-seconds. The stages are those of ``scalesearch.train.train``: read the architecture,
-build and initialise, causality check, engine and optimiser, plan and pad the first batch, first
+build and initialize, causality check, engine and optimizer, plan and pad the first batch, first
 update; ``save`` is the first checkpoint, which comes before the update so that a divergence has
 something to go back to.
 """

@@ -116,7 +116,7 @@ def costs(architecture: Any, settings: Any, exported: bool) -> dict[str, Any]:
     for name in FORMATS if exported else ():
         try:
             values[f"bytes, {name}"] = evaluate_cost(
-                architecture.block, replace(sized, artifact=name))["artefact.bytes"]
+                architecture.block, replace(sized, artifact=name))["artifact.bytes"]
         except UnbuildableError:
             values[f"bytes, {name}"] = None
     return values

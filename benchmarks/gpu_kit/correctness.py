@@ -137,7 +137,7 @@ LENGTH = 0.05
 
 @check()
 def updates(kit: Kit) -> Figures:
-    """Weights after three updates of each optimiser, beside the CPU's."""
+    """Weights after three updates of each optimizer, beside the CPU's."""
     found = {}
     for optimizer in WAY:
         start = weights_of(model("small/partialformer"))

@@ -93,7 +93,7 @@ def training(kit: Kit) -> Figures:
 
 @check(gpus=0)
 def optimizers(kit: Kit) -> Figures:
-    """Milliseconds of a small model's update by each optimiser, in turns; on a GPU with TF32 and with bf16."""
+    """Milliseconds of a small model's update by each optimizer, in turns; on a GPU with TF32 and with bf16."""
     precisions = ("fp32", "bf16") if kit.device.type == "cuda" else ("fp32",)
 
     def update(**how: str) -> Callable[[], Any]:

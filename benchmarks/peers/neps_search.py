@@ -1,7 +1,7 @@
 """NePS on a table by ask and tell: its qLogNEHVI, MO-Hyperband, MOASHA, and PriMO without informative priors.
 
-Goals are normalised to 0 to 1, the smaller the better. At a rung the measured goal is the loss
-there, normalised over the rung's losses in the table. PriMO's priors are the middle of the space
+Goals are normalized to 0 to 1, the smaller the better. At a rung the measured goal is the loss
+there, normalized over the rung's losses in the table. PriMO's priors are the middle of the space
 for each goal.
 """
 

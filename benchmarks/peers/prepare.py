@@ -18,7 +18,7 @@ SPECIALS = 4  # PAD, UNK, BOS, EOS are our first ids; every toolkit puts its own
 def prepare(job: dict[str, Any]) -> int:
     """Fill the job's folder; the number of distinct weights of the network.
 
-    Text is the pieces' ids, blanks between them: whoever splits at blanks has our tokenisation.
+    Text is the pieces' ids, blanks between them: whoever splits at blanks has our tokenization.
     """
     folder = Path(job["folder"])
     corpus = load_data(job["data"])

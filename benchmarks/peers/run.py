@@ -4,7 +4,7 @@
     [--seconds 8] [--json]
 
 Each system is a process of its own with one thread, and all wait while one works. A toolkit is run
-by the interpreter ``--peers-python`` through its own model, loss, optimiser, batching and search
+by the interpreter ``--peers-python`` through its own model, loss, optimizer, batching and search
 (``peer_*.py`` say what had to be done to make it start). Speeds are target tokens, or sentences, a
 CPU-second: the median of the rounds, after one to warm up. Ratios are to the fastest toolkit, which
 for training excludes nn.Transformer loops and for decoding CTranslate2, which is listed beside it.

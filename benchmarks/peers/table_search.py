@@ -48,7 +48,7 @@ def regrets(table: Any, shares: Sequence[float], anchor: str, python: str, seeds
 
 
 def as_task(table: Any, shares: Sequence[float]) -> dict[str, Any]:
-    """Arrays of what a tool is told: goals are to be maximised, a failed row's measured ones being the worst."""
+    """Arrays of what a tool is told: goals are to be maximized, a failed row's measured ones being the worst."""
     from scalesearch.samplers.bayes.coordinates import Coordinates
     from scalesearch.samplers.candidate import Candidate
     from scalesearch.samplers.encoding import encode_params

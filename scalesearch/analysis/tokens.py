@@ -1,7 +1,7 @@
 """How alike the tokens of a sentence become, layer by layer: token uniformity (PartialFormer, appendix H).
 
 The paper names Pearson's correlation and no more. Here: of a layer's output X (positions, d) each
-token is centred over its d features, c_t = x_t - mean(x_t), and
+token is centered over its d features, c_t = x_t - mean(x_t), and
 
     ρ_ts = c_t · c_s / (‖c_t‖ ‖c_s‖)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MIN_VOCAB_SIZE = 5  # the four that every vocabulary starts with, and one
 # what a protocol may have anew
-PROTOCOL_OVERRIDES = ("source", "target", "vocab", "artefact", "latency")
+PROTOCOL_OVERRIDES = ("source", "target", "vocab", "artifact", "latency")
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,7 +36,7 @@ class Architecture(assembly.ModelSpec):
         Args:
             protocol: forward, decode, decode-uncached, edgeformer or delight; the space's own, if
                 not given.
-            lengths: source, target (tokens), vocab (entries), artefact, latency, in place of the
+            lengths: source, target (tokens), vocab (entries), artifact, latency, in place of the
                 protocol's.
 
         Raises:

@@ -16,7 +16,7 @@ OPTION_PATTERN = re.compile(r"`(?!--)[^`]*`|--set: |--set (?=[\w{])|"
                     r"--(?P<name>[a-z][a-z-]*)(?P<place>: )?(?P<value>[ =](?=['\"\d]))?")
 # what was given, with a mark below its place
 QUOTED_OPTION_PATTERN = re.compile(r"^( *)(--([a-z-]+) )(.*\n)( *)(?=\^)", re.M)
-OPTION_TO_ARGUMENT = {"resume": "resume=True", "quantize": "quantise", "for": "each"}
+OPTION_TO_ARGUMENT = {"resume": "resume=True", "quantize": "quantize", "for": "each"}
 
 
 def python_error_messages(**renamed: str) -> Callable[[Callable[P, T]], Callable[P, T]]:

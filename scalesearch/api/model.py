@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scalesearch.train import Recipe, Result
 
 TextSource = str | Path | Sequence[str]
-ARTIFACT_FILE = "artefact.json"
+ARTIFACT_FILE = "artifact.json"
 WEIGHTS_FILE = "model.safetensors"
 
 
@@ -87,14 +87,14 @@ def load(folder: str | Path) -> Model | Study:
         return Study(place)
     if (place / ARTIFACT_FILE).is_file() or (place / WEIGHTS_FILE).is_file():
         return Model(place)
-    raise UserError(f"{folder}: no finished training, artefact or study is here",
+    raise UserError(f"{folder}: no finished training, artifact or study is here",
                     help="give a folder that `ss.train`, `model.export` or `study.run` has written",
                     code="no-checkpoint")
 
 
 @dataclass(frozen=True, repr=False)
 class Model(Displayable):
-    """A finished training or an exported artefact; what it needs is read when it is asked for.
+    """A finished training or an exported artifact; what it needs is read when it is asked for.
 
     Attributes:
         folder: that it is in.
@@ -112,7 +112,7 @@ class Model(Displayable):
 
     @cached_property
     def result(self) -> Result | None:
-        """Scores, curve and facts of the training; None of an artefact."""
+        """Scores, curve and facts of the training; None of an artifact."""
         from scalesearch.train import Result
 
         return Result.read(self.folder)
@@ -175,7 +175,7 @@ class Model(Displayable):
     def export(self, format: str, out: str | Path | None = None, *, quantize: str | None = None,
                data: ConfigSource | DataSpec | None = None, sentences: int = 1000,
                threads: int = 1) -> Model:
-        """The model as an artefact of another runtime, verified against it; opened again as a model.
+        """The model as an artifact of another runtime, verified against it; opened again as a model.
 
         Args:
             format: ctranslate2, onnx, huggingface or torch.

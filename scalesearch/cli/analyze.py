@@ -1,4 +1,4 @@
-"""``scalesearch analyse CHECKPOINT``: heads, tokens, activations, load and gradients of a trained model."""
+"""``scalesearch analyze CHECKPOINT``: heads, tokens, activations, load and gradients of a trained model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LOAD_COLUMNS = {"group": "", "params": ",d", "load": "d", "share": ".1%"}
 GRADIENT_COLUMNS = {"group": "", "params": ",d", "norm": ".3g", "relative": ".3g", "rms": ".3g"}
 
 
-@click.command(name="analyse")
+@click.command(name="analyze")
 @click.argument("checkpoint", type=click.Path(path_type=Path))
 @click.option("--data", required=True, metavar="FILE",
               help="A YAML file that says what to read, or `builtin`.")
@@ -67,7 +67,7 @@ def command(checkpoint: Path, data: str, split_name: str, sentences: int, folder
     if not math.isfinite(result.gradients.norm):
         raise UserError(f"{checkpoint}: the model's loss or its gradient is not a finite number "
                         f"(loss {result.gradients.loss}); its training has diverged, and cannot be "
-                        "analysed", code="diverged")
+                        "analyzed", code="diverged")
     about = {"checkpoint": checkpoint.name, "architecture": found.architecture.id,
              "data": corpus.to_json(), "split": split_name, "sentences": len(split),
              "label_smoothing": found.recipe.label_smoothing}

@@ -1,4 +1,4 @@
-"""``scalesearch export STUDY_OR_MODEL --to FORMAT``: a trained model as an artefact that other runtimes load."""
+"""``scalesearch export STUDY_OR_MODEL --to FORMAT``: a trained model as an artifact that other runtimes load."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ QUANTIZATIONS = ("none", "int8", "int16", "bf16")
               help="The best of all that meet these, such as 'bleu >= "
               "30': costs, answers and scores on valid.")
 @click.option("--to", "name", required=True, type=click.Choice(list(FORMAT_CLASSES)),
-              help="Format of the artefact.")
-@click.option("--quantize", "quantise", type=click.Choice(QUANTIZATIONS),
+              help="Format of the artifact.")
+@click.option("--quantize", "quantize", type=click.Choice(QUANTIZATIONS),
               help="The format's own, if not given; none is float32.")
 @click.option("--out", type=OutputPath(is_folder=True),
               help="Folder to write (export-NAME-FORMAT, if not given).")
@@ -39,10 +39,10 @@ QUANTIZATIONS = ("none", "int8", "int16", "bf16")
 def command(model: str, trial: int | None, best: str | None, under: str | None, format: str,
             quantize: str | None, out: Path | None, data: str | None, sentences: int, threads: int,
             as_json: bool) -> None:
-    """Write a study's best candidate, its trial TRIAL, or a finished training as an artefact of a format.
+    """Write a study's best candidate, its trial TRIAL, or a finished training as an artifact of a format.
 
     It is verified before the folder appears: greedy translations of validation text against the
-    model's own. What it is, where it comes from and what was verified is in its artefact.json.
+    model's own. What it is, where it comes from and what was verified is in its artifact.json.
     """
     from scalesearch.export.export import export_training
 

@@ -1,4 +1,4 @@
-"""``scalesearch latency``: latency and peak memory of artefacts, and a predictor of it for a whole space."""
+"""``scalesearch latency``: latency and peak memory of artifacts, and a predictor of it for a whole space."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ BYTES_PER_MIB = 1 << 20
 
 @click.group(name="latency")
 def command() -> None:
-    """Latency of artefacts: measured, and predicted before anything is trained."""
+    """Latency of artifacts: measured, and predicted before anything is trained."""
 
 
 def decoding_options(command_function: Callable[..., Any]) -> Callable[..., Any]:
-    """How artefacts decode while they are measured: ``setup``, and ``rounds``."""
+    """How artifacts decode while they are measured: ``setup``, and ``rounds``."""
 
     @functools.wraps(command_function)
     def gathered(**options: Any) -> Any:
@@ -63,19 +63,19 @@ def decoding_options(command_function: Callable[..., Any]) -> Callable[..., Any]
 
 def format_options(command_function: Callable[..., Any]) -> Callable[..., Any]:
     """``--to`` and ``--quantize``."""
-    command_function = click.option("--quantize", "quantise", type=click.Choice(QUANTIZATIONS),
+    command_function = click.option("--quantize", "quantize", type=click.Choice(QUANTIZATIONS),
                                     help="The format's own, if not given.")(command_function)
     return click.option("--to", "name", default="ctranslate2", show_default=True,
                         type=click.Choice(list(FORMAT_CLASSES)),
-                        help="Format of what is no artefact yet.")(command_function)
+                        help="Format of what is no artifact yet.")(command_function)
 
 
 @command.command()
-@click.argument("models", nargs=-1, required=True, metavar="MODEL_OR_ARTEFACT...")
+@click.argument("models", nargs=-1, required=True, metavar="MODEL_OR_ARTIFACT...")
 @format_options
 @decoding_options
 @click.option("--memory", is_flag=True,
-              help="Also the peak memory of each artefact, in a process of its own.")
+              help="Also the peak memory of each artifact, in a process of its own.")
 @json_option
 def measure(models: tuple[str, ...], format_name: str, quantize: str | None, setup: DecodingSetup,
             rounds: int, memory: bool, as_json: bool) -> None:
@@ -102,9 +102,9 @@ def measure(models: tuple[str, ...], format_name: str, quantize: str | None, set
                 described, decoders[model] = open_artifact(folder, setup.threads)
                 latency.check_target_length(model, described.model, setup)
                 words[model] = described.tokenizer.vocab_size
-                artefact = read_json(folder / ARTIFACT_FILE, Artifact)
-                formats[model] = f"{artefact.format}-{artefact.quantization}"
-                versions |= get_format(artefact.format).package_versions()
+                artifact = read_json(folder / ARTIFACT_FILE, Artifact)
+                formats[model] = f"{artifact.format}-{artifact.quantization}"
+                versions |= get_format(artifact.format).package_versions()
             with progress_bars() as tell:
                 for at, times in enumerate(latency.measure_rounds(decoders, words, setup, rounds)):
                     tell("rounds", at + 1, rounds)
@@ -139,8 +139,8 @@ def _format(one: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def _artifact_folder(folder: Path, name: str, quantise: str | None) -> Iterator[Path]:
-    """The artefact in ``folder``, or one that is made for now of the training in it."""
+def _artifact_folder(folder: Path, name: str, quantize: str | None) -> Iterator[Path]:
+    """The artifact in ``folder``, or one that is made for now of the training in it."""
     from scalesearch.export.export import ARTIFACT_FILE, write_description
     from scalesearch.export.formats import check_exportable, get_format, resolve_quantization
     from scalesearch.train import read_checkpoint
@@ -150,12 +150,12 @@ def _artifact_folder(folder: Path, name: str, quantise: str | None) -> Iterator[
         return
     trained = read_checkpoint(folder)
     format = get_format(name)
-    quantisation = resolve_quantization(format, quantise)
-    check_exportable(format, trained.architecture.block, quantisation)
+    quantization = resolve_quantization(format, quantize)
+    check_exportable(format, trained.architecture.block, quantization)
     format.package_versions()
     with tempfile.TemporaryDirectory() as place:
-        format.write(trained, Path(place), quantisation)
-        write_description(trained, Path(place), format, quantisation)
+        format.write(trained, Path(place), quantization)
+        write_description(trained, Path(place), format, quantization)
         yield Path(place)
 
 
@@ -165,9 +165,9 @@ def _artifact_folder(folder: Path, name: str, quantise: str | None) -> Iterator[
 @click.option("--vocab", type=int, metavar="V", help="Vocabulary size, if not the space's.")
 @format_options
 @click.option("--measurements", default=40, show_default=True, type=click.IntRange(9),
-              help="Artefacts to fit.")
+              help="Artifacts to fit.")
 @click.option("--held-out", default=0, show_default=True, type=click.IntRange(0),
-              help="More artefacts, measured in the same rounds, on which the fit is tested.")
+              help="More artifacts, measured in the same rounds, on which the fit is tested.")
 @decoding_options
 @click.option("--clock", type=click.Choice(("wall", "cpu")), default="wall", show_default=True,
               help="Whose median is predicted; cpu on a machine that others use, too.")
@@ -176,9 +176,9 @@ def _artifact_folder(folder: Path, name: str, quantise: str | None) -> Iterator[
               help="File to write; work goes on beside it.")
 @json_option
 def calibrate_latency(file: str, settings: tuple[str, ...], vocab: int | None, name: str,
-                      quantise: str | None, measurements: int, held_out: int, setup: DecodingSetup,
+                      quantize: str | None, measurements: int, held_out: int, setup: DecodingSetup,
                       rounds: int, clock: str, seed: int, out: Path, as_json: bool) -> None:
-    """Fit a predictor of latency for the space SPACE, from artefacts with random weights.
+    """Fit a predictor of latency for the space SPACE, from artifacts with random weights.
 
     `protocol: {latency: FIT.json}` then makes latency.predicted a cost of every candidate. Stopped,
     it goes on where it was when it is run again.
@@ -192,12 +192,12 @@ def calibrate_latency(file: str, settings: tuple[str, ...], vocab: int | None, n
     if not format.has_decoder:
         raise UserError(f"--to {format.name} holds a training's own files; give another format",
                         code="not-exportable")
-    quantisation = resolve_quantization(format, quantise)
+    quantization = resolve_quantization(format, quantize)
     if clock == "cpu" and setup.threads > 1:
         raise UserError("--clock cpu counts the time of all threads, which is no latency; give "
                         "--threads 1", code="options-conflict")
     protocol = load_protocol(space.protocol, vocab=vocab)
-    job = CalibrationSettings(space.name, space.hash, name, quantisation, measurements, held_out,
+    job = CalibrationSettings(space.name, space.hash, name, quantization, measurements, held_out,
                               rounds, seed, clock, setup, protocol.settings)
     with progress_bars() as tell:
         fit = calibrate_latency(space, protocol, format, job, out, tell)

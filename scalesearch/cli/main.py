@@ -33,12 +33,12 @@ COMMANDS = {
                "A teacher's probabilities at every place of the training pairs, for students."),
     "translate": ("translate", "Translate lines from standard input with a trained checkpoint."),
     "score": ("score", "Score trained checkpoints on any files, with intervals and paired tests."),
-    "analyse": ("analyse",
+    "analyze": ("analyze",
                 "Heads, tokens, activations, load and gradients of a trained checkpoint."),
     "export": ("export",
-               "A study's best model, or a training, as an artefact that other runtimes load."),
+               "A study's best model, or a training, as an artifact that other runtimes load."),
     "latency": ("latency",
-                "Latency and peak memory of artefacts; a predictor of it for a whole space."),
+                "Latency and peak memory of artifacts; a predictor of it for a whole space."),
     "study": ("study.group", "Search a space for its Pareto front; show and plot it.")}
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scalesearch.space.assembly.architecture import ModelSpec
 
 THREAD_COUNT = click.IntRange(1, 1024)
-PROTOCOL_OPTIONS = ("protocol", "source", "target", "vocab", "artefact", "latency")
+PROTOCOL_OPTIONS = ("protocol", "source", "target", "vocab", "artifact", "latency")
 set_option = click.option("--set", "settings", multiple=True, metavar="KEY=VALUE",
                           help="Answer or change a key: --set encoder.depth=12.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value instead.")
@@ -55,7 +55,7 @@ def seed_option(default: int, help: str) -> Callable[..., Any]:
 
 
 def protocol_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--protocol`` and its lengths, vocabulary and artefact: ``lengths``, the overrides of ``protocol_of``."""
+    """``--protocol`` and its lengths, vocabulary and artifact: ``lengths``, the overrides of ``protocol_of``."""
 
     @functools.wraps(command)
     def gathered(**options: Any) -> Any:
@@ -65,8 +65,8 @@ def protocol_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
             click.option("--latency", metavar="FIT.json",
                          help="Of latency.predicted: see `scalesearch latency`."),
-            click.option("--artefact", metavar="FORMAT",
-                         help="Of artefact.bytes, such as ctranslate2-int8."),
+            click.option("--artifact", metavar="FORMAT",
+                         help="Of artifact.bytes, such as ctranslate2-int8."),
             click.option("--vocab", type=int, metavar="V", help="Vocabulary size."),
             click.option("--target", type=int, metavar="T", help="Target tokens a sentence."),
             click.option("--source", type=int, metavar="S", help="Source tokens a sentence."),

@@ -34,11 +34,11 @@ MIN_BREVITY_PENALTY = 0.975  # brevity penalty that takes a point of BLEU 40
 def command(models: tuple[str, ...], source: Path, target: Path, beam: int | None,
             length_penalty: float | None, batch: int, ensemble: bool, resamples: int,
             as_json: bool) -> None:
-    """Score the trainings, or artefacts, in the folders MODEL on files whose lines translate each other; .gz as well.
+    """Score the trainings, or artifacts, in the folders MODEL on files whose lines translate each other; .gz as well.
 
     Translations are scored with sacreBLEU's 95 % intervals by bootstrap, and of several models,
-    each is tested against the first by paired bootstrap (Koehn 2004), by tokenised BLEU as well
-    where their data were tokenised. Translations that are too short are said to be. Other tasks are
+    each is tested against the first by paired bootstrap (Koehn 2004), by tokenized BLEU as well
+    where their data were tokenized. Translations that are too short are said to be. Other tasks are
     scored by their metrics, without intervals.
     """
     from scalesearch.data.sources import read_pairs
@@ -76,7 +76,7 @@ def command(models: tuple[str, ...], source: Path, target: Path, beam: int | Non
 def _check_same_task(opened: list[Translator]) -> None:
     """Checks that models can be scored against the same references. Raises UserError."""
     for model in opened[1:]:
-        for what in ("task", "lowercase", "tokenised"):
+        for what in ("task", "lowercase", "tokenized"):
             mine, first = (getattr(one.checkpoint, what) for one in (model, opened[0]))
             if mine != first:
                 raise UserError(f"{model.folder}: its {what} is {mine}, and that of "

@@ -44,7 +44,7 @@ def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line instead.")
 def command(models: tuple[str, ...], beam: int | None, length_penalty: float | None, batch: int,
             nbest: int, output: Path | None, as_json: bool) -> None:
-    """Translate each line of standard input with the training, or the exported artefact, in the folder MODEL.
+    """Translate each line of standard input with the training, or the exported artifact, in the folder MODEL.
 
     One line comes out for each that goes in, in the same order; an empty one stays empty. With
     --json, a line is an object with source, translation and score, and of several translations all

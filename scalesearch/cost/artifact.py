@@ -48,18 +48,18 @@ ONNX_LEAF_BYTES_BY_CLASS = {"AdaptiveTable": 0, "Added": 247, "Attention": 776,
                             "PartialFFN": 0, "PositionTable": 178, "RelativeKeys": 326,
                             "RowCache": 0, "Scores": 0, "SelfGated": 0, "SoftPOS": 0, "SwiGLU": 907}
 QUANTIZED_LEAF_TYPES = (Linear, Embedding, PositionTable, RelativeKeys)
-MIN_QUANTIZED_SIZE = 1024  # what int8 quantises, and from which size
+MIN_QUANTIZED_SIZE = 1024  # what int8 quantizes, and from which size
 
 
 def artifact_bytes(block: Block, protocol: Protocol) -> Size:
-    """Bytes of the artefact that ``protocol`` names, such as ``ctranslate2-int8``.
+    """Bytes of the artifact that ``protocol`` names, such as ``ctranslate2-int8``.
 
     Raises:
         Unbuildable: the format cannot hold this architecture.
     """
     assert protocol.artifact is not None
-    name, _, quantisation = protocol.artifact.partition("-")
-    return FORMATS[name](block, protocol, quantisation or "none")
+    name, _, quantization = protocol.artifact.partition("-")
+    return FORMATS[name](block, protocol, quantization or "none")
 
 
 def torch_bytes(block: Block, protocol: Protocol, quantization: str) -> Size:
@@ -171,7 +171,7 @@ SCALAR_HEADER_BYTES = 45
 # a number, a row, all
 QUANTIZED_ELEMENT_BYTES = {"int8": (1, 4, 0), "int16": (2, 0, 4), "bf16": (2, 0, 0),
                            "none": (4, 0, 0)}
-UNQUANTIZED_ELEMENT_BYTES = {"bf16": 2}  # a number of what is not quantised; others 4
+UNQUANTIZED_ELEMENT_BYTES = {"bf16": 2}  # a number of what is not quantized; others 4
 FORMATS: dict[str, Callable[[Block, Protocol, str], Size]] = {
     "torch": torch_bytes, "ctranslate2": ctranslate2_bytes, "huggingface": huggingface_bytes,
     "onnx": onnx_bytes}

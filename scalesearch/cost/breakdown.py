@@ -62,10 +62,10 @@ class CostBreakdown:
                 if self.protocol.latency_model_path else {})
 
     def __getitem__(self, name: str) -> int | float:
-        if name == "artefact.bytes" and name not in self.values:
-            raise UserError("artefact.bytes: of which format?",
-                            help=f"protocol: {{artefact: …}} "
-                            f"or --artefact, one of {', '.join(ARTIFACT_FORMATS)}",
+        if name == "artifact.bytes" and name not in self.values:
+            raise UserError("artifact.bytes: of which format?",
+                            help=f"protocol: {{artifact: …}} "
+                            f"or --artifact, one of {', '.join(ARTIFACT_FORMATS)}",
                             code="artifact-format-missing")
         # parts that this format cannot hold: 0 where it takes the architecture
         if name == "refusals.ctranslate2":
@@ -114,7 +114,7 @@ def evaluate_cost(block: Block, protocol: Protocol) -> CostBreakdown:
     values["macs.once"] = sum(work_steps(line, "once", once) for line in lines)
     values |= _memory(lines, values["params.total"], once)
     if protocol.artifact is not None:
-        values["artefact.bytes"] = artifact_bytes(block, protocol)
+        values["artifact.bytes"] = artifact_bytes(block, protocol)
     return CostBreakdown(protocol, entries, values, block)
 
 

@@ -1,4 +1,4 @@
-"""Latency of an artefact before it is there: features of its bill, and what a fit makes of them.
+"""Latency of an artifact before it is there: features of its bill, and what a fit makes of them.
 
 Features are sums over what a runtime does to decode a sentence, for the encoder's pass, for all
 decoding steps and for the output map apart: ``products`` it starts, their ``macs`` (of a step: the
@@ -60,7 +60,7 @@ def latency_interval(block: Block, protocol: Protocol) -> tuple[float, float]:
 
 def feature_vector(model: LatencyModel, block: Block, protocol: Protocol) -> NDArray[np.float64]:
     """The fit's features of an architecture, (features,); of a population (candidates, features)."""
-    found = compute_features(block, model.artefact, model.setup, protocol)
+    found = compute_features(block, model.artifact, model.setup, protocol)
     columns = np.broadcast_arrays(*(np.asarray(evaluate_size(found.get(name, 0)), float)
                                     for name in model.features))
     return np.stack(columns, -1)

@@ -1,4 +1,4 @@
-"""A predictor of an artefact's latency as `scalesearch latency calibrate` writes it: what it is of, and its weights."""
+"""A predictor of an artifact's latency as `scalesearch latency calibrate` writes it: what it is of, and its weights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MISCOVERAGE = 0.1  # share that intervals miss
 
 @dataclass(frozen=True)
 class DecodingSetup:
-    """How an artefact decodes while it is measured: tokens of sources and of translations, which all have as many."""
+    """How an artifact decodes while it is measured: tokens of sources and of translations, which all have as many."""
 
     batch: int = 1
     beam: int = 1
@@ -38,7 +38,7 @@ class LatencyModel:
     """A predictor of latency, linear in features of the bill.
 
     Attributes:
-        artefact: format and quantisation.
+        artifact: format and quantization.
         clock: ``wall`` or ``cpu``: which median it predicts.
         vocab: entries of the vocabularies, or ``own``.
         features: by name, see :mod:`scalesearch.cost.latency`.
@@ -46,12 +46,12 @@ class LatencyModel:
         without: the same, fitted without each of the measured in turn.
         residuals: |measured / predicted - 1| of each by the weights fitted without it.
         candidates: identity, parameters, times in ms a sentence, prediction without it.
-        others: the same of artefacts that were measured with them and not fitted, and their 90 %
+        others: the same of artifacts that were measured with them and not fitted, and their 90 %
             intervals.
         left_out: draws that the format cannot hold.
     """
 
-    artefact: str
+    artifact: str
     setup: DecodingSetup
     clock: str
     vocab: int | str
@@ -82,9 +82,9 @@ class LatencyModel:
         return blake2b(repr(said).encode(), digest_size=6).hexdigest()
 
     def __str__(self) -> str:
-        return (f"{self.artefact}, {self.setup}, {self.clock} time, "
+        return (f"{self.artifact}, {self.setup}, {self.clock} time, "
                 f"{self.device.get('processor', 'unknown device')}; fit {self.id} of "
-                f"{len(self.residuals)} artefacts, held-out error {self.mean_relative_error:.1%}")
+                f"{len(self.residuals)} artifacts, held-out error {self.mean_relative_error:.1%}")
 
     def predict(self, features: NDArray[np.float64]) -> Any:
         """ms a sentence of features (…, features); the same to the bit for one candidate and for many."""

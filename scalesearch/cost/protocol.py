@@ -40,11 +40,11 @@ class Protocol:
             no such axis.
         lengths_by_vocab: vocabulary to (source, target), where lengths follow from it; costs are
             then of :meth:`of` alone.
-        artifact: format and quantisation of which ``artefact.bytes`` are; None: the bill has no
+        artifact: format and quantization of which ``artifact.bytes`` are; None: the bill has no
             such cost.
         latency_model_path: file of the fit that makes ``latency.predicted``; None: the bill has no
             such cost.
-        max_source_length: source tokens that the artefact must take, where it holds a table of
+        max_source_length: source tokens that the artifact must take, where it holds a table of
             positions (CTranslate2's).
     """
 
@@ -172,8 +172,8 @@ class Protocol:
         rough = ESTIMATE_NOTES.get(str(self.artifact).partition("-")[0], "")
         room = (f" of up to {self.max_source_length:,} source tokens"
                 if self.max_source_length != MAX_SOURCE_TOKENS else "")
-        artefact = f", artefact {self.artifact}{room}{rough}" if self.artifact else ""
-        return f"{self.name} ({said}{''.join(extra)}{artefact}{f'; latency of {self.latency_model_summary}' if self.latency_model_summary else ''})"
+        artifact = f", artifact {self.artifact}{room}{rough}" if self.artifact else ""
+        return f"{self.name} ({said}{''.join(extra)}{artifact}{f'; latency of {self.latency_model_summary}' if self.latency_model_summary else ''})"
 
 
 def weight_numel(shape: Shape, protocol: Protocol) -> Size:
@@ -280,11 +280,11 @@ def load_protocol(settings: Mapping[str, Any], **overrides: int | str | None) ->
     chosen = {**settings, **given}
     made = find_protocol(chosen.get("name", "forward"),
                          *(chosen.get(key) for key in ("source", "target", "vocab")))
-    if (artefact := chosen.get("artifact", chosen.get("artefact"))) not in (None, *ARTIFACT_FORMATS):
-        raise UserError(f"artefact {artefact}: there are {', '.join(ARTIFACT_FORMATS)}",
+    if (artifact := chosen.get("artifact")) not in (None, *ARTIFACT_FORMATS):
+        raise UserError(f"artifact {artifact}: there are {', '.join(ARTIFACT_FORMATS)}",
                         code="unknown-artifact-format")
-    table = str(artefact).startswith("ctranslate2")
-    made = replace(made, artifact=artefact, latency_model_path=chosen.get("latency"),
+    table = str(artifact).startswith("ctranslate2")
+    made = replace(made, artifact=artifact, latency_model_path=chosen.get("latency"),
                    max_source_length=chosen.get("longest", MAX_SOURCE_TOKENS) if table
                    else MAX_SOURCE_TOKENS)
     pairs = {int(size): (source, target)

@@ -37,7 +37,7 @@ def _totals(result: CostBreakdown) -> Table:
 
 
 def memory_line(result: CostBreakdown) -> str:
-    """Bytes of weights, cache and activations, with the artefact's and the predicted latency where there are any."""
+    """Bytes of weights, cache and activations, with the artifact's and the predicted latency where there are any."""
     held = ", ".join(f"{name} {result[f'memory.{name}'] / 2**20:,.1f} MiB"
                      for name in ("weights", "cache"))
     kept = result["memory.activations"] / 2**20
@@ -47,11 +47,11 @@ def memory_line(result: CostBreakdown) -> str:
 
 
 def artifact_lines(result: CostBreakdown) -> list[str]:
-    """Bytes and predicted latency of the artefact that the protocol names; none where it names none."""
-    artefact = result.protocol.artifact
+    """Bytes and predicted latency of the artifact that the protocol names; none where it names none."""
+    artifact = result.protocol.artifact
     lines = list[str]()
-    if artefact:
-        lines.append(f"artefact.bytes {result['artefact.bytes']:,} of {artefact}")
+    if artifact:
+        lines.append(f"artifact.bytes {result['artifact.bytes']:,} of {artifact}")
     if result.latency:
         low, high = latency_interval(result.block, result.protocol)
         lines.append(f"latency.predicted {result['latency.predicted']:.3g} ms a sentence (90 %: "

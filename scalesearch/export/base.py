@@ -1,4 +1,4 @@
-"""What a format of artefacts is, and what decodes one."""
+"""What a format of artifacts is, and what decodes one."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ RankedHypotheses = list[tuple[list[int], float | None]]
 
 
 class ExportFormat(ABC):
-    """A format of artefacts.
+    """A format of artifacts.
 
     Attributes:
         name: as ``--to`` takes it.
         quantizations: as ``--quantize`` takes them, the default first; ``none`` is float32.
         packages: that writing and opening need.
         install_extra: that installs them.
-        has_decoder: whether an artefact is verified by its translations; else it holds the very
+        has_decoder: whether an artifact is verified by its translations; else it holds the very
             weights.
     """
 
@@ -61,7 +61,7 @@ class ExportFormat(ABC):
 
 
 class ArtifactDecoder(ABC):
-    """An artefact that decodes.
+    """An artifact that decodes.
 
     ``rows`` are source ids as an encoder reads them, EOS last and without padding; a translation
     has neither BOS nor EOS, and at most its ``limits``' number of tokens. PAD and BOS are never
@@ -113,7 +113,7 @@ class ArtifactDecoder(ABC):
 
     def translate(self, split: Split, trained: Checkpoint,
                   search: DecodingOptions) -> list[Translations]:
-        """The translations of each source sentence, detokenised, in the split's order."""
+        """The translations of each source sentence, detokenized, in the split's order."""
         rows = self.decode(split, trained.model, search)
         texts = iter(trained.tokenizer.decode(ids for row in rows for ids, _ in row))
         return [[(next(texts), score) for _, score in row] for row in rows]

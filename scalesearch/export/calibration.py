@@ -1,6 +1,6 @@
-"""Calibration of a latency predictor: artefacts of architectures spread over a space, measured, and a fit of them.
+"""Calibration of a latency predictor: artifacts of architectures spread over a space, measured, and a fit of them.
 
-Work in progress lies in ``FIT.json.work``: an artefact a folder, and ``times.jsonl``, a round a
+Work in progress lies in ``FIT.json.work``: an artifact a folder, and ``times.jsonl``, a round a
 line; a second run goes on there. The weights of a fit are no less than 0 and least in squares of
 relative errors.
 """
@@ -85,7 +85,7 @@ class PlaceholderVocabulary:
 def calibrate_latency(space: Space, protocol: Protocol, format: ExportFormat,
                       settings: CalibrationSettings, out: Path,
                       progress: CalibrationProgress = lambda what, done, of: None) -> LatencyModel:
-    """Measures artefacts of ``space`` and writes a fit of their latencies to ``out``.
+    """Measures artifacts of ``space`` and writes a fit of their latencies to ``out``.
 
     Raises:
         UserError: too few can be exported, or ``out`` was begun with other settings.
@@ -101,7 +101,7 @@ def calibrate_latency(space: Space, protocol: Protocol, format: ExportFormat,
             if not folder.is_dir():
                 _write_artifact(one, format, settings, folder)
             decoders[name] = format.open_decoder(folder, settings.decoding_setup.threads)
-            progress("artefacts", at + 1, len(chosen))
+            progress("artifacts", at + 1, len(chosen))
         times = _read_finished_rounds(work)
         words = {name: one.vocab_size for name, one in chosen.items()}
         for found in measure_rounds(decoders, words, settings.decoding_setup, settings.n_rounds,
@@ -139,7 +139,7 @@ def _read_finished_rounds(work: Path) -> list[dict[str, WallAndCpuTime]]:
 
 def _write_artifact(candidate: CalibrationCandidate, format: ExportFormat, job: CalibrationSettings,
                     folder: Path) -> None:
-    """An artefact of random weights; the folder is there once it is whole."""
+    """An artifact of random weights; the folder is there once it is whole."""
     model = build_model(candidate.architecture.block, vocab=candidate.vocab_size).eval()
     part = folder.with_name(f".{folder.name}")
     shutil.rmtree(part, ignore_errors=True)

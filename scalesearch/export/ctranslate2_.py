@@ -158,7 +158,7 @@ def _build_spec_tree(plan: VariablePlan, weights: Mapping[str, Any]) -> tuple[An
         node[last] = np.dtype(counts[last]).type(number)
     for variable in plan.variables:
         node, last = place(variable.name)
-        # a copy: quantising changes it in place
+        # a copy: quantizing changes it in place
         node[last] = np.array(evaluate_source(variable.expression, weights).contiguous())
         assert node[last].shape == variable.shape, variable.name
         if variable.is_quantized:

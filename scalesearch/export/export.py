@@ -1,6 +1,6 @@
-"""Export of a trained model: files of a format, verified against the model, with ``artefact.json`` beside them.
+"""Export of a trained model: files of a format, verified against the model, with ``artifact.json`` beside them.
 
-A folder appears whole or not at all. ``artefact.json`` says what it is: format, quantisation,
+A folder appears whole or not at all. ``artifact.json`` says what it is: format, quantization,
 versions, bytes by file, verification, and where the model comes from.
 """
 
@@ -31,14 +31,14 @@ from scalesearch.train.checkpoint import DATA_FILE, DESCRIPTION_FILES, Checkpoin
 from scalesearch.train.result import Result, package_versions
 from scalesearch.train.scoring.evaluate import DecodingOptions
 
-ARTIFACT_FILE = "artefact.json"
+ARTIFACT_FILE = "artifact.json"
 # of the sentences, in float: rounding decides a near tie now and then, an error much more
 MAX_DIFFERENT_SHARE = 0.02
 
 
 @dataclass
 class Artifact:
-    """What ``artefact.json`` says.
+    """What ``artifact.json`` says.
 
     Attributes:
         versions: of the format's packages and of those that results depend on.
@@ -60,7 +60,7 @@ class Artifact:
         lines = [f"{self.format}, {self.quantization}: {sum(self.bytes.values()):,} bytes in "
                  f"{len(self.bytes)} files"]
         checked = self.verification
-        for name in [name for name in ("model", "float", "quantised") if name in checked]:
+        for name in [name for name in ("model", "float", "quantized") if name in checked]:
             scores = ", ".join(f"{key} {value:.2f}"
                                for key, value in checked[name].items() if isinstance(value, float))
             different = checked[name].get("different")
@@ -113,7 +113,7 @@ def export_model(trained: Checkpoint, folder: Path, format: ExportFormat, quanti
         extra_provenance: more of where it comes from, for ``provenance``.
 
     Raises:
-        UserError: the folder is there, the format cannot hold the architecture, or the artefact
+        UserError: the folder is there, the format cannot hold the architecture, or the artifact
             decodes otherwise.
     """
     check_exportable(format, trained.architecture.block, quantization)
@@ -124,7 +124,7 @@ def export_model(trained: Checkpoint, folder: Path, format: ExportFormat, quanti
     folder.parent.mkdir(parents=True, exist_ok=True)
     with disk_full_guard(folder), tempfile.TemporaryDirectory(
             dir=folder.parent, prefix=f".{folder.name}.") as place:
-        made = Path(place) / "artefact"
+        made = Path(place) / "artifact"
         made.mkdir()
         format.write(trained, made, quantization)
         found = write_description(trained, made, format, quantization)
@@ -175,7 +175,7 @@ def export_training(source: Path, folder: Path, format_name: str, quantization: 
 
 def write_description(trained: Checkpoint, folder: Path, format: ExportFormat,
                       quantization: str) -> Artifact:
-    """Makes the files of a format, written into ``folder``, an artefact that can be opened; says what it is."""
+    """Makes the files of a format, written into ``folder``, an artifact that can be opened; says what it is."""
     sizes = {str(file.relative_to(folder)): file.stat().st_size
              for file in sorted(folder.rglob("*")) if file.is_file()}
     found = Artifact(format.name, quantization, bytes=sizes)
@@ -192,7 +192,7 @@ def write_description(trained: Checkpoint, folder: Path, format: ExportFormat,
 
 def verify_artifact(trained: Checkpoint, sample: VerificationSample, float_decoder: ArtifactDecoder,
                     quantized_decoder: ArtifactDecoder | None) -> dict[str, Any]:
-    """Greedy translations of an artefact beside the model's own in float32: sentences that differ, and scores.
+    """Greedy translations of an artifact beside the model's own in float32: sentences that differ, and scores.
 
     Returns:
         the text, the number of its sentences, and for ``model``, ``float`` and
@@ -207,7 +207,7 @@ def verify_artifact(trained: Checkpoint, sample: VerificationSample, float_decod
     search = DecodingOptions(1)
     score = TASKS[trained.task].score
     names = {"model": TorchDecoder(trained.model.to(torch.float32)), "float": float_decoder,
-             "quantised": quantized_decoder}
+             "quantized": quantized_decoder}
     said: dict[str, Any] = {"text": sample.name, "sentences": len(sample.split),
                             "decoding": search.description}
     wanted: Sequence[list[int]] = []
@@ -224,7 +224,7 @@ def verify_artifact(trained: Checkpoint, sample: VerificationSample, float_decod
             said[name]["different"] = sum(a != b for a, b in zip(wanted, ids))
     different = said["float"]["different"]
     if different > MAX_DIFFERENT_SHARE * len(sample.split):
-        raise UserError(f"the artefact translates {different} of {len(sample.split)} sentences of "
+        raise UserError(f"the artifact translates {different} of {len(sample.split)} sentences of "
                         f"{sample.name} otherwise than the model, in float32; nothing was written. "
                         "Please report it", code="export-differs")
     return said
@@ -249,7 +249,7 @@ def collect_provenance(trained: Checkpoint) -> dict[str, Any]:
 
 
 def strip_paths(value: Any) -> Any:
-    """``value`` with names in place of whole paths, which are of one machine: an artefact goes to others."""
+    """``value`` with names in place of whole paths, which are of one machine: an artifact goes to others."""
     match value:
         case dict():
             return {key: strip_paths(inside) for key, inside in value.items()}
@@ -267,7 +267,7 @@ def sync_file(file: Path) -> None:
 
 
 def open_artifact(folder: Path, threads: int = 1) -> tuple[Checkpoint, ArtifactDecoder]:
-    """The artefact in ``folder``: its description with a model that has no weights, and what decodes it.
+    """The artifact in ``folder``: its description with a model that has no weights, and what decodes it.
 
     Raises:
         UserError: it is damaged, or needs a package that is not installed.
@@ -278,6 +278,6 @@ def open_artifact(folder: Path, threads: int = 1) -> tuple[Checkpoint, ArtifactD
     try:
         return described, format.open_decoder(folder, threads)
     except (OSError, RuntimeError, ValueError) as error:  # as runtimes raise them
-        raise UserError(f"{folder}: its {format.name} artefact cannot be opened: "
+        raise UserError(f"{folder}: its {format.name} artifact cannot be opened: "
                         f"{str(error).splitlines()[0]}. Export it again",
                         code="file-damaged") from error

@@ -1,4 +1,4 @@
-"""The formats of artefacts by name, imported when they are asked for."""
+"""The formats of artifacts by name, imported when they are asked for."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def get_format(name: str) -> ExportFormat:
 
 
 def resolve_quantization(format: ExportFormat, quantization: str | None) -> str:
-    """The quantisation that is asked for, or the format's first.
+    """The quantization that is asked for, or the format's first.
 
     Raises UserError where the format has not that one.
     """

@@ -1,4 +1,4 @@
-"""Latency of artefacts, measured side by side; and the peak memory of one, in a process of its own.
+"""Latency of artifacts, measured side by side; and the peak memory of one, in a process of its own.
 
 All are decoded in turn, round by round and every other round backwards, so that what slows the
 machine down for a while slows down all of them. Sources have one length and translations another,
@@ -37,7 +37,7 @@ WallAndCpuTime = tuple[float, float]  # wall and CPU time of one decoding, in ms
 
 @dataclass(frozen=True)
 class LatencyStatistics:
-    """Latency of one artefact, in ms a sentence.
+    """Latency of one artifact, in ms a sentence.
 
     Attributes:
         p50, p90: of the rounds, by the wall clock.
@@ -135,7 +135,7 @@ def describe_device(threads: int) -> dict[str, Any]:
 
 
 def measure_peak_memory(folder: Path, setup: DecodingSetup) -> dict[str, int]:
-    """Peak resident bytes of a process that opens the artefact and decodes a batch.
+    """Peak resident bytes of a process that opens the artifact and decodes a batch.
 
     Returns:
         ``peak`` of the process, and ``own``: how much more that is than after its imports.

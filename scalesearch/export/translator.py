@@ -1,4 +1,4 @@
-"""Translates lines with a finished training or an artefact, and scores several of them on one text."""
+"""Translates lines with a finished training or an artifact, and scores several of them on one text."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from scalesearch.train.scoring.evaluate import (
 
 # lines that are sorted by length together, and how long the first answer takes
 MAX_LINES_PER_CHUNK = 1000
-MAX_CHARACTERS_PER_CHUNK = 1 << 20  # of these lines, or one more: what is tokenised takes memory
+MAX_CHARACTERS_PER_CHUNK = 1 << 20  # of these lines, or one more: what is tokenized takes memory
 
 
 class Translator:
-    """A finished training, or an artefact, that translates lines; of several trainings, their ensemble.
+    """A finished training, or an artifact, that translates lines; of several trainings, their ensemble.
 
     Attributes:
         search: how; what is not given is as in the model's recipe.
@@ -123,10 +123,10 @@ def score_translations(translators: Sequence[Translator], translations: Sequence
 
 def _open_model(folder: Path, *others: Path) -> tuple[
         Checkpoint, Callable[[Split, DecodingOptions], list[Translations]], str]:
-    """The training or the artefact in ``folder``, or the ensemble of several, what translates with it, and its note."""
+    """The training or the artifact in ``folder``, or the ensemble of several, what translates with it, and its note."""
     # not a training's copy
-    artefact = (folder / "artefact.json").is_file() and not (folder / "result.json").is_file()
-    if artefact and not others:
+    artifact = (folder / "artifact.json").is_file() and not (folder / "result.json").is_file()
+    if artifact and not others:
         from scalesearch.export.export import open_artifact
 
         described, decoder = open_artifact(folder)

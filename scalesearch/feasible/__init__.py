@@ -1,1 +1,1 @@
-"""What fits a budget: exact counts where a space factorises, estimates elsewhere, fronts, and the nearest that fits."""
+"""What fits a budget: exact counts where a space factorizes, estimates elsewhere, fronts, and the nearest that fits."""

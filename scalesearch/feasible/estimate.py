@@ -68,7 +68,7 @@ def estimate_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constr
 
 
 def _strata(space: Space) -> tuple[str, list[list[Any]]]:
-    """The parameter with most to do with cost that is always asked, its values in groups of neighbours."""
+    """The parameter with most to do with cost that is always asked, its values in groups of neighbors."""
     dimensions = dict(space.parameters())
     name = next((n for n in ("width", "encoder.depth", "decoder.depth") if n in dimensions), "")
     values = list(dimensions[name].values() or []) if name else []

@@ -21,7 +21,7 @@ from scalesearch.space.syntax.nodes import ScalarNode, scalar_from_text
 from scalesearch.space.syntax.value_parser import parse_expression
 
 ADDITIVE_COSTS = tuple(
-    name for name in COST_NAMES if not name.startswith(("load.", "artefact.", "latency.")))
+    name for name in COST_NAMES if not name.startswith(("load.", "artifact.", "latency.")))
 FLIPPED_OPERATORS = {"<=": ">=", "<": ">", ">=": "<=", ">": "<"}
 UPPER_BOUND_OPERATORS = ("<=", "<")
 MAX_COST = 1 << 62

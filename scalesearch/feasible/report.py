@@ -193,7 +193,7 @@ def _estimated_report(space: Space, estimate: Estimate, why: str,
 
 
 def bin_values(rows: pd.DataFrame, max_rows: int) -> pd.DataFrame:
-    """One parameter's answers in at most ``max_rows`` rows: neighbouring values of a long range are one."""
+    """One parameter's answers in at most ``max_rows`` rows: neighboring values of a long range are one."""
     if len(rows) <= max_rows:
         return rows
     bins = np.arange(len(rows)) * max_rows // len(rows)

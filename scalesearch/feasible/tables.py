@@ -123,7 +123,7 @@ def _format_violation(broken: str) -> str:
 
 
 def _values(report: FeasibilityReport) -> Table:
-    """The feasible share of each answer; neighbouring values of long ranges are put together."""
+    """The feasible share of each answer; neighboring values of long ranges are put together."""
     # of all, also those that break the space's own constraints
     share = "of its sheets" if report.exact else "share"
     # else nothing stands beside the numbers

@@ -6,7 +6,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Objective:
-    """A named quantity that is minimised or maximised.
+    """A named quantity that is minimized or maximized.
 
     Attributes:
         is_measured: whether only training tells it; otherwise it is known exactly before.

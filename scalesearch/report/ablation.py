@@ -106,10 +106,10 @@ class Ablation:
 
 def build_ablation(records: Iterable[Record], metric: str, base: str | None = None,
              confidence: float = CONFIDENCE) -> Ablation:
-    """Table of all labelled records of a study, replicates among them; ``base``: a label, the first by default.
+    """Table of all labeled records of a study, replicates among them; ``base``: a label, the first by default.
 
     Raises:
-        UserError: nothing is labelled, there is no such base, or it has no finished training.
+        UserError: nothing is labeled, there is no such base, or it has no finished training.
     """
     every = list(records)
     rows = labeled_records(every)

@@ -18,7 +18,7 @@ COST_LABELS = {"params": "parameters", "macs": "multiply-accumulates per sentenc
                "load.balance": "Balance of loads (Jain's index, 0 to 1)",
                "load.min": "Least load (uses of a weight in a pass)",
                "load.max": "Greatest load (uses of a weight in a pass)",
-               "artefact.bytes": "Exported files (bytes)",
+               "artifact.bytes": "Exported files (bytes)",
                "latency.predicted": "Predicted latency (ms a sentence)",
                "refusals.ctranslate2": "Parts that CTranslate2 cannot hold"}
 SECTION_LABELS = {"total": "", "non_embedding": "non-embedding ", "embedding": "embedding ",
@@ -51,11 +51,11 @@ def axis_label(name: str, protocol: ProtocolDict | None = None) -> str:
 
 
 def _artifact_label(name: str, protocol: ProtocolDict) -> str:
-    """Label of a cost of an artefact that the protocol names; empty for others."""
-    artefact = protocol.get("artefact")
+    """Label of a cost of an artifact that the protocol names; empty for others."""
+    artifact = protocol.get("artifact")
     fit = protocol.get("fit")
-    if name == "artefact.bytes" and artefact:
-        return f"Files of {artefact} (bytes)"
+    if name == "artifact.bytes" and artifact:
+        return f"Files of {artifact} (bytes)"
     if name == "latency.predicted" and fit:
         setup = str(fit).partition(";")[0].split(", ")  # all of it stands in the notes
         return f"{COST_LABELS[name]}\n({setup[0]} on {setup[-1]})"
@@ -97,10 +97,10 @@ def format_protocol(protocol: ProtocolDict) -> str:
     counts = protocol.get("counts") or {}
     extra = "".join(f", plus {count} per {kind} element"
                     for kind, count in counts.items() if kind in EXTRA_COUNTS)
-    artefact = f"; files of {protocol['artefact']}" if protocol.get("artefact") else ""
+    artifact = f"; files of {protocol['artifact']}" if protocol.get("artifact") else ""
     latency = f"; latency of {protocol['fit']}" if protocol.get("fit") else ""
     return (f"protocol {protocol['name']}, {_tokens(protocol)}, "
-            f"{format_vocabulary(protocol)}{extra}{artefact}{latency}")
+            f"{format_vocabulary(protocol)}{extra}{artifact}{latency}")
 
 
 def _tokens(protocol: ProtocolDict) -> str:

@@ -90,7 +90,7 @@ def rank_correlation(name: str, values: Any, scores: Any) -> Correlation | None:
     """Rank correlation of two columns (n,); None where they are too short, or one is constant.
 
     The interval is Fisher's, with the variance that Fieller et al. (1957) found for ranks, 1.06 /
-    (n - 3). A perfect order has no such interval; its is centred on the next lower value that n
+    (n - 3). A perfect order has no such interval; its is centered on the next lower value that n
     ranks can have.
     """
     count = len(values)

@@ -139,7 +139,7 @@ def drop_empty_columns(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def select_front(table: pd.DataFrame, objectives: Mapping[str, str]) -> pd.DataFrame:
-    """The front, from the cheapest: sorted by the first objective that is minimised, else by the first."""
+    """The front, from the cheapest: sorted by the first objective that is minimized, else by the first."""
     first = next((name for name, way in objectives.items() if way == "min"), next(iter(objectives)))
     rows = table[table["front"].astype(bool)]
     return rows.sort_values([first, "trial"],
@@ -211,7 +211,7 @@ def format_number(value: Any, name: str) -> str:
     if value is None or pd.isna(value):
         return ""
     group = name.partition(".")[0]
-    if group in ("params", "macs", "flops", "memory", "artefact"):
+    if group in ("params", "macs", "flops", "memory", "artifact"):
         return f"{int(value):,}"
     return f"{value:.1f}" if name.endswith(
         "seconds") else f"{value:.3g}" if group == "load" else f"{value:.2f}"

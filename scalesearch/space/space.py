@@ -227,7 +227,9 @@ class Space:
         """
         own = format_lines(_differences(canonical_tree(self.root), self._plain()))
         parts = [*own, *sorted(c.text for c in self.constraints), *format_lines(self._cost())]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+        # first spelling of the names, so that hashes stay as they were
+        text = "\n".join(parts).replace("artifact", "artefact")
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def _plain(self) -> dict[str, Any]:
         """The canonical tree of a space that gives a width alone; empty where the schema asks for more."""

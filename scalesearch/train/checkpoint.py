@@ -37,7 +37,7 @@ TOKENIZER_FILE = "tokenizer.model"
 RECIPE_FILE = "recipe.json"
 DATA_FILE = "data.json"
 # keys of the data that its hash has not; older states have not these
-UNHASHED_DATA_KEYS = ("task", "tokenised", "comet")
+UNHASHED_DATA_KEYS = ("task", "tokenized", "comet")
 DESCRIPTION_FILES = (ARCHITECTURE_FILE, TOKENIZER_FILE, RECIPE_FILE, DATA_FILE)
 
 
@@ -170,8 +170,8 @@ def _describe_folder(folder: Path, missing: Sequence[str]) -> str:
         trials = sorted((folder / "trials").glob(f"*/{WEIGHTS_FILE}"))
         return ("this is a study. Name a trial of "
                 f"it{f', such as {trials[0].parent}' if trials else ''}")
-    if (folder / "artefact.json").is_file():
-        return "this is an artefact. Name the training that it was made from"
+    if (folder / "artifact.json").is_file():
+        return "this is an artifact. Name the training that it was made from"
     unfinished = ". It is a training that is not finished; go on with --resume" * (
         folder / STATE_FILE).exists()
     return f"{', '.join(missing)} missing{unfinished}"

@@ -37,7 +37,7 @@ class Hardware:
 
     Attributes:
         device: of weights and batches.
-        uses_bf16: products in bf16 under autocast; weights, sums and optimiser stay fp32.
+        uses_bf16: products in bf16 under autocast; weights, sums and optimizer stay fp32.
         is_compiled: the model's forward goes through ``torch.compile``.
     """
 

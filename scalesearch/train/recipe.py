@@ -17,7 +17,7 @@ BUDGET_KEYS = ("steps", "tokens", "epochs", "cpu_minutes", "minutes")
 RESUME_FREE_KEYS = ("threads", "checkpoint_minutes", "name")
 # and processes; where memory does not hold its threads, OpenMP ends the process without a word
 MAX_THREADS = 1024
-DECODE_WITH_MODEL = "model"  # `decode_with`: no artefact
+DECODE_WITH_MODEL = "model"  # `decode_with`: no artifact
 STEPS_OR_SHARE_UNIT = "updates, or below 1 a share of the budget"
 
 
@@ -100,7 +100,7 @@ class Recipe:
                                         "accumulation", "grad_accum"))
     optimizer: str = setting("adamw",
                              "adamw (Adam without a weight_decay); muon: matrices by their "
-                             "orthogonalised momentum (Jordan et al. 2024); soap: matrices by Adam "
+                             "orthogonalized momentum (Jordan et al. 2024); soap: matrices by Adam "
                              "in their preconditioners' eigenbasis (Vyas et al. 2024); all else by "
                              "AdamW", words=("adamw", "muon", "soap"),
                              synonyms=("optimiser", "optim"))
@@ -205,7 +205,7 @@ class Recipe:
         synonyms=("lenpen", "alpha", "len_penalty"))
     decode_with: str = setting(DECODE_WITH_MODEL,
                                "what translates the texts that are scored at the end: the model as "
-                               "it was trained, or its artefact of that format and quantisation",
+                               "it was trained, or its artifact of that format and quantization",
                                words=(DECODE_WITH_MODEL, *RUNTIMES))
     score_splits: str = setting(
         "both", "both: the validation score selects, and the test score is also reported",
@@ -252,12 +252,12 @@ class Recipe:
 
     @property
     def resolved_matrix_lr_factor(self) -> float:
-        """Rate of matrices with an optimiser of their own, relative to that of all else."""
+        """Rate of matrices with an optimizer of their own, relative to that of all else."""
         return (self.matrix_lr_factor if self.matrix_lr_factor is not None else 2.0
                 if self.optimizer == "muon" else 1.0)
 
     def describe(self) -> str:
-        """One line for a person: budget, batch, optimiser, averaging."""
+        """One line for a person: budget, batch, optimizer, averaging."""
         budget = " or ".join(f"{getattr(self, name):g} {name}"
                              for name in BUDGET_KEYS if getattr(self, name) is not None)
         averaged = {"none": "", "ema": ", moving average of the weights"}.get(
@@ -283,7 +283,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "steps": 100_000, "max_tokens": 4096, "lr": 7e-4, "schedule": "inverse_sqrt", "warmup": 4000.0,
         "validate_every": 2000.0, "average_count": 10, "average_every": 1000.0, "patience": 10,
     },
-    # A small Transformer on Multi30k to 41.02 tokenised BLEU: 8,192 tokens an update, about 50
+    # A small Transformer on Multi30k to 41.02 tokenized BLEU: 8,192 tokens an update, about 50
     # updates an epoch.
     "transformer-tiny": {
         "steps": 8000, "max_tokens": 8192, "lr": 5e-3, "schedule": "inverse_sqrt", "warmup": 2000.0, "dropout": 0.3,

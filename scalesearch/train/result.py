@@ -22,7 +22,7 @@ class Result:
         state: ``complete``, ``failed``, or ``paused`` before the end of its budget.
         reason: why it failed, in words; else empty.
         metrics: of the final weights. On the split ``split``: ``bleu`` and ``chrf`` (sacreBLEU,
-            detokenised text)
+            detokenized text)
             with ``bleu_signature``, ``chrf_signature``, ``length_ratio`` (hypotheses to references)
             and ``decode`` (how
             it was translated), ``loss`` (nats a token, EOS included, no smoothing), ``perplexity``

@@ -115,8 +115,8 @@ def _check_compatible(architecture: Any, corpus: Corpus, recipe: Recipe,
     """Checks that model, data and recipe go together. Raises UserError."""
     check_compatible(corpus.spec, recipe)
     if recipe.decode_with != DECODE_WITH_MODEL and open_artifact is None:
-        raise UserError(f"decode_with: {recipe.decode_with} needs what makes artefacts",
-                        help="pass artefacts=scalesearch.export.scoring.artefact_decoder",
+        raise UserError(f"decode_with: {recipe.decode_with} needs what makes artifacts",
+                        help="pass artifacts=scalesearch.export.scoring.artifact_decoder",
                         code="exporter-missing")
     kind = "decoder-only" if isinstance(architecture.block, DecoderOnly) else "encoder-decoder"
     check_model_type(corpus.spec.task, kind)

@@ -2,7 +2,7 @@
 
 Where the values are few enough every one of them is costed: nothing is assumed, and whether costs
 rise with the size is reported as found. Where they are more, a grid is costed; if costs rise along
-it, so is every value between the two neighbours on the grid where the answer changes; otherwise
+it, so is every value between the two neighbors on the grid where the answer changes; otherwise
 every value after all.
 """
 

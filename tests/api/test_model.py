@@ -67,13 +67,13 @@ def test_scores_are_those_of_files_or_of_lines(model, place):
             model.score(*wrong)
 
 
-def test_an_artefact_is_a_model_again(model, place):
-    made = model.export("torch", place / "artefact", data=place / "data.yaml")
+def test_an_artifact_is_a_model_again(model, place):
+    made = model.export("torch", place / "artifact", data=place / "data.yaml")
     assert made.artifact.format == "torch" and ss.load(
-        place / "artefact").translate("two cats") == model.translate("two cats")
+        place / "artifact").translate("two cats") == model.translate("two cats")
     assert made.metrics
-    with refuses("already-exists", "artefact", "out="):
-        model.export("torch", place / "artefact")
+    with refuses("already-exists", "artifact", "out="):
+        model.export("torch", place / "artifact")
 
 
 def test_what_is_no_model_is_refused(place, tmp_path):

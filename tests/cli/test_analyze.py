@@ -1,4 +1,4 @@
-"""``scalesearch analyse``, as a user calls it."""
+"""``scalesearch analyze``, as a user calls it."""
 
 import csv
 import json
@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 from safetensors.torch import load_file, save_file
 
-from scalesearch.cli import analyse as analyse_verb
+from scalesearch.cli import analyze as analyse_verb
 from scalesearch.cli import train as train_verb
 from scalesearch.errors import UserError
 from tests.corpora import ENGLISH, write_text

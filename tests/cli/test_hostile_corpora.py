@@ -17,7 +17,7 @@ from tests.bounds import answered
 from tests.corpora import write_text
 from tests.train.conftest import recipe, tiny
 
-VERBS = ("train", "distill", "soften", "analyse", "study", "run")
+VERBS = ("train", "distill", "soften", "analyze", "study", "run")
 SIDES = [f"{split}.{side}" for split in ("train", "val", "test") for side in ("en", "de")]
 ODD_LINES = ["", " ", "\t", "\u2028", "\x85", "\x0b\x0c", "\0", "a\0b", "\x1b[2J", "\u2581",
              "\u2581 \u2581", "\u202e", "\ufeff", "\ufffd", "\U0010ffff", "e" + "\u0301" * 500,
@@ -84,7 +84,7 @@ def data_files(draw: Any) -> dict[str, Any]:
         return {"task": "translation", "builtin": "grammar", "pairs": draw(st.sampled_from(PAIRS)),
                 "vocab": draw(st.sampled_from(VOCABULARIES))}
     task = draw(st.sampled_from(["translation"] * 4
-                                + ["correction", "language-model", "summarisation"]))
+                                + ["correction", "language-model", "summarization"]))
     text = task == "language-model"
     splits = {"train": "text/train", "validation": "text/val", "test": "text/test"}
     found: dict[str, Any] = {"task": task} | {
@@ -143,7 +143,7 @@ def read_by(verb: str, model: Path, damage: dict[str, Any], data: dict[str, Any]
         "train": [model, "--data", "data.yaml", "--set", "recipe.steps=1", *only, "--json",
                   "--out"], "distill": [model, "--data", "data.yaml", "--json", "--out"],
         "soften": [model, "--data", "data.yaml", "--json", "--out"],
-        "analyse": [model, "--data", "data.yaml", "--sentences", 3, "--json", "--to"],
+        "analyze": [model, "--data", "data.yaml", "--sentences", 3, "--json", "--to"],
         "study": ["run", "study.yaml", "--dry-run", "--out"],
         "run": ["run", "study.yaml", "--backend", "inprocess", "--out"]}
     return answered(verb.replace("run", "study"), *options[verb], folder / "out").exit_code

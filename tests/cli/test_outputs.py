@@ -15,7 +15,7 @@ FILES = [["cost", "transformer", "--csv"], ["cost", "transformer", "--plot"], ["
          ["soften", "model", "--data", "builtin", "--out"],
          ["study", "report", "runs/x", "--to"]]  # fmt: skip
 FOLDERS = [["feasible", "papers", "--plot"], ["feasible", "papers", "--csv"], ["train", "transformer", "--out"],
-           ["analyse", "model", "--data", "builtin", "--to"], ["study", "table", "runs/x", "--to"],
+           ["analyze", "model", "--data", "builtin", "--to"], ["study", "table", "runs/x", "--to"],
            ["study", "scaling", "runs/x", "--to"], ["study", "compare", "runs/x", "runs/y", "--to"],
            ["study", "plot", "runs/x", "--to"], ["export", "runs/x", "--to", "torch", "--out"],
            ["study", "run", "quick", "--out"], ["study", "run", "quick", "--fork"]]  # fmt: skip

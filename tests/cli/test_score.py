@@ -77,11 +77,11 @@ def test_models_of_two_vocabularies_translate_apart_alone(place: Path, tmp_path:
         raise run(translate_verb, place / "model1", tmp_path / "other", text="a\n").exception
 
 
-@pytest.mark.parametrize("task, metrics", [("translation", ("bleu", "chrf", "tokenised_bleu")),
-                                           ("summarisation", ("rougeL", "rouge1", "rouge2"))])
-def test_models_of_tokenised_text_are_scored_by_its_words(
+@pytest.mark.parametrize("task, metrics", [("translation", ("bleu", "chrf", "tokenized_bleu")),
+                                           ("summarization", ("rougeL", "rouge1", "rouge2"))])
+def test_models_of_tokenized_text_are_scored_by_its_words(
         task: str, metrics: tuple[str, ...], tmp_path: Path) -> None:
-    corpus = corpus_of(TASKS[task], tmp_path, tokenised=True)
+    corpus = corpus_of(TASKS[task], tmp_path, tokenized=True)
     result = train(tiny(), corpus, recipe(steps=30), tmp_path / "model")
     sides = ["--source", str(tmp_path / "valid.a"), "--target", str(tmp_path / "valid.b")]
     [model] = json.loads(run(score_verb, tmp_path / "model", *sides, "--samples", "10",
@@ -89,11 +89,11 @@ def test_models_of_tokenised_text_are_scored_by_its_words(
     assert [model[name]["score"] for name in metrics] == [result.metrics[name] for name in metrics]
     assert model["model"] and set(metrics) == model.keys() - {"model", "decoding"}
     train(tiny(), corpus_of(TASKS[task], tmp_path), recipe(), tmp_path / "other")
-    with refuses("models-incompatible", "tokenised is False"):
+    with refuses("models-incompatible", "tokenized is False"):
         raise run(score_verb, tmp_path / "model", tmp_path / "other", *sides).exception
 
 
-@pytest.mark.parametrize("task", ["correction", "summarisation"])
+@pytest.mark.parametrize("task", ["correction", "summarization"])
 def test_other_tasks_say_why_they_have_no_intervals(task: str, tmp_path: Path) -> None:
     train(tiny(), corpus_of(TASKS[task], tmp_path), recipe(), tmp_path / "model")
     sides = ["--source", str(tmp_path / "valid.a"), "--target", str(tmp_path / "valid.b")]

@@ -13,17 +13,17 @@ WEIGHTS = {"constant": 0.5, "encoder.products": 0.01, "encoder.macs": 1e-8, "ste
            "steps.macs": 3e-8, "steps.attention": 2e-8, "output.macs": 1e-8}
 
 
-def fit_of(artefact: str = "onnx-none", count: int = 20, **changes: object) -> LatencyModel:
+def fit_of(artifact: str = "onnx-none", count: int = 20, **changes: object) -> LatencyModel:
     """A fit whose held-out predictions are all the same."""
     weights = [WEIGHTS.get(name, 0.0) for name in FEATURE_NAMES]
     values = {"setup": DecodingSetup(), "clock": "wall", "vocab": "own",
               "device": {"processor": "A processor"}, "versions": {},
               "features": list(FEATURE_NAMES), "weights": weights, "without": [weights] * count,
               "residuals": np.linspace(0.01, 0.01 * count, count).tolist(), **changes}
-    return LatencyModel(artefact, **values)  # type: ignore[arg-type]
+    return LatencyModel(artifact, **values)  # type: ignore[arg-type]
 
 
-def fit_file(folder: Path, artefact: str = "onnx-none", **changes: object) -> str:
+def fit_file(folder: Path, artifact: str = "onnx-none", **changes: object) -> str:
     """The same, as a file."""
-    write_json(folder / f"{artefact}.json", asdict(fit_of(artefact, **changes)))
-    return str(folder / f"{artefact}.json")
+    write_json(folder / f"{artifact}.json", asdict(fit_of(artifact, **changes)))
+    return str(folder / f"{artifact}.json")

@@ -46,7 +46,7 @@ def test_sections_add_up(name: str) -> None:
 
 def test_every_name_of_the_language_is_a_cost(tmp_path) -> None:
     c = evaluate_cost(assemble(answers()).block,
-                      load_protocol({"artefact": "torch", "latency": fit_file(tmp_path)}))
+                      load_protocol({"artifact": "torch", "latency": fit_file(tmp_path)}))
     assert set(COST_NAMES) == {*c.values, *c.load_balance, *c.latency,
                                "refusals.ctranslate2"} - {"macs.once"}
     nested = c.to_json()

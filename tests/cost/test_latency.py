@@ -26,19 +26,19 @@ def block(name: str = "plain"):
 def test_products_of_a_plain_model_are_those_of_its_ledger() -> None:
     """Whether the lowering or the ledger says them: the same multiply-adds, in fewer products, since some are fused."""
     protocol = load_protocol({"name": "decode", "source": 7, "target": 5, "vocab": 300})
-    ours, theirs = (compute_features(block(), artefact, SETUP, protocol)
-                    for artefact in ("onnx-none", "ctranslate2-int8"))
+    ours, theirs = (compute_features(block(), artifact, SETUP, protocol)
+                    for artifact in ("onnx-none", "ctranslate2-int8"))
     work = [name for name in ours if name.endswith((".macs", ".attention"))]
     assert {name: ours[name] for name in work} == {name: theirs[name] for name in work}
     assert sum(ours[name] for name in work) == evaluate_cost(block(), protocol)["macs.total"]
     assert theirs["encoder.products"] < ours["encoder.products"]
 
 
-@pytest.mark.parametrize("artefact", ["ctranslate2-int8", "onnx-none"])
-def test_a_population_is_predicted_as_each_of_it_alone(tmp_path, artefact) -> None:
+@pytest.mark.parametrize("artifact", ["ctranslate2-int8", "onnx-none"])
+def test_a_population_is_predicted_as_each_of_it_alone(tmp_path, artifact) -> None:
     space = read_space(find_file("small/edgeformer", "spaces"))
     widths = np.array([16, 24, 64])
-    protocol = load_protocol({"latency": fit_file(tmp_path, artefact), "vocab": 300})
+    protocol = load_protocol({"latency": fit_file(tmp_path, artifact), "vocab": 300})
     base = dict(space.single_architecture().config)
     found, built = evaluate_population_costs(base | {"width": widths}, 3, protocol, ["latency.predicted"])
     alone = [evaluate_cost(assemble(base | {"width": int(width)}).block,

@@ -42,5 +42,5 @@ def spec(write: Write, tmp_path: Path) -> DataSpec:
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Path:
-    """An empty place for binarised corpora."""
+    """An empty place for binarized corpora."""
     return tmp_path / "cache"

@@ -210,7 +210,7 @@ def test_the_built_in_corpus_is_called_synthetic(cache: Path) -> None:
     assert few.content_hash != more.content_hash
 
 
-def test_text_that_looks_tokenised_is_named_unless_it_is_said_to_be(write, spec, cache) -> None:
+def test_text_that_looks_tokenized_is_named_unless_it_is_said_to_be(write, spec, cache) -> None:
     for side, line in (("en", "a small dog runs {} ."), ("de", "ein kleiner Hund läuft {} .")):
         write(f"text/val.{side}", [line.format(900 + i) for i in range(101)])
     [note] = load_corpus(spec, cache).notes

@@ -59,7 +59,7 @@ def test_bad_utf8_right_after_the_mark_is_placed(write: Write) -> None:
         read_lines(write("bad.txt", b"\xef\xbb\xbfa\xff\n"))
 
 
-def test_utf16_is_recognised(write: Write) -> None:
+def test_utf16_is_recognized(write: Write) -> None:
     with refuses("not-utf8", "UTF-16"):
         read_lines(write("wide.txt", "hallo\n".encode("utf-16")))
 

@@ -13,7 +13,7 @@ FOLDER = ROOT / "docs" / "flagship-int8"
 
 
 def test_its_size_and_architecture_are_those_of_the_page():
-    said = json.loads((FOLDER / "artefact.json").read_text("utf-8"))
+    said = json.loads((FOLDER / "artifact.json").read_text("utf-8"))
     page = (ROOT / "docs" / "flagship.md").read_text("utf-8")
     assert f"{sum(said['bytes'].values()):,} bytes" in page
     assert sum(file.stat().st_size for file in FOLDER.iterdir()) < 2_000_000

@@ -1,4 +1,4 @@
-"""CTranslate2's artefacts: the same greedy tokens as the model, whatever it is made of; what is stored, and how."""
+"""CTranslate2's artifacts: the same greedy tokens as the model, whatever it is made of; what is stored, and how."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -82,7 +82,7 @@ CASES = {
                for key, value in (("", "group"), (".groups", 2))},
     "low rank": {"low_rank.attention": 2, "low_rank.ffn": 3},
     "factorised": {"embedding": "factorised", "embedding.rank": 4},
-    "factorised, untied": {"embedding": "factorised", "embedding.rank": 4, "embedding.tie": "none"},
+    "factorized, untied": {"embedding": "factorised", "embedding.rank": 4, "embedding.tie": "none"},
     "adapters on shared layers": {**LORA, "share.encoder.attention": "one",
                                   "share.encoder.ffn": "one"},
     "biases on shared layers": {"adapt": "bias", "encoder.depth": 4,
@@ -113,7 +113,7 @@ def test_greedy_tokens_of_shipped_architectures_are_the_models(name: str, tmp_pa
 
 
 def same_tokens(trained: Checkpoint, tmp_path: Path) -> list[list[int]]:
-    """Checks that an artefact says what its model does, which is returned."""
+    """Checks that an artifact says what its model does, which is returned."""
     format = CTranslate2Format()
     assert not format.unsupported_reasons(trained.architecture.block)
     format.write(trained, tmp_path, "none")
@@ -131,12 +131,12 @@ def deep() -> object:
                                   share__decoder__ffn="one"))
 
 
-@pytest.mark.parametrize("quantise", CTranslate2Format.quantizations)
+@pytest.mark.parametrize("quantize", CTranslate2Format.quantizations)
 @pytest.mark.parametrize("longest", [LENGTH, 40, 1024])
-def test_a_model_file_is_as_large_as_foretold(deep, quantise, longest, tmp_path):
+def test_a_model_file_is_as_large_as_foretold(deep, quantize, longest, tmp_path):
     """But for the numbers beside the weights, of each of which some bytes are estimated."""
-    CTranslate2Format().write(replace(deep, max_length=longest), tmp_path, quantise)
-    protocol = load_protocol({"vocab": VOCAB, "artefact": f"ctranslate2-{quantise}",
+    CTranslate2Format().write(replace(deep, max_length=longest), tmp_path, quantize)
+    protocol = load_protocol({"vocab": VOCAB, "artifact": f"ctranslate2-{quantize}",
                               "longest": longest})
     assert load_protocol(protocol.to_json()) == protocol == protocol.with_lengths(30, 30, VOCAB)
     vocabulary = round(VOCAB * (mean_piece_bytes(VOCAB) + json_piece_overhead_bytes(VOCAB)))
@@ -144,11 +144,11 @@ def test_a_model_file_is_as_large_as_foretold(deep, quantise, longest, tmp_path)
     assert abs(told - (tmp_path / "model.bin").stat().st_size) < 300
 
 
-@pytest.mark.parametrize("quantise", CTranslate2Format.quantizations)
-def test_stored_is_what_the_plan_says(deep, quantise, tmp_path):
+@pytest.mark.parametrize("quantize", CTranslate2Format.quantizations)
+def test_stored_is_what_the_plan_says(deep, quantize, tmp_path):
     """Of equal variables one, and of each the bytes that the plan's docstring counts; the model stays as it was."""
     before = [weight.clone() for weight in deep.model.parameters()]
-    CTranslate2Format().write(deep, tmp_path, quantise)
+    CTranslate2Format().write(deep, tmp_path, quantize)
     assert all(torch.equal(one, other) for one, other in zip(before, deep.model.parameters()))
     stored: dict[object, object] = {}
     made = plan_variables(deep.architecture.block, VOCAB, LONGEST)
@@ -157,15 +157,15 @@ def test_stored_is_what_the_plan_says(deep, quantise, tmp_path):
     for variable in variables:
         first = stored.setdefault((variable.sharing_key, variable.shape), variable)
         head += len(variable.name) + len(first.name) + 6 if first is not variable else 0
-    scales = [("float32", one.shape[0]) if quantise == "int8" else ("float32", 1)
-              for one in stored.values() if one.is_quantized and quantise in ("int8", "int16")]
-    size = {"int8": 1, "int16": 2, "bf16": 2, "none": 4}[quantise]
+    scales = [("float32", one.shape[0]) if quantize == "int8" else ("float32", 1)
+              for one in stored.values() if one.is_quantized and quantize in ("int8", "int16")]
+    size = {"int8": 1, "int16": 2, "bf16": 2, "none": 4}[quantize]
     wanted = sum(torch.Size(one.shape).numel()
-                 * (size if one.is_quantized else 2 if quantise == "bf16" else 4)
+                 * (size if one.is_quantized else 2 if quantize == "bf16" else 4)
                  for one in stored.values()) + sum(4 * count for _, count in scales)
     head += sum(len(one.name) + 8 + 4 * len(one.shape) for one in stored.values())
-    if quantise in ("int8", "int16"):
-        head += sum(len(one.name) + 14 + 4 * (quantise == "int8")
+    if quantize in ("int8", "int16"):
+        head += sum(len(one.name) + 14 + 4 * (quantize == "int8")
                     for one in stored.values() if one.is_quantized)
     whole = (tmp_path / "model.bin").stat().st_size
     assert 0 < whole - wanted - head < 60 * (len(made.scalars)
@@ -176,15 +176,15 @@ def test_stored_is_what_the_plan_says(deep, quantise, tmp_path):
         f"encoder/layer_{at}/ffn/linear_0/weight" for at in (0, 1)}
 
 
-@pytest.mark.parametrize("quantise", ["int8", "int16", "bf16"])
-def test_quantised_artefacts_say_nearly_the_same(deep, quantise, tmp_path):
-    CTranslate2Format().write(deep, tmp_path, quantise)
+@pytest.mark.parametrize("quantize", ["int8", "int16", "bf16"])
+def test_quantized_artifacts_say_nearly_the_same(deep, quantize, tmp_path):
+    CTranslate2Format().write(deep, tmp_path, quantize)
     limits = most(deep, ROWS)
     wanted, found = (decoder.greedy(ROWS, limits)
                      for decoder in (TorchDecoder(deep.model),
                                      CTranslate2Format().open_decoder(tmp_path, 1)))
     first = sum(one[:1] == other[:1] for one, other in zip(wanted, found))
-    near = 0.7 if WIDE_SUMS or quantise == "bf16" else 0.2  # by chance, hardly any
+    near = 0.7 if WIDE_SUMS or quantize == "bf16" else 0.2  # by chance, hardly any
     assert first > len(ROWS) * near and all(len(ids) <= limit for ids, limit in zip(found, limits))
 
 
@@ -201,17 +201,17 @@ def test_a_beam_finds_scored_translations_within_the_limits(deep, tmp_path):
     assert sum(one[0][0] == other[0][0] for one, other in zip(found, ours)) > len(ROWS) // 4
 
 
-@pytest.mark.parametrize(("quantise", "flags", "noted"),
+@pytest.mark.parametrize(("quantize", "flags", "noted"),
                          [("int8", "avx2", True), ("int8", "avx2 avx512_vnni", False),
                           ("int8", "avx_vnni", False), ("none", "avx2", False)])
 def test_int8_without_vnni_is_said_to_be_less_exact(
-        quantise, flags, noted, deep, tmp_path, monkeypatch):
-    CTranslate2Format().write(deep, tmp_path, quantise)
+        quantize, flags, noted, deep, tmp_path, monkeypatch):
+    CTranslate2Format().write(deep, tmp_path, quantize)
     monkeypatch.setattr("scalesearch.export.ctranslate2_.read_cpuinfo", lambda: {"flags": flags})
     assert ("VNNI" in CTranslate2Format().open_decoder(tmp_path, 1).accuracy_note) == noted
 
 
-def test_tokens_beyond_the_positions_of_the_artefact_are_an_error(deep, tmp_path):
+def test_tokens_beyond_the_positions_of_the_artifact_are_an_error(deep, tmp_path):
     CTranslate2Format().write(deep, tmp_path, "none")
     with refuses("too-long", "positions", "ask for fewer tokens"):
         CTranslate2Format().open_decoder(tmp_path, 1).decode_fixed_length(ROWS[:1], 2000, 1)

@@ -1,4 +1,4 @@
-"""Export: what is written, verified, refused; the verb; artefacts that translate."""
+"""Export: what is written, verified, refused; the verb; artifacts that translate."""
 
 import json
 import shutil
@@ -53,14 +53,14 @@ class Wrong(ArtifactDecoder):
 
 
 class Right(TorchFormat):
-    """A format whose artefacts are verified, and right."""
+    """A format whose artifacts are verified, and right."""
 
     name = "right"
     has_decoder = True
 
 
 class Faulty(TorchFormat):
-    """A format whose artefacts are wrong now and then."""
+    """A format whose artifacts are wrong now and then."""
 
     name = "faulty"
     has_decoder = True
@@ -96,7 +96,7 @@ def test_a_training_is_copied_with_its_provenance_and_translates_as_before(
     done = run(verb, trained_folder, "--to", "torch", "--out", tmp_path / "out", "--json")
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
-    on_disk = json.loads((tmp_path / "out" / "artefact.json").read_text())
+    on_disk = json.loads((tmp_path / "out" / "artifact.json").read_text())
     assert said == {**on_disk, "folder": str(tmp_path / "out")}
     result = json.loads((trained_folder / "result.json").read_text())
     origin = said["provenance"]
@@ -110,13 +110,13 @@ def test_a_training_is_copied_with_its_provenance_and_translates_as_before(
     assert one == other and one.count("\n") == 3
 
 
-def test_an_artefact_names_no_folder_of_the_machine_that_made_it(tmp_path):
+def test_an_artifact_names_no_folder_of_the_machine_that_made_it(tmp_path):
     train(tiny(), load_data(write_text(tmp_path)), recipe(), tmp_path / "model")
     assert str(tmp_path) in (tmp_path / "model" / "data.json").read_text()
     done = run(verb, tmp_path / "model", "--to", "ctranslate2", "--quantize", "none", "--out",
                tmp_path / "out")
     assert done.exit_code == 0, done.output
-    texts = [(tmp_path / "out" / name).read_text() for name in ("data.json", "artefact.json")]
+    texts = [(tmp_path / "out" / name).read_text() for name in ("data.json", "artifact.json")]
     assert all(str(tmp_path) not in text and '"train"' in text for text in texts)
     assert strip_paths(
         {"a": ["/x/y/z", "no/path", "/"], "b": 3}) == {"a": ["z", "no/path", "/"], "b": 3}
@@ -166,12 +166,12 @@ def test_differences_are_counted_and_scored(trained_folder, sample):
     ours = TorchDecoder(trained.model)
     said = exporting.verify_artifact(trained, sample, ours, Wrong(ours, 3))
     assert (
-        said["sentences"], said["float"]["different"], said["quantised"]["different"]) == (15, 0, 5)
-    assert said["float"]["chrf"] == said["model"]["chrf"] != said["quantised"]["chrf"]
+        said["sentences"], said["float"]["different"], said["quantized"]["different"]) == (15, 0, 5)
+    assert said["float"]["chrf"] == said["model"]["chrf"] != said["quantized"]["chrf"]
     assert said["model"]["bleu_signature"] and said["text"] == sample.name
 
 
-def test_an_artefact_without_our_weights_translates_and_is_scored(
+def test_an_artifact_without_our_weights_translates_and_is_scored(
         trained_folder, corpus, tmp_path, monkeypatch):
     """By its own decoder: the description beside it has everything else, and no weight of ours is read."""
     monkeypatch.setattr("scalesearch.export.formats.FORMAT_CLASSES", {"other": f"{__name__}:Other"})
@@ -221,18 +221,18 @@ def test_what_a_format_cannot_hold_is_refused_with_those_that_can(trained_folder
         export_model(trained, tmp_path / "out", get_format("ctranslate2"), "int4", None)
 
 
-def test_a_training_becomes_an_int8_artefact_beside_a_verified_float_one(trained_folder, tmp_path):
+def test_a_training_becomes_an_int8_artifact_beside_a_verified_float_one(trained_folder, tmp_path):
     pytest.importorskip("ctranslate2")
     out = tmp_path / "out"
     done = run(verb, trained_folder, "--to", "ctranslate2", "--sentences", 12, "--out", out,
                "--json")
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
-    assert (said["format"], said["quantisation"]) == (
+    assert (said["format"], said["quantization"]) == (
         "ctranslate2", "int8") and said["versions"]["ctranslate2"]
     assert said["verification"]["float"]["different"] == 0 and 0 <= said["verification"][
-        "quantised"]["different"] <= 12
-    assert said["verification"]["quantised"]["computed"].startswith("int8") and \
+        "quantized"]["different"] <= 12
+    assert said["verification"]["quantized"]["computed"].startswith("int8") and \
         said["verification"]["float"]["computed"] == "float32"
     assert set(said["bytes"]) == {"model.bin", "config.json", "shared_vocabulary.json"}
     assert not (out / "model.safetensors").exists() and run(
@@ -240,7 +240,7 @@ def test_a_training_becomes_an_int8_artefact_beside_a_verified_float_one(trained
     (out / "model.bin").write_bytes((out / "model.bin").read_bytes()[:1000])
     with refuses("file-damaged", "ctranslate2"):
         raise run(translate_verb, out, text=LINES).exception
-    (out / "artefact.json").write_text(
-        (out / "artefact.json").read_text().replace("ctranslate2", "marian"))
+    (out / "artifact.json").write_text(
+        (out / "artifact.json").read_text().replace("ctranslate2", "marian"))
     with refuses("unknown-format", "marian"):
         raise run(translate_verb, out, text=LINES).exception

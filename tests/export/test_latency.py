@@ -1,4 +1,4 @@
-"""Latency of artefacts: measured in turn, fitted, and foretold for others."""
+"""Latency of artifacts: measured in turn, fitted, and foretold for others."""
 
 import json
 import os
@@ -59,7 +59,7 @@ class Recorder(ArtifactDecoder):
         self.said.append(self.name)
 
 
-def test_artefacts_are_measured_in_turn_forwards_and_backwards_after_a_warm_up() -> None:
+def test_artifacts_are_measured_in_turn_forwards_and_backwards_after_a_warm_up() -> None:
     said: list[str] = []
     wall = count()
     cpu = count(0, 2)
@@ -215,7 +215,7 @@ def test_too_small_a_space_cannot_be_calibrated(job, tmp_path) -> None:
     assert not (tmp_path / "fit.json.work").exists()
 
 
-def test_a_training_is_measured_as_a_format_and_an_artefact_as_it_is(
+def test_a_training_is_measured_as_a_format_and_an_artifact_as_it_is(
         trained_folder, tmp_path) -> None:
     out = tmp_path / "model"
     export_model(read_checkpoint(trained_folder), out, TorchFormat(), "none", None)

@@ -122,7 +122,7 @@ def test_weights_are_stored_once_and_integers_stay_near_them(
     folders = [tmp_path / "none", tmp_path / "int8"]
     sizes = []
     for name in ("GRAPHS", "ENTRY", "PRODUCT", "NODE"):
-        monkeypatch.setattr(artefact, name, 0)
+        monkeypatch.setattr(artifact, name, 0)
     monkeypatch.setattr(artifact, "ONNX_LEAF_BYTES_BY_CLASS", {})
     for folder in folders:
         folder.mkdir()
@@ -131,7 +131,7 @@ def test_weights_are_stored_once_and_integers_stay_near_them(
         inside = {name: value.const_value.nbytes for one in made.values()
                   for name, value in one.graph.initializers.items()
                   if name.startswith("model.") and value.const_value.nbytes <= MAX_INLINE_BYTES}
-        protocol = load_protocol({"vocab": 300, "artefact": f"onnx-{folder.name}"})
+        protocol = load_protocol({"vocab": 300, "artifact": f"onnx-{folder.name}"})
         assert artifact.artifact_bytes(model.block, protocol) == sizes[-1] + sum(inside.values())
         for one in made.values():
             quantize_model(one)
@@ -163,7 +163,7 @@ def test_a_folder_is_as_large_as_foretold(name: str, tmp_path: Path) -> None:
     for to in ("none", "int8"):
         exported(model, tmp_path / to, to)
         told = artifact.artifact_bytes(block,
-                                       load_protocol({"vocab": words, "artefact": f"onnx-{to}"}))
+                                       load_protocol({"vocab": words, "artifact": f"onnx-{to}"}))
         assert told == pytest.approx(sum(file.stat().st_size for file in (tmp_path / to).iterdir()),
                                      rel=0.01)
 

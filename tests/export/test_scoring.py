@@ -1,4 +1,4 @@
-"""Trainings that are scored by their artefacts: equal in float, named, and refused where no artefact can be had."""
+"""Trainings that are scored by their artifacts: equal in float, named, and refused where no artifact can be had."""
 
 from dataclasses import replace
 
@@ -21,11 +21,11 @@ def float32(corpus: Corpus, tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ["ctranslate2-none", "onnx-none"])
-def test_a_training_is_scored_by_its_artefact_as_by_itself(corpus, float32, tmp_path, name):
+def test_a_training_is_scored_by_its_artifact_as_by_itself(corpus, float32, tmp_path, name):
     pytest.importorskip(name.partition("-")[0].replace("onnx", "onnxruntime"))
     how, own = float32
-    by_artefact = replace(how, decode_with=name)
-    found = train(tiny(width=32), corpus, by_artefact, tmp_path / "model",
+    by_artifact = replace(how, decode_with=name)
+    found = train(tiny(width=32), corpus, by_artifact, tmp_path / "model",
                   open_artifact=artifact_decoder)
     assert found.metrics["decoding"] == f"greedy, by {name}" == found.metrics["test"]["decoding"]
     assert own.metrics["decoding"] == "greedy"
@@ -33,7 +33,7 @@ def test_a_training_is_scored_by_its_artefact_as_by_itself(corpus, float32, tmp_
     assert {key: found.metrics[key] for key in same} == {key: own.metrics[key] for key in same}
 
 
-def test_it_is_the_artefact_that_translates(corpus, float32, tmp_path, trained_folder, monkeypatch):
+def test_it_is_the_artifact_that_translates(corpus, float32, tmp_path, trained_folder, monkeypatch):
     pytest.importorskip("ctranslate2")
     with artifact_decoder(trained_folder, "ctranslate2-int8") as decode:
         found = decode(corpus.validation_loss, DecodingOptions(1))
@@ -45,13 +45,13 @@ def test_it_is_the_artefact_that_translates(corpus, float32, tmp_path, trained_f
     assert called == ["onnx"]
 
 
-def test_a_training_without_what_makes_artefacts_is_refused(corpus, tmp_path):
+def test_a_training_without_what_makes_artifacts_is_refused(corpus, tmp_path):
     with refuses("exporter-missing", "onnx-int8"):
         train(tiny(), corpus, recipe(decode_with="onnx-int8"), tmp_path / "model")
     assert not (tmp_path / "model").exists()
 
 
-def test_what_has_no_artefact_is_refused_before_it_is_trained(monkeypatch):
+def test_what_has_no_artifact_is_refused_before_it_is_trained(monkeypatch):
     how = recipe(decode_with="ctranslate2-int8")
     gated = tiny(encoder__head_dim=8, encoder__gate="QgV").block
     with refuses("not-exportable", "gate"):

@@ -1,4 +1,4 @@
-"""Lowering for CTranslate2 without weights: populations, sections; artefacts are tested in tests/export."""
+"""Lowering for CTranslate2 without weights: populations, sections; artifacts are tested in tests/export."""
 
 import math
 

@@ -63,7 +63,7 @@ def test_of_one_trial_there_is_no_interval_and_no_verdict():
 
 
 def test_bytes_of_two_formats_do_not_compare():
-    one, other = (replace(side(name, records(3, 1)), protocol={**PROTOCOL, "artefact": format})
+    one, other = (replace(side(name, records(3, 1)), protocol={**PROTOCOL, "artifact": format})
                   for name, format in (("one", "ctranslate2-int8"), ("other", "onnx-int8")))
     with refuses("not-comparable", "files of onnx-int8"):
         compare_studies(one, other)

@@ -78,7 +78,7 @@ def test_every_answer_of_a_member_is_shown_however_many_there_are(count):
 
 def test_numbers_are_written_as_people_read_them():
     numbers = {"params.total": 1234567, "bleu": 27.128, "chrf": None, "wall_seconds": 3.04,
-               "artefact.bytes": 605690}
+               "artifact.bytes": 605690}
     assert [format_number(value, name) for name, value in numbers.items()] == [
         "1,234,567", "27.13", "", "3.0", "605,690"]
 

@@ -37,7 +37,7 @@ def test_what_is_no_condition_is_refused(condition, code, parts):
     ("memory.cache", "bytes, float32"),
     ("latency.predicted", "ms a sentence"),
     ("loss.half_width", "nats per token"), ("cpu_seconds", "seconds"),
-    ("param.width", ""), ("trial", ""), ("front", ""), ("state", ""), ("artefact.bytes", "bytes"),
+    ("param.width", ""), ("trial", ""), ("front", ""), ("state", ""), ("artifact.bytes", "bytes"),
 ])
 def test_units_of_columns(column, words):
     assert column_unit(column) == words

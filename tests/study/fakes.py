@@ -102,7 +102,7 @@ class FakeSpace:
 def limit(name="params.total", most=6000):
     """A budget, as a space's Constraint is one."""
     return SimpleNamespace(text=f"{name} <= {most}",
-                           slack=lambda lookup: math.log(lookup(name) / most))
+                           violation=lambda lookup: math.log(lookup(name) / most))
 
 
 def score(answers):

@@ -61,7 +61,7 @@ class Page(HTMLParser):
     def _leads(self, href):
         if href.startswith("#"):
             return href[1:] in self.ids
-        if href.startswith("data:image/png;base64,"):  # a colour scale
+        if href.startswith("data:image/png;base64,"):  # a color scale
             return True
         parts = urlsplit(href)
         return not parts.scheme and not parts.netloc and (

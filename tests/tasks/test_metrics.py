@@ -52,7 +52,7 @@ def test_rouge_of_other_scripts_needs_words_apart_by_blanks() -> None:
                  spec(task="summarization", tokenized=True))["rouge2"] == 100
 
 
-def test_tokenised_text_has_a_score_of_its_own(caplog) -> None:
+def test_tokenized_text_has_a_score_of_its_own(caplog) -> None:
     said = ["the cat sat on the mat .", "a b c d ."] * 60
     plain = bleu_chrf_scores(said, said)
     found = bleu_chrf_scores(said, said, is_tokenized=True)

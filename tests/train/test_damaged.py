@@ -141,7 +141,7 @@ def through_every_verb(place: Path, folder: Path) -> list[int]:
     data = place / "data.yaml"
     return [answered(*arguments, text="one red dog\n\nthe old house\n").exit_code
             for arguments in (("cost", whole, "--json"), ("translate", whole),
-                              ("analyse", whole, "--data", data, "--sentences", 5, "--json"),
+                              ("analyze", whole, "--data", data, "--sentences", 5, "--json"),
                               ("score", whole, "--source", place / "test.en", "--target",
                                place / "test.de", "--samples", 10),
                               ("distill", whole, "--data", data, "--out", folder / "kd", "--json"),

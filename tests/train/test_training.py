@@ -180,8 +180,8 @@ def test_a_complete_result_is_not_trained_again_and_no_other_is_mistaken_for_it(
         train(tiny(), corpus, recipe(lr=1e-3), out)
     with refuses("other-training", "seed was 1 and is now 2"):
         train(tiny(), corpus, recipe(), out, seed=2)
-    with refuses("other-training", "tokenised was False and is now True"):
-        train(tiny(), replace(corpus, spec=replace(corpus.spec, tokenised=True)), recipe(), out)
+    with refuses("other-training", "tokenized was False and is now True"):
+        train(tiny(), replace(corpus, spec=replace(corpus.spec, tokenized=True)), recipe(), out)
     assert train(tiny(), corpus, recipe(lr=1e-3), out, resume=False).recipe["lr"]["base"] == 1e-3
 
 
@@ -319,7 +319,7 @@ def test_an_unfinished_folder_is_no_checkpoint(corpus, out) -> None:
 
 @pytest.mark.parametrize(("file", "said"),
                          [(None, "no such folder"), ("study.json", "a study"),
-                          ("artefact.json", "an artefact"), ("notes.txt", "recipe.json")])
+                          ("artifact.json", "an artifact"), ("notes.txt", "recipe.json")])
 def test_what_is_no_training_is_named(tmp_path, file: str | None, said: str) -> None:
     if file:
         (tmp_path / "given").mkdir()

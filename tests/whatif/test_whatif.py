@@ -55,13 +55,13 @@ def test_rows_of_a_grid_are_the_costs_of_each_architecture() -> None:
     assert len(frame) == 12 and frame["macs.total"].dtype == "Int64" and frame["fault"].isna().all()
 
 
-def test_bytes_of_the_artefact_that_the_protocol_names_are_a_column() -> None:
-    protocol = load_protocol({"vocab": 500, "artefact": "ctranslate2-int8"})
+def test_bytes_of_the_artifact_that_the_protocol_names_are_a_column() -> None:
+    protocol = load_protocol({"vocab": 500, "artifact": "ctranslate2-int8"})
     found = sweep_costs(TRANSFORMER, {"width": "64..128 step 64", "source": "5 | 9"}, protocol)
     for row in found.rows:
-        assert row["artefact.bytes"] == bill({"width": str(row["width"])},
-                                             protocol)["artefact.bytes"]
-    assert found.frame()["artefact.bytes"].dtype == "Int64" and "artefact.bytes" not in sweep_costs(
+        assert row["artifact.bytes"] == bill({"width": str(row["width"])},
+                                             protocol)["artifact.bytes"]
+    assert found.frame()["artifact.bytes"].dtype == "Int64" and "artifact.bytes" not in sweep_costs(
         TRANSFORMER, {"width": "64"}).columns
 
 

@@ -63,8 +63,8 @@ def command(files: tuple[str, ...], settings: tuple[str, ...], protocol_override
 
     beside = len(files) + len(against) > 1
     _check_options(beside, bool(sweeps), formula, verify, plot, csv)
-    if formula and (protocol_overrides["artefact"] or protocol_overrides["latency"]):
-        raise UserError("--cite has no closed forms of artefacts: leave --artefact and --latency "
+    if formula and (protocol_overrides["artifact"] or protocol_overrides["latency"]):
+        raise UserError("--cite has no closed forms of artifacts: leave --artifact and --latency "
                         "out", code="options-conflict")
     asked = {"random": seed is not None, "smallest": smallest, "largest": largest}
     ways = [way for way, given in asked.items() if given]

@@ -1,7 +1,7 @@
 """One file of Python that holds a model: the blocks of one architecture, its builder and what is put around them.
 
 The definitions that are reachable from the architecture's classes and from ``modeling.py`` are
-copied as they stand, comments and all, into one namespace. So an artefact runs the code that its
+copied as they stand, comments and all, into one namespace. So an artifact runs the code that its
 model was trained with, and no second implementation has to be kept equal. Of a block only those
 methods are copied whose name occurs in what is copied: costs, for one, are not.
 """
@@ -74,7 +74,7 @@ class Bundle:
         if node := source.definitions.get(name):
             if self.definition_modules.get(name, home) != home:
                 raise UserError(f"--to huggingface: {name} is a name in "
-                                f"{self.definition_modules[name]} and in {home}, and an artefact "
+                                f"{self.definition_modules[name]} and in {home}, and an artifact "
                                 "is one file; rename the one that is yours", code="name-taken")
             if name not in self.definition_modules and not (
                     aliases and isinstance(node, ast.ClassDef)):

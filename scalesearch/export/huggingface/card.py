@@ -12,7 +12,7 @@ from scalesearch.train.checkpoint import Checkpoint
 from scalesearch.train.scoring.evaluate import DecodingOptions
 
 # tasks that have a name there
-HUB_TASK_TAGS = {"translation": "translation", "summarisation": "summarization"}
+HUB_TASK_TAGS = {"translation": "translation", "summarization": "summarization"}
 COST_LABELS = {"params.total": "parameters",
                "params.non_embedding": "parameters without embeddings",
                "macs.total": "multiply-adds", "memory.weights": "bytes of weights in float32"}

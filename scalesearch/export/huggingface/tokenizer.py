@@ -105,5 +105,5 @@ def check_tokenizer(loaded: Any, expected: Tokenizer, lowercase: bool) -> None:
         text = loaded.decode(ids, skip_special_tokens=True)
         if loaded(line)["input_ids"] != [*ids, EOS] or text != expected.decode([ids])[0]:
             raise UserError(f"--to huggingface: {line!r} has other tokens there: the tokenizer is "
-                            "no sentencepiece model as this tool trains it (normalisation "
+                            "no sentencepiece model as this tool trains it (normalization "
                             "identity, no bytes)", code="other-tokenizer")

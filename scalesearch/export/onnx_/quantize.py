@@ -1,12 +1,12 @@
-"""Dynamic int8 quantisation of matrices and tables.
+"""Dynamic int8 quantization of matrices and tables.
 
 A weight becomes an integer for each number and a scale for each row: for each output feature of a
-matrix, each token of a table. Activations are quantised as they come, with one scale for all of a
+matrix, each token of a table. Activations are quantized as they come, with one scale for all of a
 tensor, and products run on integers (``DynamicQuantizeLinear`` and ``MatMulInteger``, which
 onnxruntime fuses). Its own ``quantize_dynamic`` passes over matrices that are transposed when the
 graph is loaded, and would hold a table that is also the output matrix twice; here both read the
 same integers. Products of activations (attention), cores of chains and what other operators read
-stay in float: keys would have to be quantised anew at each step, which takes as long as the
+stay in float: keys would have to be quantized anew at each step, which takes as long as the
 product.
 """
 
@@ -18,12 +18,12 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-MIN_QUANTIZED_SIZE = 1024  # numbers of a weight that is quantised
+MIN_QUANTIZED_SIZE = 1024  # numbers of a weight that is quantized
 MAX_INT8 = 127
 
 
 def quantize_model(model: ir.Model) -> None:
-    """Quantise the matrices and tables of ``model``, in place."""
+    """Quantize the matrices and tables of ``model``, in place."""
     graph = model.graph
     seen = dict[ir.Value, Any]()
     for weight in list(graph.initializers.values()):
@@ -35,7 +35,7 @@ def quantize_model(model: ir.Model) -> None:
 
 
 def _quantize_weight(graph: ir.Graph, weight: ir.Value, seen: dict[ir.Value, Any]) -> None:
-    """Let what can do so read integers in place of ``weight``; ``seen`` holds activations that are quantised."""
+    """Let what can do so read integers in place of ``weight``; ``seen`` holds activations that are quantized."""
     products = _matrix_product_nodes(weight)
     lookups = [node for node, at in weight.uses() if node.op_type == "Gather" and at == 0]
     if not products and not lookups:
@@ -51,9 +51,9 @@ def _quantize_weight(graph: ir.Graph, weight: ir.Value, seen: dict[ir.Value, Any
         x, _, *bias = node.inputs
         if x not in seen:
             seen[x] = tape.op_multi_out("DynamicQuantizeLinear", [x], num_outputs=3)
-        quantised, unit, zero = seen[x]
+        quantized, unit, zero = seen[x]
         matrix = tape.op("Transpose", [integers], {"perm": [1, 0]})
-        product = tape.op("MatMulInteger", [quantised, matrix, zero])
+        product = tape.op("MatMulInteger", [quantized, matrix, zero])
         product = tape.op("Cast", [product], {"to": int(ir.DataType.FLOAT)})
         product = tape.op("Mul", [product, tape.op("Mul", [unit, scale])])
         _redirect_output(node, tape.op("Add", [product, *bias]) if bias else product)

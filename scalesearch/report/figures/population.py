@@ -51,8 +51,8 @@ def plot_cost_plane(sample: pd.DataFrame, front: Sequence[tuple[float, float]],
                  ylabel=axis_label(y, protocol))
         over = [f"{name} over {EngFormatter(sep='')(most)}"
                 for name, most in limits.items() if name not in PLANE_AXES]
-        grey = f"does not fit ({', or '.join(['beyond the box', *over])}, or a constraint)"
-        for fits, color, label in ((False, DOMINATED_COLOR, grey), (True, FRONT_COLOR, "fits")):
+        gray = f"does not fit ({', or '.join(['beyond the box', *over])}, or a constraint)"
+        for fits, color, label in ((False, DOMINATED_COLOR, gray), (True, FRONT_COLOR, "fits")):
             rows = sample[sample["fits"] == fits]
             axes.scatter(rows[x], rows[y], s=5, color=color, alpha=0.5, linewidths=0, label=label,
                          zorder=2 + fits)

@@ -17,7 +17,7 @@ from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 from scalesearch.files import write_atomic
 from scalesearch.report.text_tables import one_line
 
-# Okabe and Ito's palette, which readers with any colour vision can tell apart.
+# Okabe and Ito's palette, which readers with any color vision can tell apart.
 FRONT_COLOR = "#0072B2"
 DOMINATED_COLOR = "#999999"
 REFERENCE_COLOR = "#D55E00"
@@ -81,7 +81,7 @@ def new_figure(width: float, height: float, rows: int = 1, columns: int = 1,
 def fixed_size_panel(
         height: float = 3.6,
         margins: tuple[float, float, float, float] = MARGINS) -> Iterator[tuple[Figure, Axes]]:
-    """Figure of a column's width whose axes leave ``margins`` (inches), so that those of neighbours stand in line.
+    """Figure of a column's width whose axes leave ``margins`` (inches), so that those of neighbors stand in line.
 
     Fitting the axes into it, as :func:`new_figure` does, takes half of all the time that a small
     figure does.

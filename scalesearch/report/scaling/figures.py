@@ -22,7 +22,7 @@ from scalesearch.report.labels import axis_label
 from scalesearch.report.scaling.laws import HoldoutCheck, LawFit, LawPrediction
 from scalesearch.report.scaling.study import Curve, ScalingStudy
 
-MARKERS = "osD^vP"  # one less than colours, so that 42 rules differ in one or the other
+MARKERS = "osD^vP"  # one less than colors, so that 42 rules differ in one or the other
 LINE_STYLES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
 N_CURVE_POINTS = 200  # of a curve
 LEGEND_ROW_HEIGHT = 0.19  # inches, of a legend

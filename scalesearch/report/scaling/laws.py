@@ -27,7 +27,7 @@ from scalesearch.errors import UserError
 from scalesearch.pareto.noise import CONFIDENCE
 
 FloatArray = NDArray[np.float64]
-# neighbours differ by 1 %; near either end data cannot tell the law
+# neighbors differ by 1 %; near either end data cannot tell the law
 EXPONENT_GRID: FloatArray = np.geomspace(0.01, 5, 600)
 # exponents that are not at an end
 EXPONENT_LIMITS = (1.02 * EXPONENT_GRID[0], EXPONENT_GRID[-1] / 1.02)

@@ -18,7 +18,7 @@ MAX_KNOWN_OBJECTIVES = 2
 
 def expected_hypervolume_improvement(mean: Array, std: Array, costs: Array, front: Array,
                                      reference_point: Array) -> Array:
-    """Expected gain (candidates,) in the product of the objectives' units; everything is to be minimised.
+    """Expected gain (candidates,) in the product of the objectives' units; everything is to be minimized.
 
     Args:
         mean, std: (candidates,) of the predicted loss.

@@ -41,10 +41,10 @@ class FidelityLevel:
         """Fit to ``losses``; ``previous_losses`` is None at the first level, ``seeds`` go to :class:`Surrogate`."""
         if previous_losses is None:
             return cls(Surrogate(points, losses, *seeds), is_noisy=noisy)
-        centre = float(previous_losses.mean())
+        center = float(previous_losses.mean())
         unit = float(previous_losses.std()) or 1.0
-        surrogate = Surrogate(points.with_trend((previous_losses - centre) / unit), losses, *seeds)
-        return cls(surrogate, centre, unit, False, noisy)
+        surrogate = Surrogate(points.with_trend((previous_losses - center) / unit), losses, *seeds)
+        return cls(surrogate, center, unit, False, noisy)
 
     def predict(self, points: Coordinates, previous_losses: Array | None,
                 pending: Coordinates | None = None) -> tuple[Array, Array]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from scalesearch.files import resolve_relative
-from scalesearch.space.binding.binder import ONE_OF_KEY, Binder, KeyContext
+from scalesearch.space.binding.binder import ONE_OF_KEY, Binder, KeyContext, rename_deprecated_keys
 from scalesearch.space.binding.name_resolution import NameResolver
 from scalesearch.space.binding.static_checks import find_cycles, find_misfits, find_unsatisfiable, replace_invalid
 from scalesearch.space.parameters.constraints import Constraint
@@ -12,13 +12,20 @@ from scalesearch.space.parameters.param_values import ParameterSpace
 from scalesearch.space.schema.bound_tree import GroupNode, build_index
 from scalesearch.space.schema.cost_names import (
     COST_NAMES,
+    DEPRECATED_COST_NAMES,
     LATENCY_KEY,
     OWN_VOCABULARY,
     PROTOCOL_CHOICES,
     PROTOCOL_SIZES,
 )
 from scalesearch.space.schema.types import InlinedVariant, SchemaField, SchemaGroup
-from scalesearch.space.syntax.diagnostics import ConfigError, Problem, SourcePosition, suggest_match
+from scalesearch.space.syntax.diagnostics import (
+    ConfigError,
+    Problem,
+    SourcePosition,
+    suggest_match,
+    warn_deprecated,
+)
 from scalesearch.space.syntax.domains import ConstantDomain, InvalidDomain
 from scalesearch.space.syntax.lexer import ValueSyntaxError
 from scalesearch.space.syntax.nodes import (
@@ -32,6 +39,7 @@ from scalesearch.space.syntax.nodes import (
 from scalesearch.space.syntax.value_parser import parse_expression
 
 SPACE_LEVEL_KEYS = ("space", "notes", "where", "cost")
+DEPRECATED_PROTOCOL_KEYS = SchemaGroup({"artifact": SchemaField("word", deprecated=("artefact",))})
 
 
 @dataclass(frozen=True)
@@ -111,6 +119,7 @@ class _SpaceBinder(Binder):
                                     "encoder.depth`", help)
             return None
         before = len(self.problems)
+        node = rename_deprecated_costs(node)
 
         def complain(problem: ValueSyntaxError) -> None:
             self.report_problem(node.position_of(problem.span), problem.message, problem.help,
@@ -179,6 +188,7 @@ class _SpaceBinder(Binder):
         """What is given of the protocol: its name, sizes."""
         entries: dict[str, Node] = {"name": node} if isinstance(node, ScalarNode) else {}
         if isinstance(node, MappingNode):
+            node = rename_deprecated_keys(node, DEPRECATED_PROTOCOL_KEYS)
             entries = self.known_children(node, (*PROTOCOL_CHOICES, *PROTOCOL_SIZES, LATENCY_KEY),
                                           "protocol")
         elif node is not None and not entries:
@@ -258,3 +268,12 @@ def _inline_variant_keys(entries: list[tuple[ScalarNode, Node]], beside: Inlined
     kept = [(name, without(node, (beside.variant,)) if name.text == beside.group else node)
             for name, node in entries]
     return [*kept, *lifted]
+
+
+def rename_deprecated_costs(node: ScalarNode) -> ScalarNode:
+    """A condition with the present names of its costs; prints a warning for each deprecated one."""
+    for old, new in DEPRECATED_COST_NAMES.items():
+        if old in node.text:
+            warn_deprecated(node.position, f"the cost `{old}` is now `{new}`")
+            node = replace(node, text=node.text.replace(old, new))  # both have the same length
+    return node

@@ -1,4 +1,4 @@
-"""Recognises a file of another kind by its keys: one error in place of one for each key."""
+"""Recognizes a file of another kind by its keys: one error in place of one for each key."""
 
 from scalesearch.space.syntax.diagnostics import ConfigError, Problem, SourcePosition
 from scalesearch.space.syntax.nodes import MappingNode

@@ -201,7 +201,7 @@ class NameResolver:
         return f"the words are {format_alternatives(words)}" if words else None
 
     def resolve_comparison(self, expr: Compare) -> Expr:
-        """A comparison: each operand against its neighbour."""
+        """A comparison: each operand against its neighbor."""
         operands = expr.operands
         ops = [op for op, _ in expr.comparisons]
         if any(op not in ("==", "!=") for op in ops):

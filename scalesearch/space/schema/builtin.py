@@ -1,4 +1,4 @@
-"""The keys of an architecture: what a space file may say, read off the catalogue wherever the catalogue knows."""
+"""The keys of an architecture: what a space file may say, read off the catalog wherever the catalog knows."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def _cached_schema(*registered: object) -> SchemaGroup:
                                           "vocabulary, one tokenizer a size; the protocol's or the "
                                           "data's where it is not given"),
                      "norm": SchemaField("word", NORM_POSITIONS, default="pre",
-                                         doc="normalise before each sub-layer, or after"),
+                                         doc="normalize before each sub-layer, or after"),
                      "norm_kind": SchemaField("word", tuple(NORM_CLASSES), default="layer",
                                               doc="with mean, deviation, gain and bias; or root "
                                               "mean square and gain"),

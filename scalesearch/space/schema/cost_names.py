@@ -4,16 +4,17 @@ COST_PARTS = ("total", "embedding", "non_embedding", "encoder", "decoder", "outp
 COST_NAMES = (*(f"{what}.{part}" for what in ("params", "macs", "flops") for part in COST_PARTS),
               *("memory.weights", "memory.cache", "memory.activations"),
               *("load.mean", "load.balance", "load.min", "load.max"),
-              *("artefact.bytes", "latency.predicted", "refusals.ctranslate2"))
+              *("artifact.bytes", "latency.predicted", "refusals.ctranslate2"))
+DEPRECATED_COST_NAMES = {"artefact.bytes": "artifact.bytes"}
 PROTOCOL_NAMES = ("forward", "decode", "decode-uncached", "edgeformer", "delight")
 PROTOCOL_SIZES = ("source", "target", "vocab")
-# Formats, with their quantisations, whose bytes can be foretold: all of them.
-RUNTIMES = (*(f"ctranslate2-{quantisation}" for quantisation in ("int8", "int16", "bf16", "none")),
+# Formats, with their quantizations, whose bytes can be foretold: all of them.
+RUNTIMES = (*(f"ctranslate2-{quantization}" for quantization in ("int8", "int16", "bf16", "none")),
             "onnx-int8", "onnx-none")  # that decode in a training's place: `recipe.decode_with`
 ARTIFACT_FORMATS = ("torch", *RUNTIMES, "huggingface-none", "huggingface-bf16")
 LATENCY_KEY = "latency"  # protocol.latency: the file of a fit
-PROTOCOL_CHOICES = {"name": PROTOCOL_NAMES, "artefact": ARTIFACT_FORMATS}
+PROTOCOL_CHOICES = {"name": PROTOCOL_NAMES, "artifact": ARTIFACT_FORMATS}
 # cost to the key that it needs there
-PROTOCOL_KEY_OF_COST = {"artefact.bytes": "artefact", "latency.predicted": "latency"}
+PROTOCOL_KEY_OF_COST = {"artifact.bytes": "artifact", "latency.predicted": "latency"}
 # protocol.vocab where each candidate has a vocabulary of its own: the key `vocab` of the space
 OWN_VOCABULARY = "own"

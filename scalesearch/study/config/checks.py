@@ -106,7 +106,7 @@ class StudyChecks:
 
     def check_protocol(self, space: Space, objectives: Iterable[Objective],
                        limit: Constraint | None) -> None:
-        """Complains of costs that are of an artefact or of a fit, where the protocol names none."""
+        """Complains of costs that are of an artifact or of a fit, where the protocol names none."""
         named = {**space.protocol, **self.spec.protocol}
         costs = {one.name: self.objective_key(one.name) for one in objectives}
         costs |= {name: self.positions["budget"]

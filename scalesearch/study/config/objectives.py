@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from scalesearch.data.spec import DataSpec
 from scalesearch.errors import UserError
 from scalesearch.pareto.objective import Objective
-from scalesearch.space.schema.cost_names import COST_NAMES
+from scalesearch.space.schema.cost_names import COST_NAMES, DEPRECATED_COST_NAMES
 from scalesearch.space.syntax.diagnostics import suggest_match
 from scalesearch.tasks import EFFICIENCY_METRICS, METRICS, TASKS
 
 # which are for limits
+DEPRECATED_OBJECTIVES = {**DEPRECATED_COST_NAMES, "tokenised_bleu": "tokenized_bleu"}
 OBJECTIVE_NAMES = (*METRICS, *(name for name in COST_NAMES if not name.startswith("refusals.")))
 
 
@@ -43,7 +44,7 @@ def check_objective_of_task(objective: Objective, spec: DataSpec) -> None:
     raise UserError(why, help=f"its metrics are {', '.join(known)}", code="metric-unavailable")
 
 
-_DATA_SETTING_OF_METRIC = {"tokenised_bleu": "it is a metric of translation with `tokenized: true` in `data:`",
+_DATA_SETTING_OF_METRIC = {"tokenized_bleu": "it is a metric of translation with `tokenized: true` in `data:`",
            "comet": "it is a metric of translation with `comet: MODEL` in `data:`, such as Unbabel/wmt22-comet-da"}
 
 

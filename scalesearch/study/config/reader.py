@@ -31,7 +31,7 @@ from scalesearch.space.binding.file_type_check import check_not_space
 from scalesearch.space.schema.cost_names import LATENCY_KEY
 from scalesearch.space.schema.types import SchemaField, SchemaGroup
 from scalesearch.space.space import default_schema
-from scalesearch.space.syntax.diagnostics import Problem, SourceText
+from scalesearch.space.syntax.diagnostics import Problem, SourceText, warn_deprecated
 from scalesearch.space.syntax.expressions import Operation
 from scalesearch.space.syntax.nodes import MappingNode, Node, ScalarNode, scalar_from_text, unfold_dotted_keys
 from scalesearch.space.syntax.yaml_reader import parse_yaml, read_text
@@ -39,7 +39,7 @@ from scalesearch.study.config.checks import StudyChecks
 from scalesearch.study.config.data_file import resolve_data_file
 from scalesearch.study.config.designs import check_keys_of_type, read_architectures, space_key
 from scalesearch.study.config.fixed_architectures import NONE_WORD, SEARCH
-from scalesearch.study.config.objectives import parse_objective, required_measurements
+from scalesearch.study.config.objectives import DEPRECATED_OBJECTIVES, parse_objective, required_measurements
 from scalesearch.study.config.sections import read_seeds
 from scalesearch.study.config.spec import DEFAULT_MAX_TRIALS, EXPORTABLE_WORDS, STUDY_SCHEMA, StudySpec
 from scalesearch.study.config.storage_url import mask_passwords
@@ -261,7 +261,11 @@ class _StudyReader(StudyChecks):
             return ()
         for key, value in node:
             try:
-                one = parse_objective(key.text, node_text(value))
+                name = key.text
+                if name in DEPRECATED_OBJECTIVES:
+                    name = DEPRECATED_OBJECTIVES[name]
+                    warn_deprecated(key.position, f"the objective `{key.text}` is now `{name}`")
+                one = parse_objective(name, node_text(value))
             except UserError as error:
                 self.report_error(error, value if error.code == "bad-direction" else key)
                 continue

@@ -7,7 +7,7 @@ what it would have done.
 
 1. Every member of the front gets a second seed; also one that joins it because another has fallen.
 2. The noise between seeds then is known, pooled over all trials with several, references over the budget included. In
-   doubt is each pair of neighbours on the front (in the order of costs) of which neither surely
+   doubt is each pair of neighbors on the front (in the order of costs) of which neither surely
    beats the other in
    something, and each candidate off the front that no member surely dominates. *Surely*: the
    interval of the difference
@@ -31,7 +31,7 @@ from scalesearch.pareto.objective import Objective
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.replicates.replicated import ReplicatedTrial
 
-NEIGHBOURS = "neighbours"
+NEIGHBORS = "neighbors"
 CHALLENGER = "challenger"
 
 
@@ -52,7 +52,7 @@ class PairComparison:
     """Two candidates whose order the front depends on.
 
     Attributes:
-        type: two ``neighbours`` on the front, from the cheaper; or a member and a ``challenger``
+        type: two ``neighbors`` on the front, from the cheaper; or a member and a ``challenger``
             that it dominates.
         differences: in each measured objective.
         is_resolved: whether the order is beyond the noise.
@@ -120,7 +120,7 @@ class FrontOrder:
         front: numbers of its members, from the cheapest.
         noise: measured objective to its noise.
         level: confidence of each interval; see :func:`interval_confidence`.
-        comparisons: all neighbours, and those off the front that no member surely dominates.
+        comparisons: all neighbors, and those off the front that no member surely dominates.
     """
 
     def __init__(self, candidates: Sequence[ReplicatedTrial], objectives: Sequence[Objective],
@@ -149,7 +149,7 @@ class FrontOrder:
             objective.name: self.noise[objective.name].sd if self.noise[objective.name].is_known
             else float(np.std([self.means[one.number, objective.name] for one in candidates]
                               or [0.0])) for objective in self.measured}
-        self.comparisons = (*self._neighbours(), *self._challengers())
+        self.comparisons = (*self._neighbors(), *self._challengers())
 
     @property
     def is_resolved(self) -> bool:
@@ -181,9 +181,9 @@ class FrontOrder:
                     for pair in self.comparisons if candidate.number in (pair.first, pair.second)),
                    default=math.inf)
 
-    def _neighbours(self) -> list[PairComparison]:
+    def _neighbors(self) -> list[PairComparison]:
         """On the front: each member with the next that costs no less in anything."""
-        return [self._pair(NEIGHBOURS, one, other)
+        return [self._pair(NEIGHBORS, one, other)
                 for one, other in permutations(self._members, 2)
                 if self._precedes(one, other)
                 and not any(self._precedes(one, third) and self._precedes(third, other)
@@ -211,7 +211,7 @@ class FrontOrder:
     def _compare(self, kind: str, one: ReplicatedTrial, other: ReplicatedTrial,
                  under_way: bool) -> list[float]:
         """Ratios of advantage to error that must all be sure for a settled order."""
-        if kind == NEIGHBOURS:  # each beats the other in something
+        if kind == NEIGHBORS:  # each beats the other in something
             return [max(self._ratio(objective, a, b, under_way) for objective in self.objectives)
                     for a, b in ((one, other), (other, one))]
         return [self._ratio(objective, one, other, under_way, tie=math.inf)
@@ -260,7 +260,7 @@ class FrontOrder:
         return all(x <= y for x, y in zip(a, b)) and (a, one.number) < (b, other.number)
 
     def _sort_key(self, one: ReplicatedTrial) -> tuple[float, int]:
-        """Sort key, from the cheapest: the first exact cost, else the first minimised objective."""
+        """Sort key, from the cheapest: the first exact cost, else the first minimized objective."""
         first = min(self.objectives,
                     key=lambda objective: (objective.is_measured, objective.direction != "min"))
         return self.means[one.number, first.name] * first.sign, one.number

@@ -10,7 +10,7 @@ from scalesearch.pareto.objective import Objective
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.replicates.allocation import (
     CHALLENGER,
-    NEIGHBOURS,
+    NEIGHBORS,
     FrontOrder,
     MeanDifference,
     PairComparison,
@@ -183,7 +183,7 @@ class SeedAnalysis:
                           for pair in beside)
         return [head,
                 *(f"  {self._sentence(pair)}"
-                  for pair in self.front_order.comparisons if pair.type == NEIGHBOURS),
+                  for pair in self.front_order.comparisons if pair.type == NEIGHBORS),
                 *([f"  off the front, but within noise of it: {words}"] if beside else []),
                 *self._ties(), *self._few_seeds_warning()]
 
@@ -217,7 +217,7 @@ class SeedAnalysis:
                 else []}
 
     def _sentence(self, pair: PairComparison) -> str:
-        """Describes the difference of two neighbours."""
+        """Describes the difference of two neighbors."""
         verdict = "beyond noise" if pair.is_resolved else "within noise"
         means = [", ".join(
             f"{one.objective} {self.candidates[number].mean(one.objective):.{decimals_for_interval(one.half_width)}f}"

@@ -143,7 +143,7 @@ class Evaluator:
         try:
             architecture = self.space.architecture(answers)
             return self.evaluate_architecture(architecture, params), architecture
-        except UnbuildableError as error:  # by itself, or as the artefact whose bytes or latency are asked for
+        except UnbuildableError as error:  # by itself, or as the artifact whose bytes or latency are asked for
             constraints = {name: float(name == BUILDABLE_CONSTRAINT)
                            for name in self.constraint_names}
             return Trial(-1, State.INFEASIBLE, params=params, config=dict(answers),

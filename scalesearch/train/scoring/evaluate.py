@@ -115,7 +115,7 @@ def tokens_per_character(corpus: Corpus, split_name: str) -> float:
 def translate(model: Any, split: Split, tokenizer: Tokenizer, hardware: Hardware,
               decoding: DecodingOptions, check: StopCheck = lambda: None,
               progress: ProgressFunction = lambda done, of: None) -> list[Translations]:
-    """Best ``search.nbest`` translations of each source sentence, detokenised, in the split's order.
+    """Best ``search.nbest`` translations of each source sentence, detokenized, in the split's order.
 
     Raises:
         TrainingFailed: the model gives no finite scores.

@@ -60,8 +60,8 @@ def synflow(model: Any) -> float:
     """SynFlow: log10 of the sum of abs(weight · gradient of summed outputs), weights made positive.
 
     Changes ``model``. The network is made linear where a Transformer is not: what layer
-    normalisation divides by and attention's weights are constants, and positions are positive. Left
-    out altogether, as Tanaka et al. leave out batch normalisation, the former would let gated
+    normalization divides by and attention's weights are constants, and positions are positive. Left
+    out altogether, as Tanaka et al. leave out batch normalization, the former would let gated
     layers square their input layer after layer, beyond any number. What only decides where
     attention looks does not count. The source and the target are one token again and again, so no
     data come in.

@@ -106,7 +106,7 @@ def write_soft_target_records(split: Split, out: Path, metadata: SoftTargetMetad
 
 def _compute_records(split: Split, some: np.ndarray, layout: np.dtype[np.void],
              teach: Callable[[Batch], np.ndarray]) -> np.ndarray:
-    """Records of neighbouring pairs, in their order."""
+    """Records of neighboring pairs, in their order."""
     part = Split.from_rows(split.source_ids.take(some), split.target_ids.take(some), [], [])
     first = record_offsets(part)
 

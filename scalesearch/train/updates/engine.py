@@ -33,7 +33,7 @@ class Shard:
 
 
 class Engine:
-    """Model and optimiser, and how they take a step; the model's attention is that of the hardware.
+    """Model and optimizer, and how they take a step; the model's attention is that of the hardware.
 
     Attributes:
         parts: pieces that each batch is cut into; doubled when memory runs out, tokens per update

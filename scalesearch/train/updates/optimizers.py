@@ -1,4 +1,4 @@
-"""Optimisers: AdamW for all weights, or Muon or SOAP for matrices and AdamW for the rest."""
+"""Optimizers: AdamW for all weights, or Muon or SOAP for matrices and AdamW for the rest."""
 
 import math
 from collections import defaultdict
@@ -24,7 +24,7 @@ SOAP_EPS = 1e-8
 
 def build_optimizers(model: Any, recipe: Recipe, scales: Mapping[str, WeightScale],
                      bf16: bool) -> list[torch.optim.Optimizer]:
-    """The optimisers of ``model``; ``scale`` in each group is the factor on the schedule's rate.
+    """The optimizers of ``model``; ``scale`` in each group is the factor on the schedule's rate.
 
     Args:
         bf16: whether products in bf16 are fast here; Muon's are in fp32 where they are not.
@@ -62,7 +62,7 @@ def build_adamw(groups: list[dict[str, Any]], recipe: Recipe) -> torch.optim.Opt
 
 
 class MatrixOptimizer(torch.optim.Optimizer):
-    """Base of optimisers of matrices; ``matrices`` in a group says how many each of its weights is."""
+    """Base of optimizers of matrices; ``matrices`` in a group says how many each of its weights is."""
 
     def __init__(self, groups: list[dict[str, Any]], bf16: bool, lr: float, momentum: float,
                  weight_decay: float) -> None:

@@ -1,6 +1,6 @@
 """First scales and learning rates of weights, by what each of them does in its model.
 
-A rule is two factors for each weight: on the values that the initialisation scheme draws, and on
+A rule is two factors for each weight: on the values that the initialization scheme draws, and on
 the learning rate. Multipliers in the forward pass are never needed: under Adam a multiplier before
 a weight is two factors on the weight (Yang & Hu 2021, the abc-symmetry), so that a trained model is
 one like any other.
@@ -42,7 +42,7 @@ class WeightUse:
             changed.
         n_matrices: that it is made of, of ``fan_out`` rows each: one for each head, or one. 0: no
             matrix that could be
-            orthogonalised.
+            orthogonalized.
     """
 
     role: str
@@ -82,7 +82,7 @@ def embedding_factors(weight: WeightUse, width_ratio: float) -> Factors:
 
 
 def layerwise_factors(weight: WeightUse, width_ratio: float) -> Factors:
-    """Per-layer rates for standard parametrisation, of full alignment (Everett et al.
+    """Per-layer rates for standard parametrization, of full alignment (Everett et al.
 
     2024, section 4).
     """
@@ -97,7 +97,7 @@ def layerwise_factors(weight: WeightUse, width_ratio: float) -> Factors:
 
 
 def mup_factors(weight: WeightUse, width_ratio: float) -> Factors:
-    """Maximal update parametrisation (Yang et al.
+    """Maximal update parametrization (Yang et al.
 
     2022, table 8): as layerwise, and a readout that starts smaller.
 
@@ -133,7 +133,7 @@ def weight_scales(model: Any, recipe: Recipe) -> dict[str, WeightScale]:
 
 
 def summarize_scales(model: Any, recipe: Recipe) -> list[dict[str, Any]]:
-    """Groups of weights of one role and one scale: their number, optimiser, peak rate, factor on first values."""
+    """Groups of weights of one role and one scale: their number, optimizer, peak rate, factor on first values."""
     groups: dict[WeightScale, list[str]] = {}
     for name, scale in weight_scales(model, recipe).items():
         groups.setdefault(scale, []).append(name)

@@ -34,14 +34,14 @@ def test_json_holds_what_machines_read() -> None:
                for row in found["modules"] if "." not in row["path"]) == found["macs"]["total"]
 
 
-def test_artefacts_are_told_of_in_every_view_or_refused() -> None:
-    small = ("small/plain", "--vocab", "500", "--artefact", "ctranslate2-int8")
-    alone = run(*small)["artefact"]["bytes"]
-    assert run(*small, "--sweep", "width=64 | 128")["rows"][0]["artefact.bytes"] == \
-        run(*small, "--set", "width=64")["artefact"]["bytes"]
+def test_artifacts_are_told_of_in_every_view_or_refused() -> None:
+    small = ("small/plain", "--vocab", "500", "--artifact", "ctranslate2-int8")
+    alone = run(*small)["artifact"]["bytes"]
+    assert run(*small, "--sweep", "width=64 | 128")["rows"][0]["artifact.bytes"] == \
+        run(*small, "--set", "width=64")["artifact"]["bytes"]
     beside = CliRunner().invoke(command, [*small, "--against", "width=128"])
-    assert f"plain: artefact.bytes {alone:,} of ctranslate2-int8" in beside.output
-    with refuses("options-conflict", "artefact"):
+    assert f"plain: artifact.bytes {alone:,} of ctranslate2-int8" in beside.output
+    with refuses("options-conflict", "artifact"):
         raise CliRunner().invoke(command, [*small, "--cite"]).exception
 
 

@@ -52,7 +52,7 @@ def refused(tmp_path, monkeypatch, capsys):
       ["s.yaml:2:7: " "data: `valid` " "is missing"]),
      ({"objectives": "{ blue: max }"},
       ["s.yaml:4:15: there is no metric or " "cost `blue`", "did you mean `bleu`?"]),
-     ({"objectives": "{ rouge1: max }"}, ["s.yaml:4:15: `rouge1` is a metric " "of summarisation"]),
+     ({"objectives": "{ rouge1: max }"}, ["s.yaml:4:15: `rouge1` is a metric " "of summarization"]),
      ({"objectives": "{ loss: min, loss: max }"},
       ["s.yaml:4:26: the " "objective loss is given " "twice", "keep one of them"]),
      ({"objectives": "{ loss: up }"},

@@ -1,4 +1,4 @@
-"""Artefacts in transformers 5, where it is installed: they load, decode as ours, go round, and train on."""
+"""Artifacts in transformers 5, where it is installed: they load, decode as ours, go round, and train on."""
 
 import copy
 import json
@@ -45,12 +45,12 @@ def trained(trained_folder: Path) -> Checkpoint:
 
 @pytest.fixture(scope="module")
 def folder(trained: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An artefact."""
-    return written(trained, tmp_path_factory.mktemp("artefact"))
+    """An artifact."""
+    return written(trained, tmp_path_factory.mktemp("artifact"))
 
 
-def written(trained: Checkpoint, folder: Path, quantise: str = "none") -> Path:
-    HuggingFaceFormat().write(trained, folder, quantise)
+def written(trained: Checkpoint, folder: Path, quantize: str = "none") -> Path:
+    HuggingFaceFormat().write(trained, folder, quantize)
     return folder
 
 

@@ -41,8 +41,8 @@ def test_axes_name_unit_protocol_and_synthetic_data():
     assert axes.get_ylabel() == "BLEU (valid) on grammar (synthetic)"
     assert axis_label("params.non_embedding",
                       PROTOCOL) == "Non-embedding parameters (vocabulary 1,000)"
-    assert axis_label("artefact.bytes",
-                      {**PROTOCOL, "artefact": "torch"}) == "Files of torch (bytes)"
+    assert axis_label("artifact.bytes",
+                      {**PROTOCOL, "artifact": "torch"}) == "Files of torch (bytes)"
     assert [axis_label(name, PROTOCOL) for name in COST_LABELS if "." in name] == [
         COST_LABELS[name] for name in COST_LABELS if "." in name]
     fitted = {**PROTOCOL, "fit": "ctranslate2-int8, batch 1, a device; fit 12 of 40"}
@@ -76,7 +76,7 @@ def test_what_lies_beyond_the_budget_is_shaded_only_where_it_is_limited():
     assert "over budget" in words("params.total") and "over budget" not in words("macs.total")
 
 
-def test_axes_of_neighbouring_figures_stand_in_line():
+def test_axes_of_neighboring_figures_stand_in_line():
     """One has a label of two lines beneath it, the other of one."""
     places = [plot_tradeoff(made(), SUBJECT, x).axes[0].get_position().bounds
               for x in ("params.total", "macs.total")]
@@ -94,7 +94,7 @@ def test_the_upright_label_is_within_the_figure(scores):
     assert figure.axes[0].yaxis.label.get_window_extent().x0 >= 0
 
 
-def test_references_are_labelled():
+def test_references_are_labeled():
     table = made(record(50, 30.0, 900_000, 10**7, label="base"),
                  record(51, 20.0, 700_000, 10**7, label="tiny"))
     texts = {text.get_text()

@@ -43,7 +43,7 @@ def test_what_draws_say_of_single_points_is_what_is_foretold(outlook):
     assert drawn.std(0)[:, 0] == pytest.approx(np.hypot(spread[:, 0], noise), rel=0.1)
 
 
-def test_neighbours_are_drawn_alike(outlook):
+def test_neighbors_are_drawn_alike(outlook):
     rows, mean, spread = outlook.predict_final()
     twice = np.repeat(rows[:1], 2)
     one, other = outlook.sample_final(twice, mean[[0, 0]], spread[[0, 0]], 500,

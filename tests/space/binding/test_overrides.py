@@ -70,7 +70,7 @@ def test_a_kind_comes_before_its_sizes_whatever_the_order():
         assert small("width: 4\n").with_overrides(sets).sample(random.Random(0))["decoder.ffn.ratio"] == 5
 
 
-def test_a_kind_may_depend_on_a_condition_and_keep_its_neighbours():
+def test_a_kind_may_depend_on_a_condition_and_keep_its_neighbors():
     space = changed(encoder__ffn="relu if width > 4 else none")
     assert {(s["width"], s["encoder.ffn"], s["encoder.ffn.dropout"])
             for s in space.enumerate()} == {(4, "none", 0.3), (8, "relu", 0.3)}

@@ -37,7 +37,7 @@ def test_the_carets_stand_under_what_the_position_names(name):
         assert place.column < place.end
 
 
-def test_a_missing_file_names_its_neighbours(tmp_path):
+def test_a_missing_file_names_its_neighbors(tmp_path):
     (tmp_path / "edge.yaml").write_text("width: 3\n")
     with refuses("no-such-file", "`edge.yaml`"):
         read_space(tmp_path / "egde.yaml", SMALL)

@@ -30,11 +30,11 @@ def problems(folder, text):
 
 
 def answers(rows):
-    return {row.label: row.architecture.config for row in rows.rows}
+    return {row.label: row.architecture.config for row in rows.architectures}
 
 
 def test_a_study_without_a_kind_searches(tmp_path):
-    assert read(tmp_path, "space: small/plain\n").rows is None
+    assert read(tmp_path, "space: small/plain\n").architectures is None
     assert read(tmp_path, "space: small/plain\nkind: search\ntrials: 3\n").trials == 3
 
 
@@ -50,10 +50,10 @@ type: ablation
   - {{ name: plain, file: small/plain }}
 seeds: 3
 """)
-    found = answers(spec.rows)
+    found = answers(spec.architectures)
     assert list(found) == ["base", "share: none", "adapt: nothing", "adapt: {lora: {rank: 4}}",
                            "share.encoder.ffn: [0, 0, 0, 1]", "wide", "plain"]
-    assert spec.rows.base == "base" and spec.trials == 0 and spec.seeds == Seeds(references=3)
+    assert spec.architectures.base == "base" and spec.trials == 0 and spec.seeds == Seeds(references=3)
     assert found["base"]["adapt"] == "bias" and found["adapt: nothing"]["adapt"] == "nothing"
     assert found["adapt: {lora: {rank: 4}}"]["adapt.rank"] == 4
     assert {found["share: none"].get(f"share.{key}", "own")
@@ -65,20 +65,20 @@ seeds: 3
 def test_a_grid_lists_files_and_answers(tmp_path):
     rows = read(tmp_path,
                 "type: grid\narchitectures: [small/plain, {name: thin, file: small/plain, set: {width: "
-                "64}}]\n").rows
+                "64}}]\n").architectures
     assert {name: one["width"] for name, one in answers(rows).items()} == {"plain": 128, "thin": 64}
     based = read(tmp_path,
-                 f"type: grid\n{EDGE}rows: [{{name: a, set: {{width: 64}}}}, small/anthe]\n").rows
-    assert [row.label for row in based.rows] == ["a", "anthe"] and based.base == "a"
+                 f"type: grid\n{EDGE}architectures: [{{name: a, set: {{width: 64}}}}, small/anthe]\n").architectures
+    assert [row.label for row in based.architectures] == ["a", "anthe"] and based.base == "a"
 
 
 def test_a_grid_of_a_space_is_every_network_that_fits_once(tmp_path):
     rows = read(tmp_path,
                 "type: grid\nspace: {file: small/edgeformer, set: {width: 32 | 48, adapt: bias | "
-                "nothing, encoder.depth: 4}}\n").rows.within(
+                "nothing, encoder.depth: 4}}\n").architectures.within(
         lambda one: "wide" * (one.config["width"] > 32))
-    assert [row.label for row in rows.rows] == ["width 32, adapt nothing", "width 32, adapt bias"]
-    assert [row.params for row in rows.rows] == [
+    assert [row.label for row in rows.architectures] == ["width 32, adapt nothing", "width 32, adapt bias"]
+    assert [row.params for row in rows.architectures] == [
         {"width": 32, "adapt": kind} for kind in ("nothing", "bias")]
 
 
@@ -86,18 +86,18 @@ def test_a_grid_trains_a_network_once_that_several_sheets_describe(tmp_path):
     """Without sharing there is nothing to adapt, so both kinds of adaptation are one network."""
     rows = read(tmp_path,
                 "type: grid\nspace: {file: small/edgeformer, set: {width: 32, share: none, adapt: "
-                "bias | nothing, encoder.depth: 4 | 5}}\n").rows.within(lambda one: "")
-    identities = [row.architecture.id for row in rows.rows]
+                "bias | nothing, encoder.depth: 4 | 5}}\n").architectures.within(lambda one: "")
+    identities = [row.architecture.id for row in rows.architectures]
     assert len(identities) == len(set(identities)) == 2
 
 
 def test_a_grid_that_nobody_could_train_is_refused(tmp_path):
-    rows = read(tmp_path, "type: grid\nspace: papers\n").rows
+    rows = read(tmp_path, "type: grid\nspace: papers\n").architectures
     with refuses("grid-too-large", "3,911,846,400", "type: search", key="space"):
         rows.within(lambda one: "")
     with refuses("budget-unmet", 2, key="budget"):
         read(tmp_path,
-             "type: grid\nspace: {file: small/plain, set: {width: 32 | 64}}\n").rows.within(
+             "type: grid\nspace: {file: small/plain, set: {width: 32 | 64}}\n").architectures.within(
             lambda one: "no")
 
 
@@ -111,8 +111,8 @@ type: scaling
   hybrid: [{{ deeper: 2 | 4 }}, {{ heads: 8 | 12 }}]
 held_out: none
 """)
-    rules = spec.rows.rules
-    found = answers(spec.rows)
+    rules = spec.architectures.rules
+    found = answers(spec.architectures)
     assert rules["deeper"] == ("deeper 2", "deeper 4") and rules["wider"] == (
         "wider 48", "wider 64")
     assert rules["hybrid"] == ("hybrid: deeper 2", "hybrid: deeper 4", "hybrid: deeper 4, heads 8",
@@ -123,7 +123,7 @@ held_out: none
         4, 12, 12, 1]
     assert found["head_dim 40"]["decoder.head_dim"] == 40 or found["head_dim: head_dim 40"][
         "decoder.head_dim"] == 40
-    said = spec.rows.to_json()
+    said = spec.architectures.to_json()
     assert said["kind"] == "scaling" and said["rows"][0] == said["base"] == said["scaling"][
         "base"] == "base"
     assert said["scaling"]["held_out"] == "none" and set(said["scaling"]["rules"]) == set(rules)
@@ -131,7 +131,7 @@ held_out: none
 
 def test_settings_of_the_base_are_the_space_language_s(tmp_path):
     rows = read(tmp_path, f"type: ablation\n{EDGE}changes: [adapt: nothing]\n", "base.width=64",
-                "seeds=2").rows
+                "seeds=2").architectures
     assert {one["width"] for one in answers(rows).values()} == {64}
 
 

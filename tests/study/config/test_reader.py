@@ -334,7 +334,7 @@ def of_task(data, objectives, space=SPACE):
 
 @pytest.mark.parametrize(
     ("data", "objectives", "space"),
-    [(f"{TASK_FILES}, tokenized: true", "tokenised_bleu: max, chrf: max, " "params.total: min",
+    [(f"{TASK_FILES}, tokenized: true", "tokenized_bleu: max, chrf: max, " "params.total: min",
       SPACE),
      (f"task: summarization, {TASK_FILES}",
       "rouge1: max, rouge2: max, rougeL: max, loss: min, memory.weights: min", SPACE),
@@ -358,11 +358,11 @@ def test_what_is_to_be_measured_follows_from_the_objectives(tmp_path, objectives
     ("data", "objectives", "space", "said"),
     [("task: summarization, " f"{TASK_FILES}", "bleu: max", SPACE,
       ["s.yaml:8:15: `bleu` is a " "metric of translation, and " "the data's task "
-       "is summarisation",
+       "is summarization",
        "its metrics are rougeL, rouge1, rouge2, loss, perplexity, "
        "loss_per_char, latency, memory"]),
-     (TASK_FILES, "tokenised_bleu: max", SPACE,
-      ["does not ask for " "`tokenised_bleu`", "`tokenized: true`"]),
+     (TASK_FILES, "tokenized_bleu: max", SPACE,
+      ["does not ask for " "`tokenized_bleu`", "`tokenized: true`"]),
      (TASK_FILES, "comet: max", SPACE, ["does not ask for `comet`", "`comet: MODEL`"]),
      (f"{TASK_FILES}, " "comet: some/model", "comet: max", SPACE, ["pip install unbabel-comet"]),
      ("task: language-model, train: t, " "valid: v, test: w", "perplexity: min", SPACE,
@@ -471,8 +471,8 @@ def test_loggers_are_named(tmp_path, given, names):
 
 
 @pytest.mark.parametrize("cost, key",
-                         [("artefact.bytes", "artefact"), ("latency.predicted", "latency")])
-def test_a_cost_of_an_artefact_needs_the_protocol_to_name_one(tmp_path, cost, key):
+                         [("artifact.bytes", "artifact"), ("latency.predicted", "latency")])
+def test_a_cost_of_an_artifact_needs_the_protocol_to_name_one(tmp_path, cost, key):
     """As an objective and in the budget; it was a traceback."""
     wanted = REST.replace("params.total: min", f"{cost}: min")
     assert wanted != REST
@@ -480,7 +480,7 @@ def test_a_cost_of_an_artefact_needs_the_protocol_to_name_one(tmp_path, cost, ke
         assert f"`{cost}`: the protocol names no {key}" in problems(tmp_path, SPACE + text)
     read_study(write(tmp_path,
                      SPACE + REST
-                     + "budget: artefact.bytes <= 1M\nprotocol: { artefact: torch }\n"))
+                     + "budget: artifact.bytes <= 1M\nprotocol: { artifact: torch }\n"))
 
 
 def test_what_a_format_refuses_is_for_limits_alone(tmp_path):
@@ -488,7 +488,7 @@ def test_what_a_format_refuses_is_for_limits_alone(tmp_path):
         tmp_path, SPACE + REST.replace("params.total: min", "refusals.ctranslate2: min"))
 
 
-def test_what_an_artefact_must_hold_limits_candidates_without_a_budget(tmp_path):
+def test_what_an_artifact_must_hold_limits_candidates_without_a_budget(tmp_path):
     def costs(recipe, more=""):
         budget = read_study(
             write(tmp_path, SPACE + REST.replace("steps: 5", f"steps: 5{recipe}") + more)).budget

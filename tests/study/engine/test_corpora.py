@@ -53,15 +53,15 @@ STUDY = (f"{SPACE}{REST}rungs: {{ first: 0.25, spacing: 2, eta: 2 }}\nsampler: r
          "no\nout: found\n")
 
 
-@pytest.mark.parametrize(("artefact", "longest"),
+@pytest.mark.parametrize(("artifact", "longest"),
                          [("ctranslate2-int8", 40), ("onnx-int8", MAX_SOURCE_TOKENS)])
-def test_an_artefact_takes_sentences_as_long_as_the_data_s(
-        tmp_path: Path, artefact: str, longest: int) -> None:
+def test_an_artifact_takes_sentences_as_long_as_the_data_s(
+        tmp_path: Path, artifact: str, longest: int) -> None:
     """CTranslate2's file holds a table of positions."""
     write_text(tmp_path)
     file = tmp_path / "long.yaml"
     text = f"study: long\n{SPACE}{REST}".replace("test: test }", "test: test, max_length: 40 }")
-    file.write_text(re.sub(r"^protocol: {", f"protocol: {{ artefact: {artefact},", text,
+    file.write_text(re.sub(r"^protocol: {", f"protocol: {{ artifact: {artifact},", text,
                            flags=re.MULTILINE))
     assert load_protocol(protocol_settings(read_study(file))).max_source_length == longest
 

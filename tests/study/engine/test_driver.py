@@ -149,7 +149,7 @@ def test_a_result_without_a_number_is_a_failure_with_the_reason(tmp_path, metric
         driver.run()
 
 
-def test_references_come_first_are_labelled_and_may_come_from_elsewhere(tmp_path):
+def test_references_come_first_are_labeled_and_may_come_from_elsewhere(tmp_path):
     inside = {"width": 16, "depth": 2, "kind": "plain"}
     large = {"width": 64, "depth": 4, "kind": "plain"}
     references = (

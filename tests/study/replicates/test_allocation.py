@@ -13,7 +13,7 @@ from scalesearch.study.config.objectives import parse_objective
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.replicates.allocation import (
     CHALLENGER,
-    NEIGHBOURS,
+    NEIGHBORS,
     FrontOrder,
     interval_confidence,
     next_replicate,
@@ -109,7 +109,7 @@ def test_the_least_settled_pair_gets_a_seed_and_of_the_two_the_one_with_fewer():
     candidates = [one(0, 1.0, 10.0, 10.4), one(1, 2.0, 20.0, 20.4, 20.2), one(2, 3.0, 20.5, 20.7)]
     order = FrontOrder(candidates, OBJECTIVES, Seeds(4, 9))
     assert [(pair.type, pair.first, pair.second, pair.is_resolved)
-            for pair in order.comparisons] == [(NEIGHBOURS, 0, 1, True), (NEIGHBOURS, 1, 2, False)]
+            for pair in order.comparisons] == [(NEIGHBORS, 0, 1, True), (NEIGHBORS, 1, 2, False)]
     assert chosen(candidates, OBJECTIVES, Seeds(4, 9)) == (2, 2)
     candidates[2] = one(2, 3.0, 20.5, 20.7, pending=1)
     assert chosen(candidates, OBJECTIVES, Seeds(4, 9)) == (1, 3), "what is under way counts as had"
@@ -176,7 +176,7 @@ def test_where_costs_alone_decide_nothing_is_in_doubt():
     assert order.front == (0, 1) and order.comparisons == () and order.is_resolved
 
 
-def test_objectives_that_are_all_measured_are_ordered_by_the_first_that_is_minimised():
+def test_objectives_that_are_all_measured_are_ordered_by_the_first_that_is_minimized():
     objectives = (parse_objective("latency", "min"), parse_objective("bleu", "max"))
     made = [replicated(number, {},
                        *({"latency": 5.0 - number + wobble, "bleu": 20.0 - number + wobble}
@@ -205,9 +205,9 @@ def test_nothing_is_asked_for_without_candidates_or_measured_objectives():
 def test_false_orders_are_no_more_frequent_than_the_confidence_says(truth, seeds):
     """Each trial costs more than the one before it; the noise has a standard deviation of 1.
 
-    A dearer neighbour that is no better is false, and so is one off the front though it is the best
+    A dearer neighbor that is no better is false, and so is one off the front though it is the best
     for its cost. No more may be called sure than one in ten of all comparisons, nor of the
-    neighbours that a reader of the front sees (to two standard errors); with intervals of 90 % each
+    neighbors that a reader of the front sees (to two standard errors); with intervals of 90 % each
     it would be one in five of these.
     """
     rng = random.Random(7)
@@ -218,11 +218,11 @@ def test_false_orders_are_no_more_frequent_than_the_confidence_says(truth, seeds
     for _ in range(600):
         candidates, _ = confirmed(drawn(truth, 1.0, rng), truth, 1.0, rng, seeds)
         order = FrontOrder(candidates, OBJECTIVES, seeds)
-        neighbours = [pair for pair in order.comparisons if pair.type == NEIGHBOURS]
+        neighbors = [pair for pair in order.comparisons if pair.type == NEIGHBORS]
         doubtful = {pair.second for pair in order.comparisons if pair.type == CHALLENGER}
-        pairs += len(neighbours)
+        pairs += len(neighbors)
         called += sum(pair.is_resolved and truth[pair.second] <= truth[pair.first]
-                      for pair in neighbours)
+                      for pair in neighbors)
         outside = [number for number in range(len(truth)) if number not in order.front]
         off += len(outside)
         lost += sum(number not in doubtful

@@ -26,7 +26,7 @@ from scalesearch.study.executors.base import JobCrashed, JobDone, Runner
 from scalesearch.study.executors.worker import finish_job
 from scalesearch.study.monitor.console import LineConsole, LiveConsole
 from scalesearch.study.optuna_sync.search_study import SearchStudy
-from scalesearch.study.replicates.allocation import NEIGHBOURS
+from scalesearch.study.replicates.allocation import NEIGHBORS
 from scalesearch.study.replicates.summary import MIN_DF, SeedAnalysis
 from scalesearch.study.results.publish import write_outputs
 from scalesearch.study.results.results import load_results
@@ -294,13 +294,13 @@ def test_words_say_what_is_beyond_noise_and_what_within(folder):
     settled = "is settled" if order.is_resolved else "is not settled"
     assert said[0].startswith(f"Who is on the front {settled}, at 90 % for each comparison "
                               "(intervals of 95 %")
-    neighbours = [pair for pair in order.comparisons if pair.type == NEIGHBOURS]
-    assert len(neighbours) >= 2
-    for pair, line in zip(neighbours, said[1:]):
+    neighbors = [pair for pair in order.comparisons if pair.type == NEIGHBORS]
+    assert len(neighbors) >= 2
+    for pair, line in zip(neighbors, said[1:]):
         assert line.startswith(
             f"  trial {pair.first} (bleu ") and f" and trial {pair.second} (bleu " in line
         assert line.endswith(", beyond noise" if pair.is_resolved else ", within noise")
-    beside = [pair for pair in order.comparisons if pair.type != NEIGHBOURS]
+    beside = [pair for pair in order.comparisons if pair.type != NEIGHBORS]
     assert all(f"trial {pair.second} (bleu " in "\n".join(said) for pair in beside)
     assert any(line.startswith("  off the front, but within noise of it: ")
                for line in said) == bool(beside)

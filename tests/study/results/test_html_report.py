@@ -94,12 +94,12 @@ def test_the_best_member_the_budget_and_the_gain_stand_at_the_head_and_members_c
 
 
 def test_every_objective_that_is_a_cost_has_its_figure():
-    """Those of an artefact are no cost that is always there."""
-    table = pd.DataFrame({"params.total": [1, 2], "artefact.bytes": [3, 4], "load.mean": [1.0, 2.0],
+    """Those of an artifact are no cost that is always there."""
+    table = pd.DataFrame({"params.total": [1, 2], "artifact.bytes": [3, 4], "load.mean": [1.0, 2.0],
                           "bleu": [1, 2]})
-    goals = {"bleu": "max", "artefact.bytes": "min"}
+    goals = {"bleu": "max", "artifact.bytes": "min"}
     facts = SimpleNamespace(results=SimpleNamespace(objectives=goals), done=table)
-    assert cost_choices(facts) == (["artefact.bytes", "params.total"], [])
+    assert cost_choices(facts) == (["artifact.bytes", "params.total"], [])
 
 
 @pytest.mark.parametrize(("value", "words"),

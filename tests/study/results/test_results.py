@@ -72,14 +72,14 @@ def test_notes_name_protocol_synthetic_corpus_signature_and_seed(folder):
 
 
 @pytest.mark.parametrize(("metric", "words"),
-                         [("tokenised_bleu", "Tokenised BLEU: multi-bleu"), ("bleu", "BLEU: 13a"),
+                         [("tokenized_bleu", "Tokenized BLEU: multi-bleu"), ("bleu", "BLEU: 13a"),
                           ("loss", "BLEU: 13a")])
 def test_the_signature_is_of_the_metric_that_the_study_chooses_by(folder, metric, words):
     results = load_results(folder)
     goals = (parse_objective(metric, "min" if metric == "loss" else "max"),
              parse_objective("params.total", "min"))
     results.study.meta = replace(results.study.meta, objectives=goals)
-    signed = {"metrics": {"bleu_signature": "13a", "tokenised_bleu_signature": "multi-bleu",
+    signed = {"metrics": {"bleu_signature": "13a", "tokenized_bleu_signature": "multi-bleu",
                           "decoding": "greedy"}}
     vars(results)["_first_record"] = signed
     assert results.signature == f"{words.partition(': ')[2]} · greedy"

@@ -228,8 +228,8 @@ def test_a_reference_that_is_known_already_lends_its_label(old, tmp_path):
     reference = FixedArchitecture("theirs", architecture_of(best.config), best.params)
     driver = warm(tmp_path, old, make_plan(1, record_fields=SHARED, references=(reference,)))
     driver.run()
-    labelled = [trial for trial in driver.trials if trial.label == "theirs"]
-    assert [(trial.origin, trial.state) for trial in labelled] == [
+    labeled = [trial for trial in driver.trials if trial.label == "theirs"]
+    assert [(trial.origin, trial.state) for trial in labeled] == [
         (Origin.IMPORTED, State.COMPLETE), (Origin.REFERENCE, State.DUPLICATE)]
 
 
@@ -272,7 +272,7 @@ def test_what_the_costs_of_this_study_refuse_is_left_out_as_infeasible(old):
     plan = make_plan(4, record_fields=SHARED)
     evaluate = plan.evaluator.evaluate
     plan.evaluator.evaluate = lambda params: replace(
-        evaluate(params), state=State.INFEASIBLE, architecture=None, constraints={"artefact": 1.0},
+        evaluate(params), state=State.INFEASIBLE, architecture=None, constraints={"artifact": 1.0},
         reason="cannot be held")
     found = choose_warm_start(WarmStartSpec((str(old),)), plan, 3)
     assert not found.imported and found.skipped == {"miss a limit of this study": 12}

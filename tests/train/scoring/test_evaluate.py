@@ -33,7 +33,7 @@ def test_bleu_and_chrf_are_sacrebleus() -> None:
     assert bleu_chrf_scores(RIGHT, RIGHT)["bleu"] == pytest.approx(100)
 
 
-def test_tokenised_bleu_takes_the_words_as_they_are() -> None:
+def test_tokenized_bleu_takes_the_words_as_they_are() -> None:
     assert tokenized_bleu(RIGHT, RIGHT) == pytest.approx(100)
     assert tokenized_bleu(SAID[1:], RIGHT[1:]) < bleu_chrf_scores(SAID[1:], RIGHT[1:])["bleu"]
 

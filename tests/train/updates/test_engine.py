@@ -1,4 +1,4 @@
-"""Updates: how batches are cut and grouped changes nothing; the optimiser is what the recipe says."""
+"""Updates: how batches are cut and grouped changes nothing; the optimizer is what the recipe says."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Optimisers: which weights go where, and Muon beside PyTorch's."""
+"""Optimizers: which weights go where, and Muon beside PyTorch's."""
 
 import pytest
 import torch
@@ -62,7 +62,7 @@ def test_singular_values_come_near_one_matrix_by_matrix(shape) -> None:
     assert torch.allclose(orthogonalize(matrices, torch.float32), alone, atol=1e-5)
 
 
-def test_heads_are_orthogonalised_one_by_one() -> None:
+def test_heads_are_orthogonalized_one_by_one() -> None:
     heads = torch.nn.Parameter(torch.zeros(2, 4, 4))
     heads.grad = torch.stack([torch.eye(4), 100 * torch.eye(4)])
     Muon([{"params": [heads], "matrices": 2, "scale": 1.0}], False, lr=1.0, momentum=0.0,

@@ -16,7 +16,7 @@ from scalesearch.study.results.page.svg import picture
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Trial
 
-# their colours
+# their colors
 SECTION_COLORS = {"embedding": "#0072B2", "encoder": "#E69F00", "decoder": "#009E73",
                   "output": "#CC79A7"}
 QUANTITY_CAPTIONS = {"params": "unique weights; a tied table counts once, where it is first used",

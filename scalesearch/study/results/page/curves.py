@@ -64,7 +64,7 @@ def _picture(facts: PageFacts, key: str, title: str, caption: str) -> Part:
 
 
 def _style(facts: PageFacts, trial: Trial) -> tuple[str, float, int]:
-    """Colour, width and order of a curve."""
+    """Color, width and order of a curve."""
     if trial.number in facts.front_members:
         return FRONT_COLOR, 1.5, 3
     return (REFERENCE_COLOR, 1.1, 2) if trial.label else (DOMINATED_COLOR, 0.7, 1)

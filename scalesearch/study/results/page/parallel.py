@@ -1,4 +1,4 @@
-"""Parallel coordinates: each finished trial a line through its hyperparameters, coloured by its score.
+"""Parallel coordinates: each finished trial a line through its hyperparameters, colored by its score.
 
 The axes lie beneath each other, so that a narrow screen shows all of them, with room for their
 words.
@@ -25,7 +25,7 @@ from scalesearch.study.results.page.svg import PlotMark, picture
 
 MAX_AXES = 12  # more cannot be read
 ROW_HEIGHT = 0.42
-BAR_HEIGHT = 0.5  # inches of an axis with its words, and of the scale of colours above them
+BAR_HEIGHT = 0.5  # inches of an axis with its words, and of the scale of colors above them
 MAX_LABEL_LETTERS = 60  # of all words below an axis
 # Without the ends of the scale, which a dark or a light page would swallow.
 COLORS = ListedColormap(matplotlib.colormaps["viridis"](np.linspace(0.2, 0.9, 256)))
@@ -107,7 +107,7 @@ def _picture(facts: PageFacts, rows: pd.DataFrame, every: list[ParallelAxis]) ->
                                 else -scores).argmax()])]
     params = ", ".join(f"{name} {format_value(value)}"
                        for name, value in shown_params(best).items() if name in facts.sampled)
-    caption = (f"{len(rows)} finished trials, each a line downwards, coloured by "
+    caption = (f"{len(rows)} finished trials, each a line downwards, colored by "
                f"{one_line_label(facts.main_metric)}; thick: on the front; left of an axis: not "
                "set." + (f" Not shown: {', '.join(left_out)}." if left_out else ""))
     alt = (f"Parallel coordinates of {len(rows)} trials over "

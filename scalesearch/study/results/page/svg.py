@@ -1,4 +1,4 @@
-"""Matplotlib figures as inline SVG in the page's colours, with the marks that its script shows on hover."""
+"""Matplotlib figures as inline SVG in the page's colors, with the marks that its script shows on hover."""
 
 from collections.abc import Sequence
 from io import StringIO
@@ -14,7 +14,7 @@ from matplotlib.text import Text
 from scalesearch.report.figures.style import FRONT_COLOR, GRID_COLOR, TEXT_COLOR, figure_style, freeze_layout
 from scalesearch.study.results.page.elements import Part, Picture
 
-# Colours of a figure that follow the reader's light or dark theme.
+# Colors of a figure that follow the reader's light or dark theme.
 CSS_COLORS = {"#000000": "var(--ink)", TEXT_COLOR: "var(--ink)", "#ffffff": "var(--page)",
               GRID_COLOR: "var(--grid)", FRONT_COLOR.lower(): "var(--front)",
               "#8a3a6a": "var(--over)"}

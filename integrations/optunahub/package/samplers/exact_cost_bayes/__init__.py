@@ -1,4 +1,4 @@
-"""Bayesian optimisation in which some objectives and constraints are known exactly before a trial runs."""
+"""Bayesian optimization in which some objectives and constraints are known exactly before a trial runs."""
 
 from scalesearch.samplers.candidate_facts import CandidateFacts
 from scalesearch.samplers.hypervolume_gp import HypervolumeGP

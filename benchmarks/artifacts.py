@@ -1,6 +1,6 @@
-"""Speed of a trained model's artefacts beside our own decoder, greedy, interleaved in one process.
+"""Speed of a trained model's artifacts beside our own decoder, greedy, interleaved in one process.
 
-    python benchmarks/artefacts.py TRAINED [--sentences 256] [--rounds 5] [--artefacts DIRECTORY]
+    python benchmarks/artifacts.py TRAINED [--sentences 256] [--rounds 5] [--artifacts DIRECTORY]
 
 Exports TRAINED as CTranslate2 and ONNX, in float32 and int8, and decodes validation sentences with
 each and with the model itself, in float32 and in bf16: sentences a CPU-second in batches of 64 of
@@ -30,7 +30,7 @@ from scalesearch.nn.decode import EOS, length_limits
 from scalesearch.tasks import TASKS
 from scalesearch.train.checkpoint import DATA_FILE, Checkpoint, read_checkpoint
 
-ARTEFACTS = [("ctranslate2", "none"), ("ctranslate2", "int8"), ("onnx", "none"), ("onnx", "int8")]
+ARTIFACTS = [("ctranslate2", "none"), ("ctranslate2", "int8"), ("onnx", "none"), ("onnx", "int8")]
 Rows = list[list[int]]
 
 
@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=256)
     parser.add_argument("--single", type=int, default=48, help="sentences in batches of one")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--artefacts", type=Path, default=Path("runs/artefacts"),
+    parser.add_argument("--artifacts", type=Path, default=Path("runs/artifacts"),
                         help="kept, and taken if there")
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -57,7 +57,7 @@ def main() -> None:
     spec = DataSpec.from_mapping(read_json(given.trained / DATA_FILE, dict)["spec"])
     sample = VerificationSample.from_data(trained, spec, given.sentences)
     rows = sorted(source_rows(sample.split), key=len)
-    decoders = opened(trained, sample, given.artefacts)
+    decoders = opened(trained, sample, given.artifacts)
     batches = [rows[at:at + 64] for at in range(0, len(rows), 64)]
     singles = [[row] for row in rows[::max(1, len(rows) // given.single)]]
     took: dict[str, list[tuple[float, float]]] = {name: [] for name in decoders}
@@ -72,14 +72,14 @@ def main() -> None:
 
 def opened(trained: Checkpoint, sample: VerificationSample, folder: Path) -> dict[
         str, ArtifactDecoder]:
-    """The model's own decoders, and those of its artefacts."""
+    """The model's own decoders, and those of its artifacts."""
     made: dict[str, ArtifactDecoder] = {"ours, float32": TorchDecoder(trained.model),
                                         "ours, bf16": Autocast(trained.model)}
-    for name, quantise in ARTEFACTS:
-        place = folder / f"{trained.folder.name}-{name}-{quantise}"
+    for name, quantize in ARTIFACTS:
+        place = folder / f"{trained.folder.name}-{name}-{quantize}"
         if not place.exists():
-            export_model(trained, place, get_format(name), quantise, sample)
-        made[f"{name}, {'float32' if quantise == 'none' else quantise}"] = open_artifact(place)[1]
+            export_model(trained, place, get_format(name), quantize, sample)
+        made[f"{name}, {'float32' if quantize == 'none' else quantize}"] = open_artifact(place)[1]
     return made
 
 
