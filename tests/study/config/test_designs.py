@@ -75,7 +75,7 @@ def test_a_grid_lists_files_and_answers(tmp_path):
 def test_a_grid_of_a_space_is_every_network_that_fits_once(tmp_path):
     rows = read(tmp_path,
                 "type: grid\nspace: {file: small/edgeformer, set: {width: 32 | 48, adapt: bias | "
-                "nothing, encoder.depth: 4}}\n").architectures.within(
+                "nothing, encoder.depth: 4}}\n").architectures.filter_by_limits(
         lambda one: "wide" * (one.config["width"] > 32))
     assert [row.label for row in rows.architectures] == ["width 32, adapt nothing", "width 32, adapt bias"]
     assert [row.params for row in rows.architectures] == [
@@ -86,7 +86,7 @@ def test_a_grid_trains_a_network_once_that_several_sheets_describe(tmp_path):
     """Without sharing there is nothing to adapt, so both kinds of adaptation are one network."""
     rows = read(tmp_path,
                 "type: grid\nspace: {file: small/edgeformer, set: {width: 32, share: none, adapt: "
-                "bias | nothing, encoder.depth: 4 | 5}}\n").architectures.within(lambda one: "")
+                "bias | nothing, encoder.depth: 4 | 5}}\n").architectures.filter_by_limits(lambda one: "")
     identities = [row.architecture.id for row in rows.architectures]
     assert len(identities) == len(set(identities)) == 2
 
@@ -94,11 +94,11 @@ def test_a_grid_trains_a_network_once_that_several_sheets_describe(tmp_path):
 def test_a_grid_that_nobody_could_train_is_refused(tmp_path):
     rows = read(tmp_path, "type: grid\nspace: papers\n").architectures
     with refuses("grid-too-large", "3,911,846,400", "type: search", key="space"):
-        rows.within(lambda one: "")
+        rows.filter_by_limits(lambda one: "")
     with refuses("budget-unmet", 2, key="budget"):
         read(tmp_path,
-             "type: grid\nspace: {file: small/plain, set: {width: 32 | 64}}\n").architectures.within(
-            lambda one: "no")
+             "type: grid\nspace: {file: small/plain, set: {width: 32 | 64}}\n").architectures.filter_by_limits(
+            lambda architecture: "no")
 
 
 def test_a_scaling_study_grows_its_base_by_rules(tmp_path):
@@ -124,7 +124,7 @@ held_out: none
     assert found["head_dim 40"]["decoder.head_dim"] == 40 or found["head_dim: head_dim 40"][
         "decoder.head_dim"] == 40
     said = spec.architectures.to_json()
-    assert said["kind"] == "scaling" and said["rows"][0] == said["base"] == said["scaling"][
+    assert said["type"] == "scaling" and said["architectures"][0] == said["base"] == said["scaling"][
         "base"] == "base"
     assert said["scaling"]["held_out"] == "none" and set(said["scaling"]["rules"]) == set(rules)
 
@@ -143,7 +143,7 @@ def test_settings_of_the_base_are_the_space_language_s(tmp_path):
       ("s.yaml:6:11: " "adapt: lorra:", "lora")),
      (f"type: ablation\n{EDGE}changes: [share: none, " "share: none]\n",
       ("two rows are called " "`share: none`",)),
-     (f"type: ablation\n{EDGE}", ("a study of kind " "ablation needs the " "key " "`changes`",)),
+     (f"type: ablation\n{EDGE}", ("a study of type " "ablation needs the " "key " "`changes`",)),
      ("type: ablation\nbase:\n  width: 32\n  encodr: {depth: 1}\nchanges: " "[width: 48]\n",
       ("s.yaml:7:3: unknown key `encodr`", "encoder")),
      (f"type: ablation\n{EDGE}changes: share\n", ("s.yaml:6:10: changes are a " "list",)),
@@ -156,13 +156,13 @@ def test_settings_of_the_base_are_the_space_language_s(tmp_path):
       ("s.yaml:6:1: " "`changes` does not " "belong", "`type: ablation`")),
      ("space: small/plain\nrules: {deeper: 2}\n",
       ("s.yaml:5:1: `rules` does " "not belong", "`type: scaling`")),
-     ("type: grid\nrows: " "[small/plain]\ntrials: 4\n",
-      ("s.yaml:6:1: " "`trials` " "belongs to a search", "`seeds` says")),
-     ("type: grid\nrows: " "[small/plain]\nrungs: " "{first: 0.1}\n",
+     ("type: grid\narchitectures: " "[small/plain]\ntrials: 4\n",
+      ("s.yaml:6:1: " "`trials` " "belongs to a search", "set `seeds`")),
+     ("type: grid\narchitectures: " "[small/plain]\nrungs: " "{first: 0.1}\n",
       ("`rungs` belongs to a search",)),
      ("type: grid\narchitectures: [small/plian]\n",
-      ("s.yaml:5:8: " "plian: small/plian: " "no such file", "small/plain")),
-     ("type: grid\nrows: " "[{name: a}]\n", ("s.yaml:5:8: rows: expected a " "file",)),
+      ("s.yaml:5:17: " "plian: small/plian: " "no such file", "small/plain")),
+     ("type: grid\narchitectures: " "[{name: a}]\n", ("s.yaml:5:17: architectures: expected a " "file",)),
      ("type: grid\narchitectures: [{name: " "a, " "set: {width: 3}}]\n",
       ("there is no " "`base` that " "its answers could change",)),
      (f"type: scaling\n{PARTIAL}rules: {{deeper: {{}}}}\n",
