@@ -41,12 +41,12 @@ ONNX_WEIGHT_ENTRY_BYTES = 73
 ONNX_INTEGER_MATMUL_BYTES = 190
 ONNX_LEAF_BYTES = 983
 ONNX_CHAIN_CORE_BYTES = 3933
-ONNX_LEAF_BYTES_BY_CLASS = {"AdaptiveTable": 0, "Added": 247, "Attention": 776,
+ONNX_LEAF_BYTES_BY_CLASS = {"AdaptiveEmbedding": 0, "UnsavedLinear": 247, "Attention": 776,
                             "ChainEmbedding": 8160, "Convolution": 1731, "DecoderOnly": 1858,
-                            "Embedding": 0, "FusedAttention": 1535, "GEGLU": 0, "HeadMixer": 1502,
+                            "Embedding": 0, "FusedAttention": 1535, "GEGLU": 0, "HeadMixing": 1502,
                             "KeyValueCache": 940, "LayerNorm": 0, "Linear": 193, "MatMul": 43,
                             "PartialFFN": 0, "PositionTable": 178, "RelativeKeys": 326,
-                            "RowCache": 0, "Scores": 0, "SelfGated": 0, "SoftPOS": 0, "SwiGLU": 907}
+                            "StateCache": 0, "ExplicitAttention": 0, "SelfGated": 0, "SoftPOS": 0, "SwiGLU": 907}
 QUANTIZED_LEAF_TYPES = (Linear, Embedding, PositionTable, RelativeKeys)
 MIN_QUANTIZED_SIZE = 1024  # what int8 quantizes, and from which size
 

@@ -26,7 +26,8 @@ from scalesearch.pareto.objective import Objective
 from scalesearch.schedule.rungs import NO_RUNGS
 from scalesearch.space import ConfigError, Constraint, Space, read_space
 from scalesearch.space.binding.binder import rename_deprecated_keys
-from scalesearch.space.binding.config_reader import ConfigReader, apply_override, read_constants, with_position
+from scalesearch.space.binding.config_reader import ConfigReader, apply_override, read_constants
+from scalesearch.space.binding.config_reader import with_position as with_position_of_key
 from scalesearch.space.binding.file_type_check import check_not_space
 from scalesearch.space.schema.cost_names import LATENCY_KEY
 from scalesearch.space.schema.types import SchemaField, SchemaGroup
@@ -89,7 +90,7 @@ def parse_study(text: str, path: Path, overrides: Sequence[str] = (),
 
 def with_position(error: UserError, spec: StudySpec) -> UserError:
     """Adds file, line and column to ``error``, where it is of a key that the file has."""
-    located = with_position(error, spec.positions)
+    located = with_position_of_key(error, spec.positions)
     return to_space_errors(located.problems) if isinstance(
         located, ConfigError) and located is not error else error
 
