@@ -46,7 +46,7 @@ def test_a_class_of_errors_stands_for_one_code() -> None:
     assert [name
             for name, body in classes.items()
             if not any(line.startswith("code = ")
-                       for line in body)] == ["SpaceErrors"], "which has that of its first problem"
+                       for line in body)] == ["ConfigError"], "which has that of its first problem"
 
 
 @pytest.mark.parametrize(

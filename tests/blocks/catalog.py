@@ -152,7 +152,7 @@ def attention(
     rng: Random, d: int, axes: tuple[Axis, Axis, Axis], decoder: bool = True, cross: bool = False
 ) -> Attention:
     """Any attention whose sizes fit: a gate and raw features need heads x head_dim = d."""
-    over: dict[str, Any] = {"projected": axes[1], "keys": axes[2], "cross": cross}
+    over: dict[str, Any] = {"projected_axis": axes[1], "keys": axes[2], "cross": cross}
     if rng.random() < 0.3:
         heads = rng.choice([n for n in range(1, d + 1) if d % n == 0])
         sizes = {"heads": heads, "head_dim": d // heads, "score_heads": heads}
@@ -342,7 +342,7 @@ CATALOG: dict[str, Draw] = {
     "group_linear": plain(GroupLinear, (SRC, "d_in"), over=(SRC,), d_in=[2, 6], d_out=[2, 4],
                           groups=[1, 2]),
     "mat_mul": plain(MatMul, (HEADS, TGT, "n_in"), (HEADS, "n_in", SRC_KEYS), over=(HEADS, TGT),
-                     n_out=SRC_KEYS, inner=False),
+                     n_out=SRC_KEYS, keys_are_inner=False),
     "fused_attention": plain(FusedAttention, ("heads", TGT, "head_dim"),
                              ("heads", SRC_KEYS, "head_dim"), ("heads", SRC_KEYS, "value_dim"),
                              None, queries=TGT, keys=SRC_KEYS),

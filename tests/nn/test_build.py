@@ -55,7 +55,7 @@ def test_step_by_step_equals_all_at_once() -> None:
         cache = model.new_cache()
         steps = [model.logits(model.decode(target[:, t : t + 1], memory, cache))
                  for t in range(target.shape[1])]
-        assert torch.allclose(torch.cat(steps, 1), whole, atol=1e-9), architecture.answers
+        assert torch.allclose(torch.cat(steps, 1), whole, atol=1e-9), architecture.config
 
 
 def test_selected_rows_go_on_as_they_were() -> None:
@@ -69,7 +69,7 @@ def test_selected_rows_go_on_as_they_were() -> None:
         cache.select(rows)
         after = model.logits(model.decode(target[rows, 3:], memory, cache))
         assert torch.allclose(after, model(source[rows], target[rows])[:, 3:],
-                              atol=1e-9), architecture.answers
+                              atol=1e-9), architecture.config
 
 
 def test_kernels_agree() -> None:
@@ -78,7 +78,7 @@ def test_kernels_agree() -> None:
         model.set_attention("products")
         products = model(source, target)
         model.set_attention("fused")
-        assert torch.allclose(products, model(source, target), atol=1e-9), architecture.answers
+        assert torch.allclose(products, model(source, target), atol=1e-9), architecture.config
 
 
 def test_a_shared_weight_is_saved_once_and_moves_as_one() -> None:
@@ -110,7 +110,7 @@ def test_copies_are_whole_and_keep_their_ties(make) -> None:
         with torch.no_grad():
             for weight in twin.parameters():
                 weight.add_(torch.randn_like(weight))
-        assert not torch.equal(twin(source, target), model(source, target)), architecture.answers
+        assert not torch.equal(twin(source, target), model(source, target)), architecture.config
         assert sum(p.numel() for p in twin.parameters()) == sum(
             p.numel() for p in model.parameters())
 

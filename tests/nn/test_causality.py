@@ -108,7 +108,7 @@ def test_a_leak_is_named_even_behind_a_gate_of_zero(leak, sees: str) -> None:
     with pytest.raises(CausalityError) as error:
         check_causality(Leaky(leak), V)
     assert error.value.dependency == sees
-    assert "S=" in error.value.where and "position" in error.value.where
+    assert "S=" in error.value.detail and "position" in error.value.detail
 
 
 def test_a_decoder_without_its_mask_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

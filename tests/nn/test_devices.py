@@ -71,7 +71,7 @@ def results(made, hardware, optimizer, batch, kernel="products"):
     made.set_attention(kernel)
     losses = [engine.update([batch], 1e-3) for _ in range(2)]
     made.eval()
-    source = hardware.tensor(IDS)
+    source = hardware.to_device(IDS)
     found = greedy_search(made, source, FEW, compaction_interval=2), beam_search(
         made, source, 3, max_length=FEW)
     return [*losses, *(tensor for hypotheses in found for tensor in vars(hypotheses).values())]
@@ -147,7 +147,7 @@ def test_an_update_waits_for_nothing(optimizer, batch):
     engine.update([batch], 1e-3)  # the first one of soap looks whether its gradients are finite
     with Waits() as waits:
         loss = engine.update([batch], 1e-3)
-    assert waits.count == 0, waits.feasibility
+    assert waits.count == 0, waits.found
     with Waits() as waits:
         loss.item()
     assert waits.count == 1
@@ -160,7 +160,7 @@ def test_an_adaptive_softmax_waits_once_a_band():
     engine = Engine(build_model(found.block, vocab=VOCAB), Recipe(steps=10), CPU)
     with Waits() as waits:
         engine.update([BATCH], 1e-3)
-    assert waits.feasibility == {"nonzero": 2}
+    assert waits.found == {"nonzero": 2}
 
 
 def test_greedy_waits_once_a_step_and_less_where_that_is_asked_for():
@@ -184,4 +184,4 @@ def test_a_beam_waits_twice_a_step():
     with Waits() as waits:
         found = beam_search(made, source, beam=3, max_length=9)
     # and a few before and where rows leave
-    assert waits.count <= 2 * (int(found.lengths.max()) + 1) + 6, waits.feasibility
+    assert waits.count <= 2 * (int(found.lengths.max()) + 1) + 6, waits.found

@@ -96,7 +96,7 @@ def test_fvcore_agrees_once_its_norms_are_taken_off(count: int) -> None:
 def test_a_bill_that_departs_from_the_forward_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oracle can fail: a bill of one call too many is seen by it."""
     walk = breakdown.iterate_cost_lines
-    monkeypatch.setattr(breakdown, "walk", lambda *args, **kwargs: (
+    monkeypatch.setattr(breakdown, "iterate_cost_lines", lambda *args, **kwargs: (
         replace(line, calls=line.calls + 1) for line in walk(*args, **kwargs)))
     with pytest.raises(AssertionError):
         check_costs(CATALOG["linear"](Random(1)))
