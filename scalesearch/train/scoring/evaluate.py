@@ -72,7 +72,7 @@ def check_lengths(model: Any, corpus: Corpus, recipe: Recipe) -> None:
     Raises:
         TrainingFailed: they are not.
     """
-    if model.max_source_length is None:
+    if model.max_length is None:
         return
     joined = isinstance(model.block, DecoderOnly)
     for name in ("train", "validation", *(["test"] if recipe.score_splits != "validation" else [])):
@@ -162,7 +162,7 @@ def translate_lines(
     text = [line.lower() for line in lines] if trained.is_lowercase else lines
     most = trained.max_source_length
     # of one sequence a half is the translation's
-    if (room := trained.model.max_source_length) is not None:
+    if (room := trained.model.max_length) is not None:
         most = min(most,
                    room // 2 if isinstance(trained.architecture.block, DecoderOnly) else room - 1)
     ids = [row[:most] for row in trained.tokenizer.encode(text)]
