@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalesearch.blocks.core import PAD, Axes, Block, Size, Use, block
 from scalesearch.blocks.elementwise import autocast_input, dropout
@@ -13,6 +13,9 @@ from scalesearch.blocks.layers import Layer
 from scalesearch.blocks.leaves import Linear, PositionTable
 from scalesearch.blocks.norms import NORM_CLASSES
 from scalesearch.blocks.seq2seq import mask_bias
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @block
@@ -49,8 +52,8 @@ class AttentiveEmbedding(Block):
         maps = {"up": Linear(rank, rank, over), "down": Linear(rank, self.d, over)}
         return parts | {"layer": self.layer, "norm": norm, **maps}
 
-    def forward(self, module: Any, tokens: Any, positions: Any, cache: Any = None,
-                present: Any = None) -> Any:
+    def forward(self, module: Any, tokens: Tensor, positions: Tensor, cache: Any = None,
+                present: Tensor | None = None) -> Tensor:
         x = module.table(tokens) * self.rank**0.5
         if self.positions != "none":
             x = x + (module.position(positions) if self.positions == "learned"
@@ -64,7 +67,7 @@ class AttentiveEmbedding(Block):
                     module.dropout_rates.residual, module.training)
         return x if before else module.norm(x)
 
-    def _attention_masks(self, tokens: Any, past: int, dtype: Any) -> tuple[Any, Any]:
+    def _attention_masks(self, tokens: Tensor, past: int, dtype: Any) -> tuple[Any, Any]:
         """``present`` and ``bias`` of a mixer: no padding in an encoder, nothing later in a decoder."""
         import torch
 

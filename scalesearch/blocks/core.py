@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, TypeAlias, dataclass_transform
+from typing import TYPE_CHECKING, Any, TypeAlias, dataclass_transform
 
 from scalesearch.blocks.options import identity_name, option_field
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PAD = 0
 
@@ -102,7 +105,7 @@ class Block:
         """Name to part (composites)."""
         return {}
 
-    def forward(self, module: Any, *args: Any) -> Any:
+    def forward(self, module: Any, *args: Any) -> Tensor:
         """Run on ``module``, the module built from this block, using its parts and weights only."""
         raise TypeError(f"{type(self).__name__} is not called as a whole")
 

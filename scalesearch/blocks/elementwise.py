@@ -8,14 +8,17 @@ same by arithmetic on integers 0.1.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 VALUES_PER_INT64 = 4
 INT16_RANGE = 2**16  # 16-bit numbers in an int64, and how many there are
 NOISE_CHUNK = 2**15  # int64 of noise at a time: what a core's own cache holds through all passes
 
 
-def dropout(x: Any, rate: float, training: bool) -> Any:
+def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
     """Dropout of ``x``: each number 0 with probability ``rate``, else divided by 1 - ``rate``.
 
     On a CPU from 16 random bits a number, so that the probability is ``rate`` rounded to a multiple
@@ -31,7 +34,7 @@ def dropout(x: Any, rate: float, training: bool) -> Any:
     return x * _scaled_mask(x.numel(), dropped, x.dtype).view(x.shape) if dropped else x
 
 
-def _scaled_mask(size: int, dropped: int, dtype: Any) -> Any:
+def _scaled_mask(size: int, dropped: int, dtype: Any) -> Tensor:
     """A mask (size,): 0 with probability ``dropped`` / 2^16, else LANE / (LANE - dropped)."""
     import torch
 
@@ -48,7 +51,7 @@ def _scaled_mask(size: int, dropped: int, dtype: Any) -> Any:
     return bits[:size].view(dtype) if dtype == torch.bfloat16 else bits[:size].to(dtype).mul_(scale)
 
 
-def autocast_input(x: Any) -> Any:
+def autocast_input(x: Tensor) -> Tensor:
     """``x`` in autocast's type for products, converted once for all that read it."""
     import torch
 
@@ -60,19 +63,19 @@ def autocast_input(x: Any) -> Any:
     return x.to(torch.get_autocast_dtype(device))
 
 
-def add_promoted(x: Any, y: Any) -> Any:
+def add_promoted(x: Tensor, y: Tensor) -> Tensor:
     """``x + y`` in the wider of their two types, which changes no number."""
     x, y = _promote(x, y)
     return x + y
 
 
-def multiply_promoted(x: Any, y: Any) -> Any:
+def multiply_promoted(x: Tensor, y: Tensor) -> Tensor:
     """``x * y`` in the wider of their two types, which changes no number."""
     x, y = _promote(x, y)
     return x * y
 
 
-def _promote(x: Any, y: Any) -> tuple[Any, Any]:
+def _promote(x: Tensor, y: Tensor) -> tuple[Any, Any]:
     import torch
 
     wider = torch.promote_types(x.dtype, y.dtype)

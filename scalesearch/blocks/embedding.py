@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalesearch.blocks.core import SRC, TGT, VOCAB, Axes, Block, Extent, LoopNest, Size, Use, block
 from scalesearch.blocks.elementwise import dropout
@@ -19,6 +19,9 @@ from scalesearch.blocks.leaves import (
     UnsavedLinear,
 )
 from scalesearch.blocks.sizes import maximum
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 POSITION_TYPES = ("sinusoidal", "learned", "none")
 SOFTPOS_KERNEL = 3  # of H-SoftPOS
@@ -46,8 +49,8 @@ class TokenEmbedding(Block):
             parts["position"] = PositionTable(self.d, self.max_length)
         return parts
 
-    def forward(self, module: Any, tokens: Any, positions: Any, cache: Any = None,
-                present: Any = None) -> Any:
+    def forward(self, module: Any, tokens: Tensor, positions: Tensor, cache: Any = None,
+                present: Tensor | None = None) -> Tensor:
         x = module.table(tokens) * self.d**0.5 if self.scaled else module.table(tokens)
         if self.positions == "learned":
             x = x + module.position(positions)
@@ -56,7 +59,7 @@ class TokenEmbedding(Block):
         return dropout(x, module.dropout_rates.residual, module.training)
 
 
-def sinusoidal_positions(positions: Any, d: int, dtype: Any) -> Any:
+def sinusoidal_positions(positions: Tensor, d: int, dtype: Any) -> Tensor:
     """Sinusoidal positions (…, d): sines, then cosines, of wavelengths 2π to 10000 · 2π."""
     import torch
 
@@ -82,7 +85,7 @@ class FactorizedEmbedding(Block):
     def parts(self) -> Mapping[str, Block | Use]:
         return {"table": self.table, "up": Linear(self.rank, self.d, self.over, bias=False)}
 
-    def forward(self, module: Any, tokens: Any) -> Any:
+    def forward(self, module: Any, tokens: Tensor) -> Tensor:
         return module.up(module.table(tokens))
 
 
@@ -101,10 +104,10 @@ class FactorizedOutput(Block):
                 "table": Use(Linear(self.rank, self.vocab, (TGT,), bias=False),
                              tied=f"{self.tied_table}.table")}
 
-    def forward(self, module: Any, x: Any) -> Any:
+    def forward(self, module: Any, x: Tensor) -> Tensor:
         return module.table(module.down(x))
 
-    def softmax_terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
+    def softmax_terms(self, m: Any, hidden: Tensor, target: Tensor) -> list[tuple[Any, ...]]:
         """See :meth:`Linear.softmax_terms`."""
         return [(m.down(hidden), m.table.weight, None, target)]
 
@@ -153,7 +156,7 @@ class AdaptiveEmbedding(FrequencyBands):
     def loop_nests(self) -> Sequence[LoopNest]:
         return [LoopNest((*self.over, self.d), "activation")]
 
-    def forward(self, module: Any, tokens: Any) -> Any:
+    def forward(self, module: Any, tokens: Tensor) -> Tensor:
         import torch
 
         looked_up: Any = None
@@ -189,7 +192,7 @@ class AdaptiveOutput(FrequencyBands):
         # all bands' beside each one's
         return [LoopNest((TGT, self.vocab), "activation")] if len(self.bands()) > 1 else []
 
-    def forward(self, module: Any, x: Any) -> Any:
+    def forward(self, module: Any, x: Tensor) -> Tensor:
         import torch
 
         bands = self.bands()
@@ -203,7 +206,7 @@ class AdaptiveOutput(FrequencyBands):
                  for i, tail in enumerate(scores[1:])]
         return torch.cat([head[..., :first], *tails], -1)
 
-    def softmax_terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
+    def softmax_terms(self, m: Any, hidden: Tensor, target: Tensor) -> list[tuple[Any, ...]]:
         """The first softmax for all tokens, and for those of a band its own; see :meth:`Linear.softmax_terms`."""
         import torch
 
@@ -272,8 +275,8 @@ class SoftPOS(Block):
     def loop_nests(self) -> Sequence[LoopNest]:
         return [LoopNest((*self.over, self.levels * self.roles), "activation")]  # of the softmax
 
-    def forward(self, module: Any, tokens: Any, positions: Any, cache: Any = None,
-                present: Any = None) -> Any:
+    def forward(self, module: Any, tokens: Tensor, positions: Tensor, cache: Any = None,
+                present: Tensor | None = None) -> Tensor:
         import torch
 
         table = module.table(tokens)

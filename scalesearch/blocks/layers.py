@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property, reduce
 from operator import and_
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from scalesearch.blocks.core import Block, LoopNest, Use, block
 from scalesearch.blocks.elementwise import add_promoted, autocast_input, dropout
@@ -20,13 +20,16 @@ from scalesearch.blocks.mixers.base import Mixer
 from scalesearch.blocks.multi_path import MultiPath, MultiPathConfig, PathMerge, select_path
 from scalesearch.blocks.norms import NORM_CLASSES, norm_type_field
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 NORM_POSITIONS = ("pre", "post")
 SECOND_FFN = "ffn_again"  # the feed-forward network before it once more, with its weights
 
 SublayerOrder: TypeAlias = tuple[tuple[str, ...], ...]  # steps, each of the words of its sub-layers
 
 
-def apply_residual(m: Any, norm: str, normalize: Any, x: Any, f: Callable[[Any], Any]) -> Any:
+def apply_residual(m: Any, norm: str, normalize: Any, x: Tensor, f: Callable[[Any], Any]) -> Tensor:
     """One residual sub-layer; ``norm`` is ``pre`` or ``post``."""
     if norm == "pre":
         return add_promoted(x,
@@ -158,8 +161,8 @@ class Layer(Block):
                                       (count if number else 1) * copied - summed), "activation"))
         return kept
 
-    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, carried_scores: Any = None,
-                memory: Any = None, memory_bias: Any = None, cache: Any = None) -> Any:
+    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None, carried_scores: dict[str, Any] | None = None,
+                memory: Tensor | None = None, memory_bias: Tensor | None = None, cache: Any = None) -> Tensor:
         """``token_mask``, ``bias`` and ``cache`` as a mixer takes them; ``memory`` of a cross-attention, and its bias.
 
         ``carried_scores`` takes scores from layer to layer, where attention has residual scores.

@@ -6,11 +6,14 @@ Tensors are (batch, positions, features).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalesearch.blocks.core import VOCAB, Axes, Axis, Block, Extent, LoopNest, Shape, Size, block
 from scalesearch.blocks.elementwise import add_promoted, dropout
 from scalesearch.blocks.sizes import is_set
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @block
@@ -30,11 +33,11 @@ class Linear(Block):
         added = [LoopNest((*self.over, self.d_out), "bias")] if self.bias else []
         return [product, *added, LoopNest((*self.over, self.d_out), "activation")]
 
-    def forward(self, module: Any, x: Any) -> Any:
+    def forward(self, module: Any, x: Tensor) -> Tensor:
         return module.linear(x, "product",
                              lambda: (module.weight, module.bias if self.bias else None))
 
-    def softmax_terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
+    def softmax_terms(self, m: Any, hidden: Tensor, target: Tensor) -> list[tuple[Any, ...]]:
         """Softmax terms of an output layer, whose losses add up: (states, matrix, bias, targets)."""
         return [(hidden, m.weight, m.bias if self.bias else None, target)]
 
@@ -62,7 +65,7 @@ class TransposedLinear(Block):
         return [LoopNest((*self.over, self.d_in, self.d_out)),
                 LoopNest((*self.over, self.d_out), "activation")]
 
-    def forward(self, module: Any, x: Any) -> Any:
+    def forward(self, module: Any, x: Tensor) -> Tensor:
         return module.linear(x, "product", lambda: (module.weight.t(), None))
 
 
@@ -83,7 +86,7 @@ class Embedding(Block):
     def loop_nests(self) -> Sequence[LoopNest]:
         return [LoopNest((*self.over, self.d), "activation")]
 
-    def forward(self, module: Any, tokens: Any) -> Any:
+    def forward(self, module: Any, tokens: Tensor) -> Tensor:
         from torch.nn.functional import embedding
 
         return embedding(tokens, module.weight)
@@ -102,7 +105,7 @@ class PositionTable(Block):
     def initialization(self, name: str) -> str:
         return "table"
 
-    def forward(self, module: Any, positions: Any) -> Any:
+    def forward(self, module: Any, positions: Tensor) -> Tensor:
         from torch.nn.functional import embedding
 
         return embedding(positions, module.weight)
@@ -132,7 +135,7 @@ class MatMul(Block):
         return [*(LoopNest((*self.over, *pair)) for pair in pairs),
                 *(LoopNest((*self.over, *n), "activation") for n in kept)]
 
-    def forward(self, module: Any, x: Any, y: Any) -> Any:
+    def forward(self, module: Any, x: Tensor, y: Tensor) -> Tensor:
         return x @ y
 
 
@@ -161,7 +164,7 @@ class FusedAttention(Block):
                     for dim in (self.head_dim, self.value_dim)]
         return [*products, *(LoopNest(square, "activation") for square in squares), kept]
 
-    def forward(self, module: Any, q: Any, k: Any, v: Any, bias: Any) -> Any:
+    def forward(self, module: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
         from torch.nn.functional import scaled_dot_product_attention
 
         rate = module.dropout_rates.attention if module.training else 0.0
@@ -201,7 +204,7 @@ class Convolution(Block):
         """The number of earlier positions that it sees."""
         return (self.width - 1) * self.dilation
 
-    def forward(self, module: Any, x: Any, cache: Any = None) -> Any:
+    def forward(self, module: Any, x: Tensor, cache: Any = None) -> Tensor:
         import torch
         from torch.nn.functional import pad
 

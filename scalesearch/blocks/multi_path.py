@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalesearch.blocks.core import Block, LoopNest, Shape, Size, Use, block
 from scalesearch.blocks.elementwise import add_promoted, multiply_promoted
 from scalesearch.blocks.leaves import Linear
 from scalesearch.blocks.norms import NORM_CLASSES
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PATH_TARGETS = ("attention", "ffn", "sublayer", "layer")
 MERGE_METHODS = ("mean", "sum", "weighted", "gated")
@@ -51,7 +54,7 @@ class PathMerge(Block):
         sums = 1 if self.method in ("weighted", "gated") else 1 - self.count
         return [LoopNest((*self.over, self.d * sums), "activation")]
 
-    def forward(self, module: Any, x: Any, paths: Sequence[Any]) -> Any:
+    def forward(self, module: Any, x: Tensor, paths: Sequence[Any]) -> Tensor:
         if self.norm_type:
             paths = [getattr(module, name)(path) for name, path in zip(self.path_norms, paths)]
         if self.method == "weighted":
@@ -97,7 +100,7 @@ class MultiPath(Block):
         spared = self.count - (self.merge.method != "gated")
         return [LoopNest((*self.over, self.merge.d * spared * self.path.copies_input), "activation")]
 
-    def forward(self, module: Any, x: Any, *context: Any) -> Any:
+    def forward(self, module: Any, x: Tensor, *context: Any) -> Tensor:
         return module.merge(
             x, [getattr(module, name)(x, *select_path(name, context)) for name in self.branches])
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalesearch.blocks.core import Block, LoopNest, Shape, Size, block
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @block
@@ -28,7 +31,7 @@ class LayerNorm(Block):
         return [LoopNest((*self.over, self.d), "norm"),
                 LoopNest((*self.over, self.d + 2), "activation")]
 
-    def forward(self, module: Any, x: Any) -> Any:
+    def forward(self, module: Any, x: Tensor) -> Tensor:
         from torch.nn.functional import layer_norm
 
         return layer_norm(x, (self.d,), module.weight, module.bias, self.eps)
@@ -57,7 +60,7 @@ class RMSNorm(Block):
         return [LoopNest((*self.over, self.d), "norm"),
                 LoopNest((*self.over, 2 * self.d + 1), "activation")]
 
-    def forward(self, module: Any, x: Any) -> Any:
+    def forward(self, module: Any, x: Tensor) -> Tensor:
         from torch.nn.functional import rms_norm
 
         return rms_norm(x, (self.d,), module.weight, self.eps)

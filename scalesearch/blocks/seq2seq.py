@@ -7,11 +7,14 @@ user's interface.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalesearch.blocks.core import PAD, SEQ, TGT, Block, LoopNest, Use, block
 from scalesearch.blocks.elementwise import autocast_input
 from scalesearch.blocks.stacks import BottleneckStack, Stack
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # nothing; target table and output matrix; the source table too
 TYING_MODES = ("none", "decoder", "all")
@@ -44,7 +47,7 @@ class EncoderDecoder(Block):
         stacks = {"encoder": self.encoder, "decoder": self.decoder}
         return {"embedding": self.embedding, **stacks, "output": self.output}
 
-    def encode(self, m: Any, source: Any) -> tuple[Any, Any]:
+    def encode(self, m: Any, source: Tensor) -> tuple[Any, Any]:
         """Encode token ids (batch, S), padded at the end.
 
         Returns states (batch, S, d) and the bias that hides padding.
@@ -57,7 +60,7 @@ class EncoderDecoder(Block):
         hidden = autocast_input(mask_bias(~present[:, None, None, :], states.dtype))
         return autocast_input(m.encoder(states, present, hidden)), hidden
 
-    def decode(self, m: Any, target: Any, memory: Any, memory_bias: Any, cache: Any) -> Any:
+    def decode(self, m: Any, target: Tensor, memory: Tensor | None, memory_bias: Tensor | None, cache: Any) -> Tensor:
         """Token ids (batch, T) that follow those in ``cache`` to states (batch, T, d)."""
         import torch
 
@@ -88,7 +91,7 @@ class DecoderOnly(Block):
         d = self.decoder.layer.mixer.d  # of the last states the output keeps the target's alone
         return [LoopNest((SEQ, -d), "activation"), LoopNest((TGT, d), "activation")]
 
-    def encode(self, m: Any, source: Any) -> tuple[Any, Any]:
+    def encode(self, m: Any, source: Tensor) -> tuple[Any, Any]:
         """Move the source's padding to its front; the stack reads it before the target.
 
         So the target follows the source's last token, as convolutions and relative positions need
@@ -101,7 +104,7 @@ class DecoderOnly(Block):
         moved = source.gather(1, at.clamp(min=0)).masked_fill(at < 0, PAD)
         return moved, moved == PAD
 
-    def decode(self, m: Any, target: Any, source: Any, padding: Any, cache: Any) -> Any:
+    def decode(self, m: Any, target: Tensor, source: Tensor, padding: Tensor, cache: Any) -> Tensor:
         """States (batch, T, d) of the new target tokens; the first call also reads the source."""
         import torch
 
@@ -133,7 +136,7 @@ class ModelSection(Block):
         return {} if self.block is None else {self.name: self.block}
 
 
-def mask_bias(hidden: Any, dtype: Any) -> Any:
+def mask_bias(hidden: Tensor, dtype: Any) -> Tensor:
     """A bias for attention scores: very low where ``hidden``, zero elsewhere.
 
     Not minus infinity: a row that is hidden throughout (a source of padding alone) must not become

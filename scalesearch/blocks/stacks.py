@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalesearch.blocks.core import Block, LoopNest, Repeat, Size, Use, block
 from scalesearch.blocks.elementwise import add_promoted
@@ -17,6 +17,9 @@ from scalesearch.blocks.embedding import sinusoidal_positions
 from scalesearch.blocks.leaves import Linear
 from scalesearch.blocks.mixers.scores import GlobalScores
 from scalesearch.blocks.norms import NORM_CLASSES
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LayerCall = Callable[[Any], Any]
 
@@ -30,13 +33,13 @@ class OdeSolver:
     gated: bool = False
 
 
-def rk2_step(m: Any, layer: LayerCall, x: Any) -> Any:
+def rk2_step(m: Any, layer: LayerCall, x: Tensor) -> Tensor:
     """x + (F₁ + F₂) / 2 with F₂ = F(x + F₁)."""
     first = _change(layer, x)
     return x + (first + _change(layer, x + first)) / 2
 
 
-def learned_rk2_step(m: Any, layer: LayerCall, x: Any) -> Any:
+def learned_rk2_step(m: Any, layer: LayerCall, x: Tensor) -> Tensor:
     """x + g F₁ + (1 - g) F₂, g = σ(W [F₁; F₂]), one W for the stack."""
     import torch
 
@@ -46,7 +49,7 @@ def learned_rk2_step(m: Any, layer: LayerCall, x: Any) -> Any:
     return x + g * first + (1 - g) * second
 
 
-def rk4_step(m: Any, layer: LayerCall, x: Any) -> Any:
+def rk4_step(m: Any, layer: LayerCall, x: Tensor) -> Tensor:
     """x + (F₁ + 2 F₂ + 2 F₃ + F₄) / 6."""
     first = _change(layer, x)
     second = _change(layer, x + first / 2)
@@ -54,7 +57,7 @@ def rk4_step(m: Any, layer: LayerCall, x: Any) -> Any:
     return x + (first + 2 * second + 2 * third + _change(layer, x + third)) / 6
 
 
-def _change(layer: LayerCall, x: Any) -> Any:
+def _change(layer: LayerCall, x: Tensor) -> Any:
     return layer(x) - x
 
 
@@ -104,7 +107,7 @@ class Stack(Block):
         kept = LoopNest((main.queries, self.layers.depth, 4 * main.d + 1), "activation")
         return [kept] if SOLVERS[self.solver].gated else []
 
-    def forward(self, module: Any, x: Any, present: Any, bias: Any, *context: Any) -> Any:
+    def forward(self, module: Any, x: Tensor, present: Tensor | None, bias: Tensor | None, *context: Any) -> Tensor:
         """``present`` and ``bias`` as a mixer takes them.
 
         ``context``: of a decoder (memory, its bias, cache).
@@ -117,8 +120,8 @@ class Stack(Block):
         return module.norm(x) if self.has_final_norm else x
 
 
-def run_layers(m: Any, layers: Any, x: Any, context: tuple[Any, ...], steps: bool, solver: str,
-               first: int = 0) -> Any:
+def run_layers(m: Any, layers: Any, x: Tensor, context: tuple[Any, ...], steps: bool, solver: str,
+               first: int = 0) -> Tensor:
     """``x`` through ``layers``, of which the first is number ``first`` of its stack."""
     advance: Callable[..., Any] = SOLVERS[solver].advance
     for index, layer in enumerate(layers, first):
@@ -127,7 +130,7 @@ def run_layers(m: Any, layers: Any, x: Any, context: tuple[Any, ...], steps: boo
     return x
 
 
-def step_signal(index: int, x: Any) -> Any:
+def step_signal(index: int, x: Tensor) -> Tensor:
     """The sinusoid of layer ``index`` (Dehghani et al. 2019, eq. 6), (d,)."""
     import torch
 
@@ -171,7 +174,7 @@ class BottleneckStack(Block):
                  "last": self.last}
         return parts | ({"norm": norm(outer, over)} if self.has_final_norm else {})
 
-    def forward(self, module: Any, x: Any, present: Any, bias: Any, *context: Any) -> Any:
+    def forward(self, module: Any, x: Tensor, present: Tensor | None, bias: Tensor | None, *context: Any) -> Tensor:
         """As :meth:`Stack.forward`; scores are carried within first, middle and last alone."""
         x = run_layers(module, module.first, x, (present, bias, {}, *context), self.step_signals,
                        "euler")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from scalesearch.blocks.core import Block, LoopNest, Size, Use, block, discarded_activations
 from scalesearch.blocks.elementwise import dropout
 from scalesearch.blocks.ffn.base import FFN, register_ffn
 from scalesearch.blocks.norms import NORM_CLASSES
 from scalesearch.blocks.options import option_field
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @block
@@ -37,7 +40,7 @@ class TwoLayerFFN(FFN):
             return [*unread, *read] if self.norm_type else unread
         return [LoopNest((*self.over, self.hidden), "activation"), *unread, *read]
 
-    def forward(self, module: Any, x: Any) -> Any:
+    def forward(self, module: Any, x: Tensor) -> Tensor:
         hidden = _apply_activation(self.activation, module.up(x))
         return module.down(dropout(module.norm(hidden) if self.norm_type else hidden,
                                    module.dropout_rates.activation, module.training))
@@ -94,7 +97,7 @@ class GatedFFN(FFN):
         return [kept, *discarded_activations(self.d, self.over, up),
                 *discarded_activations(self.hidden, self.over, down)]
 
-    def forward(self, module: Any, x: Any) -> Any:
+    def forward(self, module: Any, x: Tensor) -> Tensor:
         gated = _apply_activation(self.activation, module.gate(x)) * module.up(x)
         return module.down(dropout(module.norm(gated) if self.norm_type else gated,
                                    module.dropout_rates.activation, module.training))
@@ -132,7 +135,7 @@ class SelfGated(FFN):
     def loop_nests(self) -> Sequence[LoopNest]:
         return [LoopNest((*self.over, 2 * self.d), "activation")]
 
-    def forward(self, module: Any, x: Any) -> Any:
+    def forward(self, module: Any, x: Tensor) -> Tensor:
         return _apply_activation("silu", x) * x
 
 
@@ -142,7 +145,7 @@ def _norm(network: FFN, hidden: Size) -> dict[str, Block]:
         "norm": NORM_CLASSES[network.norm_type](hidden, network.over)} if network.norm_type else {}
 
 
-def _apply_activation(name: str, x: Any) -> Any:
+def _apply_activation(name: str, x: Tensor) -> Tensor:
     from torch.nn import functional
 
     return getattr(functional, name)(x)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalesearch.blocks.core import Block, Shape, Size, block
 from scalesearch.blocks.sizes import (
@@ -23,6 +23,9 @@ from scalesearch.blocks.sizes import (
     size_key,
     square_root,
 )
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @lru_cache(maxsize=4096)
@@ -198,7 +201,7 @@ class ChainCores(Block):
         both = both.reshape(*left.shape[:3], *right.shape[1:])
         return both.transpose(2, 3).flatten(1, 2).flatten(2, 3)
 
-    def apply(self, cores: Sequence[Any], x: Any) -> Any:
+    def apply(self, cores: Sequence[Any], x: Tensor) -> Tensor:
         """x W for vectors (N, A), core after core: (N, C)."""
         from_the_end = self.applies_from_last
         order = range(len(cores) - 1, -1, -1) if from_the_end else range(len(cores))
@@ -226,7 +229,7 @@ class ChainCores(Block):
                 state = y.flatten(1, 2)
         return state.flatten(1, 3)
 
-    def rows(self, cores: Sequence[Any], index: Any) -> Any:
+    def rows(self, cores: Sequence[Any], index: Tensor) -> Tensor:
         """Rows ``index`` (N,) of the matrix: (N, C)."""
         digits = []
         rest = index

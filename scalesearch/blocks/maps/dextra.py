@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalesearch.blocks.core import TGT, VOCAB, Axes, Block, Extent, LoopNest, Size, Use, block
 from scalesearch.blocks.leaves import Linear
 from scalesearch.blocks.maps.structured_matrices import GroupLinear
 from scalesearch.blocks.norms import LayerNorm
 from scalesearch.blocks.sizes import decide, require_single_value
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 WIDTH_MULTIPLE = 8  # of which the sizes between grouped maps are multiples, as released
 
@@ -83,7 +86,7 @@ class DExTra(Block):
         read = sum(d_in for d_in, *_ in self.maps[1:])
         return [LoopNest((*self.over, read + 2 * (self.inner + self.d_out)), "activation")]
 
-    def forward(self, module: Any, x: Any) -> Any:
+    def forward(self, module: Any, x: Tensor) -> Tensor:
         import torch
         from torch.nn.functional import silu
 
@@ -111,7 +114,7 @@ class DExTraEmbedding(Block):
     def parts(self) -> Mapping[str, Block | Use]:
         return {"table": Use(self.table, tied=self.tied), "lift": self.lift}
 
-    def forward(self, module: Any, tokens: Any) -> Any:
+    def forward(self, module: Any, tokens: Tensor) -> Tensor:
         return module.lift(module.table(tokens) * self.rank**0.5)
 
 
@@ -134,14 +137,14 @@ class ProjectedOutput(Block):
         return {**down,
                 "table": Use(Linear(self.rank, self.vocab, (TGT,), bias=False), tied=self.path)}
 
-    def forward(self, module: Any, x: Any) -> Any:
+    def forward(self, module: Any, x: Tensor) -> Tensor:
         return module.table(self._down(module, x))
 
-    def softmax_terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
+    def softmax_terms(self, m: Any, hidden: Tensor, target: Tensor) -> list[tuple[Any, ...]]:
         """See :meth:`Linear.softmax_terms`."""
         return [(self._down(m, hidden), m.table.weight, None, target)]
 
-    def _down(self, m: Any, x: Any) -> Any:
+    def _down(self, m: Any, x: Tensor) -> Tensor:
         return x if self.d == self.rank and not self.affine else m.down(x)
 
 

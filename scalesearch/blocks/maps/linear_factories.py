@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalesearch.blocks.core import Block, Extent, LinearFactory, LoopNest, Shape, Size, Use, block
 from scalesearch.blocks.leaves import Linear, UnsavedLinear
 from scalesearch.blocks.maps.tensor_chains import ChainLinear
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class Passthrough(Block):
     def copies_input(self) -> Any:
         return True  # by products of attention
 
-    def forward(self, module: Any, x: Any) -> Any:
+    def forward(self, module: Any, x: Tensor) -> Tensor:
         return x
 
 
@@ -91,10 +94,10 @@ class LowRankLinear(Block):
         down = Linear(self.d_in, self.rank, self.over, bias=False)
         return {"down": down, "up": Linear(self.rank, self.d_out, self.over, self.bias)}
 
-    def forward(self, module: Any, x: Any) -> Any:
+    def forward(self, module: Any, x: Tensor) -> Tensor:
         return module.up(module.down(x))
 
-    def softmax_terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
+    def softmax_terms(self, m: Any, hidden: Tensor, target: Tensor) -> list[tuple[Any, ...]]:
         """Softmax terms of an output layer; see :meth:`Linear.softmax_terms`."""
         terms: list[tuple[Any, ...]] = m.up.block.softmax_terms(m.up, m.down(hidden), target)
         return terms
@@ -137,7 +140,7 @@ class HeadLinear(Block):
         return [LoopNest((*self.over, self.d_in, self.d_out)), *added,
                 LoopNest((*self.over, self.d_out), "activation")]
 
-    def forward(self, module: Any, x: Any) -> Any:
+    def forward(self, module: Any, x: Tensor) -> Tensor:
         by_head = x.flatten(0, 1).transpose(0, 1)  # (heads, batch · positions, d_in)
         y = by_head @ module.cast_weight("weight").transpose(1, 2)
         y = y + module.cast_weight("bias")[:, None] if self.bias else y

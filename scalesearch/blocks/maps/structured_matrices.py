@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
-from typing import Any, dataclass_transform
+from typing import TYPE_CHECKING, Any, dataclass_transform
 
 from scalesearch.blocks.core import VOCAB, Axes, Block, Extent, LinearFactory, LoopNest, Shape, Size, block
 from scalesearch.blocks.elementwise import add_promoted
@@ -28,6 +28,9 @@ from scalesearch.blocks.maps.tensor_chains import (
 )
 from scalesearch.blocks.options import option_field, register
 from scalesearch.blocks.sizes import decide, map_values, require_single_value
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MATRIX_STRUCTURES: dict[str, type[LinearFactory]] = {"dense": Dense}
 
@@ -190,7 +193,7 @@ class GroupLinear(Block):
         return [LoopNest((*self.over, *self._sizes)), *added,
                 LoopNest((*self.over, self.d_out), "activation")]
 
-    def forward(self, module: Any, x: Any) -> Any:
+    def forward(self, module: Any, x: Tensor) -> Tensor:
         # (groups, positions, features)
         parts = x.reshape(-1, self.groups, x.shape[-1] // self.groups).transpose(0, 1)
         y = (parts @ module.cast_weight("weight").transpose(1, 2)).transpose(0, 1).reshape(

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalesearch.blocks.core import VOCAB, Block, Extent, LoopNest, Shape, Size, block
 from scalesearch.blocks.elementwise import add_promoted
 from scalesearch.blocks.maps.chain_cores import ChainCores
 from scalesearch.blocks.sizes import select_where
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CHAIN_LENGTHS = (2, 3, 4)
 APPLY_MODES = ("auto", "cores", "matrix")
@@ -71,16 +74,16 @@ class ChainLinearBase(Block):
         """The cores of W by their names, as ``core`` gives them."""
         return [core(f"core{i}") for i in range(len(self.cores.input_factors))]
 
-    def matrix(self, m: Any) -> Any:
+    def matrix(self, m: Any) -> Tensor:
         """W, (d_in, d_out)."""
         cores = self.ordered_cores(partial(getattr, m))
         return m.cached_constant("matrix", lambda: self.cores.matrix(cores)[0, :, : self.d_out, 0])
 
-    def softmax_terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
+    def softmax_terms(self, m: Any, hidden: Tensor, target: Tensor) -> list[tuple[Any, ...]]:
         """Softmax terms; see :meth:`Linear.softmax_terms`."""
         return [(hidden, self.matrix(m).t(), m.bias if self.bias else None, target)]
 
-    def forward(self, module: Any, x: Any) -> Any:
+    def forward(self, module: Any, x: Tensor) -> Tensor:
         if self.applies_cores:
             y = self.cores.apply(self.ordered_cores(module.cast_weight), x.reshape(-1, self.d_in))
             y = y.view(*x.shape[:-1], -1)[..., : self.d_out]
@@ -131,7 +134,7 @@ class ChainTableBase(Block):
         return [LoopNest((*self.over, self.cores.lookup_macs)),
                 LoopNest((*self.over, self.d + self.cores.lookup_activations), "activation")]
 
-    def forward(self, module: Any, tokens: Any) -> Any:
+    def forward(self, module: Any, tokens: Tensor) -> Tensor:
         cores = [getattr(module, f"core{i}") for i in range(len(self.cores.input_factors))]
         return self.cores.rows(cores, tokens.reshape(-1)).view(*tokens.shape, self.d)
 

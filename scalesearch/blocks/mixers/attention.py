@@ -9,7 +9,7 @@ import functools
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from scalesearch.blocks.core import Axis, Block, LinearFactory, LoopNest, Size, Use, block, discarded_activations
 from scalesearch.blocks.leaves import FusedAttention, KeyValueCache, Linear
@@ -21,6 +21,9 @@ from scalesearch.blocks.mixers.mask import DynamicMask
 from scalesearch.blocks.mixers.rotary import apply_rotary, cached_length
 from scalesearch.blocks.mixers.scores import ExplicitAttention
 from scalesearch.blocks.sizes import decide, is_set
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @register_mixer("attention")
@@ -210,8 +213,8 @@ class Attention(Mixer):
         return FusedAttention(self.score_heads, self.head_dim, values, self.queries, self.keys,
                               self.prompt_length)
 
-    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None,
-                carried_scores: Any = None, memory: Any = None) -> Any:
+    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None, cache: Any = None,
+                carried_scores: dict[str, Any] | None = None, memory: Tensor | None = None) -> Tensor:
         y = x if memory is None else memory
         joined = self._fused_projection(
             module,
@@ -234,12 +237,12 @@ class Attention(Mixer):
         mixed = mixed if self.head_ffn is None else module.partial(mixed, x)
         return self._map(module, "out", mixed)
 
-    def _map(self, m: Any, slot: str, x: Any) -> Any:
+    def _map(self, m: Any, slot: str, x: Tensor) -> Tensor:
         """The map in ``slot``, and its adapter if it has one, applied to ``x``."""
         y = getattr(m, slot)(x)
         return y + getattr(m, f"{slot}_adapter")(x) if slot in self.adapters else y
 
-    def _fused_projection(self, m: Any, x: Any) -> Any:
+    def _fused_projection(self, m: Any, x: Tensor) -> tuple[Tensor, ...] | None:
         """Query, key and value features of ``x`` by one product; None where they are more than three matrices."""
         import torch
 
@@ -253,7 +256,7 @@ class Attention(Mixer):
                                         else None))
         return joined.split([part.block.d_out for part in maps], -1)
 
-    def _keys_values(self, m: Any, joined: Any, y: Any, cache: Any) -> tuple[Any, Any]:
+    def _keys_values(self, m: Any, joined: tuple[Tensor, ...] | None, y: Tensor, cache: Any) -> tuple[Any, Any]:
         """Keys and values of ``y`` and of the cache, which cross-attention fills once."""
         if cache is not None and self.cross and m in cache:
             key, value = cache[m]
@@ -265,18 +268,18 @@ class Attention(Mixer):
             key, value = (cache.store_source if self.cross else cache.append)(m, key, value)
         return key, value
 
-    def project(self, m: Any, y: Any) -> tuple[Any, Any]:
+    def project(self, m: Any, y: Tensor) -> tuple[Any, Any]:
         """Keys and values (batch, heads, positions, n) of ``y`` (batch, positions, d), without a prompt's."""
         maps = functools.partial(self._map, m)
         gating = self.gating
         key = gating.gate_after_projection("VgQ", maps, gating.features(maps, "K", y), y)
         return self._split_pair(key, gating.features(maps, "V", y))
 
-    def _split_pair(self, key: Any, value: Any) -> tuple[Any, Any]:
+    def _split_pair(self, key: Tensor, value: Tensor) -> tuple[Any, Any]:
         heads = self.kv_heads or self.score_heads, self.kv_heads or self.bias_heads
         return self._split(key, heads[0]), self._split(value, heads[1])
 
-    def _prepend_prompt(self, m: Any, key: Any, value: Any, bias: Any) -> tuple[Any, Any, Any]:
+    def _prepend_prompt(self, m: Any, key: Tensor, value: Tensor, bias: Tensor | None) -> tuple[Any, Any, Any]:
         """Keys and values with the prompt's in front, which no mask hides."""
         import torch
 
@@ -286,11 +289,11 @@ class Attention(Mixer):
         return key, value, bias if bias is None else torch.nn.functional.pad(
             bias, (self.prompt_length, 0))
 
-    def _repeat_heads(self, x: Any, heads: int) -> Any:
+    def _repeat_heads(self, x: Tensor, heads: int) -> Tensor:
         """Heads of keys or values, each repeated for the consecutive heads that it serves."""
         times = heads // self.kv_heads
         return x if times == 1 else x[:, :, None].expand(-1, -1, times, -1, -1).flatten(1, 2)
 
-    def _split(self, x: Any, heads: int) -> Any:
+    def _split(self, x: Tensor, heads: int) -> Tensor:
         """(batch, positions, heads · n) to (batch, heads, positions, n)."""
         return x.unflatten(-1, (heads, -1)).transpose(1, 2)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalesearch.blocks.core import Axis, Block, LoopNest, Shape, Size, Use, block, iterate_cost_lines
 from scalesearch.blocks.leaves import Linear
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ADAPTABLE_PARTS = ("query", "key", "value", "out")  # maps that an adapter may stand beside
 HEAD_GATES = ("relu", "sigmoid", "tanh", "none")
@@ -38,7 +41,7 @@ class PartialFFN(Block):
         return [] if self.gate == "none" else [
             LoopNest((self.over, self.heads * self.head_dim), "activation")]
 
-    def forward(self, module: Any, mixed: Any, x: Any) -> Any:
+    def forward(self, module: Any, mixed: Tensor, x: Tensor) -> Tensor:
         """``mixed``: (batch, queries, heads · head_dim), as attention mixed it; ``x`` (batch, queries, d)."""
         heads = mixed.unflatten(-1, (self.heads, -1))
         inner = module.ffn(heads)
@@ -77,5 +80,5 @@ class PromptVectors(Block):
                 and not any(isinstance(n, str) for n in work.loops)]
         return [*(LoopNest(loops, "once") for loops in (*applied, *built)), *kept]
 
-    def forward(self, module: Any) -> Any:
+    def forward(self, module: Any) -> Tensor:
         return module.weight

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from scalesearch.blocks.core import Axes, Block, LoopNest, Shape, Size, Use, block, discarded_activations
 from scalesearch.blocks.elementwise import dropout
@@ -14,6 +14,9 @@ from scalesearch.blocks.leaves import Linear, StateCache
 from scalesearch.blocks.mixers.base import Mixer, register_mixer
 from scalesearch.blocks.options import option_field
 from scalesearch.blocks.sizes import decide
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @block
@@ -53,7 +56,7 @@ class ShortConvolution(Block):
         """The number of other positions that it sees, at most all of them on one side."""
         return self.kernel - 1
 
-    def forward(self, module: Any, seen: Any, predicted: Any = None) -> Any:
+    def forward(self, module: Any, seen: Tensor, predicted: Tensor | None = None) -> Tensor:
         """(batch, positions + kernel - 1, d), and (batch, positions, heads · kernel) predicted, to (batch, …, d)."""
         windows = seen.unfold(1, self.kernel, 1).unflatten(2, (self.heads, -1))
         if predicted is not None:
@@ -117,8 +120,8 @@ class ConvolutionMixer(Mixer):
         extra = 1 if predicted and between else -1 if not predicted and not between else 0
         return [*kept, LoopNest((*self.over, extra * self.d), "activation")] if extra else kept
 
-    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None,
-                carried_scores: Any = None) -> Any:
+    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None, cache: Any = None,
+                carried_scores: dict[str, Any] | None = None) -> Tensor:
         from torch.nn.functional import glu, pad
 
         y = module.inward(x) if self.glu or self.always_projects else x

@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalesearch.blocks.core import Block, Use, block
 from scalesearch.blocks.maps.dextra import DExTra
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.base import AttentionScoreShape, Mixer
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @block
@@ -32,6 +35,6 @@ class DExTraAttention(Mixer):
     def parts(self) -> Mapping[str, Block | Use]:
         return {"lift": self.lift, "main": self.main}
 
-    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None,
-                carried_scores: Any = None) -> Any:
+    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None, cache: Any = None,
+                carried_scores: dict[str, Any] | None = None) -> Tensor:
         return module.main(module.lift(x), token_mask, bias, cache, carried_scores)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalesearch.blocks.core import Block, LoopNest, Use, block
 from scalesearch.blocks.elementwise import add_promoted
 from scalesearch.blocks.mixers.base import AttentionScoreShape, Mixer
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 JOIN_MODES = ("split", "sum", "before")
 
@@ -44,8 +47,8 @@ class DualMixer(Mixer):
             main.copies_input & local.copies_input)
         return [LoopNest((*self.over, kept - (self.d if self.join == "sum" else 0)), "activation")]
 
-    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None,
-                carried_scores: Any = None) -> Any:
+    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None, cache: Any = None,
+                carried_scores: dict[str, Any] | None = None) -> Tensor:
         import torch
 
         context = (token_mask, bias, cache, carried_scores)

@@ -16,9 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalesearch.blocks.elementwise import multiply_promoted
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 GATES = ("none", "QgV", "KgV", "VgQ", "VgK", "KgQ", "QgK")
 SLOT_OF_ROLE = {"Q": "query", "K": "key", "V": "value"}
@@ -68,7 +71,7 @@ class Gating:
         projected = ("key",) if self.projected_role != "Q" else ()
         return projected + (("query", "value") if self.gated_role != "Q" else ())
 
-    def features(self, project: Projection, role: str, x: Any) -> Any:
+    def features(self, project: Projection, role: str, x: Tensor) -> Tensor:
         """The features of a role (Q, K or V) from its sequence, (batch, positions, d)."""
         if self.gate == "none":
             return project(SLOT_OF_ROLE[role], x)
@@ -81,11 +84,11 @@ class Gating:
         return _gated(
             project, x, x) if self.is_cross_sequence and self.gate in ("QgK", "KgQ") else x
 
-    def gate_after_projection(self, gate: str, project: Projection, features: Any, x: Any) -> Any:
+    def gate_after_projection(self, gate: str, project: Projection, features: Tensor, x: Tensor) -> Tensor:
         """``features`` gated by ``x`` where this is ``gate`` across sequences: keys by VgQ, mixed values by QgV."""
         return _gated(project, features,
                       x) if self.is_cross_sequence and self.gate == gate else features
 
 
-def _gated(project: Projection, features: Any, x: Any) -> Any:
+def _gated(project: Projection, features: Tensor, x: Tensor) -> Tensor:
     return multiply_promoted(features, project("query", x).sigmoid())

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalesearch.blocks.core import Axis, Block, LoopNest, Shape, Size, Use, block
 from scalesearch.blocks.elementwise import add_promoted
 from scalesearch.blocks.leaves import Linear
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MIN_MASK_WEIGHT = 1e-10  # a weight that is masked keeps that much of itself, as released
 
@@ -30,7 +33,7 @@ class DynamicMask(Block):
         return {"content": Linear(self.d, 1, (self.queries,), bias=False),
                 "places": RelativeMaskBias(self.heads, self.clip, self.queries, self.keys)}
 
-    def forward(self, module: Any, x: Any, keys: int) -> Any:
+    def forward(self, module: Any, x: Tensor, keys: int) -> Tensor:
         """(batch, queries, d), the last of ``keys`` positions, to (batch, heads, queries, keys)."""
         from torch.nn.functional import logsigmoid
 
@@ -59,7 +62,7 @@ class RelativeMaskBias(Block):
         # what the content said is not, once it is added
         return [*kept, LoopNest((self.queries, -1), "activation")]
 
-    def forward(self, module: Any, queries: int, keys: int) -> Any:
+    def forward(self, module: Any, queries: int, keys: int) -> Tensor:
         import torch
 
         at = torch.arange(keys, device=module.head.device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from scalesearch.blocks.core import Axis, Block, LoopNest, Shape, Size, Use, block
 from scalesearch.blocks.elementwise import add_promoted, multiply_promoted
@@ -12,6 +12,9 @@ from scalesearch.blocks.mixers.base import Mixer, register_mixer
 from scalesearch.blocks.mixers.moving_average import MovingAverageMixer
 from scalesearch.blocks.mixers.scores import ExplicitAttention
 from scalesearch.blocks.options import option_field
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @block
@@ -26,7 +29,7 @@ class RelativePositionBias(Block):
     def initialization(self, name: str) -> str:
         return "zero"
 
-    def forward(self, module: Any, at: Any, keys: int) -> Any:
+    def forward(self, module: Any, at: Any, keys: int) -> Tensor:
         """Positions (queries,) among ``keys`` or beside them, to (queries, keys)."""
         import torch
 
@@ -35,7 +38,7 @@ class RelativePositionBias(Block):
                              + far]
 
 
-def gated_update(x: Any, update: Any, inner: Any) -> Any:
+def gated_update(x: Tensor, update: Tensor, inner: Tensor) -> Tensor:
     """u · (SiLU(inner) - x), with u = σ(update): added to x it is the mean of the two with weight u."""
     from torch.nn.functional import silu
 
@@ -87,8 +90,8 @@ class Mega(Mixer):
         kept = 3 * self.d + 3 * self.head_dim + 3 * self.value_dim + copied
         return [LoopNest((*self.over, kept), "activation")]
 
-    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None,
-                carried_scores: Any = None) -> Any:
+    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None, cache: Any = None,
+                carried_scores: dict[str, Any] | None = None) -> Tensor:
         import torch
         from torch.nn.functional import silu
 
@@ -135,14 +138,14 @@ class GatedCrossAttention(Mixer):
         return [LoopNest((self.queries, 5 * self.d + self.head_dim), "activation"),
                 LoopNest((self.projected_axis, self.d), "activation")]
 
-    def project(self, m: Any, memory: Any) -> tuple[Any, Any]:
+    def project(self, m: Any, memory: Tensor | None) -> tuple[Any, Any]:
         """Keys and values (batch, 1, positions, n) of ``memory`` (batch, positions, d)."""
         from torch.nn.functional import silu
 
         return m.key(memory)[:, None], silu(m.value(memory))[:, None]
 
-    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None,
-                carried_scores: Any = None, memory: Any = None) -> Any:
+    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None, cache: Any = None,
+                carried_scores: dict[str, Any] | None = None, memory: Tensor | None = None) -> Tensor:
         from torch.nn.functional import silu
 
         update, reset, query = module.inward(x).split([self.d, self.d, self.head_dim], -1)
@@ -157,7 +160,7 @@ class GatedCrossAttention(Mixer):
         return gated_update(x, update, module.out(multiply_promoted(silu(reset), mixed)))
 
 
-def _at(x: Any, cache: Any) -> Any:
+def _at(x: Tensor, cache: Any) -> Tensor:
     """Positions of ``x`` (batch, n, d): with rows grouped by source, which stand as positions, all the one of now."""
     import torch
 

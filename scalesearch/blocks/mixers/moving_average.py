@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalesearch.blocks.core import (
     SEQ,
@@ -22,6 +22,9 @@ from scalesearch.blocks.core import (
 from scalesearch.blocks.leaves import KeyValueCache
 from scalesearch.blocks.mixers.base import Mixer, register_mixer
 from scalesearch.blocks.options import option_field
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LAG_BLOCK = 64  # lags in a folded kernel, and multiples of it: steps of a search then share one
 
@@ -60,7 +63,7 @@ class MovingAverage(Block):
         return [LoopNest(product), LoopNest(averages, "once"),
                 *(LoopNest(loops, "activation") for loops in kept)]
 
-    def forward(self, module: Any, x: Any, seen: Any) -> Any:
+    def forward(self, module: Any, x: Tensor, seen: Tensor) -> Tensor:
         """(batch, queries, d) at the end of ``seen`` (batch, keys, d) to (batch, queries, d)."""
         import torch
         from torch.nn.functional import silu
@@ -75,7 +78,7 @@ class MovingAverage(Block):
             near = near + lags[self.d :, (-distance).clamp(min=0)] * (distance <= 0)
         return silu(module.omega * x + (near @ seen.permute(2, 1, 0)).permute(2, 1, 0))
 
-    def _lag_weights(self, m: Any, length: int) -> Any:
+    def _lag_weights(self, m: Any, length: int) -> Tensor:
         """Weights (sides · d, ``length`` or more) of what is so many positions away."""
         import torch
 
@@ -117,7 +120,7 @@ class MovingAverageMixer(Mixer):
         copied = [LoopNest((*self.over, self.d), "activation")] if self.copies_input else []
         return [*discarded_activations(self.d, self.over, self), *copied]
 
-    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None,
-                carried_scores: Any = None) -> Any:
+    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None, cache: Any = None,
+                carried_scores: dict[str, Any] | None = None) -> Tensor:
         x = x if token_mask is None else x * token_mask[..., None]
         return module.average(x, x if cache is None else cache.append(module, x[:, None])[0][:, 0])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalesearch.blocks.core import Block, Use, block
 from scalesearch.blocks.leaves import Linear
 from scalesearch.blocks.mixers.base import AttentionScoreShape, Mixer
 from scalesearch.blocks.norms import NORM_CLASSES, norm_type_field
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @block
@@ -29,8 +32,8 @@ class ProjectedCrossAttention(Mixer):
                 "main": self.main, "leave": Linear(inner, self.d, self.over),
                 "leave_norm": norm(self.d, self.over)}
 
-    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None,
-                carried_scores: Any = None, memory: Any = None) -> Any:
+    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None, cache: Any = None,
+                carried_scores: dict[str, Any] | None = None, memory: Tensor | None = None) -> Tensor:
         y = module.main(module.enter_norm(module.enter(x)), token_mask, bias, cache, carried_scores,
                         memory)
         return module.leave_norm(module.leave(y))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ROTARY_BASE = 10_000.0  # of the longest wavelength, in radians
 
 
-def apply_rotary(x: Any, first: int) -> Any:
+def apply_rotary(x: Tensor, first: int) -> Tensor:
     """(batch, heads, positions, n) turned by the places from ``first`` on (Su et al.
 
     2021); ``n`` is even.
@@ -27,6 +30,6 @@ def apply_rotary(x: Any, first: int) -> Any:
     return torch.cat([one * cos - other * sin, other * cos + one * sin], -1)
 
 
-def cached_length(m: Any, cache: Any) -> Any:
+def cached_length(m: Any, cache: Any) -> int:
     """The number of positions whose keys the cache of ``m`` has."""
     return cache[m][0].shape[2] if cache is not None and m in cache else 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalesearch.blocks.core import Axis, Block, Extent, LoopNest, Shape, Size, Use, block
 from scalesearch.blocks.elementwise import add_promoted, dropout
@@ -15,6 +15,9 @@ from scalesearch.blocks.leaves import KeyValueCache, Linear, MatMul
 from scalesearch.blocks.mixers.mask import DynamicMask
 from scalesearch.blocks.norms import NORM_CLASSES, norm_type_field
 from scalesearch.blocks.sizes import is_set
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 RESIDUAL_SCORES = ("none", "global", "relative", "previous")
 
@@ -38,7 +41,7 @@ class HeadMixing(Block):
         products = [LoopNest((*over, self.heads_in, self.heads_out), "mix") for over in square]
         return [*products, *(LoopNest((*over, self.heads_out), "activation") for over in square)]
 
-    def forward(self, module: Any, scores: Any) -> Any:
+    def forward(self, module: Any, scores: Tensor) -> Tensor:
         flat = add_promoted(module.weight @ scores.flatten(2), module.bias[:, None])
         return flat.unflatten(2, scores.shape[2:])
 
@@ -63,7 +66,7 @@ class RelativeKeys(Block):
         kept = LoopNest((self.queries, self.heads, self.head_dim + distances), "activation")
         return [LoopNest((self.queries, self.heads, self.head_dim, distances)), kept]
 
-    def forward(self, module: Any, query: Any, keys: int) -> Any:
+    def forward(self, module: Any, query: Tensor, keys: int) -> Tensor:
         """(batch, heads, queries, head_dim), the last of ``keys`` positions, to (batch, heads, queries, keys)."""
         import torch
 
@@ -120,8 +123,8 @@ class ExplicitAttention(Block):
                               self.extra_keys] if is_set(self.extra_keys) else [self.keys]
         return [LoopNest((self.heads_out, self.queries, some), "activation") for some in keys]
 
-    def forward(self, module: Any, q: Any, k: Any, v: Any, bias: Any, carried: Any = None,
-                x: Any = None) -> Any:
+    def forward(self, module: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, carried: dict[str, Any] | None = None,
+                x: Tensor | None = None) -> Tensor:
         from torch.nn.functional import pad
 
         q = q * self.head_dim**-0.5
@@ -132,8 +135,9 @@ class ExplicitAttention(Block):
         if self.heads_out:
             scores = module.deepen(module.widen(scores).relu())
         if self.score_cache_key:
-            scores = scores + carried[
-                self.score_cache_key] if self.score_cache_key in carried else scores
+            assert carried is not None
+            if self.score_cache_key in carried:
+                scores = scores + carried[self.score_cache_key]
             carried[self.score_cache_key] = scores
         if self.mask is not None:
             scores = scores + pad(module.mask(x, k.shape[2] - self.extra_keys),
@@ -171,7 +175,7 @@ class GlobalScores(Block):
             parts["relative"] = RelativeKeys(self.heads, self.head_dim, self.clip, self.queries)
         return parts | ({"store": KeyValueCache(width, self.keys)} if self.cached else {})
 
-    def forward(self, module: Any, x: Any, cache: Any = None) -> Any:
+    def forward(self, module: Any, x: Tensor, cache: Any = None) -> Tensor:
         """(batch, queries, d) to (batch, heads, queries, keys)."""
         x = module.norm(x)
         q, k = (part(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)

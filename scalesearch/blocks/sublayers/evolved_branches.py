@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from scalesearch.blocks.core import Axes, Block, LoopNest, Size, Use, block, discarded_activations
 from scalesearch.blocks.elementwise import dropout
@@ -15,6 +15,9 @@ from scalesearch.blocks.norms import NORM_CLASSES, norm_type_field
 from scalesearch.blocks.options import option_field
 from scalesearch.blocks.sizes import decide, maximum, require_single_value
 from scalesearch.blocks.sublayers.base import register_sublayer
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 BRANCH_MAPS = ("dense", "convolution", "separable")
 BRANCH_ACTIVATIONS = {"none": None, "relu": "relu", "gelu": "gelu", "swish": "silu"}
@@ -44,7 +47,7 @@ class NeighborWindows(Block):
         """The number of other positions that it sees, at most all of them on one side."""
         return self.kernel - 1
 
-    def forward(self, module: Any, seen: Any) -> Any:
+    def forward(self, module: Any, seen: Tensor) -> Tensor:
         import torch
 
         positions = seen.shape[1] - self.kernel + 1
@@ -163,8 +166,8 @@ class EvolvedBranches(Mixer):
         return [LoopNest((*self.over, extra), "activation"), *copied,
                 *discarded_activations(self.sum_features, self.over, parts["out"])]
 
-    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None,
-                carried_scores: Any = None) -> Any:
+    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None, cache: Any = None,
+                carried_scores: dict[str, Any] | None = None) -> Tensor:
         from torch.nn.functional import pad
 
         near = self._pad_context(module, x, token_mask, self.receptive_field, cache)
@@ -175,7 +178,7 @@ class EvolvedBranches(Mixer):
             module.rows(self._pad_context(module.norm, y, token_mask, self.kernel, cache)))
         return pad(y, (0, self.d - self.output_features))
 
-    def _branch(self, m: Any, side: str, x: Any, near: Any) -> Any:
+    def _branch(self, m: Any, side: str, x: Tensor, near: Tensor) -> Tensor:
         """One branch; ``near``: the positions, with those around them that the wider of the two kernels reaches."""
         from torch.nn import functional
 
@@ -192,7 +195,7 @@ class EvolvedBranches(Mixer):
         """How many positions before its own an output sees."""
         return kernel - 1 if self.decoder else kernel // 2
 
-    def _pad_context(self, key: Any, y: Any, present: Any, kernel: int, cache: Any) -> Any:
+    def _pad_context(self, key: Tensor, y: Tensor, present: Tensor | None, kernel: int, cache: Any) -> Tensor:
         """``y`` with zeros for padding, and ``kernel`` - 1 rows more: zeros, or those of the cache for ``key``."""
         from torch.nn.functional import pad
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from scalesearch.blocks.core import Block, LoopNest, Use, block, discarded_activations
 from scalesearch.blocks.mixers.base import Mixer
 from scalesearch.blocks.sublayers.base import register_sublayer
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @register_sublayer("glu")
@@ -29,6 +32,6 @@ class GatedLinearUnit(Mixer):
         return [LoopNest((*self.over, self.d), "activation"),
                 *discarded_activations(self.d, self.over, self)]
 
-    def forward(self, module: Any, x: Any, token_mask: Any, bias: Any, cache: Any = None,
-                carried_scores: Any = None) -> Any:
+    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None, cache: Any = None,
+                carried_scores: dict[str, Any] | None = None) -> Tensor:
         return module.value(x) * module.gate(x).sigmoid()

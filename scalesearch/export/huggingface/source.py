@@ -12,9 +12,9 @@ from pathlib import Path
 # offsets in bytes, and what comes in place of what is between them
 TextEdit = tuple[int, int, bytes]
 # decorators for the space language and for type checkers
-REGISTRATION_DECORATORS = ("ffn", "mixer", "dataclass_transform")
+REGISTRATION_DECORATORS = ("register_ffn", "register_mixer", "dataclass_transform")
 # likewise fields, and what they are without it
-FIELD_SPECIFIERS = {"option": b" = field(kw_only=True)", "named": b""}
+FIELD_SPECIFIERS = {"option_field": b" = field(kw_only=True)"}
 
 
 class ModuleSource:

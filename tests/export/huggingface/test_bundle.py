@@ -69,13 +69,13 @@ def same(network: Any, folder: Path, name: str) -> Any:
     """The bundle, whose model has given the logits of ours, all at once and step by step with reordered rows."""
     ours = build_model(network, vocab=V, seed=3).eval()
     module = loaded(network, folder, name)
-    theirs = module.build(module.ARCHITECTURE, vocab=V, seed=3).eval()
+    theirs = module.build_model(module.ARCHITECTURE, vocab=V, seed=3).eval()
     assert [(key, weight.tolist()) for key, weight in theirs.state_dict().items()] == [
         (key, weight.tolist()) for key, weight in ours.state_dict().items()]
     source, target = pairs(Random(1))
     with torch.no_grad():
         memory = theirs.encode(source)
-        cache = module.Cache()
+        cache = module.DecodingCache()
         assert torch.equal(theirs.logits(theirs.decode(target, memory)), ours(source, target))
         rows = torch.tensor([2, 0, 0])
         mine = ours.encode(source)
@@ -102,7 +102,7 @@ def test_random_networks_of_every_family_give_the_same_logits(tmp_path):
 
 def test_shared_and_borrowed_weights_stay_one(tmp_path):
     module = same(assemble(answers(**{"decoder.depth": 2, **EDGE})).block, tmp_path, "edge")
-    assert "Borrow" in vars(module) and "Scores" in vars(module) and "ChainLinear" not in vars(
+    assert "CrossStackTie" in vars(module) and "ExplicitAttention" in vars(module) and "ChainLinear" not in vars(
         module)
 
 
