@@ -8,10 +8,10 @@ from scalesearch.errors import UserError
 from scalesearch.export.base import ExportFormat
 
 FORMAT_CLASSES = {
-    "ctranslate2": "scalesearch.export.ctranslate2_:CTranslate2",
-    "torch": "scalesearch.export.torch_:Torch",
-    "huggingface": "scalesearch.export.huggingface.format:HuggingFace",
-    "onnx": "scalesearch.export.onnx_:Onnx",
+    "ctranslate2": "scalesearch.export.ctranslate2_:CTranslate2Format",
+    "torch": "scalesearch.export.torch_:TorchFormat",
+    "huggingface": "scalesearch.export.huggingface.format:HuggingFaceFormat",
+    "onnx": "scalesearch.export.onnx_:OnnxFormat",
 }
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from scalesearch.blocks.sizes import is_number
 from scalesearch.errors import UserError
 from scalesearch.space import Constraint, Space
+from scalesearch.space.binding.bind import rename_deprecated_costs
 from scalesearch.space.binding.name_resolution import NameResolver
 from scalesearch.space.schema.bound_tree import build_index
 from scalesearch.space.schema.cost_names import COST_NAMES
@@ -43,6 +44,7 @@ def parse_budget(space: Space, node: ScalarNode) -> Constraint:
             node.text, space.budgets) if space.budgets else "the space names none; write it out"
         raise ConfigError([Problem(node.display_position, f"the space has no budget `{node.text}`",
                                    there, code="unknown-budget")])
+    node = rename_deprecated_costs(node)
     problems: list[Problem] = []
 
     def complain(problem: ValueSyntaxError) -> None:

@@ -123,9 +123,9 @@ def test_a_changed_setting_is_refused_before_anything_is_written(
      ("--data", "builtin: grammar\npairs: 0\n", ":2:8: pairs: 0 is out of bounds"),
      ("--data", "data: {source: [}\n", ":1:17: not YAML"),
      ("--data", "", ": the file is " "empty. Give `builtin` or a file"),
-     ("--data", "source: en\ntarget: " "de\ntrain: no\nvalid: val\ntest: test\n",
+     ("--data", "source: en\ntarget: " "de\ntrain: no\nvalidation: val\ntest: test\n",
       ":3:8: data: train: "),
-     ("--data", "source: en\ntarget: de\ntrain: trian\nvalid: " "val\ntest: test\n",
+     ("--data", "source: en\ntarget: de\ntrain: trian\nvalidation: " "val\ntest: test\n",
       "/data.yaml:3:8: data: train: "),
      ("--recipe", "steps: 3\nlrr: 1\n", ":2:1: unknown key `lrr`"),
      ("--recipe", "# nothing\n", ": the file is empty")])

@@ -96,6 +96,7 @@ class ConfigReader:
     def read_values(self, group: SchemaGroup, table: MappingNode, path: str) -> dict[str, Any]:
         """The values that are given and right; complains of the rest, and of those that are missing."""
         found: dict[str, Any] = {}
+        table = rename_deprecated_keys(table, group)
         if group.open_key and table.get(group.open_key):
             others = tuple((key, node) for key, node in table if key.text not in group.fields)
             table = replace(table, entries=tuple(entry for entry in table if entry not in others))

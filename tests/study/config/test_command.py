@@ -42,7 +42,7 @@ def test_options_of_last_time_hold_and_those_of_now_are_laid_over_them(work, mon
 def test_a_whole_key_of_now_takes_the_place_of_its_parts_of_then(work):
     folder = begin(work, SPACE + REST, "trials=8", "seeds=3", "seeds.extra_runs=1")
     assert read_started_study(folder).seeds.extra_runs == 1
-    assert read_started_study(folder, ["seeds={most: 3, trials: 6}"]).seeds.extra_runs == 6
+    assert read_started_study(folder, ["seeds={max_per_candidate: 3, extra_runs: 6}"]).seeds.extra_runs == 6
     assert not read_started_study(folder, ["seeds=none"]).seeds.is_enabled
     assert read_started_study(folder,
                               ["seeds.extra_runs=2"]).seeds.extra_runs == 2, "a part changes that alone"

@@ -35,7 +35,7 @@ def answers(rows):
 
 def test_a_study_without_a_kind_searches(tmp_path):
     assert read(tmp_path, "space: small/plain\n").architectures is None
-    assert read(tmp_path, "space: small/plain\nkind: search\ntrials: 3\n").trials == 3
+    assert read(tmp_path, "space: small/plain\ntype: search\ntrials: 3\n").trials == 3
 
 
 def test_an_ablation_changes_its_base_one_by_one(tmp_path):

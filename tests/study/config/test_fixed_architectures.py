@@ -50,7 +50,7 @@ def test_each_has_its_seeds_and_a_row_that_is_another_s_twin_has_none(tmp_path):
     plan = make_plan(0, references=PLAN.references, seeds=Seeds(references=3))
     driver = make_driver(tmp_path, plan, work=noisy_work)
     driver.run()
-    assert sorted(trial.of for trial in driver.trials.replicates()) == [0, 0, 1, 1]
+    assert sorted(trial.original for trial in driver.trials.replicates()) == [0, 0, 1, 1]
     again = make_driver(tmp_path, plan, work=noisy_work)
     again.run()
     assert len(again.trials) == len(driver.trials) == 7
@@ -92,7 +92,7 @@ def test_a_run_ends_in_a_table_of_exact_costs(trained):
     costs = {one.label: one.costs["params.total"] for one in dry_run(spec).trials}
     assert {row.name: row.params for row in table.rows} == costs
     meta = json.loads((trained[0] / "study.json").read_text())
-    assert (meta["kind"], meta["base"], meta["rows"]) == (
+    assert (meta["type"], meta["base"], meta["architectures"]) == (
         "ablation", "base", list(costs)) and meta["sampler"] is None
 
 
@@ -106,7 +106,7 @@ def test_rows_may_be_added_and_seeds_raised_but_not_changed(trained):
     with refuses("study-changed", "`width: 32`"):
         other = "changes=[{name: 'width: 32', set: {width: 40}}]"
         launch(read_study(file, [other], folder), True, Console(quiet=True))
-    with refuses("study-changed", "the kind of study"):
+    with refuses("study-changed", "the type of the study"):
         launch(read_study(file.parent / _searching(file), [], folder), True, Console(quiet=True))
     launch(read_study(file, ["changes=[{encoder.depth: 2}]", "seeds=2"], folder), True,
            Console(quiet=True))
@@ -131,7 +131,7 @@ def test_rows_beyond_the_budget_are_not_trained(tmp_path):
     found = dry_run(read_study(file))
     assert [one.label for one in found.trials_to_train] == ["base"]
     assert set(found.spec.architectures.excluded) == {"encoder.depth: 2", "width: 32"}
-    assert found.planned_runs == 1 and "not params.total" in found.to_json()["left_out"][
+    assert found.planned_runs == 1 and "not params.total" in found.to_json()["excluded"][
         "width: 32"]
     file.write_text(FILE + f"budget: params.total < {base}\n")
     with refuses("budget-unmet", 3, key="budget"):
@@ -153,7 +153,7 @@ def test_the_table_of_references_still_wants_names():
 
 
 def test_a_row_has_the_whole_name_of_its_file(tmp_path):
-    (tmp_path / "s.yaml").write_text("study: s\nkind: grid\narchitectures: [found/plain-1.28m]\nrecipe: "
+    (tmp_path / "s.yaml").write_text("study: s\ntype: grid\narchitectures: [found/plain-1.28m]\nrecipe: "
                                      "quick\nobjectives: { bleu: max }\ndata: builtin\n")
     assert [one.label for one in read_study(tmp_path / "s.yaml").architectures.architectures] == [
         "plain-1.28m"]

@@ -112,7 +112,7 @@ def test_set_changes_adds_and_lays_over(tmp_path):
     whole = read_study(write(tmp_path, SPACE + REST), ["objectives={loss: min, macs.total: min}"])
     assert [str(objective) for objective in whole.objectives] == ["loss: min", "macs.total: min"]
     assert problems(tmp_path, SPACE + REST,
-                    sets=["trials"]).startswith("--set trials: write it as " "key=value")
+                    overrides=["trials"]).startswith("--set trials: write it as " "key=value")
 
 
 def test_all_that_is_wrong_is_shown_together(tmp_path):
@@ -166,7 +166,7 @@ s.yaml:10:10: workers: expected a whole number >= 1, found `many`
 10 | workers: many
    |          ^^^^
 
-s.yaml:11:19: sampler.type: expected one of KINDS, found `tpee`
+s.yaml:11:18: sampler.type: expected one of KINDS, found `tpee`
 11 | sampler: { type: tpee }
    |                   ^^^^
   = help: did you mean `tpe`?
@@ -208,9 +208,9 @@ def test_seeds_can_be_set_from_outside(tmp_path):
     ("text", "message"),
     [(SPACE + REST + "seeds: many\n",
       "s.yaml:9:8: seeds.max_per_candidate: expected a whole number " ">= 1, found `many`"),
-     (SPACE + REST + "seeds: {max_per_candidate: 0}\n", "s.yaml:9:15: seeds.max_per_candidate: 0"),
+     (SPACE + REST + "seeds: {max_per_candidate: 0}\n", "s.yaml:9:28: seeds.max_per_candidate: 0"),
      (SPACE + REST + "seeds: {confidence: 90}\n", "s.yaml:9:21: seeds.confidence: 90"),
-     (SPACE + REST + "seeds: {mots: 3}\n", "did you mean `most`?"),
+     (SPACE + REST + "seeds: {mots: 3}\n", "the keys in `seeds` are"),
      (SPACE + REST.replace("bleu: max, ", "macs.total: min, ") + "seeds: 3\n",
       "none of the objectives is measured"), ("", "the file is empty"),
      ("study: x\n", "`space` is missing"),
@@ -233,7 +233,7 @@ def test_each_bad_thing_has_its_message(tmp_path, text, message):
 
 @pytest.mark.parametrize(
     ("text", "place", "meant"),
-    [("batch_size: 64", "9:1", "`recipe.max_tokens`"), ("sampler: tpe", "9:1", "`proposer`"),
+    [("batch_size: 64", "9:1", "`recipe.max_tokens`"), ("searcher: tpe", "9:1", "`sampler`"),
      ("n_trials: 64", "9:1", "`trials`"), ("layers: 6", "9:1", None),
      ("steps: 9", "9:1", "`recipe.steps`"), ("resources: {num_gpus: 1}", "9:13", "gpus_per_trial`"),
      ("trials: {a: 1}", "9:9", None), ("rungs: {reduction_factor: 3}", "9:9", "`rungs.eta`"),
@@ -244,29 +244,29 @@ def test_words_of_other_tools_lead_to_the_key(tmp_path, text, place, meant):
 
 
 @pytest.mark.parametrize(("given", "expected"), [
-    ("tpe", ("tpe", {}, 5)), ("{kind: local, startup: 3}", ("local", {"n_startup_trials": 3}, 5)),
-    ("{sampler: TPESampler, multivariate: yes, n_ei_candidates: 48, seed: 2}",
+    ("tpe", ("tpe", {}, 5)), ("{type: local, startup: 3}", ("local", {"n_startup_trials": 3}, 5)),
+    ("{class_name: TPESampler, multivariate: yes, n_ei_candidates: 48, seed: 2}",
      ("TPESampler", {"multivariate": True, "n_ei_candidates": 48}, 2)),
-    ("{sampler: mine, prior: 1e-3, name: 'yes'}", ("mine", {"prior": 1e-3, "name": "yes"}, 5)),
+    ("{class_name: mine, prior: 1e-3, name: 'yes'}", ("mine", {"prior": 1e-3, "name": "yes"}, 5)),
 ])
-def test_a_proposer_is_a_short_name_or_a_sampler_with_its_arguments(tmp_path, given, expected):
-    spec = read_study(write(tmp_path, SPACE + REST + f"seed: 5\nproposer: {given}\n"))
+def test_sampler_is_short_name_or_class_with_arguments(tmp_path, given, expected):
+    spec = read_study(write(tmp_path, SPACE + REST + f"seed: 5\nsampler: {given}\n"))
     assert spec.sampler == SamplerSpec(*expected)
 
 
 def test_a_sampler_is_not_two(tmp_path):
-    said = problems(tmp_path, SPACE + REST + "sampler: {type: tpe, sampler: TPESampler}\n")
-    assert said.startswith("s.yaml:9:32: sampler.class_name: ")
+    said = problems(tmp_path, SPACE + REST + "sampler: {type: tpe, class_name: TPESampler}\n")
+    assert said.startswith("s.yaml:9:34: sampler.class_name: ")
 
 
-@pytest.mark.parametrize("form, column, key", [("{type: grid, startup: 5}", 33, "startup"),
-                                               ("{kind: random, startup: 5}", 35, "startup"),
-                                               ("{kind: tpe, population: 5}", 35, "population"),
-                                               ("{population: 5}", 24, "population")])
-def test_what_a_proposer_does_not_have_is_refused_by_the_name_that_the_file_has(
+@pytest.mark.parametrize("form, column, key", [("{type: grid, startup: 5}", 32, "startup"),
+                                               ("{type: random, startup: 5}", 34, "startup"),
+                                               ("{type: tpe, population: 5}", 34, "population"),
+                                               ("{population: 5}", 23, "population")])
+def test_settings_that_a_sampler_lacks_are_rejected(
         tmp_path: Path, form: str, column: int, key: str) -> None:
     said = problems(tmp_path, SPACE + REST + f"sampler: {form}\n")
-    assert said.startswith(f"s.yaml:9:{column}: proposer.{key}: ")
+    assert said.startswith(f"s.yaml:9:{column}: sampler.{key}: ")
 
 
 def test_a_setting_changes_a_key_of_a_preset_and_keeps_the_rest(tmp_path):
@@ -307,20 +307,20 @@ def test_a_preview_says_what_would_be_done_and_writes_nothing(tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     file = write(tmp_path, SPACE + REST + "budget: params.total <= 50k\n")
     found = dry_run(read_study(file, ["seeds=3"])).to_json()
-    assert found["seeds"] == {"most": 3, "trials": 10, "confidence": 0.9}
+    assert found["seeds"] == {"max_per_candidate": 3, "extra_runs": 10, "confidence": 0.9}
     assert found["space"]["size"] == 4 and found["feasible"] == MAX_FEASIBLE_SAMPLES < found[
         "sampled"] < 2000
-    assert all(p["feasible"] == (p["costs"]["params.total"] <= 50_000) for p in found["proposals"])
+    assert all(p["is_feasible"] == (p["costs"]["params.total"] <= 50_000) for p in found["proposals"])
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_study_may_not_choose_by_the_test_split(tmp_path):
+def test_selection_on_the_test_split_is_rejected(tmp_path):
     said = problems(tmp_path, SPACE + REST.replace("steps: 5", "steps: 5, score_splits: test"))
-    assert "score_splits is `both`" in said and "s.yaml" in said
+    assert "score_splits to `both`" in said and "s.yaml" in said
     chosen = read_study(write(tmp_path,
                               SPACE + REST.replace("steps: 5", "steps: 5, score_splits: validation")))
     assert (chosen.recipe.score_splits,
-            read_study(write(tmp_path, SPACE + REST)).recipe.score_splits) == ("valid", "both")
+            read_study(write(tmp_path, SPACE + REST)).recipe.score_splits) == ("validation", "both")
 
 
 TASK_FILES = "source: a, target: b, train: t, validation: v, test: w"
@@ -388,7 +388,7 @@ def test_a_warm_start_is_a_folder_a_list_or_a_mapping(tmp_path):
     other = tmp_path / "b"
     for text, expected in ((f"{one}", ((str(one),), None)),
                            (f"[{one}, {other}]", ((str(one), str(other)), None)),
-                           (f"{{from: [{one}], most: 2}}", ((str(one),), 2)), ("none", None)):
+                           (f"{{from: [{one}], max_candidates: 2}}", ((str(one),), 2)), ("none", None)):
         spec = read_study(write(tmp_path, SPACE + REST + f"warm_start: {text}\n"))
         assert spec.warm_start is None if expected is None else (
             spec.warm_start.folders, spec.warm_start.max_candidates) == expected
@@ -399,7 +399,7 @@ def test_a_warm_start_is_a_folder_a_list_or_a_mapping(tmp_path):
     ("[., nowhere]", "holds no study (no study.json)"),
     ("{ from: [] }", "expected a folder, or a list of folders"),
     ("{ from: nowhere, more: 1 }", "unknown key `more` in `warm_start`"),
-    ("{ from: nowhere, most: -1 }", "most: "),
+    ("{ from: nowhere, max_candidates: -1 }", "max_candidates: "),
     ("[[a]]", "expected a folder, or a list of folders"),
 ])
 def test_a_wrong_warm_start_is_told_with_its_place(tmp_path, monkeypatch, text, message):
@@ -498,3 +498,31 @@ def test_what_an_artifact_must_hold_limits_candidates_without_a_budget(tmp_path)
     assert costs("",
                  "exportable: ctranslate2\n") == costs(", decode_with: ctranslate2-int8") == held
     assert costs(", decode_with: onnx-int8") is None  # which holds everything
+
+
+@pytest.mark.parametrize(("old", "new"), [
+    ("proposer: tpe", "sampler: tpe"),
+    ("proposer: {sampler: TPESampler, multivariate: yes}",
+     "sampler: {class_name: TPESampler, multivariate: yes}"),
+    ("seeds: {most: 3, trials: 6}", "seeds: {max_per_candidate: 3, extra_runs: 6}"),
+    ("seeds.most: 4", "seeds.max_per_candidate: 4"),
+    ("stop: {within: 5}", "stop: {horizon: 5}"),
+    ("recipe.zero_out: yes", "recipe.zero_init: yes"),
+    ("recipe: {residual: plain, watch: loss, steps: 3}",
+     "recipe: {residual_scaling: none, monitor: loss, steps: 3}"),
+    ("budget: artefact.bytes <= 1M", "budget: artifact.bytes <= 1M"),
+])
+def test_deprecated_keys_are_accepted_with_a_warning(tmp_path, capsys, old, new):
+    rest = REST.replace("recipe: { steps: 5 }\n", "") if old.startswith("recipe: ") else REST
+    protocol = "protocol: { artifact: torch }\n" if "bytes" in old else ""
+    expected = read_study(write(tmp_path, SPACE + rest + protocol + new + "\n"))
+    assert not capsys.readouterr().err
+    found = read_study(write(tmp_path, SPACE + rest + protocol + old + "\n"))
+    for key in ("sampler", "seeds", "stop", "recipe", "budget"):
+        assert getattr(found, key) == getattr(expected, key)
+    assert "s.yaml:" in (warning := capsys.readouterr().err) and "is now" in warning
+
+
+def test_deprecated_key_next_to_the_present_one_is_an_error(tmp_path):
+    said = problems(tmp_path, SPACE + REST + "sampler: tpe\nproposer: gp\n")
+    assert said.startswith("s.yaml:10:1: ") and "given twice" in said
