@@ -1,7 +1,7 @@
-"""Training of one model: recipe, loop, checkpoints, metrics. Needs neither Ray nor Optuna.
+"""Training of one model: recipe, loop, checkpoints, metrics.
 
-Names are imported on first use, so that the recipe of a study file is checked without loading
-PyTorch.
+The package does not depend on Ray and Optuna. Names are imported on first use, so that the recipe
+of a study file can be validated without loading PyTorch.
 """
 
 import importlib
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from scalesearch.train.result import Result
     from scalesearch.train.training import train
 
-_HOMES = {"Checkpoint": "checkpoint", "read_checkpoint": "checkpoint",
-          "PRESETS": "recipe", "Recipe": "recipe", "Result": "result", "train": "training"}
+_MODULES = {"Checkpoint": "checkpoint", "read_checkpoint": "checkpoint",
+            "PRESETS": "recipe", "Recipe": "recipe", "Result": "result", "train": "training"}
 
 __all__ = ["PRESETS", "Checkpoint", "Recipe", "Result", "read_checkpoint", "train"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,4 +1,4 @@
-"""Time that a training takes, by part."""
+"""Wall-clock and CPU time of a training run, by part."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,51 +33,50 @@ Efforts = Mapping[str, Effort]  # by part
 
 
 def read_clocks() -> Effort:
-    """Readings of this process's clocks; CPU time is that of all its threads."""
+    """Read the clocks of this process; CPU time is summed over its threads."""
     return Effort(time.perf_counter(), time.process_time())
 
 
 def sum_efforts(*efforts: Efforts) -> dict[str, Effort]:
-    """The sum of ``efforts``, part by part."""
-    return {part: sum((each.get(part, Effort()) for each in efforts), Effort())
+    """Sum ``efforts`` part by part."""
+    return {part: sum((effort.get(part, Effort()) for effort in efforts), Effort())
             for part in TRAINING_PARTS}
 
 
 class TrainingTimer:
-    """Clock of a training: what its parts have taken since it began, earlier processes included.
+    """Timer of a training run, by part, including earlier processes.
 
-    ``updates`` is what budgets count. ``validation`` is looking at the validation text while
-    training, ``scoring`` what is measured of the final weights: translations, metrics, losses,
-    latency. ``other`` is all the rest: building the model, checking it, saving, resuming.
-
+    Budgets count ``updates``. ``validation`` is evaluation on the validation text during training.
+    ``scoring`` is the evaluation of the final weights: translations, metrics, losses, latency.
+    ``other`` is everything else: building and checking the model, saving, resuming.
     """
 
     def __init__(self, read_time: Callable[[], Effort] = read_clocks) -> None:
         self._read_time = read_time
         self._spent = dict.fromkeys(TRAINING_PARTS, Effort())
-        # moved on by what is counted elsewhere: the time since then is of no part
+        # Each measured part moves the start forward: the time since then belongs to no part.
         self._start = self._read_time()
 
     @contextmanager
     def measure_part(self, name: str) -> Iterator[None]:
-        """A stretch of the training that belongs to the part ``name``; stretches do not overlap."""
+        """Context that counts time to the part ``name``; contexts must not be nested."""
         start = self._read_time()
         try:
             yield
         finally:
-            took = self._read_time() - start
-            self.add_effort(name, took)
-            self._start += took
+            duration = self._read_time() - start
+            self.add_effort(name, duration)
+            self._start += duration
 
     def add_effort(self, name: str, effort: Effort) -> None:
-        """Counts ``effort`` of another process."""
+        """Add the effort of another process."""
         self._spent[name] += effort
 
     def efforts(self) -> dict[str, Effort]:
-        """Effort of each part so far."""
+        """Return the effort of each part so far."""
         return {**self._spent, OTHER: self._spent[OTHER] + self._read_time() - self._start}
 
     def restore(self, efforts: Mapping[str, Sequence[float]]) -> None:
-        """Adds what an earlier process had spent: part to wall-clock and CPU seconds."""
-        for part, spent in efforts.items():
-            self.add_effort(part, Effort(*spent))
+        """Add the wall-clock and CPU seconds of an earlier process, by part."""
+        for part, seconds in efforts.items():
+            self.add_effort(part, Effort(*seconds))

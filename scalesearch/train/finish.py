@@ -1,4 +1,4 @@
-"""End of a training: averages, writes and scores the weights."""
+"""End of a training run: average, write and score the weights."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -9,16 +9,17 @@ from scalesearch.train import checkpoint
 from scalesearch.train.effort import SCORING
 from scalesearch.train.loop import TrainingRun
 from scalesearch.train.recipe import DECODE_WITH_MODEL
-from scalesearch.train.scoring.evaluate import DecodeFunction, DecodingOptions, evaluate_loss, perplexity, score_split
+from scalesearch.train.scoring.evaluate import (
+    DecodeFunction, DecodingOptions, evaluate_loss, perplexity, score_split)
 from scalesearch.train.scoring.measure import measure_latency
 from scalesearch.train.updates.averaging import write_weights
 
-# of a finished model's folder, by format
+# Exports the model of a folder to a format, and opens its decoder.
 OpenArtifact = Callable[[Path, str], AbstractContextManager[DecodeFunction]]
 
 
 def finish(run: TrainingRun, open_artifact: OpenArtifact | None = None) -> dict[str, Any]:
-    """Averages, writes and scores the weights of ``run``; returns the metrics of the result."""
+    """Average, write and score the weights; return the metrics of the result."""
     model = run.engine.model
     recipe = run.recipe
     weights = "the last"
@@ -33,9 +34,10 @@ def finish(run: TrainingRun, open_artifact: OpenArtifact | None = None) -> dict[
         weights = (f"mean of the {recipe.average} {len(steps)} (after updates "
                    f"{', '.join(map(str, steps))})")
     write_weights(run.directory / checkpoint.WEIGHTS_FILE, model.state_dict())
-    decoding = (nullcontext() if open_artifact is None or recipe.decode_with == DECODE_WITH_MODEL
-                else open_artifact(run.directory, recipe.decode_with))
-    with run.timer.measure_part(SCORING), decoding as decode:
+    decoder: AbstractContextManager[DecodeFunction | None] = nullcontext()
+    if open_artifact is not None and recipe.decode_with != DECODE_WITH_MODEL:
+        decoder = open_artifact(run.directory, recipe.decode_with)
+    with run.timer.measure_part(SCORING), decoder as decode:
         metrics = _score_splits(run, decode)
         if recipe.measure in ("latency", "both"):
             split = getattr(run.corpus, metrics["split"])
@@ -46,21 +48,27 @@ def finish(run: TrainingRun, open_artifact: OpenArtifact | None = None) -> dict[
 
 
 def _score_splits(run: TrainingRun, decode: DecodeFunction | None) -> dict[str, Any]:
-    """Scores on the split for selection, and under ``test`` those to report."""
+    """Score the split for selection, and ``test`` if the recipe uses both."""
     both = run.recipe.score_splits == "both"
-    chosen = "validation" if both else run.recipe.score_splits
-    scores = _score_one_split(run, chosen, decode)
-    known = chosen == "validation"
-    validation_loss = scores["loss"] if known else evaluate_loss(
-        run.engine, run.corpus.validation, run.stop_signal.raise_if_requested)
-    scores |= {"split": chosen, **run.validation_losses(validation_loss),
+    split_name = "validation" if both else run.recipe.score_splits
+    scores = _score_one_split(run, split_name, decode)
+    if split_name == "validation":
+        validation_loss = scores["loss"]
+    else:
+        validation_loss = evaluate_loss(run.engine, run.corpus.validation,
+                                        run.stop_signal.raise_if_requested)
+    scores |= {"split": split_name, **run.validation_losses(validation_loss),
                "validation_perplexity": perplexity(validation_loss)}
-    return scores | ({"test": _score_one_split(run, "test", decode)} if both else {})
+    if both:
+        scores["test"] = _score_one_split(run, "test", decode)
+    return scores
 
 
-def _score_one_split(run: TrainingRun, name: str, decode: DecodeFunction | None) -> dict[str, Any]:
-    search = DecodingOptions(run.recipe.beam, run.recipe.length_penalty)
-    return score_split(run.engine, run.corpus, name, search, run.stop_signal.raise_if_requested,
-                       lambda done, total: run.report({"type": "decode", "done": done,
-                                                         "total": total}),
-                       decode)
+def _score_one_split(
+        run: TrainingRun, split_name: str, decode: DecodeFunction | None) -> dict[str, Any]:
+    def report_progress(done: int, total: int) -> None:
+        run.report({"type": "decode", "done": done, "total": total})
+
+    decoding = DecodingOptions(run.recipe.beam, run.recipe.length_penalty)
+    return score_split(run.engine, run.corpus, split_name, decoding,
+                       run.stop_signal.raise_if_requested, report_progress, decode)

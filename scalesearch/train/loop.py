@@ -1,4 +1,4 @@
-"""Training loop: updates and validations until the budget is used, resumable anywhere."""
+"""Training loop: updates and validations until the budget is used; resumable."""
 
 import math
 import time
@@ -19,15 +19,17 @@ from scalesearch.train import checkpoint
 from scalesearch.train.effort import UPDATES, VALIDATION, Effort, TrainingTimer
 from scalesearch.train.hardware import TrainingFailedError
 from scalesearch.train.recipe import Recipe
-from scalesearch.train.scoring.evaluate import DecodingOptions, evaluate_loss, tokens_per_character, translate
+from scalesearch.train.scoring.evaluate import (
+    DecodingOptions, evaluate_loss, tokens_per_character, translate)
 from scalesearch.train.updates.averaging import ExponentialMovingAverage, WeightSnapshots
 from scalesearch.train.updates.engine import Engine
 from scalesearch.train.updates.schedule import BudgetUsed, IntervalTrigger, LearningRateSchedule
 
 ReportFunction = Callable[[dict[str, Any]], None]
-GPU_LOSS_INTERVAL = 20  # updates between readings of the loss on a GPU: each reading waits for it
+# updates between readings of the loss on a GPU; each reading waits for the GPU
+GPU_LOSS_INTERVAL = 20
 REPORT_SECONDS = 0.5
-ROLLBACK_LR_FACTOR = 0.5  # of the learning rate after a divergence
+ROLLBACK_LR_FACTOR = 0.5  # on the learning rate, after a divergence
 
 
 class DivergedError(TrainingFailedError):
@@ -35,7 +37,16 @@ class DivergedError(TrainingFailedError):
 
 
 class TrainingRun:
-    """State of a training and its loop; ``spent`` counts updates only."""
+    """State of a training run and its loop.
+
+    Attributes:
+        budget_used: counts updates only, without validation, decoding and saving.
+        curve: one entry per validation.
+        lr, loss: of the last update.
+        lr_factor: factor on the learning rate, less than 1 after a rollback.
+        loss_since_validation: summed loss and number of tokens since the last validation.
+        stop_reason: ``budget`` or ``patience``; empty while training continues.
+    """
 
     def __init__(self, engine: Engine, corpus: Corpus, recipe: Recipe, directory: Path, seed: int,
                  stop_signal: StopRequest, report: ReportFunction, timer: TrainingTimer) -> None:
@@ -47,18 +58,19 @@ class TrainingRun:
         self.report = report
         self.timer = timer
         self.task = TASKS[corpus.spec.task]
-        anew = partial(retokenize, corpus, recipe.subword_dropout,
-                       seed) if recipe.subword_dropout else None
-        self.batch_stream = BatchStream(corpus.train, recipe.max_tokens, seed, anew)
+        make_epoch_split = None
+        if recipe.subword_dropout:
+            make_epoch_split = partial(retokenize, corpus, recipe.subword_dropout, seed)
+        self.batch_stream = BatchStream(corpus.train, recipe.max_tokens, seed, make_epoch_split)
         self.budget_used = BudgetUsed()
         self.schedule = LearningRateSchedule(recipe)
         self.snapshots = WeightSnapshots(directory, recipe.average_count)
-        window = recipe.average_every * recipe.average_count
-        # shares that are more than all updates, no number of updates
-        if recipe.average_every < 1 <= window:
-            window = math.inf
-        self.weight_average = ExponentialMovingAverage(
-            engine.model, window) if recipe.average == "ema" else None
+        self.weight_average: ExponentialMovingAverage | None = None
+        if recipe.average == "ema":
+            window = recipe.average_every * recipe.average_count
+            if recipe.average_every < 1 <= window:  # shares that add up to more than all updates
+                window = math.inf
+            self.weight_average = ExponentialMovingAverage(engine.model, window)
         self.validation_interval = IntervalTrigger(recipe.validate_every)
         self.average_interval = IntervalTrigger(recipe.average_every)
         self.curve: list[dict[str, Any]] = []
@@ -66,27 +78,29 @@ class TrainingRun:
         self.best_score = math.inf
         self.validations_without_improvement = 0
         self.stop_reason = ""
-        self.loss_since_validation = [0.0, 0]  # summed loss and tokens since the last validation
+        self.loss_since_validation = [0.0, 0]
         self._unread_losses: list[tuple[Tensor, int]] = []
-        self.lr = self.loss = 0.0  # of the last update
-        self.lr_factor = 1.0  # of the learning rate; less after a rollback
+        self.lr = 0.0
+        self.loss = 0.0
+        self.lr_factor = 1.0
         self.identity: dict[str, Any] = {}
-        self._saved_at = self._reported_at = time.monotonic()
+        self._saved_at = time.monotonic()
+        self._reported_at = self._saved_at
 
     # -- the loop
 
     def train(self, until_share: float = 1.0) -> bool:
-        """Trains until the budget, the patience or the share ``until_share`` of the budget is used.
+        """Train until the budget, its share ``until_share`` or the patience is used.
 
         Returns:
-            Whether training is over; if not, it was saved, to be resumed.
+            Whether training is over; if not, it was saved and can be resumed.
 
         Raises:
-            TrainingFailed: the loss is not finite, or memory ran out.
-            Interrupted: by a signal; see :meth:`StopRequest.check`.
+            TrainingFailedError: the loss is not finite, or memory ran out.
+            SignalInterrupt: a signal arrived; see :meth:`StopRequest.raise_if_requested`.
         """
         if not self.budget_used.steps:
-            self.save()  # for a rollback before the first save
+            self.save()  # for a rollback before the first checkpoint
         while True:
             try:
                 self._evaluate_if_due()
@@ -105,21 +119,25 @@ class TrainingRun:
         return True
 
     def measure_validation_loss(self) -> dict[str, Any]:
-        """Position of training and ``validation_loss`` there; later training does not depend on the call."""
+        """Return the position of training and the validation loss.
+
+        Later training does not depend on the call.
+        """
         last = self.curve[-1] if self.curve else {"step": -1}
-        known = last["step"] == self.budget_used.steps
-        if not known:
+        if last["step"] == self.budget_used.steps:
+            validation_loss = last["validation_loss"]
+        else:
             with self.timer.measure_part(VALIDATION), self._evaluation_weights():
-                loss = evaluate_loss(self.engine, self.corpus.validation,
-                                     self.stop_signal.raise_if_requested)
-        return {**self._position(), **self.validation_losses(last["validation_loss"] if known else loss)}
+                validation_loss = evaluate_loss(
+                    self.engine, self.corpus.validation, self.stop_signal.raise_if_requested)
+        return {**self._position(), **self.validation_losses(validation_loss)}
 
     def _evaluation_weights(self) -> AbstractContextManager[None]:
-        """Context in which the model has the weights that it is judged by."""
+        """Context in which the model has the weights that are evaluated."""
         return self.weight_average.applied() if self.weight_average else nullcontext()
 
     def validation_losses(self, validation_loss: float) -> dict[str, float]:
-        """The validation loss, a token and a character."""
+        """Return the validation loss per token and per character."""
         return {"validation_loss": validation_loss,
                 "validation_loss_per_char": validation_loss * self._validation_tokens_per_character}
 
@@ -128,22 +146,22 @@ class TrainingRun:
         return tokens_per_character(self.corpus, "validation")
 
     def _roll_back(self, error: DivergedError) -> None:
-        """Restores the last save, to go on at half the learning rate.
+        """Restore the last checkpoint, to continue with half the learning rate.
 
-        The time used still counts, updates and tokens are counted anew.
+        The time used still counts; updates and tokens are those of the checkpoint.
 
         Raises:
-            TrainingFailed: there was a rollback before.
+            TrainingFailedError: there was a rollback before.
         """
         state = checkpoint.load_state(self.directory) if self.lr_factor == 1 else None
         if state is None:
-            raise TrainingFailedError(f"{error} (again, after going back to a save and halving the "
-                                      "rate)")
+            raise TrainingFailedError(f"{error} (again, after a rollback to a checkpoint with half "
+                                      "the learning rate)")
         self._unread_losses.clear()
         self._restore_state(state)
         self.lr_factor = ROLLBACK_LR_FACTOR
-        self.notes.append(f"{error}; went back to update {self.budget_used.steps} and on with "
-                          f"{ROLLBACK_LR_FACTOR:g} of the rate")
+        self.notes.append(f"{error}; rolled back to update {self.budget_used.steps} with "
+                          f"{ROLLBACK_LR_FACTOR:g} of the learning rate")
         self.save()
 
     @property
@@ -160,7 +178,7 @@ class TrainingRun:
             self._update_budget_times()
 
     def _update_budget_times(self) -> None:
-        """Has the budget know the time of the updates."""
+        """Copy the time of the updates to the used budget."""
         updates = self.timer.efforts()[UPDATES]
         self.budget_used.seconds = updates.seconds
         self.budget_used.cpu_seconds = updates.cpu_seconds
@@ -168,7 +186,7 @@ class TrainingRun:
     def _update(self) -> None:
         batches = self.batch_stream.take(self.recipe.accumulate)
         tokens = sum(batch.tokens for batch in batches)
-        parts = self.engine.batch_splits
+        batch_splits = self.engine.batch_splits
         self.lr = self.lr_factor * self.schedule.learning_rate(
             self.budget_used.steps, self.budget_share)
         self._unread_losses.append((self.engine.update(batches, self.lr), tokens))
@@ -177,22 +195,22 @@ class TrainingRun:
         self.budget_used.steps += 1
         self.budget_used.tokens += tokens
         self.budget_used.pairs += sum(map(len, batches))
-        if self.engine.batch_splits != parts:
-            self.notes.append(f"update {self.budget_used.steps}: out of memory; batches cut into "
-                              f"{self.engine.batch_splits} pieces from there on, tokens an update "
-                              "unchanged")
-        # Waiting for a GPU belongs to the time of the updates that it waits for: here, not when
-        # validating.
+        if self.engine.batch_splits != batch_splits:
+            self.notes.append(f"update {self.budget_used.steps}: out of memory; from now on, "
+                              f"batches are split into {self.engine.batch_splits} pieces; tokens "
+                              "per update are unchanged")
+        # Waiting for a GPU belongs to the time of the updates. Read the losses here, not during
+        # validation.
         validates = self.validation_interval.is_due(self.budget_used.steps, self.budget_share)
-        if self.engine.hardware.device.type == "cpu" or validates or len(
-                self._unread_losses) >= GPU_LOSS_INTERVAL:
+        is_cpu = self.engine.hardware.device.type == "cpu"
+        if is_cpu or validates or len(self._unread_losses) >= GPU_LOSS_INTERVAL:
             self._read_losses()
 
     def _read_losses(self) -> None:
-        """Reads the losses that are still on the device.
+        """Read the losses that are still on the device.
 
         Raises:
-            Diverged: one of them is not a finite number.
+            DivergedError: a loss is not finite.
         """
         if not self._unread_losses:
             return
@@ -211,16 +229,16 @@ class TrainingRun:
     # -- validation
 
     def _evaluate_if_due(self) -> None:
-        """Validates, keeps weights and saves where that is due; a second call changes nothing."""
+        """Validate, keep weights and save if due; a second call changes nothing."""
         step = self.budget_used.steps
         share = self.budget_share
         if self.average_interval.is_due(step, share):
             if self.recipe.average == "last" and self._is_in_final_average(step, share):
                 self.snapshots.add(self.engine.model, step)
             self.average_interval.mark_passed(step, share)
-        last = self.curve[-1]["step"] if self.curve else 0
-        if step > last and (share >= 1 or self.stop_reason
-                            or self.validation_interval.is_due(step, share)):
+        last_step = self.curve[-1]["step"] if self.curve else 0
+        is_due = share >= 1 or self.stop_reason or self.validation_interval.is_due(step, share)
+        if step > last_step and is_due:
             with self.timer.measure_part(VALIDATION):
                 self._validate()
             self.validation_interval.mark_passed(step, share)
@@ -228,74 +246,79 @@ class TrainingRun:
             self.save()
 
     def _is_in_final_average(self, step: int, share: float) -> bool:
-        """Whether the current weights can be among the last few when the budget ends."""
+        """Whether the current weights can be among the last few at the end of the budget."""
         every = self.recipe.average_every
-        apart = every if every < 1 else every * share / step
-        return self.recipe.patience is not None or 1 - share <= apart * self.recipe.average_count
+        interval = every if every < 1 else every * share / step  # as a share of the budget
+        return self.recipe.patience is not None or 1 - share <= interval * self.recipe.average_count
 
     def _validate(self) -> None:
         self._read_losses()
         with self._evaluation_weights():
             validation_loss = evaluate_loss(self.engine, self.corpus.validation,
-                                       self.stop_signal.raise_if_requested)
+                                            self.stop_signal.raise_if_requested)
             score = self._validation_score() if self.recipe.validate_metric else None
-        train_loss = self.loss_since_validation[0] / self.loss_since_validation[
-            1] if self.loss_since_validation[1] else None
+        loss_sum, tokens = self.loss_since_validation
+        train_loss = loss_sum / tokens if tokens else None
         if not math.isfinite(validation_loss):
             raise DivergedError(f"the validation loss is {validation_loss} after update "
                                 f"{self.budget_used.steps}: it diverged")
-        scored = {"bleu": None} | ({} if score is None else {self.task.main_metric: score})
+        scores = {"bleu": None} | ({} if score is None else {self.task.main_metric: score})
         self.curve.append({**self._position(), "lr": self.lr, "train_loss": train_loss,
-                           **self.validation_losses(validation_loss), **scored})
+                           **self.validation_losses(validation_loss), **scores})
         self.loss_since_validation = [0.0, 0]
         self._track_best(validation_loss if self.recipe.monitor == "loss" else -float(score or 0))
         self.report({"type": "validation", **self.curve[-1]})
 
     def _track_best(self, score: float) -> None:
-        """Keeps the best weights and counts validations without improvement."""
+        """Keep the best weights and count validations without a lower ``score``."""
         if self.recipe.average == "best":
             self.snapshots.add(self.engine.model, self.budget_used.steps, score)
-        self.validations_without_improvement = (
-            0 if score < self.best_score else self.validations_without_improvement + 1)
+        if score < self.best_score:
+            self.validations_without_improvement = 0
+        else:
+            self.validations_without_improvement += 1
         self.best_score = min(self.best_score, score)
-        if self.recipe.patience is not None and self.validations_without_improvement >= self.recipe.patience:
+        patience = self.recipe.patience
+        if patience is not None and self.validations_without_improvement >= patience:
             self.stop_reason = "patience"
 
     def _validation_score(self) -> float:
-        """Main metric of the task on valid; higher is better for every task that generates."""
+        """Compute the main metric on the validation split; higher is better."""
         split = self.corpus.validation
-        assert self.task.score is not None, "a recipe that validates by decoding is refused with other tasks"
-        found = translate(self.engine.model, split, self.corpus.tokenizer, self.engine.hardware,
-                          DecodingOptions(1), self.stop_signal.raise_if_requested)
+        assert self.task.score is not None, "check_compatible refuses other tasks"
+        translations = translate(self.engine.model, split, self.corpus.tokenizer,
+                                 self.engine.hardware, DecodingOptions(1),
+                                 self.stop_signal.raise_if_requested)
         self.engine.model.train()
-        return float(self.task.score([best[0] for best, *_ in found], split.texts,
+        hypotheses = [best[0] for best, *_ in translations]
+        return float(self.task.score(hypotheses, split.texts,
                                      self.corpus.spec)[self.task.main_metric])
 
     def _position(self) -> dict[str, Any]:
-        spent = self.budget_used
-        return {"step": spent.steps, "tokens": spent.tokens, "cpu_seconds": spent.cpu_seconds,
-                "seconds": spent.seconds, "share": self.budget_share}
+        used = self.budget_used
+        return {"step": used.steps, "tokens": used.tokens, "cpu_seconds": used.cpu_seconds,
+                "seconds": used.seconds, "share": self.budget_share}
 
     def _report_update(self) -> None:
         self._reported_at = time.monotonic()
-        spent = self.budget_used
+        used = self.budget_used
         share = self.budget_share
         self.report({"type": "update", **self._position(), "lr": self.lr, "loss": self.loss,
-                     "tokens_per_second": spent.tokens / max(spent.seconds, 1e-9),
-                     "tokens_per_cpu_second": spent.tokens / max(spent.cpu_seconds, 1e-9),
-                     "eta_seconds": spent.seconds * (1 - share) / share if share else None})
+                     "tokens_per_second": used.tokens / max(used.seconds, 1e-9),
+                     "tokens_per_cpu_second": used.tokens / max(used.cpu_seconds, 1e-9),
+                     "eta_seconds": used.seconds * (1 - share) / share if share else None})
 
     # -- saving and resuming
 
     def save(self) -> None:
-        """Writes a checkpoint to resume from."""
+        """Write a checkpoint to resume from."""
         self._read_losses()
         checkpoint.save_state(self.directory, self.state())
         self.snapshots.delete_unused()
         self._saved_at = time.monotonic()
 
     def state(self) -> dict[str, Any]:
-        """State that the rest of the training depends on, as tensors and plain values."""
+        """Return the state that later training depends on, as tensors and plain values."""
         return {**self.engine.state(), "spent": asdict(self.budget_used),
                 "warm_end": self.schedule.warmup_end_share,
                 "place": [self.batch_stream.epoch, self.batch_stream.index], "curve": self.curve,
@@ -311,12 +334,12 @@ class TrainingRun:
                               for step, score in self.snapshots.scores_by_step.items()]}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restores what :meth:`state` returned, in another process."""
+        """Restore the result of :meth:`state`, in another process."""
         self.timer.restore(state["efforts"])
         self._restore_state(state)
 
     def _restore_state(self, state: dict[str, Any]) -> None:
-        """Restores all but the time used, which counts on."""
+        """Restore everything except the time used, which continues."""
         self.engine.restore(state)
         self.budget_used = BudgetUsed(**state["spent"])
         if self.weight_average:

@@ -1,4 +1,4 @@
-"""The result of a training, for people: scores of each split, and how they came about."""
+"""Result of a training run as text: scores and how they were computed."""
 
 from __future__ import annotations
 
@@ -13,39 +13,43 @@ if TYPE_CHECKING:
 
 
 def score_table(metrics: dict[str, Any]) -> Table:
-    """The metrics of each split that was scored."""
-    # which the result file has
+    """Make a table of the metrics of each scored split."""
+    # in the result file only
     names = [name for name in METRICS if name in metrics and name != "loss_per_char"]
-    words = {name: METRICS[name].label.partition(" (")[0] for name in names}
+    labels = {name: METRICS[name].label.partition(" (")[0] for name in names}
     headings = ["",
-                *(words[name].lower() if name in ("loss", "perplexity") else words[name]
+                *(labels[name].lower() if name in ("loss", "perplexity") else labels[name]
                   for name in names)]
-    scored = {metrics["split"]: metrics} | ({"test": metrics["test"]} if "test" in metrics else {})
-    rows = [(split, *(_number(name, own.get(name)) for name in names))
-            for split, own in scored.items()]
+    splits = {metrics["split"]: metrics} | ({"test": metrics["test"]} if "test" in metrics else {})
+    rows = [(split, *(_format_score(name, scores.get(name)) for name in names))
+            for split, scores in splits.items()]
     return make_table(headings, rows)
 
 
-def _number(name: str, value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}" if name == "loss" else f"{value:.2f}"
+def _format_score(name: str, value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if name == "loss" else f"{value:.2f}"
 
 
 def protocol_lines(result: Result) -> list[str]:
-    """How the numbers came about, and what they cost."""
+    """Describe how the scores were computed, and their cost."""
     metrics = result.metrics
-    signed = {key.removesuffix("_signature"): text
-              for key, text in metrics.items() if key.endswith("_signature")}
-    signatures = (f"{METRICS[name].label if name in METRICS else name} {text}"
-                  for name, text in signed.items())
-    device = result.device if result.processes == 1 else f"{result.processes} x {result.device}"
-    synthetic = ["synthetic corpus: the score compares architectures, nothing else"] if metrics[
-        "synthetic"] else []
+    signatures = []
+    for key, text in metrics.items():
+        if key.endswith("_signature"):
+            name = key.removesuffix("_signature")
+            signatures.append(f"{METRICS[name].label if name in METRICS else name} {text}")
     decoding = [metrics["decoding"]] if "decoding" in metrics else []
-    measured = [f"{key}: {metrics[f'{key}_protocol']}"
-                for key in ("latency", "memory") if key in metrics]
-    return [" · ".join([*decoding, f"weights: {metrics['weights']}", *signatures]), *measured,
-            f"{result.n_params:,} params · {result.steps:,} updates, {result.tokens:,} target "
-            f"tokens in {format_duration(result.cpu_seconds)} CPU "
-            f"({result.tokens_per_cpu_second:,.0f} tokens a CPU-second), "
-            f"{format_duration(result.total_seconds)} with scoring · {result.dtype} on {device} · "
-            f"seed {result.seed}", *synthetic]
+    lines = [" · ".join([*decoding, f"weights: {metrics['weights']}", *signatures])]
+    lines += [f"{key}: {metrics[f'{key}_protocol']}"
+              for key in ("latency", "memory") if key in metrics]
+    device = result.device if result.processes == 1 else f"{result.processes} x {result.device}"
+    lines.append(f"{result.n_params:,} params · {result.steps:,} updates, {result.tokens:,} target "
+                 f"tokens in {format_duration(result.cpu_seconds)} CPU "
+                 f"({result.tokens_per_cpu_second:,.0f} tokens per CPU-second), "
+                 f"{format_duration(result.total_seconds)} with scoring · {result.dtype} on "
+                 f"{device} · seed {result.seed}")
+    if metrics["synthetic"]:
+        lines.append("synthetic corpus: the score compares architectures, nothing else")
+    return lines
