@@ -168,7 +168,7 @@ s.yaml:10:10: workers: expected a whole number >= 1, found `many`
 
 s.yaml:11:18: sampler.type: expected one of KINDS, found `tpee`
 11 | sampler: { type: tpee }
-   |                   ^^^^
+   |                  ^^^^
   = help: did you mean `tpe`?
 
 s.yaml:12:19: protocol.name: expected one of PROTOCOLS, found `foward`

@@ -23,7 +23,7 @@ def seeds_of(driver):
     """Trial to the seeds of its further trainings."""
     again = {}
     for trial in driver.trials.replicates():
-        again.setdefault(trial.of, []).append(trial.seed)
+        again.setdefault(trial.original, []).append(trial.seed)
     return again
 
 
@@ -60,7 +60,7 @@ def test_the_noise_of_one_over_the_budget_counts_in_table_and_verdict(tmp_path):
     assert base.is_eligible and not far.is_feasible
     noise = found.seed_analysis.front_order.noise["bleu"]
     assert (noise.df, noise.n_candidates) == (4, 2)
-    halves = {row["trial"]: row["bleu.half"]
+    halves = {row["trial"]: row["bleu.half_width"]
               for row in found.table.to_dict("records") if row["seeds"] == 3}
     assert halves == {number: noise.interval_half_width(found.seed_analysis.confidence, 3)
                       for number in (0, 1)}
@@ -85,7 +85,7 @@ def test_a_seed_that_a_fork_has_brought_along_is_not_trained_again(tmp_path):
     driver.run()
     first = driver.trials[0]
     driver.study.propose(replace(first, number=driver.trials.next_number, origin=Origin.REPLICATE,
-                                 of=0, seed=3))
+                                 original=0, seed=3))
     driver = make_driver(tmp_path, plan, work=noisy_work)
     driver.run()
     assert seeds_of(driver) == {0: [3, 2]}

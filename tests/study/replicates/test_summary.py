@@ -54,7 +54,7 @@ def either(folder):
 
 def facts(trials):
     """All that a study has decided."""
-    return [(t.number, t.origin, t.of, t.seed, t.state, t.params, t.rungs, t.values)
+    return [(t.number, t.origin, t.original, t.seed, t.state, t.params, t.rungs, t.values)
             for t in trials]
 
 
@@ -94,10 +94,10 @@ def test_the_search_comes_first_and_then_the_front_with_seeds_of_its_own(folder)
         again = [other.seed for other in trials.replicates() if other.original == trial.original]
         assert again == list(range(2, 2 + len(again))) and len(again) <= 2
         job = json.loads((folder / "trials" / trial.folder / "job.json").read_text())
-        assert (job["job"], job["of"], job["seed"], job["trial"]) == (
+        assert (job["origin"], job["original"], job["seed"], job["trial"]) == (
             "replicate", trial.original, trial.seed, trial.number)
         record = StudyDir(folder).load().record(trial)
-        assert (record["origin"], record["of"], record["seed"]) == (
+        assert (record["origin"], record["original"], record["seed"]) == (
             Origin.REPLICATE, trial.original, trial.seed)
         drawn = luck(first.architecture, trial.seed, 1.0)
         assert record["values"]["bleu"] == pytest.approx(score(first.config) + drawn)
@@ -195,7 +195,7 @@ def test_several_workers_keep_to_what_is_allowed(tmp_path, rng):
     driver = make(tmp_path, seeded_plan(8, seeds=Seeds(3, 5)), runner=runner)
     driver.run()
     assert runner.widest == 3 and 2 <= len(driver.trials.replicates()) <= 5
-    pairs = [(trial.of, trial.seed) for trial in driver.trials.replicates()]
+    pairs = [(trial.original, trial.seed) for trial in driver.trials.replicates()]
     assert len(set(pairs)) == len(pairs) and {seed for _, seed in pairs} <= {2, 3}
     numbers = [trial.number for trial in driver.trials]
     assert numbers == list(range(len(numbers)))
@@ -220,11 +220,11 @@ def test_a_reference_on_the_front_is_trained_again_and_one_from_elsewhere_is_not
     driver = make(tmp_path, seeded_plan(3, references=references))
     driver.run()
     again = driver.trials.replicates()
-    assert {trial.label for trial in again if trial.of == 0} == {"small"} and 1 not in {
-        trial.of for trial in again}
+    assert {trial.label for trial in again if trial.original == 0} == {"small"} and 1 not in {
+        trial.original for trial in again}
     table = load_results(tmp_path).table
     assert table.loc[table["label"] == "small",
-                     "seeds"].tolist() == [1 + sum(trial.of == 0 for trial in again)]
+                     "seeds"].tolist() == [1 + sum(trial.original == 0 for trial in again)]
 
 
 def test_a_seed_that_fails_costs_its_place_and_is_told(tmp_path):
@@ -243,7 +243,7 @@ def test_a_seed_that_fails_costs_its_place_and_is_told(tmp_path):
     assert lost and all(trial.origin == Origin.REPLICATE and trial.seed == 2 for trial in lost)
     assert len(driver.trials.replicates()) <= 6 and reason.startswith("6 candidates trained, then ")
     notes = "\n".join(load_results(tmp_path).notes())
-    assert f"Trial {lost[0].of} failed with seed 2 (it diverged), which its mean does not hold." in notes
+    assert f"Trial {lost[0].original} failed with seed 2 (it diverged), which its mean does not hold." in notes
 
 
 def test_the_table_holds_means_and_their_noise_and_no_seed_as_a_candidate(folder):
@@ -255,7 +255,7 @@ def test_the_table_holds_means_and_their_noise_and_no_seed_as_a_candidate(folder
     for trial in trials.candidates():
         if trial.state != State.COMPLETE:
             assert pd.isna(rows.loc[trial.number, "seeds"]) and pd.isna(
-                rows.loc[trial.number, "bleu.half"])
+                rows.loc[trial.number, "bleu.half_width"])
             continue
         scores = [trial.values["bleu"],
                   *(t.values["bleu"] for t in trials.replicates() if t.original == trial.number)]
@@ -269,7 +269,7 @@ def test_the_table_holds_means_and_their_noise_and_no_seed_as_a_candidate(folder
             np.std(scores, ddof=1))
     noise = pool_noise(samples)
     halves = [noise.interval_half_width(0.9, len(sample)) for sample in samples]
-    assert rows["bleu.half"].dropna().tolist() == pytest.approx(halves)
+    assert rows["bleu.half_width"].dropna().tolist() == pytest.approx(halves)
     assert sorted(results.front["trial"]) == sorted(results.seed_analysis.front_order.front)
 
 
@@ -279,8 +279,8 @@ def test_seeds_have_a_file_from_which_mean_and_deviation_can_be_had_again(folder
     assert [file.name for file in files][:3] == ["front.csv", "all.csv", "seeds.csv"]
     every = pd.read_csv(tmp_path / "seeds.csv")
     table = pd.read_csv(tmp_path / "all.csv").set_index("trial")
-    assert (every.loc[every["trial"] == every["of"], "seed"] == 1).all()
-    for number, scores in every.groupby("of")["bleu"]:
+    assert (every.loc[every["trial"] == every["original"], "seed"] == 1).all()
+    for number, scores in every.groupby("original")["bleu"]:
         assert table.loc[number, "bleu"] == pytest.approx(scores.mean())
         assert table.loc[number, "bleu.sd"] == pytest.approx(
             scores.std()) and table.loc[number, "seeds"] == len(scores)
@@ -313,8 +313,8 @@ def test_words_say_what_is_beyond_noise_and_what_within(folder):
     assert "have further seeds, and their scores are means" in notes and "± is the 90 % interval" in notes
     assert "one seed a candidate" not in notes
     found = verdict.to_json()
-    assert found["settled"] == order.is_resolved and found["noise"]["bleu"]["df"] == found[
-        "trainings"]
+    assert found["resolved"] == order.is_resolved and found["noise"]["bleu"]["df"] == found[
+        "runs"]
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     ended = (folder / "reason").read_text()
     words = "the members of the front are settled" if order.is_resolved else "still within noise"
@@ -334,7 +334,7 @@ class Some(list):
 
 def verdict_of(*candidates, objectives):
     trials = Some(trial for one in candidates for trial in (one.first, *(
-        replace(trial, origin=Origin.REPLICATE, of=one.number) for trial in one.replicates)))
+        replace(trial, origin=Origin.REPLICATE, original=one.number) for trial in one.replicates)))
     return SeedAnalysis(trials, replace(META, objectives=objectives, seeds=Seeds(2, 9)))
 
 
@@ -346,7 +346,7 @@ def test_an_order_that_noise_may_have_made_is_not_called_settled():
     verdict = verdict_of(one, other, objectives=objectives)
     said = "\n".join(verdict.sentences())
     assert verdict.front_order.is_resolved and verdict.to_json()[
-        "settled"] and not verdict.to_json()["order_settled"]
+        "resolved"] and not verdict.to_json()["order_resolved"]
     assert "Who is on the front is settled" in said and "trials 1 and 0 (bleu +3" in said
     assert "known by 1 degree of freedom" in said and "settled" in said.partition(
         "order of the " "members")[2]
@@ -373,10 +373,10 @@ def test_words_on_the_order_follow_from_the_intervals(truth, sd, seed):
     order = verdict.front_order
     said = "\n".join(verdict.sentences())
     members = [next(one for one in candidates if one.number == number) for number in order.front]
-    members.sort(key=lambda one: (one.value("bleu"), one.number))
+    members.sort(key=lambda one: (one.mean("bleu"), one.number))
     near = [(one.number, other.number)
             for one, other in pairwise(members)
-            if other.value("bleu") - one.value("bleu")
+            if other.mean("bleu") - one.mean("bleu")
             <= order.noise["bleu"].interval_half_width(order.level, one.seeds, other.seeds)]
     assert [(one, other) for one, other, _ in order.ties()] == near
     assert ("order of the members' scores is not settled" in said) == bool(near and order.df)
@@ -406,9 +406,9 @@ def test_people_see_which_seed_of_which_trial_is_trained(tmp_path):
     screen = LiveConsole(driver.study)
     driver.run()
     first = driver.trials.replicates()[0]
-    begun = f"trial {first.number} [seed 2 of trial {first.of}] ({first.architecture}) in training"
+    begun = f"trial {first.number} [seed 2 of trial {first.original}] ({first.architecture}) in training"
     assert any(begun in line for line in said)
-    assert f"{first.of}, seed 2" in shown[-1] and "further seeds" in shown[
+    assert f"{first.original}, seed 2" in shown[-1] and "further seeds" in shown[
         -1] and "6 of 6" in shown[-1]
 
 

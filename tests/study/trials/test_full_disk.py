@@ -19,11 +19,11 @@ from tests.study.fakes import make_driver, make_plan
 LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
-from scalesearch.files import DiskFull
+from scalesearch.files import DiskFullError
 from tests.study.fakes import make_driver, make_plan
 try:
     make_driver(sys.argv[1], make_plan(8), storage=False).run()
-except DiskFull as full:
+except DiskFullError as full:
     sys.exit(str(full))
 """
 

@@ -12,7 +12,7 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from scalesearch.study.trials.study_dir import StudyDir
-with StudyDir(Path(sys.argv[1])).owned():
+with StudyDir(Path(sys.argv[1])).exclusive():
     print("mine", flush=True)
     sys.stdin.read()
 """
