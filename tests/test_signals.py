@@ -37,7 +37,7 @@ def test_the_signal_is_known_where_a_library_swallows_the_exception(number):
             os.kill(os.getpid(), number)
         except SignalInterrupt:
             raise KeyboardInterrupt from None
-    assert stopped.value.number == number
+    assert stopped.value.signal_number == number
 
 
 def test_a_stop_waits_for_the_check_and_a_second_ctrl_c_does_not():
@@ -46,7 +46,7 @@ def test_a_stop_waits_for_the_check_and_a_second_ctrl_c_does_not():
         os.kill(os.getpid(), signal.SIGINT)
         with pytest.raises(SignalInterrupt) as stopped:
             stop.raise_if_requested()
-        assert stopped.value.number == signal.SIGINT
+        assert stopped.value.signal_number == signal.SIGINT
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -57,7 +57,7 @@ def test_ctrl_c_after_sigterm_waits_too():
         os.kill(os.getpid(), signal.SIGINT)
         with pytest.raises(SignalInterrupt) as stopped:
             stop.raise_if_requested()
-        assert stopped.value.number == signal.SIGTERM
+        assert stopped.value.signal_number == signal.SIGTERM
 
 
 def test_what_a_call_installs_is_undone():

@@ -227,8 +227,9 @@ class Space:
         """
         own = format_lines(_differences(canonical_tree(self.root), self._plain()))
         parts = [*own, *sorted(c.text for c in self.constraints), *format_lines(self._cost())]
-        # first spelling of the names, so that hashes stay as they were
-        text = "\n".join(parts).replace("artifact", "artefact")
+        # Hashes digest the first spelling of these two names, so that they never change.
+        text = "\n".join(parts).replace("artifact.bytes", "artefact.bytes")
+        text = text.replace("artifact: ", "artefact: ")
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def _plain(self) -> dict[str, Any]:

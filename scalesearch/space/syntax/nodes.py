@@ -128,16 +128,17 @@ def unfold_dotted_keys(table: MappingNode,
 
 
 def split_dotted_key(key: ScalarNode, value: Node) -> tuple[ScalarNode, Node]:
-    """The first name of a key, and what is under it."""
-    head, dot, rest = key.text.partition(".")
-    if not (dot and head and rest):
+    """The first name of a key, and its value; for ``a.b`` that is a mapping with the key ``b``."""
+    head, dot, tail = key.text.partition(".")
+    if not (dot and head and tail):
         return key, value
     size = len(head)
-    end = replace(key.position, end=key.position.column + size)
-    start = replace(key.position, column=min(key.position.column + size + 1, key.position.end - 1))
-    inner = ScalarNode(start, rest, key.char_positions[size + 1 :], key.is_quoted)
-    return ScalarNode(
-        end, head, key.char_positions[:size], key.is_quoted), MappingNode(start, ((inner, value),))
+    dot_column = key.char_positions[size][1] if key.char_positions else key.position.column + size
+    tail_position = replace(key.position, column=min(dot_column + 1, key.position.end - 1))
+    inner_key = ScalarNode(tail_position, tail, key.char_positions[size + 1 :], key.is_quoted)
+    outer_key = ScalarNode(replace(key.position, end=dot_column), head, key.char_positions[:size],
+                           key.is_quoted)
+    return outer_key, MappingNode(tail_position, ((inner_key, value),))
 
 
 def duplicate_key_problem(key: ScalarNode, first: ScalarNode) -> Problem:

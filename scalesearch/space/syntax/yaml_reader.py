@@ -240,12 +240,12 @@ def _extent(node: Node) -> tuple[int, int]:
 
 
 def _unprintable(source: SourceText, error: yaml.reader.ReaderError) -> Problem:
-    before = source.text[: error.diversity_by_position]
+    before = source.text[: error.position]
     lines = SourceText("", before).lines
     place = SourcePosition(source, len(lines) - 1, len(lines[-1]), len(lines[-1]) + 1)
     return Problem(place,
                    "not a text file: it holds the control character "
-                   f"U+{ord(source.text[error.diversity_by_position]):04X}", code="not-a-text-file")
+                   f"U+{ord(source.text[error.position]):04X}", code="not-a-text-file")
 
 
 def _syntax(source: SourceText, error: yaml.MarkedYAMLError) -> Problem:

@@ -54,7 +54,7 @@ def test_another_network_has_another_id(change) -> None:
 @pytest.mark.parametrize(
     ("change", "path", "reason"),
     [({"share__encoder__ffn": "runs(1, 11)"}, "share.encoder.ffn",
-      "serves 12 layers, but there are 2"),
+      "has 12 layers, but there are 2"),
      ({"encoder__score_heads": 3}, "encoder.score_heads", "3 score heads do not divide 2"),
      ({"share__decoder__self": "encoder.attention[2*i]"}, "share.decoder.self",
       "asks for encoder layer 2"),

@@ -18,7 +18,7 @@ encoder:
 def test_a_space_tied_beyond_listing_is_refused_before_anything_is_listed(
         monkeypatch: pytest.MonkeyPatch) -> None:
     """95 parameters, 10^10 combinations of 17 of them: 26 CPU-seconds went into saying so."""
-    monkeypatch.setattr(count, "explore", lambda run: pytest.fail("combinations are listed"))
+    monkeypatch.setattr(count, "enumerate_runs", lambda run: pytest.fail("combinations are listed"))
     with refuses("too-many-dependencies"):
         read_space(find_file("slim", "spaces")).n_configurations()
 
