@@ -92,8 +92,8 @@ def _networks(layer: LayerInfo) -> Iterator[FFNProbe]:
                 Any] = {f"{path}.ffn": getattr(node, "gate", None)
                         for path, node in layer.modules_of_type(PartialFFN)}
     for path, node in layer.modules_of_type(FFN):
-        if node.block.units is not None:  # type: ignore[attr-defined]
+        if node.block.hidden_part is not None:  # type: ignore[attr-defined]
             params = count_params(node)
-            before: Any = node.get_submodule(node.block.units)  # type: ignore[attr-defined]
+            before: Any = node.get_submodule(node.block.hidden_part)  # type: ignore[attr-defined]
             yield FFNProbe(layer, before, "output", path, params,
                            params + count_params(gates.get(path)))

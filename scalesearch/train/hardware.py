@@ -1,4 +1,4 @@
-"""Hardware of a run: device, number type, the PyTorch settings that pay there, and when memory runs out."""
+"""Hardware of a run: device, precision, PyTorch settings, memory checks."""
 
 import contextlib
 import ctypes
@@ -16,19 +16,19 @@ from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.errors import UserError
 from scalesearch.train.recipe import Recipe
 
-# torch.compile took 61 s of 8 updates on a CPU and was slower afterwards; on a GPU it pays back
-# over a longer run.
+# On a CPU, torch.compile took 61 s for 8 updates and later updates were slower. On a GPU it pays
+# off in longer runs.
 COMPILE_MIN_MINUTES = 20.0
 COMPILE_MIN_STEPS = 20_000
-_M_TRIM_THRESHOLD = -1
-_M_MMAP_THRESHOLD = -3  # names of malloc.h
+_M_TRIM_THRESHOLD = -1  # of malloc.h
+_M_MMAP_THRESHOLD = -3
 _FAST_BF16_FLAGS = ("amx_bf16", "avx512_bf16")
 _OUT_OF_MEMORY_MESSAGES = ("can't allocate memory", "not enough memory", "out of memory",
                            "CUBLAS_STATUS_ALLOC_FAILED")
 
 
 class TrainingFailedError(Exception):
-    """Error: this candidate cannot be trained; the message is the reason in its result."""
+    """Error: this candidate cannot be trained; its result holds the message."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,10 @@ class Hardware:
     """Device, precision and compilation of a run.
 
     Attributes:
-        device: of weights and batches.
-        uses_bf16: products in bf16 under autocast; weights, sums and optimizer stay fp32.
-        is_compiled: the model's forward goes through ``torch.compile``.
+        device: device of weights and batches.
+        uses_bf16: matrix products use bf16 under autocast; weights, sums and optimizer stay in
+            fp32.
+        is_compiled: the forward pass of the model uses ``torch.compile``.
     """
 
     device: torch.device
@@ -47,49 +48,52 @@ class Hardware:
 
     @classmethod
     def from_recipe(cls, recipe: Recipe) -> "Hardware":
-        """Chooses the hardware for ``recipe`` on this machine; sets threads and TF32.
+        """Choose the hardware for ``recipe`` on this machine; set threads and TF32.
 
         Raises:
-            UserError: a GPU is asked for and there is none.
+            UserError: the recipe needs a GPU and there is none.
         """
         if recipe.threads is not None:
             torch.set_num_threads(recipe.threads)
         if recipe.device == "cuda" and not torch.cuda.is_available():
-            raise UserError("recipe: device: cuda is asked for, but PyTorch finds no GPU here; use "
-                            "auto or cpu", key="recipe.device", code="no-gpu")
+            raise UserError(
+                "recipe: device: cuda is set, but PyTorch finds no GPU; use auto or cpu",
+                key="recipe.device", code="no-gpu")
         cuda = recipe.device != "cpu" and torch.cuda.is_available()
         device = torch.device("cuda" if cuda else "cpu")
         if cuda:
-            torch.set_float32_matmul_precision("high")  # TF32 for the products that stay fp32
-            # It plans anew for each shape, tens of milliseconds, and batches of text and steps of
-            # decoding have many.
+            torch.set_float32_matmul_precision("high")  # TF32 for products that stay in fp32
+            # cuDNN plans for each new shape, which takes tens of milliseconds. Batches of text and
+            # decoding steps have
+            # many shapes.
             torch.backends.cuda.enable_cudnn_sdp(False)
         else:
             _keep_freed_memory()
-        bf16 = has_fast_bf16(device) if recipe.precision == "auto" else recipe.precision == "bf16"
-        long = (recipe.steps or 0) >= COMPILE_MIN_STEPS or (
+        uses_bf16 = has_fast_bf16(
+            device) if recipe.precision == "auto" else recipe.precision == "bf16"
+        is_long = (recipe.steps or 0) >= COMPILE_MIN_STEPS or (
             recipe.minutes or 0) >= COMPILE_MIN_MINUTES
-        return cls(device, bf16,
-                   (cuda and long) if recipe.compile == "auto" else recipe.compile == "yes")
+        is_compiled = cuda and is_long if recipe.compile == "auto" else recipe.compile == "yes"
+        return cls(device, uses_bf16, is_compiled)
 
     @property
     def dtype(self) -> str:
-        """Name of the type of matrix products, for records."""
+        """Name of the number type of matrix products, for records."""
         return "bf16" if self.uses_bf16 else "fp32"
 
     @property
     def name(self) -> str:
-        """Name of the device: a GPU's model, or the processor and its threads."""
+        """Name of the device: the GPU model, or the processor and its threads."""
         if self.device.type == "cuda":
             return torch.cuda.get_device_name(self.device)
-        return (f"cpu, {torch.get_num_threads()} thread{'s' * (torch.get_num_threads() > 1)}, "
-                f"{processor_name()}")
+        threads = torch.get_num_threads()
+        return f"cpu, {threads} thread{'s' * (threads > 1)}, {processor_name()}"
 
     @property
     def attention_kernel(self) -> str:
-        """Faster attention kernel, forward and backward at the lengths of sentences.
+        """Faster attention kernel, forward and backward, for sentence lengths.
 
-        On a CPU the fused one is 2-6 % faster in fp32, and much slower in bf16.
+        On a CPU the fused kernel is 2-6 % faster in fp32, and much slower in bf16.
         """
         return "products" if self.device.type == "cpu" and self.uses_bf16 else "fused"
 
@@ -98,14 +102,18 @@ class Hardware:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.uses_bf16)
 
     def to_device(self, array: np.ndarray) -> Tensor:
-        """Copies ``array`` to the device; to a GPU from pinned memory, without waiting."""
+        """Copy ``array`` to the device; to a GPU from pinned memory, without waiting."""
         tensor = torch.from_numpy(np.ascontiguousarray(array))
-        return (tensor.pin_memory() if self.device.type == "cuda" else tensor).to(
-            self.device, non_blocking=True)
+        if self.device.type == "cuda":
+            tensor = tensor.pin_memory()
+        return tensor.to(self.device, non_blocking=True)
 
 
 def has_fast_bf16(device: torch.device) -> bool:
-    """Whether bf16 products beat fp32: AMX or AVX512-BF16 CPUs, GPUs from Ampere on."""
+    """Whether bf16 products are faster than fp32.
+
+    They are on CPUs with AMX or AVX512-BF16, and on Ampere or newer GPUs.
+    """
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
     flags = read_cpuinfo().get("flags", "").split()
@@ -113,18 +121,18 @@ def has_fast_bf16(device: torch.device) -> bool:
 
 
 def check_memory(block: Any, vocab: int) -> int:
-    """Number of weights of a model, which is one that this machine could hold.
+    """Check that this machine has memory for a model; return its weight count.
 
     Raises:
-        TrainingFailed: weights and activations of a single token take more memory than there is.
+        TrainingFailedError: weights and activations of a single token need more memory.
     """
-    found = evaluate_cost(block, find_protocol("forward", 1, 1, vocab))
-    needed = found["memory.weights"] + found["memory.activations"]
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > there:
-        raise TrainingFailedError(f"out of memory: the model alone takes {needed / 2**30:,.0f} "
-                                  f"GiB, and this machine has {there / 2**30:,.0f}")
-    return found["params.total"]
+    costs = evaluate_cost(block, find_protocol("forward", 1, 1, vocab))
+    needed = costs["memory.weights"] + costs["memory.activations"]
+    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > available:
+        raise TrainingFailedError(f"out of memory: the model alone needs {needed / 2**30:,.0f} "
+                                  f"GiB, and this machine has {available / 2**30:,.0f}")
+    return costs["params.total"]
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -136,10 +144,9 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def _keep_freed_memory() -> None:
-    """Tells glibc to keep freed large blocks for the next update, which reuses them.
+    """Make glibc keep freed large blocks for the next update, which reuses them.
 
-    Handing them back and having them zeroed page by page took 2,000 to 15,000 page faults an
-    update, 1-7 % of its time.
+    Returning them to the system caused 2,000 to 15,000 page faults per update, 1-7 % of its time.
     """
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)
@@ -148,15 +155,14 @@ def _keep_freed_memory() -> None:
 
 
 def processor_name() -> str:
-    """Name of the processor's model, as the system gives it."""
+    """Return the model name of the processor, as the system reports it."""
     return read_cpuinfo().get("model name", "unknown processor")
 
 
 def read_cpuinfo() -> dict[str, str]:
-    """Entries of /proc/cpuinfo for the first processor; empty on systems without it."""
-    facts = Path("/proc/cpuinfo")
-    if not facts.exists():
+    """Read /proc/cpuinfo for the first processor; empty on systems without this file."""
+    file = Path("/proc/cpuinfo")
+    if not file.exists():
         return {}
-    first = facts.read_text().split("\n\n")[0]
-    return {key.strip(): value.strip()
-            for key, _, value in (line.partition(":") for line in first.splitlines())}
+    lines = file.read_text().split("\n\n")[0].splitlines()
+    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}

@@ -1,4 +1,4 @@
-"""Result of a training: plain values, the same in memory and in ``result.json``."""
+"""Result of a training run: plain values in memory and in ``result.json``."""
 
 import platform
 from dataclasses import asdict, dataclass, field
@@ -16,47 +16,42 @@ VERSIONED_PACKAGES = ("scalesearch", "torch", "numpy", "sentencepiece", "sacrebl
 
 @dataclass
 class Result:
-    """Result of one training, finished, failed or paused.
+    """Result of one training run: finished, failed or paused.
+
+    ``metrics`` describes the final weights:
+
+    - On the split ``split``: ``bleu`` and ``chrf`` (sacreBLEU, detokenized text) with
+      ``bleu_signature``, ``chrf_signature`` and ``length_ratio`` (hypotheses to references). Other
+      tasks have other metrics, likewise with signatures; see :mod:`scalesearch.tasks`.
+    - ``decoding``: how the texts were translated.
+    - ``loss`` (nats per token, EOS included, no smoothing), ``perplexity`` and ``loss_per_char``
+      (nats per character of the reference, ends of lines included). Only the last compares models
+      with different vocabularies.
+    - ``validation_loss``, ``validation_loss_per_char``, ``validation_perplexity``.
+    - ``test``: the same scores on the test split, if the recipe uses both splits.
+    - ``weights``: which weights were scored. ``task``: the task. ``synthetic``: the corpus was
+      generated.
+    - ``latency`` (ms) and ``memory`` (MiB), if the recipe measures them, with ``latency_protocol``
+      and ``memory_protocol``.
+    - ``proxies``: zero-cost scores of the initial weights, if requested.
 
     Attributes:
-        state: ``complete``, ``failed``, or ``paused`` before the end of its budget.
-        reason: why it failed, in words; else empty.
-        metrics: of the final weights. On the split ``split``: ``bleu`` and ``chrf`` (sacreBLEU,
-            detokenized text)
-            with ``bleu_signature``, ``chrf_signature``, ``length_ratio`` (hypotheses to references)
-            and ``decode`` (how
-            it was translated), ``loss`` (nats a token, EOS included, no smoothing), ``perplexity``
-            and
-            ``loss_per_char`` (nats a character of the reference, ends of lines included), the one
-            of them that
-            compares vocabularies. ``validation_loss``, ``validation_loss_per_char``, ``validation_perplexity``.
-            ``test``: the same
-            scores on test, where both were asked for. ``weights``: which weights these are.
-            ``synthetic``: the corpus
-            was generated. ``task``: whose
-            metrics these are; those of others than translation stand in place of BLEU and chrF,
-            with signatures
-            likewise (:mod:`scalesearch.tasks`). ``latency`` (ms) and ``memory`` (MiB), where the
-            recipe asks for them,
-            with ``latency_protocol`` and ``memory_protocol``. ``proxies``: zero-cost scores of the
-            first weights, where
-            asked for.
-        curve: a mapping each validation: step, tokens, cpu_seconds, seconds, lr, train_loss,
+        state: ``complete``, ``failed``, or ``paused`` before the end of the budget.
+        reason: why the run failed; else empty.
+        curve: a mapping per validation: step, tokens, cpu_seconds, seconds, share, lr, train_loss,
             validation_loss,
-            validation_loss_per_char, bleu or the first metric of another task (of the validation split,
-            greedy; None unless
-            asked for).
-        steps, tokens: updates, and real target tokens trained on.
+            validation_loss_per_char, and bleu or the main metric of another task (greedy; None
+            unless requested).
+        steps, tokens: updates, and target tokens without padding.
         seconds, cpu_seconds: wall-clock and CPU time (of all processes) of updates, which budgets
-            are measured in.
-        total_seconds, total_cpu_seconds: with validation, decoding and saving.
-        efforts: part of the total (see :class:`.effort.Meter`) to its wall-clock and CPU time; they
-            add up to it.
-        tokens_per_cpu_second: target tokens trained on a CPU-second of updates.
+            count.
+        total_seconds, total_cpu_seconds: including validation, decoding and saving.
+        efforts: wall-clock and CPU time by part; see :class:`.effort.TrainingTimer`. They add up to
+            the total.
+        tokens_per_cpu_second: target tokens per CPU-second of updates.
         stop_reason: ``budget`` or ``patience``.
-        notes: what happened on the way, such as a batch that was split for lack of memory.
-        processes: how many shared each update.
-        device, dtype, seed, n_params, recipe, corpus_hash, architecture_id, versions: what it was.
+        notes: events during training, such as a batch that was split because memory ran out.
+        processes: number of processes that shared each update.
     """
 
     state: str
@@ -84,18 +79,19 @@ class Result:
     versions: dict[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Fields as JSON values."""
+        """Return fields as JSON values."""
         return asdict(self)
 
     def write(self, directory: Path) -> None:
-        """Writes ``directory/result.json`` atomically."""
+        """Write ``directory/result.json`` atomically."""
         write_json(directory / RESULT_FILE, self.to_json())
 
     @classmethod
     def read(cls, directory: Path) -> "Result | None":
-        """Reads the result in ``directory``; None if there is none.
+        """Read the result in ``directory``; None if there is no result.
 
-        Raises UserError where it is damaged.
+        Raises:
+            UserError: the file is damaged.
         """
         try:
             return read_json(directory / RESULT_FILE, cls)
@@ -104,7 +100,7 @@ class Result:
 
 
 def package_versions(*others: str) -> dict[str, str]:
-    """Versions of Python, of the packages that results depend on, and of ``others``, where installed."""
+    """Return versions of Python, of relevant packages and of ``others``."""
     installed = {"python": platform.python_version()}
     for package in (*VERSIONED_PACKAGES, *others):
         try:

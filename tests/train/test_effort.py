@@ -49,7 +49,7 @@ def readings(monkeypatch):
         seen.append(float(len(seen)))
         return Effort(seen[-1], 2 * seen[-1])
 
-    monkeypatch.setattr(training, "Meter", lambda: TrainingTimer(tick))
+    monkeypatch.setattr(training, "TrainingTimer", lambda: TrainingTimer(tick))
     return seen
 
 

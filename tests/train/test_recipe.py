@@ -31,9 +31,9 @@ def problems(given_):
     with pytest.raises(ConfigError) as error:
         Recipe.from_mapping(given_)
     found = {}
-    for one in error.value.find_problems:
-        line = one.place.source.lines[one.place.line]
-        found[line[one.place.column : one.place.end]] = f"{one.message}; {one.help}"
+    for one in error.value.problems:
+        line = one.position.source.lines[one.position.line]
+        found[line[one.position.column : one.position.end]] = f"{one.message}; {one.help}"
     return found
 
 
@@ -50,7 +50,7 @@ def problems(given_):
     ({"steps": 10, "threads": 10**9}, "1000000000", "<= 1024"),
     ({"lr": 0.1}, "{'lr': 0.1}", "`steps: 2000`"),
     ({"steps": 0}, "0", "budget"),
-    ({"steps": 9, "monitor": "metric", "patience": 2}, "bleu", "`validate_metric: yes`"),
+    ({"steps": 9, "monitor": "metric", "patience": 2}, "metric", "`validate_metric: yes`"),
     ({"steps": 9, "rdrop": 4, "dropout": 0}, "4", "`dropout`"),
     ("quik", "quik", "`quick`"),
     ({"steps": 9, "batch_size": 64}, "batch_size", "`max_tokens`"),

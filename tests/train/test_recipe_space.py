@@ -43,22 +43,22 @@ def drawn(space, seed):
 
 def test_a_recipe_without_questions_is_as_it_was():
     space, _ = space_of("steps: 7\ndropout: 0.2\n")
-    assert space.parameter_nodes == () and space.parameters() == [] and space.values(
+    assert space.parameter_nodes == () and space.parameters() == [] and space.recipe_values(
         {}) == {} and space.default_params({}) == {}
-    assert space.base == Recipe(steps=7, dropout=0.2)
+    assert space.base_recipe == Recipe(steps=7, dropout=0.2)
 
 
 def test_defaults_are_the_first_alternative_and_the_middle_of_a_range():
     space, _ = space_of("preset: quick\n"
                         + "\n".join(f"{key}: {text}" for key, text in QUESTIONS.items()))
-    base = space.base
+    base = space.base_recipe
     assert (
         base.dropout, base.schedule, base.patience, base.cpu_minutes) == (0.0, "linear", None, 1.0)
     assert base.lr.base == pytest.approx((1e-3 * 8e-3) ** 0.5,
                                          rel=1e-2) and base.max_tokens in (512, 768)
     assert (base.beta2, base.clip_norm) == (0.98, 0.0)  # by the defaults of what they depend on
-    assert list(space.texts) == list(QUESTIONS)
-    assert space.values(space.default_params({})) == {
+    assert list(space.distribution_texts) == list(QUESTIONS)
+    assert space.recipe_values(space.default_params({})) == {
         key: get_dotted(base.to_json(), key) for key in QUESTIONS}
 
 
@@ -68,37 +68,37 @@ def test_the_recipe_of_an_answer_has_its_values_and_leads_back_to_it(keys, seed)
     lines = {"steps": 9, "dropout": 0.1, **{key: QUESTIONS[key] for key in keys}}
     space, _ = space_of("\n".join(f"{key}: {text}" for key, text in lines.items()))
     params = drawn(space, seed)
-    values = space.values(params)
-    recipe = space.recipe(values)
+    values = space.recipe_values(params)
+    recipe = space.build_recipe(values)
     assert set(values) == keys
     made = recipe.to_json()
     assert all(get_dotted(made, key) == value for key, value in values.items())
-    assert made == override_keys(space.base.to_json(), values)
-    again = space.params(values)
-    assert space.values(again) == values == space.values(space.params(made))
+    assert made == override_keys(space.base_recipe.to_json(), values)
+    again = space.params_of_recipe(values)
+    assert space.recipe_values(again) == values == space.recipe_values(space.params_of_recipe(made))
 
 
 def test_a_group_may_be_asked_in_its_short_form_and_key_by_key():
     space, _ = space_of("steps: 9\nlr: 1e-3 | 2e-3")
-    assert space.texts == {"lr.base": "0.001 | 0.002"} and space.base.lr == LearningRate(1e-3)
+    assert space.distribution_texts == {"lr.base": "0.001 | 0.002"} and space.base_recipe.lr == LearningRate(1e-3)
     space, _ = space_of("steps: 9\nlr: {base: 1e-3..4e-3 log, rule: none | mup, reference_sizes: {width: 128}}")
-    made = space.recipe({"lr.base": 2e-3, "lr.rule": "mup"})
+    made = space.build_recipe({"lr.base": 2e-3, "lr.rule": "mup"})
     assert (made.lr.base, made.lr.rule, made.lr.reference_sizes.width) == (2e-3, "mup", 128)
     space, _ = space_of("steps: 9\nlr: {base: 1e-3, rule: none | mup}")
     # mup needs the width
-    assert [problem.place.line + 1 for problem in space.find_problems()] == [2]
+    assert [problem.position.line + 1 for problem in space.find_problems()] == [2]
 
 
 def test_what_another_recipe_has_is_no_answer():
     space, _ = space_of("steps: 9\nlr: 1e-3..8e-3 log\ndropout: 0 | 0.1")
-    assert space.params(Recipe(steps=9, lr=LearningRate(2e-3), dropout=0.1).to_json()) is not None
-    assert space.params(Recipe(steps=9, lr=LearningRate(2e-2), dropout=0.1).to_json()) is None
-    assert space.params({}) is None
+    assert space.params_of_recipe(Recipe(steps=9, lr=LearningRate(2e-3), dropout=0.1).to_json()) is not None
+    assert space.params_of_recipe(Recipe(steps=9, lr=LearningRate(2e-2), dropout=0.1).to_json()) is None
+    assert space.params_of_recipe({}) is None
 
 
 def test_answers_that_a_file_gives_are_checked():
     space, _ = space_of("steps: 9\nlr: 1e-3..8e-3 log\ndropout: 0 | 0.1")
-    assert space.values(space.default_params({"lr": "2e-3"})) == {"lr.base": 2e-3, "dropout": 0.0}
+    assert space.recipe_values(space.default_params({"lr": "2e-3"})) == {"lr.base": 2e-3, "dropout": 0.0}
     with refuses("illegal-value", "0.2", "0.0 | 0.1"):
         space.default_params({"dropout": "0.2"})
     with refuses("unknown-key", "beta1", "lr.base, dropout"):
@@ -115,19 +115,19 @@ def test_answers_that_a_file_gives_are_checked():
                           ("beta1: = beta2\nbeta2: " "= beta1", "depends-on-itself", None)])
 def test_what_is_wrong_with_a_question_is_said_at_its_place(line, code, at):
     _, reader = space_of(f"tokens: 99\n{line}\n")
-    problem, *others = reader.find_problems
+    problem, *others = reader.problems
     assert not others and problem.code == (code or problem.code)
-    assert at is None or (problem.place.line + 1, problem.place.column + 1) == at
+    assert at is None or (problem.position.line + 1, problem.position.column + 1) == at
 
 
 def test_answers_that_do_not_go_together_are_refused():
     space, _ = space_of("steps: 9\naverage: last | best\naverage_count: 1..5")
     assert list(space.find_problems()) == []
     space, _ = space_of("steps: 9\nlr: 2e-3 | 1e-3\nwarmup: = 1 / (lr.base - 1e-3)")
-    assert {problem.place.line + 1 for problem in space.find_problems()} == {2}
-    assert space.values({"recipe.lr.base": 2e-3}) == {"lr.base": 2e-3, "warmup": 1000}
+    assert {problem.position.line + 1 for problem in space.find_problems()} == {2}
+    assert space.recipe_values({"recipe.lr.base": 2e-3}) == {"lr.base": 2e-3, "warmup": 1000}
     with pytest.raises(UserError):
-        space.values({"recipe.lr.base": 1e-3})
+        space.recipe_values({"recipe.lr.base": 1e-3})
 
 
 @given(st.dictionaries(st.sampled_from(["a", "b.c", "b.d", "e.f.g"]), st.integers(), min_size=1))

@@ -24,7 +24,7 @@ from tests.train.conftest import recipe, tiny
 def stop_at(step: int, number: int = signal.SIGTERM):
     """A report that sends this process a signal after an update."""
     def report(event: dict) -> None:
-        if event["kind"] == "validation" and event["step"] == step:
+        if event["type"] == "validation" and event["step"] == step:
             os.kill(os.getpid(), number)
     return report
 
@@ -95,7 +95,7 @@ def test_a_result_says_what_was_done_and_the_folder_translates(corpus, out) -> N
     assert result.tokens_per_cpu_second == pytest.approx(result.tokens / result.cpu_seconds)
     assert 0 < result.cpu_seconds < result.total_cpu_seconds
     assert Result.read(out) == result and json.loads((out / "result.json").read_text())["seed"] == 3
-    assert {event["kind"] for event in events} >= {"validation", "decode", "done"}
+    assert {event["type"] for event in events} >= {"validation", "decode", "done"}
     assert sorted(path.name for path in out.iterdir()) == [
         "architecture.yaml", "data.json", "model.safetensors", "recipe.json", "result.json",
         "tokenizer.model"]
@@ -235,7 +235,7 @@ def test_without_memory_batches_are_cut_and_tokens_an_update_stay(
 
     monkeypatch.setattr(engines.Engine, "loss_sum", tight)
     result = train(tiny(), corpus, how, tmp_path / "tight")
-    assert result.state == "complete" and "out of memory; batches cut into" in result.notes[0]
+    assert result.state == "complete" and "out of memory; from now on, batches are split into" in result.notes[0]
     assert result.tokens == calm.tokens
     for one, other in zip(calm.curve, result.curve):
         assert one["validation_loss"] == pytest.approx(other["validation_loss"], rel=1e-4)
@@ -295,7 +295,7 @@ def test_with_subword_dropout_the_text_is_cut_anew_each_epoch(
         corpus, tmp_path, monkeypatch) -> None:
     cut = loop.retokenize
     cuts = []
-    monkeypatch.setattr(loop, "cut_anew", lambda *given: cuts.append(given[1:]) or cut(*given))
+    monkeypatch.setattr(loop, "retokenize", lambda *given: cuts.append(given[1:]) or cut(*given))
     plain, dropped = (train(tiny(), corpus, recipe(steps=None, epochs=2, subword_dropout=rate),
                             tmp_path / str(rate)) for rate in (0.0, 0.3))
     assert cuts == [(0.3, 1, 0), (0.3, 1, 1)]
@@ -303,7 +303,7 @@ def test_with_subword_dropout_the_text_is_cut_anew_each_epoch(
     assert dropped.metrics["validation_loss"] != plain.metrics["validation_loss"]
 
 
-@pytest.mark.parametrize("changes", [{"soft_targets": "soft"}, {"model": "unigram"}])
+@pytest.mark.parametrize("changes", [{"soft_targets": "soft"}, {"vocab_type": "unigram"}])
 def test_tokens_that_must_stay_are_not_cut_anew(corpus, changes) -> None:
     with refuses("fixed-tokens", key="recipe.subword_dropout"):
         check_compatible(replace(corpus.spec, **changes), recipe(subword_dropout=0.1))
@@ -359,7 +359,7 @@ def test_a_divergence_goes_back_once_and_on_at_half_the_rate(corpus, out, monkey
     diverging(monkeypatch, 6)
     result = train(tiny(), corpus, recipe(), out)
     assert (result.state, result.steps) == ("complete", 12)
-    assert any("went back to update 0 and on with 0.5 of the rate" in note for note in result.notes)
+    assert any("rolled back to update 0 with 0.5 of the learning rate" in note for note in result.notes)
     assert [p["lr"] for p in result.curve[1:]] == [
         pytest.approx(p["lr"] / 2) for p in honest.curve[1:]]
     assert all(torch.isfinite(weight).all() for weight in weights(out).values())
@@ -369,7 +369,7 @@ def test_a_second_divergence_is_a_failure_with_its_reason(corpus, out, monkeypat
     diverging(monkeypatch, 6, 10)
     result = train(tiny(), corpus, recipe(), out)
     assert result.state == "failed"
-    assert "it diverged" in result.reason and "again, after going back" in result.reason
+    assert "it diverged" in result.reason and "again, after a rollback" in result.reason
 
 
 def test_the_moving_average_judges_and_is_what_is_written(corpus, tmp_path) -> None:

@@ -25,7 +25,7 @@ DECODE_BATCH_TOKENS = 6144  # source tokens in a batch when decoding, divided am
 StopCheck = Callable[[], None]
 ProgressFunction = Callable[[int, int], None]
 Translations = list[tuple[str, float | None]]  # of one sentence, the best first
-DecodeFunction = Callable[[Split, "Search"], list[Translations]]
+DecodeFunction = Callable[[Split, "DecodingOptions"], list[Translations]]
 T = TypeVar("T")
 
 

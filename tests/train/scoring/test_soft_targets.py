@@ -11,7 +11,7 @@ from scalesearch.data.soft_targets import SoftTargetMetadata, SoftTargets, recor
 from scalesearch.nn import build_model
 from scalesearch.nn.ensemble import Ensemble
 from scalesearch.train.hardware import Hardware
-from scalesearch.train.scoring import soften as module
+from scalesearch.train.scoring import soft_targets as module
 from scalesearch.train.scoring.soft_targets import top_k_records, write_soft_target_records
 from tests.errors import refuses
 from tests.train.conftest import recipe, tiny
