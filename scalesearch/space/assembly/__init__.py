@@ -1,1 +1,1 @@
-"""Answers to the blocks that they describe. Imports questionnaire and scalesearch.blocks."""
+"""Builds blocks from configurations. Imports parameters and scalesearch.blocks."""

@@ -1,4 +1,4 @@
-"""From answers to a network: the blocks that an answer sheet describes, and their identity."""
+"""From a configuration to a network: its blocks and their identity."""
 
 from __future__ import annotations
 
@@ -54,25 +54,31 @@ ENCODER_ONLY_PREFIXES = ("encoder.", "share.encoder.", "share.decoder.cross", "a
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """One network: its answers, its blocks, an ``id`` that only the blocks decide, and the protocol of its costs."""
+    """One network.
+
+    Attributes:
+        config: a value per key, only the keys that the network depends on.
+        block: the root of its blocks.
+        id: digest of the blocks; equal networks have equal ids.
+        protocol: settings of the costs, as a space has them; empty if unknown.
+    """
 
     config: Mapping[str, Any]
     block: Block
     id: str
-    # as a space's; empty where none is known
     protocol: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
     def vocab(self) -> int | None:
-        """Entries of its own vocabulary; None where protocols and corpora say how many there are."""
+        """Size of its own vocabulary; None if the protocol or the corpus determines it."""
         return self.config.get("vocab")
 
     def to_json(self) -> dict[str, Any]:
-        """Id and answers."""
+        """Id and configuration."""
         return {"id": self.id, "config": dict(self.config)}
 
     def to_yaml(self, name: str | None = None) -> str:
-        """An architecture file: a space with nothing left to choose."""
+        """The text of an architecture file: a space without open parameters."""
         from scalesearch.space.schema.yaml_writer import config_to_yaml
 
         text: str = config_to_yaml(self.config, name or self.id, protocol=self.protocol)
@@ -80,30 +86,33 @@ class ModelSpec:
 
 
 def assemble(config: Config) -> ModelSpec:
-    """The network that ``config`` (dotted path to JSON value) describe; of keys that are missing, the plain choice.
+    """Build the network that ``config`` (dotted path to JSON value) describes.
+
+    Missing keys have their plain values.
 
     Raises:
-        Unbuildable: a schedule that does not fit its depth, heads that do not divide, parts that
-            cannot be shared,
-            a gate or a chain where sizes do not allow it.
+        UnbuildableError: a schedule does not fit its depth, the number of heads does not divide the
+            width, parts cannot be tied, or sizes do not allow a gate or a tensor chain.
     """
-    kept, block = build_blocks(config)
+    own_config, block = build_blocks(config)
     digest = hashlib.sha256(json.dumps(canonical_config(block),
                                        sort_keys=True).encode()).hexdigest()
-    return ModelSpec(kept, block, digest[:12])
+    return ModelSpec(own_config, block, digest[:12])
 
 
 def build_blocks(config: Config) -> tuple[Config, Block]:
-    """The answers that count, and the blocks; sizes may be arrays (see :mod:`scalesearch.blocks.sizes`).
+    """The keys that the network depends on, and its blocks.
+
+    Sizes may be arrays, one value per candidate (see :mod:`scalesearch.blocks.sizes`).
 
     Raises:
-        Unbuildable: see :func:`assemble`. Split: candidates of a population differ in what decides
-            about blocks.
+        UnbuildableError: see :func:`assemble`.
+        PopulationSplitError: candidates of a population have different blocks.
     """
     if config["model"] == "decoder-only":
-        kept = {path: value
-                for path, value in config.items() if not path.startswith(ENCODER_ONLY_PREFIXES)}
-        return kept, _decoder_only(kept)
+        own_config = {path: value for path, value in config.items()
+                      if not path.startswith(ENCODER_ONLY_PREFIXES)}
+        return own_config, _decoder_only(own_config)
     return dict(config), _encoder_decoder(config)
 
 
@@ -112,55 +121,55 @@ SECTION_NAMES = ("embedding", "encoder", "decoder", "output")
 
 
 def build_section(config: Config, name: str) -> ModelSection:
-    """One of ``SECTIONS`` alone: its costs, with those of the others, add up to the network's."""
+    """One section of a network. The costs of all ``SECTION_NAMES`` add up to those of the network."""
     only = config["model"] == "decoder-only"
-    made: Block | Use | None
+    section: Block | Use | None
     if name == "embedding":
-        made = build_embedding(config, SEQ) if only else Embeddings(
+        section = build_embedding(config, SEQ) if only else Embeddings(
             build_embedding(config, SRC), build_embedding(config, TGT, _shared_table(config)))
     elif name == "output":
-        made = build_output(config,
-                            "embedding.table" if only
-                            else _shared_table(config) or "embedding.target.table")
+        table_path = _shared_table(config) or "embedding.target.table"
+        section = build_output(config, "embedding.table" if only else table_path)
     elif name == "encoder":
-        made = None if only else _encoder(config)
+        section = None if only else _encoder(config)
     else:
-        made = _decoder(config, None) if only else _decoder(config, _tied_encoder_layers(config))
-    return ModelSection(name, made)
+        section = _decoder(config, None) if only else _decoder(config, _tied_encoder_layers(config))
+    return ModelSection(name, section)
 
 
 def _tied_encoder_layers(a: Config) -> Repeat | None:
-    """The encoder's layers as far as the decoder may borrow from them: without what no loan is taken from."""
-    loans = " ".join(str(a.get(f"share.decoder.{slot}", "own"))
-                     for slot in ("self", "cross", "ffn"))
-    if "encoder." not in loans:
+    """The encoder's layers if decoder layers are tied to them; without their FFNs unless these are tied."""
+    schedules = " ".join(str(a.get(f"share.decoder.{slot}", "own"))
+                         for slot in ("self", "cross", "ffn"))
+    if "encoder." not in schedules:
         return None
     if optional_value(a, "encoder.middle_width") is not None:
         return None
-    if "encoder.ffn" in loans:
+    if "encoder.ffn" in schedules:
         return _build_stack(a, "encoder", _encoder_layer, None).layers
 
-    def layer(one: Config) -> EncoderLayer:
-        bare = NoFFN(one["width"], (SRC,), DENSE)
-        made = EncoderLayer(build_mixer(one, "encoder", (SRC, SRC, SRC)), bare, one["norm"],
-                            norm_kind=_norm_type(one))
-        return _with_sublayer_order(one, "encoder", made)
+    def build_layer(config: Config) -> EncoderLayer:
+        no_ffn = NoFFN(config["width"], (SRC,), DENSE)
+        layer = EncoderLayer(build_mixer(config, "encoder", (SRC, SRC, SRC)), no_ffn,
+                             config["norm"], norm_kind=_norm_type(config))
+        return _with_sublayer_order(config, "encoder", layer)
 
-    plain = build_layers(a, "encoder", layer)
-    return replace(plain, ties=build_ties(a, "encoder", plain, None))
+    layers = build_layers(a, "encoder", build_layer)
+    return replace(layers, ties=build_ties(a, "encoder", layers, None))
 
 
 def _shared_table(a: Config) -> str | None:
+    """The path of the table that source, target and output share, if they do."""
     return "embedding.source.table" if a["embedding.tie"] == "all" else None
 
 
 def _encoder_decoder(a: Config) -> EncoderDecoder:
     encoder = _encoder(a)
-    shared = _shared_table(a)
+    shared_table = _shared_table(a)
     decoder = _decoder(a, encoder.layers if isinstance(encoder, Stack) else None)
-    tables = Embeddings(build_embedding(a, SRC), build_embedding(a, TGT, shared))
+    tables = Embeddings(build_embedding(a, SRC), build_embedding(a, TGT, shared_table))
     return EncoderDecoder(tables, encoder, decoder,
-                          build_output(a, shared or "embedding.target.table"))
+                          build_output(a, shared_table or "embedding.target.table"))
 
 
 def _decoder_only(a: Config) -> DecoderOnly:
@@ -168,26 +177,26 @@ def _decoder_only(a: Config) -> DecoderOnly:
                        build_output(a, "embedding.table"))
 
 
-def _decoder(a: Config, lender: Repeat | None) -> Stack | BottleneckStack:
+def _decoder(a: Config, encoder_layers: Repeat | None) -> Stack | BottleneckStack:
     if optional_value(a, "decoder.middle_width") is None:
-        return _build_stack(a, "decoder", _decoder_layer, lender)
+        return _build_stack(a, "decoder", _decoder_layer, encoder_layers)
     return build_bottleneck_stack(a, "decoder", _decoder_layer)
 
 
 def _decoder_layer(a: Config, outer: Config | None = None) -> DecoderLayer:
-    """``outer``: answers of the layers that the memory is as wide as, if this one is in a waist."""
+    """One decoder layer; ``outer``: in a bottleneck, the configuration of the wider outer layers."""
     only = a["model"] == "decoder-only"
-    own = build_mixer(a, "decoder", (SEQ, SEQ, SEQ_KEYS) if only else (TGT, TGT, TGT_KEYS))
-    across = None if only else build_cross_attention(
+    mixer = build_mixer(a, "decoder", (SEQ, SEQ, SEQ_KEYS) if only else (TGT, TGT, TGT_KEYS))
+    cross_attention = None if only else build_cross_attention(
         a if outer is None else outer, (TGT, CROSS_MEMORY, SRC_KEYS))
-    if outer is not None and across is not None:
-        across = ProjectedCrossAttention(a["width"], TGT, True, DENSE, main=across,
-                                         norm_kind=_norm_type(a))
-    network = build_ffn(a, "decoder", SEQ if only else TGT)
-    # without a network nothing is interleaved
-    woven = bool(a["decoder.interleaved"]) and not network.is_absent
-    layer = DecoderLayer(own, network, a["norm"], cross_attention=across, interleaved=woven,
-                         norm_kind=_norm_type(a))
+    if outer is not None and cross_attention is not None:
+        cross_attention = ProjectedCrossAttention(a["width"], TGT, True, DENSE,
+                                                  main=cross_attention, norm_kind=_norm_type(a))
+    ffn = build_ffn(a, "decoder", SEQ if only else TGT)
+    # Only a feed-forward network can be interleaved.
+    interleaved = bool(a["decoder.interleaved"]) and not ffn.is_absent
+    layer = DecoderLayer(mixer, ffn, a["norm"], cross_attention=cross_attention,
+                         interleaved=interleaved, norm_kind=_norm_type(a))
     return _with_sublayer_order(a, "decoder", layer)
 
 
@@ -198,27 +207,31 @@ def _encoder(a: Config) -> Stack | BottleneckStack:
 
 
 def _encoder_layer(a: Config, outer: Config | None = None) -> EncoderLayer:
-    both = build_mixer(a, "encoder", (SRC, SRC, SRC)), build_ffn(a, "encoder", SRC)
-    return _with_sublayer_order(a, "encoder",
-                                EncoderLayer(*both, a["norm"], norm_kind=_norm_type(a)))
+    mixer = build_mixer(a, "encoder", (SRC, SRC, SRC))
+    ffn = build_ffn(a, "encoder", SRC)
+    layer = EncoderLayer(mixer, ffn, a["norm"], norm_kind=_norm_type(a))
+    return _with_sublayer_order(a, "encoder", layer)
 
 
 def _with_sublayer_order(a: Config, stack: str, layer: LayerT) -> LayerT:
-    """``layer`` with its sub-layers as the answers order them; one order has one identity, however it is said."""
-    where = f"{stack}.sublayers"
-    said = tuple((step,) if isinstance(step, str) else tuple(step)
-                 for step in a.get(where, layer.default_order))
-    flat = [word for step in said for word in step]
+    """``layer`` with its sub-layers in the order of the key ``sublayers``.
+
+    Equal orders have equal identities: the default order is never stored.
+    """
+    key = f"{stack}.sublayers"
+    requested_order = tuple((step,) if isinstance(step, str) else tuple(step)
+                            for step in a.get(key, layer.default_order))
+    flat = [word for step in requested_order for word in step]
     axis = layer.mixer.queries
-    more = tuple((word, build_sublayer(a, stack, word, axis))
-                 for word in sorted(SUBLAYERS) if word in flat)
-    layer = replace(layer, extra_sublayers=more)
-    order = _present_sublayers(layer, said)
+    extra_sublayers = tuple((word, build_sublayer(a, stack, word, axis))
+                            for word in sorted(SUBLAYERS) if word in flat)
+    layer = replace(layer, extra_sublayers=extra_sublayers)
+    order = _present_sublayers(layer, requested_order)
     if missing := [word for word in layer.sublayers if word not in flat]:
-        raise UnbuildableError(where, f"{missing[0]} is not in the list, and the layers have it")
+        raise UnbuildableError(key, f"{missing[0]} is not in the list, and the layers have it")
     if SECOND_FFN in flat and "ffn" not in flat[: flat.index(SECOND_FFN)]:
         raise UnbuildableError(
-            where, f"{SECOND_FFN} is the feed-forward network before it, and there is " "none")
+            key, f"{SECOND_FFN} repeats a feed-forward network, and the list has none before it")
     layer = replace(layer, multi_path=_multi_path_config(a, f"{stack}.paths", layer))
     if any(len(step) > 1 and next(iter(layer.sublayers)) in step for step in order):
         layer = replace(
@@ -228,30 +241,33 @@ def _with_sublayer_order(a: Config, stack: str, layer: LayerT) -> LayerT:
     if isinstance(layer, DecoderLayer):
         if layer.interleaved:
             raise UnbuildableError("decoder.interleaved",
-                                   f"is short for {where} of its own: say one of the two")
+                                   f"is short for a value of {key}: set only one of the two")
         if order == _present_sublayers(layer, layer.interleaved_order):
             return replace(layer, interleaved=True)
     return replace(layer, sublayer_order=order)
 
 
 def _axes(main: Mixer) -> tuple[Axis, Axis, Axis]:
-    """The axes of a layer's mixer, as :func:`build_mixer` takes them."""
+    """The axes of a layer's mixer, as arguments of :func:`build_mixer`."""
     return main.queries, main.queries, {SEQ: SEQ_KEYS, TGT: TGT_KEYS}.get(main.queries, SRC)
 
 
-def _multi_path_config(a: Config, where: str, layer: Layer) -> MultiPathConfig | None:
-    if (count := require_single_value(a.get(f"{where}.count", 1))) == 1:
+def _multi_path_config(a: Config, key: str, layer: Layer) -> MultiPathConfig | None:
+    """The parallel paths of a layer's parts; None for a single path."""
+    count = require_single_value(a.get(f"{key}.count", 1))
+    if count == 1:
         return None
-    made = MultiPathConfig(a[f"{where}.of"], count, a[f"{where}.merge"], bool(a[f"{where}.norm"]))
-    return made.without_ffn() if layer.ffn.is_absent and not (
-        layer.extra_sublayers and made.target == "sublayer") else made
+    paths = MultiPathConfig(a[f"{key}.of"], count, a[f"{key}.merge"], bool(a[f"{key}.norm"]))
+    has_sublayer_paths = layer.extra_sublayers and paths.target == "sublayer"
+    return paths.without_ffn() if layer.ffn.is_absent and not has_sublayer_paths else paths
 
 
 def _present_sublayers(layer: Layer, order: SublayerOrder) -> SublayerOrder:
-    """``order`` without words of what the layer has not, parallel ones in the order of its blocks."""
-    at = {word: number for number, word in enumerate(layer.sublayers)}
-    at |= {SECOND_FFN: at["ffn"]} if "ffn" in at else {}
-    steps = (tuple(sorted((word for word in step if word in at), key=at.__getitem__))
+    """``order`` without sub-layers that the layer lacks; parallel ones in the order of its blocks."""
+    ranks = {word: rank for rank, word in enumerate(layer.sublayers)}
+    if "ffn" in ranks:
+        ranks[SECOND_FFN] = ranks["ffn"]
+    steps = (tuple(sorted((word for word in step if word in ranks), key=ranks.__getitem__))
              for step in order)
     return tuple(step for step in steps if step)
 
@@ -260,35 +276,36 @@ def _norm_type(a: Config) -> str:
     return str(a.get("norm_kind", "layer"))
 
 
-def _build_stack(a: Config, stack: str, make: LayerFactory, lender: Repeat | None) -> Stack:
-    """The layers of a stack, with what they share among each other or borrow from the encoder."""
-    plain = build_layers(a, stack, make)
-    tied = replace(plain, ties=build_ties(a, stack, plain, lender))
+def _build_stack(a: Config, stack: str, build_layer: LayerFactory,
+                 encoder_layers: Repeat | None) -> Stack:
+    """The layers of a stack, with ties between them and to ``encoder_layers``."""
+    layers = build_layers(a, stack, build_layer)
+    tied_layers = replace(layers, ties=build_ties(a, stack, layers, encoder_layers))
     solver = a.get(f"{stack}.solver", "euler") if stack == "encoder" else "euler"
-    steps = bool(a.get(f"{stack}.step_embedding", False))
-    return Stack(tied, _global_scores(a, stack, plain), steps, solver,
+    has_step_signals = bool(a.get(f"{stack}.step_embedding", False))
+    return Stack(tied_layers, _global_scores(a, stack, layers), has_step_signals, solver,
                  bool(a.get("last_norm", True)))
 
 
 def _global_scores(a: Config, stack: str, layers: Repeat) -> GlobalScores | None:
-    """PartialFormer's A^G, as wide as the scores that it is added to."""
-    kind = a.get(f"{stack}.residual_scores", "none")
-    where = f"{stack}.residual_scores"
-    if kind == "none":
+    """Global attention scores A^G (PartialFormer, section 3.4), of the shape of the layers' scores."""
+    key = f"{stack}.residual_scores"
+    score_type = a.get(key, "none")
+    if score_type == "none":
         return None
     layer: Any = layers.layer
     distinct_layers: Any = layers.distinct_layers
     shapes = [layer.mixer.score_shape for layer in distinct_layers]
     n_heads = [shape and shape.heads for shape in shapes]
     if any(decide(n != n_heads[0]) for n in n_heads):
-        raise UnbuildableError(where,
-                               f"{kind} scores are of one number of heads, and layers differ in it")
-    if kind == "previous":
+        raise UnbuildableError(key,
+                               f"{score_type} scores need the same number of heads in all layers")
+    if score_type == "previous":
         return None
     mixer = layer.mixer
     shape = mixer.score_shape
     if shape is None:
-        raise UnbuildableError(where, f"{kind} scores need layers that have scores")
-    clip = a[f"{stack}.relative_clip"] if kind == "relative" else 0
+        raise UnbuildableError(key, f"{score_type} scores need layers that have scores")
+    clip = a[f"{stack}.relative_clip"] if score_type == "relative" else 0
     return GlobalScores(mixer.d, shape.heads, shape.head_dim, mixer.queries, shape.keys, clip,
                         mixer.decoder, norm_kind=layer.norm_kind)

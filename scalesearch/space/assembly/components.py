@@ -1,4 +1,4 @@
-"""The parts of layers that answers describe: matrices, mixers, feed-forward networks."""
+"""Build the parts of layers from a configuration: matrices, mixers, feed-forward networks."""
 
 from __future__ import annotations
 
@@ -29,59 +29,68 @@ BlockT = TypeVar("BlockT", bound=Block)
 
 
 def optional_value(a: Config, path: str) -> Any:
-    """The answer at ``path``; None where it is off or not there."""
+    """The value at ``path``; None if it is ``off`` or missing."""
     value = a.get(path, "off")
     return None if isinstance(value, str) else value
 
 
 def validated(block: BlockT, key_prefix: str) -> BlockT:
-    """``block``, whose options are the keys of ``key_prefix``.
+    """``block``, after a check of its options, the keys below ``key_prefix``.
 
-    Raises Unbuildable where they do not go together.
+    Raises:
+        UnbuildableError: the options cannot be combined.
     """
-    if (wrong := block.validate()) is not None:
-        option, reason = wrong
-        # Of heads the ratio decides about hidden units.
-        raise UnbuildableError(f"{key_prefix}.{'ratio' if key_prefix.endswith('.pg') and option == 'hidden' else option}", reason)
+    problem = block.validate()
+    if problem is not None:
+        option, reason = problem
+        if key_prefix.endswith(".pg") and option == "hidden":
+            option = "ratio"  # which determines the hidden units of a head
+        raise UnbuildableError(f"{key_prefix}.{option}", reason)
     return block
 
 
-def _validate_maps(block: BlockT, where: str) -> BlockT:
-    """``block``, whose maps are as ``matrices.where`` says.
+def _validate_maps(block: BlockT, target: str) -> BlockT:
+    """``block``, after a check of its maps, which have the structure of ``matrices.TARGET``.
 
-    Raises Unbuildable where sizes do not go with that.
+    Raises:
+        UnbuildableError: the sizes do not allow this structure.
     """
     for name, part in block.parts().items():
-        if isinstance(part,
-                      ChainLinearBase | GroupLinear) and (wrong := part.validate()) is not None:
-            place = "out" if name == "out" and isinstance(block, Attention) else where
-            raise UnbuildableError(f"matrices.{place}.{wrong[0]}", wrong[1])
+        problem = part.validate() if isinstance(part, ChainLinearBase | GroupLinear) else None
+        if problem is not None:
+            option, reason = problem
+            key = "out" if name == "out" and isinstance(block, Attention) else target
+            raise UnbuildableError(f"matrices.{key}.{option}", reason)
     return block
 
 
 def chain_factory(a: Config, ratio: float) -> Chain:
-    """A chain with this ratio, and everything else as the answers have it."""
+    """A tensor chain with this ratio; its other settings are those of ``tensor_chain``."""
     return Chain(ratio, require_single_value(a["tensor_chain.length"]), a["tensor_chain.apply"],
                  a["tensor_chain.bond"])
 
 
 def linear_factory(a: Config, target: str) -> LinearFactory:
-    """What stands for the matrices of ``attention``, its ``out`` map, or ``ffn``."""
+    """The factory of the linear maps of ``target``: attention, out, ffn, embedding, output.
+
+    Raises:
+        UnbuildableError: two structures are on at once, or a ratio is not between 0 and 1.
+    """
     ratio = optional_value(a, f"tensor_chain.{target}")
     rank = optional_value(a, f"low_rank.{target}")
     key = f"matrices.{target}"
     if (name := a.get(key, "dense")) != "dense":
         if ratio is not None or rank is not None:
-            longer = "low_rank" if ratio is None else "tensor_chain"
+            other_key = "low_rank" if ratio is None else "tensor_chain"
             raise UnbuildableError(key,
-                                   f"{longer}.{target} is on, too: a matrix is one or the other")
+                                   f"{other_key}.{target} is on, too: set only one of the two")
         if name == "chain" and not decide((a[f"{key}.ratio"] > 0) & (a[f"{key}.ratio"] < 1)):
             raise UnbuildableError(f"{key}.ratio", f"{a[f'{key}.ratio']} is not between 0 and 1")
         return MATRIX_STRUCTURES[name](**{option: a[f"{key}.{option}"]
                                           for option in option_fields(MATRIX_STRUCTURES[name])})
     if ratio is not None and rank is not None:
         raise UnbuildableError(f"low_rank.{target}",
-                               f"tensor_chain.{target} is on, too: a matrix is one or the other")
+                               f"tensor_chain.{target} is on, too: set only one of the two")
     if ratio is not None:
         if not decide((ratio > 0) & (ratio < 1)):
             raise UnbuildableError(f"tensor_chain.{target}",
@@ -94,15 +103,19 @@ def linear_factory(a: Config, target: str) -> LinearFactory:
 
 
 def build_mixer(a: Config, stack: str, axes: tuple[Axis, Axis, Axis]) -> Mixer:
-    """The mixer of a stack's layers; ``axes`` are those of queries, of what is projected, and of keys."""
-    where = f"{stack}.local"
+    """The mixer of a stack's layers.
+
+    Args:
+        axes: the axes of the queries, of the input of key and value projections, and of the keys.
+    """
+    key = f"{stack}.local"
     width = a["width"]
-    if a.get(where, "none") == "none":
+    if a.get(key, "none") == "none":
         return _main(a, stack, axes)
-    join = a[f"{where}.join"]
-    channels = a[f"{where}.channels"] if join == "split" else width
+    join = a[f"{key}.join"]
+    channels = a[f"{key}.channels"] if join == "split" else width
     if decide(channels > width):
-        raise UnbuildableError(f"{where}.channels", f"{channels} are more than all {width} of them")
+        raise UnbuildableError(f"{key}.channels", f"{channels} channels are more than the width {width}")
     if decide(channels == 0):
         return _main(a, stack, axes)
     local = _registered(a, stack, "local", axes[0], channels)
@@ -115,107 +128,111 @@ def build_mixer(a: Config, stack: str, axes: tuple[Axis, Axis, Axis]) -> Mixer:
 
 
 def _main(a: Config, stack: str, axes: tuple[Axis, Axis, Axis]) -> Mixer:
-    """The mixer under that key, of the channels that ``width`` says."""
-    where = f"{stack}.lift"
-    if a.get(f"{stack}.mixer", "attention") == "attention":  # whose keys are the stack's own
-        return build_attention(a, stack, axes) if a.get(where, "none") == "none" else _lifted(
-            a, stack, axes)
+    """The mixer of the key ``mixer``, for ``width`` channels."""
+    if a.get(f"{stack}.mixer", "attention") == "attention":  # its keys are those of the stack
+        if a.get(f"{stack}.lift", "none") == "none":
+            return build_attention(a, stack, axes)
+        return _lifted(a, stack, axes)
     return _check_adaptable(a, stack, "mixer", _registered(a, stack, "mixer", axes[0], a["width"]))
 
 
 def _lifted(a: Config, stack: str, axes: tuple[Axis, Axis, Axis]) -> Mixer:
-    """Attention that reads half of the features, made by DeLighT's unit."""
+    """Attention on half of the features, computed by a DExTra unit (DeLighT)."""
     width = a["width"]
     if decide(width % 2 != 0):
-        raise UnbuildableError(f"{stack}.lift", f"halves the width, which is {width}")
+        raise UnbuildableError(f"{stack}.lift", f"needs an even width, and the width is {width}")
     lift = build_dextra(a, f"{stack}.lift", width, width // 2, width // 2, axes[:1])
     inner = build_attention(ChainMap({"width": width // 2}, a), stack, axes)  # type: ignore[arg-type]  # only read
     return DExTraAttention(width, axes[0], stack == "decoder", DENSE,
                            main=replace(inner, d_out=width), lift=lift)
 
 
-def build_dextra(a: Config, where: str, d_in: Size, inner: Size, d_out: Size,
+def build_dextra(a: Config, key_prefix: str, d_in: Size, inner: Size, d_out: Size,
                  over: tuple[Axis, ...]) -> DExTra:
-    """DeLighT's unit as the answers below ``where`` describe it."""
-    sizes = (require_single_value(a[f"{where}.{key}"]) for key in ("depth", "multiplier", "groups"))
+    """The DExTra unit (DeLighT) that the keys below ``key_prefix`` describe."""
+    sizes = (require_single_value(a[f"{key_prefix}.{key}"])
+             for key in ("depth", "multiplier", "groups"))
     return validated(DExTra(require_single_value(d_in), require_single_value(inner),
-                            require_single_value(d_out), over, *sizes), where)
+                            require_single_value(d_out), over, *sizes), key_prefix)
 
 
 def _registered(a: Config, stack: str, key: str, axis: Axis, d: Size) -> Mixer:
-    """The mixer that the answer at ``key`` names, other than attention."""
-    where = f"{stack}.{key}"
-    kind = MIXERS[a[where]]
-    given = {option: a[f"{where}.{option}"] for option in option_fields(kind)}
-    return _validate_maps(validated(kind(d, axis, stack == "decoder",
-                                         linear_factory(a, "attention"), **given), where),
-                          "attention")
+    """The mixer that ``key`` selects, other than attention, with its options."""
+    path = f"{stack}.{key}"
+    mixer_class = MIXERS[a[path]]
+    options = {option: a[f"{path}.{option}"] for option in option_fields(mixer_class)}
+    mixer = mixer_class(d, axis, stack == "decoder", linear_factory(a, "attention"), **options)
+    return _validate_maps(validated(mixer, path), "attention")
 
 
 def build_sublayer(a: Config, stack: str, word: str, axis: Axis) -> Mixer:
-    """The sub-layer that the ``word`` of a list names beside those that every layer has."""
-    where = f"{stack}.{word}"
-    kind = SUBLAYERS[word]
-    given = {option: a[f"{where}.{option}"] for option in option_fields(kind)}
-    if "norm_kind" in kind.__dataclass_fields__:
-        given["norm_kind"] = str(a.get("norm_kind", "layer"))
-    return _validate_maps(validated(kind(a["width"], axis, stack == "decoder",
-                                         linear_factory(a, "ffn"), **given), where), "ffn")
+    """The sub-layer ``word`` of the key ``sublayers``, in addition to mixer and feed-forward network."""
+    path = f"{stack}.{word}"
+    sublayer_class = SUBLAYERS[word]
+    options = {option: a[f"{path}.{option}"] for option in option_fields(sublayer_class)}
+    if "norm_kind" in sublayer_class.__dataclass_fields__:
+        options["norm_kind"] = str(a.get("norm_kind", "layer"))
+    sublayer = sublayer_class(a["width"], axis, stack == "decoder", linear_factory(a, "ffn"),
+                              **options)
+    return _validate_maps(validated(sublayer, path), "ffn")
 
 
 def build_parallel_mixer(a: Config, stack: str, axes: tuple[Axis, Axis, Axis],
                          main: Mixer) -> Mixer | None:
-    """``main`` as it stands beside other sub-layers, with as many features in heads of another number."""
-    where = f"{stack}.parallel_heads"
-    if (heads := optional_value(a, where)) is None or not main.has_scores or a.get(
-            f"{stack}.mixer", "attention") != "attention":
+    """``main`` for steps of parallel sub-layers: the same features, in ``parallel_heads`` heads."""
+    key = f"{stack}.parallel_heads"
+    heads = optional_value(a, key)
+    is_attention = a.get(f"{stack}.mixer", "attention") == "attention"
+    if heads is None or not main.has_scores or not is_attention:
         return None
     if a.get(f"{stack}.residual_scores", "none") != "none":
-        raise UnbuildableError(where,
-                               "does not go with residual_scores, which are of one number of heads")
+        raise UnbuildableError(key,
+                               "cannot be combined with residual_scores, which need one number of "
+                               "heads")
     features = a[f"{stack}.heads"] * a[f"{stack}.head_dim"]
     if decide(features % heads != 0):
-        raise UnbuildableError(where, f"{heads} do not divide the {features} features of all heads")
+        raise UnbuildableError(key, f"{heads} does not divide the {features} features of all heads")
     changed = {f"{stack}.heads": heads, f"{stack}.score_heads": heads,
                f"{stack}.head_dim": features // heads}
-    made = build_mixer(ChainMap(changed, a), stack, axes)  # type: ignore[arg-type]  # only read
-    return None if made == main else made
+    mixer = build_mixer(ChainMap(changed, a), stack, axes)  # type: ignore[arg-type]  # only read
+    return None if mixer == main else mixer
 
 
-def _check_adaptable(a: Config, stack: str, key: str, made: Mixer) -> Mixer:
-    """``made``, the only mixer of a layer.
+def _check_adaptable(a: Config, stack: str, key: str, mixer: Mixer) -> Mixer:
+    """``mixer``, the only one of a layer, after a check that it can be adapted.
 
-    Raises Unbuildable where it would have to be adapted and cannot.
+    Raises:
+        UnbuildableError: layer adaptation needs a weight matrix, and the mixer has none.
     """
-    if stack == "encoder" and not made.adaptable_parts and a.get("adapt", "nothing") in (
+    if stack == "encoder" and not mixer.adaptable_parts and a.get("adapt", "nothing") in (
             "lora", "prompt"):
         raise UnbuildableError("adapt",
                                f"{a[f'{stack}.{key}']} has no weight matrix to which {a['adapt']} "
                                "could be added")
-    return made
+    return mixer
 
 
 def _with_remaining_channels(a: Config, stack: str, left: Size) -> Config:
-    """Answers of a mixer on ``left`` of all channels: attention then has as large a share of its heads."""
+    """The configuration of a mixer on ``left`` channels; attention keeps the same share of its heads."""
     changed = {"width": left}
     for key in ("heads", "score_heads") if a.get(
             f"{stack}.mixer", "attention") == "attention" else ():
-        times = a[f"{stack}.{key}"] * left
-        if decide(times % a["width"] != 0):
+        product = a[f"{stack}.{key}"] * left
+        if decide(product % a["width"] != 0):
             raise UnbuildableError(f"{stack}.local.channels",
-                                   f"leaves attention {left} of {a['width']} channels, and no "
-                                   f"whole number of {a[f'{stack}.{key}']} {key}")
-        changed[f"{stack}.{key}"] = times // a["width"]
-    return ChainMap(changed, a)  # type: ignore[arg-type]  # which is only read
+                                   f"leaves {left} of {a['width']} channels to attention, which is "
+                                   f"not a whole number of its {a[f'{stack}.{key}']} {key}")
+        changed[f"{stack}.{key}"] = product // a["width"]
+    return ChainMap(changed, a)  # type: ignore[arg-type]  # only read
 
 
 def build_attention(a: Config, stack: str, axes: tuple[Axis, Axis, Axis],
                     cross: bool = False) -> Attention:
-    """Self- or cross-attention of a stack; ``axes`` as :func:`build_mixer`'s."""
+    """Self- or cross-attention of a stack; ``axes`` as in :func:`build_mixer`."""
     queries, projected, keys = axes
     identity = a.get(f"{stack}.projections", "matrices") == "identity"
     relative = bool(a.get(f"{stack}.relative_positions", False)) and not cross
-    made = Attention(
+    attention = Attention(
         a["width"], queries, stack == "decoder",
         IDENTITY if identity else linear_factory(a, "attention"), heads=a[f"{stack}.heads"],
         head_dim=a[f"{stack}.head_dim"], score_heads=a[f"{stack}.score_heads"],
@@ -230,47 +247,49 @@ def build_attention(a: Config, stack: str, axes: tuple[Axis, Axis, Axis],
         output_factory=linear_factory(a, "out"), head_ffn=_head_ffn(a, stack, queries, cross),
         bias=bool(a.get(f"{stack}.projection_bias", True)),
         **(_adaptation_kwargs(a) if stack == "encoder" else {}))
-    return _validate_maps(validated(made, stack), "attention")
+    return _validate_maps(validated(attention, stack), "attention")
 
 
 def _kv_heads(a: Config, stack: str) -> Size:
-    """Heads of keys and values; 0 where they are as many as others, as if nothing were said: one network, one id."""
-    shared = optional_value(a, f"{stack}.key_value_heads")
+    """Number of heads of keys and values; 0 if it equals ``heads``, so that equal networks have one id."""
+    kv_heads = optional_value(a, f"{stack}.key_value_heads")
     heads = a[f"{stack}.heads"]
-    plain = shared is None or (decide(shared == heads)
-                               and decide(shared == a[f"{stack}.score_heads"]))
-    return 0 if plain else shared
+    is_default = kv_heads is None or (decide(kv_heads == heads)
+                                      and decide(kv_heads == a[f"{stack}.score_heads"]))
+    return 0 if is_default else kv_heads
 
 
 def build_cross_attention(a: Config, axes: tuple[Axis, Axis, Axis]) -> Mixer:
-    """The decoder's attention across sequences; ``axes`` as :func:`build_mixer`'s."""
+    """The decoder's cross-attention; ``axes`` as in :func:`build_mixer`."""
     if a.get("decoder.cross", "attention") == "attention":
         return build_attention(a, "decoder", axes, cross=True)
     sizes = (a[f"decoder.cross.{key}"] for key in ("head_dim", "clip"))
-    made = GatedCrossAttention(a["width"], axes[0], True, linear_factory(a, "attention"), *axes[1:],
-                               *sizes)
-    return _validate_maps(made, "attention")
+    cross_attention = GatedCrossAttention(a["width"], axes[0], True, linear_factory(a, "attention"),
+                                          *axes[1:], *sizes)
+    return _validate_maps(cross_attention, "attention")
 
 
 def _adaptation_kwargs(a: Config) -> dict[str, Any]:
-    """What a layer's attention has of its own beside shared weights."""
-    kind = a.get("adapt", "nothing")
-    if kind == "lora":
+    """Keyword arguments of attention for layer adaptation: weights that are never tied."""
+    adaptation = a.get("adapt", "nothing")
+    if adaptation == "lora":
         return {"adapters": tuple(dict.fromkeys(a["adapt.on"])), "adapter_rank": a["adapt.rank"]}
-    return {"prompt_length": a["adapt.length"]} if kind == "prompt" else {}
+    return {"prompt_length": a["adapt.length"]} if adaptation == "prompt" else {}
 
 
 def _head_ffn(a: Config, stack: str, over: Axis, cross: bool) -> PartialFFN | None:
-    kind = a.get(f"{stack}.pg", "none")
-    where = a.get(f"{stack}.pg.on", "both")
-    if kind == "none" or where not in ("both", "cross" if cross else "self"):
+    """The feed-forward networks of single heads (PartialFormer); None if ``pg`` is off."""
+    ffn_type = a.get(f"{stack}.pg", "none")
+    attention_type = a.get(f"{stack}.pg.on", "both")
+    if ffn_type == "none" or attention_type not in ("both", "cross" if cross else "self"):
         return None
     heads = a[f"{stack}.heads"]
     head_dim = a[f"{stack}.head_dim"]
     matrix = PER_HEAD if a[f"{stack}.pg.per_head"] else DENSE
-    made = FFNS[kind]
-    more = {name: a[f"{stack}.pg.{name}"] for name in option_fields(made) if name != "hidden"}
-    inner = made(head_dim, (over, heads), matrix, hidden=a[f"{stack}.pg.ratio"] * head_dim, **more)  # type: ignore[call-arg]
+    ffn_class = FFNS[ffn_type]
+    options = {name: a[f"{stack}.pg.{name}"] for name in option_fields(ffn_class) if name != "hidden"}
+    inner = ffn_class(head_dim, (over, heads), matrix,
+                      hidden=a[f"{stack}.pg.ratio"] * head_dim, **options)  # type: ignore[call-arg]
     validated(inner, f"{stack}.pg")
     return PartialFFN(a["width"], heads, head_dim, over, inner, a[f"{stack}.pg.gate"],
                       bool(a[f"{stack}.pg.residual"]))
@@ -281,13 +300,12 @@ def _head_ffn(a: Config, stack: str, over: Axis, cross: bool) -> PartialFFN | No
 
 def build_ffn(a: Config, stack: str, axis: Axis) -> FFN:
     """The feed-forward network of a stack's layers."""
-    where = f"{stack}.ffn"
-    kind = FFNS[a[where]]
-    given = {name: a[f"{where}.{name}"] for name in option_fields(kind)}
-    if a.get(f"{where}_norm", False) and not kind.is_absent:
-        if not kind.supports_norm:
-            raise UnbuildableError(f"{where}_norm",
-                                   f"{a[where]} has no hidden units that a norm could be of")
-        given["norm_type"] = str(a.get("norm_kind", "layer"))
-    return _validate_maps(validated(kind(a["width"], (axis,), linear_factory(a, "ffn"), **given),
-                                    where), "ffn")
+    key = f"{stack}.ffn"
+    ffn_class = FFNS[a[key]]
+    options = {name: a[f"{key}.{name}"] for name in option_fields(ffn_class)}
+    if a.get(f"{key}_norm", False) and not ffn_class.is_absent:
+        if not ffn_class.supports_norm:
+            raise UnbuildableError(f"{key}_norm", f"{a[key]} has no hidden units to normalize")
+        options["norm_type"] = str(a.get("norm_kind", "layer"))
+    ffn = ffn_class(a["width"], (axis,), linear_factory(a, "ffn"), **options)
+    return _validate_maps(validated(ffn, key), "ffn")

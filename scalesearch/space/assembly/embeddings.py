@@ -1,4 +1,4 @@
-"""The tables of tokens and the output that answers describe."""
+"""Build embeddings and the output from a configuration."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from scalesearch.space.syntax.diagnostics import UnbuildableError
 
 
 def vocabulary_extent(a: Config) -> Extent:
-    """Rows of a table of tokens: the answer ``vocab``, or the axis that protocols and corpora bind."""
+    """Rows of an embedding table: the value of ``vocab``, or an axis that protocols and corpora bind."""
     extent: Extent = a.get("vocab", VOCAB)
     return extent
 
 
 def build_embedding(a: Config, axis: Axis, tied_path: str | None = None) -> Block:
-    """From tokens to vectors; ``tied_path``: the path of the table that this one is."""
+    """The embedding of one axis; ``tied_path``: path of the table that it shares, if any."""
     width = a["width"]
     kind = a.get("embedding", "plain")
     over = (axis,)
@@ -42,33 +42,36 @@ def build_embedding(a: Config, axis: Axis, tied_path: str | None = None) -> Bloc
         "embedding.positions"] == "learned" else 0
     if kind == "dextra":
         rank = a["embedding.rank"]
-        inside = None if tied_path is None else f"{tied_path}.table"
-        lift = build_dextra(a, "embedding", rank, width // 2, width, over)
+        table_path = None if tied_path is None else f"{tied_path}.table"
+        dextra = build_dextra(a, "embedding", rank, width // 2, width, over)
         return TokenEmbedding(width, over,
-                              DExTraEmbedding(rank, _embedding_table(a, rank, over), lift, inside),
+                              DExTraEmbedding(rank, _embedding_table(a, rank, over), dextra, table_path),
                               *positions, scaled=False)
     if kind == "attentive":
         return _attentive(a, axis, tied_path, positions)
     if kind == "h-softpos":
-        _require_untied(a, "embedding", "h-softpos has a narrower table")
+        _require_untied(a, "embedding", "the table of h-softpos is narrower than the model")
         return _soft_positions(a, axis, positions)
     if kind == "adaptive" and a.get("matrices.embedding", "dense") != "dense":
-        raise UnbuildableError("matrices.embedding", "adaptive embeddings have tables of their own")
-    table: Block = AdaptiveEmbedding(width, *_adaptive_bands(a),
-                                     require_single_value(vocabulary_extent(a)),
-                                     over=over) if kind == "adaptive" else _embedding_table(
-        a, a["embedding.rank"] if kind == "factorised" else width, over)
-    if kind == "factorised":
-        table = FactorizedEmbedding(width, a["embedding.rank"], over, table)
+        raise UnbuildableError("matrices.embedding", "adaptive embeddings have separate tables")
+    table: Block
+    if kind == "adaptive":
+        table = AdaptiveEmbedding(width, *_adaptive_bands(a),
+                                  require_single_value(vocabulary_extent(a)), over=over)
+    elif kind == "factorised":
+        rank = a["embedding.rank"]
+        table = FactorizedEmbedding(width, rank, over, _embedding_table(a, rank, over))
+    else:
+        table = _embedding_table(a, width, over)
     return TokenEmbedding(width, over, table, *positions, tied_path)
 
 
 def _adaptive_bands(a: Config) -> tuple[tuple[int, ...], int]:
-    """Where the bands of an adaptive table end, and by how much each is narrower."""
+    """The cutoffs of an adaptive embedding, and the factor by which each band is narrower."""
     cutoffs = tuple(a["embedding.cutoffs"])
     if any(cut >= later for cut, later in pairwise(cutoffs)):
         raise UnbuildableError("embedding.cutoffs",
-                               f"each band ends after the one before, unlike {list(cutoffs)}")
+                               f"cutoffs must increase, unlike {list(cutoffs)}")
     return cutoffs, require_single_value(a["embedding.factor"])
 
 
@@ -79,16 +82,16 @@ def _attentive(a: Config, axis: Axis, tied: str | None,
     decoder = axis == TGT
     if axis == SEQ:
         raise UnbuildableError("embedding",
-                               "attentive embeddings are of an encoder-decoder: one reads the "
-                               "source alone")
+                               "attentive embeddings need model: encoder-decoder, since the "
+                               "encoder reads only the source")
     if decide(rank % heads != 0):
         raise UnbuildableError("embedding.heads",
-                               f"{heads} do not divide the table's {rank} features")
+                               f"{heads} heads do not divide the table's {rank} features")
     main = Attention(rank, axis, decoder, DENSE, heads, rank // heads, heads, axis,
                      TGT_KEYS if decoder else SRC)
-    bare = NoFFN(rank, (axis,), DENSE)
+    no_ffn = NoFFN(rank, (axis,), DENSE)
     layer = (DecoderLayer if decoder else EncoderLayer)(
-        main, bare, a["norm"], norm_kind=a.get("norm_kind", "layer"))
+        main, no_ffn, a["norm"], norm_kind=a.get("norm_kind", "layer"))
     return AttentiveEmbedding(a["width"], (axis,), _embedding_table(a, rank, (axis,)), layer,
                               *positions, tied)
 
@@ -100,8 +103,8 @@ def _soft_positions(a: Config, axis: Axis, positions: tuple[str, int]) -> SoftPO
     left = SoftPOS.table_width(a["width"], levels, level_width)
     if decide(left < 1):
         raise UnbuildableError("embedding.level_width",
-                               f"{2 * levels - 1} x {level_width} features leave none of "
-                               f"{a['width']} for the table")
+                               f"{2 * levels - 1} x {level_width} features leave nothing of the "
+                               f"width {a['width']} to the table")
     if decide(roles > minimum(left, level_width if levels > 1 else left)):
         raise UnbuildableError("embedding.roles",
                                f"{roles} roles are read from {minimum(left, level_width)} features")
@@ -114,19 +117,19 @@ def _embedding_table(a: Config, d: int, over: tuple[Axis, ...]) -> Block:
     kind = a.get("matrices.embedding", "dense")
     if ratio is None and kind == "dense":
         return Embedding(d, over, vocabulary_extent(a))
-    where = "tensor_chain.embedding" if kind == "dense" else "matrices.embedding"
+    key = "tensor_chain.embedding" if kind == "dense" else "matrices.embedding"
     if a.get("embedding", "plain") != "plain":
-        _require_untied(a, where,
-                        f"of {a['embedding']} embeddings the table inside is not the output's")
+        _require_untied(a, key,
+                        f"the table of {a['embedding']} embeddings cannot be the output's")
     if kind == "dense":
         return ChainEmbedding(d, over, ratio, require_single_value(a["tensor_chain.length"]),
                               a["tensor_chain.bond"], vocabulary_extent(a))
-    of_tables: Any = linear_factory(a, "embedding")
-    return of_tables.table(d, over, vocabulary_extent(a))  # type: ignore[no-any-return]
+    factory: Any = linear_factory(a, "embedding")
+    return factory.table(d, over, vocabulary_extent(a))  # type: ignore[no-any-return]
 
 
 def build_output(a: Config, table_path: str) -> Use:
-    """From vectors to scores of tokens: tied to the table at ``table_path``, or a matrix of its own."""
+    """The output layer: tied to the table at ``table_path``, or a separate matrix."""
     width = a["width"]
     kind = a.get("embedding", "plain")
     tied = a["embedding.tie"] != "none"
@@ -134,13 +137,13 @@ def build_output(a: Config, table_path: str) -> Use:
     ratio = optional_value(a, "tensor_chain.output")
     if a.get("matrices.output", "dense") != "dense":
         _require_untied(a, "matrices.output", "a tied output is the table")
-        made: Any = linear_factory(a, "output")
-        return Use(made.output(width, vocabulary_extent(a), (TGT,), bias))
+        factory: Any = linear_factory(a, "output")
+        return Use(factory.output(width, vocabulary_extent(a), (TGT,), bias))
     if ratio is not None:
         _require_untied(a, "tensor_chain.output", "a tied output is the table")
-        made = chain_factory(a, ratio)
-        return Use(ChainLinear(width, vocabulary_extent(a), (TGT,), bias, made.ratio, made.length,
-                               made.apply, made.bond))
+        chain = chain_factory(a, ratio)
+        return Use(ChainLinear(width, vocabulary_extent(a), (TGT,), bias, chain.ratio, chain.length,
+                               chain.apply, chain.bond))
     if kind == "adaptive":
         return Use(AdaptiveOutput(width, *_adaptive_bands(a),
                                   require_single_value(vocabulary_extent(a)),
@@ -161,7 +164,7 @@ def build_output(a: Config, table_path: str) -> Use:
     return Use(Linear(width, vocabulary_extent(a), (TGT,), bias), tied=table_path if tied else None)
 
 
-def _require_untied(a: Config, where: str, why: str) -> None:
+def _require_untied(a: Config, key: str, reason: str) -> None:
     if a["embedding.tie"] != "none":
-        raise UnbuildableError(where,
-                               f"{why}: it needs embedding.tie: none, not {a['embedding.tie']}")
+        raise UnbuildableError(
+            key, f"{reason}: it needs embedding.tie: none, not {a['embedding.tie']}")

@@ -1,4 +1,4 @@
-"""Sizes that differ by layer: an answer that is a list holds the size of each layer of its stack."""
+"""Per-layer sizes: a value that is a list holds one size per layer of its stack."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ LayerFactory = Callable[[Mapping[str, Any]], Block]
 
 
 class LayerConfig(Mapping[str, Any]):
-    """Answers as one layer of a stack reads them, key by key.
+    """The configuration of one layer of a stack: lists are replaced by the size of this layer.
 
     Attributes:
-        varied: the lists that were read, by their keys.
+        per_layer_values: the lists that were read, by key.
     """
 
     def __init__(self, config: Mapping[str, Any], stack: str, layer_index: int) -> None:
@@ -29,9 +29,10 @@ class LayerConfig(Mapping[str, Any]):
         value = self.config[key]
         if not (isinstance(value, list) and key.startswith(self.prefix)) or isinstance(
                 value[0], str | list):
-            return value  # for all layers, as the order of their sub-layers is
+            return value  # the same for all layers, such as the order of sub-layers
         self.per_layer_values[key] = value
-        if (depth := require_single_value(self.config[f"{self.prefix}depth"])) != len(value):
+        depth = require_single_value(self.config[f"{self.prefix}depth"])
+        if depth != len(value):
             raise UnbuildableError(key,
                                    f"lists {len(value)} layers, and {self.prefix}depth is {depth}")
         return value[self.layer_index]
@@ -46,21 +47,21 @@ class LayerConfig(Mapping[str, Any]):
         return len(self.config)
 
 
-def build_layers(a: Mapping[str, Any], stack: str, make: LayerFactory) -> Repeat:
-    """The layers of a stack, unshared: one for all, or each where the answers that ``make`` reads differ by layer.
+def build_layers(a: Mapping[str, Any], stack: str, build_layer: LayerFactory) -> Repeat:
+    """The layers of a stack without ties: one block for all, or one per layer if sizes differ.
 
     Raises:
-        Unbuildable: as ``make`` does; a list that is not as long as the stack is deep.
+        UnbuildableError: ``build_layer`` raises it, or the length of a list is not the depth.
     """
     first = LayerConfig(a, stack, 0)
-    layer = make(first)
+    layer = build_layer(first)
     depth = a[f"{stack}.depth"]
-    alike: Any = True
-    for value in first.per_layer_values.values():
-        for one in value[1:]:
-            alike = alike & (one == value[0])
-    if decide(alike):
+    are_equal: Any = True  # or an array, one value per candidate
+    for sizes in first.per_layer_values.values():
+        for size in sizes[1:]:
+            are_equal = are_equal & (size == sizes[0])
+    if decide(are_equal):
         return Repeat(layer, depth)
-    others = (make(LayerConfig(a, stack, number))
+    others = (build_layer(LayerConfig(a, stack, number))
               for number in range(1, require_single_value(depth)))
     return Repeat(layer, require_single_value(depth), distinct_layers=(layer, *others))

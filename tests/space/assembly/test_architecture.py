@@ -57,9 +57,9 @@ def test_another_network_has_another_id(change) -> None:
       "has 12 layers, but there are 2"),
      ({"encoder__score_heads": 3}, "encoder.score_heads", "3 score heads do not divide 2"),
      ({"share__decoder__self": "encoder.attention[2*i]"}, "share.decoder.self",
-      "asks for encoder layer 2"),
+      "refers to encoder layer 2"),
      ({"share__decoder__ffn": "decoder.self[i]"}, "share.decoder.ffn",
-      "only the decoder can borrow"),
+      "only decoder layers can be tied"),
      ({"share__decoder__self": "encoder.ffn[i]"}, "share.decoder.self", "only one of them is"),
      ({"share__decoder__self": "encoder.attention[i]", "encoder__heads": 4}, "share.decoder.self",
       "encoder.heads is 4, decoder.heads is 2"),
@@ -71,9 +71,9 @@ def test_another_network_has_another_id(change) -> None:
      ({"share__decoder__ffn": "encoder.ffn[i]", "encoder__ffn__hidden": 9}, "share.decoder.ffn",
       "encoder.ffn.hidden is 9, decoder.ffn.hidden is"),
      ({"share__decoder__self": "encoder.attention[i/2]"}, "share.decoder.self",
-      "asks for encoder layer None"),
+      "refers to encoder layer None"),
      ({"embedding": "adaptive", "embedding__cutoffs": (40, 10), "embedding__factor": 2,
-       "vocab": 100}, "embedding.cutoffs", "each band ends after the one before, unlike [40, 10]"),
+       "vocab": 100}, "embedding.cutoffs", "cutoffs must increase, unlike [40, 10]"),
      ({"share__encoder__attention": "cicle(2)"}, "share.encoder.attention", "no such schedule")])
 def test_what_cannot_be_built_says_where_and_why(change, path: str, reason: str) -> None:
     with pytest.raises(UnbuildableError) as caught:
