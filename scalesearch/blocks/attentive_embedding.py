@@ -1,4 +1,4 @@
-"""Self-attentive embedding factorization (Reid et al. 2021, Subformer, section 3.2)."""
+"""Self-attentive embedding factorization (Subformer, Reid et al. 2021, section 3.2)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,20 @@ if TYPE_CHECKING:
 
 @block
 class AttentiveEmbedding(Block):
-    """A narrow ``table``, an attention layer over its rows, and maps to ``d``; inputs as :class:`TokenEmbedding`'s.
+    """A narrow table, an attention layer over its rows, and a projection to ``d`` features.
 
-    W₂ relu(W₁ x + b₁) + b₂ without a residual, of x = ``layer``(√r · table[token] + position) of r
-    features; a norm is of x under norms before, else of the result. In a decoder the layer sees
-    earlier tokens alone, and keeps keys and values of its own. ``tied_table``: the path of the
-    table that this one is.
+    The inputs are those of :class:`TokenEmbedding`. The output is W₂ relu(W₁ x + b₁) + b₂ without a
+    residual, with x = layer(√r · table[token] + position) of r features. The norm is applied to x
+    in a pre-norm model, else to the output. In a decoder the layer is causal and has its own cache.
+
+    Attributes:
+        d: features of the output.
+        over: axes.
+        table: block that looks up tokens.
+        layer: the attention layer.
+        positions: one of ``POSITION_TYPES``.
+        max_length: number of learned positions.
+        tied_table: path of the table whose weights ``table`` uses; None if it has its own.
     """
 
     d: Size
@@ -38,7 +46,7 @@ class AttentiveEmbedding(Block):
 
     @property
     def rank(self) -> Size:
-        """The table's width."""
+        """Features of the table."""
         return self.layer.mixer.d
 
     def parts(self) -> Mapping[str, Block | Use]:
@@ -62,13 +70,13 @@ class AttentiveEmbedding(Block):
         x = module.layer(
             x, *self._attention_masks(tokens, 0 if cache is None else cache.length, x.dtype), None,
             None, None, cache)
-        before = self.layer.norm == "pre"
-        x = dropout(module.down(module.up(module.norm(x) if before else x).relu()),
+        is_pre_norm = self.layer.norm == "pre"
+        x = dropout(module.down(module.up(module.norm(x) if is_pre_norm else x).relu()),
                     module.dropout_rates.residual, module.training)
-        return x if before else module.norm(x)
+        return x if is_pre_norm else module.norm(x)
 
     def _attention_masks(self, tokens: Tensor, past: int, dtype: Any) -> tuple[Any, Any]:
-        """``present`` and ``bias`` of a mixer: no padding in an encoder, nothing later in a decoder."""
+        """Return token mask and bias of the mixer: hide padding, or later tokens in a decoder."""
         import torch
 
         if not self.layer.mixer.decoder:

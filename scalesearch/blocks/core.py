@@ -1,9 +1,11 @@
-"""The bill of materials: blocks, their statements about themselves, and the walk over them.
+"""Blocks: descriptions of the parts of a model, and the walk that lists their costs.
 
-A *leaf* states its weight shapes, its loop nests and its operation. A *composite* states its parts
-and how they meet. Costs are folds over :func:`iterate_cost_lines`; modules are built from the same
-statements by :mod:`scalesearch.nn`. Sizes are ints; where only costs are asked for, int64 arrays of
-one shape may stand in their place.
+A *leaf* block defines the shapes of its weights, its loop nests and its operation. A *composite*
+block defines its parts and how they are combined. Costs are sums over :func:`iterate_cost_lines`.
+:mod:`scalesearch.nn` builds modules from the same definitions.
+
+Sizes are ints. To compute the costs of a whole population at once, a size can also be an int64
+array, or a polynomial over such arrays, with one value per candidate.
 """
 
 from __future__ import annotations
@@ -23,17 +25,15 @@ Size: TypeAlias = int
 Axis: TypeAlias = str
 Extent: TypeAlias = Size | Axis
 
-# Axes: lengths that a protocol binds, pass by pass. A teacher-forced pass binds SRC = MEMORY =
-# SRC_KEYS = S and
-# TGT = KEYS = T; a cached decoding step binds TGT = 1, KEYS = t and MEMORY = 0 (cross keys are
-# already there).
-SRC = "src"  # source positions that go through the encoder
+# Axes: lengths to which a protocol assigns values in each pass. In a teacher-forced pass, SRC,
+# CROSS_MEMORY and SRC_KEYS are S, and TGT and TGT_KEYS are T. In step t of cached decoding, TGT is
+# 1, TGT_KEYS is t and CROSS_MEMORY is 0, because the keys of the source are in the cache.
+SRC = "src"  # source positions that the encoder processes
 CROSS_MEMORY = "memory"  # source positions projected to cross-attention keys and values
 SRC_KEYS = "src_keys"  # source positions that a target position attends to
-TGT = "tgt"  # target positions that go through the decoder and the output projection
+TGT = "tgt"  # target positions that the decoder and the output projection process
 TGT_KEYS = "keys"  # target positions that a target position attends to
-# decoder-only models: source and target positions, one after the other, through the stack
-SEQ = "seq"
+SEQ = "seq"  # decoder-only models: positions of the source followed by the target
 SEQ_KEYS = "seq_keys"  # decoder-only models: positions that a position attends to
 VOCAB = "vocab"
 
@@ -45,13 +45,20 @@ Axes: TypeAlias = tuple[Axis, ...]
 
 @dataclass(frozen=True)
 class LoopNest:
-    """A loop nest run once a call; ``operation`` is its innermost step.
+    """A loop nest that runs once per call.
 
-    ``mac``: a multiply-add of a matrix product. ``bias``: one bias addition. ``norm``: one element
-    normalized. ``mix``: a multiply-add across heads, of attention scores (a convention may leave it
-    out). ``once``: a multiply-add on weights alone, the same for every batch: folded away before
-    inference. ``cache``: one number kept for the next decoding step. ``activation``: one number
-    kept for the backward pass.
+    Attributes:
+        loops: extents of the loops; axes get their lengths from a protocol.
+        operation: type of the innermost step:
+
+            - ``mac``: a multiply-add of a matrix product;
+            - ``bias``: an addition of a bias;
+            - ``norm``: an element of a normalization;
+            - ``mix``: a multiply-add across heads of attention scores, which some counting
+              conventions omit;
+            - ``once``: a multiply-add on weights only, computed once before inference;
+            - ``cache``: a number that is stored for the next decoding step;
+            - ``activation``: a number that is stored for the backward pass.
     """
 
     loops: Shape
@@ -60,76 +67,100 @@ class LoopNest:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field, option_field))
 def block(cls: type[Any]) -> type[Any]:
-    """Make a class a block: a frozen, comparable, hashable value."""
+    """Decorate a class as a block: a frozen, comparable and hashable dataclass."""
     return dataclass(frozen=True)(cls)
 
 
 class Block:
-    """Base class of all parts of a model; subclasses are frozen values."""
+    """Base class of all parts of a model; subclasses are decorated with :func:`block`."""
 
     def bind_vocabulary(self, vocab: Size) -> Block:
-        """This block for a vocabulary of ``vocab`` tokens, where its shapes depend on that."""
+        """Return this block with a vocabulary of ``vocab`` tokens, if its shapes depend on it."""
         return self
 
     def validate(self) -> tuple[str, str] | None:
-        """An option whose value contradicts other sizes, and the reason; None if sizes agree.
+        """Check that the sizes of the block are consistent.
 
-        Sizes may be arrays here as everywhere; a condition on them reads as one on ints.
+        Sizes may be arrays: use :func:`scalesearch.blocks.sizes.decide` for conditions.
+
+        Returns:
+            The name of an invalid option and the reason, or None if all sizes are valid.
         """
         return None
 
     def weights(self) -> Mapping[str, Shape]:
-        """Weight name to shape (leaves)."""
+        """Return the shapes of the weights by name (leaves)."""
         return {}
 
     def initialization(self, name: str) -> str:
-        """The kind of initial value of the weight ``name``.
+        """Return the initialization of the weight ``name``.
 
-        ``scheme``: as the initialization scheme draws matrices and biases. ``heads``: so for each
-        of the first extent. ``table``: N(0, 1/d). ``tokens``: the same, with zeros for padding.
-        ``cores``, ``table cores``: of a chain that stands for a matrix or a table. ``one``,
-        ``zero``.
+        - ``scheme``: as the initialization scheme draws matrices and biases;
+        - ``heads``: the same, separately for each index of the first axis;
+        - ``table``: N(0, 1/d);
+        - ``tokens``: N(0, 1/d), with zeros in the row of the padding token;
+        - ``cores``, ``table cores``: cores of a tensor chain that represents a matrix or a table;
+        - ``one``, ``zero``: the constant.
         """
         return "scheme"
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        """The loop nests of one call: of leaves, and of what a composite does itself between its parts."""
+        """Return the loop nests of one call, without those of the parts of a composite."""
         return ()
 
     @property
     def copies_input(self) -> Any:
-        """True where the backward pass keeps a copy of the input in its place; an array for a population."""
+        """Whether the backward pass stores a copy of the input instead of the input itself.
+
+        A bool, or an array with one value per candidate of a population.
+        """
         return False
 
     def parts(self) -> Mapping[str, Block | Use]:
-        """Name to part (composites)."""
+        """Return the parts by name (composites)."""
         return {}
 
     def forward(self, module: Any, *args: Any) -> Tensor:
-        """Run on ``module``, the module built from this block, using its parts and weights only."""
-        raise TypeError(f"{type(self).__name__} is not called as a whole")
+        """Run the block.
+
+        Args:
+            module: the :class:`scalesearch.nn.module.Module` that was built from this block. Its
+                attributes are the modules of the parts and the weights.
+            args: inputs, (batch, positions, features) unless documented otherwise.
+        """
+        raise TypeError(f"{type(self).__name__} has no forward function")
 
 
 def discarded_activations(d: Size, axes: Shape, reader: Any) -> list[LoopNest]:
-    """What the backward pass does not keep of ``d`` features that only ``reader`` reads: all, if it keeps a copy."""
+    """Return the correction for ``d`` features that are read only by the block ``reader``.
+
+    If the reader stores a copy of its input, the features themselves are not stored: they are
+    subtracted from the activations.
+    """
     return [] if reader.copies_input is False else [LoopNest((*axes, -d * reader.copies_input), "activation")]
 
 
 @dataclass(frozen=True)
 class LinearFactory:
-    """A way to make a linear map: a matrix, a tensor chain, low rank.
+    """Function from sizes to a linear map, such as a matrix, a tensor chain or a low-rank product.
 
-    A block calls ``self.site(d_in, d_out, over)`` and never knows which.
+    A block calls ``self.linear_factory(d_in, d_out, over)`` and works with every type of map.
     """
 
     def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
-        """A block from (…, d_in) to (…, d_out), applied at every position of ``over``."""
+        """Return a block from (…, d_in) to (…, d_out), applied at every position of ``over``."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Use:
-    """A part, its ``calls`` a pass, and ``tied``: the path of the part whose weights it uses."""
+    """A part of a composite block.
+
+    Attributes:
+        block: the part.
+        calls: calls per call of the composite.
+        tied: path of the part whose weights it uses; None if it has its own.
+    """
 
     block: Block
     calls: Size = 1
@@ -138,23 +169,32 @@ class Use:
 
 @dataclass(frozen=True)
 class Tie:
-    """A part shared between layers by ``schedule``; names in ``excluded`` are not shared."""
+    """Weight tying of one part of the layers of a stack.
+
+    Attributes:
+        part: name of the part.
+        schedule: the layers that share weights.
+        excluded: names of weights and inner parts that are not shared.
+    """
 
     part: str
-    schedule: Any  # blocks.share.Schedule or Borrow
+    schedule: Any  # SharingSchedule or CrossStackTie of blocks.weight_sharing
     excluded: tuple[str, ...] = ()
 
     def excludes(self, path: str, name: str) -> bool:
-        """True if the weight ``name`` of the leaf at ``path`` is not shared."""
+        """Return whether the weight ``name`` of the leaf at ``path`` is excluded from sharing."""
         return not set(self.excluded).isdisjoint((*path.split("."), name))
 
 
 @block
 class Repeat(Block):
-    """A stack of ``depth`` calls of one layer; ``ties`` share weights, and do not overlap.
+    """A stack of ``depth`` layers.
 
-    ``distinct_layers``: all layers, where their sizes differ; ``layer`` is then the first of them,
-    and ``depth`` an int.
+    Attributes:
+        layer: the layer; the first one if the sizes of the layers differ.
+        depth: number of layers.
+        ties: weight tying between the layers, at most one entry per part.
+        distinct_layers: all layers if their sizes differ; ``depth`` is then an int.
     """
 
     layer: Block
@@ -162,14 +202,22 @@ class Repeat(Block):
     ties: tuple[Tie, ...] = ()
     distinct_layers: tuple[Block, ...] = ()
 
-    def layer_at(self, number: int) -> Block:
-        """The layer ``number``, from 0 on."""
-        return self.distinct_layers[number] if self.distinct_layers else self.layer
+    def layer_at(self, index: int) -> Block:
+        """Return the layer at ``index``, from 0."""
+        return self.distinct_layers[index] if self.distinct_layers else self.layer
 
 
 @dataclass(frozen=True)
 class CostLine:
-    """A leaf on the bill, or a composite with work of its own: its calls a pass, and the copies of each weight."""
+    """Costs of a leaf, or of the operations of a composite itself.
+
+    Attributes:
+        path: path of the block.
+        calls: calls per pass.
+        weight_copies: number of independent copies of each weight.
+        weights: shapes of the weights.
+        loop_nests: loop nests of one call.
+    """
 
     path: str
     block: Block
@@ -179,70 +227,86 @@ class CostLine:
     loop_nests: Sequence[LoopNest]
 
 
-def iterate_cost_lines(node: Block, path: str = "", vocab: Size | None = None, calls: Size = 1,
-                       copies: Size = 1, tie: tuple[Size, Tie] | None = None) -> Iterator[CostLine]:
-    """Yield the lines of the bill beneath ``node``, repeated layers as counts.
+def iterate_cost_lines(
+    node: Block, path: str = "", vocab: Size | None = None, calls: Size = 1, copies: Size = 1,
+    tie: tuple[Size, Tie] | None = None,
+) -> Iterator[CostLine]:
+    """Yield the cost lines of a block and its parts; equal layers of a stack are one line.
 
     Args:
-        vocab: tokens, where shapes need it.
-        calls, copies: of the node in a pass.
-        tie: the tie of the part that the node is in, and its groups.
+        node: the block.
+        path: its path.
+        vocab: size of the vocabulary; None if the blocks have it already.
+        calls: calls of the node per pass.
+        copies: independent copies of its weights.
+        tie: number of copies and weight tying of the part of a stack that contains the node.
     """
     if isinstance(node, Repeat):
         if node.distinct_layers:
-            yield from _walk_each(node, path, vocab, calls, copies)
+            yield from _iterate_distinct_layers(node, path, vocab, calls, copies)
             return
         layer = node.layer
         depth = node.depth
-        ties = {one.part: one for one in node.ties}
-        if work := layer.loop_nests():
-            yield CostLine(path, layer, calls * depth, {}, {}, work)
+        ties = {layer_tie.part: layer_tie for layer_tie in node.ties}
+        if nests := layer.loop_nests():
+            yield CostLine(path, layer, calls * depth, {}, {}, nests)
     else:
         layer = node if vocab is None else node.bind_vocabulary(vocab)
         depth = 1
         ties = {}
         weights = layer.weights()
-        work = layer.loop_nests()
-        if weights or work:
+        nests = layer.loop_nests()
+        if weights or nests:
             counts = {name: copies if tie is None or tie[1].excludes(path, name) else tie[0]
                       for name in weights}
-            yield CostLine(path, layer, calls, counts, weights, work)
+            yield CostLine(path, layer, calls, counts, weights, nests)
     for name, part in layer.parts().items():
         use = part if isinstance(part, Use) else Use(part)
         if isinstance(node, Repeat):
-            tie = (copies * ties[name].schedule.num_groups(depth), ties[name]) if name in ties else None
+            tie = None
+            if name in ties:
+                tie = (copies * ties[name].schedule.num_groups(depth), ties[name])
         count = copies * depth if use.tied is None else 0
         yield from iterate_cost_lines(use.block, join_path(path, name), vocab,
                                       calls * depth * use.calls, count, tie)
 
 
-def _walk_each(node: Repeat, path: str, vocab: Size | None, calls: Size,
-               copies: Size) -> Iterator[CostLine]:
-    """Yield the lines of layers whose sizes differ, one layer after the other; shared weights at their owner's."""
-    ties = {one.part: one for one in node.ties}
-    for number, layer in enumerate(node.distinct_layers):
-        if work := layer.loop_nests():
-            yield CostLine(join_path(path, str(number)), layer, calls, {}, {}, work)
+def _iterate_distinct_layers(node: Repeat, path: str, vocab: Size | None, calls: Size,
+                             copies: Size) -> Iterator[CostLine]:
+    """Yield the cost lines of layers with different sizes.
+
+    The first layer of a group owns the weights that the group shares.
+    """
+    ties = {tie.part: tie for tie in node.ties}
+    depth = len(node.distinct_layers)
+    for index, layer in enumerate(node.distinct_layers):
+        if nests := layer.loop_nests():
+            yield CostLine(join_path(path, str(index)), layer, calls, {}, {}, nests)
         for name, part in layer.parts().items():
             use = part if isinstance(part, Use) else Use(part)
             tie = ties.get(name)
-            owned = tie is None or tie.schedule.canonical_groups(
-                len(node.distinct_layers))[number] == number
-            yield from iterate_cost_lines(use.block, join_path(path, f"{number}.{name}"), vocab,
-                                          calls * use.calls, copies if use.tied is None else 0,
-                                          None if tie is None else (copies * owned, tie))
+            owned = tie is None or tie.schedule.canonical_groups(depth)[index] == index
+            yield from iterate_cost_lines(
+                use.block, join_path(path, f"{index}.{name}"), vocab, calls * use.calls,
+                copies if use.tied is None else 0,
+                None if tie is None else (copies * owned, tie))
 
 
 def join_path(path: str, name: str) -> str:
-    """``path.name``, or ``name`` at the root."""
+    """Return ``path.name``, or ``name`` at the root."""
     return f"{path}.{name}" if path else name
 
 
 def canonical_config(value: Any, depth: Size | None = None) -> Any:
-    """A JSON value that is equal for equal networks: kinds, sizes, ties as owner lists.
+    """Return a JSON value that is equal for equal networks.
 
-    Schedules become the layers' groups, so ``cycle(4)`` over four layers is the same as sharing
-    nothing.
+    It contains names of classes and fields (see :data:`~scalesearch.blocks.options.IDENTITY_NAMES`),
+    sizes, and weight tying as lists of owners: ``cycle(4)`` over four layers is the same as no
+    sharing. The ids of architectures are hashes of this value.
+
+    Args:
+        value: a block or a field of a block.
+        depth: number of layers that a :class:`Tie` applies to.
     """
     if isinstance(value, Repeat):
         ties = [canonical_config(tie, value.depth) for tie in value.ties]
@@ -254,7 +318,8 @@ def canonical_config(value: Any, depth: Size | None = None) -> Any:
         return None if groups == list(range(depth)) else [value.part, groups, list(value.excluded)]
     if isinstance(value, Block | Use | LinearFactory):
         cls = type(value)
-        values = {identity_name(cls, f.name): getattr(value, f.name) for f in fields(value)  # type: ignore[arg-type]
+        values = {identity_name(cls, f.name): getattr(value, f.name)
+                  for f in fields(value)  # type: ignore[arg-type]
                   if getattr(value, f.name) != f.metadata.get("plain", MISSING)}
         return [identity_name(cls), {name: canonical_config(item) for name, item in values.items()}]
     if isinstance(value, tuple | list):

@@ -1,4 +1,4 @@
-"""Embeddings: tables of tokens (whole, factorized, adaptive), positions, H-SoftPOS; and outputs by their matrices."""
+"""Embeddings of tokens and positions, and output layers that can be tied to them."""
 
 from __future__ import annotations
 
@@ -24,15 +24,23 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 POSITION_TYPES = ("sinusoidal", "learned", "none")
-SOFTPOS_KERNEL = 3  # of H-SoftPOS
+SOFTPOS_KERNEL = 3  # kernel width of the convolutions of H-SoftPOS
 
 
 @block
 class TokenEmbedding(Block):
-    """√d · table[token] + position, then dropout (Vaswani et al. 2017, 3.4 and 3.5).
+    """√d · table[token] + position, then dropout (Vaswani et al. 2017, sections 3.4 and 3.5).
 
-    Token ids and their positions, both (batch, length), to (batch, length, d). ``table`` looks
-    tokens up.
+    Token ids and positions, both (batch, length), to (batch, length, d).
+
+    Attributes:
+        d: features.
+        over: axes.
+        table: block that looks up tokens.
+        positions: one of ``POSITION_TYPES``.
+        max_length: number of learned positions.
+        tied_table: path of the table whose weights ``table`` uses; None if it has its own.
+        scaled: whether to multiply by √d.
     """
 
     d: Size
@@ -40,7 +48,7 @@ class TokenEmbedding(Block):
     table: Block
     positions: str = "sinusoidal"
     max_length: Size = 1024
-    tied_table: str | None = None  # path of the table that this one is
+    tied_table: str | None = None
     scaled: bool = field(default=True, metadata={"plain": True})
 
     def parts(self) -> Mapping[str, Block | Use]:
@@ -60,22 +68,23 @@ class TokenEmbedding(Block):
 
 
 def sinusoidal_positions(positions: Tensor, d: int, dtype: Any) -> Tensor:
-    """Sinusoidal positions (…, d): sines, then cosines, of wavelengths 2π to 10000 · 2π."""
+    """Return sinusoidal positions, (…) to (…, d) (Vaswani et al. 2017, section 3.5).
+
+    The first half of the features are sines, the second half cosines, with wavelengths from 2π to
+    10000 · 2π.
+    """
     import torch
 
     half = (d + 1) // 2
-    rates = torch.exp(torch.arange(half, device=positions.device)
-                      * (-9.210340371976184 / max(half - 1, 1)))
-    angles = positions.unsqueeze(-1) * rates
+    frequencies = torch.exp(torch.arange(half, device=positions.device)
+                            * (-9.210340371976184 / max(half - 1, 1)))  # -log(10000) / (half - 1)
+    angles = positions.unsqueeze(-1) * frequencies
     return torch.cat([angles.sin(), angles.cos()], -1)[..., :d].to(dtype)
 
 
 @block
 class FactorizedEmbedding(Block):
-    """``table`` looks up ``rank`` features, a matrix without bias makes them ``d`` (Lan et al.
-
-    2020, ALBERT).
-    """
+    """A table of ``rank`` features and a matrix to ``d`` features (ALBERT, Lan et al. 2020)."""
 
     d: Size
     rank: Size
@@ -91,7 +100,7 @@ class FactorizedEmbedding(Block):
 
 @block
 class FactorizedOutput(Block):
-    """Scores from the matrices of the :class:`FactorizedEmbedding` at ``tied_table``, the other way round."""
+    """Output layer with the matrices of the :class:`FactorizedEmbedding` at ``tied_table``."""
 
     d: Size
     rank: Size
@@ -108,17 +117,23 @@ class FactorizedOutput(Block):
         return module.table(module.down(x))
 
     def softmax_terms(self, m: Any, hidden: Tensor, target: Tensor) -> list[tuple[Any, ...]]:
-        """See :meth:`Linear.softmax_terms`."""
+        """Return the softmax terms; see :meth:`Linear.softmax_terms`."""
         return [(m.down(hidden), m.table.weight, None, target)]
 
 
 @block
 class FrequencyBands(Block):
-    """Bands of ever rarer tokens, with rows of ``d``, ``d`` / ``factor``, ``d`` / ``factor``² … features.
+    """Base class of adaptive input and softmax (Baevski & Auli 2019; Grave et al. 2017).
 
-    For adaptive input and softmax (Baevski & Auli 2019; Grave et al. 2017); ids go by frequency.
-    PartialFormer's language models have bands ending at 20,000 and 60,000 and a factor of 4 (Table
-    20).
+    Token ids are sorted by frequency. Bands of less frequent tokens have fewer features: ``d``,
+    ``d`` / ``factor``, ``d`` / ``factor``² …. The language models of PartialFormer have bands that
+    end at 20,000 and 60,000, with a factor of 4 (Table 20).
+
+    Attributes:
+        d: features of the model.
+        cutoffs: first token of each band after the first.
+        factor: ratio of the features of consecutive bands.
+        vocab: size of the vocabulary.
     """
 
     d: Size
@@ -130,7 +145,7 @@ class FrequencyBands(Block):
         return replace(self, vocab=vocab) if isinstance(self.vocab, str) else self
 
     def bands(self) -> list[tuple[int, int, int]]:
-        """(first token, one past the last, width) of every band that the vocabulary reaches."""
+        """Return first token, end (exclusive) and features of every band in the vocabulary."""
         assert isinstance(self.vocab, int), "bind the vocabulary first"
         edges = [0, *(cut for cut in self.cutoffs if cut < self.vocab), self.vocab]
         return [(a, b, maximum(1, self.d // self.factor**i))
@@ -139,9 +154,9 @@ class FrequencyBands(Block):
 
 @block
 class AdaptiveEmbedding(FrequencyBands):
-    """Token ids (…) to (…, d).
+    """Adaptive input: token ids (…) to (…, d).
 
-    Every band looks up every token, and the right one is kept: shapes stay the same.
+    Every band looks up every token, so that shapes do not depend on the data.
     """
 
     over: Axes = ()
@@ -170,9 +185,11 @@ class AdaptiveEmbedding(FrequencyBands):
 
 @block
 class AdaptiveOutput(FrequencyBands):
-    """Log-probabilities (…, V): first the band or one of the first band's tokens, then the token within its band.
+    """Adaptive softmax: (…, d) to log-probabilities (…, V).
 
-    ``tied_table``: the :class:`AdaptiveEmbedding` whose matrices these are; None: they are its own.
+    The head predicts a token of the first band or another band; each other band has a softmax over
+    its tokens. ``tied_table`` is the path of the :class:`AdaptiveEmbedding` whose matrices it uses;
+    None if it has its own.
     """
 
     tied_table: str | None = None
@@ -189,7 +206,7 @@ class AdaptiveOutput(FrequencyBands):
                         if len(bands) > 1 else {})
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        # all bands' beside each one's
+        # The log-probabilities of all bands are stored in addition to those of each band.
         return [LoopNest((TGT, self.vocab), "activation")] if len(self.bands()) > 1 else []
 
     def forward(self, module: Any, x: Tensor) -> Tensor:
@@ -207,20 +224,23 @@ class AdaptiveOutput(FrequencyBands):
         return torch.cat([head[..., :first], *tails], -1)
 
     def softmax_terms(self, m: Any, hidden: Tensor, target: Tensor) -> list[tuple[Any, ...]]:
-        """The first softmax for all tokens, and for those of a band its own; see :meth:`Linear.softmax_terms`."""
+        """Return the terms of the head for all tokens, and of each band for its tokens.
+
+        See :meth:`Linear.softmax_terms`.
+        """
         import torch
 
         bands = self.bands()
         size = bands[0][1]
-        # The first band's two factors as one matrix, beside the bands' own vectors: one softmax
-        # over both.
+        # The matrices of the first band are multiplied and concatenated with the vectors of the
+        # other bands, for one softmax over both.
         weight = m.table0.weight @ m.down0.weight.t()
         head = target
         tails = []
         for i, (first, end, _) in enumerate(bands[1:]):
             inside = (target >= first) & (target < end)
             head = torch.where(inside, size + i, head)
-            rows = inside.nonzero()[:, 0]  # on a GPU the host waits here, once a band
+            rows = inside.nonzero()[:, 0]  # the host waits for a GPU here, once per band
             states = getattr(m, f"down{i + 1}")(hidden.index_select(0, rows))
             tails.append((states, getattr(m, f"table{i + 1}").weight, None,
                           target.index_select(0, rows) - first))
@@ -230,14 +250,17 @@ class AdaptiveOutput(FrequencyBands):
 
 @block
 class SoftPOS(Block):
-    """Embeddings with soft roles at several scales, H-SoftPOS (Anthe, section 2); inputs as :class:`TokenEmbedding`'s.
+    """H-SoftPOS: embeddings with soft roles at several scales (Anthe, section 2).
 
-    [X₁, S₁, X₂, S₂, …] for ``levels`` levels, d features together.
+    The inputs are those of :class:`TokenEmbedding`. The output is the concatenation
+    [X₁, S₁, X₂, S₂, …] for ``levels`` levels, with d features in total:
 
-    X₁ is a table of d - (2 · levels - 1) · width features with sinusoidal positions, X_{m+1} a
-    causal convolution of X_m (kernel 3, dilation 2^(m-1)) with ``width`` features, and S_m =
-    softmax(first ``roles`` features of X_m) W_m. Padding is zero to the convolutions, so that it
-    never reaches a token after it. Learned positions, where asked for, are added to the whole.
+    - X₁: a table with d - (2 · levels - 1) · width features, plus sinusoidal positions;
+    - X_{m+1}: a causal convolution of X_m with ``width`` features (kernel 3, dilation 2^(m-1));
+    - S_m = softmax(first ``roles`` features of X_m) W_m.
+
+    Padding is replaced with zeros before the convolutions, so that tokens after it do not depend on
+    it. Learned positions are added to the concatenation.
     """
 
     d: Size
@@ -251,11 +274,11 @@ class SoftPOS(Block):
 
     @staticmethod
     def table_width(d: Size, levels: int, width: Size) -> Size:
-        """Features that are left for the table."""
+        """Return the number of features of the table."""
         return d - (2 * levels - 1) * width
 
     def _convolution(self, level: int) -> Convolution:
-        """The convolution from level ``level`` (from 0) to the next."""
+        """Return the convolution from ``level`` (numbered from 0) to the next level."""
         d_in = self.table_width(self.d, self.levels, self.width) if level == 0 else self.width
         return Convolution(d_in, self.width, SOFTPOS_KERNEL, self.over, 2**level)
 
@@ -266,8 +289,7 @@ class SoftPOS(Block):
         for level in range(self.levels - 1):
             convolution = self._convolution(level)
             parts[f"next{level}"] = convolution
-            # an encoder's source is read once, and nothing of it kept for later steps
-            if SRC not in self.over:
+            if SRC not in self.over:  # an encoder has no decoding steps and needs no cache
                 parts[f"store{level}"] = StateCache(convolution.receptive_past * convolution.d_in)
         return parts | ({"position": PositionTable(self.d, self.max_length)}
                         if self.positions == "learned" else {})
@@ -287,9 +309,9 @@ class SoftPOS(Block):
         for level in range(self.levels):
             features += [x, getattr(module, f"role{level}")(x[..., : self.roles].softmax(-1))]
             if level < self.levels - 1:
-                seen = x if present is None else x * present[..., None]
-                x = getattr(module, f"next{level}")(seen, cache)
-        whole = torch.cat(features, -1)
+                tokens_only = x if present is None else x * present[..., None]
+                x = getattr(module, f"next{level}")(tokens_only, cache)
+        output = torch.cat(features, -1)
         if self.positions == "learned":
-            whole = whole + module.position(positions)
-        return dropout(whole, module.dropout_rates.residual, module.training)
+            output = output + module.position(positions)
+        return dropout(output, module.dropout_rates.residual, module.training)

@@ -1,7 +1,7 @@
-"""Layers: sub-layers in turn or in parallel, each step of them with a residual and a norm.
+"""Layers: steps of one or more parallel sub-layers, each step with a residual and a norm.
 
-Pre-norm: x + f(norm(x)). Post-norm: norm(x + f(x)). In parallel: f is the sum of several. A step's
-norm is named after its first sub-layer (``attention_norm``).
+Pre-norm: x + f(norm(x)). Post-norm: norm(x + f(x)). If a step has parallel sub-layers, f is their
+sum. The norm of a step is named after its first sub-layer (``attention_norm``).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -24,13 +24,21 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NORM_POSITIONS = ("pre", "post")
-SECOND_FFN = "ffn_again"  # the feed-forward network before it once more, with its weights
+SECOND_FFN = "ffn_again"  # a second call of the feed-forward network before it, with its weights
 
-SublayerOrder: TypeAlias = tuple[tuple[str, ...], ...]  # steps, each of the words of its sub-layers
+SublayerOrder: TypeAlias = tuple[tuple[str, ...], ...]  # steps; a step is the words of its sub-layers
 
 
 def apply_residual(m: Any, norm: str, normalize: Any, x: Tensor, f: Callable[[Any], Any]) -> Tensor:
-    """One residual sub-layer; ``norm`` is ``pre`` or ``post``."""
+    """Apply a sub-layer with its residual, norm and dropout.
+
+    Args:
+        m: module of the layer.
+        norm: ``pre`` or ``post``.
+        normalize: the norm.
+        x: input (batch, positions, d).
+        f: the sub-layer.
+    """
     if norm == "pre":
         return add_promoted(x,
                             dropout(f(autocast_input(normalize(x))), m.dropout_rates.residual, m.training))
@@ -39,15 +47,21 @@ def apply_residual(m: Any, norm: str, normalize: Any, x: Tensor, f: Callable[[An
 
 @block
 class Layer(Block):
-    """Sub-layers in some order: (batch, positions, d) to the same.
+    """Base class of layers: (batch, positions, d) to (batch, positions, d).
 
-    Their words are those of ``share:``.
+    Sub-layers have the words that are used in ``share:``.
 
-    ``sublayer_order``: where it is not the ``default_order`` one. A word again is a part of its
-    own, NAME_2, but for ``ffn_again``. ``multi_path``: several of a part in its place, or of the
-    whole layer: these have one first norm if it is pre-norm. ``extra_sublayers``: further
-    sub-layers by their words. ``parallel_mixer``: what stands for ``mixer`` in steps of several
-    sub-layers.
+    Attributes:
+        mixer: the first mixer.
+        ffn: the feed-forward network.
+        norm: ``pre`` or ``post``.
+        norm_kind: type of the norms.
+        sublayer_order: the order of the sub-layers if it is not ``default_order``. If a word
+            occurs again, it is a separate part NAME_2, except ``ffn_again``.
+        multi_path: parallel paths of a part or of the whole layer. The paths of a pre-norm layer
+            have a common first norm.
+        extra_sublayers: words and blocks of other sub-layers.
+        parallel_mixer: mixer that replaces ``mixer`` in steps with parallel sub-layers.
     """
 
     mixer: Mixer
@@ -64,25 +78,27 @@ class Layer(Block):
 
     @property
     def sublayers(self) -> Mapping[str, tuple[str, Mixer | FFN]]:
-        """Word to the name of its (first) part, and its block; of what is there."""
+        """The name of the (first) part and the block of each sub-layer, by word."""
         ffn = {} if self.ffn.is_absent else {"ffn": ("ffn", self.ffn)}
         return ffn | {word: (word, part) for word, part in self.extra_sublayers}
 
     @property
     def effective_order(self) -> SublayerOrder:
-        """The order, said or not."""
+        """The order of the sub-layers."""
         return self.sublayer_order or self.default_order
 
     @property
     def part_names(self) -> Mapping[str, list[str]]:
-        """Name in ``share:`` to names of parts."""
-        parts = [part for step in self.steps for part in step]
-        return {slot: list(dict.fromkeys(name for of, name in parts if of == slot))
-                for slot in self.sublayers}
+        """Names of the parts of each sub-layer, by word."""
+        names: dict[str, list[str]] = {slot: [] for slot in self.sublayers}
+        for slot, name in (part for step in self.steps for part in step):
+            if name not in names[slot]:
+                names[slot].append(name)
+        return names
 
     @cached_property
     def steps(self) -> list[list[tuple[str, str]]]:
-        """The words and the names of the sub-layers, step by step."""
+        """Word and part name of the sub-layers of each step."""
         steps: list[list[tuple[str, str]]] = []
         counts: Counter[str] = Counter()
         for words in self.effective_order:
@@ -99,19 +115,20 @@ class Layer(Block):
 
     @property
     def last_norm(self) -> str:
-        """The name of the norm of the last step."""
+        """Name of the norm of the last step."""
         return f"{self.steps[-1][0][1]}_norm"
 
     @property
     def path_names(self) -> list[str]:
-        """The names of the paths of the whole layer, or one that is empty."""
+        """Names of the paths of the whole layer; one empty name without parallel paths."""
         paths = self.multi_path
-        return [""] if paths is None or paths.target != "layer" else list(
-            MultiPath(None, paths.count).branches)
+        if paths is None or paths.target != "layer":
+            return [""]
+        return list(MultiPath(None, paths.count).branches)
 
     @cached_property
     def _parallel_parts(self) -> set[str]:
-        """The names of parts that stand in parallel with others."""
+        """Names of the parts in steps with parallel sub-layers."""
         return {name for step in self.steps if len(step) > 1 for _, name in step}
 
     def _merge(self) -> PathMerge:
@@ -121,7 +138,12 @@ class Layer(Block):
                          self.multi_path.merge, norms)
 
     def _part(self, slot: str, name: str) -> Any:
-        """The block of a part: what stands under the word ``slot``, or several paths of it."""
+        """Return the block of a part, with parallel paths if it has them.
+
+        Args:
+            slot: word of the sub-layer.
+            name: name of the part.
+        """
         first, part = self.sublayers[slot]
         if self.parallel_mixer is not None and part is self.mixer and name in self._parallel_parts:
             part = self.parallel_mixer
@@ -139,64 +161,79 @@ class Layer(Block):
                 parts[name] = Use(self._part(slot, name), calls[name])
                 if name in norms and (count == 1
                                       or (self.norm == "pre" and name == self.steps[0][0][1])):
-                    # the first step's is of all paths
+                    # all paths have the norm of the first step in common
                     parts[f"{name}_norm"] = Use(norm, 1 + (norms[name] - 1) * count)
                 elif name in norms:
                     parts[f"{name}_norm"] = Use(MultiPath(norm, count), norms[name])
         return parts | ({"merge": Use(self._merge())} if count > 1 else {})
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        """What sub-layers with one input say each, put right: it is kept if one reads it in place, outputs as a sum."""
+        """Return corrections of the activations of parallel sub-layers.
+
+        Their common input is stored if at least one of them does not copy it, and their sum is
+        stored instead of their outputs.
+        """
         d = self.mixer.d
         count = len(self.path_names)
-        kept = []
-        for number, step in enumerate(self.steps):
+        corrections = []
+        for index, step in enumerate(self.steps):
             parts = [self._part(*part) for part in step]
-            readers = parts * (1 if number else count)  # paths of a layer begin with one input
+            readers = parts * (1 if index else count)  # all paths of a layer have the same input
             if len(readers) > 1:
                 copied = sum(d * part.copies_input for part in readers) - d * reduce(
                     and_, (part.copies_input for part in readers))
                 summed = count * d * (len(parts) - 1)
-                kept.append(LoopNest((self.mixer.queries,
-                                      (count if number else 1) * copied - summed), "activation"))
-        return kept
+                size = (count if index else 1) * copied - summed
+                corrections.append(LoopNest((self.mixer.queries, size), "activation"))
+        return corrections
 
-    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None, carried_scores: dict[str, Any] | None = None,
-                memory: Tensor | None = None, memory_bias: Tensor | None = None, cache: Any = None) -> Tensor:
-        """``token_mask``, ``bias`` and ``cache`` as a mixer takes them; ``memory`` of a cross-attention, and its bias.
+    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None,
+                carried_scores: dict[str, Any] | None = None, memory: Tensor | None = None,
+                memory_bias: Tensor | None = None, cache: Any = None) -> Tensor:
+        """Run the layer.
 
-        ``carried_scores`` takes scores from layer to layer, where attention has residual scores.
+        Args:
+            module: module of the layer.
+            x: (batch, positions, d).
+            token_mask: as for :meth:`~scalesearch.blocks.mixers.base.Mixer.forward`.
+            bias: as for mixers.
+            carried_scores: attention scores that residual attention passes to the next layer.
+            memory: states of the encoder (batch, source, d_memory) for cross-attention.
+            memory_bias: bias of its scores, which hides padding.
+            cache: as for mixers.
         """
-        def applied(unit: str, slot: str, name: str, y: Any) -> Any:
-            part = _path_module(module, name, unit)
-            scores = select_path(unit, (carried_scores,))[0]
+        def call_part(path: str, slot: str, name: str, y: Tensor) -> Tensor:
+            part = _path_module(module, name, path)
+            scores = select_path(path, (carried_scores,))[0]
             if slot == "ffn":
                 return part(y)
             if slot != "cross":
                 return part(y, token_mask, bias, cache, scores)
             if cache is None or cache.groups is None:
                 return part(y, None, memory_bias, cache, scores, memory)
-            return cache.groups.from_grid(part(cache.groups.to_grid(y), None, memory_bias, cache, scores,
-                                          memory))
+            grid = cache.groups.to_grid(y)
+            return cache.groups.from_grid(part(grid, None, memory_bias, cache, scores, memory))
+
+        def call_step(path: str, step: list[tuple[str, str]], y: Tensor) -> Tensor:
+            return reduce(add_promoted, (call_part(path, *part, y) for part in step))
 
         states = dict.fromkeys(self.path_names, x)
-        for number, step in enumerate(self.steps):
-            name = f"{step[0][1]}_norm"
-            # once for all paths
-            first = getattr(module, name)(x) if self.norm == "pre" and number == 0 else None
-            for unit, state in states.items():
-                def together(y: Any, unit: str = unit, step: list[tuple[str, str]] = step) -> Any:
-                    return reduce(add_promoted, (applied(unit, *part, y) for part in step))
-
-                normalize = _path_module(module, name,
-                                         unit) if first is None else lambda _, first=first: first
-                states[unit] = apply_residual(module, self.norm, normalize, state, together)
+        if self.norm == "pre":
+            normalized = getattr(module, f"{self.steps[0][0][1]}_norm")(x)  # once for all paths
+        for index, step in enumerate(self.steps):
+            for path, state in states.items():
+                if self.norm == "pre" and index == 0:
+                    normalize: Any = lambda y: normalized  # noqa: E731
+                else:
+                    normalize = _path_module(module, f"{step[0][1]}_norm", path)
+                states[path] = apply_residual(module, self.norm, normalize, state,
+                                              partial(call_step, path, step))
         return module.merge(x, list(states.values())) if len(states) > 1 else states[""]
 
 
 @block
 class EncoderLayer(Layer):
-    """A mixer and feed-forward networks: (batch, source, d) to the same."""
+    """A layer of an encoder: (batch, source, d) to (batch, source, d)."""
 
     mixer: Mixer
 
@@ -209,10 +246,12 @@ class EncoderLayer(Layer):
 
 @block
 class DecoderLayer(Layer):
-    """A causal mixer, cross-attention unless decoder-only, feed-forward; (batch, target, d) to the same.
+    """A layer of a decoder: (batch, target, d) to (batch, target, d).
 
-    ``interleaved`` calls the one feed-forward network, and its norm, after each of the two
-    (EdgeFormer, section 3.1).
+    Attributes:
+        cross_attention: attention to the encoder; None in a decoder-only model.
+        interleaved: whether the same feed-forward network and norm are called both after
+            self-attention and after cross-attention (EdgeFormer, section 3.1).
     """
 
     mixer: Mixer
@@ -220,14 +259,15 @@ class DecoderLayer(Layer):
     interleaved: bool = False
 
     default_order: ClassVar[SublayerOrder] = (("self",), ("cross",), ("ffn",))
-    # of interleaved ones
     interleaved_order: ClassVar[SublayerOrder] = (("self",), ("ffn",), ("cross",), (SECOND_FFN,))
 
     @property
     def sublayers(self) -> Mapping[str, tuple[str, Mixer | FFN]]:
-        cross = {} if self.cross_attention is None else {
-            "cross": ("cross_attention", self.cross_attention)}
-        return {"self": (f"self_{self.mixer.part_name}", self.mixer), **cross, **super().sublayers}
+        sublayers: dict[str, tuple[str, Mixer | FFN]] = {
+            "self": (f"self_{self.mixer.part_name}", self.mixer)}
+        if self.cross_attention is not None:
+            sublayers["cross"] = ("cross_attention", self.cross_attention)
+        return {**sublayers, **super().sublayers}
 
     @property
     def effective_order(self) -> SublayerOrder:
@@ -235,7 +275,7 @@ class DecoderLayer(Layer):
                                        else self.default_order)
 
 
-def _path_module(m: Any, name: str, unit: str) -> Any:
-    """The module ``name`` of a layer, or of one of its paths."""
+def _path_module(m: Any, name: str, path: str) -> Any:
+    """Return the module ``name`` of a layer, or of one of its paths."""
     part = getattr(m, name)
-    return getattr(part, unit) if unit and isinstance(part.block, MultiPath) else part
+    return getattr(part, path) if path and isinstance(part.block, MultiPath) else part

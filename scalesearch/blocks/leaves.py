@@ -1,6 +1,6 @@
-"""Leaves: weight shapes, loop nests and operation, side by side.
+"""Leaf blocks: weight shapes, loop nests and operations.
 
-Tensors are (batch, positions, features).
+Tensors are (batch, positions, features), unless documented otherwise.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 @block
 class Linear(Block):
-    """y = x Wᵀ + b at every position of ``over``. ``d_out`` may be the vocabulary."""
+    """y = x Wᵀ + b: (…, d_in) to (…, d_out), at every position of ``over``.
+
+    ``d_out`` may be the vocabulary.
+    """
 
     d_in: Size
     d_out: Extent
@@ -38,21 +41,30 @@ class Linear(Block):
                              lambda: (module.weight, module.bias if self.bias else None))
 
     def softmax_terms(self, m: Any, hidden: Tensor, target: Tensor) -> list[tuple[Any, ...]]:
-        """Softmax terms of an output layer, whose losses add up: (states, matrix, bias, targets)."""
+        """Return the softmax terms of an output layer; the loss is the sum of their losses.
+
+        Args:
+            m: module of the block.
+            hidden: states (N, d_in).
+            target: token ids (N,).
+
+        Returns:
+            Tuples of states, weight matrix, bias or None, and target indices.
+        """
         return [(hidden, m.weight, m.bias if self.bias else None, target)]
 
 
 @block
 class UnsavedLinear(Linear):
-    """A linear map whose output is only added to something: for the backward pass it need not be kept."""
+    """A linear map with an output that is only added, so the backward pass does not store it."""
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        return [work for work in super().loop_nests() if work.operation != "activation"]
+        return [nest for nest in super().loop_nests() if nest.operation != "activation"]
 
 
 @block
 class TransposedLinear(Block):
-    """y = x W with a weight (d_in, d_out): a linear map by another's matrix, transposed."""
+    """y = x W with a weight (d_in, d_out), which is usually tied to another map."""
 
     d_in: Size
     d_out: Size
@@ -71,7 +83,10 @@ class TransposedLinear(Block):
 
 @block
 class Embedding(Block):
-    """A table of ``d`` numbers for each token (or of ``rows`` of them); looking one up is free."""
+    """A table with ``rows`` rows of ``d`` features: (…) int64 ids to (…, d).
+
+    A lookup has no multiply-adds.
+    """
 
     d: Size
     over: Axes
@@ -94,7 +109,7 @@ class Embedding(Block):
 
 @block
 class PositionTable(Block):
-    """A learned vector for each of the first ``max_length`` positions."""
+    """Learned vectors of the first ``max_length`` positions: (…) positions to (…, d)."""
 
     d: Size
     max_length: Size
@@ -113,10 +128,15 @@ class PositionTable(Block):
 
 @block
 class MatMul(Block):
-    """x y of activations, (…, rows, n_in) and (…, n_in, n_out); ``over`` are the loops outside, the rows among them.
+    """Product of two activations: (…, rows, n_in) and (…, n_in, n_out) to (…, rows, n_out).
 
-    ``extra_keys``: so many more keys than the axis says; keys are ``n_out``, or ``n_in`` with
-    ``keys_are_inner``. ``saved_for_backward``: whether the backward pass needs the product.
+    Attributes:
+        over: outer loops, including the rows.
+        n_in: extent of the sum.
+        n_out: columns of the product.
+        extra_keys: keys in addition to the axis, for example of a prompt.
+        keys_are_inner: whether the keys are ``n_in``; by default they are ``n_out``.
+        saved_for_backward: whether the backward pass stores the product.
     """
 
     over: Shape
@@ -127,13 +147,15 @@ class MatMul(Block):
     saved_for_backward: bool = True
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        more = (self.extra_keys, self.n_out) if self.keys_are_inner else (
-            self.n_in, self.extra_keys)
-        pairs = [(self.n_in, self.n_out), *([more] if is_set(self.extra_keys) else [])]
-        kept = [] if not self.saved_for_backward else [(self.n_out,)] if self.keys_are_inner else [
-            (keys,) for _, keys in pairs]
+        pairs = [(self.n_in, self.n_out)]
+        if is_set(self.extra_keys):
+            pairs.append((self.extra_keys, self.n_out) if self.keys_are_inner
+                         else (self.n_in, self.extra_keys))
+        saved: list[Extent] = []
+        if self.saved_for_backward:
+            saved = [self.n_out] if self.keys_are_inner else [columns for _, columns in pairs]
         return [*(LoopNest((*self.over, *pair)) for pair in pairs),
-                *(LoopNest((*self.over, *n), "activation") for n in kept)]
+                *(LoopNest((*self.over, columns), "activation") for columns in saved)]
 
     def forward(self, module: Any, x: Tensor, y: Tensor) -> Tensor:
         return x @ y
@@ -141,12 +163,14 @@ class MatMul(Block):
 
 @block
 class FusedAttention(Block):
-    """softmax(q kᵀ / √head_dim + bias) v, with the loop nests of its two products.
+    """Scaled dot-product attention, softmax(q kᵀ / √head_dim + bias) v (Vaswani et al. 2017, eq. 1).
 
-    q is (batch, heads, queries, head_dim), k (batch, heads, keys, head_dim), v (batch, heads, keys,
-    value_dim). The full square is counted, masked or not. The module's ``kernel`` says how it runs:
-    ``fused`` (scaled_dot_product_attention) or ``products`` (two batched matrix products); the
-    result is the same.
+    Shapes: q (batch, heads, queries, head_dim), k (batch, heads, keys, head_dim), v (batch, heads,
+    keys, value_dim), bias broadcasts to (batch, heads, queries, keys), result (batch, heads,
+    queries, value_dim).
+
+    Costs include masked positions. ``attention_kernel`` of the module selects the implementation:
+    ``fused`` (``scaled_dot_product_attention``) or ``products`` (two batched matrix products).
     """
 
     heads: Size
@@ -154,15 +178,15 @@ class FusedAttention(Block):
     value_dim: Size
     queries: Axis
     keys: Axis
-    extra_keys: Size = 0  # keys that are always there, such as a prompt's
+    extra_keys: Size = 0  # keys in addition to the axis, for example of a prompt
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        seen = (self.keys, self.extra_keys) if is_set(self.extra_keys) else (self.keys,)
-        squares = [(self.heads, self.queries, keys) for keys in seen]
-        kept = LoopNest((self.heads, self.queries, self.value_dim), "activation")
+        keys = (self.keys, self.extra_keys) if is_set(self.extra_keys) else (self.keys,)
+        squares = [(self.heads, self.queries, extent) for extent in keys]
+        output = LoopNest((self.heads, self.queries, self.value_dim), "activation")
         products = [LoopNest((*square, dim)) for square in squares
                     for dim in (self.head_dim, self.value_dim)]
-        return [*products, *(LoopNest(square, "activation") for square in squares), kept]
+        return [*products, *(LoopNest(square, "activation") for square in squares), output]
 
     def forward(self, module: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
         from torch.nn.functional import scaled_dot_product_attention
@@ -177,7 +201,10 @@ class FusedAttention(Block):
 
 @block
 class Convolution(Block):
-    """A causal convolution over positions: y_t sees x_t, x_{t-dilation}, … (``width`` of them)."""
+    """A causal convolution over positions: (batch, positions, d_in) to (batch, positions, d_out).
+
+    y_t depends on x_t, x_{t-dilation}, …, with ``width`` taps.
+    """
 
     d_in: Size
     d_out: Size
@@ -194,25 +221,28 @@ class Convolution(Block):
         product = LoopNest((*self.over, self.width, self.d_in, self.d_out))
         added = [LoopNest((*self.over, self.d_out), "bias")] if self.bias else []
         taps = self.width * self.d_in
-        weight = self.width * self.d_in * self.d_out  # both are copied for the product
-        kept = (LoopNest((*self.over, self.d_out + taps), "activation"),
-                LoopNest((weight,), "activation"))
-        return [product, *added, *kept]
+        # The product needs copies of the input and of the weight in another order.
+        weight = self.width * self.d_in * self.d_out
+        saved = (LoopNest((*self.over, self.d_out + taps), "activation"),
+                 LoopNest((weight,), "activation"))
+        return [product, *added, *saved]
 
     @property
     def receptive_past(self) -> int:
-        """The number of earlier positions that it sees."""
+        """Number of earlier positions that an output depends on."""
         return (self.width - 1) * self.dilation
 
     def forward(self, module: Any, x: Tensor, cache: Any = None) -> Tensor:
         import torch
         from torch.nn.functional import pad
 
-        seen = pad(x, (0, 0, self.receptive_past, 0)) if cache is None else cache.append_window(
-            module, x, self.receptive_past)
-        # As one product: PyTorch's convolution is slower at such sizes, and cannot be traced
+        if cache is None:
+            padded = pad(x, (0, 0, self.receptive_past, 0))
+        else:
+            padded = cache.append_window(module, x, self.receptive_past)
+        # One matrix product: PyTorch's convolution is slower at these sizes and cannot be traced
         # without data.
-        taps = [seen[:, k * self.dilation : k * self.dilation + x.shape[1]]
+        taps = [padded[:, k * self.dilation : k * self.dilation + x.shape[1]]
                 for k in range(self.width)]
         return module.linear(torch.cat(taps, -1), "product",
                              lambda: (module.weight.transpose(1, 2).flatten(1),
@@ -221,7 +251,7 @@ class Convolution(Block):
 
 @block
 class KeyValueCache(Block):
-    """What stepwise decoding keeps of keys and values: ``features`` for each position of ``over``."""
+    """Cache of keys and values in decoding: ``features`` numbers per position of ``over``."""
 
     features: Size
     over: Axis
@@ -232,7 +262,7 @@ class KeyValueCache(Block):
 
 @block
 class StateCache(Block):
-    """What stepwise decoding keeps of the last rows that a convolution saw: ``size`` in all."""
+    """Cache of the last inputs of a convolution in decoding: ``size`` numbers."""
 
     size: Size
 

@@ -1,4 +1,4 @@
-"""Several paths in place of one part of a layer, each with weights of its own, and how they meet again."""
+"""Parallel paths instead of one part of a layer, with separate weights, and their merge."""
 
 from __future__ import annotations
 
@@ -21,10 +21,15 @@ MERGE_METHODS = ("mean", "sum", "weighted", "gated")
 
 @block
 class PathMerge(Block):
-    """Paths of (batch, positions, d) to one: their mean, sum, or a sum with weights.
+    """Merge of ``count`` paths, (batch, positions, d) each, to (batch, positions, d).
 
-    ``weighted``: free weights, a mean's at first. ``gated``: softmax(W x + b) at each position of
-    the paths' input. ``norm_type``: the kind of a norm at the end of each path, or none.
+    Attributes:
+        d: features.
+        over: axes.
+        count: number of paths.
+        method: ``mean``; ``sum``; ``weighted``, a sum with learned weights, initially the mean;
+            ``gated``, a sum with the weights softmax(W x + b) at each position of the input x.
+        norm_type: type of the norm at the end of each path; empty for no norm.
     """
 
     d: Size
@@ -35,7 +40,7 @@ class PathMerge(Block):
 
     @property
     def path_norms(self) -> list[str]:
-        """The norms of the paths, if there are any: with zeros there the paths give zero."""
+        """Names of the norms of the paths; if their weights are zero, so is the output."""
         return [f"norm_{n}" for n in range(1, self.count + 1)] if self.norm_type else []
 
     def weights(self) -> Mapping[str, Shape]:
@@ -50,7 +55,11 @@ class PathMerge(Block):
                    for name in self.path_norms}, **gate}
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        """Kept besides the paths' outputs: their sum, in whose place they are where no weight meets them."""
+        """Return the correction of the stored activations of the paths.
+
+        With learned weights the sum is stored in addition to the outputs of the paths; otherwise
+        only the sum is stored.
+        """
         sums = 1 if self.method in ("weighted", "gated") else 1 - self.count
         return [LoopNest((*self.over, self.d * sums), "activation")]
 
@@ -69,7 +78,11 @@ class PathMerge(Block):
 
 @block
 class MultiPath(Block):
-    """``count`` parts of one shape: on one input and merged, or each with a state of its own."""
+    """``count`` copies of a part with separate weights.
+
+    With ``merge``, all read the same input and their outputs are merged. Without it, the layer
+    calls each path with its own state.
+    """
 
     path: Any
     count: int
@@ -77,7 +90,7 @@ class MultiPath(Block):
 
     @property
     def over(self) -> Shape:
-        """The axes that it is applied over."""
+        """Axes of the input."""
         over: Shape = self.path.over
         return over
 
@@ -87,18 +100,19 @@ class MultiPath(Block):
 
     @property
     def branches(self) -> Mapping[str, Block]:
-        """The paths."""
+        """The paths by part name."""
         return {f"path_{n}": self.path for n in range(1, self.count + 1)}
 
     def parts(self) -> Mapping[str, Block | Use]:
         return {**self.branches, **({} if self.merge is None else {"merge": self.merge})}
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        """What paths with one input say each, put right: it is not kept once."""
+        """Return the correction for the input, which all paths read but is stored once."""
         if self.merge is None:
             return []
-        spared = self.count - (self.merge.method != "gated")
-        return [LoopNest((*self.over, self.merge.d * spared * self.path.copies_input), "activation")]
+        unsaved = self.count - (self.merge.method != "gated")
+        size = self.merge.d * unsaved * self.path.copies_input
+        return [LoopNest((*self.over, size), "activation")]
 
     def forward(self, module: Any, x: Tensor, *context: Any) -> Tensor:
         return module.merge(
@@ -106,14 +120,26 @@ class MultiPath(Block):
 
 
 def select_path(name: str, context: tuple[Any, ...]) -> tuple[Any, ...]:
-    """``context`` of one path: scores are carried from layer to layer by path."""
-    return tuple(one.setdefault(name, {}) if name and isinstance(one, dict) else one
-                 for one in context)
+    """Return the arguments of one path: each path has its own attention scores to carry.
+
+    Args:
+        name: name of the path; empty if there is only one.
+        context: arguments of the part after its input.
+    """
+    return tuple(item.setdefault(name, {}) if name and isinstance(item, dict) else item
+                 for item in context)
 
 
 @block
 class MultiPathConfig(Block):
-    """What a layer has several of, how many, and how they meet: one of ``PATHS_OF``, and of ``MERGES``."""
+    """Parallel paths of a layer.
+
+    Attributes:
+        target: the parts that have several paths, one of ``PATH_TARGETS``.
+        count: number of paths.
+        merge: one of ``MERGE_METHODS``.
+        norm: whether each path ends with a norm.
+    """
 
     target: str
     count: int
@@ -121,15 +147,17 @@ class MultiPathConfig(Block):
     norm: bool
 
     def without_ffn(self) -> MultiPathConfig | None:
-        """The same of a layer without feed-forward networks."""
-        return None if self.target == "ffn" else replace(
-            self, target="attention") if self.target == "sublayer" else self
+        """Return the equivalent paths of a layer without feed-forward networks, or None."""
+        if self.target == "ffn":
+            return None
+        return replace(self, target="attention") if self.target == "sublayer" else self
 
     def wrap(self, part: Any, slot: str, merge: PathMerge) -> Any:
-        """The part of a layer under the word ``slot``, several times if it is to be."""
+        """Return the part for the word ``slot``, as several paths if it is a target."""
         if self.target == "layer":
             return MultiPath(part, self.count)
-        kind = "ffn" if slot == "ffn" else "attention" if slot in (
-            "attention", "self", "cross") else "sublayer"
-        meant = self.target in ("sublayer", kind)
-        return MultiPath(part, self.count, merge) if meant else part
+        target = "sublayer"
+        if slot in ("ffn", "attention", "self", "cross"):
+            target = "ffn" if slot == "ffn" else "attention"
+        is_target = self.target in ("sublayer", target)
+        return MultiPath(part, self.count, merge) if is_target else part

@@ -1,4 +1,4 @@
-"""Norms of a position's features, by the word for each."""
+"""Normalization of the features at each position."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ class LayerNorm(Block):
         return "one" if name == "weight" else "zero"
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        # mean and deviation
         return [LoopNest((*self.over, self.d), "norm"),
-                LoopNest((*self.over, self.d + 2), "activation")]
+                LoopNest((*self.over, self.d + 2), "activation")]  # 2: mean and standard deviation
 
     def forward(self, module: Any, x: Tensor) -> Tensor:
         from torch.nn.functional import layer_norm
@@ -39,10 +38,10 @@ class LayerNorm(Block):
 
 @block
 class RMSNorm(Block):
-    """Division by the root of the mean square of ``d`` features, with a gain (Zhang and Sennrich 2019).
+    """RMS norm: division by the root mean square, with a gain (Zhang & Sennrich 2019).
 
-    PyTorch has no fused kernel of it for CPUs: there it keeps ``d`` more numbers than a layer norm,
-    and takes longer.
+    PyTorch has no fused CPU kernel for it: it stores ``d`` more numbers than a layer norm and is
+    slower.
     """
 
     d: Size
@@ -70,5 +69,5 @@ NORM_CLASSES: dict[str, type[LayerNorm] | type[RMSNorm]] = {"layer": LayerNorm, 
 
 
 def norm_type_field() -> Any:
-    """A block field that says which of ``NORM_KINDS`` its norms are."""
+    """Define the field of a block for the type of its norms, a key of ``NORM_CLASSES``."""
     return field(default="layer", metadata={"plain": "layer"}, kw_only=True)

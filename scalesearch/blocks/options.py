@@ -1,4 +1,4 @@
-"""Fields of blocks with a meaning beyond the block: keys of the space language, names in identities; registries."""
+"""Options of block classes, names of classes and fields in identities, registries."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 
 OPTION_TYPES = ("size", "word", "flag", "number")
 
-# Names of classes and fields in identities where they differ from those in the code. An identity is a
-# hash of these names (see core.canonical_config): if a class or field is renamed, its first name stays
-# here. Otherwise the ids of all architectures that use it would change, and stored results with them.
+# Names of classes and fields in identities, if they differ from those in the code. Architecture ids
+# are hashes that include these names (see core.canonical_config). If you rename a class or a field,
+# add its first name here: otherwise the ids of all architectures that use it would change, and stored
+# results could not be found.
 IDENTITY_NAMES = {
     "AdaptiveEmbedding": "AdaptiveTable",
     "BottleneckStack": "WaistedStack",
@@ -32,7 +33,7 @@ IDENTITY_NAMES = {
     "ProjectedCrossAttention": "Bridged",
     "ProjectedOutput": "LiftedOutput",
     "TiedChainOutput": "TableOutput",
-    # fields, by the class that defines them
+    # fields, with the class that defines them
     "AdaptiveOutput.tied_table": "path",
     "Attention.adapter_rank": "rank",
     "Attention.expands_heads": "expand",
@@ -67,7 +68,7 @@ IDENTITY_NAMES = {
 
 @dataclass(frozen=True)
 class Option:
-    """A key of the space language that a block class brings: see :func:`option_field`."""
+    """A key of the space language that a block class defines; see :func:`option_field`."""
 
     default: str
     type: str
@@ -81,19 +82,19 @@ class Option:
             raise ValueError(f"an option's kind is one of {', '.join(OPTION_TYPES)}, not "
                              f"{self.type}")
         if self.type == "word" and not self.choices:
-            raise ValueError("an option of kind word says its words: among=(…)")
+            raise ValueError("an option of type word needs choices=(…)")
 
 
 def option_field(default: str, *, type: str = "size", choices: tuple[Any, ...] = (),
                  minimum: int | None = None, maximum: int | None = None, doc: str = "") -> Any:
-    """A block field that is a key of the space language.
+    """Define a field of a block that is also a key of the space language.
 
     Args:
-        default: its value where none is given, in the language: ``"4"``, ``"yes"``, ``"= 4 *
-            width"``.
-        type: ``size`` (a whole number), ``number``, ``word`` or ``flag`` (a bool).
-        choices: the legal words, or the only legal sizes.
-        minimum, maximum: bounds of a size, both included; 1 and none unless said.
+        default: default value in the space language: ``"4"``, ``"yes"``, ``"= 4 * width"``.
+        type: ``size`` (an int), ``number``, ``word`` or ``flag`` (a bool).
+        choices: the allowed words, or the allowed sizes.
+        minimum: smallest size; 1 by default.
+        maximum: largest size; unbounded by default.
         doc: one line for help texts and the reference.
     """
     return field(metadata={"option": Option(default, type, choices, minimum, maximum, doc)},
@@ -101,7 +102,7 @@ def option_field(default: str, *, type: str = "size", choices: tuple[Any, ...] =
 
 
 def option_fields(cls: type[Block] | type[LinearFactory]) -> dict[str, Option]:
-    """The fields of a class of blocks or sites that are keys of the space language, by name."""
+    """Return the options of a class of blocks or linear factories by field name."""
     return {f.name: f.metadata["option"] for f in fields(cls) if "option" in f.metadata}  # type: ignore[arg-type]
 
 
@@ -109,16 +110,16 @@ BlockType = TypeVar("BlockType", bound="type[Block] | type[LinearFactory]")
 
 
 def register(registry: dict[str, Any], name: str) -> Callable[[BlockType], BlockType]:
-    """Decorate a block class to stand in the registry ``registry`` under ``name``.
+    """Return a decorator that adds a block class to ``registry`` under ``name``.
 
     Raises:
-        ValueError: a kind or a class of that name is there; identities know a class by its name.
+        ValueError: the name or the class name is already in use; identities contain class names.
     """
 
     def decorate(cls: BlockType) -> BlockType:
         classes = {identity_name(other) for other in registry.values()}
         if name in registry or identity_name(cls) in classes:
-            raise ValueError(f"{name}: a kind or a class {cls.__name__} is registered already")
+            raise ValueError(f"{name}: the name or a class {cls.__name__} is already registered")
         registry[name] = cls
         return cls
 
@@ -126,7 +127,7 @@ def register(registry: dict[str, Any], name: str) -> Callable[[BlockType], Block
 
 
 def identity_name(cls: type[Any], field: str | None = None) -> str:
-    """Name of a class, or of one of its fields, in identities."""
+    """Return the name of a class, or of one of its fields, in identities."""
     if field is None:
         return IDENTITY_NAMES.get(cls.__name__, cls.__name__)
     for base in cls.__mro__:

@@ -1,9 +1,9 @@
-"""Polynomials over columns: the sizes of a whole population in place of one int.
+"""Polynomials over columns: sizes of all candidates of a population at once.
 
-A block's arithmetic on sizes is sums and products, so its cost comes out as a polynomial in the
-population's columns: a handful of monomials, whatever the number of layers, that NumPy evaluates
-chunk by chunk. What is not a polynomial (a minimum, the bond of a chain) becomes a column of its
-own.
+Blocks compute costs from sizes by sums and products. The cost of a population is therefore a
+polynomial in the columns of the population. It has few monomials, independent of the number of
+layers, and NumPy evaluates it chunk by chunk. The result of any other operation, for example a
+minimum, becomes a new column.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from numpy.typing import NDArray
 from scalesearch.blocks.sizes import decide
 from scalesearch.errors import UserError
 
-Monomial = tuple[int, ...]  # the columns of a monomial, sorted, each as often as its power
-CHUNK_ROWS = 8192  # rows whose products stay in a cache
+Monomial = tuple[int, ...]  # sorted columns of a monomial; a column is repeated by its power
+CHUNK_ROWS = 8192  # rows per chunk: products of a chunk stay in the processor's cache
 INT64_MAX = 2**63 - 1
 
 
 class CostOverflowError(UserError):
-    """A cost that may not fit 64 bits, in which populations are costed."""
+    """Raised if a cost of a population may exceed 64 bits."""
 
     code = "too-large"
 
 
 class PopulationColumns:
-    """The columns of a population of ``num_candidates`` candidates, and their names."""
+    """Columns of a population: one array of values per size, one row per candidate."""
 
     def __init__(self, num_candidates: int) -> None:
         self.num_candidates = num_candidates
         self.arrays: list[NDArray[np.int64]] = []
         self.names: list[str] = []
-        self.memo: dict[Any, Any] = {}  # values of sizes.memoised
+        self.memo: dict[Any, Any] = {}  # results of sizes.memoize
         self._index: dict[int, int] = {}
         self._max_abs: dict[int, int] = {}
 
     def variable(self, array: NDArray[np.int64], name: str = "") -> Polynomial:
-        """The column as a polynomial; the same array is always the same column."""
+        """Return the column of ``array`` as a polynomial; equal objects are one column."""
         if id(array) not in self._index:
             self._index[id(array)] = len(self.arrays)
             self.arrays.append(array)
@@ -49,10 +49,13 @@ class PopulationColumns:
         return Polynomial(self, {(self._index[id(array)],): 1})
 
     def evaluate(self, polys: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-        """Evaluate polynomials exactly, one array each; numbers and arrays stay.
+        """Evaluate polynomials exactly, to one array each.
+
+        Args:
+            polys: polynomials, numbers or arrays by name.
 
         Raises:
-            Overflow: a number, or a sum of absolute terms, could exceed 64 bits.
+            CostOverflowError: a number, or the sum of the absolute terms, may exceed 64 bits.
         """
         for name, number in polys.items():
             if isinstance(number, int):
@@ -86,19 +89,19 @@ class PopulationColumns:
         return products[key]
 
     def _check(self, name: str, poly: Polynomial) -> None:
-        """Check that the sum of absolute terms fits 64 bits."""
-        most = 0
+        """Check that the sum of the absolute terms fits into 64 bits."""
+        bound = 0
         for key, factor in poly.terms.items():
             product = abs(factor)
             for column in key:
                 product *= self.max_abs(column)
-            most += product
-        if most > INT64_MAX:
-            raise CostOverflowError(f"{name} may reach {most:.3g}, which 64 bits do not hold; "
-                                    "smaller sizes, lengths or vocabularies do")
+            bound += product
+        if bound > INT64_MAX:
+            raise CostOverflowError(f"{name} may be up to {bound:.3g}, which exceeds 64 bits; "
+                                    "use smaller sizes, lengths or vocabularies")
 
     def max_abs(self, column: int) -> int:
-        """The largest absolute value in a column."""
+        """Return the largest absolute value of a column."""
         if column not in self._max_abs:
             array = self.arrays[column]
             self._max_abs[column] = max(abs(int(array.max())),
@@ -107,7 +110,7 @@ class PopulationColumns:
 
 
 class ElementwiseCondition(np.ndarray[Any, Any]):
-    """A condition for each candidate, true or false as a whole; else it raises Split."""
+    """A condition per candidate; its truth value must be equal for all candidates."""
 
     def __bool__(self) -> bool:
         return bool(self.item()) if self.ndim == 0 else decide(self != 0)
@@ -118,10 +121,10 @@ def _comparison(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]
 
 
 class Polynomial:
-    """A polynomial with whole coefficients over the columns of one population."""
+    """A polynomial with integer coefficients over the columns of one population."""
 
     __slots__ = ("columns", "terms")
-    __array_ufunc__ = None  # an array beside a polynomial leaves the arithmetic to the polynomial
+    __array_ufunc__ = None  # arithmetic between an array and a polynomial is defined here
     dtype = np.dtype(np.int64)
 
     def __init__(self, columns: PopulationColumns, terms: dict[Monomial, int]) -> None:
@@ -129,11 +132,11 @@ class Polynomial:
         self.terms = terms
 
     def values(self) -> NDArray[np.int64]:
-        """One number for each candidate."""
+        """Return one value per candidate."""
         return self.columns.evaluate({"a size": self})["a size"]
 
     def _as_polynomial(self, x: Any) -> Polynomial | None:
-        """``x`` as a polynomial over the same columns; None if it is none."""
+        """Return ``x`` as a polynomial over the same columns; None if it is not integer."""
         if isinstance(x, Polynomial):
             return x
         if isinstance(x, int | np.integer):
@@ -174,10 +177,10 @@ class Polynomial:
         if right is None:
             return self.values() * other
         terms: dict[Monomial, int] = {}
-        for one, a in self.terms.items():
-            for two, b in right.terms.items():
-                key = tuple(sorted(one + two))
-                terms[key] = terms.get(key, 0) + a * b
+        for left_key, left_factor in self.terms.items():
+            for right_key, right_factor in right.terms.items():
+                key = tuple(sorted(left_key + right_key))
+                terms[key] = terms.get(key, 0) + left_factor * right_factor
         return Polynomial(self.columns, terms)
 
     __rmul__ = __mul__
@@ -233,21 +236,22 @@ class Polynomial:
 
 
 def to_array(x: Any) -> Any:
-    """A polynomial as its array; anything else as it is."""
+    """Return the values of a polynomial; return other values unchanged."""
     return x.values() if isinstance(x, Polynomial) else x
 
 
 def _divide_exactly(left: Polynomial, right: Polynomial) -> Polynomial | None:
-    """``left`` divided by ``right`` where that is a single term and divides every other one."""
+    """Return ``left / right`` if ``right`` is one term that divides all terms of ``left``."""
     if len(right.terms) != 1:
         return None
     ((divisor, factor),) = right.terms.items()
-    below = Counter(divisor)
+    divisor_powers = Counter(divisor)
     terms = {}
     for key, coefficient in left.terms.items():
-        if coefficient % factor or not below <= Counter(key):
+        powers = Counter(key)
+        if coefficient % factor or not divisor_powers <= powers:
             return None
-        terms[tuple(sorted((Counter(key) - below).elements()))] = coefficient // factor
+        terms[tuple(sorted((powers - divisor_powers).elements()))] = coefficient // factor
     return Polynomial(left.columns, terms)
 
 

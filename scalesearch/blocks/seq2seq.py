@@ -1,7 +1,6 @@
-"""Whole models: encoder-decoder and decoder-only, with one interface (encode, decode, logits).
+"""Blocks of whole models: encoder-decoder and decoder-only.
 
-Nothing but shapes and operations is here: :class:`scalesearch.nn.model.Seq2SeqModel` gives them a
-user's interface.
+:class:`scalesearch.nn.model.Seq2SeqModel` is the model for users, built from these blocks.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from scalesearch.blocks.stacks import BottleneckStack, Stack
 if TYPE_CHECKING:
     from torch import Tensor
 
-# nothing; target table and output matrix; the source table too
+# no tying; output matrix and target table; output matrix, target table and source table
 TYING_MODES = ("none", "decoder", "all")
 
 
 @block
 class Embeddings(Block):
-    """The source's and the target's embedding."""
+    """The embeddings of the source and the target."""
 
     source: Block
     target: Block
@@ -33,10 +32,7 @@ class Embeddings(Block):
 
 @block
 class EncoderDecoder(Block):
-    """A sequence-to-sequence Transformer.
-
-    ``output`` makes states scores of the vocabulary's tokens.
-    """
+    """A sequence-to-sequence Transformer; ``output`` maps states (…, d) to logits (…, V)."""
 
     embedding: Embeddings
     encoder: Stack | BottleneckStack
@@ -50,7 +46,9 @@ class EncoderDecoder(Block):
     def encode(self, m: Any, source: Tensor) -> tuple[Any, Any]:
         """Encode token ids (batch, S), padded at the end.
 
-        Returns states (batch, S, d) and the bias that hides padding.
+        Returns:
+            States (batch, S, d) and the bias (batch, 1, 1, S) of attention scores that hides
+            padding.
         """
         import torch
 
@@ -61,7 +59,18 @@ class EncoderDecoder(Block):
         return autocast_input(m.encoder(states, present, hidden)), hidden
 
     def decode(self, m: Any, target: Tensor, memory: Tensor | None, memory_bias: Tensor | None, cache: Any) -> Tensor:
-        """Token ids (batch, T) that follow those in ``cache`` to states (batch, T, d)."""
+        """Compute the states of target tokens.
+
+        Args:
+            m: module of the block.
+            target: token ids (batch, T) that follow those in the cache.
+            memory: states of the encoder (batch, S, d).
+            memory_bias: bias that hides their padding.
+            cache: a :class:`scalesearch.nn.model.DecodingCache`, or None.
+
+        Returns:
+            States (batch, T, d).
+        """
         import torch
 
         past = 0 if cache is None else cache.length
@@ -78,7 +87,7 @@ class EncoderDecoder(Block):
 
 @block
 class DecoderOnly(Block):
-    """One causal stack over the source and then the target."""
+    """A causal stack over the source followed by the target."""
 
     embedding: Block
     decoder: Stack | BottleneckStack
@@ -88,46 +97,61 @@ class DecoderOnly(Block):
         return {"embedding": self.embedding, "decoder": self.decoder, "output": self.output}
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        d = self.decoder.layer.mixer.d  # of the last states the output keeps the target's alone
+        # Only the final states of the target are stored for the output layer.
+        d = self.decoder.layer.mixer.d
         return [LoopNest((SEQ, -d), "activation"), LoopNest((TGT, d), "activation")]
 
     def encode(self, m: Any, source: Tensor) -> tuple[Any, Any]:
-        """Move the source's padding to its front; the stack reads it before the target.
+        """Move the padding of the source (batch, S) to its front.
 
-        So the target follows the source's last token, as convolutions and relative positions need
-        it.
+        The target then follows the last token of the source, which convolutions and relative
+        positions require.
+
+        Returns:
+            Token ids (batch, S) and the mask (batch, S) of padding.
         """
         import torch
 
-        length = source.shape[1]
-        at = torch.arange(length, device=source.device)[None] - (source == PAD).sum(1, keepdim=True)
-        moved = source.gather(1, at.clamp(min=0)).masked_fill(at < 0, PAD)
+        padding = (source == PAD).sum(1, keepdim=True)
+        index = torch.arange(source.shape[1], device=source.device)[None] - padding
+        moved = source.gather(1, index.clamp(min=0)).masked_fill(index < 0, PAD)
         return moved, moved == PAD
 
     def decode(self, m: Any, target: Tensor, source: Tensor, padding: Tensor, cache: Any) -> Tensor:
-        """States (batch, T, d) of the new target tokens; the first call also reads the source."""
+        """Compute the states of new target tokens; the first call also processes the source.
+
+        Args:
+            m: module of the block.
+            target: token ids (batch, T) that follow those in the cache.
+            source: token ids (batch, S) from :meth:`encode`.
+            padding: mask (batch, S) of padding from :meth:`encode`.
+            cache: a :class:`scalesearch.nn.model.DecodingCache`, or None.
+
+        Returns:
+            States (batch, T, d).
+        """
         import torch
 
-        done = 0 if cache is None else cache.length
-        fresh = target if done else torch.cat([source, target], 1)
-        total = source.shape[1] + (done or 0) + target.shape[1]
-        absent = torch.nn.functional.pad(padding, (0, total - padding.shape[1]))
-        positions = (~absent).cumsum(1) - 1
-        start = total - fresh.shape[1]
-        present = ~absent[:, start:]
-        x = m.embedding(fresh, positions[:, start:].clamp(min=0), cache, present)
+        past = 0 if cache is None else cache.length
+        new = target if past else torch.cat([source, target], 1)
+        total = source.shape[1] + past + target.shape[1]
+        is_padding = torch.nn.functional.pad(padding, (0, total - padding.shape[1]))
+        positions = (~is_padding).cumsum(1) - 1
+        start = total - new.shape[1]
+        token_mask = ~is_padding[:, start:]
+        x = m.embedding(new, positions[:, start:].clamp(min=0), cache, token_mask)
         steps = torch.arange(total, device=target.device)
         future = steps[None, :] > steps[start:, None]
-        bias = autocast_input(mask_bias(future[None, None] | absent[:, None, None, :], x.dtype))
-        x = m.decoder(x, present, bias, None, None, cache)
+        hidden = future[None, None] | is_padding[:, None, None, :]  # (batch, 1, new, total)
+        x = m.decoder(x, token_mask, autocast_input(mask_bias(hidden, x.dtype)), None, None, cache)
         if cache is not None:
-            cache.length = done + target.shape[1]
+            cache.length = past + target.shape[1]
         return x[:, x.shape[1] - target.shape[1] :]
 
 
 @block
 class ModelSection(Block):
-    """One part of a model alone, to cost it; ``block`` is None where a model has no such part."""
+    """One part of a model, for its costs; ``block`` is None if the model has no such part."""
 
     name: str
     block: Block | Use | None
@@ -137,10 +161,10 @@ class ModelSection(Block):
 
 
 def mask_bias(hidden: Tensor, dtype: Any) -> Tensor:
-    """A bias for attention scores: very low where ``hidden``, zero elsewhere.
+    """Return a bias for attention scores: very low for ``hidden`` positions, else zero.
 
-    Not minus infinity: a row that is hidden throughout (a source of padding alone) must not become
-    NaN.
+    It is finite, so that the softmax of a row that is completely hidden (a source of padding only)
+    is not NaN.
     """
     import torch
 

@@ -1,7 +1,8 @@
-"""Functions of sizes that may be ints or int64 arrays.
+"""Functions of sizes that are ints or, for a population, int64 arrays.
 
-A population of candidates is described by arrays in place of ints. Code that must decide something asks
-:func:`decide`; where the candidates disagree, :class:`PopulationSplitError` says which of them to treat apart.
+For a population, each size is an array with one value per candidate. Code that branches on a size
+calls :func:`decide`. If the result differs between candidates, it raises
+:class:`PopulationSplitError`, and the caller splits the population.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeGuard
 
-MAX_LOOKUP_RANGE = 1 << 20  # numbers that differ by less are looked up in a table, not sorted
+MAX_LOOKUP_RANGE = 1 << 20  # a lookup table is used for values in a range of this length, else sorting
 
 
 class PopulationSplitError(Exception):
-    """Raised where a decision differs between the candidates of a population.
+    """Raised if a decision differs between the candidates of a population.
 
     Attributes:
-        labels: an int for each candidate; those with one label agree.
+        labels: an int per candidate; candidates with equal labels have equal decisions.
     """
 
     def __init__(self, labels: Any) -> None:
@@ -26,22 +27,26 @@ class PopulationSplitError(Exception):
 
 
 def is_number(x: Any) -> TypeGuard[int | float]:
-    """Whether ``x`` is a whole or a real number; yes and no are none."""
+    """Return whether ``x`` is an int or a float; a bool is not a number."""
     return isinstance(x, int | float) and not isinstance(x, bool)
 
 
 def is_array(x: Any) -> bool:
-    """True if ``x`` is an array, one number for each candidate."""
+    """Return whether ``x`` is an array or polynomial with one value per candidate."""
     return hasattr(x, "dtype")
 
 
 def evaluate_size(x: Any) -> Any:
-    """A size as a number or an array: the values of a polynomial."""
+    """Return a size as a number or an array; a polynomial is evaluated."""
     return x.values() if hasattr(x, "terms") else x
 
 
 def decide(condition: Any) -> bool:
-    """``condition`` as a bool. Raises Split where it holds for some candidates only."""
+    """Return ``condition`` as a bool.
+
+    Raises:
+        PopulationSplitError: it is true for some candidates only.
+    """
     if not is_array(condition):
         return bool(condition)
     import numpy as np
@@ -55,7 +60,11 @@ def decide(condition: Any) -> bool:
 
 
 def require_single_value(x: Any) -> Any:
-    """``x`` as one number. Raises Split where candidates differ in it."""
+    """Return ``x`` as a number.
+
+    Raises:
+        PopulationSplitError: candidates have different values.
+    """
     if not is_array(x):
         return x
     import numpy as np
@@ -63,17 +72,16 @@ def require_single_value(x: Any) -> Any:
     x = evaluate_size(x)
     if (x == x[0]).all():
         return x[0].item()
-
     raise PopulationSplitError(np.unique(x, return_inverse=True)[1])
 
 
 def is_set(x: Any) -> bool:
-    """True if an optional size is there: anything but the int 0."""
+    """Return whether an optional size is set: anything except the int 0."""
     return is_array(x) or x != 0
 
 
 def minimum(x: Any, y: Any) -> Any:
-    """The smaller of two, candidate by candidate."""
+    """Return the elementwise minimum of two sizes."""
     if is_array(x) or is_array(y):
         import numpy as np
 
@@ -82,7 +90,7 @@ def minimum(x: Any, y: Any) -> Any:
 
 
 def maximum(x: Any, y: Any) -> Any:
-    """The larger of two, candidate by candidate."""
+    """Return the elementwise maximum of two sizes."""
     if is_array(x) or is_array(y):
         import numpy as np
 
@@ -91,7 +99,7 @@ def maximum(x: Any, y: Any) -> Any:
 
 
 def select_where(condition: Any, then: Any, other: Any) -> Any:
-    """``then`` where ``condition`` holds, ``other`` elsewhere."""
+    """Return ``then`` for candidates with ``condition``, ``other`` for the others."""
     if is_array(condition):
         import numpy as np
 
@@ -100,7 +108,15 @@ def select_where(condition: Any, then: Any, other: Any) -> Any:
 
 
 def map_values(x: Any, function: Callable[[int], Any]) -> Any:
-    """``function`` of each number in ``x``, once for equal ones; of numbers or tuples."""
+    """Apply ``function`` to each distinct value of ``x``.
+
+    Args:
+        x: a size.
+        function: returns a number or a tuple of numbers.
+
+    Returns:
+        The result, or arrays of the results with one value per candidate.
+    """
     if not is_array(x):
         return function(x)
     import numpy as np
@@ -109,20 +125,21 @@ def map_values(x: Any, function: Callable[[int], Any]) -> Any:
     low = int(x.min())
     high = int(x.max())
     if high - low > MAX_LOOKUP_RANGE:
-        values, where = np.unique(x, return_inverse=True)
-        result = np.array([function(value.item()) for value in values])[where]
+        values, index = np.unique(x, return_inverse=True)
+        result = np.array([function(value.item()) for value in values])[index]
     else:
-        there = np.flatnonzero(np.bincount(x - low)) + low
-        first = np.array([function(value.item()) for value in there])
-        table = np.empty((high - low + 1, *first.shape[1:]), first.dtype)
-        table[there - low] = first
+        values = np.flatnonzero(np.bincount(x - low)) + low
+        results = np.array([function(value.item()) for value in values])
+        table = np.empty((high - low + 1, *results.shape[1:]), results.dtype)
+        table[values - low] = results
         result = table[x - low]
-    return tuple(np.ascontiguousarray(column)
-                 for column in result.T) if result.ndim == 2 else result
+    if result.ndim == 2:
+        return tuple(np.ascontiguousarray(column) for column in result.T)
+    return result
 
 
 def square_root(x: Any) -> Any:
-    """The square root, correctly rounded for numbers and arrays alike."""
+    """Return the square root, correctly rounded for both numbers and arrays."""
     if is_array(x):
         import numpy as np
 
@@ -131,16 +148,24 @@ def square_root(x: Any) -> Any:
 
 
 def memoize(x: Any, key_parts: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
-    """``compute()``, memoised with the population of ``x`` if it has one."""
+    """Return ``compute()``; the result is stored with the population of ``x``, if any.
+
+    Args:
+        x: a size.
+        key_parts: parts of the key under which the result is stored, in addition to ``x``.
+        compute: computes the result.
+    """
     if not hasattr(x, "terms"):
         return compute()
-    known = x.columns.memo
+    memo = x.columns.memo
     key = (*key_parts, size_key(x))
-    if key not in known:
-        known[key] = compute()
-    return known[key]
+    if key not in memo:
+        memo[key] = compute()
+    return memo[key]
 
 
 def size_key(x: Any) -> Any:
-    """An identifier of a size within its population."""
-    return frozenset(x.terms.items()) if hasattr(x, "terms") else id(x) if is_array(x) else x
+    """Return an identifier of a size within its population."""
+    if hasattr(x, "terms"):
+        return frozenset(x.terms.items())
+    return id(x) if is_array(x) else x

@@ -1,8 +1,8 @@
-"""Stacks of layers, with A^G, step signals, solvers or a waist of their own.
+"""Stacks of layers: plain, with global attention scores, or with a bottleneck.
 
-Solvers apply a layer's change F(x) = layer(x) - x: Euler's step, or the ODE Transformer's of higher
-order (Li et al. 2022). Evaluations share the layer's weights: they cost multiply-adds and no
-parameters.
+An ODE solver applies the change F(x) = layer(x) - x of a layer: Euler's method, or a method of
+higher order (ODE Transformer, Li et al. 2022). All evaluations use the same weights: they add
+multiply-adds but no parameters.
 """
 
 from __future__ import annotations
@@ -26,7 +26,14 @@ LayerCall = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class OdeSolver:
-    """``advance(m, layer, x)`` is the next state; the layer is called ``evaluations`` times."""
+    """An ODE solver.
+
+    Attributes:
+        evaluations: calls of the layer per step.
+        advance: returns the next state; its arguments are the module of the stack, the layer and
+            the state x (batch, positions, d).
+        gated: whether the stack has a ``gate``.
+    """
 
     evaluations: int
     advance: Callable[[Any, LayerCall, Any], Any]
@@ -34,13 +41,13 @@ class OdeSolver:
 
 
 def rk2_step(m: Any, layer: LayerCall, x: Tensor) -> Tensor:
-    """x + (F₁ + F₂) / 2 with F₂ = F(x + F₁)."""
+    """Return x + (F₁ + F₂) / 2, with F₂ = F(x + F₁)."""
     first = _change(layer, x)
     return x + (first + _change(layer, x + first)) / 2
 
 
 def learned_rk2_step(m: Any, layer: LayerCall, x: Tensor) -> Tensor:
-    """x + g F₁ + (1 - g) F₂, g = σ(W [F₁; F₂]), one W for the stack."""
+    """Return x + g F₁ + (1 - g) F₂, with g = σ(W [F₁; F₂]) and one W per stack."""
     import torch
 
     first = _change(layer, x)
@@ -50,7 +57,7 @@ def learned_rk2_step(m: Any, layer: LayerCall, x: Tensor) -> Tensor:
 
 
 def rk4_step(m: Any, layer: LayerCall, x: Tensor) -> Tensor:
-    """x + (F₁ + 2 F₂ + 2 F₃ + F₄) / 6."""
+    """Return x + (F₁ + 2 F₂ + 2 F₃ + F₄) / 6 (the classical Runge-Kutta method)."""
     first = _change(layer, x)
     second = _change(layer, x + first / 2)
     third = _change(layer, x + second / 2)
@@ -67,11 +74,15 @@ SOLVERS = {"euler": OdeSolver(1, lambda m, layer, x: layer(x)), "rk2": OdeSolver
 
 @block
 class Stack(Block):
-    """Layers in turn, and a last norm where the layers are pre-norm and ``final_norm``.
+    """A stack of layers: (batch, positions, d) to (batch, positions, d).
 
-    ``global_scores``: A^G, added to the scores of every self-attention (PartialFormer).
-    ``step_signals``: a sinusoid of the layer's number is added before each layer (Universal
-    Transformer). ``solver``: how a layer's change is applied (ODE Transformer): ``euler`` as ever.
+    Attributes:
+        layers: the layers.
+        global_scores: scores A^G that are added in every self-attention (PartialFormer).
+        step_signals: whether a sinusoid of the layer's index is added before each layer (Universal
+            Transformer).
+        solver: a key of ``SOLVERS``; ``euler`` is the usual residual.
+        final_norm: whether a pre-norm stack ends with a norm.
     """
 
     layers: Repeat
@@ -87,30 +98,36 @@ class Stack(Block):
 
     @property
     def has_final_norm(self) -> bool:
-        """True if a norm comes last."""
+        """Whether the stack ends with a norm."""
         return bool(self.layer.norm == "pre" and self.final_norm)
 
     def parts(self) -> Mapping[str, Block | Use]:
-        main = self.layer.mixer
+        mixer = self.layer.mixer
         solver = SOLVERS[self.solver]
         parts: dict[str, Block | Use] = {"layers": Use(self.layers, solver.evaluations)}
         if self.global_scores is not None:
             parts["scores"] = self.global_scores
         if solver.gated:
-            parts["gate"] = Use(Linear(2 * main.d, 1, (main.queries,)), self.layers.depth)
-        return parts | ({"norm": NORM_CLASSES[self.layer.norm_kind](main.d, (main.queries,))}
-                        if self.has_final_norm else {})
+            parts["gate"] = Use(Linear(2 * mixer.d, 1, (mixer.queries,)), self.layers.depth)
+        if self.has_final_norm:
+            parts["norm"] = NORM_CLASSES[self.layer.norm_kind](mixer.d, (mixer.queries,))
+        return parts
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        # a learned solver keeps both changes, twice, and what is left of the gate
-        main = self.layer.mixer
-        kept = LoopNest((main.queries, self.layers.depth, 4 * main.d + 1), "activation")
-        return [kept] if SOLVERS[self.solver].gated else []
+        # A learned solver stores both changes twice, and 1 - g.
+        mixer = self.layer.mixer
+        saved = LoopNest((mixer.queries, self.layers.depth, 4 * mixer.d + 1), "activation")
+        return [saved] if SOLVERS[self.solver].gated else []
 
     def forward(self, module: Any, x: Tensor, present: Tensor | None, bias: Tensor | None, *context: Any) -> Tensor:
-        """``present`` and ``bias`` as a mixer takes them.
+        """Run the layers.
 
-        ``context``: of a decoder (memory, its bias, cache).
+        Args:
+            module: module of the block.
+            x: (batch, positions, d).
+            present: token mask (batch, positions), as for mixers.
+            bias: bias of attention scores, as for mixers.
+            context: memory, its bias and the cache, in a decoder.
         """
         if self.global_scores is not None:
             scores = module.scores(x, *context[2:])
@@ -122,7 +139,17 @@ class Stack(Block):
 
 def run_layers(m: Any, layers: Any, x: Tensor, context: tuple[Any, ...], steps: bool, solver: str,
                first: int = 0) -> Tensor:
-    """``x`` through ``layers``, of which the first is number ``first`` of its stack."""
+    """Apply ``layers`` to ``x``.
+
+    Args:
+        m: module of the stack.
+        layers: modules of the layers.
+        x: (batch, positions, d).
+        context: other arguments of the layers.
+        steps: whether to add step signals.
+        solver: a key of ``SOLVERS``.
+        first: index of the first layer in its stack.
+    """
     advance: Callable[..., Any] = SOLVERS[solver].advance
     for index, layer in enumerate(layers, first):
         x = x + step_signal(index, x) if steps else x
@@ -131,20 +158,26 @@ def run_layers(m: Any, layers: Any, x: Tensor, context: tuple[Any, ...], steps: 
 
 
 def step_signal(index: int, x: Tensor) -> Tensor:
-    """The sinusoid of layer ``index`` (Dehghani et al. 2019, eq. 6), (d,)."""
+    """Return the sinusoid (d,) of the layer ``index`` (Dehghani et al. 2019, eq. 6)."""
     import torch
 
-    # filled there: torch.tensor copies from the host, which waits
-    place = torch.full((), index, device=x.device)
-    return sinusoidal_positions(place, x.shape[-1], x.dtype)
+    # torch.full does not copy from the host, unlike torch.tensor, for which the host waits.
+    position = torch.full((), index, device=x.device)
+    return sinusoidal_positions(position, x.shape[-1], x.dtype)
 
 
 @block
 class BottleneckStack(Block):
-    """A stack whose layers between first and last have another width (Subformer, Reid et al. 2021).
+    """A stack whose middle layers have another width (Subformer, Reid et al. 2021).
 
-    An affine map and a norm lead into the middle, and out of it. ``middle`` is a repeated layer of
-    the middle's width.
+    A linear map and a norm come before the middle layers and after them.
+
+    Attributes:
+        first: the first layer.
+        middle: the middle layers.
+        last: the last layer.
+        step_signals: as for :class:`Stack`.
+        final_norm: as for :class:`Stack`.
     """
 
     first: Repeat
@@ -155,12 +188,12 @@ class BottleneckStack(Block):
 
     @property
     def layer(self) -> Any:
-        """The first layer, which says what the stack is."""
+        """The first layer; its properties are those of the stack."""
         return self.first.layer
 
     @property
     def has_final_norm(self) -> bool:
-        """True if a norm comes last."""
+        """Whether the stack ends with a norm."""
         return bool(self.layer.norm == "pre" and self.final_norm)
 
     def parts(self) -> Mapping[str, Block | Use]:
@@ -175,7 +208,10 @@ class BottleneckStack(Block):
         return parts | ({"norm": norm(outer, over)} if self.has_final_norm else {})
 
     def forward(self, module: Any, x: Tensor, present: Tensor | None, bias: Tensor | None, *context: Any) -> Tensor:
-        """As :meth:`Stack.forward`; scores are carried within first, middle and last alone."""
+        """Run the layers; see :meth:`Stack.forward`.
+
+        Residual attention does not carry scores between layers of different widths.
+        """
         x = run_layers(module, module.first, x, (present, bias, {}, *context), self.step_signals,
                        "euler")
         x = module.enter_norm(module.enter(x))

@@ -1,7 +1,7 @@
-"""Schedules of weight sharing within a stack; layers and groups count from 0.
+"""Schedules of weight sharing between the layers of a stack.
 
-A schedule is a value. ``groups(depth)`` gives each layer its group; ``unique(depth)`` is their
-number. The first layer of a group owns its weights.
+A schedule assigns each layer to a group; the layers of a group share weights. The first layer of a
+group owns them. Layers and groups are numbered from 0.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from scalesearch.blocks.sizes import map_values
 class SharingSchedule:
     """An assignment of layers to groups that share weights; a subclass defines ``groups``."""
 
-    # how many ints the language takes: at least, at most
+    # smallest and largest number of arguments in the space language
     argument_counts: tuple[int, int | None] = (0, 0)
 
     def groups(self, depth: int) -> list[int]:
-        """The group of each layer, as the schedule numbers them."""
+        """Return the group of each layer."""
         raise NotImplementedError
 
     def num_groups(self, depth: Size) -> Size:
-        """The number of groups of ``depth`` layers."""
+        """Return the number of groups of ``depth`` layers."""
         count: Size = map_values(depth, lambda layers: len(set(self.groups(layers))))
         return count
 
     def validate(self, depth: int) -> str | None:
-        """The reason why the schedule does not fit ``depth`` layers, or None."""
+        """Return the reason why the schedule is invalid for ``depth`` layers, or None."""
         return None
 
     def owners(self, depth: int) -> list[int]:
-        """The first layer of the group of each layer."""
+        """Return the first layer of the group of each layer."""
         groups = self.groups(depth)
         return [groups.index(group) for group in groups]
 
     def canonical_groups(self, depth: int) -> list[int]:
-        """A value that is equal for schedules that share alike at this depth."""
+        """Return a value that is equal for schedules with equal groups at this depth."""
         return self.owners(depth)
 
 
 @dataclass(frozen=True)
 class NoSharing(SharingSchedule):
-    """No sharing: a group for each layer."""
+    """No sharing: one group per layer."""
 
     def groups(self, depth: int) -> list[int]:
         return list(range(depth))
@@ -62,7 +62,7 @@ class FullSharing(SharingSchedule):
 
 @dataclass(frozen=True)
 class GroupCountSchedule(SharingSchedule):
-    """A schedule of a fixed number of groups, at most one a layer."""
+    """Base class of schedules with a fixed number of groups (at most one per layer)."""
 
     group_count: int
     argument_counts = (1, 1)
@@ -83,18 +83,21 @@ class CycleSharing(GroupCountSchedule):
 class SequenceSharing(GroupCountSchedule):
     """Consecutive layers share: 0 0 1 1 2 2 (Takase & Kiyono 2021).
 
-    Earlier groups take the remainder.
+    If the groups cannot be equal, the first ones are larger by one layer.
     """
 
     def groups(self, depth: int) -> list[int]:
         count = min(self.group_count, depth)
-        each, left = divmod(depth, count)
-        return [group for group in range(count) for _ in range(each + (group < left))]
+        size, remainder = divmod(depth, count)
+        return [group for group in range(count) for _ in range(size + (group < remainder))]
 
 
 @dataclass(frozen=True)
 class ReverseCycleSharing(GroupCountSchedule):
-    """A cycle whose last round runs backwards: 0 1 2 0 1 2 2 1 0 (Takase & Kiyono 2021, "cycle (rev)")."""
+    """A cycle with a reversed last round: 0 1 2 0 1 2 2 1 0.
+
+    Takase & Kiyono 2021, "cycle (rev)".
+    """
 
     def groups(self, depth: int) -> list[int]:
         count = min(self.group_count, depth)
@@ -106,7 +109,7 @@ class ReverseCycleSharing(GroupCountSchedule):
 
 @dataclass(frozen=True)
 class SandwichSharing(SharingSchedule):
-    """First and last layer their own, all between them one (Subformer, Reid et al. 2021)."""
+    """All layers except the first and the last share (Subformer, Reid et al. 2021)."""
 
     def groups(self, depth: int) -> list[int]:
         return [0] + [1] * (depth - 2) + [2] if depth > 2 else list(range(depth))
@@ -114,7 +117,7 @@ class SandwichSharing(SharingSchedule):
 
 @dataclass(frozen=True)
 class ExplicitSharing(SharingSchedule):
-    """A list that names the group of each layer: ``[0, 0, 1, 0]``."""
+    """A list with the group of each layer: ``[0, 0, 1, 0]``."""
 
     group_of_layer: tuple[int, ...]
 
@@ -122,13 +125,13 @@ class ExplicitSharing(SharingSchedule):
         return list(self.group_of_layer)
 
     def validate(self, depth: int) -> str | None:
-        return (None if len(self.group_of_layer) == depth
-                else f"lists {len(self.group_of_layer)} layers, but there are {depth}")
+        listed = len(self.group_of_layer)
+        return None if listed == depth else f"lists {listed} layers, but there are {depth}"
 
 
 @dataclass(frozen=True)
 class GroupSizeSchedule(SharingSchedule):
-    """A schedule that says how many layers each group serves."""
+    """Base class of schedules that are defined by the number of layers of each group."""
 
     group_sizes: tuple[int, ...]
     argument_counts = (1, None)
@@ -138,48 +141,58 @@ class GroupSizeSchedule(SharingSchedule):
 
     def validate(self, depth: int) -> str | None:
         if min(self.group_sizes, default=0) < 1:
-            return "gives a group no layer"
+            return "has a group without layers"
         total = sum(self.group_sizes)
-        return None if total == depth else f"serves {total} layers, but there are {depth}"
+        return None if total == depth else f"has {total} layers, but there are {depth}"
 
 
 @dataclass(frozen=True)
 class RunSharing(GroupSizeSchedule):
-    """Runs of consecutive layers: ``runs(1, 11)`` is the first layer alone, then eleven that share."""
+    """Consecutive layers share: ``runs(1, 11)`` is the first layer, then eleven that share."""
 
     def groups(self, depth: int) -> list[int]:
-        return [group for group, load in enumerate(self.group_sizes) for _ in range(load)]
+        return [group for group, size in enumerate(self.group_sizes) for _ in range(size)]
 
 
 @dataclass(frozen=True)
 class LoadSharing(GroupSizeSchedule):
-    """Groups of given loads, dealt in turn: ``load(6, 6)`` is 0 1 0 1 … (EdgeFormer, Table 3; ``6-6`` for short)."""
+    """Groups in turn until each has its number of layers: ``load(6, 6)`` is 0 1 0 1 ….
+
+    EdgeFormer, Table 3, with the notation ``6-6``.
+    """
 
     def groups(self, depth: int) -> list[int]:
-        left = list(self.group_sizes)
-        dealt = []
-        while any(left):
-            for group, load in enumerate(left):
-                if load:
-                    dealt.append(group)
-                    left[group] -= 1
-        return dealt
+        remaining = list(self.group_sizes)
+        groups = []
+        while any(remaining):
+            for group, size in enumerate(remaining):
+                if size:
+                    groups.append(group)
+                    remaining[group] -= 1
+        return groups
 
 
 @dataclass(frozen=True)
 class CrossStackTie:
-    """Sharing with another stack: layer i uses the ``part`` of its layer ``layers[i]``, an owner."""
+    """Weight tying with another stack.
 
-    path: str  # of the Repeat that owns the weights, e.g. "encoder.layers"
+    Attributes:
+        path: path of the :class:`~scalesearch.blocks.core.Repeat` that owns the weights, for
+            example ``encoder.layers``.
+        part: name of the part of its layers.
+        layers: for each layer of this stack, the layer of the other stack that owns its weights.
+    """
+
+    path: str
     part: str
     layers: tuple[int, ...]
 
     def num_groups(self, depth: Size) -> Size:
-        """Borrowed weights are billed where they are owned."""
+        """Return 0: the weights are counted in the stack that owns them."""
         return 0
 
     def canonical_groups(self, depth: int) -> list[str]:
-        """The owner of each layer, by name."""
+        """Return the path of the owner of each layer."""
         return [f"{self.path}.{layer}.{self.part}" for layer in self.layers]
 
 
@@ -196,8 +209,6 @@ SCHEDULES: dict[str, type[SharingSchedule]] = {
 
 
 def make_schedule(name: str, arguments: tuple[int, ...] = ()) -> SharingSchedule:
-    """The schedule that the language calls ``name(arguments)``."""
-    kind = SCHEDULES[name]
-    if issubclass(kind, GroupSizeSchedule):
-        return kind(arguments)
-    return kind(*arguments)
+    """Return the schedule ``name(arguments)`` of the space language."""
+    cls = SCHEDULES[name]
+    return cls(arguments) if issubclass(cls, GroupSizeSchedule) else cls(*arguments)

@@ -84,11 +84,11 @@ def test_laws(drawn: tuple[SharingSchedule, int]) -> None:
 @pytest.mark.parametrize(
     ("plan", "depth", "reason"),
     [
-        (RunSharing((1, 11)), 6, "serves 12 layers, but there are 6"),
-        (LoadSharing((6, 6)), 11, "serves 12 layers"),
+        (RunSharing((1, 11)), 6, "has 12 layers, but there are 6"),
+        (LoadSharing((6, 6)), 11, "has 12 layers"),
         (ExplicitSharing((0, 1)), 3, "lists 2 layers, but there are 3"),
         (CycleSharing(0), 3, "at least one group"),
-        (RunSharing((0, 3)), 3, "gives a group no layer"),
+        (RunSharing((0, 3)), 3, "has a group without layers"),
     ],
 )
 def test_misfits_say_why(plan: SharingSchedule, depth: int, reason: str) -> None:

@@ -213,8 +213,9 @@ class Attention(Mixer):
         return FusedAttention(self.score_heads, self.head_dim, values, self.queries, self.keys,
                               self.prompt_length)
 
-    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None, cache: Any = None,
-                carried_scores: dict[str, Any] | None = None, memory: Tensor | None = None) -> Tensor:
+    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None,
+                cache: Any = None, carried_scores: dict[str, Any] | None = None,
+                memory: Tensor | None = None) -> Tensor:
         y = x if memory is None else memory
         joined = self._fused_projection(
             module,

@@ -65,8 +65,8 @@ class Mixer(Block):
         """What stands where a layer has the same sub-layer once more."""
         return self
 
-    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None, cache: Any = None,
-                carried_scores: dict[str, Any] | None = None) -> Tensor:
+    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None,
+                cache: Any = None, carried_scores: dict[str, Any] | None = None) -> Tensor:
         """Mix the positions of ``x``.
 
         Args:

@@ -120,8 +120,8 @@ class ConvolutionMixer(Mixer):
         extra = 1 if predicted and between else -1 if not predicted and not between else 0
         return [*kept, LoopNest((*self.over, extra * self.d), "activation")] if extra else kept
 
-    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None, cache: Any = None,
-                carried_scores: dict[str, Any] | None = None) -> Tensor:
+    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None,
+                cache: Any = None, carried_scores: dict[str, Any] | None = None) -> Tensor:
         from torch.nn.functional import glu, pad
 
         y = module.inward(x) if self.glu or self.always_projects else x

@@ -35,6 +35,6 @@ class DExTraAttention(Mixer):
     def parts(self) -> Mapping[str, Block | Use]:
         return {"lift": self.lift, "main": self.main}
 
-    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None, cache: Any = None,
-                carried_scores: dict[str, Any] | None = None) -> Tensor:
+    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None,
+                cache: Any = None, carried_scores: dict[str, Any] | None = None) -> Tensor:
         return module.main(module.lift(x), token_mask, bias, cache, carried_scores)

@@ -47,8 +47,8 @@ class DualMixer(Mixer):
             main.copies_input & local.copies_input)
         return [LoopNest((*self.over, kept - (self.d if self.join == "sum" else 0)), "activation")]
 
-    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None, cache: Any = None,
-                carried_scores: dict[str, Any] | None = None) -> Tensor:
+    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None,
+                cache: Any = None, carried_scores: dict[str, Any] | None = None) -> Tensor:
         import torch
 
         context = (token_mask, bias, cache, carried_scores)

@@ -90,8 +90,8 @@ class Mega(Mixer):
         kept = 3 * self.d + 3 * self.head_dim + 3 * self.value_dim + copied
         return [LoopNest((*self.over, kept), "activation")]
 
-    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None, cache: Any = None,
-                carried_scores: dict[str, Any] | None = None) -> Tensor:
+    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None,
+                cache: Any = None, carried_scores: dict[str, Any] | None = None) -> Tensor:
         import torch
         from torch.nn.functional import silu
 
@@ -144,8 +144,9 @@ class GatedCrossAttention(Mixer):
 
         return m.key(memory)[:, None], silu(m.value(memory))[:, None]
 
-    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None, cache: Any = None,
-                carried_scores: dict[str, Any] | None = None, memory: Tensor | None = None) -> Tensor:
+    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None,
+                cache: Any = None, carried_scores: dict[str, Any] | None = None,
+                memory: Tensor | None = None) -> Tensor:
         from torch.nn.functional import silu
 
         update, reset, query = module.inward(x).split([self.d, self.d, self.head_dim], -1)

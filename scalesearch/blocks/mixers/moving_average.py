@@ -120,7 +120,7 @@ class MovingAverageMixer(Mixer):
         copied = [LoopNest((*self.over, self.d), "activation")] if self.copies_input else []
         return [*discarded_activations(self.d, self.over, self), *copied]
 
-    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None, cache: Any = None,
-                carried_scores: dict[str, Any] | None = None) -> Tensor:
+    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None,
+                cache: Any = None, carried_scores: dict[str, Any] | None = None) -> Tensor:
         x = x if token_mask is None else x * token_mask[..., None]
         return module.average(x, x if cache is None else cache.append(module, x[:, None])[0][:, 0])

@@ -32,8 +32,9 @@ class ProjectedCrossAttention(Mixer):
                 "main": self.main, "leave": Linear(inner, self.d, self.over),
                 "leave_norm": norm(self.d, self.over)}
 
-    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None, cache: Any = None,
-                carried_scores: dict[str, Any] | None = None, memory: Tensor | None = None) -> Tensor:
+    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None,
+                cache: Any = None, carried_scores: dict[str, Any] | None = None,
+                memory: Tensor | None = None) -> Tensor:
         y = module.main(module.enter_norm(module.enter(x)), token_mask, bias, cache, carried_scores,
                         memory)
         return module.leave_norm(module.leave(y))

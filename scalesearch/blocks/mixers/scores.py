@@ -123,8 +123,8 @@ class ExplicitAttention(Block):
                               self.extra_keys] if is_set(self.extra_keys) else [self.keys]
         return [LoopNest((self.heads_out, self.queries, some), "activation") for some in keys]
 
-    def forward(self, module: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, carried: dict[str, Any] | None = None,
-                x: Tensor | None = None) -> Tensor:
+    def forward(self, module: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None,
+                carried: dict[str, Any] | None = None, x: Tensor | None = None) -> Tensor:
         from torch.nn.functional import pad
 
         q = q * self.head_dim**-0.5

@@ -166,8 +166,8 @@ class EvolvedBranches(Mixer):
         return [LoopNest((*self.over, extra), "activation"), *copied,
                 *discarded_activations(self.sum_features, self.over, parts["out"])]
 
-    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None, cache: Any = None,
-                carried_scores: dict[str, Any] | None = None) -> Tensor:
+    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None,
+                cache: Any = None, carried_scores: dict[str, Any] | None = None) -> Tensor:
         from torch.nn.functional import pad
 
         near = self._pad_context(module, x, token_mask, self.receptive_field, cache)

@@ -32,6 +32,6 @@ class GatedLinearUnit(Mixer):
         return [LoopNest((*self.over, self.d), "activation"),
                 *discarded_activations(self.d, self.over, self)]
 
-    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None, cache: Any = None,
-                carried_scores: dict[str, Any] | None = None) -> Tensor:
+    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None,
+                cache: Any = None, carried_scores: dict[str, Any] | None = None) -> Tensor:
         return module.value(x) * module.gate(x).sigmoid()

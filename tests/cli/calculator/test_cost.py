@@ -101,7 +101,7 @@ def test_the_table_names_its_protocol() -> None:
         (["transformer", "--set", "encoder.depth"], ("not-key-value",)),
         (["transformer", "--set", "encoder.depth=2..6"], ("open-parameters", "encoder.depth")),
         (["transformer", "--protocol", "forwrd"], ("unknown-protocol", "did you mean forward")),
-        (["transformer", "--set", "share.encoder.ffn=1-11"], ("no-depth-fits", "serves 12 layers")),
+        (["transformer", "--set", "share.encoder.ffn=1-11"], ("no-depth-fits", "has 12 layers")),
     ],
 )
 def test_bad_input_is_a_user_error(arguments: list[str], error: tuple[str, ...]) -> None:

@@ -122,18 +122,18 @@ def test_only_what_is_needed_is_there_and_reads_well(tmp_path):
     text = bundle_source(assemble(answers()).block, "A model.")
     # the same file for the same architecture
     assert text == bundle_source(assemble(answers()).block, "A model.")
-    assert "def work(" not in text and "misfit" in text and "# A plain dict" in text
+    assert "def loop_nests(" not in text and "validate" in text and "# A plain dict" in text
     assert max(map(len, text.splitlines())) <= 120
 
 
 @block
-class Cache(FFN):
+class DecodingCache(FFN):
     """A kind that has the name of something else."""
 
 
 def test_two_definitions_of_one_name_are_refused():
     with refuses("name-taken", "scalesearch.nn.model"):
-        bundle_source(Cache(4, ("src",), DENSE), "A model.")
+        bundle_source(DecodingCache(4, ("src",), DENSE), "A model.")
 
 
 @pytest.mark.parametrize(("name", "top", "body"),
