@@ -65,7 +65,7 @@ def front_parts(results: Results) -> Iterator[Table | str]:
     """The front as a table, with its architectures and what its numbers mean."""
     title = (f"Front of {results.study.meta.name}: {len(results.front)} of {len(results.finished)} "
              "trained candidates")
-    yield frame_to_table(format_trials(results.front, results.objectives), title=title, lines=True)
+    yield frame_to_table(format_trials(results.front, results.objectives), title=title, has_box=True)
     yield from architecture_lines(results.front, results.params)
     yield from results.notes()
     yield from results.seed_analysis.sentences()

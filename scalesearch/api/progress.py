@@ -51,7 +51,7 @@ def _line(event: dict[str, Any]) -> str:
     from scalesearch.tasks import METRICS
 
     train = "-" if event["train_loss"] is None else f"{event['train_loss']:.3f}"
-    scores = [f" · {METRICS[name].words} {event[name]:.1f}" for name in METRICS
+    scores = [f" · {METRICS[name].label} {event[name]:.1f}" for name in METRICS
               if event.get(name) is not None and name != "loss"]
     return (f"update {event['step']:>7,} · {format_duration(event['cpu_seconds']):>6} CPU · train "
             f"{train} · valid {event['validation_loss']:.3f}{''.join(scores)}")

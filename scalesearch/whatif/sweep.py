@@ -87,7 +87,8 @@ def sweep_costs(space: Space, values_by_key: Mapping[str, str],
     keys = {key: text for key, text in values_by_key.items() if key not in free}
     combinations = list(itertools.product(*lengths.values()))
     sheets = _configurations(space, keys, MAX_SWEEP_ROWS // max(1, len(combinations)))
-    named = tuple(name for name, key in PROTOCOL_KEY_OF_COST.items() if getattr(base, key))
+    export_settings = {"artifact": base.artifact, "latency": base.latency_model_path}
+    named = tuple(name for name, key in PROTOCOL_KEY_OF_COST.items() if export_settings[key])
     columns = (*DEFAULT_COLUMNS, *named, *[ATTENTION_PRODUCTS_COLUMN] * bool(lengths))
     rows: list[dict[str, Any]] = []
     for values in combinations:

@@ -98,7 +98,7 @@ def test_a_budget_of_two_sides_is_found_however_narrow(
     assert found.best and found.best.value == (
         2343 if way == "max" else 2341) and found.n_within_budget == 3
     assert found.n_evaluated < 10_000
-    for name in ("ALL", "GRID"):  # a grid, none of whose points is within
+    for name in ("MAX_EXHAUSTIVE_VALUES", "GRID_SIZE"):  # a grid, none of whose points is within
         monkeypatch.setattr(sys.modules["scalesearch.whatif.solve"], name, 100)
     assert solve(TRANSFORMER, f"{way} width", budget)[0].best == found.best
 
@@ -119,8 +119,8 @@ def test_a_long_range_is_closed_in_on_and_agrees_with_all_of_it(
     module = sys.modules["scalesearch.whatif.solve"]  # the package's `solve` is the function
     question = ("max encoder.ffn.hidden", "params.total <= 1M")
     (whole,) = solve(SMALL, *question)
-    monkeypatch.setattr(module, "ALL", 100)
-    monkeypatch.setattr(module, "GRID", 50)
+    monkeypatch.setattr(module, "MAX_EXHAUSTIVE_VALUES", 100)
+    monkeypatch.setattr(module, "GRID_SIZE", 50)
     (near,) = solve(SMALL, *question)
     assert whole.is_exhaustive and not near.is_exhaustive and near.n_evaluated < whole.n_evaluated / 2
     assert near.best == whole.best and near.next == whole.next

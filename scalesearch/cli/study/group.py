@@ -105,7 +105,7 @@ def front(results: Results, as_csv: bool, all_trials: bool, as_latex: bool, as_j
         click.echo(to_latex(format_trials(rows, results.objectives, *["state"] * all_trials))
                    + notes, nl=False)
     elif all_trials:
-        print_text(frame_to_table(format_trials(rows, results.objectives, "state"), lines=True))
+        print_text(frame_to_table(format_trials(rows, results.objectives, "state"), has_box=True))
     else:
         print_front(results, open_console())
 

@@ -167,7 +167,7 @@ def print_scaling(study: ScalingStudy, console: Console | None = None) -> None:
 
     for sheet in scaling_tables(study):
         print_text(frame_to_table(sheet.cells, left=range(sheet.n_left_aligned), title=sheet.title,
-                                  lines=True), console)
+                                  has_box=True), console)
         for line in sheet.footnotes:
             print_text(line, console)
     for line in notes(study):

@@ -193,7 +193,7 @@ def run_teacher(teacher: Teacher, spec: StudySpec, runner: Runner,
     made = _complete_job(place / TRANSLATIONS_FOLDER, job,
                          "the teacher translates the training text", spec.attempts, runner, console)
     if teacher.spec.top_k:
-        pairs = replace(distilled_data(spec), soft_targets=None).resolve().to_json()
+        pairs = replace(distilled_data(spec), soft_targets=None).with_absolute_paths().to_json()
         job = {**taught, "data": pairs, "cache": str(default_cache()), "top_k": teacher.spec.top_k}
         _complete_job(place / SOFT_TARGETS_FOLDER, job, "the teacher softens the training pairs",
                       spec.attempts, runner, console)

@@ -41,7 +41,7 @@ class Limit(Protocol):
     def text(self) -> str:
         """The limit in words; its name."""
 
-    def slack(self, lookup: Any) -> float:
+    def violation(self, lookup: Any) -> float:
         """Zero or less where the constraint holds; log(cost / budget) for a budget."""
 
 

@@ -185,7 +185,7 @@ def test_what_contradicts_an_own_vocabulary_is_said_at_its_place(tmp_path, old, 
     file.write_text(STUDY.replace(old, new))
     with pytest.raises(UserError) as error:
         read_study(file)
-    found = [(one.code, one.place.line + 1)
+    found = [(one.code, one.position.line + 1)
              for one in error.value.problems if one.code != "other-model"]
     assert found == [(code, line)], str(error.value)
 

@@ -319,7 +319,7 @@ def test_words_say_what_is_beyond_noise_and_what_within(folder):
     ended = (folder / "reason").read_text()
     words = "the members of the front are settled" if order.is_resolved else "still within noise"
     assert ended.startswith(
-        f"6 candidates trained, then {found['trainings']} with further seeds; ") and words in ended
+        f"6 candidates trained, then {found['runs']} with further seeds; ") and words in ended
 
 
 class Some(list):
@@ -377,7 +377,7 @@ def test_words_on_the_order_follow_from_the_intervals(truth, sd, seed):
     near = [(one.number, other.number)
             for one, other in pairwise(members)
             if other.mean("bleu") - one.mean("bleu")
-            <= order.noise["bleu"].interval_half_width(order.level, one.seeds, other.seeds)]
+            <= order.noise["bleu"].interval_half_width(order.level, one.completed_seeds, other.completed_seeds)]
     assert [(one, other) for one, other, _ in order.ties()] == near
     assert ("order of the members' scores is not settled" in said) == bool(near and order.df)
 
