@@ -1,7 +1,7 @@
-"""The space language: which models may be proposed.
+"""The space language: parameter spaces of architectures.
 
-A space is a questionnaire; whatever can answer a parameter can propose a model. ``read_space``
-reads a file, ``Space.parse`` a text, ``Space.of`` Python forms; all three have one meaning.
+``read_space`` reads a file, ``Space.parse`` a text, ``Space.from_python`` nested Python mappings. A
+sampler returns a value for each parameter that ``Space.resolve`` requests.
 """
 
 from scalesearch.space.parameters.constraints import Constraint

@@ -1,7 +1,9 @@
-"""Functions that write the space language: each returns the text or mapping of a file.
+"""Write the space language in Python: each function returns the text or mapping of a file.
 
-Space.of({"width": Range(256, 512, step=64), "norm": OneOf("post", "pre"), "encoder": {"depth":
-Range(2, 12)}})
+Example::
+
+    Space.from_python({"width": Range(256, 512, step=64), "norm": OneOf("post", "pre"),
+                       "encoder": {"depth": Range(2, 12)}})
 """
 
 from collections.abc import Mapping
@@ -13,7 +15,7 @@ from scalesearch.space.syntax.parameters import format_constant
 
 
 def Range(low: float, high: float, step: float | None = None, log: bool = False) -> str:
-    """A number from ``low`` to ``high``, both included."""
+    """A number from ``low`` to ``high``, inclusive."""
     return f"{format_constant(low)}..{format_constant(high)}" + (
         f" step {format_constant(step)}" if step is not None else "") + " log" * log
 
@@ -25,7 +27,7 @@ def OneOf(*options: Any) -> str:
 
 def Variants(variants: Mapping[str, Mapping[str, Any]] | None = None, /,
              **more: Mapping[str, Any]) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """One of several kinds with keys of their own: ``Variants(relu={"hidden": "= 4 * width"}, none={})``."""
+    """One of several variants with their own keys: ``Variants(relu={"hidden": "= 4 * width"}, none={})``."""
     return {"one of": {**(variants or {}), **more}}
 
 
@@ -35,7 +37,7 @@ def Computed(expression: str) -> str:
 
 
 def When(condition: str, then: Any, otherwise: Any) -> str:
-    """``then`` where ``condition`` holds, ``otherwise`` elsewhere."""
+    """``then`` if ``condition`` holds, else ``otherwise``."""
     return f"{format_value(then)} if {condition} else {format_value(otherwise)}"
 
 
@@ -47,19 +49,19 @@ def format_value(value: Any) -> str:
         return f"[{', '.join(map(format_value, value))}]"
     if isinstance(value, str):
         return value
-    raise UserError(f"{value!r} has no meaning in a space; use a number, a text, Range, OneOf, "
+    raise UserError(f"{value!r} cannot be written in a space file; use a number, a text, Range, OneOf, "
                     "Variants, Computed or When", code="not-serializable")
 
 
 def to_yaml(values: Mapping[str, Any]) -> str:
-    """The space file that nested mappings of texts and constants stand for."""
+    """The text of the space file of nested mappings of texts and constants."""
     return "\n".join(format_lines(_format_values(values))) + "\n"
 
 
-def _format_values(forms: Mapping[str, Any]) -> dict[str, Any]:
-    """``forms`` with each value as YAML."""
+def _format_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """``values`` with each value as YAML."""
     texts: dict[str, Any] = {}
-    for key, value in forms.items():
+    for key, value in values.items():
         if isinstance(value, Mapping):
             texts[str(key)] = _format_values(value)
         elif isinstance(value, list | tuple):

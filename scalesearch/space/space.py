@@ -1,4 +1,4 @@
-"""A space: a questionnaire with a name, constraints, budgets and a protocol."""
+"""Search spaces of architectures: parameters, constraints, budgets and a cost protocol."""
 
 import hashlib
 import random
@@ -32,19 +32,20 @@ if TYPE_CHECKING:
 class Space:
     """A search space of architectures.
 
-    Made by ``read_space``, ``Space.parse`` or ``Space.of``; never changed after.
+    Immutable. Use ``read_space``, ``Space.parse`` or ``Space.from_python`` to create one.
 
     Attributes:
-        name: what the file calls itself, or an empty text.
+        name: the name in the file, or an empty text.
         notes: free text.
-        where: constraints over answers and costs.
+        constraints: conditions over values and costs, from ``where:``.
         budgets: named constraints.
-        protocol: ``name`` and, where given, ``source``, ``target``, ``vocab``.
+        protocol: settings of the costs, ``name`` and those that the file sets.
+        parameter_space: the parameters.
         root: the bound tree.
     """
 
     def __init__(self, document: MappingNode, schema: SchemaGroup, problems: list[Problem]) -> None:
-        """Binds ``document``. Raises SpaceErrors with every problem, ``problems`` included."""
+        """Bind ``document``. Raises ConfigError with every problem, including ``problems``."""
         document = canonical_spelling(document, schema, problems)
         bound: BoundSpace = bind_space(document, schema, problems)
         self.document = document
@@ -59,24 +60,26 @@ class Space:
 
     @classmethod
     def parse(cls, text: str, name: str = "<string>", schema: SchemaGroup | None = None) -> "Space":
-        """The space that a YAML text describes. Raises SpaceErrors."""
+        """Read a space from YAML text. Raises ConfigError."""
         document, problems = parse_yaml(SourceText(name, text))
         return cls(document, schema or default_schema(), problems)
 
     @classmethod
     def from_python(cls, values: Mapping[str, Any], schema: SchemaGroup | None = None) -> "Space":
-        """The space that Python forms describe: dicts, lists, constants, texts of the language, ``Range``, ``OneOf``…
+        """Create a space from nested mappings of constants, lists, texts, ``Range``, ``OneOf``, …
 
-        Raises SpaceErrors, with lines of the YAML that the forms stand for.
+        Raises:
+            ConfigError: with lines of the YAML that is equivalent to ``values``.
         """
         from scalesearch.space.python_api import to_yaml
 
         return cls.parse(to_yaml(values), "<python>", schema)
 
     def with_overrides(self, overrides: Mapping[str, str], option: str = "--set") -> "Space":
-        """This space with some keys given anew, as by ``option``, which errors name.
+        """This space with some keys replaced, as by the option ``option`` of the command line.
 
-        Raises SpaceErrors.
+        Raises:
+            ConfigError: an override is invalid; the message names ``option``.
         """
         from scalesearch.space.binding.overrides import apply_overrides
 
@@ -85,97 +88,108 @@ class Space:
         return Space(document, self.schema, problems)
 
     def parameters(self) -> list[tuple[str, Parameter]]:
-        """Every parameter that may be asked, with its name."""
+        """Every parameter that may be requested, with its name."""
         return self.parameter_space.parameters()
 
     def vocabularies(self, max_sizes: int) -> tuple[int, ...]:
-        """The values that the key ``vocab`` may have, rising; none where the space has no such key.
+        """The possible values of the key ``vocab`` in increasing order; empty without this key.
 
         Raises:
             UserError: they are computed, or more than ``max_sizes``.
         """
-        leaves = self.parameter_space.nodes_by_key.get("vocab", [])
+        nodes = self.parameter_space.nodes_by_key.get("vocab", [])
         try:
-            sizes = sorted({size for leaf in leaves
-                            for size in islice(whole_numbers(leaf.domain), max_sizes + 1)})
+            sizes = sorted({size for node in nodes
+                            for size in islice(whole_numbers(node.domain), max_sizes + 1)})
         except TypeError:
             sizes = []
-        if len(sizes) > max_sizes or (leaves and not sizes):
-            raise UserError(f"vocab: {leaves[0].domain} is no list of at most {max_sizes} sizes, "
-                            "each of which takes a tokenizer",
+        if len(sizes) > max_sizes or (nodes and not sizes):
+            raise UserError(f"vocab: {nodes[0].domain} is not a list of at most {max_sizes} "
+                            "sizes; each size needs a tokenizer",
                             help="write the sizes out, as in 1k | 2k | 4k", key="space",
                             code="too-many-vocabularies")
         return tuple(sizes)
 
     def resolve(self, suggest: SuggestFunction) -> ParamValues:
-        """Decides every key; ``ask(name, parameter)`` gives a legal answer to what has to be known.
+        """Determine the values of all keys.
 
-        Raises UserError where an answer is not legal.
+        Args:
+            suggest: called with the name and the parameter, returns a legal value of it. It is
+                called only for parameters that exist under the values so far.
+
+        Raises:
+            UserError: a value is not legal.
         """
         return self.parameter_space.resolve(suggest)
 
     def sample(self, rng: random.Random) -> ParamValues:
-        """Random answers: uniform per parameter, log-uniform for log ranges."""
+        """Sample a configuration: uniform per parameter, log-uniform for log ranges."""
         return self.resolve(lambda name, parameter: parameter.sample(rng))
 
     def enumerate(self) -> Iterator[ParamValues]:
-        """Every answer sheet, in a fixed order.
+        """Yield every configuration, in a fixed order.
 
-        Raises UserError where a continuous range makes them endless.
+        Raises:
+            UserError: the space has a continuous range.
         """
         try:
             yield from enumerate_runs(self.resolve)
-        except InfiniteSpaceError as endless:
-            raise UserError(f"{endless}: a continuous range cannot be enumerated; give it a step",
+        except InfiniteSpaceError as error:
+            raise UserError(f"{error}: a continuous range cannot be enumerated; give it a step",
                             code="continuous-range") from None
 
     def n_configurations(self) -> int | None:
-        """The exact number of answer sheets; ``None`` where a range makes them endless.
+        """The exact number of configurations; ``None`` if a continuous range makes it infinite.
 
-        Raises TooTangled.
+        Raises:
+            UncountableSpaceError: counting would need too many combinations.
         """
         return count_configurations(self.parameter_space)
 
     def replay_values(self, values: Mapping[str, Any]) -> SuggestFunction:
-        """An ``ask`` that repeats given answers, or the JSON of some.
+        """A ``suggest`` function that returns the params of ``values``, for :meth:`resolve`.
 
-        The function raises UserError for a parameter to which the sheet holds no legal answer.
+        Args:
+            values: values of keys, also as JSON or from another space.
+
+        Returns:
+            A function that raises UserError for a parameter without a legal value in ``values``.
         """
-        known: dict[str, Any] = {}
-        for leaf in self.parameter_space.nodes:
-            if leaf.key in values:
-                value = _parse_json_value(leaf.field, values[leaf.key])
-                known.update(
-                    self.parameter_space.domains[leaf.path].infer_params(value, values.__getitem__)
+        params: dict[str, Any] = {}
+        for node in self.parameter_space.nodes:
+            if node.key in values:
+                value = _parse_json_value(node.field, values[node.key])
+                params.update(
+                    self.parameter_space.domains[node.path].infer_params(value, values.__getitem__)
                     or {})
         if isinstance(values, ParamValues):
-            known.update(values.params)
+            params.update(values.params)
 
-        def ask(name: str, parameter: Parameter) -> Any:
-            if name not in known:
-                raise UserError(f"{name}: the given answers hold no legal value; expected "
-                                f"{parameter}", code="value-missing")
-            return known[name]
+        def suggest(name: str, parameter: Parameter) -> Any:
+            if name not in params:
+                raise UserError(f"{name}: no legal value is given; expected {parameter}",
+                                code="value-missing")
+            return params[name]
 
-        return ask
+        return suggest
 
     def contains(self, values: ParamValues) -> bool:
-        """True if this space contains the network of ``values``, a sheet of another space."""
-        wanted = self.architecture(values).id
+        """True if this space contains the network of ``values``, which may be from another space."""
+        architecture_id = self.architecture(values).id
         try:
-            mine = self.resolve(self.replay_values(values))
-            return self.architecture(mine).id == wanted and not self.violated_constraints(mine)
+            own_values = self.resolve(self.replay_values(values))
+            return (self.architecture(own_values).id == architecture_id
+                    and not self.violated_constraints(own_values))
         except UserError:
             return False
 
     def violated_constraints(self, values: Mapping[str, Any]) -> list[Constraint]:
-        """The constraints over answers alone that ``values`` violate."""
-        return [one
-                for one in self.constraints
-                if not one.costs and not one.is_satisfied(values.__getitem__)]
+        """The constraints without costs that ``values`` violate."""
+        return [constraint for constraint in self.constraints
+                if not constraint.costs and not constraint.is_satisfied(values.__getitem__)]
 
     def architecture(self, values: ParamValues) -> "ModelSpec":
-        """The network that ``values`` describe. Raises Unbuildable where there is none."""
+        """The network that ``values`` describe. Raises UnbuildableError if it cannot be built."""
         from scalesearch.space.assembly import architecture
 
         for path, reason in values.infeasible_values:
@@ -183,27 +197,31 @@ class Space:
         return architecture.assemble(values)
 
     def single_architecture(self, name: str | None = None) -> "ModelSpec":
-        """The one network of a space that leaves nothing to choose; ``name`` is what an error calls it.
+        """The network of a space without open parameters.
 
-        Raises UserError where parameters are open, or no network can be built.
+        Args:
+            name: name of the space in errors; by default that of its file.
+
+        Raises:
+            UserError: parameters are open, or the network cannot be built.
         """
         names = [name for name, _ in self.parameters()]
         if names:
             shown = ", ".join(names[:6]) + f" and {len(names) - 6} more" * (len(names) > 6)
             raise UserError(f"{name or self.document.position.source.name} leaves {shown} open; "
-                            "choose one value for each (--set key=value, in a study file under "
+                            "set one value for each (--set key=value, in a study file under "
                             "set:)", code="open-parameters")
         return replace(self.architecture(self.resolve(self.replay_values({}))),
                        protocol=self.protocol)
 
     def problem_of(self, error: UnbuildableError, message: str = "") -> Problem:
-        """The problem at the key that keeps a network from being built; ``message`` comes before the reason."""
-        leaf = next(iter(self.parameter_space.nodes_by_key.get(error.key, ())), None)
-        place = leaf.position_of((0, 0)) if leaf else self.document.position
-        return Problem(place, f"{message}{error}", code=error.code)
+        """``error`` at the position of its key; ``message`` is put before the reason."""
+        node = next(iter(self.parameter_space.nodes_by_key.get(error.key, ())), None)
+        position = node.position_of((0, 0)) if node else self.document.position
+        return Problem(position, f"{message}{error}", code=error.code)
 
     def to_yaml(self) -> str:
-        """The canonical YAML, with defaults and full names; reads back to an equal space."""
+        """The canonical YAML, with defaults and full names; reading it gives an equal space."""
         head = {key: format_scalar(text)
                 for key, text in (("space", self.name), ("notes", self.notes)) if text}
         where = {"where": [format_scalar(constraint.text)
@@ -220,20 +238,20 @@ class Space:
 
     @cached_property
     def hash(self) -> str:
-        """Identifies the space: equal for equal canonical texts, whatever the file is called or notes.
+        """Digest of the canonical text, without name and notes; equal spaces have equal hashes.
 
-        Keys that say what they say by default are left out, so that a new key changes no space that
-        does not use it.
+        Keys with default values are left out, so that a new key does not change the hash of spaces
+        that do not use it.
         """
-        own = format_lines(_differences(canonical_tree(self.root), self._plain()))
-        parts = [*own, *sorted(c.text for c in self.constraints), *format_lines(self._cost())]
-        # Hashes digest the first spelling of these two names, so that they never change.
-        text = "\n".join(parts).replace("artifact.bytes", "artefact.bytes")
-        text = text.replace("artifact: ", "artefact: ")
+        differences = format_lines(_differences(canonical_tree(self.root), self._default_tree()))
+        parts = [*differences, *sorted(c.text for c in self.constraints), *format_lines(self._cost())]
+        text = "\n".join(parts)
+        # Digest the first spelling of these two names, so that hashes never change.
+        text = text.replace("artifact: ", "artefact: ").replace("artifact.bytes", "artefact.bytes")
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def _plain(self) -> dict[str, Any]:
-        """The canonical tree of a space that gives a width alone; empty where the schema asks for more."""
+    def _default_tree(self) -> dict[str, Any]:
+        """The canonical tree of a space that sets only ``width``; empty if the schema needs more keys."""
         try:
             return canonical_tree(Space.parse("width: 1", "<plain>", self.schema).root)
         except ConfigError:
@@ -249,18 +267,22 @@ class Space:
         return f"<Space {self.name or 'without a name'}, {len(self.parameters())} parameters>"
 
 
-def _differences(given: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str, Any]:
-    """What ``given`` says otherwise than ``plain``, or beyond it."""
-    return {name: _differences(value, other)
-            if isinstance(value, Mapping) and isinstance(other, Mapping) else value
-            for name, value in given.items() if value != (other := plain.get(name))}
+def _differences(tree: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of ``tree`` that differ from ``default`` or are missing there."""
+    differences: dict[str, Any] = {}
+    for name, value in tree.items():
+        other = default.get(name)
+        if value != other:
+            both_mappings = isinstance(value, Mapping) and isinstance(other, Mapping)
+            differences[name] = _differences(value, other) if both_mappings else value
+    return differences
 
 
 def _parse_json_value(field: SchemaField, value: Any) -> Any:
-    """The object of a JSON value; a text that is no schedule stays a text."""
+    """The typed value of a JSON value; a text that is not a schedule stays a text."""
     try:
-        return parse_schedule(value) if field.type == "schedule" and isinstance(
-            value, str) else value
+        is_schedule = field.type == "schedule" and isinstance(value, str)
+        return parse_schedule(value) if is_schedule else value
     except (ValueError, ValueSyntaxError):
         return value
 
@@ -273,10 +295,10 @@ def default_schema() -> SchemaGroup:
 
 
 def read_space(path: Path | str, schema: SchemaGroup | None = None) -> Space:
-    """Reads a space file, by the built-in keys where no schema is given.
+    """Read a space file; ``schema`` defaults to the built-in keys.
 
     Raises:
-        SpaceErrors: all problems of the file, each with file, line, column, the text underlined and
+        ConfigError: all problems of the file, each with file, line, column, the text underlined and
             a suggestion.
     """
     document, problems = parse_yaml(SourceText(str(path), read_text(Path(path))))

@@ -1,1 +1,1 @@
-"""Parameters asked one after another: answers, counts, constraints. Imports syntax and schema."""
+"""Values of parameters, number of configurations, constraints. Imports syntax and schema."""

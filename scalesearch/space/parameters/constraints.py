@@ -1,4 +1,4 @@
-"""Constraints and budgets: whether they hold, and by how much they are missed."""
+"""Constraints and budgets: whether they hold, and by how much they are violated."""
 
 import math
 from dataclasses import dataclass, field
@@ -9,18 +9,18 @@ from scalesearch.space.syntax.diagnostics import SourcePosition
 from scalesearch.space.syntax.evaluator import ABSENT, EvaluationError, Lookup, compare, evaluate
 from scalesearch.space.syntax.expressions import Compare, Expr, Operation, format_expr, keys_of
 
-MIN_VIOLATION = 1e-9  # the slack of what is missed by nothing that a float can tell
-FAILED_SLACK = 1.0  # the slack of what cannot be computed, or of a yes/no that is wrong
+MIN_VIOLATION = 1e-9  # of a constraint that is violated by less than the resolution of floats
+MAX_VIOLATION = 1.0  # of a value that cannot be computed, or of a wrong yes or no
 NEGATED_OPERATOR = {"<=": ">", ">": "<=", "<": ">=", ">=": "<", "==": "!=", "!=": "=="}
 
 
 @dataclass(frozen=True)
 class Constraint:
-    """A condition over the answers and costs of a candidate.
+    """A condition over the values and costs of a candidate.
 
     Args:
-        expression: resolved; every name in it is an answer's key or a cost.
-        position: where it stands, for messages.
+        expression: resolved; every name in it is a key or a cost.
+        position: its place in the file, for messages.
     """
 
     expression: Expr
@@ -32,7 +32,7 @@ class Constraint:
         return format_expr(self.expression)
 
     def referenced_names(self) -> set[str]:
-        """Every answer and cost that ``slack`` may look up."""
+        """Every key and cost that ``violation`` may look up."""
         return keys_of(self.expression)
 
     @property
@@ -41,38 +41,38 @@ class Constraint:
         return self.referenced_names() & set(COST_NAMES)
 
     def is_satisfied(self, lookup: Lookup) -> bool:
-        """True if satisfied; also where it names keys that do not exist in this candidate."""
+        """True if it holds, or if it names keys that do not exist in this candidate."""
         try:
             return evaluate(self.expression, lookup) is not False
         except EvaluationError:
             return False
 
     def violation(self, lookup: Lookup) -> float:
-        """The amount by which it is violated: <= 0 exactly where it holds.
+        """The amount of violation, as in Optuna: <= 0 if the constraint holds, > 0 otherwise.
 
-        ``a <= b`` gives log(a / b) for positive numbers, so that a miss by 10 % weighs the same on
-        every scale, and the difference, relative to the larger, for others; ``and`` gives the
-        largest slack, ``or`` the smallest.
+        ``a <= b`` gives log(a / b) for positive numbers, so that an excess of 10 % counts the same
+        on every scale. For other numbers it gives the difference relative to the larger one.
+        ``and`` gives the largest violation, ``or`` the smallest.
 
         Args:
-            lookup: name to answer or cost; may raise KeyError for a key that does not exist.
+            lookup: name to value or cost; may raise KeyError for a key that does not exist.
         """
         try:
-            slack = _violation(self.expression, lookup)
+            violation = _violation(self.expression, lookup)
         except EvaluationError:
-            return FAILED_SLACK
+            return MAX_VIOLATION
         if self.is_satisfied(lookup):
-            return min(slack, 0.0) if slack is not None else 0.0
-        return max(slack, MIN_VIOLATION) if slack is not None else FAILED_SLACK
+            return min(violation, 0.0) if violation is not None else 0.0
+        return max(violation, MIN_VIOLATION) if violation is not None else MAX_VIOLATION
 
 
 def _violation(expr: Expr, lookup: Lookup, negated: bool = False) -> float | None:
-    """The slack of ``expr``, or of its opposite; ``None`` where it does not apply."""
+    """The violation of ``expr``, or of its negation; ``None`` if it names a missing key."""
     match expr:
-        case Compare(_, rest):
+        case Compare(_, comparisons):
             values = [evaluate(operand, lookup) for operand in expr.operands]
             gaps = [_comparison_violation(NEGATED_OPERATOR[op] if negated else op, values[n],
-                                          values[n + 1]) for n, (op, _) in enumerate(rest)]
+                                          values[n + 1]) for n, (op, _) in enumerate(comparisons)]
             return _combined_violation(gaps, any_of=negated)
         case Operation("and" | "or" as op, operands):
             return _combined_violation([_violation(operand, lookup, negated)
@@ -83,30 +83,30 @@ def _violation(expr: Expr, lookup: Lookup, negated: bool = False) -> float | Non
             return _violation(then if evaluate(condition, lookup) is True else other, lookup,
                               negated)
     value = evaluate(expr, lookup)
-    return None if value is ABSENT else FAILED_SLACK if (
-        value is True) == negated else -FAILED_SLACK
+    return None if value is ABSENT else MAX_VIOLATION if (
+        value is True) == negated else -MAX_VIOLATION
 
 
-def _combined_violation(slacks: list[float | None], any_of: bool) -> float | None:
-    """The slack of all together, or of any of them; ``None`` where none applies."""
-    applying = [slack for slack in slacks if slack is not None]
-    return (min if any_of else max)(applying, default=None)
+def _combined_violation(violations: list[float | None], any_of: bool) -> float | None:
+    """The violation of a conjunction, or of a disjunction if ``any_of``; ``None`` if all are None."""
+    present = [violation for violation in violations if violation is not None]
+    return (min if any_of else max)(present, default=None)
 
 
 def _comparison_violation(op: str, left: Any, right: Any) -> float | None:
-    """The slack of ``left op right``."""
+    """The violation of ``left op right``."""
     truth = compare(op, left, right)
     if truth is ABSENT:
         return None
     if isinstance(left, bool | str | list) or isinstance(right, bool | str | list):
-        return -FAILED_SLACK if truth else FAILED_SLACK
+        return -MAX_VIOLATION if truth else MAX_VIOLATION
     gap = _relative_difference(left, right)
     if op in (">", ">="):
         gap = -gap
     if op == "==":
         return abs(gap)
     if op == "!=":
-        return -abs(gap) if truth else FAILED_SLACK
+        return -abs(gap) if truth else MAX_VIOLATION
     return gap
 
 

@@ -1,7 +1,7 @@
-"""Counts the answer sheets of a space exactly, without listing them.
+"""Count the configurations of a space exactly, without enumerating them.
 
-Keys that do not depend on each other multiply. A condition, or a variant, ties what it decides to
-what it depends on: only what decides is listed, one group of tied keys at a time.
+Counts of independent keys multiply. A condition or a variant ties keys to those that it depends on.
+For each group of tied keys, only combinations of the deciding keys are enumerated.
 """
 
 import math
@@ -17,27 +17,27 @@ from scalesearch.space.syntax.composite_domains import ConditionalDomain, PerLay
 from scalesearch.space.syntax.expressions import keys_of
 from scalesearch.space.syntax.parameters import FloatRange, Parameter
 
-# combinations of answers that conditions depend on, listed in some ten seconds
+# combinations of deciding keys; this many are enumerated in about ten seconds
 MAX_ENUMERATED = 60_000
-N_SIZE_PROBES = 100  # random combinations that say about how many there are
-# times as many as are listed: by Markov's inequality at most one listable space in five looks like
-# that
+N_SIZE_PROBES = 100  # random combinations that estimate their number
+# Estimates above this multiple of the limit are rejected without enumeration. By Markov's
+# inequality this affects at most one in five spaces that could be enumerated.
 HOPELESS_FACTOR = 5
 
 
 class UncountableSpaceError(UserError):
-    """A space that could be counted only by listing more than is sensible."""
+    """Counting the space would need the enumeration of too many combinations."""
 
     code = "too-many-dependencies"
 
 
 def count_configurations(parameter_space: ParameterSpace,
                          max_enumerated: int | None = None) -> int | None:
-    """The number of answer sheets; ``None`` where a continuous range makes it endless.
+    """The number of configurations; ``None`` if a continuous range makes it infinite.
 
     Raises:
-        TooTangled: conditions depend on more than ``max_enumerated`` (MOST_LISTED unless given)
-            combinations of answers.
+        UncountableSpaceError: conditions depend on more than ``max_enumerated`` (by default
+            ``MAX_ENUMERATED``) combinations of values.
     """
     if any(isinstance(parameter, FloatRange) and parameter.step is None
            for _, parameter in parameter_space.parameters()):
@@ -51,77 +51,78 @@ def count_configurations(parameter_space: ParameterSpace,
 
 
 def _estimate_combinations(run: Callable[[SuggestFunction], int]) -> float:
-    """How many combinations of answers ``run`` asks for, about: the mean over random ones is unbiased (Knuth 1975)."""
+    """Estimate how many combinations ``run`` requests: an unbiased mean over random ones (Knuth 1975)."""
     rng = Random(0)
     sizes: list[int] = []
 
-    def ask(name: str, parameter: Parameter) -> Any:
+    def suggest(name: str, parameter: Parameter) -> Any:
         sizes[-1] *= parameter.count() or 1
         return rng.choice(parameter.values() or ())
 
     for _ in range(N_SIZE_PROBES):
         sizes.append(1)
-        run(ask)
+        run(suggest)
     return sum(sizes) / N_SIZE_PROBES
 
 
-def _uncountable_error(most: int) -> UncountableSpaceError:
-    return UncountableSpaceError(f"conditions tie together more than {most:,} combinations of "
-                                 "answers")
+def _uncountable_error(max_enumerated: int) -> UncountableSpaceError:
+    return UncountableSpaceError(f"conditions depend on more than {max_enumerated:,} "
+                                 "combinations of values")
 
 
-def _total(counts: Iterator[int], most: int) -> int:
+def _total(counts: Iterator[int], max_enumerated: int) -> int:
     total = 0
-    for at, sheets in enumerate(counts):
-        if at >= most:
-            raise _uncountable_error(most)
-        total += sheets
+    for n_enumerated, count in enumerate(counts):
+        if n_enumerated >= max_enumerated:
+            raise _uncountable_error(max_enumerated)
+        total += count
     return total
 
 
-def _count_component(form: ParameterSpace, leaves: list[ParameterNode], drivers: list[str],
-                     ask: SuggestFunction) -> int:
-    """The sheets of ``leaves`` for one combination of answers to ``drivers``."""
-    sheet = ParamAssignment(form, ask)
+def _count_component(parameter_space: ParameterSpace, nodes: list[ParameterNode], drivers: list[str],
+                     suggest: SuggestFunction) -> int:
+    """The configurations of ``nodes`` for one combination of the deciding keys ``drivers``."""
+    assignment = ParamAssignment(parameter_space, suggest)
     for key in drivers:
-        sheet.value_of(key)
-    there = [leaf for leaf in leaves if leaf.key not in sheet.typed_values
-             and all(sheet.value_of(key) == variant for key, variant in leaf.guards)]
-    return math.prod(form.domains[leaf.path].count_values(sheet) for leaf in there)
+        assignment.value_of(key)
+    active = [node for node in nodes if node.key not in assignment.typed_values
+              and all(assignment.value_of(key) == variant for key, variant in node.guards)]
+    return math.prod(parameter_space.domains[node.path].count_values(assignment)
+                     for node in active)
 
 
-def _tied_components(form: ParameterSpace) -> Iterator[tuple[list[ParameterNode], list[str]]]:
-    """Leaves that conditions and variants tie together, with the keys that decide about them."""
-    drivers = [_deciding_keys(form, leaf) for leaf in form.nodes]
-    home = {leaf.key: at for at, leaf in enumerate(form.nodes)}
-    group = list(range(len(form.nodes)))
-    for at, keys in enumerate(drivers):
+def _tied_components(parameter_space: ParameterSpace) -> Iterator[tuple[list[ParameterNode], list[str]]]:
+    """Yield groups of nodes that conditions and variants tie together, with their deciding keys."""
+    drivers = [_deciding_keys(parameter_space, node) for node in parameter_space.nodes]
+    index_of_key = {node.key: index for index, node in enumerate(parameter_space.nodes)}
+    labels = list(range(len(parameter_space.nodes)))  # nodes with equal labels are one group
+    for index, keys in enumerate(drivers):
         for key in keys:
-            if key in home:
-                old = group[home[key]]
-                new = group[at]
-                group = [new if member == old else member for member in group]
-    for name in dict.fromkeys(group):
-        members = [at for at, member in enumerate(group) if member == name]
-        yield [form.nodes[at]
-               for at in members], list(dict.fromkeys(key for at in members for key in drivers[at]))
+            if key in index_of_key:
+                old_label = labels[index_of_key[key]]
+                new_label = labels[index]
+                labels = [new_label if label == old_label else label for label in labels]
+    for group in dict.fromkeys(labels):
+        members = [index for index, label in enumerate(labels) if label == group]
+        group_drivers = list(dict.fromkeys(key for index in members for key in drivers[index]))
+        yield [parameter_space.nodes[index] for index in members], group_drivers
 
 
-def _deciding_keys(form: ParameterSpace, leaf: ParameterNode) -> list[str]:
-    """The keys that decide whether ``leaf`` exists, which side of its condition counts, and how many layers it lists.
+def _deciding_keys(parameter_space: ParameterSpace, node: ParameterNode) -> list[str]:
+    """The keys that decide whether ``node`` exists, its active branch, and its number of layers.
 
-    With all that they need.
+    Keys that these keys depend on are included.
     """
     drivers = {key: None
-               for key, _ in leaf.guards
-               if len(form.nodes_by_key[key][0].domain.constants or (1, 2)) > 1}
-    if isinstance(leaf.domain, ConditionalDomain) or any(
-            isinstance(option, PerLayerDomain) for option in iter_options(leaf.domain)):
-        drivers |= dict.fromkeys(key for expr in iter_expressions(leaf.domain)
+               for key, _ in node.guards
+               if len(parameter_space.nodes_by_key[key][0].domain.constants or (1, 2)) > 1}
+    if isinstance(node.domain, ConditionalDomain) or any(
+            isinstance(option, PerLayerDomain) for option in iter_options(node.domain)):
+        drivers |= dict.fromkeys(key for expr in iter_expressions(node.domain)
                                  for key in sorted(keys_of(expr)))
     queue = list(drivers)
     while queue:
-        for other in form.nodes_by_key.get(queue.pop(), ()):
+        for other in parameter_space.nodes_by_key.get(queue.pop(), ()):
             needed = [key for expr in iter_expressions(other.domain)
                       for key in sorted(keys_of(expr))]
             fresh = [key

@@ -1,4 +1,4 @@
-"""Decides every key of a space, asking only for parameters that are needed."""
+"""Values of all keys of a space; only parameters that are needed are requested (define by run)."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -19,9 +19,9 @@ class ParamValues(Mapping[str, Any]):
     """The values of all keys: key to JSON value, constants included, in schema order.
 
     Attributes:
-        params: what was asked and answered, by the name of the parameter.
-        infeasible_values: (key, reason) of values that no network can have; empty for a candidate
-            that can be built.
+        params: the values of the requested parameters, by name.
+        infeasible_values: (key, reason) of values that no network can have; empty for a
+            feasible candidate.
     """
 
     def __init__(self, typed_values: dict[str, Any], params: dict[str, Any],
@@ -32,7 +32,7 @@ class ParamValues(Mapping[str, Any]):
         self.infeasible_values = infeasible_values
 
     def typed_value(self, key: str) -> Any:
-        """The value as an object: schedules are Calls, References or tuples."""
+        """The value as an object: a schedule is a ScheduleCall, a LayerReference or a tuple."""
         return self._typed_values[key]
 
     def __getitem__(self, key: str) -> Any:
@@ -51,46 +51,50 @@ class ParamValues(Mapping[str, Any]):
         return isinstance(other, Mapping) and self._values == dict(other)
 
     def __repr__(self) -> str:
-        return f"Answers({self._values})"
+        return f"ParamValues({self._values})"
 
 
 class ParameterSpace:
-    """The leaves of a space, in schema order, ready to be asked."""
+    """The parameter nodes of a space, in schema order."""
 
     def __init__(self, nodes: list[ParameterNode]) -> None:
         self.nodes = nodes
         self.domains: dict[str, Domain] = {
-            leaf.path: leaf.domain.with_parameter_name(leaf.path) for leaf in self.nodes}
+            node.path: node.domain.with_parameter_name(node.path) for node in self.nodes}
         self.nodes_by_key: dict[str, list[ParameterNode]] = {}
-        for leaf in self.nodes:
-            self.nodes_by_key.setdefault(leaf.key, []).append(leaf)
+        for node in self.nodes:
+            self.nodes_by_key.setdefault(node.key, []).append(node)
 
     def parameters(self) -> list[tuple[str, Parameter]]:
-        """Every parameter that may be asked with its name, in schema order."""
-        return [dimension for domain in self.domains.values() for dimension in domain.parameters()]
+        """Every parameter that may be requested, with its name, in schema order."""
+        return [parameter for domain in self.domains.values() for parameter in domain.parameters()]
 
     def resolve(self, suggest: SuggestFunction) -> ParamValues:
-        """A complete sheet, with ``ask(name, parameter)`` giving the answers."""
-        sheet = ParamAssignment(self, suggest)
-        for leaf in self.active_nodes(sheet):
-            sheet.resolve(leaf)
-        return ParamValues(sheet.typed_values, sheet.params, tuple(self.find_infeasible(sheet)))
+        """The values of all keys; ``suggest(name, parameter)`` returns a value of a parameter."""
+        assignment = ParamAssignment(self, suggest)
+        for node in self.active_nodes(assignment):
+            assignment.resolve(node)
+        infeasible_values = tuple(self.find_infeasible(assignment))
+        return ParamValues(assignment.typed_values, assignment.params, infeasible_values)
 
     def active_nodes(self, assignment: "ParamAssignment") -> Iterator[ParameterNode]:
-        """The leaves that exist under the variants chosen."""
-        for leaf in self.nodes:
-            if all(assignment.value_of(group) == variant for group, variant in leaf.guards):
-                yield leaf
+        """The nodes of keys that exist under the selected variants."""
+        for node in self.nodes:
+            if all(assignment.value_of(group) == variant for group, variant in node.guards):
+                yield node
 
     def find_infeasible(self, assignment: "ParamAssignment") -> Iterator[tuple[str, str]]:
-        """Values that cannot be, and schedules that do not fit their depth."""
+        """Yield (key, reason) of infeasible values and of schedules that do not fit their depth."""
         yield from assignment.infeasible.items()
-        for leaf in self.nodes:
-            if leaf.field.depth_key is None or leaf.key not in assignment.typed_values or leaf.key in assignment.infeasible:
+        for node in self.nodes:
+            if node.field.depth_key is None or node.key not in assignment.typed_values:
                 continue
-            reason = self.validate_schedule(leaf, assignment)
+            if node.key in assignment.infeasible:
+                continue
+            reason = self.validate_schedule(node, assignment)
             if reason:
-                yield leaf.key, f"{schedule_to_json(assignment.typed_values[leaf.key])} does not fit: {reason}"
+                value = schedule_to_json(assignment.typed_values[node.key])
+                yield node.key, f"{value} does not fit: {reason}"
 
     def validate_schedule(self, node: ParameterNode, assignment: "ParamAssignment") -> str | None:
         """The reason why the schedule of ``node`` does not fit its depth, or ``None``."""
@@ -98,26 +102,32 @@ class ParameterSpace:
         value = assignment.typed_values[node.key]
         if not isinstance(depth, int) or isinstance(value, list | str):
             return None
-        other = None
+        other_depth = None
         if isinstance(value, LayerReference):
             target = self.referenced_schedule(node, value.path)
-            other = assignment.value_of(
-                target.field.depth_key) if target and target.field.depth_key else None
+            if target and target.field.depth_key:
+                other_depth = assignment.value_of(target.field.depth_key)
         return validate_schedule(value, node.field, depth,
-                                 other if isinstance(other, int) else None)
+                                 other_depth if isinstance(other_depth, int) else None)
 
     def referenced_schedule(self, node: ParameterNode, path: str) -> ParameterNode | None:
-        """The schedule that a reference inside ``node`` points to."""
+        """The schedule that the reference ``path`` inside ``node`` points to."""
         scope = node.path.rpartition(".")[0]
         while True:
-            leaves = self.nodes_by_key.get(f"{scope}.{path}" if scope else path)
-            if leaves or not scope:
-                return leaves[0] if leaves else None
+            nodes = self.nodes_by_key.get(f"{scope}.{path}" if scope else path)
+            if nodes or not scope:
+                return nodes[0] if nodes else None
             scope = scope.rpartition(".")[0]
 
 
 class ParamAssignment:
-    """One sheet being filled in."""
+    """Values of one candidate while they are determined.
+
+    Attributes:
+        params: the values of the requested parameters so far.
+        typed_values: the values of keys so far.
+        infeasible: key to the reason why its value cannot exist.
+    """
 
     def __init__(self, parameter_space: ParameterSpace, suggest: SuggestFunction) -> None:
         self.parameter_space = parameter_space
@@ -127,33 +137,34 @@ class ParamAssignment:
         self.infeasible: dict[str, str] = {}
 
     def request(self, name: str, parameter: Parameter) -> Any:
-        """Asks, and makes sure the answer is legal. Raises UserError where it is not."""
-        given = self.suggest(name, parameter)
+        """The value that ``suggest`` returns for a parameter. Raises UserError if it is not legal."""
+        value = self.suggest(name, parameter)
         try:
-            self.params[name] = parameter.coerce(given)
+            self.params[name] = parameter.coerce(value)
         except (UserError, ValueError, TypeError):
-            raise UserError(f"{name}: {given!r} is not a legal value; expected {parameter}",
+            raise UserError(f"{name}: {value!r} is not a legal value; expected {parameter}",
                             code="illegal-value") from None
         return self.params[name]
 
     def resolve(self, node: ParameterNode) -> Any:
-        """The value of a leaf that exists; asked at most once."""
+        """The value of an active node; its parameters are requested at most once."""
         if node.key not in self.typed_values:
             try:
                 self.typed_values[node.key] = self.parameter_space.domains[node.path].resolve(self)
-            except InfeasibleValueError as fault:
+            except InfeasibleValueError as error:
                 self.typed_values[node.key] = None
-                self.infeasible[node.key] = str(fault)
+                self.infeasible[node.key] = str(error)
         return self.typed_values[node.key]
 
     def value_of(self, key: str) -> Any:
-        """The value of ``key`` as JSON; ABSENT where it does not exist or has no legal value."""
+        """The value of ``key`` as JSON; ABSENT if it does not exist or has no legal value."""
         if key not in self.typed_values:
-            there = (leaf for leaf in self.parameter_space.nodes_by_key.get(key, ())
-                     if all(self.value_of(group) == variant for group, variant in leaf.guards))
-            if (leaf := next(there, None)) is None:
+            active = (node for node in self.parameter_space.nodes_by_key.get(key, ())
+                      if all(self.value_of(group) == variant for group, variant in node.guards))
+            node = next(active, None)
+            if node is None:
                 return ABSENT
-            self.resolve(leaf)
+            self.resolve(node)
         value = schedule_to_json(self.typed_values[key])
         return ABSENT if value is None else value
 
@@ -163,7 +174,7 @@ def validate_schedule(schedule: ScheduleValue, field: SchemaField, depth: int,
     """The reason why ``schedule`` does not fit a stack of ``depth`` layers, or ``None``.
 
     Args:
-        other_depth: for a Reference, the depth of the stack it points to, if known.
+        other_depth: for a LayerReference, the depth of the stack that it points to, if known.
     """
     if isinstance(schedule, ScheduleCall):
         return field.calls[schedule.name].validate(schedule.arguments, depth)
@@ -188,20 +199,23 @@ def _validate_layer_reference(schedule: LayerReference, depth: int,
 
 
 class InfiniteSpaceError(Exception):
-    """Raised where a continuous parameter is asked."""
+    """Raised if a continuous parameter is requested during an enumeration."""
 
 
 def enumerate_runs(evaluate: Callable[[SuggestFunction], T]) -> Iterator[T]:
-    """Yields ``run(ask)`` for every combination of values that it asks for, in order.
+    """Yield ``evaluate(suggest)`` for every combination of values that it requests, in order.
 
-    Which parameters are asked may depend on the answers. Raises Endless at a continuous range.
+    The requested parameters may depend on the values of earlier ones.
+
+    Raises:
+        InfiniteSpaceError: a continuous range is requested.
     """
-    script: list[int] = []  # which answer to give to the first, second, ... parameter
+    script: list[int] = []  # index of the value of the first, second, ... parameter
     while True:
         sizes: list[int] = []
 
-        def ask(name: str, parameter: Parameter, script: list[int] = script,
-                sizes: list[int] = sizes) -> Any:
+        def suggest(name: str, parameter: Parameter, script: list[int] = script,
+                    sizes: list[int] = sizes) -> Any:
             values = parameter.values()
             if values is None:
                 raise InfiniteSpaceError(name)
@@ -210,7 +224,7 @@ def enumerate_runs(evaluate: Callable[[SuggestFunction], T]) -> Iterator[T]:
             sizes.append(parameter.count() or 0)
             return values[script[len(sizes) - 1]]
 
-        yield evaluate(ask)
+        yield evaluate(suggest)
         while script and script[-1] + 1 == sizes[len(script) - 1]:
             script.pop()
         if not script:

@@ -55,7 +55,7 @@ def test_another_network_has_another_id(change) -> None:
     ("change", "path", "reason"),
     [({"share__encoder__ffn": "runs(1, 11)"}, "share.encoder.ffn",
       "has 12 layers, but there are 2"),
-     ({"encoder__score_heads": 3}, "encoder.score_heads", "3 score heads do not divide 2"),
+     ({"encoder__score_heads": 3}, "encoder.score_heads", "are not a multiple of 3 score heads"),
      ({"share__decoder__self": "encoder.attention[2*i]"}, "share.decoder.self",
       "refers to encoder layer 2"),
      ({"share__decoder__ffn": "decoder.self[i]"}, "share.decoder.ffn",
