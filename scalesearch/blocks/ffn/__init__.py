@@ -1,6 +1,6 @@
-"""Feed-forward networks, one file a kind: see docs/develop/blocks.md.
+"""Feed-forward networks (docs/develop/blocks.md).
 
-May import the blocks beside this folder.
+This package may import the other blocks, except mixers and layers.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""The base of feed-forward networks, and their registry."""
+"""Base class and registry of feed-forward networks."""
 
 from __future__ import annotations
 
@@ -12,26 +12,30 @@ from scalesearch.blocks.options import register
 
 @block
 class FFN(Block):
-    """A feed-forward network: (…, d) to (…, d), position by position.
+    """Base class of feed-forward networks: (…, d) to (…, d), at each position.
 
-    ``over`` are the axes that it is applied over, ``site(d_in, d_out, over)`` makes its matrices.
-    What else a subclass asks for are its :func:`~scalesearch.blocks.options.option_field` fields;
-    one called ``hidden`` lets it be inside heads.
+    Options of a subclass are fields defined by :func:`~scalesearch.blocks.options.option_field`. If
+    it has an option ``hidden``, it can also be used inside heads.
+
+    Attributes:
+        d: features.
+        over: axes.
+        linear_factory: ``linear_factory(d_in, d_out, over)`` returns a linear map.
+        norm_type: type of a norm of the hidden units; empty for no norm.
     """
 
     d: Size
     over: Shape
     linear_factory: LinearFactory
 
-    # the kind of a norm of its hidden units
     norm_type: str = field(default="", kw_only=True, metadata={"plain": ""})
 
-    is_absent: ClassVar[bool] = False  # a layer has neither the network nor its norm
-    # linear maps whose outputs add up to its own: with zeros there it gives zero
+    is_absent: ClassVar[bool] = False  # whether a layer omits the network and its norm
+    # linear maps with outputs that are summed: if their weights are zero, so is the output
     output_projections: ClassVar[tuple[str, ...]] = ()
-    # the part whose outputs above zero are active hidden units
+    # part whose positive outputs are active hidden units
     hidden_part: ClassVar[str | None] = None
-    supports_norm: ClassVar[bool] = False  # whether ``normed`` is heeded
+    supports_norm: ClassVar[bool] = False  # whether ``norm_type`` is used
 
     @property
     def copies_input(self) -> Any:
@@ -40,5 +44,5 @@ class FFN(Block):
 
 
 FFNS: dict[str, type[FFN]] = {}
-# @ffn("name") makes a block class the feed-forward kind of that name
+# decorator @register_ffn("name") of a class of feed-forward networks
 register_ffn = partial(register, FFNS)

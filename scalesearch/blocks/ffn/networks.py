@@ -1,4 +1,4 @@
-"""The feed-forward networks of the library: of two matrices, gated, without matrices, none."""
+"""Feed-forward networks of the library: two layers, gated, without matrices, absent."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @block
 class TwoLayerFFN(FFN):
-    """W₂ act(W₁ x + b₁) + b₂; (batch, positions, d) to the same."""
+    """Base class of W₂ act(W₁ x + b₁) + b₂: (batch, positions, d) to (batch, positions, d)."""
 
     hidden: Size = option_field("= 4 * width", minimum=1, doc="hidden units")
 
     output_projections: ClassVar[tuple[str, ...]] = ("down",)
     hidden_part: ClassVar[str | None] = "up"
     supports_norm: ClassVar[bool] = True
-    activation: ClassVar[str]  # a function of torch.nn.functional
+    activation: ClassVar[str]  # name of a function of torch.nn.functional
 
     def parts(self) -> Mapping[str, Block | Use]:
         down = self.linear_factory(self.hidden, self.d, self.over)
@@ -33,23 +33,24 @@ class TwoLayerFFN(FFN):
 
     def loop_nests(self) -> Sequence[LoopNest]:
         parts: Mapping[str, Any] = self.parts()
-        unread = discarded_activations(self.d, self.over, parts["up"])
-        read = discarded_activations(self.hidden, self.over, parts["down"])
-        # its backward pass needs the output alone, which a norm needs too
-        if self.activation == "relu":
-            return [*unread, *read] if self.norm_type else unread
-        return [LoopNest((*self.over, self.hidden), "activation"), *unread, *read]
+        nests = discarded_activations(self.d, self.over, parts["up"])
+        # The backward pass of ReLU needs its output, that of other activations also their input.
+        if self.activation != "relu" or self.norm_type:
+            nests += discarded_activations(self.hidden, self.over, parts["down"])
+        if self.activation != "relu":
+            nests.append(LoopNest((*self.over, self.hidden), "activation"))
+        return nests
 
     def forward(self, module: Any, x: Tensor) -> Tensor:
         hidden = _apply_activation(self.activation, module.up(x))
-        return module.down(dropout(module.norm(hidden) if self.norm_type else hidden,
-                                   module.dropout_rates.activation, module.training))
+        hidden = module.norm(hidden) if self.norm_type else hidden  # (batch, positions, hidden)
+        return module.down(dropout(hidden, module.dropout_rates.activation, module.training))
 
 
 @register_ffn("relu")
 @block
 class ReLU(TwoLayerFFN):
-    """ReLU between the matrices (Vaswani et al. 2017, eq. 2)."""
+    """Network with ReLU (Vaswani et al. 2017, eq. 2)."""
 
     activation: ClassVar[str] = "relu"
 
@@ -57,7 +58,7 @@ class ReLU(TwoLayerFFN):
 @register_ffn("gelu")
 @block
 class GELU(TwoLayerFFN):
-    """GELU between the matrices (Hendrycks & Gimpel 2016)."""
+    """Network with GELU (Hendrycks & Gimpel 2016)."""
 
     activation: ClassVar[str] = "gelu"
 
@@ -65,24 +66,25 @@ class GELU(TwoLayerFFN):
 @register_ffn("swish")
 @block
 class Swish(TwoLayerFFN):
-    """SiLU ("swish") between the matrices (Ramachandran et al. 2017; DeLighT)."""
+    """Network with SiLU ("swish") (Ramachandran et al. 2017; DeLighT)."""
 
     activation: ClassVar[str] = "silu"
 
 
 @block
 class GatedFFN(FFN):
-    """W₂ (act(W_g x) ⊙ W₁ x), all with biases.
+    """Base class of W₂ (act(W_g x) ⊙ W₁ x), all with biases.
 
-    The default hidden size keeps a plain FFN's parameters (8/3 · width).
+    With the default hidden size (8/3 · width) it has as many parameters as a two-layer network.
     """
 
-    hidden: Size = option_field("= 8 * width // 3", minimum=1, doc="hidden units of each half")
+    hidden: Size = option_field("= 8 * width // 3", minimum=1,
+                                doc="hidden units of the gate and of the gated map, each")
 
     output_projections: ClassVar[tuple[str, ...]] = ("down",)
     hidden_part: ClassVar[str | None] = "gate"
     supports_norm: ClassVar[bool] = True
-    activation: ClassVar[str]  # of the gate
+    activation: ClassVar[str]  # of the gate, a function of torch.nn.functional
 
     def parts(self) -> Mapping[str, Block | Use]:
         up = self.linear_factory(self.d, self.hidden, self.over)
@@ -92,21 +94,20 @@ class GatedFFN(FFN):
     def loop_nests(self) -> Sequence[LoopNest]:
         up = self.parts()["up"]
         down = self.parts()["down"]
-        # the gate, and what it has gated
-        kept = LoopNest((*self.over, 2 * self.hidden), "activation")
-        return [kept, *discarded_activations(self.d, self.over, up),
+        gate_and_product = LoopNest((*self.over, 2 * self.hidden), "activation")
+        return [gate_and_product, *discarded_activations(self.d, self.over, up),
                 *discarded_activations(self.hidden, self.over, down)]
 
     def forward(self, module: Any, x: Tensor) -> Tensor:
-        gated = _apply_activation(self.activation, module.gate(x)) * module.up(x)
-        return module.down(dropout(module.norm(gated) if self.norm_type else gated,
-                                   module.dropout_rates.activation, module.training))
+        hidden = _apply_activation(self.activation, module.gate(x)) * module.up(x)
+        hidden = module.norm(hidden) if self.norm_type else hidden  # (batch, positions, hidden)
+        return module.down(dropout(hidden, module.dropout_rates.activation, module.training))
 
 
 @register_ffn("geglu")
 @block
 class GEGLU(GatedFFN):
-    """A GELU gate (Shazeer 2020; Anthe, section 3)."""
+    """Gated network with GELU (Shazeer 2020; Anthe, section 3)."""
 
     activation: ClassVar[str] = "gelu"
 
@@ -114,7 +115,7 @@ class GEGLU(GatedFFN):
 @register_ffn("swiglu")
 @block
 class SwiGLU(GatedFFN):
-    """A SiLU ("swish") gate (Shazeer 2020)."""
+    """Gated network with SiLU ("swish") (Shazeer 2020)."""
 
     activation: ClassVar[str] = "silu"
 
@@ -130,7 +131,7 @@ class NoFFN(FFN):
 @register_ffn("self_gated")
 @block
 class SelfGated(FFN):
-    """SiLU(x) ⊙ x, without weights; the sub-layer keeps its residual and its norm."""
+    """SiLU(x) ⊙ x, without weights; the sub-layer has its residual and its norm."""
 
     def loop_nests(self) -> Sequence[LoopNest]:
         return [LoopNest((*self.over, 2 * self.d), "activation")]
@@ -140,9 +141,10 @@ class SelfGated(FFN):
 
 
 def _norm(network: FFN, hidden: Size) -> dict[str, Block]:
-    """The norm of hidden units, if there is one."""
-    return {
-        "norm": NORM_CLASSES[network.norm_type](hidden, network.over)} if network.norm_type else {}
+    """Return the norm of the hidden units by part name, if any."""
+    if not network.norm_type:
+        return {}
+    return {"norm": NORM_CLASSES[network.norm_type](hidden, network.over)}
 
 
 def _apply_activation(name: str, x: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
-"""Mixers, ways for positions to meet, one file a kind: see docs/develop/blocks.md.
+"""Mixers: blocks that exchange information between positions (docs/develop/blocks.md).
 
-May import the blocks beside it.
+This package may import the other blocks.
 """
 
 import importlib

@@ -1,6 +1,6 @@
-"""Multi-head attention with heads × head_dim free of the width (Vaswani et al.
+"""Multi-head attention (Vaswani et al. 2017, section 3.2) and its variants.
 
-2017, section 3.2), and its variants.
+Heads × head_dim may differ from the width of the model.
 """
 
 from __future__ import annotations
@@ -29,22 +29,32 @@ if TYPE_CHECKING:
 @register_mixer("attention")
 @block
 class Attention(Mixer):
-    """Attention within a sequence, or across: keys and values from a ``memory`` (batch, keys, d).
+    """Self-attention, or cross-attention with keys and values from a memory (batch, keys, d).
 
-    ``heads`` value heads of ``head_dim`` and ``score_heads`` sets of scores. Where these differ, a
-    set of scores serves ``heads / score_heads`` consecutive value heads, or ``expands_heads`` makes
-    as many sets as there are value heads (PartialFormer's head scaling). ``kv_heads`` > 0: so many
-    heads of keys and values, each serving consecutive heads (grouped-query attention, Ainslie et
-    al. 2023; 1 is multi-query).
-
-    Axes: ``queries`` positions ask; ``projected_axis`` positions are turned into keys and values in
-    this pass; ``keys`` positions are attended to. The three differ when earlier keys are cached.
-
-    Further: ``clip`` (relative keys), ``mask_distance`` > 0 (a learned one, of so many distances to
-    each side), ``rotary`` (positions by rotation), ``residual_scores`` (RealFormer), ``gate``
-    (Anthe), ``head_ffn`` (PartialFormer), ``adapters`` of ``adapter_rank`` and ``prompt_length``
-    vectors (EdgeFormer). ``linear_factory`` makes the three input maps, ``output_factory`` the
-    output map, all with biases unless ``bias`` says otherwise.
+    Attributes:
+        heads: heads of values.
+        head_dim: features of a head.
+        score_heads: sets of attention scores. Each set is used by ``heads / score_heads``
+            consecutive value heads, unless ``expands_heads``.
+        projected_axis: positions that are projected to keys and values in this pass.
+        keys: positions that are attended to; more than ``projected_axis`` with a cache.
+        cross: whether keys and values come from another sequence.
+        expands_heads: whether the scores are expanded to one set per value head (head scaling,
+            PartialFormer).
+        kv_heads: heads of keys and values, used by consecutive heads (grouped-query attention,
+            Ainslie et al. 2023); 0 for one per head, 1 for multi-query attention.
+        clip: largest distance of relative keys (Shaw et al. 2018); 0 for none.
+        residual_scores: whether the scores of the previous layer are added (RealFormer).
+        gate: one of :data:`~scalesearch.blocks.mixers.gates.GATES` (Anthe).
+        head_ffn: feed-forward networks inside heads (PartialFormer).
+        adapters: maps with low-rank adapters (EdgeFormer).
+        adapter_rank: rank of the adapters.
+        prompt_length: learned vectors before keys and values (EdgeFormer); 0 for none.
+        rotary: whether positions are encoded by rotation.
+        mask_distance: largest distance of a learned mask on each side; 0 for no mask.
+        d_out: features of the output; 0 for ``d``.
+        output_factory: creates the output map; ``linear_factory`` creates the input maps.
+        bias: whether the maps have biases.
     """
 
     heads: Size
@@ -52,7 +62,7 @@ class Attention(Mixer):
     score_heads: Size
     projected_axis: Axis
     keys: Axis
-    cross: bool = False  # whether keys and values come from another sequence
+    cross: bool = False
     expands_heads: bool = False
     kv_heads: Size = 0
     clip: Size = 0
@@ -64,7 +74,7 @@ class Attention(Mixer):
     prompt_length: Size = 0
     rotary: bool = field(default=False, metadata={"plain": False})
     mask_distance: Size = field(default=0, metadata={"plain": 0})
-    d_out: Size = field(default=0, metadata={"plain": 0})  # where it is not d
+    d_out: Size = field(default=0, metadata={"plain": 0})
     output_factory: LinearFactory = field(default=DENSE, metadata={"plain": DENSE})
     bias: bool = field(default=True, metadata={"plain": True})
 
@@ -75,7 +85,7 @@ class Attention(Mixer):
 
     @property
     def score_shape(self) -> AttentionScoreShape:
-        """Its sets of scores as they reach the softmax."""
+        """Shape of the scores before the softmax."""
         return AttentionScoreShape(self.bias_heads, self.head_dim, self.keys)
 
     @property
@@ -88,51 +98,52 @@ class Attention(Mixer):
         shared = self.kv_heads
         if not self.expands_heads and decide(heads % sets != 0):
             return ("score_heads",
-                    f"{sets} score heads do not divide {heads} value heads; head_scaling: mlp "
-                    "allows it")
+                    f"{heads} value heads are not a multiple of {sets} score heads, which only "
+                    "head_scaling: mlp supports")
         if is_set(shared) and (decide(heads % shared != 0) or decide(sets % shared != 0)):
-            return "key_value_heads", f"{shared} do not divide {heads} heads and {sets} score heads"
+            return ("key_value_heads",
+                    f"{heads} heads and {sets} score heads are not multiples of {shared}")
         if is_set(shared) and not self.expands_heads and decide(heads != sets):
             return ("key_value_heads",
-                    f"goes with as many score_heads as heads, not with {sets} and {heads}")
+                    f"needs equal score_heads and heads, not {sets} and {heads}")
         if self.rotary and is_set(self.clip):
-            return "rotary", "does not go with relative_positions, which take queries as they are"
+            return "rotary", "cannot be combined with relative_positions"
         if self.rotary and decide(self.head_dim % 2 != 0):
-            return "rotary", f"turns pairs of features, and head_dim is {self.head_dim}"
+            return "rotary", f"needs an even head_dim, not {self.head_dim}"
         return self._validate_raw_widths()
 
     def _validate_raw_widths(self) -> tuple[str, str] | None:
-        """The key at fault where features without a matrix differ from the width."""
+        """Check that features without a projection have the width of the model."""
         identity = self.linear_factory == IDENTITY
         raw = "QKV" if identity else "" if self.gate == "none" else self.gating.gating_role
         key = "projections" if identity else "cross_gate" if self.cross else "gate"
         for role in raw:
             if decide(self.widths[role] != self.d):
                 name = {"Q": "queries", "K": "keys", "V": "values"}[role]
-                return key, (f"{name} stay as they are, so heads x head_dim of them must be width "
-                             f"{self.d}, not {self.widths[role]}")
+                return key, (f"{name} have no projection, so their heads x head_dim must be the "
+                             f"width {self.d}, not {self.widths[role]}")
         return None
 
     @property
     def gating(self) -> Gating:
-        """The gate between queries, keys and values."""
+        """The computation of the gate between queries, keys and values."""
         return Gating(self.gate, self.cross)
 
     @property
     def widths(self) -> dict[str, Size]:
-        """Features of query, key and value over all heads."""
-        sets, values = (
-            (self.kv_heads,) * 2) if is_set(self.kv_heads) else (self.score_heads, self.heads)
-        return {"Q": self.score_heads * self.head_dim, "K": sets * self.head_dim,
-                "V": values * self.head_dim}
+        """Features of queries (Q), keys (K) and values (V) over all heads."""
+        key_heads = self.kv_heads if is_set(self.kv_heads) else self.score_heads
+        value_heads = self.kv_heads if is_set(self.kv_heads) else self.heads
+        return {"Q": self.score_heads * self.head_dim, "K": key_heads * self.head_dim,
+                "V": value_heads * self.head_dim}
 
     @property
     def bias_heads(self) -> Size:
-        """The number of score sets at the softmax."""
+        """Number of sets of scores at the softmax."""
         return self.heads if self.expands_heads else self.score_heads
 
     def _maps(self) -> dict[str, Block]:
-        """The maps that queries, keys and values come from, by slot."""
+        """Return the input maps by slot."""
         gating = self.gating
         width = self.widths
         axis = {"Q": self.queries, "K": self.projected_axis, "V": self.projected_axis}
@@ -142,7 +153,7 @@ class Attention(Mixer):
                 for slot, (reads, makes) in gating.slots().items()}
 
     def _gate_width(self) -> Size:
-        """The width of a gate: the input's, or across sequences that of the factor it multiplies."""
+        """Return the features of a gate: those of its input, or of what it multiplies."""
         if not self.gating.is_cross_sequence:
             return self.d
         return {"QgV": self.heads * self.head_dim, "QgK": self.widths["Q"]}.get(
@@ -179,26 +190,30 @@ class Attention(Mixer):
                                  for slot in (["query"] if self.cross else maps)))
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        """Kept for the backward pass besides parts' outputs: raw features, gated ones, repeated and prompts' keys."""
+        """Return the activations that are stored in addition to the outputs of the parts.
+
+        These are features without a projection, gated features, repeated keys and values, and keys
+        and values of the prompt.
+        """
         width = self.widths
         gate = self.gating
         axis = {"Q": self.queries, "K": self.keys, "V": self.keys}
         raw = ("QKV" if self.linear_factory == IDENTITY else "" if self.gate == "none"
                else gate.gating_role)
-        kept = [LoopNest((axis[role], width[role]), "activation") for role in raw]
-        kept += discarded_activations(self.d, (self.queries,), self)
+        nests = [LoopNest((axis[role], width[role]), "activation") for role in raw]
+        nests += discarded_activations(self.d, (self.queries,), self)
         if self.gate != "none" and not gate.is_cross_sequence:
-            kept.append(LoopNest((axis[gate.gated_role], self.d), "activation"))
-        elif self.gate in ("QgV", "VgQ") and gate.is_cross_sequence:
-            late = (self.queries, self.heads * self.head_dim) if self.gate == "QgV" else (
-                self.keys, width["K"])
-            kept.append(LoopNest(late, "activation"))
+            nests.append(LoopNest((axis[gate.gated_role], self.d), "activation"))
+        elif self.gate == "QgV" and gate.is_cross_sequence:
+            nests.append(LoopNest((self.queries, self.heads * self.head_dim), "activation"))
+        elif self.gate == "VgQ" and gate.is_cross_sequence:
+            nests.append(LoopNest((self.keys, width["K"]), "activation"))
         if is_set(self.kv_heads):
             repeated = (self.score_heads + self.bias_heads) * self.head_dim
-            kept.append(LoopNest((self.keys, repeated - width["K"] - width["V"]), "activation"))
+            nests.append(LoopNest((self.keys, repeated - width["K"] - width["V"]), "activation"))
         if is_set(self.prompt_length):
-            kept.append(LoopNest((self.prompt_length, width["K"] + width["V"]), "activation"))
-        return kept
+            nests.append(LoopNest((self.prompt_length, width["K"] + width["V"]), "activation"))
+        return nests
 
     def _core(self) -> Block:
         values = self.heads * self.head_dim // self.bias_heads
@@ -216,13 +231,13 @@ class Attention(Mixer):
     def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None,
                 cache: Any = None, carried_scores: dict[str, Any] | None = None,
                 memory: Tensor | None = None) -> Tensor:
-        y = x if memory is None else memory
-        joined = self._fused_projection(
-            module,
-            x) if memory is None and module.weight_cache is not None and cache is not None else None
-        query = self.gating.features(functools.partial(self._map, module), "Q",
-                                     x) if joined is None else joined[0]
-        query = self._split(query, self.score_heads)
+        y = x if memory is None else memory  # (batch, positions, d), projected to keys and values
+        projection = functools.partial(self._map, module)
+        joined = None
+        if memory is None and module.weight_cache is not None and cache is not None:
+            joined = self._fused_projection(module, x)
+        query = self.gating.features(projection, "Q", x) if joined is None else joined[0]
+        query = self._split(query, self.score_heads)  # (batch, score_heads, queries, head_dim)
         if self.rotary:
             query = apply_rotary(query, cached_length(module, cache))
         key, value = self._keys_values(module, joined, y, cache)
@@ -231,34 +246,43 @@ class Attention(Mixer):
         if self.kv_heads:
             key = self._repeat_heads(key, self.score_heads)
             value = self._repeat_heads(value, self.bias_heads)
-        more = (carried_scores, x) if isinstance(self._core(), ExplicitAttention) else ()
-        mixed = module.core(query, key, value, bias, *more).transpose(1, 2).flatten(2)
-        mixed = self.gating.gate_after_projection(
-            "QgV", functools.partial(self._map, module), mixed, x)
+        context = (carried_scores, x) if isinstance(self._core(), ExplicitAttention) else ()
+        mixed = module.core(query, key, value, bias, *context)  # (batch, heads, queries, n)
+        mixed = mixed.transpose(1, 2).flatten(2)  # (batch, queries, heads · head_dim)
+        mixed = self.gating.gate_after_projection("QgV", projection, mixed, x)
         mixed = mixed if self.head_ffn is None else module.partial(mixed, x)
         return self._map(module, "out", mixed)
 
     def _map(self, m: Any, slot: str, x: Tensor) -> Tensor:
-        """The map in ``slot``, and its adapter if it has one, applied to ``x``."""
+        """Apply the map in ``slot``, and its adapter if it has one, to ``x``."""
         y = getattr(m, slot)(x)
         return y + getattr(m, f"{slot}_adapter")(x) if slot in self.adapters else y
 
     def _fused_projection(self, m: Any, x: Tensor) -> tuple[Tensor, ...] | None:
-        """Query, key and value features of ``x`` by one product; None where they are more than three matrices."""
+        """Return query, key and value features of ``x`` from one matrix product.
+
+        None if they are not computed by three plain matrices.
+        """
         import torch
 
         maps = [m.query, m.key, m.value]
-        plain = self.gate == "none" and not self.adapters
-        if not plain or not all(type(part.block) is Linear for part in maps):
+        if self.gate != "none" or self.adapters or any(type(part.block) is not Linear
+                                                       for part in maps):
             return None
-        joined: Any = m.linear(x, "joined",
-                               lambda: (torch.cat([part.weight for part in maps]),
-                                        torch.cat([part.bias for part in maps]) if self.bias
-                                        else None))
+
+        def concatenated() -> tuple[Tensor, Tensor | None]:
+            bias = torch.cat([part.bias for part in maps]) if self.bias else None
+            return torch.cat([part.weight for part in maps]), bias
+
+        joined: Any = m.linear(x, "joined", concatenated)
         return joined.split([part.block.d_out for part in maps], -1)
 
-    def _keys_values(self, m: Any, joined: tuple[Tensor, ...] | None, y: Tensor, cache: Any) -> tuple[Any, Any]:
-        """Keys and values of ``y`` and of the cache, which cross-attention fills once."""
+    def _keys_values(self, m: Any, joined: tuple[Tensor, ...] | None, y: Tensor,
+                     cache: Any) -> tuple[Tensor, Tensor]:
+        """Return keys and values of ``y`` and of the cache.
+
+        Cross-attention computes keys and values only in the first decoding step.
+        """
         if cache is not None and self.cross and m in cache:
             key, value = cache[m]
             return key, value
@@ -269,32 +293,38 @@ class Attention(Mixer):
             key, value = (cache.store_source if self.cross else cache.append)(m, key, value)
         return key, value
 
-    def project(self, m: Any, y: Tensor) -> tuple[Any, Any]:
-        """Keys and values (batch, heads, positions, n) of ``y`` (batch, positions, d), without a prompt's."""
-        maps = functools.partial(self._map, m)
-        gating = self.gating
-        key = gating.gate_after_projection("VgQ", maps, gating.features(maps, "K", y), y)
-        return self._split_pair(key, gating.features(maps, "V", y))
+    def project(self, m: Any, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return keys and values (batch, heads, positions, n) of ``y`` (batch, positions, d).
 
-    def _split_pair(self, key: Tensor, value: Tensor) -> tuple[Any, Any]:
-        heads = self.kv_heads or self.score_heads, self.kv_heads or self.bias_heads
-        return self._split(key, heads[0]), self._split(value, heads[1])
+        They do not include those of the prompt.
+        """
+        projection = functools.partial(self._map, m)
+        key = self.gating.features(projection, "K", y)
+        key = self.gating.gate_after_projection("VgQ", projection, key, y)
+        return self._split_pair(key, self.gating.features(projection, "V", y))
 
-    def _prepend_prompt(self, m: Any, key: Tensor, value: Tensor, bias: Tensor | None) -> tuple[Any, Any, Any]:
-        """Keys and values with the prompt's in front, which no mask hides."""
+    def _split_pair(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        key = self._split(key, self.kv_heads or self.score_heads)
+        return key, self._split(value, self.kv_heads or self.bias_heads)
+
+    def _prepend_prompt(self, m: Any, key: Tensor, value: Tensor,
+                        bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Prepend keys and values of the prompt, which no mask hides."""
         import torch
+        from torch.nn.functional import pad
 
-        more = m.cached_constant("prompt", lambda: self.project(m, m.prompt()[None]))
-        key, value = (torch.cat([a.expand(b.shape[0], -1, -1, -1), b], 2)
-                      for a, b in zip(more, (key, value)))
-        return key, value, bias if bias is None else torch.nn.functional.pad(
-            bias, (self.prompt_length, 0))
+        prompt_key, prompt_value = m.cached_constant(
+            "prompt", lambda: self.project(m, m.prompt()[None]))
+        batch = key.shape[0]
+        key = torch.cat([prompt_key.expand(batch, -1, -1, -1), key], 2)
+        value = torch.cat([prompt_value.expand(batch, -1, -1, -1), value], 2)
+        return key, value, None if bias is None else pad(bias, (self.prompt_length, 0))
 
     def _repeat_heads(self, x: Tensor, heads: int) -> Tensor:
-        """Heads of keys or values, each repeated for the consecutive heads that it serves."""
+        """Repeat each head of keys or values for the consecutive heads that use it."""
         times = heads // self.kv_heads
         return x if times == 1 else x[:, :, None].expand(-1, -1, times, -1, -1).flatten(1, 2)
 
     def _split(self, x: Tensor, heads: int) -> Tensor:
-        """(batch, positions, heads · n) to (batch, heads, positions, n)."""
+        """Reshape (batch, positions, heads · n) to (batch, heads, positions, n)."""
         return x.unflatten(-1, (heads, -1)).transpose(1, 2)

@@ -1,4 +1,4 @@
-"""What attention may hold besides: feed-forward networks in its heads, and a prompt."""
+"""Optional parts of attention: feed-forward networks inside heads, and a prompt."""
 
 from __future__ import annotations
 
@@ -11,17 +11,22 @@ from scalesearch.blocks.leaves import Linear
 if TYPE_CHECKING:
     from torch import Tensor
 
-ADAPTABLE_PARTS = ("query", "key", "value", "out")  # maps that an adapter may stand beside
+ADAPTABLE_PARTS = ("query", "key", "value", "out")  # maps that can have an adapter
 HEAD_GATES = ("relu", "sigmoid", "tanh", "none")
 
 
 @block
 class PartialFFN(Block):
-    """gate(x) ⊙ (head + FFN(head)) for each head's output, before heads are joined (PartialFormer, section 3.2).
+    """gate(x) ⊙ (head + FFN(head)) of the output of each head (PartialFormer, section 3.2).
 
-    The paper's equation 5 has no inner residual, its released model has: ``residual``. The gate is
-    a full-width map of the query stream. ``ffn`` works on head_dim features; heads share it, or it
-    has a matrix for each head.
+    Attributes:
+        d: features of the model.
+        heads: number of heads.
+        head_dim: features of a head.
+        over: axis of the positions.
+        ffn: network with head_dim features, shared by the heads or with one matrix per head.
+        gate: one of ``HEAD_GATES``; the gate is a linear map of the input of the attention.
+        residual: whether to add the head, as in the released model but not in eq. 5.
     """
 
     d: Size
@@ -37,24 +42,32 @@ class PartialFFN(Block):
         return {"ffn": self.ffn} | ({} if self.gate == "none" else {"gate": gate})
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        # as gated
-        return [] if self.gate == "none" else [
-            LoopNest((self.over, self.heads * self.head_dim), "activation")]
+        gated = LoopNest((self.over, self.heads * self.head_dim), "activation")
+        return [] if self.gate == "none" else [gated]
 
     def forward(self, module: Any, mixed: Tensor, x: Tensor) -> Tensor:
-        """``mixed``: (batch, queries, heads · head_dim), as attention mixed it; ``x`` (batch, queries, d)."""
-        heads = mixed.unflatten(-1, (self.heads, -1))
+        """Run the networks.
+
+        Args:
+            module: module of the block.
+            mixed: output of the heads (batch, queries, heads · head_dim).
+            x: input of the attention (batch, queries, d).
+
+        Returns:
+            (batch, queries, heads · head_dim).
+        """
+        heads = mixed.unflatten(-1, (self.heads, -1))  # (batch, queries, heads, head_dim)
         inner = module.ffn(heads)
-        u = (heads + inner if self.residual else inner).flatten(2)
-        return u if self.gate == "none" else getattr(module.gate(x), self.gate)() * u
+        output = (heads + inner if self.residual else inner).flatten(2)
+        return output if self.gate == "none" else getattr(module.gate(x), self.gate)() * output
 
 
 @block
 class PromptVectors(Block):
-    """``length`` learned vectors of width ``d`` in front of the keys and values (EdgeFormer's Prompt-LA).
+    """``length`` learned vectors (length, d) before keys and values (Prompt-LA, EdgeFormer).
 
-    They go through the same maps as the input, ``maps``, which is work on weights alone: done once,
-    and for inference folded away.
+    They are projected by ``maps``, the maps of the input. This depends on weights only and is
+    computed once before inference.
     """
 
     length: Size
@@ -68,17 +81,16 @@ class PromptVectors(Block):
         return "table"
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        nests = [work for part in self.maps for line in iterate_cost_lines(part)
-                 for work in line.loop_nests]
-        sizes = [[n for n in work.loops if not isinstance(n, str)]
-                 for work in nests if work.operation == "mac"]
-        applied = [(self.length, *loops) for loops in sizes]
-        built = [work.loops for work in nests if work.operation == "once"]
-        kept = [work
-                for work in nests
-                if work.operation == "activation"
-                and not any(isinstance(n, str) for n in work.loops)]
-        return [*(LoopNest(loops, "once") for loops in (*applied, *built)), *kept]
+        lines = [line for part in self.maps for line in iterate_cost_lines(part)]
+        nests = [nest for line in lines for nest in line.loop_nests]
+        once: list[Shape] = []
+        for nest in nests:
+            if nest.operation == "mac":
+                once.append((self.length, *(n for n in nest.loops if not isinstance(n, str))))
+        once += [nest.loops for nest in nests if nest.operation == "once"]
+        saved = [nest for nest in nests if nest.operation == "activation"
+                 and not any(isinstance(n, str) for n in nest.loops)]
+        return [*(LoopNest(loops, "once") for loops in once), *saved]
 
     def forward(self, module: Any) -> Tensor:
         return module.weight

@@ -1,4 +1,4 @@
-"""The base of mixers, ways for positions to meet, and their registry."""
+"""Base class and registry of mixers: blocks that exchange information between positions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AttentionScoreShape:
-    """The attention scores of a mixer, to which a stack adds its own: (batch, ``heads``, queries, ``keys``)."""
+    """Shape of the attention scores of a mixer: (batch, heads, queries, keys)."""
 
     heads: Size
     head_dim: Size
@@ -25,12 +25,17 @@ class AttentionScoreShape:
 
 @block
 class Mixer(Block):
-    """A way for positions to meet: (batch, queries, d) to the same.
+    """Base class of mixers: (batch, queries, d) to (batch, queries, d).
 
-    ``decoder``: no position may see a later one, and decoding runs step by step; what it needs of
-    earlier positions is then on the bill (:mod:`scalesearch.blocks.leaves`) and in the ``cache``.
-    ``site(d_in, d_out, over)`` makes its matrices. What else a subclass asks for are its
-    :func:`~scalesearch.blocks.options.option_field` fields.
+    Options of a subclass are fields defined by :func:`~scalesearch.blocks.options.option_field`.
+
+    Attributes:
+        d: features.
+        queries: axis of the positions.
+        decoder: whether the mixer is causal and is decoded step by step. Numbers of earlier
+            positions are then stored in the cache, and cache blocks of
+            :mod:`scalesearch.blocks.leaves` count them.
+        linear_factory: ``linear_factory(d_in, d_out, over)`` returns a linear map.
     """
 
     d: Size
@@ -38,49 +43,53 @@ class Mixer(Block):
     decoder: bool
     linear_factory: LinearFactory
 
-    part_name: ClassVar[str] = "mixing"  # what layers call the part
-    # whether it adds the ``bias`` to scores: then it stands beside no other that does
+    part_name: ClassVar[str] = "mixing"  # name of the part in layers
+    # whether it adds the bias to attention scores: two such mixers cannot be combined
     has_scores: ClassVar[bool] = False
-    # linear maps whose outputs add up to its own: with zeros there it gives zero
+    # linear maps with outputs that are summed: if their weights are zero, so is the output
     output_projections: ClassVar[tuple[str, ...]] = ()
-    adaptable_parts: ClassVar[tuple[str, ...]] = ()  # maps that layer adaptation may stand beside
+    adaptable_parts: ClassVar[tuple[str, ...]] = ()  # maps that layer adaptation can be added to
 
     @property
     def over(self) -> tuple[Axis, ...]:
-        """The axes that it is applied over."""
+        """Axes of the input."""
         return (self.queries,)
 
     @property
     def score_shape(self) -> AttentionScoreShape | None:
-        """Its scores, if it has any."""
+        """Shape of its attention scores, or None."""
         return None
 
     @property
     def branches(self) -> Mapping[str, Mixer]:
-        """The mixers within it whose outputs add up to its own, by their parts' names; none if it is one itself."""
+        """Inner mixers whose outputs are summed, by part name; empty for a single mixer."""
         return {}
 
     @property
     def second_call(self) -> Mixer:
-        """What stands where a layer has the same sub-layer once more."""
+        """The block for further occurrences of the sub-layer in a layer."""
         return self
 
     def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None,
                 cache: Any = None, carried_scores: dict[str, Any] | None = None) -> Tensor:
-        """Mix the positions of ``x``.
+        """Run the mixer.
 
         Args:
-            token_mask: (batch, positions of x) True where there is no padding, or None where no
-                padding matters.
-            bias: added to scores, (batch or 1, 1 or heads, queries or 1, keys): hides padding and
-                later positions.
-            cache: what earlier steps of decoding kept
-                (:class:`scalesearch.nn.model.DecodingCache`), or None.
-            carried_scores: scores by name, from layer to layer.
+            module: module of the block.
+            x: (batch, queries, d).
+            token_mask: (batch, queries), True for tokens and False for padding; None if padding
+                has no influence.
+            bias: bias of attention scores, (batch or 1, 1 or heads, queries or 1, keys), which
+                hides padding and later positions.
+            cache: :class:`scalesearch.nn.model.DecodingCache` of earlier decoding steps, or None.
+            carried_scores: attention scores by name, passed from layer to layer.
+
+        Returns:
+            (batch, queries, d).
         """
         raise NotImplementedError
 
 
 MIXERS: dict[str, type[Mixer]] = {}
-# @mixer("name") makes a block class the mixer of that name
+# decorator @register_mixer("name") of a mixer class
 register_mixer = partial(register, MIXERS)

@@ -1,6 +1,6 @@
-"""Short convolutions instead of attention: lightweight, dynamic (Wu et al.
+"""Short convolutions instead of attention.
 
-2019), separable (Kaiser et al. 2018).
+Lightweight and dynamic convolutions (Wu et al. 2019) and separable ones (Kaiser et al. 2018).
 """
 
 from __future__ import annotations
@@ -21,11 +21,18 @@ if TYPE_CHECKING:
 
 @block
 class ShortConvolution(Block):
-    """Convolution channel by channel: ``heads`` sets of ``kernel`` taps, each for ``d / heads`` channels in a row.
+    """Depthwise convolution; consecutive channels share taps.
 
-    ``kernel_type``: ``free``; ``softmax``, normalized; ``predicted``, which come in for each
-    position and are normalized too. A tap outside the sentence multiplies zero and still counts in
-    the softmax, so that a cache changes nothing.
+    Taps outside the sentence multiply zeros and are included in the softmax, so that decoding with a
+    cache gives the same result.
+
+    Attributes:
+        d: channels.
+        kernel: number of taps.
+        heads: sets of taps, each for ``d / heads`` consecutive channels.
+        over: axes.
+        kernel_type: ``free`` taps; ``softmax``, taps normalized by a softmax; ``predicted``, an
+            input with taps for each position, normalized by a softmax.
     """
 
     d: Size
@@ -42,23 +49,34 @@ class ShortConvolution(Block):
 
     def loop_nests(self) -> Sequence[LoopNest]:
         windows: Shape = (*self.over, self.d, self.kernel)
-        kept = [LoopNest(windows, "activation"), LoopNest((*self.over, self.d), "activation")]
-        normalized = [LoopNest((self.heads, self.kernel),
-                               "activation")] if self.kernel_type == "softmax" else []
-        return [LoopNest(windows), *kept, *normalized]
+        nests = [LoopNest(windows), LoopNest(windows, "activation"),
+                 LoopNest((*self.over, self.d), "activation")]
+        if self.kernel_type == "softmax":
+            nests.append(LoopNest((self.heads, self.kernel), "activation"))
+        return nests
 
     @property
     def copies_input(self) -> Any:
-        return True  # as windows
+        return True  # the windows are copies
 
     @property
     def receptive_past(self) -> int:
-        """The number of other positions that it sees, at most all of them on one side."""
+        """Upper bound of the earlier positions that an output depends on."""
         return self.kernel - 1
 
-    def forward(self, module: Any, seen: Tensor, predicted: Tensor | None = None) -> Tensor:
-        """(batch, positions + kernel - 1, d), and (batch, positions, heads · kernel) predicted, to (batch, …, d)."""
-        windows = seen.unfold(1, self.kernel, 1).unflatten(2, (self.heads, -1))
+    def forward(self, module: Any, padded: Tensor, predicted: Tensor | None = None) -> Tensor:
+        """Run the convolution.
+
+        Args:
+            module: module of the block.
+            padded: (batch, positions + kernel - 1, d).
+            predicted: predicted taps (batch, positions, heads · kernel), or None.
+
+        Returns:
+            (batch, positions, d).
+        """
+        # (batch, positions, heads, d / heads, kernel)
+        windows = padded.unfold(1, self.kernel, 1).unflatten(2, (self.heads, -1))
         if predicted is not None:
             taps = dropout(predicted.unflatten(2, (self.heads, -1)).softmax(-1),
                            module.dropout_rates.attention, module.training)
@@ -67,8 +85,8 @@ class ShortConvolution(Block):
         if self.kernel_type == "softmax":
             taps = dropout(module.cached_constant("taps", lambda: module.weight.softmax(1)),
                            module.dropout_rates.attention, module.training)
-        # Heads as the batch of one product: with one for each position it took 1.2 (bf16) to 1.8
-        # times (fp32) as long.
+        # One product with the heads as batch: one product per position took 1.2 (bf16) to 1.8 times
+        # (fp32) as long.
         by_head = windows.permute(2, 0, 1, 3, 4)
         return (by_head.flatten(1, 3) @ taps[..., None]).view(
             by_head.shape[:-1]).permute(1, 2, 0, 3).flatten(2)
@@ -76,23 +94,24 @@ class ShortConvolution(Block):
 
 @block
 class ConvolutionMixer(Mixer):
-    """A short convolution between matrices, which mix what its channels keep apart; the base of its kinds.
+    """Base class of mixers with a short convolution between linear maps.
 
-    In an encoder an output sees as many positions after its own as before it, in a decoder none.
+    In an encoder, an output depends on equally many positions before and after it; in a decoder, on
+    earlier positions only.
     """
 
-    kernel: Size = option_field("7", doc="positions that an output sees")
+    kernel: Size = option_field("7", doc="positions that an output depends on")
     glu: bool = option_field("no", type="flag",
-                             doc="a gated linear unit before the taps (Dauphin et al. 2017)")
+                             doc="gated linear unit before the taps (Dauphin et al. 2017)")
 
     output_projections: ClassVar[tuple[str, ...]] = ("out",)
     kernel_type: ClassVar[str]
-    # whether there is a matrix before the taps without the gate as well
+    # whether there is a linear map before the taps even without the gated linear unit
     always_projects: ClassVar[bool] = True
 
     @property
     def groups(self) -> Size:
-        """The number of sets of taps."""
+        """Number of sets of taps."""
         raise NotImplementedError
 
     def parts(self) -> Mapping[str, Block | Use]:
@@ -113,12 +132,18 @@ class ConvolutionMixer(Mixer):
         return parts.get("inward", parts["convolution"]).copies_input
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        """What its windows are copies of is not kept, unless taps are predicted from it."""
-        kept = discarded_activations(self.d, self.over, self)
-        predicted = self.kernel_type == "predicted"
-        between = self.glu or not self.always_projects
-        extra = 1 if predicted and between else -1 if not predicted and not between else 0
-        return [*kept, LoopNest((*self.over, extra * self.d), "activation")] if extra else kept
+        """Return the correction for the input of the taps.
+
+        It is stored if taps are predicted from it; otherwise only the windows are stored.
+        """
+        nests = discarded_activations(self.d, self.over, self)
+        is_predicted = self.kernel_type == "predicted"
+        is_intermediate = self.glu or not self.always_projects
+        if is_predicted and is_intermediate:
+            nests.append(LoopNest((*self.over, self.d), "activation"))
+        elif not is_predicted and not is_intermediate:
+            nests.append(LoopNest((*self.over, -self.d), "activation"))
+        return nests
 
     def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None,
                 cache: Any = None, carried_scores: dict[str, Any] | None = None) -> Tensor:
@@ -126,35 +151,37 @@ class ConvolutionMixer(Mixer):
 
         y = module.inward(x) if self.glu or self.always_projects else x
         y = glu(y) if self.glu else y
-        # Right before the taps: what a matrix makes of zeros is its bias.
+        # Padding is set to zero after the linear map, whose bias would make it nonzero.
         y = y if token_mask is None else y * token_mask[..., None]
-        before = self.kernel - 1 if self.decoder else self.kernel // 2
-        seen = (pad(y, (0, 0, before, self.kernel - 1 - before)) if cache is None
-                else cache.append_window(module, y, before))
-        return module.out(
-            module.convolution(seen,
-                               *([module.taps(y)] if self.kernel_type == "predicted" else [])))
+        past = self.kernel - 1 if self.decoder else self.kernel // 2
+        if cache is None:
+            padded = pad(y, (0, 0, past, self.kernel - 1 - past))
+        else:
+            padded = cache.append_window(module, y, past)
+        predicted = module.taps(y) if self.kernel_type == "predicted" else None
+        return module.out(module.convolution(padded, predicted))
 
 
 @block
 class MultiHeadConvolutionMixer(ConvolutionMixer):
-    """A short convolution with a set of taps for each of ``heads`` groups of channels."""
+    """Base class of short convolutions with one set of taps per group of channels."""
 
-    heads: Size = option_field("4", doc="sets of taps, each for as many channels")
+    heads: Size = option_field("4", doc="sets of taps, each for the same number of channels")
 
     @property
     def groups(self) -> Size:
         return self.heads
 
     def validate(self) -> tuple[str, str] | None:
-        return ("heads", f"{self.heads} do not divide {self.d} channels") if decide(
-            self.d % self.heads != 0) else None
+        if decide(self.d % self.heads != 0):
+            return "heads", f"{self.d} channels are not a multiple of {self.heads}"
+        return None
 
 
 @register_mixer("lightweight")
 @block
 class LightweightConvolution(MultiHeadConvolutionMixer):
-    """A lightweight convolution: taps add up to 1 (Wu et al. 2019, section 3)."""
+    """Lightweight convolution: the taps sum to 1 (Wu et al. 2019, section 3)."""
 
     kernel_type: ClassVar[str] = "softmax"
 
@@ -162,10 +189,7 @@ class LightweightConvolution(MultiHeadConvolutionMixer):
 @register_mixer("dynamic")
 @block
 class DynamicConvolution(MultiHeadConvolutionMixer):
-    """A dynamic convolution: each position chooses its taps, which add up to 1 (Wu et al.
-
-    2019, section 4).
-    """
+    """Dynamic convolution: taps are predicted at each position (Wu et al. 2019, section 4)."""
 
     kernel_type: ClassVar[str] = "predicted"
 
@@ -173,7 +197,7 @@ class DynamicConvolution(MultiHeadConvolutionMixer):
 @register_mixer("separable")
 @block
 class SeparableConvolution(ConvolutionMixer):
-    """A depthwise convolution, then a matrix (Kaiser et al. 2018)."""
+    """Depthwise convolution, then a linear map (Kaiser et al. 2018)."""
 
     kernel_type: ClassVar[str] = "free"
     always_projects: ClassVar[bool] = False

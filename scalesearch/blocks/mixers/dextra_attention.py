@@ -1,7 +1,4 @@
-"""A light-weight unit before attention, which then reads fewer features (DeLighT, Mehta et al.
-
-2021, section 3.2).
-"""
+"""DExTra before attention with fewer features (DeLighT, Mehta et al. 2021, section 3.2)."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ if TYPE_CHECKING:
 
 @block
 class DExTraAttention(Mixer):
-    """``main`` of what ``lift`` makes of the input."""
+    """The attention ``main`` with the output of ``lift`` as input."""
 
     main: Attention
     lift: DExTra

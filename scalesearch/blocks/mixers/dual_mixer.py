@@ -1,4 +1,4 @@
-"""Two mixers in one sub-layer: on a share of the channels each, added up, or one before the other."""
+"""Two mixers in one sub-layer: parallel or one after the other."""
 
 from __future__ import annotations
 
@@ -17,9 +17,13 @@ JOIN_MODES = ("split", "sum", "before")
 
 @block
 class DualMixer(Mixer):
-    """``local`` beside ``main``: ``split``, the last channels are its own (Wu et al.
+    """Two mixers in one sub-layer.
 
-    2020), ``sum``, or ``before``.
+    Attributes:
+        main: the main mixer, usually attention.
+        local: the other mixer.
+        join: ``split``, each has its own channels, those of ``local`` are the last ones (Wu et al.
+            2020); ``sum``, their outputs are added; ``before``, ``local`` is applied first.
     """
 
     main: Mixer
@@ -38,14 +42,18 @@ class DualMixer(Mixer):
         return {"main": self.main, "local": self.local}
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        """What the two say each, put right: an input is kept if one of them reads it in place, outputs as their sum."""
+        """Return the correction of the activations of the two mixers.
+
+        Their common input is stored if at least one of them does not copy it, and their sum is
+        stored instead of their outputs.
+        """
         if self.join == "before":
             return []
         main = self.main
         local = self.local
-        kept = main.d * main.copies_input + local.d * local.copies_input - self.d * (
+        size = main.d * main.copies_input + local.d * local.copies_input - self.d * (
             main.copies_input & local.copies_input)
-        return [LoopNest((*self.over, kept - (self.d if self.join == "sum" else 0)), "activation")]
+        return [LoopNest((*self.over, size - (self.d if self.join == "sum" else 0)), "activation")]
 
     def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None,
                 cache: Any = None, carried_scores: dict[str, Any] | None = None) -> Tensor:
@@ -53,8 +61,8 @@ class DualMixer(Mixer):
 
         context = (token_mask, bias, cache, carried_scores)
         if self.join == "split":
-            mine, theirs = x.split([self.main.d, self.local.d], -1)
-            return torch.cat([module.main(mine, *context), module.local(theirs, *context)], -1)
+            first, last = x.split([self.main.d, self.local.d], -1)
+            return torch.cat([module.main(first, *context), module.local(last, *context)], -1)
         if self.join == "before":
             return module.main(module.local(x, *context), *context)
         return add_promoted(module.main(x, *context), module.local(x, *context))

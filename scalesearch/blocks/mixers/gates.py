@@ -1,15 +1,17 @@
-"""Anthe's gates: of query, key and value one gates another, the third is projected as ever (Anthe, section 2 and 3.2).
+"""Gates between query, key and value (Anthe, sections 2 and 3.2).
 
-``YgX``: Y gates X. With the three maps W_Q, W_K, W_V as slots that keep their parameters,
+``YgX`` means that Y gates X; the third role Z is projected as usual. With the three maps W_Q, W_K
+and W_V as slots, whose number of parameters does not change,
 
     X' = W_V (X ⊙ σ(W_Q Y)),  Y' = Y,  Z' = W_K Z
 
-and then heads are split. That is what happens where X and Y come from one sequence, position by
-position. In cross-attention a gate across the two sequences has no common position, and aligning
-them by index (as the published code does for QgV and QgK) lets a decoder position see the later
-ones. There X' is gated *after* its projection, pair by pair, X'_tj = (W_V X) ⊙ σ(W_Q Y) for query t
-and key j, which never meets another target position: what depends on t goes to the query's side (of
-the scores for QgK, of the mixed values for QgV), what depends on j to the key's.
+and then heads are split. This applies if X and Y come from the same sequence, at each position.
+
+In cross-attention, gate and gated sequence have different positions. The published code aligns them
+by index for QgV and QgK, so a decoder position depends on later ones. Here X' is instead gated
+*after* its projection for each pair of query t and key j: X'_tj = (W_V X) ⊙ σ(W_Q Y), which does not
+depend on other target positions. Factors that depend on t are moved to the query side (to the
+queries for QgK, to the mixed values for QgV), factors that depend on j to the key side.
 """
 
 from __future__ import annotations
@@ -25,19 +27,19 @@ if TYPE_CHECKING:
 
 GATES = ("none", "QgV", "KgV", "VgQ", "VgK", "KgQ", "QgK")
 SLOT_OF_ROLE = {"Q": "query", "K": "key", "V": "value"}
-Projection = Callable[[str, Any], Any]  # the map in a slot, applied
+Projection = Callable[[str, Any], Any]  # applies the map in a slot
 
 
 @dataclass(frozen=True)
 class Gating:
-    """The computation of query, key and value under one of ``GATES``."""
+    """The computation of query, key and value features with one of ``GATES``."""
 
     gate: str
     cross: bool
 
     @property
     def gating_role(self) -> str:
-        """The role that gates and stays raw: Q, K or V."""
+        """The role that gates and is not projected: Q, K or V."""
         return self.gate[0]
 
     @property
@@ -52,11 +54,11 @@ class Gating:
 
     @property
     def is_cross_sequence(self) -> bool:
-        """True if gate and gated come from different sequences."""
+        """Whether the gate and the gated role come from different sequences."""
         return self.cross and "Q" in (self.gating_role, self.gated_role)
 
     def slots(self) -> dict[str, tuple[str, str]]:
-        """Slot to (role it reads, role it makes); ``gate``: as wide as its target."""
+        """Return the input and the output role of each slot; ``gate`` has the width it gates."""
         if self.gate == "none":
             return {"query": ("Q", "Q"), "key": ("K", "K"), "value": ("V", "V")}
         return {"query": (self.gating_role, "gate"),
@@ -65,29 +67,40 @@ class Gating:
 
     @property
     def key_stream_slots(self) -> tuple[str, ...]:
-        """The slots that the keys' stream goes through."""
+        """Slots that project the sequence of the keys."""
         if self.gate == "none":
             return ("key", "value")
         projected = ("key",) if self.projected_role != "Q" else ()
         return projected + (("query", "value") if self.gated_role != "Q" else ())
 
     def features(self, project: Projection, role: str, x: Tensor) -> Tensor:
-        """The features of a role (Q, K or V) from its sequence, (batch, positions, d)."""
+        """Return the features of a role.
+
+        Args:
+            project: applies the map in a slot.
+            role: ``Q``, ``K`` or ``V``.
+            x: the sequence of the role, (batch, positions, d).
+        """
         if self.gate == "none":
             return project(SLOT_OF_ROLE[role], x)
         if role == self.projected_role:
             return project("key", x)
         if role == self.gated_role:
             return project("value", x if self.is_cross_sequence else _gated(project, x, x))
-        # Across sequences a gate acts on the side of its own position: Σ (q ⊙ σ(W_Q q)) K' = Σ q
-        # (K' ⊙ σ(W_Q q)).
-        return _gated(
-            project, x, x) if self.is_cross_sequence and self.gate in ("QgK", "KgQ") else x
+        # Across sequences a gate is applied at its own positions:
+        # Σ q (K' ⊙ σ(W_Q q)) = Σ (q ⊙ σ(W_Q q)) K'.
+        if self.is_cross_sequence and self.gate in ("QgK", "KgQ"):
+            return _gated(project, x, x)
+        return x
 
     def gate_after_projection(self, gate: str, project: Projection, features: Tensor, x: Tensor) -> Tensor:
-        """``features`` gated by ``x`` where this is ``gate`` across sequences: keys by VgQ, mixed values by QgV."""
-        return _gated(project, features,
-                      x) if self.is_cross_sequence and self.gate == gate else features
+        """Gate projected features by ``x`` if this is ``gate`` across sequences.
+
+        This applies to keys with VgQ and to mixed values with QgV.
+        """
+        if self.is_cross_sequence and self.gate == gate:
+            return _gated(project, features, x)
+        return features
 
 
 def _gated(project: Projection, features: Tensor, x: Tensor) -> Tensor:

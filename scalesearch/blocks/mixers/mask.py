@@ -1,4 +1,4 @@
-"""A learned mask of attention (Fan et al. 2021, Mask Attention Networks, DMAN's)."""
+"""Learned attention mask (DMAN, Mask Attention Networks, Fan et al. 2021)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from scalesearch.blocks.leaves import Linear
 if TYPE_CHECKING:
     from torch import Tensor
 
-MIN_MASK_WEIGHT = 1e-10  # a weight that is masked keeps that much of itself, as released
+MIN_MASK_WEIGHT = 1e-10  # lower bound of the mask, as in the released code
 
 
 @block
 class DynamicMask(Block):
-    """log max(σ(w · x_t + P[s - t] + U[h]), 10⁻¹⁰), added to the scores of head h, query t and key s (their eq. 9).
+    """log max(σ(w · x_t + P[s - t] + U[h]), 10⁻¹⁰), added to attention scores (eq. 9).
 
-    P has ``clip`` distances to each side, is 0 for s = t, and beyond them as at the last.
+    For head h, query t and key s. P has ``clip`` entries for each side; it is 0 for s = t, and
+    larger distances use the last entry.
     """
 
     d: Size
@@ -34,11 +35,20 @@ class DynamicMask(Block):
                 "places": RelativeMaskBias(self.heads, self.clip, self.queries, self.keys)}
 
     def forward(self, module: Any, x: Tensor, keys: int) -> Tensor:
-        """(batch, queries, d), the last of ``keys`` positions, to (batch, heads, queries, keys)."""
+        """Compute the mask.
+
+        Args:
+            module: module of the block.
+            x: (batch, queries, d), at the last of ``keys`` positions.
+            keys: number of keys.
+
+        Returns:
+            (batch, heads, queries, keys).
+        """
         from torch.nn.functional import logsigmoid
 
-        allowed = add_promoted(module.content(x)[:, None], module.places(x.shape[1], keys))
-        return logsigmoid(allowed).clamp(min=math.log(MIN_MASK_WEIGHT))
+        logits = add_promoted(module.content(x)[:, None], module.places(x.shape[1], keys))
+        return logsigmoid(logits).clamp(min=math.log(MIN_MASK_WEIGHT))
 
 
 @block
@@ -56,17 +66,17 @@ class RelativeMaskBias(Block):
     def initialization(self, name: str) -> str:
         return "zero"
 
-    # the sum, an exponential of it, and its logarithm before that is cut off
     def loop_nests(self) -> Sequence[LoopNest]:
-        kept = [LoopNest((self.heads, self.queries, self.keys), "activation") for _ in range(3)]
-        # what the content said is not, once it is added
-        return [*kept, LoopNest((self.queries, -1), "activation")]
+        # The sum, its exponential and the logarithm before it is clamped are stored; the output of
+        # the content map is not.
+        saved = [LoopNest((self.heads, self.queries, self.keys), "activation") for _ in range(3)]
+        return [*saved, LoopNest((self.queries, -1), "activation")]
 
     def forward(self, module: Any, queries: int, keys: int) -> Tensor:
         import torch
 
-        at = torch.arange(keys, device=module.head.device)
-        distance = (
-            at[None, :] - at[keys - queries :, None]).clamp(-self.clip, self.clip) + self.clip
+        positions = torch.arange(keys, device=module.head.device)
+        distance = positions[None, :] - positions[keys - queries :, None]  # (queries, keys)
+        index = distance.clamp(-self.clip, self.clip) + self.clip
         past, future = module.distance.split(self.clip)
-        return torch.cat([past, past.new_zeros(1), future])[distance] + module.head[:, None, None]
+        return torch.cat([past, past.new_zeros(1), future])[index] + module.head[:, None, None]

@@ -1,4 +1,4 @@
-"""Gated attention of one head (Ma et al. 2023, Mega): of a moving average, and across sequences."""
+"""Gated attention with one head (Mega, Ma et al. 2023): in a sequence, and across sequences."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @block
 class RelativePositionBias(Block):
-    """A learned number for each distance from query to key; from ``clip`` - 1 on to either side they are alike."""
+    """A learned bias per distance from query to key; larger distances use ``clip`` - 1."""
 
     clip: Size
 
@@ -29,17 +29,20 @@ class RelativePositionBias(Block):
     def initialization(self, name: str) -> str:
         return "zero"
 
-    def forward(self, module: Any, at: Any, keys: int) -> Tensor:
-        """Positions (queries,) among ``keys`` or beside them, to (queries, keys)."""
+    def forward(self, module: Any, positions: Tensor, keys: int) -> Tensor:
+        """Return the bias (queries, keys) for queries at ``positions`` (queries,)."""
         import torch
 
-        far = self.clip - 1
-        return module.weight[(torch.arange(keys, device=at.device) - at[:, None]).clamp(-far, far)
-                             + far]
+        limit = self.clip - 1
+        distance = torch.arange(keys, device=positions.device) - positions[:, None]
+        return module.weight[distance.clamp(-limit, limit) + limit]
 
 
 def gated_update(x: Tensor, update: Tensor, inner: Tensor) -> Tensor:
-    """u · (SiLU(inner) - x), with u = σ(update): added to x it is the mean of the two with weight u."""
+    """Return u · (SiLU(inner) - x), with u = σ(update).
+
+    Added to x, this is the weighted mean (1 - u) x + u SiLU(inner).
+    """
     from torch.nn.functional import silu
 
     return multiply_promoted(update.sigmoid(), add_promoted(silu(inner), -x))
@@ -48,19 +51,16 @@ def gated_update(x: Tensor, update: Tensor, inner: Tensor) -> Tensor:
 @register_mixer("mega")
 @block
 class Mega(Mixer):
-    """Gated attention of one head, queries and keys of a moving average (Ma et al.
+    """Gated attention with one head on a moving average (Ma et al. 2023, section 3.3).
 
-    2023, section 3.3).
-
-    The gate is the residual: of norms after the layer has (1 - u) x + u h, as published; of norms
-    before, what is taken off is u times the normed x. ``distances`` are learned scalars added to
-    scores, ``clip`` - 1 to each side.
+    The residual is gated: in a post-norm layer the result is (1 - u) x + u h, as published. In a
+    pre-norm layer, u times the normalized x is subtracted.
     """
 
-    dims: Size = option_field("16", doc="averages of each channel")
+    dims: Size = option_field("16", doc="averages per channel")
     head_dim: Size = option_field("= max(1, width // 4)", doc="features of queries and keys")
     value_dim: Size = option_field("= 2 * width", doc="features of values")
-    clip: Size = option_field("1024", doc="distance from which positions look alike")
+    clip: Size = option_field("1024", doc="largest distance with its own bias, plus 1")
 
     has_scores: ClassVar[bool] = True
 
@@ -86,9 +86,10 @@ class Mega(Mixer):
         return "table" if name == "scale" else "zero"
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        copied = self.d * self.parts()["average"].copies_input  # type: ignore[union-attr]  # and values read it in place
-        kept = 3 * self.d + 3 * self.head_dim + 3 * self.value_dim + copied
-        return [LoopNest((*self.over, kept), "activation")]
+        # The values read the input itself: if the average stores a copy, both are stored.
+        copied = self.d * self.parts()["average"].copies_input  # type: ignore[union-attr]
+        saved = 3 * self.d + 3 * self.head_dim + 3 * self.value_dim + copied
+        return [LoopNest((*self.over, saved), "activation")]
 
     def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None,
                 cache: Any = None, carried_scores: dict[str, Any] | None = None) -> Tensor:
@@ -104,17 +105,25 @@ class Mega(Mixer):
         value = silu(module.value(x))[:, None]
         if cache is not None:
             key, value = cache.append(module, key, value)
-        at = torch.arange(key.shape[2], device=x.device)[key.shape[2] - x.shape[1] :]
-        near = module.distances(at, key.shape[2])
-        mixed = module.core(query, key, value,
-                            near if bias is None else add_promoted(near, bias))[:, 0]
-        return gated_update(x, update,
-                            add_promoted(inner, module.out(multiply_promoted(silu(reset), mixed))))
+        keys = key.shape[2]
+        positions = torch.arange(keys, device=x.device)[keys - x.shape[1] :]
+        relative = module.distances(positions, keys)
+        scores_bias = relative if bias is None else add_promoted(relative, bias)
+        mixed = module.core(query, key, value, scores_bias)[:, 0]  # (batch, queries, value_dim)
+        output = module.out(multiply_promoted(silu(reset), mixed))
+        return gated_update(x, update, add_promoted(inner, output))
 
 
 @block
 class GatedCrossAttention(Mixer):
-    """Mega's attention across sequences: one head of ``head_dim`` for scores and ``d`` for values, and the gates."""
+    """Gated cross-attention with one head (Mega, Ma et al. 2023).
+
+    Attributes:
+        projected_axis: positions that are projected to keys and values in this pass.
+        keys: positions that are attended to.
+        head_dim: features of queries and keys; values have ``d``.
+        clip: as for :class:`RelativePositionBias`.
+    """
 
     projected_axis: Axis
     keys: Axis
@@ -139,7 +148,7 @@ class GatedCrossAttention(Mixer):
                 LoopNest((self.projected_axis, self.d), "activation")]
 
     def project(self, m: Any, memory: Tensor | None) -> tuple[Any, Any]:
-        """Keys and values (batch, 1, positions, n) of ``memory`` (batch, positions, d)."""
+        """Return keys and values (batch, 1, positions, n) of ``memory`` (batch, positions, d)."""
         from torch.nn.functional import silu
 
         return m.key(memory)[:, None], silu(m.value(memory))[:, None]
@@ -155,15 +164,20 @@ class GatedCrossAttention(Mixer):
         else:
             key, value = cache[module] if module in cache else cache.store_source(
                 module, *self.project(module, memory))
-        near = module.distances(_at(x, cache), key.shape[2])
-        mixed = module.core(query[:, None], key, value,
-                            near if bias is None else add_promoted(near, bias))[:, 0]
+        relative = module.distances(_positions(x, cache), key.shape[2])
+        scores_bias = relative if bias is None else add_promoted(relative, bias)
+        mixed = module.core(query[:, None], key, value, scores_bias)[:, 0]  # (batch, queries, d)
         return gated_update(x, update, module.out(multiply_promoted(silu(reset), mixed)))
 
 
-def _at(x: Tensor, cache: Any) -> Tensor:
-    """Positions of ``x`` (batch, n, d): with rows grouped by source, which stand as positions, all the one of now."""
+def _positions(x: Tensor, cache: Any) -> Tensor:
+    """Return the positions of ``x`` (batch, n, d).
+
+    If the cache groups the rows of a batch by source, the second axis is rows of a source, which
+    are all at the current position.
+    """
     import torch
 
-    before, one = (0, False) if cache is None else (cache.length, cache.groups is not None)
-    return torch.arange(x.shape[1], device=x.device) * (not one) + before
+    past = 0 if cache is None else cache.length
+    is_grouped = cache is not None and cache.groups is not None
+    return torch.arange(x.shape[1], device=x.device) * (not is_grouped) + past

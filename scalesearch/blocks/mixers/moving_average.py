@@ -1,4 +1,4 @@
-"""Damped moving averages instead of attention (Ma et al. 2023, Mega, section 3.1)."""
+"""Damped exponential moving averages instead of attention (Mega, Ma et al. 2023, section 3.1)."""
 
 from __future__ import annotations
 
@@ -26,19 +26,18 @@ from scalesearch.blocks.options import option_field
 if TYPE_CHECKING:
     from torch import Tensor
 
-LAG_BLOCK = 64  # lags in a folded kernel, and multiples of it: steps of a search then share one
+LAG_BLOCK = 64  # cached kernels have a multiple of this number of lags, for several decoding steps
 
 
 @block
 class MovingAverage(Block):
-    """SiLU(y + ω x), y a sum of ``dims`` damped exponential averages for each channel (Mega, eq.
+    """SiLU(y + ω x), with y a sum of ``dims`` damped averages per channel (Mega, eq. 4 to 6).
 
-    4 to 6).
+    h_t = (1 - p a) h_{t-1} + p β x_t with p = σ(δ) and a = σ(α), and y = γ · h / √dims. With
+    ``sides`` = 2 the averages from both ends are added; both include x_t.
 
-    h_t = (1 - p a) h_{t-1} + p β x_t with p = σ(δ), a = σ(α), and y = γ · h / √dims. With ``sides``
-    2 those from both ends add up, both with a position's own x. Runs as a product with weights of
-    all distances: a step of decoding reads all positions before it, which up to 3 · dims of them
-    takes less than the recurrence.
+    It is computed as a product with the weights of all lags. A decoding step reads all earlier
+    positions, which needs fewer operations than the recurrence for up to 3 · dims positions.
     """
 
     d: Size
@@ -48,8 +47,8 @@ class MovingAverage(Block):
     sides: int = 1
 
     def weights(self) -> Mapping[str, Shape]:
-        each = (self.sides * self.d, self.dims)
-        return {"delta": each, "alpha": each, "beta": each, "gamma": each, "omega": (self.d,)}
+        shape = (self.sides * self.d, self.dims)
+        return {"delta": shape, "alpha": shape, "beta": shape, "gamma": shape, "omega": (self.d,)}
 
     def initialization(self, name: str) -> str:
         return "one" if name in ("gamma", "omega") else "table"
@@ -58,52 +57,62 @@ class MovingAverage(Block):
         channels = self.sides * self.d
         averages = (self.keys, channels, self.dims)
         product = (self.queries, self.keys, self.d)
-        # Five: steps from its weights to those of the first distance.
-        kept: list[Shape] = [averages, product, (5, channels, self.dims), (self.queries, 2, self.d)]
+        # 5: intermediate results between the weights and the weights of lag 0
+        saved: list[Shape] = [averages, product, (5, channels, self.dims),
+                              (self.queries, 2, self.d)]
         return [LoopNest(product), LoopNest(averages, "once"),
-                *(LoopNest(loops, "activation") for loops in kept)]
+                *(LoopNest(loops, "activation") for loops in saved)]
 
-    def forward(self, module: Any, x: Tensor, seen: Tensor) -> Tensor:
-        """(batch, queries, d) at the end of ``seen`` (batch, keys, d) to (batch, queries, d)."""
+    def forward(self, module: Any, x: Tensor, history: Tensor) -> Tensor:
+        """Compute the averages.
+
+        Args:
+            module: module of the block.
+            x: (batch, queries, d), the last positions of ``history``.
+            history: (batch, keys, d).
+
+        Returns:
+            (batch, queries, d).
+        """
         import torch
         from torch.nn.functional import silu
 
-        new = x.shape[1]
-        length = seen.shape[1]
-        at = torch.arange(length, device=x.device)
-        distance = at[length - new :, None] - at[None]
-        lags = self._lag_weights(module, length)
-        near = lags[: self.d, distance.clamp(min=0)] * (distance >= 0)  # (d, queries, keys)
+        length = history.shape[1]
+        positions = torch.arange(length, device=x.device)
+        lag = positions[length - x.shape[1] :, None] - positions[None]  # (queries, keys)
+        weights = self._lag_weights(module, length)
+        kernel = weights[: self.d, lag.clamp(min=0)] * (lag >= 0)  # (d, queries, keys)
         if self.sides == 2:
-            near = near + lags[self.d :, (-distance).clamp(min=0)] * (distance <= 0)
-        return silu(module.omega * x + (near @ seen.permute(2, 1, 0)).permute(2, 1, 0))
+            kernel = kernel + weights[self.d :, (-lag).clamp(min=0)] * (lag <= 0)
+        average = (kernel @ history.permute(2, 1, 0)).permute(2, 1, 0)
+        return silu(module.omega * x + average)
 
     def _lag_weights(self, m: Any, length: int) -> Tensor:
-        """Weights (sides · d, ``length`` or more) of what is so many positions away."""
+        """Return the weights (sides · d, at least ``length``) of the lags 0, 1, …."""
         import torch
 
-        many = length if m.weight_cache is None else -(-length // LAG_BLOCK) * LAG_BLOCK
+        lags = length if m.weight_cache is None else -(-length // LAG_BLOCK) * LAG_BLOCK
 
-        def compute() -> Any:
+        def compute() -> Tensor:
             p = m.delta.sigmoid()
-            lag = torch.arange(many, device=m.delta.device)
-            kept = 1 - p * m.alpha.sigmoid()
+            lag = torch.arange(lags, device=m.delta.device)
+            decay = 1 - p * m.alpha.sigmoid()
             first = m.gamma * p * m.beta * self.dims**-0.5
-            return (first[:, None] @ kept[..., None] ** lag)[:, 0]
+            return (first[:, None] @ decay[..., None] ** lag)[:, 0]
 
-        return m.cached_constant(f"lags {many}", compute)
+        return m.cached_constant(f"lags {lags}", compute)
 
 
 @register_mixer("average")
 @block
 class MovingAverageMixer(Mixer):
-    """A damped moving average of each channel (Mega's, without its gated attention)."""
+    """The damped moving average of Mega, without its gated attention."""
 
-    dims: Size = option_field("16", doc="averages of each channel")
+    dims: Size = option_field("16", doc="averages per channel")
 
     @property
     def keys(self) -> Axis:
-        """The axis of all positions that it averages."""
+        """Axis of the positions that are averaged."""
         return {TGT: TGT_KEYS, SEQ: SEQ_KEYS}.get(self.queries, self.queries)
 
     def parts(self) -> Mapping[str, Block | Use]:
@@ -114,7 +123,7 @@ class MovingAverageMixer(Mixer):
 
     @property
     def copies_input(self) -> Any:
-        return self.queries != TGT  # with zeros for padding, which is after a target
+        return self.queries != TGT  # padding is set to 0 in a copy, unless it follows all tokens
 
     def loop_nests(self) -> Sequence[LoopNest]:
         copied = [LoopNest((*self.over, self.d), "activation")] if self.copies_input else []

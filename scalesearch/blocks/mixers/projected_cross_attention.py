@@ -1,4 +1,4 @@
-"""Cross-attention at another width than its layer's (Subformer, Reid et al. 2021, as released)."""
+"""Cross-attention in layers of another width (Subformer, Reid et al. 2021, released code)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 @block
 class ProjectedCrossAttention(Mixer):
-    """``main``, whose width is the memory's, between affine maps and norms from the layer's width and back to it."""
+    """Cross-attention ``main`` with the width of the memory.
+
+    Linear maps and norms before and after it project from the width of the layer and back.
+    """
 
     main: Mixer
     norm_kind: str = norm_type_field()

@@ -1,4 +1,4 @@
-"""Rotary positions: queries and keys turned by their places, so that a score knows their distance."""
+"""Rotary position embedding: scores depend on relative positions (Su et al. 2021)."""
 
 from __future__ import annotations
 
@@ -7,29 +7,31 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
-ROTARY_BASE = 10_000.0  # of the longest wavelength, in radians
+ROTARY_BASE = 10_000.0  # base of the wavelengths
 
 
 def apply_rotary(x: Tensor, first: int) -> Tensor:
-    """(batch, heads, positions, n) turned by the places from ``first`` on (Su et al.
+    """Rotate queries or keys by their positions (Su et al. 2021).
 
-    2021); ``n`` is even.
+    The pair of the features i and i + n / 2 is rotated by the angle position / base^(2 i / n).
 
-    Feature i and feature i + n / 2 are a pair, turned by place / BASE^(2 i / n).
+    Args:
+        x: (batch, heads, positions, n), with even n.
+        first: first position.
     """
     import torch
 
     half = x.shape[-1] // 2
-    # distances stay exact far out
-    at, pair = (torch.arange(low, high, device=x.device, dtype=torch.float64)
-                for low, high in ((first, first + x.shape[2]), (0, half)))
-    angles = at[:, None] * ROTARY_BASE ** (-pair / half)
+    # float64: angles of far positions are exact
+    positions = torch.arange(first, first + x.shape[2], device=x.device, dtype=torch.float64)
+    pairs = torch.arange(half, device=x.device, dtype=torch.float64)
+    angles = positions[:, None] * ROTARY_BASE ** (-pairs / half)
     cos = angles.cos().to(x.dtype)
     sin = angles.sin().to(x.dtype)
-    one, other = x.split(half, -1)
-    return torch.cat([one * cos - other * sin, other * cos + one * sin], -1)
+    left, right = x.split(half, -1)
+    return torch.cat([left * cos - right * sin, right * cos + left * sin], -1)
 
 
 def cached_length(m: Any, cache: Any) -> int:
-    """The number of positions whose keys the cache of ``m`` has."""
+    """Return the number of positions in the cache of the module ``m``."""
     return cache[m][0].shape[2] if cache is not None and m in cache else 0

@@ -1,4 +1,4 @@
-"""Attention scores beyond one product: expanded over heads, relative, residual.
+"""Attention with other scores than q kᵀ: expanded over heads, relative, residual.
 
 Scores are (batch, heads, queries, keys), scaled by 1/√head_dim and not yet masked.
 """
@@ -24,22 +24,23 @@ RESIDUAL_SCORES = ("none", "global", "relative", "previous")
 
 @block
 class HeadMixing(Block):
-    """An affine map across heads at every (query, key): (batch, heads_in, …) to (batch, heads_out, …)."""
+    """Affine map across heads: (batch, heads_in, queries, keys) to (batch, heads_out, …)."""
 
     heads_in: Size
     heads_out: Size
     queries: Axis
     keys: Axis
-    extra_keys: Size = 0  # keys that are always there
+    extra_keys: Size = 0  # keys in addition to the axis
 
     def weights(self) -> Mapping[str, Shape]:
         return {"weight": (self.heads_out, self.heads_in), "bias": (self.heads_out,)}
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        square = [(self.queries, self.keys)] + (
-            [(self.queries, self.extra_keys)] if is_set(self.extra_keys) else [])
-        products = [LoopNest((*over, self.heads_in, self.heads_out), "mix") for over in square]
-        return [*products, *(LoopNest((*over, self.heads_out), "activation") for over in square)]
+        squares: list[tuple[Extent, Extent]] = [(self.queries, self.keys)]
+        if is_set(self.extra_keys):
+            squares.append((self.queries, self.extra_keys))
+        products = [LoopNest((*over, self.heads_in, self.heads_out), "mix") for over in squares]
+        return [*products, *(LoopNest((*over, self.heads_out), "activation") for over in squares)]
 
     def forward(self, module: Any, scores: Tensor) -> Tensor:
         flat = add_promoted(module.weight @ scores.flatten(2), module.bias[:, None])
@@ -48,9 +49,9 @@ class HeadMixing(Block):
 
 @block
 class RelativeKeys(Block):
-    """q · r for the clipped distance from query to key (Shaw et al.
+    """Relative scores q · r of the clipped distance from query to key (Shaw et al. 2018).
 
-    2018, keys only): one table for all heads.
+    Keys only, with one table for all heads.
     """
 
     heads: Size
@@ -67,24 +68,44 @@ class RelativeKeys(Block):
         return [LoopNest((self.queries, self.heads, self.head_dim, distances)), kept]
 
     def forward(self, module: Any, query: Tensor, keys: int) -> Tensor:
-        """(batch, heads, queries, head_dim), the last of ``keys`` positions, to (batch, heads, queries, keys)."""
+        """Compute the scores.
+
+        Args:
+            module: module of the block.
+            query: (batch, heads, queries, head_dim), at the last of ``keys`` positions.
+            keys: number of keys.
+
+        Returns:
+            (batch, heads, queries, keys).
+        """
         import torch
 
-        by_distance = query @ module.weight.t()
-        at = torch.arange(keys, device=query.device)
-        distance = (at[None, :] - at[keys - query.shape[2] :, None]).clamp(
-            -self.clip, self.clip) + self.clip
-        return by_distance.gather(3, distance.expand(*query.shape[:3], -1))
+        by_distance = query @ module.weight.t()  # (batch, heads, queries, distances)
+        positions = torch.arange(keys, device=query.device)
+        distance = positions[None, :] - positions[keys - query.shape[2] :, None]  # (queries, keys)
+        index = distance.clamp(-self.clip, self.clip) + self.clip
+        return by_distance.gather(3, index.expand(*query.shape[:3], -1))
 
 
 @block
 class ExplicitAttention(Block):
-    """softmax(scores) v where scores need more than a product; inputs as :class:`FusedAttention`'s.
+    """softmax(scores) v with explicit scores.
 
-    ``heads_out`` > 0: ``heads`` sets of scores are expanded to so many by W₂ relu(W₁ · + b₁) + b₂
-    across heads before the softmax (PartialFormer, section 3.3: head scaling). ``clip`` > 0:
-    relative keys. ``score_cache_key``: the scores of the layer before are added (He et al. 2021,
-    RealFormer), which ``carried`` holds by name. ``mask`` reads ``x``, the input of the queries.
+    The inputs q, k, v and bias are those of :class:`~scalesearch.blocks.leaves.FusedAttention`.
+
+    Attributes:
+        heads: sets of scores of q and k.
+        head_dim: features of q and k.
+        value_dim: features of v.
+        queries: axis of the queries.
+        keys: axis of the keys.
+        heads_out: if positive, scores are expanded to this number of sets by
+            W₂ relu(W₁ scores + b₁) + b₂ across heads (head scaling, PartialFormer, section 3.3).
+        clip: if positive, largest distance of relative keys.
+        score_cache_key: if set, the scores of the previous layer under this key are added
+            (RealFormer, He et al. 2021).
+        extra_keys: keys in addition to the axis, for example of a prompt.
+        mask: learned mask.
     """
 
     heads: Size
@@ -115,23 +136,38 @@ class ExplicitAttention(Block):
                                       self.extra_keys, keys_are_inner=True)}
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        # Between its two products head scaling keeps the scores twice, as rectified and as the
-        # second one reads them.
+        # Head scaling stores the scores between its two products twice: as output of the ReLU and
+        # as input of the second product.
         if not is_set(self.heads_out):
             return []
-        keys: list[Extent] = [self.keys,
-                              self.extra_keys] if is_set(self.extra_keys) else [self.keys]
-        return [LoopNest((self.heads_out, self.queries, some), "activation") for some in keys]
+        keys: list[Extent] = [self.keys]
+        if is_set(self.extra_keys):
+            keys.append(self.extra_keys)
+        return [LoopNest((self.heads_out, self.queries, extent), "activation") for extent in keys]
 
     def forward(self, module: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None,
                 carried: dict[str, Any] | None = None, x: Tensor | None = None) -> Tensor:
+        """Compute attention.
+
+        Args:
+            module: module of the block.
+            q: (batch, heads, queries, head_dim).
+            k: (batch, heads, keys, head_dim).
+            v: (batch, heads_out or heads, keys, value_dim).
+            bias: broadcasts to the scores.
+            carried: scores of the previous layer by key; those of this layer replace them.
+            x: input of the attention (batch, queries, d), for the mask.
+
+        Returns:
+            (batch, heads_out or heads, queries, value_dim).
+        """
         from torch.nn.functional import pad
 
         q = q * self.head_dim**-0.5
         scores = module.product(q, k.transpose(2, 3))
         if self.clip:
             relative = module.relative(q, k.shape[2] - self.extra_keys)
-            scores = scores + pad(relative, (self.extra_keys, 0))  # prompts have no distance
+            scores = scores + pad(relative, (self.extra_keys, 0))  # prompts have no position
         if self.heads_out:
             scores = module.deepen(module.widen(scores).relu())
         if self.score_cache_key:
@@ -140,18 +176,19 @@ class ExplicitAttention(Block):
                 scores = scores + carried[self.score_cache_key]
             carried[self.score_cache_key] = scores
         if self.mask is not None:
-            scores = scores + pad(module.mask(x, k.shape[2] - self.extra_keys),
-                                  (self.extra_keys, 0))
+            mask = module.mask(x, k.shape[2] - self.extra_keys)
+            scores = scores + pad(mask, (self.extra_keys, 0))
         scores = scores if bias is None else add_promoted(scores, bias)
-        return module.mix(dropout(scores.softmax(-1), module.dropout_rates.attention, module.training), v)
+        weights = dropout(scores.softmax(-1), module.dropout_rates.attention, module.training)
+        return module.mix(weights, v)
 
 
 @block
 class GlobalScores(Block):
-    """A^G: scores of a stack's input, added in all its layers (PartialFormer, 3.4, eq. 6).
+    """Scores A^G of the input of a stack, added in all layers (PartialFormer, eq. 6).
 
-    With a norm and full-width queries and keys of its own; ``clip`` > 0 adds relative keys (Table
-    17). Decoding keeps its keys.
+    It has its own norm, queries and keys. ``clip`` > 0 adds relative keys (Table 17). ``cached``:
+    whether decoding stores the keys.
     """
 
     d: Size
@@ -176,7 +213,7 @@ class GlobalScores(Block):
         return parts | ({"store": KeyValueCache(width, self.keys)} if self.cached else {})
 
     def forward(self, module: Any, x: Tensor, cache: Any = None) -> Tensor:
-        """(batch, queries, d) to (batch, heads, queries, keys)."""
+        """Return the scores (batch, heads, queries, keys) of ``x`` (batch, queries, d)."""
         x = module.norm(x)
         q, k = (part(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
                 for part in (module.query, module.key))

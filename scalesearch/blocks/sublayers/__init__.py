@@ -1,6 +1,6 @@
-"""Further sub-layers, one file a kind, which a layer has where its ``sublayers:`` name them.
+"""Other sub-layers, which a layer contains if its key ``sublayers:`` lists them.
 
-May import mixers.
+This package may import mixers.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""The registry of further sub-layers: they keep a mixer's contract, and may be position by position."""
+"""Registry of other sub-layers: mixers, which may also process each position separately."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from scalesearch.blocks.mixers.base import Mixer
 from scalesearch.blocks.options import register
 
 SUBLAYERS: dict[str, type[Mixer]] = {}
-# @further("name") makes a mixer's class the sub-layer of that word
+# decorator @register_sublayer("name") of a mixer class
 register_sublayer = partial(register, SUBLAYERS)

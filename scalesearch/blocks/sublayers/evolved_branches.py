@@ -1,4 +1,4 @@
-"""Two maps of one input side by side, and a third of their sum: the branches of the Evolved Transformer."""
+"""Branches of the Evolved Transformer (So et al. 2019): two parallel maps, and a third of the sum."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ SIDES = ("left", "right")
 
 @block
 class NeighborWindows(Block):
-    """Each position's features beside those of its neighbors: (batch, positions + kernel - 1, d) to (…, kernel · d).
+    """Concatenation of the features of neighboring positions.
 
-    With a linear map behind it, it is a full convolution.
+    (batch, positions + kernel - 1, d) to (batch, positions, kernel · d). Followed by a linear map,
+    it is a convolution.
     """
 
     d: Size
@@ -44,94 +45,95 @@ class NeighborWindows(Block):
 
     @property
     def receptive_past(self) -> int:
-        """The number of other positions that it sees, at most all of them on one side."""
+        """Upper bound of the earlier positions that an output depends on."""
         return self.kernel - 1
 
-    def forward(self, module: Any, seen: Tensor) -> Tensor:
+    def forward(self, module: Any, padded: Tensor) -> Tensor:
         import torch
 
-        positions = seen.shape[1] - self.kernel + 1
-        return torch.cat([seen[:, tap : tap + positions] for tap in range(self.kernel)], -1)
+        positions = padded.shape[1] - self.kernel + 1
+        return torch.cat([padded[:, tap : tap + positions] for tap in range(self.kernel)], -1)
 
 
 @register_sublayer("branches")
 @block
 class EvolvedBranches(Mixer):
-    """S(norm(L x + R x)): L and R of widths of their own, S a separable convolution (So et al.
+    """S(norm(L x + R x)) with a separable convolution S (So et al. 2019, figure 3).
 
-    2019, figure 3).
-
-    What is narrower is filled with zeros. ``dense`` maps see a position alone, a ``convolution``
-    all features of ``kernel`` positions, a ``separable`` one each channel apart, and then a matrix:
-    in an encoder as many positions after as before, in a decoder none after.
+    The branches L and R can have different widths; narrower outputs are padded with zeros. Their
+    maps are ``dense`` (one position), ``convolution`` (all features of ``kernel`` positions) or
+    ``separable`` (a depthwise convolution and a linear map). In an encoder, a convolution reads
+    equally many positions before and after; in a decoder, earlier positions only.
     """
 
     left: str = option_field("dense", type="word", choices=BRANCH_MAPS,
-                             doc="the map of the left branch")
-    left_kernel: Size = option_field("3", doc="positions that it sees, unless it is dense")
+                             doc="map of the left branch")
+    left_kernel: Size = option_field("3", doc="its kernel width, unless it is dense")
     left_multiple: float = option_field("4", type="number", minimum=0, maximum=64,
-                                        doc="features that it makes, of width")
+                                        doc="its output features, in multiples of width")
     left_activation: str = option_field("relu", type="word", choices=tuple(BRANCH_ACTIVATIONS),
-                                        doc="what they go through")
+                                        doc="its activation")
     right: str = option_field("convolution", type="word", choices=BRANCH_MAPS,
-                              doc="the map of the right branch")
-    right_kernel: Size = option_field("3", doc="positions that it sees, unless it is dense")
+                              doc="map of the right branch")
+    right_kernel: Size = option_field("3", doc="its kernel width, unless it is dense")
     right_multiple: float = option_field("0.5", type="number", minimum=0, maximum=64,
-                                         doc="the same of the right branch")
+                                         doc="its output features, in multiples of width")
     right_activation: str = option_field("relu", type="word", choices=tuple(BRANCH_ACTIVATIONS),
-                                         doc="what they go through")
+                                         doc="its activation")
     kernel: Size = option_field("9",
-                                doc="positions that the separable convolution behind them sees")
-    multiple: float = option_field("0.5", type="number", minimum=0, maximum=1,
-                                   doc="features that it makes, of width; then zeros")
+                                doc="kernel width of the separable convolution after the branches")
+    multiple: float = option_field(
+        "0.5", type="number", minimum=0, maximum=1,
+        doc="its output features, in multiples of width; the other features are zeros")
     norm_kind: str = norm_type_field()
 
     output_projections: ClassVar[tuple[str, ...]] = ("out",)
 
     def __post_init__(self) -> None:
-        for side in SIDES:  # one network has one identity
+        for side in SIDES:  # the kernel of a dense map has no effect: equal networks have equal ids
             if getattr(self, side) == "dense":
                 object.__setattr__(self, f"{side}_kernel", 1)
 
     def validate(self) -> tuple[str, str] | None:
         for key in ("left_multiple", "right_multiple", "multiple"):
             if decide(self._scaled_width(key) < 1):
-                return key, f"{getattr(self, key)} times {self.d} features are none"
+                return key, f"{getattr(self, key)} times {self.d} features is less than 1"
         return None
 
     def _scaled_width(self, key: str) -> Size:
-        """So many times ``d``, cut to a whole number; sizes may be arrays, and multiples have three decimals."""
-        times = Fraction(require_single_value(getattr(self, key))).limit_denominator(1000)
-        return self.d * times.numerator // times.denominator
+        """Return the option ``key`` times ``d``, rounded down; multiples have three decimals."""
+        multiple = Fraction(require_single_value(getattr(self, key))).limit_denominator(1000)
+        return self.d * multiple.numerator // multiple.denominator
 
     @property
     def sum_features(self) -> Size:
-        """The features of the sum."""
+        """Features of the sum."""
         widest: Size = maximum(self._scaled_width("left_multiple"),
                                self._scaled_width("right_multiple"))
         return widest
 
     @property
     def output_features(self) -> Size:
-        """The features of the result, before zeros."""
+        """Features of the output without the zeros."""
         return self._scaled_width("multiple")
 
     @property
     def receptive_field(self) -> Size:
-        """The positions of the input that an output of the branches depends on."""
-        most: Size = maximum(self.left_kernel, self.right_kernel)
-        return most
+        """Number of input positions that an output of the branches depends on."""
+        kernel: Size = maximum(self.left_kernel, self.right_kernel)
+        return kernel
 
     def _branch_parts(self, side: str) -> Mapping[str, Block]:
-        kind = getattr(self, side)
+        branch_map = getattr(self, side)
         kernel = getattr(self, f"{side}_kernel")
         units = self._scaled_width(f"{side}_multiple")
-        if kind == "convolution":
+        if branch_map == "convolution":
             return {f"{side}_rows": NeighborWindows(self.d, kernel, self.over),
                     side: self.linear_factory(kernel * self.d, units, self.over)}
-        rows = {f"{side}_rows": ShortConvolution(self.d, kernel, self.d, self.over, "free")}
-        return (rows if kind == "separable"
-                else {}) | {side: self.linear_factory(self.d, units, self.over)}
+        parts: dict[str, Block] = {}
+        if branch_map == "separable":
+            parts[f"{side}_rows"] = ShortConvolution(self.d, kernel, self.d, self.over, "free")
+        return parts | {side: self.linear_factory(self.d, units, self.over)}
 
     def parts(self) -> Mapping[str, Block | Use]:
         parts: dict[str, Block | Use] = {**self._branch_parts("left"),
@@ -140,8 +142,8 @@ class EvolvedBranches(Mixer):
         parts["rows"] = ShortConvolution(self.sum_features, self.kernel, self.sum_features,
                                          self.over, "free")
         parts["out"] = self.linear_factory(self.sum_features, self.output_features, self.over)
-        kept = (self.receptive_field - 1) * self.d + (self.kernel - 1) * self.sum_features
-        return parts | ({"store": StateCache(kept)} if self.decoder else {})
+        cached = (self.receptive_field - 1) * self.d + (self.kernel - 1) * self.sum_features
+        return parts | ({"store": StateCache(cached)} if self.decoder else {})
 
     @property
     def copies_input(self) -> Any:
@@ -149,9 +151,10 @@ class EvolvedBranches(Mixer):
         return left & right
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        """Kept besides parts' outputs: zeros behind the result.
+        """Return the activations that are stored in addition to the outputs of the parts.
 
-        The norm's input, the sum, is in its output's place.
+        The padded output is stored; the sum is the input of the norm and replaces the outputs of
+        the branches.
         """
         extra = self.d - self.output_features
         copied = discarded_activations(self.d, self.over, self)
@@ -170,36 +173,59 @@ class EvolvedBranches(Mixer):
                 cache: Any = None, carried_scores: dict[str, Any] | None = None) -> Tensor:
         from torch.nn.functional import pad
 
-        near = self._pad_context(module, x, token_mask, self.receptive_field, cache)
+        padded = self._pad_context(module, x, token_mask, self.receptive_field, cache)
         left, right = (pad(y, (0, self.sum_features - y.shape[-1]))
-                       for y in (self._branch(module, side, x, near) for side in SIDES))
+                       for y in (self._branch(module, side, x, padded) for side in SIDES))
         y = module.norm(left + right)
-        y = module.out(
-            module.rows(self._pad_context(module.norm, y, token_mask, self.kernel, cache)))
+        padded = self._pad_context(module.norm, y, token_mask, self.kernel, cache)
+        y = module.out(module.rows(padded))
         return pad(y, (0, self.d - self.output_features))
 
-    def _branch(self, m: Any, side: str, x: Tensor, near: Tensor) -> Tensor:
-        """One branch; ``near``: the positions, with those around them that the wider of the two kernels reaches."""
+    def _branch(self, m: Any, side: str, x: Tensor, padded: Tensor) -> Tensor:
+        """Compute one branch.
+
+        Args:
+            m: module of the block.
+            side: ``left`` or ``right``.
+            x: (batch, positions, d).
+            padded: ``x`` with the neighbors that the wider of the two kernels reads.
+
+        Returns:
+            (batch, positions, features of the branch).
+        """
         from torch.nn import functional
 
         if getattr(self, side) != "dense":
             kernel: int = getattr(self, f"{side}_kernel")
             first = self._past_positions(self.receptive_field) - self._past_positions(kernel)
-            x = getattr(m, f"{side}_rows")(near[:, first : first + x.shape[1] + kernel - 1])
+            x = getattr(m, f"{side}_rows")(padded[:, first : first + x.shape[1] + kernel - 1])
         y = getattr(m, side)(x)
         activation = BRANCH_ACTIVATIONS[getattr(self, f"{side}_activation")]
-        return y if activation is None else dropout(
-            getattr(functional, activation)(y), m.dropout_rates.activation, m.training)
+        if activation is None:
+            return y
+        return dropout(getattr(functional, activation)(y), m.dropout_rates.activation, m.training)
 
     def _past_positions(self, kernel: Size) -> Size:
-        """How many positions before its own an output sees."""
+        """Return the number of earlier positions that a kernel reads."""
         return kernel - 1 if self.decoder else kernel // 2
 
     def _pad_context(self, key: Tensor, y: Tensor, present: Tensor | None, kernel: int, cache: Any) -> Tensor:
-        """``y`` with zeros for padding, and ``kernel`` - 1 rows more: zeros, or those of the cache for ``key``."""
+        """Set padding to zero and add the neighbors that a kernel reads.
+
+        Args:
+            key: key of the cache.
+            y: (batch, positions, features).
+            present: token mask (batch, positions), or None.
+            kernel: kernel width.
+            cache: the cache, or None.
+
+        Returns:
+            (batch, positions + kernel - 1, features).
+        """
         from torch.nn.functional import pad
 
         y = y if present is None else y * present[..., None]
-        before = self._past_positions(kernel)
-        return (pad(y, (0, 0, before, kernel - 1 - before)) if cache is None
-                else cache.append_window(key, y, before))
+        past = self._past_positions(kernel)
+        if cache is None:
+            return pad(y, (0, 0, past, kernel - 1 - past))
+        return cache.append_window(key, y, past)

@@ -1,4 +1,4 @@
-"""A gated linear unit as a sub-layer of its own (Dauphin et al. 2017; So et al. 2019)."""
+"""Gated linear unit as a separate sub-layer (Dauphin et al. 2017; So et al. 2019)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 @register_sublayer("glu")
 @block
 class GatedLinearUnit(Mixer):
-    """(W x + b) ⊙ σ(V x + c), position by position; (batch, positions, d) to the same."""
+    """(W x + b) ⊙ σ(V x + c) at each position: (batch, positions, d) to (batch, positions, d)."""
 
     output_projections: ClassVar[tuple[str, ...]] = ("value",)
 
     def parts(self) -> Mapping[str, Block | Use]:
-        one = self.linear_factory(self.d, self.d, self.over)
-        return {"value": one, "gate": one}
+        linear = self.linear_factory(self.d, self.d, self.over)
+        return {"value": linear, "gate": linear}
 
     @property
     def copies_input(self) -> Any:
