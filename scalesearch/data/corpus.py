@@ -6,8 +6,14 @@ from typing import Any
 
 from filelock import FileLock
 
-from scalesearch.data.cache import (DamagedCacheError, StoredCorpus, cache_key, hash_json,
-                                    read_cache, write_cache)
+from scalesearch.data.cache import (
+    DamagedCacheError,
+    StoredCorpus,
+    cache_key,
+    hash_json,
+    read_cache,
+    write_cache,
+)
 from scalesearch.data.files import default_cache
 from scalesearch.data.prepare import SplitCounts, describe_counts, prepare_corpus
 from scalesearch.data.soft_targets import SoftTargets, read_metadata

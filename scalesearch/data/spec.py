@@ -7,8 +7,14 @@ from typing import Any
 
 from scalesearch.data.builtin import MAX_PAIRS
 from scalesearch.data.files import expand_path
-from scalesearch.data.split_files import (PARTS_SYNTAX, FilePair, SplitPart, is_m2, parts_to_json,
-                                          read_parts)
+from scalesearch.data.split_files import (
+    PARTS_SYNTAX,
+    FilePair,
+    SplitPart,
+    is_m2,
+    parts_to_json,
+    read_parts,
+)
 from scalesearch.errors import UserError
 from scalesearch.lowering import MAX_SOURCE_TOKENS
 from scalesearch.space.binding.config_reader import coerce_settings, read_constants, to_node

@@ -20,8 +20,14 @@ import torch
 
 from scalesearch.data import Corpus, DataSpec, Tokenizer
 from scalesearch.errors import UserError
-from scalesearch.files import (read_json, read_regular, try_read_json, write_atomic, write_json,
-                               write_text)
+from scalesearch.files import (
+    read_json,
+    read_regular,
+    try_read_json,
+    write_atomic,
+    write_json,
+    write_text,
+)
 from scalesearch.nn import build_model
 from scalesearch.space.binding.config_reader import flatten
 from scalesearch.space.schema.cost_names import OWN_VOCABULARY

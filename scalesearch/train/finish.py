@@ -10,7 +10,12 @@ from scalesearch.train.effort import SCORING
 from scalesearch.train.loop import TrainingRun
 from scalesearch.train.recipe import DECODE_WITH_MODEL
 from scalesearch.train.scoring.evaluate import (
-    DecodeFunction, DecodingOptions, evaluate_loss, perplexity, score_split)
+    DecodeFunction,
+    DecodingOptions,
+    evaluate_loss,
+    perplexity,
+    score_split,
+)
 from scalesearch.train.scoring.measure import measure_latency
 from scalesearch.train.updates.averaging import write_weights
 

@@ -20,7 +20,11 @@ from scalesearch.train.effort import UPDATES, VALIDATION, Effort, TrainingTimer
 from scalesearch.train.hardware import TrainingFailedError
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.scoring.evaluate import (
-    DecodingOptions, evaluate_loss, tokens_per_character, translate)
+    DecodingOptions,
+    evaluate_loss,
+    tokens_per_character,
+    translate,
+)
 from scalesearch.train.updates.averaging import ExponentialMovingAverage, WeightSnapshots
 from scalesearch.train.updates.engine import Engine
 from scalesearch.train.updates.schedule import BudgetUsed, IntervalTrigger, LearningRateSchedule

@@ -1,1 +1,1 @@
-"""Several processes that share the updates of one model. Imports nothing else of train."""
+"""Processes that share the updates of one model."""

@@ -1,1 +1,1 @@
-"""What a trained model is worth: translations, metrics, early measurements. Imports checkpoints."""
+"""Evaluation of models: metrics, speed, memory, proxies, distillation."""

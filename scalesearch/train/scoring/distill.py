@@ -1,4 +1,4 @@
-"""Sequence-level distillation: a teacher's translations as a corpus (Kim & Rush 2016)."""
+"""Sequence-level distillation: translations as a corpus (Kim & Rush 2016)."""
 
 from __future__ import annotations
 
@@ -24,52 +24,55 @@ ProgressFunction = Callable[[int, int], None]
 def write_distilled_data(
         teachers: Sequence[Path], data: DataSpec, out: Path, decoding: DecodingOptions,
         report_progress: ProgressFunction = lambda done, total: None) -> dict[str, Any]:
-    """Translates the training text of ``data`` with a finished training, or several as one, into ``out``.*; resumable.
+    """Translate the training text of ``data`` into files ``out``.*; resumable.
+
+    Args:
+        teachers: folders of finished training runs; several form an ensemble.
 
     Returns:
-        the number of ``pairs``, and what decides them: hashes of ``teacher`` and ``text``,
-        ``decode``, ``dtype``.
+        The number of ``pairs``, and everything that determines them: hashes of ``teacher`` and
+        ``text``, ``decoding``,
+        ``dtype``.
 
     Raises:
-        UserError: one of ``teachers`` is no finished training, or not of the first's vocabulary, or
-            ``out`` holds other
-            translations, or the data have no pairs.
+        UserError: a teacher is not a finished training run or has another vocabulary than the
+            first, ``out`` holds
+            other translations, or the data have no pairs.
     """
     if data.file_format == "text":
         raise UserError(f"data: task: {data.task} has no pairs", key="data.task", code="no-pairs",
                         help="distillation is for tasks that translate or correct")
     if len(set(data.suffixes)) == 1:
-        raise UserError(f"data: source and target are both called {data.suffixes[0]}, so that "
-                        "source and translations would go to one file", key="data.target",
-                        code="data-conflict",
-                        help="give `source` and `target` endings of their own")
+        raise UserError(f"data: source and target have the same suffix {data.suffixes[0]}, so "
+                        "source and translations would be written to the same file",
+                        key="data.target", code="data-conflict",
+                        help="give `source` and `target` different suffixes")
     from scalesearch.data.sources import read_sentences
     from scalesearch.train.checkpoint import read_ensemble
     from scalesearch.train.hardware import Hardware
     from scalesearch.train.recipe import Recipe
-    from scalesearch.train.scoring.evaluate import translate as decoded
-    from scalesearch.train.scoring.evaluate import translate_lines
+    from scalesearch.train.scoring.evaluate import translate, translate_lines
 
     texts = read_sentences(data)["train"].source[: data.max_pairs]
-    model = read_ensemble(teachers)
+    teacher = read_ensemble(teachers)
     hardware = Hardware.from_recipe(Recipe(steps=1))
-    model.model.to(hardware.device).set_attention(hardware.attention_kernel)
-    settings = {"teacher": hash_teachers(teachers),
-                "text": _hash("\n".join(texts).encode()),
+    teacher.model.to(hardware.device).set_attention(hardware.attention_kernel)
+    settings = {"teacher": hash_teachers(teachers), "text": _hash("\n".join(texts).encode()),
                 "decoding": decoding.description, "dtype": hardware.dtype}
 
-    def translate(lines: list[str]) -> list[str]:
-        found = translate_lines(
-            model, lines,
-            lambda split: decoded(model.model, split, model.tokenizer, hardware, decoding))
-        return [best[0] for _, (best, *_) in found]
+    def translate_texts(lines: list[str]) -> list[str]:
+        translations = translate_lines(
+            teacher, lines,
+            lambda split: translate(teacher.model, split, teacher.tokenizer, hardware, decoding))
+        return [best[0] for _, (best, *_) in translations]
 
-    return {"pairs": write_translations(texts, out, data.suffixes, translate, settings,
-                                        report_progress), **settings}
+    count = write_translations(texts, out, data.suffixes, translate_texts, settings,
+                               report_progress)
+    return {"pairs": count, **settings}
 
 
 def hash_teachers(folders: Sequence[Path]) -> str:
-    """Hash of the weights of finished trainings."""
+    """Hash the weights of finished training runs."""
     from scalesearch.train.checkpoint import WEIGHTS_FILE
 
     return "+".join(_hash((folder / WEIGHTS_FILE).read_bytes()) for folder in folders)
@@ -82,49 +85,56 @@ def _hash(content: bytes) -> str:
 def write_translations(texts: list[str], out: Path, suffixes: tuple[str, str],
                        translate: TranslateFunction, settings: dict[str, Any],
                        report_progress: ProgressFunction = lambda done, total: None) -> int:
-    """Writes ``out``.SOURCE and ``out``.TARGET: every source line and its translation.
+    """Write ``out``.SOURCE and ``out``.TARGET: every source line and its translation.
 
-    Goes on where an earlier run stopped: lines that are there are kept, a line that was cut off is
-    made again.
+    An earlier run is continued: complete lines are kept, a truncated line is translated again.
 
     Args:
-        texts: the training data's source side.
-        suffixes: of the two sides, such as ("en", "de").
-        translate: lines to lines, one each.
-        settings: what decides the translations; a run with others is refused.
+        texts: the source side of the training data.
+        suffixes: of both sides, such as ("en", "de").
+        translate: maps lines to the same number of lines.
+        settings: everything that determines the translations; other settings are refused.
 
     Returns:
-        the number of lines.
+        The number of lines.
 
     Raises:
-        UserError: ``out`` holds another teacher's translations, or other text.
+        UserError: ``out`` holds the translations of another teacher, or other text.
     """
     files = [out.with_name(f"{out.name}.{suffix}") for suffix in suffixes]
     check_settings(out.with_name(f"{out.name}.json"), settings, files, "translations")
     written = [file.read_bytes().split(b"\n")[:-1] if file.exists() else [] for file in files]
-    whole = min(map(len, written))
+    n_complete = min(map(len, written))
     out.parent.mkdir(parents=True, exist_ok=True)
     with files[0].open("ab") as source, files[1].open("ab") as target:
-        # one may end in half a line, or be ahead of the other
+        # A file may end with half a line, or have more lines than the other.
         for file, lines in zip((source, target), written):
-            file.truncate(sum(len(line) + 1 for line in lines[:whole]))
-        for start in range(whole, len(texts), SAVE_INTERVAL):
-            some = texts[start : start + SAVE_INTERVAL]
-            for file, lines in ((source, some), (target, translate(some))):
+            file.truncate(sum(len(line) + 1 for line in lines[:n_complete]))
+        for start in range(n_complete, len(texts), SAVE_INTERVAL):
+            chunk = texts[start : start + SAVE_INTERVAL]
+            for file, lines in ((source, chunk), (target, translate(chunk))):
                 file.write("".join(f"{line}\n" for line in lines).encode())
                 file.flush()
-            report_progress(start + len(some), len(texts))
+            report_progress(start + len(chunk), len(texts))
     return len(texts)
 
 
 def check_settings(file: Path, settings: dict[str, Any], files: list[Path],
                    description: str) -> None:
-    """Writes the settings of ``description`` in ``files`` to ``file``, or checks them with those there. Raises UserError."""
+    """Write ``settings`` to ``file``, or compare them with an existing file.
+
+    Args:
+        files: files that the settings determine.
+        description: of the content of ``files``, for messages.
+
+    Raises:
+        UserError: the settings differ, or ``files`` exist without settings.
+    """
     if not file.exists():
-        others = [str(path) for path in files if path.exists()]
-        if others:
-            raise UserError(f"{', '.join(others)}: there already, and not from here ({file.name} "
-                            f"is missing); write the {description} elsewhere",
+        existing = [str(path) for path in files if path.exists()]
+        if existing:
+            raise UserError(f"{', '.join(existing)}: the file exists but was not written by this "
+                            f"command ({file.name} is missing); write the {description} elsewhere",
                             code="other-settings")
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, json.dumps(settings, indent=1, sort_keys=True) + "\n")
@@ -132,6 +142,6 @@ def check_settings(file: Path, settings: dict[str, Any], files: list[Path],
     before = read_json(file, dict[str, Any])
     differing = sorted(key for key in {*before, *settings} if before.get(key) != settings.get(key))
     if differing:
-        raise UserError(f"{file}: the {description} there were made with another "
+        raise UserError(f"{file}: the existing {description} were made with another "
                         f"{', '.join(differing)}; delete them or write elsewhere",
                         code="other-settings")

@@ -1,4 +1,4 @@
-"""Evaluation of a model: loss and perplexity per token, translations, metrics of its task."""
+"""Evaluation of a model: losses, translations, metrics of its task."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from scalesearch.blocks.seq2seq import DecoderOnly
 from scalesearch.data import Corpus, Split, Tokenizer, eval_batches, restore_order
@@ -19,19 +20,26 @@ from scalesearch.train.hardware import Hardware, TrainingFailedError, is_out_of_
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.updates.engine import Engine
 
-LOSS_BATCH_TOKENS = 4096  # in a batch when scoring, padding included
-DECODE_BATCH_TOKENS = 6144  # source tokens in a batch when decoding, divided among the beams
+LOSS_BATCH_TOKENS = 4096  # tokens per batch for losses, with padding
+DECODE_BATCH_TOKENS = 6144  # source tokens per batch for decoding, divided among the beams
 
-StopCheck = Callable[[], None]
+StopCheck = Callable[[], None]  # raises to stop
 ProgressFunction = Callable[[int, int], None]
-Translations = list[tuple[str, float | None]]  # of one sentence, the best first
+Translations = list[tuple[str, float | None]]  # texts and scores of one sentence, the best first
 DecodeFunction = Callable[[Split, "DecodingOptions"], list[Translations]]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class DecodingOptions:
-    """Settings of decoding: ``beam`` 1 is greedy; see :func:`scalesearch.nn.beam_search.beam_search`."""
+    """Options of decoding; see :func:`scalesearch.nn.beam_search.beam_search`.
+
+    Attributes:
+        beam: 1 is greedy.
+        length_penalty: exponent of the length.
+        batch_tokens: source tokens per batch, divided among the beams.
+        n_best: number of translations per sentence.
+    """
 
     beam: int = 5
     length_penalty: float = 1.0
@@ -47,7 +55,10 @@ class DecodingOptions:
 
 
 def evaluate_loss(engine: Engine, split: Split, check: StopCheck = lambda: None) -> float:
-    """Mean negative log-likelihood of the real target tokens (EOS included), in nats, without smoothing."""
+    """Compute the mean negative log-likelihood per target token, in nats.
+
+    EOS counts, padding does not. There is no smoothing.
+    """
     def run(max_tokens: int) -> float:
         total = torch.zeros((), dtype=torch.float64, device=engine.hardware.device)
         tokens = 0
@@ -65,71 +76,80 @@ def evaluate_loss(engine: Engine, split: Split, check: StopCheck = lambda: None)
 
 
 def check_lengths(model: Any, corpus: Corpus, recipe: Recipe) -> None:
-    """Checks that learned positions, if any, are enough for every sentence that a training reads.
+    """Check that learned positions, if any, suffice for every sentence of a run.
 
-    A sentence that shows only after the last update would end it in a way that no resume mends.
+    A sentence that fails after the last update would end the run in a way that resuming cannot fix.
 
     Raises:
-        TrainingFailed: they are not.
+        TrainingFailedError: a sentence is too long.
     """
     if model.max_length is None:
         return
-    joined = isinstance(model.block, DecoderOnly)
-    for name in ("train", "validation", *(["test"] if recipe.score_splits != "validation" else [])):
-        split: Split = getattr(corpus, name)
+    is_joined = isinstance(model.block, DecoderOnly)
+    split_names = ["train", "validation"]
+    if recipe.score_splits != "validation":
+        split_names.append("test")
+    for split_name in split_names:
+        split: Split = getattr(corpus, split_name)
         source = split.source_ids.lengths + 1
         target = split.target_ids.lengths + (split.window_overlap is None)
-        if name == "train" and recipe.subword_dropout:  # a side may then be as long as it is cut at
-            source = target = np.array([corpus.spec.max_length + 1])
+        # a side may have any length up to max_length
+        if split_name == "train" and recipe.subword_dropout:
+            source = np.array([corpus.spec.max_length + 1])
+            target = source
         longest = max(source.max(initial=0), target.max(initial=0))
-        # in one sequence the padding counts, too, which in training is another each epoch
-        if joined:
+        if is_joined:
+            # Padding counts in a joined sequence. The batches of training change every epoch.
             plan = eval_batches(split,
-                                LOSS_BATCH_TOKENS).indices_by_batch if name != "train" else []
-            longest = max([(source + target).max(initial=0),
-                           *(source[at].max() + target[at].max() for at in plan)])
+                                LOSS_BATCH_TOKENS).indices_by_batch if split_name != "train" else []
+            padded = [source[indices].max() + target[indices].max() for indices in plan]
+            longest = max([(source + target).max(initial=0), *padded])
         try:
             model.check_length(int(longest))
         except UserError as error:
-            raise TrainingFailedError(f"{name}: {error}") from None
+            raise TrainingFailedError(f"{split_name}: {error}") from None
 
 
 def tokens_per_character(corpus: Corpus, split_name: str) -> float:
-    """Scored target tokens of the split ``split_name``, for each character (code point) of the text that they stand for.
+    """Return the number of scored target tokens per character (code point).
 
-    The end of a line counts as a character. A loss per token times this is one per character, which
-    models of different vocabularies share. Of sentences that are cut for the model only what is
-    left counts.
+    The end of a line counts as a character. A loss per token times this number is a loss per
+    character, which compares models with different vocabularies. Of truncated sentences only the
+    remaining part counts.
     """
     split: Split = getattr(corpus, split_name)
     tokens = sum(batch.tokens for batch in eval_batches(split, LOSS_BATCH_TOKENS))
     lengths = [len(line) + 1 for line in split.texts.target]
     if split.window_overlap is None:
-        cut = np.flatnonzero(split.target_ids.lengths >= corpus.spec.max_length)
-        for place, text in zip(cut,
-                               corpus.tokenizer.decode(split.target_ids[place] for place in cut)):
-            lengths[place] = len(text) + 1
+        truncated = np.flatnonzero(split.target_ids.lengths >= corpus.spec.max_length)
+        texts = corpus.tokenizer.decode(split.target_ids[index] for index in truncated)
+        for index, text in zip(truncated, texts):
+            lengths[index] = len(text) + 1
     return tokens / sum(lengths)
 
 
 def translate(model: Any, split: Split, tokenizer: Tokenizer, hardware: Hardware,
               decoding: DecodingOptions, check: StopCheck = lambda: None,
-              progress: ProgressFunction = lambda done, of: None) -> list[Translations]:
-    """Best ``search.nbest`` translations of each source sentence, detokenized, in the split's order.
+              progress: ProgressFunction = lambda done, total: None) -> list[Translations]:
+    """Translate each source sentence, in the split's order.
+
+    Returns:
+        ``decoding.n_best`` detokenized texts with scores per sentence.
 
     Raises:
-        TrainingFailed: the model gives no finite scores.
+        TrainingFailedError: the model gives no finite scores.
     """
     def run(max_tokens: int) -> list[Translations]:
         batches = eval_batches(split, max_tokens)
-        found = []
+        hypotheses = []
         done = 0
         for batch in batches:
             check()
             with hardware.autocast():
-                found.append(_decode_batch(model, hardware.to_device(batch.source), decoding))
-            progress(done := done + len(batch), len(split))
-        rows = restore_order(batches.indices_by_batch, found)
+                hypotheses.append(_decode_batch(model, hardware.to_device(batch.source), decoding))
+            done += len(batch)
+            progress(done, len(split))
+        rows = restore_order(batches.indices_by_batch, hypotheses)
         texts = iter(tokenizer.decode(ids for row in rows for ids, _ in row))
         return [[(next(texts), score) for _, score in row] for row in rows]
 
@@ -137,63 +157,76 @@ def translate(model: Any, split: Split, tokenizer: Tokenizer, hardware: Hardware
     return retry_with_smaller_batches(run, max(1, decoding.batch_tokens * 2 // (decoding.beam + 1)))
 
 
-def _decode_batch(model: Any, source: torch.Tensor,
-                  search: DecodingOptions) -> list[list[tuple[list[int], float]]]:
-    """Ids and score of the best hypotheses of each sentence of a batch."""
-    if search.beam == 1:
-        found = greedy_search(model, source)
+def _decode_batch(model: Any, source: Tensor,
+                  decoding: DecodingOptions) -> list[list[tuple[list[int], float]]]:
+    """Decode ``source`` (batch, time); return ids and scores of hypotheses."""
+    if decoding.beam == 1:
+        result = greedy_search(model, source)
     else:
-        found = beam_search(model, source, search.beam, search.length_penalty, nbest=search.n_best)
-    hypotheses = found.ranked()
+        result = beam_search(model, source, decoding.beam, decoding.length_penalty,
+                             nbest=decoding.n_best)
+    hypotheses = result.ranked()
     if not all(hypotheses):
-        raise TrainingFailedError("a sentence has no translation whose score is a finite number: "
-                                  "the model has diverged")
+        raise TrainingFailedError("a sentence has no translation with a finite score: the model "
+                                  "has diverged")
     return hypotheses
 
 
 def translate_lines(
         trained: Checkpoint, lines: list[str],
         decode: Callable[[Split], list[Translations]]) -> list[tuple[str, Translations]]:
-    """Lines with their translations by ``decode``; of one without words, an empty one without a score.
+    """Translate lines with ``decode``.
+
+    A line without tokens has one empty translation without a score.
 
     Raises:
         UserError: the model gives no finite scores.
     """
     text = [line.lower() for line in lines] if trained.is_lowercase else lines
-    most = trained.max_source_length
-    # of one sequence a half is the translation's
-    if (room := trained.model.max_length) is not None:
-        most = min(most,
-                   room // 2 if isinstance(trained.architecture.block, DecoderOnly) else room - 1)
-    ids = [row[:most] for row in trained.tokenizer.encode(text)]
+    max_length = trained.max_source_length
+    model_length = trained.model.max_length
+    if model_length is not None:
+        # In a joined sequence, half of the positions are for the translation.
+        is_joined = isinstance(trained.architecture.block, DecoderOnly)
+        max_length = min(max_length, model_length // 2 if is_joined else model_length - 1)
+    ids = [row[:max_length] for row in trained.tokenizer.encode(text)]
     split = Split.from_lists([row for row in ids if row])
     try:
-        found = iter(decode(split) if len(split) else [])
+        translations = iter(decode(split) if len(split) else [])
     except TrainingFailedError as error:
         raise UserError(str(error), code="diverged") from None
-    # One line in, one line out, whatever the vocabulary holds.
-    return [(line,
-             [(" ".join(text.split()), score) for text, score in next(found)] if row
-             else [("", None)]) for line, row in zip(lines, ids)]
+    results: list[tuple[str, Translations]] = []
+    for line, row in zip(lines, ids):
+        # A line break in a translation would shift all later lines.
+        best = [(" ".join(text.split()), score)
+                for text, score in next(translations)] if row else [("", None)]
+        results.append((line, best))
+    return results
 
 
 def score_split(engine: Engine, corpus: Corpus, split_name: str, decoding: DecodingOptions,
-                check: StopCheck = lambda: None, progress: ProgressFunction = lambda done, of: None,
+                check: StopCheck = lambda: None,
+                progress: ProgressFunction = lambda done, total: None,
                 decode: DecodeFunction | None = None) -> dict[str, Any]:
-    """Losses, perplexity and the task's metrics, with their signatures, on the split ``split_name`` of ``corpus``.
+    """Compute losses, perplexity and the metrics of the task on a split.
 
-    ``decode`` translates in the model's place.
+    Args:
+        decode: translates instead of the model.
     """
     task = TASKS[corpus.spec.task]
     split = getattr(corpus, split_name)
     loss = evaluate_loss(engine, split, check)
-    metrics = {}
+    metrics: dict[str, Any] = {}
     if task.score is not None:
-        found = decode(split, decoding) if decode else translate(
-            engine.model, split, corpus.tokenizer, engine.hardware, decoding, check, progress)
-        by = f", by {engine.recipe.decode_with}" if decode else ""
-        metrics = {**task.score([best[0] for best, *_ in found], split.texts, corpus.spec),
-                   "decoding": decoding.description + by}
+        if decode:
+            translations = decode(split, decoding)
+            description = f"{decoding.description}, by {engine.recipe.decode_with}"
+        else:
+            translations = translate(engine.model, split, corpus.tokenizer, engine.hardware,
+                                     decoding, check, progress)
+            description = decoding.description
+        hypotheses = [best[0] for best, *_ in translations]
+        metrics = {**task.score(hypotheses, split.texts, corpus.spec), "decoding": description}
     rate = tokens_per_character(corpus, split_name)
     metrics |= {"loss": loss, "perplexity": perplexity(loss), "loss_per_char": loss * rate}
     if task.score_loss is not None:
@@ -203,7 +236,7 @@ def score_split(engine: Engine, corpus: Corpus, split_name: str, decoding: Decod
 
 
 def retry_with_smaller_batches(run: Callable[[int], T], max_tokens: int) -> T:
-    """Calls ``run(max_tokens)``, halving the tokens whenever memory runs out; at 1 it raises."""
+    """Call ``run(max_tokens)``; halve the tokens whenever memory runs out."""
     while True:
         try:
             return run(max_tokens)

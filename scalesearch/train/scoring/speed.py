@@ -1,7 +1,7 @@
-"""Speed of a candidate on this machine: what a whole training of it would take, from a few updates and batches.
+"""Training speed of a candidate, predicted from a few updates and batches.
 
-Untrained models never end a sentence, so each batch is decoded to the length of its longest
-reference.
+Models that are not trained never end a sentence, so each batch is decoded to the length of its
+longest reference.
 """
 
 from __future__ import annotations
@@ -26,18 +26,20 @@ from scalesearch.train.scoring.evaluate import DECODE_BATCH_TOKENS, LOSS_BATCH_T
 from scalesearch.train.updates.engine import Engine, build_initial_model
 
 MIN_TIMED_UPDATES = 3
-MAX_TIMED_UPDATES = 20  # updates that are timed
+MAX_TIMED_UPDATES = 20
 ReadClocks = Callable[[], Effort]
 
 
 @dataclass(frozen=True)
 class TrainingSpeed:
-    """What each step of a training takes.
+    """Time of each step of a training run.
 
     Attributes:
-        update_time: one update. tokens, pairs: target tokens and sentences of one, on average.
-        validation_time: one look at the validation text. scoring: of the final weights. other:
-            building, once a process.
+        update_time: of one update.
+        tokens_per_update, pairs_per_update: mean target tokens and sentences of one update.
+        validation_time: of one validation.
+        scoring_time: of scoring the final weights.
+        other_time: of building the model, once per process.
     """
 
     update_time: Effort
@@ -48,111 +50,126 @@ class TrainingSpeed:
     other_time: Effort
 
     def predict_training_time(self, recipe: Recipe, pairs_per_epoch: int) -> dict[str, Effort]:
-        """What a whole training takes, by part; ``patience`` may end it earlier."""
+        """Predict the time of a training run by part; ``patience`` may end it earlier."""
         update = self.update_time
-        ends = {"steps": recipe.steps}
-        for name, each in (("tokens", self.tokens_per_update),
-                           ("epochs", self.pairs_per_update / pairs_per_epoch),
-                           ("cpu_minutes", update.cpu_seconds / 60),
-                           ("minutes", update.seconds / 60)):
+        per_update = {"tokens": self.tokens_per_update,
+                      "epochs": self.pairs_per_update / pairs_per_epoch,
+                      "cpu_minutes": update.cpu_seconds / 60, "minutes": update.seconds / 60}
+        n_updates_by_budget = [float(recipe.steps)] if recipe.steps is not None else []
+        for name, amount in per_update.items():
             budget = getattr(recipe, name)
-            ends[name] = budget / each if budget is not None and each > 0 else None
-        updates = min((end for end in ends.values() if end is not None), default=0.0)
-        every = recipe.validate_every if recipe.validate_every < 1 else recipe.validate_every / max(
-            updates, 1)
-        looks = max(1, math.ceil(1 / every - 1e-6)) if every else 1
-        return {UPDATES: update * updates, VALIDATION: self.validation_time * looks,
+            if budget is not None and amount > 0:
+                n_updates_by_budget.append(budget / amount)
+        n_updates = min(n_updates_by_budget, default=0.0)
+        interval = (recipe.validate_every if recipe.validate_every < 1
+                    else recipe.validate_every / max(n_updates, 1))
+        n_validations = max(1, math.ceil(1 / interval - 1e-6)) if interval else 1
+        return {UPDATES: update * n_updates, VALIDATION: self.validation_time * n_validations,
                 SCORING: self.scoring_time, OTHER: self.other_time}
 
 
 def measure_speed(architecture: Any, corpus: Corpus, recipe: Recipe, max_seconds: float,
                   read_time: ReadClocks = read_clocks) -> TrainingSpeed:
-    """Measures the speed of ``architecture``, in at most about so many ``max_seconds``; leaves nothing behind.
+    """Measure the training speed in about ``max_seconds``; writes no files.
 
     Args:
-        read_time: readings of the clocks.
+        read_time: reads the clocks.
 
     Raises:
-        TrainingFailed, CausalityError: as a training would.
+        TrainingFailedError, CausalityError: as in training.
     """
     start = read_time()
-    each = max_seconds / 3
+    seconds_per_part = max_seconds / 3
     vocab = corpus.tokenizer.vocab_size
     hardware = Hardware.from_recipe(recipe)
     model = build_initial_model(architecture.block, vocab, recipe, 1)
     check_causality(model, vocab)
     check_lengths(model, corpus, recipe)
     engine = Engine(model.to(hardware.device).train(), recipe, hardware)
-    feed = BatchStream(corpus.train, recipe.max_tokens, 1)
+    batch_stream = BatchStream(corpus.train, recipe.max_tokens, 1)
     other = read_time() - start
-    float(engine.update(feed.take(recipe.accumulate), 0.0))  # the first is slower than all others
+    # the first update is slower than the others
+    float(engine.update(batch_stream.take(recipe.accumulate), 0.0))
     start = read_time()
-    updates = 0
+    n_updates = 0
     tokens = 0
     pairs = 0
-    while updates < MIN_TIMED_UPDATES or (updates < MAX_TIMED_UPDATES
-                                          and (read_time() - start).seconds < each):
-        batches = feed.take(recipe.accumulate)
+    while n_updates < MIN_TIMED_UPDATES or (n_updates < MAX_TIMED_UPDATES
+                                            and (read_time() - start).seconds < seconds_per_part):
+        batches = batch_stream.take(recipe.accumulate)
         float(engine.update(batches, 0.0))  # waits for a GPU
-        updates = updates + 1
-        tokens = tokens + sum(batch.tokens for batch in batches)
+        n_updates += 1
+        tokens += sum(batch.tokens for batch in batches)
         pairs += sum(map(len, batches))
-    update = (read_time() - start) * (1 / updates)
+    update = (read_time() - start) * (1 / n_updates)
     model.eval()
     with torch.inference_mode():
-        validation, scoring = _evaluation_times(engine, corpus, recipe, each, read_time)
-    return TrainingSpeed(update, tokens / updates, pairs / updates, validation, scoring, other)
+        validation, scoring = _evaluation_times(engine, corpus, recipe, seconds_per_part, read_time)
+    return TrainingSpeed(update, tokens / n_updates, pairs / n_updates, validation, scoring, other)
 
 
 def _evaluation_times(engine: Engine, corpus: Corpus, recipe: Recipe, seconds: float,
-                      now: ReadClocks) -> tuple[Effort, Effort]:
-    """What validating and scoring take."""
+                      read_time: ReadClocks) -> tuple[Effort, Effort]:
+    """Measure the time of a validation and of scoring."""
     task = TASKS[corpus.spec.task]
-    splits = ("validation", "test") if recipe.score_splits == "both" else (recipe.score_splits,)
+    split_names = ("validation", "test") if recipe.score_splits == "both" else (
+        recipe.score_splits,)
 
-    def decoded(split: Split, beam: int) -> Effort:
+    def measure_decoding(split: Split, beam: int) -> Effort:
         def run(batch: Batch) -> None:
             source = engine.hardware.to_device(batch.source)
             longest = batch.target_out.shape[1]
             with engine.hardware.autocast():
-                found = greedy_search(engine.model, source, longest) if beam == 1 else \
-                    beam_search(engine.model, source, beam, recipe.length_penalty, longest)
-            found.lengths.tolist()
+                if beam == 1:
+                    result = greedy_search(engine.model, source, longest)
+                else:
+                    result = beam_search(engine.model, source, beam, recipe.length_penalty, longest)
+            result.lengths.tolist()
 
         if task.score is None:
             return Effort()
-        start = now()
-        options = replace(corpus.spec, comet=None)  # a model of its own, whose time nobody knows
+        start = read_time()
+        # the time of COMET, another model, is not predicted
+        options = replace(corpus.spec, comet=None)
         task.score(list(split.texts.target), split.texts, options)
-        return now() - start + _extrapolate_time(
-            split, DECODE_BATCH_TOKENS * 2 // (beam + 1), run, seconds / len(splits), now)
+        max_tokens = DECODE_BATCH_TOKENS * 2 // (beam + 1)
+        metric_time = read_time() - start
+        return metric_time + _extrapolate_time(
+            split, max_tokens, run, seconds / len(split_names), read_time)
 
-    def lost(split: Split) -> Effort:
+    def measure_loss(split: Split) -> Effort:
         return _extrapolate_time(split, LOSS_BATCH_TOKENS,
-                                 lambda batch: float(engine.loss_sum(batch, 0.0)), seconds / 4, now)
+                                 lambda batch: float(engine.loss_sum(batch, 0.0)), seconds / 4,
+                                 read_time)
 
-    losses = {name: lost(getattr(corpus, name)) for name in {"validation", *splits}}
-    scoring = sum((losses[name] + decoded(getattr(corpus, name), recipe.beam) for name in splits),
-                  Effort())
-    validation = losses["validation"] + (decoded(corpus.validation, 1) if recipe.validate_metric
-                                    else Effort())
-    return validation, scoring if "validation" in splits else scoring + losses["validation"]
+    losses = {name: measure_loss(getattr(corpus, name)) for name in {"validation", *split_names}}
+    scoring = Effort()
+    for name in split_names:
+        scoring += losses[name] + measure_decoding(getattr(corpus, name), recipe.beam)
+    if "validation" not in split_names:
+        scoring += losses["validation"]
+    validation = losses["validation"]
+    if recipe.validate_metric:
+        validation += measure_decoding(corpus.validation, 1)
+    return validation, scoring
 
 
 def _extrapolate_time(split: Split, max_tokens: int, run: Callable[[Batch], object], seconds: float,
-                      now: ReadClocks) -> Effort:
-    """What ``run`` on all batches of ``split`` takes, from as many as fit into ``seconds``; one at least."""
+                      read_time: ReadClocks) -> Effort:
+    """Predict the time of ``run`` on all batches of ``split``.
+
+    Random batches run for about ``seconds``, at least one of them.
+    """
     batches = eval_batches(split, max(1, max_tokens))
-    start = now()
-    done = 0
-    took = Effort()
-    places = np.array([batches[at].target_out.size for at in range(len(batches))])
-    for at in np.random.default_rng(1).permutation(len(batches)):
-        batch = batches[int(at)]
-        start = now()
+    sizes = np.array([batches[index].target_out.size for index in range(len(batches))])
+    n_tokens = 0
+    total = Effort()
+    for index in np.random.default_rng(1).permutation(len(batches)):
+        batch = batches[int(index)]
+        start = read_time()
         run(batch)
-        took = took + (now() - start)
-        done = done + int(places[at])
-        if took.seconds >= seconds:
+        total += read_time() - start
+        n_tokens += int(sizes[index])
+        if total.seconds >= seconds:
             break
-    return took * (float(places.sum()) / done)
+    return total * (float(sizes.sum()) / n_tokens)

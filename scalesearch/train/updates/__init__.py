@@ -1,5 +1,5 @@
-"""One update: gradients and loss, optimizers, rates and their schedule, means of weights.
+"""Parameter updates: gradients, loss, optimizers, learning rates, averages.
 
-May import the recipe, hardware and checkpoints of :mod:`scalesearch.train`; the loop over updates
-is above.
+The package may import the recipe, hardware and checkpoints of :mod:`scalesearch.train`. The
+training loop is there.
 """

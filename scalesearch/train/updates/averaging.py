@@ -1,4 +1,7 @@
-"""Averaging of weights from several moments of a run (Popel & Bojar 2018, section 4.10)."""
+"""Averages of weights from several moments of a run.
+
+Source: Popel & Bojar (2018), section 4.10.
+"""
 
 import hashlib
 import json
@@ -22,8 +25,9 @@ class WeightSnapshots:
     """Weights of the last or best few moments, one safetensors file each.
 
     Attributes:
-        kept: score by number of updates; a lower score is better, equal ones go by the newer. In
-            checkpoints.
+        scores_by_step: score by number of updates, stored in checkpoints. A lower score is better;
+            of equal scores the
+            later is better.
     """
 
     def __init__(self, directory: Path, count: int) -> None:
@@ -32,17 +36,18 @@ class WeightSnapshots:
         self.scores_by_step: dict[int, float] = {}
 
     def add(self, model: nn.Module, step: int, score: float = 0.0) -> None:
-        """Keeps the current weights, unless ``count`` better ones exist."""
+        """Keep the current weights, unless ``count`` better ones exist."""
         if step in self.scores_by_step:
             return
-        kept = dict(sorted([*self.scores_by_step.items(), (step, score)],
-                           key=lambda item: (item[1], -item[0]))[: self.count])
+        ranked = sorted([*self.scores_by_step.items(), (step, score)],
+                        key=lambda item: (item[1], -item[0]))
+        kept = dict(ranked[: self.count])
         if step in kept:
             write_weights(self._file(step), model.state_dict())
         self.scores_by_step = kept
 
     def average(self) -> dict[str, Tensor]:
-        """Mean of the kept weights, summed in fp32; tied weights stay tied."""
+        """Average the kept weights, summed in fp32; tied weights stay tied."""
         total: dict[str, Tensor] = {}
         for step in self.scores_by_step:
             for name, weight in read_weights(self._file(step)).items():
@@ -50,7 +55,7 @@ class WeightSnapshots:
         return {name: weight / len(self.scores_by_step) for name, weight in total.items()}
 
     def delete_unused(self) -> None:
-        """Deletes files that are not kept.
+        """Delete files that are not kept.
 
         Call it after writing a checkpoint that does not name them.
         """
@@ -59,7 +64,7 @@ class WeightSnapshots:
             file.unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """Deletes all snapshots."""
+        """Delete all snapshots."""
         self.scores_by_step = {}
         self.delete_unused()
         if self.folder.is_dir() and not any(self.folder.iterdir()):
@@ -70,10 +75,10 @@ class WeightSnapshots:
 
 
 class ExponentialMovingAverage:
-    """Exponential moving average of weights over the last ``window`` of the updates so far, or so many updates.
+    """Exponential moving average of weights.
 
-    The share of the newest weights falls with the number of updates, so that the mean is as good at
-    any time.
+    ``window`` is a number of updates, or below 1 a share of the updates so far. The weight of the
+    newest weights decreases with the number of updates, so the average is equally good at any time.
     """
 
     def __init__(self, model: nn.Module, window: float) -> None:
@@ -83,25 +88,25 @@ class ExponentialMovingAverage:
         self.mean = [weight.detach().clone() for weight in model.parameters()]
 
     def update(self) -> None:
-        """Takes in the current weights."""
+        """Add the current weights."""
         self.step += 1
-        torch._foreach_lerp_(self.mean, [weight.detach() for weight in self.model.parameters()],
-                             1 / self.effective_window)
+        weights = [weight.detach() for weight in self.model.parameters()]
+        torch._foreach_lerp_(self.mean, weights, 1 / self.effective_window)
 
     @property
     def effective_window(self) -> float:
-        """Updates that the mean is over."""
+        """Number of updates that the average covers."""
         return max(1.0,
                    min(self.window, self.step) if self.window >= 1 else self.window * self.step)
 
     def averaged_weights(self) -> dict[str, Tensor]:
-        """The mean, by the weights' names."""
+        """Return the average by weight name."""
         return {name: mean
                 for (name, _), mean in zip(self.model.named_parameters(), self.mean, strict=True)}
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Context in which the model has the mean as its weights."""
+        """Context in which the model has the average as its weights."""
         weights = [weight.data for weight in self.model.parameters()]
         self._set_weights(self.mean)
         try:
@@ -114,28 +119,31 @@ class ExponentialMovingAverage:
             weight.data = value
 
     def state(self) -> dict[str, Any]:
-        """State for a checkpoint."""
+        """Return the state for a checkpoint."""
         return {"step": self.step, "mean": self.mean}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restores what :meth:`state` returned."""
+        """Restore the result of :meth:`state`."""
         self.step = state["step"]
-        for mine, kept in zip(self.mean, state["mean"], strict=True):
-            mine.copy_(kept)
+        for mean, stored in zip(self.mean, state["mean"], strict=True):
+            mean.copy_(stored)
 
 
 def write_weights(path: Path, weights: dict[str, Tensor]) -> None:
-    """Writes weights atomically as safetensors, a format that cannot run code when read, with their checksum."""
-    plain = {name: weight.detach().to("cpu", copy=False).contiguous()
-             for name, weight in weights.items()}
-    write_atomic(path, lambda file: file.write(save(plain, {CHECKSUM_KEY: _checksum(plain)})))
+    """Write weights atomically as safetensors, with their checksum.
+
+    Reading this format cannot run code.
+    """
+    tensors = {name: weight.detach().to("cpu", copy=False).contiguous()
+               for name, weight in weights.items()}
+    write_atomic(path, lambda file: file.write(save(tensors, {CHECKSUM_KEY: _checksum(tensors)})))
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Reads the weights in a safetensors file, onto the CPU.
+    """Read the weights in a safetensors file to the CPU.
 
     Raises:
-        UserError: it is missing, or is not what was written.
+        UserError: the file is missing, or differs from what was written.
     """
     try:
         content = read_regular(path)
@@ -145,8 +153,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         raise UserError(f"{path}: cannot be read as weights: {error}",
                         code="damaged-weights") from None
     if header.get("__metadata__", {}).get(CHECKSUM_KEY) != _checksum(weights):
-        raise UserError(f"{path}: not the weights that a training wrote: their checksum is "
-                        "another. Restore the file, or train again", code="damaged-weights")
+        raise UserError(f"{path}: the checksum of the weights is wrong. Restore the file, or train "
+                        "again", code="damaged-weights")
     return weights
 
 

@@ -1,4 +1,8 @@
-"""Updates: gradients of some batches, clipped and applied; batches are split where memory runs out."""
+"""Updates: gradients of batches, clipped and applied.
+
+Shapes: B sentences, T target positions, N target tokens without padding, ``top`` soft targets per
+token.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,8 +27,9 @@ class Shard:
     """Part of an update that one process computes.
 
     Attributes:
-        batches: of this process. tokens: real target tokens of the batches of all processes.
-        max_sentences: sentences of the longest batch of any process.
+        batches: batches of this process.
+        update_tokens: target tokens without padding in the batches of all processes.
+        max_sentences: sentences of the largest batch of any process.
     """
 
     batches: list[Batch]
@@ -33,11 +38,11 @@ class Shard:
 
 
 class Engine:
-    """Model and optimizer, and how they take a step; the model's attention is that of the hardware.
+    """Model, optimizers and their update step.
 
     Attributes:
-        parts: pieces that each batch is cut into; doubled when memory runs out, tokens per update
-            stay the same.
+        batch_splits: number of pieces per batch. It is doubled when memory runs out; tokens per
+            update do not change.
     """
 
     def __init__(self, model: Any, recipe: Recipe, hardware: Hardware) -> None:
@@ -53,19 +58,19 @@ class Engine:
         self.batch_splits = 1
 
     def update(self, batches: list[Batch], lr: float) -> Tensor:
-        """Takes one step on ``batches``; returns the smoothed loss per token, on the device.
+        """Take one step on ``batches``; return the smoothed loss per token, on the device.
 
-        The sum of all losses is divided by all real target tokens, so that how batches are cut
+        The sum of all losses is divided by the number of target tokens, so splitting batches
         changes nothing.
 
         Raises:
-            TrainingFailed: there is no memory even for one sentence at a time.
+            TrainingFailedError: memory does not suffice for one sentence at a time.
         """
         return self.step(Shard(batches, sum(batch.tokens for batch in batches),
                                max(map(len, batches))), lr)
 
     def step(self, shard: Shard, lr: float) -> Tensor:
-        """Takes one step on ``shard``; see :meth:`update`."""
+        """Take one step on ``shard``; see :meth:`update`."""
         loss = self._compute_gradients(shard)
         while loss is None:
             self._split_batches(shard)
@@ -79,92 +84,98 @@ class Engine:
         return loss
 
     def follower_seconds(self) -> float:
-        """CPU seconds of other processes since the last call."""
+        """Return the CPU seconds of other processes since the last call."""
         return 0.0
 
     def state(self) -> dict[str, Any]:
-        """State that the next update depends on, besides its batches and learning rate."""
+        """Return the state of model, optimizers and random number generators."""
         return {"model": self.model.state_dict(),
-                "optimizer": [each.state_dict() for each in self.optimizers],
+                "optimizer": [optimizer.state_dict() for optimizer in self.optimizers],
                 "parts": self.batch_splits, "random": checkpoint.get_random_state()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restores what :meth:`state` returned."""
+        """Restore the result of :meth:`state`."""
         self.model.load_state_dict(state["model"])
-        for optimizer, kept in zip(self.optimizers, state["optimizer"], strict=True):
-            optimizer.load_state_dict(kept)
+        for optimizer, stored in zip(self.optimizers, state["optimizer"], strict=True):
+            optimizer.load_state_dict(stored)
         self.batch_splits = state["parts"]
         checkpoint.set_random_state(state["random"])
 
     def loss_sum(self, batch: Batch, smoothing: float) -> Tensor:
-        """Cross-entropy summed over the real target tokens of a batch, in nats.
+        """Sum the cross-entropy over the target tokens of a batch, in nats.
 
-        In training under R-Drop of two passes, in the mean, and how far they differ; see
+        In training with R-Drop it is the mean of two passes, plus their distance; see
         :func:`cross_entropy`.
         """
-        tensor = self.hardware.to_device
+        to_device = self.hardware.to_device
         alpha = self.recipe.rdrop if self.model.training else 0.0
         passes = 2 if alpha else 1
-        # Found on the host: finding it on a GPU would make every update wait for the one before.
-        real = np.flatnonzero(batch.target_out != PAD)
-        places = (real[:, None] + np.arange(passes) * batch.target_out.size).ravel()
+        # Found on the host: on a GPU, each update would wait for the previous one.
+        positions = np.flatnonzero(batch.target_out != PAD)  # (N,)
+        # (N · passes,)
+        all_positions = (positions[:, None] + np.arange(passes) * batch.target_out.size).ravel()
         with self.hardware.autocast():
-            states = self.compute_states(*(tensor(np.tile(side, (passes, 1)))
-                                           for side in (batch.source, batch.target_in)))
-            hidden = states.flatten(0, 1).index_select(0, tensor(places))
-            labels, shares = (part if part is None else tensor(part.repeat(passes, 0))
-                              for part in self._mix_soft_labels(batch, real))
-            losses = [cross_entropy(*term, smoothing, rdrop_alpha=alpha, label_weights=shares)
+            inputs = (to_device(np.tile(ids, (passes, 1)))
+                      for ids in (batch.source, batch.target_in))
+            states = self.compute_states(*inputs)  # (passes · B, T, d)
+            hidden = states.flatten(0, 1).index_select(0, to_device(all_positions))
+            labels, label_weights = (array if array is None else to_device(array.repeat(passes, 0))
+                                     for array in self._mix_soft_labels(batch, positions))
+            losses = [cross_entropy(*term, smoothing, rdrop_alpha=alpha,
+                                    label_weights=label_weights)
                       for term in self.model.softmax_terms(hidden, labels)]
             return (losses[0] if len(losses) == 1 else torch.stack(losses).sum()) / passes
 
-    def _mix_soft_labels(self, batch: Batch, real: IntArray) -> tuple[IntArray, IntArray | None]:
-        """Labels (N,) at the places ``real``; in training with soft targets, (N, 1 + top) and what share each has."""
-        labels = batch.target_out.ravel()[real]
-        share = self.recipe.distillation_weight
-        if batch.soft_targets is None or not self.model.training or not share:
+    def _mix_soft_labels(
+            self, batch: Batch, positions: IntArray) -> tuple[IntArray, IntArray | None]:
+        """Return labels (N,) at ``positions`` (N,).
+
+        In training with soft targets, return labels (N, 1 + top) and their weights (N, 1 + top).
+        """
+        labels = batch.target_out.ravel()[positions]
+        weight = self.recipe.distillation_weight
+        if batch.soft_targets is None or not self.model.training or not weight:
             return labels, None
-        ids, probabilities = (part.reshape(-1, part.shape[-1])[real]
-                              for part in (batch.soft_targets.ids,
-                                           batch.soft_targets.probabilities))
-        own = np.full((len(real), 1), 1 - share, np.float32)
+        ids, probabilities = (array.reshape(-1, array.shape[-1])[positions]
+                              for array in (batch.soft_targets.ids,
+                                            batch.soft_targets.probabilities))
+        label_weight = np.full((len(positions), 1), 1 - weight, np.float32)
         return np.hstack([labels[:, None], ids]), np.hstack(
-            [own, np.float32(share) * probabilities])
+            [label_weight, np.float32(weight) * probabilities])
 
     def _states(self, source: Tensor, target: Tensor) -> Tensor:
         return self.model.decode(target, self.model.encode(source))
 
     def _compute_gradients(self, shard: Shard) -> Tensor | None:
-        """Gradients of the shard; returns its part of the loss, None if memory ran out."""
+        """Compute gradients of the shard; return its loss, None if memory ran out."""
         self.model.zero_grad(set_to_none=True)
         try:
             total = torch.zeros((), device=self.hardware.device)
-            for piece in (piece for batch in shard.batches
-                          for piece in split_batch(batch, self.batch_splits)):
-                loss = self.loss_sum(piece, self.recipe.label_smoothing) / shard.update_tokens
-                loss.backward()
-                total += loss.detach()
+            for batch in shard.batches:
+                for piece in split_batch(batch, self.batch_splits):
+                    loss = self.loss_sum(piece, self.recipe.label_smoothing) / shard.update_tokens
+                    loss.backward()
+                    total += loss.detach()
             return total
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-        # Only here, with the exception and the frames that it held gone, is what they held free.
+        # Memory that the exception and its frames held is only free here.
         return None
 
     def _split_batches(self, shard: Shard) -> None:
         self.model.zero_grad(set_to_none=True)
         if self.batch_splits >= shard.max_sentences:
-            raise TrainingFailedError(
-                f"out of memory on {self.hardware.name}, even with one sentence at a time "
-                f"(batches of {self.recipe.max_tokens} tokens cut into {self.batch_splits} pieces)"
-            )
+            raise TrainingFailedError(f"out of memory on {self.hardware.name}, even with one "
+                                      f"sentence at a time (batches of {self.recipe.max_tokens} "
+                                      f"tokens split into {self.batch_splits} pieces)")
         self.batch_splits *= 2
         if self.hardware.device.type == "cuda":
             torch.cuda.empty_cache()
 
 
 def build_initial_model(block: Any, vocab: int, recipe: Recipe, seed: int) -> Any:
-    """Builds the model before its first update; seeds all random number generators of PyTorch."""
+    """Build the model before its first update; seeds the generators of PyTorch."""
     check_memory(block, vocab)
     torch.manual_seed(seed)
     rates = DropoutRates(recipe.dropout, recipe.attention_dropout, recipe.activation_dropout)
@@ -176,19 +187,21 @@ def build_initial_model(block: Any, vocab: int, recipe: Recipe, seed: int) -> An
 
 
 def split_batch(batch: Batch, n_splits: int) -> list[Batch]:
-    """Cuts ``batch`` into at most ``n_splits`` batches of like size, without columns of padding alone."""
+    """Split ``batch`` into at most ``n_splits`` batches of similar size.
+
+    Columns that only hold padding are removed.
+    """
     if n_splits == 1:
         return [batch]
-    rows = np.array_split(np.arange(len(batch)), min(n_splits, len(batch)))
-    return [Batch(_trim(batch.source[r]), _trim(batch.target_in[r]), _trim(batch.target_out[r]),
-                  batch.indices[r],
-                  batch.soft_targets and batch.soft_targets.take(r, _width(batch.target_out[r])))
-            for r in rows]
+    pieces = []
+    for rows in np.array_split(np.arange(len(batch)), min(n_splits, len(batch))):
+        target_out = _trim(batch.target_out[rows])
+        soft_targets = batch.soft_targets and batch.soft_targets.take(rows, target_out.shape[1])
+        pieces.append(Batch(_trim(batch.source[rows]), _trim(batch.target_in[rows]), target_out,
+                            batch.indices[rows], soft_targets))
+    return pieces
 
 
 def _trim(ids: IntArray) -> IntArray:
-    return ids[:, : _width(ids)]
-
-
-def _width(ids: IntArray) -> int:
-    return int((ids != PAD).sum(1).max())
+    """Remove the columns on the right of (rows, columns) that only hold padding."""
+    return ids[:, : int((ids != PAD).sum(1).max())]

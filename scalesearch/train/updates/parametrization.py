@@ -1,21 +1,24 @@
-"""First scales and learning rates of weights, by what each of them does in its model.
+"""Parametrization: scale of initial values and learning rate of each weight.
 
-A rule is two factors for each weight: on the values that the initialization scheme draws, and on
-the learning rate. Multipliers in the forward pass are never needed: under Adam a multiplier before
-a weight is two factors on the weight (Yang & Hu 2021, the abc-symmetry), so that a trained model is
-one like any other.
+A rule gives two factors per weight: on its initial values and on its learning rate. Multipliers in
+the forward pass are not needed: with Adam, a multiplier of a weight is equivalent to two factors on
+the weight (Yang & Hu 2021, abc-symmetry). A trained model is therefore an ordinary model.
 
-What a weight does is its *role*:
+Roles of weights:
 
-- ``table``: rows looked up by token. The embedding multiplies them by √d, and so its effective rate is √d larger.
-- ``matrix``: fan_in inputs to each output; a gate, an adapter, a matrix for each head are matrices.
-- ``core``: of a tensor chain of n. A step of its rate changes the matrix as much as one on the dense matrix would.
-- ``readout``: what makes states scores of tokens.
+- ``table``: rows that are looked up by token. The embedding multiplies them by √d, so the
+  effective learning rate is √d times larger.
+- ``matrix``: maps fan_in inputs to each output. Gates, adapters and matrices per head are matrices.
+- ``core``: core of a tensor chain of n cores. A step changes the matrix as much as a step of the
+  dense matrix.
+- ``readout``: maps states to scores of tokens.
 - ``vector``: norms, biases, learned positions and prompts.
 
-A weight in several roles (a tied table) gets the lowest of their rates. A weight that several
-layers share gets the rate of one use: Adam's step does not grow with the number of gradients that
-add up in it.
+A weight with several roles (a tied table) has the lowest of their learning rates. A weight that
+layers share has the learning rate of one use: the step of Adam does not grow with the number of
+summed gradients.
+
+Notation: width_ratio is fan_in divided by the reference width of the recipe.
 """
 
 import math
@@ -35,14 +38,16 @@ from scalesearch.train.recipe import LearningRate, Recipe
 
 @dataclass(frozen=True)
 class WeightUse:
-    """One use of a weight: its role, and n, the size that its rate may depend on (inputs, or a table's features).
+    """One use of a weight in a model.
 
     Attributes:
-        core_lr_factor: of a core, the factor by which it changes its matrix as a dense one would be
-            changed.
-        n_matrices: that it is made of, of ``fan_out`` rows each: one for each head, or one. 0: no
-            matrix that could be
-            orthogonalized.
+        role: see the module docstring.
+        fan_in: the size that the learning rate may depend on: inputs, or the features of a table.
+        core_lr_factor: for a core, the factor that makes its step equivalent to that of the dense
+            matrix.
+        n_matrices: number of matrices in the weight: one per head, or 1. 0 if it has no matrix to
+            orthogonalize.
+        fan_out: rows of each matrix.
     """
 
     role: str
@@ -54,7 +59,7 @@ class WeightUse:
 
 @dataclass(frozen=True)
 class WeightScale:
-    """Factors of a weight on its first values and on its learning rate."""
+    """Factors of a weight on its initial values and on its learning rate."""
 
     role: str
     init_factor: float = 1.0
@@ -62,29 +67,32 @@ class WeightScale:
     n_matrices: int = 0
 
     def multiply(self, init_factor: float, lr_factor: float) -> "WeightScale":
-        """This scale with both factors changed."""
+        """Multiply both factors."""
         return replace(self, init_factor=self.init_factor * init_factor,
                        lr_factor=self.lr_factor * lr_factor)
 
 
-Factors = tuple[float, float]  # on first values, on the rate
+Factors = tuple[float, float]  # on the initial values, on the learning rate
 ScalingRule = Callable[[WeightUse, float], Factors]
 
 
 def unscaled_factors(weight: WeightUse, width_ratio: float) -> Factors:
-    """The same for all sizes."""
+    """Return the same factors for all sizes."""
     return 1.0, 1.0
 
 
 def embedding_factors(weight: WeightUse, width_ratio: float) -> Factors:
-    """A rate that grows with the width for tables alone; theirs is what muP changes most under Adam."""
+    """Scale the learning rate of tables with the width.
+
+    With Adam, this is the most important part of muP.
+    """
     return 1.0, width_ratio if weight.role == "table" else 1.0
 
 
 def layerwise_factors(weight: WeightUse, width_ratio: float) -> Factors:
-    """Per-layer rates for standard parametrization, of full alignment (Everett et al.
+    """Scale learning rates per layer, for standard parametrization and full alignment.
 
-    2024, section 4).
+    Source: Everett et al. (2024), section 4.
     """
     match weight.role:
         case "table":
@@ -97,15 +105,15 @@ def layerwise_factors(weight: WeightUse, width_ratio: float) -> Factors:
 
 
 def mup_factors(weight: WeightUse, width_ratio: float) -> Factors:
-    """Maximal update parametrization (Yang et al.
+    """Maximal update parametrization: as layerwise, with a smaller initial readout.
 
-    2022, table 8): as layerwise, and a readout that starts smaller.
-
-    A readout that is a tied table starts smaller by the gain of the norm before it; see
-    :func:`weight_scales`.
+    Source: Yang et al. (2022), table 8. If the readout is a tied table, the gain of the norm before
+    it is scaled instead; see :func:`weight_scales`.
     """
-    init, rate = layerwise_factors(weight, width_ratio)
-    return (width_ratio**-0.5, rate) if weight.role == "readout" else (init, rate)
+    init_factor, lr_factor = layerwise_factors(weight, width_ratio)
+    if weight.role == "readout":
+        init_factor = width_ratio**-0.5
+    return init_factor, lr_factor
 
 
 SCALING_RULES: dict[str, ScalingRule] = {"none": unscaled_factors, "embedding": embedding_factors,
@@ -113,167 +121,189 @@ SCALING_RULES: dict[str, ScalingRule] = {"none": unscaled_factors, "embedding": 
 
 
 def weight_scales(model: Any, recipe: Recipe) -> dict[str, WeightScale]:
-    """Factors of every weight of ``model``, by its name among the model's parameters."""
-    found: dict[int, WeightScale] = {}
-    placed = _position_factors(model, recipe)
+    """Return the factors of every weight of ``model``, by parameter name."""
+    scale_of: dict[int, WeightScale] = {}  # by id of the weight
+    position_factors = _position_factors(model, recipe)
     for path, node in model.named_modules():
         if isinstance(node, Module):
             for name, weight in node.weights():
-                scale = _scale_of_use(node, path, name,
-                                      recipe).multiply(*placed.get(f"{path}.{name}", (1.0, 1.0)))
-                first = found.setdefault(id(weight), scale)
-                owned = scale if name in node._parameters else first
-                found[id(weight)] = replace(owned, lr_factor=min(first.lr_factor, scale.lr_factor))
-    named = {name: found[id(weight)] for name, weight in model.named_parameters()}
-    if recipe.lr.rule == "mup" and "output.weight" not in named and (
-            gain := _readout_norm_gain(model)) in named:
-        small = _width_ratio(model.block.decoder.layer.main.d, recipe.lr) ** -0.5
-        named[gain] = named[gain].multiply(small, small)
-    return named
+                factors = position_factors.get(f"{path}.{name}", (1.0, 1.0))
+                scale = _scale_of_use(node, path, name, recipe).multiply(*factors)
+                first = scale_of.setdefault(id(weight), scale)
+                owner_scale = scale if name in node._parameters else first
+                lr_factor = min(first.lr_factor, scale.lr_factor)
+                scale_of[id(weight)] = replace(owner_scale, lr_factor=lr_factor)
+    scales = {name: scale_of[id(weight)] for name, weight in model.named_parameters()}
+    if recipe.lr.rule == "mup" and "output.weight" not in scales:
+        gain = _readout_norm_gain(model)
+        if gain in scales:
+            factor = _width_ratio(model.block.decoder.layer.mixer.d, recipe.lr) ** -0.5
+            scales[gain] = scales[gain].multiply(factor, factor)
+    return scales
 
 
 def summarize_scales(model: Any, recipe: Recipe) -> list[dict[str, Any]]:
-    """Groups of weights of one role and one scale: their number, optimizer, peak rate, factor on first values."""
+    """Describe groups of weights with equal role and scale, the largest first.
+
+    Returns:
+        A mapping per group: role, number of parameters, optimizer, peak learning rate, factor on
+            the initial values,
+        and the name of the first weight.
+    """
     groups: dict[WeightScale, list[str]] = {}
     for name, scale in weight_scales(model, recipe).items():
         groups.setdefault(scale, []).append(name)
-    rows = [{"role": scale.role, "params": sum(model.get_parameter(name).numel() for name in names),
-             "optimizer": recipe.optimizer if scale.n_matrices else "adamw",
-             "lr": recipe.lr.base * scale.lr_factor
-             * (recipe.resolved_matrix_lr_factor if scale.n_matrices else 1),
-             "init": scale.init_factor, "first": names[0]} for scale, names in groups.items()]
+    rows = []
+    for scale, names in groups.items():
+        lr = recipe.lr.base * scale.lr_factor * (
+            recipe.resolved_matrix_lr_factor if scale.n_matrices else 1)
+        rows.append({"role": scale.role,
+                     "params": sum(model.get_parameter(name).numel() for name in names),
+                     "optimizer": recipe.optimizer if scale.n_matrices else "adamw", "lr": lr,
+                     "init": scale.init_factor, "first": names[0]})
     return sorted(rows, key=lambda row: -row["params"])
 
 
-def _width_ratio(n: int, lr: LearningRate) -> float:
-    return 1.0 if lr.reference_sizes.width is None else n / lr.reference_sizes.width
+def _width_ratio(width: int, lr: LearningRate) -> float:
+    return 1.0 if lr.reference_sizes.width is None else width / lr.reference_sizes.width
 
 
 def _scale_of_use(node: Module, path: str, name: str, recipe: Recipe) -> WeightScale:
-    """The scale of one use of a weight by the rule."""
+    """Return the scale of one use of a weight by the rule of the recipe."""
     weight = _classify_weight(node, path, name)
     lr = recipe.lr
-    init, rate = SCALING_RULES[lr.rule](weight, _width_ratio(weight.fan_in, lr))
-    matrices = weight.n_matrices if recipe.optimizer != "adamw" else 0
-    if matrices and recipe.optimizer == "muon" and lr.rule in ("layerwise", "mup"):
-        # Muon's step has the spectral norm √max(n, out) at equal entries; √(out / n) transfers
-        # (Yang et al. 2023).
-        rate = math.sqrt(weight.fan_out / max(weight.fan_in, weight.fan_out)
-                         / _width_ratio(weight.fan_in, lr))
-    return WeightScale(weight.role, init, rate, matrices)
+    width_ratio = _width_ratio(weight.fan_in, lr)
+    init_factor, lr_factor = SCALING_RULES[lr.rule](weight, width_ratio)
+    n_matrices = weight.n_matrices if recipe.optimizer != "adamw" else 0
+    if n_matrices and recipe.optimizer == "muon" and lr.rule in ("layerwise", "mup"):
+        # The step of Muon has the spectral norm √max(fan_in, fan_out) if its entries have unit RMS.
+        # √(fan_out / fan_in) transfers between widths (Yang et al. 2023).
+        lr_factor = math.sqrt(weight.fan_out / max(weight.fan_in, weight.fan_out) / width_ratio)
+    return WeightScale(weight.role, init_factor, lr_factor, n_matrices)
 
 
 def _classify_weight(node: Module, path: str, name: str) -> WeightUse:
-    block = node.block
-    start = node.block.initialization(name)
+    block: Any = node.block
+    initialization = block.initialization(name)
     shape = block.weights()[name]
-    if start in ("cores", "table cores"):
-        core, whole = chain_std(block, start, path)
-        rows = math.prod(block.cores.input_factors)  # type: ignore[attr-defined]
-        size = math.prod(block.cores.output_factors) if start == "table cores" else rows  # type: ignore[attr-defined]
-        return WeightUse("core", size, core / (whole * len(block.cores.input_factors)))  # type: ignore[attr-defined]
-    if start == "tokens":
+    if initialization in ("cores", "table cores"):
+        core_std, matrix_std = chain_std(block, initialization, path)
+        n_inputs = math.prod(block.cores.input_factors)
+        size = math.prod(
+            block.cores.output_factors) if initialization == "table cores" else n_inputs
+        return WeightUse("core", size, core_std / (matrix_std * len(block.cores.input_factors)))
+    if initialization == "tokens":
         return WeightUse("table", int(shape[1]))
-    if start in ("one", "zero", "table") or name == "bias":
+    if initialization in ("one", "zero", "table") or name == "bias":
         return WeightUse("vector")
     if path.partition(".")[0] == "output":
         return WeightUse("readout", fan_in(block))
-    matrices, out = (int(shape[0]), int(shape[1])) if start == "heads" else (1, int(shape[0]))
-    return WeightUse("matrix", fan_in(block), n_matrices=matrices, fan_out=out)
+    n_matrices, fan_out = (
+        int(shape[0]), int(shape[1])) if initialization == "heads" else (1, int(shape[0]))
+    return WeightUse("matrix", fan_in(block), n_matrices=n_matrices, fan_out=fan_out)
 
 
 def _position_factors(model: Any, recipe: Recipe) -> dict[str, Factors]:
-    """Factors of weights that follow from where they are: in residual branches, in queries."""
-    found: dict[str, Factors] = {}
+    """Return factors of weights in residual branches and in queries."""
+    factors_of: dict[str, Factors] = {}
     for stack in ("encoder", "decoder"):
         layers = dict(_stack_layers(model, stack))
         for path, node in layers.items():
-            scaled = recipe.residual_scaling == "scaled" or (
-                recipe.residual_scaling == "deepnet" and node.block.norm == "post")
-            residual = _residual_factors(
-                model, stack, len(layers), node.block) if scaled else (1.0, 1.0)
+            residual = (1.0, 1.0)
+            if recipe.residual_scaling == "scaled" or (
+                    recipe.residual_scaling == "deepnet" and node.block.norm == "post"):
+                residual = _residual_factors(model, stack, len(layers), node.block)
             for name, part in node.block.parts().items():
-                if isinstance(part.block, Mixer | FFN) or (
-                        isinstance(part.block, MultiPath)
-                        and isinstance(part.block.path, Mixer | FFN)):
+                branch = part.block.path if isinstance(part.block, MultiPath) else part.block
+                if isinstance(branch, Mixer | FFN):
                     for inner, factors in _branch_factors(part.block, residual, recipe):
-                        at = f"{path}.{name}.{inner}"
-                        found |= _distribute_factors(model.get_submodule(at), at, *factors)
-    return found
+                        map_path = f"{path}.{name}.{inner}"
+                        factors_of |= _distribute_factors(
+                            model.get_submodule(map_path), map_path, *factors)
+    return factors_of
 
 
 def _branch_factors(block: Any, residual: Factors, recipe: Recipe) -> Iterator[tuple[str, Factors]]:
-    """The maps of one residual branch, with their factors; see :func:`_residual_factors`."""
-    # whatever comes before a norm
+    """Yield the maps of a residual branch with their factors."""
     if isinstance(block, MultiPath) and block.merge is not None and block.merge.path_norms:
-        last = residual[0]
-        yield from ((f"merge.{name}", (0.0 if recipe.zero_init else last, last))
-                    for name in block.merge.path_norms)
+        # Maps before a norm do not affect the scale of its output, so the norms are scaled instead.
+        scale = residual[0]
+        for name in block.merge.path_norms:
+            yield f"merge.{name}", (0.0 if recipe.zero_init else scale, scale)
         residual = (1.0, residual[1])
         recipe = replace(recipe, zero_init=False)
     if isinstance(block, Mixer | MultiPath) and block.branches:
         for name, part in block.branches.items():
-            yield from ((f"{name}.{inner}", factors)
-                        for inner, factors in _branch_factors(part, residual, recipe))
+            for inner, factors in _branch_factors(part, residual, recipe):
+                yield f"{name}.{inner}", factors
         return
-    (last, inner), parts = residual, block.parts()
-    for name in dict.fromkeys((*(parts if isinstance(block, FFN) else ("value",)),
-                               *block.output_projections)):
+    output_scale, inner_scale = residual
+    parts = block.parts()
+    inner_names = tuple(parts) if isinstance(block, FFN) else ("value",)
+    for name in dict.fromkeys((*inner_names, *block.output_projections)):
         if name.partition(".")[0] in parts:
-            ends = (0.0 if recipe.zero_init else last * inner, last)
-            yield name, ends if name in block.output_projections else (inner, 1.0)
-    if recipe.lr.rule == "mup" and recipe.lr.reference_sizes.head_dim and "query" in parts:
-        # 1/head_dim in place of 1/√head_dim
-        scores = math.sqrt(recipe.lr.reference_sizes.head_dim / block.head_dim)
-        yield "query", (scores, scores)
+            if name in block.output_projections:
+                yield name, (0.0 if recipe.zero_init else output_scale * inner_scale, output_scale)
+            else:
+                yield name, (inner_scale, 1.0)
+    reference_head_dim = recipe.lr.reference_sizes.head_dim
+    if recipe.lr.rule == "mup" and reference_head_dim and "query" in parts:
+        factor = math.sqrt(reference_head_dim / block.head_dim)  # 1/head_dim instead of 1/√head_dim
+        yield "query", (factor, factor)
 
 
-def _distribute_factors(node: Module, path: str, init: float, rate: float) -> dict[str, Factors]:
-    """Factors of the weights of a map that is to be multiplied: of two matrices the last, of cores all alike.
+def _distribute_factors(
+        node: Module, path: str, init_factor: float, lr_factor: float) -> dict[str, Factors]:
+    """Distribute the factors of a map to its weights.
 
-    Zero goes to one core alone: with two of them zero no core would ever have a gradient.
+    Of two matrices, the last is scaled; cores are scaled equally. Zero is only applied to one core:
+    with two zero cores, no core would have a gradient.
     """
     if isinstance(node.block, LowRank):
-        return _distribute_factors(node.up, f"{path}.up", init, rate)
+        return _distribute_factors(node.up, f"{path}.up", init_factor, lr_factor)
     names = list(node.block.weights())
     cores = [name for name in names if name.startswith("core")]
     if not cores:
-        return {f"{path}.{name}": (init, rate) for name in names}
-    each = 1 / len(cores)
-    spread = dict.fromkeys(cores, (init**each, rate**each))
-    if not init:
-        spread = {name: (float(name != cores[-1]), factor) for name, (_, factor) in spread.items()}
-    return {f"{path}.{name}": spread.get(name, (init, rate)) for name in names}
+        return {f"{path}.{name}": (init_factor, lr_factor) for name in names}
+    exponent = 1 / len(cores)
+    core_factors = dict.fromkeys(cores, (init_factor**exponent, lr_factor**exponent))
+    if not init_factor:
+        core_factors = {name: (float(name != cores[-1]), factor)
+                        for name, (_, factor) in core_factors.items()}
+    return {f"{path}.{name}": core_factors.get(name, (init_factor, lr_factor)) for name in names}
 
 
 def _residual_factors(model: Any, stack: str, depth: int, layer: Any) -> Factors:
-    """Factors of a branch's last maps, on value and rate, and of its values and feed-forward maps, on value alone.
+    """Return the factors of the maps of a residual branch.
 
-    Post-norm: DeepNet's α and β (Wang et al. 2022, figure 2); norm(αx + f) is norm(x + f / α), but
-    for the epsilon. Pre-norm: 1/√n for the n branches of a stack (Radford et al. 2019, section
-    2.3), whose sum then starts as large as one.
+    The first applies to initial values and learning rate of the last maps. The second applies to
+    the initial values of value and feed-forward maps.
+
+    Post-norm: α and β of DeepNet (Wang et al. 2022, figure 2); norm(αx + f) is norm(x + f / α),
+    except for epsilon. Pre-norm: 1/√n for the n branches of a stack (Radford et al. 2019, section
+    2.3), so that their sum has the initial scale of one branch.
     """
     branches = sum(len(step) for step in layer.steps)
     if layer.norm == "pre":
         return (depth * branches) ** -0.5, 1.0
-    sources = len(list(_stack_layers(model, "encoder")))
-    if not sources:
+    encoder_depth = len(list(_stack_layers(model, "encoder")))
+    if not encoder_depth:
         return (2 * depth) ** -0.25, (8 * depth) ** -0.25
     if stack == "decoder":
         return (3 * depth) ** -0.25, (12 * depth) ** -0.25
-    both = depth**4 * len(list(_stack_layers(model, "decoder")))
-    return both ** (-1 / 16) / 0.81, 0.87 * both ** (-1 / 16)
+    product = depth**4 * len(list(_stack_layers(model, "decoder")))
+    return product ** (-1 / 16) / 0.81, 0.87 * product ** (-1 / 16)
 
 
 def _stack_layers(model: Any, stack: str) -> Iterator[tuple[str, Module]]:
-    """The layers of a stack, with their paths."""
+    """Yield the layers of a stack with their paths."""
     for path, node in model.named_modules():
         if path.startswith(f"{stack}.") and isinstance(getattr(node, "block", None), Layer):
             yield path, node
 
 
 def _readout_norm_gain(model: Any) -> str:
-    """The name of the gain of the norm whose output the readout reads."""
+    """Return the name of the gain of the norm before the readout."""
     if model.block.decoder.has_final_norm:
         return "decoder.norm.weight"
     path, node = list(_stack_layers(model, "decoder"))[-1]

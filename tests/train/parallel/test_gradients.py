@@ -107,7 +107,7 @@ def test_a_divergence_takes_all_processes_back(corpus, tmp_path, monkeypatch, tw
     honest = train(tiny(), corpus, recipe(**STILL, lr=1e-3), tmp_path / "honest")
     diverging(monkeypatch, 6)
     gone_back = train(tiny(), corpus, recipe(**STILL, lr=1e-3), tmp_path / "two", team=two)
-    assert gone_back.state == "complete" and "went back to update 0" in gone_back.notes[0]
+    assert gone_back.state == "complete" and "rolled back to update 0" in gone_back.notes[0]
     monkeypatch.undo()
     diverging(monkeypatch, 6)
     alone = train(tiny(), corpus, recipe(**STILL, lr=1e-3), tmp_path / "one")

@@ -44,7 +44,7 @@ def test_a_follower_without_memory_makes_all_cut_and_then_fail(corpus, tmp_path)
     calm = train(tiny(), corpus, how, tmp_path / "calm")
     with local_team(2, False, 1, tight_follow) as team:
         result = train(tiny(), corpus, how, tmp_path / "tight", team=team)
-    assert "out of memory; batches cut into" in result.notes[0]
+    assert "out of memory; from now on, batches are split into" in result.notes[0]
     close(calm, result)
     with local_team(2, False, 1, starved_follow) as team:
         failed = train(tiny(), corpus, how, tmp_path / "starved", team=team)
@@ -88,9 +88,9 @@ def unable_to_start(team: Team) -> None:
 
 @pytest.mark.parametrize(
     ("others", "said"),
-    [(broken_follow, "process 1 of this training failed: ValueError: " "this process is broken"),
+    [(broken_follow, "process 1 of this training run failed: ValueError: " "this process is broken"),
      (dying_follow,
-      "process 1 of this training was ended by "
+      "process 1 of this training run was ended by SIGKILL, which the system sends"
       "SIGKILL, as a system does that has no memory left"),
      (unable_to_start, "process 1 of " "this training failed: RuntimeError: " "no such library")])
 def test_a_process_that_fails_ends_the_others_with_its_reason(

@@ -41,7 +41,7 @@ def test_tokenized_bleu_takes_the_words_as_they_are() -> None:
 def test_one_sequence_of_source_and_target_needs_positions_for_both(corpus) -> None:
     # in one batch: 7 and 9 columns
     pairs = Split.from_lists([[5] * 6, [5] * 2], [[5] * 3, [5] * 8], ["x", "y"], ["x", "y"])
-    long = replace(corpus, valid=pairs, train=pairs)
+    long = replace(corpus, validation=pairs, train=pairs)
     whole = recipe(score_splits="validation")
     for length, fits in ((16, True), (15, False)):
         one = tiny(model="decoder-only", embedding__positions="learned",
@@ -115,13 +115,13 @@ def test_the_mean_of_the_last_and_of_the_best(
 
 def test_a_loss_per_character_and_bleu_are_of_the_text_whatever_the_vocabulary(
         corpus, tmp_path) -> None:
-    characters = sum(len(line) + 1 for line in corpus.validation_loss.target_text)
+    characters = sum(len(line) + 1 for line in corpus.validation.target_text)
     for vocab in (60, 100):
         other = load_corpus(replace(corpus.spec, vocab=vocab), tmp_path)
         tokens = len(other.validation.target_ids.flat) + len(other.validation)
         assert tokens_per_character(other, "validation") * characters == pytest.approx(tokens)
         again = other.tokenizer.decode(other.validation.target_ids)
-        assert again == corpus.validation_loss.target_text
+        assert again == corpus.validation.target_text
         assert bleu_chrf_scores(again, other.validation.target_text)["bleu"] == pytest.approx(100)
 
 

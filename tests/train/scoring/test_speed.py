@@ -19,9 +19,9 @@ def speed(corpus):
 
 def test_what_is_measured(speed, corpus):
     # the clocks are read to see if it is enough, and at the end
-    assert speed.update == Effort(2 / MIN_TIMED_UPDATES, 4 / MIN_TIMED_UPDATES)
+    assert speed.update_time == Effort(2 / MIN_TIMED_UPDATES, 4 / MIN_TIMED_UPDATES)
     assert speed.other_time == Effort(1.0, 2.0)
-    assert 0 < speed.pairs < speed.tokens < 200
+    assert 0 < speed.pairs_per_update < speed.tokens_per_update < 200
     # Two splits, each with a metric, and a batch of losses and of translations: nothing of it is
     # free.
     assert speed.scoring_time.seconds >= 2 * (
@@ -30,20 +30,20 @@ def test_what_is_measured(speed, corpus):
 
 def test_a_training_is_as_long_as_its_budget(speed, corpus):
     pairs = len(corpus.train)
-    took = speed.training(recipe(validate_every=4), pairs)
-    assert took["updates"] == speed.update * 12 and took["validation"] == speed.validation_time * 3
+    took = speed.predict_training_time(recipe(validate_every=4), pairs)
+    assert took["updates"] == speed.update_time * 12 and took["validation"] == speed.validation_time * 3
     msgspec.json.encode(took)  # of plain numbers
     assert (took["scoring"], took["other"]) == (speed.scoring_time, speed.other_time)
-    by_cpu = speed.training(recipe(steps=None, cpu_minutes=5, validate_every=0.3), pairs)
+    by_cpu = speed.predict_training_time(recipe(steps=None, cpu_minutes=5, validate_every=0.3), pairs)
     assert by_cpu["updates"].cpu_seconds == pytest.approx(300)
     assert by_cpu["updates"].seconds == pytest.approx(150)
     assert by_cpu["validation"] == speed.validation_time * 4  # at each three tenths, and at the end
     # the first that is reached
-    assert speed.training(recipe(minutes=5), pairs)["updates"] == speed.update * 12
-    by_tokens = speed.training(recipe(steps=None, tokens=10_000, validate_every=0), pairs)
+    assert speed.predict_training_time(recipe(minutes=5), pairs)["updates"] == speed.update_time * 12
+    by_tokens = speed.predict_training_time(recipe(steps=None, tokens=10_000, validate_every=0), pairs)
     assert by_tokens["updates"].seconds == pytest.approx(
-        2 * 10_000 / speed.tokens / MIN_TIMED_UPDATES)
+        2 * 10_000 / speed.tokens_per_update / MIN_TIMED_UPDATES)
     assert by_tokens["validation"] == speed.validation_time
-    by_epochs = speed.training(recipe(steps=None, epochs=2), pairs)
+    by_epochs = speed.predict_training_time(recipe(steps=None, epochs=2), pairs)
     assert by_epochs["updates"].seconds == pytest.approx(
-        2 * 2 * pairs / speed.pairs / MIN_TIMED_UPDATES)
+        2 * 2 * pairs / speed.pairs_per_update / MIN_TIMED_UPDATES)

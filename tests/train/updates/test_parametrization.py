@@ -46,7 +46,7 @@ def test_every_weight_of_any_network_has_a_scale(seed: int) -> None:
 
 
 def test_without_a_rule_nothing_is_scaled() -> None:
-    assert {(scale.init, scale.rate) for scale in found(tiny()).values()} == {(1.0, 1.0)}
+    assert {(scale.init_factor, scale.lr_factor) for scale in found(tiny()).values()} == {(1.0, 1.0)}
 
 
 def test_rates_fall_with_the_inputs_of_a_matrix_and_start_at_the_base() -> None:
@@ -54,17 +54,17 @@ def test_rates_fall_with_the_inputs_of_a_matrix_and_start_at_the_base() -> None:
                   for n in (16, 64))
     query = "encoder.layers.0.attention.query.weight"
     down = "encoder.layers.0.ffn.down.weight"
-    assert (base[query].rate, wide[query].rate) == (1.0, 0.25)
-    assert (base[down].rate, wide[down].rate) == (0.25, 0.25)
-    assert base["encoder.norm.weight"].rate == wide["encoder.norm.weight"].rate == 1.0
+    assert (base[query].lr_factor, wide[query].lr_factor) == (1.0, 0.25)
+    assert (base[down].lr_factor, wide[down].lr_factor) == (0.25, 0.25)
+    assert base["encoder.norm.weight"].lr_factor == wide["encoder.norm.weight"].lr_factor == 1.0
 
 
 def test_a_tied_table_has_the_lowest_rate_of_its_roles() -> None:
     untied, tied = (found(tiny(width=64, embedding__tie=tie), lr={**WIDE, "rule": "layerwise"})
                     for tie in ("none", "all"))
     table = "embedding.source.table.weight"
-    assert (untied[table].rate, untied["output.weight"].rate) == (0.5, 0.25)
-    assert tied[table].rate == 0.25
+    assert (untied[table].lr_factor, untied["output.weight"].lr_factor) == (0.5, 0.25)
+    assert tied[table].lr_factor == 0.25
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_by_mup_a_tied_readout_starts_smaller_by_the_gain_before_it_and_an_own_o
         norm, gain) -> None:
     tied, own = (found(tiny(width=64, norm=norm, embedding__tie=tie), lr={**WIDE, "rule": "mup"})
                  for tie in ("all", "none"))
-    assert (tied[gain].init, tied["embedding.source.table.weight"].init) == (0.5, 1.0)
-    assert (own[gain].init, own["output.weight"].init) == (1.0, 0.5)
-    others = [scale.init
+    assert (tied[gain].init_factor, tied["embedding.source.table.weight"].init_factor) == (0.5, 1.0)
+    assert (own[gain].init_factor, own["output.weight"].init_factor) == (1.0, 0.5)
+    others = [scale.init_factor
               for name, scale in tied.items() if name.endswith("norm.weight") and name != gain]
     assert set(others) == {1.0}
 
@@ -153,10 +153,10 @@ def test_deepnet_is_its_multiplier_on_the_stream() -> None:
     alpha = 0.81 * both ** (1 / 16)
     beta = 0.87 * both ** (-1 / 16)
     out = named["encoder.layers.1.attention.out.weight"]
-    assert (out.init, out.rate) == (pytest.approx(beta / alpha), pytest.approx(1 / alpha))
-    assert named["encoder.layers.1.attention.value.weight"].init == pytest.approx(beta)
-    assert named["encoder.layers.1.attention.query.weight"].init == 1.0
-    assert named["decoder.layers.1.ffn.down.weight"].rate == pytest.approx(6**-0.25)
+    assert (out.init_factor, out.lr_factor) == (pytest.approx(beta / alpha), pytest.approx(1 / alpha))
+    assert named["encoder.layers.1.attention.value.weight"].init_factor == pytest.approx(beta)
+    assert named["encoder.layers.1.attention.query.weight"].init_factor == 1.0
+    assert named["decoder.layers.1.ffn.down.weight"].lr_factor == pytest.approx(6**-0.25)
     assert found(plain, residual_scaling="deepnet") == named
     assert found(tiny(), residual_scaling="deepnet") == found(tiny()) != found(tiny(), residual_scaling="scaled")
 
@@ -193,7 +193,7 @@ def test_by_a_rule_a_step_changes_logits_no_more_where_the_width_is_larger(
 def test_queries_start_smaller_where_heads_are_larger() -> None:
     how = {"lr": {"base": 1e-3, "reference_sizes": {"width": 16, "head_dim": 2}, "rule": "mup"}}
     query = found(tiny(encoder__head_dim=8), **how)["encoder.layers.0.attention.query.weight"]
-    assert (query.init, query.rate) == (0.5, 0.5)
+    assert (query.init_factor, query.lr_factor) == (0.5, 0.5)
 
 
 def test_recipes_read_back_as_they_were() -> None:
@@ -209,4 +209,4 @@ def test_what_a_gate_reads_an_adapter_and_matrices_in_heads_are_matrices() -> No
                          adapt__rank=4, adapt__on=("query",)), lr={**WIDE, "rule": "layerwise"})
     down, up = (adapted[f"encoder.layers.1.attention.query_adapter.{part}.weight"]
                 for part in ("down", "up"))
-    assert (down.rate, up.rate) == (0.25, 4.0)  # of 64 and of 4 inputs, the base having 16
+    assert (down.lr_factor, up.lr_factor) == (0.25, 4.0)  # of 64 and of 4 inputs, the base having 16
