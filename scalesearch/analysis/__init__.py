@@ -1,7 +1,6 @@
-"""What goes on inside a trained model: heads, tokens, activations, load of shared weights, gradients.
+"""Measures of a trained model: heads, tokens, activations, load, gradients.
 
-One file a measure, each with its formula and its source; ``write`` makes tables and figures of
-them.
+Each module defines one measure with its formula and source; ``write`` makes tables and figures.
 """
 
 from scalesearch.analysis.run import Analysis, analyze_model, take_sentences

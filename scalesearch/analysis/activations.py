@@ -1,19 +1,23 @@
-"""How many units of the feed-forward networks are at work (PartialFormer, section 6.5, after Zhang et al. 2022).
+"""Active units of feed-forward networks.
 
-Of one network, per token:
+Source: PartialFormer, section 6.5, after Zhang et al. (2022).
 
-- ``n_act``: hidden units that are active, mean over tokens that are no padding. With a network inside every head
+For each network, per token:
+
+- ``n_act``: mean number of active hidden units, without padding. If each head has its own network
   (PartialFormer), over all heads together.
-- ``R_act`` = n_act / hidden, where hidden is d_ffn, or H · r · head_dim with a network inside every head.
-- ``eta_ffn`` = n_act / parameters. The paper does not say whose: PartialFormer's gate is as wide as its heads and has
-  30 times the weights of its small network. So there are two: ``eta_ffn`` counts the network alone,
-  ``eta_ffn_with_gate`` the gate of the heads as well. Elsewhere the two are equal.
+- ``R_act`` = n_act / hidden, with hidden = d_ffn, or H · r · head_dim if each head has its own
+  network.
+- ``eta_ffn`` = n_act / parameters. The paper does not define which parameters: the gate of
+  PartialFormer is as wide as its heads and has 30 times the weights of its small network.
+  Therefore, ``eta_ffn`` counts the network only, and ``eta_ffn_with_gate`` also the gate of the
+  heads. Without such a gate the two are equal.
 
-A unit is active where its pre-activation is above zero, (batch, positions, hidden) or (batch,
-positions, H, r · head_dim): with ReLU, where its output is. GELU and SiLU have the same sign; of a
-gated network (GEGLU, SwiGLU) it is the gate's pre-activation. Parameters are all those that the
-network uses, biases and weights of other layers that it shares among them. A network that is called
-twice a pass (interleaved decoders) has the mean over both calls.
+A unit is active if its pre-activation is positive. Pre-activations are (batch, positions, hidden)
+or (batch, positions, H, r · head_dim). With ReLU, the output is then positive; GELU and SiLU have
+the same sign. In a gated network (GEGLU, SwiGLU), the pre-activation of the gate counts. Parameters
+are all weights that the network uses, including biases and weights that other layers share. A
+network that is called twice per pass (interleaved decoders) has the mean over both calls.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ from scalesearch.nn import Module, Seq2SeqModel
 
 @dataclass(frozen=True)
 class FFNRow:
-    """One feed-forward network; None where no token came, or where it has no parameters."""
+    """Measures of one feed-forward network; None without tokens or parameters."""
 
     stack: str
     layer: int
@@ -48,7 +52,7 @@ class FFNRow:
 
 @dataclass
 class FFNProbe(Probe):
-    """Measures the pre-activations of a feed-forward network."""
+    """Probe of the pre-activations of a feed-forward network."""
 
     part: str
     params: int
@@ -57,43 +61,46 @@ class FFNProbe(Probe):
     active_units: RunningMean = field(default_factory=RunningMean)
 
     def record(self, states: Tensor, mask: Tensor) -> None:
-        """Counts active units of pre-activations (B, positions, …)."""
+        """Count active units of pre-activations (B, positions, …)."""
         self.hidden_size = states[0, 0].numel()
         self.active_units.add(count_active_units(states)[mask])
 
     def row(self) -> FFNRow:
-        """Means over all that ran."""
-        n = self.active_units.value
-        ratios = [n / by if n is not None and by else None
-                  for by in (self.hidden_size, self.params, self.params_with_gate)]
-        return FFNRow(self.layer.stack, self.layer.number, self.part, self.hidden_size, n,
-                      ratios[0], self.params, self.params_with_gate, ratios[1], ratios[2])
+        """Return the means of all recorded tokens."""
+        n_act = self.active_units.value
+
+        def ratio(denominator: int | None) -> float | None:
+            return n_act / denominator if n_act is not None and denominator else None
+
+        return FFNRow(self.layer.stack, self.layer.number, self.part, self.hidden_size, n_act,
+                      ratio(self.hidden_size), self.params, self.params_with_gate,
+                      ratio(self.params), ratio(self.params_with_gate))
 
 
 def ffn_probes(model: Seq2SeqModel) -> list[FFNProbe]:
-    """Probes of every network of ``model`` that has hidden units."""
-    return [probe for layer in find_layers(model) for probe in _networks(layer)]
+    """Make probes of every network of ``model`` that has hidden units."""
+    return [probe for layer in find_layers(model) for probe in _layer_probes(layer)]
 
 
 def count_active_units(pre_activations: Tensor) -> Tensor:
-    """(B, positions) how many of the pre-activations (B, positions, …) are above zero."""
+    """Count positive pre-activations (B, positions, …) per position (B, positions)."""
     return (pre_activations > 0).flatten(2).sum(2)
 
 
 def count_params(module: Module | None) -> int:
-    """Weights that a module uses, wherever they are kept."""
+    """Count the weights that a module uses, including those of other layers."""
     nodes = [] if module is None else [node
                                        for node in module.modules() if isinstance(node, Module)]
     return sum(weight.numel() for node in nodes for _, weight in node.weights())
 
 
-def _networks(layer: LayerInfo) -> Iterator[FFNProbe]:
-    gates: dict[str,
-                Any] = {f"{path}.ffn": getattr(node, "gate", None)
-                        for path, node in layer.modules_of_type(PartialFFN)}
+def _layer_probes(layer: LayerInfo) -> Iterator[FFNProbe]:
+    gates: dict[str, Any] = {f"{path}.ffn": getattr(node, "gate", None)
+                             for path, node in layer.modules_of_type(PartialFFN)}
     for path, node in layer.modules_of_type(FFN):
-        if node.block.hidden_part is not None:  # type: ignore[attr-defined]
+        hidden_part = node.block.hidden_part  # type: ignore[attr-defined]
+        if hidden_part is not None:
             params = count_params(node)
-            before: Any = node.get_submodule(node.block.hidden_part)  # type: ignore[attr-defined]
-            yield FFNProbe(layer, before, "output", path, params,
+            module: Any = node.get_submodule(hidden_part)
+            yield FFNProbe(layer, module, "output", path, params,
                            params + count_params(gates.get(path)))

@@ -1,19 +1,18 @@
-"""How often each group of parameters is used, and how strongly the loss pulls at it.
+"""Load and gradients of groups of parameters.
 
-Load and balance are the cost ledger's own (:mod:`scalesearch.cost.load`): they follow from the
-architecture, no data is needed. Of gradients, the loss is the mean cross-entropy of the sample's
-target tokens, (1 / N) Σ_n -log p(y_n), without dropout and with the label smoothing that is asked
-for. Of a group with weights θ_g of which there are p:
+Load and balance are those of :mod:`scalesearch.cost.load`; they follow from the architecture and
+need no data. The loss of the gradients is the mean cross-entropy of the target tokens of the
+sample, (1 / N) Σ_n -log p(y_n), without dropout and with the label smoothing of the recipe. For a
+group with p weights θ_g:
 
-- ``norm`` = ‖∂L/∂θ_g‖₂; squares over all groups add up to that of the whole gradient;
-- ``relative`` = ‖∂L/∂θ_g‖₂ / ‖θ_g‖₂, which does not change with the unit that weights are in;
-- ``rms`` = ‖∂L/∂θ_g‖₂ / √p, a single weight's, for groups of unlike size.
+- ``norm`` = ‖∂L/∂θ_g‖₂; the squares of all groups add up to the square of the whole gradient;
+- ``relative_norm`` = ‖∂L/∂θ_g‖₂ / ‖θ_g‖₂, which does not depend on the unit of the weights;
+- ``rms_gradient`` = ‖∂L/∂θ_g‖₂ / √p, per weight, to compare groups of different sizes.
 
-There a group is what one part of the layer that owns them holds (an attention, a feed-forward
-network, a norm), or outside the layers an embedding, a norm, A^G, the output. A shared weight's
-gradient is the sum over its uses, and is counted at its owner. None of the three papers defines
-this measure; EdgeFormer (section 3.2) argues from how much each group is trained, which it states
-as load.
+A group is a part of the layer that owns the weights (an attention, a feed-forward network, a norm),
+or outside of layers an embedding, a norm, A^G or the output. The gradient of a shared weight is the
+sum over its uses and counts for its owner. None of the three papers defines this measure.
+EdgeFormer (section 3.2) argues with how much each group is trained, and measures it by the load.
 """
 
 from __future__ import annotations
@@ -35,7 +34,10 @@ from scalesearch.train.updates.engine import Engine
 
 @dataclass(frozen=True)
 class LoadRow:
-    """One group; ``use_share``: of all uses of weights, p l / Σ p l."""
+    """Load of a group with p parameters and load l.
+
+    ``use_share`` is its share of all uses of weights, p l / Σ p l.
+    """
 
     group: str
     params: int
@@ -45,7 +47,7 @@ class LoadRow:
 
 @dataclass(frozen=True)
 class GradientRow:
-    """One group; ``relative_norm`` is None where all its weights are zero."""
+    """Gradient of a group; ``relative_norm`` is None if all weights are zero."""
 
     group: str
     params: int
@@ -57,7 +59,12 @@ class GradientRow:
 
 @dataclass(frozen=True)
 class GradientAnalysis:
-    """``loss``: in nats a token, smoothed as asked for. ``norm``: of the whole gradient."""
+    """Gradients of all groups.
+
+    Attributes:
+        loss: smoothed loss, in nats per token.
+        norm: norm of the whole gradient.
+    """
 
     loss: float
     norm: float
@@ -65,16 +72,24 @@ class GradientAnalysis:
 
 
 def compute_loads(block: Block) -> tuple[list[LoadRow], Mapping[str, float]]:
-    """The groups, and ``load.mean``, ``load.balance``, ``load.min``, ``load.max``."""
+    """Compute the load of all groups.
+
+    Returns:
+        The groups, and ``load.mean``, ``load.balance``, ``load.min``, ``load.max``.
+    """
     groups = weight_groups(block)
-    used = sum(group.params * group.load for group in groups)
-    rows = [LoadRow(g.name, g.params, g.load, g.params * g.load / used) for g in groups]
+    total = sum(group.params * group.load for group in groups)
+    rows = [LoadRow(group.name, group.params, group.load, group.params * group.load / total)
+            for group in groups]
     return rows, load_balance(block)
 
 
 def compute_gradients(engine: Engine, split: Split, smoothing: float,
                       max_tokens: int) -> GradientAnalysis:
-    """Gradients of the mean loss on ``split``; the model is left in eval mode and without gradients."""
+    """Compute gradients of the mean loss on ``split``.
+
+    Afterwards, the model is in eval mode and has no gradients.
+    """
     model = engine.model.eval()
     model.zero_grad(set_to_none=True)
     batches = eval_batches(split, max_tokens)
@@ -90,28 +105,28 @@ def compute_gradients(engine: Engine, split: Split, smoothing: float,
 
 
 def gradient_norms(model: Seq2SeqModel) -> list[GradientRow]:
-    """The norms of the gradients that the parameters of ``model`` have; one without a gradient counts as zero."""
-    layers = [layer.path for layer in find_layers(model)]
+    """Compute gradient norms of all groups; a missing gradient counts as zero."""
+    layer_paths = [layer.path for layer in find_layers(model)]
     groups: dict[str, list[Tensor]] = {}
     for path, parameter in model.named_parameters():
-        groups.setdefault(parameter_group(path, layers), []).append(parameter)
-    return [_row(name, parameters) for name, parameters in groups.items()]
+        groups.setdefault(parameter_group(path, layer_paths), []).append(parameter)
+    return [_gradient_row(name, parameters) for name, parameters in groups.items()]
 
 
-def parameter_group(path: str, layers: list[str]) -> str:
-    """The group of the parameter at ``path``, given the paths of the layers."""
+def parameter_group(path: str, layer_paths: list[str]) -> str:
+    """Return the group of the parameter at ``path``."""
     parts = path.split(".")[:-1]
-    inside = [layer for layer in layers if path.startswith(f"{layer}.")]
-    depth = len(inside[0].split(".")) + 1 if inside else 2
+    owners = [layer_path for layer_path in layer_paths if path.startswith(f"{layer_path}.")]
+    depth = len(owners[0].split(".")) + 1 if owners else 2
     return ".".join(parts[:depth])
 
 
-def _row(name: str, parameters: list[Tensor]) -> GradientRow:
+def _gradient_row(name: str, parameters: list[Tensor]) -> GradientRow:
     size = sum(p.numel() for p in parameters)
     norm = _norm([p.grad for p in parameters if p.grad is not None])
-    weights = _norm([p.detach() for p in parameters])
-    return GradientRow(name, size, norm, weights, norm / weights if weights else None,
-                       norm / math.sqrt(size))
+    weight_norm = _norm([p.detach() for p in parameters])
+    relative_norm = norm / weight_norm if weight_norm else None
+    return GradientRow(name, size, norm, weight_norm, relative_norm, norm / math.sqrt(size))
 
 
 def _norm(tensors: list[Tensor]) -> float:

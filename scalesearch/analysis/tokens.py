@@ -1,16 +1,16 @@
-"""How alike the tokens of a sentence become, layer by layer: token uniformity (PartialFormer, appendix H).
+"""Token uniformity: similarity of the tokens of a sentence by layer.
 
-The paper names Pearson's correlation and no more. Here: of a layer's output X (positions, d) each
-token is centered over its d features, c_t = x_t - mean(x_t), and
+Source: PartialFormer, appendix H. The paper only names Pearson's correlation. Here, each token of
+the output X (positions, d) of a layer is centered over its d features, c_t = x_t - mean(x_t), and
 
     ρ_ts = c_t · c_s / (‖c_t‖ ‖c_s‖)
 
-is averaged over all pairs t ≠ s of tokens that are no padding, then over sentences of two tokens or
-more. 1 is all tokens alike (up to scale and shift); lower is better. Two readings: ``uniformity``
-takes ρ with its sign, which is our choice, ``uniformity_absolute`` without. A token all of whose
-features are equal has no direction: its ρ count as 0.
+is averaged over all pairs t ≠ s of tokens that are not padding, then over sentences with at least
+two tokens. 1 means that all tokens are equal up to scale and shift; lower is better. Two
+interpretations are reported: ``uniformity`` uses ρ with its sign, ``uniformity_absolute`` uses |ρ|.
+A token with equal features has no direction: its ρ count as 0.
 
-Layer 0 is what the first layer is given. A layer that is evaluated several times a pass (ODE
+Layer 0 is the input of the first layer. A layer that is evaluated several times per pass (ODE
 solvers) has the mean over its evaluations. With pre-norm, outputs are those of the residual stream,
 before any norm.
 """
@@ -29,7 +29,7 @@ from scalesearch.nn import Seq2SeqModel
 
 @dataclass(frozen=True)
 class TokenRow:
-    """One layer's output; layer 0 is the first layer's input."""
+    """Measures of the output of a layer; layer 0 is the input of the first layer."""
 
     stack: str
     layer: int
@@ -39,40 +39,53 @@ class TokenRow:
 
 @dataclass
 class TokenProbe(Probe):
-    """Measures a layer's output, or the input of the first of a stack as that of layer 0."""
+    """Probe of the output of a layer, or of the input of the first layer of a stack."""
 
     signed: RunningMean = field(default_factory=RunningMean)
     absolute: RunningMean = field(default_factory=RunningMean)
 
     def record(self, states: Tensor, mask: Tensor) -> None:
-        """Measures states (B, positions, d)."""
-        for mean, values in zip((self.signed, self.absolute), token_uniformity(states, mask)):
-            mean.add(values)
+        """Measure states (B, positions, d)."""
+        signed, absolute = token_uniformity(states, mask)
+        self.signed.add(signed)
+        self.absolute.add(absolute)
 
     def row(self) -> TokenRow:
-        """Means over all that ran."""
+        """Return the means of all recorded sentences."""
         number = self.layer.number if self.hook_side == "output" else 0
         return TokenRow(self.layer.stack, number, self.signed.value, self.absolute.value)
 
 
 def token_probes(model: Seq2SeqModel) -> list[TokenProbe]:
-    """Probes of every layer of ``model``, and one before the first of each stack."""
-    return [TokenProbe(layer, layer.module, side) for layer in find_layers(model)
-            for side in (["input"] if layer.number == 1 else []) + ["output"]]
+    """Make probes of every layer of ``model``, and of the input of each stack."""
+    probes = []
+    for layer in find_layers(model):
+        if layer.number == 1:
+            probes.append(TokenProbe(layer, layer.module, "input"))
+        probes.append(TokenProbe(layer, layer.module, "output"))
+    return probes
 
 
-def token_uniformity(states: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-    """Signed and absolute mean correlation, (sentences,) each, of sentences with two tokens or more.
+def token_uniformity(states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute the mean signed and absolute correlation of tokens per sentence.
+
+    Sentences with fewer than two tokens are left out.
+
 
     Args:
-        states: (B, positions, d). real: (B, positions), where there is no padding.
+        states: (B, positions, d).
+        mask: (B, positions), False at padding.
+
+    Returns:
+        Two tensors (sentences,).
     """
     x = states.double()
-    unit = normalize(x - x.mean(-1, keepdim=True), dim=-1, eps=1e-9) * real[..., None]
-    correlation = unit @ unit.transpose(1, 2)
-    others = ~torch.eye(correlation.shape[1], dtype=torch.bool, device=x.device)
-    count = real.sum(1)
-    kept = count > 1
-    pairs = (count * (count - 1)).clamp(min=1)
-    means = [(kind * others).sum((1, 2)) / pairs for kind in (correlation, correlation.abs())]
-    return means[0][kept], means[1][kept]
+    unit = normalize(x - x.mean(-1, keepdim=True), dim=-1, eps=1e-9) * mask[..., None]
+    correlation = unit @ unit.transpose(1, 2)  # (B, positions, positions)
+    off_diagonal = ~torch.eye(correlation.shape[1], dtype=torch.bool, device=x.device)
+    count = mask.sum(1)
+    has_pairs = count > 1
+    n_pairs = (count * (count - 1)).clamp(min=1)
+    signed = (correlation * off_diagonal).sum((1, 2)) / n_pairs
+    absolute = (correlation.abs() * off_diagonal).sum((1, 2)) / n_pairs
+    return signed[has_pairs], absolute[has_pairs]

@@ -1,4 +1,4 @@
-"""Writes an analysis to a folder: ``analysis.json``, a CSV file a measure, and its figures as PNG and SVG."""
+"""Output of an analysis: JSON file, CSV file per measure, PNG and SVG figures."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ TABLE_NAMES = ("heads", "tokens", "ffn", "load", "gradients")  # of tables and f
 
 
 def write_analysis(analysis: Analysis, header: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Write everything into ``folder``, made if need be; files of an earlier analysis are replaced.
+    """Write tables and figures to ``folder``; replace those of an earlier analysis.
 
     Args:
-        header: what the analysis is of, as JSON values; stands in ``analysis.json`` before the
-            measures.
+        header: description of model and data, as JSON values; precedes the measures in
+            ``analysis.json``.
 
     Returns:
-        The paths of what was written.
+        The paths of the written files.
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / "analysis.json"]
-    kinds = ("csv", "png", "svg") if paths[0].exists() else ()
-    earlier = {folder / f"{name}.{kind}" for name in TABLE_NAMES for kind in kinds}
+    suffixes = ("csv", "png", "svg") if paths[0].exists() else ()
+    earlier_files = {folder / f"{name}.{suffix}" for name in TABLE_NAMES for suffix in suffixes}
     write_json(paths[0], {**header, **analysis.to_json()})
     for name, rows in analysis.tables().items():
         if rows:
@@ -54,60 +54,63 @@ def write_analysis(analysis: Analysis, header: Mapping[str, Any], folder: Path) 
             write_text(paths[-1], to_csv(pd.DataFrame(map(asdict, rows), dtype=object)))
     for name, figure in draw_figures(analysis).items():
         paths += save_figure(figure, folder / name)
-    for file in earlier - set(paths):
+    for file in earlier_files - set(paths):
         file.unlink(missing_ok=True)
     return paths
 
 
 def draw_figures(analysis: Analysis) -> dict[str, Figure]:
-    """By the name of the file; of a measure that found nothing there is none."""
-    drawn: dict[str, Figure] = {}
+    """Draw figures by file name, without figures for empty measures."""
+    figures: dict[str, Figure] = {}
     with figure_style():
         if any(row.diversity is not None for row in analysis.heads):
-            drawn["heads"] = _heads(analysis.heads)
+            figures["heads"] = _draw_heads(analysis.heads)
         if any(row.uniformity is not None for row in analysis.tokens):
-            drawn["tokens"] = _tokens(analysis.tokens)
+            figures["tokens"] = _draw_tokens(analysis.tokens)
         if any(row.n_act is not None for row in analysis.ffn):
-            drawn["ffn"] = _ffn(analysis.ffn)
+            figures["ffn"] = _draw_ffn(analysis.ffn)
         if analysis.loads:
-            drawn["load"] = _bars([row.group for row in analysis.loads],
-                                  [row.load for row in analysis.loads], "Uses a pass",
-                                  f"balance {analysis.load['load.balance']:.3f}")
+            figures["load"] = _draw_bars([row.group for row in analysis.loads],
+                                         [row.load for row in analysis.loads], "Uses per pass",
+                                         f"balance {analysis.load['load.balance']:.3f}")
         rows = analysis.gradients.rows
-        drawn["gradients"] = _bars([row.group for row in rows], [row.norm for row in rows],
-                                   "Gradient norm", f"whole gradient {analysis.gradients.norm:.3g}")
-    return drawn
+        figures["gradients"] = _draw_bars([row.group for row in rows], [row.norm for row in rows],
+                                          "Gradient norm",
+                                          f"whole gradient {analysis.gradients.norm:.3g}")
+    return figures
 
 
-def _heads(rows: Sequence[HeadRow]) -> Figure:
-    figure, (axes,) = _panels(1)
-    _lines(axes,
-           [(f"{row.stack} {row.part} (H={row.heads})", row.layer, row.diversity) for row in rows])
+def _draw_heads(rows: Sequence[HeadRow]) -> Figure:
+    figure, (axes,) = _layer_panels(1)
+    points = [(f"{row.stack} {row.part} (H={row.heads})", row.layer, row.diversity) for row in rows]
+    _draw_lines(axes, points)
     axes.axhline(MIN_DIVERSITY, color=DOMINATED_COLOR, linewidth=0.8, linestyle=DASHED_LINE)
     for bound in sorted({row.max_diversity for row in rows}):
         axes.axhline(bound, color=DOMINATED_COLOR, linewidth=0.8, linestyle=(0, (1, 2)))
-    axes.set_ylabel("Head diversity D (dashed: heads alike,\ndotted: orthogonal)")
+    axes.set_ylabel("Head diversity D (dashed: equal heads,\ndotted: orthogonal)")
     return figure
 
 
-def _tokens(rows: Sequence[TokenRow]) -> Figure:
-    figure, (axes,) = _panels(1)
-    _lines(axes, [(row.stack, row.layer, row.uniformity) for row in rows])
+def _draw_tokens(rows: Sequence[TokenRow]) -> Figure:
+    figure, (axes,) = _layer_panels(1)
+    _draw_lines(axes, [(row.stack, row.layer, row.uniformity) for row in rows])
     axes.set_ylabel("Token uniformity (mean correlation)")
     return figure
 
 
-def _ffn(rows: Sequence[FFNRow]) -> Figure:
-    figure, (count, ratio) = _panels(2)
+def _draw_ffn(rows: Sequence[FFNRow]) -> Figure:
+    figure, (count_axes, share_axes) = _layer_panels(2)
     names = [f"{row.stack} {row.part} ({row.hidden} units)" for row in rows]
-    _lines(count, [(name, row.layer, row.n_act) for name, row in zip(names, rows)])
-    _lines(ratio, [(name, row.layer, row.r_act) for name, row in zip(names, rows)], legend=False)
-    count.set_ylabel("Active units a token")
-    ratio.set_ylabel("Share of hidden units")
+    _draw_lines(count_axes, [(name, row.layer, row.n_act) for name, row in zip(names, rows)])
+    _draw_lines(share_axes, [(name, row.layer, row.r_act) for name, row in zip(names, rows)],
+                legend=False)
+    count_axes.set_ylabel("Active units per token")
+    share_axes.set_ylabel("Share of hidden units")
     return figure
 
 
-def _panels(count: int) -> tuple[Figure, list[Axes]]:
+def _layer_panels(count: int) -> tuple[Figure, list[Axes]]:
+    """Make a figure of ``count`` panels with layers on the x axis."""
     with new_figure(1.2 + 4 * count, 3.4, columns=count) as (figure, panels):
         for axes in panels:
             axes.set_xlabel("Layer")
@@ -115,25 +118,26 @@ def _panels(count: int) -> tuple[Figure, list[Axes]]:
     return figure, panels
 
 
-def _lines(axes: Axes, points: Sequence[tuple[str, int, float | None]],
-           legend: bool = True) -> None:
-    """One line a name, over layers."""
-    for index, name in enumerate(
-            dict.fromkeys(name for name, _, value in points if value is not None)):
-        mine = [(layer, value)
-                for other, layer, value in points if other == name and value is not None]
-        axes.plot(*zip(*mine), marker=MARKERS[index % len(MARKERS)],
+def _draw_lines(axes: Axes, points: Sequence[tuple[str, int, float | None]],
+                legend: bool = True) -> None:
+    """Draw points (name, layer, value) as one line per name."""
+    values_by_name: dict[str, list[tuple[int, float]]] = {}
+    for name, layer, value in points:
+        if value is not None:
+            values_by_name.setdefault(name, []).append((layer, value))
+    for index, (name, values) in enumerate(values_by_name.items()):
+        axes.plot(*zip(*values), marker=MARKERS[index % len(MARKERS)],
                   color=COLORS[index % len(COLORS)], markersize=4, linewidth=1.2, label=name)
     if legend:
         axes.legend(loc="best")
 
 
-def _bars(names: list[str], values: list[Any], label: str, title: str) -> Figure:
-    """Horizontal bars, the first on top."""
+def _draw_bars(names: list[str], values: list[Any], label: str, title: str) -> Figure:
+    """Draw horizontal bars, the first on top."""
     with new_figure(5.6, 0.9 + 0.17 * len(names)) as (figure, (axes,)):
-        places = range(len(names))
-        axes.barh(places, values, color=FRONT_COLOR, height=0.7)
-        axes.set_yticks(places, names)
+        positions = range(len(names))
+        axes.barh(positions, values, color=FRONT_COLOR, height=0.7)
+        axes.set_yticks(positions, names)
         axes.invert_yaxis()
         axes.margins(y=0.01)
         axes.xaxis.set_major_locator(

@@ -65,8 +65,8 @@ def test_hooks_change_no_output_and_leaves_no_hook(architecture) -> None:
 
 def test_every_layer_has_its_rows_within_the_bounds(architecture) -> None:
     found = analyze_model(model_of(architecture), architecture.block, sentences(), RECIPE)
-    stacks = {"encoder": architecture.answers["encoder.depth"],
-              "decoder": architecture.answers["decoder.depth"]}
+    stacks = {"encoder": architecture.config["encoder.depth"],
+              "decoder": architecture.config["decoder.depth"]}
     per_layer = {"encoder": ["attention"], "decoder": ["self_attention", "cross_attention"]}
     wanted = [(stack, layer, part) for stack, depth in stacks.items()
               for layer in range(1, depth + 1) for part in per_layer[stack]]
@@ -139,7 +139,7 @@ def test_activations_are_those_of_the_network_itself() -> None:
     layer = model.encoder.layers[0]
     layer.ffn.down.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
     real = run(model, split, probes := ffn_probes(model))
-    hidden = seen[0][real.of["encoder"]]
+    hidden = seen[0][real.by_stack["encoder"]]
     assert probes[0].row().n_act == pytest.approx(float((hidden > 0).sum(1).double().mean()))
 
 
@@ -185,7 +185,7 @@ def test_a_decoder_only_model_is_measured_over_source_and_target() -> None:
     split = sentences()
     real = run(model, split, heads := head_probes(model), tokens := token_probes(model))
     lengths = split.source_ids.lengths + 1 + split.target_ids.lengths + 1
-    assert sorted(real.of["decoder"].sum(1).tolist()) == sorted(lengths.tolist())
+    assert sorted(real.by_stack["decoder"].sum(1).tolist()) == sorted(lengths.tolist())
     assert {probe.layer.stack for probe in heads} == {
         probe.layer.stack for probe in tokens} == {"decoder"}
     found = analyze_model(model, architecture.block, split, RECIPE)
@@ -218,4 +218,4 @@ def test_a_sample_is_the_first_sentences() -> None:
     architecture = family("plain")
     found = analyze_model(model_of(architecture), architecture.block, some, RECIPE)
     assert set(asdict(found.heads[0])) == {"stack", "layer", "part", "heads", "diversity",
-                                           "diversity_sentence", "silent", "max_diversity"}
+                                           "diversity_sentence", "silent_share", "max_diversity"}

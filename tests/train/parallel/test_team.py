@@ -88,11 +88,9 @@ def unable_to_start(team: Team) -> None:
 
 @pytest.mark.parametrize(
     ("others", "said"),
-    [(broken_follow, "process 1 of this training run failed: ValueError: " "this process is broken"),
-     (dying_follow,
-      "process 1 of this training run was ended by SIGKILL, which the system sends"
-      "SIGKILL, as a system does that has no memory left"),
-     (unable_to_start, "process 1 of " "this training failed: RuntimeError: " "no such library")])
+    [(broken_follow, "process 1 of this training run failed: ValueError: this process is broken"),
+     (dying_follow, "process 1 of this training run was ended by SIGKILL, which the system sends"),
+     (unable_to_start, "process 1 of this training run failed: RuntimeError: no such library")])
 def test_a_process_that_fails_ends_the_others_with_its_reason(
         corpus, out: Path, others, said: str) -> None:
     with pytest.raises(ProcessLostError, match=said), local_team(2, False, 1, others) as team:
