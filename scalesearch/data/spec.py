@@ -246,7 +246,7 @@ def _find_conflicts(values: Mapping[str, Any]) -> Iterator[Conflict]:
                "give `vocab` (to fit a vocabulary) or `tokenizer` (to use a fitted one), not both",
                None)
     if spec["mix_distilled"] and not spec["distilled"]:
-        yield ("mix_distilled", "there is nothing to mix with",
+        yield ("mix_distilled", "no translations to mix are given",
                "name a teacher's translations under `distilled`")
     window = spec["window"] or DEFAULT_WINDOW
     if spec["stride"] and spec["stride"] > window:

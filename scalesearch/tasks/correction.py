@@ -64,7 +64,7 @@ class EditCounts:
 
     @property
     def recall(self) -> float:
-        """Share of gold edits that are proposed; 1 if there are none."""
+        """Share of gold edits that are proposed; 1 without gold edits."""
         return self.correct / self.gold if self.gold else 1.0
 
     def f_score(self, beta: float = BETA) -> float:

@@ -113,7 +113,7 @@ def _checkpoint_header(content: bytes | memoryview) -> bytes:
 
 
 def load_state(directory: Path) -> dict[str, Any] | None:
-    """Read the state in ``directory`` to the CPU; None if there is no state.
+    """Read the state in ``directory`` to the CPU; None if it does not exist.
 
     Raises:
         UserError: the file is damaged, or was written by another version.
@@ -174,7 +174,7 @@ class Checkpoint:
 def _describe_folder(folder: Path, missing: Sequence[str]) -> str:
     """Describe a folder that is not a finished training run."""
     if not folder.is_dir():
-        return "there is no such folder"
+        return "the folder does not exist"
     if (folder / "study.json").is_file():
         trials = sorted((folder / "trials").glob(f"*/{WEIGHTS_FILE}"))
         example = f", such as {trials[0].parent}" if trials else ""

@@ -51,7 +51,7 @@ class Hardware:
         """Choose the hardware for ``recipe`` on this machine; set threads and TF32.
 
         Raises:
-            UserError: the recipe needs a GPU and there is none.
+            UserError: the recipe needs a GPU and PyTorch finds none.
         """
         if recipe.threads is not None:
             torch.set_num_threads(recipe.threads)

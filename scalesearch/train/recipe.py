@@ -106,7 +106,7 @@ class Recipe:
                               synonyms=("gradient_accumulation_steps", "update_freq",
                                         "accumulation", "grad_accum"))
     optimizer: str = setting("adamw",
-                             "adamw (Adam if there is no weight_decay); muon: matrices by their "
+                             "adamw (Adam without weight_decay); muon: matrices by their "
                              "orthogonalized momentum (Jordan et al. 2024); soap: matrices by Adam "
                              "in the eigenbasis of their preconditioners (Vyas et al. 2024); other "
                              "weights by AdamW", words=("adamw", "muon", "soap"),

@@ -97,7 +97,7 @@ class RecipeSpace:
         return Recipe.from_mapping(override_keys(self.base_recipe.to_json(), values))
 
     def params_of_recipe(self, recipe: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return params with the values of ``recipe``; None if there are none.
+        """Return params with the values of ``recipe``; None if impossible.
 
         ``recipe`` is JSON, or values by key.
         """
@@ -218,7 +218,7 @@ def override_keys(recipe: Mapping[str, Any], values: Mapping[str, Any]) -> dict[
 
 
 def get_dotted(recipe: Mapping[str, Any], key: str) -> Any:
-    """Return the value under a dotted key; None if there is no value."""
+    """Return the value under a dotted key; None if it is missing."""
     if key in recipe:
         return recipe[key]
     head, _, tail = key.partition(".")

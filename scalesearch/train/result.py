@@ -88,7 +88,7 @@ class Result:
 
     @classmethod
     def read(cls, directory: Path) -> "Result | None":
-        """Read the result in ``directory``; None if there is no result.
+        """Read the result in ``directory``; None if it does not exist.
 
         Raises:
             UserError: the file is damaged.

@@ -318,7 +318,7 @@ def test_an_unfinished_folder_is_no_checkpoint(corpus, out) -> None:
 
 
 @pytest.mark.parametrize(("file", "said"),
-                         [(None, "no such folder"), ("study.json", "a study"),
+                         [(None, "does not exist"), ("study.json", "a study"),
                           ("artifact.json", "(artifact)"), ("notes.txt", "recipe.json")])
 def test_what_is_no_training_is_named(tmp_path, file: str | None, said: str) -> None:
     if file:

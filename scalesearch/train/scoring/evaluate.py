@@ -57,7 +57,7 @@ class DecodingOptions:
 def evaluate_loss(engine: Engine, split: Split, check: StopCheck = lambda: None) -> float:
     """Compute the mean negative log-likelihood per target token, in nats.
 
-    EOS counts, padding does not. There is no smoothing.
+    EOS counts, padding does not. Labels are not smoothed.
     """
     def run(max_tokens: int) -> float:
         total = torch.zeros((), dtype=torch.float64, device=engine.hardware.device)
