@@ -1,4 +1,4 @@
-"""Maps from features to features: what stands where there is a matrix.
+"""Linear maps of features that replace a matrix.
 
-May import the blocks beside this folder.
+This package may import the other blocks, except mixers, networks and layers.
 """

@@ -1,7 +1,4 @@
-"""DeLighT's light-weight unit, DExTra: grouped maps that grow and shrink again (Mehta et al.
-
-2021, section 3.1).
-"""
+"""DExTra: grouped linear maps that expand and reduce (DeLighT, Mehta et al. 2021, section 3.1)."""
 
 from __future__ import annotations
 
@@ -19,16 +16,18 @@ from scalesearch.blocks.sizes import decide, require_single_value
 if TYPE_CHECKING:
     from torch import Tensor
 
-WIDTH_MULTIPLE = 8  # of which the sizes between grouped maps are multiples, as released
+WIDTH_MULTIPLE = 8  # sizes between grouped maps are multiples of it, as in the released code
 
 
 @block
 class DExTra(Block):
-    """(…, d_in) to (…, d_out) by a matrix to ``inner`` features, ``depth`` grouped maps, and a matrix.
+    """DExTra: (…, d_in) to (…, d_out).
 
-    A norm and a SiLU follow each. Widths go from ``inner`` to ``multiplier`` · d_in and back;
-    groups from 2 to at most ``groups`` and back, their features shuffled after each map. Each map
-    but the first reads the result of the first matrix as well, group by group.
+    A linear map to ``inner`` features, ``depth`` grouped maps and a linear map, each followed by a
+    norm and a SiLU. Widths increase from ``inner`` to ``multiplier`` · d_in and decrease again; the
+    number of groups increases from 2 to at most ``groups`` and decreases again. Features are
+    shuffled after each grouped map. Each grouped map except the first also reads the output of the
+    first linear map, group by group.
     """
 
     d_in: Size
@@ -40,32 +39,32 @@ class DExTra(Block):
     groups: Size
 
     def validate(self) -> tuple[str, str] | None:
-        for n, (size, _, groups) in enumerate(self.maps):
-            if self.maps[0][0] % groups:
-                return ("groups",
-                        f"{groups} do not divide {self.maps[0][0]} features, which are half of the "
-                        "width")
-            if n == len(self.maps) - 1 and require_single_value(self.d_out) % groups:
-                return ("groups",
-                        f"{groups} do not divide the last map's {require_single_value(self.d_out)} "
-                        "features")
+        inner = self.maps[0][0]
+        for index, (size, _, groups) in enumerate(self.maps):
+            if inner % groups:
+                return ("groups", f"{inner} features, half of the width, are not a multiple of "
+                                  f"{groups}")
+            d_out = require_single_value(self.d_out)
+            if index == len(self.maps) - 1 and d_out % groups:
+                return "groups", f"{d_out} features of the last map are not a multiple of {groups}"
             assert size % groups == 0
         return None
 
     @property
     def maps(self) -> list[tuple[int, int, int]]:
-        """Features in, features out and groups of every grouped map."""
+        """Input features, output features and groups of every grouped map."""
         depth = require_single_value(self.depth)
         inner = require_single_value(self.inner)
-        most = require_single_value(self.groups)
+        max_groups = require_single_value(self.groups)
         half = (depth + 1) // 2
         top = require_single_value(self.multiplier) * require_single_value(self.d_in)
         steps = max(half - 1, 1)
         up = [int(inner + (top - inner) * n / steps) for n in range(half)]
-        groups = _mirrored([min(2 ** (n + 1), most) for n in range(half)], depth)
+        groups = _mirrored([min(2 ** (n + 1), max_groups) for n in range(half)], depth)
         sizes = [*_mirrored(up, depth)[:-1], require_single_value(self.d_out)]
         for n, pair in enumerate(pairwise(groups)):
-            sizes[n] = -(-sizes[n] // max(*pair, WIDTH_MULTIPLE)) * max(*pair, WIDTH_MULTIPLE)
+            multiple = max(*pair, WIDTH_MULTIPLE)
+            sizes[n] = -(-sizes[n] // multiple) * multiple  # rounded up
         inputs = [inner, *(size + inner for size in sizes[:-1])]
         return list(zip(inputs, sizes, groups))
 
@@ -82,9 +81,10 @@ class DExTra(Block):
         return parts | {"leave_norm": LayerNorm(self.d_out, over)}
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        """Both ends after their SiLU, and what they and the maps but the first read, which is joined."""
-        read = sum(d_in for d_in, *_ in self.maps[1:])
-        return [LoopNest((*self.over, read + 2 * (self.inner + self.d_out)), "activation")]
+        """Return activations of the SiLUs of the linear maps, and of concatenated inputs."""
+        concatenated = sum(d_in for d_in, *_ in self.maps[1:])
+        size = concatenated + 2 * (self.inner + self.d_out)
+        return [LoopNest((*self.over, size), "activation")]
 
     def forward(self, module: Any, x: Tensor) -> Tensor:
         import torch
@@ -93,9 +93,9 @@ class DExTra(Block):
         first: Any = silu(module.enter_norm(module.enter(x)))
         y: Any = first
         for n, (_, _, groups) in enumerate(self.maps):
-            if n:  # each group reads its own part of both
-                y = torch.cat([first.unflatten(-1, (groups, -1)), y.unflatten(-1, (groups, -1))],
-                              -1).flatten(-2)
+            if n:  # each group reads its part of both
+                by_group = [first.unflatten(-1, (groups, -1)), y.unflatten(-1, (groups, -1))]
+                y = torch.cat(by_group, -1).flatten(-2)
             grouped = getattr(module, f"map{n}")(y).unflatten(-1, (groups, -1))
             shuffled = grouped.transpose(-1, -2).flatten(-2).unflatten(-1, (groups, -1))
             y = silu(getattr(module, f"norm{n}")(shuffled)).flatten(-2)
@@ -104,15 +104,22 @@ class DExTra(Block):
 
 @block
 class DExTraEmbedding(Block):
-    """√rank · ``table`` of ``rank`` features, made the model's by ``lift``; ``tied``: the path of the table it is."""
+    """lift(√rank · table[token]): token ids (…) to (…, d).
+
+    Attributes:
+        rank: features of the table.
+        table: block that looks up tokens.
+        lift: map to the features of the model.
+        tied_table: path of the table whose weights ``table`` uses; None if it has its own.
+    """
 
     rank: Size
     table: Block
     lift: DExTra
-    tied: str | None = None
+    tied_table: str | None = None
 
     def parts(self) -> Mapping[str, Block | Use]:
-        return {"table": Use(self.table, tied=self.tied), "lift": self.lift}
+        return {"table": Use(self.table, tied=self.tied_table), "lift": self.lift}
 
     def forward(self, module: Any, tokens: Tensor) -> Tensor:
         return module.lift(module.table(tokens) * self.rank**0.5)
@@ -120,28 +127,34 @@ class DExTraEmbedding(Block):
 
 @block
 class ProjectedOutput(Block):
-    """Scores by a matrix to ``rank`` features, unless the model has as many, and the table at ``path`` or its own.
+    """Output layer: a linear map to ``rank`` features, and a table: (…, d) to (…, V).
 
-    ``affine``: there is always a matrix, with a bias (Subformer).
+    Attributes:
+        d: features of the model.
+        rank: features of the table. If it is ``d``, the linear map is omitted, unless ``affine``.
+        tied_table: path of the table whose weights it uses; None if it has its own.
+        vocab: size of the vocabulary.
+        affine: whether the linear map always exists and has a bias (Subformer).
     """
 
     d: Size
     rank: Size
-    path: str | None
+    tied_table: str | None
     vocab: Extent = field(default=VOCAB, metadata={"plain": VOCAB})
     affine: bool = field(default=False, metadata={"plain": False})
 
     def parts(self) -> Mapping[str, Block | Use]:
-        none = not self.affine and decide(self.d == self.rank)
-        down = {} if none else {"down": Linear(self.d, self.rank, (TGT,), bias=self.affine)}
-        return {**down,
-                "table": Use(Linear(self.rank, self.vocab, (TGT,), bias=False), tied=self.path)}
+        parts: dict[str, Block | Use] = {}
+        if self.affine or not decide(self.d == self.rank):
+            parts["down"] = Linear(self.d, self.rank, (TGT,), bias=self.affine)
+        table = Linear(self.rank, self.vocab, (TGT,), bias=False)
+        return parts | {"table": Use(table, tied=self.tied_table)}
 
     def forward(self, module: Any, x: Tensor) -> Tensor:
         return module.table(self._down(module, x))
 
     def softmax_terms(self, m: Any, hidden: Tensor, target: Tensor) -> list[tuple[Any, ...]]:
-        """See :meth:`Linear.softmax_terms`."""
+        """Return the softmax terms; see :meth:`~scalesearch.blocks.leaves.Linear.softmax_terms`."""
         return [(self._down(m, hidden), m.table.weight, None, target)]
 
     def _down(self, m: Any, x: Tensor) -> Tensor:
@@ -149,5 +162,5 @@ class ProjectedOutput(Block):
 
 
 def _mirrored(values: list[int], length: int) -> list[int]:
-    """``values`` there and back, ``length`` of them; the last one once where that is odd."""
+    """Return ``values`` followed by their reverse; an odd ``length`` has the last value once."""
     return values + values[::-1][length % 2 :]

@@ -1,4 +1,4 @@
-"""Sites: linear maps to choose from, each a value that makes the block for given sizes."""
+"""Linear factories: types of linear maps; each returns the block for given sizes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Dense(LinearFactory):
-    """An ordinary matrix."""
+    """A matrix."""
 
     def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
         return Linear(d_in, d_out, over, bias)
@@ -24,7 +24,7 @@ class Dense(LinearFactory):
 
 @dataclass(frozen=True)
 class Identity(LinearFactory):
-    """No matrix at all: the input as it is (Anthe's "no patt", Table 5). Sizes must be equal."""
+    """No map: the output is the input ("no patt", Anthe, Table 5). Sizes must be equal."""
 
     def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
         return Passthrough(d_in)
@@ -32,7 +32,7 @@ class Identity(LinearFactory):
 
 @dataclass(frozen=True)
 class LowRank(LinearFactory):
-    """Two matrices with ``rank`` features between them and no bias there."""
+    """A product of two matrices with ``rank`` features between them."""
 
     rank: Size
 
@@ -55,7 +55,7 @@ class Chain(LinearFactory):
 
 @dataclass(frozen=True)
 class PerHead(LinearFactory):
-    """A matrix for each head; the last extent of ``over`` is the heads."""
+    """One matrix per head; the last extent of ``over`` is the number of heads."""
 
     def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
         return HeadLinear(d_in, d_out, over, bias)
@@ -68,13 +68,13 @@ PER_HEAD = PerHead()
 
 @block
 class Passthrough(Block):
-    """Passes its input on."""
+    """Return the input."""
 
     d: Size
 
     @property
     def copies_input(self) -> Any:
-        return True  # by products of attention
+        return True  # the products of attention copy it
 
     def forward(self, module: Any, x: Tensor) -> Tensor:
         return x
@@ -82,7 +82,7 @@ class Passthrough(Block):
 
 @block
 class LowRankLinear(Block):
-    """(…, d_in) to (…, rank) to (…, d_out); one bias, at the end."""
+    """Low-rank map: (…, d_in) to (…, rank) to (…, d_out), with a bias of the second matrix."""
 
     d_in: Size
     d_out: Extent
@@ -98,17 +98,14 @@ class LowRankLinear(Block):
         return module.up(module.down(x))
 
     def softmax_terms(self, m: Any, hidden: Tensor, target: Tensor) -> list[tuple[Any, ...]]:
-        """Softmax terms of an output layer; see :meth:`Linear.softmax_terms`."""
+        """Return the softmax terms; see :meth:`~scalesearch.blocks.leaves.Linear.softmax_terms`."""
         terms: list[tuple[Any, ...]] = m.up.block.softmax_terms(m.up, m.down(hidden), target)
         return terms
 
 
 @block
 class LowRankAdapter(LowRankLinear):
-    """A low-rank path beside a matrix: B A x, not scaled (Hu et al.
-
-    2022; EdgeFormer's Adapter-LA).
-    """
+    """Low-rank adapter B A x of a linear map, not scaled (Hu et al. 2022; EdgeFormer)."""
 
     def parts(self) -> Mapping[str, Block | Use]:
         return {**super().parts(), "up": UnsavedLinear(self.rank, self.d_out, self.over, self.bias)}
@@ -116,7 +113,7 @@ class LowRankAdapter(LowRankLinear):
 
 @block
 class HeadLinear(Block):
-    """y_h = x_h W_hᵀ + b_h: (batch, positions, heads, d_in) to (batch, positions, heads, d_out)."""
+    """One linear map per head: (batch, positions, heads, d_in) to (…, heads, d_out)."""
 
     d_in: Size
     d_out: Extent
@@ -125,7 +122,7 @@ class HeadLinear(Block):
 
     @property
     def heads(self) -> Extent:
-        """The number of matrices."""
+        """Number of matrices."""
         return self.over[-1]
 
     def weights(self) -> Mapping[str, Shape]:

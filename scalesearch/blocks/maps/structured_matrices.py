@@ -1,7 +1,7 @@
-"""Structured matrices, by the word for each: what may stand where a layer has a matrix.
+"""Structured matrices that can replace the matrices of a layer.
 
-A kind is a :class:`LinearFactory` with its options, and makes a block whose ``misfit`` says which
-sizes it does not go with.
+Each structure is a :class:`~scalesearch.blocks.core.LinearFactory` with options. The method
+``validate`` of its blocks checks which sizes are possible.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ MATRIX_STRUCTURES: dict[str, type[LinearFactory]] = {"dense": Dense}
 
 @dataclass_transform(frozen_default=True, field_specifiers=(option_field,))
 def register_structure(name: str) -> Callable[[type[Any]], type[Any]]:
-    """Make a class of sites the structure ``name``, a frozen value."""
-    return lambda kind: register(MATRIX_STRUCTURES, name)(dataclass(frozen=True)(kind))
+    """Return a decorator that registers a linear factory as the structure ``name``."""
+    return lambda cls: register(MATRIX_STRUCTURES, name)(dataclass(frozen=True)(cls))
 
 
 class TableLinearFactory(LinearFactory):
-    """A structure that tables of tokens may have as well."""
+    """Base class of structures that tables of tokens can also have."""
 
     def table(self, d: Size, over: Axes, vocab: Extent) -> Block:
-        """A lookup of ``vocab`` rows of ``d`` features."""
+        """Return a block that looks up ``vocab`` rows of ``d`` features."""
         raise NotImplementedError
 
     def output(self, d: Size, vocab: Extent, over: Shape, bias: bool) -> Block:
-        """A map from ``d`` features to a score of each token."""
+        """Return a map from ``d`` features to logits of ``vocab`` tokens."""
         return self(d, vocab, over, bias)
 
 
@@ -57,7 +57,7 @@ class TableLinearFactory(LinearFactory):
 class LowRankMatrix(TableLinearFactory):
     """A product of two matrices."""
 
-    rank: Size = option_field("= max(1, width // 8)", doc="features between the two")
+    rank: Size = option_field("= max(1, width // 8)", doc="features between the matrices")
 
     def table(self, d: Size, over: Axes, vocab: Extent) -> Block:
         return FactorizedEmbedding(d, self.rank, over, Embedding(self.rank, over, vocab))
@@ -71,8 +71,8 @@ class ChainMatrix(TableLinearFactory):
     """A tensor chain (Anthe)."""
 
     ratio: float = option_field("0.1", type="number", minimum=0, maximum=1,
-                                doc="share of the weights that are kept")
-    length: int = option_field("2", choices=CHAIN_LENGTHS, doc="cores")
+                                doc="weights relative to those of the matrix")
+    length: int = option_field("2", choices=CHAIN_LENGTHS, doc="number of cores")
 
     def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
         return ChainLinear(d_in, d_out, over, bias, self.ratio, require_single_value(self.length))
@@ -83,9 +83,9 @@ class ChainMatrix(TableLinearFactory):
 
 @register_structure("kronecker")
 class Kronecker(TableLinearFactory):
-    """A sum of Kronecker products of matrices nearly as large as each other (Shapeshifter, Panahi et al. 2021)."""
+    """A sum of Kronecker products of similarly large matrices (Panahi et al. 2021)."""
 
-    rank: Size = option_field("8", doc="products in the sum")
+    rank: Size = option_field("8", doc="number of products")
 
     def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
         return KroneckerLinear(d_in, d_out, over, bias, self.rank)
@@ -99,11 +99,10 @@ class Kronecker(TableLinearFactory):
 
 @register_structure("phm")
 class Hypercomplex(LinearFactory):
-    """A sum of n Kronecker products of n x n with smaller matrices (PHM, Zhang et al. 2021)."""
+    """A sum of Kronecker products of n x n and smaller matrices (PHM, Zhang et al. 2021)."""
 
-    n: Size = option_field("4",
-                           doc="by how much sizes are divided: the first cores of a chain of two")
-    products: Size = option_field("= n", doc="products in the sum: the chain's bond")
+    n: Size = option_field("4", doc="divisor of the sizes: the first matrices are n x n")
+    products: Size = option_field("= n", doc="number of products")
 
     def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
         return HypercomplexLinear(d_in, d_out, over, bias, self.n, self.products)
@@ -111,9 +110,9 @@ class Hypercomplex(LinearFactory):
 
 @register_structure("group")
 class Grouped(LinearFactory):
-    """A block-diagonal matrix: groups of features that do not meet."""
+    """A block-diagonal matrix: separate groups of features."""
 
-    groups: Size = option_field("4", doc="blocks on the diagonal")
+    groups: Size = option_field("4", doc="number of blocks")
 
     def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
         return GroupLinear(d_in, d_out, over, bias, self.groups)
@@ -121,27 +120,33 @@ class Grouped(LinearFactory):
 
 @block
 class KroneckerLinear(ChainLinearBase):
-    """y = x Σ A ⊗ B + b over ``rank`` products, with factors of d_in from the smaller and of d_out from the larger."""
+    """y = x Σ A ⊗ B + b with ``rank`` products.
+
+    A has the smaller factor of d_in and the larger factor of d_out.
+    """
 
     rank: Size
 
     @cached_property
     def cores(self) -> ChainCores:
-        """Two, with the number of products as their bond."""
+        """Two cores, with the number of products as bond."""
         rows, columns = (map_values(size, _balanced_factors) for size in (self.d_in, self.d_out))
         return ChainCores(rows, columns[::-1], self.rank)
 
 
 @block
 class KroneckerEmbedding(ChainTableBase):
-    """A table by ``rank`` Kronecker products: of the next larger vocabulary whose factors are at most 1 : 2."""
+    """A table as a sum of ``rank`` Kronecker products.
+
+    The number of rows is the next number that has two factors with a ratio of at most 2.
+    """
 
     rank: Size
     vocab: Extent = VOCAB
 
     @cached_property
     def cores(self) -> ChainCores:
-        """Two, with the number of products as their bond."""
+        """Two cores, with the number of products as bond."""
         assert not isinstance(self.vocab, str), "bind the vocabulary first"
         return ChainCores(map_values(self.vocab, _next_balanced_factors),
                           map_values(self.d, _balanced_factors)[::-1], self.rank)
@@ -149,7 +154,7 @@ class KroneckerEmbedding(ChainTableBase):
 
 @block
 class HypercomplexLinear(ChainLinearBase):
-    """y = x Σ A ⊗ S + b over ``products``, each A (n, n) and S (d_in / n, d_out / n)."""
+    """y = x Σ A ⊗ S + b with ``products`` products, A (n, n) and S (d_in / n, d_out / n)."""
 
     n: Size
     products: Size
@@ -159,7 +164,7 @@ class HypercomplexLinear(ChainLinearBase):
 
     @cached_property
     def cores(self) -> ChainCores:
-        """Two, with the number of products as their bond."""
+        """Two cores, with the number of products as bond."""
         n = self.n
         d_out = self.d_out
         return ChainCores((n, self.d_in // n), (n, d_out // n), self.products)  # type: ignore[operator]
@@ -167,7 +172,7 @@ class HypercomplexLinear(ChainLinearBase):
 
 @block
 class GroupLinear(Block):
-    """y_g = x_g W_gᵀ, and b, of each of ``groups`` equal parts of the features."""
+    """y_g = x_g W_gᵀ + b_g for each of ``groups`` equal groups of features."""
 
     d_in: Size
     d_out: Extent
@@ -202,17 +207,17 @@ class GroupLinear(Block):
 
 
 def _balanced_factors(n: int) -> tuple[int, int]:
-    """Two factors of ``n`` that are nearest to each other, the smaller first."""
+    """Return the two closest factors of ``n``, the smaller first."""
     small = next(k for k in range(int(n**0.5), 0, -1) if n % k == 0)
     return small, n // small
 
 
 def _next_balanced_factors(n: int) -> tuple[int, int]:
-    """Two factors, of which one is at most twice the other, of the smallest such number from ``n`` on."""
+    """Return the closest factors of the first number from ``n`` with a ratio of at most 2."""
     return next(pair for pair in map(_balanced_factors, count(n)) if pair[1] <= 2 * pair[0])
 
 
 def _validate_divisible(option: str, by: Size, d_in: Size, d_out: Any) -> tuple[str, str] | None:
     if decide((d_in % by != 0) | (d_out % by != 0)):
-        return option, f"{by} does not divide a matrix of {d_in} x {d_out}"
+        return option, f"the sizes {d_in} x {d_out} of a matrix are not multiples of {by}"
     return None

@@ -1,4 +1,4 @@
-"""A matrix or an embedding table as a chain of small cores (Anthe, section 3)."""
+"""Matrices and embedding tables as tensor chains (Anthe, section 3)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ BOND_RULES = ("solved", "published")
 
 @block
 class ChainLinearBase(Block):
-    """y = x W + b with W a chain of ``cores``; (…, d_in) to (…, d_out).
+    """Base class of y = x W + b with a tensor chain W: (…, d_in) to (…, d_out).
 
-    ``apply``: ``cores`` one after the other, or the ``matrix`` that they make, which is built once
-    for all positions (for inference once and for all); ``auto`` is what takes fewer multiply-adds a
-    position. All give the same numbers.
+    An attribute ``apply`` of a subclass selects the computation. ``cores`` applies one core after
+    the other. ``matrix`` first computes W, once per pass and only once in inference. ``auto`` needs
+    fewer multiply-adds per position.
     """
 
     d_in: Size
@@ -39,14 +39,15 @@ class ChainLinearBase(Block):
 
     @property
     def cores(self) -> ChainCores:
-        """Shapes and costs."""
+        """Shapes and costs of the cores."""
         raise NotImplementedError
 
     @cached_property
     def applies_cores(self) -> Any:
-        """True where cores are applied one by one; an array for a population."""
-        if (way := getattr(self, "apply", "auto")) != "auto":
-            return way == "cores"
+        """Whether cores are applied one by one; an array for a population."""
+        mode = getattr(self, "apply", "auto")
+        if mode != "auto":
+            return mode == "cores"
         return self.cores.apply_macs < self.d_in * self.d_out  # type: ignore[operator]
 
     def weights(self) -> Mapping[str, Shape]:
@@ -57,30 +58,32 @@ class ChainLinearBase(Block):
 
     def loop_nests(self) -> Sequence[LoopNest]:
         added = [LoopNest((*self.over, self.d_out), "bias")] if self.bias else []
-        each = select_where(self.applies_cores, self.cores.apply_macs, self.d_in * self.d_out)
-        (states, copied), (built,
-                           pieces) = self.cores.apply_activations, self.cores.contraction_cost
-        kept = (LoopNest((*self.over, self.d_out + select_where(self.applies_cores, states, 0)),
-                         "activation"),
-                LoopNest((select_where(self.applies_cores, copied, pieces),), "activation"))
-        return [LoopNest((*self.over, each)),
-                LoopNest((select_where(self.applies_cores, 0, built),), "once"), *added, *kept]
+        by_cores = self.applies_cores
+        macs = select_where(by_cores, self.cores.apply_macs, self.d_in * self.d_out)
+        states, weight_copies = self.cores.apply_activations
+        contraction_macs, contraction_activations = self.cores.contraction_cost
+        activations = self.d_out + select_where(by_cores, states, 0)
+        once = select_where(by_cores, weight_copies, contraction_activations)
+        return [LoopNest((*self.over, macs)),
+                LoopNest((select_where(by_cores, 0, contraction_macs),), "once"), *added,
+                LoopNest((*self.over, activations), "activation"),
+                LoopNest((once,), "activation")]
 
     @property
     def copies_input(self) -> Any:
         return select_where(self.applies_cores, self.cores.copies_input, False)
 
     def ordered_cores(self, core: Callable[[str], Any]) -> list[Any]:
-        """The cores of W by their names, as ``core`` gives them."""
+        """Return the cores of W; ``core`` returns a core by name."""
         return [core(f"core{i}") for i in range(len(self.cores.input_factors))]
 
     def matrix(self, m: Any) -> Tensor:
-        """W, (d_in, d_out)."""
+        """Return W (d_in, d_out)."""
         cores = self.ordered_cores(partial(getattr, m))
         return m.cached_constant("matrix", lambda: self.cores.matrix(cores)[0, :, : self.d_out, 0])
 
     def softmax_terms(self, m: Any, hidden: Tensor, target: Tensor) -> list[tuple[Any, ...]]:
-        """Softmax terms; see :meth:`Linear.softmax_terms`."""
+        """Return the softmax terms; see :meth:`~scalesearch.blocks.leaves.Linear.softmax_terms`."""
         return [(hidden, self.matrix(m).t(), m.bias if self.bias else None, target)]
 
     def forward(self, module: Any, x: Tensor) -> Tensor:
@@ -94,7 +97,7 @@ class ChainLinearBase(Block):
 
 @block
 class ChainLinear(ChainLinearBase):
-    """A map by a tensor chain of ``length`` cores with ``ratio`` of the matrix's weights."""
+    """A tensor chain of ``length`` cores, with at most ``ratio`` of the weights of the matrix."""
 
     ratio: float
     length: int
@@ -103,25 +106,28 @@ class ChainLinear(ChainLinearBase):
 
     @cached_property
     def cores(self) -> ChainCores:
-        """Shapes and costs."""
+        """Shapes and costs of the cores."""
         assert not isinstance(self.d_out, str), "bind the vocabulary first"
         return ChainCores.fit_ratio(self.d_in, self.d_out, self.ratio, self.length, self.bond)
 
 
 @block
 class ChainTableBase(Block):
-    """An embedding table as a chain: a token's row is a product of slices, and the table is never built."""
+    """Base class of embedding tables as tensor chains: token ids (…) to (…, d).
+
+    The row of a token is a product of slices of the cores; the table itself is not computed.
+    """
 
     d: Size
     over: Shape
 
     def bind_vocabulary(self, vocab: Size) -> Block:
-        at: Any = self
-        return replace(at, vocab=vocab) if isinstance(at.vocab, str) else self
+        block: Any = self
+        return replace(block, vocab=vocab) if isinstance(block.vocab, str) else self
 
     @property
     def cores(self) -> ChainCores:
-        """Shapes and costs of a matrix with a row for each token; it may have more."""
+        """Shapes and costs of the cores; the matrix has at least one row per token."""
         raise NotImplementedError
 
     def weights(self) -> Mapping[str, Shape]:
@@ -141,7 +147,7 @@ class ChainTableBase(Block):
 
 @block
 class ChainEmbedding(ChainTableBase):
-    """A table by a tensor chain of ``length`` cores with ``ratio`` of its weights."""
+    """A table as a tensor chain of ``length`` cores, with at most ``ratio`` of its weights."""
 
     ratio: float
     length: int
@@ -150,14 +156,14 @@ class ChainEmbedding(ChainTableBase):
 
     @cached_property
     def cores(self) -> ChainCores:
-        """Shapes and costs."""
+        """Shapes and costs of the cores."""
         assert not isinstance(self.vocab, str), "bind the vocabulary first"
         return ChainCores.fit_ratio(self.vocab, self.d, self.ratio, self.length, self.bond)
 
 
 @block
 class TiedChainOutput(ChainLinearBase):
-    """Scores of all tokens: a linear map by the cores of a ``table``, the other way round."""
+    """Output layer with the transposed cores of a ``table``: (…, d) to (…, V)."""
 
     table: Any
 
@@ -167,7 +173,7 @@ class TiedChainOutput(ChainLinearBase):
 
     @cached_property
     def cores(self) -> ChainCores:
-        """Of the transposed table."""
+        """Shapes and costs of the cores of the transposed table."""
         cores = self.table.cores
         return ChainCores(cores.output_factors, cores.input_factors, cores.bond)
 
@@ -175,4 +181,4 @@ class TiedChainOutput(ChainLinearBase):
         return {**self.table.weights(), **({"bias": (self.d_out,)} if self.bias else {})}
 
     def ordered_cores(self, core: Callable[[str], Any]) -> list[Any]:
-        return [one.transpose(1, 2) for one in super().ordered_cores(core)]
+        return [tensor.transpose(1, 2) for tensor in super().ordered_cores(core)]

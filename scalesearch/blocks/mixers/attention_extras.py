@@ -83,10 +83,9 @@ class PromptVectors(Block):
     def loop_nests(self) -> Sequence[LoopNest]:
         lines = [line for part in self.maps for line in iterate_cost_lines(part)]
         nests = [nest for line in lines for nest in line.loop_nests]
-        once: list[Shape] = []
-        for nest in nests:
-            if nest.operation == "mac":
-                once.append((self.length, *(n for n in nest.loops if not isinstance(n, str))))
+        sizes = [[n for n in nest.loops if not isinstance(n, str)]
+                 for nest in nests if nest.operation == "mac"]
+        once: list[Shape] = [(self.length, *loops) for loops in sizes]
         once += [nest.loops for nest in nests if nest.operation == "once"]
         saved = [nest for nest in nests if nest.operation == "activation"
                  and not any(isinstance(n, str) for n in nest.loops)]
