@@ -118,7 +118,7 @@ def main() -> None:
         wall, cpu = timed(lambda p=population: [evaluate_population_costs(a, rows, PROTOCOL, NAMES)
                                                 for a, rows in p], given.rounds)
         ours = given.rows / wall
-        peers = [1 / one_by_one(population, counter, given.eligible_trials)
+        peers = [1 / one_by_one(population, counter, given.counted)
                  for counter in (flop_counter_macs, fvcore_macs)]
         cells = [cell for peer in peers for cell in (f"{peer:.1f}", f"{ours / peer:,.0f}x")]
         table.add_row(name, f"{ours:,.0f}", f"{given.rows / cpu:,.0f}", *cells)

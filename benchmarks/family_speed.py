@@ -119,7 +119,7 @@ def compare(family: Any, corpus: Corpus, given: argparse.Namespace) -> list[str]
     source = torch.randint(4, vocab, (64, given.length), generator=torch.Generator().manual_seed(1))
     for _ in range(given.rounds + 1):
         for contestant in contestants:
-            contestant.round(given.effective_window)
+            contestant.round(given.updates)
             contestant.decode(source)
     speeds = zip(*(contestant.speed for contestant in contestants))
     cells = ((f"{ours:,.0f}", f"{plain:,.0f}", f"{plain / ours:.2f}") for ours, plain in speeds)

@@ -41,7 +41,7 @@ def machine() -> dict[str, Any]:
 
 def run(check: Check, kit: Kit, seconds_left: float = math.inf) -> dict[str, Any]:
     """What came of one check; it is begun only while there are seconds left."""
-    told = {"name": check.name, "what": check.quantity, "device": str(kit.device)}
+    told = {"name": check.name, "what": check.what, "device": str(kit.device)}
     if torch.cuda.device_count() < check.gpus:
         return told | {"state": "skipped",
                        "why": f"needs {check.gpus} "

@@ -358,7 +358,7 @@ class StaticTrainer:
         if self.graphs[key] is None:
             function(*arguments)
         else:
-            self.graphs[key].replay_values()
+            self.graphs[key].replay()
 
     def capture(self, function: Callable[..., None], *arguments: Any) -> Any:
         """A graph of one call; weights, optimizer states and generators are as before."""
@@ -624,7 +624,7 @@ def updates(figures: Figures, given: argparse.Namespace) -> None:
                 runs[name](0)
             if cuda:
                 graph = next(iter(subject.graphs.values()))
-                runs["replay alone"] = lambda n, graph=graph: graph.replay_values()
+                runs["replay alone"] = lambda n, graph=graph: graph.replay()
             rates[precision] = in_turns(device, runs, 3, 0.5 if cuda else 0.05)
             figures.put("speed", precision, rates[precision])
             if cuda:
@@ -860,7 +860,7 @@ def streams(figures: Figures, given: argparse.Namespace) -> None:
                         main.wait_stream(stream)
                 finally:
                     graph.capture_end()
-            found = in_turns(device, {"turn": lambda n, graph=graph: graph.replay_values()}, 2,
+            found = in_turns(device, {"turn": lambda n, graph=graph: graph.replay()}, 2,
                              0.4)["turn"]
             figures.put(f"{count} branches of one graph",
                         {"updates/s": rounded(count * found["updates/s"])})
@@ -886,7 +886,7 @@ def host_wait(figures: Figures, given: argparse.Namespace) -> None:
                     if copied or not cuda:
                         subject.update(ids, RATE)
                     else:
-                        next(iter(subject.graphs.values())).replay_values()
+                        next(iter(subject.graphs.values())).replay()
                 count += ahead
                 if cuda:
                     event = torch.cuda.Event(blocking=True)
@@ -942,11 +942,11 @@ def stages_to_first_update(device: str) -> dict[str, float]:
 
 def stages(figures: Figures, given: argparse.Namespace) -> None:
     """Stages of a process that was started for this."""
-    before = {"python": STARTED - given.started_at, "import torch": TORCH_IMPORTED - STARTED,
+    before = {"python": STARTED - given.since, "import torch": TORCH_IMPORTED - STARTED,
               "import scalesearch": PACKAGE_IMPORTED - TORCH_IMPORTED}
     found = {name: rounded(value)
              for name, value in before.items()} | stages_to_first_update(given.device)
-    found["since start"] = rounded(time.time() - given.started_at)
+    found["since start"] = rounded(time.time() - given.since)
     print(json.dumps(found), flush=True)
 
 
@@ -1208,7 +1208,7 @@ def attempt(function: Callable[[], Any], warm: bool = True) -> Any:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         function()
-    graph.replay_values()
+    graph.replay()
     torch.cuda.synchronize()
     return graph
 
@@ -1279,7 +1279,7 @@ class Cases:
         for group in engine.optimizers[0].param_groups:
             group["lr"] = 0.0
         before = [weight.detach().clone() for weight in engine.parameters]
-        graph.replay_values()
+        graph.replay()
         torch.cuda.synchronize()
         return {"a replay reads the new rate": apart(before, engine.parameters)["bitwise"]}
 
@@ -1521,8 +1521,8 @@ def syncs(figures: Figures, given: argparse.Namespace) -> None:
             subject.update(ids, RATE)
             with Syncs() as seen:
                 subject._passes((2, 8))
-            if seen.feasibility:
-                figures.put(name, seen.feasibility)
+            if seen.found:
+                figures.put(name, seen.found)
             else:
                 clean.append(name)
             figures.put("clean", len(clean))

@@ -78,16 +78,16 @@ def make(folder: Path, count: int, billed: list[Trial], given: Evaluator) -> Non
         ends = trial.is_feasible and number % 3 != 0
         state = (State.PENDING if ends else State.INFEASIBLE if not trial.is_feasible
                  else State.DUPLICATE)
-        log(event="proposed", **replace(trial, state=state).to_json())
+        log(type="proposed", **replace(trial, state=state).to_json())
         if not ends:
             continue
         bleu = 30 - 1e7 / trial.costs["params.total"] + rng.gauss(0, 1)
         end = {"state": State.COMPLETE, "wall_seconds": 900.0,
                "values": {one.name: bleu if one.is_measured else float(trial.costs[one.name])
                           for one in OBJECTIVES}}
-        log(event="started", trial=number, attempt=1)
-        log(event="ended", trial=number, **end)
-        result = Result("complete", metrics={"bleu": bleu, "split": "valid"}, curve=CURVE,
+        log(type="started", trial=number, attempt=1)
+        log(type="ended", trial=number, **end)
+        result = Result("complete", metrics={"bleu": bleu, "split": "validation"}, curve=CURVE,
                         total_seconds=900.0)
         place = study.trial_folder(trial)
         place.mkdir(parents=True)

@@ -152,7 +152,7 @@ def searches(table: Table, names: list[str], seeds: range, workers: int, compute
                             priced=priced)
             found = replay.run(compute=compute * mean)
             traces.append(Trace(found.compute / mean, found.hypervolume, found.ended,
-                                found.has_started))
+                                found.started))
         yield Search(name, traces)
 
 
@@ -213,12 +213,12 @@ def replay(file: Path, given: argparse.Namespace) -> list[Search]:
     print(f"\n{file.stem}: {len(table.rows)} models{said}, objectives {names}, {given.seeds} "
           f"seeds, from {given.first_seed}, {given.workers} workers; its front has {table.front} "
           f"models, the best of which has {table.share:.0%} of the hypervolume", flush=True)
-    if given.completed_search_runs:
+    if given.ends:
         print("  regret in % of searches that end after so many full trainings")
-        (foretold if given.forecast else at_ends)(table, given, given.completed_search_runs)
+        (foretold if given.forecast else at_ends)(table, given, given.ends)
         return []
     found = list(searches(table, given.searches, seeds_of(given), given.workers, given.compute,
-                          given.has_compute_limit))
+                          given.priced))
     marks = [mark for mark in MARKS if mark <= given.compute] or [max(1, int(given.compute))]
     print("  regret in % after compute of so many full trainings")
     show(found, "compute", marks)
@@ -246,7 +246,7 @@ def as_json(tables: dict[str, list[Search]]) -> str:
     """Every trace."""
     kept = [{"table": name, "search": search.name, "seed": seed, "compute": trace.compute.tolist(),
              "volume": trace.hypervolume.tolist(), "ended": trace.ended.tolist(),
-             "begun": trace.has_started.tolist()} for name, found in tables.items()
+             "begun": trace.started.tolist()} for name, found in tables.items()
             for search in found for seed, trace in enumerate(search.traces, 1)]
     return json.dumps(kept)
 

@@ -95,7 +95,7 @@ class Listed:
         """The parameters: one for each column."""
         return list(self._parameters)
 
-    def answer(self, ask: Any) -> Answered:
+    def resolve(self, ask: Any) -> Answered:
         """Asks every parameter."""
         return Answered({name: ask(name, parameter) for name, parameter in self._parameters})
 
@@ -132,13 +132,13 @@ class Table:
         values = self.values(number for number, row in enumerate(self.rows) if not row.failed)
         span = np.ptp(values, axis=0)
         worst = np.where([g.direction == "min" for g in objectives], values.max(0), values.min(0))
-        self.corner = worst + np.array(
+        self.reference_point = worst + np.array(
             [g.sign for g in objectives]) * 0.01 * np.where(span > 0, span, 1)
-        self.best = self.volume(values)
+        self.best = self.hypervolume(values)
         on_front = values[pareto_front(values, [one.direction for one in objectives])]
         self.front = len(on_front)
         # of the best row alone
-        self.share = max(self.volume(one[None]) for one in on_front) / self.best
+        self.share = max(self.hypervolume(one[None]) for one in on_front) / self.best
 
     def find(self, answers: Mapping[str, Any]) -> int | None:
         """The row with these answers."""
@@ -159,10 +159,10 @@ class Table:
         found = [[self.rows[row].values[one.name] for one in self.objectives] for row in rows]
         return np.array(found, float).reshape(-1, len(self.objectives))
 
-    def volume(self, values: NDArray[np.float64]) -> float:
+    def hypervolume(self, values: NDArray[np.float64]) -> float:
         """Hypervolume up to the table's worst values and 1 % of their range beyond."""
         ways = [one.direction for one in self.objectives]
-        return hypervolume(values[pareto_front(values, ways)], list(self.corner),
+        return hypervolume(values[pareto_front(values, ways)], list(self.reference_point),
                            ways) if len(values) else 0.0
 
 
@@ -174,13 +174,13 @@ def _order(value: Any) -> tuple[bool, Any]:
 class Trace:
     """A search as it went: after each decision the compute that was spent and the share of the best hypervolume.
 
-    ``ended``: candidates trained to the end by then; ``begun``: candidates begun.
+    ``ended``: candidates trained to the end by then; ``started``: candidates that were started.
     """
 
     compute: NDArray[np.float64]
-    volume: NDArray[np.float64]
+    hypervolume: NDArray[np.float64]
     ended: NDArray[np.int64]
-    begun: NDArray[np.int64]
+    started: NDArray[np.int64]
 
 
 class CheapestFirst(CandidateSampler):
@@ -335,6 +335,6 @@ class Replay:
             values = None if row.failed else [row.values[one.name] for one in self.table.objectives]
             self.study.tell(trial, values, state=TrialState.FAIL if row.failed else None)
             self._ended.append(self.rows[number])
-        volume = self.table.volume(
+        volume = self.table.hypervolume(
             self.table.values(n for n in self._ended if not self.table.rows[n].failed))
         self._steps.append((self.spent, volume / self.table.best, len(self._ended), len(self.rows)))

@@ -71,7 +71,7 @@ def main() -> None:
         for name, contestant in contestants.items():
             contestant.tokens = 0
             contestant.cpu = 0.0
-            for _ in range(given.effective_window):
+            for _ in range(given.updates):
                 contestant.update(0.5)
             if turn:  # the first warms up
                 speeds[name].append(contestant.tokens / contestant.cpu)

@@ -94,7 +94,7 @@ def attention_kernels(kit: Kit) -> Figures:
     found = kit.figures
     for name in ("small/plain", "small/edgeformer"):
         subject = model(name).to(kit.device).eval()
-        tensor = kit.hardware().tensor
+        tensor = kit.hardware().to_device
         given = batch()
         seen = []
         for kernel in ("fused", "products"):
@@ -115,7 +115,7 @@ def soft_targets(kit: Kit) -> Figures:
         there, here = (top_k_records(Ensemble(copy.deepcopy(members)).to(device), given, 8,
                                      kit.hardware(device)) for device in (kit.device, CPU))
         student = model("small/plain", seed=3)
-        soft = replace(given, soft=SoftTargetBatch.from_records(here, given.target_out != PAD))
+        soft = replace(given, soft_targets=SoftTargetBatch.from_records(here, given.target_out != PAD))
         (loss, grads), (expected, true) = (
             gradients(kit, student, device, given=soft) for device in (kit.device, CPU))
     shares = (torch.from_numpy(found["probabilities"].copy()) for found in (there, here))
@@ -188,7 +188,7 @@ def causality(kit: Kit) -> Figures:
     found = {}
     for name in FAMILIES:
         subject = model(name).to(kit.device).eval()
-        tensor = kit.hardware().tensor
+        tensor = kit.hardware().to_device
         given = batch(rows=2)
         source = tensor(given.source)
         target = tensor(given.target_in)

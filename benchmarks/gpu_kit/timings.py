@@ -131,7 +131,7 @@ def cuda_graph(kit: Kit) -> Figures:
     for part in subject.modules():
         part.training = False  # dropout draws anew in a graph only through its own generator
     given = batch(rows=128, length=LENGTH)
-    tensor = kit.hardware().tensor
+    tensor = kit.hardware().to_device
     source = tensor(given.source)
     target = tensor(given.target_in)
 
@@ -148,7 +148,7 @@ def cuda_graph(kit: Kit) -> Figures:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step()
-    found = in_turns(kit, {"eager": step, "graph": graph.replay_values}, 5, 2)
+    found = in_turns(kit, {"eager": step, "graph": graph.replay}, 5, 2)
     return {f"{name} ms": 1e3 * seconds
             for name, seconds in found.items()} | {"ratio": found["eager"] / found["graph"]}
 
@@ -241,7 +241,7 @@ def several_in_one_process(kit: Kit) -> Figures:
     several = [model("small/plain", seed=seed).to(kit.device).eval() for seed in range(count)]
     weights, buffers = torch.func.stack_module_state(several)
     given = batch(rows=16, length=LENGTH)
-    tensor = kit.hardware().tensor
+    tensor = kit.hardware().to_device
     source = tensor(given.source)
     target = tensor(given.target_in)
 
@@ -285,7 +285,7 @@ def beside_a_plain_loop(kit: Kit) -> Figures:
     adam = torch.optim.Adam([*core.parameters(), *table.parameters()], 1e-4)
     rows = (512 if kit.quick else 4096) // LENGTH
     given = batch(rows=rows, length=LENGTH)
-    tensor = kit.hardware().tensor
+    tensor = kit.hardware().to_device
     source, target, labels = map(tensor, (given.source, given.target_in, given.target_out))
     mask = torch.nn.Transformer.generate_square_subsequent_mask(LENGTH, device=kit.device)
 

@@ -104,10 +104,10 @@ def test_a_figure_of_the_front(study):
 def test_the_best_under_a_condition(study):
     trials = study.trials().query("state == 'complete' and feasible")
     limit = int(trials["params.total"].median())
-    best = study.best("bleu", under=f"params.total <= {limit}")
+    best = study.best("bleu", constraint=f"params.total <= {limit}")
     assert best.metrics["bleu"] == trials[trials["params.total"]
                                           <= limit]["bleu"].max() and "params.total" in best.why
-    small = study.best("params.total", under="bleu >= 0 and norm == pre")
+    small = study.best("params.total", constraint="bleu >= 0 and norm == pre")
     assert small.architecture.cost()["params.total"] == trials["params.total"].min()
     assert study.best().metrics["bleu"] == study.front()["bleu"].max()
     assert study.model(1).architecture.id == study.trials().set_index("trial").loc[1, "id"]
@@ -121,7 +121,7 @@ def test_the_best_under_a_condition(study):
      ("test.bleu", None, "selection-on-test"), ("blue", None, "unknown-objective")])
 def test_what_chooses_nothing_is_refused(study, objective, under, code):
     with refuses(code):
-        study.best(objective, under=under)
+        study.best(objective, constraint=under)
 
 
 def test_the_folder_opens_as_a_study(study):

@@ -96,7 +96,7 @@ def test_a_process_that_has_lost_its_device_gives_way_to_another(kit, monkeypatc
         raise Away(argv)
 
     monkeypatch.setattr(gpu.os, "execv", replaced)
-    monkeypatch.setattr(gpu, "violated_limits", lambda device: True)
+    monkeypatch.setattr(gpu, "broken", lambda device: True)
     monkeypatch.setitem(CHECKS, "causality", made("causality", lambda kit: 1 / 0))
     given = ["gpu.py", "--quick", "--only", "causality", "one_on_two_devices", "--out",
              str(tmp_path / "out")]
@@ -139,7 +139,7 @@ def test_a_study_whose_trainings_failed_is_wrong(tmp_path):
 def test_what_is_timed_runs_as_trainings_do(kit):
     engine, _ = timings._engine(kit, "small", compiled=False)
     kernels = {node.kernel for node in engine.model.modules() if hasattr(node, "kernel")}
-    assert kernels == {engine.hardware.attention}
+    assert kernels == {engine.hardware.attention_kernel}
 
 
 def test_what_cannot_run_says_what_it_needs(kit, monkeypatch):
@@ -197,7 +197,7 @@ def test_candidates_share_a_device_under_mps_and_it_is_stopped(kit, tmp_path, mo
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     ran = []
-    monkeypatch.setattr(timings, "_decided_keys",
+    monkeypatch.setattr(timings, "_together",
                         lambda command, count, seconds, given={}: ran.append((count, dict(given)))
                         or ["ready\n2.5\n"] * count)
     expected = {"2 processes": {"updates / s in all": 5.0, "each": 2.5}}

@@ -46,10 +46,10 @@ def test_an_exhausted_table_is_found_whole_and_paid_once(kind, rungs, workers, a
     table = Table(rows(), OBJECTIVES)
     search = Replay(table, SamplerSpec(kind, {}, 2), rungs, workers, asks=150)
     trace = search.run()
-    assert trace.volume[-1] == pytest.approx(1) and trace.ended[-1] == trace.begun[-1] == len(
+    assert trace.hypervolume[-1] == pytest.approx(1) and trace.ended[-1] == trace.started[-1] == len(
         table.rows)
     assert trace.compute[-1] == pytest.approx(sum(row.compute for row in table.rows))
-    assert (np.diff(trace.compute) >= 0).all() and (np.diff(trace.volume) >= -1e-12).all()
+    assert (np.diff(trace.compute) >= 0).all() and (np.diff(trace.hypervolume) >= -1e-12).all()
     trained = rows_of(search, "COMPLETE")
     assert len(trained) == len(set(trained)) == len(table.rows)
 
@@ -60,7 +60,7 @@ def test_no_candidate_costs_more_than_it_did(rungs):
     search = Replay(table, SamplerSpec("local", {}, 2), rungs)
     trace = search.run(compute=0.3 * sum(row.compute for row in table.rows))
     assert trace.compute[-1] <= sum(table.rows[row].compute for row in search.rows.values())
-    assert trace.volume[-1] == pytest.approx(table.volume(table.values(rows_of(search, "COMPLETE")))
+    assert trace.hypervolume[-1] == pytest.approx(table.hypervolume(table.values(rows_of(search, "COMPLETE")))
                                              / table.best)
 
 
@@ -70,7 +70,7 @@ def test_the_same_seed_goes_the_same_way(workers):
     one, same = (Replay(table, SamplerSpec("local", {}, 4), LADDERS[1], workers).run(evaluations=12)
                  for _ in range(2))
     assert all(np.array_equal(a, b) for a, b in zip(vars(one).values(), vars(same).values()))
-    assert one.begun[-1] == 12
+    assert one.started[-1] == 12
 
 
 def test_rungs_begin_more_for_the_same_compute():
@@ -78,7 +78,7 @@ def test_rungs_begin_more_for_the_same_compute():
     most = 0.3 * sum(row.compute for row in table.rows)
     full, halved = (Replay(table, SamplerSpec("random", {}, 1), rungs).run(compute=most)
                     for rungs in LADDERS[:2])
-    assert halved.begun[-1] > full.begun[-1]
+    assert halved.started[-1] > full.started[-1]
 
 
 def test_a_row_tells_no_loss_that_is_not_paid_for():
@@ -95,7 +95,7 @@ def test_a_failed_training_costs_and_counts_for_nothing():
     assert table.best == pytest.approx(Table(some[1:], OBJECTIVES).best)
     search = Replay(table, SamplerSpec("local", {}, 1), LADDERS[1], asks=400)
     trace = search.run()
-    assert trace.volume[-1] == pytest.approx(1)
+    assert trace.hypervolume[-1] == pytest.approx(1)
     assert [row for row in rows_of(search, "FAIL") if row is not None] == [0]
     assert trace.compute[-1] == pytest.approx(sum(row.compute for row in table.rows))
 

@@ -167,7 +167,7 @@ def make_driver(folder, plan=None, work=fake_work, kind="tpe", seed=1, runner=No
     plan = plan or make_plan()
     study = StudyDir(Path(folder))
     view = view or Callback()
-    if not study.has_started():
+    if not study.exists():
         study.create(META, "study: fake\n", "width: 8\n")
     study.log.repair()
     study.load()

@@ -82,7 +82,7 @@ def status(study: str, out: Path | None, as_json: bool) -> None:
 @command.command()
 @with_results
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead.")
-@click.option("--all", "everything", is_flag=True,
+@click.option("--all", "all_trials", is_flag=True,
               help="Every proposal with its state, not only the front.")
 @click.option("--latex", "as_latex", is_flag=True, help="Print a LaTeX table (booktabs) instead.")
 @json_option

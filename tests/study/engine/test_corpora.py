@@ -96,7 +96,7 @@ def test_each_trial_learns_from_the_text_in_its_own_vocabulary(folder):
         place = results.study.trial_folder(trial)
         record = results.study.record(trial)
         vocab = trial.config["vocab"]
-        assert (record["data"]["vocab"], record["data"]["hash"]) == (vocab, record["corpus"])
+        assert (record["data"]["vocab"], record["data"]["hash"]) == (vocab, record["corpus_hash"])
         assert Tokenizer.from_file(place / "tokenizer.model").vocab_size == vocab
         architecture = read_space(place / "architecture.yaml").single_architecture()
         assert (architecture.id, architecture.vocab) == (trial.architecture, vocab)

@@ -191,7 +191,7 @@ def test_every_candidate_learned_from_the_one_teacher(folder):
         assert said["bleu"] == {"valid": teacher["metrics"]["bleu"],
                                 "test": teacher["metrics"]["test"]["bleu"]}
         assert said["translations"]["pairs"] == 60 and "beam 2" in said["translations"]["decoding"]
-        assert record["data"]["hash"] == record["corpus"] != teacher["corpus"] == said["corpus"]
+        assert record["data"]["hash"] == record["corpus_hash"] != teacher["corpus_hash"] == said["corpus_hash"]
         assert record["data"]["spec"]["distilled"] == "found/teacher/corpus/train"
 
 
