@@ -1,1 +1,1 @@
-"""Executors: train trials in this process or with Ray, under leases. May import ``trials``, ``config``."""
+"""Executors of trials: in this process or with Ray. May import ``trials`` and ``config``."""

@@ -1,14 +1,15 @@
-"""Signs of life of processes, and leases of trials: one worker at a time.
+"""Heartbeats of processes, and leases of trials: one worker per trial at a time.
 
 ::
 
-    .worker.lock   held for the worker by the operating system, which lets go of it however the worker dies
-    lease.json     who it is; the file's time of change is its sign of life, removed when it has done
+    .worker.lock   lock of the operating system, which releases it however the worker dies
+    lease.json     the worker that holds the trial; removed at the end. Its heartbeat is the file's
+                   modification time
 
-The lock decides on one machine, and on file systems that pass locks on to others. Not all do, so a
-lease of another machine is watched as well: while its time of change moves, that worker lives; two
-machines' clocks are never compared. A worker that was silent for so long that another took over
-stops when it next notes its progress, and leaves no result.
+The lock decides on one machine, and on file systems that share locks between machines. Not all file
+systems do. So the heartbeat of another machine's lease is watched, too: while the modification time
+changes, that worker is alive. Clocks of two machines are never compared. If a worker was silent
+until another one took over, it stops at its next progress report and writes no result.
 """
 
 import math
@@ -35,14 +36,11 @@ LOCK_FILE = ".worker.lock"
 
 @dataclass(frozen=True)
 class HeartbeatTiming:
-    """Seconds of a sign of life.
+    """Times of heartbeats in seconds; ``now`` and ``sleep`` are replaced in tests."""
 
-    ``now`` is the clock, ``sleep`` lets it go on.
-    """
-
-    interval: float = 5.0  # between two of them
-    timeout: float = 30.0  # without one, after which a process counts as dead
-    lock_timeout: float = 90.0  # to wait for an orphan of a dead driver to let go of the folder
+    interval: float = 5.0  # between two heartbeats
+    timeout: float = 30.0  # without a heartbeat, after which a process counts as dead
+    lock_timeout: float = 90.0  # to wait until an orphan of a dead driver releases the folder
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
@@ -51,7 +49,7 @@ HEARTBEAT_TIMING = HeartbeatTiming()
 
 
 class LeaseHeldError(RuntimeError):
-    """Another worker has the candidate, or has taken it ``was_taken_over`` from this one."""
+    """Another worker holds the trial, or has taken it over from this worker."""
 
     def __init__(self, name: str, was_taken_over: bool) -> None:
         super().__init__(f"{name} {'was taken over' if was_taken_over else 'is held'} by another "
@@ -64,7 +62,7 @@ class LeaseHeldError(RuntimeError):
 
 @cache
 def machine_id() -> str:
-    """Identity of this machine since it was started."""
+    """Identity of this machine since its last boot."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -73,7 +71,7 @@ def machine_id() -> str:
 
 @dataclass(frozen=True)
 class LeaseHolder:
-    """Process that holds a lease; ``started_at`` in seconds since the epoch."""
+    """Process that holds a lease; ``started_at`` is in seconds since the epoch."""
 
     pid: int
     host: str | None = None
@@ -83,13 +81,14 @@ class LeaseHolder:
 
 
 class HeartbeatFile:
-    """A file that says which process is at work.
+    """A file that names the process that is at work, with its heartbeat.
 
-    A thread renews its time of change, so that a long step is no silence.
+    A thread renews the modification time, so a long training step does not stop the heartbeat.
 
     Args:
-        content: what else it says.
-        interval: seconds between two signs of life.
+        file: to write.
+        content: further fields of the file.
+        interval: seconds between two heartbeats.
     """
 
     def __init__(self, file: Path, content: Mapping[str, object], interval: float) -> None:
@@ -101,7 +100,7 @@ class HeartbeatFile:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """A stretch in which the file is kept."""
+        """Write the file and renew it until the block ends."""
         self.write()
         thread = threading.Thread(target=self._renew, daemon=True)
         thread.start()
@@ -112,23 +111,23 @@ class HeartbeatFile:
             thread.join(self._interval)
 
     def write(self) -> None:
-        """Writes the file, whole or not at all."""
+        """Write the file atomically."""
         write_json(self.file, self.content)
 
     def is_owned(self) -> bool:
-        """Whether no other process has taken it over."""
+        """Whether no other process has taken the file over."""
         return True
 
     def _renew(self) -> None:
         while not self._stopped.wait(self._interval):
-            with suppress(OSError):  # a storage that is away for a while: the next time will do
+            with suppress(OSError):  # storage may be away for a while; the next heartbeat follows
                 if not self.is_owned():
                     return
                 os.utime(self.file)
 
 
 class Lease(HeartbeatFile):
-    """Lease of a trial's folder, for its holder."""
+    """Lease of a trial's folder, for the worker that holds it."""
 
     def __init__(self, folder: Path, interval: float = HEARTBEAT_TIMING.interval) -> None:
         job = try_read_json(folder / "job.json", JobFile) or {}
@@ -136,28 +135,32 @@ class Lease(HeartbeatFile):
         self._lost = False
 
     def is_owned(self) -> bool:
-        """Whether it still is this worker's."""
+        """Whether this worker still holds the lease."""
         self._lost = self._lost or read_holder(self.file.parent) not in (
             msgspec.convert(self.content, LeaseHolder), None)
         return not self._lost
 
 
 def read_holder(folder: Path) -> LeaseHolder | None:
-    """Holder of the lease of ``folder``, dead or alive; None where there is none."""
+    """Return the holder of the lease of ``folder``, dead or alive; None if it is free."""
     return try_read_json(folder / LEASE_FILE, LeaseHolder)
 
 
 def check_lease(folder: Path) -> None:
-    """Raises Taken where another worker has the candidate in ``folder`` by now."""
-    owner = read_holder(folder)
-    if owner is not None and (owner.machine, owner.pid) != (machine_id(), os.getpid()):
+    """Check that no other worker has taken over the trial in ``folder``.
+
+    Raises:
+        LeaseHeldError: another worker holds the lease.
+    """
+    holder = read_holder(folder)
+    if holder is not None and (holder.machine, holder.pid) != (machine_id(), os.getpid()):
         raise LeaseHeldError(folder.name, was_taken_over=True)
 
 
 def seconds_since_heartbeat(file: Path, clock: Callable[[], float] = time.time) -> float:
-    """Seconds since the last sign of life; inf without one.
+    """Seconds since the last heartbeat; infinite without a file.
 
-    Clocks are this machine's and the file system's.
+    The clocks are those of this machine and of the file system.
     """
     try:
         return max(0.0, clock() - file.stat().st_mtime)
@@ -166,20 +169,20 @@ def seconds_since_heartbeat(file: Path, clock: Callable[[], float] = time.time) 
 
 
 def describe_silence(folder: Path) -> str:
-    """Describes the silence of a worker that seems dead; empty where it lives."""
-    owner = read_holder(folder)
-    since = seconds_since_heartbeat(folder / LEASE_FILE)
-    if owner is None or since < HEARTBEAT_TIMING.timeout:
+    """Describe the silence of a straggler or dead worker; empty if its heartbeat is recent."""
+    holder = read_holder(folder)
+    seconds = seconds_since_heartbeat(folder / LEASE_FILE)
+    if holder is None or seconds < HEARTBEAT_TIMING.timeout:
         return ""
-    return f"no sign of life for {since:,.0f} s (process {owner.pid} on {owner.host})"
+    return f"no heartbeat for {seconds:,.0f} s (process {holder.pid} on {holder.host})"
 
 
 @contextmanager
 def hold_lease(folder: Path, timing: HeartbeatTiming = HEARTBEAT_TIMING) -> Iterator[Lease]:
-    """A stretch in which ``folder`` is this worker's.
+    """Hold the lease of ``folder`` until the block ends.
 
     Raises:
-        Taken: another worker has it, or has taken it over.
+        LeaseHeldError: another worker holds the lease.
     """
     lease = Lease(folder, timing.interval)
     try:
@@ -197,22 +200,23 @@ def hold_lease(folder: Path, timing: HeartbeatTiming = HEARTBEAT_TIMING) -> Iter
 
 
 def wait_for_other_machine(folder: Path, timing: HeartbeatTiming = HEARTBEAT_TIMING) -> None:
-    """Waits until no worker of another machine shows signs of life.
+    """Wait until no worker of another machine has a heartbeat.
 
-    Raises Timeout where one goes on doing so.
+    Raises:
+        Timeout: a worker of another machine is alive.
     """
-    seen = None
-    moved = timing.now()
-    until = moved + timing.lock_timeout
-    while (owner := read_holder(folder)) is not None and owner.machine != machine_id():
+    last_heartbeat = None
+    changed_at = timing.now()
+    until = changed_at + timing.lock_timeout
+    while (holder := read_holder(folder)) is not None and holder.machine != machine_id():
         now = timing.now()
-        sign = 0
+        heartbeat = 0
         with suppress(OSError):
-            sign = (folder / LEASE_FILE).stat().st_mtime_ns
-        if sign != seen:
-            seen = sign
-            moved = now
-        if now - moved >= timing.timeout:
+            heartbeat = (folder / LEASE_FILE).stat().st_mtime_ns
+        if heartbeat != last_heartbeat:
+            last_heartbeat = heartbeat
+            changed_at = now
+        if now - changed_at >= timing.timeout:
             return
         if now >= until:
             raise Timeout(str(folder / LEASE_FILE))

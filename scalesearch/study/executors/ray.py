@@ -1,10 +1,10 @@
-"""Executor of Ray tasks: on this machine, or on a cluster by address.
+"""Executor with Ray tasks, on this machine or on a cluster.
 
-A fresh process for every attempt (``max_calls=1``: no memory left over, no model beside another's)
-and no retries by Ray (it silently re-runs a dying task four times): retries belong to the study,
-which counts and records them. Several machines need the study's folder on a file system that all of
-them see; they are asked before anything starts. A cluster's nodes may differ, leave and join: what
-finds no room waits in Ray, and is no worker that hangs.
+Each attempt runs in a new process (``max_calls=1``), so no memory is left over. Ray does not retry
+(its default silently repeats a dying task): the study counts and records attempts. On several
+machines, the study's folder must be on a shared file system; this is checked before training
+starts. Nodes may differ, leave and join. A task that does not fit waits in Ray, so it is not a
+straggler.
 """
 
 import os
@@ -12,7 +12,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, LocalRayletDiedError, NodeDiedError, RayError, RayTaskError
+from ray.exceptions import (
+    GetTimeoutError,
+    LocalRayletDiedError,
+    NodeDiedError,
+    RayError,
+    RayTaskError,
+)
 
 from scalesearch.errors import UserError
 from scalesearch.study.config.sections import Resources
@@ -28,30 +34,34 @@ from scalesearch.study.executors.base import (
     crash_of_error,
 )
 from scalesearch.study.executors.ray_cluster import ResourceRequest, check_nodes, check_resources
-from scalesearch.study.executors.ray_services import CLUSTER_TIMEOUT, ClusterHealth, connect, disconnect, first_line
+from scalesearch.study.executors.ray_services import (
+    CLUSTER_TIMEOUT,
+    ClusterHealth,
+    connect,
+    disconnect,
+    first_line,
+)
 from scalesearch.study.executors.shared_fs import NotSharedError
 from scalesearch.study.trials.study_dir import RESUME_HINT
 
-MAX_RESTARTS = 5  # of a Ray that this process started, before a job ends again
+MAX_RESTARTS = 5  # of a private Ray, between two jobs that end
 
 
 class RayRunner(Runner):
-    """Keeps up to ``workers`` tasks at work.
+    """Runs up to ``workers`` tasks at a time.
 
-    A Ray of its own that dies is started again, and the jobs that it had are reported as lost;
-    where a cluster dies, there is nothing to go on with.
+    If a private Ray dies, it is restarted and its jobs are reported as lost. If a cluster dies, the
+    study stops with an error.
 
     Args:
-        work: trains the job in a folder. Where it ``reserves``, it asks Ray for its processes'
-            resources itself.
-        workers: tasks at a time.
-        resources: of one process; a fraction of a GPU shares one without isolating its memory.
-            Without an address,
-            Ray is started on this machine.
+        work: trains the job in a folder. With ``reserves_resources``, it reserves the resources of
+            its processes itself.
+        workers: number of tasks at a time.
+        resources: of one process. A fraction of a GPU shares it without isolating its memory.
+            Without an address, Ray is started on this machine.
 
     Raises:
-        UserError: no cluster answers at the address, or none of its nodes has what one task asks
-            for.
+        UserError: no cluster responds at the address, or no node has the resources of one task.
     """
 
     def __init__(self, work: Work, workers: int, resources: Resources) -> None:
@@ -59,7 +69,7 @@ class RayRunner(Runner):
         self._work = work
         self._resources = resources
         self._restarts = 0
-        address = resources.address or os.environ.get("RAY_ADDRESS") or None  # as Ray itself has it
+        address = resources.address or os.environ.get("RAY_ADDRESS") or None  # as in Ray itself
         self._address = None if address == "local" else address
         self._work_reserves_resources = getattr(work, "reserves_resources", False)
         self._request = ResourceRequest.of(resources, self._work_reserves_resources)
@@ -80,52 +90,54 @@ class RayRunner(Runner):
                                      else CLUSTER_TIMEOUT)
 
     def submit(self, job: TrainingJob) -> None:
-        """Hands ``job`` to Ray, which starts it as soon as its resources are free."""
-        self._running[
-            self._task.options(name=job.folder.name).remote(str(job.folder.absolute()))] = job
+        """Submit ``job`` to Ray, which starts it when its resources are free."""
+        task = self._task.options(name=job.folder.name).remote(str(job.folder.absolute()))
+        self._running[task] = job
 
     def poll(self, timeout: float) -> list[JobEvent]:
-        """Returns the jobs that ended. Waits up to ``timeout`` seconds for the first."""
+        """Return the events of ended jobs. Wait up to ``timeout`` seconds for the first."""
         if not self._running:
             return []
-        if gone := self._health.lost_service():
-            return self._report_lost(gone)
+        service = self._health.lost_service()
+        if service:
+            return self._report_lost(service)
         done, _ = ray.wait(list(self._running), num_returns=1, timeout=timeout)
         more, _ = ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
         return [self._event_of_task(task) for task in dict.fromkeys([*done, *more])]
 
     def stop(self, grace: float = 10.0) -> None:
-        """Interrupts all tasks, waits for them, then ends by force what is left."""
+        """Interrupt all tasks, wait ``grace`` seconds, then kill the remaining tasks."""
         if self._running and not self._health.silent_service():
             for task in self._running:
                 ray.cancel(task, force=False)
-            _, left = ray.wait(list(self._running), num_returns=len(self._running), timeout=grace)
-            for task in left:
+            _, remaining = ray.wait(list(self._running), num_returns=len(self._running),
+                                    timeout=grace)
+            for task in remaining:
                 ray.cancel(task, force=True)
         self._running.clear()
         self._disconnect()
 
     def check(self, inspect_machine: Callable[[], Mapping[str, str]]) -> None:
-        """Refuses a node that does not see what ``inspect_machine`` finds on this machine.
+        """Compare all nodes of a cluster with this machine.
 
-        Raises UserError.
+        Raises:
+            UserError: ``inspect_machine`` returns something else on a node.
         """
         if self._address:
             check_nodes(inspect_machine, self._request)
 
     def describe(self) -> str:
-        """Describes in a line where jobs run."""
+        """Describe in one line where jobs run."""
         where = f"the cluster at {self._address}" if self._address else "this machine"
         processes = self._resources.processes_per_trial
-        room = self._request.worker_capacity()
-        cpus, gpus = (amount * processes
-                      for amount in (self._resources.cpus_per_trial,
-                                     self._resources.gpus_per_trial))
-        each = f"{cpus:g} CPU" + f" and {gpus:g} GPU" * bool(gpus) + " each"
+        capacity = self._request.worker_capacity()
+        cpus = self._resources.cpus_per_trial * processes
+        gpus = self._resources.gpus_per_trial * processes
+        amounts = f"{cpus:g} CPU" + f" and {gpus:g} GPU" * bool(gpus) + " each"
         shared = f" for {processes} processes" if processes > 1 else ""
-        later = (f"; {room} at a time have room now" if room is not None and room < self.slots
+        limit = (f"; {capacity} fit at a time now" if capacity is not None and capacity < self.slots
                  else "")
-        return f"{self.slots} Ray workers on {where}, {each}{shared}{later}"
+        return f"{self.slots} Ray workers on {where}, {amounts}{shared}{limit}"
 
     def _event_of_task(self, task: Any) -> JobEvent:
         job = self._running.pop(task)
@@ -135,46 +147,48 @@ class RayRunner(Runner):
             if isinstance(error.cause, NotSharedError):
                 raise error.cause from None
             return crash_of_error(job, error.cause)
-        except RayError as error:  # its process died, and perhaps because what it ran on did
-            away = (isinstance(error, LocalRayletDiedError | NodeDiedError | GetTimeoutError)
-                    or self._health.silent_service())
-            return JobCrashed(job, first_line(error), cause=CRASH_LOST if away else CRASH_FAULT)
+        except RayError as error:  # its process died, perhaps because its node or Ray died
+            is_lost = (isinstance(error, LocalRayletDiedError | NodeDiedError | GetTimeoutError)
+                       or self._health.silent_service())
+            return JobCrashed(job, first_line(error),
+                              cause=CRASH_LOST if is_lost else CRASH_FAULT)
         self._restarts = 0
         return JobDone(job)
 
-    def _report_lost(self, gone: str) -> list[JobEvent]:
-        """Every job's end, after Ray has died and was started again.
+    def _report_lost(self, service: str) -> list[JobEvent]:
+        """Restart Ray after a service died; return the events of all jobs, which are lost.
 
         Raises:
-            UserError: it is not ours to start, or that does not help.
+            UserError: Ray is a cluster, or was restarted too often.
         """
-        lost = [JobCrashed(job, f"{gone} died", cause=CRASH_LOST) for job in self._running.values()]
+        events: list[JobEvent] = [JobCrashed(job, f"{service} died", cause=CRASH_LOST)
+                                  for job in self._running.values()]
         self._running.clear()
         self._restarts += 1
         if not self._owns_ray or self._address is not None:
-            raise UserError(f"resources: {gone} does not answer any more. {RESUME_HINT} once the "
-                            "cluster is back", key="resources", code="cluster-lost")
+            raise UserError(f"resources: {service} does not respond any more. {RESUME_HINT} when "
+                            "the cluster is back", key="resources", code="cluster-lost")
         if self._restarts > MAX_RESTARTS:
-            raise UserError(f"resources: {gone} died {self._restarts} times and no training ended "
-                            f"between. {RESUME_HINT}", key="resources", code="cluster-lost")
+            raise UserError(f"resources: {service} died {self._restarts} times and no training "
+                            f"run ended in between. {RESUME_HINT}", key="resources",
+                            code="cluster-lost")
         disconnect()
         connect(None)
         self._start()
-        return lost
+        return events
 
     def _remote_task(self, work: Work) -> Any:
         threads = str(self._resources.threads_per_trial)
         environment = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
-        wanted = {} if self._work_reserves_resources else self._request.per_node()
-        cpus = wanted.pop("CPU", 0.0)
-        gpus = wanted.pop("GPU", 0.0)
-        # Ray shows a task without GPUs every GPU there is. One that starts processes with some must
-        # not hide them from
-        # these, which inherit its environment.
+        amounts = {} if self._work_reserves_resources else self._request.per_node()
+        cpus = amounts.pop("CPU", 0.0)
+        gpus = amounts.pop("GPU", 0.0)
+        # Without GPUs, Ray would show the task all GPUs. A task that reserves GPUs for its
+        # processes must not hide them, because the processes inherit its environment.
         if not self._resources.gpus_per_trial:
             environment["CUDA_VISIBLE_DEVICES"] = ""
 
-        @ray.remote(max_retries=0, max_calls=1, num_cpus=cpus, num_gpus=gpus, resources=wanted,
+        @ray.remote(max_retries=0, max_calls=1, num_cpus=cpus, num_gpus=gpus, resources=amounts,
                     runtime_env={"env_vars": environment})
         def train(folder: str) -> None:
             work(folder)

@@ -1,4 +1,4 @@
-"""Nodes of a Ray cluster: which can train, and which see the study's files."""
+"""Nodes of a Ray cluster: which have the resources, and which can read the study's files."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -12,12 +12,12 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from scalesearch.errors import UserError
 from scalesearch.study.config.sections import Resources
 
-NODE_TIMEOUT = 120.0  # seconds for a node to start a process, load the package and say what it sees
+NODE_TIMEOUT = 120.0  # seconds for a node to start a process, load the package and respond
 BASIC_RESOURCES = ("CPU", "GPU")
 
 
 class RayNode(TypedDict):
-    """Node of a cluster, as Ray lists it."""
+    """A node of a cluster, in Ray's format."""
 
     Alive: bool
     NodeID: str
@@ -27,9 +27,12 @@ class RayNode(TypedDict):
 
 @dataclass(frozen=True)
 class ResourceRequest:
-    """Resources of one process of a worker, by Ray's names, and the number of processes.
+    """Resources of one worker.
 
-    ``is_spread``: the processes may be on different nodes.
+    Attributes:
+        per_process: amount by Ray's name, for one process of the worker.
+        processes: number of processes of the worker.
+        is_spread: whether the processes may be on different nodes.
     """
 
     per_process: Mapping[str, float]
@@ -38,13 +41,13 @@ class ResourceRequest:
 
     @classmethod
     def of(cls, resources: Resources, is_spread: bool) -> "ResourceRequest":
-        """The need of one worker with such resources."""
-        each = {"CPU": resources.cpus_per_trial, "GPU": resources.gpus_per_trial,
-                **resources.custom}
-        return cls(each, resources.processes_per_trial, is_spread)
+        """Make the request of one worker from the study's ``resources``."""
+        per_process = {"CPU": resources.cpus_per_trial, "GPU": resources.gpus_per_trial,
+                       **resources.custom}
+        return cls(per_process, resources.processes_per_trial, is_spread)
 
     def per_node(self) -> dict[str, float]:
-        """Resources that one node must have."""
+        """Return the resources that one node must have."""
         return {name: amount * (1 if self.is_spread else self.processes)
                 for name, amount in self.per_process.items()}
 
@@ -53,70 +56,79 @@ class ResourceRequest:
         return f"{', '.join(amounts[:-1])} and {amounts[-1]}"
 
     def worker_capacity(self) -> int | None:
-        """Number of such workers that fit on all nodes; None where they need nothing."""
-        nodes = [self._process_capacity(node["Resources"]) for node in alive_nodes()]
-        known = [count for count in nodes if count is not None]
-        if len(known) < len(nodes):
+        """Return the number of workers that fit on all nodes; None if they need no resources."""
+        capacities = [self._process_capacity(node["Resources"]) for node in alive_nodes()]
+        limited = [count for count in capacities if count is not None]
+        if len(limited) < len(capacities):
             return None
-        return sum(known) // self.processes if self.is_spread else sum(
-            count // self.processes for count in known)
+        if self.is_spread:
+            return sum(limited) // self.processes
+        return sum(count // self.processes for count in limited)
 
     def fits(self, available: Mapping[str, float]) -> bool:
-        """Whether a node that has ``available`` could ever take part."""
+        """Whether a node with these resources can run a worker, or a process of it if spread."""
         count = self._process_capacity(available)
         return count is None or count >= (1 if self.is_spread else self.processes)
 
     def _process_capacity(self, available: Mapping[str, float]) -> int | None:
-        """Number of processes that fit on a node; None for any number."""
+        """Return the number of processes that fit on a node; None if it is unlimited."""
         counts = [math.floor(available.get(name, 0.0) / amount + 1e-9)
                   for name, amount in self.per_process.items() if amount]
         return min(counts) if counts else None
 
 
 def alive_nodes() -> list[RayNode]:
-    """The nodes that there are now."""
+    """Return the nodes that are alive now."""
     listing: Any = ray.nodes  # untyped in Ray
     return [node for node in listing() if node["Alive"]]
 
 
-def check_resources(need: ResourceRequest) -> None:
-    """Refuses resources that the cluster can never give.
-
-    Raises UserError; Ray would wait for ever.
-    """
-    if need.worker_capacity() != 0:
-        return
-    names = [name for name in need.per_process if name not in BASIC_RESOURCES]
-    have = "; ".join(", ".join(f"{node['Resources'].get(name, 0):g} {name}"
-                               for name in (*BASIC_RESOURCES, *names)) for node in alive_nodes())
-    each = f" for each of {need.processes} processes" if need.is_spread else ""
-    raise UserError(f"resources: one worker asks for {need}{each}, and no node has that (nodes: "
-                    f"{have})", key="resources", code="too-few-resources")
-
-
-def check_nodes(inspect_machine: Callable[[], Mapping[str, str]], need: ResourceRequest) -> None:
-    """Holds what every node that may train sees against what this machine sees.
-
-    Args:
-        inspect_machine: name to what is found under it, in few words; run here and on each node.
+def check_resources(request: ResourceRequest) -> None:
+    """Check that one worker fits on the cluster; Ray itself would wait indefinitely.
 
     Raises:
-        UserError: a node sees something else, cannot look, or does not answer.
+        UserError: no node has these resources.
     """
-    # no CPU: looking must not wait until a busy node is free
+    if request.worker_capacity() != 0:
+        return
+    names = [name for name in request.per_process if name not in BASIC_RESOURCES]
+    available = "; ".join(", ".join(f"{node['Resources'].get(name, 0):g} {name}"
+                                    for name in (*BASIC_RESOURCES, *names))
+                          for node in alive_nodes())
+    per_process = f" for each of {request.processes} processes" if request.is_spread else ""
+    raise UserError(f"resources: one worker needs {request}{per_process}, and no node has that "
+                    f"(nodes: {available})", key="resources", code="too-few-resources")
+
+
+def check_nodes(inspect_machine: Callable[[], Mapping[str, str]],
+                request: ResourceRequest) -> None:
+    """Compare the package, the study and the data of every node with those of this machine.
+
+    Args:
+        inspect_machine: returns a short text by name; it is called here and on each node.
+        request: only nodes that can run a worker are compared.
+
+    Raises:
+        UserError: a node differs, raises an error, or does not respond.
+    """
+    # Without CPUs, the task does not wait until a busy node is free.
     @ray.remote(num_cpus=0, max_retries=0, max_calls=1)
-    def ask() -> dict[str, str]:
+    def inspect() -> dict[str, str]:
         return dict(inspect_machine())
 
-    here = inspect_machine()
-    params = {ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote():
-             node["NodeManagerAddress"] for node in alive_nodes() if need.fits(node["Resources"])}
-    answered, silent = ray.wait(list(params), num_returns=len(params), timeout=NODE_TIMEOUT)
-    for one in silent:
-        ray.cancel(one, force=True)
-    faults = [f"{params[one]} did not answer in {NODE_TIMEOUT:.0f} seconds" for one in silent]
-    faults += [fault
-               for one in answered if (fault := _describe_node_difference(one, params[one], here))]
+    expected = inspect_machine()
+    nodes = {}
+    for node in alive_nodes():
+        if request.fits(node["Resources"]):
+            strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            task = inspect.options(scheduling_strategy=strategy).remote()
+            nodes[task] = node["NodeManagerAddress"]
+    ready, silent = ray.wait(list(nodes), num_returns=len(nodes), timeout=NODE_TIMEOUT)
+    for task in silent:
+        ray.cancel(task, force=True)
+    faults = [f"{nodes[task]} did not respond in {NODE_TIMEOUT:.0f} seconds" for task in silent]
+    differences = [_describe_node_difference(task, nodes[task], expected) for task in ready]
+    faults += [difference for difference in differences if difference]
     if faults:
         raise UserError("ray: not every node can train this study. All nodes need the same version "
                         "of scalesearch, and the study's folder and the data under the same path, "
@@ -125,15 +137,15 @@ def check_nodes(inspect_machine: Callable[[], Mapping[str, str]], need: Resource
                         code="incompatible-nodes")
 
 
-def _describe_node_difference(answer: Any, node: str, here: Mapping[str, str]) -> str:
-    """Describes how a node differs; empty where it does not, or has left."""
+def _describe_node_difference(task: Any, node: str, expected: Mapping[str, str]) -> str:
+    """Describe how a node differs; empty if it is equal, or has left the cluster."""
     try:
-        there = ray.get(answer)
+        facts = ray.get(task)
     except RayTaskError as error:
-        # the first of several lines is Ray's
+        # The first lines are Ray's; the last one is the error itself.
         return f"{node}: {str(error.cause).strip().splitlines()[-1]}"
     except RayError:
         return ""
-    differing = [f"{name}: {there.get(name)}, and here {value}" for name, value in here.items()
-                 if there.get(name) != value]
+    differing = [f"{name}: {facts.get(name)}, and here {value}"
+                 for name, value in expected.items() if facts.get(name) != value]
     return f"{node}: {'; '.join(differing)}" if differing else ""

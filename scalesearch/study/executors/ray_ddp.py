@@ -1,7 +1,7 @@
-"""Training of one trial in several processes that Ray Train starts.
+"""Training of one trial in several processes, which Ray Train starts.
 
-Ray Train asks Ray for the processes' CPUs and GPUs, connects them and ends them together; what they
-do is what processes of :mod:`scalesearch.train` do anywhere. It needs the extra ``ray-train``.
+Ray Train reserves the CPUs and GPUs, connects the processes and ends them together. The processes
+run the data-parallel training of :mod:`scalesearch.train`. Requires the extra ``ray-train``.
 """
 
 import json
@@ -18,33 +18,33 @@ from scalesearch.study.executors.worker import raise_niceness, train_job
 
 
 class RayTrainWork:
-    """A runner's work: trains the job in a folder by Ray Train.
+    """Work of a runner: trains the job in a folder with Ray Train.
 
-    Each process gets ``resources``; gradients go over NCCL between GPUs, else over gloo.
+    Each process gets ``resources``. Gradients are exchanged with NCCL on GPUs, else with gloo.
     """
 
-    # the task that runs this needs nothing itself, and must not take what the processes wait for
+    # The task that calls this reserves no resources itself: its processes wait for them.
     reserves_resources = True
 
     def __init__(self, resources: Resources) -> None:
         self.resources = resources
 
     def __call__(self, folder: str) -> None:
-        """Trains the job in ``folder``; retries are the study's, so Ray Train makes none.
+        """Train the job in ``folder``. Ray Train does not retry: the study counts attempts.
 
         Raises:
-            UserError: what the leading process has found to be wrong.
-            Exception: that Ray Train raises of anything else.
+            UserError: an input is invalid; raised by the leading process.
+            Exception: any other error of Ray Train.
         """
         gpus = self.resources.gpus_per_trial
-        each = {name: amount
-                for name, amount in ResourceRequest.of(self.resources, True).per_process.items()
-                if name != "GPU" or gpus}
+        request = ResourceRequest.of(self.resources, True)
+        per_process = {name: amount for name, amount in request.per_process.items()
+                       if name != "GPU" or gpus}
         trainer = TorchTrainer(
             run_process, train_loop_config={"folder": folder},
             torch_config=TorchConfig(backend="nccl" if gpus else "gloo"),
             scaling_config=ScalingConfig(num_workers=self.resources.processes_per_trial,
-                                         use_gpu=bool(gpus), resources_per_worker=each),
+                                         use_gpu=bool(gpus), resources_per_worker=per_process),
             run_config=RunConfig(storage_path=str(Path(folder).resolve() / "ray_train"), name="run",
                                  failure_config=FailureConfig(max_failures=0)))
         try:
@@ -57,7 +57,7 @@ class RayTrainWork:
 
 
 def run_process(config: dict[str, str]) -> None:
-    """Runs one process: the first trains the job, the others follow it."""
+    """Run one process: the first trains the job, the others compute shares of its updates."""
     from scalesearch.train.parallel.gradients import run_follower
     from scalesearch.train.parallel.team import END_MESSAGE, Team
 

@@ -1,13 +1,13 @@
-"""A Ray that this process starts for itself: nobody else can use it, and what dead ones have left is swept.
+"""A Ray runtime that only this process can use; leftovers of dead processes are removed.
 
 ::
 
-    TMP/scalesearch-UID/        0700, since Ray makes its own folders open to all
-      ray-XXXXXXXX/.lock        held by the process whose Ray it is
-      ray-XXXXXXXX/auth_token   0600; whoever has it can run code in this Ray
-      ray-XXXXXXXX/r/           Ray's sessions and sockets, whose paths must be short
+    TMP/scalesearch-UID/        mode 0700, because Ray makes its own folders readable by all users
+      ray-XXXXXXXX/.lock        held by the process that started this Ray
+      ray-XXXXXXXX/auth_token   mode 0600; a process with this token can run code in this Ray
+      ray-XXXXXXXX/r/           sessions and sockets of Ray, which need short paths
 
-Every request needs the token (since Ray 2.52), and all ports are bound to the loopback.
+Each request needs the token (since Ray 2.52). All ports are bound to the loopback interface.
 """
 
 import os
@@ -26,14 +26,14 @@ from filelock import FileLock, Timeout
 from ray._private import ray_constants, services
 from ray._raylet import AuthenticationTokenLoader, Config
 
-# seconds that a busy machine may take to start a node, of which Ray itself waits 30
+# Seconds that a busy machine may need to start a node; Ray itself waits only 30 seconds.
 NODE_START_TIMEOUT = 120.0
 TOKEN_VARIABLES = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 
 
 @contextmanager
 def private_ray_folder() -> Iterator[str]:
-    """A stretch in which Ray may be started in the folder that is given, for this process alone."""
+    """Yield a new folder for Ray; while the block runs, Ray starts with a private token."""
     with ExitStack() as stack:
         folder = stack.enter_context(_locked_folder(_root()))
         token = os.open(folder / "auth_token", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -44,18 +44,19 @@ def private_ray_folder() -> Iterator[str]:
 
 
 def _root() -> Path:
-    """The folder of this user's Rays; where somebody else has made it, a new one."""
+    """Return the folder of this user's Rays; a new folder if another user owns that path."""
     root = Path(tempfile.gettempdir()) / f"scalesearch-{os.getuid()}"
     root.mkdir(mode=0o700, exist_ok=True)
-    found = root.lstat()
-    own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
-    return root if own else Path(tempfile.mkdtemp(prefix="scalesearch-"))
+    status = root.lstat()
+    is_own = (stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+              and not status.st_mode & 0o077)
+    return root if is_own else Path(tempfile.mkdtemp(prefix="scalesearch-"))
 
 
 @contextmanager
 def _locked_folder(root: Path) -> Iterator[Path]:
-    """A new folder that is this process's; it is gone afterwards, and so are those of processes that have died."""
-    with FileLock(root / ".lock"):  # nobody sweeps what is made and not yet locked
+    """Yield a new locked folder; remove it afterwards. Folders of dead processes are removed."""
+    with FileLock(root / ".lock"):  # no other process removes a new folder before it is locked
         remove_stale_rays(root)
         folder = Path(tempfile.mkdtemp(dir=root, prefix="ray-"))
         lock = FileLock(folder / ".lock")
@@ -68,7 +69,7 @@ def _locked_folder(root: Path) -> Iterator[Path]:
 
 
 def remove_stale_rays(root: Path) -> None:
-    """Ends the processes and removes the folders that Rays of dead processes have left."""
+    """Kill the processes and remove the folders that Rays of dead processes have left."""
     for folder in root.glob("ray-*"):
         with suppress(OSError, Timeout), FileLock(folder / ".lock", timeout=0):
             for process in _stale_processes(folder):
@@ -78,26 +79,33 @@ def remove_stale_rays(root: Path) -> None:
 
 
 def _stale_processes(folder: Path) -> list[int]:
-    """Ray's processes that work in ``folder``, by their command lines; a worker's title is in place of its own."""
+    """Return the ids of Ray's processes that use ``folder``.
+
+    They are found by their command lines. Workers replace theirs by a title that starts with
+    ``ray::``; their environment has the token's path.
+    """
     inside = os.fsencode(folder / "r")
     token = b"RAY_AUTH_TOKEN_PATH=" + os.fsencode(folder / "auth_token") + b"\0"
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended, or is somebody else's
-            command = (place / "cmdline").read_bytes()
+    pids = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended, or belongs to another user
+            command = (process / "cmdline").read_bytes()
             if inside in command or (command.startswith(b"ray::")
-                                     and token in (place / "environ").read_bytes()):
-                found.append(int(place.name))
-    return found
+                                     and token in (process / "environ").read_bytes()):
+                pids.append(int(process.name))
+    return pids
 
 
 @contextmanager
 def _environment(token: Path) -> Iterator[None]:
-    """A stretch in which Ray, which has read its environment already, starts with this token and on the loopback."""
+    """While the block runs, Ray starts with this token and binds its ports to the loopback.
+
+    Ray reads these settings when it is imported, so they are also set in its constants.
+    """
     before = {name: os.environ.pop(name, None) for name in TOKEN_VARIABLES}
     cluster = ray_constants.ENABLE_RAY_CLUSTER
     os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
-    # what Ray itself does on systems where it knows no clusters
+    # Ray sets this on systems on which it does not support clusters.
     ray_constants.ENABLE_RAY_CLUSTER = False
     _reload_ray_constants()
     try:
@@ -117,15 +125,15 @@ def _reload_ray_constants() -> None:
 
 @contextmanager
 def patient_start() -> Iterator[None]:
-    """A stretch in which Ray waits ``SLOW`` seconds for the node that it starts."""
-    asked = services.get_node
+    """While the block runs, Ray waits ``NODE_START_TIMEOUT`` seconds for the node it starts."""
+    get_node = services.get_node
     limit = time.monotonic() + NODE_START_TIMEOUT
 
     def wait(*node: Any) -> Any:
         while True:
             try:
-                return asked(*node)
-            except RuntimeError:  # it has not registered yet
+                return get_node(*node)
+            except RuntimeError:  # the node has not registered yet
                 if time.monotonic() > limit:
                     raise
                 time.sleep(0.2)
@@ -134,4 +142,4 @@ def patient_start() -> Iterator[None]:
     try:
         yield
     finally:
-        services.get_node = asked
+        services.get_node = get_node

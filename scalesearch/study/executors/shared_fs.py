@@ -1,4 +1,4 @@
-"""Checks that all machines see the same study, data and package."""
+"""Check that all machines read the same study, data and package version."""
 
 import hashlib
 import json
@@ -11,17 +11,17 @@ from scalesearch.errors import UserError
 
 
 class NotSharedError(UserError):
-    """A worker does not see the study's folder: the cluster's fault, and no candidate's."""
+    """A worker cannot read the study's folder. No trial is charged for it."""
 
     code = "not-shared"
 
 
 def machine_fingerprint(folder: str, data: Mapping[str, object]) -> dict[str, str]:
-    """Fingerprints of the package, the study in ``folder`` and the text of ``data``.
+    """Return fingerprints of the package, the study in ``folder`` and the text of ``data``.
 
     Args:
-        folder: absolute.
-        data: a DataSpec as JSON, its paths absolute.
+        folder: absolute path.
+        data: a ``DataSpec`` as JSON, with absolute paths.
     """
     from scalesearch.data import DataSpec
     from scalesearch.data.sources import fingerprint_text
@@ -43,8 +43,8 @@ def _study(folder: Path) -> str:
 
 
 def not_shared_error(file: Path) -> NotSharedError:
-    """Message for a worker that misses the ``file`` that the study wrote."""
-    return NotSharedError(f"the worker on {platform.node()} does not see {file}. The study's "
+    """Return the error of a worker that cannot find a ``file`` of the study."""
+    return NotSharedError(f"the worker on {platform.node()} cannot find {file}. The study's "
                           "folder must be on a file system that all nodes of the cluster share, "
-                          "under the same path. Put it there with --out, or let that node leave "
-                          "the cluster; then go on with --resume")
+                          "under the same path. Move it there with --out, or remove that node "
+                          "from the cluster; then continue with --resume")

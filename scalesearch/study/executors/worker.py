@@ -82,7 +82,7 @@ def _train(folder: Path, job: JobFile, team: Any) -> Mapping[str, object]:
 
 
 def _distill(folder: Path, job: JobFile) -> Mapping[str, object]:
-    """Write a teacher's translations or soft targets to ``folder``, after those of earlier attempts."""
+    """Write a teacher's translations or soft targets; those of earlier attempts are kept."""
     from scalesearch.data import DataSpec
     from scalesearch.train.scoring.distill import write_distilled_data
     from scalesearch.train.scoring.evaluate import DecodingOptions

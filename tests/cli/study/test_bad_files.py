@@ -100,14 +100,14 @@ def test_what_a_flag_says_is_named_as_the_flag(refused):
                             "connection failed")
     assert "pw" not in found
     assert refused({}, "--address", "127.0.0.1:1").startswith(
-        "--set ray.address=127.0.0.1:1: ray: " "no cluster answers")
+        "--set ray.address=127.0.0.1:1: ray: " "no cluster responds")
 
 
 def test_an_unreachable_storage_is_found_before_the_corpus_is_read(refused, monkeypatch):
     monkeypatch.setattr("scalesearch.study.engine.corpora.load_corpus",
                         lambda *_: pytest.fail("read"))
     assert "cannot be used" in refused({"storage": "sqlite:////nowhere/at/all.db"})
-    assert "no cluster answers" in refused({"ray": "{ address: 127.0.0.1:1 }"})
+    assert "no cluster responds" in refused({"ray": "{ address: 127.0.0.1:1 }"})
 
 
 def test_the_password_of_a_storage_is_not_shown_by_any_message(refused):

@@ -85,7 +85,7 @@ def at_once(found):
 @pytest.mark.slow
 def test_nodes_differ_and_a_worker_goes_where_it_fits(make_runner, tmp_path):
     runner = make_runner(stamped, workers=3, custom={"rare": 0.5})
-    assert runner.describe().endswith("1 CPU each; 2 at a time have room now")
+    assert runner.describe().endswith("1 CPU each; 2 fit at a time now")
     jobs = [job(tmp_path, number) for number in range(3)]
     assert all(isinstance(end, JobDone) for end in ends(runner, jobs).values())
     assert len({note["node"] for note in notes(jobs)}) == 1
@@ -190,7 +190,7 @@ def test_a_node_that_joins_is_used_and_what_a_leaving_one_trained_goes_on_elsewh
     (tmp_path / "hold").touch()
     runner = make_runner(placed, workers=3, custom={"moving": 1})
     view = Changing(cluster, leaving, folder)
-    assert "1 at a time have room now" in runner.describe()
+    assert "1 fit at a time now" in runner.describe()
     driver = make_driver(folder, make_plan(5), runner=runner, view=view)
     assert driver.run() == "5 candidates trained"
     done = driver.trials.with_state(State.COMPLETE)
@@ -216,7 +216,7 @@ def test_a_real_study_on_the_cluster_keeps_its_copy_in_postgresql(cluster, tmp_p
             + (f"ray: {{ address: '{cluster.address}' " f"}}\nworkers: 3\nresources: {{ "
                f"cpus_per_trial: 2 }}\nstorage: {server.url}\n"))
         said = call(tmp_path, "study", "run", "tiny.yaml")
-        assert "3 Ray workers on the cluster at" in said and "2 CPU each; 2 at a time have room now" in said
+        assert "3 Ray workers on the cluster at" in said and "2 CPU each; 2 fit at a time now" in said
         assert "2 candidates trained" in said and "secret" not in said
         url = server.url.replace("postgresql:", "postgresql+psycopg:")
         same(StudyDir(tmp_path / "found").load().trials,

@@ -120,7 +120,7 @@ def test_what_is_in_training_is_shown_with_its_pace(made):
     made.study.append("started", 1, attempt=2)
     assert [one.attempt for one in StudyWatcher(made.study.folder).snapshot().running] == [1, 2]
     os.utime(place / "lease.json", (1, 1))
-    assert "no sign of life for" in StudyWatcher(
+    assert "no heartbeat for" in StudyWatcher(
         made.study.folder).snapshot().running[0].status_text
 
 
