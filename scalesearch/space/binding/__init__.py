@@ -1,1 +1,1 @@
-"""Binds a file's nodes to the schema and checks them. Imports syntax, schema, questionnaire."""
+"""Bind a file's nodes to the schema and check them. Imports syntax, schema, parameters."""

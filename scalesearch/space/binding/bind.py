@@ -1,4 +1,4 @@
-"""Binds a file's nodes to a schema: keys, names, constraints, costs; collects every problem."""
+"""Bind a space file to a schema: keys, names, constraints, costs; collect every problem."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -6,7 +6,12 @@ from dataclasses import dataclass, replace
 from scalesearch.files import resolve_relative
 from scalesearch.space.binding.binder import ONE_OF_KEY, Binder, KeyContext, rename_deprecated_keys
 from scalesearch.space.binding.name_resolution import NameResolver
-from scalesearch.space.binding.static_checks import find_cycles, find_misfits, find_unsatisfiable, replace_invalid
+from scalesearch.space.binding.static_checks import (
+    find_cycles,
+    find_unfitting_schedules,
+    find_unsatisfiable,
+    replace_invalid,
+)
 from scalesearch.space.parameters.constraints import Constraint
 from scalesearch.space.parameters.param_values import ParameterSpace
 from scalesearch.space.schema.bound_tree import GroupNode, build_index
@@ -56,9 +61,10 @@ class BoundSpace:
 
 
 def bind_space(document: MappingNode, schema: SchemaGroup, problems: list[Problem]) -> BoundSpace:
-    """Binds a file to a schema.
+    """Bind a file to a schema.
 
-    Raises SpaceErrors with everything that is wrong, ``problems`` included.
+    Raises:
+        ConfigError: with every problem, including ``problems``.
     """
     return _SpaceBinder(document, schema, problems).bind_space()
 
@@ -79,26 +85,28 @@ class _SpaceBinder(Binder):
             entries=tuple(entry for entry in entries if entry[0].text not in SPACE_LEVEL_KEYS))
 
     def bind_space(self) -> BoundSpace:
-        place = self.document.position
-        top = SourcePosition(place.source, 0, 0, 1) if place.source.has_lines else place
+        position = self.document.position
+        has_lines = position.source.has_lines
+        top = SourcePosition(position.source, 0, 0, 1) if has_lines else position
         root = self.bind_group(self.schema, self.document, KeyContext("", "", top))
         assert root is not None
-        leaves = list(root.parameter_nodes())
-        self.problems += find_cycles(leaves)
+        nodes = list(root.parameter_nodes())
+        self.problems += find_cycles(nodes)
         self.has_own_vocab = "vocab" in dict(root.fields)
         name = self.read_text("space")
         notes = self.read_text("notes")
         constraints = self.read_constraints()
         cost = self.read_cost()
-        leaves, sound = replace_invalid(leaves, self.problems)
-        form = ParameterSpace(leaves)
-        where = tuple(constraint
-                      for constraint in constraints
-                      if constraint.referenced_names() <= sound | set(COST_NAMES))
-        self.problems += [*find_misfits(form, sound), *find_unsatisfiable(form, where)]
+        nodes, valid_keys = replace_invalid(nodes, self.problems)
+        parameter_space = ParameterSpace(nodes)
+        valid_constraints = tuple(
+            constraint for constraint in constraints
+            if constraint.referenced_names() <= valid_keys | set(COST_NAMES))
+        self.problems += find_unfitting_schedules(parameter_space, valid_keys)
+        self.problems += find_unsatisfiable(parameter_space, valid_constraints)
         if self.problems:
             raise ConfigError(self.problems)
-        return BoundSpace(name, notes, root, form, constraints, *cost)
+        return BoundSpace(name, notes, root, parameter_space, constraints, *cost)
 
     def read_text(self, key: str) -> str:
         """The text under ``space`` or ``notes``."""
@@ -109,7 +117,7 @@ class _SpaceBinder(Binder):
         return ""
 
     def read_constraint(self, node: Node) -> Constraint | None:
-        """One constraint; ``None`` after a complaint."""
+        """One constraint; ``None`` after a reported problem."""
         if not isinstance(node, ScalarNode):
             if type(node) is not Node:
                 help = "quote a constraint that contains `: `" if isinstance(
@@ -121,29 +129,30 @@ class _SpaceBinder(Binder):
         before = len(self.problems)
         node = rename_deprecated_costs(node)
 
-        def complain(problem: ValueSyntaxError) -> None:
+        def report_error(problem: ValueSyntaxError) -> None:
             self.report_problem(node.position_of(problem.span), problem.message, problem.help,
                                 code=problem.code)
 
         try:
             expr = parse_expression(node.text)
         except ValueSyntaxError as problem:
-            complain(problem)
+            report_error(problem)
             return None
-        resolved = NameResolver(self.index, "", True, complain).resolve_condition(expr)
-        return Constraint(resolved, node.position_of((0, len(node.text)))) if len(
-            self.problems) == before else None
+        resolved = NameResolver(self.index, "", True, report_error).resolve_condition(expr)
+        if len(self.problems) > before:
+            return None
+        return Constraint(resolved, node.position_of((0, len(node.text))))
 
     def read_constraints(self) -> tuple[Constraint, ...]:
         """The constraints under ``where:``."""
         node = self.space_level_nodes.get("where")
         if isinstance(node, MappingNode):
             self.report_problem(node.display_position, "`where:` is a list",
-                                "write each constraint on a line of its own, after `- `")
+                                "write each constraint on a separate line, after `- `")
         items = node.items if isinstance(node, SequenceNode) else (node,) if isinstance(
             node, ScalarNode) and node.text else ()
-        return tuple(constraint
-                     for item in items if (constraint := self.read_constraint(item)) is not None)
+        constraints = [self.read_constraint(item) for item in items]
+        return tuple(constraint for constraint in constraints if constraint is not None)
 
     def read_cost(self) -> tuple[dict[str, Constraint], dict[str, str | int]]:
         """The budgets and the protocol under ``cost:``."""
@@ -158,7 +167,7 @@ class _SpaceBinder(Binder):
 
     def known_children(
             self, table: MappingNode, names: tuple[str, ...], where: str) -> dict[str, Node]:
-        """The entries of ``table`` under ``names``; complains about the others."""
+        """The entries of ``table`` under ``names``; reports the others."""
         entries: dict[str, Node] = {}
         for name, value in unfold_dotted_keys(table, self.problems):
             if name.text in names:
@@ -170,7 +179,7 @@ class _SpaceBinder(Binder):
         return entries
 
     def read_budgets(self, node: Node | None) -> dict[str, Constraint]:
-        """``name: constraint`` each."""
+        """The budgets: names of constraints to constraints."""
         if not isinstance(node, MappingNode):
             if node is not None and not (isinstance(node, ScalarNode) and not node.text):
                 self.report_problem(node.display_position, "`budgets:` is a mapping",
@@ -185,7 +194,7 @@ class _SpaceBinder(Binder):
         return {name: constraint for name, constraint in read.items() if constraint is not None}
 
     def read_protocol(self, node: Node | None) -> dict[str, str | int]:
-        """What is given of the protocol: its name, sizes."""
+        """The settings of the protocol that the file sets, such as its name and sizes."""
         entries: dict[str, Node] = {"name": node} if isinstance(node, ScalarNode) else {}
         if isinstance(node, MappingNode):
             node = rename_deprecated_keys(node, DEPRECATED_PROTOCOL_KEYS)
@@ -204,70 +213,73 @@ class _SpaceBinder(Binder):
                     value.text == OWN_VOCABULARY or self.has_own_vocab):
                 self.report_vocab_conflict(value)
                 continue
-            spec = self.bind_parameter(field, value,
-                                       KeyContext(path, path, value.display_position)).domain
-            if isinstance(spec, ConstantDomain) and isinstance(spec.value, str | int):
-                protocol[key] = (resolve_relative(value.position.source.name, str(spec.value))
-                                 if key == LATENCY_KEY else spec.value)
-            elif not isinstance(spec, InvalidDomain):
+            context = KeyContext(path, path, value.display_position)
+            domain = self.bind_parameter(field, value, context).domain
+            if isinstance(domain, ConstantDomain) and isinstance(domain.value, str | int):
+                protocol[key] = (resolve_relative(value.position.source.name, str(domain.value))
+                                 if key == LATENCY_KEY else domain.value)
+            elif not isinstance(domain, InvalidDomain):
                 self.report_problem(value.display_position, f"`{path}` is a constant")
         return protocol
 
-
     def report_vocab_conflict(self, value: ScalarNode) -> None:
-        """Complains about ``cost.protocol.vocab``, where it contradicts the key ``vocab``."""
+        """Report that ``cost.protocol.vocab`` contradicts the key ``vocab``, or its absence."""
         if not self.has_own_vocab:
             self.report_problem(value.display_position,
                                 f"`cost.protocol.vocab` is `{OWN_VOCABULARY}`, and the space has "
                                 "no key `vocab`",
-                                "give a size, or `vocab: 1k | 2k | 4k` beside `width`")
+                                "give a size, or `vocab: 1k | 2k | 4k` next to `width`")
         elif value.text != OWN_VOCABULARY:
             self.report_problem(value.display_position,
-                                "`cost.protocol.vocab`: the space has a vocabulary of its own, "
-                                "under `vocab`", "remove one of the two", code="given-twice")
+                                "`cost.protocol.vocab`: the space sets the vocabulary with the "
+                                "key `vocab`", "remove one of the two", code="given-twice")
 
 
 def canonical_spelling(table: MappingNode, group: SchemaGroup,
                        problems: list[Problem]) -> MappingNode:
-    """``table``, the mapping of ``group``, in the schema's own spelling; notes keys given twice in ``problems``."""
+    """``table``, the mapping of ``group``, with canonical names of keys; reports duplicate keys."""
     entries: list[tuple[ScalarNode, Node]] = []
     for name, node in unfold_dotted_keys(table, problems):
-        own = group.spellings.get(name.text, name.text)
-        child = group.fields.get(own)
-        inside = (canonical_spelling(node, child, problems)
+        canonical_name = group.spellings.get(name.text, name.text)
+        child = group.fields.get(canonical_name)
+        value = (canonical_spelling(node, child, problems)
                   if isinstance(child, SchemaGroup) and isinstance(node, MappingNode) else node)
-        entries.append((name if own == name.text else replace(name, text=own, char_positions=()),
-                        inside))
-    return replace(table,
-                   entries=tuple(_inline_variant_keys(entries, group.inlined_variant, problems)
-                                 if group.inlined_variant else entries))
+        if canonical_name != name.text:
+            name = replace(name, text=canonical_name, char_positions=())
+        entries.append((name, value))
+    if group.inlined_variant:
+        entries = _inline_variant_keys(entries, group.inlined_variant, problems)
+    return replace(table, entries=tuple(entries))
 
 
-def _inline_variant_keys(entries: list[tuple[ScalarNode, Node]], beside: InlinedVariant,
+def _inline_variant_keys(entries: list[tuple[ScalarNode, Node]], inlined: InlinedVariant,
                          problems: list[Problem]) -> list[tuple[ScalarNode, Node]]:
-    """``entries`` with the keys that stand inside the variant of ``beside`` beside its group."""
-    lifted: list[tuple[ScalarNode, Node]] = []
+    """``entries`` with the inlined keys moved from inside the variant to the level of its group."""
+    moved: list[tuple[ScalarNode, Node]] = []
 
-    def without(node: Node, way: tuple[str, ...]) -> Node:
-        """``node`` without the keys that stand below it under the keys ``way``."""
+    def remove_inlined(node: Node, path: tuple[str, ...]) -> Node:
+        """``node`` without the inlined keys of the mapping at ``path``."""
         if not isinstance(node, MappingNode):
             return node
-        inside = unfold_dotted_keys(node, problems)
-        if not way:
-            lifted.extend(entry for entry in inside if entry[0].text in beside.inlined_keys)
-            return replace(node,
-                           entries=tuple(entry
-                                         for entry in inside
-                                         if entry[0].text not in beside.inlined_keys))
-        return replace(node,
-                       entries=tuple((name,
-                                      without(inner, way if name.text == ONE_OF_KEY else way[1:]))
-                                     if name.text in (ONE_OF_KEY, way[0]) else (name, inner)
-                                     for name, inner in inside))
+        children = unfold_dotted_keys(node, problems)
+        if not path:
+            moved.extend(entry for entry in children if entry[0].text in inlined.inlined_keys)
+            remaining = tuple(
+                entry for entry in children if entry[0].text not in inlined.inlined_keys)
+            return replace(node, entries=remaining)
+        changed = []
+        for name, child in children:
+            if name.text == ONE_OF_KEY:
+                child = remove_inlined(child, path)
+            elif name.text == path[0]:
+                child = remove_inlined(child, path[1:])
+            changed.append((name, child))
+        return replace(node, entries=tuple(changed))
 
-    kept = [(name, without(node, (beside.variant,)) if name.text == beside.group else node)
-            for name, node in entries]
-    return [*kept, *lifted]
+    remaining = [
+        (name, remove_inlined(node, (inlined.variant,)) if name.text == inlined.group else node)
+        for name, node in entries]
+    return [*remaining, *moved]
 
 
 def rename_deprecated_costs(node: ScalarNode) -> ScalarNode:

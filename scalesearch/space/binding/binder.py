@@ -1,4 +1,4 @@
-"""Matches a file's nodes with the schema's keys; reports missing and unknown ones."""
+"""Match a file's nodes with the schema's keys; report missing, unknown and invalid ones."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -28,12 +28,19 @@ from scalesearch.space.syntax.value_parser import list_domain, parse_value
 ONE_OF_KEY = "one of"
 NONE_TEXT = "none"
 Entries = Mapping[str, tuple[ScalarNode, Node]]
-VariantNodes = dict[str, Node | None]  # variants, with what is inside
+VariantNodes = dict[str, Node | None]  # variant to the node of its keys
 
 
 @dataclass(frozen=True)
 class KeyContext:
-    """A key of the schema as a file reaches it; ``origin`` is shown where the file says nothing of it."""
+    """A key of the schema and its place in a file.
+
+    Attributes:
+        key: dotted name without variants.
+        path: dotted name with variants.
+        origin: the position that errors show if the file does not set the key.
+        guards: the variants under which the key exists.
+    """
 
     key: str
     path: str
@@ -41,23 +48,23 @@ class KeyContext:
     guards: Guards = ()
 
     def child(self, name: str, origin: SourcePosition, guards: Guards) -> "KeyContext":
-        """A field of the group that is here."""
+        """The context of a field of this group."""
         return KeyContext(join_path(self.key, name), join_path(self.path, name), origin,
                           (*self.guards, *guards))
 
     def variant(self, name: str) -> "KeyContext":
-        """A variant of the group that is here."""
+        """The context of a variant of this group."""
         return replace(self, path=join_path(self.path, name),
                        guards=(*self.guards, (self.key, name)))
 
 
 class Binder:
-    """Walks schema and file side by side and collects problems.
+    """Walks schema and file in parallel and collects problems.
 
     Attributes:
-        extra_keys: legal at the top besides the schema's.
-        guesses: False where keys of other groups are too many to guess which was meant.
-        whole: False where part of the file could not be read: what is missing is then unknown.
+        extra_keys: legal keys at the top level in addition to the schema's.
+        suggests_other_groups: whether help for an unknown key may suggest a key of another group.
+        is_complete: False if part of the file could not be read; missing keys are not reported.
     """
 
     extra_keys: tuple[str, ...] = ()
@@ -67,56 +74,59 @@ class Binder:
         self.index = index
         self.problems: list[Problem] = []
 
-    def report_problem(self, place: SourcePosition, message: str, help: str | None = None,
+    def report_problem(self, position: SourcePosition, message: str, help: str | None = None,
                        code: str = "bad-value") -> None:
-        """Notes a problem."""
-        self.problems.append(Problem(place, message, help, code=code))
+        """Record a problem."""
+        self.problems.append(Problem(position, message, help, code=code))
 
     def bind_group(self, group: SchemaGroup, node: Node | None,
                    context: KeyContext) -> GroupNode | None:
-        """The branch for ``group``; ``None`` where it is optional and not given."""
-        none = isinstance(node,
-                          ScalarNode) and node.text == NONE_TEXT and NONE_TEXT not in group.variants
-        if group.optional and (node is None or none):
+        """The node of ``group``; ``None`` if it is optional and not set."""
+        is_none = (isinstance(node, ScalarNode) and node.text == NONE_TEXT
+                   and NONE_TEXT not in group.variants)
+        if group.optional and (node is None or is_none):
             return None
-        chooser: ParameterNode | None = None
-        offers = dict[str, Node | None]()
+        variant_node: ParameterNode | None = None
+        offered: VariantNodes = {}
         entries = dict[str, tuple[ScalarNode, Node]]()
         node = expand_calls(node, group, self.report_problem)
         if isinstance(node, ScalarNode) and node.text and group.variants:  # `ffn: relu | geglu`
             context = replace(context, origin=node.display_position)
-            chooser, offers = self.bind_variant_text(group, node, context)
+            variant_node, offered = self.bind_variant_text(group, node, context)
         else:
             entries = self.known_entries(group, node, context.path)
             if group.variants:
-                chooser, offers = self.bind_variants(group, entries, context)
+                variant_node, offered = self.bind_variants(group, entries, context)
         fields = self.bind_fields(group, entries, context)
         variants = []
         for name, variant in group.variants.items():
-            if name in offers and (inner := self.bind_group(variant, offers[name],
-                                                            context.variant(name))) is not None:
-                variants.append((name, inner))
+            if name in offered:
+                group_node = self.bind_group(variant, offered[name], context.variant(name))
+                if group_node is not None:
+                    variants.append((name, group_node))
         if group.inlined_variant:
             self.report_unused_keys(group.inlined_variant, entries,
                                     dict(fields)[group.inlined_variant.group], context.path)
-        return GroupNode(context.key, context.path, chooser, fields, tuple(variants))
+        return GroupNode(context.key, context.path, variant_node, fields, tuple(variants))
 
-    def report_unused_keys(self, beside: InlinedVariant, entries: Entries,
-                           chosen: GroupNode | ParameterNode, path: str) -> None:
-        """Complains about keys of a variant that is not offered."""
-        assert isinstance(chosen, GroupNode)
-        kinds = [name for name, _ in chosen.variants]
-        for name in entries if beside.variant not in kinds else ():
-            if name in beside.exclusive_keys:
+    def report_unused_keys(self, inlined: InlinedVariant, entries: Entries,
+                           group_node: GroupNode | ParameterNode, path: str) -> None:
+        """Report keys of an inlined variant that is not among the variants of ``group_node``."""
+        assert isinstance(group_node, GroupNode)
+        variants = [name for name, _ in group_node.variants]
+        if inlined.variant in variants:
+            return
+        for name in entries:
+            if name in inlined.exclusive_keys:
                 self.report_problem(entries[name][0].position,
-                                    f"`{join_path(path, name)}` is a key of {beside.variant}, and "
-                                    f"`{chosen.path}` is {format_alternatives(kinds)}",
-                                    f"leave it out, or offer {beside.variant} under `one of:`",
+                                    f"`{join_path(path, name)}` is a key of {inlined.variant}, and "
+                                    f"`{group_node.path}` is {format_alternatives(variants)}",
+                                    f"remove it, or add {inlined.variant} under `one of:`",
                                     code="unused-key")
 
     def known_entries(self, group: SchemaGroup, node: Node | None, path: str) -> dict[
             str, tuple[ScalarNode, Node]]:
-        """The keys of a mapping that the schema knows; complains about the others."""
+        """The entries of a mapping that are keys of ``group``; reports the others."""
         if node is None or (isinstance(node, ScalarNode)
                             and (not node.text
                                  or (group.none_means_defaults and node.text == NONE_TEXT))):
@@ -139,43 +149,45 @@ class Binder:
         return entries
 
     def report_unknown_key(self, name: ScalarNode, group: SchemaGroup, path: str) -> None:
-        """Complains about a key that the schema does not know here."""
+        """Report a key that does not exist in ``group``."""
         legal = [*group.fields, *group.variants, *(() if path else self.extra_keys)]
         where = f" in `{path}`" if path else ""
         help = (suggest_key(name.text, group, path, legal, self.index, self.suggests_other_groups)
-                # a guess takes milliseconds, and nobody would see it
+                # a suggestion takes milliseconds and would not be shown
                 if len(self.problems) <= MAX_PROBLEMS_SHOWN else None)
         self.report_problem(name.position, f"unknown key `{name.text}`{where}", help,
                             code="unknown-key")
 
     def bind_variant_text(self, group: SchemaGroup, node: Node | None,
                           context: KeyContext) -> tuple[ParameterNode, VariantNodes]:
-        """The choice that a text (or the default) makes, and the variants that it may come to."""
-        leaf = self.bind_parameter(variant_field(group), node, context)
-        return leaf, dict.fromkeys(offered_variants(leaf.domain)
-                                   or (group.variants if node is not None else ()))
+        """The variant parameter that a text (or the default) describes, and its possible variants."""
+        variant_node = self.bind_parameter(variant_field(group), node, context)
+        names = offered_variants(variant_node.domain)
+        return variant_node, dict.fromkeys(names or (group.variants if node is not None else ()))
 
     def bind_variants(self, group: SchemaGroup, entries: Entries,
                       context: KeyContext) -> tuple[ParameterNode, VariantNodes]:
-        """The variants offered: under ``one of:``, by a single key, or by default."""
+        """The offered variants: under ``one of:``, by a single key, or by default."""
         offers: VariantNodes = {name: node
                                 for name, (_, node) in entries.items() if name in group.variants}
         if ONE_OF_KEY in entries:
             node = entries[ONE_OF_KEY][1]
-            text = isinstance(node, ScalarNode) and node.text
-            leaf, chosen = (
-                self.bind_variant_text(group, node, replace(context, origin=node.display_position))
-                if text else (None, offers))
-            # they are no mapping's keys
-            if leaf and leaf.domain.constants is None and not isinstance(
-                    leaf.domain, InvalidDomain):
-                return leaf, self.add_variant_keys(offers, entries, chosen, context.path)
+            variant_node = None
+            if isinstance(node, ScalarNode) and node.text:
+                variant_node, chosen = self.bind_variant_text(
+                    group, node, replace(context, origin=node.display_position))
+                # A condition has variants, but not as keys of the mapping under `one of:`.
+                is_conditional = (variant_node.domain.constants is None
+                                  and not isinstance(variant_node.domain, InvalidDomain))
+                if is_conditional:
+                    keys = self.add_variant_keys(offers, entries, chosen, context.path)
+                    return variant_node, keys
             if offers:
                 self.report_problem(entries[next(iter(offers))][0].position,
-                                    "this variant is beside `one of:`", "move it under `one of:`",
+                                    "this variant is next to `one of:`", "move it under `one of:`",
                                     code="bad-variants")
-            if leaf:
-                return leaf, chosen
+            if variant_node:
+                return variant_node, chosen
             offers = self.read_one_of(group, node, context.path)
         elif len(offers) > 1:
             self.report_problem(entries[list(offers)[1]][0].position,
@@ -184,19 +196,20 @@ class Binder:
         elif not offers:
             return self.bind_variant_text(group, None, context)
         names = tuple(map(ConstantDomain, offers))
-        spec = names[0] if len(names) == 1 else AlternativesDomain(names)
-        return ParameterNode(context.key, context.path, variant_field(group), spec, context.guards,
-                             context.origin), offers
+        domain = names[0] if len(names) == 1 else AlternativesDomain(names)
+        variant_node = ParameterNode(context.key, context.path, variant_field(group), domain,
+                                     context.guards, context.origin)
+        return variant_node, offers
 
-    def add_variant_keys(self, given: VariantNodes, entries: Entries, offers: VariantNodes,
+    def add_variant_keys(self, keys: VariantNodes, entries: Entries, offered: VariantNodes,
                          path: str) -> VariantNodes:
-        """``offers`` of a condition under ``one of:``, with the keys that are ``given`` to them beside it."""
-        for name in given:
-            if name not in offers:
+        """The variants that a condition under ``one of:`` offers, with ``keys`` written next to it."""
+        for name in keys:
+            if name not in offered:
                 self.report_problem(entries[name][0].position,
                                     f"`{path}` does not offer `{name}` under `one of:`",
-                                    "leave it out, or offer it", code="unused-key")
-        return {name: given.get(name) for name in offers}
+                                    "remove it, or add it there", code="unused-key")
+        return {name: keys.get(name) for name in offered}
 
     def read_one_of(self, group: SchemaGroup, node: Node, path: str) -> VariantNodes:
         """The variants under ``one of:``."""
@@ -219,76 +232,81 @@ class Binder:
 
     def bind_fields(self, group: SchemaGroup, entries: Entries,
                     context: KeyContext) -> tuple[tuple[str, GroupNode | ParameterNode], ...]:
-        """The branches and leaves of a group, in the order of the schema."""
+        """The nodes of the fields of a group, in the order of the schema."""
         children: list[tuple[str, GroupNode | ParameterNode]] = []
         for name, child in group.fields.items():
-            place, node = (entries[name][0].position,
-                           entries[name][1]) if name in entries else (context.origin, None)
-            inner = context.child(name, place, guards_of(group, name, context.key))
+            key, node = entries.get(name, (None, None))
+            position = context.origin if key is None else key.position
+            child_context = context.child(name, position, guards_of(group, name, context.key))
             if isinstance(child, SchemaField):
                 if node is not None or not child.optional:
-                    children.append((name, self.bind_parameter(child, node, inner)))
-            elif (branch := self.bind_group(child, node, inner)) is not None:
-                children.append((name, branch))
+                    children.append((name, self.bind_parameter(child, node, child_context)))
+            else:
+                group_node = self.bind_group(child, node, child_context)
+                if group_node is not None:
+                    children.append((name, group_node))
         return tuple(children)
 
     def bind_parameter(self, field: SchemaField, node: Node | None,
                        context: KeyContext) -> ParameterNode:
-        """The leaf for ``field``, of what is given or the default, with its types checked and its names looked up."""
-        leaf = ParameterNode(context.key, context.path, field, InvalidDomain(), context.guards,
-                             context.origin if node is None else node, node is not None)
+        """The node of ``field`` from ``node`` or the default, with types checked and names resolved."""
+        parameter = ParameterNode(context.key, context.path, field, InvalidDomain(), context.guards,
+                                  context.origin if node is None else node, node is not None)
 
-        def complain(problem: ValueSyntaxError) -> None:
-            self.report_problem(leaf.position_of(problem.span), problem.message, problem.help,
+        def report_error(problem: ValueSyntaxError) -> None:
+            self.report_problem(parameter.position_of(problem.span), problem.message, problem.help,
                                 code=problem.code)
 
         try:
-            spec = self.default_domain(leaf) if node is None else self.read_domain(leaf, node)
+            domain = (self.default_domain(parameter) if node is None
+                      else self.read_domain(parameter, node))
         except ValueSyntaxError as problem:
-            complain(problem)
-            return leaf
-        resolver = NameResolver(self.index, leaf.path.rpartition(".")[0], False, complain)
+            report_error(problem)
+            return parameter
+        resolver = NameResolver(self.index, parameter.path.rpartition(".")[0], False, report_error)
 
-        def settled(option: Domain) -> Domain:
-            return resolver.resolve_option(
-                check_domain(option, field, self.index.entries, complain), leaf)
+        def check_option(option: Domain) -> Domain:
+            checked = check_domain(option, field, self.index.entries, report_error)
+            return resolver.resolve_option(checked, parameter)
 
-        return replace(leaf, domain=map_options(spec, settled, resolver.resolve_condition))
+        domain = map_options(domain, check_option, resolver.resolve_condition)
+        return replace(parameter, domain=domain)
 
-    def default_domain(self, leaf: ParameterNode) -> Domain:
-        """The domain of a key that is not given."""
-        if leaf.field.default is not None:
-            return ConstantDomain(leaf.field.default) if leaf.field.type == "text" else parse_value(
-                leaf.field.default)
+    def default_domain(self, parameter: ParameterNode) -> Domain:
+        """The domain of a key that is not set."""
+        if parameter.field.default is not None:
+            default = parameter.field.default
+            return ConstantDomain(default) if parameter.field.type == "text" else parse_value(default)
         if self.is_complete:
-            self.report_problem(leaf.position_of((0, 0)), f"`{leaf.path}` is missing",
-                                f"add `{leaf.path.rpartition('.')[2]}:` with "
-                                f"{describe_field(leaf.field)}", code="missing-key")
+            self.report_problem(parameter.position_of((0, 0)), f"`{parameter.path}` is missing",
+                                f"add `{parameter.path.rpartition('.')[2]}:` with "
+                                f"{describe_field(parameter.field)}", code="missing-key")
         return InvalidDomain()
 
-    def read_domain(self, leaf: ParameterNode, node: Node) -> Domain:
-        """The domain that a leaf's node describes; Broken after a complaint.
+    def read_domain(self, parameter: ParameterNode, node: Node) -> Domain:
+        """The domain that ``node`` describes; InvalidDomain after a reported problem.
 
-        Raises SyntaxProblem.
+        Raises:
+            ValueSyntaxError: the text is not a value of the language.
         """
         if isinstance(node, MappingNode):
-            found = "an anchor of a mapping" if node.alias else "keys"
+            description = "an anchor of a mapping" if node.alias else "keys"
             self.report_problem(node.display_position,
-                                f"`{leaf.path}`: expected {describe_field(leaf.field)}, found "
-                                f"{found}")
+                                f"`{parameter.path}`: expected {describe_field(parameter.field)}, found "
+                                f"{description}")
         elif isinstance(node, SequenceNode):
-            return self.read_list(node, leaf.field)
+            return self.read_list(node, parameter.field)
         elif isinstance(node, ScalarNode):
-            return ConstantDomain(node.text) if leaf.field.type == "text" else parse_value(
-                node.text)
+            is_text = parameter.field.type == "text"
+            return ConstantDomain(node.text) if is_text else parse_value(node.text)
         return InvalidDomain()
 
     def read_list(self, node: SequenceNode, field: SchemaField) -> Domain:
-        """A YAML list: constants only, or such lists; of sizes by layer choices too."""
+        """The domain of a YAML list of constants or lists; per-layer sizes may also be domains."""
         items: list[Domain] = []
-        for at, item in enumerate(node.items):
+        for index, item in enumerate(node.items):
             if type(item) is Node:
-                return InvalidDomain()  # already complained about
+                return InvalidDomain()  # already reported
             try:
                 spec = parse_value(item.text) if isinstance(item, ScalarNode) else InvalidDomain()
             except ValueSyntaxError:
@@ -297,20 +315,20 @@ class Binder:
                 spec = self.read_list(item, field)
             elif not isinstance(spec, ConstantDomain | ListDomain) and (
                     field.layer_depth_key is None or isinstance(spec, InvalidDomain)):
-                self.report_problem(item.display_position, "a list holds constants only",
-                                    "a list is always a value, never a choice")
+                self.report_problem(item.display_position, "a list contains only constants",
+                                    "a list is a value, not alternatives")
             if isinstance(spec,
                           InvalidDomain) or (field.layer_depth_key is None
                                              and not isinstance(spec, ConstantDomain | ListDomain)):
                 return InvalidDomain()
-            items.append(map_options(spec, partial(replace, span=(at, at + 1))))
+            items.append(map_options(spec, partial(replace, span=(index, index + 1))))
         return list_domain(items)
 
 
-def offered_variants(spec: Domain) -> set[str]:
-    """The words among which ``spec`` chooses; empty where that is open (a computed value)."""
+def offered_variants(domain: Domain) -> set[str]:
+    """The words that ``domain`` may be; empty if a computed value determines them."""
     words = {str(option.value) if isinstance(option, ConstantDomain) else None
-             for option in iter_options(spec)}
+             for option in iter_options(domain)}
     return {word for word in words if word is not None} if None not in words else set()
 
 
@@ -318,12 +336,12 @@ def rename_deprecated_keys(table: MappingNode, group: SchemaGroup) -> MappingNod
     """``table`` with the present names of its keys; prints a warning for each deprecated one."""
     entries = []
     for key, value in table:
-        head, dot, rest = key.text.partition(".")
+        head, dot, tail = key.text.partition(".")
         name = group.current_name(head)
         if name != head:
             warn_deprecated(key.position, f"the key `{head}` is now `{name}`")
             positions = (key.char_positions[:1] * len(name) + key.char_positions[len(head):]
                          if key.char_positions else key.char_positions)
-            key = replace(key, text=name + dot + rest, char_positions=positions)
+            key = replace(key, text=name + dot + tail, char_positions=positions)
         entries.append((key, value))
     return replace(table, entries=tuple(entries))

@@ -1,4 +1,4 @@
-"""Kinds written as calls: ``kronecker(4..16) | dense`` for a mapping of kinds and their first keys."""
+"""Variants written as calls: ``kronecker(4..16) | dense`` for a mapping of variants and their keys."""
 
 from __future__ import annotations
 
@@ -14,43 +14,47 @@ from scalesearch.space.syntax.value_parser import parse_value
 
 def expand_calls(node: Node | None, group: SchemaGroup,
                  report_problem: Callable[..., None]) -> Node | None:
-    """The mapping that calls are short for; a node without calls of the group's kinds as it is.
+    """The mapping that calls are short for; a node without calls of the group's variants unchanged.
 
-    Arguments are the keys of a kind in their order; what is not given has its default.
-    ``wrong(place, message)`` notes that there are too many.
+    The arguments are the values of the variant's keys, in their order. The other keys have their
+    defaults.
+
+    Args:
+        report_problem: called with position and message if there are too many arguments.
     """
     if not isinstance(node, ScalarNode) or not group.variants or not (
             group.unsupported or "(" in node.text):
         return node
     try:
-        spec = parse_value(node.text)
+        domain = parse_value(node.text)
     except ValueSyntaxError:
         return node
-    options = spec.options if isinstance(spec, AlternativesDomain) else (spec,)
-    if not any(one.name in (*group.variants, *group.unsupported) if isinstance(one, CallDomain)
-               else str(one) in group.unsupported for one in options):
+    options = domain.options if isinstance(domain, AlternativesDomain) else (domain,)
+    if not any(option.name in (*group.variants, *group.unsupported)
+               if isinstance(option, CallDomain) else str(option) in group.unsupported
+               for option in options):
         return node
     entries: list[tuple[ScalarNode, Node]] = []
     for option in options:
-        called = option if isinstance(option, CallDomain) else CallDomain(
+        call = option if isinstance(option, CallDomain) else CallDomain(
             str(option), (), span=option.span)
-        kind = group.variants.get(called.name)
-        keys = kind.argument_order or tuple(kind.fields) if kind else ()
-        if kind and len(called.arguments) > len(keys):
-            takes = " and ".join(keys) or "nothing in brackets"
+        variant = group.variants.get(call.name)
+        keys = variant.argument_order or tuple(variant.fields) if variant else ()
+        if variant and len(call.arguments) > len(keys):
+            parameters = " and ".join(keys) or "no arguments"
             report_problem(node.position_of(option.span),
-                           f"`{option}`: {called.name} takes {takes}", code="bad-syntax")
+                           f"`{option}`: {call.name} takes {parameters}", code="bad-syntax")
         inner = [(_part(node, option.span, key), _part(node, argument.span))
-                 for key, argument in zip(keys, called.arguments)]
-        entries.append((_part(node, option.span, called.name),
+                 for key, argument in zip(keys, call.arguments)]
+        entries.append((_part(node, option.span, call.name),
                         MappingNode(node.position_of(option.span), tuple(inner))))
-    kinds = MappingNode(node.position, tuple(entries))
-    return MappingNode(node.position, ((ScalarNode(node.position, "one of"), kinds),),
+    variants = MappingNode(node.position, tuple(entries))
+    return MappingNode(node.position, ((ScalarNode(node.position, "one of"), variants),),
                        alias=node.alias)
 
 
 def _part(node: ScalarNode, span: Span, text: str | None = None) -> ScalarNode:
-    """The characters ``span`` of a text, or ``text`` in their place."""
+    """The characters ``span`` of a text, or ``text`` at their position."""
     start, end = span
     return ScalarNode(node.position_of(span), node.text[start:end] if text is None else text,
-                node.char_positions[start:end] if text is None else ())
+                      node.char_positions[start:end] if text is None else ())

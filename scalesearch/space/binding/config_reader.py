@@ -1,4 +1,4 @@
-"""Files of constants: study files, recipes and data files, read by a schema as a space is, with the same errors."""
+"""Read study files, recipes and data files by a schema: values are constants, errors as in spaces."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -31,15 +31,15 @@ NONE_TEXTS = (NONE_TEXT, "null", "~", "")
 
 
 class ConfigReader:
-    """Reads mappings of constants by a schema, and keeps every problem until all are found.
+    """Reads mappings of constants by a schema and collects all problems.
 
     Attributes:
-        problems: what is wrong so far.
-        places: where the value of each key stands that is given, by dotted path.
+        problems: the problems so far.
+        positions: the position of the value of each key that is set, by dotted path.
     """
 
     def __init__(self, schema: SchemaGroup, name: str = "") -> None:
-        """``name``: the subject of messages about the mapping itself."""
+        """Create a reader; ``name`` is the subject of messages about the whole mapping."""
         self.schema = schema
         self.name = name
         self.binder = Binder(build_index(schema))
@@ -49,16 +49,16 @@ class ConfigReader:
 
     def report_problem(self, node: Node | SourcePosition, message: str, help: str | None = None,
                        code: str = "bad-value") -> None:
-        """Notes a problem."""
+        """Record a problem."""
         self.problems.append(Problem(node.display_position if isinstance(node, Node) else node,
                                      message, help, code=code))
 
     def read(self, node: Node) -> Any:
-        """What the schema makes of ``node``; ``None`` where that cannot be said for its problems."""
+        """The object that the schema makes from ``node``; ``None`` if there are problems."""
         return self.read_group(self.schema, node, "")
 
     def read_group(self, group: SchemaGroup, node: Node, path: str) -> Any:
-        """What ``group`` makes of the values under it."""
+        """The object that ``group`` makes from the values of its keys."""
         if group.optional and isinstance(node,
                                          ScalarNode) and node.text and node.text in NONE_TEXTS:
             return None
@@ -80,7 +80,7 @@ class ConfigReader:
             return self.report_problem(node, error.message, error.help, code=error.code)
 
     def read_mapping(self, group: SchemaGroup, node: Node, path: str) -> MappingNode | None:
-        """The mapping that ``node`` is or, in short, stands for."""
+        """The mapping that ``node`` is or is short for."""
         if isinstance(node, ScalarNode) and not node.text and not group.shorthand_key:
             return MappingNode(node.position, ())
         if isinstance(node, MappingNode):
@@ -88,19 +88,19 @@ class ConfigReader:
         if group.shorthand_key and type(node) is not Node:
             return MappingNode(node.position,
                                ((ScalarNode(node.position, group.shorthand_key), node),))
-        given = f"`{node.text}`" if isinstance(node, ScalarNode) else "a list"
+        description = f"`{node.text}`" if isinstance(node, ScalarNode) else "a list"
         help = f"its keys are {format_alternatives(group.fields)}"
-        self.report_problem(node, f"{path or self.name}: expected a mapping, found {given}", help)
+        self.report_problem(node, f"{path or self.name}: expected a mapping, found {description}", help)
         return None
 
     def read_values(self, group: SchemaGroup, table: MappingNode, path: str) -> dict[str, Any]:
-        """The values that are given and right; complains of the rest, and of those that are missing."""
-        found: dict[str, Any] = {}
+        """The valid values by key; reports invalid and missing ones."""
+        values: dict[str, Any] = {}
         table = rename_deprecated_keys(table, group)
         if group.open_key and table.get(group.open_key):
             others = tuple((key, node) for key, node in table if key.text not in group.fields)
             table = replace(table, entries=tuple(entry for entry in table if entry not in others))
-            found["arguments"] = {key.text: plain_value(node) for key, node in others}
+            values["arguments"] = {key.text: plain_value(node) for key, node in others}
         entries = self.binder.known_entries(group, table, path)
         for name, child in group.fields.items():
             inner = join_path(path, name)
@@ -112,20 +112,21 @@ class ConfigReader:
                 before = len(self.problems)
                 value = (self.read_group(child, node, inner) if isinstance(child, SchemaGroup)
                          else self.read_value(child, node, inner))
-                found |= {name: value} if len(self.problems) == before else {}
+                if len(self.problems) == before:
+                    values[name] = value
             elif child.required if isinstance(child, SchemaGroup) else child.default is None:
                 help = f"add `{name}:` with {describe_field(child)}" if isinstance(
                     child, SchemaField) else None
                 self.report_problem(_first_character(table.position),
                                     f"`{inner}` is missing: {child.doc}", help, code="missing-key")
-        return found
+        return values
 
     def read_value(self, field: SchemaField, node: Node, path: str) -> Any:
-        """One value."""
+        """The value of one key."""
         if field.items:
             items = node.items if isinstance(node, SequenceNode) else (node,)
-            self.positions |= {f"{path}[{at}]": item.display_position
-                               for at, item in enumerate(items)}
+            self.positions |= {f"{path}[{index}]": item.display_position
+                               for index, item in enumerate(items)}
             return tuple(self.read_group(field.items, item, path) for item in items)
         if field.type == "node":
             return field.read(node, self.report_problem)
@@ -135,44 +136,46 @@ class ConfigReader:
         return self.read_constant(field, node, path)
 
     def read_constant(self, field: SchemaField, node: Node, path: str) -> Any:
-        """The constant that ``node`` writes."""
+        """The constant that ``node`` contains."""
         if isinstance(node, SequenceNode | MappingNode):
             what = "a list" if isinstance(node, SequenceNode) else "a mapping"
             return self.report_problem(node,
                                        f"{path}: expected {describe_field(field)}, found {what}")
         if not isinstance(node, ScalarNode):
-            return None  # complained of already
+            return None  # already reported
         if field.type == "text":
-            return node.text if node.text else self.report_problem(
-                node, f"{path}: expected " f"{describe_field(field)}")
+            if not node.text:
+                self.report_problem(node, f"{path}: expected {describe_field(field)}")
+            return node.text or None
 
-        def complain(problem: ValueSyntaxError) -> None:
+        def report_error(problem: ValueSyntaxError) -> None:
             self.report_problem(node.position_of(problem.span), f"{path}: {problem.message}",
                                 problem.help, code=problem.code)
 
         try:
-            spec = parse_value(node.text.removeprefix("+"))
+            domain = parse_value(node.text.removeprefix("+"))
         except ValueSyntaxError:
             return self.report_unexpected(field, node, path)
-        if isinstance(spec, ConstantDomain) and isinstance(
-                spec.value, float) and field.type == "size":
-            spec = replace(spec, value=int(spec.value)) if spec.value.is_integer() else spec
-        word = format_constant(spec.value) if isinstance(spec, ConstantDomain) else ""
-        if word in field.deprecated_words and isinstance(spec, ConstantDomain):
-            spec = replace(spec, value=field.deprecated_words[word])
-            warn_deprecated(node.position, f"{path}: `{word}` is now `{spec.value}`")
-            word = str(spec.value)
-        wordy = field.type == "word" or (isinstance(spec, ConstantDomain)
-                                         and isinstance(spec.value, str))
-        if not isinstance(spec, ConstantDomain | ListDomain) or (
+        if isinstance(domain, ConstantDomain) and isinstance(
+                domain.value, float) and field.type == "size":
+            domain = replace(domain, value=int(domain.value)) if domain.value.is_integer() else domain
+        word = format_constant(domain.value) if isinstance(domain, ConstantDomain) else ""
+        if word in field.deprecated_words and isinstance(domain, ConstantDomain):
+            domain = replace(domain, value=field.deprecated_words[word])
+            warn_deprecated(node.position, f"{path}: `{word}` is now `{domain.value}`")
+            word = str(domain.value)
+        wordy = field.type == "word" or (isinstance(domain, ConstantDomain)
+                                         and isinstance(domain.value, str))
+        if not isinstance(domain, ConstantDomain | ListDomain) or (
                 wordy and word not in (*field.words, *field.special_values)):
             return self.report_unexpected(field, node, path)
-        fitted = check_domain(spec, field, (), complain)
-        return fitted.values if isinstance(fitted, ListDomain) else fitted.value if isinstance(
-            fitted, ConstantDomain) else None
+        checked = check_domain(domain, field, (), report_error)
+        if isinstance(checked, ListDomain):
+            return checked.values
+        return checked.value if isinstance(checked, ConstantDomain) else None
 
     def report_unexpected(self, field: SchemaField, node: ScalarNode, path: str) -> None:
-        """Complains of a text that the field does not take."""
+        """Report a text that is not a value of ``field``."""
         words = (*field.words, *field.special_values)
         help = suggest_match(node.text, words) if words and field.type == "word" else None
         self.report_problem(node, f"{path}: expected {describe_field(field)}, found `{node.text}`",
@@ -180,13 +183,13 @@ class ConfigReader:
 
 
 def _is_default(child: SchemaField | SchemaGroup, node: Node) -> bool:
-    """Whether ``node`` is the ``none`` that pages of reference show as the default of a text or a value of no kind."""
+    """Whether ``node`` is the ``none`` that the reference shows as the default of a text or a node."""
     return isinstance(child, SchemaField) and child.default == NONE_TEXT and child.type in (
         "text", "node") and is_none(node)
 
 
 def is_none(node: Node) -> bool:
-    """Whether a file says that there is nothing under a key."""
+    """Whether a file sets a key to ``none``."""
     return isinstance(
         node, ScalarNode) and not node.is_quoted and node.text in NONE_TEXTS and node.text != ""
 
@@ -206,17 +209,17 @@ def plain_value(node: Node) -> Any:
     return spec.value if isinstance(spec, ConstantDomain) else node.text
 
 
-def _first_character(place: SourcePosition) -> SourcePosition:
-    """The first character of ``place``, since what is missing has no text."""
-    return replace(place, end=place.column + 1) if place.source.has_lines else place
+def _first_character(position: SourcePosition) -> SourcePosition:
+    """The first character of ``position``: a missing key has no text to underline."""
+    return replace(position, end=position.column + 1) if position.source.has_lines else position
 
 
 def apply_override(table: MappingNode, schema: SchemaGroup, assignment: str,
                    option: str = "--set") -> MappingNode:
-    """``table`` with ``recipe.steps=500``, as given to ``option``, in place of what it said.
+    """``table`` with an override such as ``recipe.steps=500`` of the option ``option``.
 
     Raises:
-        UserError: it is not of the form ``key=value``.
+        UserError: ``assignment`` does not have the form ``key=value``.
     """
     path, equals, text = assignment.partition("=")
     if not equals or not path.strip():
@@ -232,7 +235,7 @@ def apply_override(table: MappingNode, schema: SchemaGroup, assignment: str,
 
 def _with(table: MappingNode, schema: SchemaField | SchemaGroup | None, path: list[str],
           value: Node, place: SourcePosition) -> MappingNode:
-    """``table`` with ``value`` under ``path``; below a key that is no group, the rest of the path is one name."""
+    """``table`` with ``value`` at ``path``; below a key without a schema, the tail of the path is a name."""
     key = ScalarNode(place, path[0])
     child = None
     if isinstance(schema, SchemaGroup):
@@ -247,21 +250,21 @@ def _with(table: MappingNode, schema: SchemaField | SchemaGroup | None, path: li
             inner = MappingNode(inner.position,
                                 ((ScalarNode(inner.position, child.shorthand_key), inner),))
         within = inner if isinstance(inner, MappingNode) else MappingNode(value.position, ())
-        rest = path[1:] if isinstance(child, SchemaGroup) else [".".join(path[1:])]
-        value = _with(within, child, rest, value, place)
+        tail = path[1:] if isinstance(child, SchemaGroup) else [".".join(path[1:])]
+        value = _with(within, child, tail, value, place)
     entries = tuple((name, value if name.text == key.text else old) for name, old in table.entries)
     return replace(table, entries=entries if inner is not None else (*entries, (key, value)))
 
 
 def flatten(mapping: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value by its dotted path, as ``--set`` would write it."""
+    """Yield every value with its dotted path, as in ``--set``."""
     for key, value in mapping.items():
         yield from flatten(value, join_path(path, key)) if isinstance(value, Mapping) else [
             (join_path(path, key), value)]
 
 
 def with_position(error: UserError, positions: Mapping[str, SourcePosition]) -> UserError:
-    """``error`` with file, line and column, where it is of a key that the file gives; else as it is."""
+    """``error`` with file, line and column if its key is set in the file, otherwise unchanged."""
     key = error.key or ""
     while key and positions.get(key) is None:
         key = key.rpartition(".")[0]
@@ -271,7 +274,7 @@ def with_position(error: UserError, positions: Mapping[str, SourcePosition]) -> 
 
 
 def to_node(name: str, value: Any, key: str = "") -> Node:
-    """The node that ``value``, JSON or its like, would be in a file; errors show it under ``name``."""
+    """The node of a JSON-like value as if it were in a file; errors show it with ``name``."""
     if hasattr(value, "to_json"):
         return to_node(name, value.to_json(), key)
     if isinstance(value, Mapping):
@@ -288,10 +291,10 @@ def to_node(name: str, value: Any, key: str = "") -> Node:
 
 
 def coerce_settings(instance: Any, schema: SchemaGroup, name: str) -> None:
-    """Checks the fields of ``instance``, a frozen dataclass of ``schema``, and gives them their types.
+    """Validate the fields of ``instance``, a frozen dataclass of ``schema``, and convert their types.
 
     Raises:
-        SpaceErrors: every field that is wrong.
+        ConfigError: with the problems of all fields.
     """
     values = {key: getattr(instance, key)
               for key in schema.fields if getattr(instance, key) not in (None, ())}
@@ -307,9 +310,9 @@ def _may_be_none(field: SchemaField | SchemaGroup) -> bool:
 
 
 def read_constants(schema: SchemaGroup, node: Node) -> Any:
-    """What ``schema`` makes of ``node``. Raises SpaceErrors."""
+    """The object that ``schema`` makes from ``node``. Raises ConfigError."""
     reader = ConfigReader(schema)
-    found = reader.read(node)
+    settings = reader.read(node)
     if reader.problems:
         raise ConfigError(reader.problems)
-    return found
+    return settings

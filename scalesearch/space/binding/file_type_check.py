@@ -1,4 +1,4 @@
-"""Recognizes a file of another kind by its keys: one error in place of one for each key."""
+"""Recognize a file of another type by its keys: one error instead of one per key."""
 
 from scalesearch.space.syntax.diagnostics import ConfigError, Problem, SourcePosition
 from scalesearch.space.syntax.nodes import MappingNode
@@ -8,25 +8,29 @@ SPACE_KEYS = ("width", "encoder", "decoder")
 
 
 def check_not_study(document: MappingNode) -> None:
-    """Raises SpaceErrors where a file that is read as a space is a study."""
-    if place := _first(document, STUDY_KEYS, SPACE_KEYS):
-        raise ConfigError([Problem(place, "this is a study, and a space is wanted",
+    """Raise ConfigError if a file that is read as a space is a study."""
+    position = _first_key(document, STUDY_KEYS, SPACE_KEYS)
+    if position is not None:
+        raise ConfigError([Problem(position, "this is a study file, and a space is expected",
                                    "`scalesearch study run FILE --dry-run` checks a study; its "
-                                   "space is what it has under `space`", code="wrong-type")])
+                                   "space is under the key `space`", code="wrong-type")])
 
 
 def check_not_space(document: MappingNode) -> None:
-    """Raises SpaceErrors where a file that is read as a study is a space."""
-    if place := _first(document, SPACE_KEYS, STUDY_KEYS):
-        raise ConfigError([Problem(place, "this is a space, and a study is wanted",
+    """Raise ConfigError if a file that is read as a study is a space."""
+    position = _first_key(document, SPACE_KEYS, STUDY_KEYS)
+    if position is not None:
+        raise ConfigError([Problem(position, "this is a space, and a study file is expected",
                                    "`scalesearch check FILE` checks a space; a study names it "
-                                   "under `space`, beside `data` and `objectives`",
+                                   "under `space`, next to `data` and `objectives`",
                                    code="wrong-type")])
 
 
-def _first(document: MappingNode, theirs: tuple[str, ...],
-           ours: tuple[str, ...]) -> SourcePosition | None:
-    """The place of the first of their keys, where there are two of these and none of ours."""
+def _first_key(document: MappingNode, other_keys: tuple[str, ...],
+               expected_keys: tuple[str, ...]) -> SourcePosition | None:
+    """The position of the first of ``other_keys``, if there are two of them and no expected key."""
     names = [name for name, _ in document.entries]
-    found = [name.position for name in names if name.text in theirs]
-    return found[0] if len(found) > 1 and not any(name.text in ours for name in names) else None
+    positions = [name.position for name in names if name.text in other_keys]
+    if len(positions) < 2 or any(name.text in expected_keys for name in names):
+        return None
+    return positions[0]

@@ -1,7 +1,7 @@
-"""Looks up the names of an expression and checks its types.
+"""Resolve the names of an expression and check its types.
 
-A bare name is first looked up among the legal words of what it is compared with (``norm == post``),
-then among the keys, from the innermost group outwards. What is neither is a misspelt reference.
+A bare name is first looked up among the legal words of the other side of a comparison
+(``norm == post``), then among the keys, from the innermost group outwards. Other names are errors.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def types_of(field: SchemaField) -> frozenset[str]:
 
 
 def choices_of(field: SchemaField) -> tuple[str, ...]:
-    """The words that a field's answer may be."""
+    """The words that are legal values of a field."""
     own = field.words if field.type == "word" else tuple(
         field.calls) if field.type == "schedule" else ()
     return (*own, *field.special_values)
@@ -41,11 +41,11 @@ def choices_of(field: SchemaField) -> tuple[str, ...]:
 
 @dataclass
 class NameResolver:
-    """Resolves the expressions that stand inside the group ``scope``.
+    """Resolves the expressions of keys in the group ``scope``.
 
     Args:
-        allows_costs: whether the names of costs may be used.
-        report_error: takes every problem.
+        allows_costs: whether names of costs are legal.
+        report_error: called with every problem.
     """
 
     index: SchemaIndex
@@ -54,46 +54,47 @@ class NameResolver:
     report_error: Callable[[ValueSyntaxError], None]
 
     def resolve_condition(self, expr: Expr) -> Expr:
-        """A condition or a constraint."""
+        """Resolve a condition or a constraint."""
         return self.resolve_expr(expr, BOOLEAN_TYPE, ())
 
     def resolve_value(self, expr: Expr, field: SchemaField) -> Expr:
-        """A computed value for ``field``."""
+        """Resolve a computed value of ``field``."""
         return self.resolve_expr(expr, types_of(field), choices_of(field))
 
-    def resolve_option(self, option: Domain, leaf: ParameterNode) -> Domain:
-        """``option``, an alternative of ``leaf``, with its names looked up."""
+    def resolve_option(self, option: Domain, node: ParameterNode) -> Domain:
+        """Resolve ``option``, an alternative of ``node``."""
         match option:
             case ComputedDomain(expression):
-                return replace(option, expression=self.resolve_value(expression, leaf.field))
+                return replace(option, expression=self.resolve_value(expression, node.field))
             case LayerReferenceDomain():
-                return self.resolve_layer_reference(option, leaf)
+                return self.resolve_layer_reference(option, node)
         return option
 
-    def resolve_layer_reference(self, option: LayerReferenceDomain, leaf: ParameterNode) -> Domain:
-        """``encoder.attention[i]`` in its first spelling; complains where it points to no other schedule."""
-        known = self.index.find(option.path, self.scope)
+    def resolve_layer_reference(self, option: LayerReferenceDomain, node: ParameterNode) -> Domain:
+        """``encoder.attention[i]`` with canonical names; reports a path that is not another schedule."""
+        entry = self.index.find(option.path, self.scope)
         schedules = [
             path for path, other in self.index.entries.items() if other.field.type == "schedule"]
-        short = [path.removeprefix(f"{leaf.path.partition('.')[0]}.")
-                 for path in schedules if path != leaf.path]
+        short = [path.removeprefix(f"{node.path.partition('.')[0]}.")
+                 for path in schedules if path != node.path]
         span = (option.span[0], option.span[0] + len(option.path))
-        if known is None or known.field.type != "schedule":
-            meant = closest_match(option.path, short)
-            help = f"did you mean `{meant}`?" if meant else f"the schedules are {', '.join(short)}"
+        if entry is None or entry.field.type != "schedule":
+            match = closest_match(option.path, short)
+            help = f"did you mean `{match}`?" if match else f"the schedules are {', '.join(short)}"
             self.report_error(ValueSyntaxError(f"`{option.path}` is not a schedule of this space",
                                                span, help, code="unknown-schedule"))
-        elif known.key == leaf.key:
+        elif entry.key == node.key:
             self.report_error(
-                ValueSyntaxError(f"`{leaf.path}` cannot use its own layers", span,
+                ValueSyntaxError(f"`{node.path}` cannot use its own layers", span,
                                  "for that, write `cycle(2)` or a list", code="depends-on-itself"))
         scope = option.path.rpartition(".")[0]
-        return replace(
-            option, path=f"{scope}.{known.key.rpartition('.')[2]}") if known and scope else option
+        if not entry or not scope:
+            return option
+        return replace(option, path=f"{scope}.{entry.key.rpartition('.')[2]}")
 
     def resolve_expr(self, expr: Expr, expected_types: frozenset[str],
                      words: tuple[str, ...]) -> Expr:
-        """``expr`` with its names looked up, where one of the types ``expected_types`` is due."""
+        """``expr`` with its names resolved; its type must be one of ``expected_types``."""
         match expr:
             case Value():
                 return self.resolve_constant(expr, expected_types, words)
@@ -108,80 +109,85 @@ class NameResolver:
                                operands=(self.resolve_expr(then, expected_types, words), condition,
                                          self.resolve_expr(other, expected_types, words)))
             case Operation(op, operands):
-                kind = BOOLEAN_TYPE if op in LOGICAL_OPERATORS else NUMBER_TYPE
-                self.check_type(expr, kind, expected_types)
+                type_ = BOOLEAN_TYPE if op in LOGICAL_OPERATORS else NUMBER_TYPE
+                self.check_type(expr, type_, expected_types)
                 return replace(
                     expr,
-                    operands=tuple(self.resolve_expr(operand, kind, ()) for operand in operands))
+                    operands=tuple(self.resolve_expr(operand, type_, ()) for operand in operands))
         return expr
 
-    def check_type(self, expr: Expr, kinds: frozenset[str], want: frozenset[str]) -> None:
-        """Complains where none of the types kinds is wanted."""
-        if not kinds & want:
-            self.report_problem(
-                expr, f"expected {_format_types(want)}, but this is " f"{_format_types(kinds)}")
+    def check_type(self, expr: Expr, types: frozenset[str],
+                   expected_types: frozenset[str]) -> None:
+        """Report an error if ``types`` and ``expected_types`` have no type in common."""
+        if not types & expected_types:
+            self.report_problem(expr, f"expected {_format_types(expected_types)}, but this is "
+                                f"{_format_types(types)}")
 
     def report_problem(self, expr: Expr, message: str, help: str | None = None,
                        code: str = "bad-value") -> None:
-        """Notes a problem with ``expr``."""
+        """Report a problem with ``expr``."""
         self.report_error(ValueSyntaxError(message, expr.span, help, code=code))
 
-    def resolve_constant(self, expr: Value, want: frozenset[str], words: tuple[str, ...]) -> Expr:
-        """A number, yes or no, or a quoted word."""
-        kind = "flag" if isinstance(expr.value, bool) else "word" if isinstance(
-            expr.value, str) else "number"
-        if kind == "flag" and format_constant(expr.value) in words:
-            # a word that happens to be spelt yes or no
+    def resolve_constant(self, expr: Value, expected_types: frozenset[str],
+                         words: tuple[str, ...]) -> Expr:
+        """Resolve a number, a flag or a quoted word."""
+        if isinstance(expr.value, bool):
+            type_ = "flag"
+        else:
+            type_ = "word" if isinstance(expr.value, str) else "number"
+        if type_ == "flag" and format_constant(expr.value) in words:
+            # a word with the spelling of a flag
             return replace(expr, value=format_constant(expr.value))
-        if kind not in want and not (kind == "word" and "text" in want):
+        if type_ not in expected_types and not (type_ == "word" and "text" in expected_types):
             self.report_problem(expr,
-                                f"expected {_format_types(want)}, but "
-                                f"`{format_constant(expr.value)}` is {TYPE_NAMES[kind]}")
+                                f"expected {_format_types(expected_types)}, but "
+                                f"`{format_constant(expr.value)}` is {TYPE_NAMES[type_]}")
         return expr
 
-    def resolve_name(self, expr: Name, want: frozenset[str], words: tuple[str, ...]) -> Expr:
-        """A word or a reference."""
-        if expr.text in words and "word" in want:
+    def resolve_name(self, expr: Name, expected_types: frozenset[str],
+                     words: tuple[str, ...]) -> Expr:
+        """Resolve a word or a reference."""
+        if expr.text in words and "word" in expected_types:
             return Value(expr.text, span=expr.span)
-        known = self.find(expr.text)
-        if known is None:
+        entry = self.find(expr.text)
+        if entry is None:
             self.report_unknown_name(expr, words)
             return Value(0, span=expr.span)
-        kinds = types_of(known.field)
-        if not kinds & want:
-            legal = choices_of(known.field)
-            values = f" ({' | '.join(legal)})" if legal and known.field.type == "word" else ""
+        types = types_of(entry.field)
+        if not types & expected_types:
+            legal = choices_of(entry.field)
+            values = f" ({' | '.join(legal)})" if legal and entry.field.type == "word" else ""
             self.report_problem(expr,
-                                f"expected {_format_types(want)}, but `{expr.text}` is "
-                                f"{_format_types(kinds)}{values}")
-        return KeyRef(self.canonical_name(expr.text, known), known.key, known.guards,
+                                f"expected {_format_types(expected_types)}, but `{expr.text}` is "
+                                f"{_format_types(types)}{values}")
+        return KeyRef(self.canonical_name(expr.text, entry), entry.key, entry.guards,
                       span=expr.span)
 
     def find(self, text: str) -> SchemaEntry | None:
-        """The key or cost that a name means here."""
-        known = self.index.find(text, self.scope)
-        if known is None and self.allows_costs and text in COST_NAMES:
+        """The entry of the key or cost that a name refers to."""
+        entry = self.index.find(text, self.scope)
+        if entry is None and self.allows_costs and text in COST_NAMES:
             return SchemaEntry(text, (), COST_FIELD)
-        return known
+        return entry
 
-    def canonical_name(self, text: str, known: SchemaEntry) -> str:
-        """The canonical spelling: the full path, unless an inner group would capture it."""
-        path = next((path for path, other in self.index.entries.items() if other is known), text)
-        return path if self.index.find(path, self.scope) is known else text
+    def canonical_name(self, text: str, entry: SchemaEntry) -> str:
+        """The canonical name: the full path, unless it refers to another key in this scope."""
+        path = next((path for path, other in self.index.entries.items() if other is entry), text)
+        return path if self.index.find(path, self.scope) is entry else text
 
     def report_unknown_name(self, expr: Name, words: tuple[str, ...]) -> None:
-        """Complains about a name that is neither word nor key."""
+        """Report a name that is neither a word nor a key."""
         if expr.text in COST_NAMES:
-            help = "costs can be used under `where:` and in budgets"
+            help = "use costs under `where:` and in budgets"
             self.report_problem(expr,
-                                f"`{expr.text}` is a cost, known only once all answers are given",
+                                f"`{expr.text}` is a cost, which is known only after all values",
                                 help, code="cost-too-early")
         elif "-" in expr.text and self.find(expr.text.partition("-")[0]):
-            self.report_problem(expr, f"there is no key `{expr.text}`",
+            self.report_problem(expr, f"the key `{expr.text}` does not exist",
                                 "a minus sign needs spaces around it", code="unknown-name")
         elif expr.text in self.index.groups:
-            inside = [path for path in self.index.entries if path.startswith(f"{expr.text}.")]
-            help = f"name one of its keys, such as {format_alternatives(inside[:2])}"
+            children = [path for path in self.index.entries if path.startswith(f"{expr.text}.")]
+            help = f"name one of its keys, such as {format_alternatives(children[:2])}"
             self.report_problem(expr, f"`{expr.text}` is a group of keys, not a value", help,
                                 code="group-not-value")
         else:
@@ -191,57 +197,61 @@ class NameResolver:
                                 self.suggest_name(expr.text, words), code="unknown-name")
 
     def suggest_name(self, text: str, words: tuple[str, ...]) -> str | None:
-        """A help line for a misspelt name: a similar word, key or last part of a key."""
+        """A help line for a misspelled name: a similar word, key or last name of a key."""
         legal = [*words, *self.index.entries, *(COST_NAMES if self.allows_costs else ())]
-        last = {path.rpartition(".")[2]: path for path in reversed(list(self.index.entries))}
-        meant = closest_match(text,
-                              legal) or last.get(closest_match(text.rpartition(".")[2], last) or "")
-        if meant:
-            return f"did you mean `{meant}`?"
+        path_of_last_name = {
+            path.rpartition(".")[2]: path for path in reversed(list(self.index.entries))}
+        match = closest_match(text, legal)
+        if match is None:
+            last_name = closest_match(text.rpartition(".")[2], path_of_last_name)
+            match = path_of_last_name.get(last_name or "")
+        if match:
+            return f"did you mean `{match}`?"
         return f"the words are {format_alternatives(words)}" if words else None
 
     def resolve_comparison(self, expr: Compare) -> Expr:
-        """A comparison: each operand against its neighbor."""
+        """Resolve a comparison: each operand with its neighbor."""
         operands = expr.operands
         ops = [op for op, _ in expr.comparisons]
         if any(op not in ("==", "!=") for op in ops):
             resolved = [self.resolve_expr(operand, NUMBER_TYPE, ()) for operand in operands]
         else:
-            resolved = [self.resolve_equality_side(operands, at) for at in range(len(operands))]
+            resolved = [self.resolve_equality_side(operands, index)
+                        for index in range(len(operands))]
         return replace(expr, first=resolved[0],
                        comparisons=tuple(zip(ops, resolved[1:], strict=True)))
 
-    def resolve_equality_side(self, operands: tuple[Expr, ...], at: int) -> Expr:
-        """One side of an equality, which takes its legal words and types from the other."""
-        other = operands[at - 1] if at else operands[1]
-        known = self.find(other.text) if isinstance(other, Name) else None
-        mine = operands[at]
-        if isinstance(mine, Name) and isinstance(
-                other, Name) and known and mine.text not in choices_of(known.field):
-            own = self.find(mine.text)
-            # of `tie == decoder`, the other side is a word of this one
-            if own and other.text in choices_of(own.field):
-                return self.resolve_expr(mine, ANY_TYPE, ())
-        if known is None:
-            misspelt = at and isinstance(other, Name) and isinstance(mine, Name) and self.find(
-                mine.text) is None
-            # one complaint is enough
-            return Value(0) if misspelt else self.resolve_expr(mine, _kinds(other), ())
-        return self.resolve_expr(mine, types_of(known.field), choices_of(known.field))
+    def resolve_equality_side(self, operands: tuple[Expr, ...], index: int) -> Expr:
+        """Resolve one side of an equality; its legal words and types are those of the other side."""
+        other = operands[index - 1] if index else operands[1]
+        entry = self.find(other.text) if isinstance(other, Name) else None
+        operand = operands[index]
+        name = operand.text if isinstance(operand, Name) else None
+        other_name = other.text if isinstance(other, Name) else None
+        own_entry = self.find(name) if name else None
+        if entry and own_entry and name not in choices_of(entry.field):
+            # In `tie == decoder`, the other side is a word of this one.
+            if other_name in choices_of(own_entry.field):
+                return self.resolve_expr(operand, ANY_TYPE, ())
+        if entry is None:
+            if index and name and other_name and own_entry is None:
+                return Value(0)  # both are unknown: one message is enough
+            return self.resolve_expr(operand, _types_by_form(other), ())
+        return self.resolve_expr(operand, types_of(entry.field), choices_of(entry.field))
 
 
-def _kinds(expr: Expr) -> frozenset[str]:
-    """The types an operand has by its form alone."""
+def _types_by_form(expr: Expr) -> frozenset[str]:
+    """The possible types of an operand, from its form."""
     match expr:
         case Value(bool()) | Compare() | Operation("and" | "or" | "not"):
             return BOOLEAN_TYPE
         case Value(str()) | Name():
             return ANY_TYPE
         case Operation("if", (then, _, other)):
-            return _kinds(then) | _kinds(other)
+            return _types_by_form(then) | _types_by_form(other)
     return NUMBER_TYPE
 
 
-def _format_types(kinds: frozenset[str]) -> str:
-    return " or ".join(TYPE_NAMES[kind]
-                       for kind in ("number", "flag", "word", "list", "text") if kind in kinds)
+def _format_types(types: frozenset[str]) -> str:
+    return " or ".join(TYPE_NAMES[type_]
+                       for type_ in ("number", "flag", "word", "list", "text") if type_ in types)

@@ -23,147 +23,159 @@ from scalesearch.space.syntax.expressions import keys_of
 from scalesearch.space.syntax.lexer import Span
 from scalesearch.space.syntax.nodes import Node
 
-MAX_SCHEDULE_CHECKS = 5_000  # depths times arguments of a schedule that are tried
-MAX_COMBINATIONS_TRIED = 20_000  # combinations of answers that are tried one by one
-N_RANDOM_TRIES = 50  # at random, which mostly settles it
+MAX_SCHEDULE_CHECKS = 5_000  # pairs of depth and schedule that are tried, at most
+MAX_COMBINATIONS_TRIED = 20_000  # combinations of values that are enumerated, at most
+N_RANDOM_TRIES = 50  # random combinations tried first; these usually suffice
 
 
-# -- keys that depend on themselves
+# -- cycles
 
 
-def find_cycles(leaves: list[ParameterNode]) -> list[Problem]:
-    """Problems of keys that depend on themselves: each cycle once, at its first key."""
-    needs = _dependencies(leaves)
-    first = {leaf.key: leaf
-             for leaf in reversed(leaves) if any(True for _ in iter_expressions(leaf.domain))}
+def find_cycles(nodes: list[ParameterNode]) -> list[Problem]:
+    """Problems of keys that depend on themselves: each cycle is reported once, at its first key."""
+    dependencies = _dependencies(nodes)
+    computed_nodes = {node.key: node
+                      for node in reversed(nodes) if any(True for _ in iter_expressions(node.domain))}
     problems = []
-    seen = set[frozenset[str]]()
-    for leaf in leaves:
-        cycle = _cycle(leaf.key, needs)
-        if cycle and leaf.key in first and frozenset(cycle) not in seen:
-            seen.add(frozenset(cycle))
-            own = first[leaf.key]
-            message = f"`{own.key}` depends on itself: {' -> '.join([*cycle, cycle[0]])}"
-            problems.append(Problem(own.position_of(next(iter_expressions(own.domain)).span),
-                                    message, "give one of these keys a value of its own",
+    reported = set[frozenset[str]]()
+    for node in nodes:
+        cycle = _cycle(node.key, dependencies)
+        if cycle and node.key in computed_nodes and frozenset(cycle) not in reported:
+            reported.add(frozenset(cycle))
+            first = computed_nodes[node.key]
+            message = f"`{first.key}` depends on itself: {' -> '.join([*cycle, cycle[0]])}"
+            position = first.position_of(next(iter_expressions(first.domain)).span)
+            problems.append(Problem(position, message,
+                                    "set one of these keys to a value that is not computed",
                                     code="depends-on-itself"))
     return problems
 
 
-def _dependencies(leaves: list[ParameterNode]) -> dict[str, set[str]]:
-    """For each key, those that its answer depends on."""
-    needs: dict[str, set[str]] = {}
-    for leaf in leaves:
-        mine = needs.setdefault(leaf.key, set())
-        mine |= {key for expr in iter_expressions(leaf.domain) for key in keys_of(expr)}
-        mine |= {group for group, _ in leaf.guards if group != leaf.key}
-    return needs
+def _dependencies(nodes: list[ParameterNode]) -> dict[str, set[str]]:
+    """For each key, the keys that its value depends on."""
+    dependencies: dict[str, set[str]] = {}
+    for node in nodes:
+        keys = dependencies.setdefault(node.key, set())
+        keys |= {key for expr in iter_expressions(node.domain) for key in keys_of(expr)}
+        keys |= {group for group, _ in node.guards if group != node.key}
+    return dependencies
 
 
-def _cycle(start: str, needs: dict[str, set[str]]) -> list[str]:
+def _cycle(start: str, dependencies: dict[str, set[str]]) -> list[str]:
     """The shortest path from ``start`` back to itself, without its end; empty if none."""
     paths = [[start]]
-    seen: set[str] = set()
+    visited: set[str] = set()
     while paths:
         path = paths.pop(0)
-        for key in sorted(needs.get(path[-1], ())):
+        for key in sorted(dependencies.get(path[-1], ())):
             if key == start:
                 return path
-            if key not in seen:
-                seen.add(key)
+            if key not in visited:
+                visited.add(key)
                 paths.append([*path, key])
     return []
 
 
-# -- keys that are wrong
+# -- invalid keys
 
 
-def replace_invalid(leaves: list[ParameterNode],
+def replace_invalid(nodes: list[ParameterNode],
                     problems: list[Problem]) -> tuple[list[ParameterNode], set[str]]:
-    """Replaces each key that is wrong or depends on one by a constant; also returns the sound keys."""
-    needs = _dependencies(leaves)
+    """Replace invalid keys, and keys that depend on them, by a constant; also return the valid keys."""
+    dependencies = _dependencies(nodes)
     if not problems:
-        return leaves, set(needs)
-    bad = {leaf.key for leaf in leaves if _is_broken(leaf, problems)}
-    bad |= {key for key in needs if _cycle(key, needs)}
-    while spread := {key for key, others in needs.items() if key not in bad and others & bad}:
-        bad |= spread
-    return [replace(leaf, domain=ConstantDomain(1)) if leaf.key in bad else leaf
-            for leaf in leaves], set(needs) - bad
+        return nodes, set(dependencies)
+    invalid = {node.key for node in nodes if _is_invalid(node, problems)}
+    invalid |= {key for key in dependencies if _cycle(key, dependencies)}
+    dependent = invalid
+    while dependent:
+        dependent = {key for key, others in dependencies.items()
+                     if key not in invalid and others & invalid}
+        invalid |= dependent
+    replaced = [replace(node, domain=ConstantDomain(1)) if node.key in invalid else node
+                for node in nodes]
+    return replaced, set(dependencies) - invalid
 
 
-def _is_broken(leaf: ParameterNode, problems: list[Problem]) -> bool:
-    if any(isinstance(option, InvalidDomain) for option in iter_options(leaf.domain)):
+def _is_invalid(node: ParameterNode, problems: list[Problem]) -> bool:
+    if any(isinstance(option, InvalidDomain) for option in iter_options(node.domain)):
         return True
-    place = leaf.origin.display_position if isinstance(leaf.origin, Node) else None
-    return leaf.is_given and place is not None and any(
-        _inside(problem.position, place) for problem in problems)
+    position = node.origin.display_position if isinstance(node.origin, Node) else None
+    return node.is_given and position is not None and any(
+        _inside(problem.position, position) for problem in problems)
 
 
 def _inside(inner: SourcePosition, outer: SourcePosition) -> bool:
-    return (inner.source, inner.line) == (outer.source,
-                                          outer.line) and outer.column <= inner.column <= outer.end
+    is_same_line = (inner.source, inner.line) == (outer.source, outer.line)
+    return is_same_line and outer.column <= inner.column <= outer.end
 
 
 # -- schedules that fit no depth
 
 
-def find_misfits(parameter_space: ParameterSpace, valid_keys: Set[str]) -> list[Problem]:
-    """Problems of schedules that fit no possible depth, where schedule and depth are ``valid_keys``."""
-    judged = [leaf
-              for leaf in parameter_space.nodes
-              if leaf.field.depth_key and {leaf.key, leaf.field.depth_key} <= valid_keys]
-    return [Problem(leaf.position_of(span), f"`{text}` fits no possible depth", reason,
-                    code="no-depth-fits") for leaf in judged
-            for span, text, reason in _never_fits(parameter_space, leaf, valid_keys)]
+def find_unfitting_schedules(parameter_space: ParameterSpace, valid_keys: Set[str]) -> list[Problem]:
+    """Problems of schedules that fit no possible depth; only of ``valid_keys`` with valid depths."""
+    scheduled = [node for node in parameter_space.nodes
+                 if node.field.depth_key and {node.key, node.field.depth_key} <= valid_keys]
+    return [Problem(node.position_of(span), f"`{text}` fits no possible depth", reason,
+                    code="no-depth-fits") for node in scheduled
+            for span, text, reason in _never_fits(parameter_space, node, valid_keys)]
 
 
-def _never_fits(form: ParameterSpace, leaf: ParameterNode,
-                sound: Set[str]) -> Iterator[tuple[Span, str, str]]:
-    """Yields (span, text, reason) of each alternative of ``leaf`` that fits no depth."""
-    depths = _depths(form, leaf.field.depth_key or "")
+def _never_fits(parameter_space: ParameterSpace, node: ParameterNode,
+                valid_keys: Set[str]) -> Iterator[tuple[Span, str, str]]:
+    """Yield (span, text, reason) of each alternative of ``node`` that fits no depth."""
+    depths = _depths(parameter_space, node.field.depth_key or "")
     if not depths:
         return
-    for option in iter_options(leaf.domain):
+    for option in iter_options(node.domain):
         schedules = [schedule
-                     for schedule in _values(form, option) if not isinstance(schedule, str)]
-        others = _referenced_depths(form, leaf, option, sound)
-        if not schedules or len(schedules) * len(depths) * len(others) > MAX_SCHEDULE_CHECKS:
+                     for schedule in _values(parameter_space, option) if not isinstance(schedule, str)]
+        other_depths = _referenced_depths(parameter_space, node, option, valid_keys)
+        n_checks = len(schedules) * len(depths) * len(other_depths)
+        if not schedules or n_checks > MAX_SCHEDULE_CHECKS:
             continue
-        reasons = [validate_schedule(one, leaf.field, depth, other) for one, depth, other in
-                   itertools.product(schedules, depths, others)]
+        reasons = [validate_schedule(schedule, node.field, depth, other_depth)
+                   for schedule, depth, other_depth
+                   in itertools.product(schedules, depths, other_depths)]
         if all(reasons):
             shown = " or ".join(
                 map(str, depths)) if len(depths) <= 3 else f"{min(depths)} to {max(depths)}"
-            reason = f"{leaf.field.depth_key} is {shown}" + f"; with {depths[0]}" * (
+            reason = f"{node.field.depth_key} is {shown}" + f"; with {depths[0]}" * (
                 len(depths) > 1)
             yield option.span, str(option), f"{reason}: {reasons[0]}"
 
 
-def _referenced_depths(form: ParameterSpace, leaf: ParameterNode, option: Domain,
-                       sound: Set[str]) -> Sequence[int | None]:
-    """Depths of the stack whose layers are borrowed, the deepest first; [None] if unknown."""
-    target = form.referenced_schedule(
-        leaf, option.path) if isinstance(option, LayerReferenceDomain) else None
-    known = target.field.depth_key if target and target.field.depth_key in sound else None
-    return (sorted(_depths(form, known), reverse=True) if known else None) or [None]
+def _referenced_depths(parameter_space: ParameterSpace, node: ParameterNode, option: Domain,
+                       valid_keys: Set[str]) -> Sequence[int | None]:
+    """Possible depths of the referenced stack, in decreasing order; [None] if unknown."""
+    if not isinstance(option, LayerReferenceDomain):
+        return [None]
+    target = parameter_space.referenced_schedule(node, option.path)
+    depth_key = target.field.depth_key if target else None
+    if depth_key is None or depth_key not in valid_keys:
+        return [None]
+    return sorted(_depths(parameter_space, depth_key), reverse=True) or [None]
 
 
-def _depths(form: ParameterSpace, key: str) -> list[int]:
-    """Every depth that is possible; empty where that cannot be listed."""
-    each = [_values(form, option) for leaf in form.nodes_by_key.get(key, ())
-            for option in iter_options(leaf.domain)]
-    return sorted({depth for values in each
-                   for depth in values if isinstance(depth, int)}) if all(each) else []
+def _depths(parameter_space: ParameterSpace, key: str) -> list[int]:
+    """Every possible depth; empty if they cannot be listed."""
+    nodes = parameter_space.nodes_by_key.get(key, ())
+    values_of_options = [_values(parameter_space, option) for node in nodes
+                         for option in iter_options(node.domain)]
+    if not all(values_of_options):
+        return []
+    return sorted({depth for values in values_of_options
+                   for depth in values if isinstance(depth, int)})
 
 
-def _values(form: ParameterSpace, option: Domain) -> list[Any]:
-    """Every value of an alternative; none where they are computed, or too many."""
+def _values(parameter_space: ParameterSpace, option: Domain) -> list[Any]:
+    """Every value of an alternative; empty if they are computed or too many."""
     if isinstance(option, ComputedDomain | InvalidDomain):
         return []
+    named_option = option.with_parameter_name(option.parameter_name)
     values = enumerate_runs(
-        lambda ask: option.with_parameter_name(option.parameter_name).resolve(ParamAssignment(form,
-                                                                                              ask)))
+        lambda suggest: named_option.resolve(ParamAssignment(parameter_space, suggest)))
     listed = list(itertools.islice(values, MAX_SCHEDULE_CHECKS + 1))
     return listed if len(listed) <= MAX_SCHEDULE_CHECKS else []
 
@@ -173,37 +185,39 @@ def _values(form: ParameterSpace, option: Domain) -> list[Any]:
 
 def find_unsatisfiable(parameter_space: ParameterSpace,
                        where: tuple[Constraint, ...]) -> list[Problem]:
-    """Constraints over answers that no candidate satisfies, alone or all together, shown by enumeration.
+    """Problems of constraints that no candidate satisfies, single or all together, by enumeration.
 
-    Only the keys that a constraint names are enumerated. Where these have too many combinations, or
-    endless ones, nothing is claimed; ``scalesearch check`` samples such spaces.
+    Constraints over costs are not checked. Only the keys that a constraint names are enumerated. If
+    these have too many combinations, no problem is reported; ``scalesearch check`` samples such
+    spaces.
     """
-    mine = [constraint for constraint in where if not constraint.costs]
-    alone = [constraint for constraint in mine if _never_hold(parameter_space, [constraint])]
+    checked = [constraint for constraint in where if not constraint.costs]
+    unsatisfiable = [constraint for constraint in checked
+                     if _never_hold(parameter_space, [constraint])]
     problems = []
-    for constraint in alone:
+    for constraint in unsatisfiable:
         keys = ", ".join(f"`{key}`" for key in sorted(constraint.referenced_names()))
-        help = f"no legal answer to {keys} makes it true" if keys else "it is never true"
+        help = f"no legal value of {keys} makes it true" if keys else "it is never true"
         problems.append(Problem(constraint.position, "no candidate can satisfy this constraint",
                                 help, code="never-true"))
-    if not alone and len(mine) > 1 and _never_hold(parameter_space, mine):
-        others = ", ".join(f"`{constraint.text}`" for constraint in mine[:-1])
+    if not unsatisfiable and len(checked) > 1 and _never_hold(parameter_space, checked):
+        others = ", ".join(f"`{constraint.text}`" for constraint in checked[:-1])
         message = "no candidate can satisfy this constraint together with the others"
-        problems.append(Problem(mine[-1].position, message, f"the others are {others}",
+        problems.append(Problem(checked[-1].position, message, f"the others are {others}",
                                 code="never-true"))
     return problems
 
 
-def _never_hold(form: ParameterSpace, constraints: list[Constraint]) -> bool:
-    """True if every combination of the keys named was tried and none satisfies all constraints."""
+def _never_hold(parameter_space: ParameterSpace, constraints: list[Constraint]) -> bool:
+    """True if all combinations of the named keys were tried and none satisfies all constraints."""
     rng = random.Random(0)
-    if any(_all_hold(form, constraints, lambda name, parameter: parameter.sample(rng))
+    if any(_all_hold(parameter_space, constraints, lambda name, parameter: parameter.sample(rng))
            for _ in range(N_RANDOM_TRIES)):
         return False
-    tried = enumerate_runs(lambda ask: _all_hold(form, constraints, ask))
+    results = enumerate_runs(lambda suggest: _all_hold(parameter_space, constraints, suggest))
     try:
         for _ in range(MAX_COMBINATIONS_TRIED):
-            if next(tried):
+            if next(results):
                 return False
     except StopIteration:
         return True
@@ -212,6 +226,7 @@ def _never_hold(form: ParameterSpace, constraints: list[Constraint]) -> bool:
     return False
 
 
-def _all_hold(form: ParameterSpace, constraints: list[Constraint], ask: SuggestFunction) -> bool:
-    sheet = ParamAssignment(form, ask)
-    return all(constraint.is_satisfied(sheet.value_of) for constraint in constraints)
+def _all_hold(parameter_space: ParameterSpace, constraints: list[Constraint],
+              suggest: SuggestFunction) -> bool:
+    assignment = ParamAssignment(parameter_space, suggest)
+    return all(constraint.is_satisfied(assignment.value_of) for constraint in constraints)

@@ -1,4 +1,4 @@
-"""Help with a key that a schema does not know: what was probably meant, and what there is."""
+"""Help for unknown keys: the key that was probably meant, and the legal keys."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,58 +6,60 @@ from scalesearch.space.schema.bound_tree import SchemaIndex
 from scalesearch.space.schema.types import SchemaGroup
 from scalesearch.space.syntax.diagnostics import closest_match, format_alternatives
 
-MAX_LISTED_KEYS = 12  # keys that are listed beside a guess
-MIN_SIMILARITY = 0.66  # difflib's ratio that a guess at a key of another group needs
+MAX_LISTED_KEYS = 12  # legal keys that are listed next to a suggestion, at most
+MIN_SIMILARITY = 0.66  # ratio of difflib that a suggested key of another group needs
 
 
 def suggest_key(name: str, group: SchemaGroup, path: str, legal: Sequence[str], index: SchemaIndex,
-                guesses: bool) -> str:
-    """Says what the key ``name`` in ``path`` may have meant.
+                suggests_other_groups: bool) -> str:
+    """A help line for the unknown key ``name`` of the group at ``path``.
 
     Args:
-        group: at ``path``.
-        legal: the keys there.
-        guesses: whether a key of another group may be guessed that is only spelled alike.
+        legal: the keys of the group.
+        suggests_other_groups: whether a similar key of another group may be suggested.
     """
-    owners = [variant for variant, inner in group.variants.items() if name in inner.fields]
+    owners = [variant for variant, fields in group.variants.items() if name in fields.fields]
     if owners:
         return f"it belongs to {format_alternatives(owners)}: write `{owners[0]}: {{ {name}: … }}`"
     if name in group.unsupported:
         return group.unsupported[name]
-    if called := index.describe_synonym(name, path):
-        return called
-    others = [other for other in (*index.groups, *index.entries) if other]
-    same = _nearest((other for other in others if _last(other) == name), path)
-    if same and "." not in same:
+    synonym = index.describe_synonym(name, path)
+    if synonym:
+        return synonym
+    paths = [other for other in (*index.groups, *index.entries) if other]
+    same_name = _nearest((other for other in paths if _last(other) == name), path)
+    if same_name and "." not in same_name:
         return f"`{name}` is a key of the top level"
-    if not same and (meant := closest_match(name, legal)):
-        return f"did you mean `{meant}`?"
-    if not same and any(bracket in name for bracket in "()[]"):
+    match = None if same_name else closest_match(name, legal)
+    if match:
+        return f"did you mean `{match}`?"
+    if not same_name and any(bracket in name for bracket in "()[]"):
         return "inside { } and [ ], quote a value that contains a comma"
     keys = f"the keys {f'in `{path}`' if path else 'here'} are {format_alternatives(legal)}"
-    there = same or (_most_similar(name, others, path) if guesses else None)
-    if not there:
+    suggestion = same_name or (
+        _most_similar(name, paths, path) if suggests_other_groups else None)
+    if not suggestion:
         return keys
-    return f"did you mean `{there}`?" + (f" Or else, {keys}" if len(legal) <= MAX_LISTED_KEYS
-                                         else "")
+    question = f"did you mean `{suggestion}`?"
+    return f"{question} Otherwise, {keys}" if len(legal) <= MAX_LISTED_KEYS else question
 
 
-def _most_similar(name: str, others: Sequence[str], path: str) -> str | None:
-    """The key of another group that is spelled most alike."""
-    meant = closest_match(name, {_last(other) for other in others}, MIN_SIMILARITY)
-    return _nearest((other for other in others if _last(other) == meant),
-                    path) or closest_match(name, others, MIN_SIMILARITY)
+def _most_similar(name: str, paths: Sequence[str], path: str) -> str | None:
+    """The key of another group with the most similar spelling."""
+    match = closest_match(name, {_last(other) for other in paths}, MIN_SIMILARITY)
+    nearest = _nearest((other for other in paths if _last(other) == match), path)
+    return nearest or closest_match(name, paths, MIN_SIMILARITY)
 
 
-def _nearest(others: Iterable[str], path: str) -> str | None:
-    """The one with most of the beginning in common with ``path``, of equal ones the shortest."""
-    return min(others, key=lambda other: (-_shared(other, path), other.count(".")), default=None)
+def _nearest(paths: Iterable[str], path: str) -> str | None:
+    """The path that shares the longest prefix with ``path``; the shortest of equal ones."""
+    return min(paths, key=lambda other: (-_n_shared(other, path), other.count(".")), default=None)
 
 
-def _shared(one: str, other: str) -> int:
-    """How many names two paths begin with alike."""
-    alike = [a == b for a, b in zip(one.split("."), other.split("."))]
-    return (*alike, False).index(False)
+def _n_shared(first: str, second: str) -> int:
+    """The number of names that two paths have in common at the start."""
+    matches = [a == b for a, b in zip(first.split("."), second.split("."))]
+    return (*matches, False).index(False)
 
 
 def _last(path: str) -> str:

@@ -25,7 +25,7 @@ def test_a_call_is_short_for_a_kind_and_its_first_keys(short: str, long: str) ->
 
 @pytest.mark.parametrize(("text", "place", "message"), [
     ("matrices.ffn: group(2, 4)", "2:15", "`group(2, 4)`: group takes groups"),
-    ("matrices.ffn: low_rank(3) | dense(3)", "2:29", "`dense(3)`: dense takes nothing in brackets"),
+    ("matrices.ffn: low_rank(3) | dense(3)", "2:29", "`dense(3)`: dense takes no arguments"),
     ("matrices.ffn: dense | low_rank(0)", "2:32", "0 is out of bounds"),
     ("matrices.ffn: dense | grop(2) | low_rank(3)", "2:23", "`matrices.ffn` has no variant `grop`"),
     ("matrices.ffn: low_rank(2) | low_rank(3)", "2:29", "`low_rank` is given twice"),
