@@ -156,7 +156,7 @@ def quick_scores(folder: Path) -> list[dict[str, Any]]:
     for file in sorted(folder.glob("trials/*/result.json")):
         result = json.loads(file.read_text())
         metrics = result["metrics"]
-        rows.append({"architecture": result["architecture_id"], "params": result["params"],
+        rows.append({"architecture": result["architecture_id"], "params": result["n_params"],
                      "steps": result["steps"], "validation BLEU": metrics["bleu"],
                      "validation loss": metrics["validation_loss"], "test BLEU": metrics["test"]["bleu"],
                      "train loss": result["curve"][-1]["train_loss"]})
