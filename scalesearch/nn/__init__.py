@@ -1,4 +1,4 @@
-"""Run what the blocks describe: build modules, initialize them, decode."""
+"""PyTorch models: build modules from blocks, initialize weights, decode."""
 
 from scalesearch.nn.build import build_model
 from scalesearch.nn.model import DecodingCache, EncoderMemory, Seq2SeqModel

@@ -1,4 +1,7 @@
-"""Beam search over whole batches, with cached keys and values; see :mod:`scalesearch.nn.decode`."""
+"""Batched beam search with cached keys and values; see :mod:`scalesearch.nn.decode`.
+
+Notation: B sentences, K beams per sentence, R active rows of the model, V tokens in the vocabulary.
+"""
 
 from __future__ import annotations
 
@@ -25,24 +28,27 @@ from scalesearch.nn.model import SourceGroups
 def beam_search(model: Any, source: Tensor, beam: int = 5, length_penalty: float = 1.0,
                 max_length: int | Tensor | None = None, nbest: int = 1,
                 eos: int = EOS) -> Hypotheses:
-    """Beam search in which a finished hypothesis keeps its place: ``beam`` = 1 is greedy.
+    """Translate by beam search; a finished hypothesis keeps its beam.
 
-    Score: log P(y | x) / \\|y\\|^α, with EOS counted in \\|y\\| and α = ``length_penalty`` ≥ 0
-    (fairseq's ``lenpen``; not GNMT's ((5 + \\|y\\|) / 6)^α). A sentence is done when all its places
-    have ended, or as soon as no unfinished hypothesis can still reach its ``nbest``-th best: log P
-    only falls, and the divisor is at most that of the greatest length. That bound changes no
-    result.
+    The score is log P(y | x) / \\|y\\|^α; \\|y\\| includes EOS, and α = ``length_penalty`` ≥ 0 (as
+    ``lenpen`` of fairseq, not ((5 + \\|y\\|) / 6)^α of GNMT). The search of a sentence ends if all
+    its beams are finished, or if no unfinished hypothesis can become better than the ``nbest``-th
+    finished one. The second condition does not change results: log P only decreases, and the
+    divisor is at most that of the greatest length.
 
     Args:
-        model: in eval mode, on the device of ``source``.
-        source: (B, S) ids, PAD = 0 at the end.
-        max_length: tokens of a translation, or of each (B,), at most (:func:`longest` by default);
-            EOS then follows.
-        nbest: how many to return, at most ``beam``.
+        model: model in eval mode, on the device of ``source``.
+        source: token ids (B, S), padded with 0 at the end.
+        beam: K; 1 is greedy search.
+        length_penalty: α.
+        max_length: largest number of tokens of a translation, without EOS, or of each (B,); by
+            default :func:`~scalesearch.nn.decode.default_max_lengths`.
+        nbest: number of hypotheses to return, at most ``beam``.
+        eos: id of the end-of-sentence token.
     """
     if not (beam >= nbest >= 1 and length_penalty >= 0):
-        raise ValueError(f"beam {beam}, nbest {nbest}, penalty {length_penalty}: beam >= nbest >= "
-                         "1, penalty >= 0")
+        raise ValueError(f"beam {beam}, nbest {nbest}, length penalty {length_penalty}: needs "
+                         "beam >= nbest >= 1 and length penalty >= 0")
     search = _BeamSearchState(source, beam, length_penalty,
                               length_limits(model, source, max_length), nbest, eos)
     sources = _SourceState(model, source)
@@ -59,17 +65,23 @@ def beam_search(model: Any, source: Tensor, beam: int = 5, length_penalty: float
 
 
 class _SourceState:
-    """Memory and cache of a beam search, by sentence where the model can."""
+    """Encoder memory and cache of a beam search, stored per sentence if the model supports it."""
 
     def __init__(self, model: Any, source: Tensor) -> None:
         self.memory = model.encode(source)
         self.cache = model.new_cache()
-        self.first = self.memory  # of all sentences
+        self.first = self.memory  # memory of all sentences
         self.shared = getattr(model, "shares_sources", False)
         self.active_sources = torch.arange(len(source), device=source.device)
 
     def select(self, parents: Tensor, sentences: Tensor, same: bool) -> None:
-        """Go on with rows that continue ``parents`` and belong to ``sentences``; ``same``: as they did before."""
+        """Select the rows of the next step.
+
+        Args:
+            parents: (R,) rows that they continue.
+            sentences: (R,) their sentences.
+            same: whether the sentence of each row is unchanged.
+        """
         self.cache.select(parents, same or self.shared)
         if same:
             return
@@ -77,17 +89,27 @@ class _SourceState:
             self.memory = self.first.select(sentences)
             return
         groups = SourceGroups.from_sources(sentences)
-        kept = torch.searchsorted(self.active_sources, groups.sources)
-        self.cache.group_by_source(groups, kept)
-        self.memory = self.memory.select(kept)
+        selected = torch.searchsorted(self.active_sources, groups.sources)
+        self.cache.group_by_source(groups, selected)
+        self.memory = self.memory.select(selected)
         self.active_sources = groups.sources
 
 
 class _BeamSearchState:
-    """The state of a beam search: B · K places, of which ``rows`` are alive, and ended hypotheses.
+    """The state of a beam search: active and finished hypotheses.
 
-    A step keeps, for each place, the place it came from and its token; translations are read
-    backwards at the end.
+    Each step stores the parent beam and the token of each beam; hypotheses are read backwards from
+    their end.
+
+    Attributes:
+        alive: (B, K) log-probabilities of active hypotheses; minus infinity for inactive beams.
+        rows: (R,) indices of the active beams among B · K.
+        scores: (B, K + 1) scores of finished hypotheses; the last column is overwritten by beams
+            that do not end.
+        end_steps: (B, K + 1) steps at which they ended.
+        end_parents: (B, K + 1) beams at the step before.
+        num_ended: (B,) numbers of finished hypotheses.
+        history: parent beams and tokens (B, K) of each step.
     """
 
     def __init__(self, source: Tensor, beam: int, penalty: float, limit: Tensor, nbest: int,
@@ -101,28 +123,38 @@ class _BeamSearchState:
         shape = (len(source), beam)
         self.alive = torch.full(shape, NEG_INF, dtype=torch.float64, device=source.device)
         self.alive[:, 0] = 0.0
-        # the last place takes what is written of those that do not end
-        room = (len(source), beam + 1)
-        self.scores = torch.full(room, NEG_INF, dtype=torch.float64, device=source.device)
-        self.end_steps = source.new_zeros(room)  # the step at which each ended
-        self.end_parents = source.new_zeros(room)  # the place that it had come to before
+        shape = (len(source), beam + 1)
+        self.scores = torch.full(shape, NEG_INF, dtype=torch.float64, device=source.device)
+        self.end_steps = source.new_zeros(shape)
+        self.end_parents = source.new_zeros(shape)
         self.num_ended = source.new_zeros(len(source))
         self.history: list[tuple[Tensor, Tensor]] = []
 
     def first(self) -> Tensor:
-        """One row a sentence: all its beams are still the same."""
+        """Return one row per sentence, because all its beams are still equal."""
         self.rows = torch.arange(len(self.alive), device=self.alive.device) * self.size
         return self.rows
 
     def advance(self, step: int, logits: Tensor, norm: Tensor, rows: Tensor) -> tuple[
             Tensor, Tensor, Tensor]:
-        """Advance by one step from logits (R, V): rows to continue, their sentences, their tokens."""
+        """Advance by one step.
+
+        Args:
+            step: index of the step.
+            logits: (R, V).
+            norm: (R, 1) log-partition of the logits.
+            rows: (R,) active beams.
+
+        Returns:
+            Rows to continue, their sentences and their next tokens.
+        """
         scores, tokens = self._candidates(step, logits, norm, rows)  # (B, K · k) each
-        best, place = scores.topk(self.size, 1)
-        parent = place // (scores.shape[1] // self.size)
-        token = tokens.gather(1, place)
-        room = torch.arange(self.size, device=rows.device) < (self.size - self.num_ended)[:, None]
-        valid = room & (best > NEG_INF)
+        best, index = scores.topk(self.size, 1)
+        parent = index // (scores.shape[1] // self.size)
+        token = tokens.gather(1, index)
+        is_free = torch.arange(self.size, device=rows.device) < (
+            self.size - self.num_ended)[:, None]
+        valid = is_free & (best > NEG_INF)
         ending = valid & (token == self.eos)
         self._end(step, ending, best, parent)
         self.alive = best.masked_fill(~valid | ending, NEG_INF)
@@ -132,9 +164,11 @@ class _BeamSearchState:
 
     def _candidates(
             self, step: int, logits: Tensor, norm: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """The best continuations of every place: those of a sentence are among the best of each of its places."""
-        # before, nobody can be at the limit, and asking the device would wait for it
-        if step >= self.shortest:
+        """Return log-probabilities and tokens (B, K · k) of the best k continuations of each beam.
+
+        They include the best K continuations of each sentence.
+        """
+        if step >= self.shortest:  # no sentence reaches its limit before; the test waits for a GPU
             last = step == self.limit[rows // self.size]
             only_eos = torch.full_like(logits, NEG_INF)
             only_eos[:, self.eos] = logits[:, self.eos]
@@ -147,7 +181,14 @@ class _BeamSearchState:
         return scores.view(len(self.alive), -1), tokens.view(len(self.alive), -1)
 
     def _end(self, step: int, ending: Tensor, total: Tensor, parent: Tensor) -> None:
-        """Note the hypotheses that end at this step, in the order in which they do, without asking which they are."""
+        """Store the hypotheses that end at this step, without data-dependent shapes.
+
+        Args:
+            step: index of the step.
+            ending: (B, K) mask of the hypotheses.
+            total: (B, K) log-probabilities.
+            parent: (B, K) parent beams.
+        """
         slot = torch.where(ending, self.num_ended[:, None] + ending.cumsum(1) - 1, self.size)
         self.scores.scatter_(1, slot, total / float(step + 1) ** self.penalty)
         self.scores[:, self.size] = NEG_INF
@@ -156,30 +197,31 @@ class _BeamSearchState:
         self.num_ended += ending.sum(1)
 
     def _finished_sentences(self) -> Tensor:
-        """A mask (B,) of sentences of which no open hypothesis can reach the ``nbest`` best."""
+        """Return a mask (B,) of sentences with final ``nbest`` hypotheses."""
         bound = self.alive.amax(1) / (self.limit + 1.0) ** self.penalty
         return self.scores.topk(self.nbest, 1).values[:, -1] >= bound
 
     def _survivors(
             self, rows: Tensor, parent: Tensor, token: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        place = (self.alive.view(-1) > NEG_INF).nonzero()[:, 0]
-        sentence = place // self.size
-        row_of = torch.empty(self.alive.numel(), dtype=torch.long, device=rows.device)
-        row_of[rows] = torch.arange(len(rows), device=rows.device)
-        self.rows = place
-        came_from = row_of[sentence * self.size + parent.view(-1)[place]]
-        return came_from, sentence, token.view(-1)[place]
+        """Return parent rows, sentences and tokens of the active beams."""
+        beam = (self.alive.view(-1) > NEG_INF).nonzero()[:, 0]
+        sentence = beam // self.size
+        row_of_beam = torch.empty(self.alive.numel(), dtype=torch.long, device=rows.device)
+        row_of_beam[rows] = torch.arange(len(rows), device=rows.device)
+        self.rows = beam
+        parent_row = row_of_beam[sentence * self.size + parent.view(-1)[beam]]
+        return parent_row, sentence, token.view(-1)[beam]
 
     def result(self) -> Hypotheses:
-        """The finished hypotheses, the best first, read backwards from each end."""
+        """Return the finished hypotheses, the best first."""
         scores, order = self.scores.topk(self.nbest, 1)
-        there = scores > NEG_INF
+        exists = scores > NEG_INF
         ends = self.end_steps.gather(1, order)
-        place = self.end_parents.gather(1, order)
+        beam = self.end_parents.gather(1, order)
         tokens = ends.new_zeros((*ends.shape, len(self.history)))
         for step in range(len(self.history) - 1, -1, -1):
             parent, token = self.history[step]
-            inside = there & (step < ends)
-            tokens[..., step] = torch.where(inside, token.gather(1, place), PAD)
-            place = torch.where(inside, parent.gather(1, place), place)
-        return Hypotheses(tokens, torch.where(there, ends + 1, 0), scores)
+            is_inside = exists & (step < ends)
+            tokens[..., step] = torch.where(is_inside, token.gather(1, beam), PAD)
+            beam = torch.where(is_inside, parent.gather(1, beam), beam)
+        return Hypotheses(tokens, torch.where(exists, ends + 1, 0), scores)

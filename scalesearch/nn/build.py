@@ -1,4 +1,4 @@
-"""Modules from blocks: the walk that costs them, with tensors in place of counts."""
+"""Build PyTorch modules from blocks."""
 
 from __future__ import annotations
 
@@ -19,14 +19,24 @@ Built = TypeVar("Built", bound=Module)
 def build_model(block: Block, *, vocab: int, init: str = "xavier", seed: int = 1,
                 dropout: DropoutRates | None = None, device: str | torch.device = "cpu",
                 dtype: torch.dtype = torch.float32) -> Seq2SeqModel:
-    """The model that ``block`` describes, with ``vocab`` tokens, initialized by the scheme ``init`` from ``seed``."""
+    """Build the model of a block.
+
+    Args:
+        block: block of a whole model.
+        vocab: size of the vocabulary.
+        init: a key of :data:`~scalesearch.nn.init.INIT_SCHEMES`.
+        seed: seed of the initialization.
+        dropout: dropout rates; by default 0.
+        device: device of the weights; weights on ``meta`` are not initialized.
+        dtype: type of the weights.
+    """
     return _initialize_module(Seq2SeqModel(block.bind_vocabulary(vocab), dropout or DropoutRates()),
                               vocab, init, seed, device, dtype)
 
 
 def build_module(block: Block, *, vocab: int = 8, device: str = "cpu",
                  dtype: torch.dtype = torch.float32) -> Module:
-    """One block as a module of its own, weights drawn from the default scheme: for tests and inspection."""
+    """Build a module of one block with default initialization, for tests and inspection."""
     return _initialize_module(Module(block.bind_vocabulary(vocab), DropoutRates()), vocab, "xavier",
                               1, device, dtype)
 
@@ -44,18 +54,20 @@ def _initialize_module(root: Built, vocab: int, init: str, seed: int, device: st
 def _fill(node: Module, vocab: int) -> Module:
     """Add weights (on the meta device) and parts to ``node``.
 
-    Raises ValueError at sizes that misfit.
+    Raises:
+        ValueError: the sizes of a block are not valid.
     """
-    if (wrong := node.block.validate()) is not None:
-        raise ValueError(f"{type(node.block).__name__}.{wrong[0]}: {wrong[1]}")
+    error = node.block.validate()
+    if error is not None:
+        raise ValueError(f"{type(node.block).__name__}.{error[0]}: {error[1]}")
     for name, shape in node.block.weights().items():
         size = [vocab if extent == VOCAB else extent for extent in shape]
         node.register_parameter(name, nn.Parameter(torch.empty(size, device="meta")))
     for name, part in node.block.parts().items():
         inner = part.block if isinstance(part, Use) else part
         if isinstance(inner, Repeat):
-            layers = (inner.layer_at(number).bind_vocabulary(vocab)
-                      for number in range(inner.depth))
+            layers = (inner.layer_at(index).bind_vocabulary(vocab)
+                      for index in range(inner.depth))
             node.add_module(name,
                             nn.ModuleList(_fill(Module(layer, node.dropout_rates), vocab)
                                           for layer in layers))
@@ -66,7 +78,7 @@ def _fill(node: Module, vocab: int) -> Module:
 
 
 def _tie(node: Module, root: Module) -> None:
-    """Tie what the bill beneath ``node`` ties."""
+    """Tie the weights of all parts of ``node`` that their blocks tie."""
     for name, part in node.block.parts().items():
         inner = part.block if isinstance(part, Use) else part
         child = node.get_submodule(name)
@@ -82,20 +94,21 @@ def _tie(node: Module, root: Module) -> None:
 
 
 def _tie_layers(layers: nn.Module, depth: int, tie: Tie, root: Module) -> None:
-    """Tie one part of the layers to its owners, here or in another stack."""
-    borrowed = isinstance(tie.schedule, CrossStackTie)
-    source = root.get_submodule(tie.schedule.path) if borrowed else layers
-    owners = tie.schedule.layers if borrowed else tie.schedule.owners(depth)
+    """Tie one part of the layers to its owners in the same or another stack."""
+    is_cross_stack = isinstance(tie.schedule, CrossStackTie)
+    source = root.get_submodule(tie.schedule.path) if is_cross_stack else layers
+    owners = tie.schedule.layers if is_cross_stack else tie.schedule.owners(depth)
     for index, owner in enumerate(owners):
-        if borrowed or owner != index:
-            target = source[owner].get_submodule(tie.schedule.part if borrowed else tie.part)
-            _tie_module(layers[index].get_submodule(tie.part), target, tie.excluded)
+        if is_cross_stack or owner != index:
+            part = tie.schedule.part if is_cross_stack else tie.part
+            _tie_module(layers[index].get_submodule(tie.part), source[owner].get_submodule(part),
+                        tie.excluded)
 
 
-def _tie_module(child: Module, owner: Module, own: tuple[str, ...] = ()) -> None:
-    """Tie the weights beneath ``child`` to those beneath ``owner``, except names in ``own``."""
+def _tie_module(child: Module, owner: Module, excluded: tuple[str, ...] = ()) -> None:
+    """Tie the weights of ``child`` and its parts to those of ``owner``, except ``excluded``."""
     for path, leaf in child.named_modules():
-        if set(own).isdisjoint(path.split(".")):
+        if set(excluded).isdisjoint(path.split(".")):
             for name in list(leaf._parameters):
-                if name not in own:
+                if name not in excluded:
                     leaf.tie(name, owner.get_submodule(path))

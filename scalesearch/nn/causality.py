@@ -1,7 +1,6 @@
-"""A check that a model's outputs depend on nothing they must not depend on.
+"""Check that the outputs of a model do not depend on later tokens, other sentences or padding.
 
-A gate or an embedding that leaks the future makes perplexity look wonderful, and the model
-worthless.
+If a gate or an embedding leaks later tokens, perplexity is very low but the model cannot translate.
 """
 
 from __future__ import annotations
@@ -17,25 +16,23 @@ from torch import Tensor
 from scalesearch.blocks.core import PAD
 from scalesearch.errors import UserError
 
-FIRST_TOKEN_ID = 4  # the ids below are special
+FIRST_TOKEN_ID = 4  # smaller ids are special tokens
 BOS = 2
-# Equal lengths are a case of their own: where S == T, a leak through a mixed-up axis has no wrong
-# shape to betray it.
+# Source and target lengths. With equal lengths, a leak by exchanged axes does not change shapes.
 CAUSALITY_LENGTHS = ((5, 5), (7, 4), (3, 6))
 BATCH_ROWS = 3
-# positions apart at which a leak is found, whatever the blocks say of themselves
-MIN_LEAK_DISTANCE = 32
-REACH_MARGIN = 8  # positions beyond the farthest that any block says it sees
-MAX_FP64_PARAMETERS = 50_000_000  # parameters; a copy in fp64 costs twice the weights
+MIN_LEAK_DISTANCE = 32  # leaks up to this distance are always found
+REACH_MARGIN = 8  # positions in addition to the largest receptive field of the blocks
+MAX_FP64_PARAMETERS = 50_000_000  # larger models are checked in fp32, to save memory
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 2e-4}
 
 
 class CausalityError(UserError):
-    """Raised where an output depends on a later target token, another sentence or padding.
+    """Raised if an output depends on a later target token, another sentence or padding.
 
     Attributes:
         dependency: ``a later target token``, ``another sentence`` or ``padding``.
-        detail: lengths, position and by how much.
+        detail: lengths, position and size of the difference.
     """
 
     code = "not-causal"
@@ -48,53 +45,61 @@ class CausalityError(UserError):
 
 @torch.no_grad()
 def check_causality(model: Any, vocab: int, seed: int = 0) -> None:
-    """Check that no output depends on later target tokens, other sentences or padding.
+    """Check that outputs do not depend on later target tokens, other sentences or padding.
 
-    Runs a copy with noise on every weight, since a weight that starts at zero hides what flows
-    through it. A block that sees more than 32 positions at once states how many as ``past``.
+    The check runs a copy of the model with noise added to every weight, because weights that are
+    initialized with zero hide dependencies. A block with a receptive field of more than 32
+    positions must define ``receptive_past``.
+
+    Args:
+        model: maps source (B, S) and target (B, T) token ids to logits (B, T, V).
+        vocab: V.
+        seed: seed of noise and token ids.
 
     Raises:
-        CausalityError: it does; which of the three, and where.
+        CausalityError: an output has such a dependency.
     """
     generator = torch.Generator().manual_seed(seed)
-    subject = _perturbed_copy(model, generator)
-    far = _long_length(model)
-    for number, (source_length, target_length) in enumerate((*CAUSALITY_LENGTHS, (far, far))):
-        rows = 1 if number == len(CAUSALITY_LENGTHS) else BATCH_ROWS
+    noisy_model = _perturbed_copy(model, generator)
+    long = _long_length(model)
+    for index, (source_length, target_length) in enumerate((*CAUSALITY_LENGTHS, (long, long))):
+        rows = 1 if index == len(CAUSALITY_LENGTHS) else BATCH_ROWS
         source = torch.randint(FIRST_TOKEN_ID, vocab, (rows, source_length), generator=generator)
         target = torch.randint(FIRST_TOKEN_ID, vocab, (rows, target_length), generator=generator)
         target[:, 0] = BOS
-        # The first lengths find out what only pretends to depend on weights alone; the others need
-        # not compute it anew.
-        with getattr(subject, "cached_weights", nullcontext)() if number else nullcontext():
-            CausalityCase(subject, source, target, vocab, generator).check()
+        # The first case runs without cached weights, to detect dependencies of results that are
+        # cached as functions of weights only.
+        with getattr(noisy_model, "cached_weights", nullcontext)() if index else nullcontext():
+            CausalityCase(noisy_model, source, target, vocab, generator).check()
 
 
 def _long_length(model: Any) -> int:
-    """A length beyond the reach of every block; of learned positions a quarter, for two sides and their padding."""
+    """Return a length greater than the receptive field of every block.
+
+    It is at most a quarter of the learned positions, for two sides and their padding.
+    """
     past = max((getattr(node.block, "receptive_past", 0)
                 for node in model.modules() if hasattr(node, "block")), default=0)
-    room = getattr(model, "max_length", None)
-    far: int = max(MIN_LEAK_DISTANCE, past) + REACH_MARGIN
-    return far if room is None else min(far, max(room // 4, 1))
+    max_length = getattr(model, "max_length", None)
+    length: int = max(MIN_LEAK_DISTANCE, past) + REACH_MARGIN
+    return length if max_length is None else min(length, max(max_length // 4, 1))
 
 
 def _perturbed_copy(model: Any, generator: torch.Generator) -> Any:
-    """A copy on the CPU, in fp64 if small enough, with noise on every weight."""
-    subject = copy.deepcopy(model).cpu().eval()
-    parameters = list(subject.parameters())
-    if sum(weight.numel() for weight in parameters) <= MAX_FP64_PARAMETERS:
-        subject = subject.double()
-    for weight in subject.parameters():
+    """Return a copy on the CPU with noise added to every weight, in fp64 if it is small enough."""
+    noisy_model = copy.deepcopy(model).cpu().eval()
+    if sum(weight.numel() for weight in noisy_model.parameters()) <= MAX_FP64_PARAMETERS:
+        noisy_model = noisy_model.double()
+    for weight in noisy_model.parameters():
         scale = 0.1 * float(weight.std(correction=0)) + 0.01
         weight += scale * torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
-    return subject
+    return noisy_model
 
 
 class CausalityCase:
-    """A batch of unpadded sentences and the model's logits.
+    """A batch of sentences without padding, and the logits of the model.
 
-    A long one is alone: one cut and wide padding are tried.
+    A batch of one long sentence is checked with one change of the target and wide padding only.
     """
 
     def __init__(self, model: Any, source: Tensor, target: Tensor, vocab: int,
@@ -108,36 +113,42 @@ class CausalityCase:
         self.limit = TOLERANCE[self.logits.dtype] * float(self.logits.abs().max().clamp(min=1.0))
 
     def check(self) -> None:
-        """Check all three, the future first."""
-        for sees, attempts in (("a later target token", self._later()),
-                               ("another sentence", self._others()), ("padding", self._padded())):
-            for what, source, target, rows, length in attempts:
-                self._compare(sees, what, self.model(source, target)[:rows, :length], rows, length)
+        """Check later tokens, then other sentences, then padding."""
+        for dependency, changes in (
+                ("a later target token", self._later()), ("another sentence", self._others()),
+                ("padding", self._padded())):
+            for change, source, target, rows, length in changes:
+                logits = self.model(source, target)[:rows, :length]
+                self._compare(dependency, change, logits, rows, length)
 
     def _later(self) -> Iterator[tuple[str, Tensor, Tensor, int, int]]:
-        """Batches with other tokens after t, and with none; the middle one finds a leak of any distance."""
+        """Yield batches with other tokens from position t, and without them.
+
+        Yields:
+            A description, source, target, and the rows and positions whose logits must not change.
+        """
         length = self.target.shape[1]
         for t in range(1, length) if len(self.target) > 1 else [length // 2]:
             changed = self.target.clone()
             changed[:, t:] = self._other_than(changed[:, t:])
-            yield f"target tokens from position {t} on replaced", self.source, changed, len(
-                changed), t
-            yield f"target cut after position {t - 1}", self.source, self.target[
-                :, :t], len(changed), t
+            rows = len(changed)
+            yield f"target tokens from position {t} replaced", self.source, changed, rows, t
+            yield f"target cut after position {t - 1}", self.source, self.target[:, :t], rows, t
 
     def _others(self) -> Iterator[tuple[str, Tensor, Tensor, int, int]]:
-        """Batches with other companions for the first sentence, and with none."""
+        """Yield batches with the first sentence and other sentences, and without them."""
         if len(self.target) == 1:
             return
         source = self.source.clone()
         target = self.target.clone()
-        source[1:], target[1:, 1:] = self._other_than(source[1:]), self._other_than(target[1:, 1:])
+        source[1:] = self._other_than(source[1:])
+        target[1:, 1:] = self._other_than(target[1:, 1:])
         length = target.shape[1]
-        yield "the other sentences replaced", source, target, 1, length
-        yield "the sentence alone in its batch", self.source[:1], self.target[:1], 1, length
+        yield "other sentences replaced", source, target, 1, length
+        yield "other sentences removed", self.source[:1], self.target[:1], 1, length
 
     def _padded(self) -> Iterator[tuple[str, Tensor, Tensor, int, int]]:
-        """Batches with more columns of padding on either side, and on both."""
+        """Yield batches with more padding of the source, of both sides and of the target."""
         rows, length = self.target.shape
         columns = 3 if rows > 1 else length
         wide_source, wide_target = (torch.nn.functional.pad(ids, (0, columns), value=PAD)
@@ -148,17 +159,19 @@ class CausalityCase:
             yield f"{columns} columns of padding added to {sides}", source, target, rows, length
 
     def _other_than(self, ids: Tensor) -> Tensor:
-        """Random ids, each different from the one that it replaces."""
+        """Return random token ids that differ from ``ids`` at every position."""
         span = self.vocab - FIRST_TOKEN_ID
         shift = torch.randint(1, max(2, span), ids.shape, generator=self.generator)
         return FIRST_TOKEN_ID + (ids - FIRST_TOKEN_ID + shift) % span
 
-    def _compare(self, sees: str, what: str, logits: Tensor, rows: int, length: int) -> None:
+    def _compare(self, dependency: str, change: str, logits: Tensor, rows: int,
+                 length: int) -> None:
+        """Check that ``logits`` (rows, length, V) are equal to those of the original batch."""
         difference = (logits - self.logits[:rows, :length]).abs().amax(-1)
         if bool(torch.isfinite(difference).all()) and float(difference.max()) <= self.limit:
             return
         row, position = divmod(int(difference.nan_to_num(torch.inf).argmax()), length)
         sizes = f"S={self.source.shape[1]}, T={self.target.shape[1]}"
-        raise CausalityError(sees,
-                             f"{sizes}, {what}: the logits at position {position} of sentence "
+        raise CausalityError(dependency,
+                             f"{sizes}, {change}: the logits at position {position} of sentence "
                              f"{row} change by {float(difference[row, position]):.3g}")

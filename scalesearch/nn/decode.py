@@ -1,9 +1,8 @@
-"""Greedy search over whole batches, with cached keys and values, and what beam search shares with it.
+"""Batched greedy search with cached keys and values, and functions for all searches.
 
-Searches take (B, S) source ids padded with 0 at the end and know a model only by its interface:
-``encode``, ``decode``, ``logits``, ``new_cache`` and ``select``. Nothing loops over sentences. A
-hypothesis that has ended leaves the rows that the model is run on, so late steps are small. Which
-other sentences share the batch changes nothing.
+A search needs the methods ``encode``, ``decode``, ``logits`` and ``new_cache`` of a model. It has no
+loops over sentences. Rows of finished hypotheses are removed from the batch, so that late steps
+are small. The translation of a sentence does not depend on the other sentences of the batch.
 """
 
 from __future__ import annotations
@@ -24,22 +23,20 @@ BOS = 2
 EOS = 3
 NEG_INF = -torch.inf
 LOG2_E = math.log2(math.e)
-# steps between two looks at who has ended, on a GPU: each look waits for it
-COMPACTION_INTERVAL = 8
-TOPK_BLOCK = 64  # entries of the vocabulary searched together
+COMPACTION_INTERVAL = 8  # steps between removals of finished rows on a GPU; each one waits for it
+TOPK_BLOCK = 64  # tokens per block of the vocabulary
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Hypotheses:
-    """Translations of a batch, the best first.
+    """Translations of a batch: n hypotheses per sentence, the best first.
 
     Attributes:
-        tokens: (B, n, L) ids without BOS and EOS, padded with 0; a hypothesis that is not there is
-            all 0.
-        lengths: (B, n) tokens of each, its EOS included; 0 where there is none.
-        scores: (B, n) length-normalized log-probabilities; minus infinity where there is none.
+        tokens: (B, n, L) ids without BOS and EOS, padded with 0; all 0 for missing hypotheses.
+        lengths: (B, n) numbers of tokens including EOS; 0 for missing hypotheses.
+        scores: (B, n) length-normalized log-probabilities; minus infinity for missing hypotheses.
     """
 
     tokens: Tensor
@@ -47,46 +44,50 @@ class Hypotheses:
     scores: Tensor
 
     def best_ids(self) -> list[list[int]]:
-        """The ids of the best hypothesis of each sentence."""
+        """Return the token ids of the best hypothesis of each sentence."""
         rows = self.tokens[:, 0].tolist()
         lengths = (self.lengths[:, 0] - 1).tolist()
         return [row[:length] for row, length in zip(rows, lengths)]
 
     def ranked(self) -> list[list[tuple[list[int], float]]]:
-        """Ids and score of each sentence's hypotheses that are there."""
+        """Return token ids and scores of the hypotheses of each sentence."""
         rows = zip(self.tokens.tolist(), self.lengths.tolist(), self.scores.tolist())
         return [[(ids[: length - 1], score) for ids, length, score in zip(*row) if length]
                 for row in rows]
 
 
 def default_max_lengths(source: Tensor) -> Tensor:
-    """The most tokens of each translation (B,): 1.5 for each source token, and 10."""
+    """Return the default limit of the tokens of each translation (B,): 1.5 · source + 10."""
     return (source != PAD).sum(1) * 3 // 2 + 10
 
 
 def with_cached_weights(search: Callable[P, T]) -> Callable[P, T]:
-    """Fold what depends on weights alone for the time of a search."""
+    """Decorate a search: cache results that depend on weights only, in inference mode."""
 
     @functools.wraps(search)
-    def folded(*args: P.args, **kwargs: P.kwargs) -> T:
+    def cached_search(*args: P.args, **kwargs: P.kwargs) -> T:
         with getattr(args[0], "cached_weights", nullcontext)(), torch.inference_mode():
             return search(*args, **kwargs)
 
-    return folded
+    return cached_search
 
 
 @with_cached_weights
 def greedy_search(model: Any, source: Tensor, max_length: int | Tensor | None = None,
                   eos: int = EOS, compaction_interval: int | None = None) -> Hypotheses:
-    """The likeliest token at each step until EOS; n is 1 and scores are log-probabilities a token (EOS counted).
+    """Translate with the most probable token at each step.
 
     Args:
-        model: in eval mode, on the device of ``source``.
-        source: (B, S) ids, PAD = 0 at the end.
-        max_length: tokens of a translation, or of each (B,), at most (:func:`default_max_lengths`
-            by default); EOS then follows.
-        compaction_interval: steps after which hypotheses that have ended leave; by default 1, and
+        model: model in eval mode, on the device of ``source``.
+        source: token ids (B, S), padded with 0 at the end.
+        max_length: largest number of tokens of a translation, without EOS, or of each (B,); by
+            default :func:`default_max_lengths`.
+        eos: id of the end-of-sentence token.
+        compaction_interval: steps after which finished rows are removed; by default 1, and
             :data:`COMPACTION_INTERVAL` on a GPU.
+
+    Returns:
+        One hypothesis per sentence; scores are log-probabilities per token, including EOS.
     """
     limit = length_limits(model, source, max_length)
     compaction_interval = compaction_interval or (
@@ -102,7 +103,7 @@ def greedy_search(model: Any, source: Tensor, max_length: int | Tensor | None = 
         before = token
         token = torch.where(step == limit[rows], eos, blockwise_topk(logits, 1)[1][:, 0])
         gain = (logits.gather(1, token[:, None]) - norm)[:, 0]
-        if step % compaction_interval:  # some may have ended and not left yet
+        if step % compaction_interval:  # the batch may contain finished rows
             ended = before == eos
             token = token.masked_fill(ended, eos)
             gain = gain.masked_fill(ended, 0)
@@ -126,17 +127,24 @@ def greedy_search(model: Any, source: Tensor, max_length: int | Tensor | None = 
 
 
 def length_limits(model: Any, source: Tensor, max_length: int | Tensor | None = None) -> Tensor:
-    """The most tokens of each translation (B,), within the model's positions (BOS takes one)."""
-    limit = default_max_lengths(source) if max_length is None else torch.as_tensor(max_length).to(
-        source).expand(len(source))
-    room = model.max_target_length(source.shape[1]) if hasattr(model, "max_target_length") else None
-    return limit if room is None else limit.clamp(max=max(room - 1, 1))
+    """Return the limit of the tokens of each translation (B,).
+
+    It is at most the number of learned positions of the model without that of BOS.
+    """
+    if max_length is None:
+        limit = default_max_lengths(source)
+    else:
+        limit = torch.as_tensor(max_length).to(source).expand(len(source))
+    max_positions = None
+    if hasattr(model, "max_target_length"):
+        max_positions = model.max_target_length(source.shape[1])
+    return limit if max_positions is None else limit.clamp(max=max(max_positions - 1, 1))
 
 
 def next_logits(model: Any, token: Tensor, memory: Any, cache: Any) -> tuple[Tensor, Tensor]:
-    """(R, V) logits after ``token`` (R,) and their (R, 1) log-partition, in fp32 or better.
+    """Return logits (R, V) after ``token`` (R,) and their log-partition (R, 1), in fp32 or fp64.
 
-    PAD and BOS have their share of the probability, but are never chosen.
+    PAD and BOS are included in the log-partition, but their logits are set to minus infinity.
     """
     logits = model.logits(model.decode(token[:, None], memory, cache))[:, -1]
     logits = logits if logits.dtype == torch.float64 else logits.float()
@@ -146,19 +154,20 @@ def next_logits(model: Any, token: Tensor, memory: Any, cache: Any) -> tuple[Ten
 
 
 def log_partition(logits: Tensor) -> Tensor:
-    """(R, 1) log Σ exp.
+    """Return log Σ exp of ``logits`` (R, V), (R, 1).
 
-    By powers of two, which took a quarter of the time of powers of e (AVX-512, PyTorch 2.13).
+    It uses powers of 2: powers of e took four times as long (AVX-512, PyTorch 2.13).
     """
-    most = logits.amax(1, keepdim=True)
-    return most + torch.add(-LOG2_E * most, logits, alpha=LOG2_E).exp2_().sum(1, keepdim=True).log()
+    maximum = logits.amax(1, keepdim=True)
+    powers = torch.add(-LOG2_E * maximum, logits, alpha=LOG2_E).exp2_()
+    return maximum + powers.sum(1, keepdim=True).log()
 
 
 def blockwise_topk(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The ``count`` greatest entries of each row of (R, V), and their places.
+    """Return the ``count`` largest entries of each row of (R, V), and their indices.
 
-    They lie in the ``count`` blocks whose greatest are greatest: a maximum of each block is much
-    faster than a search of all entries.
+    They are in the ``count`` blocks with the largest maxima. A maximum of each block is much faster
+    than ``topk`` of all entries.
     """
     rows, vocab = logits.shape
     whole = vocab // TOPK_BLOCK * TOPK_BLOCK
@@ -166,12 +175,12 @@ def blockwise_topk(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
         return logits.topk(min(count, vocab), 1)
     blocks = logits[:, :whole].view(rows, -1, TOPK_BLOCK)
     block = blocks.amax(2).topk(count, 1).indices
-    inside = blocks.gather(1, block[:, :, None].expand(-1, -1, TOPK_BLOCK)).flatten(1)
-    places = (block[:, :, None] * TOPK_BLOCK
+    candidates = blocks.gather(1, block[:, :, None].expand(-1, -1, TOPK_BLOCK)).flatten(1)
+    tokens = (block[:, :, None] * TOPK_BLOCK
               + torch.arange(TOPK_BLOCK, device=logits.device)).flatten(1)
-    if whole < vocab:
-        rest = torch.arange(whole, vocab, device=logits.device).expand(rows, -1)
-        inside = torch.cat([inside, logits[:, whole:]], 1)
-        places = torch.cat([places, rest], 1)
-    best, at = inside.topk(count, 1)
-    return best, places.gather(1, at)
+    if whole < vocab:  # the tokens after the last whole block
+        last_tokens = torch.arange(whole, vocab, device=logits.device).expand(rows, -1)
+        candidates = torch.cat([candidates, logits[:, whole:]], 1)
+        tokens = torch.cat([tokens, last_tokens], 1)
+    best, index = candidates.topk(count, 1)
+    return best, tokens.gather(1, index)

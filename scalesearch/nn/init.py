@@ -1,4 +1,4 @@
-"""Initialization schemes by name; each draws every weight once, in the order of the modules."""
+"""Initialization schemes; each initializes every weight once, in the order of the modules."""
 
 from __future__ import annotations
 
@@ -18,13 +18,18 @@ ATTENTION_INPUTS = ("query", "key", "value")
 
 
 def initialize(model: Module, scheme: str, seed: int) -> None:
-    """Draw every weight of ``model`` by the scheme named ``scheme``.
+    """Initialize every weight of ``model``.
+
+    Args:
+        model: the model.
+        scheme: a key of ``INIT_SCHEMES``.
+        seed: seed of the random numbers.
 
     Raises:
-        UserError: no such scheme.
+        UserError: the scheme does not exist.
     """
     if scheme not in INIT_SCHEMES:
-        raise UserError(f"init: {scheme}: no such scheme; there are {', '.join(INIT_SCHEMES)}",
+        raise UserError(f"init: {scheme}: unknown scheme; use {', '.join(INIT_SCHEMES)}",
                         code="unknown-scheme")
     # a block may have no weights
     device = next((weight.device for weight in model.parameters()), "cpu")
@@ -38,44 +43,66 @@ def initialize(model: Module, scheme: str, seed: int) -> None:
 
 def _draw(node: Module, path: str, name: str, weight: Tensor, matrix: Callable[..., None],
           generator: torch.Generator) -> None:
-    """Draw one weight as :meth:`Block.start` says, or by the scheme's ``matrix``."""
-    start = node.block.initialization(name)
-    if start in ("table", "tokens"):
+    """Initialize one weight according to :meth:`~scalesearch.blocks.core.Block.initialization`.
+
+    Args:
+        node: module of the weight.
+        path: path of the module.
+        name: name of the weight.
+        weight: the weight.
+        matrix: function of the scheme for matrices and biases.
+        generator: random number generator.
+    """
+    initialization = node.block.initialization(name)
+    if initialization in ("table", "tokens"):
         weight.normal_(0, weight.shape[1] ** -0.5, generator=generator)
-        if start == "tokens":
+        if initialization == "tokens":
             weight[PAD] = 0
-    elif start in ("one", "zero"):
-        weight.fill_(float(start == "one"))
-    elif start in ("cores", "table cores"):
-        weight.normal_(0, chain_std(node.block, start, path)[0], generator=generator)
+    elif initialization in ("one", "zero"):
+        weight.fill_(float(initialization == "one"))
+    elif initialization in ("cores", "table cores"):
+        weight.normal_(0, chain_std(node.block, initialization, path)[0], generator=generator)
+    elif initialization == "heads":
+        for head_weight in weight:
+            matrix(node, path, name, head_weight, generator)
     else:
-        for one in weight if start == "heads" else [weight]:
-            matrix(node, path, name, one, generator)
+        matrix(node, path, name, weight, generator)
 
 
-def chain_std(block: Any, start: str, path: str) -> tuple[float, float]:
-    """Standard deviations of a chain's cores and of the matrix that they make, which is that of a single one."""
+def chain_std(block: Any, initialization: str, path: str) -> tuple[float, float]:
+    """Return the standard deviations of the cores of a tensor chain and of its matrix.
+
+    The matrix has the variance of a matrix that is initialized directly.
+
+    Args:
+        block: block of the chain.
+        initialization: ``cores`` or ``table cores``.
+        path: path of the module.
+    """
     cores: ChainCores = block.cores
     rows = math.prod(cores.input_factors)
     columns = math.prod(cores.output_factors)
     n = len(cores.input_factors)
-    variance = 1 / columns if start == "table cores" else 1 / rows if path == "output" else 2 / (
-        rows + columns)
+    if initialization == "table cores":
+        variance = 1 / columns
+    else:
+        variance = 1 / rows if path == "output" else 2 / (rows + columns)
     return float((variance / cores.bond ** (n - 1)) ** (1 / (2 * n))), float(variance**0.5)
 
 
 def xavier_init(node: Module, path: str, name: str, weight: Tensor,
                 generator: torch.Generator) -> None:
-    """Xavier-uniform matrices, zero biases; gain 1/√2 for queries, keys and values, as if one matrix.
+    """Initialize matrices by Xavier-uniform, biases with zero.
 
-    The second matrix of an adapter starts at zero, so that a layer starts as the shared one (Hu et
-    al. 2022).
+    The gain is 1/√2 for queries, keys and values, as for their concatenated matrix. The second
+    matrix of an adapter is zero, so that layers are initially equal to the shared layer (Hu et al.
+    2022).
     """
     part = path.rsplit(".", 1)[-1]
     if name == "bias" or _is_adapter_output(path):
         weight.zero_()
     elif part == "output":
-        # An untied output matrix is drawn as a tied one would be: logits start small.
+        # An untied output matrix is initialized like a tied one, so that logits are small.
         weight.normal_(0, weight.shape[1] ** -0.5, generator=generator)
     else:
         gain = 2**-0.5 if part in ATTENTION_INPUTS else 1.0
@@ -84,10 +111,10 @@ def xavier_init(node: Module, path: str, name: str, weight: Tensor,
 
 def released_init(node: Module, path: str, name: str, weight: Tensor,
                   generator: torch.Generator) -> None:
-    """The scheme of the code released with EdgeFormer and PartialFormer (one toolkit).
+    """Initialize as the released code of EdgeFormer and PartialFormer.
 
-    Queries, keys, values and head gates Xavier with gain 1/√2; attention output Xavier with zero
-    bias; FFNs, head scaling and adapters by torch's default.
+    Xavier-uniform with gain 1/√2 for queries, keys, values and head gates; Xavier-uniform with zero
+    bias for the output of attention; PyTorch's default for networks, head scaling and adapters.
     """
     part = path.rsplit(".", 1)[-1]
     if path.endswith("partial.gate") and name == "weight":
@@ -102,7 +129,7 @@ def released_init(node: Module, path: str, name: str, weight: Tensor,
 
 def anthe_init(node: Module, path: str, name: str, weight: Tensor,
                generator: torch.Generator) -> None:
-    """Anthe's scheme: Glorot-uniform matrices, zero biases, orthogonal role matrices (its cores are rescaled)."""
+    """Initialize as Anthe: Glorot-uniform matrices, orthogonal role matrices, zero biases."""
     if name == "bias":
         weight.zero_()
     elif "role" in path.rsplit(".", 1)[-1]:
@@ -113,13 +140,13 @@ def anthe_init(node: Module, path: str, name: str, weight: Tensor,
 
 def torch_default_init(node: Module, path: str, name: str, weight: Tensor,
                        generator: torch.Generator) -> None:
-    """Uniform in ±1/√fan_in, weights and biases alike: what ``torch.nn.Linear`` does."""
+    """Initialize weights and biases uniformly in ±1/√fan_in, as ``torch.nn.Linear``."""
     bound = fan_in(node.block) ** -0.5
     weight.uniform_(-bound, bound, generator=generator)
 
 
 def fan_in(block: Block) -> int:
-    """The number of inputs of each output of a linear map."""
+    """Return the number of inputs of each output of a linear map."""
     shape = block.weights().get("weight")
     if shape is None:  # the bias of a chain
         return block.d_in  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Models: encode, decode with or without a cache, logits."""
+"""Sequence-to-sequence models: encode, decode with or without a cache, logits."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from scalesearch.nn.module import Module
 
 @dataclass(frozen=True)
 class EncoderMemory:
-    """Encoder states (batch, S, d) and the bias that hides their padding."""
+    """States (batch, S, d) of the encoder and the bias of attention scores that hides padding."""
 
     states: Tensor
     bias: Tensor
 
     def select(self, rows: Tensor) -> EncoderMemory:
-        """The memory of ``rows`` (indices into the batch, repeats allowed)."""
+        """Return the memory of ``rows``, indices of the batch that may be repeated."""
         return EncoderMemory(self.states.index_select(0, rows), self.bias.index_select(0, rows))
 
 
 @dataclass(frozen=True)
 class SourceGroups:
-    """Rows of a batch by source; a source's keys and values are kept once.
+    """Rows of a batch grouped by source, so that keys and values of a source are stored once.
 
     Attributes:
-        sources: (G,) the sources that have rows, in order.
-        grid_positions: (R,) where each row stands in a grid of ``sources`` by ``size`` places.
-        size: rows of the source that has most.
+        sources: (G,) sources of the rows, sorted.
+        grid_positions: (R,) position of each row in a grid of G by ``size``.
+        size: largest number of rows of a source.
     """
 
     sources: Tensor
@@ -43,38 +43,42 @@ class SourceGroups:
 
     @classmethod
     def from_sources(cls, sources: Any) -> SourceGroups:
-        """Groups of rows with the given sources (R,), which are in order."""
+        """Group rows by their ``sources`` (R,), which are sorted."""
         distinct, group, count = sources.unique_consecutive(return_inverse=True, return_counts=True)
         size = int(count.max())
         rank = torch.arange(len(sources), device=sources.device) - (count.cumsum(0) - count)[group]
         return cls(distinct, group * size + rank, size)
 
     def to_grid(self, x: Tensor) -> Tensor:
-        """Rows (R, 1, d) as the positions of their sources, (G, size, d); zero where there is no row."""
-        whole = len(self.sources) * self.size
-        if whole != len(x):
-            x = x.new_zeros(whole, 1, x.shape[2]).index_copy(0, self.grid_positions, x)
+        """Reshape rows (R, 1, d) to a grid (G, size, d), with zeros for missing rows."""
+        cells = len(self.sources) * self.size
+        if cells != len(x):
+            x = x.new_zeros(cells, 1, x.shape[2]).index_copy(0, self.grid_positions, x)
         return x.view(-1, self.size, x.shape[2])
 
     def from_grid(self, y: Tensor) -> Tensor:
-        """:meth:`grid` undone."""
+        """Reshape a grid (G, size, d) to rows (R, 1, d)."""
         flat = y.reshape(-1, 1, y.shape[2])
-        return flat if len(flat) == len(self.grid_positions) else flat.index_select(
-            0, self.grid_positions)
+        if len(flat) == len(self.grid_positions):
+            return flat
+        return flat.index_select(0, self.grid_positions)
 
 
 class DecodingCache:
-    """Keys and values of the positions decoded so far, by attention module.
+    """Cache of keys and values of earlier decoding steps, by module.
 
     Attributes:
-        groups: rows by source, after :meth:`group`; what is made of sources is then kept by source,
-            not by row.
+        groups: groups of rows by source, set by :meth:`group_by_source`. Tensors that depend on the
+            source only are then stored per source instead of per row.
+        entries: cached tensors by module.
+        source_modules: modules whose tensors depend on the source only.
+        length: number of decoded positions.
     """
 
     def __init__(self) -> None:
         self.groups: SourceGroups | None = None
         self.entries: dict[Module, tuple[Tensor, ...]] = {}
-        self.source_modules: set[Module] = set()  # whose entries depend on the source alone
+        self.source_modules: set[Module] = set()
         self.length = 0
 
     def __contains__(self, module: Module) -> bool:
@@ -84,77 +88,120 @@ class DecodingCache:
         return self.entries[module]
 
     def append(self, module: Module, *fresh: Tensor) -> tuple[Tensor, ...]:
-        """Add the keys, or keys and values, of new positions; returns all of them, (batch, heads, positions, n)."""
+        """Append keys, or keys and values, of new positions.
+
+        Args:
+            module: key of the cache.
+            fresh: tensors (batch, heads, new positions, n).
+
+        Returns:
+            Tensors (batch, heads, all positions, n).
+        """
         past = self.entries.get(module)
-        whole = fresh if past is None else tuple(torch.cat(pair, 2) for pair in zip(past, fresh))
-        self.entries[module] = whole
-        return whole
+        tensors = fresh if past is None else tuple(torch.cat(pair, 2) for pair in zip(past, fresh))
+        self.entries[module] = tensors
+        return tensors
 
     def append_window(self, module: Module, rows: Tensor, past: int) -> Tensor:
-        """New rows (batch, positions, d) behind the ``past`` rows before them, zero before the first."""
-        before = self.entries[module][0] if module in self.entries else rows.new_zeros(
-            len(rows), past, rows.shape[2])
-        whole = torch.cat([before, rows], 1)
-        self.entries[module] = (whole[:, whole.shape[1] - past :],)
-        return whole
+        """Append new positions and return them with the positions before them.
+
+        Args:
+            module: key of the cache.
+            rows: (batch, positions, d).
+            past: number of earlier positions; zeros before the first position.
+
+        Returns:
+            (batch, past + positions, d).
+        """
+        if module in self.entries:
+            before = self.entries[module][0]
+        else:
+            before = rows.new_zeros(len(rows), past, rows.shape[2])
+        window = torch.cat([before, rows], 1)
+        self.entries[module] = (window[:, window.shape[1] - past :],)
+        return window
 
     def store_source(self, module: Module, *fresh: Tensor) -> tuple[Tensor, ...]:
-        """Keep what was made of the source, once for all steps."""
-        # or each step's product would make it so
+        """Store tensors that depend on the source only, for all steps."""
+        # contiguous: otherwise the matrix product of each step would copy them
         fresh = tuple(tensor.contiguous() for tensor in fresh)
         self.entries[module] = fresh
         self.source_modules.add(module)
         return fresh
 
     def select(self, rows: Tensor, same_sources: bool = False) -> None:
-        """Keep, repeat and reorder rows of the batch; ``same_sources``: every row goes on with the source it had."""
-        for module, kept in self.entries.items():
-            if not (same_sources and module in self.source_modules):
-                self.entries[module] = tuple(tensor.index_select(0, rows) for tensor in kept)
+        """Select rows of the batch, which may be repeated and reordered.
 
-    def group_by_source(self, groups: SourceGroups, kept: Tensor) -> None:
-        """Group rows by source as ``groups`` says; of the sources so far keep those at ``kept``."""
+        Args:
+            rows: indices of rows.
+            same_sources: whether the source of each row is unchanged.
+        """
+        for module, tensors in self.entries.items():
+            if not (same_sources and module in self.source_modules):
+                self.entries[module] = tuple(tensor.index_select(0, rows) for tensor in tensors)
+
+    def group_by_source(self, groups: SourceGroups, selected: Tensor) -> None:
+        """Group rows by source.
+
+        Args:
+            groups: the groups.
+            selected: indices of their sources in the cache.
+        """
         self.groups = groups
         for module in self.source_modules:
-            self.entries[module] = tuple(tensor.index_select(0, kept)
+            self.entries[module] = tuple(tensor.index_select(0, selected)
                                          for tensor in self.entries[module])
 
 
 class Seq2SeqModel(Module):
-    """A whole model, encoder-decoder or decoder-only.
+    """An encoder-decoder or decoder-only model.
 
-    Token ids are int64, padded at the end with 0.
+    Token ids are int64, padded with 0 at the end.
     """
 
     def encode(self, source: Tensor) -> EncoderMemory:
-        """(batch, S) token ids to what decoding needs of them."""
+        """Encode token ids (batch, S)."""
         self.check_length(source.shape[1])
         return EncoderMemory(*self.block.encode(self, source))
 
     def decode(self, target: Tensor, memory: EncoderMemory,
                cache: DecodingCache | None = None) -> Tensor:
-        """States (batch, T, d) at the positions of ``target``, which starts with the begin-of-sentence token.
+        """Compute the states of target tokens.
 
-        With a ``cache``, ``target`` holds only the tokens that it has not seen.
+        Args:
+            target: token ids (batch, T), which start with the begin-of-sentence token; with a
+                cache, only the tokens after those in the cache.
+            memory: memory of the source.
+            cache: cache of earlier steps, or None.
+
+        Returns:
+            States (batch, T, d).
         """
         before = memory.states.shape[1] if isinstance(self.block, DecoderOnly) else 0
         self.check_length(before + target.shape[1] + (0 if cache is None else cache.length))
         return self.block.decode(self, target, memory.states, memory.bias, cache)
 
     def logits(self, states: Tensor) -> Tensor:
-        """States (…, d) to scores of the next token (…, V)."""
+        """Return the logits (…, V) of the next token after states (…, d)."""
         return self.output(states)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """Teacher-forced logits (batch, T, V)."""
+        """Return teacher-forced logits (batch, T, V)."""
         return self.logits(self.decode(target, self.encode(source)))
 
     def softmax_terms(self, states: Tensor,
                       target: Tensor) -> list[tuple[Tensor, Tensor, Tensor | None, Tensor]]:
-        """Softmax terms whose losses add up to that of ``target`` (N,) after ``states`` (N, d).
+        """Return softmax terms; the loss is the sum of their losses.
 
-        Each is (states, matrix, bias or None, targets): for losses that never hold all logits.
-        There is one but for adaptive softmax.
+        With these, the loss can be computed without storing all logits. Adaptive softmax has
+        several terms, other output layers have one.
+
+        Args:
+            states: (N, d).
+            target: token ids (N,).
+
+        Returns:
+            Tuples of states, weight matrix, bias or None, and target indices.
         """
         terms: list[tuple[Tensor, Tensor, Tensor | None,
                           Tensor]] = self.output.block.softmax_terms(self.output, states, target)
@@ -162,9 +209,10 @@ class Seq2SeqModel(Module):
 
     @contextmanager
     def cached_weights(self) -> Iterator[None]:
-        """Context in which results of weights alone are computed once; neither weights nor autocast may change.
+        """Context in which results that depend on weights only are computed once.
 
-        Within another it does nothing, so that many searches can share what is folded.
+        Weights and autocast must not change inside. A nested context uses the cache of the outer
+        one, so that several searches can share it.
         """
         if self.weight_cache is not None:
             yield
@@ -179,39 +227,52 @@ class Seq2SeqModel(Module):
                 node.weight_cache = None
 
     def new_cache(self) -> DecodingCache:
-        """An empty cache for stepwise decoding."""
+        """Return an empty cache for step-by-step decoding."""
         return DecodingCache()
 
     def set_attention(self, kernel: str) -> None:
-        """Run attention as ``fused`` or as ``products`` (same numbers; which is faster depends on the machine)."""
+        """Set the attention kernel: ``fused`` or ``products``.
+
+        The results are equal up to rounding; which kernel is faster depends on the machine.
+        """
         if kernel not in ("fused", "products"):
-            raise ValueError(f"attention kernel {kernel!r}: fused or products")
+            raise ValueError(f"attention kernel {kernel!r}: use fused or products")
         for node in self.modules():
             if isinstance(node, Module):
                 node.attention_kernel = kernel
 
     @property
     def shares_sources(self) -> bool:
-        """True if rows of one source can share its memory in decoding (:meth:`DecodingCache.group_by_source`)."""
+        """Whether rows of the same source can share its memory in decoding.
+
+        See :meth:`DecodingCache.group_by_source`.
+        """
         return not isinstance(self.block, DecoderOnly)
 
     @property
     def max_length(self) -> int | None:
-        """The most positions of a sentence (source and target if decoder-only); None if unlimited."""
+        """Largest number of positions of a sentence; None if unlimited.
+
+        In a decoder-only model, it is the limit for source and target together.
+        """
         blocks: list[Any] = [getattr(node, "block", None) for node in self.embedding.modules()]
         limits = [block.max_length
                   for block in blocks if getattr(block, "positions", None) == "learned"]
         return min(limits, default=None)
 
     def max_target_length(self, source_length: int) -> int | None:
-        """The most target positions after ``source_length`` source tokens; None if unlimited."""
+        """Return the largest number of target positions; None if unlimited."""
         before = source_length if isinstance(self.block, DecoderOnly) else 0
         return None if self.max_length is None else self.max_length - before
 
     def check_length(self, length: int) -> None:
-        """Raises UserError where there are no learned positions for a sentence of ``length`` tokens."""
+        """Check that the model has learned positions for a sentence of ``length`` tokens.
+
+        Raises:
+            UserError: the sentence is too long.
+        """
         if self.max_length is not None and length > self.max_length:
-            raise UserError(f"a sentence of {length} tokens, but the model has learned positions "
-                            f"for {self.max_length}: raise embedding.max_length or shorten the "
-                            "data's max_length (window, for a language model)",
+            raise UserError(f"a sentence has {length} tokens, but the model has {self.max_length} "
+                            "learned positions: increase embedding.max_length, or reduce "
+                            "max_length of the data (window for a language model)",
                             code="sentence-too-long")

@@ -1,4 +1,4 @@
-"""``nn.Module`` of a block, whose weights may be another module's."""
+"""Module of a block; its weights can be tied to those of another module."""
 
 from __future__ import annotations
 
@@ -13,12 +13,18 @@ from torch.nn.functional import linear
 from scalesearch.blocks.core import Block
 from scalesearch.blocks.elementwise import autocast_input
 
-MIN_ROWS_TO_PACK = 32  # rows for which it pays to lay a matrix out anew
+MIN_ROWS_TO_PACK = 32  # number of rows from which prepacking a matrix saves time
 
 
 @dataclass
 class DropoutRates:
-    """Dropout rates while training: on sub-layer outputs and embeddings, attention weights, FFN activations."""
+    """Dropout rates in training.
+
+    Attributes:
+        residual: rate for outputs of sub-layers and embeddings.
+        attention: rate for attention weights.
+        activation: rate for hidden units of feed-forward networks.
+    """
 
     residual: float = 0.0
     attention: float = 0.0
@@ -26,29 +32,32 @@ class DropoutRates:
 
 
 def prepack_weight(weight: Tensor) -> Tensor:
-    """The matrix in oneDNN's own layout, for any number of rows."""
-    made: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight, None)
-    return made
+    """Return the matrix in the memory layout of oneDNN, for any number of rows."""
+    packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight, None)
+    return packed
 
 
 class PackedLinear:
-    """A linear map whose weights stay as they are.
+    """A linear map with constant weights.
 
-    Once it has served many rows its matrix is laid out as oneDNN reads it. 64 rows by 256 x 1024
-    then took 154 µs instead of 381 in fp32, where MKL keeps to AVX2 on AMD, and 83 instead of 98 in
-    bf16 (Zen 5, PyTorch 2.13).
+    After ``MIN_ROWS_TO_PACK`` rows, the matrix is converted to the memory layout of oneDNN. For 64
+    rows and a matrix of 256 x 1024, the product then takes (Zen 5, PyTorch 2.13):
+
+    - fp32: 154 µs instead of 381 µs, because MKL uses only AVX2 on AMD;
+    - bf16: 83 µs instead of 98 µs.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.weight = autocast_input(weight)
         self.bias = None if bias is None else autocast_input(bias)
         self.packed: Tensor | None = None
-        cpu = weight.device.type == "cpu" and torch.backends.mkldnn.is_available(
-            ) and not torch.is_grad_enabled()
-        bf16 = (cpu and self.weight.dtype == torch.bfloat16
-                and torch.ops.mkldnn._is_mkldnn_bf16_supported())
-        self.rows_until_packing = MIN_ROWS_TO_PACK if bf16 or (
-            cpu and self.weight.dtype == torch.float32) else float("inf")
+        is_supported = (weight.device.type == "cpu" and torch.backends.mkldnn.is_available()
+                        and not torch.is_grad_enabled())
+        if self.weight.dtype == torch.bfloat16:
+            is_supported = is_supported and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+        elif self.weight.dtype != torch.float32:
+            is_supported = False
+        self.rows_until_packing = MIN_ROWS_TO_PACK if is_supported else float("inf")
 
     def __call__(self, x: Tensor) -> Tensor:
         x = autocast_input(x)
@@ -62,20 +71,24 @@ class PackedLinear:
 
 
 class Module(nn.Module):
-    """One block, run.
+    """The module of a block.
 
-    ``rates`` is shared by all modules of a model; ``tied`` names weights that live elsewhere.
+    Attributes:
+        block: the block.
+        dropout_rates: dropout rates, shared by all modules of a model.
+        attention_kernel: kernel of attention, ``fused`` or ``products``.
+        weight_cache: results that depend on weights only, inside
+            :meth:`~scalesearch.nn.model.Seq2SeqModel.cached_weights`; otherwise None.
+        tied_owners: modules that own the tied weights, by name of the weight.
     """
 
     def __init__(self, block: Block, rates: DropoutRates) -> None:
         super().__init__()
         self.block = block
         self.dropout_rates = rates
-        self.attention_kernel = "products"  # how fused attention runs
-        # what of weights alone was computed, while they stay as they are
+        self.attention_kernel = "products"
         self.weight_cache: dict[str, Any] | None = None
-        # A plain dict, so that a tied weight is registered, saved and counted only where it is
-        # owned.
+        # A plain dict: a tied weight is registered, saved and counted only in its owner.
         self.tied_owners: dict[str, Module] = {}
 
     def forward(self, *args: Any) -> Any:
@@ -88,39 +101,48 @@ class Module(nn.Module):
         return super().__getattr__(name)
 
     def tie(self, name: str, owner: Module) -> None:
-        """Make this module's weight ``name`` that of ``owner``, or of the owner's owner."""
+        """Tie the weight ``name`` to that of ``owner``, or of the owner of that weight."""
         while name in owner.tied_owners:
             owner = owner.tied_owners[name]
         del self._parameters[name]
         self.tied_owners[name] = owner
 
     def cached_constant(self, name: str, compute: Callable[[], Any]) -> Any:
-        """``compute()`` of weights alone: each time, or once while the model is folded.
+        """Return ``compute()``, which depends on weights only; it is cached in ``weight_cache``.
 
-        A folded matrix is in the type that products run in.
+        A cached tensor is converted to the type in which autocast computes products.
         """
         if self.weight_cache is None:
             return compute()
         if name not in self.weight_cache:
-            made = compute()
-            self.weight_cache[name] = autocast_input(made) if isinstance(made, Tensor) else made
+            value = compute()
+            self.weight_cache[name] = autocast_input(value) if isinstance(value, Tensor) else value
         return self.weight_cache[name]
 
     def cast_weight(self, name: str) -> Tensor:
-        """The weight ``name`` as products read it; autocast alone would convert it for each product of a search."""
+        """Return the weight ``name`` in the type of products.
+
+        It is converted once per search; autocast converts it in each step.
+        """
         weight: Tensor = getattr(self, name)
         return weight if self.weight_cache is None else self.cached_constant(name, lambda: weight)
 
     def linear(self, x: Tensor, name: str,
                weights: Callable[[], tuple[Tensor, Tensor | None]]) -> Tensor:
-        """x Wᵀ + b with the ``weights`` W and b; while the model is folded, those of the first call by ``name``."""
+        """Return x Wᵀ + b.
+
+        Args:
+            x: (…, d_in).
+            name: key of the map in ``weight_cache``.
+            weights: returns W (d_out, d_in) and b (d_out,) or None.
+        """
         if self.weight_cache is None:
             return linear(x, *weights())
         product: PackedLinear = self.cached_constant(name, lambda: PackedLinear(*weights()))
         return product(x)
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield every weight that the block names, its own and the tied."""
+        """Yield name and tensor of every weight of the block, including tied ones."""
         for name in self.block.weights():
             yield name, getattr(self, name)
 

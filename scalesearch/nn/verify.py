@@ -1,7 +1,6 @@
-"""Costs from independent counters: PyTorch's parameters, and products as two tracers see them.
+"""Verify costs with independent counters: parameters of PyTorch, and products of two tracers.
 
-The counters check the ledger; they never feed it. Both run on the meta device, so the model is
-never allocated.
+The tracers run on the meta device, so that the model needs no memory.
 """
 
 from __future__ import annotations
@@ -21,14 +20,20 @@ from scalesearch.library import install_command
 from scalesearch.nn.build import build_model
 from scalesearch.nn.model import Seq2SeqModel
 
-NORM_STEPS = 5  # what fvcore counts for each element of a LayerNorm with gain and bias
+NORM_STEPS = 5  # count of fvcore per element of a LayerNorm with gain and bias
 
 
 @dataclass(frozen=True)
 class CostCheck:
-    """One number of ours beside a counter's.
+    """A computed cost and the result of a counter.
 
-    ``explained`` is the part of ``measured`` that is no matrix product.
+    Attributes:
+        quantity: what is counted.
+        counter: name of the counter.
+        expected: the computed cost.
+        measured: the result of the counter.
+        explained: the part of ``measured`` that the cost does not include.
+        explanation: what this part is.
     """
 
     quantity: str
@@ -40,41 +45,52 @@ class CostCheck:
 
     @property
     def is_equal(self) -> bool:
-        """True if the two are equal to the unit, less what the counter adds."""
+        """Whether the cost is exactly the measured number without the explained part."""
         return self.expected == self.measured - self.explained
 
 
 def verify_costs(block: Block, source: int, target: int, vocab: int) -> list[CostCheck]:
-    """Params and MACs of one teacher-forced pass, ours against PyTorch's and fvcore's."""
+    """Compare parameters and MACs of a teacher-forced pass with PyTorch and fvcore.
+
+    Args:
+        block: block of a whole model.
+        source: source tokens.
+        target: target tokens.
+        vocab: size of the vocabulary.
+    """
     protocol = find_protocol("forward", source, target, vocab)
-    ours = evaluate_cost(block, protocol)
+    costs = evaluate_cost(block, protocol)
     model = build_model(block, vocab=vocab, device="meta").eval().requires_grad_(False)
     inputs = tuple(torch.zeros(1, length, dtype=torch.long, device="meta")
                    for length in (source, target))
-    norms = sum(work_steps(line, "norm", protocol) for line in iterate_cost_lines(block, vocab=vocab)
-                if isinstance(line.block, LayerNorm))  # fvcore counts no other kind
-    once = ours["macs.once"]
+    # fvcore counts no other norms than LayerNorm.
+    norms = sum(work_steps(line, "norm", protocol)
+                for line in iterate_cost_lines(block, vocab=vocab)
+                if isinstance(line.block, LayerNorm))
+    once = costs["macs.once"]
     numel = sum(weight.numel() for weight in model.parameters())
     traced = fvcore_macs(model, inputs)
-    alone = f"{once:,} on weights alone, which come before inference" if once else ""
-    why = f"{NORM_STEPS} for each of {norms:,} LayerNorm elements" + (f"; {alone}" if alone else "")
-    return [CostCheck("params", "torch", ours["params.total"], numel),
-            CostCheck("MACs", "FlopCounterMode " "/ 2", ours["macs.total"],
-                      flop_counter_macs(model, inputs), once, alone),
-            CostCheck("MACs", "fvcore", ours["macs.total"], traced, NORM_STEPS * norms + once, why)]
+    weight_macs = f"{once:,} on weights only, computed before inference" if once else ""
+    norm_macs = f"{NORM_STEPS} for each of {norms:,} LayerNorm elements"
+    explanation = f"{norm_macs}; {weight_macs}" if weight_macs else norm_macs
+    return [CostCheck("params", "torch", costs["params.total"], numel),
+            CostCheck("MACs", "FlopCounterMode / 2", costs["macs.total"],
+                      flop_counter_macs(model, inputs), once, weight_macs),
+            CostCheck("MACs", "fvcore", costs["macs.total"], traced, NORM_STEPS * norms + once,
+                      explanation)]
 
 
 def flop_counter_macs(model: Seq2SeqModel, inputs: tuple[Tensor, ...]) -> int:
-    """Multiply-adds that PyTorch's counter sees: half its FLOPs."""
+    """Return multiply-adds of the FLOP counter of PyTorch: half of its FLOPs."""
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         model(*inputs)
     return counter.get_total_flops() // 2
 
 
 def fvcore_macs(model: Seq2SeqModel, inputs: tuple[Tensor, ...]) -> int:
-    """fvcore's flops: one for each multiply-add, and a few for each element of a norm.
+    """Return the count of fvcore: one per multiply-add, and some per element of a norm.
 
-    Attention runs as products for this count, since fvcore passes over fused attention.
+    Attention uses the kernel ``products``, because fvcore does not count fused attention.
 
     Raises:
         UserError: fvcore is not installed.

@@ -12,7 +12,17 @@ from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any, dataclass_transform
 
-from scalesearch.blocks.core import VOCAB, Axes, Block, Extent, LinearFactory, LoopNest, Shape, Size, block
+from scalesearch.blocks.core import (
+    VOCAB,
+    Axes,
+    Block,
+    Extent,
+    LinearFactory,
+    LoopNest,
+    Shape,
+    Size,
+    block,
+)
 from scalesearch.blocks.elementwise import add_promoted
 from scalesearch.blocks.embedding import FactorizedEmbedding
 from scalesearch.blocks.leaves import Embedding

@@ -11,7 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from scalesearch.blocks.core import Axis, Block, LinearFactory, LoopNest, Size, Use, block, discarded_activations
+from scalesearch.blocks.core import (
+    Axis,
+    Block,
+    LinearFactory,
+    LoopNest,
+    Size,
+    Use,
+    block,
+    discarded_activations,
+)
 from scalesearch.blocks.leaves import FusedAttention, KeyValueCache, Linear
 from scalesearch.blocks.maps.linear_factories import DENSE, IDENTITY, LowRankAdapter
 from scalesearch.blocks.mixers.attention_extras import ADAPTABLE_PARTS, PartialFFN, PromptVectors

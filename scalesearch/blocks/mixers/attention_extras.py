@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from scalesearch.blocks.core import Axis, Block, LoopNest, Shape, Size, Use, block, iterate_cost_lines
+from scalesearch.blocks.core import (
+    Axis,
+    Block,
+    LoopNest,
+    Shape,
+    Size,
+    Use,
+    block,
+    iterate_cost_lines,
+)
 from scalesearch.blocks.leaves import Linear
 
 if TYPE_CHECKING:

@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from scalesearch.blocks.core import Axes, Block, LoopNest, Shape, Size, Use, block, discarded_activations
+from scalesearch.blocks.core import (
+    Axes,
+    Block,
+    LoopNest,
+    Shape,
+    Size,
+    Use,
+    block,
+    discarded_activations,
+)
 from scalesearch.blocks.elementwise import dropout
 from scalesearch.blocks.leaves import Linear, StateCache
 from scalesearch.blocks.mixers.base import Mixer, register_mixer
