@@ -1,4 +1,4 @@
-"""From a study file to its end: data, checks, folder, sampler, workers, screen, driver."""
+"""Run of a study from its file to its end: data, checks, folder, sampler, workers, driver."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -31,18 +31,20 @@ from scalesearch.terminal import print_text
 
 def launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None = None,
            measure_seconds: float = 0.0, callbacks: Sequence[Callback] = ()) -> str:
-    """Runs the study and returns why it ended.
+    """Run the study and return why it ended.
 
     Args:
-        fork: the folder in which it goes on with what still counts of the study in its own folder.
-        measure_seconds: seconds to measure the speed of models for, for the forecast.
-        callbacks: told of progress, after the screen, the export and the loggers.
+        spec: the study.
+        resume: continue the study in the folder.
+        console: for messages and progress.
+        fork: folder of a new study, which takes over the valid trials of the study in ``spec.out``.
+        measure_seconds: time to measure the speed of models for the forecast; 0 measures nothing.
+        callbacks: called after the screen, the export and the loggers.
 
     Raises:
-        UserError: anything that is wrong with the study, its folder, storage or workers, before
-            anything starts; later
-            a full disk, or workers that are gone: the study can be resumed.
-        KeyboardInterrupt: after everything was stopped; likewise.
+        UserError: the study, its folder, storage or workers are invalid; nothing has started. Also
+            a full disk or lost workers later: the study can be resumed.
+        KeyboardInterrupt: after the workers were stopped; the study can be resumed.
     """
     with resumable(fork or spec.out):
         return _launch(spec, resume, console, fork, measure_seconds, callbacks)
@@ -50,17 +52,20 @@ def launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None = 
 
 def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None,
             measure_seconds: float, callbacks: Sequence[Callback]) -> str:
-    tell = partial(print_text, console=console)
+    report = partial(print_text, console=console)
     old, spec = (None, spec) if fork is None else open_studies(spec, fork)
     if resume and not StudyDir(spec.out).has_started():
-        tell(f"nothing to resume in {spec.out}; starting from the beginning")
+        report(f"nothing to resume in {spec.out}; starting from the beginning")
     spec = setup.with_original_name(spec, resume and old is None)
     setup.check_reachable(spec)
-    corpora = setup.load_data(spec, tell)
+    corpora = setup.load_data(spec, report)
     teacher = find_teacher(spec, corpora.first)
     ready = setup.prepare_study(spec, corpora, teacher and teacher.meta)
-    spec, plan, sampler = ready.spec, ready.plan, setup.build_sampler(spec, ready.evaluator)
-    most = getattr(sampler, "n_startup_trials", 10)  # architectures of other studies to train first
+    sampler = setup.build_sampler(spec, ready.evaluator)
+    spec = ready.spec
+    plan = ready.plan
+    # Default number of architectures of other studies to train first.
+    max_enqueued = getattr(sampler, "n_startup_trials", 10)
     with ExitStack() as stack:
         stack.enter_context(StudyDir(spec.out).exclusive())
         runner = make_runner(spec.backend, spec.workers, spec.resources)
@@ -68,10 +73,10 @@ def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None,
         if old is not None:
             trials = carry_over(old, plan, ready.meta)
             if spec.warm_start:
-                # before anything is written, since folders may be gone
-                choose_warm_start(spec.warm_start, plan, most)
+                # Reports missing folders before a file is written.
+                choose_warm_start(spec.warm_start, plan, max_enqueued)
             for line in describe_carried(old, trials):
-                tell(line)
+                report(line)
             write_fork(old, trials, spec.out, ready.meta, spec)
         study = setup.open_study(ready)
         facts = {"workers": runner.slots, "executor": runner.describe(), "candidates": spec.trials,
@@ -80,26 +85,28 @@ def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None,
         runner.check(partial(machine_fingerprint, str(spec.out.absolute()),
                              spec.data.with_absolute_paths().to_json()))
         if teacher is not None:
-            tell(f"Teacher: {teacher.describe()}")
-            taught = run_teacher(teacher, spec, runner, console)
-            corpora = setup.load_data(replace(spec, data=distilled_data(spec)), tell)
-            tell(describe_teacher_facts(taught))
-            plan = setup.plan_with_teacher(plan, corpora.first, taught)
+            report(f"Teacher: {teacher.describe()}")
+            teacher_facts = run_teacher(teacher, spec, runner, console)
+            corpora = setup.load_data(replace(spec, data=distilled_data(spec)), report)
+            report(describe_teacher_facts(teacher_facts))
+            plan = setup.plan_with_teacher(plan, corpora.first, teacher_facts)
             setup.check_same_translations(study, corpora.first.content_hash)
-        plan = apply_warm_start(study, spec.warm_start, plan, most, tell)
-        count = spec.trials_text if spec.architectures is None else \
-            f"{len(spec.architectures.architectures)} rows, seeds each: {spec.seeds.references}"
-        tell(f"{count}, {runner.describe()}")
-        for name, why in (spec.architectures.excluded if spec.architectures else {}).items():
-            tell(f"not trained: {name} ({why})")
-        tell(f"Recipe: {spec.recipe.describe()}")
+        plan = apply_warm_start(study, spec.warm_start, plan, max_enqueued, report)
+        count = spec.trials_text if spec.architectures is None else (
+            f"{len(spec.architectures.architectures)} architectures, "
+            f"{spec.seeds.references} seeds each")
+        report(f"{count}, {runner.describe()}")
+        excluded = spec.architectures.excluded if spec.architectures else {}
+        for name, reason in excluded.items():
+            report(f"not trained: {name} ({reason})")
+        report(f"Recipe: {spec.recipe.describe()}")
         for line in describe_forecast(load_or_make_forecast(study, spec, ready.evaluator, plan,
                                                             corpora, measure_seconds)):
-            tell(line)
+            report(line)
         screen = stack.enter_context(make_console(console, study))
         export = open_export(spec.storage, study,
                              TrialExporter(plan.evaluator.joint_space, spec.objectives),
                              spec.objectives, screen.message)
-        told = Callbacks(screen, export, *make_loggers(spec.loggers, study, screen.message),
-                         *callbacks)
-        return heartbeat.finish(Driver(plan, study, sampler, runner, told).run())
+        loggers = make_loggers(spec.loggers, study, screen.message)
+        callback = Callbacks(screen, export, *loggers, *callbacks)
+        return heartbeat.finish(Driver(plan, study, sampler, runner, callback).run())

@@ -1,7 +1,4 @@
-"""Setup of a study: from its file to a plan.
-
-What can be found wrong is found here, before anything starts.
-"""
+"""Setup of a study: from its file to a plan. Errors are reported here, before training starts."""
 
 import math
 import random
@@ -38,16 +35,13 @@ from scalesearch.study.trials.study_meta import StudyMeta, TeacherMeta
 from scalesearch.study.trials.trial import Params, State
 from scalesearch.train.result import package_versions
 
-# what a study may have more of when it goes on
+# Fields of ``study.json`` that may grow when a study is resumed.
 REVISABLE_KEYS = ("compute", "seeds", "architectures", "scaling", "excluded")
 
 
 @dataclass(frozen=True)
 class PreparedStudy:
-    """A study that was looked at; nothing about it is wrong.
-
-    ``spec`` is without the rows that its limits forbid.
-    """
+    """A study that passed all checks; ``spec`` has no architectures that violate its limits."""
 
     spec: StudySpec
     evaluator: Evaluator
@@ -56,18 +50,19 @@ class PreparedStudy:
 
 
 def prepare_study(spec: StudySpec, corpora: Corpora, teacher: TeacherMeta | None) -> PreparedStudy:
-    """Sets a study up. Paths in its jobs are absolute, since workers may start elsewhere.
+    """Check a study and make its plan. Paths in jobs are absolute: workers may start elsewhere.
 
     Raises:
-        UserError: nothing meets the limits, or a reference leaves something open or cannot be
+        UserError: no candidate meets the limits, or a reference has open parameters or cannot be
             built.
     """
     evaluator = make_evaluator(spec, corpora)
     facts = corpora.data_facts
     spec = drop_infeasible_architectures(spec, evaluator)
-    rows = ({**spec.architectures.to_json(),
-             "architectures": tuple(row.label for row in spec.architectures.architectures)}
-            if spec.architectures else {})
+    architectures = ({**spec.architectures.to_json(),
+                      "architectures": tuple(architecture.label for architecture
+                                             in spec.architectures.architectures)}
+                     if spec.architectures else {})
     meta = StudyMeta(
         id=uuid.uuid4().hex, name=spec.name, created=utc_now(), space_hash=spec.space.hash,
         protocol=evaluator.protocol.to_json(), objectives=spec.objectives,
@@ -78,7 +73,7 @@ def prepare_study(spec: StudySpec, corpora: Corpora, teacher: TeacherMeta | None
         teacher=teacher, sampler=None if spec.architectures else spec.sampler, rungs=spec.rungs,
         compute=spec.compute, seeds=spec.seeds, warm_start=spec.warm_start,
         recipe_space=spec.recipe_space.distribution_texts,
-        processes=spec.resources.processes_per_trial, **rows).round_trip()
+        processes=spec.resources.processes_per_trial, **architectures).round_trip()
     job = {"data": spec.data.with_absolute_paths().to_json(), "cache": str(default_cache()),
            "recipe": spec.recipe.to_json(), "seed": spec.seed,
            "threads": spec.resources.threads_per_trial, "nice": spec.resources.nice,
@@ -90,29 +85,34 @@ def prepare_study(spec: StudySpec, corpora: Corpora, teacher: TeacherMeta | None
 
 
 def plan_with_teacher(plan: StudyPlan, corpus: Corpus, teacher: Mapping[str, object]) -> StudyPlan:
-    """The plan of trials that learn from ``corpus``, a teacher's translations; ``teacher`` is for their records."""
-    shared = {**plan.record_fields, "data": msgspec.to_builtins(Corpora({None: corpus}).data_facts),
-              "teacher": teacher}
-    return replace(plan, record_fields=shared,
+    """Return the plan with the teacher's data.
+
+    Args:
+        plan: of the study.
+        corpus: a teacher's translations, from which the trials learn.
+        teacher: facts for the records of the trials.
+    """
+    data_facts = msgspec.to_builtins(Corpora({None: corpus}).data_facts)
+    return replace(plan,
+                   record_fields={**plan.record_fields, "data": data_facts, "teacher": teacher},
                    job_template={**plan.job_template,
                                  "data": corpus.spec.with_absolute_paths().to_json()})
 
 
 def load_data(spec: StudySpec, report: Callable[[str], object] = str) -> Corpora:
-    """The corpora of a study, and of its references; see :func:`load_corpora`."""
-    listed = fixed_architectures(
-        spec) if spec.architectures is None or spec.architectures.architectures else ()
-    return load_corpora(spec, listed, report)
+    """Load the corpora of a study and of its references; see :func:`load_corpora`."""
+    has_references = spec.architectures is None or spec.architectures.architectures
+    return load_corpora(spec, fixed_architectures(spec) if has_references else (), report)
 
 
 def make_evaluator(spec: StudySpec, corpora: Corpora | None) -> Evaluator:
-    """The evaluator of the study's trials.
+    """Make the evaluator of the study's trials.
 
-    It costs the model that is trained: the vocabulary is its own or the corpus's, unless the study
-    file itself gives one; the one in the space's ``cost:`` does not count.
+    It computes the costs of the model that is trained. The vocabulary is that of the architecture
+    or of the corpus, unless the study file sets one. That of the space's ``cost:`` is ignored.
 
     Raises:
-        UserError: the protocol is wrong.
+        UserError: the protocol is invalid.
     """
     protocol = corpora.protocol(spec) if corpora else load_protocol(protocol_settings(spec))
     return Evaluator(spec.space, protocol, collect_limits(spec.space, spec.budget),
@@ -120,44 +120,49 @@ def make_evaluator(spec: StudySpec, corpora: Corpora | None) -> Evaluator:
 
 
 def check_feasible(evaluator: Evaluator, seed: int) -> None:
-    """Raises UserError where nothing meets the limits, naming the limit that stops most samples.
+    """Check that a candidate of the space meets the limits.
 
-    Where none of many samples does, the space is counted, or sheets are changed until they do.
+    If no random candidate does, the space is counted exactly, or candidates are changed step by
+    step until they meet the limits.
+
+    Raises:
+        UserError: no candidate was found. The message names the limit that most candidates violate.
     """
     sample = estimate_feasibility(evaluator, seed, max_feasible=1)
-    if sample.feasible or evaluator.feasible_region.sample_feasible(
-            random.Random(seed)) is not None:
+    region = evaluator.feasible_region
+    if sample.feasible or region.sample_feasible(random.Random(seed)) is not None:
         return
-    counted = ("; counted, nothing in the space does"
-               if evaluator.feasible_region.feasible_share == 0 else "")
+    counted = "; counted exactly, no candidate does" if region.feasible_share == 0 else ""
     worst = max(sample.violations, key=lambda name: sample.violations[name])
     slack = sample.min_slacks[worst]
-    is_cost = any(name in worst for name in COST_NAMES)  # whose slack is the logarithm of a ratio
-    nearest = (f", the nearest by {math.expm1(slack):,.1%}" if is_cost and 0 < slack < math.inf
-               else "")
+    is_cost = any(name in worst for name in COST_NAMES)  # then slack is the logarithm of a ratio
+    excess = f"{100 * math.expm1(slack):,.1f} %" if is_cost and 0 < slack < math.inf else ""
+    nearest = f", the nearest by {excess}" if excess else ""
     raise UserError(f"budget: none of {sample.samples} random candidates meets it{counted}; "
-                    f"{sample.violations[worst]} of them miss `{worst}`{nearest}. Costs are of "
-                    f"protocol {evaluator.protocol}. Raise the budget, or let the space hold "
-                    "smaller models", key="budget", code="budget-unmet")
+                    f"{sample.violations[worst]} of them violate `{worst}`{nearest}. The cost "
+                    f"protocol is {evaluator.protocol}. Raise the budget, or add smaller models "
+                    "to the space", key="budget", code="budget-unmet")
 
 
 def drop_infeasible_architectures(spec: StudySpec, evaluator: Evaluator) -> StudySpec:
-    """Drops the rows of ``spec`` that the limits forbid; a search stays as it is.
+    """Remove fixed architectures that violate the limits; a search is only checked.
 
     Raises:
-        UserError: nothing meets the limits.
+        UserError: no candidate meets the limits.
     """
     if spec.architectures is None:
         check_feasible(evaluator, spec.sampler.seed)
         return spec
-    return replace(spec, architectures=spec.architectures.filter_by_limits(lambda one: evaluator.evaluate_architecture(one).reason))
+    feasible = spec.architectures.filter_by_limits(
+        lambda architecture: evaluator.evaluate_architecture(architecture).reason)
+    return replace(spec, architectures=feasible)
 
 
 def fixed_architectures(spec: StudySpec) -> tuple[FixedArchitecture, ...]:
-    """References of a search, or the rows of a study that has them.
+    """Return the references of a search, or all architectures of a study without a search.
 
     Raises:
-        UserError: one of them leaves something open or cannot be built.
+        UserError: an architecture has open parameters or cannot be built.
     """
     if spec.architectures is not None:
         return spec.architectures.architectures
@@ -175,28 +180,28 @@ def _reference(reference: ReferenceSpec, spec: StudySpec) -> FixedArchitecture:
 
 
 def reference_space(reference_spec: ReferenceSpec, spec: StudySpec) -> Space:
-    """The study's space, or the file that ``reference_spec`` names, with its ``set``."""
+    """Return the study's space, or that of the reference's file, with the keys in ``set``."""
     space = spec.space
     if reference_spec.file is not None:
-        beside = spec.file.parent / reference_spec.file
-        space = read_space(beside if beside.is_file() else find_file(reference_spec.file, "spaces"))
+        file = spec.file.parent / reference_spec.file
+        space = read_space(file if file.is_file() else find_file(reference_spec.file, "spaces"))
     return space.with_overrides(reference_spec.set) if reference_spec.set else space
 
 
 def params_in_space(space: Space, config: Params) -> Params | None:
-    """Params by which the study's space gives ``config``; None where it never does."""
+    """Return the params for which ``space`` gives ``config``; None if no params do."""
     try:
-        answered = space.resolve(space.replay_values(config))
+        resolved = space.resolve(space.replay_values(config))
     except UserError:
         return None
-    return answered.params if dict(answered) == dict(config) else None
+    return resolved.params if dict(resolved) == dict(config) else None
 
 
 def build_sampler(spec: StudySpec, evaluator: Evaluator) -> BaseSampler | None:
-    """The sampler that proposes; None in a study of rows.
+    """Build the sampler of a search; None if all architectures are fixed.
 
     Raises:
-        UserError: there is none of that name, it lacks a library, or takes other arguments.
+        UserError: the name is unknown, a package is missing, or an argument is invalid.
     """
     if spec.architectures is not None:
         return None
@@ -207,30 +212,31 @@ def build_sampler(spec: StudySpec, evaluator: Evaluator) -> BaseSampler | None:
 
 
 def with_original_name(spec: StudySpec, resume: bool) -> StudySpec:
-    """Gives ``spec`` the name that its study began with. A fork is named after its folder.
+    """Return ``spec`` with the name that its study was started with (a fork has its folder's name).
 
     Raises:
-        UserError: there is a study, and ``resume`` is off.
+        UserError: the study has started, and ``resume`` is off.
     """
     study = StudyDir(spec.out)
     if not study.has_started():
         return spec
     if not resume:
-        raise UserError(f"{spec.out}: a study is here already. Go on with --resume, or choose "
+        raise UserError(f"{spec.out}: a study is here already. Continue with --resume, or choose "
                         "another folder with --out", code="study-exists")
     return replace(spec, name=study.read_meta().meta.name)
 
 
 def open_study(setup: PreparedStudy) -> StudyDir:
-    """The study's folder, loaded: a new one, or the one that is there.
+    """Create the study's folder, or load the one that exists.
 
-    Raises Changed where that is another study.
+    Raises:
+        StudyChangedError: the folder holds a study with other settings.
     """
     spec = setup.spec
     meta = setup.meta
     study = StudyDir(spec.out)
     if not study.has_started():
-        # of a start that was cut off before anything happened
+        # Files of a start that was interrupted before the study was created.
         for name in (WARM_START_FILE, FORECAST_FILE):
             (spec.out / name).unlink(missing_ok=True)
         command_of(spec).write(spec.out, spec.text)
@@ -239,8 +245,9 @@ def open_study(setup: PreparedStudy) -> StudyDir:
     study.log.repair()
     study.load()
     check_unchanged(spec.out, study.meta, meta)
-    check_references_unchanged(spec.out, study.trials, {one.label: setup.evaluator.identity(one)
-                                                     for one in setup.plan.references})
+    check_references_unchanged(spec.out, study.trials,
+                               {reference.label: setup.evaluator.identity(reference)
+                                for reference in setup.plan.references})
     revised = {key: getattr(meta, key) for key in REVISABLE_KEYS}
     if any(getattr(study.meta, key) != value for key, value in revised.items()):
         study.update_meta(**revised)
@@ -249,20 +256,25 @@ def open_study(setup: PreparedStudy) -> StudyDir:
 
 
 def check_same_translations(study: StudyDir, expected_hash: str) -> None:
-    """Raises UserError where trials on record learned from other translations than those of this hash."""
+    """Check that finished trials have learned from translations with this hash.
+
+    Raises:
+        UserError: a trial has learned from other translations.
+    """
     for trial in study.trials.with_state(State.COMPLETE):
         record = study.record(trial)
         if record and record["data"]["hash"] != expected_hash:
             raise UserError(f"{study.folder}: the teacher's translations are not those that trial "
-                            f"{trial.number} learned from, so old and new candidates would not "
-                            "compare. Put teacher/ back, or start another study with --out",
+                            f"{trial.number} learned from, so old and new candidates cannot be "
+                            "compared. Restore teacher/, or start another study with --out",
                             code="translations-changed")
 
 
 def check_reachable(spec: StudySpec) -> None:
-    """Refuses a storage or a cluster that does not answer, before a large corpus is read.
+    """Check that the storage and the cluster respond, before a large corpus is read.
 
-    Raises UserError.
+    Raises:
+        UserError: one of them does not respond.
     """
     if spec.storage is not None:
         with error_context("storage"):

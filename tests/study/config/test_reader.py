@@ -277,7 +277,7 @@ def test_a_setting_changes_a_key_of_a_preset_and_keeps_the_rest(tmp_path):
 
 @pytest.mark.parametrize(("text", "message"),
                          [(SPACE + REST + "budget: params.total <= 10\n",
-                           "2000 of them miss `params.total <= 10`, the " "nearest by "),
+                           "2000 of them violate `params.total <= 10`, the " "nearest by "),
                           (SPACE + REST + "budget: params.total <= 10\nprotocol: {source: 9, "
                            "target: 8, vocab: 50}\n",
                            "Costs are of protocol forward (S=9, T=8, V=50)"),

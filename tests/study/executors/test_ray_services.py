@@ -117,7 +117,7 @@ def test_a_ray_that_dies_again_and_again_ends_the_study(monkeypatch, tmp_path):
     runner = runner_without_ray(monkeypatch, None)
     for _ in range(5):
         runner._running = {"task": TrainingJob(1, tmp_path, 1)}
-        assert [event.kind for event in runner._report_lost("the raylet")] == [CRASH_LOST]
+        assert [event.cause for event in runner._report_lost("the raylet")] == [CRASH_LOST]
     with refuses("cluster-lost", "raylet", "6 times", "--resume", key="resources"):
         runner._report_lost("the raylet")
 
