@@ -34,7 +34,7 @@ def test_a_training_is_there_with_its_scores(model, place):
     assert model.architecture.id == ss.space(SMALL).sample(1).id and model.architecture.id in repr(
         model)
     assert "BLEU" in model._repr_html_()
-    assert sum(weight.numel() for weight in model.module().parameters()) == model.result.params
+    assert sum(weight.numel() for weight in model.module().parameters()) == model.result.n_params
 
 
 def test_the_same_call_returns_what_is_trained(model, place):
@@ -58,9 +58,9 @@ def test_translations_are_those_of_the_command_line(model, place):
 
 def test_scores_are_those_of_files_or_of_lines(model, place):
     files = place / "test.en", place / "test.de"
-    of_files = model.score(*files, samples=20)
+    of_files = model.score(*files, resamples=20)
     lines = [file.read_text().splitlines() for file in files]
-    assert model.score(*lines, samples=20) == of_files and of_files["chrf"]["half"] >= 0
+    assert model.score(*lines, resamples=20) == of_files and of_files["chrf"]["half_width"] >= 0
     assert of_files["bleu"]["score"] == pytest.approx(model.metrics["test"]["bleu"])
     for wrong in ((files[0], lines[1]), (lines[0], lines[1][:-1])):
         with refuses("unequal-lines"):

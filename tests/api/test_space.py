@@ -83,7 +83,7 @@ def test_what_fits_is_that_of_the_command_line(small):
     mine = ss.space(small).feasible("tiny")
     theirs = told(feasible_verb, small, "--budget", "tiny")
     assert json.loads(json.dumps(mine.to_dict())).items() <= {**theirs, "near": []}.items()
-    assert mine.count == theirs["distinct_fitting"] and mine.share == theirs[
+    assert mine.count == theirs["distinct_feasible"] and mine.share == theirs[
         "share"] and 0 < mine.share < 1
     assert mine.front()["params.non_embedding"].tolist() == [
         one["params.non_embedding"] for one in theirs["front"]]

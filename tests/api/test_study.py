@@ -45,7 +45,7 @@ def study(run) -> Study:
 
 def test_callbacks_are_told(run):
     done = run[0].trials().query("state == 'complete'")["trial"].tolist()
-    assert run[1].ended_ == done and len(done) == 3 and run[1].single_architecture
+    assert run[1].ended_ == done and len(done) == 3 and run[1].closed
 
 
 def test_a_mapping_is_the_file_that_it_stands_for(beside_a_text):
@@ -102,7 +102,7 @@ def test_a_figure_of_the_front(study):
 
 
 def test_the_best_under_a_condition(study):
-    trials = study.trials().query("state == 'complete' and feasible")
+    trials = study.trials().query("state == 'complete' and is_feasible")
     limit = int(trials["params.total"].median())
     best = study.best("bleu", constraint=f"params.total <= {limit}")
     assert best.metrics["bleu"] == trials[trials["params.total"]
