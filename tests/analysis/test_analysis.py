@@ -32,15 +32,15 @@ def run(model, split, *probes):
     return real
 
 
-def close(one, other) -> bool:
+def close(left, other) -> bool:
     """Equal numbers, to what batching does to their last digits."""
-    if isinstance(one, float):
-        return math.isclose(one, other, rel_tol=1e-4, abs_tol=1e-6)
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(close(one[key], other[key]) for key in one)
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(close, one, other))
-    return one == other
+    if isinstance(left, float):
+        return math.isclose(left, other, rel_tol=1e-4, abs_tol=1e-6)
+    if isinstance(left, dict):
+        return left.keys() == other.keys() and all(close(left[key], other[key]) for key in left)
+    if isinstance(left, list):
+        return len(left) == len(other) and all(map(close, left, other))
+    return left == other
 
 
 @pytest.fixture(params=FAMILIES)
@@ -48,7 +48,7 @@ def architecture(request):
     return family(request.param)
 
 
-def test_hooks_change_no_output_and_leaves_no_hook(architecture) -> None:
+def test_probes_do_not_change_the_model(architecture) -> None:
     model = model_of(architecture).eval()
     split = sentences()
     batch = make_batch(split, range(len(split)))
@@ -63,34 +63,34 @@ def test_hooks_change_no_output_and_leaves_no_hook(architecture) -> None:
     assert not any(node._forward_hooks or node._forward_pre_hooks for node in model.modules())
 
 
-def test_every_layer_has_its_rows_within_the_bounds(architecture) -> None:
-    found = analyze_model(model_of(architecture), architecture.block, sentences(), RECIPE)
+def test_rows_of_every_layer_are_within_bounds(architecture) -> None:
+    result = analyze_model(model_of(architecture), architecture.block, sentences(), RECIPE)
     stacks = {"encoder": architecture.config["encoder.depth"],
               "decoder": architecture.config["decoder.depth"]}
     per_layer = {"encoder": ["attention"], "decoder": ["self_attention", "cross_attention"]}
-    wanted = [(stack, layer, part) for stack, depth in stacks.items()
+    expected = [(stack, layer, part) for stack, depth in stacks.items()
               for layer in range(1, depth + 1) for part in per_layer[stack]]
-    assert [(row.stack, row.layer, row.part) for row in found.heads] == wanted
-    for row in found.heads:
+    assert [(row.stack, row.layer, row.part) for row in result.heads] == expected
+    for row in result.heads:
         assert row.diversity >= MIN_DIVERSITY and (
             row.silent_share or row.diversity <= row.max_diversity + 1e-9)
         assert MIN_DIVERSITY <= row.diversity_sentence <= row.max_diversity + 1e-9
-    assert [(row.stack, row.layer) for row in found.tokens] == [
+    assert [(row.stack, row.layer) for row in result.tokens] == [
         (stack, layer) for stack, depth in stacks.items() for layer in range(depth + 1)]
-    for row in found.tokens:
+    for row in result.tokens:
         assert -1 <= row.uniformity <= row.uniformity_absolute <= 1 + 1e-9
-    for row in found.ffn:
+    for row in result.ffn:
         assert 0 < row.n_act < row.hidden and row.r_act == row.n_act / row.hidden
 
 
-def test_the_order_of_sentences_and_how_they_are_batched_change_nothing(architecture) -> None:
+def test_measures_do_not_depend_on_order_and_batches(architecture) -> None:
     split = sentences()
     model = model_of(architecture)
     first = analyze_model(model, architecture.block, split, RECIPE).to_json()
     assert close(first, analyze_model(model, architecture.block, shuffled(split), RECIPE).to_json())
 
 
-def test_heads_with_the_same_weights_are_measured_as_alike() -> None:
+def test_heads_with_equal_weights_have_minimal_diversity() -> None:
     architecture = assemble(answers())
     model = model_of(architecture)
     split = sentences()
@@ -106,7 +106,7 @@ def test_heads_with_the_same_weights_are_measured_as_alike() -> None:
         [MIN_DIVERSITY] * len(heads), abs=1e-5)
 
 
-def test_units_behind_a_very_low_bias_are_silent() -> None:
+def test_units_with_very_low_bias_are_inactive() -> None:
     architecture = family("partialformer")
     model = model_of(architecture)
     probes = ffn_probes(model)
@@ -117,7 +117,7 @@ def test_units_behind_a_very_low_bias_are_silent() -> None:
     assert {probe.row().eta_ffn for probe in probes} == {0.0}
 
 
-def test_partialformers_hidden_units_are_of_all_heads_and_its_gate_is_counted_apart() -> None:
+def test_partialformer_units_and_parameters() -> None:
     architecture = family("partialformer")
     model = model_of(architecture)
     run(model, sentences(), probes := ffn_probes(model))
@@ -131,23 +131,23 @@ def test_partialformers_hidden_units_are_of_all_heads_and_its_gate_is_counted_ap
     assert row.eta_ffn == row.n_act / row.params and row.eta_ffn_with_gate == row.n_act / row.params_with_gate
 
 
-def test_activations_are_those_of_the_network_itself() -> None:
+def test_active_units_equal_the_network() -> None:
     architecture = family("plain")
     model = model_of(architecture)
     split = sentences()
-    seen = []
+    recorded = []
     layer = model.encoder.layers[0]
-    layer.ffn.down.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
+    layer.ffn.down.register_forward_pre_hook(lambda module, args: recorded.append(args[0]))
     real = run(model, split, probes := ffn_probes(model))
-    hidden = seen[0][real.by_stack["encoder"]]
+    hidden = recorded[0][real.by_stack["encoder"]]
     assert probes[0].row().n_act == pytest.approx(float((hidden > 0).sum(1).double().mean()))
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_gradient_norms_are_autograds(name) -> None:
+def test_gradient_norms_equal_autograd(name) -> None:
     model = model_of(family(name)).eval()
     split = sentences()
-    found = compute_gradients(engine_of(model), split, 0.1, 64)
+    result = compute_gradients(engine_of(model), split, 0.1, 64)
     assert all(parameter.grad is None for parameter in model.parameters())
     batch = make_batch(split, range(len(split)))
     source, target, out = (torch.from_numpy(x)
@@ -155,18 +155,18 @@ def test_gradient_norms_are_autograds(name) -> None:
     loss = cross_entropy(model(source, target).flatten(0, 1), out.flatten(), ignore_index=PAD,
                          label_smoothing=0.1)
     loss.backward()
-    assert found.loss == pytest.approx(loss.item(), rel=1e-5)
-    for row in found.rows:
+    assert result.loss == pytest.approx(loss.item(), rel=1e-5)
+    for row in result.rows:
         mine = [p for path, p in model.named_parameters() if path.startswith(f"{row.group}.")]
         norm = math.sqrt(sum(float(p.grad.double().square().sum()) for p in mine))
         assert row.params == sum(p.numel() for p in mine)
         assert row.norm == pytest.approx(norm, rel=1e-3, abs=1e-7)
     whole = torch.cat([p.grad.flatten() for p in model.parameters()]).norm()
-    assert found.norm == pytest.approx(float(whole), rel=1e-3)
-    assert sum(row.params for row in found.rows) == sum(p.numel() for p in model.parameters())
+    assert result.norm == pytest.approx(float(whole), rel=1e-3)
+    assert sum(row.params for row in result.rows) == sum(p.numel() for p in model.parameters())
 
 
-def test_loads_are_the_ledgers_and_groups_are_named_as_gradients_are() -> None:
+def test_loads_equal_the_cost_module() -> None:
     architecture = family("edgeformer")
     rows, load = compute_loads(architecture.block)
     assert load == evaluate_cost(architecture.block, find_protocol("edgeformer")).load_balance
@@ -179,7 +179,7 @@ def test_loads_are_the_ledgers_and_groups_are_named_as_gradients_are() -> None:
     assert set(by_name) <= groups
 
 
-def test_a_decoder_only_model_is_measured_over_source_and_target() -> None:
+def test_decoder_only_model_is_measured_on_source_and_target() -> None:
     architecture = assemble(answers(model="decoder-only"))
     model = model_of(architecture)
     split = sentences()
@@ -188,34 +188,34 @@ def test_a_decoder_only_model_is_measured_over_source_and_target() -> None:
     assert sorted(real.by_stack["decoder"].sum(1).tolist()) == sorted(lengths.tolist())
     assert {probe.layer.stack for probe in heads} == {
         probe.layer.stack for probe in tokens} == {"decoder"}
-    found = analyze_model(model, architecture.block, split, RECIPE)
-    assert close(found.to_json(),
+    result = analyze_model(model, architecture.block, split, RECIPE)
+    assert close(result.to_json(),
                  analyze_model(model, architecture.block, shuffled(split), RECIPE).to_json())
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_any_architecture_can_be_looked_into(seed) -> None:
+def test_random_architectures_can_be_analyzed(seed) -> None:
     """Any gates, solvers, waists, sharing and loans: finite numbers, and groups that the gradients have too."""
     architecture = random_architecture(Random(seed))
     model = model_of(architecture)
-    found = analyze_model(model, architecture.block, sentences(4, seed), RECIPE)
-    json.dumps(found.to_json(), allow_nan=False)
-    assert len(found.heads) >= sum(any(layer.modules_of_type(Attention))
+    result = analyze_model(model, architecture.block, sentences(4, seed), RECIPE)
+    json.dumps(result.to_json(), allow_nan=False)
+    assert len(result.heads) >= sum(any(layer.modules_of_type(Attention))
                                    for layer in find_layers(model))
-    assert all(row.diversity >= MIN_DIVERSITY - 1e-9 for row in found.heads)
-    assert all(0 <= row.n_act <= row.hidden for row in found.ffn)
-    assert {row.group.removesuffix(" (own)") for row in found.loads} <= {
-        row.group for row in found.gradients.rows}
-    assert sum(row.params for row in found.gradients.rows) == sum(
+    assert all(row.diversity >= MIN_DIVERSITY - 1e-9 for row in result.heads)
+    assert all(0 <= row.n_act <= row.hidden for row in result.ffn)
+    assert {row.group.removesuffix(" (own)") for row in result.loads} <= {
+        row.group for row in result.gradients.rows}
+    assert sum(row.params for row in result.gradients.rows) == sum(
         p.numel() for p in model.parameters())
 
 
-def test_a_sample_is_the_first_sentences() -> None:
+def test_take_sentences() -> None:
     split = sentences(9)
     some = take_sentences(split, 4)
     assert len(some) == 4 and some.source_ids[3].tolist() == split.source_ids[3].tolist()
     assert len(take_sentences(split, 100)) == 9
     architecture = family("plain")
-    found = analyze_model(model_of(architecture), architecture.block, some, RECIPE)
-    assert set(asdict(found.heads[0])) == {"stack", "layer", "part", "heads", "diversity",
+    result = analyze_model(model_of(architecture), architecture.block, some, RECIPE)
+    assert set(asdict(result.heads[0])) == {"stack", "layer", "part", "heads", "diversity",
                                            "diversity_sentence", "silent_share", "max_diversity"}

@@ -35,18 +35,18 @@ def plan(split: Split, **options: int) -> list[list[int]]:
 
 
 @given(pairs=lengths, budget=st.integers(1, 80), seed=st.integers(0, 9), epoch=st.integers(0, 9))
-def test_each_pair_comes_once_and_within_the_budget(
+def test_each_pair_is_in_one_batch_within_max_tokens(
         pairs: list[tuple[int, int]], budget: int, seed: int, epoch: int) -> None:
     split = split_of(pairs)
-    for made in (training_batches(split, budget, seed, epoch), eval_batches(split, budget)):
-        assert sorted(i for batch in made for i in batch.indices) == list(range(len(pairs)))
-        for batch in made:
+    for batches in (training_batches(split, budget, seed, epoch), eval_batches(split, budget)):
+        assert sorted(i for batch in batches for i in batch.indices) == list(range(len(pairs)))
+        for batch in batches:
             assert len(batch) * max(batch.source.shape[1],
                                     batch.target_out.shape[1]) <= budget or len(batch) == 1
 
 
 @given(pairs=lengths, budget=st.integers(1, 80))
-def test_a_batch_holds_its_pairs_and_counts_them(pairs: list[tuple[int, int]], budget: int) -> None:
+def test_batch_holds_and_counts_its_pairs(pairs: list[tuple[int, int]], budget: int) -> None:
     split = split_of(pairs)
     for batch in training_batches(split, budget):
         for row, place in enumerate(batch.indices):
@@ -58,14 +58,14 @@ def test_a_batch_holds_its_pairs_and_counts_them(pairs: list[tuple[int, int]], b
         assert batch.tokens == sum(pairs[i][1] + 1 for i in batch.indices)
 
 
-def test_padding_is_only_on_the_right() -> None:
+def test_padding_is_on_the_right() -> None:
     for batch in training_batches(realistic(300), 256):
         for matrix in (batch.source, batch.target_in, batch.target_out):
             real = matrix != PAD
             assert (np.sort(real, axis=1)[:, ::-1] == real).all()
 
 
-def test_seed_and_epoch_decide_the_order() -> None:
+def test_order_depends_on_seed_and_epoch() -> None:
     split = realistic(500)
     first = plan(split, max_tokens=256, seed=3, epoch=2)
     assert first == plan(split, max_tokens=256, seed=3, epoch=2)
@@ -73,27 +73,27 @@ def test_seed_and_epoch_decide_the_order() -> None:
     assert first != plan(split, max_tokens=256, seed=2, epoch=3)
 
 
-def test_another_process_draws_the_same_order() -> None:
+def test_order_does_not_depend_on_the_process() -> None:
     script = ("from tests.data.test_batching import plan, realistic;"
               "print(plan(realistic(200), max_tokens=128, seed=4, epoch=1))")
-    said = {subprocess.run([sys.executable, "-c", script],
+    expected_text = {subprocess.run([sys.executable, "-c", script],
                            env=os.environ | {"PYTHONHASHSEED": hash_seed}, capture_output=True,
                            text=True, check=True).stdout for hash_seed in ("1", "2")}
-    assert said == {f"{plan(realistic(200), max_tokens=128, seed=4, epoch=1)}\n"}
+    assert expected_text == {f"{plan(realistic(200), max_tokens=128, seed=4, epoch=1)}\n"}
 
 
 @given(pairs=lengths, budget=st.integers(1, 80))
 @example(pairs=[(3, 3)] * 9, budget=16)
-def test_no_batch_has_room_for_the_first_of_the_next(
+def test_batches_are_as_large_as_possible(
         pairs: list[tuple[int, int]], budget: int) -> None:
-    made = eval_batches(split_of(pairs), budget).indices_by_batch
-    for batch, following in pairwise(made):
+    batches = eval_batches(split_of(pairs), budget).indices_by_batch
+    for batch, following in pairwise(batches):
         together = [*batch, following[0]]
         assert len(together) * (max(max(pairs[i]) for i in together) + 1) > budget
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_companions_change_from_epoch_to_epoch(seed: int) -> None:
+def test_pairs_of_a_batch_change_every_epoch(seed: int) -> None:
     split = realistic(10_000)
     batch_of = np.empty(len(split), int)
     for number, batch in enumerate(plan(split, max_tokens=1024, seed=seed, epoch=0)):
@@ -109,36 +109,36 @@ def test_shuffled_batches_are_not_sorted_by_length() -> None:
 
 
 @pytest.mark.parametrize("budget", [1024, 4096])
-def test_nine_tenths_of_the_places_are_real(budget: int) -> None:
-    made = list(training_batches(realistic(20_000), budget))
-    places = np.concatenate([side.ravel() for batch in made
+def test_padding_is_less_than_ten_percent(budget: int) -> None:
+    batches = list(training_batches(realistic(20_000), budget))
+    places = np.concatenate([side.ravel() for batch in batches
                              for side in (batch.source, batch.target_out)])
     assert np.count_nonzero(places != PAD) > 0.9 * len(places)
 
 
-def test_batches_are_taken_from_anywhere() -> None:
-    made = training_batches(realistic(300), 256)
-    assert [
-        made[i].indices.tolist() for i in range(len(made))] == [b.indices.tolist() for b in made]
-    assert made[-1].indices.tolist() == made.indices_by_batch[-1].tolist()
+def test_batches_can_be_indexed() -> None:
+    batches = training_batches(realistic(300), 256)
+    assert [batches[i].indices.tolist() for i in range(len(batches))] == [
+        b.indices.tolist() for b in batches]
+    assert batches[-1].indices.tolist() == batches.indices_by_batch[-1].tolist()
 
 
-def test_scoring_starts_with_the_longest_sources() -> None:
+def test_eval_batches_start_with_the_longest_sources() -> None:
     widths = [batch.source.shape[1] for batch in eval_batches(realistic(300), 256)]
     assert widths == sorted(widths, reverse=True)
 
 
-def test_results_are_put_back_in_order() -> None:
+def test_restore_order() -> None:
     split = realistic(100)
-    made = eval_batches(split, max_tokens=64)
-    said = [[f"pair {i}" for i in batch.indices] for batch in made]
-    assert restore_order([batch.indices for batch in made],
-                         said) == [f"pair {i}" for i in range(100)]
+    batches = eval_batches(split, max_tokens=64)
+    expected_text = [[f"pair {i}" for i in batch.indices] for batch in batches]
+    assert restore_order([batch.indices for batch in batches],
+                         expected_text) == [f"pair {i}" for i in range(100)]
     with pytest.raises(ValueError, match="shorter"):
         restore_order([np.arange(3)], [["a", "b"]])
 
 
-def test_a_bound_that_fits_nothing_is_refused() -> None:
+def test_max_tokens_below_one_is_refused() -> None:
     for make in (training_batches, eval_batches):
         with refuses("below-one"):
             make(realistic(5), max_tokens=0)

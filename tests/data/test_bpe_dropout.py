@@ -17,20 +17,20 @@ BPE = Tokenizer.fit(TEXT, 60)
 
 
 @given(dropout=st.floats(0, 0.99), seed=st.integers(0, 2**32 - 1))
-def test_merges_left_out_leave_the_text(dropout: float, seed: int) -> None:
+def test_bpe_dropout_keeps_the_text(dropout: float, seed: int) -> None:
     rows = BPE.encode_with_dropout(TEXT, dropout, seed)
     assert BPE.decode(rows) == TEXT
     assert all(len(row) >= len(plain) for row, plain in zip(rows, BPE.encode(TEXT)))
 
 
-def test_no_dropout_makes_all_merges_and_nearly_all_of_it_none() -> None:
+def test_extreme_rates_of_bpe_dropout() -> None:
     assert BPE.encode_with_dropout(TEXT, 0, 1) == BPE.encode(TEXT)
     assert [len(row) for row in BPE.encode_with_dropout(TEXT, 0.9999, 1)] == [
         len(line) + 1 for line in TEXT]
     assert BPE.encode_with_dropout([], 0.1, 1) == []
 
 
-def test_the_share_is_of_merges() -> None:
+def test_bpe_dropout_rate_is_a_share_of_merges() -> None:
     # A vocabulary with one merge more than characters leaves that merge out by the share, and
     # nothing else.
     # with the blank's mark and the special tokens
@@ -39,19 +39,19 @@ def test_the_share_is_of_merges() -> None:
     lines = ["der kleine Hund läuft ."] * 4000
     longest, least = (sum(map(len, tokenizer.encode_with_dropout(lines, rate, 3)))
                       for rate in (0.9999999, 0))
-    found = sum(map(len, tokenizer.encode_with_dropout(lines, 0.3, 3)))
-    assert least < longest and (found - least) / (longest - least) == pytest.approx(0.3, abs=0.03)
+    result = sum(map(len, tokenizer.encode_with_dropout(lines, 0.3, 3)))
+    assert least < longest and (result - least) / (longest - least) == pytest.approx(0.3, abs=0.03)
 
 
-def test_seed_and_epoch_decide_whatever_was_drawn_before(spec: DataSpec) -> None:
+def test_retokenize_depends_on_seed_and_epoch_only(spec: DataSpec) -> None:
     corpus = load_corpus(spec)
     first = retokenize(corpus, 0.3, 1, 0)
     again: list[bool] = []
 
     def elsewhere() -> None:
         retokenize(corpus, 0.3, 2, 0)
-        made = retokenize(corpus, 0.3, 1, 0)
-        again.append(made.source_ids == first.source_ids and made.target_ids == first.target_ids)
+        split = retokenize(corpus, 0.3, 1, 0)
+        again.append(split.source_ids == first.source_ids and split.target_ids == first.target_ids)
 
     elsewhere()
     thread = Thread(target=elsewhere)
@@ -63,16 +63,16 @@ def test_seed_and_epoch_decide_whatever_was_drawn_before(spec: DataSpec) -> None
         assert other.source_ids != first.source_ids and other.target_ids != first.target_ids
 
 
-def test_pairs_keep_their_places_and_the_longest_length(spec: DataSpec) -> None:
+def test_retokenize_keeps_order_and_max_length(spec: DataSpec) -> None:
     corpus = load_corpus(replace(spec, max_length=9))
-    made = retokenize(corpus, 0.5, 1, 0)
-    assert len(made) == len(corpus.train) and max(made.target_ids.lengths) == 9
-    whole = np.flatnonzero(made.target_ids.lengths < 9)
-    assert [corpus.tokenizer.decode([made.target_ids[i]])[0] for i in whole] == [
+    split = retokenize(corpus, 0.5, 1, 0)
+    assert len(split) == len(corpus.train) and max(split.target_ids.lengths) == 9
+    whole = np.flatnonzero(split.target_ids.lengths < 9)
+    assert [corpus.tokenizer.decode([split.target_ids[i]])[0] for i in whole] == [
         corpus.train.target_text[i] for i in whole]
 
 
-def test_a_unigram_model_is_refused() -> None:
+def test_bpe_dropout_refuses_unigram_models() -> None:
     assert not BPE.is_unigram
     with refuses("fixed-tokens", "unigram", key="recipe.subword_dropout"):
         Tokenizer.fit(TEXT, 42, "unigram").encode_with_dropout(TEXT, 0.1, 1)

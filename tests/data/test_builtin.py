@@ -9,7 +9,7 @@ from scalesearch.data.builtin import HELD_OUT_PAIRS, MAX_PAIRS, read_builtin
 from tests.errors import refuses
 
 
-def test_the_file_holds_all_pairs_and_none_of_valid_and_test_twice() -> None:
+def test_builtin_splits_do_not_overlap() -> None:
     corpus = read_builtin(MAX_PAIRS)
     assert {split: len(pairs) for split, pairs in corpus.items()} == {
         "train": MAX_PAIRS, "validation": HELD_OUT_PAIRS, "test": HELD_OUT_PAIRS}
@@ -19,7 +19,7 @@ def test_the_file_holds_all_pairs_and_none_of_valid_and_test_twice() -> None:
         assert not {pair[side] for pair in corpus["train"]} & set(held_out)
 
 
-def test_fewer_pairs_are_the_first_ones() -> None:
+def test_fewer_pairs_are_a_prefix() -> None:
     few = read_builtin(10)
     more = read_builtin(3000)
     assert few["train"] == more["train"][:10]
@@ -29,7 +29,7 @@ def test_fewer_pairs_are_the_first_ones() -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", None])
-def test_another_file_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+def test_changed_builtin_file_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
                                  damage: bytes | None) -> None:
     other = tmp_path / "grammar.tsv.xz"
     if damage is not None:

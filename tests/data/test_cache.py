@@ -22,12 +22,12 @@ from tests.mutated import mutated
 from tests.processes import ended
 
 
-def same(one: Corpus, other: Corpus) -> bool:
+def same(item: Corpus, other: Corpus) -> bool:
     """All that training and scoring see is equal."""
     sides = ("source_ids", "target_ids", "source_text", "target_text")
-    return (one.content_hash == other.content_hash and one.tokenizer == other.tokenizer
-            and one.counts == other.counts
-            and all(getattr(getattr(one, split), side) == getattr(getattr(other, split), side)
+    return (item.content_hash == other.content_hash and item.tokenizer == other.tokenizer
+            and item.counts == other.counts
+            and all(getattr(getattr(item, split), side) == getattr(getattr(other, split), side)
                     for split in ("train", "validation", "test") for side in sides))
 
 
@@ -41,14 +41,14 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Tokenizer, "encode", fail)
 
 
-def test_the_second_load_does_no_work_and_equals_the_first(spec: DataSpec, cache: Path,
+def test_second_load_uses_the_cache(spec: DataSpec, cache: Path,
                                                            request: pytest.FixtureRequest) -> None:
     first = load_corpus(spec, cache)
     request.getfixturevalue("no_work")
     assert same(first, load_corpus(spec, cache))
 
 
-def test_it_is_found_by_content_wherever_the_files_lie(spec: DataSpec, cache: Path, tmp_path: Path,
+def test_cache_is_keyed_by_content(spec: DataSpec, cache: Path, tmp_path: Path,
                                                        request: pytest.FixtureRequest) -> None:
     first = load_corpus(spec, cache)
     shutil.move(tmp_path / "text", tmp_path / "moved")
@@ -61,14 +61,14 @@ def test_it_is_found_by_content_wherever_the_files_lie(spec: DataSpec, cache: Pa
 @pytest.mark.parametrize("changes",
                          [{"vocab": 61}, {"vocab_type": "unigram"}, {"lowercase": True},
                           {"max_length": 15}, {"max_ratio": 1.2}, {"max_pairs": 20}])
-def test_every_field_that_matters_makes_another_corpus(
+def test_corpus_hash_depends_on_fields(
         spec: DataSpec, cache: Path, changes: dict) -> None:
     spec = replace(spec, vocab=52)
     assert load_corpus(
         replace(spec, **changes), cache).content_hash != load_corpus(spec, cache).content_hash
 
 
-def test_changed_text_makes_another_corpus(spec: DataSpec, write: Write, cache: Path) -> None:
+def test_corpus_hash_depends_on_text(spec: DataSpec, write: Write, cache: Path) -> None:
     before = load_corpus(spec, cache)
     write("text/test.en", ["a dog"])
     write("text/test.de", ["ein Hund"])
@@ -77,7 +77,8 @@ def test_changed_text_makes_another_corpus(spec: DataSpec, write: Write, cache: 
     assert len(after.test) == 1
 
 
-def test_the_hash_is_the_same_in_another_place(spec: DataSpec, cache: Path, tmp_path: Path) -> None:
+def test_corpus_hash_does_not_depend_on_the_folder(
+        spec: DataSpec, cache: Path, tmp_path: Path) -> None:
     assert load_corpus(spec, cache).content_hash == load_corpus(
         spec, tmp_path / "other").content_hash
 
@@ -93,7 +94,7 @@ def _flip(path: Path) -> None:
 @pytest.mark.parametrize("name",
                          ["train.source.ids", "valid.target.offsets", "test.target.txt",
                           "tokenizer.model", "corpus.json"])
-def test_a_damaged_cache_is_made_again_and_said(
+def test_damaged_cache_is_repaired(
         spec: DataSpec, cache: Path, damage, name: str) -> None:
     first = load_corpus(spec, cache)
     kept = pickle.loads(pickle.dumps(first))
@@ -111,7 +112,7 @@ def test_a_damaged_cache_is_made_again_and_said(
 
 
 @pytest.mark.parametrize("examples", [15, pytest.param(500, marks=pytest.mark.slow)])
-def test_whatever_lies_in_the_cache_the_corpus_is_whole(
+def test_any_damage_of_the_cache_is_repaired(
         spec: DataSpec, cache: Path, examples: int) -> None:
     first = load_corpus(spec, cache)
     kept = pickle.loads(pickle.dumps(first))
@@ -137,14 +138,14 @@ def test_whatever_lies_in_the_cache_the_corpus_is_whole(
     check()
 
 
-def test_ids_are_mapped_and_cannot_be_written(spec: DataSpec, cache: Path) -> None:
+def test_ids_are_memory_mapped_and_read_only(spec: DataSpec, cache: Path) -> None:
     ids = load_corpus(spec, cache).train.source_ids
     assert isinstance(ids.flat.base, np.memmap)
     with pytest.raises(ValueError, match="read-only"):
         ids.flat[0] = 1
 
 
-def test_processes_that_start_together_make_it_once(spec: DataSpec, cache: Path) -> None:
+def test_concurrent_processes_prepare_a_corpus_once(spec: DataSpec, cache: Path) -> None:
     script = f"""
 import sys
 from pathlib import Path
@@ -160,13 +161,13 @@ print(load_corpus(DataSpec.from_mapping({spec.to_json()!r}), Path({str(cache)!r}
     for process in running:
         process.stdin.write("go\n")
         process.stdin.flush()
-    said = [ended(process)[1].split() for process in running]
+    expected_text = [ended(process)[1].split() for process in running]
     assert all(process.returncode == 0 for process in running)
-    assert [words[0] == "made" for words in said].count(True) == 1
-    assert {words[-1] for words in said} == {load_corpus(spec, cache).content_hash}
+    assert [words[0] == "made" for words in expected_text].count(True) == 1
+    assert {words[-1] for words in expected_text} == {load_corpus(spec, cache).content_hash}
 
 
-def test_a_load_that_is_stopped_leaves_nothing_half_done(spec: DataSpec, cache: Path,
+def test_interrupted_load_leaves_no_files(spec: DataSpec, cache: Path,
                                                          monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
@@ -177,19 +178,19 @@ def test_a_load_that_is_stopped_leaves_nothing_half_done(spec: DataSpec, cache: 
     assert load_corpus(spec, cache).notes == ()
 
 
-def test_a_cache_that_cannot_be_written_is_explained(spec: DataSpec, write: Write) -> None:
+def test_unwritable_cache_is_refused(spec: DataSpec, write: Write) -> None:
     blocked = write("blocked", b"a file, not a folder")
     with refuses("cache-not-writable", "blocked", "XDG_CACHE_HOME", key="data"):
         load_corpus(spec, blocked / "cache")
 
 
-def test_the_default_place_follows_xdg(spec: DataSpec, tmp_path: Path,
+def test_default_cache_uses_xdg_cache_home(spec: DataSpec, tmp_path: Path,
                                        monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     assert load_corpus(spec).folder.parent == tmp_path / "xdg" / "scalesearch" / "corpora"
 
 
-def test_without_a_home_a_place_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_home_folder_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def homeless() -> Path:
         raise RuntimeError("Could not determine home directory.")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)

@@ -11,7 +11,7 @@ from tests.data.conftest import SOURCE, TARGET, Write
 from tests.errors import refuses
 
 
-def test_splits_hold_the_text_and_its_ids(spec: DataSpec, cache: Path) -> None:
+def test_splits_hold_text_and_ids(spec: DataSpec, cache: Path) -> None:
     corpus = load_corpus(spec, cache)
     assert corpus.train.source_text[:2] == [f"{SOURCE[0]} 0", f"{SOURCE[1]} 1"]
     assert corpus.test.target_text == [f"{line} {200 + i}" for i, line in enumerate(TARGET)]
@@ -23,18 +23,19 @@ def test_splits_hold_the_text_and_its_ids(spec: DataSpec, cache: Path) -> None:
     assert corpus.notes == ()
 
 
-def test_a_record_of_it_is_json(spec: DataSpec, cache: Path) -> None:
+def test_to_json_is_json(spec: DataSpec, cache: Path) -> None:
     corpus = load_corpus(spec, cache)
-    said = json.loads(json.dumps(corpus.to_json()))
-    assert (said["hash"], said["vocab"], said["spec"]) == (corpus.content_hash, 60, spec.to_json())
-    assert said["counts"]["train"] == {"read": 40, "empty": 0, "no_token": 0, "too_long": 0,
-                                       "uneven": 0, "pairs": 40,
-                                       "source_tokens": len(corpus.train.source_ids.flat),
-                                       "target_tokens": len(corpus.train.target_ids.flat),
-                                       "source_unknown": 0, "target_unknown": 0}
+    expected_text = json.loads(json.dumps(corpus.to_json()))
+    assert (expected_text["hash"], expected_text["vocab"],
+            expected_text["spec"]) == (corpus.content_hash, 60, spec.to_json())
+    assert expected_text["counts"]["train"] == {
+        "read": 40, "empty": 0, "no_token": 0, "too_long": 0, "uneven": 0, "pairs": 40,
+        "source_tokens": len(corpus.train.source_ids.flat),
+        "target_tokens": len(corpus.train.target_ids.flat), "source_unknown": 0,
+        "target_unknown": 0}
 
 
-def test_training_pairs_that_do_not_fit_are_left_out_and_counted(spec: DataSpec, write: Write,
+def test_unsuitable_training_pairs_are_dropped_and_counted(spec: DataSpec, write: Write,
                                                                  cache: Path) -> None:
     text = Path(spec.train[0])
     source, target = (text.with_suffix(f".{side}").read_text().splitlines()
@@ -51,7 +52,7 @@ def test_training_pairs_that_do_not_fit_are_left_out_and_counted(spec: DataSpec,
                             "train: 1 of 44 pairs left out: beyond max_ratio")
 
 
-def test_long_test_sentences_are_cut_but_their_references_stay(
+def test_long_test_sentences_are_truncated_without_references(
         spec: DataSpec, write: Write, cache: Path) -> None:
     long = " ".join(TARGET * 10)
     write("text/test.en", ["a dog", "the house"])
@@ -63,7 +64,7 @@ def test_long_test_sentences_are_cut_but_their_references_stay(
     assert "test: 1 of 2 pairs are truncated to max_length 20" in "".join(corpus.notes)
 
 
-def test_limit_takes_the_first_pairs_for_the_vocabulary_too(
+def test_max_pairs_applies_to_the_vocabulary(
         spec: DataSpec, write: Write, cache: Path) -> None:
     text = Path(spec.train[0]).with_suffix(".en")
     write("text/train.en", [*text.read_text().splitlines()[:39], "Ω"])
@@ -72,30 +73,30 @@ def test_limit_takes_the_first_pairs_for_the_vocabulary_too(
     assert UNK in corpus.tokenizer.encode(["Ω"])[0]
 
 
-def test_lower_casing_reaches_the_references(spec: DataSpec, cache: Path) -> None:
+def test_lowercase_applies_to_references(spec: DataSpec, cache: Path) -> None:
     corpus = load_corpus(replace(spec, lowercase=True), cache)
     assert corpus.test.target_text[0] == "der kleine hund läuft . 200"
     assert "BLEU is case-insensitive" in corpus.notes[-1]
 
 
-def test_text_is_encoded_piece_by_piece_to_the_same_ids(spec: DataSpec, cache: Path, tmp_path: Path,
+def test_encoding_in_chunks_gives_the_same_ids(spec: DataSpec, cache: Path, tmp_path: Path,
                                                         monkeypatch: pytest.MonkeyPatch) -> None:
     whole = load_corpus(spec, cache)
     monkeypatch.setattr("scalesearch.data.prepare._CHUNK", 7)
     assert load_corpus(spec, tmp_path / "other").content_hash == whole.content_hash
 
 
-def test_overlap_of_the_splits_is_reported(spec: DataSpec, write: Write, cache: Path) -> None:
+def test_overlap_of_splits_is_reported(spec: DataSpec, write: Write, cache: Path) -> None:
     write("text/test.en", [f"{SOURCE[0]} 0", f"{SOURCE[1]} 1", "a dog"])
     write("text/test.de", [f"{TARGET[0]} 0", "anders", "ein Hund"])
     corpus = load_corpus(spec, cache)
-    assert corpus.counts["overlap"] == {"validation_pairs": 0, "validation_sources": 0, "test_pairs": 1,
-                                        "test_sources": 2, "test_in_validation": 0}
+    assert corpus.counts["overlap"] == {"validation_pairs": 0, "validation_sources": 0,
+                                        "test_pairs": 1, "test_sources": 2, "test_in_validation": 0}
     assert corpus.notes == ("warning: 2 of 3 test sources are also in the training text, "
                             "1 with the same translation",)
 
 
-def test_a_test_text_by_which_one_chooses_is_reported(
+def test_overlap_of_validation_and_test_is_reported(
         spec: DataSpec, write: Write, cache: Path) -> None:
     for split in ("val", "test"):
         write(f"text/{split}.en", ["the cat", f"a {split}"])
@@ -111,7 +112,7 @@ def test_unknown_characters_are_reported(spec: DataSpec, write: Write, cache: Pa
         "test: 1 tokens hold characters that are not in the vocabulary",)
 
 
-def test_parts_are_joined_and_may_be_packed(spec: DataSpec, write: Write, cache: Path) -> None:
+def test_parts_are_concatenated(spec: DataSpec, write: Write, cache: Path) -> None:
     folder = Path(spec.train[0]).parent
     for side, lines in (("en", SOURCE), ("de", TARGET)):
         write(f"text/more.{side}.gz", lines)
@@ -121,30 +122,30 @@ def test_parts_are_joined_and_may_be_packed(spec: DataSpec, write: Write, cache:
     assert corpus.train.target_text[40:] == [*TARGET, *TARGET[:2]]
 
 
-def test_a_given_tokenizer_is_used_as_it_is(spec: DataSpec, tmp_path: Path, cache: Path) -> None:
+def test_tokenizer_file_is_used(spec: DataSpec, tmp_path: Path, cache: Path) -> None:
     tokenizer = Tokenizer.fit(SOURCE + TARGET, 48)
     (tmp_path / "m.model").write_bytes(tokenizer.model_bytes)
-    given = load_corpus(replace(spec, vocab=None, tokenizer=str(tmp_path / "m.model")), cache)
-    assert given.tokenizer == tokenizer != load_corpus(spec, cache).tokenizer
+    corpus = load_corpus(replace(spec, vocab=None, tokenizer=str(tmp_path / "m.model")), cache)
+    assert corpus.tokenizer == tokenizer != load_corpus(spec, cache).tokenizer
     other = Tokenizer.fit(SOURCE + TARGET, 46)
     (tmp_path / "m.model").write_bytes(other.model_bytes)
     again = load_corpus(replace(spec, vocab=None, tokenizer=str(tmp_path / "m.model")), cache)
     assert again.tokenizer == other
 
 
-@pytest.mark.parametrize(("files", "error"),
-                         [({"text/val.de": ["eins", "zwei"]},
-                           ("unequal-lines", "validation:", "/val.en has 5 lines", "/val.de has 2")),
-                          ({"text/test.de": ["eins", "", "drei", "vier", " "]},
-                           ("empty-lines", "test: 2", "/test.de:2", "/test.de:5")),
-                          ({"text/val.en": ["one", "", "three", "four", "five"]},
-                           ("empty-lines", "validation: 1", "/val.en:2")),
-                          ({"text/train.en": [], "text/train.de": []},
-                           ("no-sentences", "train:", "train.en", "train.de")),
-                          ({"text/train.en": [""] * 40}, ("no-sentences", "train:")),
-                          ({"text/train.de": b"\xff\n" * 40},
-                           ("not-utf8", "train.de:1:", "byte 1", "0xff"))])
-def test_bad_text_is_refused_with_its_place(spec: DataSpec, write: Write, cache: Path,
+@pytest.mark.parametrize(
+    ("files", "error"),
+    [({"text/val.de": ["eins", "zwei"]},
+      ("unequal-lines", "validation:", "/val.en has 5 lines", "/val.de has 2")),
+     ({"text/test.de": ["eins", "", "drei", "vier", " "]},
+      ("empty-lines", "test: 2", "/test.de:2", "/test.de:5")),
+     ({"text/val.en": ["one", "", "three", "four", "five"]},
+      ("empty-lines", "validation: 1", "/val.en:2")),
+     ({"text/train.en": [], "text/train.de": []},
+      ("no-sentences", "train:", "train.en", "train.de")),
+     ({"text/train.en": [""] * 40}, ("no-sentences", "train:")),
+     ({"text/train.de": b"\xff\n" * 40}, ("not-utf8", "train.de:1:", "byte 1", "0xff"))])
+def test_invalid_text_is_refused_with_position(spec: DataSpec, write: Write, cache: Path,
                                             files: dict[str, list[str] | bytes],
                                             error: tuple) -> None:
     for name, content in files.items():
@@ -154,7 +155,7 @@ def test_bad_text_is_refused_with_its_place(spec: DataSpec, write: Write, cache:
     assert not list(cache.glob("[!.]*"))
 
 
-def test_an_empty_line_of_any_annotator_is_refused(
+def test_empty_line_of_an_annotator_is_refused(
         spec: DataSpec, write: Write, cache: Path) -> None:
     test = [str(write(f"text/test.{name}", [line, "it is"]))
             for name, line in (("src", "a b"), ("one", "a c"))]
@@ -164,7 +165,7 @@ def test_an_empty_line_of_any_annotator_is_refused(
                             test={"source": test[0], "target": [test[1], blank]}), cache)
 
 
-def test_sentences_too_long_to_compare_word_by_word_are_refused(
+def test_too_long_corrections_are_refused(
         spec: DataSpec, write: Write, cache: Path) -> None:
     write("text/test.en", ["a dog", "a " * 2001])
     write("text/test.de", ["ein Hund", "ein"])
@@ -173,7 +174,7 @@ def test_sentences_too_long_to_compare_word_by_word_are_refused(
 
 
 @pytest.mark.parametrize("vocab", [10**6 + 1, 10**9, 10**20])
-def test_a_vocabulary_beyond_all_use_is_refused_where_it_is_given(
+def test_huge_vocabulary_is_refused(
         spec: DataSpec, vocab: int) -> None:
     with refuses("bad-value", "vocab", vocab):
         replace(spec, vocab=vocab)
@@ -185,20 +186,20 @@ def test_a_vocabulary_beyond_all_use_is_refused_where_it_is_given(
     ({"max_length": 1}, ("no-pairs-left", "40 pairs", "max_length 1")),
     ({"vocab": None, "tokenizer": "nowhere.model"}, ("cannot-read", "tokenizer:", "nowhere.model")),
 ])
-def test_a_spec_that_does_not_fit_is_refused(spec: DataSpec, cache: Path, changes: dict,
+def test_spec_that_does_not_fit_the_text_is_refused(spec: DataSpec, cache: Path, changes: dict,
                                              error: tuple) -> None:
     with refuses(*error):
         load_corpus(replace(spec, **changes), cache)
 
 
-def test_relative_paths_start_at_the_base(spec: DataSpec, cache: Path) -> None:
+def test_relative_paths_use_the_base_folder(spec: DataSpec, cache: Path) -> None:
     text = Path(spec.train[0]).parent
     relative = replace(spec, train="train", validation="val", test="test")
     assert load_corpus(
         relative, cache, base=text).content_hash == load_corpus(spec, cache).content_hash
 
 
-def test_the_built_in_corpus_is_called_synthetic(cache: Path) -> None:
+def test_builtin_corpus_is_synthetic(cache: Path) -> None:
     few, more = (load_corpus(DataSpec(builtin="grammar", pairs=pairs, vocab=200), cache)
                  for pairs in (200, 300))
     assert (len(few.train), len(few.validation), len(few.test)) == (200, 500, 500)
@@ -210,7 +211,7 @@ def test_the_built_in_corpus_is_called_synthetic(cache: Path) -> None:
     assert few.content_hash != more.content_hash
 
 
-def test_text_that_looks_tokenized_is_named_unless_it_is_said_to_be(write, spec, cache) -> None:
+def test_tokenized_text_is_reported_unless_declared(write, spec, cache) -> None:
     for side, line in (("en", "a small dog runs {} ."), ("de", "ein kleiner Hund läuft {} .")):
         write(f"text/val.{side}", [line.format(900 + i) for i in range(101)])
     [note] = load_corpus(spec, cache).notes

@@ -13,7 +13,7 @@ SAID = "der Lehrer sagt das Haus"
 
 
 @pytest.fixture
-def taught(spec: DataSpec, write: Write) -> DataSpec:
+def distilled(spec: DataSpec, write: Write) -> DataSpec:
     """``spec`` with the translations of its 40 training sentences, of which the teacher left one empty."""
     source = Path(f"{spec.train[0]}.en").read_text().splitlines()
     write("kd/train.en", source)
@@ -21,10 +21,10 @@ def taught(spec: DataSpec, write: Write) -> DataSpec:
     return replace(spec, distilled=str(Path(spec.train[0]).parents[1] / "kd" / "train"))
 
 
-def test_the_translations_are_learned_from_and_all_else_stays_real(spec: DataSpec, taught: DataSpec,
+def test_distilled_replaces_the_training_text_only(spec: DataSpec, distilled: DataSpec,
                                                                    cache: Path) -> None:
     real = load_corpus(spec, cache)
-    corpus = load_corpus(taught, cache)
+    corpus = load_corpus(distilled, cache)
     assert corpus.train.target_text == [
         SAID] * 39 and corpus.train.source_text == real.train.source_text[1:]
     assert corpus.tokenizer == real.tokenizer
@@ -34,46 +34,47 @@ def test_the_translations_are_learned_from_and_all_else_stays_real(spec: DataSpe
     assert "train: 1 of 40 pairs left out: a side is empty" in corpus.notes
 
 
-def test_mixed_has_both(spec: DataSpec, taught: DataSpec, cache: Path) -> None:
+def test_mix_distilled_has_both(spec: DataSpec, distilled: DataSpec, cache: Path) -> None:
     real = load_corpus(spec, cache)
-    corpus = load_corpus(replace(taught, mix_distilled=True), cache)
+    corpus = load_corpus(replace(distilled, mix_distilled=True), cache)
     assert corpus.train.target_text == [SAID] * 39 + real.train.target_text
     assert corpus.counts["train"]["read"] == 80 and corpus.counts["train"]["pairs"] == 79
-    assert corpus.content_hash != load_corpus(taught, cache).content_hash
+    assert corpus.content_hash != load_corpus(distilled, cache).content_hash
 
 
-def test_several_teachers_are_read_one_after_the_other(
-        taught: DataSpec, write: Write, cache: Path) -> None:
+def test_translations_of_several_teachers_are_concatenated(
+        distilled: DataSpec, write: Write, cache: Path) -> None:
     """The second's is made from the German side: its sources are translations, its targets real."""
     words = [f"haus {i}" for i in range(40)]
     write("back/de-en.en", ["the house"] * 40)
     write("back/de-en.de", words)
-    both = replace(taught,
-                   distilled=(taught.distilled[0],
-                              str(Path(taught.distilled[0]).parents[1] / "back/de-en")))
+    both = replace(distilled,
+                   distilled=(distilled.distilled[0],
+                              str(Path(distilled.distilled[0]).parents[1] / "back/de-en")))
     corpus = load_corpus(both, cache)
     assert corpus.train.target_text == [SAID] * 39 + words
     assert corpus.train.source_text[39:] == ["the house"] * 40
-    assert corpus.tokenizer == load_corpus(taught, cache).tokenizer
+    assert corpus.tokenizer == load_corpus(distilled, cache).tokenizer
     assert DataSpec.from_mapping(both.to_json()) == both
-    real = Path(f"{taught.train[0]}.de").read_text().splitlines()
+    real = Path(f"{distilled.train[0]}.de").read_text().splitlines()
     limited = load_corpus(replace(both, max_pairs=10, mix_distilled=True), cache)
     assert limited.train.target_text == [SAID] * 10 + words[:10] + real[:10]
     assert limited.counts["train"]["beyond_limit"] == 29 + 30 + 30
 
 
-def test_a_limit_holds_for_the_translations_too(taught: DataSpec, cache: Path) -> None:
-    assert load_corpus(replace(taught, max_pairs=10), cache).train.source_text == [
+def test_max_pairs_applies_to_translations(distilled: DataSpec, cache: Path) -> None:
+    assert load_corpus(replace(distilled, max_pairs=10), cache).train.source_text == [
         f"{SOURCE[i % len(SOURCE)]} {i}" for i in range(1, 11)]
 
 
-def test_other_translations_are_another_corpus(taught: DataSpec, write: Write, cache: Path) -> None:
-    before = load_corpus(taught, cache).content_hash
+def test_corpus_hash_depends_on_translations(distilled: DataSpec, write: Write,
+                                             cache: Path) -> None:
+    before = load_corpus(distilled, cache).content_hash
     write("kd/train.de", ["etwas anderes"] * 40)
-    assert load_corpus(taught, cache).content_hash != before
+    assert load_corpus(distilled, cache).content_hash != before
 
 
-def test_the_built_in_corpus_stays_synthetic(tmp_path: Path, cache: Path) -> None:
+def test_distilled_builtin_corpus_is_synthetic(tmp_path: Path, cache: Path) -> None:
     spec = DataSpec(builtin="grammar", pairs=50, vocab=200)
     real = load_corpus(spec, cache)
     (tmp_path / "kd.en").write_text("".join(f"{line}\n" for line in real.train.source_text))
@@ -88,7 +89,7 @@ def test_the_built_in_corpus_stays_synthetic(tmp_path: Path, cache: Path) -> Non
     ({"distilled": {"a": "b"}}, ("bad-value", "distilled")),
     ({"mix_distilled": True}, ("bad-value", "mix_distilled")),
 ])
-def test_what_is_wrong_is_said(spec: DataSpec, cache: Path, changes: dict,
+def test_invalid_distilled_data_are_refused(spec: DataSpec, cache: Path, changes: dict,
                                error: tuple[str, ...]) -> None:
     with refuses(*error):
         load_corpus(replace(spec, **changes), cache)

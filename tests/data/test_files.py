@@ -23,7 +23,7 @@ line = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r
 
 
 @given(lines=st.lists(line), crlf=st.booleans(), closed=st.booleans())
-def test_lines_are_what_stands_between_line_feeds(tmp_path_factory, lines: list[str], crlf: bool,
+def test_lines_end_at_line_feeds(tmp_path_factory, lines: list[str], crlf: bool,
                                                   closed: bool) -> None:
     end = "\r\n" if crlf else "\n"
     # An empty last line that is not closed is no line at all.
@@ -34,12 +34,12 @@ def test_lines_are_what_stands_between_line_feeds(tmp_path_factory, lines: list[
     assert read_lines(path) == lines
 
 
-def test_unicode_separators_are_characters(write: Write) -> None:
+def test_unicode_separators_do_not_end_lines(write: Write) -> None:
     odd = "a\u2028b\u2029c\x85d\x0ce\x1cf\rg"
     assert read_lines(write("odd.txt", [odd, "next"])) == [odd, "next"]
 
 
-def test_packed_and_plain_are_the_same(write: Write) -> None:
+def test_gzip_does_not_change_content(write: Write) -> None:
     plain = write("t.txt", ["eins", "zwei"])
     packed = write("t.txt.gz", ["eins", "zwei"])
     assert read_lines(plain) == read_lines(packed) == ["eins", "zwei"]
@@ -48,13 +48,13 @@ def test_packed_and_plain_are_the_same(write: Write) -> None:
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
-def test_bad_utf8_is_placed(write: Write, mark: bytes) -> None:
+def test_invalid_utf8_is_reported_with_position(write: Write, mark: bytes) -> None:
     path = write("bad.txt", mark + "gut\nschön\n".encode() + b"sch\xf6n\n")
     with refuses("not-utf8", "bad.txt:3:", "byte 4", "0xf6", "LATIN1"):
         read_lines(path)
 
 
-def test_bad_utf8_right_after_the_mark_is_placed(write: Write) -> None:
+def test_invalid_utf8_after_the_byte_order_mark(write: Write) -> None:
     with refuses("not-utf8", "bad.txt:1:", "byte 5", "0xff"):
         read_lines(write("bad.txt", b"\xef\xbb\xbfa\xff\n"))
 
@@ -64,7 +64,7 @@ def test_utf16_is_recognized(write: Write) -> None:
         read_lines(write("wide.txt", "hallo\n".encode("utf-16")))
 
 
-def test_a_broken_gzip_file_is_named(write: Write) -> None:
+def test_damaged_gzip_file_is_refused(write: Write) -> None:
     whole = write("t.gz", ["eins"] * 50).read_bytes()
     for content in (b"no gzip at all", whole[:-12]):
         path = write("broken", content).rename(write("t.gz", []))
@@ -72,13 +72,13 @@ def test_a_broken_gzip_file_is_named(write: Write) -> None:
             read_lines(path)
 
 
-def test_lines_without_an_end_are_refused(write: Write) -> None:
+def test_too_long_line_is_refused(write: Write) -> None:
     assert len(read_lines(write("long.txt", ["a", "x" * MAX_LINE_BYTES]))) == 2
     with refuses("line-too-long", "long.txt:2:", f"{MAX_LINE_BYTES + 1:,}"):
         read_lines(write("long.txt", ["a", "x" * (MAX_LINE_BYTES + 1)]))
 
 
-def test_a_file_that_unpacks_without_end_is_refused(write: Write) -> None:
+def test_decompression_bomb_is_refused(write: Write) -> None:
     bomb = write("bomb.gz", b"a\n" * (UNCHECKED_BYTES // 2 + 1))
     assert bomb.stat().st_size * MAX_COMPRESSION_RATIO < UNCHECKED_BYTES
     for read in (read_lines, hash_content):
@@ -86,7 +86,7 @@ def test_a_file_that_unpacks_without_end_is_refused(write: Write) -> None:
             read(bomb)
 
 
-def test_text_beyond_memory_is_refused_as_it_is_read(
+def test_text_beyond_memory_is_refused(
         write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sysconf", lambda name: 64)  # so many pages, of so many bytes
     assert read_lines(write("t.txt", ["x" * 200])) == ["x" * 200]
@@ -94,7 +94,7 @@ def test_text_beyond_memory_is_refused_as_it_is_read(
         read_lines(write("t.txt", ["x" * 205]))
 
 
-def test_devices_and_pipes_are_no_text(tmp_path: Path) -> None:
+def test_devices_and_pipes_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (Path("/dev/zero"), tmp_path / "pipe"):
         with refuses("cannot-read", path):
@@ -103,7 +103,7 @@ def test_devices_and_pipes_are_no_text(tmp_path: Path) -> None:
             Tokenizer.from_file(path)
 
 
-def test_a_missing_file_is_explained_by_what_is_near(write: Write, tmp_path: Path) -> None:
+def test_error_lists_similar_files(write: Write, tmp_path: Path) -> None:
     write("d/train.en", [])
     write("d/train.de", [])
     with refuses("no-such-file", "/d/train.fr", "train.de", "train.en", key="data.validation"):
@@ -116,7 +116,7 @@ def test_a_missing_file_is_explained_by_what_is_near(write: Write, tmp_path: Pat
         find_text_file(str(tmp_path / "d"), "validation")
 
 
-def test_the_packed_file_stands_in_for_the_plain(write: Write, tmp_path: Path) -> None:
+def test_gzip_file_is_found_without_suffix(write: Write, tmp_path: Path) -> None:
     packed = write("train.en.gz", ["one"])
     assert find_text_file(str(tmp_path / "train.en"), "train") == packed
     plain = write("train.en", ["one"])

@@ -33,7 +33,7 @@ def written(corpus: Corpus, file: Path, teacher: str = "abc") -> Path:
     return file
 
 
-def test_a_batch_has_the_soft_targets_of_its_places(
+def test_batch_has_soft_targets_of_its_tokens(
         spec: DataSpec, soft: DataSpec, cache: Path) -> None:
     corpus = load_corpus(soft, cache)
     rows = np.array([7, 3, 39, 0])
@@ -50,23 +50,23 @@ def test_a_batch_has_the_soft_targets_of_its_places(
     assert make_batch(load_corpus(spec, cache).train, rows).soft_targets is None
 
 
-def test_teachers_tell_corpora_apart(spec: DataSpec, soft: DataSpec, cache: Path,
+def test_corpus_hash_depends_on_the_teacher(spec: DataSpec, soft: DataSpec, cache: Path,
                                      tmp_path: Path) -> None:
     real = load_corpus(spec, cache)
     other = replace(spec, soft_targets=str(written(real, tmp_path / "other", "xyz")))
-    assert len({load_corpus(one, cache).content_hash for one in (spec, soft, other)}) == 3
-    assert len({hash_text(one.with_absolute_paths()) for one in (spec, soft, other)}) == 3
+    assert len({load_corpus(item, cache).content_hash for item in (spec, soft, other)}) == 3
+    assert len({hash_text(item.with_absolute_paths()) for item in (spec, soft, other)}) == 3
     assert DataSpec.from_mapping(soft.to_json()) == soft
 
 
-def test_those_of_other_data_are_refused(soft: DataSpec, cache: Path, write: Write) -> None:
+def test_soft_targets_of_other_data_are_refused(soft: DataSpec, cache: Path, write: Write) -> None:
     with refuses("soft-targets-mismatch", key="data.soft_targets"):
         load_corpus(replace(soft, vocab=50), cache)
     with refuses("soft-targets-mismatch"):
         load_corpus(replace(soft, max_pairs=10), cache)
 
 
-def test_what_is_missing_or_cut_off_is_refused(soft: DataSpec, cache: Path) -> None:
+def test_missing_or_truncated_soft_targets_are_refused(soft: DataSpec, cache: Path) -> None:
     assert soft.soft_targets is not None
     file = Path(soft.soft_targets)
     content = file.read_bytes()

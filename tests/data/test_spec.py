@@ -9,22 +9,24 @@ from scalesearch.data import DataSpec, FilePair
 from scalesearch.space import ConfigError
 from tests.errors import refuses
 
-FILES = {"source": "en", "target": "de", "train": "d/train", "validation": "d/val", "test": "d/test"}
+FILES = {"source": "en", "target": "de", "train": "d/train", "validation": "d/val",
+         "test": "d/test"}
 
 
 def problems(mapping: object) -> dict[str, str]:
     """What is wrong with data: the text that is underlined, and what would be right."""
     with pytest.raises(ConfigError) as error:
         DataSpec.from_mapping(mapping)  # type: ignore[arg-type]
-    found = {}
-    for one in error.value.problems:
-        line = one.position.source.lines[one.position.line]
-        found[line[one.position.column : one.position.end]] = f"{one.message}; {one.help}"
-    return found
+    result = {}
+    for problem in error.value.problems:
+        line = problem.position.source.lines[problem.position.line]
+        result[line[problem.position.column : problem.position.end]] = (
+            f"{problem.message}; " f"{problem.help}")
+    return result
 
 
 @pytest.mark.parametrize(
-    ("mapping", "underlined", "said"),
+    ("mapping", "underlined", "expected_text"),
     [({"builtin": "grammar", "vocabulary": 10}, "vocabulary", "`vocab`"),
      ({"builtin": "grammar", "xyz": 1}, "xyz", "`builtin`"),
      ({"builtin": "grammer"}, "grammer", "`grammar`"),
@@ -39,8 +41,10 @@ def problems(mapping: object) -> dict[str, str]:
      ({**FILES, "vocab": 100, "tokenizer": "m.model"}, "m.model", "`vocab`"),
      ({**FILES, "vocab_type": "word"}, "word", "`bpe`"),
      ({**FILES, "lowercase": "maybe"}, "maybe", "`yes`"),
-     ({**FILES, "character_coverage": 0.5}, "0.5", ">= 0.9"), ({**FILES, "max_ratio": 0.5}, "0.5", ">= 1"),
-     ({**FILES, "max_length": None}, "none", "whole number"), ({**FILES, "max_pairs": 0}, "0", ">= 1"),
+     ({**FILES, "character_coverage": 0.5}, "0.5", ">= 0.9"),
+     ({**FILES, "max_ratio": 0.5}, "0.5", ">= 1"),
+     ({**FILES, "max_length": None}, "none", "whole number"),
+     ({**FILES, "max_pairs": 0}, "0", ">= 1"),
      ({**FILES, "source": {"a": 1}}, "{'a': 1}", "a text"),
      ({**FILES, "mix_distilled": True}, "yes", "`distilled`"),
      ({**FILES, "target": "en"}, "en", "different suffixes"),
@@ -49,17 +53,17 @@ def problems(mapping: object) -> dict[str, str]:
      ({**FILES, "test": {"source": "a", "target": ["b", "c"]}},
       "{'source': 'a', 'target': ['b', 'c']}", "correction"), ("grammer", "grammer", "`grammar`"),
      ([1], "[1]", "`grammar`")])
-def test_what_is_wrong_is_underlined_and_what_is_right_said(
-        mapping: object, underlined: str, said: str) -> None:
-    found = problems(mapping)
-    assert underlined in found and said in found[underlined], found
+def test_problems_have_position_and_help(
+        mapping: object, underlined: str, expected_text: str) -> None:
+    result = problems(mapping)
+    assert underlined in result and expected_text in result[underlined], result
 
 
-def test_all_problems_are_said_at_once() -> None:
+def test_all_problems_are_reported_together() -> None:
     assert set(problems({"source": "en", "vocab_type": "word", "max_pairs": -1})) == {"word", "-1"}
     with pytest.raises(ConfigError) as error:
         DataSpec.from_mapping({"source": "en"})
-    assert [one.message.split("`")[1] for one in error.value.problems] == [
+    assert [problem.message.split("`")[1] for problem in error.value.problems] == [
         "target", "train", "validation", "test"]
 
 
@@ -68,21 +72,21 @@ def test_all_problems_are_said_at_once() -> None:
                           {**FILES, "train": ["d/a", {"source": "x.txt", "target": "y.txt"}],
                            "max_pairs": 10, "lowercase": True},
                           {**FILES, "tokenizer": "$DIR/m.model", "max_ratio": 2.5, "name": "mine"}])
-def test_json_and_back_is_the_same(mapping: dict) -> None:
+def test_json_round_trip(mapping: dict) -> None:
     spec = DataSpec.from_mapping(mapping)
     assert mapping.items() <= spec.to_json().items()
     assert DataSpec.from_mapping(json.loads(json.dumps(spec.to_json()))) == spec
     assert len({spec, spec}) == 1
 
 
-def test_defaults_fit_the_shape() -> None:
+def test_defaults_depend_on_the_source_of_text() -> None:
     assert DataSpec.from_mapping(FILES).fitted_vocab_size == 8000
     assert DataSpec.from_mapping({**FILES, "tokenizer": "m.model"}).fitted_vocab_size is None
     builtin = DataSpec(builtin="grammar")
     assert (builtin.pairs, builtin.fitted_vocab_size) == (20_000, 2000)
 
 
-def test_a_description_names_text_and_vocabulary() -> None:
+def test_describe_names_text_and_vocabulary() -> None:
     assert DataSpec(builtin="grammar", pairs=9).describe() == (
         "built-in grammar (synthetic), 9 pairs; bpe vocabulary of 2000")
     assert DataSpec.from_mapping({**FILES, "max_pairs": 5, "lowercase": True,
@@ -90,7 +94,7 @@ def test_a_description_names_text_and_vocabulary() -> None:
         "en-de from d/train; tokenizer " "m; first 5 pairs; lower-cased")
 
 
-def test_paths_are_expanded_only_when_resolved(
+def test_with_absolute_paths_expands_paths(
         monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CORPORA", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -104,12 +108,12 @@ def test_paths_are_expanded_only_when_resolved(
     assert full.with_absolute_paths() == full
 
 
-def test_both_files_of_a_pair_are_resolved(tmp_path: Path) -> None:
+def test_with_absolute_paths_expands_file_pairs(tmp_path: Path) -> None:
     spec = DataSpec.from_mapping({**FILES, "test": {"source": "a", "target": "b"}})
     assert spec.with_absolute_paths(tmp_path).test == (FilePair(f"{tmp_path}/a", f"{tmp_path}/b"),)
 
 
-def test_a_variable_that_is_not_set_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unset_variable_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOWHERE", raising=False)
     with refuses("variable-not-set", "export NOWHERE=/path", key="data.train"):
         DataSpec.from_mapping({**FILES, "train": "$NOWHERE/train"}).with_absolute_paths()

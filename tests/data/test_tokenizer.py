@@ -21,7 +21,7 @@ TOKENIZERS = {model: Tokenizer.fit(TEXT, 48, model) for model in ("bpe", "unigra
 
 @given(words=st.lists(st.text(LETTERS, min_size=1), min_size=1),
        model=st.sampled_from(["bpe", "unigram"]))
-def test_text_of_known_characters_comes_back(words: list[str], model: str) -> None:
+def test_tokenizer_round_trip(words: list[str], model: str) -> None:
     tokenizer = TOKENIZERS[model]
     sentence = " ".join(words)
     [ids] = tokenizer.encode([sentence])
@@ -30,12 +30,12 @@ def test_text_of_known_characters_comes_back(words: list[str], model: str) -> No
     assert max(ids) < tokenizer.vocab_size
 
 
-def test_blanks_are_joined_and_nothing_else_is_rewritten() -> None:
+def test_text_is_not_normalized_except_blanks() -> None:
     tokenizer = TOKENIZERS["bpe"]
     assert tokenizer.decode(tokenizer.encode(["  ½ …   ﬁn ① "])) == ["½ … ﬁn ①"]
 
 
-def test_special_tokens_leave_no_trace_and_take_arrays() -> None:
+def test_decode_removes_special_tokens() -> None:
     tokenizer = TOKENIZERS["bpe"]
     [ids] = tokenizer.encode(["der Hund"])
     framed = np.array([BOS, *ids, EOS, PAD, PAD])
@@ -44,16 +44,16 @@ def test_special_tokens_leave_no_trace_and_take_arrays() -> None:
     assert tokenizer.encode([]) == tokenizer.decode([]) == []
 
 
-def test_marks_in_the_text_are_no_special_tokens() -> None:
+def test_special_tokens_in_text_are_encoded_as_text() -> None:
     assert not {BOS, EOS, PAD} & set(TOKENIZERS["bpe"].encode(["<s> </s> <pad>"])[0])
 
 
 @pytest.mark.parametrize("model", ["bpe", "unigram"])
-def test_the_same_text_gives_the_same_model(model: str) -> None:
+def test_fit_is_deterministic(model: str) -> None:
     assert Tokenizer.fit(TEXT, 48, model).model_bytes == TOKENIZERS[model].model_bytes
 
 
-def test_it_travels_as_bytes_and_pickles(tmp_path: Path) -> None:
+def test_tokenizer_is_restored_from_bytes_file_and_pickle(tmp_path: Path) -> None:
     tokenizer = TOKENIZERS["bpe"]
     (tmp_path / "m.model").write_bytes(tokenizer.model_bytes)
     for copy in (Tokenizer(tokenizer.model_bytes), Tokenizer.from_file(tmp_path / "m.model"),
@@ -63,19 +63,19 @@ def test_it_travels_as_bytes_and_pickles(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("model", ["bpe", "unigram"])
-def test_a_vocabulary_too_large_names_the_largest(model: str) -> None:
+def test_error_names_the_largest_vocabulary(model: str) -> None:
     with refuses("vocab-size-unsupported", 5000, key="data.vocab") as error:
         Tokenizer.fit(TEXT, 5000, model)
     largest = int(re.findall(r"\d+", str(error.value))[-1])
     assert Tokenizer.fit(TEXT, largest, model).vocab_size == largest
 
 
-def test_a_vocabulary_too_small_names_the_least() -> None:
+def test_too_small_vocabulary_is_refused() -> None:
     with refuses("vocab-size-unsupported", 6, key="data.vocab"):
         Tokenizer.fit(TEXT, 6)
 
 
-def test_files_that_are_no_tokenizer_are_refused(
+def test_invalid_tokenizer_files_are_refused(
         tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "m.model"
     with refuses("cannot-read", "m.model", key="data.tokenizer"):
@@ -87,7 +87,7 @@ def test_files_that_are_no_tokenizer_are_refused(
     assert not "".join(capfd.readouterr())  # sentencepiece has nothing to add
 
 
-def test_other_special_ids_are_refused(tmp_path: Path) -> None:
+def test_tokenizer_with_other_special_ids_is_refused(tmp_path: Path) -> None:
     with (tmp_path / "m.model").open("wb") as file:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(TEXT), model_writer=file, vocab_size=48, minloglevel=2)

@@ -36,13 +36,13 @@ def pairs(folder: Path) -> dict[str, Any]:
 
 def corrections(folder: Path) -> dict[str, Any]:
     """Training and validation text as pairs, two references in validation; the test text with gold edits."""
-    found = pairs(folder)
+    result = pairs(folder)
     write(folder / "other.b", [f"{line} please" for line in lines("validation")])
     edits = ["A 0 1|||R:OTHER|||the||a|||REQUIRED|||-NONE-|||0",
              "A -1 -1|||noop|||-NONE-|||-NONE-|||-NONE-|||1", ""]
     write(folder / "test.m2", [row for line in lines("test") for row in (f"S {line}", *edits)])
-    return found | {"validation": {"source": "validation.a", "target": ["validation.b", "other.b"]},
-                    "test": "test.m2"}
+    return result | {"validation": {"source": "validation.a",
+                                    "target": ["validation.b", "other.b"]}, "test": "test.m2"}
 
 
 def text(folder: Path) -> dict[str, Any]:

@@ -15,22 +15,23 @@ RECIPE = Recipe(steps=6, max_tokens=200, lr=5e-3, beam=1, average="none", valida
                 threads=1, device="cpu", measure="both")
 
 
-def test_the_four_tasks_are_there() -> None:
+def test_tasks_are_registered() -> None:
     assert set(TASKS) == {"translation", "summarization", "correction", "language-model"}
 
 
 @TASK
-def test_it_says_what_it_measures(task, tmp_path) -> None:
+def test_task_declares_its_metrics(task, tmp_path) -> None:
     assert task.file_format in FILE_FORMATS and (task.score is None) != (task.score_loss is None)
     measures = task.metrics_for(spec_of(task, tmp_path))
     assert task.main_metric in measures and set(COMMON_METRICS) <= set(measures) <= set(METRICS)
     assert all(metric.direction in ("min", "max") and metric.label for metric in measures.values())
     if task.score:
-        assert measures[task.main_metric].direction == "max"  # which is what early stopping takes it for
+        # which is what early stopping takes it for
+        assert measures[task.main_metric].direction == "max"
 
 
 @TASK
-def test_the_spec_survives_json_and_the_corpus_its_cache(task, tmp_path) -> None:
+def test_spec_and_corpus_round_trip(task, tmp_path) -> None:
     spec = spec_of(task, tmp_path)
     corpus = corpus_of(task, tmp_path)
     assert DataSpec.from_mapping(spec.to_json()) == spec and len({spec, spec}) == 1
@@ -40,13 +41,14 @@ def test_the_spec_survives_json_and_the_corpus_its_cache(task, tmp_path) -> None
         assert other.content_hash == corpus.content_hash
         for split in ("train", "validation", "test"):
             mine = getattr(corpus, split)
-            its = getattr(other, split)
+            other_split = getattr(other, split)
             assert (mine.texts, mine.window_overlap) == (
-                its.texts, its.window_overlap) and mine.target_ids == its.target_ids
+                other_split.texts,
+                other_split.window_overlap) and mine.target_ids == other_split.target_ids
 
 
 @TASK
-def test_perfect_hypotheses_have_the_best_score_and_bad_ones_a_worse_one(task, tmp_path) -> None:
+def test_perfect_hypotheses_have_the_best_score(task, tmp_path) -> None:
     corpus = corpus_of(task, tmp_path)
     for split in (corpus.validation, corpus.test):
         if task.score:
@@ -62,7 +64,7 @@ def test_perfect_hypotheses_have_the_best_score_and_bad_ones_a_worse_one(task, t
 
 
 @TASK
-def test_a_training_ends_with_the_declared_metrics_and_their_signatures(task, tmp_path) -> None:
+def test_training_reports_the_declared_metrics(task, tmp_path) -> None:
     corpus = corpus_of(task, tmp_path)
     out = tmp_path / "run"
     result = train(model_for(task), corpus, RECIPE, out)
@@ -70,19 +72,21 @@ def test_a_training_ends_with_the_declared_metrics_and_their_signatures(task, tm
     metrics = result.metrics
     assert metrics["task"] == task.name and any(key.endswith("_signature") for key in metrics)
     for scored in (metrics, metrics["test"]):
-        found = {name for name in METRICS if name in scored and name not in EFFICIENCY_METRICS}
-        assert found == set(task.metrics_for(corpus.spec))
-        assert all(math.isfinite(scored[name]) for name in found)
+        output = {name for name in METRICS if name in scored and name not in EFFICIENCY_METRICS}
+        assert output == set(task.metrics_for(corpus.spec))
+        assert all(math.isfinite(scored[name]) for name in output)
     assert 0 < metrics["latency"] < 60_000 and metrics["latency_protocol"]["batch"] == 1
     assert metrics["latency_protocol"]["sentences"] == min(32, len(corpus.validation))
     assert 20 < metrics["memory"] < 100_000 and "peak resident" in metrics["memory_protocol"]
 
 
 @TASK
-def test_validation_by_decoding_shows_the_main_metric(task, tmp_path) -> None:
+def test_validation_curve_has_the_main_metric(task, tmp_path) -> None:
     if task.score is None:
         pytest.skip("generates nothing")
     how = Recipe(steps=4, max_tokens=200, beam=1, average="best", average_count=1,
-                 validate_every=2.0, threads=1, device="cpu", validate_metric=True, monitor="metric")
+                 validate_every=2.0, threads=1, device="cpu", validate_metric=True,
+                 monitor="metric")
     result = train(model_for(task), corpus_of(task, tmp_path), how, tmp_path / "run")
-    assert len(result.curve) == 2 and all(point[task.main_metric] is not None for point in result.curve)
+    assert len(result.curve) == 2 and all(point[task.main_metric] is not None
+                                          for point in result.curve)

@@ -32,19 +32,19 @@ def counts(system: list[str], gold: str = GOLD) -> EditCounts:
     return count_edits([s.source for s in sentences], system, [s.annotators for s in sentences])
 
 
-def test_the_official_example() -> None:
-    found = counts(SYSTEM)
-    assert found == EditCounts(correct=4, proposed=5, gold=5)
-    assert (found.precision, found.recall, found.f_score()) == pytest.approx((0.8, 0.8, 0.8))
+def test_example_of_the_official_scorer() -> None:
+    output = counts(SYSTEM)
+    assert output == EditCounts(correct=4, proposed=5, gold=5)
+    assert (output.precision, output.recall, output.f_score()) == pytest.approx((0.8, 0.8, 0.8))
 
 
-def test_a_missing_word_costs_recall() -> None:
-    found = counts(["A cat sat on mat .", *SYSTEM[1:]])
-    assert found == EditCounts(3, 4, 5)
-    assert found.f_score() == pytest.approx(1.25 * 0.75 * 0.6 / (0.25 * 0.75 + 0.6))
+def test_missing_word_reduces_recall() -> None:
+    output = counts(["A cat sat on mat .", *SYSTEM[1:]])
+    assert output == EditCounts(3, 4, 5)
+    assert output.f_score() == pytest.approx(1.25 * 0.75 * 0.6 / (0.25 * 0.75 + 0.6))
 
 
-def test_the_source_as_it_is_and_the_corrected_text() -> None:
+def test_unchanged_source_and_perfect_correction() -> None:
     sentences = parse_m2(GOLD.splitlines(), "gold.m2")
     untouched = counts([s.source for s in sentences])
     assert (untouched.correct, untouched.proposed, untouched.f_score()) == (0, 0, 0.0)
@@ -52,56 +52,56 @@ def test_the_source_as_it_is_and_the_corrected_text() -> None:
     assert perfect.f_score() == 1.0 and perfect.correct == perfect.proposed == perfect.gold
 
 
-def test_either_alternative_of_a_gold_edit_is_right() -> None:
+def test_each_alternative_of_a_gold_edit_is_correct() -> None:
     for article in ("the", "a"):
         assert counts([f"The cat sat on {article} mat .", *SYSTEM[1:]]) == EditCounts(4, 4, 5)
 
 
-def test_an_edit_over_a_phrase_is_found_across_two_words_that_stay_but_not_three() -> None:
+def test_edit_covers_at_most_two_unchanged_words() -> None:
     for kept, right in (("x y", 1), ("x y z", 0)):
         source = f"a {kept} b"
-        said = f"c {kept} d"
+        expected_text = f"c {kept} d"
         length = len(source.split())
-        found = count_matches(alignment_lattice(source.split(), said.split()), said.split(),
-                              (Edit(0, length, (said,)),))
-        assert found.correct == right
+        output = count_matches(alignment_lattice(source.split(), expected_text.split()),
+                               expected_text.split(), (Edit(0, length, (expected_text,)),))
+        assert output.correct == right
 
 
-def test_insertions_at_one_place_agree_in_order_and_once_each() -> None:
+def test_insertions_at_one_position_match_in_order() -> None:
     source = ["go"]
-    said = ["we", "must", "go"]
-    lattice = alignment_lattice(source, said)
+    expected_text = ["we", "must", "go"]
+    lattice = alignment_lattice(source, expected_text)
     we = Edit(0, 0, ("we",))
     must = Edit(0, 0, ("must",))
-    assert count_matches(lattice, said, (we, must)) == EditCounts(2, 2, 2)
-    assert count_matches(lattice, said, (must, we)) == EditCounts(1, 2, 2)
+    assert count_matches(lattice, expected_text, (we, must)) == EditCounts(2, 2, 2)
+    assert count_matches(lattice, expected_text, (must, we)) == EditCounts(1, 2, 2)
     twice = ["we", "we", "go"]
     assert count_matches(alignment_lattice(source, twice), twice, (we,)) == EditCounts(1, 2, 1)
     assert count_matches(alignment_lattice(source, twice), twice, (we, we)) == EditCounts(2, 2, 2)
 
 
-def test_an_edit_that_changes_nothing_is_missed() -> None:
+def test_edit_without_change_counts_as_missed() -> None:
     words = ["a", "b"]
     assert count_matches(alignment_lattice(words, words), words,
                          (Edit(0, 1, ("a",)),)) == EditCounts(0, 0, 1)
 
 
-def test_the_annotator_counts_that_helps_the_whole_text_most() -> None:
+def test_best_annotator_is_selected() -> None:
     gold = "S a b\nA 0 1|||X|||c|||R|||-|||0\nA 1 2|||X|||d|||R|||-|||1\n"
     assert counts(["a d"], gold) == counts(["c b"], gold) == EditCounts(1, 1, 1)
 
 
-def paths(source: list[str], said: list[str]) -> list[list[tuple]]:
+def paths(source: list[str], expected_text: list[str]) -> list[list[tuple]]:
     """All ways from one sentence to another by single steps (i, j, i', j', whether a word changes)."""
     def walk(i: int, j: int) -> list[list[tuple]]:
-        if (i, j) == (len(source), len(said)):
+        if (i, j) == (len(source), len(expected_text)):
             return [[]]
-        found = []
+        output = []
         for di, dj in ((1, 0), (0, 1), (1, 1)):
-            if i + di <= len(source) and j + dj <= len(said):
-                step = (i, j, i + di, j + dj, di != dj or source[i] != said[j])
-                found += [[step, *rest] for rest in walk(i + di, j + dj)]
-        return found
+            if i + di <= len(source) and j + dj <= len(expected_text):
+                step = (i, j, i + di, j + dj, di != dj or source[i] != expected_text[j])
+                output += [[step, *others] for others in walk(i + di, j + dj)]
+        return output
 
     everything = walk(0, 0)
     steps = set()
@@ -115,7 +115,7 @@ def paths(source: list[str], said: list[str]) -> list[list[tuple]]:
 
 def splits(path: list[tuple]) -> list[list[list[tuple]]]:
     """All ways to see a path as edits (runs of steps) and words that stay outside of them."""
-    found = []
+    output = []
     for cuts in product((True, False), repeat=max(0, len(path) - 1)):
         runs: list[list[tuple]] = [path[:1]] if path else []
         for step, cut in zip(path[1:], cuts):
@@ -125,16 +125,16 @@ def splits(path: list[tuple]) -> list[list[list[tuple]]]:
                 runs[-1].append(step)
         if all((any(s[4] for s in run) and sum(not s[4] for s in run) <= 2) or len(run) == 1
                for run in runs):
-            found.append(runs)
-    return found
+            output.append(runs)
+    return output
 
 
-def brute_force(source: list[str], said: list[str], gold: tuple[Edit, ...]) -> EditCounts:
+def brute_force(source: list[str], expected_text: list[str], gold: tuple[Edit, ...]) -> EditCounts:
     best = None
-    for path in paths(source, said):
+    for path in paths(source, expected_text):
         for runs in splits(path):
-            edits = [(run[0][0], run[-1][2], " ".join(said[run[0][1]:run[-1][3]]), len(run))
-                     for run in runs if any(step[4] for step in run)]
+            edits = [(run[0][0], run[-1][2], " ".join(expected_text[run[0][1]:run[-1][3]]),
+                      len(run)) for run in runs if any(step[4] for step in run)]
             stay = len(path) - sum(edit[3] for edit in edits)
             for chosen in product((True, False), repeat=len(edits)):
                 right = [edit for edit, yes in zip(edits, chosen) if yes]
@@ -158,7 +158,7 @@ def agree(edits: list[tuple], gold: tuple[Edit, ...]) -> bool:
 
 
 def random_case(rng: Random) -> tuple[list[str], list[str], tuple[Edit, ...]]:
-    source, said = (rng.choices("abc", k=rng.randint(0, 4)) for _ in range(2))
+    source, expected_text = (rng.choices("abc", k=rng.randint(0, 4)) for _ in range(2))
     gold = set()
     for _ in range(rng.randint(0, 3)):
         start = rng.randint(0, len(source))
@@ -166,26 +166,26 @@ def random_case(rng: Random) -> tuple[list[str], list[str], tuple[Edit, ...]]:
         texts = tuple(" ".join(rng.choices("abc", k=rng.randint(0 if end > start else 1, 2)))
                       for _ in range(rng.randint(1, 2)))
         gold.add(Edit(start, end, texts))
-    return source, said, tuple(sorted(gold,
+    return source, expected_text, tuple(sorted(gold,
                                       key=lambda edit: (edit.start, edit.end, edit.corrections)))
 
 
-def test_the_best_set_of_edits_is_that_of_brute_force() -> None:
+def test_best_set_of_edits_equals_brute_force() -> None:
     rng = Random(5)
     matched = 0
     for _ in range(400):
-        source, said, gold = random_case(rng)
-        found = count_matches(alignment_lattice(source, said), said, gold)
-        assert found == brute_force(source, said, gold), (source, said, gold)
-        matched += found.correct
+        source, expected_text, gold = random_case(rng)
+        output = count_matches(alignment_lattice(source, expected_text), expected_text, gold)
+        assert output == brute_force(source, expected_text, gold), (source, expected_text, gold)
+        matched += output.correct
     assert matched > 50
 
 
-def test_a_reference_scores_full_marks_against_its_own_edits() -> None:
+def test_reference_matches_its_own_edits() -> None:
     rng = Random(2)
     for _ in range(200):
         source, reference = (" ".join(rng.choices("abcd", k=rng.randint(1, 9))) for _ in range(2))
         edits = extract_edits(source, reference)
         assert apply_edits(source, edits) == reference
-        found = count_edits([source], [reference], [(edits,)])
-        assert found.correct == found.proposed == found.gold == len(edits)
+        output = count_edits([source], [reference], [(edits,)])
+        assert output.correct == output.proposed == output.gold == len(edits)

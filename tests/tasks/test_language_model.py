@@ -47,7 +47,7 @@ def by_hand(model, stream: list[int], window: int, stride: int) -> float:
 
 
 @pytest.mark.parametrize(("window", "stride"), [(8, 8), (8, 3), (8, 1), (500, 100)])
-def test_the_loss_is_that_of_scoring_token_by_token(tmp_path, window: int, stride: int) -> None:
+def test_loss_equals_scoring_each_token(tmp_path, window: int, stride: int) -> None:
     corpus = corpus_of(TASK, tmp_path, window=window, stride=stride)
     engine = engine_for(corpus)
     stream = stream_of(corpus, "validation")
@@ -55,15 +55,15 @@ def test_the_loss_is_that_of_scoring_token_by_token(tmp_path, window: int, strid
         expected = by_hand(engine.model, stream, window, stride)
     assert evaluate_loss(engine, corpus.validation) * len(stream) == pytest.approx(
         expected, rel=1e-9)
-    found = score_split(engine, corpus, "validation", DecodingOptions(1))
+    result = score_split(engine, corpus, "validation", DecodingOptions(1))
     count = sum(len(line.split()) for line in lines("validation")) + len(lines("validation"))
-    assert found["perplexity"] == pytest.approx(math.exp(expected / len(stream)))
-    assert found["word_perplexity"] == pytest.approx(math.exp(expected / count))
-    assert f"window:{window}|stride:{stride}|tokens:{len(stream)}|words:{count}" in found[
+    assert result["perplexity"] == pytest.approx(math.exp(expected / len(stream)))
+    assert result["word_perplexity"] == pytest.approx(math.exp(expected / count))
+    assert f"window:{window}|stride:{stride}|tokens:{len(stream)}|words:{count}" in result[
         "perplexity_signature"]
 
 
-def test_windows_a_window_apart_are_disjoint_and_whole(tmp_path) -> None:
+def test_windows_with_full_stride_are_disjoint(tmp_path) -> None:
     corpus = corpus_of(TASK, tmp_path, window=8, stride=8)
     rows = [row.tolist() for row in corpus.validation.target_ids]
     assert list(chain.from_iterable(rows)) == stream_of(corpus, "validation") and {
@@ -71,20 +71,20 @@ def test_windows_a_window_apart_are_disjoint_and_whole(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("stride", [1, 5, 12])
-def test_every_token_is_scored_once_after_enough_others(tmp_path, stride: int) -> None:
+def test_each_token_is_scored_once_with_context(tmp_path, stride: int) -> None:
     corpus = corpus_of(TASK, tmp_path, window=12, stride=stride)
     stream = stream_of(corpus, "test")
-    seen = []
+    recorded = []
     for batch in eval_batches(corpus.test, 100):
         for row, place in zip(batch.target_out, batch.indices):
             scored = np.flatnonzero(row != PAD)
-            seen += [place * stride + column for column in scored]
+            recorded += [place * stride + column for column in scored]
             assert all(row[column] == stream[place * stride + column] for column in scored)
             assert place == 0 or scored[0] >= 12 - stride
-    assert sorted(seen) == list(range(len(stream)))
+    assert sorted(recorded) == list(range(len(stream)))
 
 
-def test_training_windows_do_not_overlap_and_empty_lines_are_left_out(tmp_path) -> None:
+def test_training_windows_do_not_overlap(tmp_path) -> None:
     corpus = corpus_of(TASK, tmp_path, window=12, stride=5)
     assert corpus.train.window_overlap == 0 and len(
         corpus.train.target_ids.flat) == len(stream_of(corpus, "train"))
@@ -92,17 +92,17 @@ def test_training_windows_do_not_overlap_and_empty_lines_are_left_out(tmp_path) 
     assert corpus.counts["train"]["target_tokens"] == len(corpus.train.target_ids.flat)
 
 
-def test_words_are_what_blanks_part_and_ends_of_lines() -> None:
+def test_count_words_counts_ends_of_lines() -> None:
     assert count_words(["a b c", " d  e "]) == 7
 
 
-def test_another_kind_of_model_is_refused_before_anything_is_written(tmp_path) -> None:
+def test_other_model_type_is_refused_before_writing(tmp_path) -> None:
     with refuses("other-model", "decoder-only", "encoder-decoder", key="space"):
         train(model_for(TASKS["translation"]), corpus_of(TASK, tmp_path), HOW, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_decoding_at_validation_is_refused(tmp_path) -> None:
+def test_validate_metric_is_refused(tmp_path) -> None:
     with refuses("nothing-to-score", key="recipe.validate_metric"):
         train(model_for(TASK), corpus_of(TASK, tmp_path), Recipe(steps=1, validate_metric=True),
               tmp_path / "run")

@@ -25,25 +25,26 @@ def spec(**more) -> DataSpec:
     return DataSpec.from_mapping(FILES | more)
 
 
-def test_rouge_is_the_librarys_mean_f1() -> None:
+def test_rouge_equals_the_mean_of_the_library() -> None:
     scorer = rouge_scorer.RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=True)
-    found = rouge_scores(SAID, RIGHT)
+    result = rouge_scores(SAID, RIGHT)
     for name in ("rouge1", "rouge2", "rougeL"):
-        single = [scorer.score(right, said)[name].fmeasure for said, right in zip(SAID, RIGHT)]
-        assert found[name] == pytest.approx(100 * sum(single) / 2)
-    assert "stemmer:porter" in found["rouge_signature"] and "rouge-score:0." in found[
+        single = [scorer.score(right, expected_text)[name].fmeasure
+                  for expected_text, right in zip(SAID, RIGHT)]
+        assert result[name] == pytest.approx(100 * sum(single) / 2)
+    assert "stemmer:porter" in result["rouge_signature"] and "rouge-score:0." in result[
         "rouge_signature"]
 
 
-def test_rouge_by_hand() -> None:
-    found = rouge_scores(["police killed the gunman"], ["police kill the gunman"],
+def test_rouge_of_an_example() -> None:
+    result = rouge_scores(["police killed the gunman"], ["police kill the gunman"],
                          is_tokenized=True)
-    assert [found[name]
+    assert [result[name]
             for name in ("rouge1", "rouge2", "rougeL")] == pytest.approx([75, 100 / 3, 75])
     assert rouge_scores(["a b"], ["b a"], is_tokenized=True)["rougeL"] == pytest.approx(50)
 
 
-def test_rouge_of_other_scripts_needs_words_apart_by_blanks() -> None:
+def test_rouge_of_other_scripts_needs_tokenized_text() -> None:
     score = TASKS["summarization"].score
     texts = Texts(["x"], ["кошка сидит"])
     with refuses("rouge-not-latin", "tokenized: true", key="data"):
@@ -52,55 +53,55 @@ def test_rouge_of_other_scripts_needs_words_apart_by_blanks() -> None:
                  spec(task="summarization", tokenized=True))["rouge2"] == 100
 
 
-def test_tokenized_text_has_a_score_of_its_own(caplog) -> None:
-    said = ["the cat sat on the mat .", "a b c d ."] * 60
-    plain = bleu_chrf_scores(said, said)
-    found = bleu_chrf_scores(said, said, is_tokenized=True)
+def test_tokenized_text_has_tokenized_bleu(caplog) -> None:
+    expected_text = ["the cat sat on the mat .", "a b c d ."] * 60
+    plain = bleu_chrf_scores(expected_text, expected_text)
+    result = bleu_chrf_scores(expected_text, expected_text, is_tokenized=True)
     # the corpus warns of it, once, in the tool's words
     assert not caplog.text and "tokenized_bleu" not in plain
-    assert found["tokenized_bleu"] == pytest.approx(100)
-    assert {key: found[key] for key in plain} == plain
+    assert result["tokenized_bleu"] == pytest.approx(100)
+    assert {key: result[key] for key in plain} == plain
     assert tokenized_bleu(["a b c"], ["a b d"]) == 0  # without smoothing, as multi-bleu.perl
 
 
-def test_lengths_are_of_hypotheses_to_references() -> None:
+def test_length_ratio_of_hypotheses_to_references() -> None:
     right = ["a b c d e", "f g h i j"]
-    said = [line.rpartition(" ")[0] for line in right]
-    assert bleu_chrf_scores(said, right)["length_ratio"] == 0.8 and bleu_chrf_scores(
-        right, said)["length_ratio"] == 1.25
-    [short], [long] = (compare_systems([one], right, 10)
-                       for one in (said, [line + " k l" for line in right]))
+    expected_text = [line.rpartition(" ")[0] for line in right]
+    assert bleu_chrf_scores(expected_text, right)["length_ratio"] == 0.8 and bleu_chrf_scores(
+        right, expected_text)["length_ratio"] == 1.25
+    [short], [long] = (compare_systems([item], right, 10)
+                       for item in (expected_text, [line + " k l" for line in right]))
     assert short["bleu"]["brevity_penalty"] == pytest.approx(math.exp(1 - 10 / 8))
     assert (short["bleu"]["length_ratio"], long["bleu"]["length_ratio"]) == (0.8, 1.4)
     assert long["bleu"]["brevity_penalty"] == 1
 
 
-def test_what_differs_in_nothing_is_not_significant() -> None:
+def test_equal_systems_do_not_differ_significantly() -> None:
     right = ["a b c d e", "f g h i j", "k l m n o"]
-    said = [right[0], "f g h x y", right[2]]
-    first, same, other = compare_systems([said, said, right], right, 100)
+    expected_text = [right[0], "f g h x y", right[2]]
+    first, same, other = compare_systems([expected_text, expected_text, right], right, 100)
     assert first["bleu"]["p"] is None and same["bleu"]["p"] == same["chrf"]["p"] == 1
     assert other["bleu"]["p"] < 1
 
 
-def test_comet_is_asked_of_the_package(monkeypatch) -> None:
-    asked = []
+def test_comet_score_uses_the_package(monkeypatch) -> None:
+    calls = []
     fake = ModuleType("comet")
     fake.__spec__ = SimpleNamespace(name="comet")
-    fake.download_model = lambda name: asked.append(name) or "there.ckpt"
+    fake.download_model = lambda name: calls.append(name) or "there.ckpt"
     fake.load_from_checkpoint = lambda path: SimpleNamespace(
-        predict=lambda rows, **how: asked.append((path, rows)) or SimpleNamespace(system_score=0.5))
+        predict=lambda rows, **how: calls.append((path, rows)) or SimpleNamespace(system_score=0.5))
     monkeypatch.setitem(sys.modules, "comet", fake)
     task = TASKS["translation"]
     data = spec(comet="some/model")
     task.check_options(data)
-    found = task.score(["m"], Texts(["s"], ["r"]), data)
-    assert (found["comet"], found["comet_signature"]) == (0.5, "model:some/model")
-    assert asked == ["some/model", ("there.ckpt", [{"src": "s", "mt": "m", "ref": "r"}])]
+    result = task.score(["m"], Texts(["s"], ["r"]), data)
+    assert (result["comet"], result["comet_signature"]) == (0.5, "model:some/model")
+    assert calls == ["some/model", ("there.ckpt", [{"src": "s", "mt": "m", "ref": "r"}])]
     assert "comet" in task.metrics_for(data) and "comet" not in task.metrics_for(spec())
 
 
-def test_comet_that_is_not_installed_is_said(monkeypatch) -> None:
+def test_missing_packages_are_reported(monkeypatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with refuses("package-missing", "unbabel-comet", key="data.comet"):
         TASKS["translation"].check_options(spec(comet="m"))
@@ -109,35 +110,35 @@ def test_comet_that_is_not_installed_is_said(monkeypatch) -> None:
         TASKS["summarization"].check_options(spec(task="summarization"))
 
 
-def test_references_are_edits_of_their_source() -> None:
+def test_extract_edits() -> None:
     assert extract_edits("The cat sat at mat .",
                          "The cat sat on the mat .") == (Edit(3, 4, ("on the",)),)
     assert extract_edits("a b c", "b c d") == (Edit(0, 1, ("",)), Edit(3, 3, ("d",)))
     assert extract_edits("a", "a") == ()
-    found = m2_scores(["The cat sat on the mat ."],
+    result = m2_scores(["The cat sat on the mat ."],
                       Texts(["The cat sat at mat ."], ["The cat sat " "on the mat ."]))
-    assert found["f05"] == 100 and "correct:1|proposed:1|gold:1" in found["m2_signature"]
+    assert result["f05"] == 100 and "correct:1|proposed:1|gold:1" in result["m2_signature"]
 
 
-def test_lower_casing_drops_edits_of_case_alone() -> None:
+def test_lowercase_edits_drops_case_changes() -> None:
     edits = (Edit(0, 1, ("The",)), Edit(1, 2, ("Dog",)))
     assert lowercase_edits(edits, "the Cat") == (Edit(1, 2, ("dog",)),)
 
 
-@pytest.mark.parametrize(("lines", "said"),
+@pytest.mark.parametrize(("lines", "expected_text"),
                          [(["A 0 1|||X|||y|||R|||-|||0"],
                            "f.m2:1: a sentence of an M2 file begins with `S `"),
                           (["S a b", "A 0 1|||X|||y|||0"], "f.m2:2: an edit is `A START END"),
                           (["S a b", "A x 1|||X|||y|||R|||-|||0"], "f.m2:2: an edit is"),
                           (["", "S a b", "A 1 3|||X|||y|||R|||-|||0"],
                            "f.m2:3: the edit covers words 1 to 3, but its sentence has 2")])
-def test_a_broken_m2_file_is_said_with_its_place(lines: list[str], said: str) -> None:
+def test_invalid_m2_file_is_reported_with_position(lines: list[str], expected_text: str) -> None:
     with pytest.raises(UserError) as error:
         parse_m2(lines, "f.m2")
-    assert said in str(error.value)
+    assert expected_text in str(error.value)
 
 
-@pytest.mark.parametrize(("mapping", "said"),
+@pytest.mark.parametrize(("mapping", "expected_text"),
                          [({"task": "translating"}, "did you mean `translation`?"),
                           ({"task": "correction", "window": 9},
                            "window: it is for " "`language-model`, and the task is correction"),
@@ -150,26 +151,26 @@ def test_a_broken_m2_file_is_said_with_its_place(lines: list[str], said: str) ->
                           ({"task": "language-model"}, "source: it is for pairs of texts"),
                           ({"tokenized": 3},
                            "tokenized: expected `yes` " "or `no`, found a number")])
-def test_what_is_wrong_with_a_spec_is_said(mapping: dict, said: str) -> None:
+def test_invalid_task_keys_are_reported(mapping: dict, expected_text: str) -> None:
     with pytest.raises(UserError) as error:
         spec(**mapping)
-    assert said in str(error.value)
+    assert expected_text in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("mapping", "said"),
-    [({"train": "t", "validation": "v"}, "`test` is missing"),
-     ({"train": "t", "validation": "v", "test": {"source": "a", "target": "b"}}, "give one text file"),
-     ({"train": "t", "validation": "v", "test": "w", "window": 8, "stride": 9},
-      "at most the window of 8"),
-     ({"builtin": "grammar"}, "the built-in corpus is for translation")])
-def test_what_is_wrong_with_a_spec_of_text_is_said(mapping: dict, said: str) -> None:
+@pytest.mark.parametrize(("mapping", "expected_text"),
+                         [({"train": "t", "validation": "v"}, "`test` is missing"),
+                          ({"train": "t", "validation": "v",
+                            "test": {"source": "a", "target": "b"}}, "give one text file"),
+                          ({"train": "t", "validation": "v", "test": "w", "window": 8, "stride": 9},
+                           "at most the window of 8"),
+                          ({"builtin": "grammar"}, "the built-in corpus is for translation")])
+def test_invalid_language_model_data_are_reported(mapping: dict, expected_text: str) -> None:
     with pytest.raises(UserError) as error:
         DataSpec.from_mapping({"task": "language-model"} | mapping)
-    assert said in str(error.value)
+    assert expected_text in str(error.value)
 
 
-def test_gold_edits_need_no_endings_and_prefixes_do() -> None:
+def test_prefixes_need_suffixes_and_m2_files_do_not() -> None:
     parts = {"task": "correction", "train": "t.m2", "validation": {"source": "a", "target": "b"},
              "test": "t.m2.gz"}
     assert DataSpec.from_mapping(parts).source is None

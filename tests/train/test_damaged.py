@@ -60,8 +60,8 @@ def spoil(folder: Path, rng: random.Random) -> None:
 
 def flip(file: Path, rng: random.Random) -> None:
     data = bytearray(file.read_bytes())
-    at = rng.random()
-    data[int(at * len(data))] ^= 1 << rng.randrange(8)
+    position = rng.random()
+    data[int(position * len(data))] ^= 1 << rng.randrange(8)
     file.write_bytes(data)
 
 
@@ -71,8 +71,8 @@ def cut(file: Path, rng: random.Random) -> None:
 
 def insert(file: Path, rng: random.Random) -> None:
     data = file.read_bytes()
-    at = rng.randrange(len(data))
-    file.write_bytes(data[:at] + rng.randbytes(rng.randint(1, 40)) + data[at:])
+    position = rng.randrange(len(data))
+    file.write_bytes(data[:position] + rng.randbytes(rng.randint(1, 40)) + data[position:])
 
 
 def replace(file: Path, rng: random.Random) -> None:
@@ -158,7 +158,7 @@ def copied(place: Path, folder: Path) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize("models", [6, pytest.param(300, marks=pytest.mark.slow)])
-def test_damaged_models_are_used_or_refused(place: Path, tmp_path: Path, models: int) -> None:
+def test_damaged_models_work_or_raise_user_errors(place: Path, tmp_path: Path, models: int) -> None:
     for seed in range(models):
         rng = random.Random(seed)
         folder = tmp_path / str(seed)
@@ -168,7 +168,7 @@ def test_damaged_models_are_used_or_refused(place: Path, tmp_path: Path, models:
         shutil.rmtree(folder)
 
 
-def test_undamaged_every_verb_uses_them(place: Path, tmp_path: Path) -> None:
+def test_commands_accept_undamaged_models(place: Path, tmp_path: Path) -> None:
     copied(place, tmp_path)
     assert not any(through_every_verb(place, tmp_path))
 
@@ -178,7 +178,7 @@ def test_undamaged_every_verb_uses_them(place: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ODD_FILES)
 @pytest.mark.parametrize("name", JSON)
-def test_other_json_altogether(copy: Path, name: str, content: bytes) -> None:
+def test_invalid_json_raises_user_errors(copy: Path, name: str, content: bytes) -> None:
     (copy / name).write_bytes(content)
     for read in (read_checkpoint, Result.read):
         with bounded():
@@ -189,7 +189,7 @@ def test_other_json_altogether(copy: Path, name: str, content: bytes) -> None:
 
 
 @pytest.mark.parametrize(("old", "new"), ABSURD)
-def test_an_architecture_that_was_not_trained(copy: Path, old: str, new: str) -> None:
+def test_changed_architecture_is_refused(copy: Path, old: str, new: str) -> None:
     file = copy / "architecture.yaml"
     assert old in file.read_text()
     file.write_text(file.read_text().replace(old, new))
@@ -199,13 +199,13 @@ def test_an_architecture_that_was_not_trained(copy: Path, old: str, new: str) ->
     answered("cost", copy, "--json")
 
 
-def test_an_architecture_without_room_fails_before_it_is_built(corpus, tmp_path: Path) -> None:
+def test_architecture_beyond_memory_fails_before_building(corpus, tmp_path: Path) -> None:
     with bounded():
         result = train(tiny(width=16 * 10**9), corpus, recipe(), tmp_path / "large", resume=False)
     assert (result.state, result.steps) == ("failed", 0) and "out of memory" in result.reason
 
 
-def test_weights_that_are_no_numbers_are_refused(copy: Path) -> None:
+def test_weights_that_are_not_finite_are_refused(copy: Path) -> None:
     weights = read_weights(copy / "model.safetensors")
     next(iter(weights.values())).view(-1)[0] = torch.nan
     write_weights(copy / "model.safetensors", weights)
@@ -213,7 +213,7 @@ def test_weights_that_are_no_numbers_are_refused(copy: Path) -> None:
         read_checkpoint(copy)
 
 
-def test_weights_that_are_too_large_are_refused_where_they_are_used(copy: Path) -> None:
+def test_huge_weights_are_refused_in_decoding(copy: Path) -> None:
     weights = read_weights(copy / "model.safetensors")
     for weight in weights.values():
         weight.fill_(3e38)
@@ -222,7 +222,7 @@ def test_weights_that_are_too_large_are_refused_where_they_are_used(copy: Path) 
         raise answered("translate", copy, "--beam", 2, text="one red dog\n").exception
 
 
-def test_any_bit_of_the_weights_is_missed(copy: Path) -> None:
+def test_checksum_detects_any_flipped_bit(copy: Path) -> None:
     file = copy / "model.safetensors"
     whole = file.read_bytes()
     for place in range(len(whole) - 1, len(whole) // 2, -len(whole) // 20):
@@ -231,14 +231,14 @@ def test_any_bit_of_the_weights_is_missed(copy: Path) -> None:
             read_checkpoint(copy)
 
 
-def test_a_damaged_checkpoint_is_never_resumed(corpus, tmp_path: Path) -> None:
+def test_damaged_checkpoint_is_not_resumed(corpus, tmp_path: Path) -> None:
     with pytest.raises(SignalInterrupt):
         train(tiny(), corpus, recipe(), tmp_path, report=stop_at(4))
     file = tmp_path / "checkpoint.pt"
     whole = file.read_bytes()
     damaged = [b"", b"\n", whole[:-1], whole + b"x", whole[1:]]
-    damaged += [whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :]
-                for at in range(0, len(whole), 40_000)]
+    damaged += [whole[:position] + bytes([whole[position] ^ 4]) + whole[position + 1 :]
+                for position in range(0, len(whole), 40_000)]
     for content in damaged:
         file.write_bytes(content)
         with refuses("not-a-checkpoint", "checkpoint.pt"):

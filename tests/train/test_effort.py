@@ -17,10 +17,10 @@ SPENT = st.integers(0, 1000)
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([*TRAINING_PARTS, None]), SPENT, SPENT, st.booleans()),
                 max_size=12))
-def test_parts_add_up_to_what_the_clocks_say(stretches):
+def test_parts_add_up_to_the_total_time(stretches):
     """Of each stretch: its part, what the clocks move on by, and whether the process ends after it."""
     now = [5.0, 7.0]
-    wanted = dict.fromkeys(TRAINING_PARTS, Effort())
+    expected = dict.fromkeys(TRAINING_PARTS, Effort())
     meter = TrainingTimer(lambda: Effort(*now))
     for part, seconds, cpu_seconds, ends in stretches:
         def pass_by(seconds=seconds, cpu_seconds=cpu_seconds):
@@ -31,29 +31,29 @@ def test_parts_add_up_to_what_the_clocks_say(stretches):
                 pass_by()
         else:
             pass_by()
-        wanted[part or "other"] += Effort(seconds, cpu_seconds)
+        expected[part or "other"] += Effort(seconds, cpu_seconds)
         if ends:
-            kept, now[:] = {name: (one.seconds, one.cpu_seconds)
-                            for name, one in meter.efforts().items()}, [3.0, 2.0]
+            kept, now[:] = {name: (first.seconds, first.cpu_seconds)
+                            for name, first in meter.efforts().items()}, [3.0, 2.0]
             meter = TrainingTimer(lambda: Effort(*now))
             meter.restore(kept)
-    assert meter.efforts() == sum_efforts(wanted) == wanted
+    assert meter.efforts() == sum_efforts(expected) == expected
 
 
 @pytest.fixture
 def readings(monkeypatch):
     """Clocks that are a second, and two of CPU time, later at each reading: the seconds that were read."""
-    seen = []
+    recorded = []
 
     def tick():
-        seen.append(float(len(seen)))
-        return Effort(seen[-1], 2 * seen[-1])
+        recorded.append(float(len(recorded)))
+        return Effort(recorded[-1], 2 * recorded[-1])
 
     monkeypatch.setattr(training, "TrainingTimer", lambda: TrainingTimer(tick))
-    return seen
+    return recorded
 
 
-def test_a_training_that_goes_back_counts_nothing_twice(corpus, out, monkeypatch, readings):
+def test_rollback_counts_time_once(corpus, out, monkeypatch, readings):
     diverging(monkeypatch, 6)
     result = train(tiny(), corpus, recipe(), out)
     assert result.state == "complete" and result.notes
@@ -63,17 +63,17 @@ def test_a_training_that_goes_back_counts_nothing_twice(corpus, out, monkeypatch
     assert all(result.efforts[part].seconds > 0 for part in TRAINING_PARTS)
 
 
-def test_a_training_in_parts_counts_each_of_them_once(corpus, tmp_path, readings):
+def test_paused_run_counts_each_part_once(corpus, tmp_path, readings):
     """At its end it has what the pauses had and what came since; only what followed a save is lost."""
-    begun = [0]
+    starts = [0]
     ends = []
     for until in (0.25, 0.6, 1.0):
         ends.append(train(tiny(), corpus, recipe(), tmp_path, until_share=until))
-        begun.append(len(readings))
+        starts.append(len(readings))
     for before, after in pairwise(ends):
         assert all(before.efforts[part].seconds <= after.efforts[part].seconds
                    for part in ("updates", "scoring"))
-    took = [readings[end - 1] - readings[start] for start, end in pairwise(begun)]
+    took = [readings[end - 1] - readings[start] for start, end in pairwise(starts)]
     lost = sum(took) - ends[-1].total_seconds
     # a save reads the clocks, and is followed by a validation's readings and the last ones
     assert 0 <= lost <= 8

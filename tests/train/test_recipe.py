@@ -12,32 +12,33 @@ from scalesearch.train.recipe import PRESETS, RECIPE_FIELDS, Recipe
        smoothing=st.floats(0, 0.99),
        schedule=st.sampled_from(RECIPE_FIELDS.fields["schedule"].words),
        patience=st.none() | st.integers(1, 9), bleu=st.booleans())
-def test_a_recipe_survives_being_written_and_read(
+def test_recipe_round_trip(
         steps, lr, warmup, smoothing, schedule, patience, bleu) -> None:
-    made = Recipe(steps=steps, lr=lr, warmup=warmup, label_smoothing=smoothing, schedule=schedule,
+    recipe = Recipe(steps=steps, lr=lr, warmup=warmup, label_smoothing=smoothing, schedule=schedule,
                   patience=patience, validate_metric=bleu)
-    assert Recipe.from_mapping(made.to_json()) == made
+    assert Recipe.from_mapping(recipe.to_json()) == recipe
 
 
-def test_text_is_read_as_the_fields_type() -> None:
-    found = Recipe.from_mapping({"steps": "2e3", "lr": "2e-3", "validate_metric": "yes",
+def test_text_is_converted_to_the_type_of_the_field() -> None:
+    result = Recipe.from_mapping({"steps": "2e3", "lr": "2e-3", "validate_metric": "yes",
                                  "patience": "none", "compile": True})
-    assert found == Recipe(steps=2000, lr=0.002, validate_metric=True, compile="yes")
-    assert isinstance(found.steps, int)
+    assert result == Recipe(steps=2000, lr=0.002, validate_metric=True, compile="yes")
+    assert isinstance(result.steps, int)
 
 
 def problems(given_):
     """What is wrong with a recipe: the text that is underlined, and what would be right."""
     with pytest.raises(ConfigError) as error:
         Recipe.from_mapping(given_)
-    found = {}
-    for one in error.value.problems:
-        line = one.position.source.lines[one.position.line]
-        found[line[one.position.column : one.position.end]] = f"{one.message}; {one.help}"
-    return found
+    result = {}
+    for problem in error.value.problems:
+        line = problem.position.source.lines[problem.position.line]
+        result[line[problem.position.column : problem.position.end]] = (
+            f"{problem.message}; " f"{problem.help}")
+    return result
 
 
-@pytest.mark.parametrize(("given_", "underlined", "said"), [
+@pytest.mark.parametrize(("given_", "underlined", "expected_text"), [
     ({"stepz": 3}, "stepz", "`steps`"),
     ({"steps": 10, "schedule": "cos"}, "cos", "`cosine`"),
     ({"steps": "many"}, "many", "whole number"),
@@ -57,28 +58,28 @@ def problems(given_):
     ({"steps": 9, "learning_rate": 1}, "learning_rate", "`lr`"),
     ({"num_epochs": 9}, "num_epochs", "`epochs`"),
 ])
-def test_what_is_wrong_is_underlined_and_what_is_right_said(given_, underlined, said) -> None:
-    found = problems(given_)
-    assert list(found) == [underlined] and said in found[underlined]
+def test_problems_have_position_and_help(given_, underlined, expected_text) -> None:
+    result = problems(given_)
+    assert list(result) == [underlined] and expected_text in result[underlined]
 
 
-def test_all_problems_are_said_at_once() -> None:
+def test_all_problems_are_reported_together() -> None:
     assert set(problems({"steps": -1, "lr": "x", "init": "no"})) == {"-1", "x", "no"}
 
 
-def test_fields_given_in_python_are_checked_and_settled_alike() -> None:
+def test_python_arguments_are_validated_and_converted() -> None:
     assert type(Recipe(steps=3, lr=1).lr.base) is float
     with pytest.raises(ConfigError):
         Recipe(steps=3, lr=-1)
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_presets_stand_and_describe_themselves(name: str) -> None:
+def test_presets_are_valid(name: str) -> None:
     assert Recipe.from_mapping(name).name == name
     assert "lr" in Recipe.from_mapping(name).describe()
 
 
-def test_a_budget_replaces_the_presets() -> None:
-    found = Recipe.from_mapping({"preset": "quick", "steps": 5, "lr": 1e-3})
-    assert (found.steps, found.cpu_minutes, found.lr.base, found.beam) == (5, None, 1e-3, 1)
+def test_budget_overrides_the_budget_of_a_preset() -> None:
+    result = Recipe.from_mapping({"preset": "quick", "steps": 5, "lr": 1e-3})
+    assert (result.steps, result.cpu_minutes, result.lr.base, result.beam) == (5, None, 1e-3, 1)
     assert Recipe.from_mapping({"preset": "quick", "lr": 1e-3}).cpu_minutes == 1.0

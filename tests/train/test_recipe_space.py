@@ -41,14 +41,14 @@ def drawn(space, seed):
     return space.resolve(lambda name, parameter: parameter.sample(rng)).params
 
 
-def test_a_recipe_without_questions_is_as_it_was():
+def test_recipe_without_parameters_is_unchanged():
     space, _ = space_of("steps: 7\ndropout: 0.2\n")
     assert space.parameter_nodes == () and space.parameters() == [] and space.recipe_values(
         {}) == {} and space.default_params({}) == {}
     assert space.base_recipe == Recipe(steps=7, dropout=0.2)
 
 
-def test_defaults_are_the_first_alternative_and_the_middle_of_a_range():
+def test_defaults_are_first_option_or_middle_of_range():
     space, _ = space_of("preset: quick\n"
                         + "\n".join(f"{key}: {text}" for key, text in QUESTIONS.items()))
     base = space.base_recipe
@@ -64,48 +64,55 @@ def test_defaults_are_the_first_alternative_and_the_middle_of_a_range():
 
 @given(st.sets(st.sampled_from(list(QUESTIONS)), min_size=1), st.integers(0, 2**20))
 @settings(max_examples=30, deadline=None)
-def test_the_recipe_of_an_answer_has_its_values_and_leads_back_to_it(keys, seed):
+def test_params_and_recipe_round_trip(keys, seed):
     lines = {"steps": 9, "dropout": 0.1, **{key: QUESTIONS[key] for key in keys}}
     space, _ = space_of("\n".join(f"{key}: {text}" for key, text in lines.items()))
     params = drawn(space, seed)
     values = space.recipe_values(params)
     recipe = space.build_recipe(values)
     assert set(values) == keys
-    made = recipe.to_json()
-    assert all(get_dotted(made, key) == value for key, value in values.items())
-    assert made == override_keys(space.base_recipe.to_json(), values)
+    recipe_json = recipe.to_json()
+    assert all(get_dotted(recipe_json, key) == value for key, value in values.items())
+    assert recipe_json == override_keys(space.base_recipe.to_json(), values)
     again = space.params_of_recipe(values)
-    assert space.recipe_values(again) == values == space.recipe_values(space.params_of_recipe(made))
+    assert space.recipe_values(again) == values == space.recipe_values(
+        space.params_of_recipe(recipe_json))
 
 
-def test_a_group_may_be_asked_in_its_short_form_and_key_by_key():
+def test_group_parameters_in_short_and_long_form():
     space, _ = space_of("steps: 9\nlr: 1e-3 | 2e-3")
-    assert space.distribution_texts == {"lr.base": "0.001 | 0.002"} and space.base_recipe.lr == LearningRate(1e-3)
-    space, _ = space_of("steps: 9\nlr: {base: 1e-3..4e-3 log, rule: none | mup, reference_sizes: {width: 128}}")
-    made = space.build_recipe({"lr.base": 2e-3, "lr.rule": "mup"})
-    assert (made.lr.base, made.lr.rule, made.lr.reference_sizes.width) == (2e-3, "mup", 128)
+    assert space.distribution_texts == {
+        "lr.base": "0.001 | 0.002"} and space.base_recipe.lr == LearningRate(1e-3)
+    space, _ = space_of("steps: 9\nlr: {base: 1e-3..4e-3 log, rule: none | mup, reference_sizes: "
+                        "{width: 128}}")
+    recipe_json = space.build_recipe({"lr.base": 2e-3, "lr.rule": "mup"})
+    assert (recipe_json.lr.base, recipe_json.lr.rule,
+            recipe_json.lr.reference_sizes.width) == (2e-3, "mup", 128)
     space, _ = space_of("steps: 9\nlr: {base: 1e-3, rule: none | mup}")
     # mup needs the width
     assert [problem.position.line + 1 for problem in space.find_problems()] == [2]
 
 
-def test_what_another_recipe_has_is_no_answer():
+def test_recipe_outside_the_space_has_no_params():
     space, _ = space_of("steps: 9\nlr: 1e-3..8e-3 log\ndropout: 0 | 0.1")
-    assert space.params_of_recipe(Recipe(steps=9, lr=LearningRate(2e-3), dropout=0.1).to_json()) is not None
-    assert space.params_of_recipe(Recipe(steps=9, lr=LearningRate(2e-2), dropout=0.1).to_json()) is None
+    assert space.params_of_recipe(Recipe(steps=9, lr=LearningRate(2e-3),
+                                         dropout=0.1).to_json()) is not None
+    assert space.params_of_recipe(Recipe(steps=9, lr=LearningRate(2e-2),
+                                         dropout=0.1).to_json()) is None
     assert space.params_of_recipe({}) is None
 
 
-def test_answers_that_a_file_gives_are_checked():
+def test_overrides_of_defaults_are_validated():
     space, _ = space_of("steps: 9\nlr: 1e-3..8e-3 log\ndropout: 0 | 0.1")
-    assert space.recipe_values(space.default_params({"lr": "2e-3"})) == {"lr.base": 2e-3, "dropout": 0.0}
+    assert space.recipe_values(
+        space.default_params({"lr": "2e-3"})) == {"lr.base": 2e-3, "dropout": 0.0}
     with refuses("illegal-value", "0.2", "0.0 | 0.1"):
         space.default_params({"dropout": "0.2"})
     with refuses("unknown-key", "beta1", "lr.base, dropout"):
         space.default_params({"beta1": "0.9"})
 
 
-@pytest.mark.parametrize(("line", "code", "at"),
+@pytest.mark.parametrize(("line", "code", "position"),
                          [("steps: 5 | 50", "not-searchable", (2, 8)),
                           ("device: cpu | cuda", "not-searchable", (2, 9)),
                           ("lr: 1e-3..", None, (2, 11)), ("dropout: 0 | 2", "bad-value", (2, 14)),
@@ -113,14 +120,14 @@ def test_answers_that_a_file_gives_are_checked():
                           ("warmup: = 2 * beta3", "unknown-name", (2, 15)),
                           ("lr: {base: 1e-3 | x}", "bad-value", (2, 19)),
                           ("beta1: = beta2\nbeta2: " "= beta1", "depends-on-itself", None)])
-def test_what_is_wrong_with_a_question_is_said_at_its_place(line, code, at):
+def test_invalid_parameter_is_reported_at_its_position(line, code, position):
     _, reader = space_of(f"tokens: 99\n{line}\n")
     problem, *others = reader.problems
     assert not others and problem.code == (code or problem.code)
-    assert at is None or (problem.position.line + 1, problem.position.column + 1) == at
+    assert position is None or (problem.position.line + 1, problem.position.column + 1) == position
 
 
-def test_answers_that_do_not_go_together_are_refused():
+def test_incompatible_values_are_refused():
     space, _ = space_of("steps: 9\naverage: last | best\naverage_count: 1..5")
     assert list(space.find_problems()) == []
     space, _ = space_of("steps: 9\nlr: 2e-3 | 1e-3\nwarmup: = 1 / (lr.base - 1e-3)")
@@ -131,13 +138,13 @@ def test_answers_that_do_not_go_together_are_refused():
 
 
 @given(st.dictionaries(st.sampled_from(["a", "b.c", "b.d", "e.f.g"]), st.integers(), min_size=1))
-def test_values_are_laid_over_by_their_dotted_keys(values):
-    made = override_keys({"a": 0, "b": {"c": 1, "x": 2}, "z": 3}, values)
-    assert all(get_dotted(made, key) == value for key, value in values.items())
-    assert made["z"] == 3 and made["b"]["x"] == 2
+def test_override_keys_sets_dotted_keys(values):
+    recipe_json = override_keys({"a": 0, "b": {"c": 1, "x": 2}, "z": 3}, values)
+    assert all(get_dotted(recipe_json, key) == value for key, value in values.items())
+    assert recipe_json["z"] == 3 and recipe_json["b"]["x"] == 2
 
 
-def test_the_default_of_a_range_is_one_of_its_values():
+def test_default_of_a_range_is_in_the_range():
     for line in ("lr: 0.1..0.9 step 0.1", "accumulate: 1..100 log", "lr: 1e-4..1 log",
                  "dropout: 0..0.5"):
         space, _ = space_of(f"steps: 5\n{line}")

@@ -40,7 +40,7 @@ def learned(result: Result) -> list[tuple]:
 
 
 @pytest.mark.parametrize("split", ["train", "validation", "test"])
-def test_a_sentence_beyond_learned_positions_fails_before_the_first_update(
+def test_too_long_sentence_fails_before_the_first_update(
         corpus, out, split) -> None:
     long = replace(corpus, **{split: Split.from_lists([[5] * 40], [[5] * 3], ["x"], ["x"])})
     whole = tiny(embedding__positions="learned", embedding__max_length=40)
@@ -51,7 +51,7 @@ def test_a_sentence_beyond_learned_positions_fails_before_the_first_update(
 
 
 @pytest.mark.parametrize("model", ["encoder-decoder", "decoder-only"])
-def test_positions_are_enough_however_training_cuts_and_pads(corpus, out, model) -> None:
+def test_positions_suffice_for_retokenized_and_padded_text(corpus, out, model) -> None:
     """Of BPE-dropout a side may be as long as the data allow; source and target may be one sequence."""
     short = replace(corpus, spec=replace(corpus.spec, max_length=60))
     whole = tiny(model=model, embedding__positions="learned", embedding__max_length=40)
@@ -66,9 +66,9 @@ def test_positions_are_enough_however_training_cuts_and_pads(corpus, out, model)
     assert (result.state, result.steps) == ("failed", 0)
 
 
-def test_a_sentence_that_padding_alone_makes_too_long_is_a_failure_with_the_reason(
+def test_sentence_too_long_by_padding_is_a_failed_result(
         corpus, out, monkeypatch) -> None:
-    def padded(engine, *given):
+    def padded(engine, *arguments):
         engine.model.check_length(41)
 
     monkeypatch.setattr("scalesearch.train.updates.engine.Engine.update", padded)
@@ -77,7 +77,7 @@ def test_a_sentence_that_padding_alone_makes_too_long_is_a_failure_with_the_reas
     assert result.state == "failed" and result.reason.startswith("a sentence of 41 tokens")
 
 
-def test_a_result_says_what_was_done_and_the_folder_translates(corpus, out) -> None:
+def test_result_and_checkpoint_of_a_run(corpus, out) -> None:
     events = []
     result = train(tiny(), corpus, recipe(), out, seed=3, report=events.append)
     assert (result.state, result.reason, result.steps, result.stop_reason) == (
@@ -89,8 +89,10 @@ def test_a_result_says_what_was_done_and_the_folder_translates(corpus, out) -> N
     assert "tok:13a" in metrics["bleu_signature"] and "nc:6" in metrics["chrf_signature"]
     assert (metrics["decoding"], metrics["split"]) == ("greedy", "validation")
     assert set(metrics["test"]) == {"bleu", "chrf", "bleu_signature", "chrf_signature",
-                                    "length_ratio", "decoding", "loss", "perplexity", "loss_per_char"}
-    assert result.curve[-1].keys() >= {"validation_loss", "validation_loss_per_char"} <= metrics.keys()
+                                    "length_ratio", "decoding", "loss", "perplexity",
+                                    "loss_per_char"}
+    assert result.curve[-1].keys() >= {"validation_loss",
+                                       "validation_loss_per_char"} <= metrics.keys()
     assert metrics["weights"] == "mean of the last 3 (after updates 8, 10, 12)"
     assert result.tokens_per_cpu_second == pytest.approx(result.tokens / result.cpu_seconds)
     assert 0 < result.cpu_seconds < result.total_cpu_seconds
@@ -109,7 +111,7 @@ def test_a_result_says_what_was_done_and_the_folder_translates(corpus, out) -> N
 @pytest.mark.parametrize("average, changes",
                          [("last", {}), ("best", {"validate_metric": True}),
                           ("none", {"subword_dropout": 0.3}), ("ema", {})])
-def test_interrupted_and_resumed_is_as_uninterrupted_to_the_bit(
+def test_resumed_run_equals_uninterrupted_run(
         corpus, tmp_path, average, changes) -> None:
     how = recipe(average=average, average_count=2, accumulate=2, patience=9, **changes)
     whole = train(tiny(), corpus, how, tmp_path / "whole")
@@ -123,12 +125,12 @@ def test_interrupted_and_resumed_is_as_uninterrupted_to_the_bit(
     parts = train(tiny(), corpus, how, tmp_path / "parts")
     assert learned(parts) == learned(whole)
     assert parts.metrics == whole.metrics
-    one = weights(tmp_path / "whole")
+    item = weights(tmp_path / "whole")
     other = weights(tmp_path / "parts")
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert all(torch.equal(item[name], other[name]) for name in item)
 
 
-def test_an_interruption_while_scoring_is_resumed_there(corpus, tmp_path) -> None:
+def test_interruption_during_scoring_is_resumed(corpus, tmp_path) -> None:
     whole = train(tiny(), corpus, recipe(), tmp_path / "whole")
     with pytest.raises(SignalInterrupt):
         train(tiny(), corpus, recipe(), tmp_path / "parts", report=stop_at(12))
@@ -136,13 +138,13 @@ def test_an_interruption_while_scoring_is_resumed_there(corpus, tmp_path) -> Non
     assert train(tiny(), corpus, recipe(), tmp_path / "parts").metrics == whole.metrics
 
 
-def test_an_interruption_too_late_to_stop_anything_still_reaches_the_caller(
+def test_late_interruption_reaches_the_caller(
         corpus, out, monkeypatch) -> None:
     """A study that trains in this process must not go on to its next candidate; the result is kept."""
     finish = training.finish
 
-    def finish_and_be_stopped(run, *rest):
-        metrics = finish(run, *rest)
+    def finish_and_be_stopped(run, *others):
+        metrics = finish(run, *others)
         os.kill(os.getpid(), signal.SIGINT)
         return metrics
 
@@ -152,7 +154,7 @@ def test_an_interruption_too_late_to_stop_anything_still_reaches_the_caller(
     assert Result.read(out).state == "complete"
 
 
-def test_the_last_good_checkpoint_survives_a_failed_write(corpus, out, monkeypatch) -> None:
+def test_failed_write_keeps_the_last_checkpoint(corpus, out, monkeypatch) -> None:
     with pytest.raises(SignalInterrupt):
         train(tiny(), corpus, recipe(), out, report=stop_at(4))
     before = (out / "checkpoint.pt").read_bytes()
@@ -172,7 +174,7 @@ def test_the_last_good_checkpoint_survives_a_failed_write(corpus, out, monkeypat
     assert train(tiny(), corpus, recipe(), out).state == "complete"
 
 
-def test_a_complete_result_is_not_trained_again_and_no_other_is_mistaken_for_it(
+def test_complete_result_is_reused_only_with_equal_settings(
         corpus, out) -> None:
     first = train(tiny(), corpus, recipe(), out)
     assert train(tiny(), corpus, recipe(threads=1), out) == first
@@ -185,16 +187,16 @@ def test_a_complete_result_is_not_trained_again_and_no_other_is_mistaken_for_it(
     assert train(tiny(), corpus, recipe(lr=1e-3), out, resume=False).recipe["lr"]["base"] == 1e-3
 
 
-def test_a_training_goes_on_that_began_before_a_field_was_there(corpus, out) -> None:
-    stored, wanted = (run_identity(tiny(), corpus, recipe(subword_dropout=rate), 1)
+def test_run_without_a_new_recipe_field_is_resumed(corpus, out) -> None:
+    stored, expected = (run_identity(tiny(), corpus, recipe(subword_dropout=rate), 1)
                       for rate in (0.0, 0.1))
     del stored["subword_dropout"]
     check_identity(stored, {**stored, "subword_dropout": 0.0}, out)
     with refuses("other-training", "subword_dropout was 0.0 and is now 0.1"):
-        check_identity(stored, wanted, out)
+        check_identity(stored, expected, out)
 
 
-def test_a_damaged_checkpoint_is_a_clear_message(corpus, out) -> None:
+def test_damaged_checkpoint_raises_user_error(corpus, out) -> None:
     with pytest.raises(SignalInterrupt):
         train(tiny(), corpus, recipe(), out, report=stop_at(4))
     (out / "checkpoint.pt").write_bytes(b"nonsense")
@@ -202,14 +204,14 @@ def test_a_damaged_checkpoint_is_a_clear_message(corpus, out) -> None:
         train(tiny(), corpus, recipe(), out)
 
 
-def test_seeds_differ_and_repeat(corpus, tmp_path) -> None:
+def test_results_depend_on_the_seed_only(corpus, tmp_path) -> None:
     runs = [train(tiny(), corpus, recipe(), tmp_path / name, seed=seed)
             for name, seed in (("a", 1), ("b", 1), ("c", 2))]
     assert learned(runs[0]) == learned(runs[1]) != learned(runs[2])
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon", "soap"])
-def test_a_loss_that_is_no_number_is_a_failure_with_the_reason(corpus, out, optimizer) -> None:
+def test_divergence_is_a_failed_result(corpus, out, optimizer) -> None:
     how = recipe(lr=1e30, warmup=0, clip_norm=0, schedule="constant", optimizer=optimizer)
     result = train(tiny(), corpus, how, out)
     assert result.state == "failed" and result.metrics == {}
@@ -221,7 +223,7 @@ def test_a_loss_that_is_no_number_is_a_failure_with_the_reason(corpus, out, opti
                          [torch.OutOfMemoryError("CUDA out of memory"), MemoryError(),
                           RuntimeError("[enforce fail] "
                                        "DefaultCPUAllocator: can't allocate memory")])
-def test_without_memory_batches_are_cut_and_tokens_an_update_stay(
+def test_out_of_memory_splits_batches(
         corpus, tmp_path, monkeypatch, error) -> None:
     # In bf16 the products of smaller pieces round otherwise.
     how = recipe(dropout=0, attention_dropout=0, activation_dropout=0, precision="fp32")
@@ -237,11 +239,11 @@ def test_without_memory_batches_are_cut_and_tokens_an_update_stay(
     result = train(tiny(), corpus, how, tmp_path / "tight")
     assert result.state == "complete" and "out of memory; from now on, batches are split into" in result.notes[0]
     assert result.tokens == calm.tokens
-    for one, other in zip(calm.curve, result.curve):
-        assert one["validation_loss"] == pytest.approx(other["validation_loss"], rel=1e-4)
+    for item, other in zip(calm.curve, result.curve):
+        assert item["validation_loss"] == pytest.approx(other["validation_loss"], rel=1e-4)
 
 
-def test_no_memory_at_all_is_a_failure(corpus, out, monkeypatch) -> None:
+def test_out_of_memory_with_one_sentence_is_a_failed_result(corpus, out, monkeypatch) -> None:
     def never(self, batch, smoothing):
         raise MemoryError
 
@@ -250,7 +252,7 @@ def test_no_memory_at_all_is_a_failure(corpus, out, monkeypatch) -> None:
     assert result.state == "failed" and "even with one sentence at a time" in result.reason
 
 
-def test_another_error_is_not_swallowed(corpus, out, monkeypatch) -> None:
+def test_other_errors_are_raised(corpus, out, monkeypatch) -> None:
     wrong = RuntimeError("shapes do not fit")
 
     def broken(self, batch, smoothing):
@@ -262,7 +264,7 @@ def test_another_error_is_not_swallowed(corpus, out, monkeypatch) -> None:
     assert caught.value is wrong
 
 
-def test_a_model_that_sees_the_future_is_not_trained(corpus, out, monkeypatch) -> None:
+def test_model_that_is_not_causal_is_not_trained(corpus, out, monkeypatch) -> None:
     from scalesearch.blocks import seq2seq
 
     honest = seq2seq.mask_bias
@@ -273,7 +275,7 @@ def test_a_model_that_sees_the_future_is_not_trained(corpus, out, monkeypatch) -
     assert "depends on a later target token" in result.reason
 
 
-def test_patience_ends_a_run_that_learns_nothing(corpus, out) -> None:
+def test_patience_stops_a_run_without_improvement(corpus, out) -> None:
     result = train(tiny(), corpus,
                    recipe(steps=100, lr=0.0, patience=2, validate_every=2, average="best"), out)
     assert (result.stop_reason, result.steps) == ("patience", 6)
@@ -281,7 +283,7 @@ def test_patience_ends_a_run_that_learns_nothing(corpus, out) -> None:
 
 @pytest.mark.parametrize(
     "budget", [{"tokens": 900}, {"epochs": 0.3}, {"cpu_minutes": 0.01}, {"minutes": 0.01}])
-def test_every_budget_ends_at_its_first_update_beyond(corpus, out, budget) -> None:
+def test_each_budget_ends_at_the_first_update_beyond_it(corpus, out, budget) -> None:
     result = train(tiny(), corpus, recipe(steps=None, average="none", **budget), out)
     used = {"tokens": result.tokens, "cpu_minutes": result.cpu_seconds / 60,
             "minutes": result.seconds / 60, "epochs": None}
@@ -291,11 +293,12 @@ def test_every_budget_ends_at_its_first_update_beyond(corpus, out, budget) -> No
     assert all(point["share"] < 1 for point in result.curve[:-1])
 
 
-def test_with_subword_dropout_the_text_is_cut_anew_each_epoch(
+def test_subword_dropout_retokenizes_every_epoch(
         corpus, tmp_path, monkeypatch) -> None:
     cut = loop.retokenize
     cuts = []
-    monkeypatch.setattr(loop, "retokenize", lambda *given: cuts.append(given[1:]) or cut(*given))
+    monkeypatch.setattr(loop, "retokenize",
+                        lambda *arguments: cuts.append(arguments[1:]) or cut(*arguments))
     plain, dropped = (train(tiny(), corpus, recipe(steps=None, epochs=2, subword_dropout=rate),
                             tmp_path / str(rate)) for rate in (0.0, 0.3))
     assert cuts == [(0.3, 1, 0), (0.3, 1, 1)]
@@ -304,31 +307,32 @@ def test_with_subword_dropout_the_text_is_cut_anew_each_epoch(
 
 
 @pytest.mark.parametrize("changes", [{"soft_targets": "soft"}, {"vocab_type": "unigram"}])
-def test_tokens_that_must_stay_are_not_cut_anew(corpus, changes) -> None:
+def test_subword_dropout_refuses_fixed_tokens(corpus, changes) -> None:
     with refuses("fixed-tokens", key="recipe.subword_dropout"):
         check_compatible(replace(corpus.spec, **changes), recipe(subword_dropout=0.1))
     check_compatible(replace(corpus.spec, **changes), recipe())
 
 
-def test_an_unfinished_folder_is_no_checkpoint(corpus, out) -> None:
+def test_unfinished_folder_is_not_a_checkpoint(corpus, out) -> None:
     with pytest.raises(SignalInterrupt):
         train(tiny(), corpus, recipe(), out, report=stop_at(4))
     with refuses("no-checkpoint", "model.safetensors", "not finished"):
         read_checkpoint(out)
 
 
-@pytest.mark.parametrize(("file", "said"),
+@pytest.mark.parametrize(("file", "expected_text"),
                          [(None, "does not exist"), ("study.json", "a study"),
                           ("artifact.json", "(artifact)"), ("notes.txt", "recipe.json")])
-def test_what_is_no_training_is_named(tmp_path, file: str | None, said: str) -> None:
+def test_error_describes_folders_without_a_checkpoint(
+        tmp_path, file: str | None, expected_text: str) -> None:
     if file:
         (tmp_path / "given").mkdir()
         (tmp_path / "given" / file).write_text("{}")
-    with refuses("no-checkpoint", said):
+    with refuses("no-checkpoint", expected_text):
         read_checkpoint(tmp_path / "given")
 
 
-def test_a_study_in_a_training_s_place_names_one_of_its_trials(tmp_path) -> None:
+def test_error_for_a_study_names_a_trial(tmp_path) -> None:
     (tmp_path / "trials" / "0003-ab").mkdir(parents=True)
     for file in ("study.json", "trials/0003-ab/model.safetensors"):
         (tmp_path / file).touch()
@@ -354,51 +358,55 @@ def diverging(monkeypatch: pytest.MonkeyPatch, *calls: int) -> None:
     monkeypatch.setattr(engines.Engine, "step", step)
 
 
-def test_a_divergence_goes_back_once_and_on_at_half_the_rate(corpus, out, monkeypatch) -> None:
+def test_first_divergence_rolls_back_with_half_the_learning_rate(corpus, out, monkeypatch) -> None:
     honest = train(tiny(), corpus, recipe(), out.with_name("honest"))
     diverging(monkeypatch, 6)
     result = train(tiny(), corpus, recipe(), out)
     assert (result.state, result.steps) == ("complete", 12)
-    assert any("rolled back to update 0 with 0.5 of the learning rate" in note for note in result.notes)
+    assert any("rolled back to update 0 with 0.5 of the learning rate" in note
+               for note in result.notes)
     assert [p["lr"] for p in result.curve[1:]] == [
         pytest.approx(p["lr"] / 2) for p in honest.curve[1:]]
     assert all(torch.isfinite(weight).all() for weight in weights(out).values())
 
 
-def test_a_second_divergence_is_a_failure_with_its_reason(corpus, out, monkeypatch) -> None:
+def test_second_divergence_is_a_failed_result(corpus, out, monkeypatch) -> None:
     diverging(monkeypatch, 6, 10)
     result = train(tiny(), corpus, recipe(), out)
     assert result.state == "failed"
     assert "it diverged" in result.reason and "again, after a rollback" in result.reason
 
 
-def test_the_moving_average_judges_and_is_what_is_written(corpus, tmp_path) -> None:
+def test_moving_average_is_validated_and_written(corpus, tmp_path) -> None:
     runs = {average: train(tiny(), corpus, recipe(average=average), tmp_path / average)
             for average in ("none", "ema")}
     points = {average: result.curve for average, result in runs.items()}
     assert [p["train_loss"] for p in points["ema"]] == [p["train_loss"] for p in points["none"]]
-    assert all(a["validation_loss"] != b["validation_loss"] for a, b in zip(points["ema"], points["none"]))
+    assert all(a["validation_loss"] != b["validation_loss"]
+               for a, b in zip(points["ema"], points["none"]))
     for average, result in runs.items():
         assert result.metrics["validation_loss"] == pytest.approx(
             points[average][-1]["validation_loss"], rel=1e-6)
     paused = train(tiny(), corpus, recipe(average="ema", validate_every=12), tmp_path / "paused",
                    until_share=8 / 12)
-    assert paused.metrics["validation_loss"] == pytest.approx(points["ema"][1]["validation_loss"], rel=1e-6)
+    assert paused.metrics["validation_loss"] == pytest.approx(
+        points["ema"][1]["validation_loss"], rel=1e-6)
     assert any(not torch.equal(weight, weights(tmp_path / "none")[name])
                for name, weight in weights(tmp_path / "ema").items())
 
 
-def test_shares_that_are_more_than_all_updates_are_a_mean_over_all(corpus, tmp_path) -> None:
+def test_moving_average_window_is_limited_to_all_updates(corpus, tmp_path) -> None:
     runs = {every: train(tiny(), corpus,
                          recipe(average="ema", average_every=every, average_count=4),
                          tmp_path / name)
             for every, name in ((0.25, "whole"), (0.9, "more"), (0.2, "less"))}
     losses = {every: result.metrics["validation_loss"] for every, result in runs.items()}
-    alone = train(tiny(), corpus, recipe(average="none"), tmp_path / "alone").metrics["validation_loss"]
+    alone = train(tiny(), corpus, recipe(average="none"),
+                  tmp_path / "alone").metrics["validation_loss"]
     assert losses[0.25] == losses[0.9] and len({alone, *losses.values()}) == 3
 
 
-def test_what_is_lost_after_scoring_goes_on_from_there(corpus, out, tmp_path, monkeypatch) -> None:
+def test_run_resumes_after_a_failed_write_of_the_result(corpus, out, tmp_path, monkeypatch) -> None:
     write = Result.write
     left = iter(range(1))
 
@@ -414,13 +422,13 @@ def test_what_is_lost_after_scoring_goes_on_from_there(corpus, out, tmp_path, mo
     again = train(tiny(), corpus, recipe(), out, resume=True)
     monkeypatch.undo()
     whole = train(tiny(), corpus, recipe(), tmp_path / "whole")
-    losses = [[point["validation_loss"] for point in one.curve] for one in (again, whole)]
+    losses = [[point["validation_loss"] for point in item.curve] for item in (again, whole)]
     assert again.metrics == whole.metrics and losses[0] == losses[1] and not (
         out / "checkpoint.pt").exists()
 
 
 @pytest.mark.parametrize("average", ["last", "best", "none", "ema"])
-def test_paused_and_gone_on_with_is_as_uninterrupted_to_the_bit(corpus, tmp_path, average) -> None:
+def test_paused_run_equals_uninterrupted_run(corpus, tmp_path, average) -> None:
     how = recipe(average=average, optimizer={"ema": "muon", "none": "soap"}.get(average, "adamw"),
                  schedule="wsd")
     whole = train(tiny(), corpus, how, tmp_path / "whole")
@@ -429,7 +437,8 @@ def test_paused_and_gone_on_with_is_as_uninterrupted_to_the_bit(corpus, tmp_path
         assert (paused.state, paused.steps, paused.metrics["step"]) == ("paused", steps, steps)
         assert paused.metrics["validation_loss"] > 0 and Result.read(tmp_path / "paused") is None
         again = train(tiny(), corpus, how, tmp_path / "paused", until_share=until)
-        assert (again.steps, again.metrics["validation_loss"]) == (steps, paused.metrics["validation_loss"])
+        assert (again.steps, again.metrics["validation_loss"]) == (
+            steps, paused.metrics["validation_loss"])
     end = train(tiny(), corpus, how, tmp_path / "paused")
     assert learned(end) == learned(whole) and end.metrics["bleu"] == whole.metrics["bleu"]
     same = [torch.equal(w, weights(tmp_path / "paused")[name])
@@ -437,7 +446,7 @@ def test_paused_and_gone_on_with_is_as_uninterrupted_to_the_bit(corpus, tmp_path
     assert all(same)
 
 
-def test_a_model_with_a_vocabulary_of_its_own_learns_from_text_in_that_alone(corpus, out) -> None:
+def test_model_with_own_vocabulary_needs_data_of_this_size(corpus, out) -> None:
     with refuses("vocab-mismatch", 70, 80):
         train(tiny(vocab=70), corpus, recipe(), out)
     own = tiny(vocab=80)

@@ -31,10 +31,10 @@ def two() -> Iterator[Team]:
         yield team
 
 
-def close(one: Result, other: Result) -> None:
+def close(item: Result, other: Result) -> None:
     """The same losses after the same updates."""
-    assert len(one.curve) == len(other.curve) > 1
-    for a, b in zip(one.curve, other.curve):
+    assert len(item.curve) == len(other.curve) > 1
+    for a, b in zip(item.curve, other.curve):
         assert (a["step"], a["tokens"], a["lr"]) == (b["step"], b["tokens"], b["lr"])
         assert a["train_loss"] == pytest.approx(b["train_loss"], rel=ROUNDING)
         assert a["validation_loss"] == pytest.approx(b["validation_loss"], rel=ROUNDING)
@@ -52,14 +52,14 @@ def close(one: Result, other: Result) -> None:
         {"accumulate": 3, "weight_decay": 0.1, "label_smoothing": 0.0, "clip_norm": 0.05},
     ],
 )
-def test_two_processes_have_the_losses_of_one(corpus, tmp_path, two: Team, changes) -> None:
+def test_two_processes_have_the_losses_of_one_process(corpus, tmp_path, two: Team, changes) -> None:
     # A large eps: Adam would make updates of mere rounding where a gradient is nothing else, as a
     # key's bias has.
     how = recipe(**STILL, lr=1e-3, eps=1e-3, validate_every=1, **changes)
-    one = train(tiny(), corpus, how, tmp_path / "one")
+    item = train(tiny(), corpus, how, tmp_path / "one")
     both = train(tiny(), corpus, how, tmp_path / "two", team=two)
-    close(one, both)
-    assert (one.processes, both.processes, both.state) == (1, 2, "complete")
+    close(item, both)
+    assert (item.processes, both.processes, both.state) == (1, 2, "complete")
     first = weights(tmp_path / "one")
     second = weights(tmp_path / "two")
     assert all(torch.allclose(first[name], second[name], rtol=1e-4, atol=1e-5) for name in first)
@@ -67,14 +67,14 @@ def test_two_processes_have_the_losses_of_one(corpus, tmp_path, two: Team, chang
 
 @pytest.mark.parametrize(
     "changes", [{"encoder__depth": 2, "share__encoder__ffn": "one"}, {"embedding__tie": "none"}])
-def test_shared_weights_are_reduced_once(corpus, tmp_path, two: Team, changes) -> None:
+def test_shared_weights_are_summed_once(corpus, tmp_path, two: Team, changes) -> None:
     how = recipe(**STILL, lr=1e-3, steps=4, validate_every=1)
     subject = tiny(**changes)
     close(train(subject, corpus, how, tmp_path / "one"),
           train(subject, corpus, how, tmp_path / "two", team=two))
 
 
-def test_interrupted_and_resumed_with_dropout_is_exact(corpus, tmp_path, two: Team) -> None:
+def test_resumed_parallel_run_with_dropout_is_exact(corpus, tmp_path, two: Team) -> None:
     how = recipe(accumulate=3)
     whole = train(tiny(), corpus, how, tmp_path / "whole", team=two)
     with pytest.raises(SignalInterrupt):
@@ -82,9 +82,9 @@ def test_interrupted_and_resumed_with_dropout_is_exact(corpus, tmp_path, two: Te
     assert load_state(tmp_path / "parts")["spent"]["steps"] == 4
     parts = train(tiny(), corpus, how, tmp_path / "parts", team=two)
     assert learned(parts) == learned(whole)
-    one = weights(tmp_path / "whole")
+    item = weights(tmp_path / "whole")
     other = weights(tmp_path / "parts")
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert all(torch.equal(item[name], other[name]) for name in item)
 
 
 def test_dropout_differs_between_processes(corpus, tmp_path, two: Team) -> None:
@@ -95,7 +95,7 @@ def test_dropout_differs_between_processes(corpus, tmp_path, two: Team) -> None:
         drawn[1].curve[0]["train_loss"], rel=1e-4)
 
 
-def test_another_number_of_processes_is_another_training(corpus, out, two: Team) -> None:
+def test_other_number_of_processes_is_refused(corpus, out, two: Team) -> None:
     train(tiny(), corpus, recipe(), out, team=two)
     with refuses("other-training", "processes was 2 and is now 1"):
         train(tiny(), corpus, recipe(), out)
@@ -103,7 +103,7 @@ def test_another_number_of_processes_is_another_training(corpus, out, two: Team)
         train(tiny(), corpus, recipe(), out.with_name("none"), processes=0)
 
 
-def test_a_divergence_takes_all_processes_back(corpus, tmp_path, monkeypatch, two: Team) -> None:
+def test_divergence_rolls_back_all_processes(corpus, tmp_path, monkeypatch, two: Team) -> None:
     honest = train(tiny(), corpus, recipe(**STILL, lr=1e-3), tmp_path / "honest")
     diverging(monkeypatch, 6)
     gone_back = train(tiny(), corpus, recipe(**STILL, lr=1e-3), tmp_path / "two", team=two)
@@ -115,20 +115,20 @@ def test_a_divergence_takes_all_processes_back(corpus, tmp_path, monkeypatch, tw
     assert alone.curve[-1]["lr"] == honest.curve[-1]["lr"] / 2
 
 
-def test_a_real_divergence_is_a_failure_with_its_reason(corpus, out, two: Team) -> None:
+def test_parallel_divergence_is_a_failed_result(corpus, out, two: Team) -> None:
     result = train(tiny(), corpus, recipe(lr=1e30, warmup=0, clip_norm=0, schedule="constant"), out,
                    team=two)
     assert result.state == "failed" and "learning rate 5e+29" in result.reason and "again" in result.reason
 
 
-def test_patience_ends_all(corpus, out, two: Team) -> None:
+def test_patience_stops_all_processes(corpus, out, two: Team) -> None:
     result = train(tiny(), corpus,
                    recipe(steps=100, lr=0.0, patience=2, validate_every=2, average="best"), out,
                    team=two)
     assert (result.stop_reason, result.steps) == ("patience", 6)
 
 
-def test_cpu_time_is_that_of_all(corpus, tmp_path, two: Team) -> None:
+def test_cpu_time_includes_all_processes(corpus, tmp_path, two: Team) -> None:
     """A process that shares the work shares in the bill: CPU time beyond the leader's own is in the result."""
     start = time.process_time()
     result = train(tiny(), corpus, recipe(steps=40), tmp_path / "two", team=two)
@@ -138,7 +138,7 @@ def test_cpu_time_is_that_of_all(corpus, tmp_path, two: Team) -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 299), min_size=1, max_size=9), min_size=1, max_size=7),
        st.integers(1, 5))
-def test_every_sentence_is_dealt_once(corpus, groups: list[list[int]], size: int) -> None:
+def test_each_sentence_is_in_one_shard(corpus, groups: list[list[int]], size: int) -> None:
     batches = [make_batch(corpus.train, np.array(group)) for group in groups]
     shares = split_into_shards(batches, size)
     dealt = [int(i) for share in shares for batch in share.batches for i in batch.indices]
@@ -152,8 +152,8 @@ def test_every_sentence_is_dealt_once(corpus, groups: list[list[int]], size: int
 
 @pytest.mark.gpu
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
-def test_two_gpus_have_the_losses_of_one(corpus, tmp_path) -> None:
+def test_two_gpus_have_the_losses_of_one_gpu(corpus, tmp_path) -> None:
     how = recipe(**{**STILL, "device": "cuda"}, lr=1e-3)
-    one, both = (train(tiny(), corpus, how, tmp_path / str(n), processes=n) for n in (1, 2))
-    for a, b in zip(one.curve, both.curve):
+    item, both = (train(tiny(), corpus, how, tmp_path / str(n), processes=n) for n in (1, 2))
+    for a, b in zip(item.curve, both.curve):
         assert a["validation_loss"] == pytest.approx(b["validation_loss"], rel=1e-3)

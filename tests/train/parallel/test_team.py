@@ -39,7 +39,7 @@ def starved_follow(team: Team) -> None:
     run_follower(team)
 
 
-def test_a_follower_without_memory_makes_all_cut_and_then_fail(corpus, tmp_path) -> None:
+def test_out_of_memory_of_a_follower_splits_batches_everywhere(corpus, tmp_path) -> None:
     how = recipe(**STILL, lr=1e-3, accumulate=2)
     calm = train(tiny(), corpus, how, tmp_path / "calm")
     with local_team(2, False, 1, tight_follow) as team:
@@ -87,19 +87,20 @@ def unable_to_start(team: Team) -> None:
 
 
 @pytest.mark.parametrize(
-    ("others", "said"),
+    ("others", "expected_text"),
     [(broken_follow, "process 1 of this training run failed: ValueError: this process is broken"),
      (dying_follow, "process 1 of this training run was ended by SIGKILL, which the system sends"),
      (unable_to_start, "process 1 of this training run failed: RuntimeError: no such library")])
-def test_a_process_that_fails_ends_the_others_with_its_reason(
-        corpus, out: Path, others, said: str) -> None:
-    with pytest.raises(ProcessLostError, match=said), local_team(2, False, 1, others) as team:
+def test_failed_process_ends_the_others_with_its_reason(
+        corpus, out: Path, others, expected_text: str) -> None:
+    with pytest.raises(ProcessLostError, match=expected_text), local_team(
+            2, False, 1, others) as team:
         train(tiny(), corpus, recipe(), out, team=team)
     assert not torch.distributed.is_initialized()
     assert train(tiny(), corpus, recipe(), out.with_name("after")).state == "complete"
 
 
 @pytest.mark.skipif(torch.cuda.device_count() >= 2, reason="there are GPUs enough")
-def test_gpus_that_are_not_there_are_refused() -> None:
+def test_missing_gpus_are_refused() -> None:
     with refuses("no-gpu", 2, place="processes:"), local_team(2, True, 1, run_follower):
         pass

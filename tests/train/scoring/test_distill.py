@@ -21,16 +21,16 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SAVE_INTERVAL", 10)
 
 
-def test_every_line_has_its_translation(tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
+def test_each_line_is_translated(tmp_path: Path) -> None:
+    progress: list[tuple[int, int]] = []
     assert write_translations(TEXTS, tmp_path / "kd", ("en", "de"), shout, SAID,
-                              lambda *facts: told.append(facts)) == 25
+                              lambda *facts: progress.append(facts)) == 25
     assert (tmp_path / "kd.en").read_text().splitlines() == TEXTS
     assert (tmp_path / "kd.de").read_text().splitlines() == shout(TEXTS)
-    assert told == [(10, 25), (20, 25), (25, 25)]
+    assert progress == [(10, 25), (20, 25), (25, 25)]
 
 
-def test_it_goes_on_where_it_was_stopped_and_mends_a_cut_line(tmp_path: Path) -> None:
+def test_interrupted_translation_is_continued(tmp_path: Path) -> None:
     calls: list[int] = []
 
     def stop_at_second(lines: list[str]) -> list[str]:
@@ -50,13 +50,13 @@ def test_it_goes_on_where_it_was_stopped_and_mends_a_cut_line(tmp_path: Path) ->
     assert (tmp_path / "kd.de").read_text().splitlines() == shout(TEXTS)
 
 
-def test_another_teacher_is_refused(tmp_path: Path) -> None:
+def test_translations_of_another_teacher_are_refused(tmp_path: Path) -> None:
     write_translations(TEXTS, tmp_path / "kd", ("en", "de"), shout, SAID)
     with refuses("other-settings", "teacher"):
         write_translations(TEXTS, tmp_path / "kd", ("en", "de"), shout, SAID | {"teacher": "xyz"})
 
 
-def test_files_of_someone_else_are_left_alone(tmp_path: Path) -> None:
+def test_existing_files_without_settings_are_refused(tmp_path: Path) -> None:
     (tmp_path / "kd.de").write_text("not a translation\n")
     with refuses("other-settings"):
         write_translations(TEXTS, tmp_path / "kd", ("en", "de"), shout, SAID)

@@ -26,59 +26,59 @@ SAID = ["Der Hund läuft schnell nach Hause .", "Eine Katze, die schläft."]
 RIGHT = ["Der Hund läuft sehr schnell nach Hause .", "Eine Katze , die schläft ."]
 
 
-def test_bleu_and_chrf_are_sacrebleus() -> None:
-    found = bleu_chrf_scores(SAID, RIGHT)
-    assert found["bleu"] == sacrebleu.corpus_bleu(SAID, [RIGHT]).score
-    assert found["chrf"] == sacrebleu.corpus_chrf(SAID, [RIGHT]).score
+def test_bleu_and_chrf_equal_sacrebleu() -> None:
+    result = bleu_chrf_scores(SAID, RIGHT)
+    assert result["bleu"] == sacrebleu.corpus_bleu(SAID, [RIGHT]).score
+    assert result["chrf"] == sacrebleu.corpus_chrf(SAID, [RIGHT]).score
     assert bleu_chrf_scores(RIGHT, RIGHT)["bleu"] == pytest.approx(100)
 
 
-def test_tokenized_bleu_takes_the_words_as_they_are() -> None:
+def test_tokenized_bleu_does_not_tokenize() -> None:
     assert tokenized_bleu(RIGHT, RIGHT) == pytest.approx(100)
     assert tokenized_bleu(SAID[1:], RIGHT[1:]) < bleu_chrf_scores(SAID[1:], RIGHT[1:])["bleu"]
 
 
-def test_one_sequence_of_source_and_target_needs_positions_for_both(corpus) -> None:
+def test_joined_sequence_needs_positions_for_source_and_target(corpus) -> None:
     # in one batch: 7 and 9 columns
     pairs = Split.from_lists([[5] * 6, [5] * 2], [[5] * 3, [5] * 8], ["x", "y"], ["x", "y"])
     long = replace(corpus, validation=pairs, train=pairs)
     whole = recipe(score_splits="validation")
     for length, fits in ((16, True), (15, False)):
-        one = tiny(model="decoder-only", embedding__positions="learned",
+        first = tiny(model="decoder-only", embedding__positions="learned",
                    embedding__max_length=length)
-        model = build_model(one.block, vocab=corpus.tokenizer.vocab_size)
+        model = build_model(first.block, vocab=corpus.tokenizer.vocab_size)
         if fits:
             check_lengths(model, long, whole)
             model(*(torch.ones(2, size, dtype=torch.int64) for size in (7, 9)))
         else:
-            with pytest.raises(TrainingFailedError, match="valid: a sentence of 16 tokens"):
+            with pytest.raises(TrainingFailedError, match="validation: a sentence of 16 tokens"):
                 check_lengths(model, long, whole)
 
 
-def test_perplexity_of_a_hopeless_loss_is_none() -> None:
+def test_perplexity_that_overflows_is_none() -> None:
     assert perplexity(math.log(7)) == pytest.approx(7)
     assert perplexity(1e6) is None
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_translations_come_in_the_splits_order_however_they_are_batched(corpus, beam: int) -> None:
+def test_translations_do_not_depend_on_batching(corpus, beam: int) -> None:
     model = build_model(tiny().block, vocab=corpus.tokenizer.vocab_size, seed=2,
                         dtype=torch.float64).eval()
     hardware = Hardware.from_recipe(recipe())
     ids = corpus.test.source_ids
     for tokens in (12, 2048):
-        found = translate(model, corpus.test, corpus.tokenizer, hardware,
+        result = translate(model, corpus.test, corpus.tokenizer, hardware,
                           DecodingOptions(beam, batch_tokens=tokens, n_best=beam))
         for row in range(0, len(ids), 5):
             [alone] = translate(model, Split.from_lists([ids[row].tolist()]), corpus.tokenizer,
                                 hardware, DecodingOptions(beam))
-            assert found[row][0] == (alone[0][0],
-                                     pytest.approx(alone[0][1])) and len(found[row]) == beam
-            assert [score for _, score in found[row]] == sorted(
-                (score for _, score in found[row]), reverse=True)
+            assert result[row][0] == (alone[0][0],
+                                     pytest.approx(alone[0][1])) and len(result[row]) == beam
+            assert [score for _, score in result[row]] == sorted(
+                (score for _, score in result[row]), reverse=True)
 
 
-def test_decoding_without_memory_goes_on_with_smaller_batches() -> None:
+def test_out_of_memory_halves_batches_of_decoding() -> None:
     tried = []
 
     def run(most: int) -> str:
@@ -99,21 +99,21 @@ class Weight(torch.nn.Module):
 
 
 @pytest.mark.parametrize(("kind", "steps", "mean"), [("last", [4, 5], 4.5), ("best", [1, 3], 2.0)])
-def test_the_mean_of_the_last_and_of_the_best(
+def test_snapshots_average_the_last_or_the_best(
         tmp_path, kind: str, steps: list[int], mean: float) -> None:
     snapshots = WeightSnapshots(tmp_path, 2)
     for step, score in ((1, 0.1), (2, 0.9), (3, 0.2), (4, 0.5), (5, 0.7)):
         snapshots.add(Weight(float(step)), step, *[score] * (kind == "best"))
     assert sorted(snapshots.scores_by_step) == steps
-    found = snapshots.average()["w"]
-    assert found.dtype == torch.float32 and found.tolist() == [mean, mean]
+    result = snapshots.average()["w"]
+    assert result.dtype == torch.float32 and result.tolist() == [mean, mean]
     snapshots.delete_unused()
     assert len(list(snapshots.folder.iterdir())) == 2
     snapshots.clear()
     assert not snapshots.folder.exists()
 
 
-def test_a_loss_per_character_and_bleu_are_of_the_text_whatever_the_vocabulary(
+def test_loss_per_character_does_not_depend_on_the_vocabulary(
         corpus, tmp_path) -> None:
     characters = sum(len(line) + 1 for line in corpus.validation.target_text)
     for vocab in (60, 100):
@@ -125,7 +125,7 @@ def test_a_loss_per_character_and_bleu_are_of_the_text_whatever_the_vocabulary(
         assert bleu_chrf_scores(again, other.validation.target_text)["bleu"] == pytest.approx(100)
 
 
-def test_of_a_sentence_that_is_cut_only_what_is_left_has_characters(corpus, tmp_path) -> None:
+def test_truncated_sentences_count_remaining_characters(corpus, tmp_path) -> None:
     cut = load_corpus(replace(corpus.spec, max_length=4), tmp_path)
     assert cut.counts["validation"]["cut"]
     left = sum(len(line) + 1 for line in cut.tokenizer.decode(cut.validation.target_ids))

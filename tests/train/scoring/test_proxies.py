@@ -10,7 +10,13 @@ import torch
 
 from scalesearch.testing import random_architecture
 from scalesearch.train import Result, train
-from scalesearch.train.scoring.proxies import PROXY_NAMES, compute_proxies, gradient_proxies, small_batch, synflow
+from scalesearch.train.scoring.proxies import (
+    PROXY_NAMES,
+    compute_proxies,
+    gradient_proxies,
+    small_batch,
+    synflow,
+)
 from scalesearch.train.updates.engine import build_initial_model
 from tests.train.conftest import recipe, tiny
 from tests.train.test_training import learned, weights
@@ -20,36 +26,36 @@ def model(seed=1, **changes):
     return build_initial_model(tiny(**changes).block, 80, recipe(), seed)
 
 
-def test_a_model_and_all_random_generators_are_left_as_they_were(corpus):
+def test_proxies_change_neither_model_nor_generators(corpus):
     subject = model().train()
     before = copy.deepcopy(subject.state_dict())
     grads = torch.ones_like(next(subject.parameters()))
     next(subject.parameters()).grad = grads
     states = torch.get_rng_state(), random.getstate(), str(np.random.get_state())  # noqa: NPY002
-    found = compute_proxies(subject, corpus)
-    assert set(found) == set(PROXY_NAMES)
+    result = compute_proxies(subject, corpus)
+    assert set(result) == set(PROXY_NAMES)
     assert torch.equal(states[0], torch.get_rng_state())
     assert states[1:] == (random.getstate(), str(np.random.get_state()))  # noqa: NPY002
     assert all(torch.equal(before[name], weight) for name, weight in subject.state_dict().items())
     assert subject.training and next(subject.parameters()).grad is grads
     assert [p.grad is None for p in subject.parameters()].count(False) == 1
-    assert found == compute_proxies(subject, corpus)
+    assert result == compute_proxies(subject, corpus)
 
 
-def test_training_is_the_same_to_the_bit_with_and_without_them(corpus, tmp_path):
+def test_proxies_do_not_change_training(corpus, tmp_path):
     results = [train(tiny(), corpus, recipe(), tmp_path / str(on), seed=3, with_proxies=on)
                for on in (False, True)]
     assert learned(results[0]) == learned(results[1])
-    one = weights(tmp_path / "False")
+    first = weights(tmp_path / "False")
     other = weights(tmp_path / "True")
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert all(torch.equal(first[name], other[name]) for name in first)
     assert "proxies" not in results[0].metrics and set(
         results[1].metrics["proxies"]) == set(PROXY_NAMES)
     assert Result.read(tmp_path / "True").metrics["proxies"] == results[1].metrics["proxies"]
     json.dumps(results[1].metrics["proxies"], allow_nan=False)
 
 
-def test_a_paused_and_resumed_training_has_those_of_its_first_weights(corpus, tmp_path):
+def test_resumed_run_has_proxies_of_its_initial_weights(corpus, tmp_path):
     whole = train(tiny(), corpus, recipe(), tmp_path / "whole",
                   with_proxies=True).metrics["proxies"]
     paused = train(tiny(), corpus, recipe(), tmp_path / "parts", until_share=0.5, with_proxies=True)
@@ -58,7 +64,7 @@ def test_a_paused_and_resumed_training_has_those_of_its_first_weights(corpus, tm
                  with_proxies=True).metrics["proxies"] == whole
 
 
-def test_synflow_is_that_of_a_linear_positive_network():
+def test_synflow_of_a_linear_network():
     """A product of two matrices: each of them has as much flow as comes out, whichever the signs of its weights."""
     network = torch.nn.Sequential(torch.nn.Embedding(5, 3), torch.nn.Linear(3, 4, bias=False))
 
@@ -75,7 +81,7 @@ def test_synflow_is_that_of_a_linear_positive_network():
     assert 10 ** synflow(Whole()) == pytest.approx(2 * out, rel=1e-9)
 
 
-def test_synflow_needs_no_data_and_is_of_magnitudes_alone(corpus):
+def test_synflow_depends_on_magnitudes_only(corpus):
     subject = model()
     value = compute_proxies(subject, corpus)["synflow"]
     flipped = copy.deepcopy(subject)
@@ -86,16 +92,16 @@ def test_synflow_needs_no_data_and_is_of_magnitudes_alone(corpus):
     assert synflow(copy.deepcopy(subject).eval()) == pytest.approx(value, abs=1e-12)
 
 
-def test_more_layers_and_width_let_more_flow_through():
+def test_synflow_grows_with_depth_and_width():
     small, deep, wide = (synflow(model(**changes).eval()) for changes in (
         {}, {"encoder__depth": 3, "decoder__depth": 3}, {"width": 32}))
     assert small < deep and small < wide
 
 
-def test_gradients_are_those_of_the_loss_by_hand(corpus):
+def test_gradient_proxies_equal_manual_computation(corpus):
     subject = model().eval()
     batch = small_batch(corpus)
-    found = gradient_proxies(copy.deepcopy(subject), batch)
+    result = gradient_proxies(copy.deepcopy(subject), batch)
     loss = torch.zeros(())
     logits = subject(torch.from_numpy(batch.source),
                      torch.from_numpy(batch.target_in)).log_softmax(-1)
@@ -103,22 +109,22 @@ def test_gradients_are_those_of_the_loss_by_hand(corpus):
         loss = loss - logits[row, column, int(batch.target_out[row, column])]
     (loss / batch.tokens).backward()
     parameters = [p for p in subject.parameters() if p.grad is not None]
-    assert found["snip"] == pytest.approx(
+    assert result["snip"] == pytest.approx(
         sum(float((p.detach() * p.grad).abs().sum()) for p in parameters), rel=1e-4)
-    assert found["grad_norm"] == pytest.approx(
+    assert result["grad_norm"] == pytest.approx(
         sum(float(p.grad.norm()) for p in parameters), rel=1e-4)
 
 
-def test_the_small_batch_is_the_same_each_time_and_small(corpus):
-    one = small_batch(corpus)
+def test_small_batch_is_small_and_deterministic(corpus):
+    first = small_batch(corpus)
     same = small_batch(corpus)
-    assert np.array_equal(one.indices, same.indices) and 1 <= len(one) <= 16
-    assert one.source.size <= 512 and one.target_in.size <= 512
+    assert np.array_equal(first.indices, same.indices) and 1 <= len(first) <= 16
+    assert first.source.size <= 512 and first.target_in.size <= 512
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_every_architecture_has_all_of_them(corpus, seed):
+def test_random_architectures_have_all_proxies(corpus, seed):
     subject = build_initial_model(random_architecture(random.Random(seed)).block, 80, recipe(),
                                   seed)
-    found = compute_proxies(subject, corpus)
-    assert set(found) == set(PROXY_NAMES) and found["snip"] > 0 and found["grad_norm"] > 0
+    result = compute_proxies(subject, corpus)
+    assert set(result) == set(PROXY_NAMES) and result["snip"] > 0 and result["grad_norm"] > 0

@@ -7,7 +7,12 @@ import pytest
 import torch
 
 from scalesearch.data import PAD, Batch, make_batch
-from scalesearch.data.soft_targets import SoftTargetMetadata, SoftTargets, record_dtype, record_offsets
+from scalesearch.data.soft_targets import (
+    SoftTargetMetadata,
+    SoftTargets,
+    record_dtype,
+    record_offsets,
+)
 from scalesearch.nn import build_model
 from scalesearch.nn.ensemble import Ensemble
 from scalesearch.train.hardware import Hardware
@@ -32,48 +37,49 @@ def models(corpus, count: int) -> list[torch.nn.Module]:
 def pairs_at(batch: Batch) -> np.ndarray:
     """Records that hold the pair, the place in it, and the label: what a test can tell by."""
     real = batch.target_out != PAD
-    found = np.zeros(int(real.sum()), record_dtype(3))
-    found["probabilities"] = 0.5, 0.25, 0.25
-    found["ids"] = np.stack([np.broadcast_to(batch.indices[:, None], real.shape)[real],
+    result = np.zeros(int(real.sum()), record_dtype(3))
+    result["probabilities"] = 0.5, 0.25, 0.25
+    result["ids"] = np.stack([np.broadcast_to(batch.indices[:, None], real.shape)[real],
                              np.broadcast_to(np.arange(real.shape[1]), real.shape)[real],
                              batch.target_out[real]], 1)
-    return found
+    return result
 
 
-def test_every_place_has_its_record(corpus, tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
+def test_each_target_token_has_a_record(corpus, tmp_path: Path) -> None:
+    progress: list[tuple[int, int]] = []
     count = write_soft_target_records(corpus.train, tmp_path / "soft", FACTS, pairs_at,
-                                      lambda *facts: told.append(facts))
+                                      lambda *facts: progress.append(facts))
     assert count == len(corpus.train.target_ids.flat) + 300
-    assert told == [(70, 300), (140, 300), (210, 300), (280, 300), (300, 300)]
+    assert progress == [(70, 300), (140, 300), (210, 300), (280, 300), (300, 300)]
     soft = SoftTargets.read(tmp_path / "soft", "c", corpus.train, 300)
     batch = make_batch(corpus.train, np.array([299, 5, 70, 141]))
-    found = soft.batch(corpus.train, batch.indices)
+    result = soft.batch(corpus.train, batch.indices)
     real = batch.target_out != PAD
-    assert (found.ids[..., 2] == batch.target_out).all()
-    assert (found.ids[real][:, 0]
+    assert (result.ids[..., 2] == batch.target_out).all()
+    assert (result.ids[real][:, 0]
             == (np.broadcast_to(batch.indices[:, None], real.shape) % 70)[real]).all()
-    assert (found.ids[..., 1] == np.where(real, np.arange(real.shape[1]), 0)).all()
+    assert (result.ids[..., 1] == np.where(real, np.arange(real.shape[1]), 0)).all()
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_the_likeliest_are_the_models_own(corpus, count: int) -> None:
+def test_top_k_records_equal_the_model(corpus, count: int) -> None:
     members = models(corpus, count)
     teacher = members[0] if count == 1 else Ensemble(members)
     batch = make_batch(corpus.train, np.array([3, 200, 7]))
-    found = top_k_records(teacher, batch, 3,
+    result = top_k_records(teacher, batch, 3,
                           Hardware.from_recipe(recipe(precision="fp32", device="cpu")))
     with torch.inference_mode():
-        each = [member(torch.from_numpy(batch.source),
+        member_probabilities = [member(torch.from_numpy(batch.source),
                        torch.from_numpy(batch.target_in)).softmax(-1) for member in members]
-    best = torch.stack(each).mean(0)[torch.from_numpy(batch.target_out != PAD)].topk(3)
-    assert (found["ids"] == best.indices.numpy()).all()
+    best = torch.stack(member_probabilities).mean(0)[
+        torch.from_numpy(batch.target_out != PAD)].topk(3)
+    assert (result["ids"] == best.indices.numpy()).all()
     shares = best.values / best.values.sum(-1, keepdim=True)
     # they are kept as half precision
-    assert np.allclose(found["probabilities"], shares.numpy(), atol=1e-3)
+    assert np.allclose(result["probabilities"], shares.numpy(), atol=1e-3)
 
 
-def test_it_goes_on_where_it_was_stopped(corpus, tmp_path: Path) -> None:
+def test_interrupted_soft_targets_are_continued(corpus, tmp_path: Path) -> None:
     calls: list[int] = []
 
     def stop(batch: Batch) -> np.ndarray:

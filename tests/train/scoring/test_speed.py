@@ -14,10 +14,10 @@ from tests.train.conftest import recipe, tiny
 def speed(corpus):
     seconds = count()
     return measure_speed(tiny(), corpus, recipe(), 0.0,
-                         lambda: Effort(at := float(next(seconds)), 2 * at))
+                         lambda: Effort(position := float(next(seconds)), 2 * position))
 
 
-def test_what_is_measured(speed, corpus):
+def test_measured_times(speed, corpus):
     # the clocks are read to see if it is enough, and at the end
     assert speed.update_time == Effort(2 / MIN_TIMED_UPDATES, 4 / MIN_TIMED_UPDATES)
     assert speed.other_time == Effort(1.0, 2.0)
@@ -28,19 +28,23 @@ def test_what_is_measured(speed, corpus):
         1 + speed.validation_time.seconds) and speed.validation_time.seconds >= 1
 
 
-def test_a_training_is_as_long_as_its_budget(speed, corpus):
+def test_predicted_time_follows_the_budget(speed, corpus):
     pairs = len(corpus.train)
     took = speed.predict_training_time(recipe(validate_every=4), pairs)
-    assert took["updates"] == speed.update_time * 12 and took["validation"] == speed.validation_time * 3
+    assert took["updates"] == speed.update_time * 12 and took[
+        "validation"] == speed.validation_time * 3
     msgspec.json.encode(took)  # of plain numbers
     assert (took["scoring"], took["other"]) == (speed.scoring_time, speed.other_time)
-    by_cpu = speed.predict_training_time(recipe(steps=None, cpu_minutes=5, validate_every=0.3), pairs)
+    by_cpu = speed.predict_training_time(recipe(steps=None, cpu_minutes=5, validate_every=0.3),
+                                         pairs)
     assert by_cpu["updates"].cpu_seconds == pytest.approx(300)
     assert by_cpu["updates"].seconds == pytest.approx(150)
     assert by_cpu["validation"] == speed.validation_time * 4  # at each three tenths, and at the end
     # the first that is reached
-    assert speed.predict_training_time(recipe(minutes=5), pairs)["updates"] == speed.update_time * 12
-    by_tokens = speed.predict_training_time(recipe(steps=None, tokens=10_000, validate_every=0), pairs)
+    assert speed.predict_training_time(recipe(minutes=5),
+                                       pairs)["updates"] == speed.update_time * 12
+    by_tokens = speed.predict_training_time(recipe(steps=None, tokens=10_000, validate_every=0),
+                                            pairs)
     assert by_tokens["updates"].seconds == pytest.approx(
         2 * 10_000 / speed.tokens_per_update / MIN_TIMED_UPDATES)
     assert by_tokens["validation"] == speed.validation_time

@@ -19,12 +19,12 @@ def averaged(
 
 
 @given(st.sampled_from([0.1, 0.3, 5.0]), st.lists(st.floats(-10, 10), min_size=1, max_size=60))
-def test_a_mean_lies_among_the_weights(window: float, values: list[float]) -> None:
+def test_average_is_within_the_range_of_the_weights(window: float, values: list[float]) -> None:
     _, mean = averaged(window, values)
     assert min(values) - 1e-4 <= mean.mean[0].item() <= max(values) + 1e-4
 
 
-def test_it_is_over_a_share_of_the_updates_so_far() -> None:
+def test_average_covers_a_share_of_the_updates() -> None:
     """Of weights that grow evenly, the mean is as many updates behind as it averages, less one."""
     for steps in (200, 400):
         _, mean = averaged(0.1, [float(i) for i in range(steps)])
@@ -32,7 +32,7 @@ def test_it_is_over_a_share_of_the_updates_so_far() -> None:
         assert steps - mean.mean[0].item() == pytest.approx(mean.effective_window, rel=0.15)
 
 
-def test_the_model_has_its_own_weights_again() -> None:
+def test_applied_restores_the_weights() -> None:
     model, mean = averaged(3.0, [1.0, 2.0, 3.0])
     with pytest.raises(ValueError), mean.applied():
         assert 1 < model.weight.item() < 3

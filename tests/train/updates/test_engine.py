@@ -31,23 +31,23 @@ def after(corpus, groups: list[list[int]], parts: int = 1) -> dict[str, torch.Te
     return {"loss": loss, **subject.model.state_dict()}
 
 
-def test_two_half_batches_are_one_batch(corpus) -> None:
+def test_update_does_not_depend_on_the_grouping_of_batches(corpus) -> None:
     together = after(corpus, [[0, 1, 2, 3, 4, 5]])
     for split in ([[0, 1, 2], [3, 4, 5]], [[5], [3, 1, 0, 2], [4]]):
-        apart = after(corpus, split)
-        assert all(torch.allclose(together[name], apart[name], atol=1e-8) for name in together)
+        separate = after(corpus, split)
+        assert all(torch.allclose(together[name], separate[name], atol=1e-8) for name in together)
 
 
 @pytest.mark.parametrize("parts", [2, 4, 16])
-def test_pieces_of_a_batch_are_the_batch(corpus, parts: int) -> None:
+def test_update_does_not_depend_on_batch_splits(corpus, parts: int) -> None:
     together = after(corpus, [list(range(9))])
-    apart = after(corpus, [list(range(9))], parts)
-    assert all(torch.allclose(together[name], apart[name], atol=1e-8) for name in together)
+    separate = after(corpus, [list(range(9))], parts)
+    assert all(torch.allclose(together[name], separate[name], atol=1e-8) for name in together)
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(0, 299), min_size=1, max_size=20), st.integers(1, 25))
-def test_cutting_keeps_every_pair_and_drops_only_padding(
+def test_split_batch_keeps_pairs_and_removes_padding(
         corpus, rows: list[int], parts: int) -> None:
     batch = make_batch(corpus.train, np.array(rows))
     pieces = split_batch(batch, parts)
@@ -58,7 +58,7 @@ def test_cutting_keeps_every_pair_and_drops_only_padding(
                for side in (p.source, p.target_in, p.target_out))
 
 
-def test_only_real_target_tokens_count(corpus) -> None:
+def test_loss_ignores_padding(corpus) -> None:
     subject = engine(corpus)
     rows = np.arange(8)
     subject.model.eval()
@@ -69,14 +69,14 @@ def test_only_real_target_tokens_count(corpus) -> None:
     assert together.item() == pytest.approx(alone.item())
 
 
-def test_gradients_are_clipped_to_the_norm(corpus) -> None:
+def test_gradients_are_clipped(corpus) -> None:
     subject = engine(corpus, clip_norm=1e-3)
     subject.update([make_batch(corpus.train, np.arange(8))], 1e-2)
     norm = torch.stack([p.grad.norm() for p in subject.parameters if p.grad is not None]).norm()
     assert norm.item() == pytest.approx(1e-3, rel=1e-2)
 
 
-def test_a_feed_goes_on_from_any_place(corpus) -> None:
+def test_batch_stream_continues_from_any_position(corpus) -> None:
     first = BatchStream(corpus.train, 200, 5)
     second = BatchStream(corpus.train, 200, 5)
     drawn = [batch.indices.tolist() for batch in first.take(60)]
@@ -87,14 +87,14 @@ def test_a_feed_goes_on_from_any_place(corpus) -> None:
     assert [batch.indices.tolist() for batch in third.take(40)] == drawn[20:]
 
 
-def test_lack_of_memory_is_told_from_other_errors() -> None:
+def test_is_out_of_memory_recognizes_errors() -> None:
     assert is_out_of_memory(RuntimeError("DefaultCPUAllocator: not enough memory: you tried to "
                                          "allocate 9 bytes"))
     assert not is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
     assert not is_out_of_memory(ValueError("out of memory"))
 
 
-def test_two_passes_that_are_the_same_are_one(corpus) -> None:
+def test_rdrop_without_dropout_changes_nothing(corpus) -> None:
     """R-Drop of a model without dropout: rows that did not belong together would differ."""
     batch = make_batch(corpus.train, np.arange(9))
     once = engine(corpus)
@@ -102,22 +102,22 @@ def test_two_passes_that_are_the_same_are_one(corpus) -> None:
     assert twice.loss_sum(batch, 0.1).item() == pytest.approx(once.loss_sum(batch, 0.1).item())
     once.update([batch], 1e-2)
     twice.update([batch], 1e-2)
-    assert all(torch.allclose(one, other, atol=1e-8)
-               for one, other in zip(once.model.state_dict().values(),
+    assert all(torch.allclose(left, other, atol=1e-8)
+               for left, other in zip(once.model.state_dict().values(),
                                      twice.model.state_dict().values()))
 
 
-def test_passes_under_dropout_are_drawn_together(corpus) -> None:
+def test_rdrop_reduces_the_divergence_of_passes(corpus) -> None:
     how = recipe(rdrop=50.0, dropout=0.3)
-    apart = []
+    separate = []
     for rdrop in (0.0, 50.0):
         subject = Engine(build_initial_model(tiny(width=16).block, corpus.tokenizer.vocab_size, how,
                                              1).train(), replace(how, rdrop=rdrop),
                          Hardware.from_recipe(how))
         for _ in range(25):
             subject.update([make_batch(corpus.train, np.arange(30))], 1e-2)
-        apart.append(divergence(subject, make_batch(corpus.train, np.arange(30, 60))))
-    assert 0 < apart[1] < apart[0] / 2
+        separate.append(divergence(subject, make_batch(corpus.train, np.arange(30, 60))))
+    assert 0 < separate[1] < separate[0] / 2
 
 
 def divergence(subject: Engine, batch) -> float:
@@ -143,10 +143,11 @@ def with_soft(corpus, top: int = 3):
     return softened
 
 
-def test_soft_targets_are_learned_by_their_share(corpus) -> None:
+def test_distillation_weight_mixes_losses(corpus) -> None:
     rows = np.arange(9)
     split = with_soft(corpus)
-    losses = {share: engine(corpus, distillation_weight=share).loss_sum(make_batch(split, rows), 0.1).item()
+    losses = {share: engine(corpus, distillation_weight=share).loss_sum(make_batch(split, rows),
+                                                                        0.1).item()
               for share in (0, 0.25, 1)}
     hard = engine(corpus).loss_sum(make_batch(corpus.train, rows), 0.1).item()
     assert losses[0] == hard != losses[1]
@@ -156,8 +157,9 @@ def test_soft_targets_are_learned_by_their_share(corpus) -> None:
     assert subject.loss_sum(make_batch(split, rows), 0.1).item() == pytest.approx(hard)
 
 
-@pytest.mark.parametrize("changes", [{"distillation_weight": 0.7}, {"distillation_weight": 0.7, "rdrop": 2.0}])
-def test_pieces_of_a_batch_keep_its_soft_targets(corpus, changes) -> None:
+@pytest.mark.parametrize("changes",
+                         [{"distillation_weight": 0.7}, {"distillation_weight": 0.7, "rdrop": 2.0}])
+def test_split_batches_keep_soft_targets(corpus, changes) -> None:
     batch = make_batch(with_soft(corpus), np.arange(9))
     weights = []
     for parts in (1, 4):
@@ -165,4 +167,5 @@ def test_pieces_of_a_batch_keep_its_soft_targets(corpus, changes) -> None:
         subject.batch_splits = parts
         subject.update([batch], 1e-2)
         weights.append(subject.model.state_dict())
-    assert all(torch.allclose(one, weights[1][name], atol=1e-7) for name, one in weights[0].items())
+    assert all(torch.allclose(left, weights[1][name], atol=1e-7)
+               for name, left in weights[0].items())

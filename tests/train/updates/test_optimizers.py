@@ -9,7 +9,7 @@ from scalesearch.train.updates.parametrization import weight_scales
 from tests.train.conftest import recipe, tiny
 
 
-def made(**how):
+def build(**how):
     model = build_initial_model(tiny(encoder__pg="relu", encoder__pg__per_head=True,
                                      encoder__pg__ratio=2, encoder__pg__gate="relu",
                                      encoder__pg__residual=True).block, 40, recipe(**how), 1)
@@ -17,8 +17,8 @@ def made(**how):
     return names, build_optimizers(model, recipe(**how), weight_scales(model, recipe(**how)), False)
 
 
-def test_decay_is_for_matrices() -> None:
-    names, (only,) = made(weight_decay=0.1)
+def test_weight_decay_applies_to_matrices() -> None:
+    names, (only,) = build(weight_decay=0.1)
     decayed = {names[id(w)]: group["weight_decay"] for group in only.param_groups
                for w in group["params"]}
     assert decayed["encoder.layers.0.attention.query.weight"] == 0.1
@@ -26,43 +26,45 @@ def test_decay_is_for_matrices() -> None:
     assert all(group["betas"] == (0.9, 0.98) and group["fused"] for group in only.param_groups)
 
 
-def test_muon_takes_matrices_and_adamw_all_else_once() -> None:
-    names, (adamw, muon) = made(optimizer="muon", matrix_lr_factor=3)
+def test_muon_updates_matrices_and_adamw_other_weights() -> None:
+    names, (adamw, muon) = build(optimizer="muon", matrix_lr_factor=3)
     mine = {names[id(w)]: group["matrices"] for group in muon.param_groups for w in group["params"]}
-    rest = [names[id(w)] for group in adamw.param_groups for w in group["params"]]
-    assert sorted([*mine, *rest]) == sorted(names.values())
+    others = [names[id(w)] for group in adamw.param_groups for w in group["params"]]
+    assert sorted([*mine, *others]) == sorted(names.values())
     assert mine["encoder.layers.0.attention.query.weight"] == 1
     assert mine["encoder.layers.0.attention.partial.ffn.up.weight"] == 2  # heads
-    assert "embedding.source.table.weight" in rest and "encoder.norm.weight" in rest
+    assert "embedding.source.table.weight" in others and "encoder.norm.weight" in others
     assert {group["scale"] for group in muon.param_groups} == {3.0}
 
 
 @pytest.mark.parametrize("shape", [(16, 16), (8, 24), (24, 8)])
-def test_muon_is_pytorchs(shape) -> None:
+def test_muon_equals_pytorch(shape) -> None:
     torch.manual_seed(1)
-    ours, theirs = (torch.nn.Parameter(torch.ones(shape)) for _ in range(2))
-    mine = Muon([{"params": [ours], "scale": 1.0}], True, lr=0.02, momentum=0.9, weight_decay=0.1)
-    peer = torch.optim.Muon([theirs], lr=0.02, momentum=0.9, weight_decay=0.1,
+    own_weight, peer_weight = (torch.nn.Parameter(torch.ones(shape)) for _ in range(2))
+    mine = Muon([{"params": [own_weight], "scale": 1.0}], True, lr=0.02, momentum=0.9,
+                weight_decay=0.1)
+    peer = torch.optim.Muon([peer_weight], lr=0.02, momentum=0.9, weight_decay=0.1,
                             adjust_lr_fn="match_rms_adamw")
     for _ in range(5):
-        ours.grad = torch.randn(shape)
-        theirs.grad = ours.grad.clone()
+        own_weight.grad = torch.randn(shape)
+        peer_weight.grad = own_weight.grad.clone()
         mine.step()
         peer.step()
-    assert torch.allclose(ours, theirs, atol=5e-3) and (ours - 1).abs().max() > 0.02
+    assert torch.allclose(own_weight, peer_weight,
+                          atol=5e-3) and (own_weight - 1).abs().max() > 0.02
 
 
 @pytest.mark.parametrize("shape", [(3, 16, 16), (2, 8, 24), (4, 24, 8)])
-def test_singular_values_come_near_one_matrix_by_matrix(shape) -> None:
+def test_orthogonalize_gives_singular_values_near_one(shape) -> None:
     torch.manual_seed(2)
     matrices = torch.randn(shape) * torch.tensor([10.0**i for i in range(shape[0])])[:, None, None]
     values = torch.linalg.svdvals(orthogonalize(matrices, torch.float32))
     assert ((values > 0.3) & (values < 1.4)).all()
-    alone = torch.cat([orthogonalize(one[None], torch.float32) for one in matrices])
+    alone = torch.cat([orthogonalize(item[None], torch.float32) for item in matrices])
     assert torch.allclose(orthogonalize(matrices, torch.float32), alone, atol=1e-5)
 
 
-def test_heads_are_orthogonalized_one_by_one() -> None:
+def test_heads_are_orthogonalized_separately() -> None:
     heads = torch.nn.Parameter(torch.zeros(2, 4, 4))
     heads.grad = torch.stack([torch.eye(4), 100 * torch.eye(4)])
     Muon([{"params": [heads], "matrices": 2, "scale": 1.0}], False, lr=1.0, momentum=0.0,
@@ -70,7 +72,7 @@ def test_heads_are_orthogonalized_one_by_one() -> None:
     assert torch.allclose(heads[0], heads[1], atol=1e-3)
 
 
-def test_a_weight_without_a_gradient_stays() -> None:
+def test_weight_without_gradient_is_unchanged() -> None:
     unused = torch.nn.Parameter(torch.ones(4, 4))
     for kind in (Muon, Soap):
         kind([{"params": [unused], "scale": 1.0}], False, lr=1.0, momentum=0.9,
@@ -78,76 +80,78 @@ def test_a_weight_without_a_gradient_stays() -> None:
     assert torch.equal(unused, torch.ones(4, 4))
 
 
-def test_soap_is_adam_where_gradients_are_diagonal_in_its_bases() -> None:
+def test_soap_equals_adam_for_diagonal_gradients() -> None:
     """Of gradients that are multiples of one diagonal matrix, the bases are the axes: Adam with its decays."""
-    ours, theirs = (torch.nn.Parameter(torch.zeros(4, 4)) for _ in range(2))
+    own_weight, peer_weight = (torch.nn.Parameter(torch.zeros(4, 4)) for _ in range(2))
     diagonal = torch.diag(torch.tensor([1.0, 2.0, 4.0, 8.0]))
-    mine = Soap([{"params": [ours], "scale": 1.0}], False, lr=0.01, momentum=0.9, weight_decay=0.0)
-    peer = torch.optim.Adam([theirs], lr=0.01, betas=(0.9, 0.9))
+    mine = Soap([{"params": [own_weight], "scale": 1.0}], False, lr=0.01, momentum=0.9,
+                weight_decay=0.0)
+    peer = torch.optim.Adam([peer_weight], lr=0.01, betas=(0.9, 0.9))
     for step in range(26):
-        ours.grad = diagonal * (1 + step % 3)
+        own_weight.grad = diagonal * (1 + step % 3)
         mine.step()
         if step:  # the first gradient makes the bases
-            theirs.grad = ours.grad.clone()
+            peer_weight.grad = own_weight.grad.clone()
             peer.step()
-    assert torch.allclose(ours, theirs, atol=1e-4) and ours.diagonal().abs().min() > 0.1
+    assert torch.allclose(own_weight, peer_weight,
+                          atol=1e-4) and own_weight.diagonal().abs().min() > 0.1
 
 
-def test_soap_follows_turned_problems_alike() -> None:
+def test_soap_is_equivariant_to_rotations() -> None:
     """Turned gradients give the turned step: what Adam, which knows its axes alone, does not do."""
     torch.manual_seed(3)
     left, right = (torch.linalg.qr(torch.randn(6, 6))[0] for _ in range(2))
     plain, turned = (torch.nn.Parameter(torch.zeros(6, 6)) for _ in range(2))
-    made = [Soap([{"params": [weight], "scale": 1.0}], False, lr=0.01, momentum=0.9,
+    optimizers = [Soap([{"params": [weight], "scale": 1.0}], False, lr=0.01, momentum=0.9,
                  weight_decay=0.0) for weight in (plain, turned)]
     for _ in range(8):
         plain.grad = torch.randn(6, 6)
         turned.grad = left @ plain.grad @ right
-        for optimizer in made:
+        for optimizer in optimizers:
             optimizer.step()
     assert torch.allclose(left @ plain @ right, turned, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", [Muon, Soap])
 @pytest.mark.parametrize("count", [1, 2])
-def test_matrices_of_one_weight_move_as_if_alone(kind, count) -> None:
+def test_matrices_of_a_weight_are_updated_separately(kind, count) -> None:
     torch.manual_seed(4)
     together = torch.nn.Parameter(torch.zeros(2, 3, 5))
     alone = [torch.nn.Parameter(torch.zeros(3, 5)) for _ in "ab"]
     if count == 1:  # a kernel: one matrix of 2 rows
         alone = [torch.nn.Parameter(torch.zeros(2, 15))]
     settings = {"bf16": False, "lr": 0.1, "momentum": 0.9, "weight_decay": 0.0}
-    one = kind([{"params": [together], "matrices": count, "scale": 1.0}], **settings)
+    item = kind([{"params": [together], "matrices": count, "scale": 1.0}], **settings)
     other = kind([{"params": alone, "scale": 1.0}], **settings)
     for _ in range(3):
         together.grad = torch.randn(2, 3, 5)
         for weight, gradient in zip(alone,
                                     together.grad if count == 2 else [together.grad.flatten(1)]):
             weight.grad = gradient.clone()
-        one.step()
+        item.step()
         other.step()
     expected = torch.stack([weight.data
                             for weight in alone]) if count == 2 else alone[0].data.view(2, 3, 5)
     assert torch.allclose(together, expected, atol=1e-5) and together.abs().max() > 0.01
 
 
-def test_weights_of_one_shape_move_as_if_alone() -> None:
+def test_weights_of_equal_shape_are_updated_separately() -> None:
     torch.manual_seed(6)
     together, alone = ([torch.nn.Parameter(torch.zeros(3, 5)) for _ in range(3)] for _ in range(2))
     settings = {"bf16": False, "lr": 0.1, "momentum": 0.9, "weight_decay": 0.0}
-    made = [Soap([{"params": together, "scale": 1.0}], **settings)]
-    made += [Soap([{"params": [weight], "scale": 1.0}], **settings) for weight in alone]
+    optimizers = [Soap([{"params": together, "scale": 1.0}], **settings)]
+    optimizers += [Soap([{"params": [weight], "scale": 1.0}], **settings) for weight in alone]
     for _ in range(12):  # past one turn of the bases
-        for one, other in zip(together, alone):
-            one.grad = torch.randn(3, 5)
-            other.grad = one.grad.clone()
-        for optimizer in made:
+        for item, other in zip(together, alone):
+            item.grad = torch.randn(3, 5)
+            other.grad = item.grad.clone()
+        for optimizer in optimizers:
             optimizer.step()
-    assert all(torch.allclose(one, other, atol=1e-5) for one, other in zip(together, alone))
+    assert all(torch.allclose(item, other, atol=1e-5) for item, other in zip(together, alone))
     assert not torch.allclose(together[0], together[1], atol=0.01)
 
 
-def test_soap_begins_anew_where_another_weight_of_the_shape_has_a_gradient() -> None:
+def test_soap_restarts_if_another_weight_has_a_gradient() -> None:
     torch.manual_seed(7)
     first, late = (torch.nn.Parameter(torch.zeros(3, 5)) for _ in range(2))
     optimizer = Soap([{"params": [first, late], "scale": 1.0}], False, lr=0.1, momentum=0.9,
@@ -162,11 +166,12 @@ def test_soap_begins_anew_where_another_weight_of_the_shape_has_a_gradient() -> 
     assert moved == [False, True, False, True] and late.abs().max() > 0
 
 
-def test_soap_is_adam_in_bases_that_follow_the_gradients() -> None:
+def test_soap_equals_simple_implementation() -> None:
     """Beside a plain way to write it: one matrix, the mean kept as it is and turned anew at every step."""
     torch.manual_seed(5)
-    ours = torch.nn.Parameter(torch.zeros(4, 4))
-    mine = Soap([{"params": [ours], "scale": 1.0}], False, lr=0.01, momentum=0.9, weight_decay=0.0)
+    own_weight = torch.nn.Parameter(torch.zeros(4, 4))
+    mine = Soap([{"params": [own_weight], "scale": 1.0}], False, lr=0.01, momentum=0.9,
+                weight_decay=0.0)
     mean = torch.zeros(4, 4)
     square = torch.zeros(4, 4)
     plain = torch.zeros(4, 4)
@@ -175,11 +180,11 @@ def test_soap_is_adam_in_bases_that_follow_the_gradients() -> None:
     drift = torch.randn(4, 4)
     for step in range(35):
         g = torch.randn(4, 4) + step * drift / 10
-        ours.grad = g.clone()
+        own_weight.grad = g.clone()
         mine.step()
         if bases is None:
             covariances = [g @ g.T, g.T @ g]
-            bases = [torch.linalg.eigh(one)[1] for one in covariances]
+            bases = [torch.linalg.eigh(item)[1] for item in covariances]
             continue
         rows, columns = bases
         mean = 0.9 * mean + 0.1 * g
@@ -189,13 +194,13 @@ def test_soap_is_adam_in_bases_that_follow_the_gradients() -> None:
         plain -= 0.01 * rows @ ((rows.T @ mean @ columns) / correction / size) @ columns.T
         covariances = [0.9 * old + 0.1 * new for old, new in zip(covariances, (g @ g.T, g.T @ g))]
         if step % 10 == 0:
-            bases = [torch.linalg.qr(one @ basis)[0] for one, basis in zip(covariances, bases)]
-    assert torch.allclose(ours, plain, atol=1e-4) and plain.abs().max() > 0.1
+            bases = [torch.linalg.qr(item @ basis)[0] for item, basis in zip(covariances, bases)]
+    assert torch.allclose(own_weight, plain, atol=1e-4) and plain.abs().max() > 0.1
 
 
 @pytest.mark.parametrize("kind", [Muon, Soap])
 @pytest.mark.parametrize("calm", [0, 1])  # updates before
-def test_a_gradient_that_is_no_number_raises_nothing(kind, calm) -> None:
+def test_gradient_that_is_not_finite_raises_no_error(kind, calm) -> None:
     weight = torch.nn.Parameter(torch.ones(4, 3))
     optimizer = kind([{"params": [weight], "scale": 1.0}], False, lr=0.1, momentum=0.9,
                      weight_decay=0.0)

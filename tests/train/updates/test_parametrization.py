@@ -19,20 +19,24 @@ from scalesearch.testing.random_models import random_architecture
 from scalesearch.train.hardware import Hardware
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.updates.engine import Engine, build_initial_model
-from scalesearch.train.updates.parametrization import _distribute_factors, summarize_scales, weight_scales
+from scalesearch.train.updates.parametrization import (
+    _distribute_factors,
+    summarize_scales,
+    weight_scales,
+)
 from tests.architectures import answers
 from tests.train.conftest import recipe, tiny
 
 WIDE = {"base": 5e-3, "reference_sizes": {"width": 16}}
 
 
-def found(architecture, **how):
+def result(architecture, **how):
     return weight_scales(build_initial_model(architecture.block, 40, recipe(**how), 1),
                          recipe(**how))
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_every_weight_of_any_network_has_a_scale(seed: int) -> None:
+def test_every_weight_of_random_architectures_has_a_scale(seed: int) -> None:
     architecture = random_architecture(Random(seed))
     for rule, optimizer in (("embedding", "adamw"), ("layerwise", "muon"), ("mup", "adamw")):
         how = recipe(lr={**WIDE, "rule": rule}, residual_scaling="scaled", optimizer=optimizer)
@@ -45,12 +49,13 @@ def test_every_weight_of_any_network_has_a_scale(seed: int) -> None:
             w.numel() for w in model.parameters())
 
 
-def test_without_a_rule_nothing_is_scaled() -> None:
-    assert {(scale.init_factor, scale.lr_factor) for scale in found(tiny()).values()} == {(1.0, 1.0)}
+def test_no_rule_scales_nothing() -> None:
+    assert {(scale.init_factor, scale.lr_factor)
+            for scale in result(tiny()).values()} == {(1.0, 1.0)}
 
 
-def test_rates_fall_with_the_inputs_of_a_matrix_and_start_at_the_base() -> None:
-    base, wide = (found(tiny(width=n, encoder__ffn__hidden=64), lr={**WIDE, "rule": "layerwise"})
+def test_layerwise_rates_decrease_with_fan_in() -> None:
+    base, wide = (result(tiny(width=n, encoder__ffn__hidden=64), lr={**WIDE, "rule": "layerwise"})
                   for n in (16, 64))
     query = "encoder.layers.0.attention.query.weight"
     down = "encoder.layers.0.ffn.down.weight"
@@ -59,8 +64,8 @@ def test_rates_fall_with_the_inputs_of_a_matrix_and_start_at_the_base() -> None:
     assert base["encoder.norm.weight"].lr_factor == wide["encoder.norm.weight"].lr_factor == 1.0
 
 
-def test_a_tied_table_has_the_lowest_rate_of_its_roles() -> None:
-    untied, tied = (found(tiny(width=64, embedding__tie=tie), lr={**WIDE, "rule": "layerwise"})
+def test_tied_table_has_the_lowest_rate_of_its_roles() -> None:
+    untied, tied = (result(tiny(width=64, embedding__tie=tie), lr={**WIDE, "rule": "layerwise"})
                     for tie in ("none", "all"))
     table = "embedding.source.table.weight"
     assert (untied[table].lr_factor, untied["output.weight"].lr_factor) == (0.5, 0.25)
@@ -69,9 +74,9 @@ def test_a_tied_table_has_the_lowest_rate_of_its_roles() -> None:
 
 @pytest.mark.parametrize(
     "norm, gain", [("pre", "decoder.norm.weight"), ("post", "decoder.layers.0.ffn_norm.weight")])
-def test_by_mup_a_tied_readout_starts_smaller_by_the_gain_before_it_and_an_own_one_by_itself(
+def test_mup_scales_readout_or_gain_before_tied_readout(
         norm, gain) -> None:
-    tied, own = (found(tiny(width=64, norm=norm, embedding__tie=tie), lr={**WIDE, "rule": "mup"})
+    tied, own = (result(tiny(width=64, norm=norm, embedding__tie=tie), lr={**WIDE, "rule": "mup"})
                  for tie in ("all", "none"))
     assert (tied[gain].init_factor, tied["embedding.source.table.weight"].init_factor) == (0.5, 1.0)
     assert (own[gain].init_factor, own["output.weight"].init_factor) == (1.0, 0.5)
@@ -80,33 +85,33 @@ def test_by_mup_a_tied_readout_starts_smaller_by_the_gain_before_it_and_an_own_o
     assert set(others) == {1.0}
 
 
-def test_a_shared_matrix_has_the_rate_of_its_own() -> None:
-    own, shared = (found(tiny(encoder__depth=3, share__encoder__ffn=share),
+def test_shared_matrix_has_the_rate_of_one_use() -> None:
+    own, shared = (result(tiny(encoder__depth=3, share__encoder__ffn=share),
                          lr={**WIDE, "rule": "layerwise"}) for share in ("own", "one"))
     name = "encoder.layers.0.ffn.up.weight"
     assert own[name] == shared[name] and "encoder.layers.1.ffn.up.weight" not in shared
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_with_last_maps_of_zero_every_branch_gives_zero_and_can_learn(seed: int) -> None:
+def test_zero_init_branches_output_zero_and_have_gradients(seed: int) -> None:
     """The cores of a chain are not all zero: none of them would ever have a gradient."""
     model = build_initial_model(random_architecture(Random(seed)).block, 40, recipe(zero_init=True),
                                 1).eval()
-    seen: list[tuple[Module, torch.Tensor]] = []
+    recorded: list[tuple[Module, torch.Tensor]] = []
     nodes = {path: node for path, node in model.named_modules() if isinstance(node, Module) and ".partial." not in path
              and not path.startswith("embedding.")}  # whose attention is no branch of a stack
     first = [node.local for node in nodes.values() if getattr(node.block, "join", None) == "before"]
     normed = [path for path, node in nodes.items() if isinstance(node.block, MultiPath) and node.block.merge
               and node.block.merge.path_norms]  # whose branches end with norms
     for path, node in nodes.items():
-        inside = any(path.startswith(f"{one}.") for one in normed)
+        inside = any(path.startswith(f"{left}.") for left in normed)
         if path in normed or (isinstance(node.block, Mixer | FFN) and node not in first
                               and not inside):
-            node.register_forward_hook(lambda one, _, y: seen.append((one, y)))
+            node.register_forward_hook(lambda left, _, y: recorded.append((left, y)))
     model(torch.tensor([[5, 6, 7]]), torch.tensor([[2, 8, 9]])).log_softmax(-1)[
         ..., 5].sum().backward()
     ends = [(node, y)
-            for node, y in seen
+            for node, y in recorded
             if isinstance(node.block, MultiPath) or node.block.output_projections]
     assert ends and all(not y.any() for _, y in ends)
     learning = [weight.grad is not None and bool(weight.grad.any()) for node, _ in ends
@@ -117,7 +122,7 @@ def test_with_last_maps_of_zero_every_branch_gives_zero_and_can_learn(seed: int)
 
 
 @pytest.mark.parametrize("site", [LowRank(3), Chain(0.5, 2), Chain(0.5, 3), Chain(0.7, 4)])
-def test_a_factor_on_a_map_is_one_on_its_matrix(site) -> None:
+def test_factor_of_a_map_scales_its_matrix(site) -> None:
     node = build_module(site(24, 36, ("src",), bias=False))
     eye = torch.eye(24)
     before = node(eye)
@@ -128,7 +133,7 @@ def test_a_factor_on_a_map_is_one_on_its_matrix(site) -> None:
 
 
 @pytest.mark.parametrize("length", [2, 3, 4])
-def test_a_step_on_cores_changes_the_matrix_as_one_on_a_dense_matrix(length: int) -> None:
+def test_step_of_cores_is_equivalent_to_dense_step(length: int) -> None:
     """Of n cores each contributes 1/n: together, where they agree, as much as the dense matrix's rate."""
     block = Chain(0.5, length)(240, 360, ("src",), bias=False)
     core, whole = chain_std(block, "cores", "any")
@@ -145,27 +150,29 @@ def test_a_step_on_cores_changes_the_matrix_as_one_on_a_dense_matrix(length: int
             rate / length, rel=0.4)
 
 
-def test_deepnet_is_its_multiplier_on_the_stream() -> None:
+def test_deepnet_factors() -> None:
     """norm(αx + f(x)) with DeepNet's first values is the scaled model, whose branches are divided by α."""
     plain = assemble(answers(norm="post", encoder__depth=3, decoder__depth=2))
-    named = found(plain, residual_scaling="scaled")
+    named = result(plain, residual_scaling="scaled")
     both = 3**4 * 2
     alpha = 0.81 * both ** (1 / 16)
     beta = 0.87 * both ** (-1 / 16)
     out = named["encoder.layers.1.attention.out.weight"]
-    assert (out.init_factor, out.lr_factor) == (pytest.approx(beta / alpha), pytest.approx(1 / alpha))
+    assert (out.init_factor, out.lr_factor) == (
+        pytest.approx(beta / alpha), pytest.approx(1 / alpha))
     assert named["encoder.layers.1.attention.value.weight"].init_factor == pytest.approx(beta)
     assert named["encoder.layers.1.attention.query.weight"].init_factor == 1.0
     assert named["decoder.layers.1.ffn.down.weight"].lr_factor == pytest.approx(6**-0.25)
-    assert found(plain, residual_scaling="deepnet") == named
-    assert found(tiny(), residual_scaling="deepnet") == found(tiny()) != found(tiny(), residual_scaling="scaled")
+    assert result(plain, residual_scaling="deepnet") == named
+    assert result(tiny(), residual_scaling="deepnet") == result(tiny()) != result(
+        tiny(), residual_scaling="scaled")
 
 
 def moves(rule: str, optimizer: str, width: int, corpus) -> float:
     """The change of states at the output after four updates, as the coordinate check of muP has it."""
-    how = recipe(lr={"base": 4e-3, "reference_sizes": {"width": 32}, "rule": rule}, optimizer=optimizer,
-                 warmup=0, clip_norm=0, dropout=0, attention_dropout=0, activation_dropout=0,
-                 schedule="constant", precision="fp32")
+    how = recipe(lr={"base": 4e-3, "reference_sizes": {"width": 32}, "rule": rule},
+                 optimizer=optimizer, warmup=0, clip_norm=0, dropout=0, attention_dropout=0,
+                 activation_dropout=0, schedule="constant", precision="fp32")
     sizes = {f"{stack}.{key}": width // n for stack in ("encoder", "decoder")
              for key, n in (("head_dim", 2), ("ffn.hidden", 1))}
     model = build_initial_model(
@@ -182,7 +189,7 @@ def moves(rule: str, optimizer: str, width: int, corpus) -> float:
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_by_a_rule_a_step_changes_logits_no_more_where_the_width_is_larger(
+def test_logit_change_does_not_grow_with_width(
         corpus, optimizer) -> None:
     grows = {rule: moves(rule, optimizer, 192, corpus) / moves(rule, optimizer, 32, corpus)
              for rule in ("none", "layerwise", "mup")}
@@ -190,23 +197,24 @@ def test_by_a_rule_a_step_changes_logits_no_more_where_the_width_is_larger(
     assert 0.8 < grows["layerwise"] < 1.25 and 0.4 < grows["mup"] < 1
 
 
-def test_queries_start_smaller_where_heads_are_larger() -> None:
+def test_mup_scales_queries_with_head_dim() -> None:
     how = {"lr": {"base": 1e-3, "reference_sizes": {"width": 16, "head_dim": 2}, "rule": "mup"}}
-    query = found(tiny(encoder__head_dim=8), **how)["encoder.layers.0.attention.query.weight"]
+    query = result(tiny(encoder__head_dim=8), **how)["encoder.layers.0.attention.query.weight"]
     assert (query.init_factor, query.lr_factor) == (0.5, 0.5)
 
 
-def test_recipes_read_back_as_they_were() -> None:
+def test_recipe_with_rule_round_trip() -> None:
     how = Recipe(steps=5, lr={"base": 1e-3, "reference_sizes": {"width": 64}, "rule": "mup"})
     assert Recipe.from_mapping(how.to_json()) == how and Recipe(steps=5, lr=1e-3).lr.base == 1e-3
 
 
 
-def test_what_a_gate_reads_an_adapter_and_matrices_in_heads_are_matrices() -> None:
-    gated = found(tiny(encoder__gate="QgV", encoder__head_dim=8), lr={**WIDE, "rule": "layerwise"})
+def test_gates_adapters_and_head_matrices_are_matrices() -> None:
+    gated = result(tiny(encoder__gate="QgV", encoder__head_dim=8), lr={**WIDE, "rule": "layerwise"})
     assert gated["encoder.layers.0.attention.query.weight"].role == "matrix"
-    adapted = found(tiny(width=64, encoder__depth=2, share__encoder__attention="one", adapt="lora",
+    adapted = result(tiny(width=64, encoder__depth=2, share__encoder__attention="one", adapt="lora",
                          adapt__rank=4, adapt__on=("query",)), lr={**WIDE, "rule": "layerwise"})
     down, up = (adapted[f"encoder.layers.1.attention.query_adapter.{part}.weight"]
                 for part in ("down", "up"))
-    assert (down.lr_factor, up.lr_factor) == (0.25, 4.0)  # of 64 and of 4 inputs, the base having 16
+    # of 64 and of 4 inputs, the base having 16
+    assert (down.lr_factor, up.lr_factor) == (0.25, 4.0)

@@ -21,15 +21,15 @@ def rates(steps: int, **changes) -> list[float]:
 @given(st.integers(20, 300),
        st.sampled_from(["cosine", "linear", "wsd", "inverse_sqrt", "constant"]),
        st.floats(0, 0.5) | st.integers(1, 9).map(float))
-def test_it_rises_to_the_peak_and_never_again(steps: int, kind: str, warmup: float) -> None:
-    found = rates(steps, schedule=kind, warmup=warmup)
-    peak = found.index(max(found))
-    assert all(a <= b + 1e-12 for a, b in pairwise(found[: peak + 1]))
-    assert all(a >= b - 1e-12 for a, b in pairwise(found[peak:]))
-    assert 0 < found[0] <= 1.0 and max(found) <= 1.0
+def test_learning_rate_has_one_peak(steps: int, kind: str, warmup: float) -> None:
+    result = rates(steps, schedule=kind, warmup=warmup)
+    peak = result.index(max(result))
+    assert all(a <= b + 1e-12 for a, b in pairwise(result[: peak + 1]))
+    assert all(a >= b - 1e-12 for a, b in pairwise(result[peak:]))
+    assert 0 < result[0] <= 1.0 and max(result) <= 1.0
 
 
-def test_values_at_known_places() -> None:
+def test_learning_rates_of_schedules() -> None:
     assert rates(100, warmup=10)[:11] == pytest.approx([(i + 1) / 10 for i in range(10)] + [1.0])
     assert rates(100, warmup=0)[50] == pytest.approx(0.5)
     assert rates(100, warmup=0, schedule="linear")[75] == pytest.approx(0.25)
@@ -43,7 +43,7 @@ def test_values_at_known_places() -> None:
 
 
 @given(st.integers(1, 100), st.integers(1, 1000), st.integers(1, 500))
-def test_the_budget_used_up_first_decides(steps: int, tokens: int, pairs: int) -> None:
+def test_budget_share_is_the_largest_share(steps: int, tokens: int, pairs: int) -> None:
     spent = BudgetUsed(steps, tokens, pairs, cpu_seconds=30.0, seconds=90.0)
     recipe = Recipe(steps=100, tokens=1000, epochs=2, cpu_minutes=1, minutes=2)
     assert spent.budget_share(recipe, 250) == max(
@@ -51,7 +51,7 @@ def test_the_budget_used_up_first_decides(steps: int, tokens: int, pairs: int) -
 
 
 @given(st.sampled_from([0.1, 0.25, 0.02, 5.0, 7.0]), st.integers(10, 200))
-def test_each_mark_is_met_once_even_if_asked_twice(every: float, steps: int) -> None:
+def test_each_interval_triggers_once(every: float, steps: int) -> None:
     marks = IntervalTrigger(every)
     met = 0
     for step in range(1, steps + 1):
@@ -63,5 +63,5 @@ def test_each_mark_is_met_once_even_if_asked_twice(every: float, steps: int) -> 
     assert met == expected
 
 
-def test_no_marks_where_none_are_wanted() -> None:
+def test_zero_interval_never_triggers() -> None:
     assert not IntervalTrigger(0.0).is_due(100, 1.0)
