@@ -229,10 +229,10 @@ class NameResolver:
         name = operand.text if isinstance(operand, Name) else None
         other_name = other.text if isinstance(other, Name) else None
         own_entry = self.find(name) if name else None
-        if entry and own_entry and name not in choices_of(entry.field):
+        if (entry and own_entry and name not in choices_of(entry.field)
+                and other_name in choices_of(own_entry.field)):
             # In `tie == decoder`, the other side is a word of this one.
-            if other_name in choices_of(own_entry.field):
-                return self.resolve_expr(operand, ANY_TYPE, ())
+            return self.resolve_expr(operand, ANY_TYPE, ())
         if entry is None:
             if index and name and other_name and own_entry is None:
                 return Value(0)  # both are unknown: one message is enough

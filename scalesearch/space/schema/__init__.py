@@ -1,1 +1,1 @@
-"""Keys that the language knows, their types, and the bound tree. Imports syntax."""
+"""Keys of the language, their types, and the bound tree. Imports syntax."""

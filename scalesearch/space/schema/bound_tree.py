@@ -1,4 +1,4 @@
-"""A space, bound to its schema: branches of keys, leaves with what they may be."""
+"""A space, bound to its schema: a tree of groups and parameters with their domains."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -12,19 +12,19 @@ from scalesearch.space.syntax.domains import Domain
 from scalesearch.space.syntax.lexer import Span
 from scalesearch.space.syntax.nodes import Node, ScalarNode, SequenceNode
 
-Guards = tuple[tuple[str, str], ...]  # (key of a variant group, variant that must be chosen there)
+Guards = tuple[tuple[str, str], ...]  # (key of a variant group, variant that must be selected)
 
 
 @dataclass(frozen=True)
 class ParameterNode:
-    """One key with what it may be.
+    """One key with its domain.
 
     Args:
-        key: the name of its answer, ``encoder.ffn.hidden``.
-        path: the same with variants, ``encoder.ffn.relu.hidden``; no two leaves share one.
-        guards: where this leaf exists.
-        origin: the text it was read from, or the group in which it was left out.
-        is_given: not a default.
+        key: the name in a configuration, ``encoder.ffn.hidden``.
+        path: the name with variants, ``encoder.ffn.relu.hidden``; unique.
+        guards: the variants under which the key exists.
+        origin: the text that it was read from, or the position of the group that lacks it.
+        is_given: whether the file sets it.
     """
 
     key: str
@@ -36,7 +36,7 @@ class ParameterNode:
     is_given: bool = dataclasses.field(default=True, compare=False)
 
     def position_of(self, span: Span) -> SourcePosition:
-        """The place of the characters ``span`` of this leaf's text, or of the item ``span[0]`` of its list."""
+        """The position of the characters ``span`` of the text, or of the item ``span[0]`` of a list."""
         origin = self.origin
         if isinstance(origin, ScalarNode):
             return origin.position_of(span)
@@ -47,7 +47,7 @@ class ParameterNode:
 
 @dataclass(frozen=True)
 class GroupNode:
-    """A group of keys; ``variant_node`` answers which of ``variants`` is meant."""
+    """A group of keys; ``variant_node`` selects one of ``variants``."""
 
     key: str
     path: str
@@ -56,7 +56,7 @@ class GroupNode:
     variants: tuple[tuple[str, "GroupNode"], ...] = ()
 
     def parameter_nodes(self) -> Iterator[ParameterNode]:
-        """Every leaf, in the order of the schema."""
+        """Yield all parameters, in the order of the schema."""
         if self.variant_node:
             yield self.variant_node
         for _, child in (*self.fields, *self.variants):
@@ -68,7 +68,7 @@ class GroupNode:
 
 @dataclass(frozen=True)
 class SchemaEntry:
-    """The schema's entry of one dotted path."""
+    """The entry of a dotted path in the schema."""
 
     key: str
     guards: Guards
@@ -77,45 +77,51 @@ class SchemaEntry:
 
 @dataclass(frozen=True)
 class SchemaIndex:
-    """Every path of a schema, with and without the names of variants; other ``spellings`` of them."""
+    """All paths of a schema, with and without the names of variants.
+
+    Attributes:
+        entries: path to the entry of its key.
+        groups: path to its group.
+        spellings: other spellings of paths to their canonical ones.
+    """
 
     entries: dict[str, SchemaEntry]
     groups: dict[str, SchemaGroup]
     spellings: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def find(self, name: str, scope: str) -> SchemaEntry | None:
-        """The key that ``name`` means inside the group ``scope``: the innermost one."""
+        """The key that ``name`` refers to in the group ``scope``: the innermost match."""
         while True:
             path = f"{scope}.{name}" if scope else name
-            known = self.entries.get(self.spellings.get(path, path))
-            if known or not scope:
-                return known
+            entry = self.entries.get(self.spellings.get(path, path))
+            if entry or not scope:
+                return entry
             scope = scope.rpartition(".")[0]
 
     def describe_synonym(self, name: str, scope: str = "") -> str | None:
-        """A help line naming the key that others call ``name``: one of the group ``scope`` before any other."""
+        """A help line with the key that has the synonym ``name``; keys of the group ``scope`` come first."""
         fields: dict[str, SchemaField | SchemaGroup] = {
-            path: known.field for path, known in self.entries.items()}
-        last = name.rpartition(".")[2]
-        found = [path
-                 for path, one in {**fields, **self.groups}.items()
-                 if path and last in one.synonyms]
-        shortest: dict[tuple[str, str], str] = {}  # of variants of a group, one is enough
-        for path in sorted([path for path in found if path.startswith(f"{scope}.")] or found,
-                           key=len):
+            path: entry.field for path, entry in self.entries.items()}
+        last_name = name.rpartition(".")[2]
+        matches = [path for path, child in {**fields, **self.groups}.items()
+                   if path and last_name in child.synonyms]
+        if not matches:
+            return None
+        in_scope = [path for path in matches if path.startswith(f"{scope}.")]
+        shortest: dict[tuple[str, str], str] = {}  # one path for all variants of a group
+        for path in sorted(in_scope or matches, key=len):
             shortest.setdefault((path.partition(".")[0], path.rpartition(".")[2]), path)
-        return (f"it is called {format_alternatives(list(shortest.values())[:3])} here" if found
-                else None)
+        return f"the name is {format_alternatives(list(shortest.values())[:3])} here"
 
 
 def variant_field(group: SchemaGroup) -> SchemaField:
-    """The choice between variants, as a field."""
+    """The selection of a variant as a field."""
     return SchemaField("word", words=tuple(group.variants), default=group.default_variant,
                        doc=group.doc)
 
 
 def build_index(schema: SchemaGroup) -> SchemaIndex:
-    """The index of ``schema``."""
+    """Create the index of ``schema``."""
     index = SchemaIndex({}, {})
     _collect(schema, "", "", (), index)
     return index
@@ -128,34 +134,37 @@ def _collect(group: SchemaGroup, key: str, path: str, guards: Guards, index: Sch
         index.entries.setdefault(key, index.entries[path])
     _collect_fields(group, key, path, guards, index)
     for name, variant in group.variants.items():
-        inside = join_path(path, name)
-        index.groups[inside] = variant
-        _collect_fields(variant, key, inside, (*guards, (key, name)), index)
+        variant_path = join_path(path, name)
+        index.groups[variant_path] = variant
+        _collect_fields(variant, key, variant_path, (*guards, (key, name)), index)
 
 
 def _collect_fields(group: SchemaGroup, key: str, path: str, guards: Guards,
                     index: SchemaIndex) -> None:
     for name, child in group.fields.items():
-        mine = (*guards, *guards_of(group, name, key))
+        child_guards = (*guards, *guards_of(group, name, key))
         if isinstance(child, SchemaGroup):
-            _collect(child, join_path(key, name), join_path(path, name), mine, index)
+            _collect(child, join_path(key, name), join_path(path, name), child_guards, index)
         else:
-            index.entries[join_path(path, name)] = SchemaEntry(join_path(key, name), mine, child)
-            index.entries.setdefault(join_path(key, name),
-                                     SchemaEntry(join_path(key, name), (), child))
+            child_key = join_path(key, name)
+            index.entries[join_path(path, name)] = SchemaEntry(child_key, child_guards, child)
+            index.entries.setdefault(child_key, SchemaEntry(child_key, (), child))
     index.spellings.update({join_path(path, other): join_path(path, name)
                             for other, name in group.spellings.items()})
     if group.inlined_variant:
-        inside = join_path(join_path(path, group.inlined_variant.group),
-                           group.inlined_variant.variant)
-        index.spellings.update({join_path(inside, name): join_path(path, name)
+        variant_path = join_path(join_path(path, group.inlined_variant.group),
+                                 group.inlined_variant.variant)
+        index.spellings.update({join_path(variant_path, name): join_path(path, name)
                                 for name in group.inlined_variant.inlined_keys})
 
 
 def guards_of(group: SchemaGroup, name: str, key: str) -> Guards:
-    """Under which variant beside it the field ``name`` of ``group`` exists; ``key`` is the group's."""
-    beside = group.inlined_variant
-    return ((join_path(key, beside.group), beside.variant),
-            ) if beside and name in beside.exclusive_keys else ()
+    """The guard of the field ``name`` of ``group`` if only an inlined variant has it, else empty.
 
-
+    Args:
+        key: the key of the group.
+    """
+    inlined = group.inlined_variant
+    if not inlined or name not in inlined.exclusive_keys:
+        return ()
+    return ((join_path(key, inlined.group), inlined.variant),)

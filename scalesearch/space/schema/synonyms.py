@@ -1,4 +1,4 @@
-"""What other tools and papers call the keys of a space: a file that says one of these is told the key."""
+"""Names of keys in other tools and papers. The error for such a key suggests the key of a space."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Types of a schema: the keys of a file, and the values that each may have."""
+"""Types of a schema: the keys of a file and their legal values."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -8,16 +8,18 @@ from typing import Any
 from scalesearch.space.syntax.nodes import Node
 
 FIELD_TYPES = ("size", "number", "word", "flag", "schedule", "list", "text", "node")
-# what is wrong with a node, and what would be right
+# arguments: the node, the problem, a help line
 ReportNodeError = Callable[[Node, str, str | None], None]
 
 
 @dataclass(frozen=True)
 class ScheduleSignature:
-    """A legal call in a schedule, such as ``cycle(g)``; ``max_arguments`` of its arguments is None for any number.
+    """A legal call in a schedule, such as ``cycle(g)``.
 
-    ``fits(arguments, depth)`` says why the call does not fit a stack of ``depth`` layers, or
-    ``None``.
+    Attributes:
+        max_arguments: None for any number of arguments.
+        validate: with the arguments and the depth of a stack, returns the reason why the call does
+            not fit it, or ``None``.
     """
 
     min_arguments: int = 0
@@ -32,27 +34,25 @@ class SchemaField:
 
     Args:
         type: ``size`` (whole number >= low, by default >= 1), ``number`` (float), ``word``,
-            ``flag`` (yes/no),
-            ``schedule``, ``list`` (of words, or of whole numbers where no words are given),
-            ``text``, or ``node``,
-            anything that ``read`` makes a value of (study, recipe and data files have such keys).
-        default: in the language itself (``= 4 * width``); ``None``: must be given.
-        low, high: bounds of a ``size`` or ``number``, both included.
-        allowed_sizes: the only legal values of a ``size``, where these are few.
-        special_values: words that are legal besides, such as ``off``.
-        calls: the legal calls of a ``schedule``; a call without arguments is written as a bare
-            word.
+            ``flag`` (yes/no), ``schedule``, ``list`` (of words, or of whole numbers without
+            ``words``), ``text``, or ``node`` (a value that ``read`` creates; for study, recipe and
+            data files).
+        default: a text in the language (``= 4 * width``); ``None``: the key is required.
+        low, high: bounds of a ``size`` or ``number``, inclusive.
+        allowed_sizes: the only legal values of a ``size``, if not empty.
+        special_values: legal words in addition, such as ``off``.
+        calls: the legal calls of a ``schedule``; a call without arguments is written as a word.
         depth_key: the key of the depth that a ``schedule`` must fit.
-        layer_depth_key: the key of the depth, where a ``size`` or ``number`` may be given layer by
+        layer_depth_key: the key of the depth if a ``size`` or ``number`` may have one value per
             layer.
         doc: one line for help texts.
         synonyms: names in other tools. The error for such a key suggests this one.
         deprecated: earlier names of the key. They are accepted, with a warning.
         deprecated_words: earlier values to the present ones, accepted in the same way.
-        expected: what a ``node`` may be, in words.
+        expected: description of the legal values of a ``node``.
         allows_nested: items of a ``list`` of words may be lists of words.
         items: the value is a list of mappings of this schema, or one of them.
-        optional: absent where it is not given; it has no default then.
+        optional: the key has no default and is absent if it is not set.
     """
 
     type: str
@@ -70,23 +70,23 @@ class SchemaField:
     synonyms: tuple[str, ...] = ()
     deprecated: tuple[str, ...] = ()
     deprecated_words: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    read: Callable[[Node, ReportNodeError], Any] = lambda node, complain: node
+    read: Callable[[Node, ReportNodeError], Any] = lambda node, report_error: node
     expected: str = ""
     allows_nested: bool = False
     items: "SchemaGroup | None" = None
     optional: bool = False
 
     def __post_init__(self) -> None:
-        assert self.type in FIELD_TYPES, f"no such kind of field: {self.type}"
+        assert self.type in FIELD_TYPES, f"unknown type of field: {self.type}"
 
 
 @dataclass(frozen=True)
 class InlinedVariant:
-    """Keys of a variant that are written beside its group: ``heads`` for ``mixer: { attention: { heads: … } }``.
+    """Keys of a variant at the level of its group: ``heads`` for ``mixer: { attention: { heads: … } }``.
 
     Args:
-        inlined_keys: the keys; inside the variant they mean the same.
-        exclusive_keys: those of them that exist with that variant alone.
+        inlined_keys: the keys; they may also be written inside the variant.
+        exclusive_keys: the inlined keys that exist only with this variant.
     """
 
     group: str
@@ -97,24 +97,24 @@ class InlinedVariant:
 
 @dataclass(frozen=True)
 class SchemaGroup:
-    """A mapping of keys, of which some may come in variants.
+    """A mapping of keys, possibly with variants.
 
     Args:
-        fields: what every variant has.
-        variants: the kinds to choose from, each with fields of its own; their names and ``fields``
-            do not overlap.
-        default_variant: ``None``: one must be given.
-        optional: absent with all its keys where not given (or ``none``); others take their defaults
-            then.
-        none_means_defaults: ``none`` in place of the mapping means all of its defaults.
-        inlined_variant: keys of one variant of a field that are written beside it, here.
-        spellings: other names of fields, which mean the same in a file.
-        shorthand_key: the key that a text or a list in place of the mapping stands for.
-        unsupported: keys and variants that do not exist here, and what to do instead.
-        argument_order: the keys in the order of a call's arguments, where that is not theirs.
-        open_key: the key beside which keys of any name may be given: ``sampler`` and its arguments.
-        check: yields key, problem and help of values that do not go together.
-        make: what the values become, by their keys; those that are not given are left out.
+        fields: the keys of all variants.
+        variants: name to the keys of this variant; names do not overlap with ``fields``.
+        default_variant: ``None``: a variant must be set.
+        optional: absent with all its keys if it is not set or ``none``; other groups have their
+            defaults then.
+        none_means_defaults: ``none`` instead of the mapping means the defaults of all keys.
+        inlined_variant: keys of a variant of a field that are written at the level of this group.
+        spellings: other spellings of fields to their names.
+        deprecated: earlier names of the key. They are accepted, with a warning.
+        shorthand_key: the key that a text or a list instead of the mapping is the value of.
+        unsupported: keys and variants that do not exist here, with the alternative.
+        argument_order: the keys in the order of a call's arguments, if it differs from ``fields``.
+        open_key: if this key is set, other keys of any name are its arguments.
+        check: yields (key, problem, help) of values that cannot be combined.
+        make: called with the values that are set, by key, to create the result.
     """
 
     fields: Mapping[str, "SchemaField | SchemaGroup"] = field(

@@ -1,4 +1,4 @@
-"""Writes a space as YAML: canonical, so that equal spaces have equal texts, and readable."""
+"""Write a space as YAML. The text is canonical: equal spaces have equal texts."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -10,14 +10,14 @@ from scalesearch.space.schema.types import SchemaField, SchemaGroup
 from scalesearch.space.syntax.domains import ConstantDomain, Domain, ListDomain
 from scalesearch.space.syntax.parameters import format_constant
 
-# what YAML takes as a plain scalar in a block, and then some
+# a superset of the plain scalars of YAML blocks; `format_scalar` excludes the others
 PLAIN_SCALAR = re.compile(r"[\w=(.\-+][^\n#:'\"{}\t]*(?<! )")
 PLAIN_FLOW_SCALAR = re.compile(r"[\w.\-+]*\w")
 ODD_BREAKS = "\x85\u2028\u2029\ufeff"
 
 
 def format_scalar(text: str) -> str:
-    """``text`` as a YAML scalar: plain where that is safe, quoted elsewhere."""
+    """``text`` as a YAML scalar: plain if that is safe, otherwise quoted."""
     if PLAIN_SCALAR.fullmatch(text) and not text.startswith(
             ("- ", "---", "...")) and text not in ("-", "=", "<<"):
         return text if text.isprintable() else _quoted(text)
@@ -32,9 +32,9 @@ def _quoted(text: str) -> str:
 
 
 def _escaped(character: str) -> str:
-    known = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-    if character in known:
-        return known[character]
+    escapes = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+    if character in escapes:
+        return escapes[character]
     if character.isprintable() and character not in ODD_BREAKS:
         return character
     code = ord(character)
@@ -43,7 +43,7 @@ def _escaped(character: str) -> str:
 
 
 def format_lines(mapping: Mapping[str, Any], indent: str = "") -> Iterator[str]:
-    """The lines of a mapping whose values are YAML already, lists of it (an item a line), or mappings in turn."""
+    """Yield the lines of a mapping; its values are YAML texts, lists of them, or mappings."""
     for name, value in mapping.items():
         head = f"{indent}{format_scalar(name)}:"
         if isinstance(value, Mapping):
@@ -55,72 +55,75 @@ def format_lines(mapping: Mapping[str, Any], indent: str = "") -> Iterator[str]:
             yield f"{head} {value}"
 
 
-def canonical_tree(branch: GroupNode, schema: SchemaGroup | None = None) -> dict[str, Any]:
-    """A branch for ``lines``, in the order of the schema; defaults are written out.
+def canonical_tree(group_node: GroupNode, schema: SchemaGroup | None = None) -> dict[str, Any]:
+    """The mapping of a group for ``format_lines``, in the order of the schema, with defaults.
 
-    ``schema``: of the branch; keys of a variant that is not offered beside them are then left out,
-    as files have it.
+    Args:
+        schema: the schema of the group. If it is given, inlined keys of a variant that is not
+            offered are left out, as in files.
     """
-    written: dict[str, Any] = {}
-    idle = _inactive_keys(branch, schema)
-    if branch.variant_node:
-        inside = dict(branch.variants)
-        names = branch.variant_node.domain.constants
+    tree: dict[str, Any] = {}
+    inactive = _inactive_keys(group_node, schema)
+    if group_node.variant_node:
+        variants = dict(group_node.variants)
+        names = group_node.variant_node.domain.constants
         if names is None:
-            written |= {"one of": format_scalar(str(branch.variant_node.domain)),
-                        **_changed_variant_keys(branch)}
+            tree |= {"one of": format_scalar(str(group_node.variant_node.domain)),
+                     **_changed_variant_keys(group_node)}
         else:
-            written["one of"] = {str(name): canonical_tree(inside[str(name)]) for name in names}
-    for name, child in branch.fields:
-        if name in idle:
+            tree["one of"] = {str(name): canonical_tree(variants[str(name)]) for name in names}
+    for name, child in group_node.fields:
+        if name in inactive:
             continue
         if isinstance(child, ParameterNode):
-            written[name] = _value(child.domain, child.field)
+            tree[name] = _value(child.domain, child.field)
         elif child.variant_node and not child.fields and (
             not _changed_variant_keys(child) if child.variant_node.domain.constants is None
             else not any(inner.fields for _, inner in child.variants)
         ):
-            # the names of variants are enough
-            written[name] = format_scalar(str(child.variant_node.domain))
+            # The variants have no keys to write.
+            tree[name] = format_scalar(str(child.variant_node.domain))
         else:
             inner = schema.fields[name] if schema else None
-            written[name] = canonical_tree(child, inner if isinstance(inner, SchemaGroup) else None)
-    return written
+            tree[name] = canonical_tree(child, inner if isinstance(inner, SchemaGroup) else None)
+    return tree
 
 
-def _changed_variant_keys(branch: GroupNode) -> dict[str, Any]:
-    """The keys of variants that say otherwise than their defaults, as they stand beside a condition."""
+def _changed_variant_keys(group_node: GroupNode) -> dict[str, Any]:
+    """The keys of variants that differ from their defaults; written next to a condition."""
     keys = {name: {key: text
                    for key, text in canonical_tree(inner).items()
                    if _differs_from_default(dict(inner.fields)[key])}
-            for name, inner in branch.variants}
-    return {name: given for name, given in keys.items() if given}
+            for name, inner in group_node.variants}
+    return {name: changed for name, changed in keys.items() if changed}
 
 
 def _differs_from_default(child: GroupNode | ParameterNode) -> bool:
-    leaves = child.parameter_nodes() if isinstance(child, GroupNode) else [child]
-    return any(leaf.is_given and str(leaf.domain) != leaf.field.default for leaf in leaves)
+    nodes = child.parameter_nodes() if isinstance(child, GroupNode) else [child]
+    return any(node.is_given and str(node.domain) != node.field.default for node in nodes)
 
 
-def _inactive_keys(branch: GroupNode, schema: SchemaGroup | None) -> frozenset[str]:
-    """Keys that only a variant has which is not offered beside them."""
+def _inactive_keys(group_node: GroupNode, schema: SchemaGroup | None) -> frozenset[str]:
+    """Inlined keys that exist only with a variant that is not offered."""
     if schema is None or schema.inlined_variant is None:
         return frozenset()
-    chosen = dict(branch.fields)[schema.inlined_variant.group]
-    assert isinstance(chosen, GroupNode)
-    return frozenset() if schema.inlined_variant.variant in dict(
-        chosen.variants) else schema.inlined_variant.exclusive_keys
+    variant_group = dict(group_node.fields)[schema.inlined_variant.group]
+    assert isinstance(variant_group, GroupNode)
+    if schema.inlined_variant.variant in dict(variant_group.variants):
+        return frozenset()
+    return schema.inlined_variant.exclusive_keys
 
 
-def _value(spec: Domain, field: SchemaField) -> str:
-    if isinstance(spec, ListDomain):
-        return f"[{', '.join(map(_item, spec.values))}]"
-    return format_scalar(str(spec.value if field.type == "text" and isinstance(spec, ConstantDomain)
-                             else spec))
+def _value(domain: Domain, field: SchemaField) -> str:
+    if isinstance(domain, ListDomain):
+        return f"[{', '.join(map(_item, domain.values))}]"
+    if field.type == "text" and isinstance(domain, ConstantDomain):
+        return format_scalar(str(domain.value))
+    return format_scalar(str(domain))
 
 
 def _item(value: Any) -> str:
-    """An item of a list: plain where not even a list could misread it."""
+    """An item of a YAML list: plain if that is safe, otherwise quoted."""
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_item, value))}]"
     text = str(ConstantDomain(value))
@@ -128,14 +131,14 @@ def _item(value: Any) -> str:
 
 
 def config_to_yaml(config: Mapping[str, Any], name: str = "", schema: SchemaGroup | None = None,
-                    protocol: Mapping[str, Any] | None = None) -> str:
-    """An architecture file: every answer as a constant.
+                   protocol: Mapping[str, Any] | None = None) -> str:
+    """The text of an architecture file: a constant per key.
 
     Args:
         config: key to JSON value, as in a record.
-        name: what the file calls itself.
-        schema: the keys; the built-in ones where none is given.
-        protocol: of the costs; see ``Space.protocol``.
+        name: the name in the file.
+        schema: the keys; by default the built-in ones.
+        protocol: settings of the costs; see ``Space.protocol``.
     """
     if schema is None:
         from scalesearch.space.schema.builtin import architecture_schema
@@ -147,21 +150,24 @@ def config_to_yaml(config: Mapping[str, Any], name: str = "", schema: SchemaGrou
 
 
 def format_protocol(protocol: Mapping[str, Any]) -> str:
-    """A protocol on one line, as spaces have it."""
+    """A protocol on one line, as in space files."""
     return f"{{ {', '.join(f'{key}: {value}' for key, value in protocol.items())} }}"
 
 
-def _config_tree(group: SchemaGroup, answers: Mapping[str, Any], key: str) -> dict[str, Any]:
-    variant = group.variants.get(str(answers.get(key)))
-    written: dict[str, Any] = {
-        str(answers[key]): _config_tree(variant, answers, key)} if variant is not None else {}
+def _config_tree(group: SchemaGroup, config: Mapping[str, Any], key: str) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    variant = group.variants.get(str(config.get(key)))
+    if variant is not None:
+        tree[str(config[key])] = _config_tree(variant, config, key)
     for name, child in group.fields.items():
         path = join_path(key, name)
         if isinstance(child, SchemaGroup):
-            written |= {name: inside} if (inside := _config_tree(child, answers, path)) else {}
-        elif path in answers:
-            written[name] = _constant(answers[path], child)
-    return written
+            subtree = _config_tree(child, config, path)
+            if subtree:
+                tree[name] = subtree
+        elif path in config:
+            tree[name] = _constant(config[path], child)
+    return tree
 
 
 def _constant(value: Any, field: SchemaField) -> str:
