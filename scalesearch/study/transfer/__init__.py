@@ -1,4 +1,1 @@
-"""Trials taken over from other studies: warm starts and forks.
-
-May import ``trials`` and ``config``.
-"""
+"""Trials of other studies: warm starts and forks. May import ``trials`` and ``config``."""

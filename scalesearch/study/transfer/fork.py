@@ -1,7 +1,7 @@
-"""Forks: studies that go on in another folder after a change of space, budget or objectives.
+"""Forks: continue a study in another folder after a change of space, budget or objectives.
 
-Costs and constraints of a finished trial are computed anew, by the new study's protocol and limits;
-its metrics are those of its record. The old folder is only read.
+Costs and constraints of a finished trial are computed again, with the new study's protocol and
+limits. Its metrics are taken from its record. The old folder is only read.
 """
 
 import shutil
@@ -12,7 +12,12 @@ from scalesearch.errors import UserError
 from scalesearch.study.config.command import command_of
 from scalesearch.study.config.objectives import objective_values
 from scalesearch.study.config.spec import StudySpec
-from scalesearch.study.transfer.imports import evaluate_imported, import_trial, is_same_recipe, trial_source
+from scalesearch.study.transfer.imports import (
+    evaluate_imported,
+    import_trial,
+    is_same_recipe,
+    trial_source,
+)
 from scalesearch.study.trials.compatibility import training_differences
 from scalesearch.study.trials.plan import StudyPlan
 from scalesearch.study.trials.study_dir import StudyDir
@@ -22,7 +27,7 @@ from scalesearch.study.trials.trial import Origin, State, Trial
 
 @dataclass(frozen=True)
 class CarriedTrial:
-    """Trial of the old study, and its fate: ``new_trial``, or the ``reason`` against taking it over."""
+    """A trial of the old study, with its copy (``new_trial``) or the ``reason`` why it has none."""
 
     old_trial: Trial
     new_trial: Trial | None = None
@@ -30,61 +35,68 @@ class CarriedTrial:
 
 
 def open_studies(spec: StudySpec, folder: Path) -> tuple[StudyDir, StudySpec]:
-    """Opens the study to fork, and the one that ``spec`` describes, in ``folder``.
+    """Open the study to fork; return it and ``spec`` with the new ``folder``.
 
     Raises:
-        UserError: there is no study to fork, or one in ``folder`` already.
+        UserError: the study cannot be forked, or ``folder`` holds a study.
     """
     if spec.architectures is not None:
-        raise UserError(f"--fork {folder}: a study of kind {spec.architectures.type} is not "
-                        "forked. Rows that are added to it are trained on --resume; for anything "
-                        "else start another with --out", code="not-forkable")
+        raise UserError(f"--fork {folder}: a study of type {spec.architectures.type} cannot "
+                        "be forked. Added architectures are trained with --resume; for other "
+                        "changes start another study with --out", code="not-forkable")
     if folder.resolve() == spec.out.resolve():
-        raise UserError(f"--fork {folder}: this is the study's own folder; name another one",
+        raise UserError(f"--fork {folder}: this is the study's own folder; choose another one",
                         code="fork-onto-itself")
     if StudyDir(folder).has_started():
-        raise UserError(f"--fork {folder}: a study is there already. Go on with it by --out "
-                        f"{folder} --resume, or name another folder", code="study-exists")
+        raise UserError(f"--fork {folder}: a study exists there already. Continue it with --out "
+                        f"{folder} --resume, or choose another folder", code="study-exists")
     return StudyDir(spec.out).load(), replace(spec, out=folder, name=folder.resolve().name)
 
 
 def carry_over(old: StudyDir, plan: StudyPlan, meta: StudyMeta) -> list[CarriedTrial]:
-    """Evaluates every trial that ``old`` has begun to train for the new study.
+    """Evaluate, for the new study, each trial of ``old`` whose training has started.
 
     Args:
         old: loaded.
-        plan, meta: of the new study.
+        plan: of the new study.
+        meta: of the new study.
 
     Raises:
-        UserError: nothing can be taken over, because training the same architecture gives other
-            numbers now.
+        UserError: training differs between the studies, so no trial can be taken over.
     """
-    otherwise = training_differences(old.meta, meta)
-    if otherwise:
-        raise UserError(f"{old.folder}: {' and '.join(otherwise)} changed since that study began, "
-                        "so nothing that it trained compares with what this one would train. Start "
-                        "anew with --out, without --fork", code="training-differs")
+    differences = training_differences(old.meta, meta)
+    if differences:
+        raise UserError(f"{old.folder}: {' and '.join(differences)} changed since that study "
+                        "began, so its trials cannot be compared with those of this study. Start "
+                        "a new study with --out, without --fork", code="training-differs")
     labels = {plan.evaluator.identity(reference): reference.label for reference in plan.references}
     result: list[CarriedTrial] = []
-    taken: dict[int | None, Trial] = {}  # by its number in the old study
+    carried: dict[int | None, Trial] = {}  # by number in the old study
     for trial in old.trials.with_state(State.COMPLETE, State.FAILED, State.PENDING, State.PAUSED):
-        first = taken.get(trial.original) if trial.origin == Origin.REPLICATE else None
+        first = carried.get(trial.original) if trial.origin == Origin.REPLICATE else None
         try:
-            new = replace(_carry(old, trial, plan, labels, first), number=len(taken))
+            new = replace(_carry(old, trial, plan, labels, first), number=len(carried))
         except UserError as error:
             result.append(CarriedTrial(trial, reason=str(error)))
             continue
-        taken[trial.number] = new if old.meta.rungs == meta.rungs else replace(new, rungs=())
-        result.append(CarriedTrial(trial, taken[trial.number]))
+        carried[trial.number] = new if old.meta.rungs == meta.rungs else replace(new, rungs=())
+        result.append(CarriedTrial(trial, carried[trial.number]))
     return result
 
 
 def _carry(old: StudyDir, trial: Trial, plan: StudyPlan, labels: dict[str | None, str],
            first: Trial | None) -> Trial:
-    """``trial`` as the new study has it: a reference of ``labels``, a replicate of ``first``, or a candidate.
+    """Return ``trial`` for the new study: a reference, a replicate or a candidate.
+
+    Args:
+        old: the study of the trial.
+        trial: of the old study.
+        plan: of the new study.
+        labels: label of each reference by identity; a used label is removed.
+        first: the new trial of which ``trial`` is a replicate.
 
     Raises:
-        UserError: the reason against taking it over.
+        UserError: the trial cannot be taken over.
     """
     new, record = evaluate_imported(old, trial, plan.evaluator, allow_outside_space=True)
     if not is_same_recipe(record, new, plan.record_fields["recipe"]):
@@ -100,44 +112,47 @@ def _carry(old: StudyDir, trial: Trial, plan: StudyPlan, labels: dict[str | None
         return replace(new, origin=candidate if label is None else Origin.REFERENCE)
     if first is None:
         raise UserError(
-            f"it is another training of trial {trial.original}, which is not taken over",
+            f"it is a replicate of trial {trial.original}, which is not taken over",
             code="trial-not-imported")
     return replace(new, origin=Origin.REPLICATE, original=first.number, seed=trial.seed)
 
 
 def describe_carried(old: StudyDir, trials: list[CarriedTrial]) -> list[str]:
-    """Describes which trials are taken over, which are not, and why."""
-    taken = [one.new_trial for one in trials if one.new_trial is not None]
-    outside = sum(not trial.is_in_space for trial in taken)
-    also = f" ({outside} of them no longer in the space, but within the limits)" if outside else ""
-    return [f"From {old.folder}: {len(taken)} of {len(trials)} candidates are taken over{also}.",
-            *(f"  not trial {one.old_trial.number} ({one.old_trial.architecture}): {one.reason}"
-              for one in trials if not one.new_trial)]
+    """Describe the trials that are taken over, and why others are not."""
+    new_trials = [carried.new_trial for carried in trials if carried.new_trial is not None]
+    n_outside = sum(not trial.is_in_space for trial in new_trials)
+    note = (f" ({n_outside} of them no longer in the space, but within the limits)" if n_outside
+            else "")
+    return [f"From {old.folder}: {len(new_trials)} of {len(trials)} candidates are taken "
+            f"over{note}.",
+            *(f"  not trial {carried.old_trial.number} ({carried.old_trial.architecture}): "
+              f"{carried.reason}" for carried in trials if not carried.new_trial)]
 
 
 def write_fork(old: StudyDir, trials: list[CarriedTrial], folder: Path, meta: StudyMeta,
                spec: StudySpec) -> None:
-    """Writes the new study's folder.
+    """Write the new study's folder.
 
-    Until its last file is there, it counts as never begun, and can be made again.
+    Its last file marks the study as started. If the fork is interrupted before, it can be repeated.
 
     Raises:
-        UserError: nothing is taken over.
+        UserError: no trial is taken over.
     """
-    taken = [one.new_trial for one in trials if one.new_trial is not None]
-    if not taken:
-        raise UserError("\n".join([f"--fork {folder}: nothing can be taken over, so start anew "
-                                   "with --out", *describe_carried(old, trials)]),
+    new_trials = [carried.new_trial for carried in trials if carried.new_trial is not None]
+    if not new_trials:
+        raise UserError("\n".join([f"--fork {folder}: nothing can be taken over, so start a new "
+                                   "study with --out", *describe_carried(old, trials)]),
                         code="nothing-to-fork")
     new = StudyDir(folder)
-    new.log.file.unlink(missing_ok=True)  # of a fork that was cut off
-    # a record names the one it is of
-    shared = {key: value for key, value in meta.record_fields.items() if key != "space_hash"}
-    for trial in taken:
-        import_trial(new, trial, shared)
+    new.log.file.unlink(missing_ok=True)  # of an interrupted fork
+    # A record keeps the hash of the space that its trial is from.
+    record_fields = {key: value for key, value in meta.record_fields.items()
+                     if key != "space_hash"}
+    for trial in new_trials:
+        import_trial(new, trial, record_fields)
     if (old.folder / "teacher").is_dir():
         shutil.copytree(old.folder / "teacher", folder / "teacher",
                         ignore=shutil.ignore_patterns(".*", "progress.*"), dirs_exist_ok=True)
     command_of(spec).write(folder, spec.text)
-    new.create(replace(meta, forked_from={**trial_source(old), "trials": len(taken)}), spec.text,
+    new.create(replace(meta, forked_from={**trial_source(old), "trials": len(new_trials)}), spec.text,
                spec.space.to_yaml())

@@ -1,4 +1,4 @@
-"""Import of trials that another study has trained: what they are in this one, and the copy of what they left."""
+"""Import of trials that another study has trained: their evaluation and the copy of their files."""
 
 import shutil
 from dataclasses import replace
@@ -15,7 +15,7 @@ from scalesearch.train.recipe import RESUME_FREE_KEYS, fill_defaults
 from scalesearch.train.recipe_space import override_keys
 
 IGNORED_PATTERNS = (".*", "progress.*", "job.json", "record.json", "crash.txt", "*.part")
-# facts of a record that are those of the study that has it
+# Record fields that are taken from the importing study.
 STUDY_RECORD_KEYS = ("study", "space_hash", "protocol", "objectives")
 UNFINISHED_REASONS = {State.PENDING: "it is not finished",
                       State.PAUSED: "it is not finished: it is paused at a rung"}
@@ -23,17 +23,19 @@ UNFINISHED_REASONS = {State.PENDING: "it is not finished",
 
 def evaluate_imported(study: StudyDir, old: Trial, evaluator: Evaluator,
                       allow_outside_space: bool = False) -> tuple[Trial, Record]:
-    """A finished trial of ``study`` as ``evaluator`` sees it, without values, and its record.
+    """Evaluate a finished trial of another study; return the new trial and the record.
 
-    Its costs and constraints are computed anew; its ``source`` says where it comes from. Of a
-    recipe that does not answer this study's questions it has their defaults.
+    Costs and constraints are computed again. The new trial has no values; its ``source`` names the
+    old one. If its recipe is outside the recipe space, it gets the default recipe parameters.
 
     Args:
-        study: loaded.
-        allow_outside_space: also what the space of ``evaluator`` never proposes.
+        study: of the trial, loaded.
+        old: the trial.
+        evaluator: of the importing study.
+        allow_outside_space: import trials that the importing study's space cannot propose.
 
     Raises:
-        UserError: the reason against taking it over.
+        UserError: the trial cannot be imported.
     """
     if old.state == State.FAILED:
         raise UserError(f"it failed: {old.reason}", code="trial-not-imported")
@@ -43,8 +45,8 @@ def evaluate_imported(study: StudyDir, old: Trial, evaluator: Evaluator,
                         code="trial-not-imported")
     params = params_in_space(evaluator, old)
     folder = study.trial_folder(old)
-    recipe = evaluator.recipe.params_of_recipe(
-        record.get("recipe", {})) or evaluator.recipe.default_params({})
+    recipe = (evaluator.recipe.params_of_recipe(record.get("recipe", {}))
+              or evaluator.recipe.default_params({}))
     if params is not None:
         new = evaluator.evaluate({**params, **recipe})
     elif allow_outside_space:
@@ -53,7 +55,7 @@ def evaluate_imported(study: StudyDir, old: Trial, evaluator: Evaluator,
         new = replace(new, recipe_params=evaluator.recipe_values(recipe))
     else:
         raise UserError("it does not fit this space", code="outside-space")
-    # None: this study's costs refuse it, and `reason` says why
+    # None: it cannot be built with the costs of this study; `reason` holds the cause.
     if new.architecture not in (None, old.architecture):
         raise UserError(f"{folder / 'architecture.yaml'} describes {new.architecture} in this "
                         f"version of scalesearch, and {old.architecture} was trained",
@@ -63,48 +65,57 @@ def evaluate_imported(study: StudyDir, old: Trial, evaluator: Evaluator,
 
 
 def params_in_space(evaluator: Evaluator, trial: Trial) -> Params | None:
-    """Params by which this space describes the architecture of ``trial``; None where it never does."""
+    """Return the params of this space for the architecture of ``trial``; None if it has none."""
     space = evaluator.space
     try:
-        answers = space.resolve(space.replay_values(trial.config))
-        same = space.architecture(answers).id == trial.architecture
+        values = space.resolve(space.replay_values(trial.config))
+        is_same = space.architecture(values).id == trial.architecture
     except UserError:
         return None
-    return answers.params if same else None
+    return values.params if is_same else None
 
 
 def is_same_recipe(record: Record, trial: Trial, recipe: Params) -> bool:
-    """Whether ``record`` was trained as ``trial`` would be in a study of ``recipe``, whatever else was measured."""
-    theirs, ours = (
-        {key: value
-         for key, value in fill_defaults(one).items() if key not in (*RESUME_FREE_KEYS, "measure")}
-        for one in (record.get("recipe", {}), override_keys(recipe, trial.recipe_params)))
-    return theirs == ours
+    """Whether ``record`` was trained by the recipe of ``trial`` in a study with ``recipe``.
+
+    Keys that do not change the training result are ignored.
+    """
+    ignored = (*RESUME_FREE_KEYS, "measure")
+    recorded, new = ({key: value for key, value in fill_defaults(keys).items()
+                      if key not in ignored}
+                     for keys in (record.get("recipe", {}),
+                                  override_keys(recipe, trial.recipe_params)))
+    return recorded == new
 
 
 def trial_source(study: StudyDir) -> dict[str, str]:
-    """Source of trials that were trained in ``study``."""
+    """Return the fields of ``Trial.source`` that name the study of origin."""
     return {"study": study.meta.name, "id": study.meta.id, "folder": str(study.folder.resolve()),
             "space": study.meta.space_hash}
 
 
 def import_trial(study: StudyDir, trial: Trial, shared: Params) -> Trial:
-    """Adds a trial that was trained elsewhere (``trial.source``): its files first, then its record, then the event.
+    """Add a trial of another study: copy its files, write its record, then log the event.
+
+    Args:
+        study: the importing study.
+        trial: with its ``source``.
+        shared: record fields of the importing study.
 
     Raises:
-        UserError: its folder is gone.
+        UserError: the folder of the source is gone.
     """
-    assert trial.source is not None, "it comes from somewhere"
+    assert trial.source is not None, "an imported trial has a source"
     trial = replace(trial, number=study.trials.next_number, state=State.COMPLETE)
     source = Path(trial.source["folder"])
     target = study.trial_folder(trial)
     if not (source / "record.json").is_file():
-        raise UserError(f"{source}: the trial to begin with is gone. Put it back, or start another "
+        raise UserError(f"{source}: the trial to import is gone. Restore it, or start another "
                         "study with --out", code="source-trial-missing")
     shutil.copytree(source, target, ignore=shutil.ignore_patterns(*IGNORED_PATTERNS),
                     dirs_exist_ok=True)
     record = read_json(source / "record.json", dict)
-    here = {key: shared[key] for key in STUDY_RECORD_KEYS if key in shared}
+    own_fields = {key: shared[key] for key in STUDY_RECORD_KEYS if key in shared}
     write_json(target / "record.json",
-               {**record, **trial.to_json(), "seed": record["seed"], **here})
+               {**record, **trial.to_json(), "seed": record["seed"], **own_fields})
     return study.propose(trial)

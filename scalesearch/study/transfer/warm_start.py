@@ -1,10 +1,10 @@
-"""Warm starts: trials of other studies that are imported, or enqueued.
+"""Warm starts: trials of other studies are imported, or their architectures are enqueued.
 
-A finished trial counts here as it is where the same training would give the same numbers: same
-data, recipe, seed and number of processes. It has no rung results, so it does not count towards
-promotion quotas. Elsewhere scores are on another scale; then the architectures of that study's
-front are trained here first. What was chosen is written to ``warm.json`` before anything acts on
-it: an interrupted study goes on alike, whatever has become of the others.
+A finished trial is imported if training it here would give the same scores: same data, recipe,
+seed and number of processes. It has no rung results, so it does not count for promotions at rungs.
+Otherwise scores cannot be compared; then the architectures of that study's front are trained first.
+The choice is written to ``warm.json`` before it takes effect. An interrupted study resumes with the
+same choice, even if the other studies have changed.
 """
 
 from collections import Counter
@@ -29,19 +29,20 @@ from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State, Trial
 
 SKIP_REASONS = {"outside-space": "do not fit this space",
-                "infeasible": "miss a limit of this study", "known": "are known already",
+                "infeasible": "miss a limit of this study", "known": "are duplicates",
                 "trial-not-imported": "have no record",
                 "other-architecture": "are another architecture in this version of scalesearch"}
 
 
 @dataclass(frozen=True)
 class WarmStart:
-    """Warm start of a study: trials whose ``source`` says where they come from.
+    """Trials with which a study starts; their ``source`` names the study of origin.
 
     Attributes:
-        imported: taken over as finished. first: trained here before anything else.
-        skipped: reason to how many were left out for it.
-        differences: what is different of the studies whose scores do not count here.
+        imported: finished trials with their scores.
+        enqueued: architectures to train before all others.
+        skipped: number of trials by the reason why they are not used.
+        differences: of the studies whose scores cannot be compared.
     """
 
     imported: tuple[Trial, ...] = ()
@@ -50,62 +51,71 @@ class WarmStart:
     differences: tuple[str, ...] = ()
 
     def to_json(self) -> Mapping[str, object]:
-        """JSON of all fields."""
+        """Return the JSON value of all fields."""
         return {"imported": [trial.to_json() for trial in self.imported],
-                "enqueued": [trial.to_json() for trial in self.enqueued], "skipped": dict(self.skipped),
+                "enqueued": [trial.to_json() for trial in self.enqueued],
+                "skipped": dict(self.skipped),
                 "differences": list(self.differences)}
 
     @classmethod
     def read(cls, file: Path) -> "WarmStart":
-        """Reads the JSON that ``to_json`` wrote. Raises UserError where it is damaged."""
+        """Read the file that holds the value of ``to_json``.
+
+        Raises:
+            UserError: the file is damaged.
+        """
         try:
             data = read_json(file, dict)
-            imported, first = (tuple(map(Trial.from_json, data[key]))
-                               for key in ("imported", "enqueued"))
-            return cls(imported, first, data["skipped"], tuple(data["differences"]))
+            imported, enqueued = (tuple(map(Trial.from_json, data[key]))
+                                  for key in ("imported", "enqueued"))
+            return cls(imported, enqueued, data["skipped"], tuple(data["differences"]))
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"{file}: {error}; the file was changed, or the disk damaged it. "
                             "Restore it", code="file-damaged") from None
 
     def describe(self) -> str:
-        """Describes it in a line."""
-        why = f" (theirs had {', '.join(self.differences)})" if self.differences else ""
-        left = (f"; left out: {', '.join(f'{n} that {why}' for why, n in self.skipped.items())}"
-                if self.skipped else "")
+        """Describe the warm start in one line."""
+        why = f" (the other study has {', '.join(self.differences)})" if self.differences else ""
+        skipped = ", ".join(f"{count} that {reason}" for reason, count in self.skipped.items())
+        note = f"; skipped: {skipped}" if skipped else ""
         return (f"Warm start: {len(self.imported)} finished candidates imported, "
                 f"{len(self.enqueued)} architectures of other fronts to be trained here "
-                f"first{why}{left}.")
+                f"first{why}{note}.")
 
 
 def choose_warm_start(spec: WarmStartSpec, plan: StudyPlan,
                       default_max_candidates: int) -> WarmStart:
-    """Chooses trials of the studies in ``spec``; nothing is written.
+    """Choose trials of the studies in ``spec``, without writing a file.
 
     Args:
+        spec: folders of the other studies.
         plan: of this study.
-        default_max_candidates: architectures to train first, where ``spec`` does not say.
+        default_max_candidates: number of architectures to train first, if ``spec`` sets none.
 
     Raises:
         UserError: a folder holds no study, or a damaged one.
     """
-    left: Counter[str] = Counter()
-    other: dict[str, None] = {}
+    skipped: Counter[str] = Counter()
+    differences: dict[str, None] = {}
     studies = [StudyDir(expand_path(folder)).load() for folder in spec.folders]
-    usable = [list(_usable(study, plan, left, other)) for study in studies]
-    imported = _once((trial for trials in usable for trial in trials if trial.values), set(), left)
-    here = {str(trial.identity) for trial in imported}
+    usable = [list(_usable(study, plan, skipped, differences)) for study in studies]
+    scored = (trial for trials in usable for trial in trials if trial.values)
+    imported = _without_duplicates(scored, set(), skipped)
+    identities = {str(trial.identity) for trial in imported}
     queues = [_spread(study, trials) for study, trials in zip(studies, usable)]
     in_turn = (trial for trial in chain.from_iterable(zip_longest(*queues)) if trial is not None)
-    first = _once(in_turn, here, Counter())[
-        : default_max_candidates if spec.max_candidates is None else spec.max_candidates]
-    return WarmStart(imported, first, dict(left), tuple(other) if first else ())
+    max_candidates = (default_max_candidates if spec.max_candidates is None
+                      else spec.max_candidates)
+    enqueued = _without_duplicates(in_turn, identities, Counter())[:max_candidates]
+    return WarmStart(imported, enqueued, dict(skipped), tuple(differences) if enqueued else ())
 
 
-def _usable(study: StudyDir, plan: StudyPlan, left: Counter[str],
-            other: dict[str, None]) -> Iterable[Trial]:
-    """Finished trials that fit this study's space and limits.
+def _usable(study: StudyDir, plan: StudyPlan, skipped: Counter[str],
+            differences: dict[str, None]) -> Iterable[Trial]:
+    """Yield finished trials that fit this study's space and limits.
 
-    They have values where their scores count here.
+    A trial has values if its scores can be compared with those of this study. The reasons of other
+    trials are added to ``skipped`` and ``differences``.
     """
     for old in study.trials.with_state(State.COMPLETE):
         if old.origin == Origin.REPLICATE:
@@ -115,72 +125,69 @@ def _usable(study: StudyDir, plan: StudyPlan, left: Counter[str],
             if not trial.is_feasible:
                 raise UserError(trial.reason, code="infeasible")
         except UserError as error:
-            left[SKIP_REASONS[error.code]] += 1
+            skipped[SKIP_REASONS[error.code]] += 1
             continue
-        differs = training_differences_of_record(record, trial, plan)
-        scored = None
-        if not differs:
+        own_differences = training_differences_of_record(record, trial, plan)
+        scores = None
+        if not own_differences:
             try:
-                scored = objective_values(plan.objectives, record.get("metrics") or {}, trial.costs)
-            except UserError:  # none was measured, or not every one
-                differs = ["other metrics"]
-        other |= dict.fromkeys(differs)
-        yield replace(trial, values=scored)
+                scores = objective_values(plan.objectives, record.get("metrics") or {}, trial.costs)
+            except UserError:  # an objective was not measured
+                own_differences = ["other metrics"]
+        differences |= dict.fromkeys(own_differences)
+        yield replace(trial, values=scores)
 
 
 def training_differences_of_record(record: Record, trial: Trial, plan: StudyPlan) -> list[str]:
-    """Differences of ``record`` to the training that ``trial`` is here.
-
-    Scores count where there are none.
-    """
-    mine = plan.record_fields
-    pairs = {"other data": (record.get("data", {}).get("hash"), data_of(trial, mine).get("hash")),
-             "another recipe": (is_same_recipe(record, trial, mine.get("recipe", {})), True),
-             "another seed": (record.get("seed"), mine.get("study_seed")),
-             "another teacher": (bool(record.get("teacher")), bool(mine.get("teacher"))),
+    """Return how the training of ``record`` differs from that of ``trial`` in this study."""
+    own = plan.record_fields
+    pairs = {"other data": (record.get("data", {}).get("hash"), data_of(trial, own).get("hash")),
+             "another recipe": (is_same_recipe(record, trial, own.get("recipe", {})), True),
+             "another seed": (record.get("seed"), own.get("study_seed")),
+             "another teacher": (bool(record.get("teacher")), bool(own.get("teacher"))),
              "another number of processes": (record.get("processes", 1),
                                              plan.job_template.get("processes", 1))}
-    return [words for words, (theirs, ours) in pairs.items() if theirs != ours]
+    return [difference for difference, (recorded, new) in pairs.items() if recorded != new]
 
 
-def _once(trials: Iterable[Trial], here: set[str], left: Counter[str]) -> tuple[Trial, ...]:
-    """Each architecture and recipe once, and none that is ``here``."""
+def _without_duplicates(trials: Iterable[Trial], identities: set[str],
+                        skipped: Counter[str]) -> tuple[Trial, ...]:
+    """Return the first trial per architecture and recipe, without those in ``identities``."""
     kept: dict[str, Trial] = {}
     for trial in trials:
-        if trial.identity in kept or trial.identity in here:
-            left[SKIP_REASONS["known"]] += 1
+        if trial.identity in kept or trial.identity in identities:
+            skipped[SKIP_REASONS["known"]] += 1
         else:
             kept[str(trial.identity)] = trial
     return tuple(kept.values())
 
 
 def _spread(study: StudyDir, usable: list[Trial]) -> list[Trial]:
-    """Trials to enqueue, of those whose scores do not count here.
-
-    They are on their study's front, far apart ones first.
-    """
+    """Return trials to enqueue: on their study's front, without values, most distant first."""
     objectives = study.meta.objectives
-    trials = [one.first for one in front_candidates(study.trials, objectives)]
+    trials = [candidate.first for candidate in front_candidates(study.trials, objectives)]
     if not trials:
         return []
-    table = np.array([[(trial.values or {})[one.name] * one.sign for one in objectives]
-                      for trial in trials], float)
-    on = pareto_front(table, ["min"] * len(objectives))
-    front = {trial.number: row for trial, row, is_on in zip(trials, table, on) if is_on}
-    able = [trial
-            for trial in usable if not trial.values and (trial.source or {})["trial"] in front]
-    places = np.array([front[trial.source["trial"]] for trial in able if trial.source])
-    return [able[place] for place in order_by_spread(places, len(able))]
+    # (n_trials, n_objectives), to be minimized
+    losses = np.array([[(trial.values or {})[objective.name] * objective.sign
+                        for objective in objectives] for trial in trials], float)
+    is_on_front = pareto_front(losses, ["min"] * len(objectives))
+    front = {trial.number: point for trial, point, is_member in zip(trials, losses, is_on_front)
+             if is_member}
+    members = [trial for trial in usable
+               if not trial.values and (trial.source or {})["trial"] in front]
+    points = np.array([front[trial.source["trial"]] for trial in members if trial.source])
+    return [members[index] for index in order_by_spread(points, len(members))]
 
 
 def apply_warm_start(study: StudyDir, spec: WarmStartSpec | None, plan: StudyPlan,
                      default_max_candidates: int, report: Callable[[str], object]) -> StudyPlan:
-    """Imports what is not imported yet; returns the plan with what to train first.
+    """Import the missing trials; return the plan with the architectures to train first.
 
-    Only the process that owns ``study`` may call this, before it proposes anything.
+    Only the process that owns ``study`` may call this, before its first proposal.
 
     Raises:
-        UserError: a folder holds no study, or what was chosen from it cannot be read any more.
+        UserError: a folder holds no study, or a chosen trial cannot be read any more.
     """
     if spec is None:
         return plan
@@ -193,7 +200,7 @@ def apply_warm_start(study: StudyDir, spec: WarmStartSpec | None, plan: StudyPla
     report(warm.describe())
     labels = {plan.evaluator.identity(reference): reference.label for reference in plan.references}
     for trial in warm.imported:
-        # from last time, or a fork has brought it along
+        # It was imported before an interruption, or taken over by a fork.
         if study.trials.first_with_identity(trial.identity):
             continue
         label = labels.get(trial.identity)

@@ -176,4 +176,4 @@ def test_another_study_begins_with_what_this_one_has_found(folder):
     assert (folder / "taken" / "model.safetensors").is_file()
     other = command(folder, "study", "run", "next.yaml", "--set", "recipe.steps=7", "--out",
                     "other", "--dry-run")
-    assert "theirs had another recipe" in " ".join(other.split())
+    assert "the other study has another recipe" in " ".join(other.split())

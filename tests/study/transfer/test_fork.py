@@ -147,7 +147,7 @@ def test_replicates_go_along_with_the_trial_that_they_repeat(call):
     new = StudyDir(Path("new")).load()
     again = [trial for trial in new.trials.replicates() if trial.source]
     # the dear one misses the limit
-    assert least < most and again and "it is another training of trial" not in said
+    assert least < most and again and "it is a replicate of trial" not in said
     for trial in again:
         was = old.trials[trial.source["trial"]]
         assert (trial.seed, trial.values) == (
@@ -196,7 +196,7 @@ def test_what_changes_the_numbers_themselves_cannot_be_forked(call, change, what
     assert what in said and "changed, so old and new candidates would not compare" in said
     assert "start another study with --out" in said and "--fork" not in said
     said = call("s.yaml", "--fork", "new", "--set", change, status=2)
-    assert what in said and "nothing that it trained compares" in said and not StudyDir(
+    assert what in said and "its trials cannot be compared" in said and not StudyDir(
         Path("new")).has_started()
 
 
@@ -233,7 +233,7 @@ def test_where_a_fork_may_go(call):
     call("s.yaml", "--trials", "1")
     assert "this is the study's own folder" in call("s.yaml", "--fork", "./old", status=2)
     call("s.yaml", "--trials", "1", "--out", "other")
-    assert "a study is there already. Go on with it by --out other --resume" in call(
+    assert "a study exists there already. Continue it with --out other --resume" in call(
         "s.yaml", "--fork", "other", status=2)
 
 

@@ -95,7 +95,7 @@ def test_where_scores_are_on_another_scale_the_front_is_trained_first(old, tmp_p
     shared = {**SHARED, **OTHERS[what]}
     said = []
     driver = warm(tmp_path, old, make_plan(5, record_fields=shared), most=3, said=said)
-    assert "0 finished candidates imported, 3 architectures of other fronts to be trained here first (theirs had " \
+    assert "0 finished candidates imported, 3 architectures of other fronts to be trained here first (the other study has " \
            f"{'other' if what == 'data' else 'another'} {what})" in said[0]
     driver.run()
     trials = list(driver.trials)
@@ -149,7 +149,7 @@ def test_two_studies_give_each_network_once(old, tmp_path):
     shutil.copytree(old, twin)
     found = choose_warm_start(WarmStartSpec((str(old), str(twin))), make_plan(4, record_fields=SHARED), 3)
     assert len(found.imported) == len({known.architecture for known in found.imported}) == 12
-    assert found.skipped == {"are known already": 12}
+    assert found.skipped == {"are duplicates": 12}
 
 
 def test_as_many_are_trained_first_as_the_file_says(old):
