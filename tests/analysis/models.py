@@ -1,4 +1,4 @@
-"""Small models of each family, and sentences to run them on."""
+"""Small models of each family, and sentences for them."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""The measures on models of each family: what they measure, and that hooks change nothing."""
+"""Measures of models of each family; probes do not change models."""
 
 import json
 import math
@@ -195,7 +195,7 @@ def test_decoder_only_model_is_measured_on_source_and_target() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_random_architectures_can_be_analyzed(seed) -> None:
-    """Any gates, solvers, waists, sharing and loans: finite numbers, and groups that the gradients have too."""
+    """Random architectures give finite numbers, and gradients for all groups of the load."""
     architecture = random_architecture(Random(seed))
     model = model_of(architecture)
     result = analyze_model(model, architecture.block, sentences(4, seed), RECIPE)

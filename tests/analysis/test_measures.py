@@ -1,4 +1,4 @@
-"""The measures themselves, at their extremes."""
+"""Measures at their extremes."""
 
 import math
 

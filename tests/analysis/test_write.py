@@ -1,4 +1,4 @@
-"""What an analysis leaves in its folder."""
+"""Files of an analysis."""
 
 from dataclasses import replace
 
@@ -11,8 +11,8 @@ def test_second_analysis_replaces_the_first(tmp_path) -> None:
     architecture = family(FAMILIES[0])
     result = analyze_model(model_of(architecture), architecture.block, sentences(), RECIPE)
     assert set(result.tables()) == set(TABLE_NAMES)
-    (tmp_path / "heads.csv").write_text("somebody's")
-    (tmp_path / "ffn.csv").write_text("somebody's")
+    (tmp_path / "heads.csv").write_text("other content")
+    (tmp_path / "ffn.csv").write_text("other content")
     first = write_analysis(replace(result, ffn=[]), {}, tmp_path)
     assert {file.name for file in tmp_path.iterdir()} == {path.name for path in first} | {"ffn.csv"}
     second = write_analysis(replace(result, heads=[]), {}, tmp_path)

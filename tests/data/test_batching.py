@@ -1,4 +1,4 @@
-"""Each pair once an epoch, within the budget, in an order that only seed and epoch decide, with little padding."""
+"""Batches: each pair once per epoch, within the token limit, with little padding."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Text cut anew is the same text, by seed and epoch alone, at the same places."""
+"""BPE-dropout keeps the text and depends only on seed and epoch."""
 
 from dataclasses import replace
 from threading import Thread

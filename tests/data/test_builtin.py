@@ -1,4 +1,4 @@
-"""The built-in corpus that ships with the package."""
+"""The built-in corpus of the package."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A corpus is made once, found again by its content, made again when damaged, and made by one process only."""
+"""Cache of corpora: prepared once, keyed by content, repaired when damaged."""
 
 import os
 import pickle

@@ -1,4 +1,4 @@
-"""From files to a corpus: what is kept, what is left out and counted, and what is refused."""
+"""From files to a corpus: kept, dropped and counted pairs, and errors."""
 
 import json
 from dataclasses import replace

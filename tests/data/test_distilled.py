@@ -1,4 +1,4 @@
-"""A teacher's translations as training text: learned from, and nothing else about the corpus changes."""
+"""A teacher's translations as training text; the rest of the corpus is unchanged."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Files are read line by line as they are, and found or explained."""
+"""Text files: lines, encoding, compression, and errors."""
 
 import os
 from pathlib import Path
@@ -26,7 +26,7 @@ line = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r
 def test_lines_end_at_line_feeds(tmp_path_factory, lines: list[str], crlf: bool,
                                                   closed: bool) -> None:
     end = "\r\n" if crlf else "\n"
-    # An empty last line that is not closed is no line at all.
+    # An empty last line without a line feed does not count.
     closed = closed or not lines or lines[-1] == ""
     text = end.join(lines) + (end if closed and lines else "")
     path = tmp_path_factory.mktemp("lines") / "t.txt"
@@ -88,7 +88,7 @@ def test_decompression_bomb_is_refused(write: Write) -> None:
 
 def test_text_beyond_memory_is_refused(
         write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.sysconf", lambda name: 64)  # so many pages, of so many bytes
+    monkeypatch.setattr("os.sysconf", lambda name: 64)  # number of pages, and bytes per page
     assert read_lines(write("t.txt", ["x" * 200])) == ["x" * 200]
     with refuses("text-too-large", "t.txt"):
         read_lines(write("t.txt", ["x" * 205]))

@@ -1,4 +1,4 @@
-"""Soft targets: each at its place, of these pairs and no others."""
+"""Soft targets: aligned with their tokens, and only for their corpus."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A data spec says what is wrong with it, keeps paths as written, and survives the way through JSON."""
+"""Data specs: validation, paths, and JSON."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ FILES = {"source": "en", "target": "de", "train": "d/train", "validation": "d/va
 
 
 def problems(mapping: object) -> dict[str, str]:
-    """What is wrong with data: the text that is underlined, and what would be right."""
+    """Map the underlined text of each problem of a data spec to message and help."""
     with pytest.raises(ConfigError) as error:
         DataSpec.from_mapping(mapping)  # type: ignore[arg-type]
     result = {}

@@ -1,4 +1,4 @@
-"""Rows of ids: what goes in comes out, taken, cut and padded."""
+"""Ragged arrays and splits: taking, truncating and padding rows."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""The tokenizer gives text back, is the same each time, and explains a vocabulary that cannot be."""
+"""Tokenizer: round trip, determinism, and errors of vocabularies."""
 
 import pickle
 import re

@@ -1,4 +1,4 @@
-"""A small corpus of each form of files, written for a test."""
+"""Small corpora of each file format, written for a test."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What every task keeps: a new one is tested by being there."""
+"""Contract of tasks, which every registered task fulfills."""
 
 import math
 import pickle

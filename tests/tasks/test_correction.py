@@ -1,4 +1,4 @@
-"""The M2 score agrees with the official scorer's published example, with its papers' rules and with brute force."""
+"""M2 score compared with the official scorer, its rules and brute force."""
 
 from itertools import product
 from random import Random

@@ -1,4 +1,4 @@
-"""Perplexity over sliding windows is what scoring token by token gives; each token counts once."""
+"""Perplexity with sliding windows equals scoring each token."""
 
 import math
 from itertools import chain

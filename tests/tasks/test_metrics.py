@@ -1,4 +1,4 @@
-"""Each metric is what its library or its definition says."""
+"""Metrics compared with their libraries and definitions."""
 
 import math
 import sys

@@ -1,4 +1,4 @@
-"""A tiny corpus and a tiny architecture, so that a whole training takes a second."""
+"""Tiny corpus and tiny architecture, with which a training run takes a second."""
 
 from pathlib import Path
 from random import Random

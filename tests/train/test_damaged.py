@@ -1,4 +1,4 @@
-"""Models as they are found: whatever was done to their files, a model that translates or one message, and soon."""
+"""Damaged checkpoints work or raise a user error, within bounded time."""
 
 import json
 import os
@@ -111,7 +111,7 @@ def absurd(file: Path, rng: random.Random) -> None:
 
 
 def other_numbers(file: Path, rng: random.Random) -> None:
-    """Weights that are no numbers, or no such numbers, under a right checksum."""
+    """Write weights that are not finite or too large, with a valid checksum."""
     weights = read_weights(file)
     weight = weights[rng.choice(sorted(weights))]
     weight.view(-1)[rng.randrange(weight.numel())] = rng.choice(NUMBERS)

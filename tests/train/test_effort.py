@@ -1,4 +1,4 @@
-"""What a training takes, by part: the parts add up to the whole, whatever happens on the way."""
+"""Time of a training run by part: the parts add up to the total."""
 
 from itertools import pairwise
 
@@ -18,7 +18,7 @@ SPENT = st.integers(0, 1000)
 @given(st.lists(st.tuples(st.sampled_from([*TRAINING_PARTS, None]), SPENT, SPENT, st.booleans()),
                 max_size=12))
 def test_parts_add_up_to_the_total_time(stretches):
-    """Of each stretch: its part, what the clocks move on by, and whether the process ends after it."""
+    """Each stretch has a part, the times that pass, and whether the process ends after it."""
     now = [5.0, 7.0]
     expected = dict.fromkeys(TRAINING_PARTS, Effort())
     meter = TrainingTimer(lambda: Effort(*now))

@@ -1,4 +1,4 @@
-"""What a machine is found to be, and bf16 where it is asked for."""
+"""Detection of hardware, and training in bf16 and compiled."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Recipes: read from files and command lines, written back, refused with what would be right."""
+"""Recipes: reading, writing and validation."""
 
 import pytest
 from hypothesis import given
@@ -27,7 +27,7 @@ def test_text_is_converted_to_the_type_of_the_field() -> None:
 
 
 def problems(given_):
-    """What is wrong with a recipe: the text that is underlined, and what would be right."""
+    """Map the underlined text of each problem of a recipe to message and help."""
     with pytest.raises(ConfigError) as error:
         Recipe.from_mapping(given_)
     result = {}

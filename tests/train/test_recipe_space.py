@@ -1,4 +1,4 @@
-"""Questions of a recipe: how they are read, what their defaults are, which recipes their answers make."""
+"""Recipe spaces: parameters, their defaults, and recipes of params."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Whole trainings on a tiny corpus: what they leave, how they go on, how they fail."""
+"""Training runs on a tiny corpus: results, resuming, failures."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def learned(result: Result) -> list[tuple]:
-    """What a resumed run must repeat to the bit."""
+    """Values that a resumed run must repeat exactly."""
     return [(p["step"], p["tokens"], p["lr"], p["train_loss"], p["validation_loss"], p["bleu"])
             for p in result.curve]
 
@@ -140,7 +140,7 @@ def test_interruption_during_scoring_is_resumed(corpus, tmp_path) -> None:
 
 def test_late_interruption_reaches_the_caller(
         corpus, out, monkeypatch) -> None:
-    """A study that trains in this process must not go on to its next candidate; the result is kept."""
+    """A study that trains in this process must not continue with its next candidate; the result is kept."""
     finish = training.finish
 
     def finish_and_be_stopped(run, *others):
@@ -341,7 +341,7 @@ def test_error_for_a_study_names_a_trial(tmp_path) -> None:
 
 
 def diverging(monkeypatch: pytest.MonkeyPatch, *calls: int) -> None:
-    """The loss and the weights are no numbers after these updates (counted from 1, repeated ones included)."""
+    """Make loss and weights NaN after these updates, counted from 1 with repeated ones."""
     honest = engines.Engine.step
     count = [0]
 

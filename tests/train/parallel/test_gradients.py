@@ -1,4 +1,4 @@
-"""Updates that two processes share, over gloo on this machine: the same losses, the same end, nobody left waiting."""
+"""Training with several processes equals training with one."""
 
 import time
 from collections.abc import Iterator
@@ -53,8 +53,9 @@ def close(item: Result, other: Result) -> None:
     ],
 )
 def test_two_processes_have_the_losses_of_one_process(corpus, tmp_path, two: Team, changes) -> None:
-    # A large eps: Adam would make updates of mere rounding where a gradient is nothing else, as a
-    # key's bias has.
+    # A large eps: with a small eps, Adam would amplify gradients that only consist of rounding
+    # errors,
+    # such as those of the bias of keys.
     how = recipe(**STILL, lr=1e-3, eps=1e-3, validate_every=1, **changes)
     item = train(tiny(), corpus, how, tmp_path / "one")
     both = train(tiny(), corpus, how, tmp_path / "two", team=two)
@@ -129,7 +130,7 @@ def test_patience_stops_all_processes(corpus, out, two: Team) -> None:
 
 
 def test_cpu_time_includes_all_processes(corpus, tmp_path, two: Team) -> None:
-    """A process that shares the work shares in the bill: CPU time beyond the leader's own is in the result."""
+    """The result includes CPU time beyond that of the leader."""
     start = time.process_time()
     result = train(tiny(), corpus, recipe(steps=40), tmp_path / "two", team=two)
     assert result.total_cpu_seconds > time.process_time() - start

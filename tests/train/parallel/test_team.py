@@ -1,4 +1,4 @@
-"""Processes that share a training and fail: all end, with the reason, and nobody waits."""
+"""Teams of processes: failures end all processes with a reason."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ from tests.train.parallel.test_gradients import STILL, close
 
 
 def tight_follow(team: Team) -> None:
-    """As follow, where there is memory for eight sentences at most."""
+    """Follow with memory for at most eight sentences."""
     without_memory_for(8)
     run_follower(team)
 
@@ -34,7 +34,7 @@ def without_memory_for(most: int) -> None:
 
 
 def starved_follow(team: Team) -> None:
-    """As follow, where there is no memory at all."""
+    """Follow without any memory."""
     without_memory_for(0)
     run_follower(team)
 

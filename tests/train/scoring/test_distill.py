@@ -1,4 +1,4 @@
-"""A teacher's translations as a corpus: whole, resumable, and never of two teachers."""
+"""Translations of a teacher: complete, resumable, from one teacher only."""
 
 from pathlib import Path
 

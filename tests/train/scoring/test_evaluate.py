@@ -1,4 +1,4 @@
-"""Scores are sacreBLEU's, averages are means, and translations come back in order."""
+"""Scores equal sacreBLEU, averages are means, and order is kept."""
 
 import math
 from dataclasses import replace

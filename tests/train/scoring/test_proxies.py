@@ -1,4 +1,4 @@
-"""Zero-cost scores: what they are, and that nothing is as it was not before them."""
+"""Zero-cost proxies: their values, and that they do not change training."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""Soft targets as a teacher gives them: its own probabilities, resumable, and never of two teachers."""
+"""Soft targets of a teacher: equal to the model, resumable, from one teacher only."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Speed of a candidate: whole trainings foretold from a few updates, by clocks of which each reading is a second."""
+"""Predicted time of training runs, with clocks that advance per reading."""
 
 from itertools import count
 

@@ -1,4 +1,4 @@
-"""Moving averages of weights: what they are over, and that they leave the model as it was."""
+"""Exponential moving averages: window, and restored weights."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ def test_average_is_within_the_range_of_the_weights(window: float, values: list[
 
 
 def test_average_covers_a_share_of_the_updates() -> None:
-    """Of weights that grow evenly, the mean is as many updates behind as it averages, less one."""
+    """If weights grow linearly, the mean lags by the window minus one."""
     for steps in (200, 400):
         _, mean = averaged(0.1, [float(i) for i in range(steps)])
         assert mean.effective_window == pytest.approx(0.1 * steps)

@@ -1,4 +1,4 @@
-"""Updates: how batches are cut and grouped changes nothing; the optimizer is what the recipe says."""
+"""Updates do not depend on how batches are split and grouped."""
 
 from dataclasses import replace
 
@@ -121,7 +121,7 @@ def test_rdrop_reduces_the_divergence_of_passes(corpus) -> None:
 
 
 def divergence(subject: Engine, batch) -> float:
-    """How far two passes are apart: by how much a stronger pull makes the loss larger."""
+    """Divergence of two passes: increase of the loss with a larger rdrop."""
     losses = []
     for rdrop in (1.0, 2.0):
         torch.manual_seed(0)
@@ -137,10 +137,10 @@ def with_soft(corpus, top: int = 3):
     records = np.zeros(int(record_offsets(split)[-1]), record_dtype(top))
     records["ids"] = rng.integers(corpus.tokenizer.vocab_size, size=(len(records), top))
     records["probabilities"] = rng.dirichlet(np.ones(top), len(records))
-    softened = Split(split.source_ids, split.target_ids, lambda: split.texts)
-    softened.soft_targets = SoftTargets(records,
+    soft_split = Split(split.source_ids, split.target_ids, lambda: split.texts)
+    soft_split.soft_targets = SoftTargets(records,
                                         {"corpus": "", "teacher": "", "top": top, "dtype": "fp32"})
-    return softened
+    return soft_split
 
 
 def test_distillation_weight_mixes_losses(corpus) -> None:

@@ -1,4 +1,4 @@
-"""The chunked loss against PyTorch's own, value and gradients."""
+"""Chunked loss compared with PyTorch: value and gradients."""
 
 import pytest
 import torch

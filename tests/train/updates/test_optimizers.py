@@ -1,4 +1,4 @@
-"""Optimizers: which weights go where, and Muon beside PyTorch's."""
+"""Optimizers: groups of weights, and Muon and SOAP compared with references."""
 
 import pytest
 import torch
@@ -81,7 +81,7 @@ def test_weight_without_gradient_is_unchanged() -> None:
 
 
 def test_soap_equals_adam_for_diagonal_gradients() -> None:
-    """Of gradients that are multiples of one diagonal matrix, the bases are the axes: Adam with its decays."""
+    """If gradients are multiples of one diagonal matrix, the bases are the axes."""
     own_weight, peer_weight = (torch.nn.Parameter(torch.zeros(4, 4)) for _ in range(2))
     diagonal = torch.diag(torch.tensor([1.0, 2.0, 4.0, 8.0]))
     mine = Soap([{"params": [own_weight], "scale": 1.0}], False, lr=0.01, momentum=0.9,
@@ -98,7 +98,7 @@ def test_soap_equals_adam_for_diagonal_gradients() -> None:
 
 
 def test_soap_is_equivariant_to_rotations() -> None:
-    """Turned gradients give the turned step: what Adam, which knows its axes alone, does not do."""
+    """Rotated gradients give the rotated step, unlike in Adam."""
     torch.manual_seed(3)
     left, right = (torch.linalg.qr(torch.randn(6, 6))[0] for _ in range(2))
     plain, turned = (torch.nn.Parameter(torch.zeros(6, 6)) for _ in range(2))
@@ -167,7 +167,7 @@ def test_soap_restarts_if_another_weight_has_a_gradient() -> None:
 
 
 def test_soap_equals_simple_implementation() -> None:
-    """Beside a plain way to write it: one matrix, the mean kept as it is and turned anew at every step."""
+    """Reference: one matrix, with a mean that is rotated at every step."""
     torch.manual_seed(5)
     own_weight = torch.nn.Parameter(torch.zeros(4, 4))
     mine = Soap([{"params": [own_weight], "scale": 1.0}], False, lr=0.01, momentum=0.9,

@@ -1,4 +1,4 @@
-"""Laws of first scales and rates: what a rule promises of functions, whatever the network."""
+"""Parametrization: properties of the scaling rules for any architecture."""
 
 from random import Random
 
@@ -99,7 +99,8 @@ def test_zero_init_branches_output_zero_and_have_gradients(seed: int) -> None:
                                 1).eval()
     recorded: list[tuple[Module, torch.Tensor]] = []
     nodes = {path: node for path, node in model.named_modules() if isinstance(node, Module) and ".partial." not in path
-             and not path.startswith("embedding.")}  # whose attention is no branch of a stack
+             # the attention of an embedding is not a residual branch
+             and not path.startswith("embedding.")}
     first = [node.local for node in nodes.values() if getattr(node.block, "join", None) == "before"]
     normed = [path for path, node in nodes.items() if isinstance(node.block, MultiPath) and node.block.merge
               and node.block.merge.path_norms]  # whose branches end with norms

@@ -1,4 +1,4 @@
-"""Learning rates and recurring moments as laws over the budget."""
+"""Learning rate schedules and interval triggers as functions of the budget."""
 
 import math
 from itertools import pairwise
