@@ -1,7 +1,8 @@
-"""Making of forecasts: from the speed of the smallest and the largest model here, or from what trainings have taken.
+"""Forecasts of a study's CPU time and makespan, from measured speeds or from finished runs.
 
-Between the two, the time of a training grows in a line with ``macs.total``. A search is taken to
-train candidates as random feasible ones are, and with rungs to promote one in eta of each.
+The speed of the smallest and the largest model is measured on this machine; between them, the
+training time is interpolated linearly in ``macs.total``. The model assumes that the candidates of a
+search are distributed like random feasible candidates, and that one in eta is promoted per rung.
 """
 
 import math
@@ -20,7 +21,12 @@ from scalesearch.space.assembly.architecture import ModelSpec
 from scalesearch.study.config.spec import StudySpec
 from scalesearch.study.engine.corpora import Corpora
 from scalesearch.study.monitor.eta import makespan
-from scalesearch.study.monitor.forecast import FORECAST_FILE, StudyForecast, read_forecast, total_effort
+from scalesearch.study.monitor.forecast import (
+    FORECAST_FILE,
+    StudyForecast,
+    read_forecast,
+    total_effort,
+)
 from scalesearch.study.trials.evaluator import Evaluator
 from scalesearch.study.trials.plan import StudyPlan
 from scalesearch.study.trials.study_dir import StudyDir
@@ -28,20 +34,22 @@ from scalesearch.study.trials.trial import State, Trial
 from scalesearch.study.trials.trials import Trials, completed_full_runs
 from scalesearch.train.effort import OTHER, SCORING, TRAINING_PARTS, Effort, Efforts, sum_efforts
 
-RANDOM_CANDIDATES = 48  # random candidates
-# an architecture and seconds for it, to what a training of it takes
+RANDOM_CANDIDATES = 48
+# From an architecture and the seconds to measure it, to the effort of a full-budget run.
 Measure = Callable[[ModelSpec, float], Efforts]
 
 
 @dataclass(frozen=True)
 class PlannedRuns:
-    """Trainings that a study plans.
+    """Training runs that a study plans.
 
     Attributes:
-        search_full_runs: candidates, in full trainings' worth. ends, starts: of them, trainings
-            that come to their end, and
-            processes that train, of which a candidate has one for each rung that it goes on to.
-        reference_seeds: of each reference. front: further seeds for the front at most.
+        search_full_runs: compute of the search, in full-budget runs.
+        completed_search_runs: runs of the search that reach the full budget.
+        search_processes: training processes of the search; a trial has one per rung.
+        references: number of references, or of fixed architectures.
+        reference_seeds: number of seeds per reference.
+        front_seeds: maximum number of further seeds for the front.
     """
 
     search_full_runs: float
@@ -54,107 +62,122 @@ class PlannedRuns:
     @classmethod
     def of(cls, spec: StudySpec, references: int,
            cpu_seconds_per_run: float = 0.0) -> "PlannedRuns":
-        """Trainings of a study with so many references, or rows.
+        """Plan the runs of a study.
 
         Args:
-            cpu_seconds_per_run: CPU-seconds of a candidate's training, if they are known: they
-                count where the compute is limited.
+            spec: of the study.
+            references: number of references, or of fixed architectures.
+            cpu_seconds_per_run: mean CPU time of a full-budget run, to apply a compute limit; 0 if
+                it is not measured.
         """
-        search = (min(spec.trials, spec.compute / cpu_seconds_per_run)
-                  if spec.compute and cpu_seconds_per_run else spec.trials)
-        ends, starts = rung_transitions(spec.rungs, search)
-        return cls(search, ends, starts, references, spec.seeds.references,
+        full_runs = (min(spec.trials, spec.compute / cpu_seconds_per_run)
+                     if spec.compute and cpu_seconds_per_run else spec.trials)
+        completed, processes = rung_transitions(spec.rungs, full_runs)
+        return cls(full_runs, completed, processes, references, spec.seeds.references,
                    spec.seeds.extra_runs if spec.seeds.max_per_candidate > 1 else 0)
 
     @property
     def reference_runs(self) -> int:
-        """Trainings of references."""
+        """Number of runs of references."""
         return self.references * self.reference_seeds
 
     @property
     def full_runs(self) -> float:
-        """Full trainings' worth."""
+        """Compute of all runs, in full-budget runs."""
         return self.search_full_runs + self.reference_runs + self.front_seeds
 
     @property
     def completed_runs(self) -> float:
-        """Trainings that come to their end."""
+        """Number of runs that reach the full budget."""
         return self.completed_search_runs + self.reference_runs + self.front_seeds
 
 
 def rung_transitions(rungs: Rungs, trials: float) -> tuple[float, float]:
-    """Trainings that come to their end, and stretches of training, in so many full trainings' worth of a search."""
-    passing = [rungs.eta**-rung for rung in range(len(rungs.shares))]
-    begun = trials / sum(share * rungs.budget_to_rung(rung) for rung, share in enumerate(passing))
-    return begun * passing[-1], begun * sum(passing)
+    """Number of completed runs, and of training processes, of a search with rungs.
+
+    Args:
+        rungs: of the search.
+        trials: compute of the search, in full-budget runs.
+    """
+    reached = [rungs.eta**-rung for rung in range(len(rungs.shares))]  # share of started trials
+    started = trials / sum(share * rungs.budget_to_rung(rung) for rung, share in enumerate(reached))
+    return started * reached[-1], started * sum(reached)
 
 
 def forecast_from_trials(spec: StudySpec, references: int, trials: Trials) -> StudyForecast | None:
-    """The forecast by what trainings of this study have taken; None before one has come to its end."""
+    """Forecast from the finished runs of this study; None before the first one is complete."""
     rungs = spec.rungs
-    workers = spec.workers
-    own = [trial
-           for trial in trials
+    own = [trial for trial in trials
            if trial.source is None and trial.efforts and completed_full_runs(trial, rungs)]
-    ends = sum(trial.state == State.COMPLETE for trial in own)
-    if not ends:
+    n_complete = sum(trial.state == State.COMPLETE for trial in own)
+    if not n_complete:
         return None
-    took = sum_efforts(*(trial.efforts for trial in own))
-    worth = sum(completed_full_runs(trial, rungs) for trial in own)
-    full = {part: took[part] * (1 / (ends if part == SCORING else worth))
-            for part in TRAINING_PARTS}
-    plan = PlannedRuns.of(spec, references, total_effort(full).cpu_seconds)
-    efforts = {part: full[part] * (plan.completed_runs if part == SCORING else plan.full_runs)
+    spent = sum_efforts(*(trial.efforts for trial in own))
+    full_runs = sum(completed_full_runs(trial, rungs) for trial in own)
+    per_run = {part: spent[part] * (1 / (n_complete if part == SCORING else full_runs))
                for part in TRAINING_PARTS}
-    cpu = np.array([total_effort(trial.efforts).cpu_seconds / completed_full_runs(trial, rungs)
-                    for trial in own])
-    low, high = (float(np.quantile(cpu, share) / cpu.mean()) for share in (0.25, 0.75))
-    whole = total_effort(efforts)
-    front = plan.front_seeds / plan.full_runs
+    plan = PlannedRuns.of(spec, references, total_effort(per_run).cpu_seconds)
+    efforts = {part: per_run[part] * (plan.completed_runs if part == SCORING else plan.full_runs)
+               for part in TRAINING_PARTS}
+    cpu_seconds = np.array([total_effort(trial.efforts).cpu_seconds
+                            / completed_full_runs(trial, rungs) for trial in own])
+    low, high = (float(np.quantile(cpu_seconds, share) / cpu_seconds.mean())
+                 for share in (0.25, 0.75))
+    total = total_effort(efforts)
+    front_share = plan.front_seeds / plan.full_runs
+    seconds = total_effort(per_run).seconds
+    elapsed = _elapsed(plan, seconds, [seconds] * plan.references, spec.workers)
     return StudyForecast(
-        efforts,
-        _elapsed(plan, total_effort(full).seconds, [total_effort(full).seconds] * plan.references,
-                 workers), whole.cpu_seconds * (1 - front) * min(1.0, low),
-        whole.cpu_seconds * max(1.0, high), plan.full_runs, plan.completed_runs,
-        f"what {len(own)} trainings of this study have taken, {ends} of them to " "their end")
+        efforts, elapsed, total.cpu_seconds * (1 - front_share) * min(1.0, low),
+        total.cpu_seconds * max(1.0, high), plan.full_runs, plan.completed_runs,
+        f"{len(own)} training runs of this study, {n_complete} of them complete")
 
 
 def forecast_from_speeds(plan: PlannedRuns, candidate_macs: Sequence[float],
                          reference_macs: Sequence[float], time_model: "TrainingTimeModel",
                          workers: int, basis: str) -> StudyForecast:
-    """The forecast by the time that trainings take here.
+    """Forecast from the training times on this machine.
 
     Args:
-        candidate_macs: ``macs.total`` of random candidates. named: of the references.
+        plan: the runs of the study.
+        candidate_macs: ``macs.total`` of random candidates.
+        reference_macs: ``macs.total`` of the references.
+        time_model: predicts the effort of a full-budget run from ``macs.total``.
+        workers: trials in training at a time.
+        basis: source of the forecast, for the user.
     """
-    def of_search(macs: float, front: int) -> dict[str, Effort]:
-        one = time_model.predict(macs)
-        times = {SCORING: plan.completed_search_runs + front, OTHER: plan.search_processes + front}
-        return {part: one[part] * times.get(part, plan.search_full_runs + front)
+    def search_effort(macs: float, front_seeds: int) -> dict[str, Effort]:
+        per_run = time_model.predict(macs)
+        counts = {SCORING: plan.completed_search_runs + front_seeds,
+                  OTHER: plan.search_processes + front_seeds}
+        return {part: per_run[part] * counts.get(part, plan.search_full_runs + front_seeds)
                 for part in TRAINING_PARTS}
 
-    known = [{part: each * plan.reference_seeds for part, each in time_model.predict(macs).items()}
-             for macs in reference_macs]
-    low, high, mean = map(float,
-                          (*np.quantile(candidate_macs, (0.25, 0.75)),
-                           np.mean(candidate_macs))) if len(candidate_macs) else (0.0,) * 3
+    reference_efforts = [{part: effort * plan.reference_seeds
+                          for part, effort in time_model.predict(macs).items()}
+                         for macs in reference_macs]
+    low = high = mean = 0.0
+    if len(candidate_macs):
+        low, high = map(float, np.quantile(candidate_macs, (0.25, 0.75)))
+        mean = float(np.mean(candidate_macs))
     efforts, least, most = (
-        sum_efforts(of_search(macs, front), *known)
-        for macs, front in ((mean, plan.front_seeds), (low, 0), (high, plan.front_seeds)))
-    one = total_effort(
-        of_search(mean, 0)).seconds / plan.search_full_runs if plan.search_full_runs else 0.0
-    whole = total_effort(efforts).cpu_seconds
+        sum_efforts(search_effort(macs, front_seeds), *reference_efforts)
+        for macs, front_seeds in ((mean, plan.front_seeds), (low, 0), (high, plan.front_seeds)))
+    candidate_seconds = 0.0
+    if plan.search_full_runs:
+        candidate_seconds = total_effort(search_effort(mean, 0)).seconds / plan.search_full_runs
+    reference_seconds = [total_effort(time_model.predict(macs)).seconds for macs in reference_macs]
+    cpu_seconds = total_effort(efforts).cpu_seconds
     return StudyForecast(
-        efforts,
-        _elapsed(plan, one,
-                 [total_effort(time_model.predict(macs)).seconds for macs in reference_macs],
-                 workers), min(whole, total_effort(least).cpu_seconds),
-        max(whole, total_effort(most).cpu_seconds), plan.full_runs, plan.completed_runs, basis)
+        efforts, _elapsed(plan, candidate_seconds, reference_seconds, workers),
+        min(cpu_seconds, total_effort(least).cpu_seconds),
+        max(cpu_seconds, total_effort(most).cpu_seconds), plan.full_runs, plan.completed_runs,
+        basis)
 
 
 def _elapsed(plan: PlannedRuns, candidate_seconds: float, reference_seconds: Sequence[float],
              workers: int) -> float:
-    """Wall-clock seconds: references and the search, and then further seeds; ``candidate_seconds`` is of a candidate."""
+    """Makespan in seconds: of references and the search, then of further seeds."""
     search = [*reference_seconds, *[candidate_seconds] * int(plan.search_full_runs)]
     seeds = [*(list(reference_seconds) * (plan.reference_seeds - 1)),
              *[candidate_seconds or max(reference_seconds, default=0.0)] * plan.front_seeds]
@@ -163,91 +186,109 @@ def _elapsed(plan: PlannedRuns, candidate_seconds: float, reference_seconds: Seq
 
 @dataclass(frozen=True)
 class TrainingTimeModel:
-    """Times of a whole training, by part, of the smallest and the largest model: (macs, time)."""
+    """Effort of a full-budget run as a linear function of MACs.
+
+    Attributes:
+        smallest: ``macs.total`` and effort of the smallest model.
+        largest: the same of the largest model.
+    """
 
     smallest: tuple[float, Efforts]
     largest: tuple[float, Efforts]
 
     def predict(self, macs: float) -> dict[str, Effort]:
-        """What a training takes of a model of so many ``macs``."""
-        (low, less), (high, more) = self.smallest, self.largest
-        along = (macs - low) / (high - low) if high > low else 0.0
-        return {part: less[part] + (more[part] - less[part]) * min(1.0, max(0.0, along))
+        """Predict the effort, by part, of a full-budget run of a model with these MACs."""
+        low, min_effort = self.smallest
+        high, max_effort = self.largest
+        weight = min(1.0, max(0.0, (macs - low) / (high - low))) if high > low else 0.0
+        return {part: min_effort[part] + (max_effort[part] - min_effort[part]) * weight
                 for part in TRAINING_PARTS}
 
 
 def make_forecast(spec: StudySpec, evaluator: Evaluator, architectures: Sequence[ModelSpec],
                   trials: Trials, load_corpora: Callable[[], Corpora],
                   seconds: float) -> StudyForecast | str:
-    """The forecast of a study, or why there is none; nothing where none was asked for.
+    """Return the forecast of a study, or why it is missing (empty with ``seconds=0``).
 
     Args:
-        architectures: architectures of references, or of rows.
-        trials: of the study so far; once one has come to its end, nothing is measured.
-        load_corpora: the text.
-        seconds: to measure for; 0 for not at all.
+        spec: of the study.
+        evaluator: of the study.
+        architectures: references, or fixed architectures.
+        trials: of the study so far. If a run is complete, no speed is measured.
+        load_corpora: loads the training text.
+        seconds: to measure the speed; 0 disables it.
     """
-    known = forecast_from_trials(spec, len(architectures), trials)
-    if known or not seconds:
-        return known or ""
+    forecast = forecast_from_trials(spec, len(architectures), trials)
+    if forecast or not seconds:
+        return forecast or ""
     from scalesearch.nn.causality import CausalityError
     from scalesearch.train.hardware import TrainingFailedError
 
     try:
         return forecast_by_measuring(spec, evaluator, architectures,
                                      training_measurer(spec, load_corpora()), seconds)
-    except (TrainingFailedError, CausalityError, UserError) as error:  # of one candidate, whose training says it again
+    except (TrainingFailedError, CausalityError, UserError) as error:  # training fails, too
         return str(error)
 
 
 def load_or_make_forecast(study: StudyDir, spec: StudySpec, evaluator: Evaluator, plan: StudyPlan,
                           corpora: Corpora, seconds: float) -> StudyForecast | str:
-    """The forecast of ``study``: its own, or a new one where it has none or other trainings are planned now."""
-    # each is trained once
-    named = list({one.architecture.id: one.architecture for one in plan.references}.values())
-    known = read_forecast(study.folder)
-    if known is not None and math.isclose(known.full_runs,
-                                          PlannedRuns.of(spec, len(named)).full_runs):
-        return known
-    made = make_forecast(spec, evaluator, named, study.trials, lambda: corpora, seconds)
-    if isinstance(made, StudyForecast):
-        write_json(study.folder / FORECAST_FILE, msgspec.to_builtins(made))
-    return made
+    """Load the forecast of ``study``; make a new one if none exists or other runs are planned."""
+    # Equal architectures are trained once.
+    architectures = list({reference.architecture.id: reference.architecture
+                          for reference in plan.references}.values())
+    saved = read_forecast(study.folder)
+    planned = PlannedRuns.of(spec, len(architectures))
+    if saved is not None and math.isclose(saved.full_runs, planned.full_runs):
+        return saved
+    forecast = make_forecast(spec, evaluator, architectures, study.trials, lambda: corpora,
+                             seconds)
+    if isinstance(forecast, StudyForecast):
+        write_json(study.folder / FORECAST_FILE, msgspec.to_builtins(forecast))
+    return forecast
 
 
 def forecast_by_measuring(spec: StudySpec, evaluator: Evaluator, architectures: Sequence[ModelSpec],
                           measure: Measure, seconds: float) -> StudyForecast:
-    """Forecasts a study by measuring its smallest and its largest model for so many ``seconds``.
+    """Forecast a study by measuring its smallest and its largest model.
 
     Args:
-        architectures: architectures of references, or of rows.
+        spec: of the study.
+        evaluator: of the study.
+        architectures: references, or fixed architectures.
+        measure: measures the effort of a full-budget run.
+        seconds: to measure both models.
     """
-    drawn = [] if spec.architectures is not None else sample_feasible(evaluator, spec.sampler.seed)
-    models = [(evaluator.evaluate_architecture(one).costs["macs.total"], one)
-              for one in architectures]
-    models += [(trial.costs["macs.total"], evaluator.architecture(trial.params)) for trial in drawn]
-    ends = min(models, key=lambda each: each[0]), max(models, key=lambda each: each[0])
-    small, large = ((macs, measure(model, seconds / 2)) for macs, model in ends)
-    of = f", and {len(drawn)} random candidates that meet the limits" if drawn else ""
-    basis = f"the speed of the smallest and the largest model on this machine{of}"
-    line = TrainingTimeModel(small, large)
-    sizes = [trial.costs["macs.total"] for trial in drawn]
-    each = total_effort(line.predict(float(np.mean(sizes)))).cpu_seconds if sizes else 0.0
-    return forecast_from_speeds(PlannedRuns.of(spec, len(architectures), each), sizes,
-                                [macs for macs, _ in models[: len(architectures)]], line,
+    sampled = [] if spec.architectures is not None else sample_feasible(evaluator,
+                                                                        spec.sampler.seed)
+    models = [(evaluator.evaluate_architecture(architecture).costs["macs.total"], architecture)
+              for architecture in architectures]
+    models += [(trial.costs["macs.total"], evaluator.architecture(trial.params))
+               for trial in sampled]
+    extremes = [min(models, key=lambda model: model[0]), max(models, key=lambda model: model[0])]
+    smallest, largest = ((macs, measure(model, seconds / 2)) for macs, model in extremes)
+    note = f", and {len(sampled)} random candidates that meet the limits" if sampled else ""
+    basis = f"the speed of the smallest and the largest model on this machine{note}"
+    time_model = TrainingTimeModel(smallest, largest)
+    macs_sampled = [trial.costs["macs.total"] for trial in sampled]
+    cpu_seconds = 0.0
+    if macs_sampled:
+        cpu_seconds = total_effort(time_model.predict(float(np.mean(macs_sampled)))).cpu_seconds
+    return forecast_from_speeds(PlannedRuns.of(spec, len(architectures), cpu_seconds), macs_sampled,
+                                [macs for macs, _ in models[:len(architectures)]], time_model,
                                 spec.workers, basis)
 
 
 def sample_feasible(evaluator: Evaluator, seed: int) -> list[Trial]:
-    """Random candidates that meet the limits."""
+    """Sample random candidates that meet the limits."""
     rng = random.Random(seed)
-    sheets = [evaluator.feasible_region.sample_feasible(rng) for _ in range(RANDOM_CANDIDATES)]
-    return [evaluator.evaluate(decode_params(evaluator.joint_space, sheet.params).params)
-            for sheet in sheets if sheet]
+    candidates = [evaluator.feasible_region.sample_feasible(rng) for _ in range(RANDOM_CANDIDATES)]
+    return [evaluator.evaluate(decode_params(evaluator.joint_space, candidate.params).params)
+            for candidate in candidates if candidate]
 
 
 def training_measurer(spec: StudySpec, corpora: Corpora) -> Measure:
-    """Measures whole trainings by the study's recipe, with as many threads as a trial has."""
+    """Return a function that measures a full-budget run, with the recipe and threads of a trial."""
     import torch
 
     from scalesearch.train.scoring.speed import measure_speed

@@ -154,5 +154,6 @@ def write_fork(old: StudyDir, trials: list[CarriedTrial], folder: Path, meta: St
         shutil.copytree(old.folder / "teacher", folder / "teacher",
                         ignore=shutil.ignore_patterns(".*", "progress.*"), dirs_exist_ok=True)
     command_of(spec).write(folder, spec.text)
-    new.create(replace(meta, forked_from={**trial_source(old), "trials": len(new_trials)}), spec.text,
+    source = {**trial_source(old), "trials": len(new_trials)}
+    new.create(replace(meta, forked_from=source), spec.text,
                spec.space.to_yaml())
