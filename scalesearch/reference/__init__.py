@@ -1,4 +1,4 @@
-"""What the three papers print of their models, beside what these models cost by our ledger."""
+"""Costs that papers report for their models, and the costs that scalesearch computes for them."""
 
 from scalesearch.reference.recompute import (
     AGREEMENT_LEVELS,

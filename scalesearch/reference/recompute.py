@@ -1,4 +1,4 @@
-"""The printed rows again, by our ledger, and whether that gives the printed digits; all also under one protocol."""
+"""Recompute the costs that papers report, and compare the digits; also costs under one protocol."""
 
 from __future__ import annotations
 
@@ -17,20 +17,19 @@ from scalesearch.space.assembly.architecture import ModelSpec
 
 UNITS = {"K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9}
 ROUNDINGS = {"nearest": ROUND_HALF_UP, "floor": ROUND_FLOOR, "ceil": ROUND_CEILING}
-COMMON_PROTOCOL = find_protocol("forward", 30, 30, 32768)  # one ruler for all three papers
+COMMON_PROTOCOL = find_protocol("forward", 30, 30, 32768)  # the same protocol for all papers
 COMPARED_COSTS = ("params.non_embedding", "params.total", "macs.total", "macs.once", "flops.total")
 AGREEMENT_LEVELS = ("equal", "rounding", "no fit")
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """How a printed number and an exact one agree.
+    """How a reported number and the recomputed one agree.
 
     Args:
-        name: ``equal`` (rounded to the nearest), ``rounding`` (cut or rounded up, as the paper does
-            elsewhere) or
-            ``no fit``.
-        rounding_mode: the rounding that gives the printed digits; ``None`` where none does.
+        name: ``equal`` (rounded to the nearest), ``rounding`` (rounded down or up, as elsewhere in
+            the paper) or ``no fit``.
+        rounding_mode: the rounding that gives the reported digits; ``None`` for ``no fit``.
     """
 
     name: str
@@ -42,20 +41,27 @@ class Agreement:
 
 def classify_agreement(reported_text: str, exact: int,
                        other_roundings: Collection[str] = ()) -> Agreement:
-    """The verdict on ``reported_text`` (``68M``, ``1.84G``), where ``other_roundings`` are the paper's other ways of rounding.
+    """Classify the agreement of ``reported_text`` (``68M``, ``1.84G``) with the exact number.
 
-    >>> str(judge("62M", 62_176_320)), str(judge("36M", 36_694_044, ["floor"])), str(judge("37M", 41_049_988))
-    ('equal', 'rounding (floor)', 'no fit')
+    Args:
+        other_roundings: rounding modes of the paper, in addition to the nearest.
+
+    >>> str(classify_agreement("62M", 62_176_320))
+    'equal'
+    >>> str(classify_agreement("36M", 36_694_044, ["floor"]))
+    'rounding (floor)'
+    >>> str(classify_agreement("37M", 41_049_988))
+    'no fit'
     """
-    for by in ("nearest",
-               *(name for name in ROUNDINGS if name in other_roundings and name != "nearest")):
-        if round_like(exact, reported_text, by) == reported_text:
-            return Agreement("equal" if by == "nearest" else "rounding", by)
+    others = [mode for mode in ROUNDINGS if mode in other_roundings and mode != "nearest"]
+    for mode in ("nearest", *others):
+        if round_like(exact, reported_text, mode) == reported_text:
+            return Agreement("equal" if mode == "nearest" else "rounding", mode)
     return Agreement("no fit", None)
 
 
 def round_like(exact: int, reported_text: str, rounding_mode: str = "nearest") -> str:
-    """``exact`` with the unit and the digits of ``reported_text``, which is ``1.84G`` or has all digits: ``30,695,032``."""
+    """``exact`` with unit and number of digits of ``reported_text`` (``1.84G`` or ``30,695,032``)."""
     if reported_text[-1] not in UNITS:
         return f"{exact:,}"
     digits = len(reported_text[:-1].partition(".")[2])
@@ -66,7 +72,11 @@ def round_like(exact: int, reported_text: str, rounding_mode: str = "nearest") -
 
 @dataclass(frozen=True)
 class RecomputedCost:
-    """A row, its number by our ledger, the verdict, and what the same architecture costs under ``COMMON``."""
+    """A recomputed cost and its agreement with the reported one.
+
+    Attributes:
+        common_cost: costs of the same architecture under ``COMMON_PROTOCOL``.
+    """
 
     reported: ReportedCost
     architecture: ModelSpec
@@ -75,33 +85,35 @@ class RecomputedCost:
     common_cost: CostBreakdown
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, exact."""
-        row = self.reported
-        return {"paper": row.paper, "table": row.table, "row": row.model_name,
-                "file": f"reference/{row.file}", "set": dict(row.settings), "layer": row.layer,
-                "architecture": self.architecture.id, "quantity": row.quantity,
-                "protocol": row.protocol.to_json(), "printed": row.reported_text,
-                "reference": row.recomputed_text, "recomputed": self.recomputed,
-                "verdict": self.agreement.name, "rounding": self.agreement.rounding_mode,
-                "why": self.mismatch_reason, "note": row.note,
+        """All fields, with exact numbers."""
+        reported = self.reported
+        return {"paper": reported.paper, "table": reported.table, "model": reported.model_name,
+                "file": f"reference/{reported.file}", "overrides": dict(reported.settings),
+                "layer": reported.layer,
+                "architecture": self.architecture.id, "quantity": reported.quantity,
+                "protocol": reported.protocol.to_json(), "reported": reported.reported_text,
+                "independently_recomputed": reported.recomputed_text,
+                "recomputed": self.recomputed,
+                "agreement": self.agreement.name, "rounding": self.agreement.rounding_mode,
+                "mismatch_reason": self.mismatch_reason, "note": reported.note,
                 "common": {name: self.common_cost[name] for name in COMPARED_COSTS}
                 | {"protocol": self.common_cost.protocol.to_json()}}
 
     @property
     def mismatch_reason(self) -> str:
-        """What is known where the reading used does not fit; empty where it does."""
+        """The likely reason of a mismatch; empty if the numbers agree."""
         return self.reported.mismatch_reason if self.agreement.name == "no fit" else ""
 
 
 def recompute(reported: ReportedCost) -> RecomputedCost:
-    """``reported`` by our ledger."""
-    found = load_reference_model(reported.file, tuple(reported.settings.items()))
-    block: Block = found.block if reported.layer is None else getattr(
-        found.block, reported.layer).layer
+    """Compute the cost of ``reported`` with :func:`scalesearch.cost.evaluate_cost`."""
+    model = load_reference_model(reported.file, tuple(reported.settings.items()))
+    block: Block = model.block
+    if reported.layer is not None:
+        block = getattr(model.block, reported.layer).layer
     exact = int(evaluate_cost(block, reported.protocol)[reported.quantity])
-    return RecomputedCost(reported, found, exact,
-                          classify_agreement(reported.reported_text, exact,
-                                             reported.allowed_roundings), _common(block))
+    agreement = classify_agreement(reported.reported_text, exact, reported.allowed_roundings)
+    return RecomputedCost(reported, model, exact, agreement, _common(block))
 
 
 @lru_cache(maxsize=256)
@@ -111,7 +123,7 @@ def load_reference_model(file: str, settings: tuple[tuple[str, str], ...] = ()) 
 
 
 def load_reference_space(file: str, settings: tuple[tuple[str, str], ...] = ()) -> Space:
-    """A file of ``spaces/reference`` as a space with nothing left to choose."""
+    """A file of ``spaces/reference`` as a space without open parameters."""
     space = read_space(library_folder("spaces") / "reference" / f"{file}.yaml")
     return space.with_overrides(dict(settings)) if settings else space
 

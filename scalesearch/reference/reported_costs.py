@@ -1,15 +1,14 @@
-"""The rows of the papers' tables, read from the YAML files in `tables`.
+"""Costs that papers report in their tables, read from the YAML files in ``tables``.
 
-A file names the paper, its space, how it rounds, its protocol and its vocabularies; then come the
-architectures: 
+A file has the paper, its space, its rounding, its protocol and its vocabularies, then entries::
 
     - { table: 5, row: Transformer, file: baseline, vocab: en-fr, params.total: [62M, 62.176M], why:
       … }
 
-``file`` is an architecture of ``spaces/reference``, ``set`` changes some of its keys, ``layer``
-means one layer of that stack alone. A key with a dot is what the table prints: the printed text,
-and what an independent recomputation has. ``why`` says what is known of an entry that does not fit
-as it is read here, ``note`` what else a reader should know.
+``file`` is an architecture of ``spaces/reference``, ``set`` changes some of its keys, and ``layer``
+selects a single layer of that stack. A key with a dot is a reported cost: its value is the reported
+text and the result of an independent recomputation. ``why`` is the likely reason of a mismatch, and
+``note`` a remark for readers.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ PAPERS = ("partialformer", "anthe", "edgeformer", "second-tier")
 
 @dataclass(frozen=True)
 class ReportedCost:
-    """One number that a paper prints of one architecture.
+    """A number that a paper reports for an architecture.
 
     Args:
-        space: the shipped space that holds all rows of the paper; empty where there is none.
-        settings: keys of the file that differ in this row.
-        layer: ``encoder`` or ``decoder`` where the number is that of one layer.
-        recomputed_text: what the independent recomputation prints for it.
-        allowed_roundings: how the paper rounds besides to the nearest.
-        mismatch_reason: what is known of an entry that does not fit as it is read here.
+        space: the shipped space that contains all models of the paper, or an empty text.
+        settings: keys of the file that differ for this model.
+        layer: ``encoder`` or ``decoder`` if the number is for a single layer of it.
+        recomputed_text: the result of an independent recomputation.
+        allowed_roundings: rounding modes of the paper, in addition to the nearest.
+        mismatch_reason: the likely reason if the numbers differ.
     """
 
     paper: str
@@ -55,43 +54,43 @@ class ReportedCost:
 
 
 def load_reported_costs(paper: str) -> list[ReportedCost]:
-    """All rows of a paper (one of ``PAPERS``), in the order of its tables."""
-    sheet = read_paper(paper)
-    return [row for entry in sheet["rows"] for row in _rows(sheet, entry)]
+    """All reported costs of a paper (one of ``PAPERS``), in the order of its tables."""
+    table_file = read_paper(paper)
+    return [cost for entry in table_file["rows"] for cost in _costs(table_file, entry)]
 
 
 def excluded_rows(paper: str) -> list[Mapping[str, str]]:
-    """Which rows of the paper are not here, and why."""
-    found: list[Mapping[str, str]] = read_paper(paper)["left_out"]
-    return found
+    """The rows of the paper that are excluded, with reasons."""
+    rows: list[Mapping[str, str]] = read_paper(paper)["left_out"]
+    return rows
 
 
-def _rows(sheet: Mapping[str, Any], entry: Mapping[str, Any]) -> Iterator[ReportedCost]:
-    """A row for each number that an entry prints."""
-    why = entry.get("why", "")
+def _costs(table_file: Mapping[str, Any], entry: Mapping[str, Any]) -> Iterator[ReportedCost]:
+    """Yield every reported cost of an entry."""
+    reason = entry.get("why", "")
     for quantity in (key for key in entry if "." in key):
-        printed, expected = entry[quantity]
-        yield ReportedCost(paper=sheet["paper"], space=sheet["space"], table=str(entry["table"]),
+        reported_text, recomputed_text = entry[quantity]
+        yield ReportedCost(paper=table_file["paper"], space=table_file["space"], table=str(entry["table"]),
                            model_name=entry["row"], file=entry["file"],
                            settings={key: str(value)
                                      for key, value in entry.get("set", {}).items()},
                            layer=entry.get("layer"), quantity=quantity,
-                           protocol=_protocol(sheet, entry.get("vocab")), reported_text=printed,
-                           recomputed_text=expected, allowed_roundings=tuple(sheet["rounding"]),
-                           mismatch_reason=why.get(quantity, "") if isinstance(why, Mapping)
-                           else why, note=entry.get("note", ""))
+                           protocol=_protocol(table_file, entry.get("vocab")), reported_text=reported_text,
+                           recomputed_text=recomputed_text, allowed_roundings=tuple(table_file["rounding"]),
+                           mismatch_reason=reason.get(quantity, "")
+                           if isinstance(reason, Mapping) else reason, note=entry.get("note", ""))
 
 
-def _protocol(sheet: Mapping[str, Any], vocab: str | None) -> Protocol:
-    return load_protocol(sheet["protocol"],
-                         vocab=None if vocab is None else sheet["vocabularies"][vocab])
+def _protocol(table_file: Mapping[str, Any], vocab: str | None) -> Protocol:
+    return load_protocol(table_file["protocol"],
+                         vocab=None if vocab is None else table_file["vocabularies"][vocab])
 
 
 @cache
 def read_paper(paper: str) -> Mapping[str, Any]:
-    """The tables of a paper as they stand in its file."""
+    """The content of the file with the tables of a paper."""
     import yaml
 
     text = (Path(__file__).parent / "tables" / f"{paper}.yaml").read_text(encoding="utf-8")
-    sheet: Mapping[str, Any] = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    return sheet
+    table_file: Mapping[str, Any] = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return table_file

@@ -20,14 +20,14 @@ def run(*arguments: str) -> str:
 def test_json_is_exact_and_names_both_protocols() -> None:
     found = json.loads(run("--paper", "edgeformer", "--json"))
     assert found["verdicts"] == {"edgeformer": {"equal": 97, "rounding": 0, "no fit": 15}}
-    rows = {(row["table"], row["row"], row["quantity"]): row for row in found["rows"]}
+    rows = {(row["table"], row["model"], row["quantity"]): row for row in found["rows"]}
     plain = rows["2", "EdgeFormer w/o LA", "params.non_embedding"]
-    assert (plain["printed"], plain["recomputed"], plain["verdict"]) == ("8.6M", 8_564_352, "equal")
+    assert (plain["reported"], plain["recomputed"], plain["agreement"]) == ("8.6M", 8_564_352, "equal")
     assert plain["protocol"]["name"] == "edgeformer" and plain["file"] == "reference/edgeformer"
     assert plain["common"]["flops.total"] == 2 * plain["common"]["macs.total"]
     assert plain["common"]["protocol"]["vocab"] == 32768
     prompt = rows["2", "EdgeFormer (Prompt-LA L=8)", "macs.total"]
-    assert prompt["recomputed"] == 1_847_820_288 and prompt["verdict"] == "no fit" and prompt["why"]
+    assert prompt["recomputed"] == 1_847_820_288 and prompt["agreement"] == "no fit" and prompt["mismatch_reason"]
     assert found["left_out"]["edgeformer"]
 
 
@@ -37,7 +37,7 @@ def test_the_common_ruler_is_the_same_for_all_papers() -> None:
     assert {json.dumps(row["common"]["protocol"])
             for row in found["rows"]} == {json.dumps(found["common"])}
     sixes = {row["common"]["macs.total"]
-             for row in found["rows"] if row["row"] in ("B", "6+6 full enc, " "full dec")}
+             for row in found["rows"] if row["model"] in ("B", "6+6 full enc, " "full dec")}
     assert len(
         sixes) == 1, "the two papers' baselines are one network to the ruler, but for what is tied"
 
