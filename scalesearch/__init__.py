@@ -34,10 +34,10 @@ _LAZY_IMPORTS = {"Callback": "study.trials.callback", "UserError": "errors", "lo
 
 
 class _CallableModule(ModuleType):
-    """A package that is a function as well."""
+    """A package that can also be called as a function."""
 
-    def __call__(self, *given: Any, **named: Any) -> Any:
-        return self.__wrapped__(*given, **named)
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__wrapped__(*args, **kwargs)
 
     @property
     def __wrapped__(self) -> Any:
@@ -46,7 +46,7 @@ class _CallableModule(ModuleType):
 
 
 class _Package(ModuleType):
-    """This package: those of its packages that are functions as well become so as they are imported."""
+    """This package; its subpackages in ``_CALLABLE_PACKAGES`` become callable when imported."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if name in _CALLABLE_PACKAGES and isinstance(value, ModuleType):

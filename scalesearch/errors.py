@@ -1,25 +1,23 @@
-"""Errors that a user can act on: printed without a traceback, exit status 2."""
+"""Errors that a user can fix: printed without a traceback, exit status 2."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 
 class UserError(Exception):
-    """Something the user gave is wrong; the message says what, where, and what would be right.
+    """An error in the user's input. The message names the problem, its place and the fix.
 
     Attributes:
-        code: which error it is, in kebab-case (``study-exists``), for programs and tests: a message
-            may be reworded, a
-            code stays. One code may have several messages that mean the same. Every ``raise`` names
-            one, or its class
-            does. People do not see it; ``--json`` shows it.
-        message: what is wrong.
-        help: what would be right, where the message does not say so.
-        key: of a study, recipe or data file, whose value is at fault; ``data.train`` of one inside
-            another.
+        code: identifier in kebab-case (``study-exists``), for programs and tests. A message may
+            change, a code does not. Several messages with the same meaning share a code. Every
+            ``raise`` or its class sets one. ``--json`` prints it; other output does not.
+        message: the problem.
+        help: the fix, if the message does not contain it.
+        key: the key of a study, recipe or data file with the invalid value; ``data.train`` for
+            nested keys.
     """
 
-    code = ""  # a subclass that stands for one error has its code here
+    code = ""  # a subclass for a single error sets its code here
 
     def __init__(self, message: str = "", *, code: str = "", help: str | None = None,
                  key: str | None = None) -> None:
@@ -35,7 +33,7 @@ class UserError(Exception):
 
 @contextmanager
 def error_context(key: str) -> Iterator[None]:
-    """Errors raised inside are of ``key``, unless they say another."""
+    """Context that sets the key of UserErrors that do not have one."""
     try:
         yield
     except UserError as error:

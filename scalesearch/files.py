@@ -1,4 +1,4 @@
-"""Writes that either happen whole or not at all, so a crash never leaves half a file."""
+"""Atomic writes: a file is written completely or not at all, also after a crash."""
 
 import errno
 import json
@@ -17,37 +17,34 @@ import msgspec
 from scalesearch.errors import UserError
 
 T = TypeVar("T")
-MAX_NAME_BYTES = 200  # bytes; file systems take 255, and some names get an ending
-# handles of this process, with their own place in a file
+MAX_NAME_BYTES = 200  # file systems allow 255 bytes; some names get a suffix
+# file descriptors of this process; a new descriptor would have another position
 STANDARD_STREAM_HANDLES = {"/dev/stdout": 1, "/dev/stderr": 2}
-# disk full, quota used up, larger than a file may be
+# disk full, quota exceeded, file too large
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class DiskFullError(UserError):
-    """There is no room for a file; what stood in its place before is untouched.
-
-    Passes once there is room.
-    """
+    """The disk is too full to write a file; the existing file is unchanged."""
 
     code = "disk-full"
 
 
 def is_valid_file_name(text: str) -> bool:
-    """Whether ``text`` can name a file or a folder, and none elsewhere: it is no path."""
+    """Whether ``text`` is a legal name of a file or folder, not a path."""
     return (text.strip() not in ("", ".", "..") and text.isprintable()
             and not set(text) & set("/\\") and len(text.encode()) <= MAX_NAME_BYTES)
 
 
 def write_atomic(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write ``path`` through ``write(handle)``: to a temporary file beside it, synced, then renamed over it.
+    """Write ``path`` with ``write(handle)``: to a temporary file that is synced and then renamed.
 
-    A link stays one, and its target is written; pipes and character devices are written to, not
+    The target of a link is replaced, not the link. Pipes and character devices are written to, not
     replaced.
 
     Raises:
-        DiskFull: there is no room; ``path`` is as it was, and nothing else is left.
-        UserError: it is a pipe that nobody reads, a socket or a disk.
+        DiskFullError: the disk is full; ``path`` is unchanged.
+        UserError: ``path`` is a pipe without a reader, a socket or a disk.
     """
     with disk_full_guard(path):
         if _is_stream(path):
@@ -57,7 +54,7 @@ def write_atomic(path: Path, write: Callable[[IO[bytes]], object]) -> None:
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether there is something else than a file or a folder, or a name of an open file, such as /dev/stdout."""
+    """Whether ``path`` is neither a file nor a folder, or an open stream such as /dev/stdout."""
     with suppress(FileNotFoundError):
         mode = path.stat().st_mode
         opened = path.absolute().parts[1:2] in (("dev",), ("proc",)) and path.is_symlink()
@@ -73,13 +70,13 @@ def _write_to_stream(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     whole = BytesIO()
     write(whole)
     own = STANDARD_STREAM_HANDLES.get(str(path))
-    try:  # without blocking, opening fails where nobody reads a pipe
+    try:  # non-blocking: opening fails if the pipe has no reader
         handle = os.open(path,
                          os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK) if own is None else os.dup(own)
     except OSError as error:
         if error.errno != errno.ENXIO:
             raise
-        raise UserError(f"{path}: is a pipe that nobody reads; name a file, or start its reader "
+        raise UserError(f"{path}: is a pipe without a reader; name a file, or start the reader "
                         "first", code="not-a-file") from None
     os.set_blocking(handle, True)
     with os.fdopen(handle, "wb") as file:
@@ -88,16 +85,16 @@ def _write_to_stream(path: Path, write: Callable[[IO[bytes]], object]) -> None:
 
 @contextmanager
 def disk_full_guard(path: Path) -> Iterator[None]:
-    """A stretch in which ``path`` is written, whole or not at all; raises DiskFull where there is no room for it."""
+    """Context in which ``path`` is written; raises DiskFullError if the disk is full."""
     try:
         yield
     except Exception as error:
         full = _find_disk_full_error(error)
         if full is None:
             raise
-        kept = "what was there is untouched" if path.exists() else "nothing was left there"
-        raise DiskFullError(f"{path}: cannot be written: {full.strerror}; {kept}. "
-                       f"Make room where {path.parent} is, then run the command again") from error
+        state = "the existing file is unchanged" if path.exists() else "no file was created"
+        raise DiskFullError(f"{path}: cannot be written: {full.strerror}; {state}. Free space in "
+                            f"{path.parent}, then run the command again") from error
 
 
 def _write(path: Path, write: Callable[[IO[bytes]], object]) -> None:
@@ -117,28 +114,31 @@ def _write(path: Path, write: Callable[[IO[bytes]], object]) -> None:
 
 
 def remove_partial_files(folder: Path, is_owned: Callable[[str], bool]) -> None:
-    """Removes what writes to files of ``folder`` have left that a kill cut off; ``is_owned``: who alone writes them calls.
+    """Remove temporary files in ``folder`` that killed processes left.
+
+    Args:
+        is_owned: whether only this process writes the file of this name.
     """
-    for part in folder.glob(".?*.????????"):  # as mkstemp names it
+    for part in folder.glob(".?*.????????"):  # the names of mkstemp
         if is_owned(part.name[1:-9]):
             part.unlink(missing_ok=True)
 
 
 def why_not_writable(path: Path, is_folder: bool = False) -> str | None:
-    """Why no file, or ``is_folder``, can be written there; None where one can, as far as can be seen without trying."""
+    """The reason why a file (or folder) cannot be written; None if no reason is apparent."""
     with suppress(FileNotFoundError, NotADirectoryError):
         if path.lstat() and not is_folder and path.is_dir():
             return os.strerror(errno.EISDIR)
     inside = path if is_folder else path.parent
-    above = next(one for one in (inside, *inside.parents) if os.path.lexists(one))
+    above = next(parent for parent in (inside, *inside.parents) if os.path.lexists(parent))
     if not above.is_dir():
-        return f"{above} is no folder"
+        return f"{above} is not a folder"
     writable = os.access(path if path.exists() and not path.is_file() else above, os.W_OK)
     return None if writable else os.strerror(errno.EACCES)
 
 
 def make_folder(folder: Path) -> None:
-    """Makes ``folder`` and those above it that are missing, to survive a power cut."""
+    """Create ``folder`` and missing parents, and sync them to disk."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -146,7 +146,7 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes new and renamed entries of ``folder`` survive a power cut; a no-op where folders cannot be synced."""
+    """Sync new and renamed entries of ``folder`` to disk, if the system supports it."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -156,7 +156,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _find_disk_full_error(error: BaseException | None) -> OSError | None:
-    """The error that says so, if that is why; torch.save hides it behind one of its own."""
+    """The disk-full error among the causes of ``error``; torch.save wraps it in another error."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
             return error
@@ -165,24 +165,24 @@ def _find_disk_full_error(error: BaseException | None) -> OSError | None:
 
 
 def _umask() -> int:
-    """The process's mask: temporary files are private, what replaces a file should be as readable as any other."""
+    """The umask of the process: temporary files are private, the final file should not be."""
     mask = os.umask(0o022)
     os.umask(mask)
     return mask
 
 
 def write_text(path: Path, text: str) -> None:
-    """Atomically write ``text`` as UTF-8; halves of characters, which it cannot hold, become question marks."""
+    """Atomically write ``text`` as UTF-8; lone surrogates become question marks."""
     write_atomic(path, lambda file: file.write(text.encode(errors="replace")))
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Atomically write ``value`` as indented JSON; NaN is refused, since no other reader takes it."""
+    """Atomically write ``value`` as indented JSON; NaN is an error, because it is not legal JSON."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def replace_non_finite(value: Any) -> Any:
-    """``value`` with None for every number that JSON cannot hold."""
+    """``value`` with None for NaN and infinite numbers, which JSON does not support."""
     if isinstance(value, Mapping):
         return {key: replace_non_finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -191,7 +191,7 @@ def replace_non_finite(value: Any) -> Any:
 
 
 def regular_size(path: Path) -> int:
-    """Bytes of a regular file; OSError of anything else, a device or a pipe, which may have no end."""
+    """Size of a regular file in bytes. Raises OSError for devices and pipes, which may be endless."""
     state = path.stat()
     if not stat.S_ISREG(state.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", str(path))
@@ -199,25 +199,25 @@ def regular_size(path: Path) -> int:
 
 
 def read_regular(path: Path) -> bytes:
-    """Content of a regular file; OSError of anything else."""
+    """Content of a regular file. Raises OSError for anything else."""
     regular_size(path)
     return path.read_bytes()
 
 
 def resolve_relative(file: str | Path, name: str) -> str:
-    """The absolute path of what ``file`` calls ``name``, from its own folder."""
+    """The absolute path of ``name``, relative to the folder of ``file``."""
     return str((Path(file).parent / name).resolve())
 
 
 def read_json(path: Path, type_: type[T]) -> T:
-    """Reads the JSON file ``path`` as a ``type_``: a dataclass, a TypedDict, or any type of plain values.
+    """Read a JSON file as a ``type_``: a dataclass, a TypedDict, or another type of plain values.
 
-    Numbers that JSON does not know, such as NaN, are None.
+    NaN and infinite numbers become None.
 
     Raises:
-        FileNotFoundError: there is none.
-        OSError: it is no regular file.
-        UserError: it is no JSON, or a value has another type than ``type_`` says.
+        FileNotFoundError: the file does not exist.
+        OSError: it is not a regular file.
+        UserError: it is not JSON, or a value does not have the type in ``type_``.
     """
     try:
         return msgspec.convert(json.loads(read_regular(path), parse_constant=lambda _: None), type_)
@@ -228,7 +228,7 @@ def read_json(path: Path, type_: type[T]) -> T:
 
 
 def try_read_json(path: Path, type_: type[T]) -> T | None:
-    """As :func:`read_json`, of a file that another process may be writing; None where it cannot be read."""
+    """Like :func:`read_json`, but None if the file cannot be read, e.g. while it is written."""
     try:
         return read_json(path, type_)
     except (OSError, UserError):

@@ -1,4 +1,4 @@
-"""What travels with scalesearch, found by name, and where the package itself came from."""
+"""Find shipped files, and the source from which this package was installed."""
 
 import difflib
 import importlib.util
@@ -12,28 +12,28 @@ from urllib.parse import unquote, urlparse
 
 from scalesearch.errors import UserError
 
-ARCHITECTURE_FILE = "architecture.yaml"  # in the folder of a training
+ARCHITECTURE_FILE = "architecture.yaml"  # in the folder of a trained model
 
 
 def library_folder(category: str) -> Path:
-    """The folder of the shipped ``spaces`` or ``studies``: inside the wheel, or beside a source checkout."""
+    """The folder of the shipped ``spaces`` or ``studies``: inside the wheel, or next to a source checkout."""
     package = Path(str(files("scalesearch")))
     shipped = package / "library" / category
     return shipped if shipped.is_dir() else package.parent / category
 
 
 def find_file(name: str, category: str) -> Path:
-    """The file ``name``: a path, which may lack its ``.yaml``, the folder of a training, or a shipped one.
+    """Find a file: a path (``.yaml`` is optional), the folder of a trained model, or a shipped file.
 
     Raises:
-        UserError: neither exists; the message lists what is shipped.
+        UserError: it does not exist; the message lists the shipped files.
     """
-    given = Path(name)
-    if (given / ARCHITECTURE_FILE).is_file():
-        return given / ARCHITECTURE_FILE
-    for own in (given, Path(f"{name}.yaml")):
-        if own.exists():
-            return own
+    path = Path(name)
+    if (path / ARCHITECTURE_FILE).is_file():
+        return path / ARCHITECTURE_FILE
+    for candidate in (path, Path(f"{name}.yaml")):
+        if candidate.exists():
+            return candidate
     folder = library_folder(category)
     for candidate in (folder / name, folder / f"{name}.yaml", folder.parent / name):
         if candidate.is_file():
@@ -47,14 +47,14 @@ def find_file(name: str, category: str) -> Path:
 
 
 def _format_names(names: list[str]) -> str:
-    """Names, those in a folder (``reference/…``) as one with their number."""
+    """A list of names; names in a folder are shown as its name and their number."""
     folders = Counter(name.partition("/")[0] for name in names if "/" in name)
     return ", ".join([*(name for name in names if "/" not in name),
                       *(f"{f}/… ({n})" for f, n in folders.items())])
 
 
 def install_command(extra: str) -> str:
-    """The command that installs an extra: from the folder or wheel that this package came from, else by its name."""
+    """The command that installs an extra, from the same source as this package if that is known."""
     return f"pip install {shlex.quote(f'{_origin()}[{extra}]')}"
 
 
@@ -63,15 +63,15 @@ def _origin() -> str:
     if (source / "pyproject.toml").is_file():
         return str(source)
     try:
-        told = json.loads(distribution("scalesearch").read_text("direct_url.json") or "{}")
+        direct_url = json.loads(distribution("scalesearch").read_text("direct_url.json") or "{}")
     except PackageNotFoundError:
         return "scalesearch"
-    path = Path(unquote(urlparse(told.get("url", "")).path))
+    path = Path(unquote(urlparse(direct_url.get("url", "")).path))
     return str(path) if path.is_absolute() and path.exists() else "scalesearch"
 
 
 def require_packages(*packages: str) -> None:
-    """Raises UserError where an optional package is missing."""
+    """Raise UserError if an optional package is missing."""
     for package in packages:
         if importlib.util.find_spec(package) is None:
             raise UserError(f"{package} is not installed: {install_command('study')}",

@@ -1,8 +1,8 @@
-"""Ctrl-C and SIGTERM, whatever this process has inherited.
+"""Handlers of Ctrl-C and SIGTERM.
 
-A background job of a script is born with SIGINT ignored, and so is everything that it starts;
-Python then installs no handler, and neither a signal nor ``_thread.interrupt_main`` has any effect.
-So handlers are installed explicitly.
+Shells start the background jobs of scripts with SIGINT ignored, also for their child processes.
+Python then does not install its handler, so neither SIGINT nor ``_thread.interrupt_main`` has an
+effect. Therefore handlers are installed explicitly.
 """
 
 import signal
@@ -16,10 +16,10 @@ Handler = Callable[[int, FrameType | None], object]
 
 
 class SignalInterrupt(KeyboardInterrupt):
-    """A stop by Ctrl-C or SIGTERM; the message says what was saved and how to go on.
+    """A stop by Ctrl-C or SIGTERM; the message names the saved state and how to resume.
 
     Attributes:
-        signal_number: of the signal.
+        signal_number: number of the signal.
     """
 
     def __init__(self, message: str, signal_number: int = signal.SIGINT) -> None:
@@ -28,31 +28,31 @@ class SignalInterrupt(KeyboardInterrupt):
 
     @property
     def status(self) -> int:
-        """The exit status of a process that it ends, as shells say it: 130 for Ctrl-C, 143 for SIGTERM."""
+        """The exit status of the process, as in shells: 130 for Ctrl-C, 143 for SIGTERM."""
         return 128 + self.signal_number
 
 
 class StopRequest:
-    """A request to stop, set by the first signal and looked at where everything can be saved.
+    """A request to stop, set by the first signal and checked when the state can be saved.
 
-    A second Ctrl-C stops at once; Ctrl-C after SIGTERM does not, since a group of processes may get
-    both.
+    A second Ctrl-C stops immediately. Ctrl-C after SIGTERM does not, because a process group may
+    receive both.
     """
 
     def __init__(self) -> None:
         self.signal_number: int | None = None
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Handles a signal."""
+        """Handle a signal."""
         if self.signal_number == number == signal.SIGINT:
             raise KeyboardInterrupt
         self.signal_number = self.signal_number or number
 
     def raise_if_requested(self) -> None:
-        """Leave the work in hand.
+        """Stop if a signal has arrived.
 
         Raises:
-            Interrupted: someone wants it to stop.
+            SignalInterrupt: a signal has arrived.
         """
         if self.signal_number is not None:
             raise SignalInterrupt(signal.Signals(self.signal_number).name, self.signal_number)
@@ -60,7 +60,7 @@ class StopRequest:
 
 @contextmanager
 def deferred_signals() -> Iterator[StopRequest]:
-    """A stretch in which signals wait for :meth:`StopRequest.raise_if_requested`; outside the main thread they never come."""
+    """Context in which signals wait for :meth:`StopRequest.raise_if_requested`; main thread only."""
     stop = StopRequest()
     with restored_handlers():
         _install_handler(stop)
@@ -69,10 +69,12 @@ def deferred_signals() -> Iterator[StopRequest]:
 
 @contextmanager
 def interrupt_on_signal() -> Iterator[None]:
-    """A stretch that signals end at once, whatever it calls makes of them; inside the main thread.
+    """Context that signals end immediately, even if a library replaces the exception.
+
+    Only for the main thread.
 
     Raises:
-        Interrupted: by a signal, or in place of a KeyboardInterrupt.
+        SignalInterrupt: a signal arrived, or a KeyboardInterrupt was raised.
     """
     last: list[int] = []
 
@@ -86,13 +88,13 @@ def interrupt_on_signal() -> Iterator[None]:
             yield
         except SignalInterrupt:
             raise
-        except KeyboardInterrupt as error:  # what Ray makes of a signal that comes while it waits
+        except KeyboardInterrupt as error:  # raised by Ray for a signal while it waits
             raise SignalInterrupt(str(error), *last[-1:]) from error
 
 
 @contextmanager
 def restored_handlers() -> Iterator[None]:
-    """A stretch that may install handlers, such as ``ray.init``; afterwards the former ones are back."""
+    """Context that may install handlers, such as ``ray.init``; restores the former ones at its end."""
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     try:
         yield

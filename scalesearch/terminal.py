@@ -1,4 +1,4 @@
-"""Prints text and tables on a terminal: text is data, so nothing in it is markup or steers the terminal."""
+"""Print text and tables on a terminal; text is data, never markup or control sequences."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-MIN_TABLE_WIDTH = 160  # columns of a table that does not fold
-# Control characters but tab and newline, what reorders a line, and halves of characters, which
+MIN_TABLE_WIDTH = 160  # columns of wide tables, which are not folded
+# Control characters except tab and newline, bidirectional controls, and lone surrogates, which
 # cannot be encoded.
 CONTROL_CHARACTERS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def escape_control_characters(text: object) -> str:
-    r"""Text in which what steers a terminal is written out: ``\x1b`` for ESC."""
-    return CONTROL_CHARACTERS.sub(lambda found: ascii(found[0])[1:-1], str(text))
+    r"""``text`` with escaped control characters: ``\x1b`` for ESC."""
+    return CONTROL_CHARACTERS.sub(lambda match: ascii(match[0])[1:-1], str(text))
 
 
 def open_console(stderr: bool = False, width: int | None = None,
                  file: IO[str] | None = None) -> Console:
-    """A console that reads no markup, and writes out whatever would steer the terminal."""
+    """A console without markup that escapes control characters."""
     from rich.console import Console
     from rich.segment import Segment
 
     class PlainConsole(Console):
         def on_broken_pipe(self) -> None:
-            # rich leaves with 1: a reader that has enough, such as head, is no error
+            # rich exits with 1, but a reader that closes early, such as head, is not an error
             with suppress(SystemExit):
                 super().on_broken_pipe()
             raise SystemExit(0)
@@ -47,7 +47,7 @@ def open_console(stderr: bool = False, width: int | None = None,
 
 
 def print_text(text: Any, console: Console | None = None, style: str | None = None) -> None:
-    """Prints ``text`` as it is, or a table with an empty line after it."""
+    """Print ``text`` unchanged, or a table followed by an empty line."""
     from rich.table import Table
 
     console = console or open_console()
@@ -58,42 +58,42 @@ def print_text(text: Any, console: Console | None = None, style: str | None = No
 
 
 def wide_console() -> Console:
-    """A console for tables of long numbers: at least ``WIDEST`` columns, whatever the terminal has."""
+    """A console for tables of long numbers: at least ``MIN_TABLE_WIDTH`` columns."""
     return open_console(width=max(MIN_TABLE_WIDTH, open_console().width))
 
 
-def make_table(headings: Iterable[Any], rows: Iterable[Sequence[Any]], left_columns: Collection[int] = (0,),
-               # fmt: skip
-               title: str | None = None, has_box: bool = False, row_styles: Sequence[str] = ()) -> Table:
-    """A table of texts; numbers that do not fit are folded, never cut.
+def make_table(headings: Iterable[Any], rows: Iterable[Sequence[Any]],
+               left_columns: Collection[int] = (0,), title: str | None = None,
+               has_box: bool = False, row_styles: Sequence[str] = ()) -> Table:
+    """Create a table of texts; numbers that do not fit are folded, never truncated.
 
     Args:
-        left_columns: the columns that are aligned to the left; the others hold numbers.
-        has_box: draw a box; else columns stand apart only.
-        row_styles: of each row.
+        left_columns: indices of left-aligned columns; the others contain numbers.
+        has_box: whether to draw a box.
+        row_styles: one style per row, or empty.
     """
     from rich import box
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", box=box.HEAVY_HEAD if has_box else None,
                   header_style="bold")
-    for at, heading in enumerate(headings):
-        table.add_column(to_rich_text(heading), justify="left" if at in left_columns else "right",
+    for index, heading in enumerate(headings):
+        table.add_column(to_rich_text(heading), justify="left" if index in left_columns else "right",
                          overflow="fold")
-    for at, cells in enumerate(rows):
-        table.add_row(*map(to_rich_text, cells), style=row_styles[at] if row_styles else None)
+    for index, cells in enumerate(rows):
+        table.add_row(*map(to_rich_text, cells), style=row_styles[index] if row_styles else None)
     return table
 
 
 def format_duration(seconds: float) -> str:
     """``1:23``, or with hours ``1:02:03``."""
-    minutes, rest = divmod(int(seconds), 60)
-    return (f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60
-            else f"{minutes}:{rest:02}")
+    minutes, remaining = divmod(int(seconds), 60)
+    return (f"{minutes // 60}:{minutes % 60:02}:{remaining:02}" if minutes >= 60
+            else f"{minutes}:{remaining:02}")
 
 
 def to_rich_text(cell: Any) -> Text:
-    """A cell or a line for rich, as it is."""
+    """A cell or a line as rich text, unchanged."""
     from rich.text import Text
 
     return cell if isinstance(cell, Text) else Text(escape_control_characters(cell))

@@ -54,8 +54,8 @@ def test_no_room_is_said_as_that_and_leaves_what_was_there(tmp_path: Path) -> No
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
     try:
-        for place, kept in ((path, "what was there is untouched"),
-                            (tmp_path / "new", "nothing was left there")):
+        for place, kept in ((path, "the existing file is unchanged"),
+                            (tmp_path / "new", "no file was created")):
             for write in (lambda file: torch.save(torch.zeros(10_000), file),
                           lambda file: file.write(bytes(30_000))):
                 with refuses("disk-full", place.name, kept):

@@ -106,8 +106,8 @@ def test_after_sigterm_and_a_full_disk_it_is_the_uninterrupted_run_to_the_bit(
     status, err = ended(full)
     assert status == 2 and "Traceback" not in err
     assert re.search(
-        r"checkpoint\.pt: cannot be written: File too large; what was there is untouched\. "
-        r"Make room where .*, then run the command again with --resume: \d+ updates were done\n",
+        r"checkpoint\.pt: cannot be written: File too large; the existing file is unchanged\. "
+        r"Free space in .*, then run the command again with --resume: \d+ updates were done\n",
         err), err
     assert (out / "checkpoint.pt").read_bytes() == good
     assert sorted(out.rglob("*")) == kept and not (out / "result.json").exists()

@@ -54,7 +54,7 @@ def test_a_full_disk_leaves_the_log_as_it_was(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with refuses("disk-full", "No space left", "untouched"):
+    with refuses("disk-full", "No space left", "unchanged"):
         driver.study.append("started", 0, attempt=9)
     assert (tmp_path / "events.jsonl").read_bytes() == before
 
