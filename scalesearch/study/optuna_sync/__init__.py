@@ -1,4 +1,1 @@
-"""Trials in Optuna's words: the study that samplers read, and the export.
-
-May import ``trials`` and ``config``.
-"""
+"""Trials in Optuna's format: the study that samplers read, and the export."""

@@ -1,8 +1,8 @@
-"""Trials as Optuna's dashboard shows them: params as they are, costs and names beside them.
+"""Trials as Optuna's dashboard displays them: params in their own values, costs as attributes.
 
-Samplers want numbers that are listed one by one as their positions
-(:mod:`scalesearch.samplers.encoding`); people want the numbers. The dashboard does not read the
-named constraints of Optuna 5, so each limit is an attribute as well.
+Samplers encode the options of a choice of numbers as positions
+(:mod:`scalesearch.samplers.encoding`); the dashboard displays the numbers. It does not read the
+named constraints of Optuna 5, so each limit is also a user attribute.
 """
 
 from collections.abc import Mapping
@@ -17,27 +17,28 @@ from scalesearch.samplers.encoding import encode_parameter, to_distribution, to_
 from scalesearch.space.syntax.parameters import Choice, FloatRange, Parameter
 from scalesearch.study.trials.trial import State, Trial
 
-TRIAL_NUMBER_ATTR = "trial"  # the attribute of an Optuna trial that holds our number
-EXPORT_STATES = {State.COMPLETE: TrialState.COMPLETE, State.FAILED: TrialState.FAIL, State.INFEASIBLE: TrialState.PRUNED,
-          State.DUPLICATE: TrialState.FAIL}  # of a trial that is lost
+TRIAL_NUMBER_ATTR = "trial"  # user attribute with the study's trial number
+EXPORT_STATES = {State.COMPLETE: TrialState.COMPLETE, State.FAILED: TrialState.FAIL,
+                 State.INFEASIBLE: TrialState.PRUNED,
+                 State.DUPLICATE: TrialState.FAIL}  # if the original is missing
 EXPORTED_COSTS = ("params.total", "params.non_embedding", "macs.total", "flops.total",
                   "memory.weights", "memory.cache", "memory.activations")
 
 
 def export_distribution(parameter: Parameter) -> BaseDistribution:
-    """Distribution of ``parameter``, in its own values wherever they are numbers."""
+    """Return the distribution of ``parameter``, in its own values if they are numbers."""
     match parameter:
         case Choice(options) if isinstance(to_distribution(parameter), IntDistribution):
-            whole = all(isinstance(option, int) for option in options)
-            return IntDistribution(min(options), max(options)) if whole else \
-                FloatDistribution(float(min(options)), float(max(options)))
+            if all(isinstance(option, int) for option in options):
+                return IntDistribution(min(options), max(options))
+            return FloatDistribution(float(min(options)), float(max(options)))
         case FloatRange(low, high):
             return FloatDistribution(low, high, log=parameter.log)
     return to_distribution(parameter)
 
 
 def export_value(parameter: Parameter, value: Any) -> Any:
-    """``value``, inside of what :func:`export_distribution` says."""
+    """Return ``value``, clipped to the range of :func:`export_distribution`."""
     match export_distribution(parameter):
         case FloatDistribution(low=low, high=high):
             return min(max(float(value), low), high)
@@ -45,42 +46,46 @@ def export_value(parameter: Parameter, value: Any) -> Any:
 
 
 class TrialExporter:
-    """Trials of a study as its export shows them."""
+    """Converts trials of a study for the export."""
 
     def __init__(self, space: Any, objectives: tuple[Objective, ...]) -> None:
         self.space = space
         self.objectives = objectives
 
     def to_frozen_trial(self, trial: Trial, outcome: Trial) -> FrozenTrial:
-        """``trial`` for a dashboard; ``outcome`` is the trial whose result counts for it."""
-        params, shapes = self.params(trial.params) if trial.params else ({}, {})
+        """Return ``trial`` as an Optuna trial; ``outcome`` is its original if it is a duplicate."""
+        params, distributions = self.params(trial.params) if trial.params else ({}, {})
         state = EXPORT_STATES[trial.state if trial.state == State.INFEASIBLE else outcome.state]
-        values = [outcome.values[one.name] for one in self.objectives] if outcome.values else None
-        return create_trial(state=state, values=values, params=params, distributions=shapes,
+        values = None
+        if outcome.values:
+            values = [outcome.values[objective.name] for objective in self.objectives]
+        return create_trial(state=state, values=values, params=params, distributions=distributions,
                             user_attrs=user_attributes(trial), constraints=dict(trial.constraints))
 
     def params(self, values: Mapping[str, Any]) -> tuple[
             dict[str, Any], dict[str, BaseDistribution]]:
-        """Parameters with their distributions."""
+        """Return the parameters and their distributions."""
         params: dict[str, Any] = {}
-        shapes: dict[str, BaseDistribution] = {}
+        distributions: dict[str, BaseDistribution] = {}
 
-        def replay(path: str, asked: Parameter) -> Any:
-            name = encode_parameter(self.space, path, asked)[0]
-            params[name], shapes[name] = export_value(
-                asked, values[path]), export_distribution(asked)
+        def replay(path: str, parameter: Parameter) -> Any:
+            name = encode_parameter(self.space, path, parameter)[0]
+            params[name] = export_value(parameter, values[path])
+            distributions[name] = export_distribution(parameter)
             return values[path]
 
         self.space.resolve(replay)
-        return params, shapes
+        return params, distributions
 
 
 def user_attributes(trial: Trial) -> dict[str, Any]:
-    """User attributes of a trial: our number, origin, architecture, costs, excess over each limit (above 0)."""
-    named: dict[str, Any] = {TRIAL_NUMBER_ATTR: trial.number, "origin": trial.origin,
+    """Return the user attributes of a trial: number, origin, costs, and slack of each limit.
+
+    A limit is violated if its slack is above 0.
+    """
+    attributes: dict[str, Any] = {TRIAL_NUMBER_ATTR: trial.number, "origin": trial.origin,
                              "feasible": trial.is_feasible}
-    named |= {key: value
-              for key, value in (("label", trial.label), ("architecture", trial.architecture))
-              if value}
-    named |= {name: trial.costs[name] for name in EXPORTED_COSTS if name in trial.costs}
-    return named | {f"violation {name}": slack for name, slack in trial.constraints.items()}
+    names = {"label": trial.label, "architecture": trial.architecture}
+    attributes |= {key: name for key, name in names.items() if name}
+    attributes |= {name: trial.costs[name] for name in EXPORTED_COSTS if name in trial.costs}
+    return attributes | {f"violation {name}": slack for name, slack in trial.constraints.items()}

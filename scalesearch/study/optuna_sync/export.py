@@ -1,10 +1,8 @@
 """Export of a study to an Optuna storage, for dashboards.
 
-Finished trials are added in the background.
-
-Nobody reads it back: the truth is the event log. So nothing that happens to a storage ends a study
-that has begun, and what it misses is not kept apart; once it answers, it gets whatever is not in it
-yet.
+Finished trials are added in the background. The export is never read back: the event log is the
+source. So a storage that fails does not stop a running study. When it responds again, all missing
+trials are added.
 """
 
 import math
@@ -35,20 +33,19 @@ from scalesearch.study.trials.callback import Callback
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import State, Trial
 
-# the attribute of an Optuna study that says which of our studies it belongs to
+# User attribute of an Optuna study with the id of the study that owns it.
 OWNER_ATTR = "scalesearch"
 DIRECTIONS = {"min": StudyDirection.MINIMIZE, "max": StudyDirection.MAXIMIZE}
 OPEN_STATES = (State.PENDING, State.PAUSED)
-# What may come of a database, its driver, a file or a network; anything else is a mistake of this
-# package.
+# Errors of a database, its driver, a file or a network; other errors are bugs of this package.
 STORAGE_ERRORS = (SQLAlchemyError, optuna.exceptions.OptunaError, ImportError, OSError, LookupError,
                   RuntimeError, TypeError, ValueError)
+# Seconds until a storage that failed is tried again.
 MIN_WAIT = 5.0
-MAX_WAIT = 300.0  # seconds until a storage that was away is tried again
+MAX_WAIT = 300.0
 NEVER = math.inf
-CLOSE_TIMEOUT = 30.0  # seconds that a study that ends waits for a storage that does not answer
-# Seconds to connect, milliseconds for what was sent to arrive, seconds of silence before the other
-# side is asked.
+CLOSE_TIMEOUT = 30.0  # seconds that a finished study waits for a storage
+# Seconds to connect; milliseconds until sent data is acknowledged; keep-alive times in seconds.
 LIBPQ_TIMEOUTS = {"connect_timeout": 10, "tcp_user_timeout": 10_000, "keepalives_idle": 10,
                   "keepalives_interval": 5, "keepalives_count": 3}
 
@@ -57,13 +54,15 @@ class OptunaExport(Callback):
     """Adds every finished trial of ``study`` to an Optuna storage; a callback of the driver.
 
     Args:
+        study: loaded.
+        exporter: converts the trials.
         connect: opens the storage and returns its Optuna study.
-        storage_name: the storage's name for people, without a password.
-        report: takes a line for people.
-        clock: seconds.
+        storage_name: for messages, without a password.
+        report: receives messages.
+        clock: returns seconds.
 
     Raises:
-        UserError, and any of ``FAULTS``: the storage cannot be used now, before the study begins.
+        UserError, and any of ``STORAGE_ERRORS``: the storage cannot be used.
     """
 
     def __init__(self, study: StudyDir, exporter: TrialExporter,
@@ -78,36 +77,33 @@ class OptunaExport(Callback):
         self._clock = clock
         self._wait = MIN_WAIT
         self._retry_time = -math.inf
-        self._failure = ""  # _next: when it may be tried again
+        self._failure = ""
         self._thread: Thread | None = None
         self._exported_numbers: set[int] = set()
         self._open()
         self._add()
 
     def update(self) -> None:
-        """Exports what has finished since, in the background.
-
-        Where the storage was away, it waits first.
-        """
+        """Export newly finished trials in the background, unless a failed storage has to wait."""
         if not self._busy() and self._missing() and self._clock() >= self._retry_time:
             self._thread = Thread(target=self.export, daemon=True)
             self._thread.start()
 
     def close(self) -> None:
-        """Exports the rest; says what to do where that does not succeed."""
+        """Export the remaining trials; report how to repeat the export if that fails."""
         if self._thread is not None:
             self._thread.join(CLOSE_TIMEOUT)
         if self._retry_time < NEVER and self._missing() and (self._busy() or not self.export()):
             self._report(f"the storage {self._storage_name} is still away "
-                         f"({self._failure or 'it does not answer'}). Nothing is lost: the study's "
-                         "folder holds everything. Once the storage is back, the same command with "
+                         f"({self._failure or 'it does not respond'}). Nothing is lost: the "
+                         "study's folder holds all trials. When the storage is back, the same command with "
                          "--resume brings it up to date")
 
     def _busy(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
     def export(self) -> bool:
-        """Adds what is not there yet; returns whether the storage took it."""
+        """Add the missing trials; return whether that succeeded."""
         try:
             if self._failure:
                 self._open()
@@ -115,14 +111,14 @@ class OptunaExport(Callback):
         except (*STORAGE_ERRORS, UserError) as error:
             self._failed(describe_error(error))
             return False
-        except Exception as error:  # a mistake of this package: it would only happen again
+        except Exception as error:  # a bug of this package, which would occur again
             self._retry_time = NEVER
             file = self._study.folder / "export-crash.txt"
             with suppress(OSError):
                 file.write_text(traceback.format_exc())
-            self._report(f"the export to {self._storage_name} ends here, by an error of "
-                         f"scalesearch itself ({error!r}, see {file}). The study goes on: its "
-                         "folder holds everything")
+            self._report(f"the export to {self._storage_name} stops here, because of a bug "
+                         f"in scalesearch ({error!r}, see {file}). The study continues: its "
+                         "folder holds all trials")
             return False
         if self._failure:
             self._report(f"the storage {self._storage_name} is back, and up to date")
@@ -133,9 +129,10 @@ class OptunaExport(Callback):
     def _failed(self, why: str) -> None:
         if not self._failure:
             self._report(f"the storage {self._storage_name} cannot be written ({why}); the study "
-                         "goes on without it, and brings it up to date when it is back")
+                         "continues without it, and brings it up to date when it is back")
         self._wait = min(2 * self._wait, MAX_WAIT) if self._failure else MIN_WAIT
-        self._failure, self._retry_time = why, self._clock() + self._wait
+        self._failure = why
+        self._retry_time = self._clock() + self._wait
 
     def _missing(self) -> list[Trial]:
         return [trial
@@ -146,9 +143,9 @@ class OptunaExport(Callback):
 
     def _open(self) -> None:
         self._optuna_study = self._connect()
-        there = self._optuna_study.get_trials(deepcopy=False)
+        exported = self._optuna_study.get_trials(deepcopy=False)
         self._exported_numbers = {trial.user_attrs[TRIAL_NUMBER_ATTR]
-                                  for trial in there if TRIAL_NUMBER_ATTR in trial.user_attrs}
+                                  for trial in exported if TRIAL_NUMBER_ATTR in trial.user_attrs}
 
     def _add(self) -> None:
         for trial in self._missing():
@@ -159,7 +156,7 @@ class OptunaExport(Callback):
 
 def open_export(url: str | None, study: StudyDir, exporter: TrialExporter,
                 objectives: tuple[Objective, ...], report: Callable[[str], object]) -> OptunaExport:
-    """Opens the export of ``study`` to ``url``, or to a journal in its folder.
+    """Open the export of ``study`` to ``url``, or to a journal in its folder.
 
     Raises:
         UserError: the storage cannot be reached, or holds another study of that name.
@@ -172,20 +169,24 @@ def open_export(url: str | None, study: StudyDir, exporter: TrialExporter,
             return _open_journal(file, study, objectives)
         return _open_owned_study(_database(url), study, objectives)
 
-    where = mask_passwords(url) if url else str(file)
-    with _storage_errors(where):
-        return OptunaExport(study, exporter, connect, where, report)
+    storage_name = mask_passwords(url) if url else str(file)
+    with _storage_errors(storage_name):
+        return OptunaExport(study, exporter, connect, storage_name, report)
 
 
 def check_storage(url: str) -> None:
-    """Raises UserError where the storage behind ``url`` cannot be used."""
+    """Check that the storage at ``url`` can be used.
+
+    Raises:
+        UserError: it cannot.
+    """
     with _storage_errors(mask_passwords(url)):
         _database(url).remove_session()
 
 
 @contextmanager
 def _storage_errors(where: str) -> Iterator[None]:
-    """Turns the faults of the storage ``where`` into UserError."""
+    """Convert errors of the storage ``where`` to ``UserError``."""
     try:
         yield
     except ImportError as error:
@@ -199,21 +200,21 @@ def _storage_errors(where: str) -> Iterator[None]:
 
 
 def _database(url: str) -> BaseStorage:
-    """Optuna's storage behind ``url``.
+    """Open Optuna's storage at ``url``.
 
-    PostgreSQL is spoken to by psycopg unless the URL says otherwise, and its silence ends after
-    seconds: unless told, the operating system waits for a quarter of an hour. No connection is kept
-    between two trials, which may be hours.
+    The default driver of PostgreSQL is psycopg. Time limits are set to seconds, because the default
+    of the operating system is a quarter of an hour. No connection is kept between two trials, which
+    may take hours.
     """
-    made = make_url(url)
-    if made.get_backend_name() != "postgresql":
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "postgresql":
         return optuna.storages.get_storage(url)
-    if "+" not in made.drivername:
-        made = made.set(drivername="postgresql+psycopg")
-    waits = {key: value for key, value in LIBPQ_TIMEOUTS.items() if key not in made.query}
-    address = made.render_as_string(hide_password=False)
-    how = {"connect_args": waits, "poolclass": NullPool}
-    return optuna.storages.get_storage(RDBStorage(address, engine_kwargs=how))
+    if "+" not in parsed.drivername:
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    waits = {key: value for key, value in LIBPQ_TIMEOUTS.items() if key not in parsed.query}
+    address = parsed.render_as_string(hide_password=False)
+    options = {"connect_args": waits, "poolclass": NullPool}
+    return optuna.storages.get_storage(RDBStorage(address, engine_kwargs=options))
 
 
 def _driver(url: str, error: ImportError) -> str:
@@ -224,11 +225,11 @@ def _driver(url: str, error: ImportError) -> str:
 
 
 def _open_journal(file: Path, study: StudyDir, objectives: tuple[Objective, ...]) -> optuna.Study:
-    """Opens the study in the journal ``file``.
+    """Open the study in the journal ``file``.
 
-    A damaged one, or another study's, is put aside and made again.
+    A damaged journal, or that of another study, is renamed and written again.
     """
-    file = file.absolute()  # Optuna waits for ever for a lock that is a relative link
+    file = file.absolute()  # Optuna waits indefinitely for a lock that is a relative link
     if file.exists():
         _unlock_journal(file)
         try:
@@ -240,7 +241,7 @@ def _open_journal(file: Path, study: StudyDir, objectives: tuple[Objective, ...]
 
 
 def _unlock_journal(file: Path) -> None:
-    """Removes the lock and the unfinished line of a writer that was killed."""
+    """Remove the lock and the unfinished line of a process that was killed."""
     Path(f"{file}.lock").unlink(missing_ok=True)
     data = file.read_bytes()
     whole = data.rfind(b"\n") + 1
@@ -251,29 +252,32 @@ def _unlock_journal(file: Path) -> None:
 def _open_owned_study(storage: BaseStorage, study: StudyDir,
                       objectives: tuple[Objective, ...]) -> optuna.Study:
     name = study.meta.name
-    wanted = [DIRECTIONS[objective.direction] for objective in objectives]
-    found = optuna.create_study(storage=storage, study_name=name, directions=wanted,
-                                load_if_exists=True)
-    owner = found.user_attrs.get(OWNER_ATTR)
-    if not found.get_trials(deepcopy=False):
-        found.set_user_attr(OWNER_ATTR, study.meta.id)
+    directions = [DIRECTIONS[objective.direction] for objective in objectives]
+    optuna_study = optuna.create_study(storage=storage, study_name=name, directions=directions,
+                                       load_if_exists=True)
+    owner = optuna_study.user_attrs.get(OWNER_ATTR)
+    if not optuna_study.get_trials(deepcopy=False):
+        optuna_study.set_user_attr(OWNER_ATTR, study.meta.id)
     elif owner != study.meta.id:
         raise UserError(f"storage: it already holds another study named {name}; give this one "
                         "another name under `study:`, or delete that one with `optuna "
                         "delete-study`", code="storage-taken")
-    if found.directions != wanted:
+    if optuna_study.directions != directions:
         raise UserError(f"storage: its study {name} has other objectives; give this one another "
                         "name", code="other-objectives")
     names = [objective.name for objective in objectives]
-    if found.metric_names != names:
+    if optuna_study.metric_names != names:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            found.set_metric_names(names)
-    return found
+            optuna_study.set_metric_names(names)
+    return optuna_study
 
 
 def describe_error(error: BaseException) -> str:
-    """Describes a fault in a line. Optuna's own words for a lost connection are of invalid data."""
+    """Describe an error in one line.
+
+    Optuna reports a lost connection as invalid data, so its cause is described instead.
+    """
     if isinstance(error, optuna.exceptions.StorageInternalError) and error.__cause__:
         error = error.__cause__
     lines = [line.strip()

@@ -1,11 +1,15 @@
-"""Optuna study in memory: a fold of a study's trials, for samplers and scheduler.
+"""Optuna study in memory, built from a study's trials, for the sampler and the scheduler.
 
-In it are the trials that the space could have proposed, in their order: trained ones are COMPLETE,
-infeasible ones PRUNED with their constraints, failed ones and duplicates FAIL, everything else
-RUNNING. What replicates came to is an attribute of the trial that they repeat, from when the study
-is opened again: none is trained before a search is over. References from outside the space are
-shown to the scheduler alone: Optuna knows no trial without parameters. What a study does now goes
-through ask, or the queue, and tell; what it did before it was opened is added as it ended.
+It contains all trials that the space could have proposed, in order. Complete trials are COMPLETE,
+infeasible trials PRUNED with their constraints, failed trials and duplicates FAIL. All others are
+RUNNING: these are the pending points of the acquisition function.
+
+Scores of replicates are an attribute of the trial that they repeat. They are read when the study is
+opened, because replicates are trained only after the search. References from outside the space are
+passed to the scheduler only: Optuna requires parameters.
+
+Trials of this process go through ask, or the queue, and tell. Earlier trials are added as they
+ended.
 """
 
 import warnings
@@ -18,13 +22,21 @@ from optuna.trial import FrozenTrial, TrialState
 
 from scalesearch.pareto.objective import Objective
 from scalesearch.samplers.encoding import encode_params, suggest_params
-from scalesearch.samplers.trial_history import ARCHITECTURE, COMPUTE, COSTS, PAUSED, REPLICATES, RUNGS
+from scalesearch.samplers.trial_history import (
+    ARCHITECTURE,
+    COMPUTE,
+    COSTS,
+    PAUSED,
+    REPLICATES,
+    RUNGS,
+)
 from scalesearch.study.optuna_sync.attributes import TRIAL_NUMBER_ATTR
 from scalesearch.study.trials.trial import Origin, Params, State, Trial
 from scalesearch.study.trials.trials import Trials, full_run_cpu_seconds
 
-OPTUNA_STATES = {State.COMPLETE: TrialState.COMPLETE, State.FAILED: TrialState.FAIL, State.INFEASIBLE: TrialState.PRUNED,
-          State.DUPLICATE: TrialState.FAIL}  # others are RUNNING
+OPTUNA_STATES = {State.COMPLETE: TrialState.COMPLETE, State.FAILED: TrialState.FAIL,
+                 State.INFEASIBLE: TrialState.PRUNED,
+                 State.DUPLICATE: TrialState.FAIL}  # other states are RUNNING
 DIRECTIONS = {"min": "minimize", "max": "maximize"}
 
 
@@ -32,11 +44,10 @@ class SearchStudy:
     """The Optuna study of a search.
 
     Args:
-        space: asks the parameters.
+        space: of architectures, and of recipes if they are searched.
         objectives: of the study.
-        trials: what has happened so far.
-        has_compute_limit: whether trials say what CPU time they take, since that is what the search
-            has a limit of.
+        trials: of the study so far.
+        has_compute_limit: whether the search is limited by CPU time; trials then report theirs.
     """
 
     def __init__(self, space: Any, objectives: tuple[Objective, ...], trials: Trials,
@@ -48,10 +59,11 @@ class SearchStudy:
         self.storage = InMemoryStorage()
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.study = optuna.create_study(
-            directions=[DIRECTIONS[one.direction] for one in objectives], storage=self.storage)
-        self._optuna_numbers: dict[int, int] = {}  # our number to Optuna's
+            directions=[DIRECTIONS[objective.direction] for objective in objectives],
+            storage=self.storage)
+        self._optuna_numbers: dict[int, int] = {}  # by the study's trial number
         self._trials_outside_space: dict[int, tuple[Trial, FrozenTrial]] = {}
-        # what replicates came to, by the trial that they repeat
+        # Objective values of replicates, by the trial that they repeat.
         self._replicate_values: dict[int | None, list[Any]] = {}
         for trial in trials.replicates():
             if trial.state == State.COMPLETE:
@@ -62,41 +74,38 @@ class SearchStudy:
                 self.add(trial)
 
     def ask(self, sampler: BaseSampler) -> tuple[optuna.Trial, Params]:
-        """A new trial of Optuna's, and the params that ``sampler`` proposes for it.
+        """Return a new Optuna trial and the params that ``sampler`` proposes for it.
 
         Raises:
-            Exhausted: the sampler has nothing left to propose.
+            SpaceExhaustedError: the sampler has no further proposal.
         """
         self.study.sampler = sampler
         number = len(self._optuna_trials())
         try:
             with warnings.catch_warnings():
-                # what is experimental in Optuna is our business, not the user's
+                # Warnings of experimental features of Optuna do not concern the user.
                 warnings.simplefilter("ignore")
-                asked = self.study.ask()
-                return asked, suggest_params(self.space, asked).params
+                optuna_trial = self.study.ask()
+                return optuna_trial, suggest_params(self.space, optuna_trial).params
         except BaseException:
-            # the search ends here; nobody is to take it for one in training
-            for left in self._optuna_trials()[number:]:
-                self.study.tell(left.number, state=TrialState.FAIL)
+            # Without this, the trial would count as in training.
+            for trial in self._optuna_trials()[number:]:
+                self.study.tell(trial.number, state=TrialState.FAIL)
             raise
 
     def enqueue(self, params: Params) -> optuna.Trial:
-        """The trial of Optuna's in which no sampler has a say: ``params`` are known."""
+        """Return a new Optuna trial with fixed ``params``, through Optuna's queue."""
         self.study.enqueue_trial(encode_params(self.space, params)[0])
         return self.ask(RandomSampler())[0]
 
     def add(self, trial: Trial, optuna_trial: optuna.Trial | None = None) -> None:
-        """Adds an evaluated ``trial``.
-
-        ``optuna_trial`` is Optuna's own where a sampler proposed it.
-        """
+        """Add an evaluated ``trial``; ``optuna_trial`` is set if it was asked for now."""
         if optuna_trial is None:
             self._optuna_numbers[trial.number] = len(self._optuna_trials())
-            shown = self._frozen(trial)
+            frozen_trial = self._frozen(trial)
             if trial.number in self._replicate_values:
-                shown.set_user_attr(REPLICATES, self._replicate_values[trial.number])
-            self.study.add_trial(shown)
+                frozen_trial.set_user_attr(REPLICATES, self._replicate_values[trial.number])
+            self.study.add_trial(frozen_trial)
             return
         self._optuna_numbers[trial.number] = optuna_trial.number
         for name, slack in trial.constraints.items():
@@ -104,10 +113,7 @@ class SearchStudy:
         self.update(trial)
 
     def update(self, trial: Trial) -> None:
-        """Updates the state of ``trial``.
-
-        Replicates, and references from outside the space, are ignored.
-        """
+        """Update the state of ``trial``; replicates and trials outside the space are ignored."""
         if trial.number not in self._optuna_numbers:
             return
         number = self._optuna_numbers[trial.number]
@@ -118,39 +124,42 @@ class SearchStudy:
                             values=_values(trial, self.objectives))
 
     def history(self) -> list[FrozenTrial]:
-        """Every candidate, references from outside the space included, as the scheduler reads it."""
-        return self._optuna_trials() + [self._shown(trial)
+        """Return all candidates for the scheduler, with references from outside the space."""
+        return self._optuna_trials() + [self._frozen_outside_space(trial)
                                         for trial in self.trials.with_origin(Origin.REFERENCE)
                                         if not trial.is_in_space]
 
     def _optuna_trials(self) -> list[FrozenTrial]:
         return self.study.get_trials(deepcopy=False)
 
-    def _shown(self, trial: Trial) -> FrozenTrial:
+    def _frozen_outside_space(self, trial: Trial) -> FrozenTrial:
         if self._trials_outside_space.get(trial.number, (None,))[0] is not trial:
-            shown = self._frozen(trial)
-            shown.number = -1 - trial.number  # apart from the study's own
-            self._trials_outside_space[trial.number] = trial, shown
+            frozen_trial = self._frozen(trial)
+            frozen_trial.number = -1 - trial.number  # differs from all numbers of Optuna
+            self._trials_outside_space[trial.number] = trial, frozen_trial
         return self._trials_outside_space[trial.number][1]
 
     def _frozen(self, trial: Trial) -> FrozenTrial:
-        """``trial`` in Optuna's words."""
-        params, distributions = encode_params(
-            self.space, trial.params) if trial.params else ({}, {})
+        """Return ``trial`` as an Optuna trial."""
+        params, distributions = (encode_params(self.space, trial.params) if trial.params
+                                 else ({}, {}))
         return optuna.create_trial(state=OPTUNA_STATES.get(trial.state, TrialState.RUNNING),
                                    values=_values(trial, self.objectives), params=params,
                                    distributions=distributions, user_attrs=self._attributes(trial),
                                    constraints=dict(trial.constraints))
 
     def _attributes(self, trial: Trial) -> dict[str, Any]:
-        """User attributes that samplers and the scheduler read."""
-        exact = {one.name: trial.costs[one.name]
-                 for one in self.objectives if not one.is_measured and trial.costs}
-        told = {TRIAL_NUMBER_ATTR: trial.number, ARCHITECTURE: trial.identity, COSTS: exact,
-                RUNGS: list(trial.losses), PAUSED: trial.state == State.PAUSED}
-        return told | ({COMPUTE: full_run_cpu_seconds(trial)} if self.has_compute_limit else {})
+        """Return the user attributes that samplers and the scheduler read."""
+        exact = {objective.name: trial.costs[objective.name]
+                 for objective in self.objectives if not objective.is_measured and trial.costs}
+        attributes = {TRIAL_NUMBER_ATTR: trial.number, ARCHITECTURE: trial.identity, COSTS: exact,
+                      RUNGS: list(trial.losses), PAUSED: trial.state == State.PAUSED}
+        if self.has_compute_limit:
+            attributes[COMPUTE] = full_run_cpu_seconds(trial)
+        return attributes
 
 
 def _values(trial: Trial, objectives: tuple[Objective, ...]) -> list[float] | None:
-    return [trial.values[one.name]
-            for one in objectives] if trial.state == State.COMPLETE and trial.values else None
+    if trial.state != State.COMPLETE or not trial.values:
+        return None
+    return [trial.values[objective.name] for objective in objectives]

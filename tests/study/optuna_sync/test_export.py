@@ -130,7 +130,7 @@ def test_a_server_that_stops_and_starts_again_costs_no_training(server, tmp_path
         if len(calls) == 3:
             server.stop()
         if len(calls) == 4:
-            log.wait_for("the study goes on without it")
+            log.wait_for("the study continues without it")
         if len(calls) == 6:
             server.start()
         if len(calls) == 8:
@@ -141,7 +141,7 @@ def test_a_server_that_stops_and_starts_again_costs_no_training(server, tmp_path
     driver.export._clock = iter(range(0, 10**6, int(MAX_WAIT))).__next__
     assert driver.run() == "9 candidates trained"
     assert len(calls) == 9 and set(trained(folder).values()) == {1}
-    lost, = log.having("the study goes on without it, and brings it up to date when it is back")
+    lost, = log.having("the study continues without it, and brings it up to date when it is back")
     assert "***" in lost and "secret" not in lost and len(
         log.having("is back, and up to date")) == 1
     same(driver.trials, load(server, "outage"))
@@ -256,8 +256,8 @@ def test_a_storage_that_is_away_is_tried_again_later_and_later(made):
     gaps = [after - before for before, after in pairwise(tried)]
     assert tried[0] == MIN_WAIT and gaps[:5] == [
         10, 20, 40, 80, 160] and set(gaps[5:]) == {MAX_WAIT}
-    assert there.said == ["the storage here cannot be written (no route to host); the study goes "
-                          "on without it, and brings it up to date when it is back"]
+    assert there.said == ["the storage here cannot be written (no route to host); the study continues "
+                          "without it, and brings it up to date when it is back"]
     export.close()
     assert "is still away (no route to host)" in there.said[
         1] and "--resume brings it up to date" in there.said[1]
