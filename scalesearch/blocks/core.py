@@ -137,7 +137,9 @@ def discarded_activations(d: Size, axes: Shape, reader: Any) -> list[LoopNest]:
     If the reader stores a copy of its input, the features themselves are not stored: they are
     subtracted from the activations.
     """
-    return [] if reader.copies_input is False else [LoopNest((*axes, -d * reader.copies_input), "activation")]
+    if reader.copies_input is False:
+        return []
+    return [LoopNest((*axes, -d * reader.copies_input), "activation")]
 
 
 @dataclass(frozen=True)
@@ -300,9 +302,10 @@ def join_path(path: str, name: str) -> str:
 def canonical_config(value: Any, depth: Size | None = None) -> Any:
     """Return a JSON value that is equal for equal networks.
 
-    It contains names of classes and fields (see :data:`~scalesearch.blocks.options.IDENTITY_NAMES`),
-    sizes, and weight tying as lists of owners: ``cycle(4)`` over four layers is the same as no
-    sharing. The ids of architectures are hashes of this value.
+    It contains names of classes and fields
+    (see :data:`~scalesearch.blocks.options.IDENTITY_NAMES`), sizes, and weight tying as lists of
+    owners: ``cycle(4)`` over four layers is the same as no sharing. The ids of architectures are
+    hashes of this value.
 
     Args:
         value: a block or a field of a block.

@@ -37,7 +37,10 @@ def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
 
 
 def _scaled_mask(size: int, dropped: int, dtype: Any) -> Tensor:
-    """Return a mask (size,): 0 with probability ``dropped`` / 2^16, else 2^16 / (2^16 - dropped)."""
+    """Return a mask (size,) for dropout.
+
+    Values are 0 with probability ``dropped`` / 2^16, else 2^16 / (2^16 - ``dropped``).
+    """
     import torch
 
     scale = INT16_RANGE / (INT16_RANGE - dropped)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NORM_POSITIONS = ("pre", "post")
 SECOND_FFN = "ffn_again"  # a second call of the feed-forward network before it, with its weights
 
-SublayerOrder: TypeAlias = tuple[tuple[str, ...], ...]  # steps; a step is the words of its sub-layers
+SublayerOrder: TypeAlias = tuple[tuple[str, ...], ...]  # words of the sub-layers of each step
 
 
 def apply_residual(m: Any, norm: str, normalize: Any, x: Tensor, f: Callable[[Any], Any]) -> Tensor:
@@ -39,10 +39,9 @@ def apply_residual(m: Any, norm: str, normalize: Any, x: Tensor, f: Callable[[An
         x: input (batch, positions, d).
         f: the sub-layer.
     """
-    if norm == "pre":
-        return add_promoted(x,
-                            dropout(f(autocast_input(normalize(x))), m.dropout_rates.residual, m.training))
-    return normalize(add_promoted(x, dropout(f(autocast_input(x)), m.dropout_rates.residual, m.training)))
+    y = f(autocast_input(normalize(x) if norm == "pre" else x))
+    y = add_promoted(x, dropout(y, m.dropout_rates.residual, m.training))
+    return y if norm == "pre" else normalize(y)
 
 
 @block

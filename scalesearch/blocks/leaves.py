@@ -163,7 +163,7 @@ class MatMul(Block):
 
 @block
 class FusedAttention(Block):
-    """Scaled dot-product attention, softmax(q kᵀ / √head_dim + bias) v (Vaswani et al. 2017, eq. 1).
+    """Scaled dot-product attention, softmax(q kᵀ / √head_dim + bias) v (Vaswani et al. 2017).
 
     Shapes: q (batch, heads, queries, head_dim), k (batch, heads, keys, head_dim), v (batch, heads,
     keys, value_dim), bias broadcasts to (batch, heads, queries, keys), result (batch, heads,

@@ -96,7 +96,9 @@ class MultiPath(Block):
 
     @property
     def copies_input(self) -> Any:
-        return self.path.copies_input if self.merge is None or self.merge.method != "gated" else False
+        if self.merge is not None and self.merge.method == "gated":
+            return False
+        return self.path.copies_input
 
     @property
     def branches(self) -> Mapping[str, Block]:

@@ -13,8 +13,8 @@ OPTION_TYPES = ("size", "word", "flag", "number")
 
 # Names of classes and fields in identities, if they differ from those in the code. Architecture ids
 # are hashes that include these names (see core.canonical_config). If you rename a class or a field,
-# add its first name here: otherwise the ids of all architectures that use it would change, and stored
-# results could not be found.
+# add its first name here: otherwise the ids of all architectures that use it would change, and
+# stored results could not be found.
 IDENTITY_NAMES = {
     "AdaptiveEmbedding": "AdaptiveTable",
     "BottleneckStack": "WaistedStack",

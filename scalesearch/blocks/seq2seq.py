@@ -58,7 +58,8 @@ class EncoderDecoder(Block):
         hidden = autocast_input(mask_bias(~present[:, None, None, :], states.dtype))
         return autocast_input(m.encoder(states, present, hidden)), hidden
 
-    def decode(self, m: Any, target: Tensor, memory: Tensor | None, memory_bias: Tensor | None, cache: Any) -> Tensor:
+    def decode(self, m: Any, target: Tensor, memory: Tensor | None, memory_bias: Tensor | None,
+               cache: Any) -> Tensor:
         """Compute the states of target tokens.
 
         Args:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeGuard
 
-MAX_LOOKUP_RANGE = 1 << 20  # a lookup table is used for values in a range of this length, else sorting
+MAX_LOOKUP_RANGE = 1 << 20  # longest range of values for which a lookup table is used
 
 
 class PopulationSplitError(Exception):

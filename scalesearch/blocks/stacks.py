@@ -119,7 +119,8 @@ class Stack(Block):
         saved = LoopNest((mixer.queries, self.layers.depth, 4 * mixer.d + 1), "activation")
         return [saved] if SOLVERS[self.solver].gated else []
 
-    def forward(self, module: Any, x: Tensor, present: Tensor | None, bias: Tensor | None, *context: Any) -> Tensor:
+    def forward(self, module: Any, x: Tensor, present: Tensor | None, bias: Tensor | None,
+                *context: Any) -> Tensor:
         """Run the layers.
 
         Args:
@@ -207,7 +208,8 @@ class BottleneckStack(Block):
                  "last": self.last}
         return parts | ({"norm": norm(outer, over)} if self.has_final_norm else {})
 
-    def forward(self, module: Any, x: Tensor, present: Tensor | None, bias: Tensor | None, *context: Any) -> Tensor:
+    def forward(self, module: Any, x: Tensor, present: Tensor | None, bias: Tensor | None,
+                *context: Any) -> Tensor:
         """Run the layers; see :meth:`Stack.forward`.
 
         Residual attention does not carry scores between layers of different widths.

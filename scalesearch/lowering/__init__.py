@@ -1,7 +1,7 @@
-"""What other runtimes make of an architecture: structure alone, no weights.
+"""Plans of architectures for other runtimes, without weights.
 
-May import ``blocks``.
+This package may import ``blocks``.
 """
 
-# tokens of a side, as data files cut them and artifacts take them, unless told otherwise
+# default limit of the tokens of a sentence, in data files and in exported models
 MAX_SOURCE_TOKENS = 256

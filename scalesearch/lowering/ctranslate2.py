@@ -1,9 +1,9 @@
-"""CTranslate2's variables for an architecture: exact, or the reasons why there are none.
+"""Variables of a CTranslate2 model that computes the same function as an architecture.
 
-What the runtime lacks becomes what it has. A sub-layer that it demands and the model has not is
-*neutral*: it adds zero. Under norms after, the norm before a neutral sub-layer only normalizes, and
-the neutral one's has the gain and the bias, which is equal up to the norms' epsilon. Low rank,
-chains, adapters and factorized tables are contracted.
+If the runtime needs a sub-layer that the model does not have, a *neutral* sub-layer is added, which
+adds zero. In a post-norm model, the norm before a neutral sub-layer then has neither gain nor bias,
+and the norm of the neutral sub-layer has them. This is equal up to the epsilon of the norms.
+Low-rank products, tensor chains, adapters and factorized tables are contracted to matrices.
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ from typing import Any
 
 from scalesearch.blocks.core import Block, Size
 from scalesearch.blocks.embedding import TokenEmbedding
-from scalesearch.blocks.ffn.networks import GEGLU, GELU, GatedFFN, ReLU, SelfGated, SwiGLU, Swish, TwoLayerFFN
+from scalesearch.blocks.ffn.networks import (
+    GEGLU,
+    GELU,
+    GatedFFN,
+    ReLU,
+    SelfGated,
+    SwiGLU,
+    Swish,
+    TwoLayerFFN,
+)
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.rotary import ROTARY_BASE
 from scalesearch.blocks.seq2seq import EncoderDecoder
@@ -36,38 +45,42 @@ from scalesearch.lowering.variable_plan import VariablePlan
 
 NEUTRAL_HIDDEN = 8  # hidden units of a neutral feed-forward network
 NEUTRAL_HEAD_DIM = 1  # features of a neutral head
-# numbers of the runtime's enumeration
+# values of the enumeration of the runtime
 CT2_ACTIVATION_IDS = {ReLU: 0, SwiGLU: 2, Swish: 2, SelfGated: 2, GELU: 3, GEGLU: 3}
-# tokens that a translation may have beyond 3/2 of its source: 10, BOS, and what rounding takes
+# target positions in addition to 3/2 of the source tokens: 10, BOS and rounding
 EXTRA_TARGET_TOKENS = 12
 
 
 def plan_variables(block: Block, vocab: Size | None,
                    length: Size = MAX_SOURCE_TOKENS) -> VariablePlan:
-    """The variables of an architecture that has no :func:`refusals`; sizes may be a population's, depths are not.
+    """Return the variables of an architecture.
+
+    All its parts must be supported
+    (:func:`~scalesearch.lowering.unsupported.find_unsupported_parts`). Sizes may be those of a
+    population.
 
     Args:
-        vocab: tokens; None where the blocks hold their own.
-        length: source tokens that it must take (EOS not counted): absolute positions are a table
-            here.
+        block: block of an encoder-decoder model.
+        vocab: size of the vocabulary; None if the blocks have it already.
+        length: largest number of source tokens without EOS, for the table of absolute positions.
 
     Raises:
-        Split: candidates of a population differ in a depth, or in what decides about parts.
+        PopulationSplitError: depths or parts differ between the candidates of a population.
     """
     assert isinstance(block, EncoderDecoder)
-    made = VariablePlan()
+    plan = VariablePlan()
     rows = (length + 1) * 3 // 2 + EXTRA_TARGET_TOKENS
     for name, stack, embedding in (("encoder", block.encoder, block.embedding.source),
                                    ("decoder", block.decoder, block.embedding.target)):
         assert isinstance(stack, Stack) and isinstance(embedding, TokenEmbedding)
         side = "source" if name == "encoder" else "target"
-        _embedding(made, name, f"embedding.{side}", embedding, vocab, rows, stack.step_signals)
-        _Lowering(made, name, stack).run()
+        _embedding(plan, name, f"embedding.{side}", embedding, vocab, rows, stack.step_signals)
+        _Lowering(plan, name, stack).run()
     weights, bias = tensor_expressions.output_expressions(block.output, vocab)
     words = _vocabulary_size(block.embedding.target, vocab)
-    made.add("decoder/projection/weight", (words, block.decoder.layer.mixer.d), weights, True)
-    made.add("decoder/projection/bias", (words,), bias)
-    return made
+    plan.add("decoder/projection/weight", (words, block.decoder.layer.mixer.d), weights, True)
+    plan.add("decoder/projection/bias", (words,), bias)
+    return plan
 
 
 def _vocabulary_size(block: Any, vocab: Size | None) -> Size:
@@ -78,12 +91,12 @@ def _vocabulary_size(block: Any, vocab: Size | None) -> Size:
     return vocab
 
 
-def _embedding(made: VariablePlan, stack: str, path: str, block: TokenEmbedding, vocab: Size | None,
+def _embedding(plan: VariablePlan, stack: str, path: str, block: TokenEmbedding, vocab: Size | None,
                rows: Size, steps: bool) -> None:
     name = f"{stack}/embeddings{'_0' if stack == 'encoder' else ''}/weight"
     values = tensor_expressions.table_expression(
         block.table, block.tied_table or f"{path}.table", vocab)
-    made.add(name, (_vocabulary_size(block, vocab), block.d), values, True)
+    plan.add(name, (_vocabulary_size(block, vocab), block.d), values, True)
     positions: TensorExpression
     if block.positions == "learned":
         rows = block.max_length
@@ -93,12 +106,19 @@ def _embedding(made: VariablePlan, stack: str, path: str, block: TokenEmbedding,
                                    (rows, block.d))
     if steps:
         positions = TensorSum((positions, ConstantTensor("step", (block.d,), 0)))
-    made.add(f"{stack}/position_encodings/encodings", (rows, block.d), positions)
+    plan.add(f"{stack}/position_encodings/encodings", (rows, block.d), positions)
 
 
 @dataclass(frozen=True)
 class _Sublayer:
-    """A sub-layer of the runtime: ``type`` in its words; the layer and part of ours that it is, None if neutral."""
+    """A sub-layer of the runtime.
+
+    Attributes:
+        name: name in the runtime.
+        type: type in the runtime.
+        layer: index of the layer of the model.
+        part: name of the part of the layer; None if the sub-layer is neutral.
+    """
 
     name: str
     type: str
@@ -107,10 +127,10 @@ class _Sublayer:
 
 
 class _Lowering:
-    """One stack, layer by layer."""
+    """The conversion of one stack."""
 
-    def __init__(self, made: VariablePlan, name: str, stack: Stack) -> None:
-        self.plan = made
+    def __init__(self, plan: VariablePlan, name: str, stack: Stack) -> None:
+        self.plan = plan
         self.name = name
         self.stack = stack
         self.layer = stack.layer
@@ -120,60 +140,62 @@ class _Lowering:
         self.depth = require_single_value(stack.layers.depth)
 
     def run(self) -> None:
-        """Adds all variables of the stack."""
+        """Add all variables of the stack."""
         post = self.layer.norm == "post"
         scalars = self.plan.scalars
         ffn = self.layer.ffn
         scalars |= {f"{self.name}/num_heads": self.heads, f"{self.name}/pre_norm": not post,
                     f"{self.name}/activation": CT2_ACTIVATION_IDS.get(type(ffn), 0)}
         order = list(self._order())
-        for at, sub in enumerate(order):
-            following = order[at + 1] if at + 1 < len(order) else None
+        for index, sub in enumerate(order):
+            following = order[index + 1] if index + 1 < len(order) else None
             ends = following is None or following.layer != sub.layer
             signal = ConstantTensor("step", (self.d,), sub.layer + 1) if (
                 self.stack.step_signals and ends and following is not None) else None
             self._add(sub, None if post else signal)
-            # the next one's norm has gain and bias
-            kept = post and following is not None and following.part is None
-            self._norm(sub, order[:at], kept, signal if post else None)
+            # the norm of the neutral sub-layer has gain and bias
+            is_plain = post and following is not None and following.part is None
+            self._norm(sub, order[:index], is_plain, signal if post else None)
         if self.stack.has_final_norm:
             self._vectors(self.name, WeightRef(f"{self.name}.norm.weight"),
                           WeightRef(f"{self.name}.norm.bias"))
 
-    def _at(self, sub: _Sublayer) -> Any:
-        """The layer of ours that a sub-layer belongs to."""
+    def _layer(self, sub: _Sublayer) -> Any:
+        """Return the layer of the model that a sub-layer belongs to."""
         return self.stack.layers.layer_at(sub.layer)
 
     def _order(self) -> Iterator[_Sublayer]:
-        for at, (layer, parts) in enumerate(self._layers()):
-            for kind, part in zip(self._kinds().values(), parts):
-                yield _Sublayer(f"{self.name}/layer_{at}/{kind}", kind, layer, part)
+        for index, (layer, parts) in enumerate(self._layers()):
+            for type, part in zip(self._types().values(), parts):
+                yield _Sublayer(f"{self.name}/layer_{index}/{type}", type, layer, part)
 
-    def _kinds(self) -> Mapping[str, str]:
-        """Our words to the runtime's sub-layers, in its order.
+    def _types(self) -> Mapping[str, str]:
+        """Return words of the sub-layers and their types in the runtime, in its order.
 
-        A decoder's layer without cross-attention cannot be: where sentences end at different steps,
-        its cache is reordered.
+        Layers of a decoder must have cross-attention: otherwise the runtime reorders the cache if
+        sentences end at different steps.
         """
         if self.name == "encoder":
             return {"attention": "self_attention", "ffn": "ffn"}
         return {"self": "self_attention", "cross": "attention", "ffn": "ffn"}
 
     def _layers(self) -> Iterator[tuple[int, list[str | None]]]:
-        """The runtime's layers: which of ours each belongs to, and its parts, None where they are neutral."""
-        words = list(self._kinds())
-        each: list[list[str | None]] = []
+        """Yield the layers of the runtime: index of the model's layer, and parts or None."""
+        words = list(self._types())
+        runtime_layers: list[list[str | None]] = []
         last = len(words)
         for ((word, part),) in self.layer.steps:
-            if (at := words.index(word)) <= last:
-                each.append([None] * len(words))
-            each[-1][at], last = part, at
-        # whose relative or rotary positions in the first layer would put absolute ones out
+            index = words.index(word)
+            if index <= last:
+                runtime_layers.append([None] * len(words))
+            runtime_layers[-1][index] = part
+            last = index
+        # If the first layer has relative or rotary positions, the runtime omits absolute positions.
         main = self.layer.mixer
         if is_set(main.clip) or main.rotary:
             yield 0, [None] * len(words)
         for layer in range(self.depth):
-            for parts in each:
+            for parts in runtime_layers:
                 yield layer, parts
 
     def _norm(self, sub: _Sublayer, before: list[_Sublayer], plain: bool,
@@ -181,9 +203,9 @@ class _Lowering:
         part = sub.part
         layer = sub.layer
         if part is None and self.layer.norm == "post":
-            real = next(one for one in reversed(before) if one.part is not None)
-            part = real.part
-            layer = real.layer
+            previous = next(other for other in reversed(before) if other.part is not None)
+            part = previous.part
+            layer = previous.layer
         if part is None or plain:
             shape = (self.d,)
             self._vectors(sub.name, ConstantTensor("ones", shape), ConstantTensor("zeros", shape))
@@ -194,11 +216,11 @@ class _Lowering:
 
     def _vectors(self, name: str, gain: TensorExpression, offset: TensorExpression) -> None:
         self.plan.add(f"{name}/layer_norm/gamma", (self.d,), gain)
-        if self.layer.norm_kind == "layer":  # one without is the runtime's other kind
+        if self.layer.norm_kind == "layer":  # without beta, the runtime uses RMS norm
             self.plan.add(f"{name}/layer_norm/beta", (self.d,), offset)
 
     def _add(self, sub: _Sublayer, signal: TensorExpression | None) -> None:
-        """Matrices and biases of a sub-layer; ``signal`` is added to its output."""
+        """Add the variables of a sub-layer; ``signal`` is added to its output."""
         if sub.type == "ffn":
             self._ffn(sub, signal) if sub.part else self._neutral_ffn(sub, signal)
         elif sub.part is None:
@@ -212,7 +234,7 @@ class _Lowering:
         self.plan.add(f"{name}/bias", (rows,), bias)
 
     def _ffn(self, sub: _Sublayer, signal: TensorExpression | None) -> None:
-        ffn: Any = self._at(sub).ffn
+        ffn: Any = self._layer(sub).ffn
         maps = ffn.parts()
         if type(ffn) is SelfGated:
             same = ConstantTensor("identity", (self.d,))
@@ -238,16 +260,16 @@ class _Lowering:
     def _neutral_attention(self, sub: _Sublayer) -> None:
         width = self.heads * NEUTRAL_HEAD_DIM
         rows = (3 * width,) if sub.type == "self_attention" else (width, 2 * width)
-        for at, count in enumerate((*rows, None)):
+        for index, count in enumerate((*rows, None)):
             shape = (self.d, width) if count is None else (count, self.d)
-            self._linear(f"{sub.name}/linear_{at}", *shape, ConstantTensor("zeros", shape), None)
+            self._linear(f"{sub.name}/linear_{index}", *shape, ConstantTensor("zeros", shape), None)
         self.plan.scalars |= {f"{sub.name}/head_dim": NEUTRAL_HEAD_DIM}
 
     def _attention(self, sub: _Sublayer, signal: TensorExpression | None) -> None:
-        block = self._at(sub).parts()[str(sub.part)].block
+        block = self._layer(sub).parts()[str(sub.part)].block
         maps = block.parts()
         widths = block.widths
-        # of a value; queries and keys are filled up to it
+        # features of a value head; queries and keys are padded to it
         size = block.heads * block.head_dim // block.score_heads
         scalars = {"head_dim": size, "queries_scale": map_values(block.head_dim, lambda n: n**-0.5)}
         keys = block.score_heads
@@ -259,13 +281,13 @@ class _Lowering:
             weight, bias = self._map(sub, maps[slot], slot, block)
             zeros = ConstantTensor("zeros", (widths[slot[0].upper()],))
             pieces[slot] = (heads * size,
-                            *(_pad_heads(block, slot, one, heads, size)
-                              for one in (weight, bias or zeros)))
+                            *(_pad_heads(block, slot, tensor, heads, size)
+                              for tensor in (weight, bias or zeros)))
         groups = [("query", "key", "value")] if sub.type == "self_attention" else [
             ("query",), ("key", "value")]
-        for at, slots in enumerate(groups):
+        for index, slots in enumerate(groups):
             rows, weights, biases = zip(*(pieces[slot] for slot in slots))
-            self._linear(f"{sub.name}/linear_{at}", sum(rows), self.d, _joined(weights),
+            self._linear(f"{sub.name}/linear_{index}", sum(rows), self.d, _joined(weights),
                          _joined(biases))
         weight, bias = self._map(sub, maps["out"], "out", block)
         self._linear(f"{sub.name}/linear_{len(groups)}", self.d, block.heads * block.head_dim,
@@ -285,7 +307,7 @@ class _Lowering:
 
     def _map(self, sub: _Sublayer, part: Any, slot: str, attention: Attention | None = None
              ) -> tuple[TensorExpression, TensorExpression | None]:
-        """Matrix and bias of a part's linear map, with its adapter."""
+        """Return matrix and bias of a linear map of a part, with its adapter."""
         weight = tensor_expressions.matrix_expression(part, slot)
         bias = tensor_expressions.bias_expression(part, slot)
         assert weight is not None, "maps are checked by refusals"
@@ -296,11 +318,11 @@ class _Lowering:
         return self._owned(sub, weight), bias and self._owned(sub, bias)
 
     def _owned(self, sub: _Sublayer, source: Any) -> Any:
-        """An expression over names within a part as one over owners' names."""
+        """Replace names of weights in a part with the names of their owners."""
         if isinstance(source, WeightRef):
             return WeightRef(self.owners.owner_name(sub.layer, str(sub.part), source.name))
         if isinstance(source, tuple):
-            return tuple(self._owned(sub, one) for one in source)
+            return tuple(self._owned(sub, part) for part in source)
         if isinstance(source, ConstantTensor):
             return source
         inner = {name: self._owned(sub, value) for name, value in vars(source).items()
@@ -310,7 +332,7 @@ class _Lowering:
 
 def _pad_heads(block: Attention, slot: str, source: TensorExpression, heads: Size,
                size: Size) -> TensorExpression:
-    """Rows of ``source`` by head, each head as wide as a value."""
+    """Pad the rows of each head of ``source`` to the features of a value head."""
     same = slot == "value" or is_set(block.kv_heads) or decide(block.heads == block.score_heads)
     return source if same else HeadPadding(source, heads, size)
 

@@ -1,6 +1,6 @@
-"""Where the values of a runtime's variable come from: expressions over our weights, by name.
+"""Expressions of the weights of a model that define the variables of a runtime.
 
-Weights go by the name of their owner, so equal expressions are equal values, whatever layers share.
+Weights have the names of their owners, so that shared weights have equal expressions.
 """
 
 from __future__ import annotations
@@ -28,30 +28,37 @@ from scalesearch.blocks.weight_sharing import CrossStackTie
 
 @dataclass(frozen=True)
 class WeightRef:
-    """A weight of the model, by its owner's name in the state dict."""
+    """A weight of the model, by the name of its owner in the state dict."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class ConstantTensor:
-    """A constant: ``zeros``, ``ones``, ``identity``, ``sinusoid`` (of rows, of features) or ``step`` (of one layer)."""
+    """A constant.
+
+    Attributes:
+        type: ``zeros``, ``ones``, ``identity``, ``sinusoid`` (rows, features) or ``step``, the step
+            signal of a layer.
+        shape: its shape.
+        index: index of the layer of a step signal.
+    """
 
     type: str
     shape: tuple[Size, ...]
-    index: int = 0  # of a step's layer
+    index: int = 0
 
 
 @dataclass(frozen=True)
 class TransposedMatrix:
-    """A matrix, transposed."""
+    """A transposed matrix."""
 
     matrix: TensorExpression
 
 
 @dataclass(frozen=True)
 class MatrixProduct:
-    """The matrix product of two."""
+    """A product of two matrices."""
 
     left: TensorExpression
     right: TensorExpression
@@ -59,21 +66,21 @@ class MatrixProduct:
 
 @dataclass(frozen=True)
 class TensorSum:
-    """A sum of equal shapes; a vector adds to each row of a matrix."""
+    """A sum of tensors; a vector is added to each row of a matrix."""
 
     parts: tuple[TensorExpression, ...]
 
 
 @dataclass(frozen=True)
 class Concatenation:
-    """Parts one behind the other, along the first axis."""
+    """A concatenation along the first axis."""
 
     parts: tuple[TensorExpression, ...]
 
 
 @dataclass(frozen=True)
 class HeadPadding:
-    """Rows in groups, one a head, each group filled with zeros to ``size`` rows."""
+    """A matrix with the rows of each head padded with zeros to ``size`` rows."""
 
     matrix: TensorExpression
     heads: Size
@@ -82,7 +89,7 @@ class HeadPadding:
 
 @dataclass(frozen=True)
 class ContractedChain:
-    """The matrix that a tensor chain stands for, or its first ``rows``."""
+    """The matrix of a tensor chain, or its first ``rows`` rows."""
 
     cores: ChainCores
     parts: tuple[TensorExpression, ...]
@@ -91,7 +98,7 @@ class ContractedChain:
 
 @dataclass(frozen=True)
 class BlockDiagonal:
-    """A matrix with the matrices of ``matrices``, along its first axis, on its diagonal, and zeros elsewhere."""
+    """A block-diagonal matrix of ``matrices`` (blocks, rows, columns)."""
 
     matrices: TensorExpression
 
@@ -100,13 +107,13 @@ TensorExpression: TypeAlias = (WeightRef | ConstantTensor | TransposedMatrix | M
                                | TensorSum | Concatenation | HeadPadding | ContractedChain
                                | BlockDiagonal)
 
-# Lookups, and outputs, that are one matrix of all tokens.
+# Tables and output layers that can be converted to one matrix.
 SUPPORTED_TABLES = (Embedding, ChainEmbedding, KroneckerEmbedding, FactorizedEmbedding)
 SUPPORTED_OUTPUTS = (Linear, ChainLinear, LowRankLinear, FactorizedOutput, TiedChainOutput)
 
 
 def sharing_key(source: Any) -> Hashable:
-    """A value that is equal for expressions of equal values; sizes may be a population's."""
+    """Return a value that is equal for equal expressions; sizes may be those of a population."""
     if isinstance(source, tuple):
         return tuple(map(sharing_key, source))
     if isinstance(source, WeightRef):
@@ -120,7 +127,7 @@ def sharing_key(source: Any) -> Hashable:
 
 
 class WeightOwners:
-    """Names of the weights of one stack's layers, by their owners."""
+    """Names of the owners of the weights of the layers of a stack."""
 
     def __init__(self, path: str, layers: Repeat) -> None:
         self.path = path
@@ -128,20 +135,27 @@ class WeightOwners:
         self._ties = {tie.part: tie for tie in layers.ties}
 
     def owner_name(self, layer: int, part: str, weight: str) -> str:
-        """Name of the owner of ``weight`` (a path) of a layer's ``part``."""
+        """Return the name of the owner of a weight.
+
+        Args:
+            layer: index of the layer.
+            part: name of the part of the layer.
+            weight: path of the weight in the part.
+        """
         tie = self._ties.get(part)
         path = f"{self.path}.{layer}.{part}"
         inner, _, last = weight.rpartition(".")
         if tie is not None and not tie.excludes(inner, last):
-            lent = tie.schedule
-            path = (f"{lent.path}.{lent.layers[layer]}.{lent.part}"
-                    if isinstance(lent, CrossStackTie)
-                    else f"{self.path}.{lent.owners(self.depth)[layer]}.{part}")
+            schedule = tie.schedule
+            if isinstance(schedule, CrossStackTie):
+                path = f"{schedule.path}.{schedule.layers[layer]}.{schedule.part}"
+            else:
+                path = f"{self.path}.{schedule.owners(self.depth)[layer]}.{part}"
         return f"{path}.{weight}"
 
 
 def matrix_expression(part: Block | Use, path: str) -> TensorExpression | None:
-    """The matrix (d_out, d_in) of the linear map at ``path``; None if it is none."""
+    """Return the matrix (d_out, d_in) of the map at ``path``; None if it has no such matrix."""
     block = part.block if isinstance(part, Use) else part
     if type(block) in (Linear, UnsavedLinear):
         return WeightRef(f"{path}.weight")
@@ -159,7 +173,7 @@ def matrix_expression(part: Block | Use, path: str) -> TensorExpression | None:
 
 
 def bias_expression(part: Block | Use, path: str) -> TensorExpression | None:
-    """The bias of the linear map at ``path``; None if it has none."""
+    """Return the bias of the linear map at ``path``, or None."""
     block = part.block if isinstance(part, Use) else part
     if not getattr(block, "bias", False):
         return None
@@ -167,7 +181,7 @@ def bias_expression(part: Block | Use, path: str) -> TensorExpression | None:
 
 
 def table_expression(block: Block, path: str, vocab: Size | None) -> TensorExpression | None:
-    """The table (tokens, features) of the lookup at ``path``; None if it is none."""
+    """Return the table (tokens, features) of the block at ``path``, or None."""
     block = bind_vocabulary(block, vocab)
     if type(block) is Embedding:
         return WeightRef(f"{path}.weight")
@@ -180,14 +194,14 @@ def table_expression(block: Block, path: str, vocab: Size | None) -> TensorExpre
 
 
 def bind_vocabulary(block: Block, vocab: Size | None) -> Block:
-    """``block`` for a vocabulary; as it is where blocks hold their own."""
+    """Return ``block`` with a vocabulary; None: it has one already."""
     return block if vocab is None else block.bind_vocabulary(vocab)
 
 
 def output_expressions(
         use: Use, vocab: Size | None) -> tuple[TensorExpression | None, TensorExpression | None]:
-    """Matrix (tokens, features) and bias of what makes scores of states; no matrix if it is no linear map."""
-    if type(use.block) is FactorizedOutput:  # the table's two matrices, the other way round
+    """Return matrix (tokens, features) and bias of an output layer; each can be None."""
+    if type(use.block) is FactorizedOutput:  # the two matrices of the table
         path = use.block.tied_table
         return MatrixProduct(WeightRef(f"{path}.table.weight"),
                              TransposedMatrix(WeightRef(f"{path}.up.weight"))), None

@@ -1,4 +1,4 @@
-"""What an artifact of CTranslate2 holds: its variables, each an expression over our weights, and its scalars."""
+"""Contents of a CTranslate2 model: variables as expressions of the weights, and scalars."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from scalesearch.lowering.tensor_expressions import TensorExpression
 
 @dataclass(frozen=True)
 class RuntimeVariable:
-    """A variable of the artifact.
+    """A variable of the exported model.
 
     Attributes:
-        name: in the runtime's words, such as ``encoder/layer_0/ffn/linear_0/weight``.
+        name: name in the runtime, for example ``encoder/layer_0/ffn/linear_0/weight``.
         shape: (rows, columns) or (features,).
-        expression: the expression over our weights that it holds.
-        is_quantized: a matrix of linear maps and tables, of which a quantization makes another
-            type.
+        expression: its values as an expression of the weights.
+        is_quantized: whether quantization changes its type: matrices of linear maps and tables.
     """
 
     name: str
@@ -36,17 +35,26 @@ class RuntimeVariable:
 
 @dataclass
 class VariablePlan:
-    """All variables of an artifact, and its scalars.
+    """All variables and scalars of an exported model, from which its size in bytes follows.
 
-    Bytes follow from it. Of the variables with one ``key`` and shape the first by name is stored,
-    the others are its aliases. A stored one of N numbers in R rows has, if ``quantized``, N bytes
-    in int8 and a variable NAME_scale of R float32; in int16 2 N, and a scalar NAME_scale of
-    float32; in bf16 2 N, in none 4 N. Any other has 4 N bytes, in bf16 2 N. Beside its numbers
-    ``model.bin`` has for each stored one its name's characters + 8 bytes and 4 for each dimension,
-    for each alias the characters of both names + 6; and some 40 bytes a scalar.
+    If several variables have the same sharing key and shape, the first one by name is stored and
+    the others are aliases. Bytes of a stored variable with N numbers in R rows:
+
+    ====================  ==================================================  ==================
+    quantization          quantized variables                                 other variables
+    ====================  ==================================================  ==================
+    int8                  N, and a variable NAME_scale with R float32         4 N
+    int16                 2 N, and a scalar NAME_scale (float32)              4 N
+    bf16                  2 N                                                 2 N
+    none                  4 N                                                 4 N
+    ====================  ==================================================  ==================
+
+    ``model.bin`` has further bytes: per stored variable the length of its name, 8 bytes and 4 bytes
+    per dimension; per alias the length of both names and 6 bytes; about 40 bytes per scalar.
 
     Attributes:
-        scalars: name to a number: a bool or an activation is int8, a count is int16 or int32, a
+        variables: the variables.
+        scalars: numbers by name. A bool or an activation is int8, a count is int16 or int32, a
             scale is float32.
     """
 
@@ -55,6 +63,6 @@ class VariablePlan:
 
     def add(self, name: str, shape: tuple[Size, ...], source: TensorExpression | None,
             is_quantized: bool = False) -> None:
-        """Adds a variable, if there is something for it to hold."""
+        """Add a variable, unless ``source`` is None."""
         if source is not None:
             self.variables.append(RuntimeVariable(name, shape, source, is_quantized))

@@ -1,7 +1,7 @@
 """Batched greedy search with cached keys and values, and functions for all searches.
 
-A search needs the methods ``encode``, ``decode``, ``logits`` and ``new_cache`` of a model. It has no
-loops over sentences. Rows of finished hypotheses are removed from the batch, so that late steps
+A search needs the methods ``encode``, ``decode``, ``logits`` and ``new_cache`` of a model. It has
+no loops over sentences. Rows of finished hypotheses are removed from the batch, so that late steps
 are small. The translation of a sentence does not depend on the other sentences of the batch.
 """
 

@@ -1,4 +1,4 @@
-"""Specimens: blocks at random small sizes, with the shapes of their inputs."""
+"""Samples of blocks with random small sizes, and the shapes of their inputs."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from scalesearch.blocks.mixers import MIXERS
 from scalesearch.blocks.options import Option, option_fields
 
 LENGTH = "length"
-MAX_OPTION_SIZES = 12  # sizes that an option without bounds is drawn from
+MAX_OPTION_SIZES = 12  # number of sizes that an option is sampled from
 MAX_DRAWS = 1000
 
 
 @dataclass(frozen=True)
 class BlockSample:
-    """A block and its inputs' shapes after the batch axis.
+    """A block and the shapes of its inputs.
 
     Attributes:
-        inputs: a shape for each input; None: an input that is absent.
+        block: the block.
+        inputs: shape of each input without the batch axis; None for an absent input.
         takes_token_ids: whether inputs are token ids.
-        extra_arguments: what else its forward takes; ``LENGTH`` stands for the number of source
-            positions.
+        extra_arguments: other arguments of its forward function; ``LENGTH`` is replaced with the
+            number of source positions.
     """
 
     block: Block
@@ -37,12 +38,12 @@ class BlockSample:
 
 
 def random_size(rng: Random) -> int:
-    """A small size, 1 to 12."""
+    """Sample a size from 1 to 12."""
     return rng.randint(1, 12)
 
 
 def legal_values(option: Option, few: int = MAX_OPTION_SIZES) -> Sequence[Any]:
-    """The values of an option; of a size at most ``few``, from its lowest."""
+    """Return the values of an option; for a size, at most ``few`` from its minimum."""
     if option.type == "flag":
         return False, True
     if option.type == "number":
@@ -53,27 +54,29 @@ def legal_values(option: Option, few: int = MAX_OPTION_SIZES) -> Sequence[Any]:
         low, 1 + (high if option.maximum is None else min(option.maximum, high)))
 
 
-def sample_valid_block(rng: Random, kind: type[Block], *given: Any) -> Block:
-    """A block of a class with drawn options whose sizes agree.
+def sample_valid_block(rng: Random, kind: type[Block], *fields: Any) -> Block:
+    """Sample a valid block of a class with random options.
 
     Args:
-        given: the fields that are no options, in order.
+        rng: random number generator.
+        kind: class of the block.
+        fields: values of the other fields, in order.
 
     Raises:
-        AssertionError: no draw fits.
+        AssertionError: no sample is valid.
     """
     for _ in range(MAX_DRAWS):
-        block = kind(*given,
+        block = kind(*fields,
                      **{name: rng.choice(legal_values(option))
                         for name, option in option_fields(kind).items()})
         if block.validate() is None:
             return block
-    raise AssertionError(f"{kind.__name__}: of {MAX_DRAWS} draws of its options none fits: "
+    raise AssertionError(f"{kind.__name__}: no valid block in {MAX_DRAWS} samples of its options: "
                          f"{block.validate()}")
 
 
 def random_linear_factory(rng: Random) -> LinearFactory:
-    """Any site that goes with all sizes: a matrix, a tensor chain, a product of low rank, Kronecker products."""
+    """Sample a linear factory that supports all sizes."""
     chain = Chain(rng.uniform(0.05, 0.9), rng.randint(2, 4),
                   rng.choice(["cores", "matrix", "auto"]))
     return rng.choice([DENSE, chain, chain, LowRank(random_size(rng)),
@@ -81,14 +84,14 @@ def random_linear_factory(rng: Random) -> LinearFactory:
 
 
 def ffn_sample(rng: Random, kind: str) -> BlockSample:
-    """A feed-forward network of one kind over source positions."""
+    """Sample a feed-forward network of a class, on source positions."""
     d = random_size(rng)
     return BlockSample(sample_valid_block(rng, FFNS[kind], d, (SRC,), random_linear_factory(rng)),
                        ((SRC, d),))
 
 
 def mixer_sample(rng: Random, name: str, kinds: Mapping[str, type[Block]] = MIXERS) -> BlockSample:
-    """A mixer of one kind, of an encoder or of a decoder."""
+    """Sample a mixer of a class, of an encoder or of a decoder."""
     d = random_size(rng)
     decoder = rng.random() < 0.5
     axis = TGT if decoder else SRC

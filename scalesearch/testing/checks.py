@@ -1,9 +1,8 @@
-"""Checks of a block and of a model: its bill against what PyTorch holds and runs, to the unit, and what it computes.
+"""Checks of blocks and models: costs must be equal to those of PyTorch, and decoding consistent.
 
-The counters are independent of the bill: ``numel`` of unique parameters, and ``FlopCounterMode``,
-which reads the shapes of the products as they run. Models are small enough to run in float64 on the
-CPU, where the counter is four times as fast as on the meta device, and the same passes are compared
-as numbers.
+The counters are independent of the computed costs: ``numel`` of unique parameters, and
+``FlopCounterMode``, which reads the shapes of products. Models are small and run in float64 on the
+CPU, where the counter is four times as fast as on the meta device.
 """
 
 from __future__ import annotations
@@ -38,31 +37,33 @@ TOLERANCE = 1e-9  # of logits in float64
 
 
 def check_costs(specimen: BlockSample, kernel: str = "products") -> None:
-    """Check params and MACs of a block against PyTorch's, and that its forward uses every weight.
+    """Compare parameters and MACs of a block with PyTorch, and check that every weight is used.
 
-    ``kernel``: how attention is run, ``products`` or ``fused``.
+    Args:
+        specimen: the block.
+        kernel: attention kernel, ``products`` or ``fused``.
 
     Raises:
         AssertionError: they differ, or a weight has no effect.
     """
-    # the counter passes over the CPU's own fused attention
+    # The counter does not count fused attention on the CPU.
     device = "cpu" if kernel == "products" else "meta"
     built = build_module(specimen.block, vocab=V, device=device).requires_grad_(False)
     for node in built.modules():
         node.attention_kernel = kernel  # type: ignore[assignment]
-    ours = evaluate_cost(specimen.block, find_protocol("forward", S, T, V))
-    assert sum(weight.numel() for weight in built.parameters()) == ours["params.total"], specimen
+    costs = evaluate_cost(specimen.block, find_protocol("forward", S, T, V))
+    assert sum(weight.numel() for weight in built.parameters()) == costs["params.total"], specimen
     _, flops = count_flops(lambda: built(*make_inputs(specimen, device)))
-    assert flops == 2 * (BATCH * ours["macs.total"] + ours["macs.once"]), specimen
+    assert flops == 2 * (BATCH * costs["macs.total"] + costs["macs.once"]), specimen
     if device == "cpu":
         check_weights_used(built, built.requires_grad_()(*make_inputs(specimen, device)))
 
 
 def check_weights_used(model: Module, output: Tensor) -> None:
-    """Check that ``output`` depends on every weight of ``model``, and that layers share what their block says.
+    """Check that ``output`` depends on every weight, and that layers share the right weights.
 
     Raises:
-        AssertionError: a weight that is billed is not used, or a part uses another layer's weights.
+        AssertionError: a weight is not used, or a part uses weights of the wrong layer.
     """
     names, weights = zip(*model.named_parameters()) if any(
         True for _ in model.parameters()) else ((), ())
@@ -78,18 +79,21 @@ def check_weights_used(model: Module, output: Tensor) -> None:
 
 
 def check_output_projections(specimen: BlockSample) -> None:
-    """Check that a block gives zero where its last maps, ``ends``, are zero: a residual branch can be scaled there.
+    """Check that the output is zero if the weights of ``output_projections`` are zero.
+
+    A residual branch can then be scaled by scaling these weights.
 
     Raises:
-        AssertionError: it does not.
+        AssertionError: the output is not zero.
     """
     built = build_module(specimen.block, vocab=V).requires_grad_(False)
-    ends = specimen.block.output_projections  # type: ignore[attr-defined]
-    for name in (name for name in ends if name.partition(".")[0] in specimen.block.parts()):
-        for weight in built.get_submodule(name).parameters():
-            weight.zero_()
-    assert not ends or not built(
-        *make_inputs(specimen, "cpu")).any(), f"{specimen}: not zero with {ends} zero"
+    names = specimen.block.output_projections  # type: ignore[attr-defined]
+    for name in names:
+        if name.partition(".")[0] in specimen.block.parts():
+            for weight in built.get_submodule(name).parameters():
+                weight.zero_()
+    assert not names or not built(
+        *make_inputs(specimen, "cpu")).any(), f"{specimen}: not zero if {names} are zero"
 
 
 def _check_tie(model: Module, layers: Any, tie: Tie, depth: int) -> None:
@@ -103,37 +107,38 @@ def _check_tie(model: Module, layers: Any, tie: Tie, depth: int) -> None:
 
 
 def check_population_costs(block: Block) -> None:
-    """Check that a block's cost is the same with arrays for sizes, as ``feasible`` counts.
+    """Check that the costs of a block are equal if its sizes are those of a population.
 
     Raises:
-        AssertionError: it does not.
+        AssertionError: the costs differ.
     """
     protocol = find_protocol("forward", S, T, V)
     columns = PopulationColumns(2)
-    bill = evaluate_cost(block, protocol)
-    many = evaluate_cost(as_columns(block, columns), protocol)
-    costs = columns.evaluate({name: many[name] for name in bill.values})
-    assert {name: list(pair) for name, pair in costs.items()} == {
-        n: [value] * 2 for n, value in bill.values.items()}
+    costs = evaluate_cost(block, protocol)
+    polynomials = evaluate_cost(as_columns(block, columns), protocol)
+    population = columns.evaluate({name: polynomials[name] for name in costs.values})
+    assert {name: list(pair) for name, pair in population.items()} == {
+        name: [value] * 2 for name, value in costs.values.items()}
 
 
 def check_model(architecture: ModelSpec, seed: int) -> None:
-    """Check a network's bill under several protocols, and that it is one causal function.
+    """Check the costs of a model by several protocols, and that it is a causal function.
 
-    Runs one pass, decoding step by step with a cache, and decoding with every prefix run again, all
-    counted; step by step and by either attention kernel the logits must be those of the one pass.
+    Runs a full pass, decoding with a cache, and decoding without a cache, and counts their FLOPs.
+    The logits must be equal for all three and for both attention kernels.
 
     Raises:
-        AssertionError, CausalityError: one of these does not hold.
+        AssertionError: costs or logits differ.
+        CausalityError: an output depends on a later token, another sentence or padding.
     """
     rng = Random(seed)
     s = rng.randint(1, 6)
     t = rng.randint(2, 6)
     vocab = rng.randint(8, 20)
-    ours = evaluate_cost(architecture.block, find_protocol("forward", s, t, vocab))
-    answers = architecture.config
+    costs = evaluate_cost(architecture.block, find_protocol("forward", s, t, vocab))
+    config = architecture.config
     model = build_model(architecture.block, vocab=vocab, seed=seed, dtype=torch.float64).eval()
-    assert sum(weight.numel() for weight in model.parameters()) == ours["params.total"], answers
+    assert sum(weight.numel() for weight in model.parameters()) == costs["params.total"], config
     check_causality(model, vocab)
     generator = torch.Generator().manual_seed(seed)
     source, target = (torch.randint(4, vocab, (2, n), generator=generator) for n in (s, t))
@@ -143,33 +148,33 @@ def check_model(architecture: ModelSpec, seed: int) -> None:
     for weight in model.parameters():
         weight += 0.05 * torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
     whole, flops = count_flops(lambda: model(source, target))
-    # Work on weights alone is done once, whatever the batch.
-    assert flops == 2 * (2 * ours["macs.total"] + ours["macs.once"]), answers
+    # MACs on weights only do not depend on the batch size.
+    assert flops == 2 * (2 * costs["macs.total"] + costs["macs.once"]), config
     with model.cached_weights():
-        assert _close(model(source, target), whole), answers
+        assert _close(model(source, target), whole), config
         for name, decode in (("decode", decode_stepwise), ("delight", decode_without_cache)):
             steps, flops = count_flops(lambda decode=decode: decode(model, source, target))
             protocol = replace(find_protocol(name, s, t, vocab), work_weights=DEFAULT_WORK_WEIGHTS)
             assert flops == 4 * evaluate_cost(
-                architecture.block, protocol)["macs.total"], (name, answers)
-            assert _close(steps, whole), (name, answers)
+                architecture.block, protocol)["macs.total"], (name, config)
+            assert _close(steps, whole), (name, config)
         model.set_attention("fused")
-        assert _close(model(source, target), whole), answers
+        assert _close(model(source, target), whole), config
 
 
-def _close(one: Tensor, other: Tensor) -> bool:
-    return torch.allclose(one, other, rtol=0, atol=TOLERANCE)
+def _close(logits: Tensor, expected: Tensor) -> bool:
+    return torch.allclose(logits, expected, rtol=0, atol=TOLERANCE)
 
 
 def count_flops(run: Callable[[], Any]) -> tuple[Any, int]:
-    """The result of ``run``, and the FLOPs of its products."""
+    """Return the result of ``run`` and the FLOPs of its products."""
     with FlopCounterMode(display=False) as counter:
         result = run()
     return result, counter.get_total_flops()
 
 
 def decode_stepwise(model: Seq2SeqModel, source: Tensor, target: Tensor) -> Tensor:
-    """Logits (batch, T, V) of decoding token by token with a cache."""
+    """Return the logits (batch, T, V) of decoding token by token with a cache."""
     memory = model.encode(source)
     cache = model.new_cache()
     return torch.cat([model.logits(model.decode(step, memory, cache))
@@ -177,7 +182,7 @@ def decode_stepwise(model: Seq2SeqModel, source: Tensor, target: Tensor) -> Tens
 
 
 def decode_without_cache(model: Seq2SeqModel, source: Tensor, target: Tensor) -> Tensor:
-    """Logits (batch, T, V) of decoding by running every prefix again."""
+    """Return the logits (batch, T, V) of decoding without a cache."""
     memory = model.encode(source)
     lengths = range(1, target.shape[1] + 1)
     return torch.cat([model.logits(model.decode(target[:, :n], memory))[:, -1:] for n in lengths],
@@ -185,7 +190,7 @@ def decode_without_cache(model: Seq2SeqModel, source: Tensor, target: Tensor) ->
 
 
 def make_inputs(specimen: BlockSample, device: str) -> list[Tensor | int | None]:
-    """A batch of zeros, or of the token id 0, for each input."""
+    """Return a batch of zeros per input, and the other arguments."""
 
     def zeros(shape: tuple[Any, ...]) -> Tensor:
         size = (BATCH, *(AXIS_LENGTHS.get(extent, extent) for extent in shape))
@@ -197,7 +202,7 @@ def make_inputs(specimen: BlockSample, device: str) -> list[Tensor | int | None]
 
 
 def as_columns(value: Any, columns: PopulationColumns) -> Any:
-    """A block with each of its sizes as a column that holds it twice."""
+    """Replace each size of a block with a column that contains it twice."""
     if isinstance(value, tuple):
         return tuple(as_columns(item, columns) for item in value)
     if not is_dataclass(value) or isinstance(value, type):

@@ -1,4 +1,4 @@
-"""Small random networks of every family."""
+"""Small random models of every family."""
 
 from __future__ import annotations
 
@@ -36,13 +36,15 @@ SMALL_SIZES = {
     "adapt.lora.rank": "1..4",
     "adapt.lora.on": "[query, out, value]",
     "adapt.prompt.length": "1..3",
-    **{f"matrices.{place}": "dense | low_rank(1..4) | chain | kronecker(1..3) | phm(1 | 2, 1..3) | group(1 | 2)"
+    **{f"matrices.{place}": "dense | low_rank(1..4) | chain | kronecker(1..3) | "
+                            "phm(1 | 2, 1..3) | group(1 | 2)"
        for place in ("attention", "out", "ffn")},
     **{f"matrices.{place}": "dense | low_rank(1..4) | chain(0.1 | 0.4, 2 | 3 | 4) | kronecker(1..3)"
        for place in ("embedding", "output")},
     "low_rank.attention": "off | 1..5 if tensor_chain.attention == off else off",
     "low_rank.ffn": "off | 1..5 if tensor_chain.ffn == off else off",
-    **{f"{stack}.heads": "1 | 2 | 3 | 4 | 6 | [2 | 4, 4, 1 | 2, 2]" for stack in ("encoder", "decoder")},
+    **{f"{stack}.heads": "1 | 2 | 3 | 4 | 6 | [2 | 4, 4, 1 | 2, 2]"
+       for stack in ("encoder", "decoder")},
     **{f"{stack}.head_dim": "1..5 | = max(1, width // heads)" for stack in ("encoder", "decoder")},
     **{f"{stack}.rotary": "yes | no if head_dim % 2 == 0 and not relative_positions else no"
        for stack in ("encoder", "decoder")},
@@ -50,17 +52,20 @@ SMALL_SIZES = {
     **{f"{stack}.lift.dextra.{key}": drawn for stack in ("encoder", "decoder") for key, drawn in (
         ("depth", "1..4 | ramp(1..3, 4)"), ("multiplier", "1 | 1.7"), ("groups", "1 | 2 | 4"))},
     "decoder.cross": "{ one of: { attention: {}, gated: { head_dim: 1..4, clip: 1..4 } } }",
-    **{f"{stack}.mask": "{ one of: { none: {}, dynamic: { clip: 1..3 } } }" for stack in ("encoder", "decoder")},
+    **{f"{stack}.mask": "{ one of: { none: {}, dynamic: { clip: 1..3 } } }"
+       for stack in ("encoder", "decoder")},
     **{f"{stack}.relative_clip": "1..3" for stack in ("encoder", "decoder")},
     **{f"{stack}.{key}": drawn for stack in ("encoder", "decoder") for key, drawn in (
         ("projection_bias", "yes | no"), ("parallel_heads", "off | 1..3"),
         ("ffn_norm", "yes | no if ffn != self_gated else no"),
         ("branches.kernel", "1..9"), ("branches.multiple", "1 | 0.5"))},
-    **{f"{stack}.branches.{side}{key}": drawn for stack in ("encoder", "decoder") for side in ("left", "right")
-       for key, drawn in (("", "dense | convolution | separable"), ("_kernel", "1..5 | ramp(1..9, 1..5)"),
-                          ("_multiple", "0.25..3 | ramp(1, 2)"), ("_activation", "none | relu | gelu | swish"))},
+    **{f"{stack}.branches.{side}{key}": drawn
+       for stack in ("encoder", "decoder") for side in ("left", "right") for key, drawn in (
+           ("", "dense | convolution | separable"), ("_kernel", "1..5 | ramp(1..9, 1..5)"),
+           ("_multiple", "0.25..3 | ramp(1, 2)"), ("_activation", "none | relu | gelu | swish"))},
     **{f"{stack}.ffn.{kind}.hidden": f"1..12 | {sizes}" for kind, sizes in (
-        ("relu", "[1..12, 1..12, 3, 1..12]"), ("swiglu", "ramp(1..12, 1..12)")) for stack in ("encoder", "decoder")},
+        ("relu", "[1..12, 1..12, 3, 1..12]"), ("swiglu", "ramp(1..12, 1..12)"))
+       for stack in ("encoder", "decoder")},
 }
 
 _TAPS = "kernel: '1..9 | ramp(1..9, 1..9)', heads: 1 | 2, glu: yes | no"
@@ -78,9 +83,10 @@ MIXER_CHOICES = {f"{stack}.{key}": f"{{ one of: {{ {kinds} }} }}"
 
 
 def small_space(**changes: str) -> Space:
-    """The library's widest space at small sizes, with even odds of tied tables.
+    """Return the largest space of the library with small sizes.
 
-    ``changes`` are written ``encoder__ffn="geglu"`` for ``encoder.ffn``.
+    Args:
+        changes: overrides; ``encoder__ffn="geglu"`` overrides ``encoder.ffn``.
     """
     space = read_space(find_file("slim", "spaces")).with_overrides(SMALL_SIZES)
     return space.with_overrides({path.replace("__", "."): text for path, text in changes.items()})
@@ -88,15 +94,17 @@ def small_space(**changes: str) -> Space:
 
 @cache
 def _small_space(mixed: bool) -> Space:
-    """Of the kinds that were registered first; ``mixed``: mixers other than attention, instead of it and beside it."""
+    """Return :func:`small_space`; ``mixed``: with all mixers instead of attention and parallel."""
     return small_space().with_overrides(MIXER_CHOICES) if mixed else small_space()
 
 
 def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -> ModelSpec:
-    """Draw any architecture of ``space``, or of :func:`small_space`, with any sharing.
+    """Sample an architecture with random weight sharing; unbuildable samples are rejected.
 
-    What cannot be built is drawn again. ``fixed`` answers are written ``encoder__depth=3`` for
-    ``encoder.depth``.
+    Args:
+        rng: random number generator.
+        space: the space; by default :func:`small_space`.
+        fixed: fixed parameters; ``encoder__depth=3`` fixes ``encoder.depth``.
     """
     while True:
         drawn = dict(_resolve_conflicts((space or _small_space(rng.random() < 0.4)).sample(rng)))
@@ -118,7 +126,7 @@ def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -
             for slot in SHARED_PARTS:
                 drawn[f"share.{slot}"] = random_schedule(rng, drawn[f"{slot.split('.')[0]}.depth"])
         if rng.random() < 0.2:
-            _borrow(rng, drawn)
+            _tie_decoder_to_encoder(rng, drawn)
         for stack in ("encoder", "decoder"):
             if rng.random() < 0.2 and drawn[f"{stack}.depth"] > 2:
                 drawn |= {f"{stack}.middle_width": rng.randint(2, 12), "encoder.solver": "euler",
@@ -133,7 +141,7 @@ def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -
 
 
 def _resolve_conflicts(drawn: Mapping[str, Any]) -> dict[str, Any]:
-    """``drawn`` with one structure for each matrix, and lifts and groups where the width has their factors."""
+    """Resolve conflicts between structures of one matrix, and between widths and groups."""
     plain = {f"matrices.{place}": "dense"
              for place in ("attention", "ffn", "embedding", "output")
              if {drawn.get(f"{way}.{place}", "off")
@@ -149,8 +157,8 @@ def _resolve_conflicts(drawn: Mapping[str, Any]) -> dict[str, Any]:
     return {key: plain.get(key, value) for key, value in drawn.items()}
 
 
-def _borrow(rng: Random, drawn: dict[str, Any]) -> None:
-    """Let the decoder's mixers be the encoder's, as in EdgeFormer."""
+def _tie_decoder_to_encoder(rng: Random, drawn: dict[str, Any]) -> None:
+    """Tie the mixers of the decoder to those of the encoder, as in EdgeFormer."""
     lent = {path: value
             for path, value in drawn.items() if path.startswith("encoder.") and ".ffn" not in path}
     drawn |= {path.replace("en", "de", 1): lent[path]
@@ -161,13 +169,13 @@ def _borrow(rng: Random, drawn: dict[str, Any]) -> None:
         drawn[f"share.{slot}"] = "own"
     drawn["share.encoder.attention"] = rng.choice(["own", "cycle(2)"])
     drawn["share.decoder.self"] = "encoder.attention[2*i]"
-    if "encoder.gate" in drawn:  # other mixers have nothing that cross-attention could borrow
+    if "encoder.gate" in drawn:  # cross-attention can be tied to attention only
         drawn |= {"decoder.cross": "attention", "decoder.cross_gate": drawn["encoder.gate"],
                   "share.decoder.cross": "encoder.attention[2*i + 1]"}
 
 
 def random_order(rng: Random, *words: str) -> list[Any]:
-    """Draw an order of sub-layers, of which some come again and some are in parallel, as an answer."""
+    """Sample an order of sub-layers, with repeated and parallel ones."""
     flat = [*words, *rng.choices([*words, "ffn_again", *SUBLAYERS], k=rng.randint(0, 3))]
     rng.shuffle(flat)
     order: list[list[str]] = []
@@ -180,7 +188,7 @@ def random_order(rng: Random, *words: str) -> list[Any]:
 
 
 def random_schedule(rng: Random, depth: int) -> Any:
-    """Draw any schedule that fits ``depth`` layers, as an answer."""
+    """Sample a sharing schedule that is valid for ``depth`` layers."""
     first = rng.randint(1, depth)
     groups = rng.randint(1, 3)
     counted = f"{first}, {depth - first}" if first < depth else f"{depth}"

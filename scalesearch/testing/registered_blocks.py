@@ -1,4 +1,4 @@
-"""Checks of a registered kind of block, from the single block to the search: for kinds of your own as for ours."""
+"""Checks of a registered block class, from the single block to the search."""
 
 from __future__ import annotations
 
@@ -16,8 +16,19 @@ from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.feasible.counter import FeasibleCounter
 from scalesearch.feasible.decomposition import Decomposition
 from scalesearch.space import Space, UnbuildableError
-from scalesearch.testing.block_sample import MAX_OPTION_SIZES, BlockSample, ffn_sample, legal_values, mixer_sample
-from scalesearch.testing.checks import check_costs, check_model, check_output_projections, check_population_costs
+from scalesearch.testing.block_sample import (
+    MAX_OPTION_SIZES,
+    BlockSample,
+    ffn_sample,
+    legal_values,
+    mixer_sample,
+)
+from scalesearch.testing.checks import (
+    check_costs,
+    check_model,
+    check_output_projections,
+    check_population_costs,
+)
 from scalesearch.testing.random_models import random_architecture, small_space
 
 NUM_BLOCKS = 12
@@ -29,20 +40,21 @@ CHECKED_COSTS = ("params.total", "macs.total")
 
 
 def check_ffn(name: str) -> None:
-    """Put the feed-forward kind ``name`` through every check that ours go through.
+    """Run all checks on the feed-forward network ``name``.
 
-    Blocks at random sizes and in whole models, inside heads as well if it has hidden units: billed
-    as built, also with arrays for sizes, decoded step by step as at once, causal; counted by
-    ``feasible`` as by listing; and searched.
+    Samples blocks of random sizes, and models with them, also inside heads if the network has
+    hidden units. Checks costs, also of a population; decoding; causality; the counts of
+    ``feasible``; and a search.
 
     Raises:
-        AssertionError, CausalityError: a check fails.
+        AssertionError: a check fails.
+        CausalityError: the network is not causal.
     """
     for seed in range(NUM_BLOCKS):
         specimen = ffn_sample(Random(seed), name)
         units = FFNS[name].hidden_part
         parts = specimen.block.parts()
-        assert units is None or units in parts, f"{name}: no part {units}, which units names"
+        assert units is None or units in parts, f"{name}: hidden_part {units} is not a part"
         _check_block(specimen)
     keys = option_texts(FFNS[name])
     changes: dict[str, Any] = {f"{stack}.ffn": {name: keys} for stack in STACKS}
@@ -55,13 +67,14 @@ def check_ffn(name: str) -> None:
 
 
 def check_mixer(name: str) -> None:
-    """Put the mixer ``name`` through every check that ours go through.
+    """Run all checks on the mixer ``name``.
 
-    As :func:`check_ffn`; in encoders, in decoders and in decoder-only models, shared and borrowed,
-    beside attention.
+    The checks are those of :func:`check_ffn`, in encoders, decoders and decoder-only models, with
+    weight tying within and across stacks, and parallel to attention.
 
     Raises:
-        AssertionError, CausalityError: a check fails.
+        AssertionError: a check fails.
+        CausalityError: the mixer is not causal.
     """
     for seed in range(NUM_BLOCKS):
         _check_block(mixer_sample(Random(seed), name))
@@ -80,12 +93,13 @@ def check_mixer(name: str) -> None:
 
 
 def check_sublayer(word: str) -> None:
-    """Put the further sub-layer ``word`` through every check that ours go through.
+    """Run all checks on the sub-layer ``word``.
 
-    As :func:`check_mixer`; first, last and in parallel, shared, and in no layer.
+    The checks are those of :func:`check_mixer`, as first, last and parallel sub-layer.
 
     Raises:
-        AssertionError, CausalityError: a check fails.
+        AssertionError: a check fails.
+        CausalityError: the sub-layer is not causal.
     """
     for seed in range(NUM_BLOCKS):
         _check_block(mixer_sample(Random(seed), word, SUBLAYERS))
@@ -113,7 +127,7 @@ def _check_block(specimen: BlockSample) -> None:
 
 
 def _check_models(changes: Mapping[str, Any]) -> None:
-    """Check some of the library's widest networks with ``changes``, as many of them decoder-only."""
+    """Check models of :func:`small_space` with ``changes``, half of them decoder-only."""
     space = small_space(**{path: to_flow_yaml(value) for path, value in changes.items()})
     for seed in range(NUM_MODELS):
         model = "decoder-only" if seed % 2 else "encoder-decoder"
@@ -122,38 +136,35 @@ def _check_models(changes: Mapping[str, Any]) -> None:
 
 def tiny_space(encoder: Mapping[str, Any], decoder: Mapping[str, Any] | None = None,
                **more: Any) -> Space:
-    """A small space with given keys of the stacks and of the top."""
+    """Return a small space with other keys of the stacks and of the model."""
     own = {"depth": 1, "ffn": {"relu": {"hidden": 16}}}
     return Space.from_python({"width": "8 | 12", "encoder": own | dict(encoder),
                               "decoder": own | dict(decoder or {})} | more)
 
 
 def check_count(space: Space) -> None:
-    """Check ``feasible``'s counts of a small space against listing every candidate.
+    """Compare the counts of ``feasible`` for a small space with a list of all candidates.
 
     Raises:
-        AssertionError: it does not.
+        AssertionError: the counts differ.
     """
     protocol = find_protocol("forward", 6, 5, 40)
-    sheets = 0
-    bills = []
-    for answers in space.enumerate():
-        sheets += 1
+    num_candidates = 0
+    ids = []
+    for params in space.enumerate():
+        num_candidates += 1
         try:
-            architecture = None if space.violated_constraints(answers) else space.architecture(
-                answers)
+            if not space.violated_constraints(params):
+                ids.append(space.architecture(params).id)
         except UnbuildableError:
             continue
-        if architecture is not None:
-            bill = evaluate_cost(architecture.block, protocol)
-            bills.append((architecture.id, *(bill[name] for name in CHECKED_COSTS)))
     counter = FeasibleCounter(Decomposition(space, protocol, CHECKED_COSTS), [])
     assert (counter.n_candidates, counter.n_valid, counter.count_distinct([])) == (
-        sheets, len(bills), len({b[0] for b in bills}))
+        num_candidates, len(ids), len(set(ids)))
 
 
 def check_search(space: Space, key: str, name: Any) -> None:
-    """Check that a sampler proposes networks of a small space, with and without ``name`` at ``key``.
+    """Check that a sampler proposes models with and without ``name`` as value of ``key``.
 
     Raises:
         AssertionError: one of the two was not proposed in ``TRIALS`` trials.
@@ -167,14 +178,14 @@ def check_search(space: Space, key: str, name: Any) -> None:
     proposed = set()
 
     def objective(trial: optuna.Trial) -> tuple[float, ...]:
-        answers = suggest_params(space, trial)
+        params = suggest_params(space, trial)
         try:
-            architecture = space.architecture(answers)
-        except UnbuildableError as misfit:
-            raise optuna.TrialPruned(str(misfit)) from None
-        proposed.add(answers[key] == name)
-        bill = evaluate_cost(architecture.block, protocol)
-        return tuple(bill[name] for name in CHECKED_COSTS)
+            architecture = space.architecture(params)
+        except UnbuildableError as error:
+            raise optuna.TrialPruned(str(error)) from None
+        proposed.add(params[key] == name)
+        costs = evaluate_cost(architecture.block, protocol)
+        return tuple(costs[name] for name in CHECKED_COSTS)
 
     sampler = FrontNeighbors(define=partial(suggest_params, space), seed=1, n_startup_trials=4)
     study = optuna.create_study(directions=["minimize", "maximize"], sampler=sampler)
@@ -184,14 +195,14 @@ def check_search(space: Space, key: str, name: Any) -> None:
 
 
 def option_texts(kind: type[Block], few: int = MAX_OPTION_SIZES) -> dict[str, str]:
-    """The options of a block class as keys, all legal values open, but ``few`` sizes."""
+    """Return the options of a block class as texts with all values, but ``few`` sizes."""
     return {name: "yes | no" if option.type == "flag"
             else " | ".join(map(str, legal_values(option, few)))
             for name, option in option_fields(kind).items()}
 
 
 def to_flow_yaml(value: Mapping[str, Any] | str) -> str:
-    """Keys as YAML in braces, as ``--set`` takes them."""
+    """Return keys as YAML flow mapping, the format of ``--set``."""
     if isinstance(value, str):
         return value
     return "{ " + ", ".join(f"{key}: {to_flow_yaml(inside)}"

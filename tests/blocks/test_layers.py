@@ -134,7 +134,7 @@ def test_ctranslate2_is_refused_where_it_has_one_after_the_other() -> None:
     assert why.startswith("encoder: sub-layers in parallel")
     (why,) = find_unsupported_parts(
         architecture(norm="post", encoder__sublayers=["ffn", "attention"]).block)
-    assert why.startswith("encoder: ffn comes first under norms after")
+    assert why.startswith("encoder: ffn comes first, but in post-norm models")
 
 
 def test_cross_attentions_of_a_layer_keep_their_own_keys() -> None:

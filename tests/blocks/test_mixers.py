@@ -240,7 +240,7 @@ def test_ctranslate2_is_refused_with_the_reason(name: str) -> None:
     for changes in ({"encoder__mixer": name},
                     {"encoder__local": name})[: 1 if name == "mega" else 2]:
         (why,) = find_unsupported_parts(architecture(**changes).block)
-        assert why.startswith("encoder.mixing: ") and why.endswith("is no attention")
+        assert why.startswith("encoder.mixing: ") and why.endswith("is not attention")
 
 
 def test_lite_transformer_s_totals_come_out() -> None:

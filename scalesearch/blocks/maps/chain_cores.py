@@ -181,7 +181,7 @@ class ChainCores(Block):
         return self._contraction_cost(0, len(self.input_factors))
 
     def _contraction_cost(self, start: int, end: int) -> tuple[Size, Size]:
-        """Return multiply-adds and numbers stored for the cores ``start`` to ``end`` (exclusive)."""
+        """Return multiply-adds and numbers stored of the cores ``start`` to ``end`` - 1."""
         if end - start == 1:
             return 0, 0
         (macs, numbers), *others = (self._split_cost(start, k, end)
@@ -202,7 +202,7 @@ class ChainCores(Block):
 
     @cached_property
     def lookup_macs(self) -> Size:
-        """Multiply-adds of one row of the matrix, a product of slices of the cores from the left."""
+        """Multiply-adds of one row of the matrix, a product of slices of the cores."""
         b = self.bonds
         return sum(math.prod(self.output_factors[: i + 1]) * b[i] * b[i + 1]
                    for i in range(1, len(self.input_factors)))

@@ -42,7 +42,7 @@ class LowRank(LinearFactory):
 
 @dataclass(frozen=True)
 class Chain(LinearFactory):
-    """A tensor chain of ``length`` cores with ``ratio`` of the matrix's weights (Anthe, section 3)."""
+    """A tensor chain of ``length`` cores, with at most ``ratio`` of the weights (Anthe)."""
 
     ratio: float
     length: int = 2

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 class ShortConvolution(Block):
     """Depthwise convolution; consecutive channels share taps.
 
-    Taps outside the sentence multiply zeros and are included in the softmax, so that decoding with a
-    cache gives the same result.
+    Taps outside the sentence multiply zeros and are included in the softmax, so that decoding with
+    a cache gives the same result.
 
     Attributes:
         d: channels.

@@ -9,8 +9,8 @@ and then heads are split. This applies if X and Y come from the same sequence, a
 
 In cross-attention, gate and gated sequence have different positions. The published code aligns them
 by index for QgV and QgK, so a decoder position depends on later ones. Here X' is instead gated
-*after* its projection for each pair of query t and key j: X'_tj = (W_V X) ⊙ σ(W_Q Y), which does not
-depend on other target positions. Factors that depend on t are moved to the query side (to the
+*after* its projection for each pair of query t and key j: X'_tj = (W_V X) ⊙ σ(W_Q Y), which does
+not depend on other target positions. Factors that depend on t are moved to the query side (to the
 queries for QgK, to the mixed values for QgV), factors that depend on j to the key side.
 """
 
@@ -93,7 +93,8 @@ class Gating:
             return _gated(project, x, x)
         return x
 
-    def gate_after_projection(self, gate: str, project: Projection, features: Tensor, x: Tensor) -> Tensor:
+    def gate_after_projection(self, gate: str, project: Projection, features: Tensor,
+                              x: Tensor) -> Tensor:
         """Gate projected features by ``x`` if this is ``gate`` across sequences.
 
         This applies to keys with VgQ and to mixed values with QgV.

@@ -1,4 +1,4 @@
-"""Branches of the Evolved Transformer (So et al. 2019): two parallel maps, and a third of the sum."""
+"""Branches of the Evolved Transformer (So et al. 2019): two parallel maps, then a third."""
 
 from __future__ import annotations
 
@@ -209,7 +209,8 @@ class EvolvedBranches(Mixer):
         """Return the number of earlier positions that a kernel reads."""
         return kernel - 1 if self.decoder else kernel // 2
 
-    def _pad_context(self, key: Tensor, y: Tensor, present: Tensor | None, kernel: int, cache: Any) -> Tensor:
+    def _pad_context(self, key: Any, y: Tensor, present: Tensor | None, kernel: int,
+                     cache: Any) -> Tensor:
         """Set padding to zero and add the neighbors that a kernel reads.
 
         Args:
