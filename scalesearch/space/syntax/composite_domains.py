@@ -1,4 +1,4 @@
-"""Domains that depend on something: computed values, alternatives, conditions; and walks over all domains."""
+"""Composite domains: computed values, alternatives, conditions, per-layer lists; iteration over domains."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scalesearch.space.syntax.parameters import Choice, Parameter
 
 @dataclass(frozen=True)
 class ComputedDomain(Domain):
-    """``= expression``; ``settle(value, self)`` converts its value to the key's type, or raises Fault."""
+    """``= expression``; ``coerce(value, self)`` converts to the key's type or raises InfeasibleValueError."""
 
     expression: Expr
     coerce: Callable[[Any, ComputedDomain], Any] = field(
@@ -34,10 +34,10 @@ class ComputedDomain(Domain):
 
     def infer_params(self, value: Any, value_of: Lookup) -> dict[str, Any] | None:
         try:
-            comes_to = self.coerce(evaluate(self.expression, value_of), self)
+            computed = self.coerce(evaluate(self.expression, value_of), self)
         except (EvaluationError, InfeasibleValueError):
-            return {}  # of something that is not given
-        return {} if comes_to == value else None
+            return {}  # depends on a key that is not set
+        return {} if computed == value else None
 
     def __str__(self) -> str:
         return f"= {format_expr(self.expression)}"
@@ -45,7 +45,7 @@ class ComputedDomain(Domain):
 
 @dataclass(frozen=True)
 class AlternativesDomain(Domain):
-    """One of two or more: first which of them, then what that one asks itself."""
+    """Two or more alternatives: a parameter selects one, which may have more parameters."""
 
     options: tuple[Domain, ...]
 
@@ -55,8 +55,10 @@ class AlternativesDomain(Domain):
 
     @cached_property
     def constants(self) -> tuple[Any, ...] | None:
-        each = [option.constants for option in self.options]
-        return tuple(constant[0] for constant in each if constant) if None not in each else None
+        constants = [option.constants for option in self.options]
+        if None in constants:
+            return None
+        return tuple(constant[0] for constant in constants if constant)
 
     @cached_property
     def selector(self) -> Choice:
@@ -69,12 +71,13 @@ class AlternativesDomain(Domain):
                                      for option in self.options))
 
     def resolve(self, assignment: ValueSource) -> Any:
-        given = assignment.request(self.parameter_name, self.selector)
-        if is_array(given):
-            return given
-        at = self.selector.options.index(given)
-        return self.options[at].resolve(assignment) if self.constants is None else self.constants[
-            at]
+        label = assignment.request(self.parameter_name, self.selector)
+        if is_array(label):
+            return label
+        index = self.selector.options.index(label)
+        if self.constants is None:
+            return self.options[index].resolve(assignment)
+        return self.constants[index]
 
     def parameters(self) -> Iterator[tuple[str, Parameter]]:
         yield self.parameter_name, self.selector
@@ -84,12 +87,12 @@ class AlternativesDomain(Domain):
         return sum(option.count_values(assignment) for option in self.options)
 
     def infer_params(self, value: Any, value_of: Lookup) -> dict[str, Any] | None:
-        # A computed alternative of what is not given may have any value, so it comes after the
-        # others.
+        # A computed alternative that depends on missing keys matches any value, so it is tried last.
         pairs = zip(self.selector.options, self.options, strict=True)
         for label, option in sorted(pairs, key=lambda pair: isinstance(pair[1], ComputedDomain)):
-            if (inner := option.infer_params(value, value_of)) is not None:
-                return {self.parameter_name: label, **inner}
+            params = option.infer_params(value, value_of)
+            if params is not None:
+                return {self.parameter_name: label, **params}
         return None
 
     def __str__(self) -> str:
@@ -98,7 +101,7 @@ class AlternativesDomain(Domain):
 
 @dataclass(frozen=True)
 class ConditionalDomain(Domain):
-    """``if_true`` where ``condition`` holds, ``if_false`` elsewhere; a condition that is ABSENT does not hold."""
+    """``if_true`` if ``condition`` holds, otherwise (also if it is ABSENT) ``if_false``."""
 
     if_true: Domain
     condition: Expr
@@ -110,16 +113,16 @@ class ConditionalDomain(Domain):
 
     def with_parameter_name(self, name: str) -> Domain:
         then = self.if_true.with_parameter_name(name)
-        asks = any(True for _ in then.parameters())
+        has_parameters = any(True for _ in then.parameters())
         return replace(
             self, parameter_name=name, if_true=then,
-            if_false=self.if_false.with_parameter_name(f"{name} (else)" if asks else name))
+            if_false=self.if_false.with_parameter_name(f"{name} (else)" if has_parameters else name))
 
-    def active_branch(self, sheet: ValueSource) -> Domain:
-        """The domain that counts."""
+    def active_branch(self, assignment: ValueSource) -> Domain:
+        """The branch that the condition selects."""
         try:
-            return self.if_true if evaluate(self.condition,
-                                            sheet.value_of) is True else self.if_false
+            holds = evaluate(self.condition, assignment.value_of) is True
+            return self.if_true if holds else self.if_false
         except EvaluationError as error:
             raise InfeasibleValueError(
                 f"the condition {format_expr(self.condition)}: {error}") from None
@@ -134,9 +137,9 @@ class ConditionalDomain(Domain):
             return 1
 
     def infer_params(self, value: Any, value_of: Lookup) -> dict[str, Any] | None:
-        inner = [own
-                 for side in self.parts if (own := side.infer_params(value, value_of)) is not None]
-        return dict(ChainMap(*inner)) if inner else None
+        params = [branch.infer_params(value, value_of) for branch in self.parts]
+        possible = [branch_params for branch_params in params if branch_params is not None]
+        return dict(ChainMap(*possible)) if possible else None
 
     def __str__(self) -> str:
         return (f"{_inside(self.if_true)} if {format_expr(self.condition, 1)} else "
@@ -145,11 +148,11 @@ class ConditionalDomain(Domain):
 
 @dataclass(frozen=True)
 class PerLayerDomain(Domain):
-    """A size of each layer: a list of domains, or ``ramp(a, b)``, from the first layer to the last.
+    """A size per layer: a list of domains, or ``ramp(a, b)``, from the first layer to the last.
 
     Attributes:
-        depth_key: the key of the number of layers; items beyond it are not asked.
-        is_integer: False where values are no whole numbers.
+        depth_key: the key of the number of layers; parameters of items beyond it are not requested.
+        is_integer: whether values are whole numbers.
     """
 
     items: tuple[Domain, ...]
@@ -162,8 +165,8 @@ class PerLayerDomain(Domain):
         return self.items
 
     def with_parameter_name(self, name: str) -> Domain:
-        items = tuple(item.with_parameter_name(f"{name} #{at}")
-                      for at, item in enumerate(self.items, 1))
+        items = tuple(item.with_parameter_name(f"{name} #{number}")
+                      for number, item in enumerate(self.items, 1))
         return replace(self, parameter_name=name, items=items)
 
     def resolve(self, assignment: ValueSource) -> Any:
@@ -173,43 +176,47 @@ class PerLayerDomain(Domain):
         layers = require_single_value(depth)
         if self.is_ramp:
             low, high = (item.resolve(assignment) for item in self.items)
-            values = [self._between(low, high, at, max(layers - 1, 1)) for at in range(layers)]
+            values = [self._interpolate(low, high, step, max(layers - 1, 1))
+                      for step in range(layers)]
         elif len(self.items) < layers:
             raise InfeasibleValueError(f"{self} lists {len(self.items)} layers, and "
                                        f"{self.depth_key} is {layers}")
         else:
             values = [item.resolve(assignment) for item in self.items[:layers]]
-        alike = not any(map(is_array, values)) and len(set(values)) == 1
-        return values[0] if alike else values
+        are_equal = not any(map(is_array, values)) and len(set(values)) == 1
+        return values[0] if are_equal else values
 
-    def _between(self, low: Any, high: Any, at: int, steps: int) -> Any:
-        """The value after ``at`` of ``steps`` steps: cut to a whole number, or rounded to three decimals."""
-        sum = low * (steps - at) + high * at
+    def _interpolate(self, low: Any, high: Any, step: int, n_steps: int) -> Any:
+        """The value at ``step`` of ``n_steps``: rounded down to an integer, or to three decimals."""
+        sum = low * (n_steps - step) + high * step
         if self.is_integer:
-            return sum // steps
-        return (sum / steps).round(3) if is_array(sum) else round(sum / steps, 3)
+            return sum // n_steps
+        return (sum / n_steps).round(3) if is_array(sum) else round(sum / n_steps, 3)
 
     def count_values(self, assignment: ValueSource) -> int:
         depth = assignment.value_of(self.depth_key)
-        asked = self.items if self.is_ramp or not isinstance(depth, int) else self.items[:depth]
-        return math.prod(item.count_values(assignment) for item in asked)
+        uses_all = self.is_ramp or not isinstance(depth, int)
+        items = self.items if uses_all else self.items[:depth]
+        return math.prod(item.count_values(assignment) for item in items)
 
     def infer_params(self, value: Any, value_of: Lookup) -> dict[str, Any] | None:
         values = value if isinstance(value, list) else [value] * len(self.items)
         ends = [values[0], values[-1]] if self.is_ramp else values
         if len(ends) > len(self.items):
             return None
-        inner = [item.infer_params(one, value_of) for item, one in zip(self.items, ends)]
-        return None if None in inner else dict(ChainMap(*inner))  # type: ignore[arg-type]
+        params = [item.infer_params(end, value_of) for item, end in zip(self.items, ends)]
+        return None if None in params else dict(ChainMap(*params))  # type: ignore[arg-type]
 
     def __str__(self) -> str:
         items = ", ".join(map(str, self.items))
         return f"ramp({items})" if self.is_ramp else f"[{items}]"
 
 
-def _inside(spec: Domain) -> str:
-    """The text of ``spec`` beside others; a ternary keeps its parentheses, or its `if` would be theirs."""
-    return f"= {format_expr(spec.expression, 1)}" if isinstance(spec, ComputedDomain) else str(spec)
+def _inside(domain: Domain) -> str:
+    """The text of ``domain`` inside another one, with parentheses around a ternary expression."""
+    if isinstance(domain, ComputedDomain):
+        return f"= {format_expr(domain.expression, 1)}"
+    return str(domain)
 
 
 def _label(option: Domain) -> Any:
@@ -217,48 +224,49 @@ def _label(option: Domain) -> Any:
     return value if isinstance(value, int | float | str) else re.sub(r"\s+", " ", str(option))
 
 
-def iter_expressions(spec: Domain) -> Iterator[Expr]:
-    """Every expression over answers inside ``spec``."""
-    if isinstance(spec, ComputedDomain):
-        yield spec.expression
-    if isinstance(spec, ConditionalDomain):
-        yield spec.condition
-    if isinstance(spec, PerLayerDomain):
-        yield KeyRef(spec.depth_key, spec.depth_key, span=spec.span)
-    for part in spec.parts:
+def iter_expressions(domain: Domain) -> Iterator[Expr]:
+    """Yield every expression over keys inside ``domain``."""
+    if isinstance(domain, ComputedDomain):
+        yield domain.expression
+    if isinstance(domain, ConditionalDomain):
+        yield domain.condition
+    if isinstance(domain, PerLayerDomain):
+        yield KeyRef(domain.depth_key, domain.depth_key, span=domain.span)
+    for part in domain.parts:
         yield from iter_expressions(part)
 
 
-def map_options(spec: Domain, change: Callable[[Domain], Domain],
+def map_options(domain: Domain, change: Callable[[Domain], Domain],
                 test: Callable[[Expr], Expr] = lambda expr: expr) -> Domain:
-    """``spec`` with ``change`` done to its alternatives on every side of its conditions, and ``test`` to these."""
-    match spec:
-        case AlternativesDomain(inner):
-            return replace(spec,
-                           options=tuple(map_options(option, change, test) for option in inner))
+    """``domain`` with ``change`` applied to its alternatives in all branches, and ``test`` to conditions."""
+    match domain:
+        case AlternativesDomain(options):
+            return replace(domain,
+                           options=tuple(map_options(option, change, test) for option in options))
         case ConditionalDomain(then, condition, other):
             then = map_options(then, change, test)
             condition = test(condition)
-            return replace(spec, if_true=then, condition=condition,
+            return replace(domain, if_true=then, condition=condition,
                            if_false=map_options(other, change, test))
-    return change(spec)
+    return change(domain)
 
 
-def iter_options(spec: Domain) -> Iterator[Domain]:
-    """The alternatives of ``spec`` on every side of its conditions."""
-    if isinstance(spec, AlternativesDomain | ConditionalDomain):
-        for part in spec.parts:
+def iter_options(domain: Domain) -> Iterator[Domain]:
+    """Yield the alternatives of ``domain`` in all branches of its conditions."""
+    if isinstance(domain, AlternativesDomain | ConditionalDomain):
+        for part in domain.parts:
             yield from iter_options(part)
     else:
-        yield spec
+        yield domain
 
 
-def whole_numbers(spec: Domain) -> Iterator[int]:
-    """Every whole number that ``spec`` may be.
+def whole_numbers(domain: Domain) -> Iterator[int]:
+    """Yield every whole number that ``domain`` may be.
 
-    Raises TypeError where it may be something else, or is computed.
+    Raises:
+        TypeError: it has other values, or is computed.
     """
-    for option in iter_options(spec):
+    for option in iter_options(domain):
         match option:
             case ConstantDomain(int(value)) if not isinstance(value, bool):
                 yield value

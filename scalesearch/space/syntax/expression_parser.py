@@ -18,7 +18,7 @@ from scalesearch.space.syntax.lexer import Span, Token, ValueSyntaxError, tokeni
 MAX_NESTING = 25
 MAX_OPERATORS = 100  # in one expression
 BOOLEAN_WORDS = {"yes": True, "no": False, "true": True, "false": False}
-ParsedT = TypeVar("Parsed")
+ParsedT = TypeVar("ParsedT")
 COMPARISONS = ("<=", ">=", "==", "!=", "<", ">")
 
 
