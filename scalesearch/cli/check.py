@@ -61,11 +61,11 @@ class SpaceCheckReport:
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``; ``size`` is null where it is endless or not counted."""
-        shares = {"built": asdict(self.buildable),
-                  "where": [asdict(share) for share in self.constraints],
+        shares = {"buildable": asdict(self.buildable),
+                  "constraints": [asdict(share) for share in self.constraints],
                   "budgets": [asdict(share) for share in self.budgets],
                   "exportable": [asdict(share) for share in self.exportable],
-                  "all": asdict(self.all_conditions)}
+                  "all_conditions": asdict(self.all_conditions)}
         size = self.size if isinstance(self.size, int) else None
         return {**vars(self), **shares, "size": size,
                 "problems": [problem.to_json() for problem in self.problems]}

@@ -24,7 +24,7 @@ QUANTIZATIONS = ("none", "int8", "int16", "bf16")
 @click.option("--under", metavar="LIMITS",
               help="The best of all that meet these, such as 'bleu >= "
               "30': costs, answers and scores on valid.")
-@click.option("--to", "name", required=True, type=click.Choice(list(FORMAT_CLASSES)),
+@click.option("--to", "format", required=True, type=click.Choice(list(FORMAT_CLASSES)),
               help="Format of the artifact.")
 @click.option("--quantize", "quantize", type=click.Choice(QUANTIZATIONS),
               help="The format's own, if not given; none is float32.")

@@ -65,7 +65,7 @@ def format_options(command_function: Callable[..., Any]) -> Callable[..., Any]:
     """``--to`` and ``--quantize``."""
     command_function = click.option("--quantize", "quantize", type=click.Choice(QUANTIZATIONS),
                                     help="The format's own, if not given.")(command_function)
-    return click.option("--to", "name", default="ctranslate2", show_default=True,
+    return click.option("--to", "format_name", default="ctranslate2", show_default=True,
                         type=click.Choice(list(FORMAT_CLASSES)),
                         help="Format of what is no artifact yet.")(command_function)
 
@@ -159,7 +159,7 @@ def _artifact_folder(folder: Path, name: str, quantize: str | None) -> Iterator[
         yield Path(place)
 
 
-@command.command()
+@command.command(name="calibrate")
 @click.argument("file", metavar="SPACE")
 @set_option
 @click.option("--vocab", type=int, metavar="V", help="Vocabulary size, if not the space's.")

@@ -55,12 +55,12 @@ def seed_option(default: int, help: str) -> Callable[..., Any]:
 
 
 def protocol_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--protocol`` and its lengths, vocabulary and artifact: ``lengths``, the overrides of ``protocol_of``."""
+    """``--protocol`` and its lengths, vocabulary and artifact: ``protocol_overrides``."""
 
     @functools.wraps(command)
     def gathered(**options: Any) -> Any:
         lengths = {name: options.pop(name) for name in PROTOCOL_OPTIONS}
-        return command(lengths={"name": lengths.pop("protocol"), **lengths}, **options)
+        return command(protocol_overrides={"name": lengths.pop("protocol"), **lengths}, **options)
 
     for option in (
             click.option("--latency", metavar="FIT.json",

@@ -28,7 +28,7 @@ MIN_BREVITY_PENALTY = 0.975  # brevity penalty that takes a point of BLEU 40
 @search_options
 @click.option("--ensemble", is_flag=True,
               help="Score them together as well: the mean of their probabilities.")
-@click.option("--samples", default=1000, show_default=True, type=click.IntRange(10),
+@click.option("--resamples", "--samples", "resamples", default=1000, show_default=True, type=click.IntRange(10),
               help="Bootstrap resamples.")
 @json_option
 def command(models: tuple[str, ...], source: Path, target: Path, beam: int | None,

@@ -20,7 +20,7 @@ from scalesearch.terminal import print_text
               help="The data file whose training pairs are softened.")
 @click.option("--out", required=True, type=OutputPath(), metavar="FILE",
               help="Writes FILE, FILE.json, and FILE.yaml, the data file to train on.")
-@click.option("--top", default=8, show_default=True, metavar="N",
+@click.option("--top", "top_k", default=8, show_default=True, metavar="N",
               help="Tokens kept at every place.")
 @json_option
 def command(teachers: tuple[str, ...], data: str, out: Path, top_k: int, as_json: bool) -> None:

@@ -51,12 +51,12 @@ def test_tables(file):
 
 def test_json(file):
     report = json.loads(check(file, "--samples", "200", "--json"))
-    assert (report["name"], report["size"], report["samples"]) == ("tiny", 18, 200)
-    assert report["dimensions"][0] == {"name": "width", "values": "32 | 64", "count": 2}
-    assert report["built"]["share"] == 1.0
-    assert 0.5 < report["where"][0]["share"] < 0.9
-    assert 0 < report["budgets"][0]["share"] < 1
-    assert report["all"]["share"] <= min(report["where"][0]["share"], report["budgets"][0]["share"])
+    assert (report["name"], report["size"], report["n_samples"]) == ("tiny", 18, 200)
+    assert report["parameters"][0] == {"name": "width", "values": "32 | 64", "count": 2}
+    assert report["buildable"]["rate"] == 1.0
+    assert 0.5 < report["constraints"][0]["rate"] < 0.9
+    assert 0 < report["budgets"][0]["rate"] < 1
+    assert report["all_conditions"]["rate"] <= min(report["constraints"][0]["rate"], report["budgets"][0]["rate"])
     again = json.loads(check(file, "--samples", "200", "--json"))
     assert again == report
 
@@ -121,16 +121,16 @@ def test_an_architecture_has_one_sheet_and_every_share_is_all_or_nothing(file):
             "decoder.depth=2",
         )
     )
-    assert (report["size"], report["dimensions"]) == (1, [])
-    assert report["where"][0]["share"] == 1.0
+    assert (report["size"], report["parameters"]) == (1, [])
+    assert report["constraints"][0]["rate"] == 1.0
 
 
 def test_what_cannot_be_built_is_counted_with_its_reason(file):
     sets = ("--set", "encoder.depth=2 | 4", "--set", "share.encoder.attention=runs(1, 3)")
     report = json.loads(check(file, "--samples", "100", "--json", *sets))
-    assert 0.3 < report["built"]["share"] < 0.7
-    assert report["budgets"][0]["of"] == report["built"]["met"]
-    assert any("share.encoder.attention" in reason for reason in report["unbuildable"])
+    assert 0.3 < report["buildable"]["rate"] < 0.7
+    assert report["budgets"][0]["n_tested"] == report["buildable"]["n_passed"]
+    assert any("share.encoder.attention" in reason for reason in report["build_errors"])
 
 
 @pytest.mark.parametrize(
@@ -176,9 +176,9 @@ def test_the_share_that_each_format_takes(file):
     shares = json.loads(check(file, "--set", "encoder.gate=none | QgV", "--samples", "60",
                               "--exportable", "--json"))
     taken, everything = shares["exportable"]
-    assert taken["text"] == "exportable to ctranslate2" and 0.3 < taken["share"] < 0.7
-    assert everything["text"].startswith("exportable to onnx") and everything["share"] == shares[
-        "built"]["share"]
+    assert taken["condition"] == "exportable to ctranslate2" and 0.3 < taken["rate"] < 0.7
+    assert everything["condition"].startswith("exportable to onnx") and everything["rate"] == shares[
+        "buildable"]["rate"]
     shown = check(file, "--exportable", "--samples", "20")
     assert re.search(r"exportable to ctranslate2 +100.0%", shown), shown
     assert "exportable" not in check(file, "--samples", "20")

@@ -40,11 +40,11 @@ if TYPE_CHECKING:
               "target, length, vocab.")
 @click.option("--plot", type=OutputPath(), help="Draw the sweep, as PNG and SVG.")
 @click.option("--csv", type=OutputPath(), help="Write the sweep or the comparison.")
-@click.option("--cite", "cited", is_flag=True,
+@click.option("--formula", "--cite", "formula", is_flag=True,
               help="Closed forms: keys in place of sizes, S, T, V for lengths.")
 @click.option("--levels", type=click.IntRange(1, 5), default=2, show_default=True,
               help="Depth of the table.")
-@click.option("--verify", "verified", is_flag=True,
+@click.option("--verify", "verify", is_flag=True,
               help="Count again with PyTorch's counter and with fvcore.")
 @click.option("--random", "seed", is_flag=False, flag_value=0, type=int, metavar="[SEED]",
               help="Of a space that leaves something open: a random candidate.")

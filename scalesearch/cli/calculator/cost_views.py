@@ -183,7 +183,7 @@ def print_formulas(file: str, settings: tuple[str, ...], protocol_overrides: dic
                    levels: int, as_json: bool) -> None:
     """Prints the closed forms of params and MACs, by section (``levels`` 1) or by module."""
     from scalesearch.cost import load_protocol
-    from scalesearch.whatif import citation
+    from scalesearch.whatif.citation import cite
 
     space, architecture = load_architecture(file, settings)
     protocol = load_protocol(space.protocol, **protocol_overrides).with_vocab(architecture.vocab)

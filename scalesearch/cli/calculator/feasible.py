@@ -38,10 +38,10 @@ if TYPE_CHECKING:
               help="The nearest candidates of the space that fit.")
 @click.option("--reference", "references", multiple=True, metavar="ARCHITECTURE",
               help="A named point of the figure.")
-@click.option("--plot", "folder", type=OutputPath(is_folder=True), help="Write figures (PNG, SVG).")
+@click.option("--plot", "plot_folder", type=OutputPath(is_folder=True), help="Write figures (PNG, SVG).")
 @click.option("--csv", type=OutputPath(is_folder=True), help="Write the tables as CSV.")
 @click.option(
-    "--draws", type=click.IntRange(100), default=4000, show_default=True,
+    "--samples", "--draws", "samples", type=click.IntRange(100), default=4000, show_default=True,
     help="Candidates drawn for the figure, and for the share where a space cannot be counted.")
 @seed_option(1, "Of the random candidates.")
 @json_option

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.option("--budget", "budgets", multiple=True, metavar="LIMITS",
               help="'params.total <= 10M "
               "and macs.total <= 2G', or the name of one of the file's budgets. Repeatable.")
-@click.option("--for", "each", multiple=True, metavar="KEY=VALUES", 
+@click.option("--for", "for_each", multiple=True, metavar="KEY=VALUES", 
               help="Once for each: --for encoder.depth=1..24. Of a traded size: its range.")
 @click.option("--step", type=click.IntRange(1), default=1, show_default=True,
               help="Look at multiples of this only.")

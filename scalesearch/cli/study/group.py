@@ -146,7 +146,7 @@ def plot(results: Results, to: Path | None, as_json: bool) -> None:
 @command.command()
 @with_results
 @click.option("--to", type=OutputPath(), help="The page's file, if not the study's report.html.")
-@click.option("--alone", is_flag=True,
+@click.option("--alone", "standalone", is_flag=True,
               help="Without links to the study's files: for a page that is sent elsewhere.")
 @json_option
 def report(results: Results, to: Path | None, standalone: bool, as_json: bool) -> None:

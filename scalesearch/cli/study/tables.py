@@ -47,7 +47,7 @@ def table(results: Results, base: str | None, metric: str | None, confidence: fl
 @click.option("--metric", metavar="NAME",
               help="The score, if not the task's main metric; test.bleu for that of test.")
 @click.option(
-    "--at", "places", multiple=True, metavar="COST=SIZE",
+    "--at", "ranking_sizes", multiple=True, metavar="COST=SIZE",
     help="Rank the rules there, as in params.total=2M; the budget, if not given. Repeatable.")
 @click.option("--confidence", type=click.FloatRange(0.5, 0.9999),
               help="Of all intervals, if not the study's.")
@@ -97,7 +97,7 @@ def parse_cost_size(text: str) -> tuple[str, float]:
 @click.argument("second", metavar="B")
 @click.option("--to", type=OutputPath(is_folder=True),
               help="Folder for the figures, as PNG and SVG.")
-@click.option("--draws", type=click.IntRange(100), default=2000, show_default=True,
+@click.option("--resamples", "--draws", "resamples", type=click.IntRange(100), default=2000, show_default=True,
               help="Of the bootstrap.")
 @click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.9, show_default=True,
               help="Of the interval of the difference.")

@@ -129,7 +129,7 @@ class AuditPlan:
         """The recipe of one training. Raises UserError where a rule does not go with it."""
         (rule, factor), lr = option, member.recipe["lr"]
         other = {} if rule == self.rule else {
-            "rule": rule, "at": lr["at"] if lr["at"]["width"] else self.reference_sizes}
+            "rule": rule, "reference_sizes": lr["reference_sizes"] if lr["reference_sizes"]["width"] else self.reference_sizes}
         return Recipe.from_mapping(
             shorten_recipe({**member.recipe, "lr": {**lr, "base": lr["base"] * factor, **other}},
                            self.settings.budget_share))

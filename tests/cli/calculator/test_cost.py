@@ -28,7 +28,7 @@ def test_json_holds_what_machines_read() -> None:
     assert found["macs"]["total"] == 1_843_415_040 and found["flops"][
         "total"] == 2 * 1_843_415_040 - 5 * 512 * 30 * 30
     assert found["protocol"]["name"] == "edgeformer" and found["protocol"]["vocab"] == 32768
-    assert len(found["architecture"]["id"]) == 12 and found["architecture"]["answers"][
+    assert len(found["architecture"]["id"]) == 12 and found["architecture"]["config"][
         "encoder.depth"] == 6
     assert sum(row["macs"]
                for row in found["modules"] if "." not in row["path"]) == found["macs"]["total"]
@@ -74,7 +74,7 @@ def test_set_reaches_every_size_and_kind(setting: str, path: str, value: object)
     depth = ("--set", "encoder.depth=12")
     changed = run("transformer", *depth, "--set", setting)
     plain = run("transformer", *depth)
-    found = changed["architecture"]["answers"][path]
+    found = changed["architecture"]["config"][path]
     assert found == value or str(found) == str(value)
     assert changed["architecture"]["id"] != plain["architecture"]["id"] or path == "share.norms"
 

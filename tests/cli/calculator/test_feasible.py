@@ -38,12 +38,12 @@ def test_counts_and_tables_as_json(space: Path) -> None:
     fitting = [b
                for b in sound
                if b[1]["params.non_embedding"] <= 70_000 and b[1]["macs.total"] <= 3_000_000]
-    assert found["exact"] and (found["sheets"], found["sound"], found["fitting"]) == (
+    assert found["exact"] and (found["candidates"], found["valid"], found["feasible"]) == (
         len(listed("edge")), len(sound), len(fitting))
-    assert found["distinct_fitting"] == len({number for number, _ in fitting})
+    assert found["distinct_feasible"] == len({number for number, _ in fitting})
     assert found["extremes"]["most macs.total"]["costs"]["macs.total"] == max(
         b[1]["macs.total"] for b in fitting)
-    assert sum(row["count"] for row in found["reasons"]) == len(sound)
+    assert sum(row["count"] for row in found["violations"]) == len(sound)
 
 
 def test_of_a_space_with_nothing_open_there_are_no_shares_to_draw(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_what_people_see(space: Path, tmp_path: Path) -> None:
         assert words in said
     assert sorted(file.name for file in out.iterdir()) == [
         "plane.png", "plane.svg", "shares.png", "shares.svg"]
-    files = "values.csv", "reasons.csv", "sample.csv", "front.csv"
+    files = "values.csv", "violations.csv", "sample.csv", "front.csv"
     assert {file.name for file in (tmp_path / "csv").iterdir()} == set(files)
     rows = list(csv.DictReader((tmp_path / "csv" / "front.csv").open()))
     found = json.loads(run(str(space), "--budget", BUDGET, "--draws", "200", "--json"))
@@ -84,7 +84,7 @@ def test_what_people_see(space: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("budget", ["params.total <= 1e30", "params.total >= -1e30"])
 def test_a_budget_beyond_64_bits_leaves_everything(budget: str, space: Path) -> None:
     found = json.loads(run(str(space), "--budget", budget, "--draws", "100", "--json"))
-    assert found["exact"] and found["fitting"] == found["sound"] > 0
+    assert found["exact"] and found["feasible"] == found["valid"] > 0
 
 
 TWO = """
@@ -133,7 +133,7 @@ def test_a_space_without_an_end_is_drawn_from(tmp_path: Path) -> None:
     found = json.loads(run(str(file), "--budget", "params.non_embedding <= 60k", "--draws", "100",
                            "--json"))
     assert not found["exact"] and found[
-        "fitting"] is None and "a continuous range has no end" in found["why"]
+        "feasible"] is None and "a continuous range has no end" in found["inexact_reason"]
     assert 0 < found["low"] <= found["share"] <= found["high"] < 1
 
 
@@ -141,8 +141,8 @@ def test_a_space_without_an_end_is_drawn_from(tmp_path: Path) -> None:
 def test_a_space_that_takes_too_long_to_count_is_drawn_from() -> None:
     found = json.loads(run("slim", "--set", "width=96..128 step 2", "--draws", "120", "--json"))
     assert not found["exact"] and found["low"] <= found["share"] <= found["high"]
-    assert (found["fitting"] is None
-            and "combinations" in found["why"]) or "structures" in found["why"]
+    assert (found["feasible"] is None
+            and "combinations" in found["inexact_reason"]) or "structures" in found["inexact_reason"]
 
 
 def test_nothing_that_fits_says_how_far_to_relax(space: Path) -> None:

@@ -38,7 +38,7 @@ def test_json_and_csv_hold_every_answer(tmp_path: Path) -> None:
     found = json.loads(result.output)["solutions"]
     assert [one["for"]["encoder.depth"] for one in found] == [5, 6, 7]
     assert [one["best"]["value"] for one in found] == [4045, 3199, 2596]
-    assert all(one["next"]["limits"][0]["slack"] < 0 and one["breaks"] == ["params.total <= 68M"]
+    assert all(one["next"]["limits"][0]["slack"] < 0 and one["violates"] == ["params.total <= 68M"]
                for one in found)
     assert pd.read_csv(file)["encoder.ffn.hidden"].tolist() == [4045, 3199, 2596]
     table = ask(*question)

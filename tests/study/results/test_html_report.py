@@ -50,7 +50,7 @@ def page(folder):
 
 
 def test_the_page_is_well_formed_and_fetches_nothing(page):
-    assert page.report_problem == [] and set(page.ids) >= SECTIONS
+    assert page.wrong == [] and set(page.ids) >= SECTIONS
     assert "://" not in re.sub(r'xmlns(:xlink)?="[^"]*"', "", page.file.read_text())
     assert len(page.alts()) >= 8 and all(page.alts())
 
@@ -169,7 +169,7 @@ def test_numbers_name_protocol_signature_and_hash(page, folder):
 def test_the_same_study_gives_the_same_page_wherever_it_lies(folder, tmp_path):
     one, other = (write_page(load_results(folder), tmp_path / name / "a b.html") for name in "xy")
     assert one.read_bytes() == other.read_bytes()
-    assert page_of(folder, tmp_path / "elsewhere.html").report_problem == []
+    assert page_of(folder, tmp_path / "elsewhere.html").wrong == []
 
 
 def test_the_last_hypervolume_is_that_of_the_front(folder, page):
@@ -183,7 +183,7 @@ def test_the_last_hypervolume_is_that_of_the_front(folder, page):
 def test_a_study_without_anything_finished_says_so(tmp_path):
     make_driver(tmp_path, make_plan(1))
     page = page_of(tmp_path)
-    assert page.report_problem == [] and set(page.ids) >= SECTIONS
+    assert page.wrong == [] and set(page.ids) >= SECTIONS
     for words in ("No trial is finished yet", "No feasible trial is finished yet",
                   "No training has failed"):
         assert words in page.text
@@ -191,10 +191,10 @@ def test_a_study_without_anything_finished_says_so(tmp_path):
 
 def test_a_running_study_says_that_it_is_running(tmp_path):
     events = (study(tmp_path, 6) / "events.jsonl").read_text().splitlines(keepends=True)
-    ended = [at for at, line in enumerate(events) if json.loads(line)["event"] == "ended"]
+    ended = [at for at, line in enumerate(events) if json.loads(line)["type"] == "ended"]
     (tmp_path / "events.jsonl").write_text("".join(events[: ended[3]]))
     page = page_of(tmp_path)
-    assert page.report_problem == [
+    assert page.wrong == [
         ] and "Some trials are not finished" in page.text and "pending" in page.text
 
 
@@ -204,7 +204,7 @@ def test_rungs_are_counted_and_their_losses_shown(tmp_path):
     revise(tmp_path, rungs=rungs)
     page = page_of(tmp_path)
     passed = sum(bool(trial.rungs) for trial in load_results(tmp_path).study.trials)
-    assert page.report_problem == [
+    assert page.wrong == [
         ] and "Rungs of successive halving" in page.text and f"1 10% {passed} " in page.text
     early = {trial.number for trial in load_results(tmp_path).study.trials.with_state(State.PAUSED)}
     assert early and "stopped at a rung: cost alone is known" in page.text
@@ -217,7 +217,7 @@ def test_further_seeds_come_with_their_verdict(tmp_path):
     revise(tmp_path, seeds=SEEDS)
     page = page_of(tmp_path)
     results = load_results(tmp_path)
-    assert page.report_problem == [
+    assert page.wrong == [
         ] and "replicates: trainings with further seeds" in page.text and "±" in page.text
     for line in results.seed_analysis.sentences():
         assert " ".join(line.split()) in page.text
@@ -226,7 +226,7 @@ def test_further_seeds_come_with_their_verdict(tmp_path):
 def test_a_study_that_searches_nothing_shows_what_it_trained_and_no_more(tmp_path):
     page = page_of(references_only(tmp_path))
     results = load_results(tmp_path)
-    assert page.report_problem == [] and set(page.ids) >= {
+    assert page.wrong == [] and set(page.ids) >= {
         "front", "named", "trials", "curves", "costs", "provenance"}
     assert not set(page.ids) & {"hyperparameters", "importance", "hypervolume"}
     for words in ("2 architectures that the study file names", "Score against cost",
@@ -241,7 +241,7 @@ def test_a_table_of_rows_has_a_front_and_nothing_about_parameters(tmp_path):
     revise(references_only(tmp_path, params={}, most=20000), type="ablation", base=HOSTILE)
     page = page_of(tmp_path)
     results = load_results(tmp_path)
-    assert page.report_problem == [] and set(page.ids) >= {
+    assert page.wrong == [] and set(page.ids) >= {
         "front", "named", "hypervolume"} and len(results.front) == 2
     assert not set(page.ids) & {"hyperparameters", "importance"} and "infeasible" not in page.text
     assert f"difference to {HOSTILE}" in page.text and {"costs-0", "costs-1"} <= set(page.ids)
@@ -261,7 +261,7 @@ def test_named_architectures_are_compared_with_the_first_that_is_finished(tmp_pa
               "one": {"width": 16, "depth": 2, "kind": "plain"},
               "two": {"width": 24, "depth": 2, "kind": "plain"}}
     page = page_of(references_only(tmp_path, sheets))
-    assert page.report_problem == [
+    assert page.wrong == [
         ] and "difference to one" in page.text and "Not finished: fails" in page.text
 
 
@@ -269,9 +269,9 @@ def test_a_row_that_the_study_file_no_longer_names_is_not_in_the_table(tmp_path)
     sheets = {name: {"width": width, "depth": 2, "kind": "plain"}
               for name, width in (("a", 8), ("b", 16), ("c", 24))}
     sheets["the same"] = sheets["a"]
-    revise(references_only(tmp_path, sheets, params={}), rows=("a", "c", "the same"))
+    revise(references_only(tmp_path, sheets, params={}), architectures=("a", "c", "the same"))
     page = page_of(tmp_path)
-    assert page.report_problem == [
+    assert page.wrong == [
         ] and "3 named architectures" in page.text and "#trial-1" not in page.hrefs
     assert "1 named architecture duplicated an architecture that was there already" in page.text
 

@@ -29,7 +29,7 @@ def folder(tmp_path_factory):
 
 def test_the_front_is_that_of_the_finished_feasible_candidates(folder):
     results = load_results(folder)
-    done = results.table[(results.table["state"] == "complete") & results.table["feasible"]]
+    done = results.table[(results.table["state"] == "complete") & results.table["is_feasible"]]
     on_front = pareto_front(done[["bleu", "params.total"]].to_numpy(float), ["max", "min"])
     assert sorted(results.front["trial"]) == sorted(done["trial"][on_front])
     assert "large" in set(results.table["label"]) and "large" not in set(results.front["label"])
@@ -50,18 +50,18 @@ def test_all_files_are_written_and_the_same_again(folder, tmp_path):
 def test_what_was_never_trained_has_its_answers_in_the_same_columns(tmp_path):
     """Answers hold constants and canonical names, which the parameters alone do not."""
     plan = make_plan(10, most=2000)
-    plain = plan.evaluator.space.sample
+    plain = plan.evaluator.space.resolve
 
     def with_a_constant(ask):
         answers = plain(ask)
         answers["norm"] = "pre"
         return answers
 
-    plan.evaluator.space.sample = with_a_constant
+    plan.evaluator.space.resolve = with_a_constant
     make_driver(tmp_path, plan).run()
     table = load_results(tmp_path).table
     assert {"infeasible",
-            "complete"} <= set(table["state"]) and set(table["answer.norm"]) == {"pre"}
+            "complete"} <= set(table["state"]) and set(table["param.norm"]) == {"pre"}
 
 
 def test_notes_name_protocol_synthetic_corpus_signature_and_seed(folder):
