@@ -46,7 +46,7 @@ def test_too_long_sentence_fails_before_the_first_update(
     whole = tiny(embedding__positions="learned", embedding__max_length=40)
     result = train(whole, long, recipe(), out)
     assert (result.state, result.steps) == ("failed", 0)
-    assert result.reason.startswith(f"{split}: a sentence of 41 tokens")
+    assert result.reason.startswith(f"{split}: a sentence has 41 tokens")
     assert train(whole, corpus, recipe(), out / "enough").state == "complete"
 
 
@@ -58,11 +58,11 @@ def test_positions_suffice_for_retokenized_and_padded_text(corpus, out, model) -
     text = short.train.texts
     if model == "encoder-decoder":
         result = train(whole, short, recipe(subword_dropout=0.1), out)
-        assert result.reason.startswith("train: a sentence of 61 tokens")
+        assert result.reason.startswith("train: a sentence has 61 tokens")
     else:
         long = Split.from_lists([[5] * 25], [[5] * 20], ["x"], ["x"])
         result = train(whole, replace(corpus, train=long), recipe(), out)
-        assert result.reason.startswith("train: a sentence of 47 tokens") and text
+        assert result.reason.startswith("train: a sentence has 47 tokens") and text
     assert (result.state, result.steps) == ("failed", 0)
 
 
@@ -74,7 +74,7 @@ def test_sentence_too_long_by_padding_is_a_failed_result(
     monkeypatch.setattr("scalesearch.train.updates.engine.Engine.update", padded)
     result = train(tiny(embedding__positions="learned", embedding__max_length=40), corpus, recipe(),
                    out)
-    assert result.state == "failed" and result.reason.startswith("a sentence of 41 tokens")
+    assert result.state == "failed" and result.reason.startswith("a sentence has 41 tokens")
 
 
 def test_result_and_checkpoint_of_a_run(corpus, out) -> None:

@@ -51,7 +51,7 @@ def test_joined_sequence_needs_positions_for_source_and_target(corpus) -> None:
             check_lengths(model, long, whole)
             model(*(torch.ones(2, size, dtype=torch.int64) for size in (7, 9)))
         else:
-            with pytest.raises(TrainingFailedError, match="validation: a sentence of 16 tokens"):
+            with pytest.raises(TrainingFailedError, match="validation: a sentence has 16 tokens"):
                 check_lengths(model, long, whole)
 
 
