@@ -135,7 +135,7 @@ def deep() -> object:
 @pytest.mark.parametrize("longest", [LENGTH, 40, 1024])
 def test_a_model_file_is_as_large_as_foretold(deep, quantize, longest, tmp_path):
     """But for the numbers beside the weights, of each of which some bytes are estimated."""
-    CTranslate2Format().write(replace(deep, max_length=longest), tmp_path, quantize)
+    CTranslate2Format().write(replace(deep, max_source_length=longest), tmp_path, quantize)
     protocol = load_protocol({"vocab": VOCAB, "artifact": f"ctranslate2-{quantize}",
                               "longest": longest})
     assert load_protocol(protocol.to_json()) == protocol == protocol.with_lengths(30, 30, VOCAB)
@@ -232,14 +232,14 @@ def test_tokens_beyond_the_positions_of_the_artifact_are_an_error(deep, tmp_path
      ({"adapt": "prompt", "adapt.length": 4}, "encoder.attention.prompt"),
      ({"encoder.middle_width": 4, "encoder.depth": 3}, "encoder: its layers have two widths"),
      ({"encoder.relative_positions": True, "encoder.relative_clip": 2, "norm": "post"},
-      "rotary positions under norms"),
+      "rotary positions in a post-norm model"),
      ({"embedding": "h-softpos", "embedding.levels": 2, "embedding.level_width": 2,
        "embedding.roles": 2, "embedding.tie": "none"}, "embedding.source: SoftPOS"),
      ({"embedding": "attentive", "embedding.rank": 4, "embedding.heads": 2},
       "embedding.target: AttentiveEmbedding"),
      ({"embedding": "adaptive", "embedding.cutoffs": (20,), "embedding.factor": 2,
-       "embedding.tie": "none", "vocab": VOCAB}, "embedding.source.table: AdaptiveTable"),
-     ({"model": "decoder-only"}, "decoder: it reads source " "and target as one text")])
+       "embedding.tie": "none", "vocab": VOCAB}, "embedding.source.table: AdaptiveEmbedding"),
+     ({"model": "decoder-only"}, "decoder: the runtime's translator needs an encoder")])
 def test_what_has_no_exact_lowering_is_refused_by_its_part(changes, where):
     found = find_unsupported_parts(architecture(**flat(changes)).block)
     assert any(where in reason for reason in found), found
