@@ -1,13 +1,13 @@
-"""Teachers of studies: find or train one, and have it translate the training text.
+"""Distillation in studies: find or train a teacher, and translate the training text with it.
 
 ::
 
-    runs/edge/teacher/          the teacher's training, unless it is a folder of the user's
-    runs/edge/teacher/corpus/   train.en  train.de  train.json: its translations, and what decides them
-    runs/edge/teacher/soft/     train  train.json: its probabilities at every place of these pairs, if they are wanted
+    runs/edge/teacher/          the teacher's training run, unless the user names a finished one
+    runs/edge/teacher/corpus/   train.en  train.de  train.json: its translations and their settings
+    runs/edge/teacher/soft/     train  train.json: its soft targets per target token (``top_k``)
 
-All are jobs of the study's own runner, as its candidates are: they train where those train, go on
-where they were stopped, and are not done again. Only the process that owns the study starts them.
+These are jobs of the study's runner, like its trials: they run on the same machines, resume after
+an interruption, and are not repeated. Only the process that owns the study starts them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,8 +30,13 @@ from scalesearch.study.config.spec import StudySpec
 from scalesearch.study.engine.setup import reference_space
 from scalesearch.study.executors.base import JobDone, Runner, TrainingJob
 from scalesearch.study.executors.worker import ProgressFile
-from scalesearch.study.monitor.running import SOFT_TARGETS_FOLDER, TRANSLATIONS_FOLDER, describe_progress, report_share
-from scalesearch.study.monitor.running import TEACHER_FOLDER as FOLDER
+from scalesearch.study.monitor.running import (
+    SOFT_TARGETS_FOLDER,
+    TEACHER_FOLDER,
+    TRANSLATIONS_FOLDER,
+    describe_progress,
+    report_share,
+)
 from scalesearch.study.trials.record import JobFile, TeacherFacts
 from scalesearch.study.trials.study_meta import DataFacts, TeacherMeta
 from scalesearch.terminal import print_text
@@ -39,13 +44,13 @@ from scalesearch.train.recipe import Recipe
 from scalesearch.train.result import RESULT_FILE, Result
 
 DISTILLED_PREFIX = "train"
-TEACHER_JOB_NUMBER = -1  # the number of a job that is no candidate's
+TEACHER_JOB_NUMBER = -1  # number of a job that does not belong to a trial
 TASK_KEYS = ("builtin", "source", "target")
 
 
 @dataclass(frozen=True)
 class TeacherJobResult:
-    """What a teacher's job has left; of a training, the state alone counts here."""
+    """Result of a teacher's job; for its training run, only the state is read here."""
 
     state: str
     reason: str = ""
@@ -56,12 +61,13 @@ class TeacherJobResult:
 
 @dataclass(frozen=True)
 class Teacher:
-    """A teacher that was looked at, and nothing about it is wrong.
+    """A teacher that passed all checks.
 
     Attributes:
-        recipe: how it is to be trained; None where ``folders`` hold it already.
-        folders: of finished trainings, absolute; none where it is to be trained.
-        architectures: one a folder, or that of what is to be trained.
+        spec: from the study file.
+        architectures: one per folder, or that of the teacher to train.
+        recipe: of the teacher to train; None if ``folders`` hold trained teachers.
+        folders: absolute paths of finished training runs; empty if the teacher is to be trained.
     """
 
     spec: TeacherSpec
@@ -72,64 +78,69 @@ class Teacher:
     @property
     def id(self) -> str:
         """The ids of its architectures."""
-        return " + ".join(one.id for one in self.architectures)
+        return " + ".join(architecture.id for architecture in self.architectures)
 
     @property
     def meta(self) -> TeacherMeta:
-        """What a resumed study must agree with."""
+        """The fields of ``study.json``, which may not change when the study is resumed."""
         spec = self.spec
         recipe = self.recipe
         return TeacherMeta(self.id, spec.beam, spec.length_penalty, spec.mix,
                            recipe and recipe.to_json(), spec.seed if recipe else None, spec.top_k)
 
     def describe(self) -> str:
-        """Describes it in a line."""
+        """Describe the teacher in one line."""
         spec = self.spec
-        who = (f" in {', '.join(spec.folders)}" if self.recipe is None
-               else f", trained once: {self.recipe.describe()}")
+        source = (f" in {', '.join(spec.folders)}" if self.recipe is None
+                  else f", trained once: {self.recipe.describe()}")
         searched = "greedily" if spec.beam == 1 else f"with beam {spec.beam}"
         learned = "its translations and the real pairs" if spec.mix else "its translations"
-        learned += f", with its {spec.top_k} likeliest tokens at every place" if spec.top_k else ""
-        return (f"{self.id}{who}; translates the training text {searched}; candidates learn from "
-                f"{learned}")
+        if spec.top_k:
+            learned += f", with its {spec.top_k} most probable tokens per position"
+        return (f"{self.id}{source}; translates the training text {searched}; candidates learn "
+                f"from {learned}")
 
 
 def find_teacher(spec: StudySpec, corpus: Corpus) -> Teacher | None:
-    """Finds the study's teacher, which is not yet at work; None where there is none.
+    """Find the teacher of the study, without running it; None if the study has no teacher.
 
     Raises:
         UserError: its architecture leaves something open, or a folder holds no finished training of
             this task.
     """
-    wanted = spec.teacher
-    if wanted is None:
+    teacher = spec.teacher
+    if teacher is None:
         return None
-    if not wanted.folders:
-        space = reference_space(ReferenceSpec("teacher", wanted.file, wanted.set), spec)
-        return Teacher(wanted, (space.single_architecture("teacher: it"),),
-                       wanted.recipe or spec.recipe)
+    if not teacher.folders:
+        space = reference_space(ReferenceSpec("teacher", teacher.file, teacher.set), spec)
+        return Teacher(teacher, (space.single_architecture("teacher: it"),),
+                       teacher.recipe or spec.recipe)
     try:
-        folders = tuple(expand_path(folder, "teacher") for folder in wanted.folders)
+        folders = tuple(expand_path(folder, "teacher") for folder in teacher.folders)
     except UserError as error:
         raise UserError(error.message.removeprefix("data: "), key="teacher",
                         code=error.code) from None
-    return Teacher(wanted, tuple(_finished_architecture(folder, corpus) for folder in folders),
+    return Teacher(teacher, tuple(_finished_architecture(folder, corpus) for folder in folders),
                    None, folders)
 
 
 def _finished_architecture(folder: Path, corpus: Corpus) -> ModelSpec:
-    """The architecture of the training in ``folder``.
+    """Return the architecture of the finished training run in ``folder``.
 
     Raises:
-        UserError: there is none, it is not finished, or it learned another task or another
-            vocabulary.
+        UserError: the folder holds no finished run, or its task or vocabulary differs.
     """
     from scalesearch.space import read_space
-    from scalesearch.train.checkpoint import ARCHITECTURE_FILE, DATA_FILE, TOKENIZER_FILE, WEIGHTS_FILE
+    from scalesearch.train.checkpoint import (
+        ARCHITECTURE_FILE,
+        DATA_FILE,
+        TOKENIZER_FILE,
+        WEIGHTS_FILE,
+    )
 
     if not folder.is_dir():
-        raise UserError(f"teacher: there is no folder {folder}; name one that `scalesearch train "
-                        "--out` has written", key="teacher", code="no-teacher")
+        raise UserError(f"teacher: the folder {folder} does not exist; name one that "
+                        "`scalesearch train --out` has written", key="teacher", code="no-teacher")
     missing = [name
                for name in (ARCHITECTURE_FILE, TOKENIZER_FILE, DATA_FILE, WEIGHTS_FILE, RESULT_FILE)
                if not (folder / name).is_file()]
@@ -137,17 +148,17 @@ def _finished_architecture(folder: Path, corpus: Corpus) -> ModelSpec:
         raise UserError(f"teacher: {folder} holds no finished training ({', '.join(missing)} "
                         "missing); finish it with `scalesearch train … --resume`, or name another "
                         "folder", key="teacher", code="teacher-unfinished")
-    done = read_json(folder / RESULT_FILE, TeacherJobResult)
-    if done.state != "complete":
-        raise UserError(f"teacher: the training in {folder} failed: {done.reason}", key="teacher",
+    result = read_json(folder / RESULT_FILE, TeacherJobResult)
+    if result.state != "complete":
+        raise UserError(f"teacher: the training in {folder} failed: {result.reason}", key="teacher",
                         code="teacher-failed")
     learned = read_json(folder / DATA_FILE, DataFacts).spec
-    ours = corpus.spec
-    differing = [key for key in TASK_KEYS if learned.get(key) != getattr(ours, key)]
+    own = corpus.spec
+    differing = [key for key in TASK_KEYS if learned.get(key) != getattr(own, key)]
     if differing:
         raise UserError(f"teacher: {folder} learned another task: "
                         + ", ".join(f"{key} {learned.get(key)}, " "and the study's is "
-                                    f"{getattr(ours, key)}" for key in differing), key="teacher",
+                                    f"{getattr(own, key)}" for key in differing), key="teacher",
                         code="teacher-task-mismatch")
     if Tokenizer.from_file(folder / TOKENIZER_FILE) != corpus.tokenizer:
         raise UserError(f"teacher: {folder} has another vocabulary than the study's data. Train it "
@@ -158,24 +169,25 @@ def _finished_architecture(folder: Path, corpus: Corpus) -> ModelSpec:
 
 
 def distilled_data(spec: StudySpec) -> DataSpec:
-    """The data of the study's candidates: the study's own, learned from in the teacher's words."""
+    """Return the data of the study's trials: with the teacher's translations as targets."""
     if spec.teacher is None:
         return spec.data
-    place = spec.out / FOLDER
-    soft = str(place / SOFT_TARGETS_FOLDER / DISTILLED_PREFIX) if spec.teacher.top_k else None
-    return replace(spec.data, distilled=str(place / TRANSLATIONS_FOLDER / DISTILLED_PREFIX),
-                   mix_distilled=spec.teacher.mix, soft_targets=soft)
+    folder = spec.out / TEACHER_FOLDER
+    soft_targets = (str(folder / SOFT_TARGETS_FOLDER / DISTILLED_PREFIX) if spec.teacher.top_k
+                    else None)
+    return replace(spec.data, distilled=str(folder / TRANSLATIONS_FOLDER / DISTILLED_PREFIX),
+                   mix_distilled=spec.teacher.mix, soft_targets=soft_targets)
 
 
 def run_teacher(teacher: Teacher, spec: StudySpec, runner: Runner,
                 console: Console) -> TeacherFacts:
-    """Trains, translates and softens until ``distilled(spec)`` can be loaded; returns the teacher's facts for records.
+    """Train the teacher and write its data; return the teacher's facts for the records.
 
     Raises:
-        UserError: the teacher's training, or its translating, failed.
-        KeyboardInterrupt: what was done so far is kept.
+        UserError: a job of the teacher failed.
+        KeyboardInterrupt: progress is kept.
     """
-    place = (spec.out / FOLDER).resolve()
+    place = (spec.out / TEACHER_FOLDER).resolve()
     common: JobFile = {"data": spec.data.with_absolute_paths().to_json(),
                        "threads": spec.resources.threads_per_trial, "nice": spec.resources.nice}
     if teacher.recipe is not None:
@@ -185,40 +197,41 @@ def run_teacher(teacher: Teacher, spec: StudySpec, runner: Runner,
                         "seed": teacher.spec.seed}
         _complete_job(place, job, f"the teacher ({teacher.id}) in training", spec.attempts, runner,
                       console)
-    school = teacher.folders or (place,)
-    taught: JobFile = {**common, "teachers": [str(folder) for folder in school],
+    folders = teacher.folders or (place,)
+    distill_job: JobFile = {**common, "teachers": [str(folder) for folder in folders],
                        "prefix": DISTILLED_PREFIX}
-    job = {**taught,
+    job = {**distill_job,
            "decoding": {"beam": teacher.spec.beam, "length_penalty": teacher.spec.length_penalty}}
-    made = _complete_job(place / TRANSLATIONS_FOLDER, job,
+    translations = _complete_job(place / TRANSLATIONS_FOLDER, job,
                          "the teacher translates the training text", spec.attempts, runner, console)
     if teacher.spec.top_k:
         pairs = replace(distilled_data(spec), soft_targets=None).with_absolute_paths().to_json()
-        job = {**taught, "data": pairs, "cache": str(default_cache()), "top_k": teacher.spec.top_k}
-        _complete_job(place / SOFT_TARGETS_FOLDER, job, "the teacher softens the training pairs",
+        job = {**distill_job, "data": pairs, "cache": str(default_cache()),
+               "top_k": teacher.spec.top_k}
+        _complete_job(place / SOFT_TARGETS_FOLDER, job, "the teacher computes soft targets",
                       spec.attempts, runner, console)
-    results = [read_json(folder / RESULT_FILE, Result) for folder in school]
-    return {"architecture": teacher.id, "params": sum(one.n_params for one in results),
+    results = [read_json(folder / RESULT_FILE, Result) for folder in folders]
+    return {"architecture": teacher.id, "params": sum(result.n_params for result in results),
             "bleu": _mean_bleu(results), "decoding": results[0].metrics["decoding"],
-            "seeds": [one.seed for one in results], "corpus": results[0].corpus_hash,
-            "cpu_seconds": sum(one.total_cpu_seconds for one in results),
-            "translations": {"pairs": made.pairs, "decoding": made.decoding,
-                             "cpu_seconds": made.cpu_seconds}, "mix": teacher.spec.mix,
+            "seeds": [result.seed for result in results], "corpus": results[0].corpus_hash,
+            "cpu_seconds": sum(result.total_cpu_seconds for result in results),
+            "translations": {"pairs": translations.pairs, "decoding": translations.decoding,
+                             "cpu_seconds": translations.cpu_seconds}, "mix": teacher.spec.mix,
             **({"top_k": teacher.spec.top_k} if teacher.spec.top_k else {})}
 
 
 def _mean_bleu(results: Sequence[Result]) -> dict[str, float]:
-    """Mean BLEU on each split that all were scored on."""
-    scored = [{one.metrics["split"]: one.metrics,
-               **({"test": one.metrics["test"]} if "test" in one.metrics else {})}
-              for one in results]
-    return {split: fmean(one[split]["bleu"] for one in scored) for split in scored[0]
-            if all(split in one for one in scored)}
+    """Return the mean BLEU per split, for splits on which all teachers were scored."""
+    scores = [{result.metrics["split"]: result.metrics,
+               **({"test": result.metrics["test"]} if "test" in result.metrics else {})}
+              for result in results]
+    return {split: fmean(by_split[split]["bleu"] for by_split in scores) for split in scores[0]
+            if all(split in by_split for by_split in scores)}
 
 
 def _complete_job(folder: Path, job: JobFile, description: str, attempts: int, runner: Runner,
                   console: Console) -> TeacherJobResult:
-    """The result of the job in ``folder``, which is done now unless it was before."""
+    """Run the job in ``folder`` unless it is complete; return its result."""
     file = folder / RESULT_FILE
     if not file.exists():
         write_json(folder / "job.json", job)
@@ -246,7 +259,7 @@ def _run_attempts(folder: Path, attempts: int, runner: Runner) -> None:
 
 @contextmanager
 def _progress_display(folder: Path, description: str, console: Console) -> Iterator[None]:
-    """A bar on a terminal, a line elsewhere."""
+    """Show a progress bar on a terminal, or print one line elsewhere."""
     if not console.is_terminal:
         print_text(description, console)
         yield

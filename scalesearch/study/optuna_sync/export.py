@@ -96,8 +96,8 @@ class OptunaExport(Callback):
         if self._retry_time < NEVER and self._missing() and (self._busy() or not self.export()):
             self._report(f"the storage {self._storage_name} is still away "
                          f"({self._failure or 'it does not respond'}). Nothing is lost: the "
-                         "study's folder holds all trials. When the storage is back, the same command with "
-                         "--resume brings it up to date")
+                         "study's folder holds all trials. When the storage is back, the same "
+                         "command with --resume brings it up to date")
 
     def _busy(self) -> bool:
         return self._thread is not None and self._thread.is_alive()

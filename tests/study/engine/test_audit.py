@@ -110,11 +110,11 @@ def test_an_audit_finds_the_kind_that_the_recipe_is_unfair_to_and_is_gone_on_wit
     assert trained.count("1.0") == 4 * 3  # the better half, in which the study's own rate is here
     # nothing is trained again
     assert call("audit", "found") and len(legs()) == before + len(trained)
-    assert [one["loss"] for one in found["regrets"]] == pytest.approx([0.4, 0.4, 0.0, 0.0])
-    assert all(one["at_the_edge"] == (one["loss"] > 0) for one in found["regrets"])
-    kinds = {one["name"]: one["regret"]["value"] for one in found["kinds"]}
+    assert [one["loss_regret"] for one in found["regrets"]] == pytest.approx([0.4, 0.4, 0.0, 0.0])
+    assert all(one["is_best_at_edge"] == (one["loss_regret"] > 0) for one in found["regrets"])
+    kinds = {one["name"]: one["mean_regret"]["value"] for one in found["groups"]}
     assert kinds["norm post"] == pytest.approx(0.4) and kinds["norm pre"] == pytest.approx(0.0)
-    assert found["own"] == ["none", 1.0] and json.loads(
+    assert found["study_option"] == ["none", 1.0] and json.loads(
         Path("found/audit/findings.json").read_text()) == found
     call("report", "found")
     page = Path("found/report.html").read_text()

@@ -23,7 +23,7 @@ from scalesearch.study.engine import setup
 from scalesearch.study.engine.corpora import protocol_settings
 from scalesearch.study.engine.dry_run import dry_run
 from scalesearch.study.engine.run import launch
-from scalesearch.study.results.page.cost_breakdowns import module_costs
+from scalesearch.study.results.page.cost_breakdowns import trial_module_costs
 from scalesearch.study.results.page.facts import PageFacts
 from scalesearch.study.results.results import load_results
 from scalesearch.study.transfer.warm_start import choose_warm_start
@@ -102,7 +102,7 @@ def test_each_trial_learns_from_the_text_in_its_own_vocabulary(folder):
         assert (architecture.id, architecture.vocab) == (trial.architecture, vocab)
         bill = evaluate_cost(architecture.block, protocol.with_vocab(vocab))
         assert {name: bill[name]
-                for name in trial.costs} == trial.costs and module_costs(results.study, trial)
+                for name in trial.costs} == trial.costs and trial_module_costs(results.study, trial)
         weights = read_weights(place / "model.safetensors")
         assert sum(weight.numel() for weight in weights.values()) == trial.costs["params.total"]
         assert trial.values["loss_per_char"] == record["metrics"]["validation_loss_per_char"]

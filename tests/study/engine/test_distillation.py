@@ -77,7 +77,7 @@ def test_none_is_none_and_settings_reach_inside(tmp_path):
      ("{ file: transformer, set: 3 }", "a mapping of keys to values of the " "space language"),
      ("{ file: transformer, recipe: { stpes: 4 } }", "did you mean `steps`"),
      ("{ file: transformer, recipe: { steps: 4, score_splits: test } }",
-      "a study chooses by its scores"),
+      "a study selects by validation scores"),
      ("[ runs/big, [ runs/other ] ]", "expected a folder, or a list of " "folders"),
      ("", "expected a folder, or " "a list of folders")])
 def test_what_is_wrong_is_said_with_its_place(tmp_path, text, message):
@@ -188,10 +188,10 @@ def test_every_candidate_learned_from_the_one_teacher(folder):
     for record in found:
         said = record["teacher"]
         assert said["architecture"] == teacher["architecture_id"] and teacher["steps"] == 60
-        assert said["bleu"] == {"valid": teacher["metrics"]["bleu"],
+        assert said["bleu"] == {"validation": teacher["metrics"]["bleu"],
                                 "test": teacher["metrics"]["test"]["bleu"]}
         assert said["translations"]["pairs"] == 60 and "beam 2" in said["translations"]["decoding"]
-        assert record["data"]["hash"] == record["corpus_hash"] != teacher["corpus_hash"] == said["corpus_hash"]
+        assert record["data"]["hash"] == record["corpus_hash"] != teacher["corpus_hash"] == said["corpus"]
         assert record["data"]["spec"]["distilled"] == "found/teacher/corpus/train"
 
 
@@ -200,7 +200,7 @@ def test_the_report_says_who_taught(folder):
     teacher = records(folder)[0]["teacher"]
     assert results.teacher == teacher
     start = (f"Teacher: {teacher['architecture']}, {teacher['params']:,} params, BLEU "
-             f"{teacher['bleu']['valid']:.1f} on")
+             f"{teacher['bleu']['validation']:.1f} on")
     assert [line for line in results.notes() if line.startswith(start)]
     assert start in said_by(folder)["whole"]
 
@@ -270,7 +270,7 @@ def test_its_probabilities_are_learned_too(folder):
     said = run(folder, "reference=[]",
                "teacher={ folder: found/teacher, beam: 2, mix: yes, top_k: 4 }", text=QUICK,
                out="softened")
-    assert "UserError" not in said and "the teacher softens the training pairs" in said, said
+    assert "UserError" not in said and "the teacher computes soft targets" in said, said
     record, = records(folder, "softened")
     assert record["state"] == "complete" and record["teacher"]["top_k"] == 4
     assert record["data"]["spec"]["soft_targets"] == "softened/teacher/soft/train"
@@ -305,7 +305,7 @@ def test_a_teacher_whose_training_fails_stops_the_study(tmp_path):
 
 @pytest.mark.parametrize(
     ("sets", "message"),
-    [(("teacher=nowhere",), "there is no folder"),
+    [(("teacher=nowhere",), "does not exist"),
      (("teacher=found",), "holds no finished " "training"),
      (("teacher=$NOT_SET/big",),
       "UserError: teacher: $NOT_SET/big " "needs the environment variable " "NOT_SET"),
