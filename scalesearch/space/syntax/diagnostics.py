@@ -76,8 +76,8 @@ class ConfigError(UserError):
     """All problems of a file, in its order; ``code`` is that of the first.
 
     Attributes:
-        problems: tuple of Problem, sorted by position (empty where there is no text, such as a
-            missing file).
+        problems: tuple of Problem, sorted by position; empty for an error without a text, such as
+            a missing file.
     """
 
     def __init__(self, problems: Iterable[Problem] = (), message: str = "", code: str = "") -> None:
@@ -96,12 +96,14 @@ class ConfigError(UserError):
 
 
 class UnbuildableError(UserError):
-    """A candidate that the language allows and no network can be built from.
+    """A candidate that is legal in the language but cannot be built as a network.
 
     Attributes:
-        key: the key at fault.
-        reason: why.
+        key: the key with the infeasible value.
+        reason: the reason.
     """
+
+    key: str
 
     code = "unbuildable"
 
@@ -111,7 +113,7 @@ class UnbuildableError(UserError):
         super().__init__(f"{key}: {reason}", key=key)
 
     def __reduce__(self) -> tuple[type["UnbuildableError"], tuple[str, str]]:
-        # so that it survives the way back from a worker
+        # the error must be picklable, to return from worker processes
         return UnbuildableError, (self.key, self.reason)
 
 

@@ -17,11 +17,11 @@ from scalesearch.space.syntax.schedules import LayerReference, ScheduleCall
 
 
 class InfeasibleValueError(Exception):
-    """Raised where a key has no legal value; the candidate is infeasible."""
+    """Raised if a key has no legal value; the candidate is infeasible."""
 
 
 class ValueSource(Protocol):
-    """Values decided so far, and the source of the next one."""
+    """The values so far, and the source of further ones."""
 
     def request(self, name: str, parameter: Parameter) -> Any:
         """A legal value of a parameter."""
@@ -36,7 +36,7 @@ class Domain:
 
     Attributes:
         span: its characters in the text; not compared.
-        parameter_name: the name of its parameter, given by ``with_parameter_name``; not compared.
+        parameter_name: the name of its parameter, set by ``with_parameter_name``; not compared.
     """
 
     span: Span = field(default=NO_SPAN, compare=False, kw_only=True)
@@ -49,32 +49,33 @@ class Domain:
 
     @property
     def constants(self) -> tuple[Any, ...] | None:
-        """Every value, where all are constants; one for a constant itself."""
+        """All values if they are constants, else ``None``; a single value for a constant."""
         return None
 
     def with_parameter_name(self, name: str) -> Domain:
-        """This domain with ``name`` for its parameter."""
+        """This domain with the parameter name ``name``."""
         return replace(self, parameter_name=name)
 
     def resolve(self, assignment: ValueSource) -> Any:
-        """The value, asking for parameters as needed. Raises Fault where there is none."""
+        """The value; requests parameters as needed. Raises InfeasibleValueError if no value exists."""
         assert self.constants is not None, f"{self} is not a constant"
         return self.constants[0]
 
     def parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """Every parameter that may be asked, with its name."""
+        """Yield every parameter that may be requested, with its name."""
         for part in self.parts:
             yield from part.parameters()
 
     def count_values(self, assignment: ValueSource) -> int:
-        """The number of ways to decide, given all values that conditions need."""
+        """The number of values, if all values that conditions depend on are known."""
         return 1
 
     def infer_params(self, value: Any, value_of: Lookup) -> dict[str, Any] | None:
-        """The parameters that lead to ``value`` beside the values that ``value_of`` gives; None where nothing does."""
-        own = self.constants[0] if self.constants else None
-        return {} if own is not None and own == value and isinstance(value, bool) == isinstance(
-            own, bool) else None
+        """The params that give ``value`` with the other values of ``value_of``; None if it is impossible."""
+        constant = self.constants[0] if self.constants else None
+        if constant is None or constant != value:
+            return None
+        return {} if isinstance(value, bool) == isinstance(constant, bool) else None
 
 
 @dataclass(frozen=True)
@@ -135,12 +136,14 @@ class ListDomain(Domain):
                 else [list(x) if isinstance(x, tuple) else x for x in self.values],)
 
     def __str__(self) -> str:
-        return f"[{', '.join(str(ListDomain(one) if isinstance(one, tuple) else ConstantDomain(one)) for one in self.values)}]"
+        items = (ListDomain(item) if isinstance(item, tuple) else ConstantDomain(item)
+                 for item in self.values)
+        return f"[{', '.join(map(str, items))}]"
 
 
 @dataclass(frozen=True)
 class CallDomain(Domain):
-    """A call whose arguments may be chosen; ``is_load`` marks ``6-6`` or ``4-4-4``."""
+    """A call with domains as arguments; ``is_load`` marks ``6-6`` or ``4-4-4``."""
 
     name: str
     arguments: tuple[Domain, ...] = ()
@@ -159,7 +162,7 @@ class CallDomain(Domain):
 
     def with_parameter_name(self, name: str) -> Domain:
         names = [name] if len(self.arguments) == 1 else [
-            f"{name} #{at + 1}" for at in range(len(self.arguments))]
+            f"{name} #{number}" for number in range(1, len(self.arguments) + 1)]
         pairs = zip(self.arguments, names, strict=True)
         return replace(self, parameter_name=name,
                        arguments=tuple(argument.with_parameter_name(own)
@@ -178,8 +181,8 @@ class CallDomain(Domain):
             return None
         inner = [own.infer_params(number, value_of)
                  for own, number in zip(self.arguments, value.arguments, strict=True)]
-        known = [params for params in inner if params is not None]
-        return dict(ChainMap(*known)) if len(known) == len(inner) else None
+        possible = [params for params in inner if params is not None]
+        return dict(ChainMap(*possible)) if len(possible) == len(inner) else None
 
     def __str__(self) -> str:
         return self.name + (f"({', '.join(map(str, self.arguments))})" if self.arguments else "")

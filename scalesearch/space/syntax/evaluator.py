@@ -6,7 +6,7 @@ Arithmetic with it is ABSENT; so is a comparison, or an order between a word and
 that comes out ABSENT does not hold; a constraint that comes out ABSENT does not apply, so it is
 met.
 
-Numbers may be arrays, one for each candidate of a population; where a comparison holds for some of
+Numbers may be arrays, operand for each candidate of a population; where a comparison holds for some of
 them only, the population has to be split (:class:`scalesearch.blocks.sizes.PopulationSplitError`).
 """
 
@@ -62,7 +62,7 @@ def evaluate(expr: Expr, lookup: Lookup) -> Any:
 
 
 def resolve_key(key: str, guards: tuple[tuple[str, str], ...], lookup: Lookup) -> Any:
-    """The answer ``key`` where every guard holds, else ABSENT."""
+    """The value of ``key`` if every guard holds, else ABSENT."""
     try:
         return lookup(key) if all(lookup(group) == variant for group, variant in guards) else ABSENT
     except KeyError:
@@ -86,21 +86,22 @@ def _number(value: Any) -> bool:
 
 
 def _has_layer_lists(*operands: Any) -> bool:
-    """True where an operand is a size by layer, and none is another kind of list."""
-    lists = [one for one in operands if isinstance(one, list)]
-    return bool(lists) and all(one and all(map(_number, one)) for one in lists)
+    """True if an operand is a list of per-layer sizes and no operand is another list."""
+    lists = [operand for operand in operands if isinstance(operand, list)]
+    return bool(lists) and all(operand and all(map(_number, operand)) for operand in lists)
 
 
 def _per_layer_operands(operands: list[Any]) -> list[tuple[Any, ...]]:
-    """The operands of each layer; a number is every layer's.
+    """The operands of each layer; a number is used for every layer.
 
-    Raises EvaluationError where lists differ in length.
+    Raises:
+        EvaluationError: lists differ in length.
     """
-    lengths = {len(one) for one in operands if isinstance(one, list)}
+    lengths = {len(operand) for operand in operands if isinstance(operand, list)}
     if len(lengths) > 1:
         raise EvaluationError(f"lists of {' and '.join(map(str, sorted(lengths)))} layers have no "
                               "common layers")
-    return list(zip(*(one if isinstance(one, list) else [one] * max(lengths) for one in operands)))
+    return list(zip(*(operand if isinstance(operand, list) else [operand] * max(lengths) for operand in operands)))
 
 
 ORDER_OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {"<": operator.lt, "<=": operator.le, ">": operator.gt,
@@ -141,7 +142,7 @@ def _apply(op: str, operands: list[Any]) -> Any:
         return (kleene_not(kleene_and([kleene_not(truth) for truth in operands])) if op == "or"
                 else kleene_not(operands[0]))
     if _has_layer_lists(*operands):
-        return [_apply(op, list(one)) for one in _per_layer_operands(operands)]
+        return [_apply(op, list(operand)) for operand in _per_layer_operands(operands)]
     if not all(map(_number, operands)):
         return ABSENT
     if len(operands) == 1 and op == "-":

@@ -146,11 +146,13 @@ def _negation(cursor: Cursor) -> Expr:
 def _comparison(cursor: Cursor) -> Expr:
     start = cursor.token.span
     first = _arithmetic(cursor)
-    rest: list[tuple[str, Expr]] = []
+    comparisons: list[tuple[str, Expr]] = []
     while cursor.is_next(*COMPARISONS):
         op = cursor.next().text
-        rest.append((op, _arithmetic(cursor)))
-    return Compare(first, tuple(rest), span=cursor.span_from(start)) if rest else first
+        comparisons.append((op, _arithmetic(cursor)))
+    if not comparisons:
+        return first
+    return Compare(first, tuple(comparisons), span=cursor.span_from(start))
 
 
 def _arithmetic(cursor: Cursor) -> Expr:
@@ -207,7 +209,7 @@ def _atom(cursor: Cursor) -> Expr:
 
 def _function(cursor: Cursor, name: Token) -> Expr:
     if name.text not in FUNCTIONS:
-        raise ValueSyntaxError(f"there is no function `{name.text}`", name.span,
+        raise ValueSyntaxError(f"the function `{name.text}` does not exist", name.span,
                                suggest_match(name.text, FUNCTIONS), code="unknown-function")
     cursor.expect("(", "")
     arguments = [parse_nested(cursor, parse_ternary)]
@@ -222,7 +224,7 @@ def _function(cursor: Cursor, name: Token) -> Expr:
 
 
 def parse_list(cursor: Cursor, end: str, parse: Callable[[Cursor], ParsedT]) -> list[ParsedT]:
-    """What stands between commas, up to ``end``."""
+    """Parse items between commas, up to ``end``."""
     items: list[ParsedT] = []
     while not cursor.is_next(end):
         items.append(parse(cursor))

@@ -46,7 +46,7 @@ class Name(Expr):
 
 @dataclass(frozen=True)
 class KeyRef(Expr):
-    """A resolved name: an answer or a cost, present while all ``guards`` (key, variant) hold."""
+    """A resolved name: a key or a cost, present if all ``guards`` (key, variant) hold."""
 
     text: str
     key: str
@@ -135,7 +135,7 @@ def _constant(value: Any) -> str:
 
 
 def _scaled(value: int) -> str:
-    """A whole number, in thousands (from ten on), millions or thousands of millions where that is exact and short."""
+    """A whole number with the unit k (from 10k), M or G if that is exact and short."""
     for scale, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
         if max(scale, 10**4) <= value < 10**15 and value % (scale // 10) == 0:
             whole, tenth = divmod(value // (scale // 10), 10)

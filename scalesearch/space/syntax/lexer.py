@@ -45,42 +45,42 @@ class Token:
 
 
 def tokenize(text: str) -> list[Token]:
-    """The tokens of ``text``, closed by one of kind ``end``. Raises SyntaxProblem."""
+    """The tokens of ``text`` and a last one of type ``end``. Raises ValueSyntaxError."""
     tokens: list[Token] = []
-    at = len(text) - len(text.lstrip())
+    start = len(text) - len(text.lstrip())
     end = len(text.rstrip())
-    while at < end:
-        tokens.append(_token(text, at))
-        at = tokens[-1].span[1]
-        while at < end and text[at].isspace():
-            at += 1
+    while start < end:
+        tokens.append(_token(text, start))
+        start = tokens[-1].span[1]
+        while start < end and text[start].isspace():
+            start += 1
     return [*tokens, Token("end", "", (end, end + 1))]
 
 
-def _token(text: str, at: int) -> Token:
-    if text[at].isdigit() or (text[at] == "." and text[at + 1 : at + 2].isdigit()):
-        return _number(text, at)
-    if match := PATH.match(text, at):
+def _token(text: str, start: int) -> Token:
+    if text[start].isdigit() or (text[start] == "." and text[start + 1 : start + 2].isdigit()):
+        return _number(text, start)
+    if match := PATH.match(text, start):
         return Token("word", match[0], match.span())
-    if match := STRING.match(text, at):
+    if match := STRING.match(text, start):
         return Token("string", match[0], match.span(), match[0][1:-1])
-    if match := OPERATOR.match(text, at):
+    if match := OPERATOR.match(text, start):
         return Token("op", match[0], match.span())
-    raise _unreadable(text, at)
+    raise _unreadable(text, start)
 
 
-def _number(text: str, at: int) -> Token:
-    match = NUMBER.match(text, at)
+def _number(text: str, start: int) -> Token:
+    match = NUMBER.match(text, start)
     if not match or not match[1]:
-        word = re.compile(r"[\w.]+").match(text, at)
-        span = word.span() if word else (at, at + 1)
+        word = re.compile(r"[\w.]+").match(text, start)
+        span = word.span() if word else (start, start + 1)
         help = "numbers are written 12, 0.5, 1e-3, 2k, 10M, 1.5G or 16MB"
         raise ValueSyntaxError(f"`{text[slice(*span)]}` is not a number", span, help,
                                code="bad-syntax")
     digits = match[1].replace("_", "")
     scale = UNIT_SCALES.get(match[2], 1)
     if len(digits) > MAX_NUMBER_DIGITS:
-        help = f"at most {MAX_NUMBER_DIGITS} digits"
+        help = f"start most {MAX_NUMBER_DIGITS} digits"
         raise ValueSyntaxError("this number is too long", match.span(), help, code="bad-syntax")
     value: int | float = int(digits) * scale if digits.isdecimal() else float(digits) * scale
     if not math.isfinite(value):
@@ -92,11 +92,11 @@ def _number(text: str, at: int) -> Token:
     return Token("number", match[0], match.span(), value)
 
 
-def _unreadable(text: str, at: int) -> ValueSyntaxError:
-    character = text[at]
+def _unreadable(text: str, start: int) -> ValueSyntaxError:
+    character = text[start]
     if character in "\"'":
-        return ValueSyntaxError("this quote is not closed", (at, len(text)), code="bad-syntax")
+        return ValueSyntaxError("this quote is not closed", (start, len(text)), code="bad-syntax")
     help = f"write `{LOOKALIKES[character]}`" if character in LOOKALIKES else OPERATOR_HINTS.get(
         character)
-    return ValueSyntaxError(f"unexpected character `{character}`", (at, at + 1), help,
+    return ValueSyntaxError(f"unexpected character `{character}`", (start, start + 1), help,
                             code="bad-syntax")

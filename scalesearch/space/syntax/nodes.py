@@ -26,8 +26,7 @@ class ScalarNode(Node):
     """A scalar: its folded text, and the place of each character in the source.
 
     Args:
-        char_positions: (line, column) of each character of ``text``, or empty where escapes make
-            that unknowable.
+        char_positions: (line, column) of each character of ``text``; empty if escapes hide it.
         is_quoted: written in YAML quotes or as a block.
     """
 
@@ -43,7 +42,7 @@ class ScalarNode(Node):
             line, column = self.char_positions[-1]
             return SourcePosition(self.position.source, line, column + 1, column + 2)
         line, column = self.char_positions[span[0]]
-        ends = [at for at_line, at in self.char_positions[span[0] : span[1]] if at_line == line]
+        ends = [end for end_line, end in self.char_positions[span[0] : span[1]] if end_line == line]
         return SourcePosition(self.position.source, line, column, max(ends, default=column) + 1)
 
 
@@ -99,7 +98,7 @@ def scalar_from_text(name: str, prefix: str, text: str) -> ScalarNode:
     source = SourceText(name, prefix + flat, has_lines=False)
     start = len(prefix)
     place = SourcePosition(source, 0, start, start + max(1, len(flat)))
-    return ScalarNode(place, flat, tuple((0, start + at) for at in range(len(flat))))
+    return ScalarNode(place, flat, tuple((0, start + index) for index in range(len(flat))))
 
 
 # -- dotted keys are nesting: `encoder.attention: own` is `encoder: { attention: own }`

@@ -26,7 +26,7 @@ class Choice:
         return len(self.options)
 
     def coerce(self, value: Any) -> Constant:
-        """The option equal to ``value``. Raises UserError where there is none."""
+        """The option equal to ``value``. Raises UserError if no option is equal."""
         for option in self.options:
             if option == value and isinstance(option, bool) == isinstance(value, bool):
                 return option
@@ -58,7 +58,7 @@ class IntRange:
         return (self.high - self.low) // self.step + 1
 
     def coerce(self, value: Any) -> int:
-        """``value`` as an int of the range. Raises UserError where it is none."""
+        """``value`` as an int of the range. Raises UserError if it is not in the range."""
         if not isinstance(value, bool) and value == int(value) and int(value) in self.values():
             return int(value)
         raise UserError(f"{value!r} is not in {self}", code="illegal-value")
@@ -85,16 +85,16 @@ class FloatRange:
     log: bool = False
 
     def values(self) -> Sequence[float] | None:
-        """All legal values, or ``None`` where they are endless."""
+        """All legal values, or ``None`` if it is infinite."""
         return [self._at(index)
                 for index in range(count)] if (count := self.count()) is not None else None
 
     def count(self) -> int | None:
-        """The number of legal values, or ``None`` where they are endless."""
+        """The number of legal values, or ``None`` if it is infinite."""
         return None if self.step is None else round((self.high - self.low) / self.step) + 1
 
     def coerce(self, value: Any) -> float:
-        """``value`` as a float of the range, on its grid. Raises UserError where it is none."""
+        """``value`` as a float of the range, on its grid. Raises UserError if it is not in the range."""
         number = float(value)
         if self.step is not None and self.low - self.step / 2 < number < self.high + self.step / 2:
             nearest = self._at(round((number - self.low) / self.step))

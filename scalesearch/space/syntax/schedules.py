@@ -21,13 +21,13 @@ class ScheduleCall:
 
 @dataclass(frozen=True)
 class LayerReference:
-    """A loan: layer ``i`` uses the weights of layer ``at(i)`` of the schedule ``path``."""
+    """A tie to another schedule: layer ``i`` uses the weights of layer ``index`` of ``path``."""
 
     path: str
     index: str
 
     def layer_index(self, i: int) -> int | None:
-        """The index for layer ``i``, or ``None`` where the expression has no whole value there."""
+        """The index for layer ``i``, or ``None`` if the expression is not a whole number."""
         try:
             value = evaluate(_index(self.index), lambda key: i)
         except ArithmeticError:
@@ -41,11 +41,11 @@ class LayerReference:
 ScheduleValue = ScheduleCall | LayerReference | tuple[int, ...]
 
 
-_index = lru_cache(maxsize=256)(parse_expression)  # a check asks for every layer at every depth
+_index = lru_cache(maxsize=256)(parse_expression)  # evaluated for every layer at every depth
 
 
 def schedule_to_json(value: Any) -> Any:
-    """A value as an answer holds it: schedules as canonical text, lists as lists."""
+    """A value as JSON: schedules as canonical text, lists as lists."""
     if isinstance(value, tuple):
         return f"[{', '.join(map(str, value))}]"
     return str(value) if isinstance(value, ScheduleCall | LayerReference) else value

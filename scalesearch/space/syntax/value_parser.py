@@ -51,10 +51,10 @@ def parse_value(text: str) -> Domain:
 
 
 def parse_schedule(text: str) -> ScheduleValue:
-    """The schedule that a canonical text such as ``cycle(4)`` stands for.
+    """Parse a schedule from a canonical text such as ``cycle(4)``.
 
     Raises:
-        ValueError: it is none, or leaves something to choose.
+        ValueError: it is not a schedule, or has alternatives.
     """
     match parse_value(text):
         case ConstantDomain(str() as name):
@@ -134,7 +134,7 @@ def _list(cursor: Cursor) -> Domain:
 
 
 def list_domain(items: Sequence[Domain]) -> ListDomain | PerLayerDomain:
-    """A list of constants, or of such lists; where there is something to choose, of each layer's sizes."""
+    """A list of constants or of lists; with alternatives inside, a list of per-layer sizes."""
     constants = [item for item in items if isinstance(item, ConstantDomain | ListDomain)]
     if len(constants) < len(items):
         return PerLayerDomain(tuple(items))
@@ -161,7 +161,7 @@ def _number(cursor: Cursor) -> int | float:
     sign = -1 if cursor.accept("-") else 1
     if cursor.token.type != "number":
         word = cursor.token.type == "word"
-        help = "for a limit that depends on other answers, add a line to `where:`" if word else None
+        help = "for a limit that depends on other keys, add a line to `where:`" if word else None
         raise cursor.make_error("expected a number", help)
     value: int | float = sign * cursor.next().value
     return value

@@ -111,13 +111,13 @@ class _Composer:
         self.n_nodes = 0  # nodes so far, after aliases are followed
         self.loader: Any = yaml.SafeLoader(source.text)  # of which only the parser is used
 
-    def report_problem(self, place: SourcePosition, message: str, help: str | None = None,
+    def report_problem(self, position: SourcePosition, message: str, help: str | None = None,
                        code: str = "not-yaml") -> None:
-        """Notes a problem."""
-        self.problems.append(Problem(place, message, help, code=code))
+        """Record a problem."""
+        self.problems.append(Problem(position, message, help, code=code))
 
     def document(self) -> Node | None:
-        """The node of the one document; None where there is none."""
+        """The node of the document; None for an empty stream."""
         self.loader.get_event()
         if isinstance(self.loader.get_event(), yaml.StreamEndEvent):
             return None
@@ -155,21 +155,21 @@ class _Composer:
         entries = []
         while not isinstance(key := self.loader.get_event(), yaml.MappingEndEvent):
             name = self.key(key, depth + 1)
-            known = len(self.problems)
+            n_problems = len(self.problems)
             value = self.node(self.loader.get_event(), depth + 1)
             if name is None:
-                del self.problems[known:]  # what is under a key that is none does not matter
+                del self.problems[n_problems:]  # problems below an invalid key are not reported
             else:
                 entries.append((name, value))
         return MappingNode(self.position_of(event, key), tuple(entries))
 
     def key(self, event: Any, depth: int) -> ScalarNode | None:
-        """A key of a mapping, which must be a plain text; it is no node of its own."""
-        known = len(self.problems)
+        """A key of a mapping, which must be a plain text; it does not count as a node."""
+        n_problems = len(self.problems)
         self.n_nodes -= isinstance(event, yaml.ScalarEvent)
         node = self.node(event, depth)
         if not isinstance(node, ScalarNode) or node.alias:
-            del self.problems[known:]
+            del self.problems[n_problems:]
             self.report_problem(node.display_position, "a key must be a word")
         elif node.text == "<<" and not node.is_quoted:
             help = "write the keys out, or give the whole mapping by `*name`"
@@ -187,7 +187,7 @@ class _Composer:
         size, levels = _extent(target) if target else (0, 0)
         self.count_nodes(event, 1 + size, depth + levels)
         if name not in self.anchors:
-            help = f"write `&{name}` before the value that is meant, above this line"
+            help = f"write `&{name}` before the value, above this line"
             self.report_problem(place, f"the anchor `&{name}` is not defined above this alias",
                                 help)
         elif target is None:
@@ -196,7 +196,7 @@ class _Composer:
         return replace(target, alias=place) if target else Node(place)
 
     def count_nodes(self, event: Any, nodes: int, depth: int) -> None:
-        """Counts what ``event`` adds. Raises SpaceErrors where that is too much."""
+        """Count the nodes that ``event`` adds. Raises ConfigError if there are too many."""
         self.n_nodes += nodes
         if self.n_nodes > MAX_NODES or depth > MAX_DEPTH:
             help = (f"at most {MAX_NODES:,} values, nested at most {MAX_DEPTH} deep, after "
