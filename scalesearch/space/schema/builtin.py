@@ -1,4 +1,4 @@
-"""The keys of an architecture: what a space file may say, read off the catalog wherever the catalog knows."""
+"""The keys of a space file; those of registered blocks are read from the block catalog."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ def _share() -> SchemaGroup:
 def _embedding() -> SchemaGroup:
     fields: dict[str, SchemaField | SchemaGroup] = {
         "tie": SchemaField("word", TYING_MODES, default="all",
-                           doc="which of source table, target table, " "output are one"),
+                           doc="which of source table, target table and output share weights"),
         "output_bias": flag_field("yes", "a bias on an output matrix that is " "not tied"),
         "positions": SchemaField("word", POSITION_TYPES, default="sinusoidal",
-                                 doc="how a token's place is told"),
+                                 doc="how positions are encoded"),
         "max_length": SchemaField("size", default="1024", low=1,
-                                  doc="positions that are learned, if " "they are")}
+                                  doc="number of learned positions")}
     per_level = "= width // (2 * embedding.levels)"
     soft: dict[str, SchemaField | SchemaGroup] = {
         "levels": SchemaField("size", default="2", low=1, doc="scales"),
@@ -119,13 +119,13 @@ def _adapt() -> SchemaGroup:
         "rank": SchemaField("size", default="32", low=1, doc="of the low-rank paths"),
         "on": SchemaField("list", words=ADAPTABLE_PARTS, default="[query, value]",
                           doc="matrices that have one")}
-    variants = {"nothing": SchemaGroup(doc="layers that share weights are alike"),
+    variants = {"nothing": SchemaGroup(doc="layers that share weights are equal"),
                 "bias": SchemaGroup(doc="biases are each layer's own"),
-                "lora": SchemaGroup(lora, doc="low-rank paths beside shared matrices"),
+                "lora": SchemaGroup(lora, doc="low-rank paths next to shared matrices"),
                 "prompt": SchemaGroup({"length": SchemaField("size", default="8", low=1,
-                                                             doc="vectors a layer")},
+                                                             doc="vectors per layer")},
                                       doc="learned vectors before each layer's input")}
-    doc = "what encoder layers that share weights have of their own"
+    doc = "weights that encoder layers with shared weights do not share"
     return SchemaGroup({}, variants, default_variant="nothing", doc=doc)
 
 
@@ -161,23 +161,23 @@ def _matrices() -> SchemaGroup:
               "ffn": "the maps of feed-forward networks"}
     kinds = {name: schema_of_block(kind) for name, kind in MATRIX_STRUCTURES.items()}
     places |= {"embedding": "tables, and outputs that are one of them",
-               "output": "an output that is no table"}
+               "output": "an output that is not tied"}
     of_tables = {name: group
                  for name, group in kinds.items()
                  if issubclass(MATRIX_STRUCTURES[name], TableLinearFactory | Dense)}
-    gone = {"phm": "it divides the rows, and a vocabulary is rarely divisible; kronecker adds rows "
+    unsupported = {"phm": "it divides the rows, and a vocabulary is rarely divisible; kronecker adds rows "
             "instead", "group": "equal groups would keep most features from most tokens"}
-    offered = {where: (of_tables, gone) if where in ("embedding", "output") else (kinds, {})
+    offered = {where: (of_tables, unsupported) if where in ("embedding", "output") else (kinds, {})
                for where in places}
     return SchemaGroup({where: SchemaGroup({}, offered[where][0], default_variant="dense",
                                            unsupported=offered[where][1],
-                                           doc=f"what stands for {what}")
+                                           doc=f"structure of {what}")
                         for where, what in places.items()}, none_means_defaults=True,
-                       doc="what stands where there is a matrix")
+                       doc="structures of matrices")
 
 
 def architecture_schema() -> SchemaGroup:
-    """The keys of a space file, with those of every kind that is registered or that an installed package brings."""
+    """The keys of a space file, with those of registered blocks and of installed packages."""
     _load_installed()
     return _cached_schema(tuple(FFNS.items()), tuple(MIXERS.items()), tuple(SUBLAYERS.items()))
 
@@ -198,8 +198,8 @@ def _cached_schema(*registered: object) -> SchemaGroup:
                                           doc="d_model: features of a position between layers"),
                      "vocab": SchemaField("size", low=5, optional=True,
                                           doc="entries of the "
-                                          "vocabulary, one tokenizer a size; the protocol's or the "
-                                          "data's where it is not given"),
+                                          "vocabulary, one tokenizer per size; by default that of the "
+                                          "protocol or the data"),
                      "norm": SchemaField("word", NORM_POSITIONS, default="pre",
                                          doc="normalize before each sub-layer, or after"),
                      "norm_kind": SchemaField("word", tuple(NORM_CLASSES), default="layer",

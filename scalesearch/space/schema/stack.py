@@ -1,4 +1,4 @@
-"""The keys of a stack: its mixers and feed-forward networks as they are registered, and attention's own keys."""
+"""The keys of a stack: registered mixers and feed-forward networks, and the keys of attention."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.space.schema.types import InlinedVariant, SchemaField, SchemaGroup
 
 OFF_VALUES = ("off",)
-# which layers cannot differ in
+# keys with the same value for all layers
 STACK_LEVEL_KEYS = ("depth", "middle_width", "relative_clip", "paths")
-MAX_DEPTH = 10_000  # each layer takes time and memory to list, even where all share their weights
-# Keys of attention, written beside `mixer`; those of self-attention alone.
+MAX_DEPTH = 10_000  # each layer takes time and memory, even if all share their weights
+# Keys of attention, written next to `mixer`; the first are only for self-attention.
 SELF_ATTENTION_KEYS = frozenset({"relative_positions", "relative_clip", "rotary", "residual_scores",
                                  "gate", "mask", "lift", "parallel_heads"})
 ATTENTION_KEYS = SELF_ATTENTION_KEYS | {"heads", "head_dim", "score_heads", "head_scaling",
@@ -40,16 +40,16 @@ def optional_size_field(doc: str) -> SchemaField:
 
 
 def sublayer_order_field(*words: str) -> SchemaField:
-    """The order of sub-layers, of which any may come again."""
+    """The order of sub-layers; each may be repeated."""
     return SchemaField("list", (*words, SECOND_FFN, *SUBLAYERS), default=f"[{', '.join(words)}]",
                        allows_nested=True,
-                       doc="sub-layers in their order, each with weights of "
-                       "its own; an inner list is in parallel")
+                       doc="sub-layers in their order, each with separate weights; an inner "
+                       "list is in parallel")
 
 
 def stack_schema(name: str, depth: str,
                  extra: Mapping[str, SchemaField | SchemaGroup]) -> SchemaGroup:
-    """The keys of encoder or decoder, with ``extra`` of its own."""
+    """The keys of the encoder or decoder, with ``extra`` keys."""
     ffn = SchemaGroup({}, {kind: schema_of_block(block) for kind, block in FFNS.items()},
                       default_variant="relu", doc="the feed-forward network of each layer")
     fields: dict[str, SchemaField | SchemaGroup] = {
@@ -68,7 +68,7 @@ def stack_schema(name: str, depth: str,
                                          "relative keys in " "self-attention (Shaw et al. "
                                          "2018)"),
         "relative_clip": SchemaField("size", default="8", low=1,
-                                     doc="distance from which positions " "look alike"),
+                                     doc="distance from which positions are equal"),
         "rotary": flag_field("no",
                              "queries and keys of self-attention turned "
                              "by their places (Su et al. 2021)"), "mask": _mask(),
@@ -85,8 +85,8 @@ def stack_schema(name: str, depth: str,
                                    doc="of query, key and value"),
         "projection_bias": flag_field("yes",
                                       "biases on the maps of query, key, value " "and output"),
-        "parallel_heads": optional_size_field("heads of self-attention where it " "stands in "
-                                              "parallel, of as many features in " "all"),
+        "parallel_heads": optional_size_field("heads of self-attention in steps of "
+                                              "parallel sub-layers, of the same total width"),
         "step_embedding": flag_field("no",
                                      "a sinusoid of the layer's number before " "each layer "
                                      "(Universal Transformer)"),
@@ -95,21 +95,22 @@ def stack_schema(name: str, depth: str,
         **{word: schema_of_block(kind) for word, kind in SUBLAYERS.items() if option_fields(kind)},
         "paths": _paths(), "pg": _partial(name == "decoder"), "ffn": ffn,
         "ffn_norm": flag_field("no", "a norm of its hidden units (Evolved Transformer)")}
-    # cross-attention has the others as well
-    alone = SELF_ATTENTION_KEYS if name == "decoder" else ATTENTION_KEYS
-    each = {key: child if key in STACK_LEVEL_KEYS else _per_layer_schema(child, f"{name}.depth")
-            for key, child in fields.items()}
-    return SchemaGroup(each,
-                       inlined_variant=InlinedVariant("mixer", "attention", ATTENTION_KEYS, alone),
+    # In the decoder, cross-attention has the others, too.
+    exclusive_keys = SELF_ATTENTION_KEYS if name == "decoder" else ATTENTION_KEYS
+    children = {key: child if key in STACK_LEVEL_KEYS else _per_layer_schema(child, f"{name}.depth")
+                for key, child in fields.items()}
+    return SchemaGroup(children,
+                       inlined_variant=InlinedVariant("mixer", "attention", ATTENTION_KEYS,
+                                                      exclusive_keys),
                        doc=f"the {name}'s layers")
 
 
 def _per_layer_schema(child: SchemaField | SchemaGroup, depth: str) -> SchemaField | SchemaGroup:
-    """A key, or a group of keys, whose sizes may be given layer by layer."""
+    """A key or a group of keys with sizes that may be set per layer."""
     if isinstance(child, SchemaField):
         return replace(child, layer_depth_key=depth) if child.type in ("size", "number") else child
-    inner = {name: _per_layer_schema(one, depth) for name, one in child.fields.items()}
-    kinds = {name: _per_layer_schema(one, depth) for name, one in child.variants.items()}
+    inner = {name: _per_layer_schema(field, depth) for name, field in child.fields.items()}
+    kinds = {name: _per_layer_schema(group, depth) for name, group in child.variants.items()}
     return replace(child, fields=inner, variants=kinds)  # type: ignore[arg-type]
 
 
@@ -120,7 +121,7 @@ def _mixers() -> SchemaGroup:
 
 
 def dextra_schema(of: str) -> SchemaGroup:
-    """The keys of DeLighT's unit; ``of``: the features that the multiplier multiplies."""
+    """The keys of a DExTra unit (DeLighT); ``of``: the size that the multiplier refers to."""
     return SchemaGroup(
         {"depth": SchemaField("size", default="4", low=1, high=64, doc="grouped maps"),
          "multiplier": SchemaField("number", default="2", low=1, high=64,
@@ -131,7 +132,7 @@ def dextra_schema(of: str) -> SchemaGroup:
 
 
 def _mask() -> SchemaGroup:
-    clip = SchemaField("size", default="16", low=1, doc="distance from which positions look alike")
+    clip = SchemaField("size", default="16", low=1, doc="distance from which positions are equal")
     kinds = {"none": SchemaGroup(doc="of padding and later positions alone"),
              "dynamic": SchemaGroup({"clip": clip},
                                     doc="of content, distance and head, in a "
@@ -141,18 +142,18 @@ def _mask() -> SchemaGroup:
 
 
 def cross_attention_schema() -> SchemaGroup:
-    """The kinds of attention across sequences."""
+    """The types of cross-attention."""
     gated = {"head_dim": SchemaField("size", default="= max(1, width // 4)", low=1,
                                      doc="features of queries and keys"),
              "clip": SchemaField("size", default="1024", low=1,
-                                 doc="distance from which positions look alike")}
+                                 doc="distance from which positions are equal")}
     kinds = {"attention": SchemaGroup(doc="with the decoder's heads"),
              "gated": SchemaGroup(gated, doc="one head, gated (Mega)")}
     return SchemaGroup({}, kinds, default_variant="attention", doc="how targets meet sources")
 
 
 def _local() -> SchemaGroup:
-    """The mixers that can stand beside another: all that have no scores, which that one may have."""
+    """The mixers that can be combined with another one: all without attention scores."""
     fields: dict[str, SchemaField | SchemaGroup] = {
         "join": SchemaField("word", JOIN_MODES, default="split",
                             doc="channels of its own, added up, or the " "mixer reads it"),
@@ -163,14 +164,14 @@ def _local() -> SchemaGroup:
              for kind, block in MIXERS.items() if not block.has_scores}
     none = SchemaGroup(doc="the mixer alone")
     return SchemaGroup({}, {"none": none, **kinds}, default_variant="none",
-                       doc="a second way to meet, beside the mixer")
+                       doc="a second mixer, combined with the first")
 
 
 def _paths() -> SchemaGroup:
     fields: dict[str, SchemaField | SchemaGroup] = {
         "of": SchemaField("word", PATH_TARGETS, default="sublayer",
                           doc="what there are several of: attention is " "any mixer"),
-        "count": SchemaField("size", default="1", low=1, doc="paths, each with weights of its own"),
+        "count": SchemaField("size", default="1", low=1, doc="paths, each with separate weights"),
         "merge": SchemaField("word", MERGE_METHODS, default="mean",
                              doc="how they meet; gated: by weights of " "each position"),
         "norm": flag_field("no", "a norm at the " "end of each path")}
@@ -179,7 +180,7 @@ def _paths() -> SchemaGroup:
 
 
 def _partial(decoder: bool) -> SchemaGroup:
-    """The feed-forward networks inside heads, by their kind."""
+    """The feed-forward networks inside heads, by type."""
     fields: dict[str, SchemaField | SchemaGroup] = {
         "ratio": SchemaField("size", default="2" if decoder else "4", low=1,
                              doc="hidden units, in multiples of head_dim"),
@@ -194,7 +195,7 @@ def _partial(decoder: bool) -> SchemaGroup:
                                    doc="in which attention")
     kinds = {}
     for kind, block in FFNS.items():
-        if "hidden" in option_fields(block):  # or nothing that ratio could set
+        if "hidden" in option_fields(block):  # which `ratio` determines
             more = _with(fields, block, f"ffn {kind}", "on")
             del more["hidden"]
             kinds[kind] = SchemaGroup(more, doc=_first_line(block))
@@ -204,7 +205,7 @@ def _partial(decoder: bool) -> SchemaGroup:
 
 
 def schema_of_block(block: type[Block] | type[LinearFactory]) -> SchemaGroup:
-    """The options of a block or a site as keys."""
+    """The options of a block or linear factory as keys."""
     return SchemaGroup(_keys(block), doc=_first_line(block))
 
 
@@ -214,15 +215,16 @@ def _keys(block: type[Block] | type[LinearFactory]) -> dict[str, SchemaField | S
 
 def _with(fields: Mapping[str, SchemaField | SchemaGroup], block: type[Block], what: str,
           *others: str) -> dict[str, SchemaField | SchemaGroup]:
-    """``fields`` and a block's options.
+    """``fields`` and the options of a block.
 
-    Raises ValueError where one is both, or one of the ``others``.
+    Raises:
+        ValueError: an option has the name of a field or of ``others``.
     """
-    more = _keys(block)
-    if taken := sorted({*fields, *others} & set(more)):
-        raise ValueError(f"{what}: there is a key {taken[0]} beside it; give that option another "
-                         "name")
-    return {**fields, **more}
+    options = _keys(block)
+    duplicates = sorted({*fields, *others} & set(options))
+    if duplicates:
+        raise ValueError(f"{what}: the key {duplicates[0]} exists already; rename that option")
+    return {**fields, **options}
 
 
 def _key(meta: Option) -> SchemaField:

@@ -1,4 +1,4 @@
-"""Checks domains and computed values against fields, and converts them to the field's type."""
+"""Check domains and computed values against fields, and convert them to the field's type."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -33,26 +33,33 @@ def describe_field(field: SchemaField) -> str:
     also = f", or {format_alternatives(field.special_values)}" if field.special_values else ""
     signs = ((">=", lower_bound(field)), ("<=", field.high))
     bounds = " and".join(f" {sign} {bound:.12g}" for sign, bound in signs if bound is not None)
-    return {"size": format_alternatives(map(format_constant, field.allowed_sizes)) + also if field.allowed_sizes else f"a whole number{bounds}{also}",
-            "number": f"a number{bounds}{also}",
-            "word": f"{'one of ' * (len(field.words) > 1)}{format_alternatives(field.words)}{also}", "flag": "`yes` or `no`",
-            "schedule": f"a schedule (one of {format_alternatives(field.calls)}, a list, or a layer of another)",
-            "list": f"a list of {'words, each ' + format_alternatives(field.words) if field.words else 'whole numbers'}{also}",
-            "text": f"a text{also}", "node": field.expected}[field.type]
+    if field.type == "size":
+        sizes = format_alternatives(map(format_constant, field.allowed_sizes))
+        return f"{sizes if field.allowed_sizes else f'a whole number{bounds}'}{also}"
+    if field.type == "word":
+        return f"{'one of ' * (len(field.words) > 1)}{format_alternatives(field.words)}{also}"
+    if field.type == "list":
+        items = f"words, each {format_alternatives(field.words)}" if field.words else "whole numbers"
+        return f"a list of {items}{also}"
+    if field.type == "schedule":
+        calls = format_alternatives(field.calls)
+        return f"a schedule (one of {calls}, a list, or a layer of another)"
+    return {"number": f"a number{bounds}{also}", "flag": "`yes` or `no`", "text": f"a text{also}",
+            "node": field.expected}[field.type]
 
 
 def lower_bound(field: SchemaField) -> float | None:
-    """The least value of a number, if it has one."""
+    """The lower bound of a number, if it has one."""
     return field.low if field.low is not None else 1 if field.type == "size" else None
 
 
 def check_domain(spec: Domain, field: SchemaField, paths: Iterable[str],
-                 complain: ReportError) -> Domain:
-    """``spec``, one alternative, with its constants settled; Broken after a complaint where it does not fit."""
+                 report_error: ReportError) -> Domain:
+    """``spec``, a single alternative, converted to ``field``; InvalidDomain after a reported problem."""
     try:
         return _checked_domain(spec, field, paths)
     except ValueSyntaxError as problem:
-        complain(problem)
+        report_error(problem)
         return InvalidDomain(span=spec.span)
 
 
@@ -133,7 +140,7 @@ def _not_legal(spec: ConstantDomain, field: SchemaField, paths: Iterable[str]) -
     if isinstance(spec.value, str):
         if spec.value in paths or "." in spec.value:
             return ValueSyntaxError(f"`{text}` names a key, not a value", spec.span,
-                                 f"for the same answer, write `= {text}`")
+                                 f"for the same value, write `= {text}`")
         return ValueSyntaxError(f"`{text}` is not {describe_field(field)}", spec.span,
                                 suggest_match(text, words) if words else None)
     kind = "yes/no" if isinstance(spec.value, bool) else "a number"
@@ -169,25 +176,25 @@ def bounds_error(value: Any, field: SchemaField) -> str | None:
 
 
 def _range(spec: RangeDomain, field: SchemaField) -> Domain:
-    given = spec.parameter
+    parameter = spec.parameter
     if field.type not in ("size", "number"):
         raise ValueSyntaxError(f"expected {describe_field(field)}, found a range of numbers",
                                spec.span)
-    if field.type == "size" and isinstance(given, FloatRange):
+    if field.type == "size" and isinstance(parameter, FloatRange):
         raise ValueSyntaxError("this range is not one of whole numbers", spec.span,
                                f"expected {describe_field(field)}")
-    reason = bounds_error(given.low, field) or bounds_error(given.high, field)
+    reason = bounds_error(parameter.low, field) or bounds_error(parameter.high, field)
     if reason:
         raise ValueSyntaxError(reason, spec.span)
     if field.allowed_sizes:
-        legal = [value for value in field.allowed_sizes if given.low <= value <= given.high]
+        legal = [value for value in field.allowed_sizes if parameter.low <= value <= parameter.high]
         help = f"write `{' | '.join(map(format_constant, legal))}`"
         raise ValueSyntaxError(f"expected {describe_field(field)}, found a range", spec.span, help)
-    if field.type == "number" and isinstance(given, IntRange):
+    if field.type == "number" and isinstance(parameter, IntRange):
         # 0..4 of a number is all numbers in between
-        step = float(given.step) if given.step != 1 else None
+        step = float(parameter.step) if parameter.step != 1 else None
         return replace(spec,
-                       parameter=FloatRange(float(given.low), float(given.high), step, given.log))
+                       parameter=FloatRange(float(parameter.low), float(parameter.high), step, parameter.log))
     return spec
 
 
@@ -251,17 +258,19 @@ def _check_argument(argument: Domain) -> None:
 
 
 def coerce_value(field: SchemaField, value: Any, computed: ComputedDomain) -> Any:
-    """The ``value`` of ``computed`` in the type of ``field``; of a population, all members'.
+    """Convert the ``value`` of ``computed``, or an array of values, to the type of ``field``.
 
-    Raises Fault, Split.
+    Raises:
+        InfeasibleValueError: the value is not legal.
+        PopulationSplitError: it is legal for a part of a population only.
     """
     if value is ABSENT:
         raise InfeasibleValueError(f"{computed} refers to a key that does not exist here")
     if isinstance(value, str) and value in field.special_values:
         return value
     if field.layer_depth_key and isinstance(value, list):
-        each = [coerce_value(field, one, computed) for one in value]
-        return each if any(map(is_array, each)) or len(set(each)) > 1 else each[0]
+        sizes = [coerce_value(field, size, computed) for size in value]
+        return sizes if any(map(is_array, sizes)) or len(set(sizes)) > 1 else sizes[0]
     if field.type in ("size", "number") and not isinstance(value, str | bool):
         whole = field.type == "size"
         if whole and decide(value % 1 != 0):
