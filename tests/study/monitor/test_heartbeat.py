@@ -57,7 +57,7 @@ def test_a_dead_process_has_stopped_and_a_silent_machine_is_named(made):
     assert read_owner(made.study.folder, clock=lambda: 1009.0).state == RUNNING
     owner = read_owner(made.study.folder, clock=lambda: 1010.0)
     assert owner.state == STOPPED and owner.reason == f"its process {ended.pid} has died"
-    made.exclusive()
+    made.owned()
     os.utime(file, (1000, 1000))
     owner = read_owner(made.study.folder, clock=lambda: 1120.0)
     assert owner.state == RUNNING and not owner.is_over and owner.reason == "no sign of life for 120 s"

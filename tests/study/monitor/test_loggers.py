@@ -87,7 +87,7 @@ def test_each_complete_trial_is_logged_once_over_all_runs(
 
 def test_a_tool_that_fails_is_told_once_and_its_copy_is_made_later(tmp_path):
     class Broken(Files):
-        def write(self, trial, params, points):
+        def write_trial(self, trial, params, points):
             raise ConnectionError("the server\nis away")
 
     told = []

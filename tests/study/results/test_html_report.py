@@ -20,7 +20,7 @@ from scalesearch.library import find_file
 from scalesearch.report.labels import format_scientific
 from scalesearch.schedule.rungs import Rungs
 from scalesearch.space import read_space
-from scalesearch.study.results.page.cost_breakdowns import architecture_text, module_costs
+from scalesearch.study.results.page.cost_breakdowns import architecture_text, trial_module_costs
 from scalesearch.study.results.page.facts import PageFacts
 from scalesearch.study.results.page.front import cost_choices, hypervolume_history
 from scalesearch.study.results.page.importance import MIN_TRIALS, QUANTILE, importances
@@ -98,7 +98,7 @@ def test_every_objective_that_is_a_cost_has_its_figure():
     table = pd.DataFrame({"params.total": [1, 2], "artifact.bytes": [3, 4], "load.mean": [1.0, 2.0],
                           "bleu": [1, 2]})
     goals = {"bleu": "max", "artifact.bytes": "min"}
-    facts = SimpleNamespace(results=SimpleNamespace(objectives=goals), done=table)
+    facts = SimpleNamespace(results=SimpleNamespace(objectives=goals), finished_rows=table)
     assert cost_choices(facts) == (["artifact.bytes", "params.total"], [])
 
 
@@ -177,7 +177,7 @@ def test_the_last_hypervolume_is_that_of_the_front(folder, page):
     now, corner = facts.results.hypervolume()
     trials, volumes = zip(*hypervolume_history(facts, corner))
     assert volumes[-1] == pytest.approx(now) and f"{format_scientific(now)} after" in page.text
-    assert np.all(np.diff(volumes) >= 0) and trials[-1].spent > 0
+    assert np.all(np.diff(volumes) >= 0) and trials[-1].training_hours > 0
 
 
 def test_a_study_without_anything_finished_says_so(tmp_path):
@@ -304,14 +304,14 @@ def test_the_ledger_of_a_trained_candidate_is_that_of_its_architecture_file(tmp_
     study.create(META, "study: fake\n", "width: 8\n")
     trial = Trial(0, State.COMPLETE, architecture=architecture.id, costs=flatten_costs(bill))
     study.trial_folder(trial).mkdir(parents=True)
-    assert architecture_text(study, trial) == "" and module_costs(study, trial) == ()
+    assert architecture_text(study, trial) == "" and trial_module_costs(study, trial) == ()
     (study.trial_folder(trial) / "architecture.yaml").write_text(architecture.to_yaml())
-    found = module_costs(study, trial)
+    found = trial_module_costs(study, trial)
     assert "width: 512" in architecture_text(study, trial)
     assert sum(row.params for row in found if row.level == 0) == bill["params.total"]
     assert sum(row.macs for row in found if row.level == 0) == bill["macs.total"]
     other = replace(trial, costs={**trial.costs, "macs.total": trial.costs["macs.total"] + 1})
-    assert module_costs(study, other) == ()
+    assert trial_module_costs(study, other) == ()
 
 
 def test_importance_finds_the_question_that_decides():

@@ -125,10 +125,10 @@ def test_it_opens_without_an_error_and_is_seen(view, tmp_path):
 
 def test_the_table_sorts_both_ways_with_gaps_at_the_end(view):
     page, wrong = view
-    button = page.locator("#trials-table th button", has_text="BLEU (valid)")
+    button = page.locator("#trials-table th button", has_text="BLEU (validation)")
     for down in (False, True):
         button.click()
-        said = _column(page, "BLEU (valid)")
+        said = _column(page, "BLEU (validation)")
         scores = [float(text) for text in said if text != "–"]
         assert len(scores) > 2 and scores == sorted(scores, reverse=down)
         assert "–" not in said[: len(scores)]
@@ -202,7 +202,7 @@ def test_a_link_to_a_curve_highlights_it(view):
     link.click()
     number = link.get_attribute("data-mark")
     assert page.locator(
-        f"#valid-loss .point.chosen[data-trial='{number}']").count() == 1 and wrong == []
+        f"#validation-loss .point.chosen[data-trial='{number}']").count() == 1 and wrong == []
 
 
 def test_a_link_unfolds_the_costs_that_it_leads_to(view):
