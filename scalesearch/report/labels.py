@@ -35,7 +35,7 @@ def axis_label(name: str, protocol: ProtocolDict | None = None) -> str:
     metric = name.removeprefix("test.")
     if metric in METRICS:
         return _of_split(METRICS[metric].label,
-                         "" if metric in EFFICIENCY_METRICS else "valid" if metric == name
+                         "" if metric in EFFICIENCY_METRICS else "validation" if metric == name
                          else "test")
     if name in COST_LABELS:
         return _artifact_label(name, protocol or {}) or COST_LABELS[name]
@@ -63,7 +63,7 @@ def _artifact_label(name: str, protocol: ProtocolDict) -> str:
 
 
 def _of_split(words: str, split: str) -> str:
-    """``BLEU (valid)``, ``Loss (nats per token, valid)``."""
+    """``BLEU (validation)``, ``Loss (nats per token, validation)``."""
     if not split:
         return words
     return f"{words[:-1]}, {split})" if words.endswith(")") else f"{words} ({split})"
@@ -85,7 +85,7 @@ def column_unit(name: str) -> str:
 
 
 def column_heading(name: str) -> str:
-    """Heading of a column whose caption names the protocol: ``BLEU (valid)``, ``MACs``, ``params, non-embedding``."""
+    """Heading of a column whose caption names the protocol: ``BLEU (validation)``, ``MACs``, ``params, non-embedding``."""
     group, _, section = name.partition(".")
     if group not in SHORT_LABELS:
         return one_line_label(name)

@@ -60,7 +60,7 @@ def test_scores_are_those_of_files_or_of_lines(model, place):
     files = place / "test.en", place / "test.de"
     of_files = model.score(*files, resamples=20)
     lines = [file.read_text().splitlines() for file in files]
-    assert model.score(*lines, resamples=20) == of_files and of_files["chrf"]["half_width"] >= 0
+    assert model.score(*lines, resamples=20) == of_files and of_files["chrf"]["half"] >= 0
     assert of_files["bleu"]["score"] == pytest.approx(model.metrics["test"]["bleu"])
     for wrong in ((files[0], lines[1]), (lines[0], lines[1][:-1])):
         with refuses("unequal-lines"):

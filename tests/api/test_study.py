@@ -106,7 +106,7 @@ def test_the_best_under_a_condition(study):
     limit = int(trials["params.total"].median())
     best = study.best("bleu", constraint=f"params.total <= {limit}")
     assert best.metrics["bleu"] == trials[trials["params.total"]
-                                          <= limit]["bleu"].max() and "params.total" in best.why
+                                          <= limit]["bleu"].max() and "params.total" in best.selection_reason
     small = study.best("params.total", constraint="bleu >= 0 and norm == pre")
     assert small.architecture.cost()["params.total"] == trials["params.total"].min()
     assert study.best().metrics["bleu"] == study.front()["bleu"].max()

@@ -137,7 +137,7 @@ def test_the_figure_has_both_fronts_and_the_corner_inside_it(tmp_path):
     assert [word.split(":")[0] for word in said] == ["one", "other", "reference corner of both"]
     assert axes.get_xlim()[1] > found.reference_point[1] and axes.get_ylim()[
         0] < found.reference_point[0]
-    assert axes.get_ylabel() == "BLEU (valid) on grammar"
+    assert axes.get_ylabel() == "BLEU (validation) on grammar"
     first = save_figure(figure, tmp_path / "a")
     second = save_figure(plot_comparison(sides, found, "params.total", "bleu", "grammar"),
                          tmp_path / "b")

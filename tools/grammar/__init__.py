@@ -22,7 +22,7 @@ Pairs = list[tuple[str, str]]
 
 
 def generate(
-        seed: int = 1, pairs: int = 50_000, validation: int = 500, test: int = 500) -> dict[str, Pairs]:
+        seed: int = 1, pairs: int = 50_000, valid: int = 500, test: int = 500) -> dict[str, Pairs]:
     """The splits "train", "valid" and "test", each a list of (source, target) sentences.
 
     A pure function of its arguments. No source and no target of valid or test occurs in another

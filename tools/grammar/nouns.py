@@ -20,7 +20,7 @@ mother Mutter f Mütter
 father Vater m Väter
 boy Junge m Jungen Jungen weak
 girl Mädchen n Mädchen
-neighbor Nachbar m Nachbarn Nachbar weak
+neighbour Nachbar m Nachbarn Nachbar weak
 brother Bruder m Brüder
 sister Schwester f Schwestern
 student Student m Studenten Studenten weak

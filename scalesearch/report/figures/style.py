@@ -48,7 +48,7 @@ RC_PARAMS: Any = {
     "text.parse_math": False,  # a `$` is a dollar
 }
 MAX_NAME_LENGTH = 60  # of a name in a figure
-MAX_Y_LABEL_LENGTH = 40  # that fit along an upright axis
+MAX_Y_LABEL_LENGTH = 36  # that fit along an upright axis
 FIGURE_WIDTH = 5.2  # inches of a figure in a column, at which its letters can be read on a phone
 MAX_TICKS = 5  # steps of an axis at most: drawing them is most of what a small figure takes
 # inches left and below (labels of two lines, ticks of five digits), right, above

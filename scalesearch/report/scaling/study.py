@@ -210,9 +210,10 @@ def analyze_scaling(records: Iterable[Record], meta: Mapping[str, Any], metric: 
 def read_scaling_plan(meta: Mapping[str, Any]) -> Mapping[str, Any]:
     """Base, rules and check. Raises UserError where it is another kind of study."""
     if meta.get("type") != SCALING_TYPE or not meta.get("scaling"):
-        raise UserError(f"{meta.get('name', 'the study')}: is no scaling study but of the kind "
-                        f"{meta.get('type', 'search')}; a scaling study's file says `kind: "
-                        "scaling`, with a base and rules by which it grows", code="wrong-type")
+        raise UserError(f"{meta.get('name', 'the study')}: this study has the type "
+                        f"{meta.get('type', 'search')}, not scaling",
+                        help="a scaling study's file has `type: scaling`, a base and rules",
+                        code="wrong-type")
     plan: Mapping[str, Any] = meta["scaling"]
     return plan
 

@@ -69,7 +69,7 @@ def test_what_people_see(space: Path, tmp_path: Path) -> None:
     assert {file.name for file in (tmp_path / "csv").iterdir()} == set(files)
     rows = list(csv.DictReader((tmp_path / "csv" / "front.csv").open()))
     found = json.loads(run(str(space), "--budget", BUDGET, "--draws", "200", "--json"))
-    points = list(zip(found["front"], found["front_answers"], strict=True))
+    points = list(zip(found["front"], found["front_params"], strict=True))
     assert [{name: value for name, value in row.items() if value}
             for row in rows] == [{name: str(value) for name, value in (costs | answers).items()}
                                  for costs, answers in points]

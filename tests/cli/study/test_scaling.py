@@ -37,7 +37,7 @@ def make_study(folder, begun=tuple(ROWS), seeds=2, type="scaling"):
     plan = make_plan(0, most=4000, references=named, seeds=Seeds(1, 0, references=seeds))
     driver = make_driver(folder, plan, work=noisy_work)
     driver.run()
-    driver.study.update_meta(kind=kind, rows=tuple(ROWS), bounds={"params.total": 4000},
+    driver.study.update_meta(type=type, architectures=tuple(ROWS), bounds={"params.total": 4000},
                         scaling={"base": "base", "rules": RULES, "held_out": "largest"})
 
 

@@ -6,10 +6,10 @@ from scalesearch.report.figures.style import y_axis_label
 
 
 @pytest.mark.parametrize(("what", "corpus", "synthetic", "words"), [
-    ("BLEU (valid)", "grammar", True, "BLEU (valid) on grammar (synthetic)"),
-    ("BLEU (valid)", "", False, "BLEU (valid)"),
-    ("Tokenized BLEU (valid)", "multi30k en-de (distilled, mixed)", False,
-     "Tokenized BLEU (valid)\non multi30k en-de (distilled, mixed)"),
+    ("BLEU (validation)", "grammar", True, "BLEU (validation) on grammar (synthetic)"),
+    ("BLEU (validation)", "", False, "BLEU (validation)"),
+    ("Tokenized BLEU (validation)", "multi30k en-de (distilled, mixed)", False,
+     "Tokenized BLEU (validation)\non multi30k en-de (distilled, mixed)"),
 ])
 def test_an_upright_axis_is_labeled_in_lines_that_fit_along_it(what, corpus, synthetic, words):
     assert y_axis_label(what, corpus, synthetic) == words

@@ -55,7 +55,8 @@ def shipped_lines() -> list[bytes]:
 
 def test_text_files_hold_the_same_corpus(tmp_path):
     write_text(tmp_path, pairs=30, seed=1)
-    files = {split: str(tmp_path / split) for split in ("train", "valid", "test")}
+    files = {"train": str(tmp_path / "train"), "validation": str(tmp_path / "valid"),
+             "test": str(tmp_path / "test")}
     text = read_sentences(DataSpec(source="en", target="de", **files))
     assert text == read_sentences(DataSpec(builtin="grammar", pairs=30))
 

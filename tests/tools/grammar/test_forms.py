@@ -148,7 +148,7 @@ def test_compounds_have_linking_elements_and_the_last_parts_gender(first, second
 def test_present_of_regular_and_strong_verbs(infinitive, expected):
     verb = VERBS.get(infinitive)
     plain, third = (verb.infinitive, verb.third) if verb else (infinitive, "")
-    assert " ".join(forms.active_nodes(plain, third, person) for person in range(6)) == expected
+    assert " ".join(forms.present(plain, third, person) for person in range(6)) == expected
 
 
 @pytest.mark.parametrize(
