@@ -280,7 +280,7 @@ def test_a_setting_changes_a_key_of_a_preset_and_keeps_the_rest(tmp_path):
                            "2000 of them violate `params.total <= 10`, the " "nearest by "),
                           (SPACE + REST + "budget: params.total <= 10\nprotocol: {source: 9, "
                            "target: 8, vocab: 50}\n",
-                           "Costs are of protocol forward (S=9, T=8, V=50)"),
+                           "The cost protocol is forward (S=9, T=8, V=50)"),
                           (SPACE
                            + REST.replace("{ builtin: grammar, pairs: 500, vocab: 400 }",
                                           "{ source: en, target: de, train: gone/train, "

@@ -67,7 +67,7 @@ def test_at_whichever_write_the_disk_is_full_the_study_goes_on_as_the_uninterrup
             driver.run()
             break
         except DiskFullError as full:
-            assert "No space left on device" in str(full) and "Make room" in str(full)
+            assert "No space left on device" in str(full) and "Free space" in str(full)
             stops = stops + 1
             disk.left = 7 if (tmp_path / "cut" / "study.json").exists() else 100
     assert stops > 4
@@ -94,7 +94,7 @@ def test_files_that_may_grow_no_further_stop_the_study_and_it_goes_on(tmp_path):
 
 def test_a_worker_without_room_stops_the_study_and_is_no_fault_of_its_candidate(tmp_path):
     def full(folder):
-        raise DiskFullError("checkpoint.pt: cannot be written: Make room, then run the command "
+        raise DiskFullError("checkpoint.pt: cannot be written: Free space, then run the command "
                             "again")
 
     with refuses("disk-full", "checkpoint.pt"):
@@ -106,7 +106,7 @@ def test_a_worker_without_room_stops_the_study_and_is_no_fault_of_its_candidate(
 
 def test_people_are_told_how_to_go_on(tmp_path):
     with refuses("disk-full", "--resume"), resumable(tmp_path):
-        raise DiskFullError("Make room, then run the command again")
+        raise DiskFullError("Free space, then run the command again")
     with refuses("disk-full") as caught, resumable(tmp_path):
         raise DiskFullError("again with --resume: 3 updates were done")
     assert str(caught.value) == "again with --resume: 3 updates were done", "once is enough"
