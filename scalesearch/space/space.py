@@ -273,8 +273,10 @@ def _differences(tree: Mapping[str, Any], default: Mapping[str, Any]) -> dict[st
     for name, value in tree.items():
         other = default.get(name)
         if value != other:
-            both_mappings = isinstance(value, Mapping) and isinstance(other, Mapping)
-            differences[name] = _differences(value, other) if both_mappings else value
+            if isinstance(value, Mapping) and isinstance(other, Mapping):
+                differences[name] = _differences(value, other)
+            else:
+                differences[name] = value
     return differences
 
 
