@@ -1,4 +1,4 @@
-"""Views of a study that runs: snapshot, time left, screens.
+"""Monitoring of a study: snapshots, remaining time, terminal output.
 
-May import ``replicates`` and the rooms below.
+This package may import ``replicates`` and the packages below it.
 """

@@ -1,4 +1,4 @@
-"""Console of a study that this process runs: a live screen, or plain lines."""
+"""Terminal output of a study that this process runs: a live screen or plain lines."""
 
 import time
 from collections import deque
@@ -19,7 +19,7 @@ from scalesearch.terminal import print_text
 
 
 class LineConsole(Callback):
-    """Writes one plain line an event, for logs and pipes."""
+    """Writes one plain line per event, for logs and pipes."""
 
     def __init__(self, write: Callable[[str], object]) -> None:
         self._write = write
@@ -38,7 +38,7 @@ class LineConsole(Callback):
 
 
 class LiveConsole(LineConsole):
-    """A screen that renews itself: the same that ``study watch`` shows."""
+    """Screen that is refreshed continuously, the same as that of ``study watch``."""
 
     def __init__(self, study: StudyDir) -> None:
         super().__init__(str)
@@ -47,18 +47,21 @@ class LiveConsole(LineConsole):
         self._events: deque[LoggedEvent] = deque(maxlen=MAX_EVENTS_SHOWN)
 
     def message(self, text: str) -> None:
-        """Keeps a line among the latest events."""
+        """Add a line to the latest events."""
         self._events.append(LoggedEvent(len(self._events), time.time(), text))
 
     def render(self, width: int, height: int | None = None) -> RenderableType:
-        """The screen as it is now; called from rich's own thread, so it reads copies."""
-        shown = self._snapshots.take(read_owner(self._study.folder), tuple(self._events))
-        return render_snapshot(shown, width, height)
+        """Render the present screen.
+
+        It is called from the thread of rich, so it uses a copy of the events.
+        """
+        snapshot = self._snapshots.take(read_owner(self._study.folder), tuple(self._events))
+        return render_snapshot(snapshot, width, height)
 
 
 @contextmanager
 def make_console(console: Console, study: StudyDir) -> Iterator[Callback]:
-    """Shows ``study`` on ``console`` while inside."""
+    """Context in which ``study`` is shown on ``console``."""
     if not console.is_terminal:
         yield LineConsole(lambda text: print_text(text, console))
         return

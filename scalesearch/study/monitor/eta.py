@@ -1,15 +1,20 @@
-"""Progress of a study and its time left, from what its trainings took so far.
+"""Progress of a study and its remaining time, estimated from the training runs so far.
 
-What is left is counted in full trainings: of the search's compute what no candidate has taken yet,
-references that were not begun, and further seeds. A full training is taken to last as long as the
-ones so far did: all seconds of finished, paused and failed trainings over all the full trainings'
-worth that these were. So a failure makes the others dearer, and with rungs every trial counts with
-the share it was trained for. A further seed of a finished training takes as long as that. Before
-anything has finished, the pace of what is in training says it, without scoring.
+The remaining work is counted in full-budget runs:
 
-The parts are then handed out to the workers, each to the one that is free first. Further seeds
-begin when the search is over, so theirs comes on top. Those for the front are an upper limit: they
-end early where its members are settled.
+- compute of the search that no candidate has used yet,
+- references that are not started,
+- runs with further seeds.
+
+A full run is assumed to take the mean time of the runs so far: the seconds of all complete, paused
+and failed runs, divided by the number of full runs that this work corresponds to. Failed runs
+therefore increase the estimate. In a study with rungs, each trial counts with its trained share.
+A run with a further seed takes as long as the first run of the same trial. Before any run has
+finished, the pace of the current runs is used, without the time for scoring.
+
+The remaining runs are then assigned to the workers in order, each to the worker that is free first.
+Further seeds start after the search, so their time is added. The time for further seeds of the
+front is an upper bound, because replication stops when the order of the front is resolved.
 """
 
 import heapq
@@ -23,12 +28,17 @@ from scalesearch.study.trials.study_meta import StudyMeta
 from scalesearch.study.trials.trial import Origin, State, Trial
 from scalesearch.study.trials.trials import Trials, allocated_full_runs
 
-MAX_PARTS = 10_000  # parts that are handed out one by one
+MAX_PARTS = 10_000  # above this number, the makespan is the mean load of the workers
 
 
 @dataclass(frozen=True)
 class PlannedWork:
-    """Trainings that a study wants: candidates (in full trainings' worth of compute) and references."""
+    """Planned training of a study.
+
+    Attributes:
+        candidates: compute for candidates, in full-budget runs.
+        references: number of references.
+    """
 
     candidates: float
     references: int
@@ -36,15 +46,14 @@ class PlannedWork:
 
 @dataclass(frozen=True)
 class StudyProgress:
-    """Progress of a study in full trainings.
+    """Progress of a study in full-budget runs.
 
     Attributes:
-        done, total: candidates, references, and the further seeds that each reference is to have;
-            those for the front are
-            not counted, since nobody knows how many it will take.
-        share: from 0 to 1; 0 where nothing is wanted.
-        candidates, references, reference_seeds: (done, of) of each.
-        front_seeds: (trained, allowed at most) for the front.
+        done, total: candidates, references and the further seeds of references. Further seeds of
+            the front are not counted, because their number is unknown.
+        share: from 0 to 1; 0 if nothing is planned.
+        candidates, references, reference_seeds: (done, total) of each.
+        front_seeds: (started, maximum) runs with further seeds for the front.
     """
 
     done: float
@@ -58,12 +67,12 @@ class StudyProgress:
 
 @dataclass(frozen=True)
 class Eta:
-    """Time left.
+    """Estimated remaining time.
 
     Attributes:
-        seconds: of all that is left; None while unknown.
-        front_seeds: of these, at most so many for the front's further seeds.
-        full_run_seconds: seconds that a full training is taken to last; None while unknown.
+        seconds: remaining time of the study; None if unknown.
+        front_seeds: part of ``seconds`` for further seeds of the front, an upper bound.
+        full_run_seconds: estimated seconds of a full-budget run; None if unknown.
     """
 
     seconds: float | None = None
@@ -73,7 +82,7 @@ class Eta:
 
 @dataclass(frozen=True)
 class ProgressState:
-    """All that is known of a study at a moment; ``running`` is what is in training."""
+    """State of a study at one time; ``running`` are the trials in training."""
 
     trials: Trials
     planned: PlannedWork
@@ -82,83 +91,87 @@ class ProgressState:
 
     @property
     def references(self) -> list[Trial]:
-        """The references that were begun."""
+        """The references that were started."""
         return self.trials.with_origin(Origin.REFERENCE)
 
     @property
     def repeated_references(self) -> list[Trial]:
-        """The trials that train these, each once, unless they failed: what gets their further seeds."""
-        trained = {one.number: one for one in map(self.trials.resolve_duplicate, self.references)}
-        return [one for one in trained.values() if one.state in (State.PENDING, State.COMPLETE)]
+        """The trials that train the references and get further seeds: each once, no failed ones."""
+        trained = {trial.number: trial
+                   for trial in map(self.trials.resolve_duplicate, self.references)}
+        return [trial for trial in trained.values()
+                if trial.state in (State.PENDING, State.COMPLETE)]
 
     @property
     def unstarted_references(self) -> int:
-        """Number of references that were not begun."""
+        """Number of references that were not started."""
         return max(0, self.planned.references - len(self.references))
 
 
 def study_progress(state: ProgressState) -> StudyProgress:
-    """Computes the progress of a study.
-
-    Trainings under way count with the share that they have done.
-    """
-    share = {one.trial: one.trained_share for one in state.running}
+    """Compute the progress of a study; running trials count with their trained share."""
+    trained_shares = {trial.trial: trial.trained_share for trial in state.running}
     rungs = state.meta.rungs
     seeds = state.meta.seeds
 
-    def ended(trials: Iterable[Trial]) -> float:
-        return sum((share.get(trial.number, 0.0) if trial.state == State.PENDING else 1.0
+    def completed_runs(trials: Iterable[Trial]) -> float:
+        return sum((trained_shares.get(trial.number, 0.0) if trial.state == State.PENDING else 1.0
                     for trial in trials), 0.0)
 
-    searched = sum(share.get(trial.number, 0.0) if trial.state == State.PENDING
+    searched = sum(trained_shares.get(trial.number, 0.0) if trial.state == State.PENDING
                    else allocated_full_runs(trial, rungs)
                    for trial in state.trials if trial.origin.charged)
     replicates = state.trials.replicates()
-    named = {trial.number for trial in state.repeated_references}
-    again = [trial
-             for trial in replicates if trial.original in named] if seeds.references > 1 else []
+    references = {trial.number for trial in state.repeated_references}
+    reference_replicates = ([trial for trial in replicates if trial.original in references]
+                            if seeds.references > 1 else [])
+    planned_replicates = ((len(references) + state.unstarted_references)
+                          * (seeds.references - 1))
     parts = ((searched, float(state.planned.candidates)),
-             (ended(state.references), float(state.planned.references)),
-             (ended(again),
-              float((len(named) + state.unstarted_references) * (seeds.references - 1))))
-    done = sum(min(part, most) for part, most in parts)
-    of = sum(most for _, most in parts)
-    return StudyProgress(done, of, min(1.0, done / of) if of else 0.0, *parts,
-                         (len(replicates) - len(again),
-                          seeds.extra_runs if seeds.max_per_candidate > 1 else 0))
+             (completed_runs(state.references), float(state.planned.references)),
+             (completed_runs(reference_replicates), float(planned_replicates)))
+    done = sum(min(part, planned) for part, planned in parts)
+    total = sum(planned for _, planned in parts)
+    max_front_seeds = seeds.extra_runs if seeds.max_per_candidate > 1 else 0
+    return StudyProgress(done, total, min(1.0, done / total) if total else 0.0, *parts,
+                         (len(replicates) - len(reference_replicates), max_front_seeds))
 
 
 def time_left(state: ProgressState, workers: int) -> Eta:
-    """Computes the time left with so many ``workers``; see this module for how."""
-    full = full_run_seconds(state)
-    if full is None:
+    """Estimate the remaining time with ``workers`` workers; see the module for the method."""
+    run_seconds = full_run_seconds(state)
+    if run_seconds is None:
         return Eta()
     replicates = {trial.number for trial in state.trials.replicates()}
-    search = [_left(one, full) for one in state.running if one.trial not in replicates]
-    seeds = [_left(one, full) for one in state.running if one.trial in replicates]
-    if not seeds:  # nothing of the search can begin beside further seeds
-        search += [full] * state.unstarted_references + _remaining_search_runs(state, full)
-    seeds += _remaining_reference_runs(state, full)
-    total = makespan(search, workers) + makespan(
-        [*seeds, *[full] * _remaining_front_seeds(state)], workers)
-    return Eta(total, total - makespan(search, workers) - makespan(seeds, workers), full)
+    search = [_seconds_left(trial, run_seconds)
+              for trial in state.running if trial.trial not in replicates]
+    seeds = [_seconds_left(trial, run_seconds)
+             for trial in state.running if trial.trial in replicates]
+    if not seeds:  # once further seeds are in training, the search starts no more trials
+        search += [run_seconds] * state.unstarted_references
+        search += _remaining_search_runs(state, run_seconds)
+    seeds += _remaining_reference_runs(state, run_seconds)
+    front_seeds = [run_seconds] * _remaining_front_seeds(state)
+    total = makespan(search, workers) + makespan([*seeds, *front_seeds], workers)
+    return Eta(total, total - makespan(search, workers) - makespan(seeds, workers), run_seconds)
 
 
 def full_run_seconds(state: ProgressState) -> float | None:
-    """Seconds of a full training, as they went so far; None before anything is known."""
-    seconds = worth = 0.0
+    """Estimate the seconds of a full-budget run from the runs so far; None if unknown."""
+    total_seconds = total_runs = 0.0
     for trial in state.trials:
-        share, took = _share_and_seconds(trial)
-        seconds = seconds + took
-        worth = worth + share
-    if worth > 0 and seconds > 0:
-        return seconds / worth
-    paces = [one.full_run_seconds for one in state.running if one.full_run_seconds is not None]
+        share, seconds = _share_and_seconds(trial)
+        total_seconds = total_seconds + seconds
+        total_runs = total_runs + share
+    if total_runs > 0 and total_seconds > 0:
+        return total_seconds / total_runs
+    paces = [trial.full_run_seconds
+             for trial in state.running if trial.full_run_seconds is not None]
     return sum(paces) / len(paces) if paces else None
 
 
 def _share_and_seconds(trial: Trial) -> tuple[float, float]:
-    """(full trainings' worth, seconds) of one that ended or waits; what another study trained says nothing here."""
+    """Full-budget runs and seconds of an ended or paused trial; (0, 0) for an imported trial."""
     if trial.origin == Origin.IMPORTED:
         return 0.0, 0.0
     if trial.state in (State.COMPLETE, State.FAILED) and trial.wall_seconds is not None:
@@ -167,50 +180,57 @@ def _share_and_seconds(trial: Trial) -> tuple[float, float]:
     return (last.share, last.seconds) if last and last.share and last.seconds else (0.0, 0.0)
 
 
-def _left(one: RunningTrial, full: float) -> float:
-    """Seconds until ``one`` pauses or ends; scoring lasts until what a full training usually takes."""
-    if one.seconds_left:
-        return one.seconds_left
-    if one.seconds_left is None:
-        return full * max(0.0, one.pause_share - one.trained_share)
-    return max(0.0, full - one.elapsed) if one.elapsed is not None and one.rung is None else 0.0
+def _seconds_left(trial: RunningTrial, run_seconds: float) -> float:
+    """Seconds until a trial pauses or ends.
+
+    A trial that is being scored is assumed to end when ``run_seconds`` have elapsed.
+    """
+    if trial.seconds_left:
+        return trial.seconds_left
+    if trial.seconds_left is None:
+        return run_seconds * max(0.0, trial.pause_share - trial.trained_share)
+    return (max(0.0, run_seconds - trial.elapsed)
+            if trial.elapsed is not None and trial.rung is None else 0.0)
 
 
-def _remaining_search_runs(now: ProgressState, full: float) -> list[float]:
-    """Trainings that the search has left: whole ones, or up to the first rung."""
-    left = max(0.0, now.planned.candidates - now.trials.full_runs_spent(now.meta.rungs))
-    piece = now.meta.rungs.shares[0]
-    whole = int(left / piece + 1e-9)
-    rest = left - whole * piece
-    return [piece * full] * whole + ([rest * full] if rest > 1e-9 else [])
+def _remaining_search_runs(state: ProgressState, run_seconds: float) -> list[float]:
+    """Seconds of the remaining runs of the search, each up to the first rung or the end."""
+    remaining = max(0.0, state.planned.candidates
+                    - state.trials.full_runs_spent(state.meta.rungs))
+    first_share = state.meta.rungs.shares[0]
+    count = int(remaining / first_share + 1e-9)
+    remainder = remaining - count * first_share
+    return ([first_share * run_seconds] * count
+            + ([remainder * run_seconds] if remainder > 1e-9 else []))
 
 
-def _remaining_reference_runs(now: ProgressState, full: float) -> list[float]:
-    """Seconds of the further seeds that references are still to be given."""
-    each = now.meta.seeds.references - 1
-    begun = Counter(trial.original for trial in now.trials.replicates())
-    left = [trial.wall_seconds or full for trial in now.repeated_references
-            for _ in range(each - begun[trial.number])]
-    return left + [full] * now.unstarted_references * each
+def _remaining_reference_runs(state: ProgressState, run_seconds: float) -> list[float]:
+    """Seconds of the remaining runs with further seeds of references."""
+    per_reference = state.meta.seeds.references - 1
+    started = Counter(trial.original for trial in state.trials.replicates())
+    runs = [trial.wall_seconds or run_seconds for trial in state.repeated_references
+            for _ in range(per_reference - started[trial.number])]
+    return runs + [run_seconds] * state.unstarted_references * per_reference
 
 
-def _remaining_front_seeds(now: ProgressState) -> int:
-    """Number of further seeds that the front may still have."""
-    if now.meta.seeds.max_per_candidate < 2:
+def _remaining_front_seeds(state: ProgressState) -> int:
+    """Maximum number of further seeds that the front may still get."""
+    if state.meta.seeds.max_per_candidate < 2:
         return 0
-    begun = sum(one.started_seeds - 1 for one in front_candidates(now.trials, now.meta.objectives))
-    return max(0, with_reference_allowance(now.trials, now.meta.seeds).extra_runs - begun)
+    started = sum(candidate.started_seeds - 1
+                  for candidate in front_candidates(state.trials, state.meta.objectives))
+    return max(0, with_reference_allowance(state.trials, state.meta.seeds).extra_runs - started)
 
 
 def makespan(seconds: Iterable[float], workers: int) -> float:
-    """Computes when the last training ends.
+    """Compute when the last of several runs ends.
 
-    Each begins in its turn, on the worker that is free first.
+    The runs start in the given order, each on the worker that is free first (list scheduling).
     """
-    parts = list(seconds)
-    free = [0.0] * max(1, workers)
-    if len(parts) > MAX_PARTS:
-        return sum(parts) / len(free)
-    for part in parts:
-        heapq.heapreplace(free, free[0] + part)
-    return max(free)
+    runs = list(seconds)
+    free_at = [0.0] * max(1, workers)
+    if len(runs) > MAX_PARTS:
+        return sum(runs) / len(free_at)
+    for run in runs:
+        heapq.heapreplace(free_at, free_at[0] + run)
+    return max(free_at)

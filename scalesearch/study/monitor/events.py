@@ -1,4 +1,4 @@
-"""Events of a study in words, and a follower of its log, which reads only what was appended since."""
+"""Descriptions of events, and an incremental reader of the event log."""
 
 import os
 from collections import deque
@@ -13,14 +13,16 @@ from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import EventType, Origin, State, Trial, TrialEvent
 from scalesearch.study.trials.trials import Trials
 
-MAX_KEPT = 200  # events that are kept
+MAX_KEPT = 200  # number of latest events that are kept
 
 
 @dataclass(frozen=True)
 class LoggedEvent:
-    """Event in words.
+    """Description of an event.
 
-    ``time`` is in seconds since the epoch, ``number`` counts the events of the log from 0.
+    Attributes:
+        number: number of the event in the log, from 0.
+        time: seconds since the epoch.
     """
 
     number: int
@@ -32,10 +34,10 @@ class LoggedEvent:
 
 
 class LogFollower:
-    """Follows the log of ``study``.
+    """Reads the event log of a study as it grows.
 
     Attributes:
-        problem: why the log cannot be read on; empty where it can.
+        problem: why the log cannot be read further; empty if it can.
     """
 
     def __init__(self, study: StudyDir) -> None:
@@ -50,28 +52,28 @@ class LogFollower:
         self._file = (0, 0)
 
     def update(self) -> None:
-        """Takes in what was appended.
+        """Read the events that were appended since the last call.
 
-        A log that became shorter, or another file, is read from its beginning.
+        If the log is shorter than before or is another file, it is read from its beginning.
         """
         log = self.study.log
         try:
-            there = os.stat(log.file)
-            if (there.st_dev, there.st_ino) != self._file or there.st_size < self._offset:
+            status = os.stat(log.file)
+            if (status.st_dev, status.st_ino) != self._file or status.st_size < self._offset:
                 self._reset()
-                self._file = (there.st_dev, there.st_ino)
+                self._file = (status.st_dev, status.st_ino)
             self.problem = ""
             self._read_lines(log.iterate_lines(self._offset))
-        except FileNotFoundError:  # nothing has happened yet
+        except FileNotFoundError:  # no event yet
             return
-        except OSError as error:  # a storage that is away for a while
+        except OSError as error:  # the storage may be unavailable for a while
             self.problem = f"{log.file}: {error.strerror or error}"
 
     def _read_lines(self, lines: Iterable[bytes]) -> None:
         for line in lines:
             try:
                 event, trial = self.study.read_event(line)
-            except UserError as error:  # may be read whole the next time, where a storage is slow
+            except UserError as error:  # a slow storage may show the whole line later
                 self.problem = error.message
                 return
             self._offset += len(line)
@@ -80,25 +82,26 @@ class LogFollower:
 
     @property
     def events(self) -> list[LoggedEvent]:
-        """The latest events that people want to see: starts, ends, crashes, pauses."""
+        """Descriptions of the latest starts, crashes, pauses and ends."""
         return [LoggedEvent(event.line - 1, datetime.fromisoformat(event.time).timestamp(),
                             describe_event(event.type, trial)) for event, trial in self._latest]
 
 
 def describe_event(event_type: EventType, trial: Trial) -> str:
-    """Describes an event that ``trial`` has taken in; empty for a proposal."""
+    """Describe an event; ``trial`` is the trial after it. Empty for proposals."""
     match event_type:
         case EventType.STARTED:
-            again = f", attempt {trial.attempts}" if trial.attempts > 1 else ""
-            again = f", on from rung {len(trial.rungs)}" if trial.rungs else again
+            note = f", attempt {trial.attempts}" if trial.attempts > 1 else ""
+            note = f", resumed from rung {len(trial.rungs)}" if trial.rungs else note
             label = f" [{trial.label}]" if trial.label else ""
             label += (f" [seed {trial.seed} of trial {trial.original}]"
                       if trial.origin == Origin.REPLICATE else "")
-            return f"trial {trial.number}{label} ({trial.architecture}) in training{again}"
+            return f"trial {trial.number}{label} ({trial.architecture}) in training{note}"
         case EventType.RUNG:
-            per = "token" if validation_loss_name(trial.config) == "validation_loss" else "character"
+            loss_name = validation_loss_name(trial.config)
+            unit = "token" if loss_name == "validation_loss" else "character"
             return (f"trial {trial.number} is paused at rung {len(trial.rungs)}: validation loss "
-                    f"{trial.losses[-1]:.3f} nats per {per}")
+                    f"{trial.losses[-1]:.3f} nats per {unit}")
         case EventType.CRASHED:
             return f"trial {trial.number}: its worker died ({trial.reason})"
         case EventType.ENDED if trial.state == State.FAILED:

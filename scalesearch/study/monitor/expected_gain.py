@@ -1,4 +1,4 @@
-"""What further trainings of a study are expected to bring, as its driver has last written it down."""
+"""Expected gain of a study by further training runs, as stored by its driver in ``gain.json``."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,18 +6,19 @@ from pathlib import Path
 import msgspec
 
 from scalesearch.files import try_read_json
+from scalesearch.study.monitor.format import format_percent
 
 GAIN_FILE = "gain.json"
 
 
 @dataclass(frozen=True)
 class ExpectedGain:
-    """Expected growth of the front's hypervolume, a share of what it is.
+    """Expected growth of the front's hypervolume, relative to its present value.
 
     Attributes:
-        completed_trials: trials that had been trained to their end.
-        full_runs: so many more, each to its end. mean, low, high: growth by them, and its 90 %
-            interval.
+        completed_trials: number of complete trials when the forecast was computed.
+        full_runs: number of further full-budget runs that the forecast assumes.
+        mean, low, high: expected growth and its 90 % interval.
     """
 
     completed_trials: int
@@ -27,17 +28,19 @@ class ExpectedGain:
     high: float
 
     def to_json(self) -> dict[str, object]:
-        """JSON of all fields."""
+        """Return all fields as JSON values."""
         return msgspec.to_builtins(self)
 
 
 def read_gain(folder: Path) -> ExpectedGain | None:
-    """The latest forecast; None where there is none."""
+    """Read the latest forecast of the study in ``folder``; None if it is missing."""
     return try_read_json(folder / GAIN_FILE, ExpectedGain)
 
 
 def describe_gain(gain: ExpectedGain) -> str:
-    """The forecast in words."""
-    more = f"{gain.full_runs} more trainings are" if gain.full_runs > 1 else "one more training is"
-    return (f"{more} expected to enlarge the hypervolume by {gain.mean:.2%} (90 % interval "
-            f"{gain.low:.2%} to {gain.high:.2%}, after {gain.completed_trials} trials)")
+    """Describe the forecast in one sentence without a capital letter and period."""
+    runs = (f"{gain.full_runs} more training runs are" if gain.full_runs > 1
+            else "one more training run is")
+    return (f"{runs} expected to increase the hypervolume by "
+            f"{format_percent(gain.mean, 2)} (90 % interval {format_percent(gain.low, 2)} to "
+            f"{format_percent(gain.high, 2)}, after {gain.completed_trials} trials)")

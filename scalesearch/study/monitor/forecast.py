@@ -1,7 +1,7 @@
-"""Forecast of what a study takes, and how it holds: written before anything is trained, compared with what was spent.
+"""Forecast of the time of a study, and its comparison with the time that was spent.
 
-Times are sums over all trainings; further seeds for the front count as if all that are allowed were
-used.
+The forecast is written before training starts. Times are sums over all training runs. The forecast
+assumes that all allowed further seeds of the front are used.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from scalesearch.files import try_read_json
 from scalesearch.schedule.rungs import Rungs
-from scalesearch.study.monitor.format import format_duration
+from scalesearch.study.monitor.format import format_duration, format_percent
 from scalesearch.study.trials.trial import State
 from scalesearch.study.trials.trials import Trials, completed_full_runs
 from scalesearch.train.effort import SCORING, TRAINING_PARTS, Effort
@@ -20,17 +20,18 @@ FORECAST_FILE = "forecast.json"
 
 @dataclass(frozen=True)
 class StudyForecast:
-    """What a study is expected to take.
+    """Forecast of the time of a study.
 
     Attributes:
-        efforts: part of a training (:class:`scalesearch.train.effort.TrainingTimer`) to its time,
-            of all trainings together.
+        efforts: part of a training run (see :class:`scalesearch.train.effort.TrainingTimer`) to its
+            time, summed over all runs.
         wall_seconds: wall-clock time of the study.
-        cpu_seconds_low, cpu_seconds_high: CPU-seconds: were its candidates as the cheaper, or
-            dearer, quarter; ``cpu_seconds_low`` without seeds for the
-            front.
-        full_runs: full trainings' worth of updates. scored: trainings that come to their end.
-        basis: what it rests on, in words.
+        cpu_seconds_low: CPU seconds if all candidates cost as much as the cheapest quarter, without
+            further seeds of the front.
+        cpu_seconds_high: CPU seconds if all candidates cost as much as the most expensive quarter.
+        full_runs: updates of all runs, in full-budget runs.
+        completed_runs: number of runs that are trained to the end and scored.
+        basis: what the forecast is based on, in words.
     """
 
     efforts: dict[str, Effort]
@@ -49,10 +50,13 @@ class StudyForecast:
 
 @dataclass(frozen=True)
 class ForecastStatus:
-    """A forecast, what is spent up to the last rung or the end of each training, and what is expected in all.
+    """A forecast, the time spent so far, and the expected time at the end of the study.
 
-    ``wall_seconds`` and ``expected_wall_seconds`` are wall-clock time of the study, were its
-    workers as busy as foretold.
+    Attributes:
+        spent: time of each part up to the last rung or the end of each run.
+        expected: expected time of each part at the end of the study.
+        wall_seconds, expected_wall_seconds: the same as wall-clock time, if the workers are as busy
+            as predicted.
     """
 
     forecast: StudyForecast
@@ -63,36 +67,42 @@ class ForecastStatus:
 
 
 def read_forecast(folder: Path) -> StudyForecast | None:
-    """The forecast of the study in ``folder``; None where there is none."""
+    """Read the forecast of the study in ``folder``; None if it is missing."""
     return try_read_json(folder / FORECAST_FILE, StudyForecast)
 
 
 def total_effort(efforts: Mapping[str, Effort]) -> Effort:
-    """The sum of all parts."""
+    """Sum the efforts of all parts."""
     return sum(efforts.values(), Effort())
 
 
 def forecast_status(forecast: StudyForecast, trials: Trials, rungs: Rungs) -> ForecastStatus:
-    """Compares ``forecast`` with what was spent; what is left goes at the pace so far, or as foretold without one."""
-    own = [trial for trial in trials if trial.source is None and trial.efforts]
+    """Compare ``forecast`` with the time spent so far.
+
+    The remaining runs are expected to take the mean time of the runs so far. For parts without a
+    run so far, the forecast is used.
+    """
+    own_trials = [trial for trial in trials if trial.source is None and trial.efforts]
     spent = trials.efforts()
-    done = {part: sum(completed_full_runs(trial, rungs) for trial in own)
+    runs = {part: sum(completed_full_runs(trial, rungs) for trial in own_trials)
             for part in TRAINING_PARTS}
-    done[SCORING] = float(sum(trial.state == State.COMPLETE for trial in own))
+    runs[SCORING] = float(sum(trial.state == State.COMPLETE for trial in own_trials))
     expected = {}
     for part in TRAINING_PARTS:
-        wanted = forecast.completed_runs if part == SCORING else forecast.full_runs
-        pace = spent[part] * (1 / done[part]) if done[part] else \
-            forecast.efforts[part] * (1 / wanted if wanted else 0.0)
-        expected[part] = spent[part] + pace * max(0.0, wanted - done[part])
-    foretold = total_effort(forecast.efforts).seconds
-    at_once = forecast.wall_seconds / foretold if foretold else 0.0
-    return ForecastStatus(forecast, spent, expected, total_effort(spent).seconds * at_once,
-                          total_effort(expected).seconds * at_once)
+        planned = forecast.completed_runs if part == SCORING else forecast.full_runs
+        if runs[part]:
+            effort_per_run = spent[part] * (1 / runs[part])
+        else:
+            effort_per_run = forecast.efforts[part] * (1 / planned if planned else 0.0)
+        expected[part] = spent[part] + effort_per_run * max(0.0, planned - runs[part])
+    predicted_seconds = total_effort(forecast.efforts).seconds
+    wall_share = forecast.wall_seconds / predicted_seconds if predicted_seconds else 0.0
+    return ForecastStatus(forecast, spent, expected, total_effort(spent).seconds * wall_share,
+                          total_effort(expected).seconds * wall_share)
 
 
 def describe_forecast(forecast: StudyForecast | str) -> list[str]:
-    """Describes a forecast, or why there is none, in a few lines."""
+    """Describe a forecast in two lines; a string is the reason why it is missing."""
     if not isinstance(forecast, StudyForecast):
         return [f"No forecast of the time: {forecast}"] if forecast else []
     parts = ", ".join(f"{part} {format_duration(effort.cpu_seconds)}"
@@ -100,15 +110,15 @@ def describe_forecast(forecast: StudyForecast | str) -> list[str]:
     return [f"Forecast: CPU time {format_duration(forecast.cpu_seconds)} "
             f"({format_duration(forecast.cpu_seconds_low)} to "
             f"{format_duration(forecast.cpu_seconds_high)}): {parts}",
-            f"  about {format_duration(forecast.wall_seconds)} on the clock, "
-            f"{forecast.full_runs:,.4g} full trainings' worth; by {forecast.basis}"]
+            f"  about {format_duration(forecast.wall_seconds)} wall-clock time, "
+            f"{forecast.full_runs:,.4g} full-budget runs; based on {forecast.basis}"]
 
 
-def describe_forecast_status(budget: ForecastStatus) -> str:
-    """Describes in a line how a forecast holds."""
-    spent = total_effort(budget.spent).cpu_seconds
-    expected = total_effort(budget.expected).cpu_seconds
-    foretold = budget.forecast.cpu_seconds
-    off = f" ({expected / foretold - 1:+.0%})" if foretold else ""
-    return (f"CPU time: {format_duration(spent)} so far, {format_duration(expected)} expected in "
-            f"the end, forecast {format_duration(foretold)}{off}")
+def describe_forecast_status(status: ForecastStatus) -> str:
+    """Describe in one line how the spent time compares with the forecast."""
+    spent = total_effort(status.spent).cpu_seconds
+    expected = total_effort(status.expected).cpu_seconds
+    predicted = status.forecast.cpu_seconds
+    deviation = f" ({format_percent(expected / predicted - 1, sign='+')})" if predicted else ""
+    return (f"CPU time: {format_duration(spent)} so far, {format_duration(expected)} expected at "
+            f"the end, forecast {format_duration(predicted)}{deviation}")

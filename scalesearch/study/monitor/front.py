@@ -1,4 +1,4 @@
-"""Front of a study so far: a few of its members, its hypervolume, and what the youngest brought."""
+"""Front of a study so far: some of its members, its hypervolume and the latest change of it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ MAX_MEMBERS_SHOWN = 6
 
 @dataclass(frozen=True)
 class FrontMember:
-    """A finished candidate; its values are means over its ``seeds``."""
+    """A complete candidate; its values are means over its ``seeds``."""
 
     trial: int
     label: str | None
@@ -33,13 +33,13 @@ class FrontMember:
 
 @dataclass(frozen=True)
 class FrontHypervolume:
-    """The hypervolume of the front against ``reference_point``, and what its youngest member brought.
+    """Hypervolume of the front, and its growth by the latest member.
 
     Attributes:
-        gain: by how much the volume grew with ``trial``, all finished before it counted against the
-            same corner.
-        ended_at: it was finished, in seconds since the epoch; None for one that came from another
-            study.
+        value: hypervolume with respect to ``reference_point``.
+        gain: growth of the hypervolume by ``trial``, the member of the front that ended last. The
+            hypervolume before it uses the same reference point.
+        ended_at: end of ``trial`` in seconds since the epoch; None if another study trained it.
     """
 
     value: float
@@ -51,13 +51,13 @@ class FrontHypervolume:
 
 @dataclass(frozen=True)
 class FrontSnapshot:
-    """The best so far.
+    """The best candidates so far.
 
     Attributes:
-        size: members of the front; 0 where only references outside the space are finished, which
-            then are the rows.
-        main_objective: the objective that rows are ordered by, from the best.
-        members: a few of them, the two ends included, evenly between.
+        size: number of members of the front; 0 if only references outside the space are complete.
+        main_objective: objective by which members are sorted, best first.
+        members: some members, evenly spaced, with the first and the last one; references if
+            ``size`` is 0.
     """
 
     objectives: dict[str, str]
@@ -68,63 +68,73 @@ class FrontSnapshot:
 
 
 def front_snapshot(meta: StudyMeta, trials: Trials) -> FrontSnapshot:
-    """Computes the front, its hypervolume and a few members.
+    """Compute the front, its hypervolume and some members.
 
-    Where no trial is eligible, the rows are references.
+    If no trial is eligible, the members are the complete references.
     """
     objectives = meta.objectives
     main = meta.main_objective
-    sign = next(one.sign for one in objectives if one.name == main)
-    done = front_candidates(trials, objectives)
-    if not done:
-        references = [
-            one for one in trials.with_state(State.COMPLETE) if one.origin == Origin.REFERENCE]
-        rows = sorted(with_replicates(trials, references), key=lambda one: sign * one.mean(main))
+    sign = next(objective.sign for objective in objectives if objective.name == main)
+    candidates = front_candidates(trials, objectives)
+    if not candidates:
+        references = [trial for trial in trials.with_state(State.COMPLETE)
+                      if trial.origin == Origin.REFERENCE]
+        rows = sorted(with_replicates(trials, references),
+                      key=lambda candidate: sign * candidate.mean(main))
         return FrontSnapshot(meta.directions, main, 0,
-                             tuple(_row(one, objectives) for one in _evenly_spaced(rows)))
-    values = np.array([[one.mean(objective.name) for objective in objectives] for one in done],
-                      float)
-    on = pareto_front(values, list(meta.directions.values()))
-    members = sorted(compress(done, on), key=lambda one: sign * one.mean(main))
+                             tuple(_member(row, objectives) for row in _evenly_spaced(rows)))
+    values = np.array([[candidate.mean(objective.name) for objective in objectives]
+                       for candidate in candidates], float)
+    on_front = pareto_front(values, list(meta.directions.values()))
+    members = sorted(compress(candidates, on_front),
+                     key=lambda candidate: sign * candidate.mean(main))
     return FrontSnapshot(meta.directions, main, len(members),
-                         tuple(_row(one, objectives) for one in _evenly_spaced(members)),
-                         _front_hypervolume(done, values, on, objectives,
+                         tuple(_member(row, objectives) for row in _evenly_spaced(members)),
+                         _front_hypervolume(candidates, values, on_front, objectives,
                                             completed_candidates(trials)))
 
 
 def _evenly_spaced(rows: list[ReplicatedTrial]) -> list[ReplicatedTrial]:
     if len(rows) <= MAX_MEMBERS_SHOWN:
         return rows
-    return [rows[round(place)] for place in np.linspace(0, len(rows) - 1, MAX_MEMBERS_SHOWN)]
+    return [rows[round(index)] for index in np.linspace(0, len(rows) - 1, MAX_MEMBERS_SHOWN)]
 
 
-def _row(one: ReplicatedTrial, objectives: Sequence[Objective]) -> FrontMember:
-    values = {objective.name: one.mean(objective.name) for objective in objectives}
-    return FrontMember(one.number, one.first.label, one.first.architecture, one.completed_seeds,
-                       values)
+def _member(candidate: ReplicatedTrial, objectives: Sequence[Objective]) -> FrontMember:
+    values = {objective.name: candidate.mean(objective.name) for objective in objectives}
+    return FrontMember(candidate.number, candidate.first.label, candidate.first.architecture,
+                       candidate.completed_seeds, values)
 
 
-def _front_hypervolume(done: list[ReplicatedTrial], values: NDArray[np.float64],
-                       on: NDArray[np.bool_], objectives: Sequence[Objective],
-                       finished: list[ReplicatedTrial]) -> FrontHypervolume:
-    """Hypervolume and its last change, up to beyond the worst of all that is ``finished``.
+def _front_hypervolume(candidates: list[ReplicatedTrial], values: NDArray[np.float64],
+                       on_front: NDArray[np.bool_], objectives: Sequence[Objective],
+                       completed: list[ReplicatedTrial]) -> FrontHypervolume:
+    """Hypervolume and its growth by the member of the front that ended last.
 
-    A trial after the front's youngest member added nothing.
+    Trials that ended after this member did not change the hypervolume.
+
+    Args:
+        candidates: trials that may be on the front.
+        values: (candidates, objectives).
+        on_front: (candidates,) mask of the front.
+        completed: all complete trials; the reference point is beyond the worst of them.
     """
-    ways: list[str] = [one.direction for one in objectives]
-    worst = [[one.mean(objective.name) for objective in objectives] for one in finished]
-    corner = default_reference_point(np.array(worst, float), ways)
-    ends = [_ended(one.first.ended_at) for one in done]
-    # Ranks, not times: trials that ended within the same millisecond count in the order of their
-    # numbers.
+    directions: list[str] = [objective.direction for objective in objectives]
+    completed_values = [[candidate.mean(objective.name) for objective in objectives]
+                        for candidate in completed]
+    reference_point = default_reference_point(np.array(completed_values, float), directions)
+    ends = [_time_stamp(candidate.first.ended_at) for candidate in candidates]
+    # Ranks instead of times: trials that ended in the same millisecond are ordered by number.
     order = np.argsort(np.argsort([-1.0 if end is None else end for end in ends], kind="stable"))
-    youngest = int(np.flatnonzero(on)[order[on].argmax()])
-    before = values[order < order[youngest]]
-    value = hypervolume(values[on], corner, ways)
-    gain = value - hypervolume(before[pareto_front(before, ways)], corner, ways)
-    return FrontHypervolume(value, dict(zip((one.name for one in objectives), corner)), gain,
-                            done[youngest].number, ends[youngest])
+    latest = int(np.flatnonzero(on_front)[order[on_front].argmax()])
+    before = values[order < order[latest]]
+    value = hypervolume(values[on_front], reference_point, directions)
+    gain = value - hypervolume(before[pareto_front(before, directions)], reference_point,
+                               directions)
+    names = (objective.name for objective in objectives)
+    return FrontHypervolume(value, dict(zip(names, reference_point)), gain,
+                            candidates[latest].number, ends[latest])
 
 
-def _ended(when: str | None) -> float | None:
-    return None if when is None else datetime.fromisoformat(when).timestamp()
+def _time_stamp(ended_at: str | None) -> float | None:
+    return None if ended_at is None else datetime.fromisoformat(ended_at).timestamp()

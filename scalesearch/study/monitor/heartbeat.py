@@ -1,9 +1,12 @@
-"""Heartbeat of a study: the process that runs it, and how it ended. Nothing is decided by it.
+"""Heartbeat of a study: the process that runs it, and how it ended.
+
+The file is for users only; no decision depends on it.
 
 ::
 
-    runs/edge/owner.json   who runs it, since when, with how many workers; how it ended. While it runs, the file's time
-                           of change is its sign of life
+    runs/edge/owner.json   process that runs the study, its start, its number of workers; how the
+                           study ended. While the study runs, the file's modification time is its
+                           heartbeat
 """
 
 import os
@@ -26,18 +29,17 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True)
 class Owner:
-    """Process that runs a study, or ran it last.
+    """Process that runs a study, or the last process that ran it.
 
     Attributes:
-        state: running, finished, stopped; unknown where nothing is noted, as by an earlier version.
-        reason: why it ended; of a running one, what is wrong with it.
+        state: running, finished, stopped; unknown without an ``owner.json``.
+        reason: why the study ended; if it runs, a problem of it.
         started_at, ended_at: seconds since the epoch.
-        heartbeat_age: seconds since the last sign of life of a running one.
-        workers: candidates in training at a time.
-        executor: in words, what they run on.
-        candidates, references: how many it is to train; since a resumed study may be given more,
-            not always as many as
-            ``study.json`` says. None where unknown.
+        heartbeat_age: seconds since the last heartbeat of a running study.
+        workers: number of candidates that are trained at the same time.
+        executor: description of the executor.
+        candidates, references: planned numbers; None if unknown. A resumed study may plan more
+            than ``study.json`` contains.
     """
 
     state: str
@@ -55,19 +57,17 @@ class Owner:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is to come of it."""
+        """Whether the study does not run."""
         return self.state != RUNNING
 
 
 class Heartbeat(HeartbeatFile):
-    """Keeps ``owner.json`` of the study in ``folder``.
-
-    Where that cannot be written, the study goes on.
+    """Writes ``owner.json`` of the study in ``folder``; the study continues if that fails.
 
     Args:
-        content: what else it says of this run: ``workers``, ``where``, ``candidates``,
+        content: further keys of the file: ``workers``, ``executor``, ``candidates``,
             ``references``.
-        interval: seconds between two signs of life.
+        interval: seconds between two heartbeats.
     """
 
     def __init__(self, folder: Path, content: Mapping[str, object],
@@ -76,7 +76,7 @@ class Heartbeat(HeartbeatFile):
 
     @contextmanager
     def running_study(self) -> Iterator["Heartbeat"]:
-        """A stretch in which the study runs; however it is left, why is noted."""
+        """Context in which the study runs; an error is stored as the reason of its end."""
         try:
             with self.running():
                 yield self
@@ -85,13 +85,13 @@ class Heartbeat(HeartbeatFile):
             raise
 
     def finish(self, reason: str) -> str:
-        """Notes that the study has come to its end, and ``reason``, which is returned."""
+        """Store that the study has finished, and why; returns ``reason``."""
         self._write_end(FINISHED, reason)
         return reason
 
     def write(self) -> None:
-        """Writes the file, where that is possible."""
-        with suppress(OSError, UserError):  # a full disk has the last word elsewhere
+        """Write the file; errors are ignored."""
+        with suppress(OSError, UserError):  # a full disk is reported by the writers of results
             super().write()
 
     def _write_end(self, state: str, reason: str) -> None:
@@ -106,30 +106,30 @@ def _error_summary(error: BaseException) -> str:
 
 
 def read_owner(folder: Path, clock: Callable[[], float] = time.time) -> Owner:
-    """Reads the owner of the study in ``folder``.
+    """Read the owner of the study in ``folder``.
 
-    A running one whose process is gone from this machine, and that gave no sign of life since, has
-    stopped. Of one on another machine that is silent, nobody knows: its state stays running, and
-    the reason says so.
+    If the process ran on this machine, does not exist any more and has no recent heartbeat, the
+    state is stopped. If the process runs on another machine and its heartbeat is missing, the state
+    stays running, and the reason names the time without a heartbeat.
     """
-    owner = try_read_json(folder / OWNER_FILE, Owner) or Owner(UNKNOWN, "nothing says who runs it")
+    owner = try_read_json(folder / OWNER_FILE, Owner) or Owner(UNKNOWN, "owner.json is missing")
     if owner.is_over:
         return owner
-    silent = seconds_since_heartbeat(folder / OWNER_FILE, clock)
-    if silent >= 2 * HEARTBEAT_TIMING.interval and owner.machine == machine_id(
-            ) and _is_process_gone(owner.pid):
+    age = seconds_since_heartbeat(folder / OWNER_FILE, clock)
+    if (age >= 2 * HEARTBEAT_TIMING.interval and owner.machine == machine_id()
+            and _is_process_gone(owner.pid)):
         return replace(owner, state=STOPPED, reason=f"its process {owner.pid} has died",
-                       ended_at=clock() - silent)
-    words = f"no sign of life for {silent:,.0f} s" if silent >= HEARTBEAT_TIMING.timeout else ""
-    return replace(owner, reason=words, heartbeat_age=silent)
+                       ended_at=clock() - age)
+    problem = f"no heartbeat for {age:,.0f} s" if age >= HEARTBEAT_TIMING.timeout else ""
+    return replace(owner, reason=problem, heartbeat_age=age)
 
 
-def _is_process_gone(process: int | None) -> bool:
-    """Whether there is no such process on this machine."""
+def _is_process_gone(pid: int | None) -> bool:
+    """Whether this machine has no process with this number."""
     try:
-        os.kill(process or 0, 0)
+        os.kill(pid or 0, 0)
     except ProcessLookupError:
         return True
-    except OSError:  # somebody else's
+    except OSError:  # the process of another user
         pass
     return False

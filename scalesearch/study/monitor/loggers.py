@@ -1,7 +1,7 @@
-"""Loggers: a copy of every trained trial where another tool shows it, by the key ``loggers`` of a study file.
+"""Loggers: copies of all trained trials for TensorBoard or MLflow (key ``loggers`` of a study file).
 
-The study's own folder stays the truth: a trial that ended while no logger listened is logged when
-the study goes on, and a tool that fails costs nothing but its copy.
+The study's folder stays the only source. A trial that ended without a logger is logged when the
+study is resumed. If a tool fails, only its copy is missing.
 """
 
 import os
@@ -20,18 +20,18 @@ from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import State, Trial
 
 ScalarPoint = tuple[str, float, int]  # name, value, step
-MLFLOW_BATCH_SIZE = 100  # params that MLflow takes in one request
+MLFLOW_BATCH_SIZE = 100  # maximum number of params in one request
 
 
 class Logger(Callback):
-    """Base class of loggers: each trial that is complete is logged once, over all runs of the study.
+    """Base class of loggers: each complete trial is logged once, also if the study is resumed.
 
-    A logger of another tool says by ``has`` what it has already, and writes a trial whole or not at
-    all.
+    Subclasses define :meth:`is_logged`, and :meth:`write_trial`, which writes a trial completely or
+    not at all.
 
     Args:
-        study: loaded.
-        report: takes a line for people where the tool fails.
+        study: a loaded study.
+        report: called with a message if the tool fails.
     """
 
     def __init__(self, study: StudyDir, report: Callable[[str], object]) -> None:
@@ -43,15 +43,15 @@ class Logger(Callback):
 
     @abstractmethod
     def is_logged(self, trial: Trial) -> bool:
-        """Whether the trial is logged."""
+        """Whether the trial was logged."""
 
     @abstractmethod
     def write_trial(self, trial: Trial, params: dict[str, bool | int | float | str],
                     points: list[ScalarPoint]) -> None:
-        """Logs a trial by its parameters and points of curves; a value at the end has step 0."""
+        """Log the parameters of a trial and points of its curves; final values have step 0."""
 
     def ended(self, trial: Trial) -> None:
-        """Logs a trial that is complete."""
+        """Log a trial if it is complete."""
         if self._failed or trial.state != State.COMPLETE:
             return
         try:
@@ -60,15 +60,15 @@ class Logger(Callback):
                          for name, value in trial.params.items()}
                 self.write_trial(trial, plain,
                                  list(scalar_points(trial, self.study.record(trial) or {})))
-        except Exception as error:  # whatever another tool raises, training goes on
+        except Exception as error:  # training continues after any error of another tool
             self._failed = True
             self._report(f"{type(self).__name__}: "
-                         f"{(str(error).splitlines() or [type(error).__name__])[0]}; what is not "
-                         "logged now is once the study is resumed")
+                         f"{(str(error).splitlines() or [type(error).__name__])[0]}; the "
+                         "missing trials are logged when the study is resumed")
 
 
 def scalar_points(trial: Trial, record: Record) -> Iterator[ScalarPoint]:
-    """Values and costs of a trial, and the curves of its training."""
+    """Iterate over the values and costs of a trial and the points of its training curves."""
     for name, value in {**trial.costs, **(trial.values or {})}.items():
         yield name, float(value), 0
     for point in record.get("curve") or ():
@@ -78,7 +78,7 @@ def scalar_points(trial: Trial, record: Record) -> Iterator[ScalarPoint]:
 
 
 class TensorBoard(Logger):
-    """Writes ``tensorboard/`` in the study's folder, a run for each trial."""
+    """Writes ``tensorboard/`` in the study's folder, one run per trial."""
 
     def __init__(self, study: StudyDir, report: Callable[[str], object]) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -87,25 +87,28 @@ class TensorBoard(Logger):
         super().__init__(study, report)
 
     def is_logged(self, trial: Trial) -> bool:
-        """Whether the trial is logged."""
+        """Whether the trial was logged."""
         return (self.study.folder / "tensorboard" / trial.folder).is_dir()
 
     def write_trial(self, trial: Trial, params: dict[str, bool | int | float | str],
                     points: list[ScalarPoint]) -> None:
-        """Logs a trial."""
-        place = self.study.folder / "tensorboard" / trial.folder
-        part = place.with_name(f".{place.name}.part")
+        """Log a trial."""
+        folder = self.study.folder / "tensorboard" / trial.folder
+        part = folder.with_name(f".{folder.name}.part")
         shutil.rmtree(part, ignore_errors=True)
         with self._writer(str(part)) as writer:
             for name, value, step in points:
                 writer.add_scalar(name, value, step)
             writer.add_hparams(params, {name: value for name, value, step in points if not step},
                                run_name=".")
-        os.replace(part, place)
+        os.replace(part, folder)
 
 
 class MLflow(Logger):
-    """Writes to the server of ``MLFLOW_TRACKING_URI``, else to ``mlflow.db`` in the study's folder, a run a trial."""
+    """Writes one MLflow run per trial.
+
+    The server is ``MLFLOW_TRACKING_URI`` if set, otherwise ``mlflow.db`` in the study's folder.
+    """
 
     def __init__(self, study: StudyDir, report: Callable[[str], object]) -> None:
         from mlflow import MlflowClient
@@ -116,14 +119,15 @@ class MLflow(Logger):
         super().__init__(study, report)
 
     def is_logged(self, trial: Trial) -> bool:
-        """Whether the trial is logged; of what a crash has cut off, nothing is left."""
+        """Whether the trial was logged; incomplete runs of the trial are deleted."""
         meta = self.study.meta
         if not self._id:
             self._client = self._connect()
-            known = self._client.get_experiment_by_name(meta.name)
-            self._id = known.experiment_id if known else self._client.create_experiment(meta.name)
+            experiment = self._client.get_experiment_by_name(meta.name)
+            self._id = (experiment.experiment_id if experiment
+                        else self._client.create_experiment(meta.name))
         runs = self._client.search_runs(
-            [self._id], f"tags.study = '{meta.id}' and tags.trial = " f"'{trial.number}'")
+            [self._id], f"tags.study = '{meta.id}' and tags.trial = '{trial.number}'")
         for run in runs:
             if run.info.status != "FINISHED":
                 self._client.delete_run(run.info.run_id)
@@ -131,28 +135,28 @@ class MLflow(Logger):
 
     def write_trial(self, trial: Trial, params: dict[str, bool | int | float | str],
                     points: list[ScalarPoint]) -> None:
-        """Logs a trial."""
+        """Log a trial."""
         from mlflow.entities import Metric, Param
 
         tags = {"study": self.study.meta.id, "trial": str(trial.number),
                 "architecture": str(trial.architecture)}
         run = self._client.create_run(self._id, tags=tags,
                                       run_name=f"trial {trial.number}").info.run_id
-        named = [Param(_mlflow_name(name), str(value)) for name, value in params.items()]
+        mlflow_params = [Param(_mlflow_name(name), str(value)) for name, value in params.items()]
         metrics = [Metric(_mlflow_name(name), value, 0, step) for name, value, step in points]
-        for at in range(0, max(len(named), len(metrics)), MLFLOW_BATCH_SIZE):
-            self._client.log_batch(run, metrics=metrics[at : at + MLFLOW_BATCH_SIZE],
-                                   params=named[at : at + MLFLOW_BATCH_SIZE])
+        for start in range(0, max(len(mlflow_params), len(metrics)), MLFLOW_BATCH_SIZE):
+            batch = slice(start, start + MLFLOW_BATCH_SIZE)
+            self._client.log_batch(run, metrics=metrics[batch], params=mlflow_params[batch])
         self._client.set_terminated(run)
 
 
 def mlflow_uri(study: StudyDir) -> str:
-    """MLflow's database in the study's folder."""
+    """Address of the MLflow database in the study's folder."""
     return f"sqlite:///{(study.folder / 'mlflow.db').resolve()}"
 
 
 def _mlflow_name(text: str) -> str:
-    """A name as MLflow takes it."""
+    """Replace characters that MLflow does not accept in names."""
     return re.sub(r"[^\w\-. :/]", "_", text)
 
 
@@ -161,7 +165,7 @@ LOGGER_CLASSES = {"tensorboard": TensorBoard, "mlflow": MLflow}
 
 def make_loggers(names: Iterable[str], study: StudyDir,
                  report: Callable[[str], object]) -> list[Logger]:
-    """The loggers of ``study``.
+    """Create the loggers of ``study``.
 
     Raises:
         UserError: the package of one of them is missing.

@@ -1,4 +1,4 @@
-"""Running trials and teacher of a study, from what their workers leave."""
+"""Progress of the running trials and the teacher of a study, read from the files of workers."""
 
 import time
 from dataclasses import dataclass
@@ -7,47 +7,45 @@ from pathlib import Path
 from scalesearch.files import try_read_json
 from scalesearch.study.executors import lease
 from scalesearch.study.executors.worker import ProgressFile, ProgressReport
-from scalesearch.study.monitor.format import format_duration
+from scalesearch.study.monitor.format import format_duration, format_percent
 from scalesearch.study.trials.record import JobFile
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State, Trial
 
 TEACHER_FOLDER = "teacher"
 TRANSLATIONS_FOLDER = "corpus"
-SOFT_TARGETS_FOLDER = "soft"  # a study's teacher; in it its translations and probabilities
+SOFT_TARGETS_FOLDER = "soft"  # in the folder of the teacher, as TRANSLATIONS_FOLDER
 TEACHER_ACTIVITIES = {"decode": "translating", "soft_targets": "computing soft targets"}
 STARTING = "starting"
 TRAINING = "training"
 SCORING = "scoring"
 WAITING = "waiting"
 SILENT = "silent"
-# reports that come after the last update before a pause or the end
+# types of reports after the last update before a pause or the end
 FINAL_REPORT_TYPES = ("decode", "done")
 
 
 @dataclass(frozen=True)
 class RunningTrial:
-    """A candidate in training, or to be trained on.
+    """A trial that is in training or waits for a worker.
 
     Attributes:
         type: candidate, reference or replicate.
-        name: how people know it: its label, or of which trial it is a replicate; else its number.
-        attempt: 1, and one more for each time that it had to be started again; to go on from a rung
-            is none.
-        status: starting, training, or scoring (translating, for most tasks); waiting for a worker;
-            silent where its
-            worker shows no sign of life.
-        status_text: the same with its numbers, for people.
-        trained_share: done of a full training of its own recipe, from 0 to 1.
-        rung: the one that it is on the way to, counted from 1; None where it goes to the end
-            without a pause.
-        pause_share: the share where it pauses, or 1.
-        seconds_left: until it pauses or ends, scoring not counted; None while unknown.
-        full_run_seconds: what a full training would take at its pace, scoring not counted; None
-            while unknown.
-        elapsed: seconds since its worker began this attempt.
-        step, steps: updates made, and to be made where the recipe counts them.
-        validation_loss: its latest validation loss, or None.
+        name: label, or number if it has none; for a replicate also the seed.
+        attempt: number of starts; resuming from a rung does not count.
+        status: ``starting``, ``training``, ``scoring``, ``waiting`` (for a worker) or ``silent``
+            (the worker has no recent heartbeat).
+        status_text: description of the status for users.
+        trained_share: trained share of the full budget, from 0 to 1.
+        rung: next rung, counted from 1; None if the trial is trained to the end without a pause.
+        pause_share: share of the full budget at the next pause, or 1.
+        seconds_left: seconds of training until the next pause or the end; None if unknown.
+        full_run_seconds: seconds of a full-budget run at the present pace, without scoring; None if
+            unknown.
+        elapsed: seconds since the worker started this attempt.
+        step, steps: number of updates so far and in total; ``steps`` is None if the recipe does not
+            set it.
+        validation_loss: latest validation loss, or None.
     """
 
     trial: int
@@ -78,10 +76,10 @@ class RunningTeacher:
     """Progress of a study's teacher.
 
     Attributes:
-        stage: waiting, training, translating, done or failed.
-        status_text: for people.
-        share: of its training, or of its translating, from 0 to 1.
-        seconds_left: of its training; None while unknown, and while it translates.
+        stage: ``waiting``, ``training``, ``translating``, ``soft targets``, ``done`` or ``failed``.
+        status_text: description for users.
+        share: finished share of the stage, from 0 to 1.
+        seconds_left: seconds of training left; None if unknown or in another stage.
     """
 
     stage: str
@@ -92,7 +90,7 @@ class RunningTeacher:
 
 @dataclass(frozen=True)
 class _TeacherResult:
-    """What is read here of a teacher's results."""
+    """The fields of a teacher's result files that are used here."""
 
     state: str = ""
     reason: str = ""
@@ -100,98 +98,113 @@ class _TeacherResult:
 
 
 def running_trials(study: StudyDir) -> list[RunningTrial]:
-    """Every candidate that has been handed to a worker, in order."""
+    """Read the progress of all pending trials, in order of their numbers."""
     return [running_trial(study, trial) for trial in study.trials.with_state(State.PENDING)]
 
 
 def running_trial(study: StudyDir, trial: Trial) -> RunningTrial:
-    """Reads the progress of ``trial``. A file that is half written, or missing, gives nothing."""
-    place = study.trial_folder(trial)
+    """Read the progress of ``trial``; incomplete and missing files are ignored."""
+    folder = study.trial_folder(trial)
     rungs = study.meta.rungs
-    reached = len(trial.rungs)
-    report = ProgressFile(place).read()
-    owner = lease.read_holder(place)
-    job = try_read_json(place / "job.json", JobFile)
+    n_rungs = len(trial.rungs)
+    report = ProgressFile(folder).read()
+    holder = lease.read_holder(folder)
+    job = try_read_json(folder / "job.json", JobFile)
     if report.type == "done" and trial.rungs:
-        # it is from before the last rung, and not of the training that goes on
+        # The report was written before the last rung, not by the resumed run.
         report = ProgressReport()
-    named = trial.origin in (Origin.REFERENCE, Origin.REPLICATE)  # these do not pause
-    rung, until = (None, 1.0) if named or reached >= rungs.n_pauses else (
-        reached + 1, rungs.shares[reached])
+    never_pauses = trial.origin in (Origin.REFERENCE, Origin.REPLICATE)
+    rung = None
+    pause_share = 1.0
+    if not never_pauses and n_rungs < rungs.n_pauses:
+        rung = n_rungs + 1
+        pause_share = rungs.shares[n_rungs]
     at_end = report.type in FINAL_REPORT_TYPES
-    done = max(until if at_end else report_share(report),
-               rungs.shares[reached - 1] if reached else 0.0)
-    pace = report.seconds / done if report.seconds is not None and done and not at_end else None
-    left = None if pace is None else max(0.0, pace * (until - done))
-    silent = lease.describe_silence(place)
-    begun = SCORING if at_end else TRAINING if report.type else STARTING
-    doing = SILENT if silent else begun if owner else WAITING
+    trained_share = max(pause_share if at_end else report_share(report),
+                        rungs.shares[n_rungs - 1] if n_rungs else 0.0)
+    full_run_seconds = (report.seconds / trained_share
+                        if report.seconds is not None and trained_share and not at_end else None)
+    seconds_left = (None if full_run_seconds is None
+                    else max(0.0, full_run_seconds * (pause_share - trained_share)))
+    silence = lease.describe_silence(folder)
+    activity = SCORING if at_end else TRAINING if report.type else STARTING
+    status = SILENT if silence else activity if holder else WAITING
     steps = ((job or {}).get("recipe") or {}).get("steps")
+    started_at = holder.started_at if holder else None
+    validation = report.validation
     return RunningTrial(
-        trial=trial.number, type=str(trial.origin) if named else "candidate", name=trial.name,
-        architecture=trial.architecture, params=trial.costs.get("params.total"),
-        macs=trial.costs.get("macs.total"), attempt=max(1, trial.attempts - reached), status=doing,
-        status_text=silent or _words(doing, report), trained_share=done, rung=rung,
-        pause_share=until, seconds_left=0.0 if at_end else left, full_run_seconds=pace,
-        elapsed=max(0.0, time.time() - owner.started_at) if owner and owner.started_at is not None
-        else None, step=report.step, steps=steps if isinstance(steps, int) else None,
-        loss=report.loss, validation_loss=report.validation and report.validation.validation_loss,
-        host=owner and owner.host, pid=owner and owner.pid)
+        trial=trial.number, type=str(trial.origin) if never_pauses else "candidate",
+        name=trial.name, architecture=trial.architecture, params=trial.costs.get("params.total"),
+        macs=trial.costs.get("macs.total"), attempt=max(1, trial.attempts - n_rungs),
+        status=status, status_text=silence or _status_text(status, report),
+        trained_share=trained_share, rung=rung, pause_share=pause_share,
+        seconds_left=0.0 if at_end else seconds_left, full_run_seconds=full_run_seconds,
+        elapsed=None if started_at is None else max(0.0, time.time() - started_at),
+        step=report.step, steps=steps if isinstance(steps, int) else None, loss=report.loss,
+        validation_loss=validation.validation_loss if validation else None,
+        host=holder.host if holder else None, pid=holder.pid if holder else None)
 
 
-def _words(doing: str, report: ProgressReport) -> str:
-    if doing == WAITING:
-        return "waiting for a worker" + (f", {report_share(report):.0%} done" if report.share
-                                         else "")
+def _status_text(status: str, report: ProgressReport) -> str:
+    if status == WAITING:
+        return "waiting for a worker" + (f", {format_percent(report_share(report))} done"
+                                         if report.share else "")
     if report.type == "done":
-        return "at its end"
+        return "at the end"
     return describe_progress(report) if report.type else STARTING
 
 
 def describe_progress(report: ProgressReport) -> str:
-    """A worker's report in a few words."""
+    """Describe a worker's report."""
     if report.type in TEACHER_ACTIVITIES:
         return f"{TEACHER_ACTIVITIES[report.type]}, {report.done} of {report.total}"
-    shown = [words.format(value)
-             for words, value in (("{:.0%}", report.share), ("loss {:.3f}", report.loss),
-                                  ("{:,.0f} tokens/s", report.tokens_per_second))
-             if value is not None]
+    parts = []
+    if report.share is not None:
+        parts.append(format_percent(report.share))
+    if report.loss is not None:
+        parts.append(f"loss {report.loss:.3f}")
+    if report.tokens_per_second is not None:
+        parts.append(f"{report.tokens_per_second:,.0f} tokens/s")
     if report.eta_seconds is not None:
-        shown.append(f"{format_duration(report.eta_seconds)} left")
-    return ", ".join(shown) or "in training"
+        parts.append(f"{format_duration(report.eta_seconds)} left")
+    return ", ".join(parts) or "in training"
 
 
 def report_share(report: ProgressReport) -> float:
-    """Share of a training or translation that is done, from 0 to 1."""
+    """Finished share of a training run or a translation, from 0 to 1."""
     if report.type in TEACHER_ACTIVITIES:
         return (report.done or 0) / (report.total or 1)
     return min(1.0, report.share or 0.0)
 
 
 def running_teacher(study: StudyDir) -> RunningTeacher | None:
-    """Reads the progress of the study's teacher; None where it has none."""
+    """Read the progress of the study's teacher; None if it has none."""
     if not study.meta.teacher:
         return None
-    place = study.folder / TEACHER_FOLDER
-    stages = [("training", place), ("translating", place / TRANSLATIONS_FOLDER)]
-    stages += [("softening", place / SOFT_TARGETS_FOLDER)] * bool(study.meta.teacher.top_k)
-    left = [try_read_json(folder / "result.json", _TeacherResult) for _, folder in stages]
-    for result in left:
+    teacher_folder = study.folder / TEACHER_FOLDER
+    stages = [("training", teacher_folder),
+              ("translating", teacher_folder / TRANSLATIONS_FOLDER)]
+    if study.meta.teacher.top_k:
+        stages.append(("soft targets", teacher_folder / SOFT_TARGETS_FOLDER))
+    results = [try_read_json(folder / "result.json", _TeacherResult) for _, folder in stages]
+    for result in results:
         if result and result.state != "complete":
             return RunningTeacher("failed", result.reason or "failed", 0.0)
-    if left[-1]:
-        pairs = f" {left[1].pairs:,} sentences" if left[1] and left[1].pairs is not None else ""
+    if results[-1]:
+        translations = results[1]
+        pairs = (f" {translations.pairs:,} sentences"
+                 if translations and translations.pairs is not None else "")
         return RunningTeacher("done", f"has translated{pairs}", 1.0)
     for stage, folder in reversed(stages):
         if (folder / "job.json").exists():
             return _teacher_progress(stage, folder)
-    return RunningTeacher(WAITING, "to begin", 0.0)
+    return RunningTeacher(WAITING, "not started", 0.0)
 
 
-def _teacher_progress(stage: str, place: Path) -> RunningTeacher:
-    report = ProgressFile(place).read()
-    words = lease.describe_silence(place) or (
+def _teacher_progress(stage: str, folder: Path) -> RunningTeacher:
+    report = ProgressFile(folder).read()
+    status_text = lease.describe_silence(folder) or (
         describe_progress(report) if report.type else STARTING)
-    if lease.read_holder(place) is None:
-        words = f"{WAITING} for a worker, {report_share(report):.0%} done"
-    return RunningTeacher(stage, words, report_share(report), report.eta_seconds)
+    if lease.read_holder(folder) is None:
+        status_text = f"{WAITING} for a worker, {format_percent(report_share(report))} done"
+    return RunningTeacher(stage, status_text, report_share(report), report.eta_seconds)

@@ -1,4 +1,4 @@
-"""Snapshots of a study, behind ``study run``, ``watch`` and ``status``; they only read."""
+"""Snapshots of a study for ``study run``, ``watch`` and ``status``; they change no files."""
 
 import time
 from collections import Counter
@@ -10,30 +10,46 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from scalesearch.study.monitor.eta import Eta, PlannedWork, ProgressState, StudyProgress, study_progress, time_left
+from scalesearch.study.monitor.eta import (
+    Eta,
+    PlannedWork,
+    ProgressState,
+    StudyProgress,
+    study_progress,
+    time_left,
+)
 from scalesearch.study.monitor.events import LogFollower, LoggedEvent
 from scalesearch.study.monitor.expected_gain import ExpectedGain, read_gain
 from scalesearch.study.monitor.forecast import ForecastStatus, forecast_status, read_forecast
 from scalesearch.study.monitor.front import FrontSnapshot, front_snapshot
 from scalesearch.study.monitor.heartbeat import RUNNING, Owner, read_owner
-from scalesearch.study.monitor.running import RunningTeacher, RunningTrial, running_teacher, running_trials
+from scalesearch.study.monitor.running import (
+    RunningTeacher,
+    RunningTrial,
+    running_teacher,
+    running_trials,
+)
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.study_meta import StudyMeta
 from scalesearch.study.trials.trial import Origin, State
 from scalesearch.study.trials.trials import Trials
 
 MAX_EVENTS_SHOWN = 5
-MIN_TRIALS_FOR_CORRELATION = 5  # complete trials of which a rank correlation is stated
+MIN_TRIALS_FOR_CORRELATION = 5  # complete trials needed for a rank correlation
 
 
 @dataclass(frozen=True)
 class RungSummary:
-    """Trials of a rung: those that ``reached`` it, ``promoted``, are ``paused`` or ``failed``.
+    """Numbers of trials at a rung; the last summary of a study is its end.
 
-    ``best_loss`` is the lowest validation loss there. ``rank_correlation``: what the rung says of
-    the end, as Spearman's correlation of losses there with the main objective of complete trials;
-    from +1, the same order, to -1. None of fewer than FEWEST. The last row is the end, where no
-    trial is paused and no loss is kept.
+    Attributes:
+        share: share of the full budget at the rung.
+        reached: number of trials that reached the rung.
+        promoted, paused, failed: the present state of these trials; 0 at the end.
+        best_loss: lowest validation loss at the rung; None at the end.
+        rank_correlation: Spearman's rank correlation of the losses at the rung with the final main
+            objective of complete trials. It is +1 if a lower loss always leads to a better value.
+            None for fewer than ``MIN_TRIALS_FOR_CORRELATION`` trials.
     """
 
     share: float
@@ -47,15 +63,15 @@ class RungSummary:
 
 @dataclass(frozen=True)
 class StudySnapshot:
-    """A study at a moment.
+    """State of a study at one time.
 
     Attributes:
-        time: of the look, in seconds since the epoch.
-        counts: state to number of candidates, further seeds left out.
-        events: the latest, the last one last.
-        problem: why the log cannot be read on; empty where it can.
-        forecast_status: how the forecast held; None where there is none.
-        expected_gain: what further trainings are expected to bring; None where that cannot be said.
+        time: time of the snapshot, in seconds since the epoch.
+        counts: state to number of candidates, without further seeds.
+        events: the latest events in order of time.
+        problem: why the log cannot be read further; empty if it can.
+        forecast_status: comparison with the forecast; None without a forecast.
+        expected_gain: expected gain by further training runs; None if unknown.
     """
 
     study: str
@@ -75,44 +91,49 @@ class StudySnapshot:
     expected_gain: ExpectedGain | None = None
 
     def to_json(self) -> dict[str, object]:
-        """JSON of all fields."""
+        """Return all fields as JSON values."""
         return msgspec.to_builtins(self)
 
 
 class SnapshotBuilder:
-    """Takes snapshots of ``study``; the front is computed anew only where something has happened."""
+    """Takes snapshots of ``study``; the front is recomputed only after new events."""
 
     def __init__(self, study: StudyDir) -> None:
         self.study = study
-        self._front: tuple[int, FrontSnapshot, ForecastStatus | None] | None = None
+        self._n_events = -1  # number of events for which the front was computed
+        self._front: FrontSnapshot
+        self._forecast_status: ForecastStatus | None = None
 
     def take(self, owner: Owner, events: Sequence[LoggedEvent] = (),
              problem: str = "") -> StudySnapshot:
-        """The study as it is now."""
+        """Take a snapshot of the study now."""
         study = self.study
-        meta = self.study.meta
-        trials = self.study.trials
-        training = running_trials(study)
+        meta = study.meta
+        trials = study.trials
+        running = running_trials(study)
         teacher = running_teacher(study)
-        now = ProgressState(trials, planned_work(meta, trials, owner), meta, training)
-        taught = teacher is None or teacher.stage == "done" or len(trials) > 0
-        eta = (time_left(now, owner.workers or max(1, len(training)))
-               if taught and owner.state == RUNNING else Eta())
-        if self._front is None or self._front[0] != trials.events:
+        state = ProgressState(trials, planned_work(meta, trials, owner), meta, running)
+        teacher_finished = teacher is None or teacher.stage == "done" or len(trials) > 0
+        eta = (time_left(state, owner.workers or max(1, len(running)))
+               if teacher_finished and owner.state == RUNNING else Eta())
+        if self._n_events != trials.events:
             forecast = read_forecast(study.folder)
-            budget = forecast and forecast_status(forecast, trials, meta.rungs)
-            self._front = trials.events, front_snapshot(meta, trials), budget
+            self._forecast_status = (forecast_status(forecast, trials, meta.rungs)
+                                     if forecast else None)
+            self._front = front_snapshot(meta, trials)
+            self._n_events = trials.events
         return StudySnapshot(
-            meta.name, str(study.folder), time.time(), owner, study_progress(now), eta,
-            _counts(trials), tuple(training), teacher, rung_summaries(trials, meta), self._front[1],
-            tuple(events)[-MAX_EVENTS_SHOWN:], problem, self._front[2], read_gain(study.folder))
+            meta.name, str(study.folder), time.time(), owner, study_progress(state), eta,
+            _counts(trials), tuple(running), teacher, rung_summaries(trials, meta), self._front,
+            tuple(events)[-MAX_EVENTS_SHOWN:], problem, self._forecast_status,
+            read_gain(study.folder))
 
 
 class StudyWatcher:
-    """Watches the study in ``folder``. Each look reads what was appended to the log since the last.
+    """Watches the study in ``folder``; each snapshot reads only new lines of the log.
 
     Raises:
-        UserError: there is no study, also later where it was taken away.
+        UserError: the folder contains no study; also raised by :meth:`snapshot` if the study was removed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -125,10 +146,10 @@ class StudyWatcher:
         self.study.read_meta()
 
     def snapshot(self) -> StudySnapshot:
-        """The study as it is now."""
-        known = self.study.meta.id
+        """Take a snapshot of the study now."""
+        study_id = self.study.meta.id
         self.study.read_meta()
-        if self.study.meta.id != known:  # another study in the same place
+        if self.study.meta.id != study_id:  # another study in the same folder
             self._begin(StudyDir(self.study.folder))
         self.follower.update()
         return self._snapshots.take(read_owner(self.study.folder), tuple(self.follower.events),
@@ -136,7 +157,7 @@ class StudyWatcher:
 
 
 def planned_work(meta: StudyMeta, trials: Trials, owner: Owner) -> PlannedWork:
-    """Trainings that the study wants: as its last start says, else as it was begun."""
+    """Planned training of the study: of its last start if known, otherwise of its first start."""
     if owner.candidates is not None and owner.references is not None:
         candidates = owner.candidates
         references = owner.references
@@ -152,7 +173,7 @@ def _counts(trials: Trials) -> dict[str, int]:
 
 
 def rung_summaries(trials: Trials, meta: StudyMeta) -> tuple[RungSummary, ...]:
-    """Rows of all rungs, the end last; none in a study without rungs."""
+    """Summarize all rungs and, last, the end; empty for a study without rungs."""
     rungs = meta.rungs
     main = meta.main_objective
     if not rungs.n_pauses:
@@ -160,31 +181,35 @@ def rung_summaries(trials: Trials, meta: StudyMeta) -> tuple[RungSummary, ...]:
     charged = [trial for trial in trials if trial.origin.charged]
     rows = []
     for rung, share in enumerate(rungs.shares[:-1]):
-        there = [trial for trial in charged if len(trial.rungs) > rung]
-        stayed = Counter(trial.state for trial in there if len(trial.rungs) == rung + 1)
+        reached = [trial for trial in charged if len(trial.rungs) > rung]
+        stayed = Counter(trial.state for trial in reached if len(trial.rungs) == rung + 1)
         paused = stayed[State.PAUSED]
         failed = stayed[State.FAILED]
-        best = min((trial.losses[rung] for trial in there), default=None)
-        told = _rank_correlation([(trial.losses[rung], trial.values[main]) for trial in there
-                      if trial.state == State.COMPLETE and trial.values], meta.directions[main])
-        rows.append(RungSummary(share, len(there), len(there) - paused - failed, paused, failed,
-                                best, told))
-    ended = sum(trial.state == State.COMPLETE for trial in charged)
-    return (*rows, RungSummary(1.0, ended, 0, 0, 0, None))
+        best_loss = min((trial.losses[rung] for trial in reached), default=None)
+        pairs = [(trial.losses[rung], trial.values[main]) for trial in reached
+                 if trial.state == State.COMPLETE and trial.values]
+        rows.append(RungSummary(share, len(reached), len(reached) - paused - failed, paused, failed,
+                                best_loss, _rank_correlation(pairs, meta.directions[main])))
+    completed = sum(trial.state == State.COMPLETE for trial in charged)
+    return (*rows, RungSummary(1.0, completed, 0, 0, 0, None))
 
 
-def _rank_correlation(pairs: Sequence[tuple[float, float]], way: str) -> float | None:
-    """Spearman's correlation of losses and final values, positive where the lower loss ends better."""
+def _rank_correlation(pairs: Sequence[tuple[float, float]], direction: str) -> float | None:
+    """Spearman's correlation of losses and final values.
+
+    It is positive if a lower loss leads to a better value in ``direction``. None for few pairs or
+    constant values.
+    """
     if len(pairs) < MIN_TRIALS_FOR_CORRELATION:
         return None
     losses, values = (_ranks(column) for column in np.array(pairs, float).T)
     if not np.ptp(losses) or not np.ptp(values):
         return None
-    return float(np.corrcoef(losses, values)[0, 1]) * (-1 if way == "max" else 1)
+    return float(np.corrcoef(losses, values)[0, 1]) * (-1 if direction == "max" else 1)
 
 
 def _ranks(column: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Ranks, of equal ones their mean."""
-    ordered = np.sort(column)
-    return (np.searchsorted(ordered, column, "left")
-            + np.searchsorted(ordered, column, "right")) / 2
+    """Ranks; equal values get their mean rank."""
+    sorted_column = np.sort(column)
+    return (np.searchsorted(sorted_column, column, "left")
+            + np.searchsorted(sorted_column, column, "right")) / 2

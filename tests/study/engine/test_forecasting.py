@@ -87,7 +87,7 @@ def test_a_study_takes_what_was_foretold(tmp_path):
     assert shown.to_json()["forecast_status"]["forecast"] == msgspec.to_builtins(forecast)
     screen = drawn(shown, 120)
     assert all(word in screen
-               for word in (*TRAINING_PARTS, "on the clock",
+               for word in (*TRAINING_PARTS, "wall-clock time",
                             format_duration(total_effort(spent).cpu_seconds)))
 
 

@@ -71,7 +71,7 @@ def test_the_screen_counts_what_is_there_and_shows_progress(tmp_path):
     with Heartbeat(tmp_path, facts).running_study() as heartbeat:
         screen = LiveConsole(driver.study)
         heartbeat.finish(driver.run())
-    assert "0.2 of 3 candidates" in shown[0] and "Nothing is finished yet" in shown[0]
+    assert "0.2 of 3 candidates" in shown[0] and "No finished trials" in shown[0]
     assert "3.210" in shown[0] and "0:01:00" in shown[0] and "about 0:03:40 left" in shown[0]
     assert "2.2 of 3 candidates" in shown[2] and "Front so far" in shown[
         2] and "In training" in shown[2]
@@ -105,7 +105,7 @@ def test_further_seeds_of_rows_are_still_to_come_and_nothing_is_left_where_nobod
         return drawn(SnapshotBuilder(driver.study).take(owner), 110)
 
     assert "about 0:00:00 left" in shown(RUNNING,
-                                         1) and "0 of 2 rows' further seeds" in shown(RUNNING, 2)
+                                         1) and "0 of 2 further seeds of architectures" in shown(RUNNING, 2)
     again = replace(driver.trials[0], number=2, state=State.PENDING, origin=Origin.REPLICATE, original=0,
                     seed=2)
     driver.study.propose(again)

@@ -101,7 +101,7 @@ def test_nothing_wanted_is_no_division_by_zero(tmp_path):
     made.owned(candidates=0, references=0)
     shown = StudyWatcher(tmp_path).snapshot()
     assert (shown.progress.share, shown.progress.total, shown.eta.seconds) == (0.0, 0.0, None)
-    assert "0% · 0 of 0 trainings" in drawn(shown, 80)
+    assert "0 % · 0 of 0 runs" in drawn(shown, 80)
 
 
 def test_many_parts_are_shared_out_at_once():

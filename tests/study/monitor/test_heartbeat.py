@@ -24,7 +24,7 @@ def test_the_heartbeat_lives_and_says_how_the_study_ended(tmp_path):
             owner.state, owner.pid, owner.workers, owner.candidates) == (RUNNING, os.getpid(), 3, 5)
         while (tmp_path / heartbeat.OWNER_FILE).stat().st_mtime_ns <= first:
             time.sleep(0.01)
-        assert "last sign of life 0 s" in describe_owner(owner)
+        assert "last heartbeat 0 s" in describe_owner(owner)
         assert beat.finish("5 candidates trained") == "5 candidates trained"
     owner = read_owner(tmp_path)
     assert (owner.state, owner.reason, owner.is_over) == (FINISHED, "5 candidates trained", True)
@@ -60,6 +60,6 @@ def test_a_dead_process_has_stopped_and_a_silent_machine_is_named(made):
     made.owned()
     os.utime(file, (1000, 1000))
     owner = read_owner(made.study.folder, clock=lambda: 1120.0)
-    assert owner.state == RUNNING and not owner.is_over and owner.reason == "no sign of life for 120 s"
+    assert owner.state == RUNNING and not owner.is_over and owner.reason == "no heartbeat for 120 s"
     file.write_text("{")
     assert read_owner(made.study.folder).state == UNKNOWN

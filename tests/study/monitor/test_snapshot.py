@@ -282,9 +282,9 @@ def test_the_screen_fits_and_says_everything(tmp_path, width):
     text = drawn(shown, width, 60)
     assert all(len(line) <= width
                for line in (*text.splitlines(), *drawn(shown, width).splitlines()))
-    for words in ("running on far, process 1, for 0:01:05", "of 7 trainings · about",
+    for words in ("running on far, process 1, for 0:01:05", "of 7 runs · about",
                   "0.2 of 6 candidates · 1 of 1 references", "0 of at most 3 further seeds",
-                  "40 of 400", "5.500", "best loss", "went on", "Front so far: 1", "0 small",
+                  "40 of 400", "5.500", "best loss", "promoted", "Front so far: 1", "0 small",
                   "12.5", "Hypervolume", "trial 2: its worker died (the machine very", "…"):
         assert words in text
     assert ("here, process 7" in text) == ("  000000000002  " in text) == (width == 140)
@@ -299,7 +299,7 @@ def test_named_architectures_without_a_search_are_called_rows(tmp_path):
     made.propose(1, origin="reference", label="large").working(
         1, step=40, share=0.1, loss=5.5, seconds=6)
     text = drawn(StudyWatcher(tmp_path).snapshot(), 80)
-    assert "1.1 of 2 rows · 0 of 2 rows' further seeds" in text and "large" in text and "reference" not in text
+    assert "1.1 of 2 architectures · 0 of 2 further seeds of architectures" in text and "large" in text and "reference" not in text
 
 
 def test_a_low_terminal_leaves_workers_out_and_says_how_many(made):
@@ -327,7 +327,7 @@ def test_plain_lines_tell_each_change_once(made):
         made.propose(number).end(number, 5, bleu=number)
     found = lines()
     assert len(found) == 16 and "trial 0 complete after 5 wall seconds" in found[
-        0] and "8 of 8 trainings" in found[-1]
+        0] and "8 of 8 runs" in found[-1]
     made.owned(state=FINISHED, reason="8 candidates trained", candidates=8, references=0)
     assert lines() == ["finished: 8 candidates trained"]
     assert plain.end(watch.snapshot())[1].startswith("trial 0: bleu 10")
