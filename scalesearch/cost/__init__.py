@@ -1,4 +1,4 @@
-"""Exact costs of models: ledger, protocols, populations. May import space and blocks."""
+"""Exact costs of models: breakdowns, protocols and populations."""
 
 from scalesearch.cost.breakdown import CostBreakdown, LeafCost, evaluate_cost
 from scalesearch.cost.protocol import PROTOCOLS, Protocol, find_protocol, load_protocol

@@ -1,8 +1,9 @@
-"""Bytes of the files that a model is exported as: weights, shared ones once, their scales, and the vocabulary.
+"""Bytes of an exported model: weights, quantization scales and vocabulary.
 
-Weights and scales are exact; heads of files, graphs, code and the vocabulary's text are estimated,
-to under 1 % of the whole from a million weights on. What is copied beside them (a record, the
-tokenizer where a format has a vocabulary of its own) is not counted.
+Shared weights count once. Weights and scales are exact. File headers, graphs, code and the text of
+the vocabulary are estimated; for models of at least one million weights the error is below 1 % of
+the total. Files that are only copied are not counted: the training record, and the tokenizer if
+the format has its own vocabulary.
 """
 
 from __future__ import annotations
@@ -21,41 +22,40 @@ from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.space.syntax.diagnostics import UnbuildableError
 
 FLOAT32_BYTES = 4
-# Of sentencepiece BPE models of 1,000 to 8,000 pieces (Multi30k En-De, the built-in corpus), within
-# 3 %.
+# Mean length of a vocabulary entry. Fitted to sentencepiece BPE models with 1,000 to 8,000 pieces
+# (Multi30k En-De and the built-in corpus); the error is at most 3 %.
 PIECE_BYTES_AT_1000 = 4.74
-PIECE_BYTES_PER_DOUBLING = 0.83  # bytes of a piece at 1,000 pieces, and more for each doubling
+PIECE_BYTES_PER_DOUBLING = 0.83
 PIECE_HEADER_BYTES = 9.05  # score and lengths of a piece in a sentencepiece model
-TENSOR_HEADER_BYTES = 75  # of a tensor in a safetensors file, beside its name
-BUNDLED_CODE_BYTES = 65500
-# bundled code, settings and model card: of any model, and of a kind of leaf
-CODE_BYTES_PER_LEAF_TYPE = 1980
-# Bytes of both ONNX graphs: of any model, of a weight's entry, of a product of integers, of a
-# leaf's call, of a chain's
-# that is applied core by core. Fitted to 50 random draws, ten each from `papers`, `edgeformer`,
-# `transformer`, `slim`
-# and `edge`, float and int8; of a draw that was left out 6 % off in the mean, 3 % in the median, 36
-# % at most.
-ONNX_GRAPH_BYTES = 2239
+TENSOR_HEADER_BYTES = 75  # header of a tensor in a safetensors file, without its name
+BUNDLED_CODE_BYTES = 65500  # code, settings and model card that every model has
+CODE_BYTES_PER_LEAF_TYPE = 1980  # more code for each class of leaf block
+# Bytes of both ONNX graphs. Fitted to 50 random configurations, ten each from the spaces `papers`,
+# `edgeformer`, `transformer`, `slim` and `edge`, in float and int8. Leave-one-out error: 6 % in the
+# mean, 3 % in the median, at most 36 %.
+ONNX_GRAPH_BYTES = 2239  # of every model
 ONNX_WEIGHT_ENTRY_BYTES = 73
 ONNX_INTEGER_MATMUL_BYTES = 190
-ONNX_LEAF_BYTES = 983
-ONNX_CHAIN_CORE_BYTES = 3933
+ONNX_LEAF_BYTES = 983  # per call of a leaf block
+ONNX_CHAIN_CORE_BYTES = 3933  # per call of a tensor chain that is applied core by core
 ONNX_LEAF_BYTES_BY_CLASS = {"AdaptiveEmbedding": 0, "UnsavedLinear": 247, "Attention": 776,
                             "ChainEmbedding": 8160, "Convolution": 1731, "DecoderOnly": 1858,
                             "Embedding": 0, "FusedAttention": 1535, "GEGLU": 0, "HeadMixing": 1502,
                             "KeyValueCache": 940, "LayerNorm": 0, "Linear": 193, "MatMul": 43,
                             "PartialFFN": 0, "PositionTable": 178, "RelativeKeys": 326,
-                            "StateCache": 0, "ExplicitAttention": 0, "SelfGated": 0, "SoftPOS": 0, "SwiGLU": 907}
-QUANTIZED_LEAF_TYPES = (Linear, Embedding, PositionTable, RelativeKeys)
-MIN_QUANTIZED_SIZE = 1024  # what int8 quantizes, and from which size
+                            "StateCache": 0, "ExplicitAttention": 0, "SelfGated": 0,
+                            "SoftPOS": 0, "SwiGLU": 907}
+QUANTIZED_LEAF_TYPES = (Linear, Embedding, PositionTable, RelativeKeys)  # by ONNX in int8
+MIN_QUANTIZED_SIZE = 1024  # smaller matrices stay in float32
 
 
 def artifact_bytes(block: Block, protocol: Protocol) -> Size:
-    """Bytes of the artifact that ``protocol`` names, such as ``ctranslate2-int8``.
+    """Bytes of the exported model in the format ``protocol.artifact``.
+
+    The format is a name and a quantization, for example ``ctranslate2-int8``.
 
     Raises:
-        Unbuildable: the format cannot hold this architecture.
+        UnbuildableError: the format does not support this architecture.
     """
     assert protocol.artifact is not None
     name, _, quantization = protocol.artifact.partition("-")
@@ -63,13 +63,18 @@ def artifact_bytes(block: Block, protocol: Protocol) -> Size:
 
 
 def torch_bytes(block: Block, protocol: Protocol, quantization: str) -> Size:
-    """Of ``model.safetensors`` in float32 and ``tokenizer.model``."""
+    """Bytes of ``model.safetensors`` in float32 and of ``tokenizer.model``."""
     return _safetensors(block, protocol, FLOAT32_BYTES, 0) + _vocabulary_bytes(
-        protocol, lambda words: mean_piece_bytes(words) + PIECE_HEADER_BYTES)
+        protocol, lambda size: mean_piece_bytes(size) + PIECE_HEADER_BYTES)
 
 
 def _safetensors(block: Block, protocol: Protocol, bytes_per_number: int, prefix: int) -> Size:
-    """Bytes of weights of ``bytes_per_number`` bytes a number, whose names have ``prefix`` more characters than on the bill."""
+    """Bytes of a safetensors file.
+
+    Args:
+        bytes_per_number: bytes per weight.
+        prefix: length of the prefix that the file adds to the names of weights.
+    """
     total: Size = 8
     for line in iterate_cost_lines(block, vocab=protocol.shared_vocab):
         for name, shape in line.weights.items():
@@ -80,21 +85,29 @@ def _safetensors(block: Block, protocol: Protocol, bytes_per_number: int, prefix
 
 
 def huggingface_bytes(block: Block, protocol: Protocol, quantization: str) -> Size:
-    """Of weights, ``tokenizer.json``, the code, which is estimated from the kinds of leaf, settings and model card."""
-    kinds = {type(line.block) for line in iterate_cost_lines(block, vocab=protocol.shared_vocab)}
+    """Bytes of weights, ``tokenizer.json``, code, settings and model card.
+
+    The size of the code is estimated from the number of classes of leaf blocks.
+    """
+    leaf_types = {type(line.block)
+                  for line in iterate_cost_lines(block, vocab=protocol.shared_vocab)}
     weights = _safetensors(
         block, protocol, UNQUANTIZED_ELEMENT_BYTES.get(quantization, FLOAT32_BYTES), len("model."))
-    return weights + BUNDLED_CODE_BYTES + CODE_BYTES_PER_LEAF_TYPE * len(kinds) + _vocabulary_bytes(
+    return weights + BUNDLED_CODE_BYTES + CODE_BYTES_PER_LEAF_TYPE * len(
+        leaf_types) + _vocabulary_bytes(
         protocol, tokenizer_json_entry_bytes)
 
 
 def tokenizer_json_entry_bytes(vocab_size: int) -> float:
-    """Mean bytes of an entry of ``tokenizer.json``, with the merges that make it."""
+    """Mean bytes of an entry of ``tokenizer.json``, including its merges."""
     return 28.64 + 3.66 * math.log2(max(vocab_size, 2) / 1000)
 
 
 def onnx_bytes(block: Block, protocol: Protocol, quantization: str) -> Size:
-    """Of ``weights.bin``, and of both graphs, estimated from the leaves that run and from the weights they name."""
+    """Bytes of ``weights.bin`` and of both graphs.
+
+    The size of the graphs is estimated from the calls of leaf blocks and the number of weights.
+    """
     total: Size = ONNX_GRAPH_BYTES
     for line in iterate_cost_lines(block, vocab=protocol.shared_vocab):
         total = total + line.calls * (
@@ -123,55 +136,59 @@ def onnx_bytes(block: Block, protocol: Protocol, quantization: str) -> Size:
 
 
 def _alignment_padding(stored: int) -> int:
-    """Bytes behind a tensor up to the next multiple of 64, if it lies beside the graph."""
+    """Padding to a multiple of 64 bytes; small tensors are inside the graph."""
     return -stored % 64 if stored > 256 else 0
 
 
 def _vocabulary_bytes(protocol: Protocol, entry_bytes: Callable[[int], float]) -> Size:
-    """Bytes of a vocabulary's text."""
-    found: Size = map_values(protocol.vocab_size, lambda words: round(words * entry_bytes(words)))
-    return found
+    """Bytes of a vocabulary file, from the mean bytes of an entry."""
+    total: Size = map_values(protocol.vocab_size, lambda size: round(size * entry_bytes(size)))
+    return total
 
 
 def mean_piece_bytes(vocab_size: int) -> float:
-    """Mean bytes of an entry of a vocabulary."""
+    """Mean bytes of the text of a vocabulary entry."""
     return PIECE_BYTES_AT_1000 + PIECE_BYTES_PER_DOUBLING * math.log2(max(vocab_size, 2) / 1000)
 
 
 def ctranslate2_bytes(block: Block, protocol: Protocol, quantization: str) -> Size:
-    """Of ``model.bin``, ``config.json`` and the vocabulary; see :class:`scalesearch.lowering.ctranslate2.VariablePlan`."""
+    """Bytes of ``model.bin``, ``config.json`` and the vocabulary.
+
+    See :class:`scalesearch.lowering.ctranslate2.VariablePlan` for the variables of ``model.bin``.
+    """
     if reasons := find_unsupported_parts(block):
-        raise UnbuildableError("protocol.artifact", f"ctranslate2 cannot hold it: {reasons[0]}")
-    made = plan_variables(block, protocol.shared_vocab, protocol.max_source_length)
-    total: Size = CONFIG_BYTES + len(made.scalars) * SCALAR_HEADER_BYTES
+        raise UnbuildableError("protocol.artifact",
+                               f"ctranslate2 does not support it: {reasons[0]}")
+    plan = plan_variables(block, protocol.shared_vocab, protocol.max_source_length)
+    total: Size = CONFIG_BYTES + len(plan.scalars) * SCALAR_HEADER_BYTES
     stored: dict[Hashable, str] = {}
-    for variable in sorted(made.variables, key=lambda one: one.name):
+    for variable in sorted(plan.variables, key=lambda variable: variable.name):
         shape = variable.shape
         first = stored.setdefault((len(variable.shape), variable.sharing_key), variable.name)
-        if first != variable.name:
+        if first != variable.name:  # only a reference to the first variable is stored
             total = total + len(variable.name) + len(first) + 6
             continue
-        each, a_row, fixed_part = (QUANTIZED_ELEMENT_BYTES[quantization] if variable.is_quantized
-                                   else (UNQUANTIZED_ELEMENT_BYTES.get(quantization, 4), 0, 0))
+        per_number, per_row, per_matrix = (
+            QUANTIZED_ELEMENT_BYTES[quantization] if variable.is_quantized
+            else (UNQUANTIZED_ELEMENT_BYTES.get(quantization, 4), 0, 0))
         head = len(variable.name) + 8 + 4 * len(shape) + (
-            len(variable.name) + 20) * bool(a_row or fixed_part)
-        total = total + math.prod(shape) * each + shape[0] * a_row + fixed_part + head
+            len(variable.name) + 20) * bool(per_row or per_matrix)
+        total = total + math.prod(shape) * per_number + shape[0] * per_row + per_matrix + head
     return total + _vocabulary_bytes(
-        protocol, lambda words: mean_piece_bytes(words) + json_piece_overhead_bytes(words))
+        protocol, lambda size: mean_piece_bytes(size) + json_piece_overhead_bytes(size))
 
 
 def json_piece_overhead_bytes(vocab_size: int) -> float:
-    """Mean bytes of an entry of a JSON vocabulary beside the piece itself: escapes, quotes and a line."""
+    """Mean bytes that JSON adds to a vocabulary entry: quotes, escapes, line break."""
     return 7.64 + 0.23 * math.log2(max(vocab_size, 2) / 1000)
 
 
-CONFIG_BYTES = 260
-# bytes of config.json and the model's head, and of a number among the variables
-SCALAR_HEADER_BYTES = 45
-# a number, a row, all
+CONFIG_BYTES = 260  # config.json and the header of model.bin
+SCALAR_HEADER_BYTES = 45  # a scalar variable
+# Quantization to bytes per number, per row (scales) and per matrix.
 QUANTIZED_ELEMENT_BYTES = {"int8": (1, 4, 0), "int16": (2, 0, 4), "bf16": (2, 0, 0),
                            "none": (4, 0, 0)}
-UNQUANTIZED_ELEMENT_BYTES = {"bf16": 2}  # a number of what is not quantized; others 4
+UNQUANTIZED_ELEMENT_BYTES = {"bf16": 2}  # 4 for other quantizations
 FORMATS: dict[str, Callable[[Block, Protocol, str], Size]] = {
     "torch": torch_bytes, "ctranslate2": ctranslate2_bytes, "huggingface": huggingface_bytes,
     "onnx": onnx_bytes}

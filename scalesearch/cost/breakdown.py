@@ -1,7 +1,7 @@
-"""The ledger of a model's costs: weights and work of every leaf, and their sums.
+"""Breakdown of a model's costs: weights and work of leaf blocks, and sums.
 
-Exact integers throughout. A leaf's work is a sum of monomials in the protocol's axes, so the same
-ledger answers for any protocol.
+All numbers are exact integers. The work of a leaf is a sum of monomials in the axes of the
+protocol (source length, target length, vocabulary), so it can be evaluated under any protocol.
 """
 
 from __future__ import annotations
@@ -23,12 +23,20 @@ from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.space.schema.cost_names import ARTIFACT_FORMATS, COST_PARTS
 
 QUANTITIES = ("params", "macs", "flops")
-FLOAT32_BYTES = 4  # of a number in float32, in which memory is stated
+FLOAT32_BYTES = 4  # memory is stated for float32
 
 
 @dataclass(frozen=True)
 class LeafCost:
-    """One leaf: path, calls a pass, weights (unique) and work under a protocol."""
+    """Cost of one leaf block under a protocol.
+
+    Attributes:
+        path: path in the tree of modules, such as ``encoder.layers.ffn.hidden``.
+        block_type: class name of the block.
+        calls: calls per forward pass.
+        params: number of weights; shared weights count at their owner only.
+        macs: multiply-accumulates over all calls.
+    """
 
     path: str
     block_type: str
@@ -39,10 +47,14 @@ class LeafCost:
 
 @dataclass(frozen=True)
 class CostBreakdown:
-    """Costs of an architecture under a protocol; ``cost["params.total"]`` is an exact int.
+    """Costs of an architecture under a protocol.
 
-    ``cost["load.balance"]`` and its like say how evenly shared weights are used: see
-    :mod:`scalesearch.cost.load`.
+    ``breakdown["params.total"]`` is an exact integer. ``breakdown["load.balance"]`` measures how
+    evenly shared weights are used, see :mod:`scalesearch.cost.load`.
+
+    Attributes:
+        leaf_costs: costs of leaf blocks, in the order of the model.
+        values: cost name to value, without ``load.*`` and ``latency.*``.
     """
 
     protocol: Protocol
@@ -52,34 +64,37 @@ class CostBreakdown:
 
     @cached_property
     def load_balance(self) -> Mapping[str, float]:
-        """Uses of weights in one pass: ``load.mean``, ``load.balance``, ``load.min``, ``load.max``."""
+        """Uses of weights per forward pass: ``load.mean``, ``load.balance`` and others."""
         return load_balance(self.block)
 
     @cached_property
     def latency(self) -> Mapping[str, float]:
-        """``latency.predicted``, ms a sentence, where the protocol has a fit."""
+        """``latency.predicted`` in ms per sentence; empty without a latency model."""
         return ({"latency.predicted": predict_latency(self.block, self.protocol)}
                 if self.protocol.latency_model_path else {})
 
     def __getitem__(self, name: str) -> int | float:
         if name == "artifact.bytes" and name not in self.values:
-            raise UserError("artifact.bytes: of which format?",
-                            help=f"protocol: {{artifact: …}} "
-                            f"or --artifact, one of {', '.join(ARTIFACT_FORMATS)}",
+            raise UserError("artifact.bytes needs an export format",
+                            help="set protocol: {artifact: FORMAT} or --artifact FORMAT, one of "
+                            f"{', '.join(ARTIFACT_FORMATS)}",
                             code="artifact-format-missing")
-        # parts that this format cannot hold: 0 where it takes the architecture
+        # number of parts that the format does not support: 0 if it supports the architecture
         if name == "refusals.ctranslate2":
             return len(find_unsupported_parts(self.block))
         if name == "latency.predicted" and not self.latency:
-            raise UserError("latency.predicted: by which fit?",
-                            help="protocol: {latency: "
-                            "FIT.json} or --latency; `scalesearch latency calibrate` writes one",
+            raise UserError("latency.predicted needs a latency model",
+                            help="set protocol: {latency: FIT.json} or --latency FIT.json; "
+                            "`scalesearch latency calibrate` writes this file",
                             code="no-latency-fit")
-        return (self.load_balance if name.startswith("load.") else self.latency
-                if name.startswith("latency.") else self.values)[name]
+        if name.startswith("load."):
+            return self.load_balance[name]
+        if name.startswith("latency."):
+            return self.latency[name]
+        return self.values[name]
 
     def to_json(self) -> dict[str, Any]:
-        """``params``, ``macs``, ``flops``, ``memory`` (bytes) and ``load`` by section, and the protocol."""
+        """Convert to JSON values: costs by quantity and section, and the protocol."""
         nested: dict[str, Any] = {}
         for name, value in {**self.values, **self.load_balance, **self.latency}.items():
             group, _, section = name.partition(".")
@@ -89,37 +104,37 @@ class CostBreakdown:
 
 
 def evaluate_cost(block: Block, protocol: Protocol) -> CostBreakdown:
-    """Params, MACs, FLOPs and memory of ``block`` under ``protocol``.
+    """Evaluate params, MACs, FLOPs and memory of ``block`` under ``protocol``.
 
-    FLOPs are two for each multiply-add, and one for each other step that a protocol counts (of
-    norms, of biases).
+    A multiply-add is two FLOPs. Other steps that a protocol counts (norms, biases) are one FLOP.
 
-    ``macs.once`` is work on weights alone, such as contracting a tensor chain: done once for a
-    batch in training and once and for all for inference. It stands beside the total, unless the
-    protocol counts it.
+    ``macs.once`` is work on weights only, for example the contraction of a tensor chain. It is
+    done once per batch in training and only once for inference. It is not part of the total,
+    unless the protocol counts it.
     """
     lines = list(iterate_cost_lines(block, vocab=protocol.shared_vocab))
-    entries = tuple(_leaf_cost(line, protocol) for line in lines if _has_cost(line))
+    leaf_costs = tuple(_leaf_cost(line, protocol) for line in lines if _has_cost(line))
     values: dict[str, int] = {}
     for quantity in ("params", "macs"):
-        values |= _by_section(quantity,
-                              ((entry.path, getattr(entry, quantity)) for entry in entries))
-    single = protocol.work_weights.keys() & set(ELEMENTWISE_WORK)
-    others = _by_section(
-        "others", ((line.path, _steps(line, protocol, single)) for line in lines)) if single else {}
+        items = [(leaf.path, getattr(leaf, quantity)) for leaf in leaf_costs]
+        values |= _by_section(quantity, items)
+    elementwise = protocol.work_weights.keys() & set(ELEMENTWISE_WORK)
+    single_steps = _by_section(
+        "steps", ((line.path, _steps(line, protocol, elementwise)) for line in lines)
+    ) if elementwise else {}
     for section in COST_PARTS:
-        values[f"flops.{section}"] = 2 * values[f"macs.{section}"] - others.get(
-            f"others.{section}", 0)
-    once = training_protocol(protocol)
-    values["macs.once"] = sum(work_steps(line, "once", once) for line in lines)
-    values |= _memory(lines, values["params.total"], once)
+        values[f"flops.{section}"] = 2 * values[f"macs.{section}"] - single_steps.get(
+            f"steps.{section}", 0)
+    training = training_protocol(protocol)
+    values["macs.once"] = sum(work_steps(line, "once", training) for line in lines)
+    values |= _memory(lines, values["params.total"], training)
     if protocol.artifact is not None:
         values["artifact.bytes"] = artifact_bytes(block, protocol)
-    return CostBreakdown(protocol, entries, values, block)
+    return CostBreakdown(protocol, leaf_costs, values, block)
 
 
 def _has_cost(line: CostLine) -> bool:
-    """True if there is more to a line than what it keeps for the backward pass."""
+    """Whether a line has weights or work, not only saved activations."""
     return bool(line.weights) or any(work.operation != "activation" for work in line.loop_nests)
 
 
@@ -131,13 +146,13 @@ def _leaf_cost(line: CostLine, protocol: Protocol) -> LeafCost:
 
 
 def _steps(line: CostLine, protocol: Protocol, work_types: Iterable[str]) -> Size:
-    """Steps of these kinds of work, as many for each as the protocol weighs it."""
-    return sum(protocol.work_weights[kind] * work_steps(line, kind, protocol)
-               for kind in work_types)
+    """Steps of these types of work, weighted by the protocol."""
+    return sum(protocol.work_weights[work_type] * work_steps(line, work_type, protocol)
+               for work_type in work_types)
 
 
 def work_steps(line: CostLine, work_type: str, protocol: Protocol) -> Size:
-    """Steps of ``work_type`` that a leaf does under ``protocol``, over all its calls."""
+    """Number of steps of type ``work_type`` of a leaf, over all its calls."""
     total = 0
     for work in line.loop_nests:
         if work.operation == work_type:
@@ -147,7 +162,7 @@ def work_steps(line: CostLine, work_type: str, protocol: Protocol) -> Size:
 
 
 def split_loops(loops: Shape) -> tuple[tuple[Axis, ...], Size]:
-    """A loop nest as its axes, sorted, and the product of its sizes."""
+    """Sorted axes of a loop nest, and the product of its sizes."""
     axes = tuple(sorted(extent for extent in loops if isinstance(extent, str)))
     return axes, math.prod(extent for extent in loops if not isinstance(extent, str))
 
@@ -156,7 +171,7 @@ def _by_section(quantity: str, items: Iterable[tuple[str, Size]]) -> dict[str, i
     sums: dict[str, int] = defaultdict(int)
     for path, value in items:
         section = path.split(".", 1)[0]
-        # not in place: a population's sizes are arrays that others hold, too
+        # Not in place: sizes of a population are arrays that other lines share.
         sums[section] = sums[section] + value
     total = sum(sums.values())
     by_name = {"total": total, "non_embedding": total - sums["embedding"]} | sums
@@ -164,8 +179,12 @@ def _by_section(quantity: str, items: Iterable[tuple[str, Size]]) -> dict[str, i
 
 
 def _memory(lines: list[CostLine], params: Size, forward_protocol: Protocol) -> dict[str, int]:
-    """Bytes in float32: weights; the key-value cache after T tokens; an estimate of what backward keeps."""
-    kept = {kind: sum(work_steps(line, kind, forward_protocol) for line in lines)
-            for kind in ("cache", "activation")}
+    """Bytes in float32 of weights, key-value cache and activations.
+
+    The cache is that of one sentence after T tokens. Activations are the tensors that autograd
+    saves for the backward pass of one sentence; they are estimated.
+    """
+    kept = {work_type: sum(work_steps(line, work_type, forward_protocol) for line in lines)
+            for work_type in ("cache", "activation")}
     numbers = {"weights": params, "cache": kept["cache"], "activations": kept["activation"]}
     return {f"memory.{name}": FLOAT32_BYTES * count for name, count in numbers.items()}

@@ -1,14 +1,19 @@
-"""Latency of an artifact before it is there: features of its bill, and what a fit makes of them.
+"""Latency of an exported model, predicted from features of its cost breakdown.
 
-Features are sums over what a runtime does to decode a sentence, for the encoder's pass, for all
-decoding steps and for the output map apart: ``products`` it starts, their ``macs`` (of a step: the
-weights that it moves) and ``numbers`` (read and written), multiply-adds of ``attention`` and its
-``scores``. Those of CTranslate2 are of the variables that its lowering plans; of other formats of
-the ledger. ``bytes`` are of the encoder's weights, shared ones once; those that each step reads
-anew cost more where a cache does not hold them, so what is ``beyond`` caches of several sizes is a
-feature each, and the fit finds which of them the device has. ``odd`` matrices, whose rows do not
-fill vectors of 32 numbers, take CTranslate2 longer, most where they come from beyond a cache: their
-macs, and their share of what does.
+A feature sums over the operations of a runtime that decodes one sentence. There are three stages:
+``encoder`` (one pass), ``steps`` (all decoding steps) and ``output`` (the output projection).
+CTranslate2 features use the variables of its export plan; other formats use the cost lines.
+
+- ``STAGE.products``: matrix products that are started.
+- ``STAGE.macs``: multiply-adds of these products; in a decoding step, the weights that it reads.
+- ``STAGE.numbers``: numbers that these products read and write.
+- ``STAGE.attention``, ``STAGE.scores``: multiply-adds of attention, and its scores.
+- ``encoder.bytes``: bytes of the encoder's weights; shared weights count once.
+- ``steps.beyond.SIZE``: bytes of weights that do not fit a cache of SIZE bytes and are read again
+  in each step. There is one feature per cache size; the fit selects the size of the device.
+- ``odd``, ``odd.beyond``: matrices whose rows are not multiples of 32 numbers are slower in
+  CTranslate2, mostly if they do not fit the cache. These are their macs, and their share of the
+  bytes beyond a cache of 8 MB.
 """
 
 from __future__ import annotations
@@ -32,51 +37,53 @@ from scalesearch.space.syntax.diagnostics import UnbuildableError
 CONSTANT = "constant"
 PRODUCT_FEATURES = ("products", "macs", "numbers")
 MILLION = 1_000_000
-CACHE_SIZES = tuple(round(MILLION * 2 ** (at / 2)) for at in range(13))  # bytes: 1 to 64 MB
-SIMD_WIDTH = 32  # numbers
-MIN_ODD_MATRIX_SIZE = 8 * MILLION
-ELEMENT_BYTES = {"int8": 1, "int16": 2, "bf16": 2, "none": 4}  # bytes of a weight
+CACHE_SIZES = tuple(round(MILLION * 2 ** (power / 2)) for power in range(13))  # 1 to 64 MB
+SIMD_WIDTH = 32  # numbers per vector register
+MIN_ODD_MATRIX_SIZE = 8 * MILLION  # bytes, the cache size of `odd.beyond`
+ELEMENT_BYTES = {"int8": 1, "int16": 2, "bf16": 2, "none": 4}  # per weight
 FEATURE_NAMES = (
     CONSTANT,
-    *(f"{stage}.{what}" for stage in ("encoder", "steps", "output") for what in PRODUCT_FEATURES),
-    *(f"{stage}.{what}" for stage in ("encoder", "steps") for what in ("attention", "scores")),
+    *(f"{stage}.{name}" for stage in ("encoder", "steps", "output") for name in PRODUCT_FEATURES),
+    *(f"{stage}.{name}" for stage in ("encoder", "steps") for name in ("attention", "scores")),
     "encoder.bytes", *(f"steps.beyond.{cache}" for cache in CACHE_SIZES), "odd", "odd.beyond")
 FeatureSums = dict[str, Any]
 
 
 def predict_latency(block: Block, protocol: Protocol) -> Any:
-    """ms a sentence that the protocol's fit predicts; an array for a population."""
+    """Predict ms per sentence; the result is an array for a population."""
     assert protocol.latency_model_path is not None
-    fit = load_latency_model(protocol.latency_model_path)
-    return fit.predict(feature_vector(fit, block, protocol))
+    model = load_latency_model(protocol.latency_model_path)
+    return model.predict(feature_vector(model, block, protocol))
 
 
 def latency_interval(block: Block, protocol: Protocol) -> tuple[float, float]:
-    """The fit's 90 % interval for one candidate."""
+    """90 % prediction interval of one candidate, in ms per sentence."""
     assert protocol.latency_model_path is not None
-    fit = load_latency_model(protocol.latency_model_path)
-    return fit.prediction_interval(feature_vector(fit, block, protocol))
+    model = load_latency_model(protocol.latency_model_path)
+    return model.prediction_interval(feature_vector(model, block, protocol))
 
 
 def feature_vector(model: LatencyModel, block: Block, protocol: Protocol) -> NDArray[np.float64]:
-    """The fit's features of an architecture, (features,); of a population (candidates, features)."""
-    found = compute_features(block, model.artifact, model.setup, protocol)
-    columns = np.broadcast_arrays(*(np.asarray(evaluate_size(found.get(name, 0)), float)
+    """Features of an architecture, (n_features,), or population, (n, n_features)."""
+    features = compute_features(block, model.artifact, model.setup, protocol)
+    columns = np.broadcast_arrays(*(np.asarray(evaluate_size(features.get(name, 0)), float)
                                     for name in model.features))
     return np.stack(columns, -1)
 
 
 def compute_features(block: Block, artifact: str, setup: DecodingSetup,
                      protocol: Protocol) -> FeatureSums:
-    """Features of an architecture by name; what is missing is 0.
+    """Features of an architecture by name; missing features are 0.
 
     Raises:
-        Unbuildable: the format cannot hold it.
+        UnbuildableError: the format does not support the architecture.
     """
     sums: FeatureSums = defaultdict(int, {CONSTANT: 1})
-    held = (_add_plan_features if artifact.startswith("ctranslate2")
-            else _add_breakdown_features)(sums, block, setup, protocol)
-    once, steps, odd = (number * ELEMENT_BYTES[artifact.rpartition("-")[2]] for number in held)
+    add_features = (_add_plan_features if artifact.startswith("ctranslate2")
+                    else _add_breakdown_features)
+    weights_read = add_features(sums, block, setup, protocol)
+    weight_bytes = ELEMENT_BYTES[artifact.rpartition("-")[2]]
+    once, steps, odd = (number * weight_bytes for number in weights_read)
     beyond = {cache: setup.target * maximum(steps - cache, 0)
               for cache in (*CACHE_SIZES, MIN_ODD_MATRIX_SIZE)}
     return sums | {"encoder.bytes": once,
@@ -86,69 +93,87 @@ def compute_features(block: Block, artifact: str, setup: DecodingSetup,
 
 def _add_product(sums: FeatureSums, stage: str, calls: Size, positions: Size,
                  sizes: tuple[Size, ...]) -> None:
-    """Adds a product of these sizes that is applied to ``positions``, in so many ``calls``."""
-    numbers = positions * sum(sizes) if len(sizes) > 1 else 0  # of a chain only the work is known
-    for what, count in zip(PRODUCT_FEATURES, (calls, positions * math.prod(sizes), numbers)):
-        sums[f"{stage}.{what}"] = sums[f"{stage}.{what}"] + count
+    """Add a matrix product of these sizes that is applied to ``positions`` positions."""
+    # For a tensor chain only the work is known.
+    numbers = positions * sum(sizes) if len(sizes) > 1 else 0
+    for name, count in zip(PRODUCT_FEATURES, (calls, positions * math.prod(sizes), numbers)):
+        sums[f"{stage}.{name}"] = sums[f"{stage}.{name}"] + count
 
 
 def _add_plan_features(sums: FeatureSums, block: Block, setup: DecodingSetup,
                        protocol: Protocol) -> tuple[Size, Size, Size]:
-    """Adds what the plan does; weights that are read once, at each step, and those of odd matrices at each step."""
+    """Add the features of a CTranslate2 plan.
+
+    Returns:
+        numbers of weights that are read once, that are read in each step, and that belong to odd
+        matrices and are read in each step.
+    """
     if reasons := find_unsupported_parts(block):
-        raise UnbuildableError("protocol.latency", f"ctranslate2 cannot hold it: {reasons[0]}")
-    made = plan_variables(block, protocol.shared_vocab)
+        raise UnbuildableError("protocol.latency",
+                               f"ctranslate2 does not support it: {reasons[0]}")
+    plan = plan_variables(block, protocol.shared_vocab)
     source = setup.source
     target = setup.target
-    seen = {"encoder": source * source, "self_attention": target * (target + 1) // 2,
-            "attention": source * target}
-    held: dict[bool, dict[Hashable, Size]] = {True: {}, False: {}}
+    score_pairs = {"encoder": source * source, "self_attention": target * (target + 1) // 2,
+                   "attention": source * target}  # (query, key) pairs of each attention
+    weights_once: dict[Hashable, Size] = {}
+    weights_per_step: dict[Hashable, Size] = {}
     odd: dict[Hashable, Size] = {}
-    for variable in made.variables:
-        stack, layer, *rest = variable.name.split("/")
+    for variable in plan.variables:
+        stack, layer, *part = variable.name.split("/")
         if not variable.is_quantized or layer.startswith("embeddings"):
             continue
-        # keys and values of the source
-        once = stack == "encoder" or rest[:2] == ["attention", "linear_1"]
-        stage = "output" if layer == "projection" else "encoder" if once else "steps"
-        held[once][variable.sharing_key] = size = math.prod(variable.shape)
-        part = size * (evaluate_size(variable.shape[1]) % SIMD_WIDTH != 0)
-        if not once:
-            odd[variable.sharing_key] = part
-        sums["odd"] = sums["odd"] + (source if once else target) * part
-        _add_product(sums, stage, 1 if once else target, source if once else target, variable.shape)
-        # an output map, as wide as values
-        if rest[:2] in (["self_attention", "linear_1"], ["attention", "linear_2"]):
-            pairs = seen[stack if stack == "encoder" else rest[0]]
-            heads = made.scalars[f"{stack}/num_heads"]
+        # Cross-attention projects keys and values of the source once.
+        is_once = stack == "encoder" or part[:2] == ["attention", "linear_1"]
+        stage = "output" if layer == "projection" else "encoder" if is_once else "steps"
+        size = math.prod(variable.shape)
+        (weights_once if is_once else weights_per_step)[variable.sharing_key] = size
+        odd_size = size * (evaluate_size(variable.shape[1]) % SIMD_WIDTH != 0)
+        if not is_once:
+            odd[variable.sharing_key] = odd_size
+        sums["odd"] = sums["odd"] + (source if is_once else target) * odd_size
+        _add_product(sums, stage, 1 if is_once else target, source if is_once else target,
+                     variable.shape)
+        # An output projection has as many columns as all heads' values together.
+        if part[:2] in (["self_attention", "linear_1"], ["attention", "linear_2"]):
+            pairs = score_pairs[stack if stack == "encoder" else part[0]]
+            heads = plan.scalars[f"{stack}/num_heads"]
             sums[f"{stage}.attention"] = sums[f"{stage}.attention"] + 2 * pairs * variable.shape[1]
             sums[f"{stage}.scores"] = sums[f"{stage}.scores"] + pairs * heads
-    return sum(held[True].values()), sum(held[False].values()), sum(odd.values())
+    return sum(weights_once.values()), sum(weights_per_step.values()), sum(odd.values())
 
 
 def _add_breakdown_features(sums: FeatureSums, block: Block, setup: DecodingSetup,
                             protocol: Protocol) -> tuple[Size, Size, Size]:
-    """Adds what the ledger does; weights that are read once, and at each step; none is known to be odd."""
-    held: dict[bool, dict[str, Size]] = {True: {}, False: {}}
+    """Add the features of the cost lines.
+
+    Returns:
+        numbers of weights that are read once and that are read in each step, and 0: odd matrices
+        only matter for CTranslate2.
+    """
+    weights_once: dict[str, Size] = {}
+    weights_per_step: dict[str, Size] = {}
     passes = find_protocol("decode", setup.source, setup.target, protocol.vocab)
     for line in iterate_cost_lines(block, vocab=protocol.shared_vocab):
         for work in line.loop_nests:
             if work.operation not in ("mac", "mix"):
                 continue
-            named = [extent for extent in work.loops if isinstance(extent, str)]
-            axes = tuple(sorted(axis for axis in named if axis != VOCAB))
+            named_axes = [extent for extent in work.loops if isinstance(extent, str)]
+            axes = tuple(sorted(axis for axis in named_axes if axis != VOCAB))
             sizes = (*(extent for extent in work.loops if not isinstance(extent, str)),
-                     *[protocol.vocab_size] * named.count(VOCAB))
-            once = bool({SRC, CROSS_MEMORY} & set(axes))
-            stage = "output" if line.path.startswith("output") else "encoder" if once else "steps"
+                     *[protocol.vocab_size] * named_axes.count(VOCAB))
+            is_once = bool({SRC, CROSS_MEMORY} & set(axes))
+            stage = ("output" if line.path.startswith("output")
+                     else "encoder" if is_once else "steps")
             positions = line.calls * passes.extent(axes)
             if line.weights:
-                held[stage == "encoder"][line.path] = sum(  # what is lent or tied is read too
-                    maximum(line.weight_copies[name], 1) * weight_numel(shape, protocol)
-                    for name, shape in line.weights.items())
-                _add_product(sums, stage, line.calls * (1 if once else setup.target), positions,
+                # Tied weights are read as well, although they have no copy of their own.
+                size = sum(maximum(line.weight_copies[name], 1) * weight_numel(shape, protocol)
+                           for name, shape in line.weights.items())
+                (weights_once if stage == "encoder" else weights_per_step)[line.path] = size
+                _add_product(sums, stage, line.calls * (1 if is_once else setup.target), positions,
                              sizes)
             else:
                 sums[f"{stage}.attention"] = sums[f"{stage}.attention"] + positions * math.prod(
                     sizes)
-    return sum(held[True].values()), sum(held[False].values()), 0
+    return sum(weights_once.values()), sum(weights_per_step.values()), 0

@@ -1,4 +1,7 @@
-"""A predictor of an artifact's latency as `scalesearch latency calibrate` writes it: what it is of, and its weights."""
+"""Linear models that predict the latency of exported models.
+
+`scalesearch latency calibrate` fits such a model and writes it to a JSON file.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,13 @@ from numpy.typing import NDArray
 from scalesearch.errors import UserError
 from scalesearch.files import read_json
 
-MISCOVERAGE = 0.1  # share that intervals miss
+HASHED_FIELD_NAMES = {"artifact": "artefact"}  # ids hash the names that fields had at first
+MISCOVERAGE = 0.1  # expected share of measurements outside the prediction intervals
 
 
 @dataclass(frozen=True)
 class DecodingSetup:
-    """How an artifact decodes while it is measured: tokens of sources and of translations, which all have as many."""
+    """Decoding settings of a measurement; lengths are tokens per sentence."""
 
     batch: int = 1
     beam: int = 1
@@ -35,20 +39,22 @@ class DecodingSetup:
 
 @dataclass(frozen=True)
 class LatencyModel:
-    """A predictor of latency, linear in features of the bill.
+    """A linear latency model: ms per sentence from features of the cost breakdown.
 
     Attributes:
-        artifact: format and quantization.
-        clock: ``wall`` or ``cpu``: which median it predicts.
-        vocab: entries of the vocabularies, or ``own``.
-        features: by name, see :mod:`scalesearch.cost.latency`.
-        weights: ms a unit of each feature.
-        without: the same, fitted without each of the measured in turn.
-        residuals: |measured / predicted - 1| of each by the weights fitted without it.
-        candidates: identity, parameters, times in ms a sentence, prediction without it.
-        others: the same of artifacts that were measured with them and not fitted, and their 90 %
-            intervals.
-        left_out: draws that the format cannot hold.
+        artifact: export format and quantization, such as ``ctranslate2-int8``.
+        setup: decoding settings of the measurements.
+        clock: ``wall`` or ``cpu``: the clock of the predicted median time.
+        vocab: size of the vocabulary, or ``own``.
+        features: feature names, see :mod:`scalesearch.cost.latency`.
+        weights: ms per unit of each feature.
+        without: leave-one-out weights: for each measured model, weights fitted without it.
+        residuals: |measured / predicted - 1| of each model under its leave-one-out weights.
+        rounds: measurement rounds.
+        left_out: number of samples that the format does not support.
+        candidates: id, parameters, times (ms per sentence) and leave-one-out prediction of each
+            fitted model.
+        others: the same, with 90 % intervals, for models that were measured but not fitted.
     """
 
     artifact: str
@@ -70,16 +76,16 @@ class LatencyModel:
 
     @property
     def mean_relative_error(self) -> float:
-        """Mean relative error on candidates that the weights were fitted without."""
+        """Mean leave-one-out error, relative to the prediction."""
         return float(np.mean(self.residuals))
 
     @property
     def id(self) -> str:
-        """Hash of everything that decides a prediction."""
-        said = {key: value
-                for key, value in asdict(self).items()
-                if key not in ("candidates", "others", "space")}
-        return blake2b(repr(said).encode(), digest_size=6).hexdigest()
+        """Hash of everything that affects a prediction."""
+        hashed = {HASHED_FIELD_NAMES.get(name, name): value
+                  for name, value in asdict(self).items()
+                  if name not in ("candidates", "others", "space")}
+        return blake2b(repr(hashed).encode(), digest_size=6).hexdigest()
 
     def __str__(self) -> str:
         return (f"{self.artifact}, {self.setup}, {self.clock} time, "
@@ -87,48 +93,64 @@ class LatencyModel:
                 f"{len(self.residuals)} artifacts, held-out error {self.mean_relative_error:.1%}")
 
     def predict(self, features: NDArray[np.float64]) -> Any:
-        """ms a sentence of features (…, features); the same to the bit for one candidate and for many."""
+        """Predict ms per sentence.
+
+        Args:
+            features: (…, n_features). The sum has a fixed order, so that a candidate gets bitwise
+                the same prediction alone and in a population.
+
+        Returns:
+            (…) an array, or a float for one candidate.
+        """
         total = sum(column * weight
                     for column, weight in zip(np.moveaxis(features, -1, 0), self.weights))
         return total if np.ndim(total) else float(total)
 
     def prediction_interval(self, features: NDArray[np.float64]) -> tuple[float, float]:
-        """The 90 % interval of one candidate (jackknife+, Barber et al.
+        """90 % prediction interval of one candidate by jackknife+ with relative residuals.
 
-        2021, with relative residuals).
-
-        Infinite above where fewer than nine were measured.
+        The upper end is infinite if fewer than nine models were measured.
+        Source: Barber et al. (2021), "Predictive inference with the jackknife+".
         """
         return jackknife_plus_interval(np.array(self.without) @ features, np.array(self.residuals))
 
 
 def jackknife_plus_interval(leave_one_out_predictions: NDArray[np.float64],
                             residuals: NDArray[np.float64]) -> tuple[float, float]:
-    """The interval from predictions that leave one out each, and the relative residual of that one."""
-    count = len(residuals)
-    low = math.floor(MISCOVERAGE * (count + 1))
-    high = math.ceil((1 - MISCOVERAGE) * (count + 1))
-    below = np.sort(leave_one_out_predictions * (1 - residuals))
-    above = np.sort(leave_one_out_predictions * (1 + residuals))
-    return max(0.0, float(below[low - 1])) if low else 0.0, float(
-        above[high - 1]) if high <= count else math.inf
+    """Jackknife+ interval from leave-one-out predictions and relative residuals.
+
+    Both arrays have shape (n,).
+    """
+    n = len(residuals)
+    low_rank = math.floor(MISCOVERAGE * (n + 1))
+    high_rank = math.ceil((1 - MISCOVERAGE) * (n + 1))
+    lower = np.sort(leave_one_out_predictions * (1 - residuals))
+    upper = np.sort(leave_one_out_predictions * (1 + residuals))
+    low = max(0.0, float(lower[low_rank - 1])) if low_rank else 0.0
+    high = float(upper[high_rank - 1]) if high_rank <= n else math.inf
+    return low, high
 
 
 @lru_cache
 def load_latency_model(path: str) -> LatencyModel:
-    """Reads a fit. Raises UserError where there is none, or its numbers do not go together."""
+    """Load a latency model.
+
+    Raises:
+        UserError: the file does not exist, is not a latency model, or has arrays of wrong lengths.
+    """
+    hint = "`scalesearch latency calibrate` writes this file"
     try:
-        fit = read_json(Path(path), LatencyModel)
+        model = read_json(Path(path), LatencyModel)
     except FileNotFoundError:
-        raise UserError(f"latency: there is no file {path}",
-                        help="`scalesearch latency calibrate` writes one", code="no-latency-fit") from None
+        raise UserError(f"latency: file not found: {path}", help=hint,
+                        code="no-latency-fit") from None
     except UserError as error:
-        raise UserError(f"latency: {path} is no fit: "
-                        f"{error.message.removeprefix(f'{path}: ').partition(';')[0]}",
-                        help="`scalesearch latency calibrate` writes one", code="no-latency-fit") from None
-    size = len(fit.features)
-    if {len(fit.weights),
-        *map(len, fit.without)} != {size} or len(fit.without) != len(fit.residuals):
-        raise UserError(f"{path}: {size} features, and weights of another number; the file was "
-                        "changed", code="file-damaged")
-    return fit
+        reason = error.message.removeprefix(f"{path}: ").partition(";")[0]
+        raise UserError(f"latency: {path} is not a latency model: {reason}", help=hint,
+                        code="no-latency-fit") from None
+    n_features = len(model.features)
+    lengths = {len(model.weights), *map(len, model.without)}
+    if lengths != {n_features} or len(model.without) != len(model.residuals):
+        raise UserError(f"{path}: {n_features} features, but weights for a different number; the "
+                        "file was changed", code="file-damaged")
+    return model

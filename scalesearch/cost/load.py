@@ -1,9 +1,13 @@
-"""Load and balance of parameter groups (EdgeFormer, section 3.2).
+"""Load and load balance of parameter groups (EdgeFormer, section 3.2).
 
-A group is the matrices of one part (an attention, a feed-forward network) of the layers that share
-them; biases and norms are left out. Its load l is how many times a pass uses it, its size p how
-many weights it has. The mean is R = Σ p l / Σ p, and the balance is Jain's index (Σ p l)² / (Σ p ·
-Σ p l²): 1 where all loads are equal.
+A group is the matrices of one part (attention or feed-forward network) of all layers that share
+them, without biases and norms.
+
+Notation:
+    p: number of weights of a group.
+    l: load of a group, the number of times that a forward pass uses it.
+    Mean load: R = Σ p l / Σ p.
+    Load balance: Jain's index (Σ p l)² / (Σ p · Σ p l²), 1 if all loads are equal.
 """
 
 from __future__ import annotations
@@ -22,7 +26,13 @@ LOAD_COST_NAMES = ("load.mean", "load.balance", "load.min", "load.max")
 
 @dataclass(frozen=True)
 class WeightGroup:
-    """Weights that some layers share: ``name`` is the owner's path (``(own)``: what stays one a layer)."""
+    """Weights that some layers share.
+
+    Attributes:
+        name: path of the owner; it ends with ``(own)`` for weights that are not shared.
+        params: number of weights.
+        load: uses per forward pass.
+    """
 
     name: str
     params: int
@@ -30,29 +40,29 @@ class WeightGroup:
 
 
 def weight_groups(root: Block) -> list[WeightGroup]:
-    """Parameter groups of a model's layers, without empty ones, in the order of first use."""
+    """Non-empty parameter groups of the layers, in the order of first use."""
     groups = _size_and_load_by_group(root).items()
     return [WeightGroup(_name(key), size, load) for key, (size, load) in groups if is_set(size)]
 
 
 def load_balance(root: Block) -> Mapping[str, float]:
-    """``load.mean``, ``load.balance``, ``load.min`` and ``load.max`` of a model's layers; all 1 where it has none."""
-    pairs = [(size, load) for size, load in _size_and_load_by_group(root).values() if is_set(size)]
-    if not pairs:
+    """Mean, balance, minimum and maximum of the loads; all 1 without layers."""
+    groups = [(size, load) for size, load in _size_and_load_by_group(root).values() if is_set(size)]
+    if not groups:
         return dict.fromkeys(LOAD_COST_NAMES, 1.0)
-    total = sum(p for p, _ in pairs)
-    used = sum(p * n for p, n in pairs)
-    mean = used / total
-    loads = [n for _, n in pairs]
-    balance = mean * mean / (sum(p * n**2 for p, n in pairs) / total)
+    n_weights = sum(size for size, _ in groups)
+    n_uses = sum(size * load for size, load in groups)
+    mean = n_uses / n_weights
+    loads = [load for _, load in groups]
+    balance = mean * mean / (sum(size * load**2 for size, load in groups) / n_weights)
     return dict(zip(LOAD_COST_NAMES, (mean, balance, float(min(loads)), float(max(loads)))))
 
 
 def _size_and_load_by_group(root: Block) -> dict[Any, list[int]]:
-    """Group to its size and its load."""
+    """Size and load of each group."""
     groups: dict[Any, list[int]] = {}
-    for key, size, times in _uses(root, "", 1):
-        groups.setdefault(key, [size, 0])[1] += times
+    for key, size, uses in _uses(root, "", 1):
+        groups.setdefault(key, [size, 0])[1] += uses
     return groups
 
 
@@ -62,14 +72,14 @@ def _name(key: tuple[Any, ...]) -> str:
 
 
 def _uses(node: Block, path: str, calls: int) -> Iterator[tuple[Any, int, int]]:
-    """(group, its size, uses) of every part of every layer beneath ``node``."""
+    """Group, size and number of uses of each part of each layer inside ``node``."""
     for name, part in node.parts().items() if not isinstance(node, Repeat) else ():
         use = part if isinstance(part, Use) else Use(part)
-        where = join_path(path, name)
+        part_path = join_path(path, name)
         if isinstance(use.block, Repeat):
-            yield from _layers(use.block, where, calls * use.calls)
+            yield from _layers(use.block, part_path, calls * use.calls)
         elif _holds_layers(use.block):
-            yield from _uses(use.block, where, calls * use.calls)
+            yield from _uses(use.block, part_path, calls * use.calls)
 
 
 def _holds_layers(node: Block) -> bool:
@@ -84,15 +94,15 @@ def _layers(node: Repeat, path: str, calls: int) -> Iterator[tuple[Any, int, int
         tie = ties.get(name)
         sizes = None if node.distinct_layers else _sizes(part, tie)
         for layer, group in enumerate(_groups(tie, path, name, require_single_value(node.depth))):
-            mine = node.layer_at(layer).parts()[name]
-            shared, own = sizes or _sizes(mine, tie)
-            uses = calls * (mine.calls if isinstance(mine, Use) else 1)
+            layer_part = node.layer_at(layer).parts()[name]
+            shared, own = sizes or _sizes(layer_part, tie)
+            uses = calls * (layer_part.calls if isinstance(layer_part, Use) else 1)
             yield group, shared, uses
             yield (path, layer, name, "own"), own, uses
 
 
 def _groups(tie: Tie | None, path: str, part: str, depth: int) -> list[Any]:
-    """An identifier of the weights of each layer."""
+    """Group key of the weights of each layer."""
     if tie is None:
         return [(path, layer, part) for layer in range(depth)]
     if isinstance(tie.schedule, CrossStackTie):
@@ -101,8 +111,8 @@ def _groups(tie: Tie | None, path: str, part: str, depth: int) -> list[Any]:
 
 
 def _sizes(part: Block | Use, tie: Tie | None) -> tuple[int, int]:
-    """Weights in a part's matrices: (shared, each layer's own)."""
-    sizes: list[Any] = [0, 0]
+    """Numbers of shared and of unshared weights in the matrices of a part."""
+    sizes: list[Any] = [0, 0]  # indexed by whether each layer has its own
     for line in iterate_cost_lines(part.block if isinstance(part, Use) else part):
         if not any(work.operation == "norm" for work in line.loop_nests):
             for name, shape in line.weights.items():

@@ -1,4 +1,4 @@
-"""Costs by module, as rows of a table; repeated layers are one."""
+"""Costs by module, as table rows. The layers of a stack are one module."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ from dataclasses import dataclass
 
 from scalesearch.cost.breakdown import CostBreakdown
 
-# a stack's layers stand for the stack: "encoder.layers.ffn" is shown as "encoder.ffn"
+# This path component is omitted: "encoder.layers.ffn" is shown as "encoder.ffn".
 COLLAPSED_MODULE = "layers"
 
 
 @dataclass(frozen=True)
 class ModuleCost:
-    """One module: its level in the tree, its name, unique params and MACs beneath it, calls a pass if it is a leaf."""
+    """Cost of one module and everything inside it.
+
+    Attributes:
+        level: depth in the tree of modules.
+        calls: calls per forward pass; None if the module is not a single leaf block.
+    """
 
     level: int
     path: str
@@ -23,22 +28,25 @@ class ModuleCost:
 
 
 def module_costs(cost: CostBreakdown, max_level: int = 2) -> list[ModuleCost]:
-    """Rows of modules down to ``max_level`` (leaves are 3 or 4), in the model's order."""
+    """Costs of modules down to ``max_level``, in the order of the model.
+
+    Leaf blocks are at level 3 or 4.
+    """
     return list(_rows(cost, (), max_level))
 
 
 def _rows(cost: CostBreakdown, prefix: tuple[str, ...], max_level: int) -> Iterator[ModuleCost]:
     children: dict[str, list[tuple[int, int, int, bool]]] = {}
-    for entry in cost.leaf_costs:
-        path = tuple(name for name in entry.path.split(".") if name != COLLAPSED_MODULE)
+    for leaf in cost.leaf_costs:
+        path = tuple(name for name in leaf.path.split(".") if name != COLLAPSED_MODULE)
         if path[: len(prefix)] == prefix and len(path) > len(prefix):
-            leaf = len(path) == len(prefix) + 1
+            is_child = len(path) == len(prefix) + 1
             children.setdefault(path[len(prefix)],
-                                []).append((entry.params, entry.macs, entry.calls, leaf))
-    for name, entries in children.items():
-        params, macs, calls, leaves = (sum(column) for column in zip(*entries))
+                                []).append((leaf.params, leaf.macs, leaf.calls, is_child))
+    for name, leaves in children.items():
+        params, macs, calls, n_children = (sum(column) for column in zip(*leaves))
         path = (*prefix, name)
         yield ModuleCost(len(prefix), ".".join(path), params, macs,
-                         calls if leaves == len(entries) == 1 else None)
+                         calls if n_children == len(leaves) == 1 else None)
         if len(path) < max_level:
             yield from _rows(cost, path, max_level)

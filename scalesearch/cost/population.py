@@ -1,9 +1,9 @@
-"""Costs of populations: the ledger, run once for all candidates of one structure.
+"""Costs of populations, computed once for all candidates of one structure.
 
-Candidates are answers of which some are arrays, one number for each candidate (ints as int64,
-ratios as float64); the other answers they share. Their sizes go through the very blocks and the
-very ledger that cost one candidate, as polynomials over the population's columns (see
-:mod:`scalesearch.blocks.polynomial`), and come out as arrays of exact ints.
+A population is a configuration in which some values are arrays with one number per candidate
+(int64, or float64 for ratios); all candidates share the other values. Sizes become polynomials
+over the columns of the population, see :mod:`scalesearch.blocks.polynomial`. They pass through
+the same code as the costs of one candidate and result in arrays of exact integers.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ from scalesearch.space.assembly.architecture import build_blocks
 from scalesearch.space.syntax.diagnostics import UnbuildableError
 
 DEFAULT_COSTS = ("params.total", "params.non_embedding", "macs.total")
-MAX_CANDIDATES_PER_BATCH = 1 << 18  # candidates in memory at once, beyond their answers and costs
-UNBUILDABLE_COST = -1  # stands where a candidate cannot be built
-
-FRACTIONAL_COST_PREFIXES = ("load.", "latency.")  # costs that are no whole numbers
+MAX_CANDIDATES_PER_BATCH = 1 << 18  # limits the memory of intermediate polynomials
+UNBUILDABLE_COST = -1  # cost of a candidate that cannot be built
+FRACTIONAL_COST_PREFIXES = ("load.", "latency.")  # costs that are not integers
 
 CostArrays = dict[str, NDArray[Any]]
 BlockBuilder = Callable[[Mapping[str, Any]], Block]
@@ -44,41 +43,45 @@ def evaluate_population_costs(
     build: BlockBuilder = lambda values: build_blocks(values)[1],
     inspect_block: BlockInspector | None = None,
 ) -> tuple[CostArrays, NDArray[np.bool_]]:
-    """Costs of ``n_candidates`` candidates, and which of them can be built; costs of the others are ``UNBUILDABLE``.
+    """Evaluate the costs of ``n_candidates`` candidates.
 
     Args:
-        values: of every key: one value for all, or an array of ``n_candidates`` numbers.
-        names: selectors such as ``params.non_embedding`` or ``load.balance``.
-        build: what is costed, by default the whole network.
-        inspect_block: called with the block of every structure, and its candidates' places; it may
-            raise Split.
+        values: value of each key: one value for all, or an array of ``n_candidates`` numbers.
+        names: cost names such as ``params.non_embedding`` or ``load.balance``.
+        build: builds the block to evaluate, by default the whole network.
+        inspect_block: called with the block of each structure and the indices of its candidates;
+            it may raise PopulationSplitError.
+
+    Returns:
+        (n_candidates,) an array per cost, with ``UNBUILDABLE_COST`` for candidates that cannot be
+        built, and a mask of the candidates that can be built.
 
     Raises:
-        Overflow: a cost may not fit 64 bits.
+        CostOverflowError: a cost may not fit in 64 bits.
     """
-    wanted = tuple(names)
+    names = tuple(names)
     costs = {name: np.full(n_candidates, UNBUILDABLE_COST,
                            float if name.startswith(FRACTIONAL_COST_PREFIXES) else np.int64)
-             for name in wanted}
-    built = np.zeros(n_candidates, bool)
-    job = _CostEvaluation(protocol, wanted, costs, built, build, inspect_block)
+             for name in names}
+    is_buildable = np.zeros(n_candidates, bool)
+    evaluation = _CostEvaluation(protocol, names, costs, is_buildable, build, inspect_block)
     parts = [slice(start, min(start + MAX_CANDIDATES_PER_BATCH, n_candidates))
              for start in range(0, n_candidates, MAX_CANDIDATES_PER_BATCH)]
     if len(parts) == 1:
-        job.run(dict(select_candidates(values, parts[0])), np.arange(n_candidates))
-        return costs, built
-    # NumPy lets go of the interpreter in long operations
+        evaluation.run(dict(select_candidates(values, parts[0])), np.arange(n_candidates))
+        return costs, is_buildable
+    # NumPy releases the interpreter lock in long operations.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        runs = [pool.submit(job.run, dict(select_candidates(values, part)),
+        runs = [pool.submit(evaluation.run, dict(select_candidates(values, part)),
                             np.arange(part.start, part.stop)) for part in parts]
         for run in runs:
             run.result()
-    return costs, built
+    return costs, is_buildable
 
 
 @dataclass(frozen=True)
 class _CostEvaluation:
-    """State of one :func:`evaluate_population_costs`: inputs, and arrays that results are written to."""
+    """Inputs and result arrays of :func:`evaluate_population_costs`."""
 
     protocol: Protocol
     names: tuple[str, ...]
@@ -88,7 +91,7 @@ class _CostEvaluation:
     inspect_block: BlockInspector | None
 
     def run(self, values: Mapping[str, Any], index: NDArray[np.int64]) -> None:
-        """Cost the candidates at ``index``, split where they differ in structure."""
+        """Evaluate the candidates at ``index``; split them if they differ in structure."""
         columns = PopulationColumns(len(index))
         try:
             block = self.build({key: _size(value, key, columns) for key, value in values.items()})
@@ -100,8 +103,8 @@ class _CostEvaluation:
             return
         except PopulationSplitError as split:
             for label in np.unique(split.labels):
-                chosen = split.labels == label
-                self.run(dict(select_candidates(values, chosen)), index[chosen])
+                mask = split.labels == label
+                self.run(dict(select_candidates(values, mask)), index[mask])
             return
         for name in self.names:
             self.costs[name][index] = computed[name]
@@ -109,23 +112,29 @@ class _CostEvaluation:
 
 
 def select_candidates(values: Mapping[str, Any], index: Any) -> Iterator[tuple[str, Any]]:
-    """Yield some candidates' answers; an array of two keys stays one array, one column."""
-    taken: dict[int, Any] = {}
+    """Yield keys with the values of the candidates at ``index``.
 
-    def chosen(value: Any) -> Any:
-        if isinstance(value, list):  # by layer
-            return [chosen(one) for one in value]
-        if isinstance(value, np.ndarray) and id(value) not in taken:
-            taken[id(value)] = value[index]
-        return taken.get(id(value), value)
+    If two keys have the same array, they have the same array in the result. It is one column.
+    """
+    selected: dict[int, Any] = {}  # by the identity of the array
 
-    yield from ((key, chosen(value)) for key, value in values.items())
+    def select(value: Any) -> Any:
+        if isinstance(value, list):  # one value per layer
+            return [select(item) for item in value]
+        if isinstance(value, np.ndarray) and id(value) not in selected:
+            selected[id(value)] = value[index]
+        return selected.get(id(value), value)
+
+    yield from ((key, select(value)) for key, value in values.items())
 
 
 def _size(value: Any, key: str, columns: PopulationColumns) -> Any:
-    """An answer as a size: a polynomial, or one number where all are the same; a list of these by layer."""
+    """Convert a value to a size: a polynomial, or a number that all candidates have.
+
+    A list with one value per layer becomes a list of sizes.
+    """
     if isinstance(value, list):
-        return [_size(one, f"{key} #{at}", columns) for at, one in enumerate(value, 1)]
+        return [_size(item, f"{key} #{layer}", columns) for layer, item in enumerate(value, 1)]
     if not isinstance(value, np.ndarray) or not len(value):
         return value
     if (value == value[0]).all():

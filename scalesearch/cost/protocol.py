@@ -1,8 +1,8 @@
-"""Protocols: the lengths, passes and kinds of work for which a cost is stated.
+"""Cost protocols: the lengths, passes and types of work behind a cost.
 
-A protocol is a list of passes, each binding the blocks' axes, and a weight for each kind of work.
-All a ledger needs of it is the sum over passes of a product of axes, so a protocol is a function
-from monomials to ints.
+A protocol is a list of passes and a weight per type of work. A pass gives each axis (source,
+target, keys …) its length. A cost breakdown only needs the sum over all passes of a product of
+axes. A protocol is therefore a function from monomials to integers, :meth:`Protocol.extent`.
 """
 
 from __future__ import annotations
@@ -15,37 +15,49 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from scalesearch.blocks.core import CROSS_MEMORY, SEQ, SEQ_KEYS, SRC, SRC_KEYS, TGT, TGT_KEYS, VOCAB, Axis, Shape, Size
+from scalesearch.blocks.core import (
+    CROSS_MEMORY,
+    SEQ,
+    SEQ_KEYS,
+    SRC,
+    SRC_KEYS,
+    TGT,
+    TGT_KEYS,
+    VOCAB,
+    Axis,
+    Shape,
+    Size,
+)
 from scalesearch.blocks.sizes import require_single_value
 from scalesearch.cost.latency_model import load_latency_model
 from scalesearch.errors import UserError
 from scalesearch.lowering import MAX_SOURCE_TOKENS
 from scalesearch.space.schema.cost_names import ARTIFACT_FORMATS, OWN_VOCABULARY
 
-Pass = Mapping[Axis, int]  # axes that are not named are 0: that part of the model does not run
+Pass = Mapping[Axis, int]  # missing axes are 0: that part of the model does not run
 
-
-# what counts as a multiply-accumulate, unless a convention says otherwise
+# Work that counts as multiply-accumulates by default.
 DEFAULT_WORK_WEIGHTS = {"mac": 1, "mix": 1}
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """A named convention at given lengths.
-
-    ``work_weights`` weighs the kinds of work that its MACs include.
+    """A named convention with lengths.
 
     Attributes:
-        vocab: entries, or ``own`` where each candidate says its own; the blocks of such ones have
-            no such axis.
-        lengths_by_vocab: vocabulary to (source, target), where lengths follow from it; costs are
-            then of :meth:`of` alone.
-        artifact: format and quantization of which ``artifact.bytes`` are; None: the bill has no
-            such cost.
-        latency_model_path: file of the fit that makes ``latency.predicted``; None: the bill has no
-            such cost.
-        max_source_length: source tokens that the artifact must take, where it holds a table of
-            positions (CTranslate2's).
+        name: key in ``PROTOCOLS``.
+        source, target: lengths in tokens.
+        vocab: size of the vocabulary, or ``own`` if each candidate has its own. Blocks then have
+            a number in place of the vocabulary axis.
+        passes: lengths of all axes in each pass.
+        work_weights: type of work to its weight in MACs; other types are not counted.
+        lengths_by_vocab: vocabulary size to (source, target), if the lengths depend on it. Costs
+            then need the protocol of :meth:`for_candidates`.
+        artifact: format and quantization of ``artifact.bytes``; None: this cost is missing.
+        latency_model_path: file with the model of ``latency.predicted``; None: this cost is
+            missing.
+        max_source_length: source tokens that the exported model must support, if it has a table
+            of positions (CTranslate2).
     """
 
     name: str
@@ -61,40 +73,49 @@ class Protocol:
     max_source_length: int = MAX_SOURCE_TOKENS
 
     @cached_property
-    def _sums(self) -> dict[tuple[Axis, ...], int]:
+    def _extents(self) -> dict[tuple[Axis, ...], int]:
         return {}
 
     def extent(self, axes: tuple[Axis, ...]) -> int:
-        """Sum over the passes of the product of ``axes`` (sorted; the empty product is 1 a pass that runs)."""
-        if axes not in self._sums:
-            assert not self.lengths_by_vocab, "costs are of the protocol of a candidate"
-            words = {VOCAB: self.vocab_size} if VOCAB in axes else {}
-            values = ({**words, **step} for step in self.passes)
-            self._sums[axes] = sum(math.prod(step.get(axis, 0) for axis in axes) for step in values)
-        return self._sums[axes]
+        """Sum over the passes of the product of ``axes``, which are sorted.
+
+        An empty product is 1.
+        """
+        if axes not in self._extents:
+            assert not self.lengths_by_vocab, "use the protocol of for_candidates"
+            vocab = {VOCAB: self.vocab_size} if VOCAB in axes else {}
+            passes = ({**vocab, **lengths} for lengths in self.passes)
+            self._extents[axes] = sum(math.prod(lengths.get(axis, 0) for axis in axes)
+                                      for lengths in passes)
+        return self._extents[axes]
 
     @property
     def vocab_size(self) -> Size:
-        """The vocabulary's size where a weight has that axis.
+        """Size of the vocabulary axis.
 
-        Raises UserError where there is none for all.
+        Raises:
+            UserError: each candidate has its own vocabulary.
         """
         if isinstance(self.vocab, str):
-            raise UserError("the architecture has no vocabulary of its own, as the space has",
-                            help="answer it: --set vocab=8k, in a study file under set:",
+            raise UserError("the space has a vocabulary parameter, but the architecture does not "
+                            "set it",
+                            help="add --set vocab=8k, or in a study file `set: {vocab: 8k}`",
                             code="vocab-missing")
         return self.vocab
 
     @property
     def shared_vocab(self) -> Size | None:
-        """The vocabulary that blocks are bound to; None where they hold their own."""
+        """Size of the vocabulary axis; None if each candidate has its own vocabulary."""
         return None if isinstance(self.vocab, str) else self.vocab
 
     def with_vocab(self, vocab: int | None) -> Protocol:
-        """This protocol for an architecture whose own vocabulary is ``vocab``, if it has one.
+        """This protocol for an architecture with the vocabulary size ``vocab``.
+
+        Args:
+            vocab: None if the architecture has no vocabulary of its own.
 
         Raises:
-            UserError: it has none, and the protocol leaves it to each architecture.
+            UserError: neither the architecture nor the protocol has a vocabulary.
         """
         size = self.vocab_size if vocab is None else vocab
         source, target = self.lengths_by_vocab[size] if self.lengths_by_vocab else (
@@ -102,31 +123,34 @@ class Protocol:
         return self.with_lengths(source, target, size)
 
     def with_lengths(self, source: int, target: int, vocab: Size | str) -> Protocol:
-        """This protocol at these lengths, with this vocabulary."""
-        made = find_protocol(self.name, source, target, vocab)
-        return replace(made, work_weights=self.work_weights, artifact=self.artifact,
+        """This protocol with other lengths and vocabulary."""
+        protocol = find_protocol(self.name, source, target, vocab)
+        return replace(protocol, work_weights=self.work_weights, artifact=self.artifact,
                        latency_model_path=self.latency_model_path,
                        max_source_length=self.max_source_length)
 
     def for_candidates(self, values: Mapping[str, Any]) -> Protocol:
-        """The protocol of candidates with these answers.
+        """This protocol for candidates with these parameter values.
 
-        Raises Split where their lengths differ.
+        Raises:
+            PopulationSplitError: the candidates have different lengths.
         """
-        return self.with_vocab(
-            require_single_value(values["vocab"])) if self.lengths_by_vocab else self
+        if not self.lengths_by_vocab:
+            return self
+        return self.with_vocab(require_single_value(values["vocab"]))
 
     @property
     def settings(self) -> dict[str, int | str | None]:
-        """Name and lengths, as under ``cost: protocol:``; :func:`load_protocol` reads them back."""
+        """Settings as under ``cost: protocol:``, the input of :func:`load_protocol`."""
         source, target = (None, None) if self.lengths_by_vocab else (self.source, self.target)
         choices = {"artifact": self.artifact, "latency": self.latency_model_path}
         named: dict[str, int | str] = {key: value for key, value in choices.items() if value}
-        named |= {"longest": self.max_source_length} if self.max_source_length != MAX_SOURCE_TOKENS else {}
+        if self.max_source_length != MAX_SOURCE_TOKENS:
+            named["longest"] = self.max_source_length
         return {"name": self.name, "source": source, "target": target, "vocab": self.vocab, **named}
 
     def to_json(self) -> dict[str, Any]:
-        """Name, lengths, and what the MACs include."""
+        """Settings, number of passes, and weights of the work in MACs."""
         by_vocab = ({"lengths": {str(size): list(pair)
                                  for size, pair in self.lengths_by_vocab.items()}}
                     if self.lengths_by_vocab else {})
@@ -136,54 +160,59 @@ class Protocol:
 
     @property
     def latency_model_summary(self) -> str:
-        """Device, runtime and fit of predicted latencies, in words; empty where there are none."""
-        return str(load_latency_model(self.latency_model_path)) if self.latency_model_path and Path(
-            self.latency_model_path).is_file() else ""
+        """Device, runtime and error of the latency model; empty without such a model."""
+        if self.latency_model_path and Path(self.latency_model_path).is_file():
+            return str(load_latency_model(self.latency_model_path))
+        return ""
 
     @property
     def conventions(self) -> str:
-        """How MACs become FLOPs, and what is left out: in words that stand under every table of costs."""
-        counted = [f"{kind} elements" for kind in self.work_weights if kind in ELEMENTWISE_WORK]
+        """How MACs become FLOPs, and which work is left out, in words."""
+        counted = [f"{work_type} elements"
+                   for work_type in self.work_weights if work_type in ELEMENTWISE_WORK]
         flops = (f"flops = 2 · macs, {' and '.join(counted)} not doubled" if counted
                  else "flops = 2 · macs")
-        rest = [words
-                for kind, words in (("norm", "norms"), ("bias", "biases"),
-                                    ("mix", "products across " "heads"))
-                if not self.work_weights.get(kind)]
+        names = {"norm": "norms", "bias": "biases", "mix": "products across heads"}
+        left_out = [name for work_type, name in names.items()
+                    if not self.work_weights.get(work_type)]
         kept = ("; cross keys and values are kept from token to token"
                 if self.name == "decode-uncached" else "")
-        return f"{flops}; left out: softmax, activations, residual sums, {', '.join(rest)}{kept}"
+        return (f"{flops}; left out: softmax, activations, residual sums, "
+                f"{', '.join(left_out)}{kept}")
 
     def weight_work_lines(self, *work: int) -> list[str]:
-        """Line on the ``macs.once`` of some architectures: multiply-adds on weights alone; none where all are 0."""
+        """Line about the ``macs.once`` of some architectures; empty if all are 0."""
         if not any(work):
             return []
         counted = "in the total as well" if self.work_weights.get("once") else "not in the total"
-        most = f"{'up to ' * (len(set(work)) > 1)}{max(work):,}"
-        return [f"macs.once {most}: work on weights alone, once a batch in training and once and "
-                f"for all for inference; {counted}"]
+        macs = f"{'up to ' * (len(set(work)) > 1)}{max(work):,}"
+        return [f"macs.once {macs}: work on weights only, once per batch in training and one time "
+                f"for inference; {counted}"]
 
     def __str__(self) -> str:
-        extra = [f", +{n} per {kind} element"
-                 for kind, n in self.work_weights.items() if kind in ELEMENTWISE_WORK]
+        extra = [f", +{weight} per {work_type} element"
+                 for work_type, weight in self.work_weights.items()
+                 if work_type in ELEMENTWISE_WORK]
         lengths = [f"S={source}, T={target}, V={size}"
                    for size, (source, target) in self.lengths_by_vocab.items()]
-        said = " | ".join(lengths) or f"S={self.source}, T={self.target}, V={self.vocab}"
-        rough = ESTIMATE_NOTES.get(str(self.artifact).partition("-")[0], "")
-        room = (f" of up to {self.max_source_length:,} source tokens"
+        sizes = " | ".join(lengths) or f"S={self.source}, T={self.target}, V={self.vocab}"
+        note = ESTIMATE_NOTES.get(str(self.artifact).partition("-")[0], "")
+        limit = (f" of up to {self.max_source_length:,} source tokens"
                 if self.max_source_length != MAX_SOURCE_TOKENS else "")
-        artifact = f", artifact {self.artifact}{room}{rough}" if self.artifact else ""
-        return f"{self.name} ({said}{''.join(extra)}{artifact}{f'; latency of {self.latency_model_summary}' if self.latency_model_summary else ''})"
+        artifact = f", artifact {self.artifact}{limit}{note}" if self.artifact else ""
+        summary = self.latency_model_summary
+        latency = f"; latency of {summary}" if summary else ""
+        return f"{self.name} ({sizes}{''.join(extra)}{artifact}{latency})"
 
 
 def weight_numel(shape: Shape, protocol: Protocol) -> Size:
-    """The number of entries of a weight; the only axis it may have is the vocabulary."""
+    """Number of entries of a weight, whose shape may contain the vocabulary axis."""
     return math.prod(protocol.vocab_size if isinstance(extent, str) else extent for extent in shape)
 
 
-# beside the weights' bytes
+# Parts of an exported model whose bytes are estimated.
 ESTIMATE_NOTES = {"onnx": ", its graphs estimated", "huggingface": ", its code estimated"}
-ELEMENTWISE_WORK = ("bias", "norm")  # kinds of work that are no multiply-adds, one step an element
+ELEMENTWISE_WORK = ("bias", "norm")  # one step per element, not a multiply-add
 
 
 def _encoder(source: int) -> dict[Axis, int]:
@@ -191,7 +220,7 @@ def _encoder(source: int) -> dict[Axis, int]:
 
 
 def _decoder_prefix(source: int, target: int) -> dict[Axis, int]:
-    """The decoder over ``target`` positions at once, source states already there but not projected."""
+    """Axes of a decoder pass over ``target`` positions, with projected source states."""
     total = source + target
     return {TGT: target, TGT_KEYS: target, SRC_KEYS: source, SEQ: total, SEQ_KEYS: total}
 
@@ -201,7 +230,10 @@ def _teacher_forced(source: int, target: int) -> tuple[Pass, ...]:
 
 
 def _cached_decoding(source: int, target: int) -> tuple[Pass, ...]:
-    """One token a pass; the first also reads the source, where there is no encoder to do it."""
+    """One token per pass.
+
+    In a decoder-only model, the first pass also reads the source.
+    """
     steps = [{**_decoder_prefix(source, t), TGT: 1, SEQ: 1} for t in range(1, target + 1)]
     if steps:
         steps[0] |= {SEQ: source + 1}
@@ -209,15 +241,20 @@ def _cached_decoding(source: int, target: int) -> tuple[Pass, ...]:
 
 
 def _uncached_decoding(source: int, target: int, reproject: bool) -> tuple[Pass, ...]:
-    """The decoder from the start at every token; ``reproject``: cross keys and values too."""
-    again = {CROSS_MEMORY: source} if reproject else {}
-    first = {SRC: source} if reproject else _encoder(source)
-    return (first, *({**_decoder_prefix(source, t), **again} for t in range(1, target + 1)))
+    """The decoder on the whole prefix for every token.
+
+    Args:
+        reproject: cross-attention keys and values are projected again for every token.
+    """
+    projections = {CROSS_MEMORY: source} if reproject else {}
+    encoder = {SRC: source} if reproject else _encoder(source)
+    return (encoder, *({**_decoder_prefix(source, t), **projections}
+                       for t in range(1, target + 1)))
 
 
 @dataclass(frozen=True)
 class _Convention:
-    """A protocol before its lengths are known; ``defaults``: source, target, vocab."""
+    """A protocol without lengths; defaults are (source, target, vocabulary size)."""
 
     passes: Callable[[int, int], tuple[Pass, ...]]
     defaults: tuple[int, int, int] = (30, 30, 32000)
@@ -229,70 +266,86 @@ PROTOCOLS: dict[str, _Convention] = {
     "forward": _Convention(_teacher_forced),
     # Greedy decoding of T tokens with a key-value cache.
     "decode": _Convention(_cached_decoding),
-    # The decoder re-run on every prefix.
+    # Greedy decoding without a cache: the decoder runs again on every prefix.
     "decode-uncached": _Convention(lambda s, t: _uncached_decoding(s, t, False)),
-    # EdgeFormer's "FLOPS": MACs of a teacher-forced pass of one sentence pair, work on weights
-    # alone included, plus 5
-    # for each LayerNorm element.
-    "edgeformer": _Convention(_teacher_forced, (30, 30, 32768), {**DEFAULT_WORK_WEIGHTS, "once": 1, "norm": 5}),
-    # DeLighT's and PartialFormer's MACs: the decoder and its cross keys and values re-run on every
-    # prefix, biases
-    # counted, products across heads not.
-    "delight": _Convention(lambda s, t: _uncached_decoding(s, t, True), (20, 20, 34040), {"mac": 1, "bias": 1}),
+    # "FLOPS" of EdgeFormer: MACs of a teacher-forced pass over one sentence pair, including work on
+    # weights only, plus 5 per LayerNorm element.
+    "edgeformer": _Convention(_teacher_forced, (30, 30, 32768),
+                              {**DEFAULT_WORK_WEIGHTS, "once": 1, "norm": 5}),
+    # MACs of DeLighT and PartialFormer: the decoder and the projections of cross-attention run
+    # again on every prefix. Biases are counted, products across heads are not.
+    "delight": _Convention(lambda s, t: _uncached_decoding(s, t, True), (20, 20, 34040),
+                           {"mac": 1, "bias": 1}),
 }
 
 
 def find_protocol(name: str = "forward", source: int | None = None, target: int | None = None,
                   vocab: int | str | None = None) -> Protocol:
-    """The protocol ``name`` at given lengths (tokens) and vocabulary (which may be ``own``), or at its own.
+    """Find the protocol ``name``, with its default lengths or other ones.
+
+    Args:
+        source, target: lengths in tokens.
+        vocab: size of the vocabulary, or ``own``.
 
     Raises:
-        UserError: no such protocol, or a length below 1.
+        UserError: unknown protocol, or a length below 1.
+
+    Example:
+        >>> find_protocol("decode", source=20, target=20).vocab
+        32000
     """
     if name not in PROTOCOLS:
-        near = difflib.get_close_matches(name, PROTOCOLS, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise UserError(f"protocol {name}: there are {', '.join(PROTOCOLS)}{hint}",
+        matches = difflib.get_close_matches(name, PROTOCOLS, 1)
+        hint = f"; did you mean {matches[0]}?" if matches else ""
+        raise UserError(f"unknown protocol {name}; known protocols: {', '.join(PROTOCOLS)}{hint}",
                         code="unknown-protocol")
     convention = PROTOCOLS[name]
-    s, t, size = convention.defaults
-    s, t = (given if given is not None else own for given, own in ((source, s), (target, t)))
-    v = size if vocab is None else vocab
-    for what, value in (("source", s), ("target", t), ("vocab", v)):
+    default_source, default_target, default_vocab = convention.defaults
+    source = default_source if source is None else source
+    target = default_target if target is None else target
+    vocab = default_vocab if vocab is None else vocab
+    for key, value in (("source", source), ("target", target), ("vocab", vocab)):
         if isinstance(value, int) and value < 1:
-            raise UserError(f"protocol {name}: {what} is {value}; it must be at least 1",
+            raise UserError(f"protocol {name}: {key} is {value}; it must be at least 1",
                             code="below-one")
-    return Protocol(name, s, t, v, convention.passes(s, t), convention.work_weights)
+    return Protocol(name, source, target, vocab, convention.passes(source, target),
+                    convention.work_weights)
 
 
 def load_protocol(settings: Mapping[str, Any], **overrides: int | str | None) -> Protocol:
-    """The protocol that a space file's ``cost:``, or a study, names; ``overrides`` (name, source, target, vocab) win.
+    """Load the protocol in the ``cost:`` section of a space, or in a study.
+
+    Args:
+        settings: keys of the section, such as ``name``, ``source`` and ``artifact``.
+        overrides: values for these keys that take precedence, unless they are None.
 
     Raises:
-        UserError: no such protocol, a length below 1, or a vocabulary for a space that has its own.
+        UserError: unknown protocol or format, a length below 1, or a vocabulary for a space that
+            has a vocabulary parameter.
     """
-    given = {key: value for key, value in overrides.items() if value is not None}
-    if settings.get("vocab") == OWN_VOCABULARY and given.get(
-            "vocab", OWN_VOCABULARY) != OWN_VOCABULARY:
-        raise UserError(
-            f"the vocabulary is {given['vocab']} here, and the space has its own, " "under `vocab`",
-            help="leave this one out, or answer that one (--set vocab=…)", code="given-twice")
-    chosen = {**settings, **given}
-    made = find_protocol(chosen.get("name", "forward"),
-                         *(chosen.get(key) for key in ("source", "target", "vocab")))
-    if (artifact := chosen.get("artifact")) not in (None, *ARTIFACT_FORMATS):
-        raise UserError(f"artifact {artifact}: there are {', '.join(ARTIFACT_FORMATS)}",
-                        code="unknown-artifact-format")
-    table = str(artifact).startswith("ctranslate2")
-    made = replace(made, artifact=artifact, latency_model_path=chosen.get("latency"),
-                   max_source_length=chosen.get("longest", MAX_SOURCE_TOKENS) if table
-                   else MAX_SOURCE_TOKENS)
-    pairs = {int(size): (source, target)
-             for size, (source, target) in chosen.get("lengths", {}).items()}
-    return replace(made, lengths_by_vocab=pairs) if pairs else made
+    overrides = {key: value for key, value in overrides.items() if value is not None}
+    vocab = overrides.get("vocab", OWN_VOCABULARY)
+    if settings.get("vocab") == OWN_VOCABULARY and vocab != OWN_VOCABULARY:
+        raise UserError(f"the vocabulary is set to {vocab}, but it is a parameter of the space, "
+                        "`vocab`", help="remove this setting, or set the parameter "
+                        "(--set vocab=…)", code="given-twice")
+    chosen = {**settings, **overrides}
+    protocol = find_protocol(chosen.get("name", "forward"),
+                             *(chosen.get(key) for key in ("source", "target", "vocab")))
+    artifact = chosen.get("artifact")
+    if artifact not in (None, *ARTIFACT_FORMATS):
+        raise UserError(f"unknown artifact format {artifact}; known formats: "
+                        f"{', '.join(ARTIFACT_FORMATS)}", code="unknown-artifact-format")
+    has_position_table = str(artifact).startswith("ctranslate2")
+    max_source_length = (chosen.get("longest", MAX_SOURCE_TOKENS) if has_position_table
+                         else MAX_SOURCE_TOKENS)
+    lengths = {int(size): (source, target)
+               for size, (source, target) in chosen.get("lengths", {}).items()}
+    return replace(protocol, artifact=artifact, latency_model_path=chosen.get("latency"),
+                   max_source_length=max_source_length, lengths_by_vocab=lengths)
 
 
 def training_protocol(protocol: Protocol) -> Protocol:
-    """One teacher-forced pass at the protocol's lengths: what memory is stated for."""
+    """The protocol of memory costs: one teacher-forced pass of the same lengths."""
     passes = _teacher_forced(protocol.source, protocol.target)
     return replace(protocol, name="forward", passes=passes, work_weights=DEFAULT_WORK_WEIGHTS)

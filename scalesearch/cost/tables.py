@@ -1,4 +1,4 @@
-"""Costs as tables for people: by module, by section, and a line of memory."""
+"""Cost tables for the terminal: by module and by section, and a line on memory."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 def make_cost_tables(result: CostBreakdown, max_level: int = 2) -> tuple[Table, Table]:
-    """Two tables: params and MACs of modules down to ``max_level``, and every quantity by section."""
+    """Make tables of params and MACs by module, and of all costs by section."""
     return _modules(result, max_level), _totals(result)
 
 
 def _modules(result: CostBreakdown, max_level: int) -> Table:
-    listed = module_costs(result, max_level)
+    modules = module_costs(result, max_level)
     cells = [("  " * row.level + row.path.rsplit(".", 1)[-1],
               "" if row.calls is None else row.calls, f"{row.params:,}",
               _share(row.params, result["params.total"]), f"{row.macs:,}",
-              _share(row.macs, result["macs.total"])) for row in listed]
-    styles = ["" if row.level else "bold" for row in listed]
+              _share(row.macs, result["macs.total"])) for row in modules]
+    styles = ["" if row.level else "bold" for row in modules]
     return make_table(("module", "calls", "params", "%", "MACs", "%"), cells, row_styles=styles)
 
 
@@ -37,25 +37,25 @@ def _totals(result: CostBreakdown) -> Table:
 
 
 def memory_line(result: CostBreakdown) -> str:
-    """Bytes of weights, cache and activations, with the artifact's and the predicted latency where there are any."""
-    held = ", ".join(f"{name} {result[f'memory.{name}'] / 2**20:,.1f} MiB"
-                     for name in ("weights", "cache"))
-    kept = result["memory.activations"] / 2**20
-    first = (f"memory in float32: {held}; a sentence's activations in training: about {kept:,.1f} "
-             "MiB")
-    return "\n".join([first, *artifact_lines(result)])
+    """Memory of weights, cache and activations, and :func:`artifact_lines`."""
+    memory = ", ".join(f"{name} {result[f'memory.{name}'] / 2**20:,.1f} MiB"
+                       for name in ("weights", "cache"))
+    activations = result["memory.activations"] / 2**20
+    line = (f"memory in float32: {memory}; training activations per sentence: about "
+            f"{activations:,.1f} MiB")
+    return "\n".join([line, *artifact_lines(result)])
 
 
 def artifact_lines(result: CostBreakdown) -> list[str]:
-    """Bytes and predicted latency of the artifact that the protocol names; none where it names none."""
+    """Bytes and predicted latency of the exported model, if the protocol has them."""
     artifact = result.protocol.artifact
     lines = list[str]()
     if artifact:
         lines.append(f"artifact.bytes {result['artifact.bytes']:,} of {artifact}")
     if result.latency:
         low, high = latency_interval(result.block, result.protocol)
-        lines.append(f"latency.predicted {result['latency.predicted']:.3g} ms a sentence (90 %: "
-                     f"{low:.3g} to {high:.3g})")
+        lines.append(f"latency.predicted {result['latency.predicted']:.3g} ms per sentence (90 % "
+                     f"interval: {low:.3g} to {high:.3g})")
     return lines
 
 

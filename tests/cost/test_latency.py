@@ -65,7 +65,7 @@ def test_what_no_fit_can_predict_is_refused(tmp_path) -> None:
     with refuses("no-latency-fit", "lost.json"):
         lost["latency.predicted"]
     (tmp_path / "space.yaml").write_text("width: 64\n")
-    with refuses("no-latency-fit", "space.yaml", "is no fit"):
+    with refuses("no-latency-fit", "space.yaml", "is not a latency model"):
         load_latency_model(str(tmp_path / "space.yaml"))
     with refuses("file-damaged", "onnx-none.json"):
         load_latency_model(fit_file(tmp_path, weights=[1.0]))
