@@ -51,7 +51,7 @@ class Watching:
             fcntl.ioctl(ends[1], termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
         environment = {key: value
                        for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
-        self.process = subprocess.Popen([*WATCH, str(made.study.is_folder), "--every", "0.1",
+        self.process = subprocess.Popen([*WATCH, str(made.study.folder), "--every", "0.1",
                                          *options], stdin=subprocess.DEVNULL, stdout=ends[1],
                                         stderr=subprocess.STDOUT, preexec_fn=in_the_background,
                                         env={**environment, "TERM": "xterm"})
@@ -85,31 +85,31 @@ def test_once_for_people_and_machines_writes_nothing(tmp_path):
     assert "Front so far" in text and all(len(line) <= 80 for line in text.splitlines())
     assert found["study"] == "fake" and found["counts"]["complete"] == 4 and found["owner"][
         "state"] == "unknown"
-    assert found["front"]["volume"]["value"] > 0 and len(found["events"]) == 5
+    assert found["front"]["hypervolume"]["value"] > 0 and len(found["events"]) == 5
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
 def test_what_is_in_training_as_json(running):
-    found = json.loads(call(running.study.is_folder, "--json"))
-    assert found["owner"]["host"] == "far" and found["owner"]["silent"] < 60
-    assert [(one["trial"], one["step"], one["share"])
-            for one in found["training"]] == [(0, 100, 0.25)]
+    found = json.loads(call(running.study.folder, "--json"))
+    assert found["owner"]["host"] == "far" and found["owner"]["heartbeat_age"] < 60
+    assert [(one["trial"], one["step"], one["trained_share"])
+            for one in found["running"]] == [(0, 100, 0.25)]
     # five of them on two workers, one of which has 90 s to go
     assert found["eta"]["seconds"] == pytest.approx(3 * 120)
-    assert found["done"]["share"] == 0.25 / 6
+    assert found["progress"]["share"] == 0.25 / 6
 
 
 def test_status_says_who_runs_it_and_what_is_in_training(running):
     running.study.update_meta(teacher={"architecture": "abc"})
-    result = CliRunner().invoke(command, ["status", str(running.study.is_folder)],
+    result = CliRunner().invoke(command, ["status", str(running.study.folder)],
                                 catch_exceptions=False)
     assert "running on far, process 1" in result.output and "Teacher: waiting" in result.output
     assert "0.2 of 6 candidates" in result.output and "100 of 400" in result.output
-    result = CliRunner().invoke(command, ["status", str(running.study.is_folder), "--json"],
+    result = CliRunner().invoke(command, ["status", str(running.study.folder), "--json"],
                                 catch_exceptions=False)
     found = json.loads(result.output)
-    assert (found["owner"]["process"], found["training"][0]["trial"]) == (1, 0)
-    assert found["teacher_at_work"]["stage"] == "waiting"
+    assert (found["owner"]["pid"], found["running"][0]["trial"]) == (1, 0)
+    assert found["teacher_progress"]["stage"] == "waiting"
 
 
 def test_before_there_is_a_study_it_says_so(tmp_path):
@@ -124,7 +124,7 @@ def test_a_pipe_gets_a_line_a_change_and_the_end(running):
     watching.until("in training")
     running.end(0, 90)
     watching.until("trial 0 complete after 90 wall seconds")
-    running.exclusive(state=FINISHED, reason="nothing new in 1000 proposals", candidates=6,
+    running.owned(state=FINISHED, reason="nothing new in 1000 proposals", candidates=6,
                       references=0)
     status, text = watching.end()
     assert status == 0 and text.count("trial 0 complete") == 1 and "\x1b" not in text
@@ -136,12 +136,12 @@ def test_a_pipe_gets_a_line_a_change_and_the_end(running):
 def test_a_study_that_stops_is_watched_on_when_it_is_resumed(running, size, options):
     watching = Watching(running, size, *options)
     watching.until("running on far")
-    running.exclusive(state=STOPPED, reason="interrupted", candidates=6, references=0)
+    running.owned(state=STOPPED, reason="interrupted", candidates=6, references=0)
     watching.until("stopped: interrupted")
-    running.exclusive(candidates=6, references=0)
+    running.owned(candidates=6, references=0)
     running.end(0, 90, bleu=21.5)
     watching.until("21.5")
-    running.exclusive(state=FINISHED, reason="6 candidates trained", candidates=6, references=0)
+    running.owned(state=FINISHED, reason="6 candidates trained", candidates=6, references=0)
     status, text = watching.end()
     assert status == 0 and ("\x1b["
                             in text) == bool(size) and "finished: 6 candidates trained" in text
@@ -152,7 +152,7 @@ def test_a_study_that_stops_is_watched_on_when_it_is_resumed(running, size, opti
 def test_or_the_watch_ends_where_the_study_stops(running, size, options):
     watching = Watching(running, size, *options)
     watching.until("running on far")
-    running.exclusive(state=STOPPED, reason="interrupted", candidates=6, references=0)
+    running.owned(state=STOPPED, reason="interrupted", candidates=6, references=0)
     status, text = watching.end()
     assert status == 0 and "stopped: interrupted" in text
 
