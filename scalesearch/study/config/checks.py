@@ -17,7 +17,7 @@ from scalesearch.space.syntax.diagnostics import SourcePosition
 from scalesearch.space.syntax.nodes import MappingNode, Node
 from scalesearch.study.config.conflicts import find_conflicts
 from scalesearch.study.config.designs import space_key
-from scalesearch.study.config.objectives import check_objective_of_task
+from scalesearch.study.config.objectives import DEPRECATED_OBJECTIVES, check_objective_of_task
 from scalesearch.study.config.sections import warm_start_problems
 from scalesearch.study.config.spec import StudySpec
 from scalesearch.train.recipe import check_compatible, check_model_type
@@ -119,8 +119,10 @@ class StudyChecks:
                                     f"add `protocol: {{ {key}: … }}`", code="protocol-incomplete")
 
     def objective_key(self, name: str) -> Node:
-        """The key of an objective in the file."""
-        return next(key for key, _ in self.spec.objectives if key.text == name)
+        """Key of an objective in the file, which may be its deprecated name."""
+        return next(key
+                    for key, _ in self.spec.objectives
+                    if DEPRECATED_OBJECTIVES.get(key.text, key.text) == name)
 
     def report_error(self, error: UserError, fallback_position: Node | SourcePosition) -> None:
         """Notes an error: its problems in a file, or what it says of its key, or else of ``fallback_position``."""

@@ -10,8 +10,8 @@ from scalesearch.space.schema.cost_names import COST_NAMES, DEPRECATED_COST_NAME
 from scalesearch.space.syntax.diagnostics import suggest_match
 from scalesearch.tasks import EFFICIENCY_METRICS, METRICS, TASKS
 
-# which are for limits
 DEPRECATED_OBJECTIVES = {**DEPRECATED_COST_NAMES, "tokenised_bleu": "tokenized_bleu"}
+# Refusal counts serve only as limits of a budget.
 OBJECTIVE_NAMES = (*METRICS, *(name for name in COST_NAMES if not name.startswith("refusals.")))
 
 

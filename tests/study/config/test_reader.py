@@ -523,6 +523,15 @@ def test_deprecated_keys_are_accepted_with_a_warning(tmp_path, capsys, old, new)
     assert "s.yaml:" in (warning := capsys.readouterr().err) and "is now" in warning
 
 
+@pytest.mark.parametrize("name", ["artefact.bytes", "artifact.bytes"])
+def test_error_of_an_objective_is_reported_at_its_deprecated_name(tmp_path, name):
+    rest = REST.replace("params.total: min", f"{name}: min")
+    message = problems(tmp_path, SPACE + rest)
+    assert message.startswith("s.yaml:8:") and "the protocol names no artifact" in message
+    study = read_study(write(tmp_path, SPACE + rest + "protocol: { artifact: torch }\n"))
+    assert [objective.name for objective in study.objectives] == ["bleu", "artifact.bytes"]
+
+
 def test_deprecated_key_next_to_the_present_one_is_an_error(tmp_path):
     said = problems(tmp_path, SPACE + REST + "sampler: tpe\nproposer: gp\n")
     assert said.startswith("s.yaml:10:1: ") and "given twice" in said

@@ -1,5 +1,6 @@
 """The folder: one owner, a log that stays readable, events that fold to the same state."""
 
+import json
 import os
 import subprocess
 import sys
@@ -32,6 +33,15 @@ def test_a_second_owner_is_told_who_the_first_is_and_a_dead_one_is_none(tmp_path
 
 def test_reading_a_folder_without_a_study_says_so(tmp_path):
     with refuses("no-study"):
+        StudyDir(tmp_path).load()
+
+
+def test_study_folder_of_an_older_format_is_refused(tmp_path):
+    make_driver(tmp_path, make_plan(1)).run()
+    meta = json.loads((tmp_path / "study.json").read_text())
+    assert meta["format"] == 4
+    (tmp_path / "study.json").write_text(json.dumps({**meta, "format": 3}))
+    with refuses("other-format", 3, 4, "--out"):
         StudyDir(tmp_path).load()
 
 
