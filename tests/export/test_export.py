@@ -101,7 +101,7 @@ def test_a_training_is_copied_with_its_provenance_and_translates_as_before(
     result = json.loads((trained_folder / "result.json").read_text())
     origin = said["provenance"]
     assert (origin["architecture"], origin["seed"]) == (result["architecture_id"], result["seed"])
-    assert origin["costs"]["params.total"] == result["params"] and origin["protocol"]["vocab"] == 80
+    assert origin["costs"]["params.total"] == result["n_params"] and origin["protocol"]["vocab"] == 80
     assert origin["metrics"]["test"]["bleu_signature"] and origin["data"]["hash"] == result[
         "corpus"]
     assert said["bytes"] == {file.name: file.stat().st_size for file in trained_folder.iterdir()}
@@ -132,10 +132,10 @@ def test_a_study_gives_its_best_or_the_trial_that_is_named(trained_folder, tmp_p
     assert (tmp_path / "best" / "record.json").is_file()
     again = json.loads(run(verb, tmp_path / "study", "2", "--to", "torch", "--out",
                            tmp_path / "two", "--json").stdout)
-    assert again["provenance"]["chosen"] == "trial 2, as asked"
+    assert again["provenance"]["chosen"] == "trial 2, selected by number"
     cheap = run(verb, tmp_path / "study", "--best", "params.total", "--under", "bleu >= 0", "--to",
                 "torch", "--out", tmp_path / "cheap")
-    assert "best params.total of those with bleu >= 0 (" in cheap.output, cheap.output
+    assert "best params.total of the trials with bleu >= 0 (" in cheap.output, cheap.output
     for words, code in ((["--best", "test.bleu"], "selection-on-test"),
                         (["--under", "bleu > 1e9"], "nothing-meets"),
                         (["1", "--under", "bleu > 0"], "options-conflict"),
@@ -190,8 +190,8 @@ def test_an_artifact_without_our_weights_translates_and_is_scored(
                                                                                search))
         said = run(translate_verb, tmp_path / "out", "--beam", beam, text=LINES).stdout
         assert said.splitlines() == [best for _, ((best, _), *_) in wanted]
-    sides = ["--source", f"{corpus.spec.validation_loss[0]}.en", "--target",
-             f"{corpus.spec.validation_loss[0]}.de", "--beam", 1, "--json"]
+    sides = ["--source", f"{corpus.spec.validation[0]}.en", "--target",
+             f"{corpus.spec.validation[0]}.de", "--beam", 1, "--json"]
     model, = json.loads(run(score_verb, tmp_path / "out", *sides).stdout)["models"]
     assert model["bleu"]["score"] == found.verification["model"]["bleu"]
 

@@ -1,1 +1,4 @@
-"""Results of a study: tables, figures, the report page. May import every room but ``engine``."""
+"""Results of a study: tables, figures, the report page.
+
+This package may import all packages of ``study`` except ``engine``.
+"""

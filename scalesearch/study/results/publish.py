@@ -1,4 +1,4 @@
-"""Writes a study's tables and figures."""
+"""Tables and figures of a study as files."""
 
 from pathlib import Path
 
@@ -13,25 +13,25 @@ SECTION_SUFFIXES = {"total": "", "non_embedding": "-non-embedding"}
 
 
 def write_outputs(results: Results, folder: Path | None = None) -> list[Path]:
-    """Writes tables and figures into the study's folder, or ``folder``.
+    """Write tables and figures to the study's folder, or to ``folder``; return their paths.
 
-    The tables are front.csv and all.csv, and where any candidate has several seeds, seeds.csv with
-    every training.
+    The tables are ``front.csv`` and ``all.csv``. If a candidate has several seeds, ``seeds.csv``
+    contains one row per run of these candidates.
     """
     from scalesearch.report.table import drop_empty_columns
     from scalesearch.report.text_tables import to_csv
 
-    place = folder or results.study.folder
+    target = folder or results.study.folder
     files = []
     for name, rows in (("front.csv", results.front), ("all.csv", results.table),
                        *([("seeds.csv", results.seeds)] if len(results.seeds) else [])):
-        write_text(place / name, to_csv(drop_empty_columns(rows)))
-        files.append(place / name)
-    return files + write_figures(results, place)
+        write_text(target / name, to_csv(drop_empty_columns(rows)))
+        files.append(target / name)
+    return files + write_figures(results, target)
 
 
 def write_figures(results: Results, folder: Path) -> list[Path]:
-    """A figure of the main metric against each cost."""
+    """Write a figure of the main metric, and of its test score, against each cost."""
     from scalesearch.report.figures.plot import plot_tradeoff
     from scalesearch.report.figures.style import save_figure
 
@@ -39,8 +39,11 @@ def write_figures(results: Results, folder: Path) -> list[Path]:
     if not np.any((results.table["state"] == State.COMPLETE) & results.table[y].notna()):
         return []
     files = []
-    reported = f"test.{y}"
-    for name in (y, reported) if reported in results.table and results.table[reported].notna().any() else (y,):
+    names = [y]
+    test_score = f"test.{y}"
+    if test_score in results.table and results.table[test_score].notna().any():
+        names.append(test_score)
+    for name in names:
         for x in plotted_costs(results):
             stem = f"{name.replace('.', '-')}-vs-{_short(x)}"
             files += save_figure(plot_tradeoff(results.table, results.subject, x, name),
@@ -49,11 +52,11 @@ def write_figures(results: Results, folder: Path) -> list[Path]:
 
 
 def plotted_costs(results: Results) -> list[str]:
-    """The costs that figures have one each of: those among the objectives, params and MACs."""
+    """Costs with a figure each: the costs among the objectives, parameters and MACs."""
     costs = [name for name in results.objectives if "." in name or name in EFFICIENCY_METRICS]
-    for usual in ("params.total", "macs.total"):
-        if not any(cost.partition(".")[0] == usual.partition(".")[0] for cost in costs):
-            costs.append(usual)
+    for default in ("params.total", "macs.total"):
+        if not any(cost.partition(".")[0] == default.partition(".")[0] for cost in costs):
+            costs.append(default)
     return costs
 
 

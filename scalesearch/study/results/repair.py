@@ -1,8 +1,8 @@
-"""Repair of a damaged study: what is whole is copied into another folder, and the original is only read.
+"""Repair of a damaged study: valid files and events are copied to another folder.
 
-An event is whole where its checksum is right. Events are put into the order of their numbers, each
-once. A finished trial whose events are lost is made again from its record, and a lost record from
-what training left.
+The damaged study is not changed. Events are valid if their checksum is correct; they are sorted by
+number, without duplicates. The events of a finished trial are restored from its record if they are
+lost, and a lost record is restored from the training result.
 """
 
 import shutil
@@ -28,7 +28,13 @@ ENDED_STATES = (State.COMPLETE, State.FAILED)
 
 @dataclass(frozen=True)
 class RepairReport:
-    """Outcome of a repair: events ``kept_events``, and in words what was ``lost`` and what was ``saved`` otherwise."""
+    """Result of a repair.
+
+    Attributes:
+        folder: the new folder.
+        kept_events: number of events that are valid.
+        lost, saved: descriptions of lost and of restored data.
+    """
 
     folder: str
     kept_events: int
@@ -37,15 +43,14 @@ class RepairReport:
 
 
 def repair(folder: Path, to: Path) -> RepairReport:
-    """Copies what is whole of the study in ``folder`` to ``to``, which is made.
+    """Copy the valid parts of the study in ``folder`` to the new folder ``to``.
 
     Raises:
-        UserError: ``to`` is there already, or ``study.json`` itself is missing, damaged or of
-            another format.
+        UserError: ``to`` exists, or ``study.json`` is missing, damaged or has another format.
     """
     old = StudyDir(folder).read_meta()
     if to.exists():
-        raise UserError(f"{to} is there already; choose another folder with --to",
+        raise UserError(f"{to} exists; choose another folder with --to",
                         code="already-exists")
     lines, lost = _valid_lines(old.log)
     shutil.copytree(folder, to, ignore=shutil.ignore_patterns(*IGNORED_PATTERNS))
@@ -59,13 +64,12 @@ def repair(folder: Path, to: Path) -> RepairReport:
         except ValueError as error:
             lost.append(f"events.jsonl:{number}: {error}")
     events += _events_from_records(new, saved)
-    # A finished replicate stays, whatever became of the trial that it repeats; another could not be
-    # trained any more.
-    orphans = {one.number
-               for one in new.trials
-               if one.original is not None and new.trials.get(one.original) is None
-               and (one.state == State.DUPLICATE
-                    or (one.origin == Origin.REPLICATE and one.state not in ENDED_STATES))}
+    # Duplicates and unfinished replicates need the trial that they repeat; finished replicates are
+    # kept without it.
+    orphans = {trial.number for trial in new.trials
+               if trial.original is not None and new.trials.get(trial.original) is None
+               and (trial.state == State.DUPLICATE
+                    or (trial.origin == Origin.REPLICATE and trial.state not in ENDED_STATES))}
     events = [line for line in events if decode_event(line).trial not in orphans]
     lost += [f"trial {number}: the trial that it repeats is lost" for number in sorted(orphans)]
     new.log.file.write_bytes(b"".join(_numbered(line, number)
@@ -76,33 +80,33 @@ def repair(folder: Path, to: Path) -> RepairReport:
 
 
 def _valid_lines(log: EventLog) -> tuple[list[tuple[int, bytes]], list[str]]:
-    """Lines with a right checksum, in the order of their numbers, each with its place; and what was lost."""
+    """Return the valid lines with their line numbers, sorted by event number, and the losses."""
     events: dict[int, tuple[int, bytes]] = {}
     lost = []
-    for place, line in enumerate(log.lines(), 1):
+    for line_number, line in enumerate(log.lines(), 1):
         try:
             number = decode_event(line).line
         except ValueError as error:
-            lost.append(f"events.jsonl:{place}: {error}")
+            lost.append(f"events.jsonl:{line_number}: {error}")
             continue
         if number in events:
-            lost.append(f"events.jsonl:{place}: event {number} is there already")
+            lost.append(f"events.jsonl:{line_number}: event {number} is a duplicate")
         else:
-            events[number] = place, line
+            events[number] = line_number, line
     missing = set(range(1, max(events, default=0) + 1)) - set(events)
     lost += [f"events.jsonl: event {number} is missing" for number in sorted(missing)]
     return [events[number] for number in sorted(events)], lost
 
 
 def _events_from_records(study: StudyDir, saved: list[str]) -> list[bytes]:
-    """Events of finished trials whose own are lost; ``study.trials`` takes them in."""
+    """Restore lost events of finished trials from records, and apply them to ``study.trials``."""
     events = []
     for file in sorted(study.folder.glob("trials/*/record.json")):
         trial = _recorded(file)
-        known = study.trials.get(trial.number) if trial else None
-        if trial is None or (known and known.state in ENDED_STATES):
+        logged = study.trials.get(trial.number) if trial else None
+        if trial is None or (logged and logged.state in ENDED_STATES):
             continue
-        if known is None:
+        if logged is None:
             facts = {"type": EventType.PROPOSED, **trial.to_json()}
         else:
             facts = {"type": EventType.ENDED, "trial": trial.number, "state": trial.state,
@@ -111,7 +115,7 @@ def _events_from_records(study: StudyDir, saved: list[str]) -> list[bytes]:
                      "efforts": msgspec.to_builtins(trial.efforts)}
         written = datetime.fromtimestamp(file.stat().st_mtime,
                                          UTC).isoformat(timespec="milliseconds")
-        # records are written as a trial ends
+        # A record is written when its trial ends.
         line = encode_event({"line": 1, "time": trial.ended_at or written, **facts})
         study.trials.apply(TrialEvent.from_json(line))
         events.append(line)
@@ -120,14 +124,14 @@ def _events_from_records(study: StudyDir, saved: list[str]) -> list[bytes]:
 
 
 def _recorded(file: Path) -> Trial | None:
-    """The trial of a record; None where it is damaged, or lies in another trial's folder."""
+    """Read the trial of a record; None if the record is damaged or in the wrong folder."""
     record = try_read_json(file, dict)
     try:
         trial = Trial.from_json(record or {})
     except ValueError:
         return None
     if trial.origin != Origin.REPLICATE:
-        trial = replace(trial, seed=None)  # a record names the study's
+        trial = replace(trial, seed=None)  # the record contains the study's seed
     return trial if trial.folder == file.parent.name and trial.state in ENDED_STATES else None
 
 
@@ -138,11 +142,11 @@ def _numbered(line: bytes, number: int) -> bytes:
 
 
 def _restore_records(study: StudyDir, saved: list[str]) -> None:
-    """Makes records that are missing or damaged again, where the result is whole."""
+    """Restore missing and damaged records of trials with a valid result."""
     trials: Trials = study.trials
     for trial in trials.with_state(*ENDED_STATES):
         result = try_read_json(study.trial_folder(trial) / RESULT_FILE, Result)
         if study.record(trial) is None and result is not None:
             write_json(study.trial_folder(trial) / "record.json",
                        make_record(trial, study.meta.record_fields, result))
-            saved.append(f"the record of trial {trial.number}: from what its training left")
+            saved.append(f"the record of trial {trial.number}: from its training result")

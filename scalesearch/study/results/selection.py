@@ -1,4 +1,4 @@
-"""Chooses the trial of a study to export."""
+"""Selection of the trial of a study to export."""
 
 from __future__ import annotations
 
@@ -15,17 +15,23 @@ if TYPE_CHECKING:
 
 def select_trial(results: Results, objective: str | None, trial: int | None,
                  condition: str | None = None) -> tuple[int, str]:
-    """Chooses the trial to export: the given one, or the front's best by ``objective``.
+    """Select a trial to export.
 
-    Returns its number and the reason.
+    If a candidate has several seeds, its first run is selected: the run with the best score would
+    be selected by chance (winner's curse). Other runs can be selected by number.
 
-    ``objective`` is a metric or cost; unless given, the first objective. ``condition`` is a
-    condition such as ``params.decoder <= 1M and bleu >= 30``: then it is the best of all eligible
-    candidates that meet it. Of a candidate with several seeds it is the first training, since the
-    best by its score would be the luckiest; the others are to be had by their own numbers.
+    Args:
+        objective: metric or cost by which the best trial of the front is selected; the first
+            objective if not given.
+        trial: number of the trial; overrides the other arguments.
+        condition: condition such as ``params.decoder <= 1M and bleu >= 30``. The best of all
+            eligible candidates that meet it is selected.
+
+    Returns:
+        The number of the trial and the reason of the selection.
 
     Raises:
-        UserError: nothing like that is there, or ``objective`` is a score on test.
+        UserError: no trial meets the request, or ``objective`` is a test score.
     """
     from scalesearch.report.table import format_cell
     from scalesearch.report.trial_filter import filter_trials
@@ -35,41 +41,43 @@ def select_trial(results: Results, objective: str | None, trial: int | None,
         if chosen is None or chosen.state != State.COMPLETE:
             raise UserError(f"trial {trial} is not a finished candidate of this study",
                             code="no-such-trial")
-        again = (f"trial {chosen.original} with seed {chosen.seed}, "
-                 if chosen.origin == Origin.REPLICATE else "")
-        return trial, f"{again}as asked"
+        seed_words = (f"trial {chosen.original} with seed {chosen.seed}, "
+                      if chosen.origin == Origin.REPLICATE else "")
+        return trial, f"{seed_words}selected by number"
     name = objective or next(iter(results.objectives))
     if name.startswith("test."):
-        raise UserError(f"--best {name}: what is chosen by its test scores has no test score left "
-                        f"to report. Choose by {name.removeprefix('test.')}, which is of the "
-                        "validation text, or name a trial", code="selection-on-test")
-    rows, among = (results.front, "the front") if condition is None else (
-        _eligible(results), f"those with {condition}")
+        raise UserError(f"--best {name}: a trial that is selected by its test score has no unbiased "
+                        f"test score. Select by {name.removeprefix('test.')}, the score on the "
+                        "validation set, or give the number of a trial", code="selection-on-test")
+    rows = results.front if condition is None else _eligible(results)
+    group = "the front" if condition is None else f"the trials with {condition}"
     if not len(results.finished):
-        raise UserError(f"{results.study.folder}: no candidate is finished yet, so there is "
-                        "nothing to choose", code="nothing-finished")
+        raise UserError(f"{results.study.folder}: no finished trials, so none can be "
+                        "selected", code="nothing-finished")
     if name not in rows.columns or not len(rows):
-        raise UserError(f"there is no {name} on the front; it has {', '.join(results.objectives)}",
+        raise UserError(f"the front has no {name}; its objectives are "
+                        f"{', '.join(results.objectives)}",
                         code="unknown-objective")
     rows = rows if condition is None else filter_trials(rows, condition)
     rows = rows[rows[name].notna()]
     if not len(rows):
-        what = f"has {name}" if condition is None else f"meets {condition}"
-        raise UserError(f"no finished candidate {what}", code="nothing-meets")
-    low = results.objectives.get(name, better_direction(name)) == "min"
+        requirement = f"has {name}" if condition is None else f"meets {condition}"
+        raise UserError(f"no finished candidate {requirement}", code="nothing-meets")
+    is_minimized = results.objectives.get(name, better_direction(name)) == "min"
     values: Any = rows[name].astype(float)
-    at = values.idxmin() if low else values.idxmax()
-    row = rows.loc[at]
+    row = rows.loc[values.idxmin() if is_minimized else values.idxmax()]
     seed = results.study.meta.seed
     weights = f"; the weights are those of seed {seed}" if row["seeds"] > 1 else ""
-    return int(row["trial"]), f"best {name} of {among} ({format_cell(row, name)}{weights})"
+    return int(row["trial"]), f"best {name} of {group} ({format_cell(row, name)}{weights})"
 
 
 def _eligible(results: Results) -> pd.DataFrame:
-    """The rows of the table that may be on the front, each with all its costs."""
+    """Rows of the trials that may be on the front, with all costs."""
     from scalesearch.report.table import eligible_mask
 
     rows = results.table[eligible_mask(results.table)]
     costs = [results.study.trials[trial].costs for trial in rows["trial"]]
-    more = sorted({name for one in costs for name in one}.difference(rows.columns))
-    return rows.assign(**{name: [one.get(name) for one in costs] for name in more})
+    missing = sorted({name for trial_costs in costs for name in trial_costs}
+                     .difference(rows.columns))
+    return rows.assign(**{name: [trial_costs.get(name) for trial_costs in costs]
+                          for name in missing})

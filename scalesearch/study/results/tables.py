@@ -1,4 +1,4 @@
-"""Tables of named architectures and of scaling studies, and the files that hold them."""
+"""Tables of named architectures and of scaling studies, and their files."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,23 +19,30 @@ from scalesearch.tasks import COMMON_METRICS, EFFICIENCY_METRICS
 
 def table_of(results: Results, metric: str, base: str | None = None,
              confidence: float = CONFIDENCE) -> Ablation:
-    """Every row or reference of a study; the base is the study's, unless given.
+    """Compare the named architectures of a study with a base.
+
+    Args:
+        metric: score to compare.
+        base: label of the base; the study's base if not given.
+        confidence: confidence level of intervals.
 
     Raises:
-        UserError: nothing has a name, there is no such base, or it has no finished training.
+        UserError: the study has no named architectures, or the base is unknown or has no complete
+            run.
     """
     return build_ablation(records_of(results), metric, base or results.study.meta.base, confidence)
 
 
 def records_of(results: Results) -> list[dict[str, Any]]:
-    """Records of all trials; of a study of rows those that its file names."""
-    rows = results.study.meta.architectures
-    return results.records if rows is None else [
-        record for record in results.records if record["label"] in rows]
+    """Return the records of all trials; without a search, of the architectures in its file."""
+    labels = results.study.meta.architectures
+    if labels is None:
+        return results.records
+    return [record for record in results.records if record["label"] in labels]
 
 
 def write_table(ablation: Ablation, folder: Path) -> list[Path]:
-    """Writes table.md, table.csv and table.tex."""
+    """Write ``table.md``, ``table.csv`` and ``table.tex``; return their paths."""
     texts = {"md": ablation.to_markdown(), "csv": to_csv(ablation.frame()),
              "tex": ablation.to_latex()}
     for suffix, text in texts.items():
@@ -43,17 +50,18 @@ def write_table(ablation: Ablation, folder: Path) -> list[Path]:
     return [folder / f"table.{suffix}" for suffix in texts]
 
 
-def scaling_of(results: Results, metric: str | None = None, at: Sequence[tuple[str, float]] = (),
+def scaling_of(results: Results, metric: str | None = None,
+               ranking_sizes: Sequence[tuple[str, float]] = (),
                confidence: float | None = None) -> ScalingStudy:
-    """Scaling of the rules of a study, which may be unfinished.
+    """Analyze the scaling rules of a study, which may be unfinished.
 
     Args:
-        metric: the score; the task's main metric, unless given.
-        at: costs and sizes to rank the rules at.
-        confidence: of intervals; the study's, unless given.
+        metric: score to analyze; the task's main metric if not given.
+        ranking_sizes: pairs of cost and size at which the rules are ranked.
+        confidence: confidence level of intervals; the study's if not given.
 
     Raises:
-        UserError: it is no scaling study, or there is no such metric or cost.
+        UserError: the study is not a scaling study, or the metric or a cost is unknown.
     """
     meta = results.study.meta.to_json()
     records = results.records
@@ -61,12 +69,13 @@ def scaling_of(results: Results, metric: str | None = None, at: Sequence[tuple[s
     name = metric or results.main_metric
     return analyze_scaling(
         records, meta, name, results.objectives.get(name, better_direction(name)),
-        confidence or results.seed_analysis.confidence, at, _signature(results, records, name),
+        confidence or results.seed_analysis.confidence, ranking_sizes,
+        _signature(results, records, name),
         describe_teacher_facts(results.teacher) if results.teacher else "")
 
 
 def _signature(results: Results, records: Sequence[Mapping[str, Any]], metric: str) -> str:
-    """The metric's own, or that of its task's; a loss has none."""
+    """Signature of the metric, or of the study's main metric; empty for losses."""
     name = metric.removeprefix("test.")
     metrics = next((record.get("metrics") or {}
                     for record in records if record["state"] == State.COMPLETE), {})
@@ -75,7 +84,7 @@ def _signature(results: Results, records: Sequence[Mapping[str, Any]], metric: s
 
 
 def write_scaling(study: ScalingStudy, folder: Path) -> list[Path]:
-    """Writes scaling.md, .csv, .json, and figures of means and laws; returns the paths."""
+    """Write ``scaling.md``, ``.csv``, ``.json`` and figures; return the paths."""
     from scalesearch.report.figures.style import save_figure
     from scalesearch.report.scaling.figures import plot_laws, plot_means
 

@@ -389,7 +389,7 @@ def test_export_takes_the_first_seed_of_the_best_mean_or_the_seed_that_is_asked_
     assert why.endswith("; the weights are those of seed 1)") and "±" in why
     again = results.study.trials.replicates()[0]
     assert select_trial(results, None, again.number) == (
-        again.number, f"trial {again.original} with seed " f"{again.seed}, as asked")
+        again.number, f"trial {again.original} with seed {again.seed}, selected by number")
 
 
 def test_people_see_which_seed_of_which_trial_is_trained(tmp_path):

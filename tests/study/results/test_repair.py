@@ -119,7 +119,7 @@ def test_a_finished_trial_whose_folder_is_lost_is_named(study):
     for verb in (["front"], ["front", "--latex"], ["status"]):
         said = CliRunner().invoke(command, [*verb, str(study.folder)],
                                   catch_exceptions=False).output
-        assert f"trial {lost.number}" in " ".join(said.split()) and "by the log alone" in " ".join(
+        assert f"trial {lost.number}" in " ".join(said.split()) and "Missing or damaged record" in " ".join(
             said.split()), verb
     rows = CliRunner().invoke(command, ["front", str(study.folder), "--all", "--json"],
                               catch_exceptions=False).output

@@ -108,7 +108,7 @@ def test_export_takes_the_best_or_the_given_one(folder):
         "best params.total of the front " f"({rows['params.total'].min():,})")
     assert select_trial(results, None,
                         None)[1] == f"best bleu of the front ({rows['bleu'].max():.2f})"
-    assert select_trial(results, None, int(rows.index[1])) == (rows.index[1], "as asked")
+    assert select_trial(results, None, int(rows.index[1])) == (rows.index[1], "selected by number")
     with refuses("unknown-objective", "blue"):
         select_trial(results, "blue", None)
     with refuses("no-such-trial", 999):
