@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 SPLITS = ("train", "validation", "test")
 HEAD_COLUMNS = {"stack": "", "layer": "d", "part": "", "heads": "d", "diversity": ".4f",
-                "diversity_sentence": ".4f", "silent": ".1%"}
+                "diversity_sentence": ".4f", "silent_share": ".1%"}
 TOKEN_COLUMNS = {"stack": "", "layer": "d", "uniformity": "+.4f", "uniformity_absolute": ".4f"}
 FFN_COLUMNS = {"stack": "", "layer": "d", "part": "", "hidden": ",d", "n_act": ",.1f",
                "r_act": ".1%", "params": ",d", "eta_ffn": ".3g", "params_with_gate": ",d",
                "eta_ffn_with_gate": ".3g"}
-LOAD_COLUMNS = {"group": "", "params": ",d", "load": "d", "share": ".1%"}
-GRADIENT_COLUMNS = {"group": "", "params": ",d", "norm": ".3g", "relative": ".3g", "rms": ".3g"}
+LOAD_COLUMNS = {"group": "", "params": ",d", "load": "d", "use_share": ".1%"}
+GRADIENT_COLUMNS = {"group": "", "params": ",d", "norm": ".3g", "relative_norm": ".3g", "rms_gradient": ".3g"}
 
 
 @click.command(name="analyze")

@@ -44,5 +44,5 @@ def command(teachers: tuple[str, ...], data: str, out: Path, top_k: int, as_json
     if as_json:
         print_json({**said, "files": files})
     else:
-        print_text(f"{said['places']:,} places of {said['pairs']:,} pairs, {top_k} tokens each: "
+        print_text(f"{said['tokens']:,} tokens of {said['pairs']:,} pairs, {top_k} tokens each: "
                    f"{', '.join(files)}")

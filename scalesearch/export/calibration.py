@@ -269,7 +269,7 @@ def summarize_fit(fit: LatencyModel) -> Iterator[str]:
     times = [one["p50"] for one in fit.candidates]
     yield str(fit)
     yield (f"p50 {min(times):.3g} to {max(times):.3g} ms a sentence; {fit.rounds} rounds, "
-           f"{sum(one['unsteady'] for one in fit.candidates)} of {len(times)} unsteady; "
+           f"{sum(one['is_unstable'] for one in fit.candidates)} of {len(times)} unsteady; "
            f"{fit.left_out} draws left out, which the format cannot hold")
     if fit.others:
         wanted, said, low, high = (

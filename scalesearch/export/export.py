@@ -67,7 +67,7 @@ class Artifact:
             words = ("" if different is None
                      else f"; {different} of {checked['sentences']:,} sentences differ")
             words += f"; computed in {computed}" if (
-                computed := checked[name].get("computed")) else ""
+                computed := checked[name].get("compute_type")) else ""
             lines.append(f"{name}: {scores or 'no metric'}{words}")
             lines += [f"note: {note}"] if (note := checked[name].get("note")) else []
         return lines
@@ -199,7 +199,7 @@ def verify_artifact(trained: Checkpoint, sample: VerificationSample, float_decod
         ``quantized_decoder`` the task's metrics; for
         the latter two ``different``, the sentences of which any token differs, and as far as there
         are any,
-        ``computed`` and ``note`` of the :class:`.Decoder`.
+        ``compute_type`` and ``accuracy_note`` of the :class:`.ArtifactDecoder`.
 
     Raises:
         UserError: more than 2 % of the sentences differ in float.
@@ -218,7 +218,7 @@ def verify_artifact(trained: Checkpoint, sample: VerificationSample, float_decod
         wanted = wanted or ids
         lines = [" ".join(text.split()) for text in trained.tokenizer.decode(ids)]
         metrics = {} if score is None else score(lines, sample.texts, sample.spec)
-        words = {key: word for key in ("computed", "note") if (word := getattr(decoder, key))}
+        words = {key: word for key in ("compute_type", "accuracy_note") if (word := getattr(decoder, key))}
         said[name] = metrics | words
         if name != "model":
             said[name]["different"] = sum(a != b for a, b in zip(wanted, ids))

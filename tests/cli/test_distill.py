@@ -47,13 +47,13 @@ def test_a_student_trains_on_what_the_teacher_says(tmp_path: Path) -> None:
     data.with_name("same.yaml").write_text(
         yaml.safe_dump({"source": "x", "target": "x",
                         **{split: {"source": f"{split}.en", "target": f"{split}.de"}
-                           for split in ("train", "val", "test")}}).replace("val:", "valid:"))
+                           for split in ("train", "val", "test")}}).replace("val:", "validation:"))
     with refuses("data-conflict", "x"):
         raise CliRunner().invoke(app,
                                  ["distill", given[0], "--data", str(tmp_path / "same.yaml"),
                                   "--out", str(tmp_path / "kd2")]).exception
     again = CliRunner().invoke(app, ["distill", *given, "--length-penalty", "0.5"])
-    assert again.exit_code != 0 and "another decode" in str(again.exception)
+    assert again.exit_code != 0 and "another decoding" in str(again.exception)
     train(tiny(), real, recipe(beam=2), tmp_path / "second", seed=2)
     two = CliRunner().invoke(app, ["distill", str(tmp_path / "second"), *given])
     # of two teachers, and with the first one's penalty

@@ -128,7 +128,7 @@ def through_every_verb(folder, texts):
     make_study(one, texts)
     labels = list(texts[3:])
     rules = {"rule " + labels[1]: labels[1:2], labels[2]: labels[2:]}
-    make_study(other, texts[::-1][:3] + texts[3:], type="scaling", rows=tuple(labels),
+    make_study(other, texts[::-1][:3] + texts[3:], type="scaling", architectures=tuple(labels),
                base=labels[0], scaling={"base": labels[0], "rules": rules, "held_out": "largest"})
     for verb in ("status", "front", "table"):
         assert shown(texts[0]) in call("study", verb, one) or verb == "table"

@@ -67,7 +67,7 @@ def stopped(text: Path, out: Path, *more: str, number: int = signal.SIGTERM) -> 
     os.killpg(process.pid, number)
     status, err = ended(process)
     found = re.fullmatch(
-        rf"{signal.Signals(number).name}: saved after (\d+) updates in .*; go on with --resume\n",
+        rf"{signal.Signals(number).name}: saved after (\d+) updates in .*; continue with --resume\n",
         err)
     assert status == 128 + number and found and 10 <= int(found[1]) < RECIPE["steps"], err
 

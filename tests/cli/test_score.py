@@ -188,6 +188,6 @@ def test_empty_files_and_no_beam_are_refused(place: Path, tmp_path: Path) -> Non
         raise run(score_verb, place / "model1", "--source", empty, "--target", empty).exception
     for ask in (lambda model: model.translate("one", beam=0),
                 lambda model: model.score(["one"], ["eins"], beam=0),
-                lambda model: model.score(["one"], ["eins"], samples=0)):
+                lambda model: model.score(["one"], ["eins"], resamples=0)):
         with refuses("below-one", "0"):
             ask(load(place / "model1"))

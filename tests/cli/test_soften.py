@@ -42,7 +42,7 @@ def test_a_student_trains_on_what_the_teacher_finds_probable(data: Path, tmp_pat
     assert said.exit_code == 0, said.output
     facts = json.loads(said.stdout)
     real = load_data(str(data))
-    assert facts["pairs"] == 60 and facts["places"] == len(
+    assert facts["pairs"] == 60 and facts["tokens"] == len(
         real.train.target_ids.flat) + 60 and facts["top"] == 5
     student = load_data(facts["files"][-1])
     assert student.content_hash != real.content_hash and student.train.target_ids == real.train.target_ids
@@ -72,7 +72,7 @@ def test_another_vocabulary_and_too_many_tokens_are_refused(data: Path, tmp_path
     other = tmp_path / "other.yaml"
     other.write_text(yaml.safe_dump(yaml.safe_load(data.read_text()) | {"vocab": 50}
                                     | {split: str(data.parent / name)
-                                       for split, name in (("train", "train"), ("valid", "val"),
+                                       for split, name in (("train", "train"), ("validation", "val"),
                                                            ("test", "test"))}))
     teacher = str(data.parent / "teacher")
     with refuses("teacher-vocab-mismatch", teacher):
@@ -91,7 +91,8 @@ def test_another_vocabulary_and_too_many_tokens_are_refused(data: Path, tmp_path
 
 
 @pytest.mark.parametrize("verb, works",
-                         [("soften", "soften.soften_data"), ("distill", "distill.distill_data")])
+                         [("soften", "soft_targets.write_soft_targets"),
+                          ("distill", "distill.write_distilled_data")])
 def test_ctrl_c_says_that_the_same_command_goes_on(
         data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, works: str) -> None:
     def stop(*given: object) -> None:

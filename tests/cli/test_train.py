@@ -41,7 +41,7 @@ def test_train_then_translate(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = trained(data, out, "--seed", "4")
     assert done.exit_code == 0, done.output
-    for said in ("validation", "test", "tok:13a", "greedy", "tokens a CPU-second", "seed 4", "update"):
+    for said in ("validation", "test", "tok:13a", "greedy", "tokens per CPU-second", "seed 4", "update"):
         assert said in done.output
     lines = "one red dog\n\n   \nthe old house 7\n"
     for beam in ("1", "3"):

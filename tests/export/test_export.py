@@ -215,7 +215,7 @@ class Other(ExportFormat):
 def test_what_a_format_cannot_hold_is_refused_with_those_that_can(trained_folder, tmp_path):
     trained = read_checkpoint(trained_folder)
     gated = replace(trained, architecture=tiny(encoder__gate="QgV", encoder__head_dim=8))
-    with refuses("not-exportable", "encoder.attention: the gate QgV", "torch, huggingface, onnx"):
+    with refuses("not-exportable", "encoder.attention: the runtime does not support the gate QgV", "torch, huggingface, onnx"):
         export_model(gated, tmp_path / "out", get_format("ctranslate2"), "int8", None)
     with refuses("unknown-quantization", "int8, int16, bf16, none"):
         export_model(trained, tmp_path / "out", get_format("ctranslate2"), "int4", None)

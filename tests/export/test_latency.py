@@ -188,12 +188,12 @@ def test_a_calibration_goes_on_where_it_was_stopped_and_prices_every_candidate(
     with refuses("other-calibration", "seed"):
         calibrate_latency(space, protocol, CTranslate2Format(), replace(job, seed=1), out)
     with refuses("other-calibration", "hash"):  # of a space of the same name that has changed
-        calibrate_latency(space, protocol, CTranslate2Format(), replace(job, hash="abd"), out)
+        calibrate_latency(space, protocol, CTranslate2Format(), replace(job, space_hash="abd"), out)
     monkeypatch.setattr(calibration, "_write_artifact", lambda *args: pytest.fail("written again"))
     fit = calibrate_latency(space, protocol, CTranslate2Format(), job, out)
     assert not work.exists() and fit == load_latency_model(str(out)) and len(fit.candidates) == 9
     first = [json.loads(line) for line in kept.splitlines()]
-    assert all(one["rounds"] == 4 and one["id"] in first[0] for one in fit.candidates)
+    assert all(one["n_rounds"] == 4 and one["id"] in first[0] for one in fit.candidates)
     held_out = np.array([one["held_out"] for one in fit.candidates])
     measured = np.array([one["cpu"] for one in fit.candidates])
     assert fit.mean_relative_error == pytest.approx(np.abs(measured / held_out - 1).mean())
@@ -224,7 +224,7 @@ def test_a_training_is_measured_as_a_format_and_an_artifact_as_it_is(
     found = json.loads(CliRunner().invoke(command, words, catch_exceptions=False).stdout)
     assert list(found["measured"]) == [str(trained_folder),
                                        str(out)] and found["setup"]["target"] == 4
-    assert all(0 < one["p50"] <= one["p90"] and one["rounds"] == 4
+    assert all(0 < one["p50"] <= one["p90"] and one["n_rounds"] == 4
                for one in found["measured"].values())
     assert [
         one["format"] for one in found["measured"].values()] == ["ctranslate2-int8", "torch-none"]

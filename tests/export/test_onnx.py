@@ -121,7 +121,8 @@ def test_weights_are_stored_once_and_integers_stay_near_them(
     made = build_graphs(model)
     folders = [tmp_path / "none", tmp_path / "int8"]
     sizes = []
-    for name in ("GRAPHS", "ENTRY", "PRODUCT", "NODE"):
+    for name in ("ONNX_GRAPH_BYTES", "ONNX_WEIGHT_ENTRY_BYTES", "ONNX_INTEGER_MATMUL_BYTES",
+                 "ONNX_LEAF_BYTES"):
         monkeypatch.setattr(artifact, name, 0)
     monkeypatch.setattr(artifact, "ONNX_LEAF_BYTES_BY_CLASS", {})
     for folder in folders:

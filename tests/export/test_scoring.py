@@ -36,8 +36,8 @@ def test_a_training_is_scored_by_its_artifact_as_by_itself(corpus, float32, tmp_
 def test_it_is_the_artifact_that_translates(corpus, float32, tmp_path, trained_folder, monkeypatch):
     pytest.importorskip("ctranslate2")
     with artifact_decoder(trained_folder, "ctranslate2-int8") as decode:
-        found = decode(corpus.validation_loss, DecodingOptions(1))
-    assert len(found) == len(corpus.validation_loss) and all(len(best) == 1 for best in found)
+        found = decode(corpus.validation, DecodingOptions(1))
+    assert len(found) == len(corpus.validation) and all(len(best) == 1 for best in found)
     called = []
     monkeypatch.setattr(scoring.ExportFormat, "package_versions",
                         lambda self: called.append(self.name))

@@ -9,7 +9,7 @@ from tools import language
     ("class AnswerSheet:\n    pass\n", "params, configuration, candidate"),
     ("def pick(cost):\n    billed = cost\n    return billed\n", "cost, evaluate the cost"),
     ("# Trials that nobody has seen.\n", "a user, no trial, any process that"),
-    ('"""Quantize weights."""\n', "American spelling"),
+    ('"""Quantise weights."""\n', "American spelling"),
     ('"""What fits is trained."""\n', "a noun before the relative clause"),
     ("# It takes 3 ms a sentence: see the log; 20 ms a sentence.\n", "per"),
     ("for one in ():\n    print(one)\n", "variables are named after what they hold"),

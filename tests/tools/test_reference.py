@@ -35,7 +35,7 @@ def test_no_synonym_is_a_key_beside_it(name):
     [("space-language", "d_model", "width"), ("space-language", "num_layers", "encoder.depth"),
      ("space-language", "n_head", "encoder.heads"), ("recipe", "batch_size", "max_tokens"),
      ("recipe", "learning_rate", "lr"), ("recipe", "num_epochs", "epochs"),
-     ("study-file", "sampler", "sampler"), ("data-file", "vocab_size", "vocab"),
+     ("study-file", "searcher", "sampler"), ("data-file", "vocab_size", "vocab"),
      ("study-file", "batch_size", "recipe.max_tokens")])
 def test_the_words_of_other_tools_are_known(page, word, key):
     assert f"`{key}`" in (build_index(PAGES[page][2]()).describe_synonym(word) or "")

@@ -68,7 +68,7 @@ def status(study: str, out: Path | None, as_json: bool) -> None:
     results = load_results(watched.study.folder) if shown.problem else make_results(watched.study)
     if as_json:
         found = shown.to_json()
-        print_json({**found, **results_to_json(results), "teacher_at_work": found["teacher"]})
+        print_json({**found, **results_to_json(results), "teacher_progress": found["teacher"]})
         return
     console = snapshot_console()
     console.print(render_snapshot(shown, console.width))

@@ -166,7 +166,7 @@ def print_scaling(study: ScalingStudy, console: Console | None = None) -> None:
     from scalesearch.report.scaling.tables import notes, scaling_tables
 
     for sheet in scaling_tables(study):
-        print_text(frame_to_table(sheet.cells, left=range(sheet.n_left_aligned), title=sheet.title,
+        print_text(frame_to_table(sheet.cells, left_columns=range(sheet.n_left_aligned), title=sheet.title,
                                   has_box=True), console)
         for line in sheet.footnotes:
             print_text(line, console)

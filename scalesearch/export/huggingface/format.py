@@ -113,7 +113,7 @@ def model_config(trained: Checkpoint, dtype: str) -> dict[str, Any]:
         "auto_map": {auto: f"{MODELING_MODULE}.{name}" for auto, name in classes.items()},
         "model_type": "scalesearch",
         "vocab_size": trained.tokenizer.vocab_size,
-        "hidden_size": block.decoder.layer.main.d,
+        "hidden_size": block.decoder.layer.mixer.d,
         "dropout": recipe.dropout,
         "attention_dropout": recipe.attention_dropout,
         "activation_dropout": recipe.activation_dropout,

@@ -18,7 +18,7 @@ from tests.study.noisy import noisy_work, seeded_plan
 def folder(tmp_path_factory):
     where = tmp_path_factory.mktemp("study") / "fake"
     driver = make_driver(where, make_plan(8))
-    driver.study.update_meta(trials=8)
+    driver.study.update_meta(total_trials=8)
     driver.run()
     return str(where)
 
@@ -95,7 +95,7 @@ def test_many_workers_in_one_process_are_refused_unless_only_the_file_says_so(tm
     found = json.loads(answer[answer.index("{") :])
     updates = found["forecast"]["efforts"]["updates"]["cpu_seconds"]
     assert updates == pytest.approx(8 * 0.8 * 60)  # known from the budget, unlike the rest
-    assert found["forecast"]["low"] <= sum(each["cpu_seconds"]
+    assert found["forecast"]["cpu_seconds_low"] <= sum(each["cpu_seconds"]
                                            for each in found["forecast"]["efforts"].values())
     first = next(row for row in found["proposals"] if row["state"] == "pending")
     assert sum(row["params"] for row in found["rates"]) == first["costs"]["params.total"]
@@ -126,7 +126,7 @@ def test_further_seeds_for_people_and_machines(tmp_path):
     assert " ± " in shown and "Who is on the front is" in shown and "one seed a candidate" not in shown
     found = json.loads(call("status", tmp_path / "fake", "--json"))
     seeds = found["seeds"]
-    assert (seeds["most"], seeds["confidence"], seeds["trainings"]) == (
+    assert (seeds["max_per_candidate"], seeds["confidence"], seeds["runs"]) == (
         3, 0.9, len(driver.trials.replicates()))
     assert found["counts"]["complete"] == 6 and seeds["noise"]["bleu"]["sd"] > 0 and seeds[
         "comparisons"]

@@ -39,7 +39,7 @@ def test_from_another_folder_and_with_more_asked_for(folder, tmp_path, monkeypat
     events = (folder / "events.jsonl").read_text().splitlines()
     assert done.exit_code == 0 and sum('"replicate"' in line for line in events) == 2
     assert json.loads(
-        (folder / "command.json").read_text())["sets"] == ["recipe.steps=3", "seeds=2"]
+        (folder / "command.json").read_text())["overrides"] == ["recipe.steps=3", "seeds=2"]
 
 
 def test_without_resume_it_is_refused_and_another_recipe_too(folder):
@@ -65,7 +65,7 @@ def test_a_reference_that_the_file_no_longer_has_gets_its_seeds(folder):
                "seeds={most: 1, references: 2}").exit_code == 0
     events = [json.loads(line) for line in Path("without/events.jsonl").read_text().splitlines()]
     [again] = [event for event in events if event.get("origin") == "replicate"]
-    assert any(event["event"] == "ended" and event["trial"] == again["trial"]
+    assert any(event["type"] == "ended" and event["trial"] == again["trial"]
                and event["state"] == "complete" for event in events)
 
 

@@ -41,7 +41,7 @@ def test_a_run_ends_in_what_its_kind_is_for(tmp_path, kind):
     arguments = ["run", str(file), "--out", str(folder)]
     dry = CliRunner().invoke(command, [*arguments, "--dry-run", "--json"], catch_exceptions=False)
     promised = json.loads(dry.stdout)
-    assert not folder.exists() and promised["trainings"] == 2 * len(promised["architectures"])
+    assert not folder.exists() and promised["runs"] == 2 * len(promised["architectures"])
 
     shown = CliRunner().invoke(command, arguments, catch_exceptions=False)
     assert shown.exit_code == 0, shown.output

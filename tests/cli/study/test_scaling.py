@@ -74,7 +74,7 @@ def test_json_says_the_same_as_the_files(finished, tmp_path):
     found = json.loads(call(finished, "--json", "--to", tmp_path / "new", "--at", "macs.total=20k",
                             "--metric", "chrf", "--confidence", "0.8"))
     assert (found["metric"], found["confidence"], found["base"]) == ("chrf", 0.8, "base")
-    assert [(one["cost"], one["size"], one["by"])
+    assert [(one["cost"], one["size"], one["size_source"])
             for one in found["rankings"]] == [("macs.total", 20_000, "requested")]
     written = json.loads((tmp_path / "new" / "scaling.json").read_text())
     assert written == {key: value for key, value in found.items() if key != "files"}
@@ -105,7 +105,7 @@ def test_the_end_of_a_study_publishes_the_same(finished, tmp_path):
 
 def test_what_cannot_be_told_is_refused(finished, tmp_path):
     make_study(tmp_path / "grid", ("base",), 1, type="grid")
-    assert "is no scaling study but of the kind grid" in call(tmp_path / "grid", code=2)
+    assert "this study has the type grid, not scaling" in call(tmp_path / "grid", code=2)
     assert "--metric rouge: no finished training has that score" in call(
         finished, "--metric", "rouge", code=2)
     assert "--at params.totl: no size" in call(finished, "--at", "params.totl=2M", code=2)
