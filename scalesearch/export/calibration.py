@@ -230,7 +230,7 @@ def fit_latency_model(candidates: Mapping[str, CalibrationCandidate],
     values = np.stack([one.features for one in candidates.values()])
     count = job.n_fitted
     weights, without, predicted = leave_one_out_fit(values[:count], wanted[:count])
-    rows = [{"id": name, "answers": dict(one.architecture.answers), **asdict(found[name]),
+    rows = [{"id": name, "config": dict(one.architecture.config), **asdict(found[name]),
              "features": one.features.tolist()} for name, one in candidates.items()]
     fit = LatencyModel(f"{job.format}-{job.quantization}", job.decoding_setup, job.clock,
                        job.protocol["vocab"], describe_device(job.decoding_setup.threads), versions,

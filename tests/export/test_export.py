@@ -103,7 +103,7 @@ def test_a_training_is_copied_with_its_provenance_and_translates_as_before(
     assert (origin["architecture"], origin["seed"]) == (result["architecture_id"], result["seed"])
     assert origin["costs"]["params.total"] == result["n_params"] and origin["protocol"]["vocab"] == 80
     assert origin["metrics"]["test"]["bleu_signature"] and origin["data"]["hash"] == result[
-        "corpus"]
+        "corpus_hash"]
     assert said["bytes"] == {file.name: file.stat().st_size for file in trained_folder.iterdir()}
     one, other = (run(translate_verb, folder, text=LINES).stdout
                   for folder in (tmp_path / "out", trained_folder))
@@ -232,8 +232,8 @@ def test_a_training_becomes_an_int8_artifact_beside_a_verified_float_one(trained
         "ctranslate2", "int8") and said["versions"]["ctranslate2"]
     assert said["verification"]["float"]["different"] == 0 and 0 <= said["verification"][
         "quantized"]["different"] <= 12
-    assert said["verification"]["quantized"]["computed"].startswith("int8") and \
-        said["verification"]["float"]["computed"] == "float32"
+    assert said["verification"]["quantized"]["compute_type"].startswith("int8") and \
+        said["verification"]["float"]["compute_type"] == "float32"
     assert set(said["bytes"]) == {"model.bin", "config.json", "shared_vocabulary.json"}
     assert not (out / "model.safetensors").exists() and run(
         translate_verb, out, text=LINES).stdout.count("\n") == 3
