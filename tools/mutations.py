@@ -34,9 +34,9 @@ MUTATIONS = [
     Mutation("cost/breakdown.py", '= 2 * values[f"macs', '= values[f"macs', "cost"),
     Mutation("cost/protocol.py", "for step in values)\n", "for step in list(values)[:1])\n", "cost reference"),
     # Spaces.
-    Mutation("space/syntax/composite_domains.py", "sheet.lookup) is True else self.other", "sheet.lookup) else self.other",
+    Mutation("space/syntax/composite_domains.py", "sheet.lookup) is True else self.other", "sheet.lookup) else self.other",  # noqa: E501
              "space"),
-    Mutation("space/syntax/composite_domains.py", "return sum(option.count(sheet)", "return max(option.count(sheet)", "space"),
+    Mutation("space/syntax/composite_domains.py", "return sum(option.count(sheet)", "return max(option.count(sheet)", "space"),  # noqa: E501
     Mutation("space/assembly/weight_sharing.py", "0 <= layer < depth", "0 <= layer <= depth", "space cost"),
     Mutation("space/assembly/architecture.py", "canonical(block), sort_keys", "sorted(answers), sort_keys",
              "space feasible"),

@@ -213,7 +213,7 @@ class Model(Displayable):
     def _display_parts(self) -> Iterator[Table | str]:
         from scalesearch.train.score_tables import protocol_lines, score_table
 
-        yield f"architecture {self.architecture.id} in {self.folder}" + f": {self.selection_reason}" * bool(self.selection_reason)
+        yield f"architecture {self.architecture.id} in {self.folder}" + f": {self.selection_reason}" * bool(self.selection_reason)  # noqa: E501
         if self.result:
             yield score_table(self.result.metrics)
             yield from protocol_lines(self.result)

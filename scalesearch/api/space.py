@@ -206,7 +206,7 @@ class SearchSpace(Displayable):
         return self.definition.to_yaml()
 
     def _display_parts(self) -> Iterator[Table | str]:
-        yield f"{self.name or 'a space without a name'}: {format_space_size(len(self.definition.parameters()), space_size_or_reason(self.definition))}"
+        yield f"{self.name or 'a space without a name'}: {format_space_size(len(self.definition.parameters()), space_size_or_reason(self.definition))}"  # noqa: E501
         rows = [(name, parameter, parameter.count())
                 for name, parameter in self.definition.parameters()]
         if rows:

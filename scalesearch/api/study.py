@@ -228,7 +228,7 @@ class Study(Displayable):
             yield f"study {self.spec.name if self.spec else ''} in {self.folder}: not begun"
             if self.spec:
                 ways = ", ".join(f"{one.name} {one.direction}" for one in self.spec.objectives)
-                yield f"{ways}; {self.spec.trials_text if self.spec.architectures is None else f'{len(self.spec.architectures.architectures)} rows'}"
+                yield f"{ways}; {self.spec.trials_text if self.spec.architectures is None else f'{len(self.spec.architectures.architectures)} rows'}"  # noqa: E501
                 yield f"recipe: {self.spec.recipe.describe()}"
             return
         from scalesearch.api.frames import study_parts

@@ -138,7 +138,8 @@ def print_json(value: Any) -> None:
 
 @contextmanager
 def progress_bars(interrupt_message: str = "") -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on standard error for each thing that is counted; ``interrupt_message``: what Ctrl-C has left, and how to go on."""
+    """A bar on standard error for each thing that is counted; ``interrupt_message``: what Ctrl-C
+    has left, and how to go on."""
     from rich.progress import Progress
 
     console = open_console(stderr=True)

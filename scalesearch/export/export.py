@@ -150,7 +150,8 @@ def export_model(trained: Checkpoint, folder: Path, format: ExportFormat, quanti
 def export_training(source: Path, folder: Path, format_name: str, quantization: str | None = None,
                     data: DataSpec | None = None, sentences: int = 1000, threads: int = 1,
                     selection_reason: str = "") -> Artifact:
-    """Writes the finished training in ``source`` as the format ``format_name`` into the new folder ``folder``; verifies it.
+    """Writes the finished training in ``source`` as the format ``format_name`` into the new folder
+    ``folder``; verifies it.
 
     Args:
         quantization: the format's own, if not given.
@@ -218,7 +219,8 @@ def verify_artifact(trained: Checkpoint, sample: VerificationSample, float_decod
         wanted = wanted or ids
         lines = [" ".join(text.split()) for text in trained.tokenizer.decode(ids)]
         metrics = {} if score is None else score(lines, sample.texts, sample.spec)
-        words = {key: word for key in ("compute_type", "accuracy_note") if (word := getattr(decoder, key))}
+        words = {key: word
+                 for key in ("compute_type", "accuracy_note") if (word := getattr(decoder, key))}
         said[name] = metrics | words
         if name != "model":
             said[name]["different"] = sum(a != b for a, b in zip(wanted, ids))

@@ -43,7 +43,7 @@ def check_exportable(format: ExportFormat, block: object, quantization: str) -> 
     """
     resolve_quantization(format, quantization)
     if reasons := format.unsupported_reasons(block):  # type: ignore[arg-type]
-        others = [name for name in FORMAT_CLASSES if name != format.name and not get_format(name).unsupported_reasons(block)]  # type: ignore[arg-type]
+        others = [name for name in FORMAT_CLASSES if name != format.name and not get_format(name).unsupported_reasons(block)]  # type: ignore[arg-type]  # noqa: E501
         listed = "".join(f"\n  {reason}" for reason in reasons)
         raise UserError(f"--to {format.name} cannot hold this architecture:{listed}\nThese formats "
                         f"can: {', '.join(others)}", code="not-exportable")

@@ -1,4 +1,5 @@
-"""``python -m scalesearch.export.peak_memory FOLDER SETUP``: what :func:`scalesearch.export.latency.measure_peak_memory` starts."""
+"""``python -m scalesearch.export.peak_memory FOLDER SETUP``: what
+:func:`scalesearch.export.latency.measure_peak_memory` starts."""
 
 import importlib
 import json

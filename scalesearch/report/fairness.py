@@ -75,7 +75,8 @@ class Regret:
 
 @dataclass(frozen=True)
 class GroupRegret:
-    """Mean regret (loss) of a kind, and its difference to that of all others; ``is_disadvantaged``: that is above 0 for sure."""
+    """Mean regret (loss) of a kind, and its difference to that of all others; ``is_disadvantaged``:
+    that is above 0 for sure."""
 
     name: str
     n_architectures: int

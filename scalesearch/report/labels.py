@@ -85,7 +85,8 @@ def column_unit(name: str) -> str:
 
 
 def column_heading(name: str) -> str:
-    """Heading of a column whose caption names the protocol: ``BLEU (validation)``, ``MACs``, ``params, non-embedding``."""
+    """Heading of a column whose caption names the protocol: ``BLEU (validation)``, ``MACs``,
+    ``params, non-embedding``."""
     group, _, section = name.partition(".")
     if group not in SHORT_LABELS:
         return one_line_label(name)

@@ -92,12 +92,13 @@ def average_replicates(table: pd.DataFrame, replicates: pd.DataFrame, names: Seq
 
     Adds the columns ``seeds``, how many trainings a complete trial's scores are the mean of; and
     for each score of which the noise is known, ``.sd`` (the sample standard deviation; missing for
-    one seed) and ``.half_width`` (half the interval of the mean, by the noise pooled over all trials;
-    also for those of one seed).
+    one seed) and ``.half_width`` (half the interval of the mean, by the noise pooled over all
+    trials; also for those of one seed).
 
     Args:
         table: a row a trial, with a column ``trial``.
-        replicates: a row each, with the same columns and ``original``, the trial that was trained again.
+        replicates: a row each, with the same columns and ``original``, the trial that was trained
+            again.
         names: columns of scores.
     """
     done = replicates[replicates["state"] == "complete"] if len(replicates) else replicates
@@ -189,7 +190,8 @@ def _words(name: str) -> str:
 
 def differing_columns(trials: pd.DataFrame, params: Iterable[str] | None = None,
                       max_columns: int = 6) -> list[str]:
-    """The columns of hyperparameters in which ``trials`` differ: at most ``max_columns``, and of those ``params`` only."""
+    """The columns of hyperparameters in which ``trials`` differ: at most ``max_columns``, and of
+    those ``params`` only."""
     names = [name for name in trials.columns if name.startswith(PARAM_PREFIX)]
     among = {name.removeprefix(PARAM_PREFIX) for name in names} if params is None else set(params)
     return [name

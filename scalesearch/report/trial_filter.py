@@ -25,7 +25,8 @@ def filter_trials(trials: pd.DataFrame, condition: str) -> pd.DataFrame:
         SpaceErrors: it is no condition, names what no row has, or speaks of scores on test.
 
     Example:
-        >>> filter_trials(pd.DataFrame({"bleu": [29.0, 31.0], "params.total": [1, 2]}), "bleu >= 30")["params.total"].item()
+        >>> trials = pd.DataFrame({"bleu": [29.0, 31.0], "params.total": [1, 2]})
+        >>> filter_trials(trials, "bleu >= 30")["params.total"].item()
         2
     """
     node = scalar_from_text("condition", "", condition)

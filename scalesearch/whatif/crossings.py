@@ -118,7 +118,8 @@ def find_crossings(block: Block, protocol: Protocol,
 
 
 def _as_univariate(formula: Formula, held_lengths: Mapping[str, int]) -> list[Fraction]:
-    """Coefficients, of the power 0 upwards, of a formula in which the lengths that are not ``held_lengths`` are one number."""
+    """Coefficients, of the power 0 upwards, of a formula in which the lengths that are not
+    ``held_lengths`` are one number."""
     powers: dict[int, Fraction] = defaultdict(Fraction)
     for names, factor in formula.terms.items():
         powers[sum(name not in held_lengths for name in names)] += factor * math.prod(

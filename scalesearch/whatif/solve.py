@@ -103,7 +103,8 @@ class Solution:
         for name in ("best", "next"):
             record[name] = record[name] and record[name].to_json()
         return {key: value
-                for key, value in record.items() if key not in ("fixed_sizes", "n_within_budget", "nearest")}
+                for key, value in record.items()
+                if key not in ("fixed_sizes", "n_within_budget", "nearest")}
 
     def row(self) -> dict[str, Any]:
         """For a table: what was given, the value, its costs, the room left, the next value and what that breaks."""
@@ -294,9 +295,9 @@ class _SizeSearch:
         after = (min if largest else max)(beyond, default=None)
         nearest = None if within else min(
             built, key=lambda value: built[value].max_violation(self.limits), default=None)
-        return Solution(self.direction, self.key, self.fixed_sizes, best=self._point(best, built), next=self._point(after, built),
-                        changed_values=self._changed_values(built[best]) if best is not None else {}, n_evaluated=len(candidates),
-                        n_unbuildable=len(candidates) - len(built), n_within_budget=len(within), low=values[0] if values else 0,
+        return Solution(self.direction, self.key, self.fixed_sizes, best=self._point(best, built), next=self._point(after, built),  # noqa: E501
+                        changed_values=self._changed_values(built[best]) if best is not None else {}, n_evaluated=len(candidates),  # noqa: E501
+                        n_unbuildable=len(candidates) - len(built), n_within_budget=len(within), low=values[0] if values else 0,  # noqa: E501
                         high=values[-1] if values else 0, step=values.step if isinstance(values, range) else 0,
                         is_open_ended=open_end and largest and after is None and best is not None,
                         is_monotonic=self._is_monotonic(built), is_exhaustive=len(candidates) == len(values),

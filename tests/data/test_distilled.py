@@ -28,7 +28,7 @@ def test_distilled_replaces_the_training_text_only(spec: DataSpec, distilled: Da
     assert corpus.train.target_text == [
         SAID] * 39 and corpus.train.source_text == real.train.source_text[1:]
     assert corpus.tokenizer == real.tokenizer
-    assert corpus.test.target_text == real.test.target_text and corpus.validation.source_ids == real.validation.source_ids
+    assert corpus.test.target_text == real.test.target_text and corpus.validation.source_ids == real.validation.source_ids  # noqa: E501
     assert corpus.content_hash != real.content_hash and corpus.name == "text en-de (distilled)"
     assert "a teacher's translations instead of the real ones" in "".join(corpus.notes)
     assert "train: 1 of 40 pairs left out: a side is empty" in corpus.notes

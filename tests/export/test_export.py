@@ -101,7 +101,8 @@ def test_a_training_is_copied_with_its_provenance_and_translates_as_before(
     result = json.loads((trained_folder / "result.json").read_text())
     origin = said["provenance"]
     assert (origin["architecture"], origin["seed"]) == (result["architecture_id"], result["seed"])
-    assert origin["costs"]["params.total"] == result["n_params"] and origin["protocol"]["vocab"] == 80
+    assert origin["costs"]["params.total"] == result["n_params"] and origin["protocol"][
+        "vocab"] == 80
     assert origin["metrics"]["test"]["bleu_signature"] and origin["data"]["hash"] == result[
         "corpus_hash"]
     assert said["bytes"] == {file.name: file.stat().st_size for file in trained_folder.iterdir()}
@@ -215,7 +216,8 @@ class Other(ExportFormat):
 def test_what_a_format_cannot_hold_is_refused_with_those_that_can(trained_folder, tmp_path):
     trained = read_checkpoint(trained_folder)
     gated = replace(trained, architecture=tiny(encoder__gate="QgV", encoder__head_dim=8))
-    with refuses("not-exportable", "encoder.attention: the runtime does not support the gate QgV", "torch, huggingface, onnx"):
+    with refuses("not-exportable", "encoder.attention: the runtime does not support the gate QgV",
+                 "torch, huggingface, onnx"):
         export_model(gated, tmp_path / "out", get_format("ctranslate2"), "int8", None)
     with refuses("unknown-quantization", "int8, int16, bf16, none"):
         export_model(trained, tmp_path / "out", get_format("ctranslate2"), "int4", None)

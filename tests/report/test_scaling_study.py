@@ -300,7 +300,7 @@ def test_figures_name_axes_and_rules_and_cover_nothing(tmp_path):
     figure = plot_means(result)
     assert [axes.get_xlabel().split(" (")[0].split("\n")[0] for axes in figure.axes] == [
         "Parameters", "Multiply-accumulates per sentence pair", "Non-embedding parameters"]
-    assert figure.axes[0].get_ylabel() == "BLEU (validation) on grammar (synthetic)"
+    assert figure.axes[0].get_ylabel() == "BLEU (validation)\non grammar (synthetic)"
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["base", "wider", "deeper"]
     covers_nothing(figure)

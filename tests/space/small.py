@@ -50,8 +50,8 @@ SMALL = SchemaGroup(
         "adapter": SchemaGroup({"rank": SchemaField("size", default="4")}, optional=True),
         "share": SchemaGroup(
             {
-                "encoder": SchemaGroup({"ffn": SchemaField("schedule", default="own", calls=CALLS, depth_key="encoder.depth")}),
-                "decoder": SchemaGroup({"ffn": SchemaField("schedule", default="own", calls=CALLS, depth_key="decoder.depth")}),
+                "encoder": SchemaGroup({"ffn": SchemaField("schedule", default="own", calls=CALLS, depth_key="encoder.depth")}),  # noqa: E501
+                "decoder": SchemaGroup({"ffn": SchemaField("schedule", default="own", calls=CALLS, depth_key="decoder.depth")}),  # noqa: E501
             }
         ),
     }

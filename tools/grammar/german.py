@@ -7,8 +7,7 @@ words; a comma is a word of its own until the sentence is joined.
 
 from . import german_forms as forms
 from .german_forms import ACCUSATIVE, DATIVE, GENDERS, GENITIVE, NOMINATIVE, PLURAL, STRONG
-from .meaning import (Adjunct, Clause, Gap, Nominal, Pair, Phrase, Predicate, Pronoun, Relative,
-                      Sentence)
+from .meaning import Adjunct, Clause, Gap, Nominal, Pair, Phrase, Predicate, Pronoun, Relative, Sentence
 from .numbers import german_digits, german_number
 
 _MODALS = {"can": "können", "must": "müssen", "should": "sollen", "want": "wollen", "may": "dürfen"}

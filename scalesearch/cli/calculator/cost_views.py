@@ -33,7 +33,6 @@ DEFAULT_VALUES = {"none", "off", "own", "nothing", "matrices", "euler", "auto", 
 
 
 def print_comparison(files: tuple[str, ...], settings: tuple[str, ...], against: tuple[str, ...],
-                    # fmt: skip
                     protocol_overrides: dict[str, Any], levels: int, csv: str | None, as_json: bool) -> None:
     """Prints what ``files``, and the first with ``against``, cost under one protocol: the first file's."""
     from scalesearch.cost import evaluate_cost, load_protocol
@@ -103,7 +102,7 @@ def _differences(comparison: CostComparison, quantity: str, words: str) -> Table
 # -- a sweep
 
 
-def print_sweep(file: str, settings: tuple[str, ...], sweeps: tuple[str, ...], protocol_overrides: dict[str, Any], plot: str | None,
+def print_sweep(file: str, settings: tuple[str, ...], sweeps: tuple[str, ...], protocol_overrides: dict[str, Any], plot: str | None,  # noqa: E501
                csv: str | None, as_json: bool) -> None:  # fmt: skip
     """Prints costs for every combination of the values in ``sweeps``; draws and writes them where asked."""
     from scalesearch.cost import load_protocol

@@ -111,7 +111,8 @@ def figure_text(text: object) -> str:
 
 
 def y_axis_label(label: str, corpus: object, is_synthetic: bool = False) -> str:
-    """Words for an upright axis: ``label`` on a corpus, if any, in two lines where one would be longer than the axis."""
+    """Words for an upright axis: ``label`` on a corpus, if any, in two lines where one would be
+    longer than the axis."""
     where = f"on {figure_text(corpus)}{' (synthetic)' * is_synthetic}" if corpus else ""
     return label + ("\n" if len(label + where) > MAX_Y_LABEL_LENGTH else " ") * bool(where) + where
 

@@ -47,10 +47,10 @@ def scaling_tables(study: ScalingStudy) -> list[TitledTable]:
         TitledTable("Sizes", pd.DataFrame([_size(study, row) for row in study.finished])),
         TitledTable("Laws", pd.DataFrame([_law(metric, curve) for curve in curves])),
         TitledTable("Checks: the largest size, predicted from the others", pd.DataFrame([
-            _against(curve, curve.holdout_check.prediction.size) | _check(metric, curve) for curve in curves if curve.holdout_check])),
+            _against(curve, curve.holdout_check.prediction.size) | _check(metric, curve) for curve in curves if curve.holdout_check])),  # noqa: E501
         TitledTable("The next size", pd.DataFrame([
-            _against(curve, curve.next_prediction.size) | {"law": format_prediction(metric, curve.next_prediction), "one training": format_interval(
-                metric, curve.next_prediction.training_low, curve.next_prediction.training_high)} for curve in curves if curve.next_prediction])),
+            _against(curve, curve.next_prediction.size) | {"law": format_prediction(metric, curve.next_prediction), "one training": format_interval(  # noqa: E501
+                metric, curve.next_prediction.training_low, curve.next_prediction.training_high)} for curve in curves if curve.next_prediction])),  # noqa: E501
         TitledTable(f"{metric} per million parameters", pd.DataFrame([
             {"rule": gain.rule, "row": gain.label, "since the base": format_slope(gain.slope_from_base),
              "since the size before": format_slope(gain.slope_from_previous)} for gain in study.slopes])),

@@ -60,7 +60,8 @@ def started_study_folder(name: str) -> Path | None:
 
 def read_started_study(folder: Path, overrides: Sequence[str] = (),
                        out: Path | None = None) -> StudySpec:
-    """The study in ``folder`` as it was run last, with ``overrides`` laid over it; changes to the working folder of then.
+    """The study in ``folder`` as it was run last, with ``overrides`` laid over it; changes to the
+    working folder of then.
 
     ``out`` is the folder of another study that this one is a beginning of.
 

@@ -2,9 +2,11 @@
 
 ::
 
-    seeds: {max_per_candidate: 3, extra_runs: 6, confidence: 0.9}        # at most three a candidate, and six more trainings in all
+    # at most three seeds per candidate, and six more training runs in all
+    seeds: {max_per_candidate: 3, extra_runs: 6, confidence: 0.9}
     seeds: 3                                            # the same, with half as many as `trials`; of rows: three each
-    seeds: {max_per_candidate: 1, references: 3}                     # each reference trained three times, whatever its place
+    # each reference is trained three times
+    seeds: {max_per_candidate: 1, references: 3}
 
     teacher: runs/big                                   # a finished training; or {folder: runs/big, mix: yes}
     teacher: [runs/a, runs/b]                           # several, which translate together
@@ -13,7 +15,8 @@
     stop: {gain: 1%, horizon: 10}                        # once ten more trainings are expected to bring less than that
 
     warm_start: runs/edge                               # or a list of folders
-    warm_start: {from: [runs/edge, runs/old], max_candidates: 5}  # at most five of their fronts are trained
+    warm_start: {from: [runs/edge, runs/old], max_candidates: 5}  # at most five of their fronts are
+        trained
         here first
 
 ``none`` under any of them is as if the key were not there, for ``--set``.
@@ -140,12 +143,12 @@ class StopSpec:
 class TeacherSpec:
     """Teacher of a study, from whose translations every candidate learns, and how these are made."""
 
-    folders: tuple[str, ...] = setting((),
-                                       "of a finished training, or a list of several of one "
-                                       "vocabulary, which translate together by the mean of their "
-                                       "probabilities", key="folder", read=read_texts,
-                                       expected="a folder, or a list of folders", default_text="none",
-                                       synonyms=("path", "checkpoint", "folders"))
+    folders: tuple[str, ...] = setting(
+        (),
+        "of a finished training, or a list of several of one "
+        "vocabulary, which translate together by the mean of their " "probabilities", key="folder",
+        read=read_texts, expected="a folder, or a list of folders", default_text="none",
+        synonyms=("path", "checkpoint", "folders"))
     file: str | None = setting(None, "of a teacher to be trained: a space file")
     set: Mapping[str, str] = setting({},
                                      "of a teacher to be trained: answers, in the file or in the "
@@ -267,5 +270,6 @@ REFERENCE_SCHEMA = schema_of(ReferenceSpec, shorthand_key="file", check=_referen
 ARCHITECTURE_SCHEMA = replace(REFERENCE_SCHEMA, make=partial(_reference, "row"))
 SEEDS_SCHEMA = schema_of(Seeds, shorthand_key="max_per_candidate", optional=True, make=dict)
 STOP_SCHEMA = schema_of(StopSpec, shorthand_key="gain", optional=True)
-TEACHER_SCHEMA = schema_of(TeacherSpec, shorthand_key="folder", optional=True, check=_teacher_conflicts)
+TEACHER_SCHEMA = schema_of(TeacherSpec, shorthand_key="folder", optional=True,
+                           check=_teacher_conflicts)
 WARM_START_SCHEMA = schema_of(WarmStartSpec, shorthand_key="from", optional=True)

@@ -15,7 +15,7 @@ SECRET_SETTING_PATTERN = re.compile(
     r"(?i)\b(\w*(?:pass(?:w\w*|phrase)?|pwd|secret)\s*=\s*)('[^'\n]*'|\"[^\"\n]*\"|[^\s;&'\"`]+)")
 # what users, hosts and databases are of; no `=` of further settings
 HARMLESS_TEXT_PATTERN = re.compile(r"[\w.\-/\[\]% ~+#]*")
-HARMLESS_QUERY_KEYS = ("application_name", "charset", "client_encoding", "connect_timeout", "driver", "isolation_level", "mode",
+HARMLESS_QUERY_KEYS = ("application_name", "charset", "client_encoding", "connect_timeout", "driver", "isolation_level", "mode",  # noqa: E501
             "sslmode", "ssl_mode", "timeout", "uri")  # keys of a query whose values are shown
 SECRET_QUERY_KEYS = ("odbc_connect", "passwd", "password", "pwd", "sslpassword")
 MASK = "***"

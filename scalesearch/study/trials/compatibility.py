@@ -66,7 +66,8 @@ def check_unchanged(folder: Path, old: StudyMeta, new: StudyMeta) -> None:
 
 def check_references_unchanged(place: Path, trials: Trials,
                                identities: Mapping[str, str | None]) -> None:
-    """Refuses references whose names were trained as something else than ``identities`` (name to identity). Raises Changed."""
+    """Refuses references whose names were trained as something else than ``identities`` (name to
+    identity). Raises Changed."""
     for trial in trials.with_origin(Origin.REFERENCE):
         # nothing may lose what it trains
         removed = trial.identity if trial.state != State.PENDING else None

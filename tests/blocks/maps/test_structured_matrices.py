@@ -86,7 +86,7 @@ def test_tables_of_other_embeddings_have_a_structure_where_no_output_is_tied_to_
     for text in ("embedding: { factorised: { rank: 4 } }",
                  "embedding: { dextra: { rank: 8, groups: 2 } }"):
         with refuses("unbuildable", "embedding.tie: none"):
-            Space.parse(f"width: 16\nembedding.tie: all\n{text}\nmatrices.embedding: kronecker(2)").single_architecture()
+            Space.parse(f"width: 16\nembedding.tie: all\n{text}\nmatrices.embedding: kronecker(2)").single_architecture()  # noqa: E501
     with refuses("unbuildable", key="matrices.output"):
         Space.parse("width: 16\nmatrices.output: kronecker(2)").single_architecture()
 

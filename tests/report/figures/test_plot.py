@@ -38,7 +38,7 @@ def test_axes_name_unit_protocol_and_synthetic_data():
     axes = plot_tradeoff(made(), SUBJECT, "macs.total").axes[0]
     assert axes.get_xlabel() == ("Multiply-accumulates per sentence pair\n"
                                  "(forward: 20 source, 18 target tokens, vocabulary 1,000)")
-    assert axes.get_ylabel() == "BLEU (validation) on grammar (synthetic)"
+    assert axes.get_ylabel() == "BLEU (validation)\non grammar (synthetic)"
     assert axis_label("params.non_embedding",
                       PROTOCOL) == "Non-embedding parameters (vocabulary 1,000)"
     assert axis_label("artifact.bytes",

@@ -6,7 +6,7 @@ from scalesearch.report.figures.style import y_axis_label
 
 
 @pytest.mark.parametrize(("what", "corpus", "synthetic", "words"), [
-    ("BLEU (validation)", "grammar", True, "BLEU (validation) on grammar (synthetic)"),
+    ("BLEU (validation)", "grammar", True, "BLEU (validation)\non grammar (synthetic)"),
     ("BLEU (validation)", "", False, "BLEU (validation)"),
     ("Tokenized BLEU (validation)", "multi30k en-de (distilled, mixed)", False,
      "Tokenized BLEU (validation)\non multi30k en-de (distilled, mixed)"),

@@ -123,7 +123,7 @@ def test_a_list_in_yaml_may_choose_item_by_item() -> None:
         (8, 8, 24), (8, 8, 32), (16, 8, 24), (16, 8, 32)}
     assert Space.parse(layered.to_yaml()) == layered
     for sheet in layered.enumerate():
-        assert layered.contains(sheet) and Space.parse(layered.architecture(sheet).to_yaml()).single_architecture().id == (
+        assert layered.contains(sheet) and Space.parse(layered.architecture(sheet).to_yaml()).single_architecture().id == (  # noqa: E501
             layered.architecture(sheet).id)
 
 

@@ -51,7 +51,7 @@ def test_slack_is_at_most_zero_exactly_where_it_holds(expr, a, b):
     ("text", "width", "slack"),
     [
         ("width <= 4", 8, math.log(2)), ("width <= 16", 8, -math.log(2)), ("width >= 16", 8, math.log(2)),
-        ("width < 8", 8, MIN_VIOLATION), ("width == 16", 8, math.log(2)), ("width == 8", 8, 0.0), ("width != 8", 8, 1.0),
+        ("width < 8", 8, MIN_VIOLATION), ("width == 16", 8, math.log(2)), ("width == 8", 8, 0.0), ("width != 8", 8, 1.0),  # noqa: E501
         ("width <= 4 and width <= 2", 8, math.log(4)), ("width <= 4 or width <= 2", 8, math.log(2)),
         ("not width > 4", 8, math.log(2)), ("not (width > 4 or width > 2)", 8, math.log(4)),
         ("2 <= width <= 4", 8, math.log(2)), ("width - 12 <= 0", 8, -1.0), ("width - 8 >= 2", 8, 1.0),

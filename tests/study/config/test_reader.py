@@ -181,18 +181,19 @@ s.yaml:13:14: reference: expected a file, answers under `set`, or both
    |              ^^^^^^^^^^^
   = help: such as `{name: wide, set: {width: 256}}`
 
-11 problems""".replace("KINDS", format_alternatives(SAMPLER_NAMES)).replace("PROTOCOLS", format_alternatives(PROTOCOL_NAMES))
+11 problems""".replace("KINDS", format_alternatives(SAMPLER_NAMES)).replace(
+        "PROTOCOLS", format_alternatives(PROTOCOL_NAMES))
 
 
-@pytest.mark.parametrize(("text", "seeds"),
-                         [("", Seeds(1, 0)), ("seeds: none\n", Seeds(1, 0)),
-                          ("seeds: 1\n", Seeds(1, 0)), ("seeds: 3\ntrials: 7\n", Seeds(3, 4)),
-                          ("seeds: {max_per_candidate: 2}\n", Seeds(2, 10)),
-                          ("seeds: {max_per_candidate: " "4, extra_runs: 6, " "confidence: 0.95}\n",
-                           Seeds(4, 6, 0.95)), ("seeds: {max_per_candidate: " "1, extra_runs: 6}\n", Seeds(1, 0)),
-                          ("seeds: {max_per_candidate: 1, " "references: 3}\n", Seeds(1, 10, 0.9, 3)),
-                          ("seeds: {extra_runs: 6}\n", Seeds(3, 6)),
-                          ("seeds: {max_per_candidate: 2, extra_runs: 1, " "references: 4}\n", Seeds(2, 1, 0.9, 4))])
+@pytest.mark.parametrize(
+    ("text", "seeds"),
+    [("", Seeds(1, 0)), ("seeds: none\n", Seeds(1, 0)), ("seeds: 1\n", Seeds(1, 0)),
+     ("seeds: 3\ntrials: 7\n", Seeds(3, 4)), ("seeds: {max_per_candidate: 2}\n", Seeds(2, 10)),
+     ("seeds: {max_per_candidate: 4, extra_runs: 6, confidence: 0.95}\n", Seeds(4, 6, 0.95)),
+     ("seeds: {max_per_candidate: 1, extra_runs: 6}\n", Seeds(1, 0)),
+     ("seeds: {max_per_candidate: " "1, references: 3}\n", Seeds(1, 10, 0.9, 3)),
+     ("seeds: {extra_runs: 6}\n", Seeds(3, 6)),
+     ("seeds: {max_per_candidate: " "2, extra_runs: 1, " "references: 4}\n", Seeds(2, 1, 0.9, 4))])
 def test_seeds_are_a_number_or_a_mapping(tmp_path, text, seeds):
     assert read_study(write(tmp_path, SPACE + REST + text)).seeds == seeds
 
@@ -310,15 +311,16 @@ def test_a_preview_says_what_would_be_done_and_writes_nothing(tmp_path, monkeypa
     assert found["seeds"] == {"max_per_candidate": 3, "extra_runs": 10, "confidence": 0.9}
     assert found["space"]["size"] == 4 and found["feasible"] == MAX_FEASIBLE_SAMPLES < found[
         "sampled"] < 2000
-    assert all(p["is_feasible"] == (p["costs"]["params.total"] <= 50_000) for p in found["proposals"])
+    assert all(p["is_feasible"] == (p["costs"]["params.total"] <= 50_000)
+               for p in found["proposals"])
     assert list(tmp_path.iterdir()) == [file]
 
 
 def test_selection_on_the_test_split_is_rejected(tmp_path):
     said = problems(tmp_path, SPACE + REST.replace("steps: 5", "steps: 5, score_splits: test"))
     assert "score_splits to `both`" in said and "s.yaml" in said
-    chosen = read_study(write(tmp_path,
-                              SPACE + REST.replace("steps: 5", "steps: 5, score_splits: validation")))
+    chosen = read_study(
+        write(tmp_path, SPACE + REST.replace("steps: 5", "steps: 5, score_splits: validation")))
     assert (chosen.recipe.score_splits,
             read_study(write(tmp_path, SPACE + REST)).recipe.score_splits) == ("validation", "both")
 
@@ -339,8 +341,8 @@ def of_task(data, objectives, space=SPACE):
      (f"task: summarization, {TASK_FILES}",
       "rouge1: max, rouge2: max, rougeL: max, loss: min, memory.weights: min", SPACE),
      (f"task: correction, {TASK_FILES}", "f05: max, precision: max, recall: max", SPACE),
-     ("task: language-model, train: t, validation: v, test: w", "perplexity: min, word_perplexity: min",
-      ONLY)])
+     ("task: language-model, train: t, validation: v, test: w",
+      "perplexity: min, word_perplexity: min", ONLY)])
 def test_every_tasks_metrics_are_objectives(tmp_path, data, objectives, space):
     spec = read_study(write(tmp_path, of_task(data, objectives, space)))
     assert ", ".join(map(str, spec.objectives)) == objectives and spec.recipe.measure == "none"
@@ -386,9 +388,9 @@ def test_a_warm_start_is_a_folder_a_list_or_a_mapping(tmp_path):
         (tmp_path / name / "study.json").write_text("{}")
     one = tmp_path / "a"
     other = tmp_path / "b"
-    for text, expected in ((f"{one}", ((str(one),), None)),
-                           (f"[{one}, {other}]", ((str(one), str(other)), None)),
-                           (f"{{from: [{one}], max_candidates: 2}}", ((str(one),), 2)), ("none", None)):
+    for text, expected in (
+            (f"{one}", ((str(one),), None)), (f"[{one}, {other}]", ((str(one), str(other)), None)),
+            (f"{{from: [{one}], max_candidates: 2}}", ((str(one),), 2)), ("none", None)):
         spec = read_study(write(tmp_path, SPACE + REST + f"warm_start: {text}\n"))
         assert spec.warm_start is None if expected is None else (
             spec.warm_start.folders, spec.warm_start.max_candidates) == expected

@@ -299,7 +299,7 @@ def test_named_architectures_without_a_search_are_called_rows(tmp_path):
     made.propose(1, origin="reference", label="large").working(
         1, step=40, share=0.1, loss=5.5, seconds=6)
     text = drawn(StudyWatcher(tmp_path).snapshot(), 80)
-    assert "1.1 of 2 architectures · 0 of 2 further seeds of architectures" in text and "large" in text and "reference" not in text
+    assert "1.1 of 2 architectures · 0 of 2 further seeds of architectures" in text and "large" in text and "reference" not in text  # noqa: E501
 
 
 def test_a_low_terminal_leaves_workers_out_and_says_how_many(made):

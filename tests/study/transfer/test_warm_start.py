@@ -96,7 +96,7 @@ def test_where_scores_are_on_another_scale_the_front_is_trained_first(old, tmp_p
     said = []
     driver = warm(tmp_path, old, make_plan(5, record_fields=shared), most=3, said=said)
     assert "0 finished candidates imported, 3 architectures of other fronts to be trained here first (the other study has " \
-           f"{'other' if what == 'data' else 'another'} {what})" in said[0]
+           f"{'other' if what == 'data' else 'another'} {what})" in said[0]  # noqa: E501
     driver.run()
     trials = list(driver.trials)
     assert [trial.origin for trial in trials[:3]] == [Origin.ENQUEUED] * 3
@@ -147,7 +147,8 @@ def test_limits_and_spaces_of_this_study_decide(old):
 def test_two_studies_give_each_network_once(old, tmp_path):
     twin = tmp_path / "twin"
     shutil.copytree(old, twin)
-    found = choose_warm_start(WarmStartSpec((str(old), str(twin))), make_plan(4, record_fields=SHARED), 3)
+    found = choose_warm_start(WarmStartSpec((str(old), str(twin))),
+                              make_plan(4, record_fields=SHARED), 3)
     assert len(found.imported) == len({known.architecture for known in found.imported}) == 12
     assert found.skipped == {"are duplicates": 12}
 
@@ -204,7 +205,8 @@ def test_what_is_gone_before_it_was_taken_is_told(old, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", "{}", '{"imported": [{}], "enqueued": [], "skipped": {}, "differences": []}'])
+    "text",
+    ["{", "[]", "{}", '{"imported": [{}], "enqueued": [], "skipped": {}, ' '"differences": []}'])
 def test_what_was_chosen_and_is_damaged_is_named(old, tmp_path, text):
     make_driver(tmp_path, make_plan(0))
     (tmp_path / WARM_START_FILE).write_text(text)
@@ -265,7 +267,8 @@ def test_what_a_fork_has_brought_along_is_not_taken_twice_and_hides_nothing(old,
     import_trial(study, replace(carried, source=source), again.record_fields)
     driver = warm(tmp_path / "other", old, again, most=3)
     driver.run()
-    assert len([one for one in driver.trials.with_origin(Origin.ENQUEUED) if one.source is None]) == 3
+    assert len([one
+                for one in driver.trials.with_origin(Origin.ENQUEUED) if one.source is None]) == 3
 
 
 def test_what_the_costs_of_this_study_refuse_is_left_out_as_infeasible(old):
