@@ -12,7 +12,11 @@ from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.hypervolume import default_reference_point, hypervolume
 from scalesearch.pareto.objective import Objective
 from scalesearch.study.replicates.replicated import ReplicatedTrial
-from scalesearch.study.replicates.summary import completed_candidates, front_candidates, with_replicates
+from scalesearch.study.replicates.summary import (
+    completed_candidates,
+    front_candidates,
+    with_replicates,
+)
 from scalesearch.study.trials.study_meta import StudyMeta
 from scalesearch.study.trials.trial import Origin, State
 from scalesearch.study.trials.trials import Trials

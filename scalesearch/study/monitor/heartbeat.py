@@ -18,7 +18,12 @@ from pathlib import Path
 
 from scalesearch.errors import UserError
 from scalesearch.files import try_read_json
-from scalesearch.study.executors.lease import HEARTBEAT_TIMING, HeartbeatFile, machine_id, seconds_since_heartbeat
+from scalesearch.study.executors.lease import (
+    HEARTBEAT_TIMING,
+    HeartbeatFile,
+    machine_id,
+    seconds_since_heartbeat,
+)
 
 OWNER_FILE = "owner.json"
 RUNNING = "running"

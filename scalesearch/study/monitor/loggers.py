@@ -1,7 +1,8 @@
-"""Loggers: copies of all trained trials for TensorBoard or MLflow (key ``loggers`` of a study file).
+"""Loggers: copies of all trained trials for TensorBoard or MLflow.
 
-The study's folder stays the only source. A trial that ended without a logger is logged when the
-study is resumed. If a tool fails, only its copy is missing.
+The key ``loggers`` of a study file selects them. The study's folder stays the only source. A trial
+that ended without a logger is logged when the study is resumed. If a tool fails, only its copy is
+missing.
 """
 
 import os

@@ -48,7 +48,8 @@ def render_snapshot(snapshot: StudySnapshot, width: int, height: int | None = No
     below: list[RenderableType] = [*_forecast(snapshot, whole), *_rungs(snapshot),
                                    *_front(snapshot.front, snapshot.time), *_gain(snapshot, whole),
                                    *_events(snapshot, whole)]
-    used_height = sum(part.row_count + 3 if isinstance(part, Table) else 1 for part in (*parts, *below))
+    used_height = sum(part.row_count + 3 if isinstance(part, Table) else 1
+                      for part in (*parts, *below))
     room = len(snapshot.running) if height is None else max(MIN_ROWS, height - used_height - 5)
     return Group(*parts, *_training_table(snapshot, width, room), *below)
 

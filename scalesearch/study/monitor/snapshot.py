@@ -133,7 +133,8 @@ class StudyWatcher:
     """Watches the study in ``folder``; each snapshot reads only new lines of the log.
 
     Raises:
-        UserError: the folder contains no study; also raised by :meth:`snapshot` if the study was removed.
+        UserError: the folder contains no study. :meth:`snapshot` raises it if the study was
+            removed.
     """
 
     def __init__(self, folder: Path) -> None:

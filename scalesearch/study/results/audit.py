@@ -317,7 +317,7 @@ def runs_of_architecture(plan: AuditPlan, member: AuditedArchitecture, folder: P
 
 
 def _read_run(folder: Path, run: AuditRun, metric: str) -> AuditRun:
-    """Return ``run`` with the losses and the score in ``folder``; the loss of failed runs is inf."""
+    """Return ``run`` with its losses and score from ``folder``; failed runs have infinite loss."""
     rung = try_read_json(folder / rung_file(0), Result)
     result = try_read_json(folder / RESULT_FILE, Result)
     if rung is not None:

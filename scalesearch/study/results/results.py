@@ -141,7 +141,8 @@ class Results:
     @cached_property
     def _first_record(self) -> Record:
         """First record of a complete trial; empty if all are missing."""
-        records = (self.study.record(trial) for trial in self.study.trials.with_state(State.COMPLETE))
+        records = (self.study.record(trial)
+                   for trial in self.study.trials.with_state(State.COMPLETE))
         return next((record for record in records if record), Record())
 
     @cached_property
@@ -196,7 +197,7 @@ class Results:
         lines = [describe_costs(meta.protocol), *weight_only_lines(meta.protocol, *self.macs_once),
                  f"Data: {meta.data.name}, hash "
                  f"{meta.data.hash}{synthetic if meta.synthetic else ''}.",
-                 "Trials are selected by validation scores; test scores were not used for selection.",
+                 "Selection uses validation scores; test scores were not used for selection.",
                  *self.seed_analysis.notes(meta.seed)]
         signed = self._signed[0]
         name = (METRICS[signed].label if signed in METRICS and self.task == "translation"

@@ -46,7 +46,7 @@ def select_trial(results: Results, objective: str | None, trial: int | None,
         return trial, f"{seed_words}selected by number"
     name = objective or next(iter(results.objectives))
     if name.startswith("test."):
-        raise UserError(f"--best {name}: a trial that is selected by its test score has no unbiased "
+        raise UserError(f"--best {name}: a trial selected by its test score has no unbiased "
                         f"test score. Select by {name.removeprefix('test.')}, the score on the "
                         "validation set, or give the number of a trial", code="selection-on-test")
     rows = results.front if condition is None else _eligible(results)

@@ -185,7 +185,7 @@ def test_a_study_without_anything_finished_says_so(tmp_path):
     page = page_of(tmp_path)
     assert page.wrong == [] and set(page.ids) >= SECTIONS
     for words in ("No finished trials", "No feasible finished trials",
-                  "No trial has failed"):
+                  "No training run has failed"):
         assert words in page.text
 
 
@@ -230,7 +230,7 @@ def test_a_study_that_searches_nothing_shows_what_it_trained_and_no_more(tmp_pat
         "front", "named", "trials", "curves", "costs", "provenance"}
     assert not set(page.ids) & {"hyperparameters", "importance", "hypervolume"}
     for words in ("2 architectures of the study file", "Score against cost",
-                  "No trial has failed"):
+                  "No training run has failed"):
         assert words in page.text
     for words in ("on the front", "infeasible", "No trial", "proposal"):
         assert words not in page.text
@@ -273,7 +273,7 @@ def test_a_row_that_the_study_file_no_longer_names_is_not_in_the_table(tmp_path)
     page = page_of(tmp_path)
     assert page.wrong == [
         ] and "3 named architectures" in page.text and "#trial-1" not in page.hrefs
-    assert "1 named architecture duplicated an architecture that was there already" in page.text
+    assert "1 named architecture duplicated another trial of the study" in page.text
 
 
 def test_a_study_without_two_named_architectures_has_no_table_of_them(page):

@@ -1,1 +1,4 @@
-"""A study as one HTML file that needs nothing else: a module a section, each of which computes, then draws."""
+"""Report page of a study: one HTML file without external files.
+
+Each section has a module with a function that computes its content and returns its elements.
+"""

@@ -1,91 +1,106 @@
-"""How training went: the loss of each trial over its updates, and where it paused at rungs."""
+"""Training curves of the report page: losses over updates, and the table of rungs."""
 
 from collections import Counter
 
 from matplotlib.collections import LineCollection
 
-from scalesearch.report.figures.style import DOMINATED_COLOR, FRONT_COLOR, REFERENCE_COLOR, fixed_size_panel
+from scalesearch.report.figures.style import (
+    DOMINATED_COLOR,
+    FRONT_COLOR,
+    REFERENCE_COLOR,
+    fixed_size_panel,
+)
+from scalesearch.study.monitor.format import format_percent
 from scalesearch.study.monitor.snapshot import rung_summaries
-from scalesearch.study.results.page.elements import PageSection, Part, TableCell, fold, number, table, text
+from scalesearch.study.results.page.elements import (
+    PageSection,
+    Part,
+    TableCell,
+    fold,
+    number,
+    table,
+    text,
+)
 from scalesearch.study.results.page.facts import PageFacts, trial_name
 from scalesearch.study.results.page.svg import PlotMark, picture
 from scalesearch.study.trials.trial import State, Trial
 
 LOSS_LABELS = {"validation_loss": "Validation loss (nats per token)",
-        "validation_loss_per_char": "Validation loss (nats per character)"}
+               "validation_loss_per_char": "Validation loss (nats per character)"}
 TRAINING_LOSS = "Training loss (nats per token)"
 
 
 def curves_section(facts: PageFacts) -> PageSection:
-    """The curves, and the table of rungs where there are any."""
-    shown = facts.curve_trials
-    rungs = "; crosses: losses at the rungs" if any(one.rungs for one in shown) else ""
+    """Create the section with the curves, and the table of rungs if the study has rungs."""
+    trials = facts.curve_trials
+    rungs = "; crosses: losses at the rungs" if any(trial.rungs for trial in trials) else ""
     colors = "; blue: on the front; orange: references" if facts.has_front else ""
     title = LOSS_LABELS[facts.loss]
-    caption = f"{title} of {len(shown)} trials, each with its first seed{colors}{rungs}."
-    parts = [_picture(facts, facts.loss, title, caption) if shown
-             else text("No validation has " "been recorded yet.")]
-    if any(one.number in facts.curves["train_loss"] for one in shown):
-        caption = (f"{TRAINING_LOSS}, label smoothing included where the recipe has it; mean since "
-                   "the validation before.")
+    caption = f"{title} of {len(trials)} trials, each with its first seed{colors}{rungs}."
+    parts = [_picture(facts, facts.loss, title, caption) if trials
+             else text("No validation has been recorded yet.")]
+    if any(trial.number in facts.curves["train_loss"] for trial in trials):
+        caption = (f"{TRAINING_LOSS}, with label smoothing if the recipe uses it; mean since the "
+                   "previous validation.")
         parts.append(fold("Training loss", [_picture(facts, "train_loss", TRAINING_LOSS, caption)]))
-    return PageSection("curves", "Training curves",
-                       [*parts, *([_rungs(facts)] if facts.meta.rungs.n_pauses else [])])
+    if facts.meta.rungs.n_pauses:
+        parts.append(_rungs(facts))
+    return PageSection("curves", "Training curves", parts)
 
 
 def _picture(facts: PageFacts, key: str, title: str, caption: str) -> Part:
     trials = facts.curve_trials
-    every = facts.curves[key]
-    curves = [(one, every[one.number]) for one in trials if one.number in every]
+    points_of = facts.curves[key]
+    curves = [(trial, points_of[trial.number]) for trial in trials if trial.number in points_of]
     with fixed_size_panel() as (figure, axes):
-        styles = [_style(facts, one) for one, _ in curves]
-        # a collection is drawn much faster than lines
-        order = sorted(range(len(curves)), key=lambda at: styles[at][2])
-        axes.add_collection(LineCollection([curves[at][1] for at in order],
-                                           colors=[styles[at][0] for at in order],
-                                           linewidths=[styles[at][1] for at in order]))
+        styles = [_style(facts, trial) for trial, _ in curves]
+        # A collection is drawn much faster than single lines.
+        order = sorted(range(len(curves)), key=lambda index: styles[index][2])
+        axes.add_collection(LineCollection([curves[index][1] for index in order],
+                                           colors=[styles[index][0] for index in order],
+                                           linewidths=[styles[index][1] for index in order]))
         dots = [(*points[0], style[0])
                 for (_, points), style in zip(curves, styles) if len(points) == 1]
-        crosses = [(rung.step, rung.loss, _style(facts, one)[0])
-                   for one in trials if key == facts.loss
-                   for rung in one.rungs if rung.step is not None]
+        crosses = [(rung.step, rung.loss, _style(facts, trial)[0])
+                   for trial in trials if key == facts.loss
+                   for rung in trial.rungs if rung.step is not None]
         for spots, marker in ((dots, "o"), (crosses, "x")):
             if spots:
                 x, y, colors = zip(*spots)
                 axes.scatter(x, y, s=14, c=colors, marker=marker, linewidths=0.9, zorder=4)
         axes.autoscale_view()
         axes.set(xlabel="Updates", ylabel=title)
-    ends = "; ".join(f"{trial_name(one)} {points[-1][1]:.3f}"
-                     for one, points in curves if one.number in facts.front_members)
+    ends = "; ".join(f"{trial_name(trial)} {points[-1][1]:.3f}"
+                     for trial, points in curves if trial.number in facts.front_members)
     alt = (f"{title} over updates of {len(trials)} trials. Last losses of the front: "
            f"{ends or 'none'}.")
-    marks = [PlotMark(one.number, trial_name(one), axes, points) for one, points in curves]
+    marks = [PlotMark(trial.number, trial_name(trial), axes, points) for trial, points in curves]
     return picture(figure, key.replace("_", "-"), alt, caption, marks)
 
 
 def _style(facts: PageFacts, trial: Trial) -> tuple[str, float, int]:
-    """Color, width and order of a curve."""
+    """Color, width and drawing order of a curve."""
     if trial.number in facts.front_members:
         return FRONT_COLOR, 1.5, 3
     return (REFERENCE_COLOR, 1.1, 2) if trial.label else (DOMINATED_COLOR, 0.7, 1)
 
 
 def _rungs(facts: PageFacts) -> Part:
-    """Trials that reached each rung, that were promoted from it, and the losses there."""
-    trials = [one for one in facts.candidates if one.rungs]
-    told = rung_summaries(facts.trials, facts.meta)
-    reached = Counter(at for one in trials for at in range(len(one.rungs)))
+    """Table of rungs: trials that reached the rung, promoted trials, and losses."""
+    trials = [trial for trial in facts.candidates if trial.rungs]
+    summaries = rung_summaries(facts.trials, facts.meta)
+    n_reached = Counter(rung for trial in trials for rung in range(len(trial.rungs)))
     rows = []
-    for at, share in enumerate(facts.meta.rungs.shares[:-1]):
-        losses = [one.rungs[at].loss for one in trials if len(one.rungs) > at]
-        promoted = sum(len(one.rungs) > at + 1
-                       or (len(one.rungs) == at + 1 and one.state != State.PAUSED)
-                       for one in trials)
-        rows.append([at + 1, TableCell(f"{share:.0%}", share), reached[at], promoted,
-                     *(number(best(losses, default=None), ".3f") for best in (min, max)),
-                     number(told[at].rank_correlation, "+.2f")])
-    headings = ["rung", "share of a training", "reached", "promoted", "best loss", "worst loss",
-                "order as at the end"]
-    return table(headings, rows,
-                 f"Rungs of successive halving; losses: {LOSS_LABELS[facts.loss].lower()}.",
-                 "rungs-table")
+    for rung, share in enumerate(facts.meta.rungs.shares[:-1]):
+        losses = [trial.rungs[rung].loss for trial in trials if len(trial.rungs) > rung]
+        promoted = sum(len(trial.rungs) > rung + 1
+                       or (len(trial.rungs) == rung + 1 and trial.state != State.PAUSED)
+                       for trial in trials)
+        rows.append([rung + 1, TableCell(format_percent(share), share), n_reached[rung], promoted,
+                     number(min(losses, default=None), ".3f"),
+                     number(max(losses, default=None), ".3f"),
+                     number(summaries[rung].rank_correlation, "+.2f")])
+    headings = ["rung", "share of the budget", "reached", "promoted", "best loss", "worst loss",
+                "rank correlation with the end"]
+    caption = f"Rungs of successive halving; losses: {LOSS_LABELS[facts.loss].lower()}."
+    return table(headings, rows, caption, "rungs-table")

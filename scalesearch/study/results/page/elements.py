@@ -1,9 +1,9 @@
-"""What a page is made of, as plain values: sections of parts, which ``page.html`` marks up.
+"""Elements of the report page: sections of parts, which ``page.html`` renders.
 
-A part is (kind, value), the kind one of its macros: ``text`` (lines), ``heading``, ``caption``,
+A part is a pair of macro name and value. The macros are ``text`` (lines), ``heading``, ``caption``,
 ``table`` (:func:`table`), ``picture`` (:class:`Picture`), ``panels`` (pictures side by side, id),
 ``fold`` (title, parts, id), ``names`` (pairs), ``code``, ``links``, ``chooser`` (cost, words,
-checked), ``filter`` (state, words).
+checked) and ``filter`` (state, words).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,13 @@ Part = tuple[str, Any]
 
 
 class PageSection(NamedTuple):
-    """A section of the page: its id, heading and parts, and its name in the menu if not the heading."""
+    """Section of the page.
+
+    Attributes:
+        key: HTML id.
+        title: heading.
+        menu_title: name in the menu; the heading if empty.
+    """
 
     key: str
     title: str
@@ -28,7 +34,7 @@ class PageSection(NamedTuple):
 
 
 class PageLink(NamedTuple):
-    """A link; ``trial``: whose marks in the figures it highlights."""
+    """Link; ``trial`` is the trial whose marks in figures it highlights, or None."""
 
     text: str
     href: str
@@ -37,16 +43,16 @@ class PageLink(NamedTuple):
 
 @dataclass(frozen=True)
 class TableCell:
-    """A table cell.
+    """Table cell.
 
     Attributes:
-        text: what is shown.
-        sort_key: number or text to sort by; rows without one come last. A number is set to the
-            right.
-        left: set a number to the left.
-        css: class of the text.
+        text: displayed text.
+        sort_key: number or text by which rows are sorted; rows without a key come last. Cells with
+            a number are aligned to the right.
+        left: align a number to the left.
+        css: CSS class of the text.
         indent: depth of the text in a tree.
-        links: shown after the text.
+        links: links after the text.
     """
 
     text: object
@@ -58,9 +64,10 @@ class TableCell:
 
     @property
     def align(self) -> str | None:
-        """CSS class by which a number, or its absence, is set to the right."""
-        return "number" + " left" * self.left if is_number(
-            self.sort_key) or self is MISSING_CELL else None
+        """CSS class of numbers and missing numbers, which are aligned to the right."""
+        if not is_number(self.sort_key) and self is not MISSING_CELL:
+            return None
+        return "number left" if self.left else "number"
 
 
 MISSING_CELL = TableCell("–")
@@ -68,41 +75,53 @@ MISSING_CELL = TableCell("–")
 
 def number(value: Any, form: str = ",") -> TableCell:
     """Cell of a number in the format ``form``; a dash for None and NaN."""
-    return MISSING_CELL if value is None or pd.isna(value) else TableCell(
-        format(value, form), value)
+    if value is None or pd.isna(value):
+        return MISSING_CELL
+    return TableCell(format(value, form), value)
 
 
 def table(headings: Sequence[str], rows: Iterable[Iterable[Any]], caption: str, key: str,
           attributes: Sequence[Mapping[str, Any]] = ()) -> Part:
-    """Sortable table: text as it is, numbers with separators, gaps as dashes, a :class:`TableCell` as it says.
+    """Sortable table.
 
-    ``key``: its id; ``attributes``: HTML attributes of each row.
+    Args:
+        headings: one per column.
+        rows: values of cells: text, numbers, None, or a :class:`TableCell`. Numbers are displayed
+            with thousands separators, None as a dash.
+        key: HTML id.
+        attributes: HTML attributes of each row.
     """
-    cells = [[value if isinstance(value, TableCell) else TableCell(value, value or None)
-              if isinstance(value, str) else number(value) for value in row] for row in rows]
+    cells = [[_cell(value) for value in row] for row in rows]
     return "table", {"headings": headings, "rows": cells, "caption": caption, "key": key,
                      "attributes": attributes}
 
 
+def _cell(value: Any) -> TableCell:
+    if isinstance(value, TableCell):
+        return value
+    return TableCell(value, value or None) if isinstance(value, str) else number(value)
+
+
 def text(*lines: str) -> Part:
-    """Paragraphs."""
+    """Paragraphs, one per line."""
     return "text", lines
 
 
 def fold(title: str, parts: Sequence[Part], key: str | None = None) -> Part:
-    """Parts that are hidden until their title is clicked."""
+    """Parts that are hidden until a reader clicks their title."""
     return "fold", (title, parts, key)
 
 
 @dataclass(frozen=True)
 class Picture:
-    """An SVG figure.
+    """SVG figure.
 
     Attributes:
-        alt: what someone who cannot see it must know.
-        marks: ``[trial, text, [[x, y], ...]]`` in the SVG's coordinates: a point or line that shows
-            the text on hover.
-        cost: the cost on its horizontal axis, where readers choose among several.
+        key: HTML id.
+        alt: description for readers that cannot see the figure.
+        marks: ``[trial, text, [[x, y], ...]]`` in coordinates of the SVG: points or lines that
+            show the text on hover.
+        cost: cost on the horizontal axis, if readers can select costs.
     """
 
     svg: Markup

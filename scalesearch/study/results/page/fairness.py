@@ -1,49 +1,58 @@
-"""The fairness audit of a study, where there is one: regrets, kinds, and recipes for all."""
-
-from typing import Any
+"""Fairness audit on the report page: regrets, groups, and single recipes for all."""
 
 from scalesearch.report.fairness import describe_option
 from scalesearch.report.figures.fairness import plot_regrets
 from scalesearch.report.intervals import ConfidenceInterval
 from scalesearch.study.results.audit import audit_findings
-from scalesearch.study.results.page.elements import MISSING_CELL, PageSection, TableCell, number, table, text
+from scalesearch.study.results.page.elements import (
+    MISSING_CELL,
+    PageSection,
+    TableCell,
+    number,
+    table,
+    text,
+)
 from scalesearch.study.results.page.facts import PageFacts
 from scalesearch.study.results.page.svg import picture
 
-RATES_CAPTION = ("Validation loss above the least of its architecture, by recipe. What was stopped "
-                 "early counts as far behind at its end as it was there.")
+RATES_CAPTION = ("Validation loss minus the lowest validation loss of the same architecture, by "
+                 "recipe. For runs that were stopped early, the difference at the stop is shown.")
 
 
 def fairness_section(facts: PageFacts) -> PageSection | None:
-    """What the audit has found so far; None where the study has none."""
-    found = audit_findings(facts.results)
-    if found is None:
+    """Create the section with the findings so far; None if the study has no audit."""
+    findings = audit_findings(facts.results)
+    if findings is None:
         return None
-    if not found.regrets:
-        return PageSection("fairness", "Fairness of the recipe", [text(*found.lines())])
-    regrets = [[one.architecture, number(one.loss_regret, ".3g"), number(one.score_regret, ".3g"),
-                describe_option(one.best_option), "yes" if one.is_best_at_edge else "no"]
-               for one in found.regrets]
-    kinds = [[one.name, one.n_architectures, _cell(one.mean_regret),
-              _cell(one.difference_to_others), "yes" if one.is_disadvantaged else "no"]
-             for one in found.groups]
-    recipes = [[describe_option(one.option), _cell(one.mean_regret), number(one.kendall_tau, ".2f")]
-               for one in found.alternatives]
-    figure = plot_regrets(found)
-    return PageSection(
-        "fairness", "Fairness of the recipe",
-        [text(*found.lines()),
-         *([picture(figure, "fairness-losses",
-                    RATES_CAPTION + " The numbers stand in the tables below.", RATES_CAPTION)]
-           if figure else []),
-         table(["architecture", "regret (loss)", f"regret ({found.metric})", "best", "at the edge"],
-               regrets, "What each architecture loses by the study's recipe.", "fairness-regrets"),
-         table(["kind", "architectures", "mean regret (loss)", "more than others", "unfair"], kinds,
-               "Kinds, with intervals; those of differences are corrected for the "
-               "number of kinds.", "fairness-kinds"),
-         table(["recipe for all", "mean regret (loss)", "Kendall's tau with the best recipes"],
-               recipes, "Single recipes, the fairest first.", "fairness-recipes")], "Fairness")
+    if not findings.regrets:
+        return PageSection("fairness", "Fairness of the recipe", [text(*findings.lines())])
+    regrets = [[regret.architecture, number(regret.loss_regret, ".3g"),
+                number(regret.score_regret, ".3g"), describe_option(regret.best_option),
+                "yes" if regret.is_best_at_edge else "no"]
+               for regret in findings.regrets]
+    groups = [[group.name, group.n_architectures, _cell(group.mean_regret),
+               _cell(group.difference_to_others), "yes" if group.is_disadvantaged else "no"]
+              for group in findings.groups]
+    recipes = [[describe_option(alternative.option), _cell(alternative.mean_regret),
+                number(alternative.kendall_tau, ".2f")]
+               for alternative in findings.alternatives]
+    parts = [text(*findings.lines())]
+    if figure := plot_regrets(findings):
+        parts.append(picture(figure, "fairness-losses",
+                             RATES_CAPTION + " The tables below contain the numbers.",
+                             RATES_CAPTION))
+    parts += [
+        table(["architecture", "regret (loss)", f"regret ({findings.metric})", "best option",
+               "at the edge"], regrets,
+              "Regret of the study's recipe for each architecture.", "fairness-regrets"),
+        table(["group", "architectures", "mean regret (loss)", "difference to others",
+               "disadvantaged"], groups,
+              "Groups, with intervals. Intervals of differences are corrected for the number of "
+              "groups.", "fairness-groups"),
+        table(["recipe for all", "mean regret (loss)", "Kendall's tau with the best recipes"],
+              recipes, "Single recipes, from the lowest mean regret.", "fairness-recipes")]
+    return PageSection("fairness", "Fairness of the recipe", parts, "Fairness")
 
 
-def _cell(value: ConfidenceInterval | None) -> Any:
+def _cell(value: ConfidenceInterval | None) -> TableCell:
     return MISSING_CELL if value is None else TableCell(str(value), value.value)

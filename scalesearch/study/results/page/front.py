@@ -1,4 +1,4 @@
-"""The front against each cost, as the study's own figures show it, and how it grew: its hypervolume over time."""
+"""Front of the report page: the main metric against each cost, and the hypervolume over time."""
 
 import numpy as np
 
@@ -7,7 +7,13 @@ from scalesearch.pareto.hypervolume import hypervolume
 from scalesearch.report.figures.plot import plot_tradeoff, stopped_heights
 from scalesearch.report.figures.style import FRONT_COLOR, fixed_size_panel
 from scalesearch.report.labels import format_protocol, format_scientific, one_line_label
-from scalesearch.report.table import COST_COLUMNS, HALF_WIDTH_SUFFIX, format_cell, summarize_trial, trial_name
+from scalesearch.report.table import (
+    COST_COLUMNS,
+    HALF_WIDTH_SUFFIX,
+    format_cell,
+    summarize_trial,
+    trial_name,
+)
 from scalesearch.study.monitor.expected_gain import describe_gain, read_gain
 from scalesearch.study.results.page.curves import LOSS_LABELS
 from scalesearch.study.results.page.elements import PageSection, Part, fold, text
@@ -15,29 +21,29 @@ from scalesearch.study.results.page.facts import FinishedRun, PageFacts
 from scalesearch.study.results.page.svg import PlotMark, picture
 from scalesearch.tasks import EFFICIENCY_METRICS
 
-MAX_MARKS = 600  # points with a text each; more would make the file large
+MAX_MARKS = 600  # maximum number of points with a text, to limit the size of the file
 DEFAULT_COSTS = ("params.total", "macs.total")
 COST_GROUPS = ("params", "macs", "flops", "memory")
 
 
 def cost_choices(facts: PageFacts) -> tuple[list[str], list[str]]:
-    """The costs that are shown first, and the others: objectives, or of a study without any the usual ones, first.
+    """Return the costs that are plotted first, and the other costs.
 
-    Costs that no finished trial has, or that are 0 for all of them, are neither.
+    The first costs are the costs among the objectives and the default costs. Costs that are missing
+    or 0 for all finished trials are left out.
     """
     names = dict.fromkeys([*facts.results.objectives, *COST_COLUMNS, *EFFICIENCY_METRICS])
     goals = facts.results.objectives
-    known = [name
-             for name in names
+    costs = [name for name in names
              if name in EFFICIENCY_METRICS
              or ("." in name and (name in goals or _group(name) in COST_GROUPS))]
-    first = [name for name in known if name in goals]
+    first = [name for name in costs if name in goals]
     first += [name for name in DEFAULT_COSTS if _group(name) not in map(_group, first)]
-    there = [name
-             for name in known
-             if name in facts.finished_rows
-             and (facts.finished_rows[name].astype(float).fillna(0) != 0).any()]
-    return [name for name in first if name in there], [name for name in there if name not in first]
+    available = [name for name in costs
+                 if name in facts.finished_rows
+                 and (facts.finished_rows[name].astype(float).fillna(0) != 0).any()]
+    return ([name for name in first if name in available],
+            [name for name in available if name not in first])
 
 
 def _group(name: str) -> str:
@@ -45,39 +51,43 @@ def _group(name: str) -> str:
 
 
 def front_section(facts: PageFacts) -> PageSection:
-    """The figures; those against what is no objective are folded, until a reader with a script chooses among all."""
+    """Create the section with the figures of the front.
+
+    Figures against costs other than the first costs are folded. With JavaScript, readers can select
+    among all costs.
+    """
     title = "Pareto front" if facts.has_front else "Score against cost"
     if facts.finished_rows.empty:
         return PageSection("front", title,
-                           [text("No trial is finished yet, so there is no front."
-                                 if facts.is_search else "No training is finished.")])
+                           [text("No finished trials.")])
     first, others = cost_choices(facts)
-    goals = ", ".join(f"{name} ({way})" for name, way in facts.results.objectives.items())
+    goals = ", ".join(f"{name} ({direction})"
+                      for name, direction in facts.results.objectives.items())
     head = (f"{len(facts.front_members)} of {len(facts.finished_rows)} finished trials are on the "
             f"front of {goals}." if facts.has_front
-            else f"{len(facts.finished_rows)} architectures that the study file names.")
+            else f"{len(facts.finished_rows)} architectures of the study file.")
     parts = [text(head),
              ("chooser", [(name, _short(name), name in first) for name in (*first, *others)]),
              *_panel_parts(facts, first, facts.main_metric, "front-panels")]
     if others:
         parts.append(fold("Against the other costs", _panel_parts(facts, others, facts.main_metric),
                           "front-others"))
-    reported = f"test.{facts.main_metric}"
-    if reported in facts.finished_rows and facts.finished_rows[reported].notna().any():
-        parts.append(fold(f"By {reported}, which was not looked at in choosing",
-                          _panel_parts(facts, first, reported)))
+    test_score = f"test.{facts.main_metric}"
+    if test_score in facts.finished_rows and facts.finished_rows[test_score].notna().any():
+        parts.append(fold(f"By {test_score}, which was not used for selection",
+                          _panel_parts(facts, first, test_score)))
     return PageSection("front", title, parts)
 
 
 def _short(name: str) -> str:
-    """``Non-embedding parameters``, ``Multiply-accumulates``: without unit and protocol."""
+    """Label without unit and protocol: ``Non-embedding parameters``, ``Multiply-accumulates``."""
     return one_line_label(name).removesuffix(" per sentence pair").removesuffix(
         ", float32)").replace(" (bytes", "")
 
 
 def _panel_parts(facts: PageFacts, costs: list[str], metric: str,
                  key: str | None = None) -> list[Part]:
-    bars = (" Bars: intervals of means over seeds, by pooled noise."
+    bars = (" Bars: intervals of means over seeds, with pooled noise."
             if f"{metric}.half_width" in facts.finished_rows else "")
     words = (f"{one_line_label(metric)} against each cost; "
              f"{format_protocol(facts.meta.protocol)}.{bars}")
@@ -87,8 +97,8 @@ def _panel_parts(facts: PageFacts, costs: list[str], metric: str,
 
 def _picture(facts: PageFacts, x: str, y: str) -> Part:
     done = facts.finished_rows[facts.finished_rows[x].notna() & facts.finished_rows[y].notna()]
-    done = done.sort_values("front", kind="stable").tail(MAX_MARKS)  # the front's marks lie on top
-    # they show on hover
+    done = done.sort_values("front", kind="stable").tail(MAX_MARKS)  # the front is drawn on top
+    # Labels are left out because they are shown on hover.
     figure = plot_tradeoff(facts.results.table, facts.results.subject, x, y, label_front=False)
     words = {y: one_line_label(y), x: one_line_label(x)}
     shown = [name
@@ -98,16 +108,16 @@ def _picture(facts: PageFacts, x: str, y: str) -> Part:
                       [(float(row[x]), float(row[y]))]) for row in done[shown].to_dict("records")]
     table = facts.results.table
     axes = figure.axes[0]
-    for at, height in stopped_heights(table, axes, x, y)[-MAX_MARKS:].items():
-        row = table.loc[at]
-        words_of = (f"{trial_name(row)}; stopped at a rung; {LOSS_LABELS[facts.loss]} "
-                    f"{row['rung_loss']:.3f}; {one_line_label(x)} ")
-        marks.append(PlotMark(int(row["trial"]), words_of + format_cell(row, x), axes,
+    for index, height in stopped_heights(table, axes, x, y)[-MAX_MARKS:].items():
+        row = table.loc[index]
+        stopped_text = (f"{trial_name(row)}; stopped at a rung; {LOSS_LABELS[facts.loss]} "
+                        f"{row['rung_loss']:.3f}; {one_line_label(x)} ")
+        marks.append(PlotMark(int(row["trial"]), stopped_text + format_cell(row, x), axes,
                               [(float(row[x]), float(height))]))
     title = f"{one_line_label(y)} against {one_line_label(x, facts.meta.protocol)}"
-    best = facts.results.front
-    best = best.dropna(subset=[x, y]) if len(best) else best
-    members = "; ".join(summarize_trial(row, {y: y, x: x}) for _, row in best.iterrows())
+    front = facts.results.front
+    front = front.dropna(subset=[x, y]) if len(front) else front
+    members = "; ".join(summarize_trial(row, {y: y, x: x}) for _, row in front.iterrows())
     return picture(figure, f"front-{x}-{y}".replace(".", "-").replace("_", "-"),
                    f"Scatter plot of {title} for {len(facts.finished_rows)} trials. On the front: "
                    f"{members or 'none'}.", "", marks, cost=x)
@@ -115,32 +125,38 @@ def _picture(facts: PageFacts, x: str, y: str) -> Part:
 
 def hypervolume_history(facts: PageFacts,
                         reference_point: list[float]) -> list[tuple[FinishedRun, float]]:
-    """Each finished trial that changed the hypervolume, and the last one, with the hypervolume from it on."""
+    """Return the runs that changed the hypervolume, and the last run.
+
+    Each run comes with the hypervolume after it.
+    """
     directions = list(facts.results.objectives.values())
-    best = np.empty((0, len(directions)))
+    front = np.empty((0, len(directions)))
     steps: list[tuple[FinishedRun, float]] = []
-    for one in facts.finished_runs:
-        both = np.vstack([best, one.values])
-        best = both[pareto_front(both, directions)]
-        volume = hypervolume(best, reference_point, directions)
-        if not steps or volume != steps[-1][1] or one is facts.finished_runs[-1]:
-            steps.append((one, volume))
+    for run in facts.finished_runs:
+        points = np.vstack([front, run.values])
+        front = points[pareto_front(points, directions)]
+        volume = hypervolume(front, reference_point, directions)
+        if not steps or volume != steps[-1][1] or run is facts.finished_runs[-1]:
+            steps.append((run, volume))
     return steps
 
 
 def hypervolume_section(facts: PageFacts) -> PageSection | None:
-    """The figure and its reference point; None where nothing was searched and nothing can be on a front."""
-    found = facts.results.hypervolume()
-    if found is None or not facts.finished_runs:
-        empty = text("No feasible trial is finished yet, so there is no hypervolume.")
+    """Create the section with the hypervolume over time.
+
+    None if the study is not a search and has no eligible trials.
+    """
+    result = facts.results.hypervolume()
+    if result is None or not facts.finished_runs:
+        empty = text("No feasible finished trials, so the hypervolume is not defined.")
         return PageSection("hypervolume", "Hypervolume", [empty]) if facts.is_search else None
-    now, corner = found
-    steps = hypervolume_history(facts, corner)
+    now, reference_point = result
+    steps = hypervolume_history(facts, reference_point)
     panels = []
-    for key, words in (("hours", "Hours since the study began"),
+    for key, words in (("hours", "Hours since the start of the study"),
                        ("training_hours", "Worker-hours of training, validation and decoding")):
         with fixed_size_panel(3.2) as (figure, axes):
-            axes.step([getattr(one, key) for one, _ in steps], [volume for _, volume in steps],
+            axes.step([getattr(run, key) for run, _ in steps], [volume for _, volume in steps],
                       where="post", color=FRONT_COLOR, linewidth=1.4, marker="o", markersize=3)
             axes.set(xlabel=words, ylabel="Hypervolume")
             axes.set_xlim(left=0)
@@ -150,16 +166,17 @@ def hypervolume_section(facts: PageFacts) -> PageSection | None:
         panels.append(picture(figure, f"hypervolume-{key.replace('_', '-')}",
                               f"Hypervolume over {words.lower()}: {end}.", ""))
     last = steps[-1][0]
-    spent = (f"{last.hours:.2f} hours since the study began and {last.training_hours:.2f} "
-             "worker-hours")
+    times = (f"{last.hours:.2f} hours since the start of the study and "
+             f"{last.training_hours:.2f} worker-hours")
     point = ", ".join(f"{name} {format_scientific(value)}"
-                      for name, value in zip(facts.results.objectives, corner))
-    caption = (f"In the product of the objectives' units, against the reference point {point}: the "
-               "worst value of each objective over all finished trials, and a tenth of their range "
-               "beyond it. The curve counts each trial with its first seed, and replicates as time "
-               "spent; the number above is of means over seeds.")
+                      for name, value in zip(facts.results.objectives, reference_point))
+    caption = (f"Unit: product of the objectives' units. Reference point: {point}, which is the "
+               "worst value of each objective over all finished trials plus a tenth of their "
+               "range. The curve uses the first seed of each trial, and replicates count as time; "
+               "the number above uses means over seeds.")
     gain = read_gain(facts.results.study.folder)
-    ahead = f" {describe_gain(gain).capitalize()}." if gain else ""
+    forecast = f" {describe_gain(gain).capitalize()}." if gain else ""
     return PageSection("hypervolume", "Hypervolume", [
-        text(f"{format_scientific(now)} after {len(facts.finished_runs)} trials, {spent}.{ahead}"),
+        text(f"{format_scientific(now)} after {len(facts.finished_runs)} trials, "
+             f"{times}.{forecast}"),
         ("panels", (panels, None)), ("caption", caption)])

@@ -1,38 +1,39 @@
 "use strict";
-// Sorts and filters tables, chooses the costs of the front's figures, connects points of figures with rows of the table.
-// Without it the figures of the objectives are shown, the others are folded, and all rows are there.
+// Sorts and filters tables, selects the costs of the front's figures, and links points in figures to rows of the table.
+// Without JavaScript, the figures of the objectives and all rows are visible, and other figures are folded.
 
 const all = (selector, root = document) => Array.from(root.querySelectorAll(selector));
 for (const part of all(".scripted")) part.hidden = false;
 
-// Tables: a click on a heading sorts by its column, gaps last.
-const keyOf = (row, at) => {
-  const cell = row.cells[at], key = cell ? cell.dataset.key : undefined;
+// Tables: a click on a heading sorts by its column; rows without a value come last.
+const keyOf = (row, column) => {
+  const cell = row.cells[column], key = cell ? cell.dataset.key : undefined;
   if (key === undefined || key === "") return null;
   return cell.classList.contains("number") ? Number(key) : key;
 };
 const order = (a, b) => typeof a === "number" && typeof b === "number"
   ? a - b : String(a).localeCompare(String(b), undefined, { numeric: true });
 const sortBy = (heading) => {
-  const table = heading.closest("table"), at = heading.cellIndex, body = table.tBodies[0];
-  const down = heading.getAttribute("aria-sort") === "ascending";
+  const table = heading.closest("table"), column = heading.cellIndex, body = table.tBodies[0];
+  const descending = heading.getAttribute("aria-sort") === "ascending";
   for (const other of table.tHead.rows[0].cells) other.setAttribute("aria-sort", "none");
-  heading.setAttribute("aria-sort", down ? "descending" : "ascending");
-  const rows = Array.from(body.rows, (row) => [keyOf(row, at), row]);
-  rows.sort(([a], [b]) => a === null ? (b === null ? 0 : 1) : b === null ? -1 : down ? order(b, a) : order(a, b));
+  heading.setAttribute("aria-sort", descending ? "descending" : "ascending");
+  const rows = Array.from(body.rows, (row) => [keyOf(row, column), row]);
+  rows.sort(([a], [b]) => a === null ? (b === null ? 0 : 1) : b === null ? -1 : descending ? order(b, a) : order(a, b));
   body.append(...rows.map(([, row]) => row));
 };
 for (const button of all("button.sort")) button.addEventListener("click", () => sortBy(button.closest("th")));
 
-// The table of trials: filtered by words and state.
+// Table of trials: filter by words and state.
 const words = document.getElementById("filter-words"), state = document.getElementById("filter-state");
 const filter = () => {
-  const wanted = words.value.toLowerCase().split(/\s+/).filter(Boolean);
+  const terms = words.value.toLowerCase().split(/\s+/).filter(Boolean);
   let shown = 0;
   for (const row of document.getElementById("trials-table").tBodies[0].rows) {
-    const text = row.textContent.toLowerCase(), kind = state.value;
-    const fits = kind === "" || row.dataset.state === kind || (kind === "front" && row.classList.contains("front"));
-    row.hidden = !(fits && wanted.every((word) => text.includes(word)));
+    const text = row.textContent.toLowerCase(), selected = state.value;
+    const isOnFront = row.classList.contains("front");
+    const fits = selected === "" || row.dataset.state === selected || (selected === "front" && isOnFront);
+    row.hidden = !(fits && terms.every((word) => text.includes(word)));
     shown += row.hidden ? 0 : 1;
   }
   document.getElementById("filter-count").textContent = shown + " shown";
@@ -42,7 +43,7 @@ if (words) {
   state.addEventListener("change", filter);
 }
 
-// The front: one figure a chosen cost.
+// Front: one figure per selected cost.
 const panels = document.getElementById("front-panels"), others = document.getElementById("front-others");
 const boxes = all("#front-axes input");
 if (panels && others) {
@@ -56,18 +57,18 @@ const choose = () => {
 for (const box of boxes) box.addEventListener("change", choose);
 if (boxes.length) choose();
 
-// Marks of trials in figures: a ring or a line over the drawing, which shows its text on hover.
+// Marks of trials in figures: a circle or a line over the drawing, with a text on hover.
 const tip = document.createElement("div");
 tip.id = "tip";
 tip.hidden = true;
 document.body.append(tip);
 const ofTrial = (trial) => all('[data-trial="' + trial + '"]');
 const light = (trial, on) => {
-  for (const one of ofTrial(trial)) one.classList.toggle("lit", on);
+  for (const element of ofTrial(trial)) element.classList.toggle("lit", on);
 };
 const select = (trial) => {
   for (const other of all(".chosen")) other.classList.remove("chosen");
-  for (const one of ofTrial(trial)) one.classList.add("chosen");
+  for (const element of ofTrial(trial)) element.classList.add("chosen");
 };
 const place = (event) => {
   const right = document.documentElement.clientWidth - tip.offsetWidth - 8;
@@ -111,7 +112,7 @@ for (const row of all("tr[data-trial]")) {
 }
 for (const link of all("a[data-mark]")) link.addEventListener("click", () => select(link.dataset.mark));
 
-// A link into what is folded unfolds it.
+// A link to a folded element unfolds it.
 const unfold = () => {
   const target = location.hash ? document.getElementById(decodeURIComponent(location.hash.slice(1))) : null;
   if (!target) return;

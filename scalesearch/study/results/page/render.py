@@ -1,4 +1,4 @@
-"""The page as a whole: its sections in order, in the template ``page.html`` with ``page.css`` and ``page.js``."""
+"""Rendering of the report page from ``page.html``, ``page.css`` and ``page.js``."""
 
 import re
 from collections import Counter
@@ -31,10 +31,11 @@ from scalesearch.study.trials.trial import State
 
 
 def study_figures_section(facts: PageFacts) -> PageSection | None:
-    """The figures that the study has of its own, such as a scaling study's laws; None where it has none."""
+    """Create the section with figures for this type of study, such as power laws; None if empty."""
     parts: list[Part] = []
-    for at, (title, figure, caption) in enumerate(facts.figures):
-        parts += [("heading", title), picture(figure, f"own-{at}", f"{title}. {caption}", caption)]
+    for index, (title, figure, caption) in enumerate(facts.figures):
+        parts += [("heading", title),
+                  picture(figure, f"own-{index}", f"{title}. {caption}", caption)]
     return PageSection("figures", "Figures of this study", parts) if parts else None
 
 
@@ -50,11 +51,12 @@ STATE_WORDS = {State.COMPLETE: "complete", State.PENDING: "running or queued",
 
 
 def render(facts: PageFacts) -> str:
-    """The whole file; every text in it is escaped."""
+    """Render the whole page; all texts are escaped."""
     loader = PackageLoader("scalesearch.study.results.page", "")
     templates = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True,
                             undefined=StrictUndefined, keep_trailing_newline=True)
-    sections = [one for section in PAGE_SECTIONS if (one := section(facts)) is not None]
+    sections = [section for make_section in PAGE_SECTIONS
+                if (section := make_section(facts)) is not None]
     return templates.get_template("page.html").render(
         title=f"Study {facts.meta.name}", tiles=_headline_counts(facts),
         notes=[*_best_member_lines(facts), *facts.results.notes()[:2]], sections=sections,
@@ -62,10 +64,10 @@ def render(facts: PageFacts) -> str:
 
 
 def _best_member_lines(facts: PageFacts) -> list[str]:
-    """The front's best member, its gain over the best reference, and the budget."""
+    """Describe the best member of the front, its gain over the best reference, and the budget."""
     front = facts.results.front
     sign = -1 if better_direction(facts.main_metric) == "max" else 1
-    limits = re.sub(r"(?<![\w.])\d{4,}(?![\w.])", lambda found: f"{int(found[0]):,}",
+    limits = re.sub(r"(?<![\w.])\d{4,}(?![\w.])", lambda match: f"{int(match[0]):,}",
                     "; ".join(facts.meta.limits))
     lines = [f"Budget: {limits}."] if limits else []
     if not len(front) or front[facts.main_metric].isna().all():
@@ -84,51 +86,53 @@ def _best_member_lines(facts: PageFacts) -> list[str]:
 
 
 def _headline_counts(facts: PageFacts) -> list[tuple[int, str]]:
-    """What is counted at the head of the page."""
-    counts = Counter(one.state for one in facts.candidates)
+    """Counts at the top of the page, each with its label."""
+    counts = Counter(trial.state for trial in facts.candidates)
     tiles = [(counts[state], words)
              for state, words in STATE_WORDS.items() if counts[state] or state == State.COMPLETE]
-    replicates = sum(one.state == State.COMPLETE for one in facts.trials.replicates())
+    replicates = sum(trial.state == State.COMPLETE for trial in facts.trials.replicates())
     members = [(len(facts.front_members), "on the front")] * facts.has_front
     return tiles + [(replicates, "replicates")] * (replicates > 0) + members
 
 
-
 def study_figures(results: Results) -> tuple[tuple[str, Figure, str], ...]:
-    """Title, figure and caption of each figure of a scaling study; none of another study, or of nothing finished."""
+    """Title, figure and caption of the figures of a scaling study.
+
+    Empty for other studies and without finished trials.
+    """
     if results.study.meta.type != SCALING:
         return ()
-    # which other studies need not load
+    # Imported here because other studies do not need them.
     from scalesearch.report.scaling.figures import plot_laws, plot_means
     from scalesearch.report.scaling.tables import scaling_tables
     from scalesearch.study.results.tables import scaling_of
 
     try:
         study = scaling_of(results)
-    except UserError:  # nothing is finished
+    except UserError:  # no finished trials
         return ()
-    # which rule to follow
-    followed = " ".join(line for sheet in scaling_tables(study) for line in sheet.footnotes)
-    figures = [("How scores grow", plot_means(study), followed)]
-    figures += [(f"Laws against {cost}", plot_laws(study, cost),
-                 "A power law a rule, its band as far as the next size; the ring is the score at "
-                 "the largest size, the black bar what the others predict there.")
+    recommendation = " ".join(line for rule_table in scaling_tables(study)
+                              for line in rule_table.footnotes)
+    figures = [("Scores by size", plot_means(study), recommendation)]
+    figures += [(f"Power laws over {cost}", plot_laws(study, cost),
+                 "One power law per rule, with its interval up to the next size. Ring: score at "
+                 "the largest size; black bar: prediction from the other sizes.")
                 for cost in study.costs]
     return tuple((title, figure, caption)
                  for title, figure, caption in figures if figure is not None)
 
 
 def write_page(results: Results, to: Path, alone: bool = False) -> Path:
-    """Writes the page of ``results`` to ``to``, with links relative to its folder.
+    """Write the page of ``results`` to the file ``to``; return ``to``.
 
     Args:
-        alone: no link to another file, for a page that is to be sent elsewhere.
+        alone: without links to other files, for a page that is moved or sent.
 
     Raises:
         UserError: ``to`` is a folder.
     """
     if to.is_dir():
-        raise UserError(f"--to {to}: this is a folder; give the page's file, such as "
+        raise UserError(f"--to {to}: this is a folder; give a file name, such as "
                         f"{to / 'report.html'}", code="is-a-folder")
     write_text(to, render(PageFacts(results, None if alone else to.parent, study_figures(results))))
     return to

@@ -1,4 +1,4 @@
-"""The table of trials, with links to their files; it can be sorted and filtered."""
+"""Table of trials on the report page, with links to files; it can be sorted and filtered."""
 
 from typing import Any
 
@@ -7,21 +7,28 @@ import pandas as pd
 from scalesearch.blocks.sizes import is_number
 from scalesearch.report.labels import column_heading, format_protocol, format_value
 from scalesearch.report.table import differing_columns, format_cell, shown_test_metrics
-from scalesearch.study.results.page.elements import MISSING_CELL, PageLink, PageSection, TableCell, number, text
+from scalesearch.study.results.page.elements import (
+    MISSING_CELL,
+    PageLink,
+    PageSection,
+    TableCell,
+    number,
+    text,
+)
 from scalesearch.study.results.page.elements import table as table_of
 from scalesearch.study.results.page.facts import PageFacts, trial_name
 from scalesearch.study.trials.trial import State, Trial
 
-MAX_PARAMS = 12  # columns of hyperparameters
+MAX_PARAMS = 12  # maximum number of columns of hyperparameters
 
 
 def trials_section(facts: PageFacts) -> PageSection:
-    """All trials but those that were infeasible or duplicates."""
+    """Create the section with all trials except infeasible ones and duplicates."""
     table = facts.results.table
     rows = table[~table["state"].isin([State.INFEASIBLE, State.DUPLICATE])]
-    rows = rows.sort_values("front", ascending=False, kind="stable")  # members first
+    rows = rows.sort_values("front", ascending=False, kind="stable")  # members of the front first
     if rows.empty:
-        return PageSection("trials", "Trials", [text("No trial has been started yet.")])
+        return PageSection("trials", "Trials", [text("No trial has started.")])
     metrics = _metric_columns(facts)
     params = differing_columns(rows, facts.sampled, MAX_PARAMS)
     rungs = bool(facts.meta.rungs.n_pauses)
@@ -34,7 +41,7 @@ def trials_section(facts: PageFacts) -> PageSection:
                    "data-state": row["state"], "class": "front" if row["front"] else None}
                   for row in records]
     caption = (f"{len(rows)} trials; costs under {format_protocol(facts.meta.protocol)}. Click a "
-               "heading to sort. Training seconds are the updates alone, of the first seed.")
+               "heading to sort. Training seconds include only updates, for the first seed.")
     states = [*[("front", "on the front")] * facts.has_front,
               *((state, state) for state in sorted(set(rows["state"])))]
     return PageSection("trials", "Trials",
@@ -43,7 +50,7 @@ def trials_section(facts: PageFacts) -> PageSection:
 
 
 def _metric_columns(facts: PageFacts) -> list[str]:
-    """The columns of scores and costs: the objectives, the main metric and its test score, params, MACs."""
+    """Columns of scores and costs: objectives, main metric and its test score, params, MACs."""
     table = facts.results.table
     names = dict.fromkeys([*facts.results.objectives, facts.main_metric,
                            *shown_test_metrics(table, [facts.main_metric]), "params.total",
@@ -68,12 +75,12 @@ def _row(facts: PageFacts, row: Any, metrics: list[str], params: list[str],
 
 
 def _param(value: Any) -> TableCell:
-    plain = is_number(value) and pd.notna(value)
-    return TableCell(format_value(value), value if plain else format_value(value))
+    has_number = is_number(value) and pd.notna(value)
+    return TableCell(format_value(value), value if has_number else format_value(value))
 
 
 def trial_links(facts: PageFacts, trial: Trial) -> list[PageLink]:
-    """Links to a trial's files, as far as there are any, and to its costs and its curve on this page."""
+    """Links to the existing files of a trial, and to its costs and its curve on the page."""
     number = trial.number
     return [*(PageLink(name, address) for name, address in facts.links(trial).items()),
             *[PageLink("costs", f"#costs-{number}")] * (number in facts.itemized),
