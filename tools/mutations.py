@@ -72,7 +72,7 @@ MUTATIONS = [
     # Reports and commands.
     Mutation("report/table.py", "float(np.mean(sample)) if sample", "float(sample[0]) if sample",
              "report study/replicates"),
-    Mutation("report/table.py", '& table["feasible"].astype(bool) ', "", "report study/results"),
+    Mutation("report/table.py", '& table["is_feasible"].astype(bool) ', "", "report study/results"),
     Mutation("report/compare.py", "if self.low > 0 else other", "if self.low < 0 else other", "report"),
     Mutation("cli/main.py", "click.echo(plain(error), err=True)\n        sys.exit(2)",
              "click.echo(plain(error), err=True)\n        sys.exit(0)", "cli/calculator"),

@@ -126,7 +126,7 @@ class Fairness:
         """JSON of all fields; what is infinite is None."""
         made: dict[str, Any] = replace_non_finite(
             {**asdict(self),
-             "unfair": [kind.name for kind in self.groups if kind.is_disadvantaged]})
+             "disadvantaged": [kind.name for kind in self.groups if kind.is_disadvantaged]})
         return made
 
     def lines(self) -> list[str]:

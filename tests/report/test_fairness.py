@@ -62,7 +62,7 @@ def test_a_kind_at_a_disadvantage_is_named_and_others_are_not():
     assert worst.n_architectures == 6 and worst.mean_regret.low <= worst.mean_regret.value <= worst.mean_regret.high
     assert worst.difference_to_others.value == pytest.approx(-next(
         kind for kind in found.groups if kind.name == "norm pre").difference_to_others.value)
-    assert "norm post" in " ".join(found.lines()) and "norm post" in found.to_json()["unfair"]
+    assert "norm post" in " ".join(found.lines()) and "norm post" in found.to_json()["disadvantaged"]
 
 
 def test_kinds_of_the_same_architectures_are_one_question():
