@@ -76,10 +76,10 @@ def command(models: tuple[str, ...], source: Path, target: Path, beam: int | Non
 def _check_same_task(opened: list[Translator]) -> None:
     """Checks that models can be scored against the same references. Raises UserError."""
     for model in opened[1:]:
-        for what in ("task", "lowercase", "tokenized"):
+        for what in ("task", "is_lowercase", "is_tokenized"):
             mine, first = (getattr(one.checkpoint, what) for one in (model, opened[0]))
             if mine != first:
-                raise UserError(f"{model.folder}: its {what} is {mine}, and that of "
+                raise UserError(f"{model.folder}: its {what.removeprefix('is_')} is {mine}, and that of "
                                 f"{opened[0].folder} is {first}: no score of one compares with the "
                                 "other's; score them one at a time", code="models-incompatible")
 

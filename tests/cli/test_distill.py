@@ -57,7 +57,7 @@ def test_a_student_trains_on_what_the_teacher_says(tmp_path: Path) -> None:
     train(tiny(), real, recipe(beam=2), tmp_path / "second", seed=2)
     two = CliRunner().invoke(app, ["distill", str(tmp_path / "second"), *given])
     # of two teachers, and with the first one's penalty
-    assert "decode, teacher" in str(two.exception)
+    assert "decoding, teacher" in str(two.exception)
     other = [str(tmp_path / "both") if word == str(tmp_path / "kd") else word for word in given]
     two = CliRunner().invoke(command, [str(tmp_path / "second"), *other], catch_exceptions=False)
     assert json.loads(two.stdout)["teacher"].endswith(

@@ -48,6 +48,7 @@ def test_the_scores_of_a_training_come_back(place: Path) -> None:
 def test_models_are_tested_against_the_first(place: Path) -> None:
     models = [place / "model1", place / "model2", place / "model1"]
     done = run(score_verb, *models, *text_of(place), "--samples", "50", "--json")
+    assert done.exit_code == 0, done.exception
     first, second, again = json.loads(done.stdout)["models"]
     assert first["chrf"]["p"] is None and 0 < second["chrf"]["p"] <= 1
     assert again["chrf"] | {"p": None} == first["chrf"]

@@ -46,7 +46,7 @@ def test_a_student_trains_on_what_the_teacher_finds_probable(data: Path, tmp_pat
         real.train.target_ids.flat) + 60 and facts["top"] == 5
     student = load_data(facts["files"][-1])
     assert student.content_hash != real.content_hash and student.train.target_ids == real.train.target_ids
-    assert any("5 likeliest" in note for note in student.notes)
+    assert any("5 most probable" in note for note in student.notes)
     results = {share: train(tiny(), student, recipe(distillation_weight=share),
                             tmp_path / f"student-{share}") for share in (0, 1)}
     hard = train(tiny(), real, recipe(), tmp_path / "hard")

@@ -187,7 +187,7 @@ def test_a_language_model_shows_its_perplexities_and_translates_nothing(tmp_path
     done = run(train_verb, "transformer", "--data", file, *only, *RECIPE, "--out", tmp_path / "out",
                "--set", "recipe.measure=both")
     assert done.exit_code == 0, done.output
-    for said in ("Perplexity per word", "window:16|stride:8", "windows", "latency: ", "memory: "):
+    for said in ("Perplexity per", "window:16|stride:8", "windows", "latency: ", "memory: "):
         assert said in done.output
     refused = run(translate_verb, tmp_path / "out", text="a\n")
     assert isinstance(refused.exception, UserError) and "language-model" in str(refused.exception)

@@ -52,9 +52,9 @@ def test_status_for_people_and_machines(folder):
         said.split("\n")) and "Front so far: " in said
     assert "Early measurements" in said
     found = json.loads(call("status", folder, "--json"))
-    assert found["counts"]["complete"] == 8 and found["hypervolume"]["reference"]
+    assert found["counts"]["complete"] == 8 and found["hypervolume"]["reference_point"]
     assert found["front"] == json.loads(call("front", folder, "--json"))
-    assert found["done"]["candidates"] == [8.0, 8.0] and found["owner"]["state"] == "unknown"
+    assert found["progress"]["candidates"] == [8.0, 8.0] and found["owner"]["state"] == "unknown"
 
 
 def test_plot_names_what_it_wrote(folder, tmp_path):
@@ -98,8 +98,8 @@ def test_many_workers_in_one_process_are_refused_unless_only_the_file_says_so(tm
     assert found["forecast"]["cpu_seconds_low"] <= sum(each["cpu_seconds"]
                                            for each in found["forecast"]["efforts"].values())
     first = next(row for row in found["proposals"] if row["state"] == "pending")
-    assert sum(row["params"] for row in found["rates"]) == first["costs"]["params.total"]
-    assert {row["optimizer"] for row in found["rates"]} == {"muon", "adamw"}
+    assert sum(row["params"] for row in found["learning_rates"]) == first["costs"]["params.total"]
+    assert {row["optimizer"] for row in found["learning_rates"]} == {"muon", "adamw"}
     assert "one candidate at a time, not the file's 2" in said and "1 at a time (inprocess)" in said
 
 
@@ -130,7 +130,7 @@ def test_further_seeds_for_people_and_machines(tmp_path):
         3, 0.9, len(driver.trials.replicates()))
     assert found["counts"]["complete"] == 6 and seeds["noise"]["bleu"]["sd"] > 0 and seeds[
         "comparisons"]
-    assert {"seeds", "bleu.sd", "bleu.half"} <= set(found["front"][0])
+    assert {"seeds", "bleu.sd", "bleu.half_width"} <= set(found["front"][0])
 
 
 def test_the_front_on_a_narrow_terminal_has_every_member_with_its_architecture(folder):
@@ -140,12 +140,12 @@ def test_the_front_on_a_narrow_terminal_has_every_member_with_its_architecture(f
     assert all(len(line) <= 80 for line in shown.splitlines()[:6])
     names = [name
              for name in rows[0]
-             if name.startswith("answer.") and len({str(row[name]) for row in rows}) > 1]
+             if name.startswith("param.") and len({str(row[name]) for row in rows}) > 1]
     assert names and len(rows) > 1
     words = " ".join(shown.split())
     for row in rows:
         assert f"trial {row['trial']}: " in words
-        answers = [f"{name.removeprefix('answer.')} {format_value(row[name])}"
+        answers = [f"{name.removeprefix('param.')} {format_value(row[name])}"
                    for name in names if format_value(row[name]) != "–"]
         assert [answer for answer in answers if answer not in words] == []
 

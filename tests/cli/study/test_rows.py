@@ -57,7 +57,7 @@ def test_a_run_ends_in_what_its_kind_is_for(tmp_path, kind):
     costs = {one["label"]: one["costs"]["params.total"] for one in promised["architectures"]}
     said = found["scaling" if kind == "scaling" else "table"]["rows"]
     assert {row.get("name", row.get("label")): row["params"] if "params" in row
-            else row["cost"]["params.total"] for row in said} == costs
+            else row["costs"]["params.total"] for row in said} == costs
     assert found["counts"]["complete"] == len(rows) and len(found["front"]) >= 1
 
     status = CliRunner().invoke(command, ["status", str(folder)], catch_exceptions=False)
